@@ -1,0 +1,48 @@
+# make demo   three commands on a fresh checkout, without torch
+# make test   the test suite         make lint   style, types, layers, documentation
+# make bench  the budgets, measured  make clean  remove what was made here
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/.core
+	$(BIN)/precision-time predict resnet50 --gpu a100-sxm4-80gb --gpus 8 --precision mixed_fp16_fp32 --batch-size 256 --epochs 90
+	$(BIN)/precision-time compare resnet50 --gpus 8 --batch-size 256 --epochs 90
+	$(BIN)/precision-time catalog show bert-large
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/check_docs.py
+
+bench: $(VENV)/.core
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$(PYTHON) is older than 3.11: name another, as in 'make PYTHON=python3.12'" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "$(PYTHON) cannot make virtual environments: on Debian, 'apt install python3-venv'" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# What is installed is editable, so a change in the sources needs no second installation.
+$(VENV)/.core: $(VENV)/.created pyproject.toml constraints.txt
+	$(PIP) install --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt
+	$(PIP) install --quiet --editable '.[dev]'
+	@touch $@

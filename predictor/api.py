@@ -1,0 +1,43 @@
+"""The Python face: one function for one time, and what it returns."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from .core import Predictor
+from .errors import JobError, PrecisionTimeError
+from .job import JOB_FIELDS, TrainingJob
+from .prediction import Interval, Prediction
+from .store import load_predictor
+
+__all__ = ["Interval", "Prediction", "PrecisionTimeError", "Predictor", "TrainingJob",
+           "load_predictor", "predict_time"]  # fmt: skip
+
+# The GPU a one-line question means when it names none; the answer says so in its job.
+DEFAULT_GPU = "a100-sxm4-80gb"
+
+
+@cache
+def _loaded() -> Predictor:
+    return load_predictor()
+
+
+def predict_time(
+    model: str, precision: str, gpus: int = 1, *, gpu: str = DEFAULT_GPU, **job: Any
+) -> Prediction:
+    """Predict how long a training job takes.
+
+    ``precision`` is a policy or an alias (``amp``, ``bf16-mixed``, ``tf32`` ...); ``job`` holds
+    any other field of TrainingJob: ``batch_size`` (per GPU) or ``global_batch_size``, ``steps``
+    or ``epochs``, ``seq_len``, ``framework`` ... Returns a Prediction: ``step_s`` and ``total_s``
+    in seconds, ``interval(0.95)``, ``throughput`` in samples per second.
+
+    Raises JobError, naming field, value and what is accepted.
+    """
+    for name in job:
+        if name not in JOB_FIELDS:
+            raise JobError(name, job[name], f"not a field; fields are {', '.join(JOB_FIELDS)}")
+    return _loaded().predict(
+        TrainingJob(model=model, precision=precision, gpus=gpus, gpu=gpu, **job)  # type: ignore[arg-type]
+    )

@@ -1,0 +1,93 @@
+"""The autocast pass: decides the number format and the bytes of every operator.
+
+The policies are those of torch.autocast on CUDA (docs.pytorch.org/docs/stable/amp.html):
+matrix products and convolutions run in the lower format; softmax, layer norm and losses run in
+FP32; everything else runs in the format of its inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from profiles.gpus import Gpu
+
+from .graphs.operator import Direction, Graph, Kind, Operator
+from .precision import Dtype, Precision
+
+LOWER_PRECISION = frozenset({Kind.GEMM, Kind.BATCHED_GEMM, Kind.CONV, Kind.ATTENTION, Kind.RNN})
+FULL_PRECISION = frozenset({Kind.SOFTMAX, Kind.LAYER_NORM, Kind.LOSS})
+# In FP8 recipes (Transformer Engine) only the GEMMs of linear layers run in FP8.
+FP8_KINDS = frozenset({Kind.GEMM})
+
+
+@dataclass(frozen=True, slots=True)
+class TypedOperator:
+    """An operator after the pass: its format, bytes moved by one instance, and its engine."""
+
+    operator: Operator
+    dtype: Dtype
+    bytes: float
+    tensor_core: bool
+
+
+def autocast(graph: Graph, precision: Precision, gpu: Gpu) -> tuple[TypedOperator, ...]:
+    """Type every operator of a graph and add the weight casts of a mixed policy.
+
+    A mixed policy casts each FP32 weight once a micro-step to the lower format, and writes its
+    gradient back in FP32.
+    """
+    typed = list(_typed(graph, precision, gpu))
+    if precision.mixed:
+        low = precision.activation_dtype
+        weights = graph.parameters - graph.sparse_parameters
+        cast = Operator(
+            Kind.CAST, Direction.UPDATE, (1, weights), 0.0, weights, weights,
+            kernels=float(graph.parameter_tensors),
+        )  # fmt: skip
+        typed.append(TypedOperator(cast, low, weights * (4.0 + low.bytes), False))
+    return tuple(typed)
+
+
+def _typed(graph: Graph, precision: Precision, gpu: Gpu) -> Iterator[TypedOperator]:
+    flowing = precision.activation_dtype
+    for operator in graph.operators:
+        dtype, flowing = _policy(operator, precision, flowing)
+        yield TypedOperator(
+            operator, dtype, (operator.reads + operator.writes) * dtype.bytes,
+            operator.kind in LOWER_PRECISION and on_tensor_cores(dtype, gpu),
+        )  # fmt: skip
+
+
+def _policy(operator: Operator, precision: Precision, flowing: Dtype) -> tuple[Dtype, Dtype]:
+    """Format of this operator, and the format of the activations behind it."""
+    low = precision.activation_dtype
+    if operator.kind in LOWER_PRECISION:
+        matmul = precision.matmul_dtype
+        if matmul is Dtype.FP8 and operator.kind not in FP8_KINDS:
+            matmul = low
+        return matmul, low
+    if not precision.mixed:
+        return low, low
+    if operator.kind in FULL_PRECISION:
+        return Dtype.FP32, Dtype.FP32 if operator.direction is Direction.FORWARD else low
+    return flowing, flowing
+
+
+def on_tensor_cores(dtype: Dtype, gpu: Gpu) -> bool:
+    """Whether this GPU multiplies this format on tensor cores."""
+    key = "tf32" if dtype is Dtype.TF32 else f"{dtype.value}_tensor"
+    return key in gpu.peak_flops
+
+
+def runnable(precision: Precision, gpu: Gpu) -> Precision:
+    """The policy as the hardware runs it: TF32 without TF32 tensor cores is FP32."""
+    if precision is Precision.TF32 and "tf32" not in gpu.peak_flops:
+        return Precision.FP32
+    return precision
+
+
+def widen(typed: TypedOperator, dtype: Dtype) -> TypedOperator:
+    """The same operator stored in another format (the precision-blind mode)."""
+    bytes_ = typed.bytes / typed.dtype.bytes * dtype.bytes
+    return replace(typed, dtype=dtype, bytes=bytes_, tensor_core=False)

@@ -1,0 +1,135 @@
+"""The fitted predictor: physics, residual and intervals joined."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .collective_time import CollectiveTimes
+from .errors import JobError
+from .graphs.catalog import entry_of
+from .intervals import Intervals
+from .job import TrainingJob
+from .operator_time import OperatorTimes
+from .precision import Precision
+from .prediction import Prediction
+from .residual.features import Features, features
+from .residual.model import Estimate, Residual
+from .residual.novelty import Tier
+from .step import StepModel, StepTime
+
+SEEN_JOBS = 8192
+
+
+class Predictor:
+    """Predicts jobs; immutable once made, safe to share between threads."""
+
+    def __init__(self, steps: StepModel, residual: Residual, intervals: Intervals) -> None:
+        self.steps = steps
+        self.residual = residual
+        self.intervals = intervals
+        self._seen = lru_cache(maxsize=SEEN_JOBS)(self._predict)
+
+    def predict(self, job: TrainingJob) -> Prediction:
+        """Predict one job; raises JobError for an unknown model and GraphError without a graph."""
+        return self._seen(job)
+
+    def predict_many(self, jobs: Sequence[TrainingJob]) -> list[Prediction]:
+        """Predict many jobs in one pass."""
+        prices = [self.steps.price(job) for job in jobs]
+        rows = [features(job, step) for job, step in zip(jobs, prices, strict=True)]
+        estimates = self.residual.estimate(rows) if rows else []
+        return [
+            self._prediction(*parts) for parts in zip(jobs, prices, rows, estimates, strict=True)
+        ]
+
+    def _predict(self, job: TrainingJob) -> Prediction:
+        return self.predict_many([job])[0]
+
+    def _prediction(
+        self, job: TrainingJob, physical: StepTime, row: Features, estimate: Estimate
+    ) -> Prediction:
+        correction = math.exp(estimate.mean)
+        step_s = physical.step_s * correction
+        tier, deviation = estimate.tier, estimate.deviation
+        return Prediction(
+            job=job,
+            step_s=step_s,
+            throughput=job.step_samples / step_s,
+            steps=steps_of(job),
+            physical=physical,
+            correction=correction,
+            deviation=deviation,
+            tier=tier,
+            evidence=(tier.meaning, *self._evidence(row)),
+            warnings=_warnings(job, tier),
+            _factor=lambda level: self.intervals.factor(tier, deviation, level),
+        )
+
+    def _evidence(self, row: Features) -> list[str]:
+        table = self.residual.vocabulary.encode([row])
+        fitted = self.residual.process.table
+        found = []
+        for keys in (("model",), ("model", "gpu"), ("model", "gpu", "precision")):
+            code = int(table.code(keys)[0])
+            count = int(np.count_nonzero(fitted.code(keys) == code)) if code >= 0 else 0
+            found.append(f"{count} measured runs of the same {', '.join(keys)}")
+        return found
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """The whole predictor as named arrays."""
+        parts: Mapping[str, Mapping[str, NDArray[np.generic]]] = {
+            "operators": self.steps.operators.to_arrays(),
+            "collectives": self.steps.collectives.to_arrays(),
+            "residual": self.residual.to_arrays(),
+            "intervals": self.intervals.to_arrays(),
+        }
+        return {f"{part}/{k}": v for part, arrays in parts.items() for k, v in arrays.items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Predictor:
+        """The inverse of ``to_arrays``."""
+
+        def part(name: str) -> dict[str, NDArray[Any]]:
+            start = f"{name}/"
+            return {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
+
+        steps = StepModel(
+            OperatorTimes.from_arrays(part("operators")),
+            CollectiveTimes.from_arrays(part("collectives")),
+        )
+        return cls(
+            steps, Residual.from_arrays(part("residual")), Intervals.from_arrays(part("intervals"))
+        )
+
+
+def steps_of(job: TrainingJob) -> int | None:
+    """Optimizer steps of the whole job: stated, or epochs times data set over global batch."""
+    if job.steps is not None:
+        return job.steps
+    if job.epochs is None:
+        return None
+    size = job.dataset_size or entry_of(job.model).dataset_size
+    if size is None:
+        raise JobError(
+            "dataset_size", None, f"epochs of {job.model} need dataset_size, in samples"
+        )
+    return max(1, math.ceil(job.epochs * size / job.step_samples))
+
+
+def _warnings(job: TrainingJob, tier: Tier) -> tuple[str, ...]:
+    found = []
+    gpu = job.hardware
+    if job.precision is Precision.TF32 and "tf32" not in gpu.peak_flops:
+        found.append(f"{gpu.product} has no TF32 tensor cores: priced as FP32")
+    low = job.precision.activation_dtype.value
+    if low in ("fp16", "bf16") and f"{low}_tensor" not in gpu.peak_flops:
+        found.append(f"{gpu.product} has no {low} tensor cores: expect no gain over FP32")
+    if tier is Tier.MODEL:
+        found.append("this model was never measured: run a few steps and calibrate")
+    return tuple(found)

@@ -1,0 +1,53 @@
+"""The exceptions of precision-time.
+
+    PrecisionTimeError
+    ├── JobError            a field of a job is wrong: field, value, what is accepted
+    │   └── UnknownModelError   no such model; carries the nearest names
+    ├── ProfileError        data under ``profiles/`` is missing or malformed
+    ├── MeasurementError    a measurement row cannot be turned into a step time
+    ├── GraphError          a model has no operator graph
+    └── ArtifactError       a fitted predictor cannot be trusted or found
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class PrecisionTimeError(Exception):
+    """Root of every error this package raises on purpose."""
+
+
+class JobError(PrecisionTimeError):
+    """A job field is impossible; names the field, the value and what is accepted."""
+
+    def __init__(self, field: str, value: object, accepted: str) -> None:
+        super().__init__(f"{field}={value!r} is not possible: {accepted}")
+        self.field = field
+        self.value = value
+        self.accepted = accepted
+
+
+class UnknownModelError(JobError):
+    """The catalog has no such model; ``nearest`` holds the closest names."""
+
+    def __init__(self, name: str, nearest: Sequence[str]) -> None:
+        hint = ", ".join(nearest) if nearest else "see `precision-time catalog list`"
+        super().__init__("model", name, f"not in the catalog; nearest names: {hint}")
+        self.nearest = tuple(nearest)
+
+
+class ProfileError(PrecisionTimeError):
+    """A data file under ``profiles/`` is missing, malformed or contradicts physics."""
+
+
+class MeasurementError(PrecisionTimeError):
+    """A measurement row cannot be turned into a step time; the message is the reason."""
+
+
+class GraphError(PrecisionTimeError):
+    """A model has no operator graph, or the graph cannot be built for these arguments."""
+
+
+class ArtifactError(PrecisionTimeError):
+    """A fitted predictor is missing, has a wrong hash, or is owned by someone else."""

@@ -1,0 +1,1 @@
+"""How wrong predictions are: scores, methods side by side, cross-validation protocols."""

@@ -1,0 +1,150 @@
+"""`precision-time evaluate`: predicts every row of a measurement file and scores the methods."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import JobError
+from ..fitting import Fitted
+from ..measurement import Measurement, Row, Unreadable, parse, shipped
+from .methods import METHODS, method_of
+from .scores import CALIBRATION, Outcome, Score, score, score_by
+
+CALIBRATE_BY = ("stack", "source", "model")
+COLUMNS = ("id", "measured_s", "predicted_s", "ape", "lower_95", "upper_95", "tier", "reason")
+EXCLUDED = "excluded"
+# Columns that together tell one run from another, where ids differ between files.
+FINGERPRINT = ("source_repo", "model", "gpu", "gpus", "precision", "batch_per_gpu", "framework",
+               "global_batch", "seq_len", "throughput", "iteration_s", "total_s")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Scores of one method over one file."""
+
+    method: str
+    total: Score
+    by: dict[str, dict[str, Score]]
+    outcomes: tuple[Outcome, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: the keys of the total, ``by`` and ``method``."""
+        return self.total.as_dict() | {
+            "by": {
+                column: {value: s.as_dict() for value, s in scores.items()}
+                for column, scores in self.by.items()
+            },
+            "method": self.method,
+        }
+
+
+def evaluate(
+    rows: Sequence[Row],
+    fitted: Fitted,
+    *,
+    methods: Sequence[str] = ("full",),
+    by: Sequence[str] = (),
+    calibrate: int = 0,
+    calibrate_by: str = "stack",
+    seed: int = 0,
+    exclude_ids: Collection[str] = (),
+) -> list[Report]:
+    """Score each method on the rows of a file; every row is predicted or listed with a reason.
+
+    ``calibrate`` rows of each group are given to the methods first and left out of the score.
+    """
+    if calibrate_by not in CALIBRATE_BY:
+        raise JobError("calibrate_by", calibrate_by, f"accepted are {', '.join(CALIBRATE_BY)}")
+    parsed = parse(rows)
+    readable = [m for m in parsed if isinstance(m, Measurement) and m.id not in exclude_ids]
+    known = draw(readable, calibrate, calibrate_by, seed)
+    taken = {m.id for m in known}
+    asked = [m for m in readable if m.id not in taken]
+    reports = []
+    for name in methods:
+        said = method_of(name, fitted).answer(known, asked)
+        answers = {m.id: answer for m, answer in zip(asked, said, strict=True)}
+        outcomes = tuple(_outcome(item, answers, taken, exclude_ids) for item in parsed)
+        reports.append(
+            Report(name, score(outcomes), {c: score_by(outcomes, c) for c in by}, outcomes)
+        )
+    return reports
+
+
+def draw(rows: Sequence[Measurement], count: int, by: str, seed: int) -> list[Measurement]:
+    """``count`` random rows of each group."""
+    groups: dict[object, list[Measurement]] = {}
+    for m in rows:
+        key = {"stack": m.stack, "source": m.source, "model": (m.source, m.job.model)}[by]
+        groups.setdefault(key, []).append(m)
+    rng = np.random.default_rng(seed)
+    drawn: list[Measurement] = []
+    for members in groups.values():
+        chosen = rng.permutation(len(members))[:count]
+        drawn.extend(members[i] for i in sorted(chosen))
+    return drawn
+
+
+def _outcome(
+    item: Measurement | Unreadable,
+    answers: dict[str, Any],
+    taken: Collection[str],
+    excluded: Collection[str],
+) -> Outcome:
+    empty = (None, None, None, "")
+    if item.id in excluded:
+        return Outcome(item.id, None, *empty, EXCLUDED, item.row)
+    if isinstance(item, Unreadable):
+        return Outcome(item.id, None, *empty, item.reason, item.row)
+    if item.id in taken:
+        return Outcome(item.id, item.step_s, *empty, CALIBRATION, item.row)
+    answer = answers[item.id]
+    if isinstance(answer, Unreadable):
+        return Outcome(item.id, item.step_s, *empty, answer.reason, item.row)
+    return Outcome(
+        item.id, item.step_s, answer.step_s, answer.lower_95, answer.upper_95, answer.tier, "",
+        item.row,
+    )  # fmt: skip
+
+
+def leaked(rows: Sequence[Row]) -> list[Measurement]:
+    """Shipped measurements that a file also holds, by id or by what they say."""
+    ids = {row.get("id", "") for row in rows}
+    prints = {_fingerprint(row) for row in rows}
+    return [m for m in shipped() if m.id in ids or _fingerprint(m.row) in prints]
+
+
+def _fingerprint(row: Row) -> tuple[str, ...]:
+    return tuple(_plain(row.get(column, "")) for column in FINGERPRINT)
+
+
+def _plain(text: str) -> str:
+    try:
+        return f"{float(text):.6g}"
+    except ValueError:
+        return text.strip().lower()
+
+
+def write_predictions(path: Path, outcomes: Sequence[Outcome]) -> None:
+    """One CSV line a row of the file; empty where there is nothing to say."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for o in outcomes:
+            values = (getattr(o, column) for column in COLUMNS)
+            writer.writerow([f"{v:.6g}" if isinstance(v, float) else v or "" for v in values])
+
+
+def all_methods(name: str) -> tuple[str, ...]:
+    """The methods a ``--method`` value means."""
+    if name == "all":
+        return METHODS
+    if name not in METHODS:
+        raise JobError("method", name, f"accepted are {', '.join((*METHODS, 'all'))}")
+    return (name,)

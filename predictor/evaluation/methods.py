@@ -1,0 +1,126 @@
+"""The methods that `evaluate` puts side by side, each fitted once and asked for many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ..errors import GraphError, JobError
+from ..fitting import Fitted, Priced, fit_priced, price, price_parallel, targets
+from ..measurement import Measurement, Unreadable
+from ..paper import paper_step_s
+from ..step import StepModel
+
+METHODS = ("full", "physical", "paper", "blind")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a method says of one row; times in seconds, interval only where the method has one."""
+
+    step_s: float
+    lower_95: float | None = None
+    upper_95: float | None = None
+    tier: str = ""
+
+
+class Method(Protocol):
+    """Predicts measurements, given some of their own site first."""
+
+    def answer(
+        self, known: Sequence[Measurement], asked: Sequence[Measurement]
+    ) -> list[Answer | Unreadable]:
+        """One answer per asked row; ``known`` are calibration runs the method may learn from."""
+
+
+class Full:
+    """The product: physics, residual, interval; ``blind`` is the same design without precision."""
+
+    def __init__(self, fitted: Fitted, *, blind: bool = False) -> None:
+        self._fitted = fitted
+        self._blind = blind
+
+    def answer(
+        self, known: Sequence[Measurement], asked: Sequence[Measurement]
+    ) -> list[Answer | Unreadable]:
+        fitted = self._fitted
+        steps = fitted.predictor.steps
+        if known:
+            extra, _ = price(steps, known, blind=self._blind)
+            fitted = fit_priced(steps, (*fitted.priced, *extra))
+        priced, failed = price_parallel(steps, asked, blind=self._blind)
+        estimates = fitted.predictor.residual.estimate([p.row for p in priced]) if priced else []
+        intervals = fitted.predictor.intervals
+        answers: dict[str, Answer | Unreadable] = {u.id: u for u in failed}
+        for item, estimate in zip(priced, estimates, strict=True):
+            step_s = item.step.step_s * float(np.exp(estimate.mean))
+            low, high = (
+                step_s * intervals.factor(estimate.tier, estimate.deviation, level)
+                for level in (0.025, 0.975)
+            )
+            answers[item.measurement.id] = Answer(step_s, low, high, estimate.tier.value)
+        return [answers[m.id] for m in asked]
+
+
+class Scaled:
+    """A price times one factor: the global median of the fit, or of each calibrated stack."""
+
+    def __init__(self, steps: StepModel, factor: float, *, paper: bool) -> None:
+        self._steps = steps
+        self._factor = factor
+        self._paper = paper
+
+    def _price(self, measurement: Measurement) -> float:
+        if self._paper:
+            return paper_step_s(self._steps, measurement.job)
+        return self._steps.price(measurement.job).step_s
+
+    def answer(
+        self, known: Sequence[Measurement], asked: Sequence[Measurement]
+    ) -> list[Answer | Unreadable]:
+        factors = self._calibrated(known)
+        found: list[Answer | Unreadable] = []
+        for m in asked:
+            try:
+                found.append(Answer(self._price(m) * factors.get(m.stack, self._factor)))
+            except (GraphError, JobError) as error:
+                found.append(Unreadable(m.id, str(error), m.row))
+        return found
+
+    def _calibrated(self, known: Sequence[Measurement]) -> Mapping[tuple[str, str, str], float]:
+        ratios: dict[tuple[str, str, str], list[float]] = {}
+        for m in known:
+            try:
+                ratios.setdefault(m.stack, []).append(m.step_s / self._price(m))
+            except (GraphError, JobError):
+                continue
+        return {stack: float(np.median(r)) for stack, r in ratios.items()}
+
+
+def blind_of(fitted: Fitted) -> Fitted:
+    """The same design fitted to the same rows without any knowledge of precision."""
+    steps = fitted.predictor.steps
+    priced, _ = price_parallel(steps, [p.measurement for p in fitted.priced], blind=True)
+    return fit_priced(steps, priced)
+
+
+def method_of(name: str, fitted: Fitted) -> Method:
+    """One of METHODS, made from a fitted predictor."""
+    steps = fitted.predictor.steps
+    if name == "full":
+        return Full(fitted)
+    if name == "blind":
+        return Full(blind_of(fitted), blind=True)
+    if name == "physical":
+        return Scaled(steps, median_factor(fitted.priced), paper=False)
+    if name == "paper":
+        return Scaled(steps, 1.0, paper=True)
+    raise JobError("method", name, f"accepted are {', '.join(METHODS)}, all")
+
+
+def median_factor(priced: Sequence[Priced]) -> float:
+    """Median of measured over physical: the one number plain physics is given."""
+    return float(np.exp(np.median(targets(priced))))

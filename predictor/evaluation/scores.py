@@ -1,0 +1,107 @@
+"""Scores of predictions against measurements."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+CALIBRATION = "calibration"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One row of a measurement file: predicted, or with the ``reason`` why not.
+
+    Times are seconds of one optimizer step; ``ape`` is |predicted - measured| / measured.
+    """
+
+    id: str
+    measured_s: float | None
+    predicted_s: float | None
+    lower_95: float | None
+    upper_95: float | None
+    tier: str
+    reason: str
+    row: Mapping[str, str]
+
+    @property
+    def ape(self) -> float | None:
+        """Absolute percentage error as a ratio."""
+        if self.predicted_s is None or self.measured_s is None or self.reason:
+            return None
+        return abs(self.predicted_s - self.measured_s) / self.measured_s
+
+    @property
+    def covered(self) -> bool | None:
+        """Whether the measured time lies in the 95 % interval; None where there is none."""
+        if self.ape is None or self.lower_95 is None or self.upper_95 is None:
+            return None
+        assert self.measured_s is not None
+        return self.lower_95 <= self.measured_s <= self.upper_95
+
+    def column(self, name: str) -> str:
+        """A column of the file, or ``tier``, ``source`` or ``stack``."""
+        if name == "tier":
+            return self.tier
+        if name == "source":
+            return self.row.get("source_repo", "")
+        if name == "stack":
+            return "|".join(self.row.get(c, "") for c in ("source_repo", "framework", "gpu"))
+        return self.row.get(name, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Errors of a set of outcomes as ratios; None where nothing was predicted.
+
+    ``half_width_95_median`` is half the width of the 95 % interval over the prediction.
+    """
+
+    rows: int
+    predicted: int
+    skipped: Mapping[str, int]
+    mape_mean: float | None
+    mape_median: float | None
+    p90: float | None
+    coverage_95: float | None
+    half_width_95_median: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {name: getattr(self, name) for name in self.__slots__} | {
+            "skipped": dict(self.skipped)
+        }
+
+
+def score(outcomes: Sequence[Outcome]) -> Score:
+    """Aggregate outcomes; every row is either predicted or counted under its reason."""
+    errors = [o.ape for o in outcomes if o.ape is not None]
+    covered = [o.covered for o in outcomes if o.covered is not None]
+    widths = [
+        (o.upper_95 - o.lower_95) / 2 / o.predicted_s
+        for o in outcomes
+        if o.covered is not None and o.upper_95 and o.lower_95 is not None and o.predicted_s
+    ]
+    return Score(
+        rows=len(outcomes),
+        predicted=len(errors),
+        skipped=dict(Counter(o.reason for o in outcomes if o.reason)),
+        mape_mean=float(np.mean(errors)) if errors else None,
+        mape_median=float(np.median(errors)) if errors else None,
+        p90=float(np.quantile(errors, 0.9)) if errors else None,
+        coverage_95=float(np.mean(covered)) if covered else None,
+        half_width_95_median=float(np.median(widths)) if widths else None,
+    )
+
+
+def score_by(outcomes: Sequence[Outcome], column: str) -> dict[str, Score]:
+    """A score for each value of a column, largest groups first."""
+    groups: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault(outcome.column(column), []).append(outcome)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    return {value: score(members) for value, members in ordered}

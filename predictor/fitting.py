@@ -1,0 +1,159 @@
+"""Fits a predictor from ``profiles/``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import json
+import numpy as np
+from joblib import Parallel, delayed
+
+import profiles
+from profiles.gpus import gpus
+from profiles.tables import collectives, operators
+
+from .collective_time import CollectiveTimes
+from .core import Predictor
+from .errors import GraphError, ProfileError
+from .intervals import calibrate
+from .measurement import Measurement, Unreadable, shipped
+from .operator_time import OperatorTimes
+from .residual.features import Features, features, without_precision
+from .residual.kernel import Floats, Hyperparameters
+from .residual.model import FittedResidual, fit_residual
+from .step import StepModel, StepTime
+
+HYPERPARAMETERS = Path(profiles.__file__).parent / "hyperparameters.json"
+
+Progress = Callable[[str, float], None]
+
+
+def quiet(_stage: str, _share: float) -> None:
+    """Progress that says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A measurement with its physical price and features."""
+
+    measurement: Measurement
+    step: StepTime
+    row: Features
+
+    @property
+    def target(self) -> float:
+        """log(measured / physical)."""
+        return float(np.log(self.measurement.step_s / self.step.step_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A predictor, and what it was fitted on."""
+
+    predictor: Predictor
+    priced: tuple[Priced, ...]
+    residual: FittedResidual
+    unreadable: tuple[Unreadable, ...]
+
+
+def fit_steps() -> StepModel:
+    """The physical model from operator and collective tables."""
+    return StepModel(
+        OperatorTimes.fit(operators(), gpus()), CollectiveTimes.fit(collectives(), gpus())
+    )
+
+
+def price(
+    steps: StepModel, measurements: Sequence[Measurement], *, blind: bool = False
+) -> tuple[list[Priced], list[Unreadable]]:
+    """Physical price and features of each measurement; those without a graph come second."""
+    priced: list[Priced] = []
+    failed: list[Unreadable] = []
+    for measurement in measurements:
+        job = without_precision(measurement.job) if blind else measurement.job
+        try:
+            step = steps.price(job)
+        except GraphError as error:
+            failed.append(Unreadable(measurement.id, str(error), measurement.row))
+            continue
+        priced.append(Priced(measurement, step, features(job, step)))
+    return priced, failed
+
+
+def price_parallel(
+    steps: StepModel, measurements: Sequence[Measurement], *, blind: bool = False, jobs: int = 2
+) -> tuple[list[Priced], list[Unreadable]]:
+    """``price`` over joblib workers, rows in order."""
+    size = max(1, -(-len(measurements) // jobs))
+    parts = [measurements[i : i + size] for i in range(0, len(measurements), size)]
+    done = Parallel(n_jobs=jobs)(delayed(price)(steps, part, blind=blind) for part in parts)
+    priced = [p for part, _ in done for p in part]
+    return priced, [u for _, part in done for u in part]
+
+
+def targets(priced: Sequence[Priced]) -> Floats:
+    """log(measured / physical) of each row, (n,)."""
+    return np.array([p.target for p in priced])
+
+
+@cache
+def stored_hyperparameters() -> Hyperparameters:
+    """Those learned by ``precision-time learn`` and stored beside the tables."""
+    try:
+        raw = json.loads(HYPERPARAMETERS.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ProfileError(f"{HYPERPARAMETERS.name} is missing: run `precision-time learn`") from error
+    return Hyperparameters(raw["deviations"], raw["scales"], raw["noise"])
+
+
+def fit(
+    measurements: Sequence[Measurement] | None = None,
+    *,
+    steps: StepModel | None = None,
+    hyper: Hyperparameters | None = None,
+    blind: bool = False,
+    progress: Progress = quiet,
+) -> Fitted:
+    """Fit everything; ``measurements`` default to those shipped.
+
+    ``blind`` fits the same design without any knowledge of precision. ``progress`` is called with
+    a stage name and the share done.
+    """
+    progress("operator and collective tables", 0.0)
+    steps = steps or fit_steps()
+    progress("pricing measurements", 0.15)
+    rows = shipped() if measurements is None else measurements
+    priced, unreadable = price_parallel(steps, rows, blind=blind)
+    progress("residual", 0.45)
+    return fit_priced(steps, priced, unreadable, hyper=hyper, progress=progress)
+
+
+def fit_priced(
+    steps: StepModel,
+    priced: Sequence[Priced],
+    unreadable: Sequence[Unreadable] = (),
+    *,
+    hyper: Hyperparameters | None = None,
+    progress: Progress = quiet,
+) -> Fitted:
+    """Fit residual and intervals to measurements already priced."""
+    y = targets(priced)
+    fitted = fit_residual([p.row for p in priced], y, hyper or stored_hyperparameters())
+    progress("intervals", 0.95)
+    intervals = calibrate(
+        {tier: (y - held.mean, held.deviation) for tier, held in fitted.held_out.items()}
+    )
+    predictor = Predictor(steps, fitted.residual, intervals)
+    progress("done", 1.0)
+    return Fitted(predictor, tuple(priced), fitted, tuple(unreadable))
+
+
+def by_reason(rows: Sequence[Unreadable]) -> Mapping[str, int]:
+    """How many rows were refused for each reason."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.reason] = counts.get(row.reason, 0) + 1
+    return counts

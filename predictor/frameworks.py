@@ -1,0 +1,90 @@
+"""Framework and software era from the ways people write them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+from yaml import CSafeLoader
+
+import profiles
+
+# Pattern -> framework, first match wins; searched in lower case.
+_PATTERNS = (
+    ("llm-foundry", r"llm-foundry|composer"),
+    ("nemo", r"nemo"),
+    ("megatron", r"megatron"),
+    ("hugectr", r"hugectr"),
+    ("oneflow", r"oneflow"),
+    ("mindspore", r"mindspore"),
+    ("paddlepaddle", r"paddle"),
+    ("jax", r"jax|flax|t5x|maxtext"),
+    ("detectron", r"detectron|maskrcnn-benchmark|mmdetection"),
+    ("tensorflow1", r"tensorpack|tf_cnn|keras|tensorflow-?1|tensorflow 1|tf ?1|simpledet.*tf"),
+    ("mxnet", r"mxnet|gluon"),
+    ("tensorflow2", r"tensorflow|tf"),
+    ("pytorch", r"torch|timm|transformers|deepspeed|lightning"),
+)
+_CONTAINER = re.compile(r"(?<![\d.])(1[7-9]|2[0-9])\.(0[1-9]|1[0-2])(?![\d.])")
+_VERSION = re.compile(r"(torch|tensorflow|mxnet|paddlepaddle|oneflow)[ =/v-]{0,2}(\d+)\.(\d+)")
+
+@cache
+def _releases() -> dict[str, tuple[tuple[float, float], ...]]:
+    raw = yaml.load((Path(profiles.__file__).parent / "frameworks.yaml").read_bytes(), CSafeLoader)
+    return {
+        name: tuple((_version(str(v)), float(date)) for v, date in versions.items())
+        for name, versions in raw["releases"].items()
+    }
+
+
+def _version(text: str) -> float:
+    major, _, minor = text.partition(".")
+    return int(major) + int(minor or 0) / 100
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """A normalised framework and, where it can be told, the date of its software in years."""
+
+    name: str
+    date: float | None
+
+
+def parse_framework(text: str, options: str = "", model: str = "") -> Framework:
+    """Normalise a framework string; ``options`` may hold ``container=YY.MM``.
+
+    Submissions that list several frameworks (MLPerf) are told apart by the network: NVIDIA and
+    partners ran image classification and 3-D segmentation in MXNet and recommendation in HugeCTR.
+    """
+    lower = text.lower()
+    return Framework(_name(lower, model), _date(lower, options.lower()))
+
+
+def _name(text: str, model: str) -> str:
+    named = [name for name, pattern in _PATTERNS if re.search(pattern, text)]
+    if text.startswith("mlperf"):
+        if model.startswith("dlrm"):
+            return "hugectr"
+        if "mxnet" in named and (len(named) == 1 or re.match(r"resnet|unet3d", model)):
+            return "mxnet"
+        if model.startswith("gpt3") or named == ["nemo"]:
+            return "nemo"
+        return "tensorflow2" if named and named[0].startswith("tensorflow") else "pytorch"
+    if "mxnet" in named and "simpledet" in text:
+        return "mxnet"
+    return named[0] if named else (text.split(" ")[0] or "pytorch")
+
+
+def _date(text: str, options: str) -> float | None:
+    for source in (options, text):
+        match = _CONTAINER.search(source)
+        if match and (source is text or "container" in source):
+            return 2000 + int(match[1]) + int(match[2]) / 12
+    match = _VERSION.search(text)
+    if match is None:
+        return None
+    version = _version(f"{match[2]}.{match[3]}")
+    return min(_releases()[match[1]], key=lambda release: abs(release[0] - version))[1]

@@ -1,0 +1,1 @@
+"""Operator graphs of training steps, built from the catalog without torch."""

@@ -1,0 +1,171 @@
+"""The model catalog: names as people write them -> entry -> operator graph."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+from profiles.tables import models
+
+from ..errors import GraphError, UnknownModelError
+from .builder import GraphBuilder
+from .operator import Graph
+from .registry import builder_of
+from .workload import Workload
+
+Pairs = tuple[tuple[str, str], ...]
+
+# Keys of `variant` that sources spell otherwise than the builders do.
+_SPELLINGS = {
+    "intermediate": "ffn",
+    "hidden_size": "hidden",
+    "num_layers": "layers",
+    "num_attention_heads": "heads",
+    "num_query_groups": "kv_heads",
+    "max_predictions_per_seq": "predictions",
+    "decoder_seq": "target_len",
+    "d_model": "hidden",
+}
+_HEADS = {"finetune-squad": "squad", "finetune-mrpc": "classification",
+          "finetune-sst2": "classification", "finetune-ner-bc5cdr-chem": "ner"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """One network of the catalog.
+
+    ``architecture`` are the keyword arguments of the family's builder. ``units`` say how many
+    tokens or frames one sample holds where a field reports those. ``forward_gflops`` counts a
+    multiply-add as two, for one sample at the default workload.
+    """
+
+    name: str
+    family: str
+    group: str
+    aliases: tuple[str, ...]
+    architecture: Mapping[str, Any]
+    image_size: tuple[int, ...] | None
+    seq_len: int | None
+    optimizer: str
+    dataset_size: int | None
+    units: Mapping[str, float]
+    parameters: int | None
+    forward_gflops: float | None
+    source: str
+
+    def samples_of(self, unit: str, seq_len: int | None) -> float:
+        """How many ``unit`` (images, sequences, tokens, frames ...) one sample counts as."""
+        kind = unit.removesuffix("/s")
+        if kind == "tokens":
+            return self.units.get("tokens") or float(seq_len or self.seq_len or 1)
+        return self.units.get(kind, 1.0)
+
+
+@cache
+def _names() -> Mapping[str, str]:
+    names: dict[str, str] = {}
+    for name, entry in models().items():
+        for spelling in (name, *entry.get("aliases", ())):
+            names[normal(spelling)] = name
+    return names
+
+
+def normal(name: str) -> str:
+    """Spelling without case, ``_`` for ``-``, and outer blanks."""
+    return name.strip().lower().replace("_", "-")
+
+
+@cache
+def entry_of(name: str) -> ModelEntry:
+    """The entry a name or alias means; raises UnknownModelError with the three nearest names."""
+    names = _names()
+    key = normal(name)
+    for spelling in (key, key.partition(":")[2], key.rpartition("/")[2]):
+        if spelling and spelling in names:
+            return _entry(names[spelling])
+    close = difflib.get_close_matches(key, names, n=6, cutoff=0.3)
+    raise UnknownModelError(name, list(dict.fromkeys(names[c] for c in close))[:3])
+
+
+def entries() -> tuple[ModelEntry, ...]:
+    """Every entry, in the order of the files."""
+    return tuple(_entry(name) for name in models())
+
+
+@cache
+def _entry(name: str) -> ModelEntry:
+    raw = models()[name]
+    defaults = raw.get("defaults", {})
+    image = defaults.get("image_size")
+    return ModelEntry(
+        name=name,
+        family=raw["family"],
+        group=raw["group"],
+        aliases=tuple(raw.get("aliases", ())),
+        architecture=raw.get("architecture", {}),
+        image_size=None if image is None else tuple(image),
+        seq_len=defaults.get("seq_len"),
+        optimizer=defaults.get("optimizer", "sgd"),
+        dataset_size=defaults.get("dataset_size"),
+        units=defaults.get("units", {}),
+        parameters=raw.get("parameters"),
+        forward_gflops=raw.get("forward_gflops"),
+        source=raw.get("source", ""),
+    )
+
+
+@cache
+def _accepted(family: str) -> frozenset[str]:
+    signature = inspect.signature(builder_of(family))
+    return frozenset(
+        p.name for p in signature.parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY
+    )
+
+
+def overrides(entry: ModelEntry, variant: Pairs) -> Pairs:
+    """The part of a job's ``variant`` that the family's builder takes as arguments."""
+    accepted = _accepted(entry.family)
+    found: dict[str, str] = {}
+    for key, value in variant:
+        if key in _HEADS and "head" in accepted:
+            found["head"] = _HEADS[key]
+        elif key.startswith("no_") and key[3:] in accepted:
+            found[key[3:]] = "off"
+        elif (name := _SPELLINGS.get(key, key)) in accepted:
+            found[name] = value
+    return tuple(sorted(found.items()))
+
+
+def _value(text: str) -> int | float | bool | str:
+    if text in ("on", "true", "yes"):
+        return True
+    if text in ("off", "false", "no"):
+        return False
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        trailing = re.search(r"-(\d{4,})$", text) or re.match(r"(\d{4,})\(", text)
+        return int(trailing[1]) if trailing else text
+
+
+@lru_cache(maxsize=4096)
+def graph_of(name: str, changes: Pairs, work: Workload) -> Graph:
+    """The operator graph of a catalog name; raises GraphError naming what is missing."""
+    entry = entry_of(name)
+    build = builder_of(entry.family)
+    arguments = dict(entry.architecture) | {k: _value(v) for k, v in changes}
+    builder = GraphBuilder(work.batch_size)
+    try:
+        build(builder, work, **arguments)
+    except TypeError as error:
+        raise GraphError(f"{entry.name}: {error}") from error
+    return builder.build()

@@ -1,0 +1,106 @@
+"""Building blocks that image classifiers share: norms, gates, heads."""
+
+from __future__ import annotations
+
+from ...errors import GraphError
+from ..builder import Feature, GraphBuilder
+from ..workload import Workload
+
+
+def image_input(b: GraphBuilder, work: Workload, channels: int = 3) -> Feature:
+    """The input image of one sample, counted as what the host sends."""
+    x = Feature(channels, work.image)
+    b.input(x.elements)
+    return x
+
+
+def round_channels(channels: float, divisor: int = 8, limit: float = 0.9) -> int:
+    """The multiple of ``divisor`` nearest to ``channels``, never below ``limit`` of it.
+
+    Sandler et al. arXiv 1801.04381, the rule of all MobileNet and EfficientNet scaling.
+    """
+    rounded = max(divisor, int(channels + divisor / 2) // divisor * divisor)
+    return rounded + divisor if rounded < limit * channels else rounded
+
+
+def normalise(b: GraphBuilder, x: Feature, norm: str = "batch") -> None:
+    """Batch norm, group norm, or batch norm with frozen statistics and affine parameters."""
+    if norm == "batch":
+        b.batch_norm(x)
+    elif norm == "group":
+        b.instance_norm(x)
+    elif norm == "frozen":
+        b.elementwise(
+            b.batch_size * x.elements, reads=2, writes=2, kernels=2,
+            backward_reads=1, backward_kernels=1,
+        )  # fmt: skip
+    elif norm != "none":
+        raise GraphError(f"norm={norm!r} is not known: batch, group, frozen, none")
+
+
+def conv_norm(
+    b: GraphBuilder,
+    x: Feature,
+    channels: int,
+    kernel: int | tuple[int, ...],
+    *,
+    stride: int = 1,
+    padding: int | tuple[int, ...] | None = None,
+    groups: int = 1,
+    act: bool = True,
+    norm: str = "batch",
+    first: bool = False,
+) -> Feature:
+    """Convolution without bias, norm and (``act``) an activation; ``first``: of the network."""
+    y = b.conv(
+        x, channels, kernel, stride=stride, padding=padding, groups=groups,
+        data_gradient=not first,
+    )  # fmt: skip
+    normalise(b, y, norm)
+    if act:
+        b.activation(y)
+    return y
+
+
+def squeeze_excite(b: GraphBuilder, x: Feature, squeezed: int) -> None:
+    """Global pool, two 1x1 convolutions with bias, sigmoid gate."""
+    pooled = b.global_pool(x)
+    narrow = b.conv(pooled, squeezed, 1, bias=True)
+    b.activation(narrow)
+    wide = b.conv(narrow, x.channels, 1, bias=True)
+    b.activation(wide)
+    gate(b, x)
+
+
+def channel_attention(b: GraphBuilder, x: Feature) -> None:
+    """ECA: a 1-axis convolution over pooled channels (Wang et al. arXiv 1910.03151)."""
+    kernel = _eca_kernel(x.channels)
+    b.global_pool(x)
+    b.conv(Feature(1, (x.channels,)), 1, kernel)
+    b.activation(b.batch_size * x.channels)
+    gate(b, x)
+
+
+def _eca_kernel(channels: int) -> int:
+    width = channels.bit_length() // 2
+    return max(width if width % 2 else width + 1, 3)
+
+
+def gate(b: GraphBuilder, x: Feature) -> None:
+    """Multiply by one value per channel; the gradient of the gate is a product and a sum."""
+    b.elementwise(
+        b.batch_size * x.elements, reads=1,
+        backward_reads=4, backward_writes=2, backward_kernels=3,
+    )  # fmt: skip
+
+
+def classifier(
+    b: GraphBuilder, x: Feature, classes: int, *, pool: bool = True, dropout: bool = False
+) -> None:
+    """Global average pool, (dropout,) one linear layer, cross entropy."""
+    if pool:
+        x = b.global_pool(x)
+    if dropout:
+        b.dropout(b.batch_size * x.elements)
+    b.linear(b.batch_size, x.elements, classes)
+    b.cross_entropy(b.batch_size, classes)

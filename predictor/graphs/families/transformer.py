@@ -1,0 +1,234 @@
+"""The parts every transformer here is put together from: norm, attention, feed-forward, residual.
+
+Vaswani et al. arXiv 1706.03762. With ``fused`` the small kernels around the matrix products (rotary
+embedding, gating, RMS norm, head layout copies) are one launch each, as in Transformer Engine,
+FlashAttention and Apex; without it they are what eager PyTorch launches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+
+from ..builder import GraphBuilder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One transformer layer on one GPU: widths after tensor parallelism, and its habits."""
+
+    hidden: int
+    heads: int
+    head_dim: int
+    ffn: int
+    kv_heads: int
+    bias: bool = True
+    rms_norm: bool = False
+    norm_bias: bool = True
+    activation: str = "gelu"
+    gated: bool = False
+    dropout: bool = True
+    inner_dropout: bool = False
+    rotary: bool = False
+    joint_projections: bool = True
+    fused: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        hidden: int,
+        heads: int,
+        ffn: int,
+        *,
+        kv_heads: int | None = None,
+        head_dim: int | None = None,
+        bias: bool = True,
+        rms_norm: bool = False,
+        norm_bias: bool = True,
+        activation: str = "gelu",
+        gated: bool = False,
+        dropout: bool = True,
+        inner_dropout: bool = False,
+        rotary: bool = False,
+        joint_projections: bool = True,
+        fused: bool = False,
+        tensor_parallel: int = 1,
+    ) -> Block:
+        """The share of one of ``tensor_parallel`` GPUs in a layer of these full widths."""
+        return cls(
+            hidden=hidden,
+            heads=ceil(heads / tensor_parallel),
+            head_dim=head_dim or hidden // heads,
+            ffn=ceil(ffn / tensor_parallel),
+            kv_heads=ceil((kv_heads or heads) / tensor_parallel),
+            bias=bias, rms_norm=rms_norm, norm_bias=norm_bias and not rms_norm,
+            activation=activation, gated=gated, dropout=dropout, inner_dropout=inner_dropout,
+            rotary=rotary, joint_projections=joint_projections, fused=fused,
+        )  # fmt: skip
+
+    @property
+    def attention_width(self) -> int:
+        """Width of the queries."""
+        return self.heads * self.head_dim
+
+    @property
+    def kv_width(self) -> int:
+        """Width of the keys, and of the values."""
+        return self.kv_heads * self.head_dim
+
+    def with_ffn(self, ffn: int) -> Block:
+        """The same layer with another feed-forward width."""
+        return replace(self, ffn=ffn)
+
+
+def vocab_share(vocab: int, tensor_parallel: int, divisor: int = 1) -> int:
+    """Vocabulary rows on one GPU: padded to a multiple of divisor x GPUs, then divided.
+
+    A split vocabulary is padded to 128 rows a GPU at least, as Megatron-LM does.
+    """
+    if tensor_parallel > 1:
+        divisor = max(divisor, 128)
+    step = divisor * tensor_parallel
+    return ceil(vocab / step) * step // tensor_parallel
+
+
+def stage_layers(layers: int, pipeline_parallel: int) -> int:
+    """Layers of the largest pipeline stage."""
+    return ceil(layers / pipeline_parallel)
+
+
+def norm(b: GraphBuilder, block: Block, rows: int, width: int | None = None) -> None:
+    """Layer norm or RMS norm; eager RMS norm is a chain of pointwise launches."""
+    width = width or block.hidden
+    b.layer_norm(rows, width, bias=block.norm_bias)
+    if block.rms_norm and not block.fused:
+        b.elementwise(
+            rows * width, reads=5, writes=4, backward_reads=6, kernels=6, backward_kernels=8
+        )
+
+
+def residual(b: GraphBuilder, block: Block, rows: int) -> None:
+    """Dropout of a branch and its addition to the trunk."""
+    if block.dropout:
+        b.dropout(rows * block.hidden)
+    b.add(rows * block.hidden)
+
+
+def rotary(b: GraphBuilder, block: Block, elements: float) -> None:
+    """Rotary embedding of ``elements`` query and key elements (Su et al. arXiv 2104.09864)."""
+    if block.fused:
+        b.elementwise(elements, backward_reads=1)
+        return
+    b.elementwise(
+        elements, reads=5.5, writes=4.5, backward_reads=5.5, backward_writes=4.5,
+        kernels=10, backward_kernels=12,
+    )  # fmt: skip
+
+
+def attend(
+    b: GraphBuilder,
+    block: Block,
+    query_len: int,
+    key_len: int,
+    *,
+    causal: bool = False,
+    masked: bool = True,
+    batch: int | None = None,
+) -> None:
+    """Attention over projected heads, with the layout copies and the mask of eager code."""
+    samples = b.batch_size if batch is None else batch
+    queries = samples * query_len * block.attention_width
+    keys = samples * key_len * block.attention_width
+    if not block.fused:
+        for elements in (queries, keys, keys):
+            b.elementwise(elements, backward_reads=1)
+        if masked:
+            b.elementwise(samples * block.heads * query_len * key_len, backward_writes=0)
+    b.attention(
+        block.heads, query_len, key_len, block.head_dim,
+        batch=samples, flash=block.fused, causal=causal, dropout=block.dropout,
+    )  # fmt: skip
+    if not block.fused:
+        b.elementwise(queries, backward_reads=1)
+
+
+def project(b: GraphBuilder, rows: int, width: int, outputs: tuple[int, ...], block: Block) -> None:
+    """Several projections of the same rows: one GEMM where the layer joins them."""
+    for out in (sum(outputs),) if block.joint_projections else outputs:
+        b.linear(rows, width, out, bias=block.bias)
+
+
+def self_attention(b: GraphBuilder, block: Block, seq_len: int, *, causal: bool = False) -> None:
+    """Query, key and value projections, attention, output projection, residual and norm."""
+    rows = b.batch_size * seq_len
+    norm(b, block, rows)
+    project(b, rows, block.hidden, (block.attention_width, block.kv_width, block.kv_width), block)
+    if block.rotary:
+        rotary(b, block, rows * (block.attention_width + block.kv_width))
+    attend(b, block, seq_len, seq_len, causal=causal)
+    b.linear(rows, block.attention_width, block.hidden, bias=block.bias)
+    residual(b, block, rows)
+
+
+def cross_attention(b: GraphBuilder, block: Block, seq_len: int, memory_len: int) -> None:
+    """Attention of ``seq_len`` decoder positions over ``memory_len`` encoder outputs."""
+    rows, memory = b.batch_size * seq_len, b.batch_size * memory_len
+    norm(b, block, rows)
+    b.linear(rows, block.hidden, block.attention_width, bias=block.bias)
+    project(b, memory, block.hidden, (block.kv_width, block.kv_width), block)
+    attend(b, block, seq_len, memory_len)
+    b.linear(rows, block.attention_width, block.hidden, bias=block.bias)
+    residual(b, block, rows)
+
+
+def activate(b: GraphBuilder, block: Block, elements: float) -> None:
+    """The non-linearity of a feed-forward layer, gated or not."""
+    if block.gated and block.fused:
+        b.multiply(elements)
+        return
+    if block.activation == "gelu_new" and not block.fused:
+        b.elementwise(
+            elements, reads=10, writes=8, backward_reads=13, backward_writes=9,
+            kernels=8, backward_kernels=9,
+        )  # fmt: skip
+    else:
+        b.activation(elements)
+    if block.activation == "squared-relu" and not block.fused:
+        b.activation(elements)
+    if block.gated:
+        b.multiply(elements)
+
+
+def expand(b: GraphBuilder, block: Block, rows: int) -> None:
+    """The two (gated: three) products of a feed-forward layer and its activation."""
+    widths = (block.ffn, block.ffn) if block.gated else (block.ffn,)
+    project(b, rows, block.hidden, widths, block)
+    activate(b, block, rows * block.ffn)
+    if block.inner_dropout:
+        b.dropout(rows * block.ffn)
+    b.linear(rows, block.ffn, block.hidden, bias=block.bias)
+
+
+def feed_forward(b: GraphBuilder, block: Block, rows: int) -> None:
+    """Norm, feed-forward layer, residual."""
+    norm(b, block, rows)
+    expand(b, block, rows)
+    residual(b, block, rows)
+
+
+def language_head(
+    b: GraphBuilder,
+    rows: int,
+    hidden: int,
+    vocab: int,
+    *,
+    tied: bool = True,
+    bias: bool = False,
+) -> None:
+    """Vocabulary GEMM, FP32 copy of the logits, cross entropy; tied weights are not counted."""
+    b.linear(rows, hidden, vocab, bias=False, shared=tied)
+    if bias:
+        b.parameters(vocab)
+        b.elementwise(rows * vocab, backward_writes=0)
+    b.elementwise(rows * vocab, backward_reads=1)
+    b.cross_entropy(rows, vocab)

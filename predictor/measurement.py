@@ -1,0 +1,208 @@
+"""A measured run: the job it was, and the time of one optimizer step it took."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from profiles.gpus import UnknownGpuError, find_gpu
+from profiles.tables import measurements
+
+from .errors import JobError, MeasurementError, UnknownModelError
+from .frameworks import parse_framework
+from .graphs.catalog import ModelEntry, entry_of
+from .job import TrainingJob, parse_pairs
+from .precision import parse_precision
+
+Row = Mapping[str, str]
+
+# Options that are fields of a TrainingJob or say nothing about its speed.
+_NOT_OPTIONS = {"container", "optimizer", "tp", "pp", "cp", "dp", "micro_batch", "grad_accum",
+                "data", "tdp", "code"}  # fmt: skip
+_REQUIRED = ("model", "gpu", "gpus", "precision")
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One end-to-end run. ``step_s`` is seconds of one optimizer step over all GPUs."""
+
+    id: str
+    job: TrainingJob
+    step_s: float
+    source: str
+    row: Row
+
+    @property
+    def stack(self) -> tuple[str, str, str]:
+        """What one calibration run speaks for: source, framework and GPU."""
+        return self.source, self.row.get("framework", ""), self.job.gpu
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A row that cannot be predicted, and why."""
+
+    id: str
+    reason: str
+    row: Row
+
+
+def read_csv(path: Path) -> list[Row]:
+    """Rows of a measurement file; raises MeasurementError naming a missing column."""
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        missing = [c for c in ("id", *_REQUIRED) if c not in (reader.fieldnames or ())]
+        if missing:
+            raise MeasurementError(f"{path.name}: no column {', '.join(missing)}")
+        return [{k: v or "" for k, v in row.items() if k} for row in reader]
+
+
+@cache
+def shipped() -> tuple[Measurement, ...]:
+    """The measurements under ``profiles/`` that have a step time and a known model."""
+    return tuple(m for m in parse(measurements()) if isinstance(m, Measurement))
+
+
+def parse(rows: Iterable[Row]) -> list[Measurement | Unreadable]:
+    """Every row, in order, as a measurement or with the reason why not."""
+    found: list[Measurement | Unreadable] = []
+    for row in rows:
+        try:
+            found.append(measurement(row))
+        except (MeasurementError, JobError) as error:
+            found.append(Unreadable(row.get("id", ""), str(error), row))
+    return found
+
+
+def measurement(row: Row) -> Measurement:
+    """One row in the columns of ``profiles/measurements``; raises MeasurementError or JobError."""
+    for column in _REQUIRED:
+        if not row.get(column):
+            raise MeasurementError(f"{column} is empty")
+    try:
+        entry = entry_of(row["model"])
+    except UnknownModelError as error:
+        raise MeasurementError(f"model {row['model']!r} is not in the catalog") from error
+    job = _job(row, entry)
+    return Measurement(row.get("id", ""), job, _step_s(row, job, entry), job.source, row)
+
+
+def source_of(row: Row) -> str:
+    """Short name of the source: the last part of its repository, without a release number."""
+    return re.sub(r"_v?\d[\d.]*$", "", row.get("source_repo", "").rpartition("/")[2]).lower()
+
+
+def _number(row: Row, column: str) -> float | None:
+    text = row.get(column, "")
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        raise MeasurementError(f"{column}={text!r} is not a number") from None
+    if not math.isfinite(value) or value <= 0:
+        raise MeasurementError(f"{column}={text!r} is not a positive number")
+    return value
+
+
+def _count(row: Row, column: str) -> int | None:
+    value = _number(row, column)
+    return None if value is None else max(1, round(value))
+
+
+def _job(row: Row, entry: ModelEntry) -> TrainingJob:
+    options = dict(parse_pairs(row.get("options", "")))
+    framework = parse_framework(row.get("framework", ""), row.get("options", ""), entry.name)
+    gpus = _count(row, "gpus") or 1
+    split = {k: _split(options, k) for k in ("tp", "pp", "cp")}
+    ranks = max(1, gpus // (split["tp"] * split["pp"] * split["cp"]))
+    batch, accum = _batch(row, ranks, entry)
+    nodes = _count(row, "nodes")
+    try:
+        hardware = find_gpu(row["gpu"])
+    except UnknownGpuError as error:
+        raise MeasurementError(str(error)) from None
+    return TrainingJob(
+        model=entry.name,
+        precision=parse_precision(row["precision"]),
+        gpu=hardware.name,
+        gpus=gpus,
+        gpus_per_node=_count(row, "gpus_per_node") or (math.ceil(gpus / nodes) if nodes else 8),
+        batch_size=batch,
+        grad_accum=accum,
+        seq_len=_count(row, "seq_len"),
+        image_size=_image_size(row.get("image_size", ""), entry),
+        optimizer=options.get("optimizer"),
+        framework=framework.name,
+        framework_date=framework.date,
+        tensor_parallel=split["tp"],
+        pipeline_parallel=split["pp"],
+        context_parallel=split["cp"],
+        sharding=_sharding(options),
+        options=tuple(sorted((k, v) for k, v in options.items() if k not in _NOT_OPTIONS)),
+        variant=_variant(row, entry),
+        source=source_of(row),
+    )
+
+
+def _split(options: Mapping[str, str], key: str) -> int:
+    text = options.get(key, "1")
+    return int(text) if text.isdigit() and int(text) else 1
+
+
+def _sharding(options: Mapping[str, str]) -> str:
+    zero = options.get("zero", "")
+    if zero in ("1", "2", "3"):
+        return f"zero{zero}"
+    if options.get("use_distributed_optimizer") == "on":
+        return "zero1"
+    return "fsdp" if options.get("fsdp", "off") not in ("off", "no_shard") else "ddp"
+
+
+def _batch(row: Row, ranks: int, entry: ModelEntry) -> tuple[int, int]:
+    batch, total = _number(row, "batch_per_gpu"), _number(row, "global_batch")
+    accum = _count(row, "grad_accum") or 1
+    if batch is None and total is None:
+        raise MeasurementError("no batch_per_gpu and no global_batch")
+    if batch is None:
+        assert total is not None
+        if entry.family == "seq2seq" and "tokens" in entry.units and total / ranks > 1000:
+            total /= entry.units["tokens"] / 2  # the batch is given in tokens of one side
+        batch = total / (ranks * accum)
+    return max(1, round(batch)), accum
+
+
+def _image_size(text: str, entry: ModelEntry) -> tuple[int, ...] | None:
+    axes = re.fullmatch(r"\s*(\d+)(?:\.0)?(?:x(\d+))?(?:x(\d+))?\s*", text)
+    if axes is None or entry.image_size is None:
+        return None  # ranges such as 800-1333 mean the default of the catalog
+    size = tuple(int(n) for n in axes.groups() if n)
+    return size * len(entry.image_size) if len(size) == 1 else size
+
+
+def _variant(row: Row, entry: ModelEntry) -> tuple[tuple[str, str], ...]:
+    pairs = dict(parse_pairs(row.get("model_variant", "")))
+    if row.get("task", "") == "question-answering" and entry.group == "transformer":
+        pairs.setdefault("finetune-squad", "on")
+    return tuple(sorted(pairs.items()))
+
+
+def _step_s(row: Row, job: TrainingJob, entry: ModelEntry) -> float:
+    throughput = _number(row, "throughput")
+    if throughput is not None:
+        unit = row.get("unit", "") or "samples/s"
+        if unit == "steps/s":
+            return 1 / throughput
+        return job.step_samples * entry.samples_of(unit, job.seq_len) / throughput
+    iteration = _number(row, "iteration_s")
+    if iteration is not None:
+        return iteration
+    total, steps = _number(row, "total_s"), _number(row, "steps")
+    if total is not None and steps is not None:
+        return total / steps
+    raise MeasurementError("no throughput, iteration_s, or total_s with steps")

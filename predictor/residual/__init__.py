@@ -1,0 +1,1 @@
+"""What physics leaves over: log(measured / physical step time), learned from measurements."""

@@ -1,0 +1,244 @@
+"""The covariance: a sum of terms, each "same categories AND near in these numbers".
+
+A term with categories only is hierarchical shrinkage (an offset per model, per model and
+framework, ...); numbers make the offset vary smoothly. Distances are exponential in the sum of
+absolute differences (Ornstein-Uhlenbeck), so measured curves may bend. ``options`` stands for
+the number of differing option columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .features import NUMBERS, Table
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+PHYSICS = ("host", "tensor", "matmul", "memory", "recurrent", "exposed", "update")
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One product of the covariance."""
+
+    categories: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    options: bool = False
+
+    @property
+    def name(self) -> str:
+        """Readable and unique: categories, then what it is smooth in."""
+        smooth = (*self.numbers, *(("options",) if self.options else ()))
+        return "*".join(self.categories or ("all",)) + ("~" + ",".join(smooth) if smooth else "")
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """Names of the length scales of this term."""
+        return (*self.numbers, *(("options",) if self.options else ()))
+
+
+def _terms() -> tuple[Term, ...]:
+    t = Term
+    return (
+        # physics alone: what software loses on this mix of work
+        t((), PHYSICS), t((), ("host", "step")), t((), ("gpus", "nodes", "exposed")),
+        t((), ("peak", "bandwidth", "intensity")), t(("precision",), PHYSICS),
+        t(("architecture",), PHYSICS), t(("framework",), PHYSICS),
+        t(("precision", "architecture")), t(("engine", "group")),
+        t(("architecture", "engine", "group")), t(("group",), PHYSICS),
+        t(("group",), ("gpus", "nodes")), t(("group",), ("parameters", "step")),
+        # framework and its era
+        t(("framework",)), t(("framework",), ("date",)), t(("framework", "group")),
+        t(("framework",), ("gpus", "nodes")), t(("framework",), ("host",)),
+        t(("framework", "precision"), (), True), t(("framework", "precision", "architecture")),
+        t(("framework", "sharding"), ("split", "gpus")), t(("optimizer", "framework")),
+        # model
+        t(("model",)), t(("model",), ("batch", "host")), t(("model",), ("gpus", "nodes")),
+        t(("model", "variant", "task"), ("seq", "pixels")), t(("model", "task"), ("parameters",)),
+        t(("model", "precision")), t(("model", "architecture")), t(("model", "gpu")),
+        t(("model", "architecture", "precision"), ("batch",)),
+        t(("model", "framework")), t(("model", "framework"), ("date",)),
+        t(("model", "framework"), (), True), t(("model", "framework", "precision"), ("date",)),
+        t(("model", "framework", "architecture", "precision")),
+        t(("model", "framework"), ("gpus", "nodes", "batch")), t(("model",), PHYSICS),
+        # site
+        t(("source",)), t(("source", "group")), t(("source", "model")),
+        t(("source", "framework", "gpu")), t(("source", "precision", "architecture")),
+        t(("source",), ("gpus", "nodes")), t(("source",), PHYSICS),
+        t(("source", "framework", "gpu", "model")),
+        t(("source", "model", "framework"), ("date",), True),
+        t(("source", "gpu", "precision", "group")),
+        t(("source", "model", "framework", "gpu", "precision"), ("gpus", "accum")),
+        t(("source", "model", "framework", "precision", "variant"), ("batch", "gpus", "seq", "date"), True),
+        t(("source", "framework", "group"), ("split", "accum", "nodes")),
+        t(("source", "model", "variant"), ("split", "gpus", "accum", "batch", "seq")),
+    )  # fmt: skip
+
+
+TERMS = _terms()
+
+
+@dataclass(frozen=True, slots=True)
+class Hyperparameters:
+    """Standard deviation of each term and length scale of each of its numbers, in ln units.
+
+    ``noise`` is the standard deviation of one measurement.
+    """
+
+    deviations: dict[str, float]
+    scales: dict[str, dict[str, float]]
+    noise: float
+
+    @classmethod
+    def initial(cls) -> Hyperparameters:
+        """Where learning starts: every term alike."""
+        return cls(
+            {t.name: 0.15 for t in TERMS},
+            {t.name: {s: _START[s] for s in t.scales} for t in TERMS if t.scales},
+            0.05,
+        )
+
+    @property
+    def prior_variance(self) -> float:
+        """Variance of the residual of a job about which nothing is known."""
+        return float(sum(d * d for d in self.deviations.values()))
+
+
+_START = dict.fromkeys(NUMBERS, 2.0) | dict.fromkeys(PHYSICS, 1.0) | {
+    "date": 3.0, "options": 4.0, "step": 3.0, "peak": 2.0, "bandwidth": 2.0, "intensity": 1.5,
+}  # fmt: skip
+
+
+def blocks(term: Term, table: Table) -> Iterator[Rows]:
+    """Row sets within which a term is not zero; rows with an unknown category are in none."""
+    if not term.categories:
+        yield np.arange(len(table))
+        return
+    code = table.code(term.categories)
+    order = np.argsort(code, kind="stable")
+    cuts = np.flatnonzero(np.diff(code[order])) + 1
+    for rows in np.split(order, cuts):
+        if len(rows) and code[rows[0]] >= 0:
+            yield rows
+
+
+def distances(term: Term, left: Table, right: Table) -> Iterator[tuple[str, Floats]]:
+    """Absolute differences (left rows x right rows) per length scale of a term."""
+    for name in term.numbers:
+        column = NUMBERS.index(name)
+        yield name, np.abs(left.numbers[:, column, None] - right.numbers[None, :, column])
+    if term.options:
+        a, b = left.options, right.options
+        same = a @ b.T
+        yield "options", (a.sum(1)[:, None] + b.sum(1)[None, :] - 2 * same).astype(np.float64)
+
+
+def block_covariance(term: Term, hyper: Hyperparameters, left: Table, right: Table) -> Floats:
+    """Covariance of one term between rows that share its categories."""
+    variance = hyper.deviations[term.name] ** 2
+    if not term.scales:
+        return np.full((len(left), len(right)), variance)
+    scales = hyper.scales[term.name]
+    total = np.zeros((len(left), len(right)))
+    for name, distance in distances(term, left, right):
+        distance *= 1.0 / scales[name]
+        total -= distance
+    np.exp(total, out=total)
+    total *= variance
+    return total
+
+
+def covariance(table: Table, hyper: Hyperparameters, chunk: int = 1024) -> Floats:
+    """Covariance of all rows with each other, (n, n)."""
+    n = len(table)
+    total = np.zeros((n, n))
+    for term in TERMS:
+        for rows in blocks(term, table):
+            right = table.take(rows)
+            for start in range(0, len(rows), chunk):
+                part = rows[start : start + chunk]
+                block = block_covariance(term, hyper, table.take(part), right)
+                if len(rows) == n and not term.categories:
+                    total[start : start + chunk] += block
+                else:
+                    total[np.ix_(part, rows)] += block
+    return total
+
+
+class CrossCovariance:
+    """Covariance of new rows with the fitted ones, looking only at rows that share categories."""
+
+    def __init__(self, table: Table, hyper: Hyperparameters) -> None:
+        self._table = table
+        self._hyper = hyper
+        self._members = [self._index(term) for term in TERMS]
+
+    def _index(self, term: Term) -> dict[int, Rows]:
+        if not term.categories:
+            return {}
+        code = self._table.code(term.categories)
+        return {int(code[rows[0]]): np.sort(rows) for rows in blocks(term, self._table)}
+
+    def __call__(self, new: Table) -> Floats:
+        """(new rows, fitted rows)."""
+        total = np.zeros((len(new), len(self._table)))
+        for row in range(len(new)):
+            self._add(new.take(np.array([row])), total[row])
+        return total
+
+    def _add(self, one: Table, total: Floats) -> None:
+        for term, members in zip(TERMS, self._members, strict=True):
+            variance = self._hyper.deviations[term.name] ** 2
+            rows: Rows | slice = slice(None)
+            if term.categories:
+                found = members.get(int(one.code(term.categories)[0]))
+                if found is None:
+                    continue
+                rows = found
+            if not term.scales:
+                total[rows] += variance
+                continue
+            total[rows] += self._decay(term, one, rows) * variance
+
+    def _decay(self, term: Term, one: Table, rows: Rows | slice) -> Floats:
+        scales = self._hyper.scales[term.name]
+        exponent: Floats | float = 0.0
+        for name in term.numbers:
+            column = NUMBERS.index(name)
+            there = self._table.numbers[rows, column]
+            exponent = exponent + np.abs(there - one.numbers[0, column]) / scales[name]
+        if term.options:
+            there = self._table.options[rows]
+            exponent = exponent + np.abs(there - one.options[0]).sum(1) / scales["options"]
+        return np.asarray(np.exp(-np.asarray(exponent, dtype=np.float64)))
+
+
+def gradient(
+    table: Table, hyper: Hyperparameters, weight: Floats, terms: Sequence[Term] = TERMS
+) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """Sums of ``weight`` times the derivative of the covariance.
+
+    With respect to the log deviation of each term and the log of each of its length scales;
+    ``weight`` is the (n, n) derivative of an objective by the covariance.
+    """
+    by_deviation: dict[str, float] = {}
+    by_scale: dict[str, dict[str, float]] = {}
+    for term in terms:
+        deviation = 0.0
+        scale = dict.fromkeys(term.scales, 0.0)
+        for rows in blocks(term, table):
+            part = table.take(rows)
+            weighted = block_covariance(term, hyper, part, part)
+            weighted *= weight[np.ix_(rows, rows)]
+            deviation += 2.0 * float(weighted.sum())
+            for name, distance in distances(term, part, part):
+                scale[name] += float(np.vdot(weighted, distance)) / hyper.scales[term.name][name]
+        by_deviation[term.name] = deviation
+        if term.scales:
+            by_scale[term.name] = scale
+    return by_deviation, by_scale

@@ -1,0 +1,1 @@
+"""Data of precision-time: GPUs, operator and collective tables, measurements, models."""

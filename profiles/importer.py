@@ -1,0 +1,248 @@
+"""Turns exchanged CSV files into the stored tables: ``python -m profiles.importer DIR``.
+
+DIR holds ``measurements.csv``, ``operators.csv`` and ``collectives.csv``; a missing one is an
+empty table. Everything the importer writes is derived from them and replaced as a whole; the
+same rows give the same bytes, in whatever order they come.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from .attribution import TABLES, Tally, sources_markdown
+from .packing import (
+    Book,
+    Cells,
+    Packed,
+    Row,
+    book_of,
+    collective_cells,
+    measurement_cells,
+    operator_cells,
+    shared_texts,
+    stray_dimension,
+)
+from .rules import (
+    collective_faults,
+    common_fault,
+    measurement_fault,
+    number_fault,
+    operator_faults,
+    operator_word_fault,
+)
+from .storage import (
+    COLLECTIVE_COLUMNS,
+    HERE,
+    OPERATOR_COLUMNS,
+    QUARANTINE_COLUMNS,
+    STORED_MEASUREMENT_COLUMNS,
+    sources,
+    texts,
+    write_table,
+)
+from .tables import (
+    CollectiveTable,
+    OperatorTable,
+    collective_table,
+    collectives,
+    measurements,
+    operator_table,
+    operators,
+)
+from .thinning import thinned
+
+_COLUMNS = {
+    "measurements": STORED_MEASUREMENT_COLUMNS,
+    "operators": OPERATOR_COLUMNS,
+    "collectives": COLLECTIVE_COLUMNS,
+}
+_CELLS: Mapping[str, Callable[[Row, str], Cells]] = {
+    "measurements": measurement_cells,
+    "operators": operator_cells,
+    "collectives": collective_cells,
+}
+# Two rows that agree in all but these say the same thing twice.
+_NOT_COMPARED = {"id", "source_commit", "source_path", "license", "note"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """Rows of one table: those to ship, those in quarantine with their reason, those thinned."""
+
+    kept: Sequence[Row]
+    quarantined: Sequence[tuple[Row, str]]
+    thinned: int = 0
+
+
+def import_directory(directory: Path, root: Path = HERE) -> Mapping[str, Sorted]:
+    """Read DIR, validate, thin, and write every table under ``root``."""
+    raw = {name: _read(directory / f"{name}.csv") for name in TABLES}
+    done = {
+        "measurements": sort_measurements(raw["measurements"]),
+        "operators": sort_operators(raw["operators"]),
+        "collectives": sort_collectives(raw["collectives"]),
+    }
+    _write(root, done, book_of(row for rows in raw.values() for row in rows))
+    for loader in (sources, texts, operators, collectives, measurements):
+        loader.cache_clear()
+    return done
+
+
+def sort_measurements(rows: Sequence[Row]) -> Sorted:
+    """Validate end-to-end rows."""
+    return _sorted(rows, [measurement_fault(row) for row in rows])
+
+
+def sort_operators(rows: Sequence[Row]) -> Sorted:
+    """Validate operator rows, then thin the dense sweeps."""
+    words = [common_fault(r) or operator_word_fault(r) or stray_dimension(r) for r in rows]
+    readable = [row for row, fault in zip(rows, words, strict=True) if fault is None]
+    physics = iter(operator_faults(_operator_table(readable)))
+    done = _sorted(rows, [fault or next(physics) for fault in words])
+    kept = [done.kept[i] for i in thinned(_operator_table(done.kept)).tolist()]
+    return Sorted(kept, done.quarantined, len(done.kept) - len(kept))
+
+
+def sort_collectives(rows: Sequence[Row]) -> Sorted:
+    """Validate collective rows."""
+    numbers = ("gpus", "nodes", "gpus_per_node", "bytes", "time_us")
+    words = [common_fault(row) or number_fault(row, numbers) for row in rows]
+    readable = [row for row, fault in zip(rows, words, strict=True) if fault is None]
+    physics = iter(collective_faults(_collective_table(readable)))
+    return _sorted(rows, [fault or next(physics) for fault in words])
+
+
+def _sorted(rows: Sequence[Row], faults: Sequence[str | None]) -> Sorted:
+    """Split by fault, and quarantine ids that occur twice and rows that repeat another."""
+    kept: list[Row] = []
+    bad: list[tuple[Row, str]] = []
+    ids: set[str] = set()
+    seen: dict[tuple[str, ...], str] = {}
+    for row, fault in zip(rows, faults, strict=True):
+        facts = tuple(value for name, value in row.items() if name not in _NOT_COMPARED)
+        if fault is None and row["id"] in ids:
+            fault = "its id is used twice"
+        if fault is None and facts in seen:
+            fault = f"the same measurement as {seen[facts]}"
+        if fault is not None:
+            bad.append((row, fault))
+            continue
+        ids.add(row["id"])
+        seen[facts] = row["id"]
+        kept.append(row)
+    return Sorted(kept, bad)
+
+
+def _operator_table(rows: Sequence[Row]) -> OperatorTable:
+    cells = [operator_cells(row, row["source_repo"]) for row in rows]
+    return operator_table([row["gpu"] for row in rows], _by_column(OPERATOR_COLUMNS, cells))
+
+
+def _collective_table(rows: Sequence[Row]) -> CollectiveTable:
+    cells = [collective_cells(row, row["source_repo"]) for row in rows]
+    return collective_table([row["gpu"] for row in rows], _by_column(COLLECTIVE_COLUMNS, cells))
+
+
+def _by_column(names: Sequence[str], cells: Iterable[Cells]) -> Mapping[str, Sequence[str]]:
+    columns = list(zip(*cells, strict=True)) or [()] * len(names)
+    return dict(zip(names, columns, strict=True))
+
+
+def _read(path: Path) -> list[Row]:
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        rows: list[Row] = [
+            {name: value or "" for name, value in row.items() if name}
+            for row in csv.DictReader(file)
+        ]
+    return sorted(rows, key=lambda row: _natural(row.get("id", "")))
+
+
+def _natural(text: str) -> tuple[str, int, str]:
+    """Sort key that puts ``ns9`` before ``ns10``; ids without a number sort as text."""
+    found = re.fullmatch(r"([a-z]+)(\d+)", text)
+    return (found[1], int(found[2]), text) if found else (text, 0, text)
+
+
+def _write(root: Path, done: Mapping[str, Sorted], book: Book) -> None:
+    files = _files(done, book)
+    references = shared_texts(files.values())
+    for folder in (*TABLES, "quarantine"):
+        for path in (root / folder).glob("*.csv"):
+            path.unlink()
+    for name, file in files.items():
+        write_table(root / name, file.columns, file.refer(references))
+    write_table(root / "texts.csv", ("key", "text"), sorted((k, t) for t, k in references.items()))
+    _write_sources(root, done, book)
+
+
+def _files(done: Mapping[str, Sorted], book: Book) -> Mapping[str, Packed]:
+    """Every CSV file to write, by its path under the root."""
+    rows: dict[tuple[str, str], list[Cells]] = {}
+    for name, table in done.items():
+        for row in table.kept:
+            cells = _CELLS[name](row, book.key(row))
+            rows.setdefault((name, _file_of(name, row)), []).append(cells)
+    files = {f"{name}/{file}.csv": Packed(_COLUMNS[name], r) for (name, file), r in rows.items()}
+    for name, table in done.items():
+        files[f"quarantine/{name}.csv"] = _refused(table, book)
+    return files
+
+
+def _file_of(name: str, row: Row) -> str:
+    """Operators and collectives by GPU, measurements by repository."""
+    key = row["source_repo"].rpartition("/")[2] if name == "measurements" else row["gpu"]
+    return re.sub(r"[^a-z0-9.]+", "-", key.lower())
+
+
+def _refused(table: Sorted, book: Book) -> Packed:
+    """A quarantine file: the raw columns, the source as its key."""
+    if not table.quarantined:
+        return Packed(QUARANTINE_COLUMNS, [])
+    hidden = {"id", "source_repo", "source_commit", "license"}
+    rest = [name for name in table.quarantined[0][0] if name not in hidden]
+    rows = [
+        (row["id"], book.key(row), reason, *(row.get(name, "") for name in rest))
+        for row, reason in table.quarantined
+    ]
+    return Packed((*QUARANTINE_COLUMNS, *rest), rows)
+
+
+def _write_sources(root: Path, done: Mapping[str, Sorted], book: Book) -> None:
+    entries = {
+        key: {"repository": s.repository, "commit": s.commit, "license": s.license,
+              "citation": s.citation}
+        for key, s in book.sources.items()
+    }  # fmt: skip
+    text = yaml.safe_dump(entries, sort_keys=True, allow_unicode=True, width=1000)
+    (root / "sources.yaml").write_text(text, encoding="utf-8")
+    tally = Tally(
+        {name: Counter(book.key(row) for row in table.kept) for name, table in done.items()},
+        Counter(book.key(row) for table in done.values() for row, _ in table.quarantined),
+    )
+    markdown = sources_markdown(book.sources.values(), tally)
+    (root / "SOURCES.md").write_text(markdown, encoding="utf-8")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Import one directory and print what became of its rows."""
+    if len(arguments) != 1 or not Path(arguments[0]).is_dir():
+        print("usage: python -m profiles.importer DIR", file=sys.stderr)
+        return 2
+    for name, table in import_directory(Path(arguments[0])).items():
+        counts = f"{len(table.kept)} kept, {table.thinned} thinned"
+        print(f"{name}: {counts}, {len(table.quarantined)} quarantined")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

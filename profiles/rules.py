@@ -1,0 +1,213 @@
+"""What a row must satisfy to be used; a row that does not is quarantined with the reason."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .conventions import DIRECTIONS, DTYPE_BYTES, FUSED_SHARE, MATMUL_OPS, SHAPE_FIELDS, Floats
+from .errors import UnknownGpuError
+from .gpus import Gpu, find_gpu
+from .tables import CollectiveTable, OperatorTable
+
+Row = Mapping[str, str]
+
+TOLERANCE = 1.05  # boost clocks a little above the data sheet, rounded times
+# GeForce and TITAN cards boost far above their data sheet: an RTX 3090 is rated at 1695 MHz, its
+# highest clock is 2100 MHz.
+BOOST_TOLERANCE = 1.25
+# NVSwitch of Hopper and later reduces in the switch (SHARP), so an all-reduce sends each byte once
+# where the bus-bandwidth formula counts almost two.
+IN_SWITCH_REDUCTION = 2.0
+CONSISTENCY = 0.03  # throughput against iteration time of one row
+
+_HALVES = {"fp16": ("fp16_tensor", "fp16", "fp32"), "bf16": ("bf16_tensor",)}
+_PRECISIONS = {
+    "fp32": None, "fp16": None, "mixed_fp16_fp32": None, "tf32": "tf32", "bf16": "bf16_tensor",
+    "mixed_bf16_fp32": "bf16_tensor", "mixed_fp8_bf16": "fp8_tensor",
+    "mixed_fp8_fp16": "fp8_tensor",
+}  # fmt: skip
+_UNITS = {"images/s", "sequences/s", "samples/s", "tokens/s", "volumes/s", "frames/s",
+          "molecules/s", "audio_samples/s", "steps/s"}  # fmt: skip
+_TIMES = ("throughput", "iteration_s", "epoch_s", "total_s")
+_NUMBERS = ("gpus", "nodes", "gpus_per_node", "batch_per_gpu", "grad_accum", "global_batch",
+            "seq_len", *_TIMES, "steps", "epochs", "peak_memory_bytes")  # fmt: skip
+
+
+def matmul_peak(gpu: Gpu, dtype: str) -> float | None:
+    """Dense FLOP/s of matrix operators in a format, None where the hardware has none."""
+    for name in _HALVES.get(dtype, (dtype,)):
+        if name in gpu.peak_flops:
+            return gpu.peak_flops[name]
+    return None
+
+
+def gpu_or_none(name: str) -> Gpu | None:
+    """The GPU of a name, None if no data sheet has it."""
+    try:
+        return find_gpu(name)
+    except UnknownGpuError:
+        return None
+
+
+def common_fault(row: Row) -> str | None:
+    """Why a row of any table cannot be used, before its numbers are looked at."""
+    for column in ("id", "source_repo", "source_commit", "source_path", "license"):
+        if not row.get(column):
+            return f"{column} is empty"
+    if gpu_or_none(row["gpu"]) is None:
+        return f"gpu {row['gpu']!r} has no data sheet"
+    if "UNRELIABLE" in row.get("note", ""):
+        return "marked UNRELIABLE in its note"
+    return None
+
+
+def operator_word_fault(row: Row) -> str | None:
+    """Why the words of an operator row are not understood."""
+    if row["op"] not in SHAPE_FIELDS:
+        return f"op {row['op']!r} is not one of {', '.join(SHAPE_FIELDS)}"
+    if row["direction"] not in DIRECTIONS:
+        return f"direction {row['direction']!r} is not one of {', '.join(DIRECTIONS)}"
+    if row["precision"] not in DTYPE_BYTES:
+        return f"precision {row['precision']!r} is not one of {', '.join(DTYPE_BYTES)}"
+    return number_fault(row, ("time_us",)) or (None if row["time_us"] else "time_us is empty")
+
+
+def number_fault(row: Row, columns: Iterable[str]) -> str | None:
+    """The first column whose text is not a positive number; empty cells pass."""
+    for column in columns:
+        text = row.get(column, "")
+        if text and not _positive(text):
+            return f"{column}={text!r} is not a positive number"
+    return None
+
+
+def _positive(text: str) -> bool:
+    try:
+        value = float(text)
+    except ValueError:
+        return False
+    return math.isfinite(value) and value > 0
+
+
+def operator_faults(table: OperatorTable) -> list[str | None]:
+    """Why each row contradicts physics: faster than the peak, or than memory, allows.
+
+    Convolutions may exceed the peak (their FLOPs are algorithmic; Winograd and FFT do fewer);
+    memory is judged only where the tensors are more than twice the L2 cache.
+    """
+    peak, boost, bandwidth, cache = _limits(table)
+    compute = table.flops / table.time_s / peak
+    traffic = table.bytes * _fused_share(table) / table.time_s / bandwidth
+    matmul = np.isin(table.op, list(MATMUL_OPS))
+    reasons: list[str | None] = [None] * len(table)
+    _mark(reasons, np.isnan(table.flops) | np.isnan(table.bytes), "shape is incomplete")
+    _mark(reasons, matmul & np.isnan(peak), "the GPU has no such matrix format")
+    fast = matmul & (table.op != "conv2d") & (compute > boost)
+    _mark(reasons, fast, "{:.2f} of peak FLOP/s", compute)
+    big = table.bytes > 2 * cache
+    _mark(reasons, big & (traffic > TOLERANCE), "{:.2f} of memory bandwidth", traffic)
+    return reasons
+
+
+def _fused_share(table: OperatorTable) -> Floats:
+    share = np.ones(len(table))
+    for (op, direction), part in FUSED_SHARE.items():
+        share[(table.op == op) & (table.direction == direction)] = part
+    return share
+
+
+def _limits(table: OperatorTable) -> tuple[Floats, Floats, Floats, Floats]:
+    """Peak FLOP/s, its tolerance, bytes/s and L2 bytes of every row's GPU and format."""
+    pairs = np.char.add(np.char.add(table.gpu, "|"), table.dtype)
+    keys, inverse = np.unique(pairs, return_inverse=True)
+    rows = []
+    for key in keys:
+        name, dtype = str(key).split("|")
+        gpu = find_gpu(name)
+        boost = BOOST_TOLERANCE if _boosts(gpu) else TOLERANCE
+        peak = matmul_peak(gpu, dtype) or np.nan
+        rows.append((peak, boost, gpu.bandwidth_bytes_per_s, gpu.l2_bytes))
+    limits = np.array(rows, dtype=np.float64).reshape(-1, 4)[inverse]
+    return limits[:, 0], limits[:, 1], limits[:, 2], limits[:, 3]
+
+
+def _boosts(gpu: Gpu) -> bool:
+    return "GeForce" in gpu.product or "TITAN" in gpu.product
+
+
+def collective_faults(table: CollectiveTable) -> list[str | None]:
+    """Why each row contradicts physics: a bus bandwidth above the links of one GPU."""
+    reasons: list[str | None] = [None] * len(table)
+    sheets = [find_gpu(str(name)) for name in table.gpu]
+    link = np.array([max(g.nvlink_bytes_per_s / 2, g.pcie_bytes_per_s) for g in sheets])
+    sharp = np.array([g.compute_capability >= (9, 0) for g in sheets], dtype=np.bool_)
+    reduces = np.isin(table.op, ("all_reduce", "reduce", "broadcast"))
+    share = table.bus_bytes_per_s / (link * np.where(sharp & reduces, IN_SWITCH_REDUCTION, 1.0))
+    _mark(reasons, table.gpus < 2, "fewer than two GPUs")
+    _mark(reasons, share > TOLERANCE, "{:.2f} of the link bandwidth", share)
+    whole = table.nodes * table.gpus_per_node
+    _mark(reasons, ~np.isnan(whole) & (whole != table.gpus), "nodes x gpus_per_node is not gpus")
+    return reasons
+
+
+def _mark(
+    reasons: list[str | None],
+    bad: NDArray[np.bool_],
+    text: str,
+    value: Floats | None = None,
+) -> None:
+    for row in np.flatnonzero(bad).tolist():
+        if reasons[row] is None:
+            reasons[row] = text if value is None else text.format(value[row])
+
+
+def measurement_fault(row: Row) -> str | None:
+    """Why an end-to-end row cannot be used."""
+    return next(_measurement_faults(row), None)
+
+
+def _measurement_faults(row: Row) -> Iterator[str]:
+    for fault in (common_fault(row), number_fault(row, _NUMBERS)):
+        if fault:
+            yield fault
+            return
+    if not row["gpus"]:
+        yield "gpus is empty"
+    if row["precision"] not in _PRECISIONS:
+        yield f"precision {row['precision']!r} is not one of {', '.join(_PRECISIONS)}"
+    elif not _runs(row):
+        yield f"{row['gpu']} has no {_PRECISIONS[row['precision']]}"
+    if not any(row[column] for column in _TIMES):
+        yield f"none of {', '.join(_TIMES)} is given"
+    if row["throughput"] and row["unit"] not in _UNITS:
+        yield f"unit {row['unit']!r} is not one of {', '.join(sorted(_UNITS))}"
+    if row["nodes"] and row["gpus_per_node"]:
+        whole = float(row["nodes"]) * float(row["gpus_per_node"])
+        if whole != float(row["gpus"]):
+            yield f"nodes x gpus_per_node is {whole:g}, gpus is {row['gpus']}"
+    if not _consistent(row):
+        yield "throughput and iteration_s contradict each other"
+
+
+def _runs(row: Row) -> bool:
+    needed = _PRECISIONS[row["precision"]]
+    return needed is None or needed in find_gpu(row["gpu"]).peak_flops
+
+
+def _consistent(row: Row) -> bool:
+    """False where batch over throughput is another time than ``iteration_s``."""
+    if not (row["throughput"] and row["iteration_s"] and row["global_batch"]):
+        return True
+    samples = float(row["global_batch"])
+    if row["unit"] == "tokens/s":
+        if not row["seq_len"]:
+            return True
+        samples *= float(row["seq_len"])
+    if row["unit"] == "steps/s":
+        samples = 1.0
+    ratio = samples / float(row["throughput"]) / float(row["iteration_s"])
+    return abs(ratio - 1) <= CONSISTENCY

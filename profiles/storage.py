@@ -1,0 +1,103 @@
+"""How tables lie on disk: compact CSV, sources by key, and long repeated texts by reference."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from .errors import ProfileDataError
+
+HERE = Path(__file__).parent
+
+OPERATOR_COLUMNS = (
+    "id", "source", "path", "library", "op", "direction", "dtype", "shape", "params", "time_us",
+    "note",
+)  # fmt: skip
+COLLECTIVE_COLUMNS = (
+    "id", "source", "path", "system", "fabric", "library", "op", "gpus", "nodes",
+    "gpus_per_node", "bytes", "dtype", "time_us", "note",
+)  # fmt: skip
+# The columns measurements are exchanged in; on disk `source` stands for the first three after id.
+MEASUREMENT_COLUMNS = (
+    "id", "source_repo", "source_commit", "source_path", "license", "framework", "model",
+    "model_variant", "task", "dataset", "system", "gpu", "gpus", "nodes", "gpus_per_node",
+    "precision", "batch_per_gpu", "grad_accum", "global_batch", "seq_len", "image_size",
+    "throughput", "unit", "iteration_s", "epoch_s", "total_s", "steps", "epochs", "options",
+    "note", "peak_memory_bytes",
+)  # fmt: skip
+STORED_MEASUREMENT_COLUMNS = ("id", "source", "source_path", *MEASUREMENT_COLUMNS[5:])
+# A quarantine file starts with these; the raw columns of its table follow.
+QUARANTINE_COLUMNS = ("id", "source", "reason")
+# Columns whose cells may be a reference to a text in texts.csv.
+SHARED_COLUMNS = frozenset({
+    "path", "source_path", "library", "params", "note", "system", "fabric", "interconnect",
+    "options", "model_variant", "framework", "task", "dataset",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where rows come from: one commit of one public repository under one licence."""
+
+    key: str
+    repository: str
+    commit: str
+    license: str
+    citation: str
+
+
+@cache
+def sources(root: Path = HERE) -> Mapping[str, Source]:
+    """All sources by key."""
+    raw = yaml.load((root / "sources.yaml").read_bytes(), yaml.CSafeLoader) or {}
+    return {key: Source(key=key, **entry) for key, entry in raw.items()}
+
+
+@cache
+def texts(root: Path = HERE) -> Mapping[str, str]:
+    """Long texts that many rows share, by their reference (``#`` and hex digits)."""
+    path = root / "texts.csv"
+    if not path.exists():
+        return {}
+    with path.open(newline="", encoding="utf-8") as file:
+        return dict(row for row in csv.reader(file) if len(row) == 2)
+
+
+def read_table(path: Path, columns: Sequence[str], root: Path = HERE) -> list[tuple[str, ...]]:
+    """The columns of one CSV file, references resolved; raises ProfileDataError on bad rows."""
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.reader(file)
+        header = next(reader, None)
+        if header != list(columns):
+            raise ProfileDataError(f"{path.name}: columns are {header}, expected {list(columns)}")
+        try:
+            found = list(zip(*reader, strict=True)) or [()] * len(columns)
+        except ValueError:
+            raise ProfileDataError(f"{path.name}: rows have different lengths") from None
+    if len(found) != len(columns):
+        raise ProfileDataError(f"{path.name}: rows have {len(found)} cells, not {len(columns)}")
+    return [
+        _resolved(cells, texts(root), path) if name in SHARED_COLUMNS else cells
+        for name, cells in zip(columns, found, strict=True)
+    ]
+
+
+def _resolved(column: tuple[str, ...], known: Mapping[str, str], path: Path) -> tuple[str, ...]:
+    try:
+        return tuple(known[cell] if cell.startswith("#") else cell for cell in column)
+    except KeyError as error:
+        raise ProfileDataError(f"{path.name}: reference {error} is not in texts.csv") from None
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write one CSV file with a header and Unix line ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)

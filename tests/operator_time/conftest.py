@@ -1,0 +1,19 @@
+"""Operator times fitted once on the tables of the repository, and operators to price."""
+
+from __future__ import annotations
+
+import pytest
+
+from predictor.operator_time import OperatorEvaluation, OperatorTimes, evaluate_operator_times
+from profiles.gpus import gpus
+from profiles.tables import operators
+
+
+@pytest.fixture(scope="session")
+def times() -> OperatorTimes:
+    return OperatorTimes.fit(operators(), gpus())
+
+
+@pytest.fixture(scope="session")
+def evaluation() -> OperatorEvaluation:
+    return evaluate_operator_times(operators(), gpus(), architectures=("sm70", "sm80"))

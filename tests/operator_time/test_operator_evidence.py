@@ -1,0 +1,72 @@
+"""What a price rests on: the GPU's own table, that of another GPU, or a like operator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from predictor.autocast import TypedOperator
+from predictor.graphs.operator import Direction, Kind, Operator
+from predictor.operator_time import OperatorTimes
+from predictor.precision import Dtype
+from profiles.gpus import find_gpu, gpus
+from profiles.tables import operators, take
+
+CONV = Operator(Kind.CONV, Direction.FORWARD, (50176, 64, 576, 1, 9, 1), 3.7e9, 4e6, 3.2e6)
+GEMM = Operator(Kind.GEMM, Direction.FORWARD, (4096, 4096, 4096), 1.37e11, 3.3e7, 1.7e7)
+DEPTHWISE = Operator(Kind.CONV, Direction.FORWARD, (50176, 1, 9, 256, 9, 1), 2.3e8, 1.3e7, 1.3e7)
+
+
+def typed(operator: Operator, dtype: Dtype, tensor_core: bool = True) -> TypedOperator:
+    bytes_ = (operator.reads + operator.writes) * dtype.bytes
+    return TypedOperator(operator, dtype, bytes_, tensor_core)
+
+
+def test_a_gpu_with_rows_names_its_own_table(times: OperatorTimes) -> None:
+    (line,) = times.evidence(find_gpu("a100-sxm4-80gb"), [typed(GEMM, Dtype.BF16)])
+    assert line.startswith("gemm/half: own table")
+
+
+def test_a100_convolutions_are_carried_over_from_the_same_format(times: OperatorTimes) -> None:
+    (line,) = times.evidence(find_gpu("a100-sxm4-80gb"), [typed(CONV, Dtype.FP16)])
+    assert line.startswith("conv/half: carried over from")
+    assert "v100-sxm2-16gb" in line
+    (line,) = times.evidence(find_gpu("a100-sxm4-80gb"), [typed(CONV, Dtype.TF32)])
+    assert "carried over of conv/half" in line
+
+
+def test_tensor_core_convolutions_never_learn_from_fp32_rows() -> None:
+    table = operators()
+    slow = take(table, np.arange(len(table)))
+    fp32_convolution = (slow.op == "conv2d") & (slow.dtype == "fp32")
+    slow.time_s[fp32_convolution] *= 10
+    before = OperatorTimes.fit(table, gpus())
+    after = OperatorTimes.fit(slow, gpus())
+    gpu = find_gpu("a100-sxm4-80gb")
+    half, full = typed(CONV, Dtype.FP16), typed(CONV, Dtype.FP32, tensor_core=False)
+    assert after.seconds(gpu, [half])[0] == pytest.approx(before.seconds(gpu, [half])[0], rel=0.02)
+    assert after.seconds(gpu, [full])[0] > 3 * before.seconds(gpu, [full])[0]
+
+
+def test_every_kind_has_a_price_and_a_reason_on_every_gpu(times: OperatorTimes) -> None:
+    shape = (64, 64, 64, 1, 1, 1)
+    some = [
+        typed(Operator(kind, direction, shape, 5e5, 1e5, 1e5), dtype, tensor_core)
+        for kind in Kind
+        for direction in Direction
+        for dtype in Dtype
+        for tensor_core in (True, False)
+    ]
+    for gpu in gpus().values():
+        seconds = times.seconds(gpu, some)
+        assert np.all(np.isfinite(seconds))
+        assert np.all(seconds > 0)
+        assert all(times.evidence(gpu, some))
+
+
+def test_depthwise_convolution_is_priced_by_its_traffic(times: OperatorTimes) -> None:
+    gpu = find_gpu("a100-sxm4-80gb")
+    operator = typed(DEPTHWISE, Dtype.FP16)
+    at_full_bandwidth = operator.bytes / gpu.bandwidth_bytes_per_s
+    (seconds,) = times.seconds(gpu, [operator])
+    assert at_full_bandwidth < seconds < 6 * at_full_bandwidth

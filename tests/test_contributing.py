@@ -1,0 +1,40 @@
+"""The examples of CONTRIBUTING.md do what the text around them says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+
+from predictor.graphs.builder import GraphBuilder
+from predictor.graphs.registry import builder_of
+from predictor.graphs.workload import Workload
+
+TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def block(language: str) -> str:
+    (found,) = re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
+    return str(found)
+
+
+def test_the_new_family_builds_with_its_gradients() -> None:
+    exec(block("python"), {})
+    b = GraphBuilder(4)
+    builder_of("plain_cnn")(b, Workload(4, image_size=(32, 32)), width=16, layers=3, classes=10)
+    graph = b.build()
+    convolutions = 3 * 16 * 9 + 2 * 16 * 16 * 9
+    assert graph.parameters == convolutions + 2 * 2 * 16 + 16 * 10 + 10
+    macs = 16 * 16 * convolutions + 16 * 10
+    assert graph.forward_flops == 2 * 4 * macs
+
+
+def test_the_catalog_entry_has_the_parameters_and_flops_it_states() -> None:
+    (entry,) = yaml.safe_load(block("yaml")).values()
+    b = GraphBuilder(1)
+    image_size = tuple(entry["defaults"]["image_size"])
+    builder_of(entry["family"])(b, Workload(1, image_size=image_size), **entry["architecture"])
+    graph = b.build()
+    assert graph.parameters == entry["parameters"]
+    assert abs(graph.forward_flops / 1e9 / entry["forward_gflops"] - 1) < 0.01
