@@ -81,31 +81,33 @@ class Predictor:
             found.append(f"{count} measured runs of the same {', '.join(keys)}")
         return found
 
-    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """The whole predictor as named arrays."""
-        parts: Mapping[str, Mapping[str, NDArray[np.generic]]] = {
-            "operators": self.steps.operators.to_arrays(),
-            "collectives": self.steps.collectives.to_arrays(),
-            "residual": self.residual.to_arrays(),
-            "intervals": self.intervals.to_arrays(),
-        }
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """The numbers of the predictor, by name; see ``to_state`` for the rest."""
+        parts = {"residual": self.residual.to_arrays(), "intervals": self.intervals.to_arrays()}
         return {f"{part}/{k}": v for part, arrays in parts.items() for k, v in arrays.items()}
 
+    def to_state(self) -> dict[str, Any]:
+        """What JSON holds of the predictor."""
+        return {
+            "operators": self.steps.operators.to_arrays(),
+            "collectives": self.steps.collectives.to_arrays(),
+            "residual": self.residual.to_state(),
+        }
+
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Predictor:
-        """The inverse of ``to_arrays``."""
+    def from_stored(cls, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> Predictor:
+        """The inverse of ``to_arrays`` and ``to_state``."""
 
         def part(name: str) -> dict[str, NDArray[Any]]:
             start = f"{name}/"
             return {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
 
         steps = StepModel(
-            OperatorTimes.from_arrays(part("operators")),
-            CollectiveTimes.from_arrays(part("collectives")),
+            OperatorTimes.from_arrays(state["operators"]),
+            CollectiveTimes.from_arrays(state["collectives"]),
         )
-        return cls(
-            steps, Residual.from_arrays(part("residual")), Intervals.from_arrays(part("intervals"))
-        )
+        residual = Residual.from_stored(part("residual"), state["residual"])
+        return cls(steps, residual, Intervals.from_arrays(part("intervals")))
 
 
 def steps_of(job: TrainingJob) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,12 +44,12 @@ class Intervals:
         """Factor on the predicted time for one quantile ``level`` in (0, 1)."""
         return float(np.exp(deviation * self.quantile(tier, level)))
 
-    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Scores by tier name."""
         return {tier.value: scores for tier, scores in self.scores.items()}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]]) -> Intervals:
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Intervals:
         """The inverse of ``to_arrays``."""
         return cls({Tier(name): values.astype(np.float64) for name, values in arrays.items()})
 

@@ -175,14 +175,19 @@ JOB_FIELDS = tuple(f.name for f in fields(TrainingJob) if f.init)
 def parse_pairs(text: str) -> Pairs:
     """``k=v;k;k=v`` as sorted pairs; a word without ``=`` has the value ``on``."""
     items = (part.strip().partition("=") for part in text.split(";") if part.strip())
-    return tuple(sorted((k.strip().lower(), v.strip().lower() or "on") for k, _, v in items))
+    return tuple(sorted((k.strip().lower(), _plain(v)) for k, _, v in items))
+
+
+def _plain(value: object) -> str:
+    text = str(value).strip()
+    return {"true": "on", "false": "off"}.get(text.lower(), text) or "on"
 
 
 def _pairs(value: str | Mapping[str, object] | Pairs) -> Pairs:
     if isinstance(value, str):
         return parse_pairs(value)
     if isinstance(value, Mapping):
-        return tuple(sorted((str(k), str(v).lower()) for k, v in value.items()))
+        return tuple(sorted((str(k).lower(), _plain(v)) for k, v in value.items()))
     return tuple(value)
 
 

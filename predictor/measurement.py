@@ -13,9 +13,9 @@ from pathlib import Path
 from profiles.gpus import UnknownGpuError, find_gpu
 from profiles.tables import measurements
 
-from .errors import JobError, MeasurementError, UnknownModelError
+from .errors import JobError, MeasurementError
 from .frameworks import parse_framework
-from .graphs.catalog import ModelEntry, entry_of
+from .graphs.catalog import ModelEntry, find_entry
 from .job import TrainingJob, parse_pairs
 from .precision import parse_precision
 
@@ -84,10 +84,9 @@ def measurement(row: Row) -> Measurement:
     for column in _REQUIRED:
         if not row.get(column):
             raise MeasurementError(f"{column} is empty")
-    try:
-        entry = entry_of(row["model"])
-    except UnknownModelError as error:
-        raise MeasurementError(f"model {row['model']!r} is not in the catalog") from error
+    entry = find_entry(row["model"])
+    if entry is None:
+        raise MeasurementError(f"model {row['model']!r} is not in the catalog")
     job = _job(row, entry)
     return Measurement(row.get("id", ""), job, _step_s(row, job, entry), job.source, row)
 

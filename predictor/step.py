@@ -35,6 +35,10 @@ HIDEABLE = 0.8
 # is removed (MLPerf BERT reference, packed data set statistics).
 UNPADDED = 0.5
 
+# Frameworks whose GPT recipes use fused attention unless told otherwise (NeMo: Transformer Engine;
+# llm-foundry: attn_impl flash).
+FLASH_BY_DEFAULT = frozenset({"nemo", "llm-foundry"})
+
 MATMUL = frozenset({Kind.GEMM, Kind.BATCHED_GEMM, Kind.CONV, Kind.ATTENTION})
 
 
@@ -187,11 +191,18 @@ def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
         batch_size=job.micro_batch_size,
         seq_len=seq_len,
         image_size=job.image_size or entry.image_size,
-        flash_attention=job.option("flash_attention") == "on"
-        or job.option("attention_backend") == "flash",
+        flash_attention=_flash_attention(job),
         tensor_parallel=job.tensor_parallel,
         pipeline_parallel=job.pipeline_parallel,
     )
+
+
+def _flash_attention(job: TrainingJob) -> bool:
+    """Stated by the job, else the default of its framework."""
+    backend = job.option("attention_backend", job.option("flash_attention"))
+    if backend:
+        return backend in ("on", "flash", "fused")
+    return job.framework in FLASH_BY_DEFAULT
 
 
 @lru_cache(maxsize=512)

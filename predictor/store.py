@@ -42,7 +42,9 @@ def fit_and_store(progress: Callable[[str, float], None] | None = None) -> Manif
 
 def store(predictor: Predictor, figures: Mapping[str, float]) -> Manifest:
     """Store a predictor as a new version without putting it to use."""
-    return artifacts.save(predictor.to_arrays(), {}, tables_hash=tables_hash(), figures=figures)
+    return artifacts.save(
+        predictor.to_arrays(), predictor.to_state(), tables_hash=tables_hash(), figures=figures
+    )
 
 
 def load_predictor(
@@ -62,7 +64,7 @@ def load_predictor(
             "run `precision-time fit`", artifact.manifest.version,
         )  # fmt: skip
     try:
-        return Predictor.from_arrays(artifact.arrays)
+        return Predictor.from_stored(artifact.arrays, artifact.state)
     except (KeyError, ValueError) as error:
         raise ArtifactError(
             f"predictor {artifact.manifest.version} does not match this release ({error}): "

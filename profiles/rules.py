@@ -145,7 +145,7 @@ def collective_faults(table: CollectiveTable) -> list[str | None]:
     sheets = [find_gpu(str(name)) for name in table.gpu]
     link = np.array([max(g.nvlink_bytes_per_s / 2, g.pcie_bytes_per_s) for g in sheets])
     sharp = np.array([g.compute_capability >= (9, 0) for g in sheets], dtype=np.bool_)
-    reduces = np.isin(table.op, ("all_reduce", "reduce", "broadcast"))
+    reduces = table.op == "all_reduce"
     share = table.bus_bytes_per_s / (link * np.where(sharp & reduces, IN_SWITCH_REDUCTION, 1.0))
     _mark(reasons, table.gpus < 2, "fewer than two GPUs")
     _mark(reasons, share > TOLERANCE, "{:.2f} of the link bandwidth", share)

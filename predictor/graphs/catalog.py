@@ -81,13 +81,23 @@ def normal(name: str) -> str:
 
 
 @cache
-def entry_of(name: str) -> ModelEntry:
-    """The entry a name or alias means; raises UnknownModelError with the three nearest names."""
+def find_entry(name: str) -> ModelEntry | None:
+    """The entry a name or alias means, or None."""
     names = _names()
     key = normal(name)
     for spelling in (key, key.partition(":")[2], key.rpartition("/")[2]):
         if spelling and spelling in names:
             return _entry(names[spelling])
+    return None
+
+
+def entry_of(name: str) -> ModelEntry:
+    """The entry a name or alias means; raises UnknownModelError with the three nearest names."""
+    entry = find_entry(name)
+    if entry is not None:
+        return entry
+    names = _names()
+    key = normal(name)
     close = difflib.get_close_matches(key, names, n=6, cutoff=0.3)
     raise UnknownModelError(name, list(dict.fromkeys(names[c] for c in close))[:3])
 
@@ -120,11 +130,14 @@ def _entry(name: str) -> ModelEntry:
 
 
 @cache
-def _accepted(family: str) -> frozenset[str]:
+def _accepted(family: str) -> Mapping[str, str]:
+    """Keyword arguments of a family's builder -> their annotation."""
     signature = inspect.signature(builder_of(family))
-    return frozenset(
-        p.name for p in signature.parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY
-    )
+    return {
+        p.name: str(p.annotation)
+        for p in signature.parameters.values()
+        if p.kind is inspect.Parameter.KEYWORD_ONLY
+    }
 
 
 def overrides(entry: ModelEntry, variant: Pairs) -> Pairs:
@@ -136,9 +149,13 @@ def overrides(entry: ModelEntry, variant: Pairs) -> Pairs:
             found["head"] = _HEADS[key]
         elif key.startswith("no_") and key[3:] in accepted:
             found[key[3:]] = "off"
-        elif (name := _SPELLINGS.get(key, key)) in accepted:
+        elif (name := _SPELLINGS.get(key, key)) in accepted and _fits(value, accepted[name]):
             found[name] = value
     return tuple(sorted(found.items()))
+
+
+def _fits(text: str, annotation: str) -> bool:
+    return "str" in annotation or not isinstance(_value(text), str)
 
 
 def _value(text: str) -> int | float | bool | str:

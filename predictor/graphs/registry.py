@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., None])
 _BUILDERS: dict[str, Callable[..., None]] = {}
 
 # family name -> module under ``families`` that registers it; imported on first use only
-_MODULES: dict[str, str] = {}
+_MODULES: dict[str, str] = {"mobilefacenet": "insightface"}
 
 
 def family(name: str) -> Callable[[F], F]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..graphs.operator import Direction, Kind
 from .laws import Constant, Law, power_mean, sigmoid
-from .work import DIRECTION_CODE, KIND_CODE, Floats, Ints, Work
+from .work import CLASSES, CORES, DIRECTION_CODE, KIND_CODE, Floats, Ints, Work
 
 TILE_M = np.array([256, 128, 128, 64, 128, 64, 64, 32, 64, 32, 16.0])
 TILE_N = np.array([128, 256, 128, 128, 64, 64, 32, 64, 16, 32, 64.0])
@@ -118,7 +118,8 @@ def _misaligned(work: Work, conv: np.ndarray) -> np.ndarray:
     m, n, k = work.dims[:, 0], work.dims[:, 1], work.dims[:, 2]
     weight = work.direction == _WEIGHT
     inner = np.where(weight, m, k) / np.where(conv, np.maximum(work.dims[:, 4], 1.0), 1.0)
-    return np.asarray((inner % ALIGNMENT != 0) | (n % ALIGNMENT != 0))
+    tensor_cores = work.format_class != CLASSES.index(CORES)
+    return np.asarray(tensor_cores & ((inner % ALIGNMENT != 0) | (n % ALIGNMENT != 0)))
 
 
 def _penalty(p: Floats, work: Work) -> Floats:

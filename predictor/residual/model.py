@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -77,42 +76,43 @@ class Residual:
             for m, d, t in zip(mean, posterior.deviation, tiers, strict=True)
         ]
 
-    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Everything as arrays; text as UTF-8 JSON bytes."""
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """The numbers, by name; see ``to_state`` for the words."""
         p = self.process
-        text = {
-            "values": [list(v) for v in self.vocabulary.values],
-            "options": list(self.vocabulary.options),
-            "hyperparameters": asdict(p.hyper),
-            "tree_weight": {t.value: w for t, w in self.tree_weight.items()},
-            "bounds": list(self.bounds),
-            "mean": p.mean,
-        }
-        arrays: dict[str, NDArray[np.generic]] = {
-            "text": np.frombuffer(json.dumps(text).encode(), dtype=np.uint8),
+        arrays: dict[str, NDArray[Any]] = {
             "codes": p.table.codes, "numbers": p.table.numbers, "options": p.table.options,
             "alpha": p.alpha, "noise": p.noise, "covariance": p.covariance,
         }  # fmt: skip
-        return arrays | {f"trees.{k}": v for k, v in self.trees.to_arrays().items()}
+        return arrays | {f"trees/{k}": v for k, v in self.trees.to_arrays().items()}
+
+    def to_state(self) -> dict[str, Any]:
+        """What JSON holds: vocabulary, hyper-parameters, weights."""
+        return {
+            "values": [list(v) for v in self.vocabulary.values],
+            "options": list(self.vocabulary.options),
+            "hyperparameters": asdict(self.process.hyper),
+            "tree_weight": {t.value: w for t, w in self.tree_weight.items()},
+            "bounds": list(self.bounds),
+            "mean": self.process.mean,
+        }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Residual:
-        """The inverse of ``to_arrays``; arrays may be memory-mapped."""
-        text = json.loads(bytes(arrays["text"]).decode())
+    def from_stored(cls, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> Residual:
+        """The inverse of ``to_arrays`` and ``to_state``; arrays may be memory-mapped."""
         vocabulary = Vocabulary(
-            tuple({v: i for i, v in enumerate(values)} for values in text["values"]),
-            tuple(text["options"]),
+            tuple({v: i for i, v in enumerate(values)} for values in state["values"]),
+            tuple(state["options"]),
         )
-        table = Table(arrays["codes"], arrays["numbers"], arrays["options"])
         process = GaussianProcess(
-            table, Hyperparameters(**text["hyperparameters"]),
-            arrays["alpha"], arrays["noise"], text["mean"], arrays["covariance"],
+            Table(arrays["codes"], arrays["numbers"], arrays["options"]),
+            Hyperparameters(**state["hyperparameters"]),
+            arrays["alpha"], arrays["noise"], state["mean"], arrays["covariance"],
         )  # fmt: skip
         trees = Trees.from_arrays(
-            {k.removeprefix("trees."): v for k, v in arrays.items() if k.startswith("trees.")}
+            {k.removeprefix("trees/"): v for k, v in arrays.items() if k.startswith("trees/")}
         )
-        weights = {Tier(t): float(w) for t, w in text["tree_weight"].items()}
-        return cls(vocabulary, process, trees, weights, (text["bounds"][0], text["bounds"][1]))
+        weights = {Tier(t): float(w) for t, w in state["tree_weight"].items()}
+        return cls(vocabulary, process, trees, weights, (state["bounds"][0], state["bounds"][1]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,7 @@ class Trees:
         total: Floats = self.value[trees, node].sum(axis=1)
         return self.base + total
 
-    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
         """All arrays by name."""
         return {
             "base": np.array(self.base), "column": self.column, "threshold": self.threshold,
@@ -53,7 +54,7 @@ class Trees:
         }  # fmt: skip
 
     @classmethod
-    def from_arrays(cls, a: Mapping[str, NDArray[np.generic]]) -> Trees:
+    def from_arrays(cls, a: Mapping[str, NDArray[Any]]) -> Trees:
         """The inverse of ``to_arrays``."""
         return cls(
             float(a["base"]),  # type: ignore[arg-type]

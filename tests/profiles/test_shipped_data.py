@@ -61,11 +61,11 @@ def test_matrix_operators_stay_below_the_peak_and_memory_below_its_bandwidth() -
     table = operators()
     for name in np.unique(table.gpu).tolist():
         gpu = find_gpu(name)
-        if "GeForce" in gpu.product or "TITAN" in gpu.product:
-            continue  # their clocks exceed the data sheet
+        # GeForce and TITAN clocks exceed the data sheet.
+        boost = 1.25 if "GeForce" in gpu.product or "TITAN" in gpu.product else 1.05
         peak = max(gpu.peak_flops.values())
         rows = (table.gpu == name) & np.isin(table.op, ("gemm", "batched_gemm", "attention"))
-        assert np.all(table.flops[rows] / table.time_s[rows] < 1.05 * peak), name
+        assert np.all(table.flops[rows] / table.time_s[rows] < boost * peak), name
         rows = (table.gpu == name) & np.isin(table.op, ("elementwise", "softmax"))
         rows &= table.bytes > 2 * gpu.l2_bytes
         rate = table.bytes[rows] / table.time_s[rows]

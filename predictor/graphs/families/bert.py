@@ -48,7 +48,7 @@ def bert(
     )  # fmt: skip
     rows_of_vocab = vocab_share(vocab, work.tensor_parallel, vocab_divisor)
     b.input(3 * seq)
-    embed(b, block, rows, rows_of_vocab, max(max_position, seq), type_vocab)
+    embed(b, block, rows, rows_of_vocab, max(max_position, seq), type_vocab, normed=not pre_norm)
     encoder(b, block, seq, stage_layers(layers, work.pipeline_parallel))
     if pre_norm:
         norm(b, block, rows)
@@ -74,15 +74,17 @@ def embed(
     *,
     width: int | None = None,
     shared: bool = False,
+    normed: bool = True,
 ) -> None:
-    """Word, position and segment embeddings of ``width``, summed, normalised, dropped out."""
+    """Word, position and segment embeddings of ``width``, summed, ``normed``, dropped out."""
     width = width or block.hidden
     tables = [size for size in (vocab, max_position, type_vocab) if size]
     for size in tables:
         b.embedding(rows, width, size, shared=shared)
     for _ in tables[1:]:
         b.elementwise(rows * width, reads=2, backward_writes=0)
-    norm(b, block, rows, width)
+    if normed:
+        norm(b, block, rows, width)
     b.dropout(rows * width)
 
 

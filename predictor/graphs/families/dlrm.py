@@ -24,13 +24,13 @@ def dlrm(
     dense_fields: int = 13,
     bottom_mlp: Sequence[int] = (512, 256, 128),
     top_mlp: Sequence[int] = (1024, 1024, 512, 256, 1),
-    cross_layers: int = 0,
-    cross_rank: int = 512,
+    dcn_layers: int = 0,
+    low_rank: int = 512,
     ids_per_sample: int | None = None,
 ) -> None:
     """One sample is an impression; ``ids_per_sample`` exceeds the tables where they are multi-hot.
 
-    ``cross_layers=0`` is DLRM's pairwise dot, otherwise DCNv2's cross network.
+    ``dcn_layers=0`` is DLRM's pairwise dot, otherwise DCNv2's cross network.
     """
     rows, tables = b.batch_size, len(table_rows)
     ids = ids_per_sample or tables
@@ -40,9 +40,9 @@ def dlrm(
         b.elementwise(rows * tables * emb_dim, reads=ids / tables, backward_reads=1)
     mlp(b, rows, (dense_fields, *bottom_mlp), data_gradient=False)
     b.concat(rows * (tables + 1) * emb_dim)
-    if cross_layers:
+    if dcn_layers:
         width = (tables + 1) * emb_dim
-        _cross(b, rows, width, cross_layers, cross_rank)
+        _cross(b, rows, width, dcn_layers, low_rank)
     else:
         width = _dot(b, rows, tables + 1, emb_dim)
     mlp(b, rows, (width, *top_mlp), last_activation=False)

@@ -54,7 +54,6 @@ def gpt(
     kv_heads: int | None = None,
     head_dim: int | None = None,
     bias: bool = True,
-    no_bias: bool = False,
     norm: str = "layernorm",
     norm_bias: bool = True,
     activation: str = "gelu",
@@ -89,7 +88,7 @@ def gpt(
     width = ffn or 4 * hidden
     split = work.tensor_parallel
     block = Block.of(
-        hidden, heads, width, kv_heads=kv_heads, head_dim=head_dim, bias=bias and not no_bias,
+        hidden, heads, width, kv_heads=kv_heads, head_dim=head_dim, bias=bias,
         rms_norm=norm.lower().startswith("rms"), norm_bias=norm_bias, activation=activation,
         gated=swiglu, dropout=dropout, rotary=pos_emb == "rope",
         joint_projections=joint_projections, fused=work.flash_attention, tensor_parallel=split,

@@ -26,9 +26,9 @@ def iresnet(
     blocks: Sequence[int],
     emb: int = 512,
     classes: int = 85742,
-    sample_ratio: float = 1.0,
+    partial_fc_sample_ratio: float = 1.0,
 ) -> None:
-    """Improved residual network; ``sample_ratio`` of the classes take part in a step."""
+    """Improved residual network; ``partial_fc_sample_ratio`` of the classes is scored in a step."""
     x = conv_norm(b, image_input(b, work), WIDTHS[0], 3, first=True)
     for width, repeats in zip(WIDTHS, blocks, strict=True):
         x = _block(b, x, width, 2)
@@ -38,7 +38,7 @@ def iresnet(
     b.dropout(x)
     b.linear(b.batch_size, x.elements, emb)
     b.batch_norm(Feature(emb, (1,)))
-    arcface(b, emb, classes, sample_ratio)
+    arcface(b, emb, classes, partial_fc_sample_ratio)
 
 
 def _block(b: GraphBuilder, x: Feature, width: int, stride: int) -> Feature:
@@ -68,7 +68,7 @@ def mobilefacenet(
     head: int = 512,
     emb: int = 128,
     classes: int = 85742,
-    sample_ratio: float = 1.0,
+    partial_fc_sample_ratio: float = 1.0,
 ) -> None:
     """Inverted residuals with PReLU, global depthwise convolution instead of pooling."""
     x = conv_norm(b, image_input(b, work), 64, 3, stride=2, first=True)
@@ -78,7 +78,7 @@ def mobilefacenet(
     x = conv_norm(b, x, head, x.size, padding=0, groups=head, act=False)
     b.linear(b.batch_size, x.elements, emb)
     b.batch_norm(Feature(emb, (1,)))
-    arcface(b, emb, classes, sample_ratio)
+    arcface(b, emb, classes, partial_fc_sample_ratio)
 
 
 def arcface(b: GraphBuilder, emb: int, classes: int, sample_ratio: float = 1.0) -> None:

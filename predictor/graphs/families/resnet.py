@@ -47,6 +47,7 @@ def resnet(
     *,
     blocks: Sequence[int],
     stem_channels: Sequence[int] = (),
+    stem_pool: bool = True,
     bottleneck: bool = True,
     groups: int = 1,
     width_per_group: int = 64,
@@ -61,11 +62,12 @@ def resnet(
 ) -> None:
     """An image classifier on ``work.image_size`` (height, width) with 3 channels.
 
-    ``stem_channels`` names the widths of a stem of 3x3 convolutions; empty means one 7x7. Images
-    of at most 64 pixels get the CIFAR stem.
+    ``stem_channels`` names the widths of a stem of 3x3 convolutions; empty means one 7x7.
+    ``stem_pool=False`` (ResNet-RS) has a strided convolution instead of the max-pool. Images of
+    at most 64 pixels get the CIFAR stem.
     """
     x = image_input(b, work)
-    x = stem(b, x, stem_channels, norm)
+    x = stem(b, x, stem_channels, norm, pool=stem_pool)
     style = BlockStyle(
         bottleneck, groups, width_per_group, stride_in_1x1, se_reduction,
         efficient_attention, average_down, anti_alias, norm,
@@ -74,7 +76,14 @@ def resnet(
     classifier(b, x, classes, dropout=dropout)
 
 
-def stem(b: GraphBuilder, x: Feature, channels: Sequence[int] = (), norm: str = "batch") -> Feature:
+def stem(
+    b: GraphBuilder,
+    x: Feature,
+    channels: Sequence[int] = (),
+    norm: str = "batch",
+    *,
+    pool: bool = True,
+) -> Feature:
     """7x7 convolution (or some 3x3) of stride 2, norm, ReLU, 3x3 max-pool of stride 2."""
     if min(x.size) <= CIFAR_PIXELS:
         return conv_norm(b, x, 64, 3, norm=norm, first=True)
@@ -82,6 +91,8 @@ def stem(b: GraphBuilder, x: Feature, channels: Sequence[int] = (), norm: str = 
         x = conv_norm(b, x, 64, 7, stride=2, norm=norm, first=True)
     for position, width in enumerate(channels):
         x = conv_norm(b, x, width, 3, stride=1 if position else 2, norm=norm, first=position == 0)
+    if not pool:
+        return conv_norm(b, x, x.channels, 3, stride=2, norm=norm)
     return b.pool(x, 3, stride=2, padding=1)
 
 

@@ -2,7 +2,7 @@
 
 Raffel et al. arXiv 1910.10683; Shazeer arXiv 2002.05202 (gated GELU of v1.1); Xue et al.
 arXiv 2010.11934; Fedus et al. arXiv 2101.03961. One sample is ``work.tokens`` encoder tokens and
-``decoder_seq`` decoder tokens.
+``target_len`` decoder tokens.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def t5(
     heads: int,
     ffn: int,
     head_dim: int = 64,
-    layers: int = 0,
+    layers: int | str = 0,
     encoder_layers: int = 0,
     decoder_layers: int = 0,
-    decoder_seq: int = 128,
+    target_len: int = 128,
     vocab: int = 32128,
     vocab_divisor: int = 1,
     activation: str = "gelu",
@@ -60,7 +60,7 @@ def t5(
     experts: int = 0,
     expert_step: int = 2,
 ) -> None:
-    """An encoder-decoder; ``layers`` is the depth of a stack whose own depth is not given.
+    """An encoder-decoder; ``layers`` (24, or ``24+24``) serves a stack without its own depth.
 
     ``activation="geglu"`` is gated. ``max_position`` gives learned positions in the place of
     relative ones, ``layer_norm`` and ``bias`` layers of GPT's kind (Megatron-LM). With ``experts``
@@ -74,10 +74,15 @@ def t5(
     )  # fmt: skip
     mixture = Mixture(experts, 1, block.ffn) if experts else None
     table = vocab_share(vocab, work.tensor_parallel, vocab_divisor)
-    source, target = work.tokens, decoder_seq
+    source, target = work.tokens, target_len
     b.input(source + 2 * target)
-    for depth, seq, memory in ((encoder_layers, source, 0), (decoder_layers, target, source)):
-        here = stage_layers(depth or layers, work.pipeline_parallel)
+    first, _, second = str(layers).partition("+")
+    sides = (
+        (encoder_layers or int(first), source, 0),
+        (decoder_layers or int(second or first), target, source),
+    )
+    for depth, seq, memory in sides:
+        here = stage_layers(depth, work.pipeline_parallel)
         sparse = here // expert_step if experts else 0
         b.embedding(b.batch_size * seq, hidden, table, shared=bool(memory))
         _positions(b, block, seq, max_position, shared=bool(memory))

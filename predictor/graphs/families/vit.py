@@ -84,9 +84,9 @@ def _attention(
     rows, share = b.batch_size * tokens, work.tensor_parallel
     width = hidden // share
     b.layer_norm(rows, hidden)
-    b.linear(rows, hidden, 3 * width, bias=bias_parts > 0)
+    b.linear(rows, hidden, 3 * width, bias=bias_parts == 3)
     if 0 < bias_parts < 3:
-        b.parameters(-(3 - bias_parts) * width, bias_parts - 1)
+        b.parameters(bias_parts * width, bias_parts)
     if not work.flash_attention:
         b.concat(rows * 3 * width)
     b.attention(

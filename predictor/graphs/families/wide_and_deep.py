@@ -20,7 +20,7 @@ def wide_and_deep(
     work: Workload,
     *,
     hidden_layers: int = 5,
-    hidden_size: int = 1024,
+    hidden: int = 1024,
     dense_fields: int = 13,
     tables: Sequence[Sequence[int]] = (),
     deep_vocab: int | None = None,
@@ -40,7 +40,7 @@ def wide_and_deep(
     b.elementwise(rows, reads=wide_sparse_fields)
     b.concat(rows * width)
     dropout = deep_vocab is not None
-    mlp(b, rows, (width, *[hidden_size] * hidden_layers, 1), last_activation=False, dropout=dropout)
+    mlp(b, rows, (width, *[hidden] * hidden_layers, 1), last_activation=False, dropout=dropout)
     b.add(rows)
     b.regression_loss(rows)
 
