@@ -106,7 +106,7 @@ def stored_hyperparameters() -> Hyperparameters:
         raw = json.loads(HYPERPARAMETERS.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ProfileError(f"{HYPERPARAMETERS.name} is missing: run `precision-time learn`") from error
-    return Hyperparameters(raw["deviations"], raw["scales"], raw["noise"])
+    return Hyperparameters(**raw)
 
 
 def fit(

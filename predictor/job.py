@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from profiles.gpus import Gpu, UnknownGpuError, find_gpu
+from profiles.errors import UnknownGpuError
+from profiles.gpus import Gpu, find_gpu
 
 from .errors import JobError
 from .precision import Precision, parse_precision

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from profiles.gpus import UnknownGpuError, find_gpu
+from profiles.errors import UnknownGpuError
+from profiles.gpus import find_gpu
 from profiles.tables import measurements
 
 from .errors import JobError, MeasurementError
@@ -144,7 +145,7 @@ def _job(row: Row, entry: ModelEntry) -> TrainingJob:
         context_parallel=split["cp"],
         sharding=_sharding(options),
         options=tuple(sorted((k, v) for k, v in options.items() if k not in _NOT_OPTIONS)),
-        variant=_variant(row, entry),
+        variant=_variant(row, entry, options),
         source=source_of(row),
     )
 
@@ -165,9 +166,12 @@ def _sharding(options: Mapping[str, str]) -> str:
 
 def _batch(row: Row, ranks: int, entry: ModelEntry) -> tuple[int, int]:
     batch, total = _number(row, "batch_per_gpu"), _number(row, "global_batch")
-    accum = _count(row, "grad_accum") or 1
+    accum = _count(row, "grad_accum")
     if batch is None and total is None:
         raise MeasurementError("no batch_per_gpu and no global_batch")
+    if accum is None:
+        times = total / (batch * ranks) if batch and total else 1.0
+        accum = round(times) if times >= 2 and abs(times - round(times)) < 1e-6 else 1
     if batch is None:
         assert total is not None
         if entry.family == "seq2seq" and "tokens" in entry.units and total / ranks > 1000:
@@ -184,8 +188,12 @@ def _image_size(text: str, entry: ModelEntry) -> tuple[int, ...] | None:
     return size * len(entry.image_size) if len(size) == 1 else size
 
 
-def _variant(row: Row, entry: ModelEntry) -> tuple[tuple[str, str], ...]:
+def _variant(
+    row: Row, entry: ModelEntry, options: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
     pairs = dict(parse_pairs(row.get("model_variant", "")))
+    if "ep" in options:
+        pairs["expert_parallel"] = options["ep"]
     if row.get("task", "") == "question-answering" and entry.group == "transformer":
         pairs.setdefault("finetune-squad", "on")
     return tuple(sorted(pairs.items()))

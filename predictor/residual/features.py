@@ -24,7 +24,7 @@ NUMBERS = ("batch", "gpus", "nodes", "accum", "seq", "pixels", "parameters", "da
 # A missing number is its own point, far from every known one; missing values equal each other.
 MISSING = 1e3
 # An option column needs this many rows to say anything.
-MIN_OPTION_ROWS = 8
+MIN_OPTION_ROWS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +111,21 @@ class Vocabulary:
 
     values: tuple[Mapping[str, int], ...]
     options: tuple[str, ...]
+    weights: NDArray[np.float64]
 
     @classmethod
-    def of(cls, rows: Sequence[Features]) -> Vocabulary:
-        """Codes for every value seen; options seen at least MIN_OPTION_ROWS times."""
+    def of(cls, rows: Sequence[Features], weights: Mapping[str, float]) -> Vocabulary:
+        """Codes for every value seen; options seen at least MIN_OPTION_ROWS times.
+
+        ``weights`` are those learned for options; one never learned weighs 1.
+        """
         values = tuple(
             {v: i for i, v in enumerate(dict.fromkeys(r.categories[c] for r in rows))}
             for c in range(len(CATEGORIES))
         )
         counts = Counter(o for r in rows for o in r.options)
         kept = sorted(o for o, n in counts.items() if n >= MIN_OPTION_ROWS)
-        return cls(values, tuple(kept))
+        return cls(values, tuple(kept), np.array([weights.get(o, 1.0) for o in kept]))
 
     def encode(self, rows: Sequence[Features]) -> Table:
         """Rows as arrays; a value never seen has the code -1 and equals nothing."""
@@ -133,23 +137,34 @@ class Vocabulary:
             [[o in r.options for o in self.options] for r in rows], dtype=np.float32
         ).reshape(len(rows), len(self.options))
         numbers = np.array([r.numbers for r in rows], dtype=np.float64)
-        return Table(codes, numbers.reshape(len(rows), len(NUMBERS)), options)
+        return Table(codes, numbers.reshape(len(rows), len(NUMBERS)), options, self.weights)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Encoded rows: ``codes`` (n, categories), ``numbers`` (n, numbers), ``options`` (n, m)."""
+    """Encoded rows: ``codes`` (n, categories), ``numbers`` (n, numbers), ``options`` (n, m).
+
+    ``weights`` (m,) say how far apart two rows are that differ in one option.
+    """
 
     codes: NDArray[np.int32]
     numbers: NDArray[np.float64]
     options: NDArray[np.float32]
+    weights: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def take(self, rows: NDArray[np.intp]) -> Table:
         """The rows at these positions."""
-        return Table(self.codes[rows], self.numbers[rows], self.options[rows])
+        return Table(self.codes[rows], self.numbers[rows], self.options[rows], self.weights)
+
+    def option_distance(self, other: Table) -> NDArray[np.float64]:
+        """Weighted number of options in which rows differ, (n, other n)."""
+        a, b = self.options * self.weights, other.options * other.weights
+        shared = a @ other.options.T
+        distance: NDArray[np.float64] = a.sum(1)[:, None] + b.sum(1)[None, :] - 2 * shared
+        return distance
 
     def code(self, categories: Sequence[str]) -> NDArray[np.int64]:
         """One integer per row for a combination of categories; -1 where a value is unknown."""

@@ -8,8 +8,8 @@ the number of differing option columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,12 +87,14 @@ TERMS = _terms()
 class Hyperparameters:
     """Standard deviation of each term and length scale of each of its numbers, in ln units.
 
-    ``noise`` is the standard deviation of one measurement.
+    ``noise`` is the standard deviation of one measurement; ``options`` how far apart two runs are
+    that differ in one option (1 where nothing was learned).
     """
 
     deviations: dict[str, float]
     scales: dict[str, dict[str, float]]
     noise: float
+    options: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def initial(cls) -> Hyperparameters:
@@ -133,9 +135,7 @@ def distances(term: Term, left: Table, right: Table) -> Iterator[tuple[str, Floa
         column = NUMBERS.index(name)
         yield name, np.abs(left.numbers[:, column, None] - right.numbers[None, :, column])
     if term.options:
-        a, b = left.options, right.options
-        same = a @ b.T
-        yield "options", (a.sum(1)[:, None] + b.sum(1)[None, :] - 2 * same).astype(np.float64)
+        yield "options", left.option_distance(right)
 
 
 def block_covariance(term: Term, hyper: Hyperparameters, left: Table, right: Table) -> Floats:
@@ -214,21 +214,26 @@ class CrossCovariance:
             exponent = exponent + np.abs(there - one.numbers[0, column]) / scales[name]
         if term.options:
             there = self._table.options[rows]
-            exponent = exponent + np.abs(there - one.options[0]).sum(1) / scales["options"]
+            apart = np.abs(there - one.options[0]) @ one.weights
+            exponent = exponent + apart / scales["options"]
         return np.asarray(np.exp(-np.asarray(exponent, dtype=np.float64)))
 
 
-def gradient(
-    table: Table, hyper: Hyperparameters, weight: Floats, terms: Sequence[Term] = TERMS
-) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """Sums of ``weight`` times the derivative of the covariance.
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """Derivatives of an objective by the logarithm of each hyper-parameter."""
 
-    With respect to the log deviation of each term and the log of each of its length scales;
-    ``weight`` is the (n, n) derivative of an objective by the covariance.
-    """
-    by_deviation: dict[str, float] = {}
-    by_scale: dict[str, dict[str, float]] = {}
-    for term in terms:
+    deviations: dict[str, float]
+    scales: dict[str, dict[str, float]]
+    options: Floats
+
+
+def gradient(table: Table, hyper: Hyperparameters, weight: Floats) -> Slope:
+    """Chain rule: ``weight`` is the (n, n) derivative of an objective by the covariance."""
+    deviations: dict[str, float] = {}
+    scales: dict[str, dict[str, float]] = {}
+    options = np.zeros(table.options.shape[1])
+    for term in TERMS:
         deviation = 0.0
         scale = dict.fromkeys(term.scales, 0.0)
         for rows in blocks(term, table):
@@ -238,7 +243,17 @@ def gradient(
             deviation += 2.0 * float(weighted.sum())
             for name, distance in distances(term, part, part):
                 scale[name] += float(np.vdot(weighted, distance)) / hyper.scales[term.name][name]
-        by_deviation[term.name] = deviation
-        if term.scales:
-            by_scale[term.name] = scale
-    return by_deviation, by_scale
+            if term.options:
+                options -= _by_option(weighted, part) / hyper.scales[term.name]["options"]
+        deviations[term.name] = deviation
+        scales[term.name] = scale
+    return Slope(deviations, scales, options)
+
+
+def _by_option(weighted: Floats, part: Table) -> Floats:
+    """Sum of ``weighted`` over the pairs that differ in each option, times its weight."""
+    on = part.options.astype(np.float64)
+    both = np.einsum("ij,ij->j", on, weighted @ on)
+    either = weighted.sum(1) @ on + weighted.sum(0) @ on
+    result: Floats = part.weights * (either - 2.0 * both)
+    return result

@@ -7,18 +7,20 @@ Both objectives reduce to one matrix, the derivative by the covariance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .features import Table
-from .kernel import _START, TERMS, Floats, Hyperparameters, covariance, gradient
+from .kernel import _START, TERMS, Floats, Hyperparameters, Slope, covariance, gradient
 from .process import Conditioned, condition
 
-# Prior of a term's deviation (median, spread in ln) and spread of a length scale around its start.
+# Prior of a term's deviation (median, spread in ln); spread in ln of a length scale around its
+# start, and of the weight of an option around 1.
 DEVIATION_PRIOR = (0.08, 1.0)
 SCALE_SPREAD = 0.7
+OPTION_SPREAD = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +36,17 @@ class Schedule:
 
 def learn(
     table: Table,
+    options: Sequence[str],
     targets: Floats,
     schedule: Schedule,
     progress: Callable[[str, float], None] = lambda _stage, _value: None,
     start: Hyperparameters | None = None,
 ) -> Hyperparameters:
-    """Hyper-parameters that explain ``targets`` (n,) best; ``progress`` gets stage and loss."""
-    vector = _Vector()
+    """Hyper-parameters that explain ``targets`` (n,) best; ``progress`` gets stage and loss.
+
+    ``options`` name the option columns of the table.
+    """
+    vector = _Vector(options)
     theta = vector.pack(start or Hyperparameters.initial())
     for stage, steps, objective in (
         ("marginal likelihood", schedule.likelihood_steps, _likelihood),
@@ -51,10 +57,10 @@ def learn(
         for _ in range(steps):
             rows = next(subsets)
             hyper = vector.unpack(theta)
-            part, y = table.take(rows), targets[rows]
+            part, y = replace(table.take(rows), weights=vector.weights(theta)), targets[rows]
             fitted = condition(covariance(part, hyper), y, hyper)
             loss, weight = objective(fitted, y)
-            slope = vector.slope(gradient(part, hyper, weight), fitted, weight, hyper)
+            slope = vector.slope(gradient(part, hyper, weight), fitted, weight)
             if objective is _likelihood:
                 slope += vector.prior_slope(theta) / len(rows)
             theta = theta - adam.step(slope)
@@ -91,50 +97,58 @@ def _leave_one_out(fitted: Conditioned, targets: Floats) -> tuple[float, Floats]
 
 
 class _Vector:
-    """Hyper-parameters as one vector of logarithms."""
+    """Hyper-parameters as one vector of logarithms: deviations, scales, options, noise."""
 
-    def __init__(self) -> None:
-        self.names = [(t.name, None) for t in TERMS]
-        self.names += [(t.name, s) for t in TERMS for s in t.scales]  # type: ignore[misc]
+    def __init__(self, options: Sequence[str]) -> None:
+        self._deviations = [t.name for t in TERMS]
+        self._scales = [(t.name, s) for t in TERMS for s in t.scales]
+        self._options = list(options)
 
     def pack(self, hyper: Hyperparameters) -> Floats:
-        values = [
-            hyper.deviations[t] if s is None else hyper.scales[t][s] for t, s in self.names
-        ]
-        return np.log([*values, hyper.noise])
+        deviations = [hyper.deviations[t] for t in self._deviations]
+        scales = [hyper.scales[t][s] for t, s in self._scales]
+        options = [hyper.options.get(o, 1.0) for o in self._options]
+        return np.log([*deviations, *scales, *options, hyper.noise])
 
     def unpack(self, theta: Floats) -> Hyperparameters:
-        values = np.exp(theta)
-        deviations: dict[str, float] = {}
-        scales: dict[str, dict[str, float]] = {}
-        for (term, scale), value in zip(self.names, values, strict=False):
-            if scale is None:
-                deviations[term] = float(value)
-            else:
-                scales.setdefault(term, {})[scale] = float(value)
-        return Hyperparameters(deviations, scales, float(values[-1]))
+        deviations, scales, options, noise = self._split(np.exp(theta))
+        by_term: dict[str, dict[str, float]] = {}
+        for (term, scale), value in zip(self._scales, scales, strict=True):
+            by_term.setdefault(term, {})[scale] = float(value)
+        return Hyperparameters(
+            dict(zip(self._deviations, deviations.tolist(), strict=True)),
+            by_term,
+            float(noise[0]),
+            dict(zip(self._options, options.tolist(), strict=True)),
+        )
 
-    def slope(
-        self,
-        sums: tuple[dict[str, float], dict[str, dict[str, float]]],
-        fitted: Conditioned,
-        weight: Floats,
-        hyper: Hyperparameters,
-    ) -> Floats:
-        by_deviation, by_scale = sums
-        values = [by_deviation[t] if s is None else by_scale[t][s] for t, s in self.names]
+    def weights(self, theta: Floats) -> Floats:
+        """Weights of the option columns."""
+        return np.asarray(np.exp(self._split(theta)[2]))
+
+    def slope(self, sums: Slope, fitted: Conditioned, weight: Floats) -> Floats:
+        deviations = [sums.deviations[t] for t in self._deviations]
+        scales = [sums.scales[t][s] for t, s in self._scales]
         noise = 2.0 * float(np.diag(weight) @ fitted.noise)
-        return np.array([*values, noise])
+        return np.array([*deviations, *scales, *sums.options, noise])
 
     def prior_slope(self, theta: Floats) -> Floats:
-        slope = np.zeros_like(theta)
-        for i, (_, scale) in enumerate(self.names):
-            if scale is None:
-                median, spread = DEVIATION_PRIOR
-            else:
-                median, spread = _START[scale], SCALE_SPREAD
-            slope[i] = (theta[i] - np.log(median)) / spread**2
-        return slope
+        """Slope of the negative log prior; the noise has a flat one."""
+        deviations, scales, options, _ = self._split(theta)
+        median, spread = DEVIATION_PRIOR
+        starts = np.log([_START[s] for _, s in self._scales])
+        return np.concatenate(
+            [
+                (deviations - np.log(median)) / spread**2,
+                (scales - starts) / SCALE_SPREAD**2,
+                options / OPTION_SPREAD**2,
+                [0.0],
+            ]
+        )
+
+    def _split(self, vector: Floats) -> list[Floats]:
+        ends = np.cumsum([len(self._deviations), len(self._scales), len(self._options)])
+        return np.split(vector, ends)
 
 
 class _Adam:

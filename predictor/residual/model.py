@@ -81,6 +81,7 @@ class Residual:
         p = self.process
         arrays: dict[str, NDArray[Any]] = {
             "codes": p.table.codes, "numbers": p.table.numbers, "options": p.table.options,
+            "weights": p.table.weights,
             "alpha": p.alpha, "noise": p.noise, "covariance": p.covariance,
         }  # fmt: skip
         return arrays | {f"trees/{k}": v for k, v in self.trees.to_arrays().items()}
@@ -102,9 +103,10 @@ class Residual:
         vocabulary = Vocabulary(
             tuple({v: i for i, v in enumerate(values)} for values in state["values"]),
             tuple(state["options"]),
+            arrays["weights"],
         )
         process = GaussianProcess(
-            Table(arrays["codes"], arrays["numbers"], arrays["options"]),
+            Table(arrays["codes"], arrays["numbers"], arrays["options"], arrays["weights"]),
             Hyperparameters(**state["hyperparameters"]),
             arrays["alpha"], arrays["noise"], state["mean"], arrays["covariance"],
         )  # fmt: skip
@@ -129,7 +131,7 @@ def fit_residual(
     rows: Sequence[Features], targets: Floats, hyper: Hyperparameters, seed: int = 0
 ) -> FittedResidual:
     """Fit process and trees to log residuals (n,) and cross-validate every tier."""
-    vocabulary = Vocabulary.of(rows)
+    vocabulary = Vocabulary.of(rows, hyper.options)
     table = vocabulary.encode(rows)
     process, conditioned = GaussianProcess.fit(table, targets, hyper)
     bounds = np.quantile(targets, CLIP_QUANTILES)
