@@ -11,8 +11,15 @@ from .job import JOB_FIELDS, TrainingJob
 from .prediction import Interval, Prediction
 from .store import load_predictor
 
-__all__ = ["Interval", "Prediction", "PrecisionTimeError", "Predictor", "TrainingJob",
-           "load_predictor", "predict_time"]  # fmt: skip
+__all__ = [
+    "Interval",
+    "PrecisionTimeError",
+    "Prediction",
+    "Predictor",
+    "TrainingJob",
+    "load_predictor",
+    "predict_time",
+]  # fmt: skip
 
 # The GPU a one-line question means when it names none; the answer says so in its job.
 DEFAULT_GPU = "a100-sxm4-80gb"

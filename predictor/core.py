@@ -118,9 +118,7 @@ def steps_of(job: TrainingJob) -> int | None:
         return None
     size = job.dataset_size or entry_of(job.model).dataset_size
     if size is None:
-        raise JobError(
-            "dataset_size", None, f"epochs of {job.model} need dataset_size, in samples"
-        )
+        raise JobError("dataset_size", None, f"epochs of {job.model} need dataset_size, in samples")
     return max(1, math.ceil(job.epochs * size / job.step_samples))
 
 

@@ -1,12 +1,12 @@
 """The exceptions of precision-time.
 
-    PrecisionTimeError
-    ├── JobError            a field of a job is wrong: field, value, what is accepted
-    │   └── UnknownModelError   no such model; carries the nearest names
-    ├── ProfileError        data under ``profiles/`` is missing or malformed
-    ├── MeasurementError    a measurement row cannot be turned into a step time
-    ├── GraphError          a model has no operator graph
-    └── ArtifactError       a fitted predictor cannot be trusted or found
+PrecisionTimeError
+├── JobError            a field of a job is wrong: field, value, what is accepted
+│   └── UnknownModelError   no such model; carries the nearest names
+├── ProfileError        data under ``profiles/`` is missing or malformed
+├── MeasurementError    a measurement row cannot be turned into a step time
+├── GraphError          a model has no operator graph
+└── ArtifactError       a fitted predictor cannot be trusted or found
 """
 
 from __future__ import annotations

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-import json
 import numpy as np
 from joblib import Parallel, delayed
 
@@ -21,9 +22,11 @@ from .errors import GraphError, ProfileError
 from .intervals import calibrate
 from .measurement import Measurement, Unreadable, shipped
 from .operator_time import OperatorTimes
-from .residual.features import Features, features, without_precision
+from .residual.features import Features, Vocabulary, features, without_precision
 from .residual.kernel import Floats, Hyperparameters
-from .residual.model import FittedResidual, fit_residual
+from .residual.learn import Schedule, learn
+from .residual.model import FOLDS, FittedResidual, fit_residual
+from .residual.novelty import random_folds
 from .step import StepModel, StepTime
 
 HYPERPARAMETERS = Path(profiles.__file__).parent / "hyperparameters.json"
@@ -105,7 +108,9 @@ def stored_hyperparameters() -> Hyperparameters:
     try:
         raw = json.loads(HYPERPARAMETERS.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ProfileError(f"{HYPERPARAMETERS.name} is missing: run `precision-time learn`") from error
+        raise ProfileError(
+            f"{HYPERPARAMETERS.name} is missing: run `precision-time learn`"
+        ) from error
     return Hyperparameters(**raw)
 
 
@@ -149,6 +154,29 @@ def fit_priced(
     predictor = Predictor(steps, fitted.residual, intervals)
     progress("done", 1.0)
     return Fitted(predictor, tuple(priced), fitted, tuple(unreadable))
+
+
+def learn_and_store(
+    schedule: Schedule, progress: Progress = quiet, *, path: Path = HYPERPARAMETERS
+) -> Hyperparameters:
+    """Learn the hyper-parameters from all rows but those of random fold 0, and store them.
+
+    Fold 0 stays clean: no row of it teaches anything that its own prediction rests on.
+    """
+    priced, _ = price_parallel(fit_steps(), shipped())
+    rows, y = [p.row for p in priced], targets(priced)
+    vocabulary = Vocabulary.of(rows, {})
+    table = vocabulary.encode(rows)
+    taught = np.setdiff1d(np.arange(len(y)), random_folds(len(y), FOLDS)[0])
+    hyper = learn(table.take(taught), vocabulary, y[taught], schedule, progress)
+    path.write_text(json.dumps(_rounded(asdict(hyper)), indent=1) + "\n", encoding="utf-8")
+    return hyper
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _rounded(v) for k, v in value.items()}
+    return float(f"{value:.4g}")
 
 
 def by_reason(rows: Sequence[Unreadable]) -> Mapping[str, int]:

@@ -31,6 +31,7 @@ _PATTERNS = (
 _CONTAINER = re.compile(r"(?<![\d.])(1[7-9]|2[0-9])\.(0[1-9]|1[0-2])(?![\d.])")
 _VERSION = re.compile(r"(torch|tensorflow|mxnet|paddlepaddle|oneflow)[ =/v-]{0,2}(\d+)\.(\d+)")
 
+
 @cache
 def _releases() -> dict[str, tuple[tuple[float, float], ...]]:
     raw = yaml.load((Path(profiles.__file__).parent / "frameworks.yaml").read_bytes(), CSafeLoader)

@@ -168,7 +168,8 @@ class TrainingJob:
 
 
 _COUNTS = ("gpus", "gpus_per_node", "batch_size", "global_batch_size", "grad_accum", "seq_len",
-           "tensor_parallel", "pipeline_parallel", "context_parallel", "steps", "dataset_size")  # fmt: skip
+           "tensor_parallel", "pipeline_parallel", "context_parallel", "steps",
+           "dataset_size")  # fmt: skip
 _OPTIONAL = {"batch_size", "global_batch_size", "seq_len", "steps", "dataset_size"}
 JOB_FIELDS = tuple(f.name for f in fields(TrainingJob) if f.init)
 

@@ -22,11 +22,11 @@ from .job import TrainingJob
 from .operator_time import OperatorTimes
 from .precision import Dtype
 
-# Seconds of host work per device launch in eager mode: the median floor of the eager rows of the
-# operator tables is 17-40 us for a whole autograd node, 5-8 us per launch (operators-sources).
-LAUNCH_S = 6e-6
-# Exponent that joins GPU and host time: the larger one decides, a tie costs 19 % more.
-OVERLAP_NORM = 4.0
+# Seconds of host work per device launch in eager mode: host-timed rows of the operator tables
+# bottom out at 8-13 us (apex_plus, DeepBench; NeuSight's whole autograd call at 17-32 us).
+LAUNCH_S = 12e-6
+# Exponent that joins GPU and host time: the larger one decides, a tie costs 41 % more.
+OVERLAP_NORM = 2.0
 # Bytes of one gradient bucket of torch DDP; the last one can never be hidden.
 BUCKET_BYTES = 25 * 2**20
 # Part of the backward pass behind which gradient reduction can hide.

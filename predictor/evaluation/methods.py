@@ -46,6 +46,7 @@ class Full:
     def answer(
         self, known: Sequence[Measurement], asked: Sequence[Measurement]
     ) -> list[Answer | Unreadable]:
+        """Refits with the calibration runs as data of their own source."""
         fitted = self._fitted
         steps = fitted.predictor.steps
         if known:
@@ -81,6 +82,7 @@ class Scaled:
     def answer(
         self, known: Sequence[Measurement], asked: Sequence[Measurement]
     ) -> list[Answer | Unreadable]:
+        """Prices each row; a calibrated stack has a factor of its own."""
         factors = self._calibrated(known)
         found: list[Answer | Unreadable] = []
         for m in asked:

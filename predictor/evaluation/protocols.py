@@ -104,11 +104,11 @@ class Validator:
         """Every row of a source from all other sources; models known elsewhere only."""
         return self.fitted.residual.held_out[Tier.SITE].mean
 
-    def with_runs(self, key: Sequence[str], within: Sequence[str], runs: int) -> Floats:
-        """Leave ``key`` groups out but for ``runs`` random rows of each ``within`` group."""
+    def with_runs(self, key: Sequence[str], within: NDArray[np.int64], runs: int) -> Floats:
+        """Leave ``key`` groups out but for ``runs`` random rows of each ``within`` code (n,)."""
         rng = np.random.default_rng(self.seed)
         mean = np.full(len(self.y), np.nan)
-        code = self.table.code(within)
+        code = within
         for rows in groups(self.table, key):
             kept: list[int] = []
             for value in np.unique(code[rows]):
@@ -118,6 +118,11 @@ class Validator:
             if len(out):
                 mean[out] = self._leave([out])[out]
         return mean
+
+    def stacks(self) -> NDArray[np.int64]:
+        """A code per row for its source, framework as written, and GPU."""
+        names = ["|".join(p.measurement.stack) for p in self.fitted.priced]
+        return np.unique(names, return_inverse=True)[1].astype(np.int64)
 
     def scaling(self) -> Floats:
         """Multi-GPU rows of a model from its one-GPU rows and all other models."""
@@ -196,8 +201,10 @@ def validate(
     )  # fmt: skip
     progress("unseen models")
     figures.append(v.figure("leave one model out", "full", v.unseen_model()))
-    figures.append(v.figure("leave one model out, all sources", "full", v.unseen_model(), everything))
-    known = ("source", "model", "variant", "framework")
+    figures.append(
+        v.figure("leave one model out, all sources", "full", v.unseen_model(), everything)
+    )
+    known = v.table.code(("source", "model", "variant", "framework"))
     for runs in (1, 3):
         figures.append(
             v.figure(f"unseen model + {runs} run(s) of it", "full",
@@ -206,7 +213,7 @@ def validate(
     progress("unseen sources")
     figures.append(v.figure("unseen source", "full", v.unseen_source(), everything))
     for runs in (1, 3):
-        mean = v.with_runs(("source",), ("source", "framework", "gpu"), runs)
+        mean = v.with_runs(("source",), v.stacks(), runs)
         figures.append(
             v.figure(f"unseen source + {runs} run(s) per stack and GPU", "full", mean,
                      everything & np.isfinite(v.unseen_source()))

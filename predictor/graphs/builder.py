@@ -159,9 +159,7 @@ class GraphBuilder:
         """
         rank = len(x.size)
         k, s = _axes(kernel, rank), _axes(stride, rank)
-        pad = (
-            tuple((a - 1) * dilation // 2 for a in k) if padding is None else _axes(padding, rank)
-        )
+        pad = tuple((a - 1) * dilation // 2 for a in k) if padding is None else _axes(padding, rank)
         out = Feature(
             out_channels,
             tuple(
@@ -281,9 +279,7 @@ class GraphBuilder:
         """``batch`` products A[m,k] B[k,n] of two activations, and both gradients."""
         flops = 2.0 * batch * m * n * k
         a, b, c = batch * m * k, batch * k * n, batch * m * n
-        self.emit(
-            Kind.BATCHED_GEMM, FORWARD, (m, n, k, batch), flops=flops, reads=a + b, writes=c
-        )
+        self.emit(Kind.BATCHED_GEMM, FORWARD, (m, n, k, batch), flops=flops, reads=a + b, writes=c)
         if self._backward:
             self.emit(
                 Kind.BATCHED_GEMM, DATA_GRADIENT, (m, k, n, batch),
@@ -426,9 +422,7 @@ class GraphBuilder:
         """Interpolate to ``size``."""
         out = Feature(x.channels, size)
         ratio = x.positions / out.positions
-        self.elementwise(
-            self._elements(out), reads=ratio, backward_reads=1, backward_writes=ratio
-        )
+        self.elementwise(self._elements(out), reads=ratio, backward_reads=1, backward_writes=ratio)
         return out
 
     def batch_norm(self, x: Feature, *, affine: bool = True) -> None:
@@ -476,9 +470,7 @@ class GraphBuilder:
     def regression_loss(self, elements: int, *, kernels: float = 4.0) -> None:
         """A pointwise loss (MSE, L1, BCE, dice): few launches over ``elements``."""
         n = float(elements)
-        self.emit(
-            Kind.LOSS, FORWARD, (1, elements), reads=kernels * n, writes=n, kernels=kernels
-        )
+        self.emit(Kind.LOSS, FORWARD, (1, elements), reads=kernels * n, writes=n, kernels=kernels)
         if self._backward:
             self.emit(
                 Kind.LOSS, DATA_GRADIENT, (1, elements), reads=2 * n, writes=n, kernels=kernels

@@ -113,6 +113,11 @@ class Vocabulary:
     options: tuple[str, ...]
     weights: NDArray[np.float64]
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Sources in the order of their codes."""
+        return tuple(self.values[CATEGORIES.index("source")])
+
     @classmethod
     def of(cls, rows: Sequence[Features], weights: Mapping[str, float]) -> Vocabulary:
         """Codes for every value seen; options seen at least MIN_OPTION_ROWS times.
@@ -158,6 +163,10 @@ class Table:
     def take(self, rows: NDArray[np.intp]) -> Table:
         """The rows at these positions."""
         return Table(self.codes[rows], self.numbers[rows], self.options[rows], self.weights)
+
+    def column(self, category: str) -> NDArray[np.int32]:
+        """The codes of one category, (n,)."""
+        return self.codes[:, CATEGORIES.index(category)]
 
     def option_distance(self, other: Table) -> NDArray[np.float64]:
         """Weighted number of options in which rows differ, (n, other n)."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from .features import NUMBERS, Table
+from .features import NUMBERS, Table, Vocabulary
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -74,7 +74,8 @@ def _terms() -> tuple[Term, ...]:
         t(("source", "model", "framework"), ("date",), True),
         t(("source", "gpu", "precision", "group")),
         t(("source", "model", "framework", "gpu", "precision"), ("gpus", "accum")),
-        t(("source", "model", "framework", "precision", "variant"), ("batch", "gpus", "seq", "date"), True),
+        t(("source", "model", "framework", "precision", "variant"),
+          ("batch", "gpus", "seq", "date"), True),
         t(("source", "framework", "group"), ("split", "accum", "nodes")),
         t(("source", "model", "variant"), ("split", "gpus", "accum", "batch", "seq")),
     )  # fmt: skip
@@ -88,13 +89,15 @@ class Hyperparameters:
     """Standard deviation of each term and length scale of each of its numbers, in ln units.
 
     ``noise`` is the standard deviation of one measurement; ``options`` how far apart two runs are
-    that differ in one option (1 where nothing was learned).
+    that differ in one option, ``noise_by_source`` a factor on the noise (1 where nothing was
+    learned).
     """
 
     deviations: dict[str, float]
     scales: dict[str, dict[str, float]]
     noise: float
     options: dict[str, float] = field(default_factory=dict)
+    noise_by_source: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def initial(cls) -> Hyperparameters:
@@ -104,6 +107,12 @@ class Hyperparameters:
             {t.name: {s: _START[s] for s in t.scales} for t in TERMS if t.scales},
             0.05,
         )
+
+    def noise_of(self, vocabulary: Vocabulary, table: Table) -> Floats:
+        """Standard deviation of the measurement of each row, (n,)."""
+        factors = np.array([self.noise_by_source.get(s, 1.0) for s in vocabulary.sources] or [1.0])
+        code = table.column("source")
+        return self.noise * np.where(code < 0, 1.0, factors[np.maximum(code, 0)])
 
     @property
     def prior_variance(self) -> float:
@@ -213,8 +222,7 @@ class CrossCovariance:
             there = self._table.numbers[rows, column]
             exponent = exponent + np.abs(there - one.numbers[0, column]) / scales[name]
         if term.options:
-            there = self._table.options[rows]
-            apart = np.abs(there - one.options[0]) @ one.weights
+            apart = np.abs(self._table.options[rows] - one.options[0]) @ one.weights
             exponent = exponent + apart / scales["options"]
         return np.asarray(np.exp(-np.asarray(exponent, dtype=np.float64)))
 

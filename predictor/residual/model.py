@@ -61,7 +61,8 @@ class Residual:
     def estimate(self, rows: Sequence[Features]) -> list[Estimate]:
         """One estimate a row."""
         table = self.vocabulary.encode(rows)
-        posterior = self.process.predict(table)
+        noise = self.process.hyper.noise_of(self.vocabulary, table)
+        posterior = self.process.predict(table, noise)
         tiers = self._known.tiers(table)
         mean = posterior.mean.copy()
         blended = np.array([i for i, t in enumerate(tiers) if self.tree_weight.get(t)], np.intp)
@@ -133,7 +134,7 @@ def fit_residual(
     """Fit process and trees to log residuals (n,) and cross-validate every tier."""
     vocabulary = Vocabulary.of(rows, hyper.options)
     table = vocabulary.encode(rows)
-    process, conditioned = GaussianProcess.fit(table, targets, hyper)
+    process, conditioned = GaussianProcess.fit(vocabulary, table, targets, hyper)
     bounds = np.quantile(targets, CLIP_QUANTILES)
     limits = (float(bounds[0]), float(bounds[1]))
     held_out: dict[Tier, HeldOut] = {}

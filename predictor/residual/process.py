@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, lapack
 
-from .features import Table
+from .features import Table, Vocabulary
 from .kernel import CrossCovariance, Floats, Hyperparameters, Rows, covariance
 
 DEGREES_OF_FREEDOM = 4.0
@@ -32,26 +32,33 @@ class Posterior:
 
 @dataclass(frozen=True, slots=True)
 class Conditioned:
-    """A covariance conditioned on targets: what prediction and cross-validation need."""
+    """A covariance conditioned on targets: what prediction and cross-validation need.
+
+    ``noise`` is the variance each row was given, ``plain_noise`` that before robust weights.
+    """
 
     inverse: Floats
     alpha: Floats
     noise: Floats
+    plain_noise: Floats
     mean: float
 
 
-def condition(covariance_: Floats, targets: Floats, hyper: Hyperparameters) -> Conditioned:
-    """Condition on ``targets`` (n,) with robust noise; ``covariance_`` is (n, n) without noise."""
+def condition(covariance_: Floats, targets: Floats, noise_deviation: Floats) -> Conditioned:
+    """Condition on ``targets`` (n,) with robust noise; ``covariance_`` is (n, n) without noise.
+
+    ``noise_deviation`` (n,) is the standard deviation of each measurement, in ln units.
+    """
     mean = float(np.median(targets))
     weights = np.ones(len(targets))
     for _ in range(ROBUST_ROUNDS + 1):
-        noise = hyper.noise**2 / weights
+        noise = noise_deviation**2 / weights
         inverse = _inverse(covariance_, noise)
         alpha = inverse @ (targets - mean)
         variance = 1.0 / np.diag(inverse)
         squared = (alpha * variance) ** 2 / variance
         weights = (DEGREES_OF_FREEDOM + 1) / (DEGREES_OF_FREEDOM + squared)
-    return Conditioned(inverse, alpha, noise, mean)
+    return Conditioned(inverse, alpha, noise, noise_deviation**2, mean)
 
 
 def _inverse(covariance_: Floats, noise: Floats) -> Floats:
@@ -77,8 +84,8 @@ def leave_out(fitted: Conditioned, targets: Floats, groups: Sequence[Rows]) -> P
         block = cho_factor(fitted.inverse[np.ix_(rows, rows)], lower=True)
         mean[rows] = targets[rows] - cho_solve(block, fitted.alpha[rows])
         variance = np.diag(cho_solve(block, np.eye(len(rows))))
-        own = fitted.noise[rows]
-        deviation[rows] = np.sqrt(np.maximum(variance - own, 0.0) + np.median(fitted.noise))
+        known = np.maximum(variance - fitted.noise[rows], 0.0)
+        deviation[rows] = np.sqrt(known + fitted.plain_noise[rows])
     return Posterior(mean, deviation)
 
 
@@ -104,32 +111,32 @@ class GaussianProcess:
 
     @classmethod
     def fit(
-        cls, table: Table, targets: Floats, hyper: Hyperparameters
+        cls, vocabulary: Vocabulary, table: Table, targets: Floats, hyper: Hyperparameters
     ) -> tuple[GaussianProcess, Conditioned]:
         """Fit to ``targets`` (n,); also returns what cross-validation needs."""
         matrix = covariance(table, hyper)
-        fitted = condition(matrix, targets, hyper)
+        fitted = condition(matrix, targets, hyper.noise_of(vocabulary, table))
         process = cls(
             table, hyper, fitted.alpha, fitted.noise, fitted.mean, matrix.astype(np.float32)
         )
         return process, fitted
 
-    def predict(self, new: Table) -> Posterior:
+    def predict(self, new: Table, noise_deviation: Floats) -> Posterior:
         """Mean and deviation of each new row; the deviation rests on its nearest fitted rows."""
         cross = self._cross(new)
         mean = self.mean + cross @ self.alpha
-        deviation = np.array([self._deviation(row) for row in cross])
-        return Posterior(mean, deviation)
+        variance = np.array([self._variance(row) for row in cross])
+        return Posterior(mean, np.sqrt(variance + noise_deviation**2))
 
-    def _deviation(self, cross: Floats) -> float:
+    def _variance(self, cross: Floats) -> float:
+        """Variance of the noise-free residual, from its nearest fitted rows."""
+        prior = self.hyper.prior_variance
         count = min(NEIGHBOURS, len(cross))
         near = np.sort(np.argpartition(-cross, count - 1)[:count])
         system = self.covariance[np.ix_(near, near)].astype(np.float64)
         system[np.diag_indices_from(system)] += self.noise[near]
         half, info = lapack.dpotrf(system, lower=1, overwrite_a=1)[:2]
         if info:
-            return float(np.sqrt(self.hyper.prior_variance + self.hyper.noise**2))
+            return prior
         solved, _ = lapack.dtrtrs(half, cross[near], lower=1)
-        explained = float(solved @ solved)
-        remaining = max(self.hyper.prior_variance - explained, 0.0)
-        return float(np.sqrt(remaining + np.median(self.noise)))
+        return max(prior - float(solved @ solved), 0.0)

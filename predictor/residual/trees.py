@@ -57,7 +57,7 @@ class Trees:
     def from_arrays(cls, a: Mapping[str, NDArray[Any]]) -> Trees:
         """The inverse of ``to_arrays``."""
         return cls(
-            float(a["base"]),  # type: ignore[arg-type]
+            float(a["base"]),
             a["column"].astype(np.int32), a["threshold"].astype(np.float64),
             a["left"].astype(np.int32), a["right"].astype(np.int32),
             a["value"].astype(np.float64), a["widths"].astype(np.int32),

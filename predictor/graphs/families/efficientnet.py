@@ -23,7 +23,14 @@ from ...errors import GraphError
 from ..builder import Feature, GraphBuilder
 from ..registry import family
 from ..workload import Workload
-from .image import classifier, conv_norm, image_input, round_channels, squeeze_excite
+from .image import (
+    classifier,
+    conv_norm,
+    image_input,
+    prelu,
+    round_channels,
+    squeeze_excite,
+)
 
 BLOCKS = ("cn", "ds", "da", "ir", "er")
 
@@ -41,6 +48,7 @@ class InvertedStyle:
     se_from_expanded: bool = False
     se_divisor: int = 1
     quantised: bool = False
+    prelu: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,7 @@ def efficientnet(
     scale_head: bool = True,
     stem_stride: int = 2,
     head_after_pool: bool = False,
+    head_bias: bool = True,
     se_from_expanded: bool = False,
     se_divisor: int = 1,
     dropout: bool = True,
@@ -87,18 +96,22 @@ def efficientnet(
     style = InvertedStyle(se_from_expanded, se_divisor, quantised)
     x = image_input(b, work)
     x = _conv(
-        b, x, stem if fixed_ends else round_channels(stem * width), 3, style,
+        b, x, stem if fixed_ends else _scaled(stem, width), 3, style,
         stride=stem_stride, first=True,
     )  # fmt: skip
     x = inverted_stages(b, x, scaled_stages(stages, width, depth, fixed_ends), style)[-1]
-    wide = head if fixed_ends or not scale_head else max(head, round_channels(head * width))
+    wide = head if fixed_ends or not scale_head else max(head, _scaled(head, width))
     if head_after_pool:
         x = b.global_pool(x)
-        x = b.conv(x, wide, 1, bias=True)
+        x = b.conv(x, wide, 1, bias=head_bias)
         b.activation(x)
     elif wide:
         x = _conv(b, x, wide, 1, style)
     classifier(b, x, classes, pool=not head_after_pool, dropout=dropout)
+
+
+def _scaled(channels: int, width: float) -> int:
+    return channels if width == 1 else round_channels(channels * width)
 
 
 def scaled_stages(
@@ -115,7 +128,7 @@ def scaled_stages(
         stages.append(
             Stage(
                 name, int(repeats) if end else ceil(float(repeats) * depth),
-                int(kernel), int(stride), float(expand), round_channels(float(channels) * width),
+                int(kernel), int(stride), float(expand), _scaled(int(channels), width),
                 float(se), name != "da" and block == name,
             )
         )  # fmt: skip
@@ -184,7 +197,13 @@ def _conv(
         weights = channels * x.channels // groups * kernel * kernel
         fake_quantise(b, weights)
         fake_quantise(b, b.batch_size * x.elements)
-    return conv_norm(b, x, channels, kernel, stride=stride, groups=groups, act=act, first=first)
+    y = conv_norm(
+        b, x, channels, kernel, stride=stride, groups=groups,
+        act=act and not style.prelu, first=first,
+    )  # fmt: skip
+    if act and style.prelu:
+        prelu(b, y)
+    return y
 
 
 def fake_quantise(b: GraphBuilder, elements: float) -> None:

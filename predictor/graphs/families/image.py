@@ -94,6 +94,14 @@ def gate(b: GraphBuilder, x: Feature) -> None:
     )  # fmt: skip
 
 
+def prelu(b: GraphBuilder, x: Feature) -> None:
+    """ReLU with a learned slope per channel; its gradient is a product and a sum."""
+    b.parameters(x.channels)
+    b.elementwise(
+        b.batch_size * x.elements, backward_reads=3, backward_writes=2, backward_kernels=2
+    )
+
+
 def classifier(
     b: GraphBuilder, x: Feature, classes: int, *, pool: bool = True, dropout: bool = False
 ) -> None:

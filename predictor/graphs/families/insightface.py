@@ -13,7 +13,7 @@ from ..builder import Feature, GraphBuilder
 from ..registry import family
 from ..workload import Workload
 from .efficientnet import InvertedStyle, StageRow, inverted_stages, scaled_stages
-from .image import conv_norm, image_input
+from .image import conv_norm, image_input, prelu
 
 WIDTHS = (64, 128, 256, 512)
 
@@ -29,7 +29,7 @@ def iresnet(
     partial_fc_sample_ratio: float = 1.0,
 ) -> None:
     """Improved residual network; ``partial_fc_sample_ratio`` of the classes is scored in a step."""
-    x = conv_norm(b, image_input(b, work), WIDTHS[0], 3, first=True)
+    x = _stem(b, work, 1)
     for width, repeats in zip(WIDTHS, blocks, strict=True):
         x = _block(b, x, width, 2)
         with b.repeat(repeats - 1):
@@ -41,22 +41,21 @@ def iresnet(
     arcface(b, emb, classes, partial_fc_sample_ratio)
 
 
+def _stem(b: GraphBuilder, work: Workload, stride: int) -> Feature:
+    x = conv_norm(b, image_input(b, work), WIDTHS[0], 3, stride=stride, act=False, first=True)
+    prelu(b, x)
+    return x
+
+
 def _block(b: GraphBuilder, x: Feature, width: int, stride: int) -> Feature:
     b.batch_norm(x)
     y = conv_norm(b, x, width, 3, act=False)
-    _prelu(b, y)
+    prelu(b, y)
     y = conv_norm(b, y, width, 3, stride=stride, act=False)
     if stride > 1:
         conv_norm(b, x, width, 1, stride=stride, act=False)
     b.add(y)
     return y
-
-
-def _prelu(b: GraphBuilder, x: Feature) -> None:
-    b.parameters(x.channels)
-    b.elementwise(
-        b.batch_size * x.elements, backward_reads=3, backward_writes=2, backward_kernels=2
-    )
 
 
 @family("mobilefacenet")
@@ -71,10 +70,12 @@ def mobilefacenet(
     partial_fc_sample_ratio: float = 1.0,
 ) -> None:
     """Inverted residuals with PReLU, global depthwise convolution instead of pooling."""
-    x = conv_norm(b, image_input(b, work), 64, 3, stride=2, first=True)
-    x = conv_norm(b, x, 64, 3, groups=64)
-    x = inverted_stages(b, x, scaled_stages(stages), InvertedStyle())[-1]
-    x = conv_norm(b, x, head, 1)
+    x = _stem(b, work, 2)
+    x = conv_norm(b, x, WIDTHS[0], 3, groups=WIDTHS[0], act=False)
+    prelu(b, x)
+    x = inverted_stages(b, x, scaled_stages(stages), InvertedStyle(prelu=True))[-1]
+    x = conv_norm(b, x, head, 1, act=False)
+    prelu(b, x)
     x = conv_norm(b, x, head, x.size, padding=0, groups=head, act=False)
     b.linear(b.batch_size, x.elements, emb)
     b.batch_norm(Feature(emb, (1,)))

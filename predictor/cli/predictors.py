@@ -1,0 +1,47 @@
+"""Fitted predictors for commands: the stored one where it will do, else a new fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .console import progress
+
+if TYPE_CHECKING:
+    from ..core import Predictor
+    from ..fitting import Fitted
+    from ..measurement import Measurement
+
+FITTING = "fitting a predictor from profiles/"
+FIRST = "no fitted predictor is in use yet: fitting one from profiles/, under a minute"
+
+
+def predictor(version: str | None = None) -> Predictor:
+    """The predictor in use, or a version; the very first time it is fitted and stored."""
+    from ..store import load_predictor
+
+    with progress(FIRST) as bar:
+        return load_predictor(version, bar)
+
+
+def refit(measurements: Sequence[Measurement] | None = None) -> Fitted:
+    """Fit on these measurements, by default those shipped; nothing is stored."""
+    from ..fitting import fit
+
+    with progress(FITTING) as bar:
+        return fit(measurements, progress=bar)
+
+
+def without_rows(version: str | None = None) -> Fitted:
+    """A stored predictor as a Fitted that holds no rows: for methods that need no fitted row."""
+    import numpy as np
+
+    from ..fitting import Fitted
+    from ..residual.model import FittedResidual
+    from ..residual.process import Conditioned
+
+    stored = predictor(version)
+    process, nothing = stored.residual.process, np.empty(0)
+    conditioned = Conditioned(np.empty((0, 0)), process.alpha, process.noise, process.mean)
+    residual = FittedResidual(stored.residual, conditioned, {}, nothing)
+    return Fitted(stored, (), residual, ())
