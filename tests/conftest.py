@@ -5,9 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from predictor.fitting import Fitted
+
+STRIDE = 12  # every 12th shipped run: about 400 of all sources and families
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
@@ -28,3 +34,19 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = tmp_path / "home"
     monkeypatch.setenv("PRECISION_TIME_HOME", str(directory))
     return directory
+
+
+@pytest.fixture(scope="session")
+def fitted(session_home: Path) -> Fitted:
+    """A predictor fitted on a sample of the shipped runs, stored and in use for this test run."""
+    from predictor import artifacts, store
+    from predictor.fitting import fit_priced, fit_steps, price
+    from predictor.measurement import shipped
+    from predictor.residual.kernel import Hyperparameters
+
+    steps = fit_steps()
+    priced, unreadable = price(steps, shipped()[::STRIDE])
+    fitted = fit_priced(steps, priced, unreadable, hyper=Hyperparameters.initial())
+    manifest = store.store(fitted.predictor, {"rows": float(len(fitted.priced))})
+    artifacts.use(manifest.version)
+    return fitted

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .console import format_option, show_json, warn
+from ..errors import JobError
+from .console import format_option, show_json, show_table, warn
 from .options import job_of, job_options
 from .predictors import predictor
+from .units import count, duration, short, span
 
 if TYPE_CHECKING:
     from ..core import Predictor
@@ -19,7 +21,14 @@ if TYPE_CHECKING:
 
 GPUS = ("v100-sxm2-16gb", "v100-sxm2-32gb", "a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm5-80gb")
 PRECISIONS = ("fp32", "tf32", "mixed_fp16_fp32", "mixed_bf16_fp32")
-BASE = "fp32"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The jobs to compare, and the combinations that a GPU has no fast units for."""
+
+    jobs: tuple[TrainingJob, ...]
+    left_out: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +47,15 @@ class Line:
 
 @click.command()
 @click.argument("model")
-@click.option("--gpu", "gpus_", multiple=True, help=f"GPU; repeatable  [default: {', '.join(GPUS)}]")
+@click.option(
+    "--gpu", "gpus_", multiple=True, help=f"GPU; repeatable  [default: {', '.join(GPUS)}]"
+)
 @click.option(
     "--precision", "precisions", multiple=True,
     help=f"Precision; repeatable  [default: {', '.join(PRECISIONS)}]",
 )  # fmt: skip
 @job_options
-@click.option("--version", "version", help="Stored predictor to use  [default: the one in use]")
+@click.option("--version", help="Stored predictor to use  [default: the one in use]")
 @format_option
 def compare(
     model: str,
@@ -57,42 +68,82 @@ def compare(
     """Compare GPUs and precisions for a training job of MODEL.
 
     Shows the time of the whole job where --steps or --epochs is given, else that of one step.
-    Formats for which a GPU has no fast units are left out.
+    Precisions that a GPU has no fast units for are left out.
     """
-    jobs = [
-        job_of(model, precision, gpu, fields)
-        for gpu in dict.fromkeys(gpus_ or GPUS)
-        for precision in dict.fromkeys(precisions or PRECISIONS)
-        if _fast(precision, gpu)
-    ]
-    left_out = [
-        f"{precision} on {gpu}"
-        for gpu in dict.fromkeys(gpus_ or GPUS)
-        for precision in dict.fromkeys(precisions or PRECISIONS)
-        if not _fast(precision, gpu)
-    ]
-    lines = compared(predictor(version), jobs)
+    choice = chosen(model, gpus_ or GPUS, precisions or PRECISIONS, fields)
+    lines = compared(predictor(version), choice.jobs)
     if form == "json":
+        found = [line.as_dict() for line in lines]
         show_json(
-            {"model": model, "lines": [line.as_dict() for line in lines], "left_out": left_out}
+            {"model": lines[0].found.job.model, "lines": found, "left_out": list(choice.left_out)}
         )
         return
+    first = lines[0].found
+    length = "" if first.steps is None else f", {count(first.steps)} steps"
+    batch = f"batch {first.job.micro_batch_size} per GPU"
+    click.echo(f"{first.job.model} on {first.job.gpus} GPUs, {batch}{length}\n")
     _show(lines)
-    if left_out:
-        click.echo(f"\nleft out, for want of tensor cores: {', '.join(left_out)}")
+    if choice.left_out:
+        click.echo(f"\nleft out, no units for the format: {', '.join(choice.left_out)}")
     for warning in dict.fromkeys(w for line in lines for w in line.found.warnings):
         warn(warning)
 
 
+def chosen(
+    model: str, gpus: Sequence[str], precisions: Sequence[str], fields: Mapping[str, Any]
+) -> Choice:
+    """Every GPU at every precision it has units for; raises JobError where nothing is left."""
+    from profiles.gpus import find_gpu
+
+    jobs: list[TrainingJob] = []
+    left_out: list[str] = []
+    for gpu in dict.fromkeys(gpus):
+        for precision in dict.fromkeys(precisions):
+            if has_units(precision, gpu):
+                jobs.append(job_of(model, precision, gpu, fields))
+            else:
+                left_out.append(f"{precision} on {find_gpu(gpu).name}")
+    if not jobs:
+        raise JobError("precision", ", ".join(precisions), f"no units: {', '.join(left_out)}")
+    return Choice(tuple(jobs), tuple(left_out))
+
+
+def has_units(precision: str, gpu: str) -> bool:
+    """Whether the GPU computes the format of matrix products on tensor cores or natively."""
+    from profiles.gpus import find_gpu
+
+    from ..autocast import on_tensor_cores
+    from ..precision import parse_precision
+
+    hardware, dtype = find_gpu(gpu), parse_precision(precision).matmul_dtype
+    return on_tensor_cores(dtype, hardware) or dtype.value in hardware.peak_flops
+
+
 def compared(model: Predictor, jobs: Sequence[TrainingJob]) -> list[Line]:
-    """Every job predicted, with its speed-ups; FP32 is predicted too where it was not asked for."""
+    """Every job predicted, with its speed-ups; FP32 is predicted even where nobody asked for it."""
     from ..precision import Precision
 
-    plain = [job.but(precision=Precision(BASE)) for job in jobs]
+    plain = [job.but(precision=Precision.FP32) for job in jobs]
     found = model.predict_many([*jobs, *plain])
     asked, bases = found[: len(jobs)], found[len(jobs) :]
-    slowest_s = max((p.step_s for p in asked), default=0.0)
+    slowest_s = max(p.step_s for p in asked)
     return [
         Line(p, base.step_s / p.step_s, slowest_s / p.step_s)
         for p, base in zip(asked, bases, strict=True)
     ]
+
+
+def _show(lines: Sequence[Line]) -> None:
+    whole = lines[0].found.steps is not None
+    head = ["GPU", "precision", "total" if whole else "step", "95 % interval"]
+    head += ["over fp32", "over slowest", *(["GPU-hours"] if whole else [])]
+    show_table(head, [_cells(line, whole) for line in lines], left=2)
+
+
+def _cells(line: Line, whole: bool) -> list[str]:
+    found, step = line.found, line.found.interval()
+    times = found.steps if whole and found.steps else 1
+    cells = [found.job.gpu, found.job.precision.value, duration(found.step_s * times)]
+    cells.append(span(step.low_s * times, step.high_s * times))
+    cells += [f"{line.over_fp32:.2f} x", f"{line.over_slowest:.2f} x"]
+    return [*cells, short(found.gpu_hours)] if found.gpu_hours is not None else cells

@@ -20,12 +20,13 @@ FORMATS = ("text", "json")
 GAP = "  "
 
 
-def format_option[F: Callable[..., Any]](command: F) -> F:
+def format_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds ``--format text|json`` as the argument ``form``."""
-    choice = click.Choice(FORMATS)
-    return click.option(
-        "--format", "form", type=choice, default="text", show_default=True, help="Form of stdout."
-    )(command)
+    add = click.option(
+        "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True,
+        help="Form of what goes to stdout.",
+    )  # fmt: skip
+    return add(command)
 
 
 def show_json(value: object) -> None:

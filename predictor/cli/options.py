@@ -84,9 +84,7 @@ def job_options(command: Any) -> Any:
     return command
 
 
-def job_of(
-    model: str, precision: str, gpu: str, fields: Mapping[str, Any]
-) -> TrainingJob:
+def job_of(model: str, precision: str, gpu: str, fields: Mapping[str, Any]) -> TrainingJob:
     """The job that the values of ``job_options`` describe; raises JobError."""
     from ..frameworks import parse_framework
     from ..graphs.catalog import entry_of

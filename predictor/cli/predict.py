@@ -15,7 +15,7 @@ from .units import count, duration, percent, short, span
 if TYPE_CHECKING:
     from ..prediction import Prediction
 
-LABEL_WIDTH = 24
+LABEL_WIDTH = 26
 
 
 @click.command()
@@ -76,7 +76,9 @@ def _parts(found: Prediction) -> Iterator[str]:
     other_s = physical.compute_s - physical.tensor_core_s
     hidden = f"of {duration(physical.communication_s)}"
     yield "parts of one step, from tables (compute and host overlap)"
-    yield _part("compute, tensor cores", physical.tensor_core_s, percent(found.tensor_core_share))
+    yield _part(
+        "compute, tensor cores", physical.tensor_core_s, percent(physical.tensor_core_share)
+    )
     yield _part("compute, other", other_s)
     yield _part("host (launches)", physical.host_s)
     yield _part("exposed communication", physical.exposed_s, hidden)

@@ -41,7 +41,10 @@ def without_rows(version: str | None = None) -> Fitted:
     from ..residual.process import Conditioned
 
     stored = predictor(version)
-    process, nothing = stored.residual.process, np.empty(0)
-    conditioned = Conditioned(np.empty((0, 0)), process.alpha, process.noise, process.mean)
+    nothing = np.empty(0)
+    conditioned = Conditioned(
+        inverse=np.empty((0, 0)), alpha=nothing, noise=nothing, plain_noise=nothing,
+        mean=stored.residual.process.mean,
+    )  # fmt: skip
     residual = FittedResidual(stored.residual, conditioned, {}, nothing)
     return Fitted(stored, (), residual, ())

@@ -3,7 +3,7 @@
 First Adam on the marginal likelihood with log-normal priors (Rasmussen & Williams, eq. 5.9), then
 on the mean absolute error of leaving out single rows, whole models and whole sources in turn, so
 that neither a known configuration nor a new model or cluster is favoured. Each step sees a fresh
-random subset in which large tables are thinned. Every objective reduces to one matrix, its
+random subset of whole tables. Every objective reduces to one matrix, its
 derivative by the covariance.
 """
 
@@ -25,6 +25,7 @@ DEVIATION_PRIOR = (0.08, 1.0)
 SCALE_SPREAD = 0.7
 OPTION_SPREAD = 1.0
 NOISE_SPREAD = 0.7
+TABLE_ROWS = 250
 
 LIKELIHOOD, LEAVE_OUT = "marginal likelihood", "leave-out error"
 
@@ -84,15 +85,20 @@ def learn(
 
 
 def _subsets(table: Table, schedule: Schedule) -> Iterator[Rows]:
-    """Random rows; a table of n rows (one source and model) is drawn from like one of sqrt(n)."""
+    """Whole tables (one source and model) at random until there are enough rows.
+
+    So a subset is as dense around each of its rows as the data are; no table brings more than
+    TABLE_ROWS of them.
+    """
     rng = np.random.default_rng(schedule.seed)
-    _, table_of, sizes = np.unique(
-        table.code(("source", "model")), return_inverse=True, return_counts=True
-    )
-    share = 1.0 / np.sqrt(sizes[table_of])
+    tables = groups(table, ("source", "model"))
     while True:
-        size = min(schedule.rows, len(table))
-        yield np.sort(rng.choice(len(table), size, replace=False, p=share / share.sum()))
+        chosen: list[Rows] = []
+        for i in rng.permutation(len(tables)):
+            chosen.append(rng.permutation(tables[i])[:TABLE_ROWS])
+            if sum(map(len, chosen)) >= schedule.rows:
+                break
+        yield np.sort(np.concatenate(chosen)[: schedule.rows])
 
 
 def _groups(part: Table, key: tuple[str, ...]) -> list[Rows]:

@@ -56,7 +56,8 @@ def condition(covariance_: Floats, targets: Floats, noise_deviation: Floats) -> 
         inverse = _inverse(covariance_, noise)
         alpha = inverse @ (targets - mean)
         variance = 1.0 / np.diag(inverse)
-        squared = (alpha * variance) ** 2 / variance
+        plain_variance = variance - noise + noise_deviation**2
+        squared = (alpha * variance) ** 2 / plain_variance
         weights = (DEGREES_OF_FREEDOM + 1) / (DEGREES_OF_FREEDOM + squared)
     return Conditioned(inverse, alpha, noise, noise_deviation**2, mean)
 

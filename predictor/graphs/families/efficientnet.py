@@ -42,13 +42,15 @@ class InvertedStyle:
     """What all blocks of one network have in common.
 
     ``se_from_expanded`` takes the squeezed width from the expanded channels instead of the
-    block's input; it is rounded to ``se_divisor``.
+    block's input; it is rounded to ``se_divisor``. Expanded channels are rounded to 8 unless
+    ``exact_expansion``.
     """
 
     se_from_expanded: bool = False
     se_divisor: int = 1
     quantised: bool = False
     prelu: bool = False
+    exact_expansion: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ def efficientnet(
     head_bias: bool = True,
     se_from_expanded: bool = False,
     se_divisor: int = 1,
+    exact_expansion: bool = False,
     dropout: bool = True,
     quantised: bool = False,
     classes: int = 1000,
@@ -93,7 +96,7 @@ def efficientnet(
     leaves it out. ``quantised`` adds fake quantisation (int8 QAT) of the
     weights and the input of every convolution.
     """
-    style = InvertedStyle(se_from_expanded, se_divisor, quantised)
+    style = InvertedStyle(se_from_expanded, se_divisor, quantised, exact_expansion=exact_expansion)
     x = image_input(b, work)
     x = _conv(
         b, x, stem if fixed_ends else _scaled(stem, width), 3, style,
@@ -169,7 +172,9 @@ def inverted_block(
 def _expand(
     b: GraphBuilder, x: Feature, stage: Stage, stride: int, style: InvertedStyle
 ) -> Feature:
-    expanded = round_channels(x.channels * stage.expand)
+    expanded = int(x.channels * stage.expand)
+    if not style.exact_expansion:
+        expanded = round_channels(x.channels * stage.expand)
     if stage.block == "er":
         return _conv(b, x, expanded, stage.kernel, style, stride=stride)
     y = _conv(b, x, expanded, 1, style) if stage.block == "ir" else x

@@ -1,0 +1,179 @@
+"""`precision-time evaluate`: how wrong predictions of measured runs are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import JobError, MeasurementError
+from .console import format_option, show_json, show_table, warn
+from .predictors import refit, without_rows
+from .rows import grouping, ids, read_rows, reason
+from .units import percent
+
+if TYPE_CHECKING:
+    from ..evaluation.evaluate import Report
+    from ..evaluation.scores import Score
+    from ..fitting import Fitted
+    from ..measurement import Row
+
+MAIN = "full"
+# Methods that need no fitted row: `full` unless it is calibrated, `paper` always.
+FROM_STORE = {"full", "paper"}
+COLUMNS = ("rows", "predicted", "skipped", "mean", "median", "p90", "inside 95 %", "half width")
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--method", default=MAIN, show_default=True,
+    help="full, physical (tables and one factor), paper (arXiv 2604.16145), blind (without any "
+    "knowledge of precision), or all.",
+)  # fmt: skip
+@click.option(
+    "--calibrate", type=click.IntRange(0), default=0, show_default=True, metavar="N",
+    help="Rows of each group that are shown first, and not scored.",
+)  # fmt: skip
+@click.option(
+    "--calibrate-by", default="stack", show_default=True,
+    help="Groups to calibrate: stack (source, framework and GPU), source or model.",
+)  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the calibration draw.")
+@click.option(
+    "--by", metavar="COL,..", help="Score each value of these columns, tier or stack too."
+)
+@click.option(
+    "--exclude-ids", metavar="FILE|ID,..", help="Ids not to be scored: a list, or a file of them."
+)
+@click.option(
+    "--predictions", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT.csv",
+    help="Write one line a row; of several methods, OUT.<method>.csv for all but full.",
+)  # fmt: skip
+@click.option(
+    "--trained-without", type=click.Path(path_type=Path), metavar="FILE.csv",
+    help="Fit first, without the shipped rows that this file also holds.",
+)  # fmt: skip
+@click.option("--version", help="Stored predictor to use  [default: the one in use]")
+@format_option
+def evaluate(
+    file: Path,
+    method: str,
+    calibrate: int,
+    calibrate_by: str,
+    seed: int,
+    by: str | None,
+    exclude_ids: str | None,
+    predictions: Path | None,
+    trained_without: Path | None,
+    version: str | None,
+    form: str,
+) -> None:
+    """Predict every run of FILE, and score the predictions against what was measured.
+
+    FILE is a CSV with the columns id, model, gpu, gpus, precision, batch_per_gpu or global_batch,
+    and throughput with its unit or iteration_s in seconds; see the files of profiles/measurements
+    for more. Errors are |predicted - measured| / measured of the step time. A row that cannot be
+    predicted is counted under its reason.
+    """
+    from ..evaluation.evaluate import CALIBRATE_BY, all_methods
+    from ..evaluation.evaluate import evaluate as run
+
+    methods = all_methods(method)
+    if calibrate_by not in CALIBRATE_BY:
+        raise JobError("calibrate_by", calibrate_by, f"accepted are {', '.join(CALIBRATE_BY)}")
+    if predictions is not None and not predictions.absolute().parent.is_dir():
+        raise JobError("predictions", str(predictions), "a file in a folder that exists")
+    rows = read_rows(file)
+    columns, excluded = grouping(by, rows), ids(exclude_ids)
+    held_out = None if trained_without is None else read_rows(trained_without)
+    if held_out is None:
+        _warn_of_leaks(rows)
+    reports = run(
+        rows, fitted_for(methods, calibrate, held_out, version), methods=methods, by=columns,
+        calibrate=calibrate, calibrate_by=calibrate_by, seed=seed, exclude_ids=excluded,
+    )  # fmt: skip
+    if predictions is not None:
+        _write(predictions, reports)
+    if form == "text":
+        _show(reports)
+    elif method == "all":
+        show_json({"methods": {r.method: r.as_dict() for r in reports}})
+    else:
+        show_json(reports[0].as_dict())
+
+
+def fitted_for(
+    methods: Sequence[str], calibrate: int, held_out: Sequence[Row] | None, version: str | None
+) -> Fitted:
+    """The stored predictor where the methods need no fitted row, else a new fit."""
+    from ..evaluation.evaluate import leaked
+    from ..measurement import shipped
+
+    calibrated = calibrate > 0 and MAIN in methods
+    if held_out is None and not calibrated and FROM_STORE.issuperset(methods):
+        return without_rows(version)
+    if version is not None:
+        raise JobError(
+            "version", version,
+            "a stored predictor serves --method full or paper without --calibrate and "
+            "--trained-without; leave --version out to fit one",
+        )  # fmt: skip
+    if held_out is None:
+        return refit()
+    known = {m.id for m in leaked(held_out)}
+    return refit([m for m in shipped() if m.id not in known])
+
+
+def _warn_of_leaks(rows: Sequence[Row]) -> None:
+    from ..evaluation.evaluate import leaked
+
+    found = len(leaked(rows))
+    if found:
+        warn(
+            f"{found} of the runs are also in profiles/, and taught the predictor: their errors "
+            "are too small; --trained-without FILE leaves them out of the fit"
+        )
+
+
+def _write(path: Path, reports: Sequence[Report]) -> None:
+    from ..evaluation.evaluate import write_predictions
+
+    for report in reports:
+        other = len(reports) > 1 and report.method != MAIN
+        target = path.with_name(f"{path.stem}.{report.method}{path.suffix}") if other else path
+        try:
+            write_predictions(target, report.outcomes)
+        except OSError as error:
+            raise MeasurementError(f"{target} cannot be written: {reason(error)}") from error
+
+
+def _show(reports: Sequence[Report]) -> None:
+    show_table(("method", *COLUMNS), [(r.method, *_cells(r.total)) for r in reports])
+    for line in _reasons(reports):
+        click.echo(line)
+    for report in reports:
+        for column, scores in report.by.items():
+            click.echo(f"\n{report.method} by {column}")
+            rows = [(value or "(empty)", *_cells(score)) for value, score in scores.items()]
+            show_table((column, *COLUMNS), rows)
+
+
+def _reasons(reports: Sequence[Report]) -> Iterator[str]:
+    """Why rows were skipped, most frequent first; once where all methods skipped the same."""
+    skipped = {r.method: r.total.skipped for r in reports}
+    same = len({tuple(sorted(s.items())) for s in skipped.values()}) == 1
+    for method, reasons in list(skipped.items())[: 1 if same else None]:
+        if reasons:
+            yield "\nskipped" if same else f"\nskipped by {method}"
+        for text, number in sorted(reasons.items(), key=lambda item: -item[1]):
+            yield f"{number:6d}  {text}"
+
+
+def _cells(score: Score) -> tuple[str, ...]:
+    errors = (score.mape_mean, score.mape_median, score.p90, score.coverage_95)
+    skipped = sum(score.skipped.values())
+    counts = (score.rows, score.predicted, skipped)
+    return (*map(str, counts), *map(percent, errors), percent(score.half_width_95_median))

@@ -1,0 +1,124 @@
+"""`precision-time fit`, `learn` and `models`: fitted predictors, made and kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from .console import format_option, progress, show_json, show_table
+from .predictors import FITTING
+from .units import MISSING
+
+if TYPE_CHECKING:
+    from ..manifest import Manifest
+
+
+@click.command()
+@format_option
+def fit(form: str) -> None:
+    """Fit a predictor from profiles/, store it and put it to use."""
+    from ..store import fit_and_store
+
+    with progress(FITTING) as bar:
+        manifest = fit_and_store(bar)
+    if form == "json":
+        show_json({"version": manifest.version, "figures": dict(manifest.figures)})
+        return
+    click.echo(manifest.version)
+    for name, value in manifest.figures.items():
+        click.echo(f"{name:<26}{value:g}")
+
+
+@click.command()
+@click.option(
+    "--steps", type=click.IntRange(0), default=60, show_default=True,
+    help="Steps on the marginal likelihood.",
+)  # fmt: skip
+@click.option(
+    "--leave-out-steps", type=click.IntRange(0), default=60, show_default=True,
+    help="Steps on the error of what is left out, which follow.",
+)  # fmt: skip
+@click.option(
+    "--rows", type=click.IntRange(50), default=1500, show_default=True,
+    help="Measured rows of each step, drawn at random.",
+)  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the random draws.")
+def learn(steps: int, leave_out_steps: int, rows: int, seed: int) -> None:
+    """Learn the hyper-parameters stored beside the tables; minutes, once per data release."""
+    from ..fitting import HYPERPARAMETERS, learn_and_store
+    from ..residual.learn import Schedule
+
+    schedule = Schedule(
+        likelihood_steps=steps, leave_out_steps=leave_out_steps, rows=rows, seed=seed
+    )
+    learn_and_store(schedule, _loss)
+    click.echo(f"stored in {HYPERPARAMETERS}; run `precision-time fit` to use them")
+
+
+def _loss(stage: str, loss: float) -> None:
+    click.echo(f"{stage}: {loss:.4f}", err=True)
+
+
+@click.group()
+def models() -> None:
+    """List fitted predictors, and choose the one in use."""
+
+
+@models.command("list")
+@format_option
+def list_(form: str) -> None:
+    """List the stored predictors, oldest first; * marks the one in use."""
+    from .. import artifacts
+
+    found, current = artifacts.versions(), artifacts.current()
+    if form == "json":
+        show_json([_plain(m, current) for m in found])
+        return
+    head = ("version", "in use", "created", "figures")
+    rows = [
+        (m.version, "*" if m.version == current else "", m.created[:19], _figures(m)) for m in found
+    ]
+    show_table(head, rows, left=len(head))
+
+
+@models.command()
+@click.argument("version")
+def use(version: str) -> None:
+    """Put a stored predictor to use."""
+    from .. import artifacts
+
+    click.echo(artifacts.use(version).version)
+
+
+@models.command()
+def rollback() -> None:
+    """Go back to the predictor in use before this one."""
+    from .. import artifacts
+
+    click.echo(artifacts.rollback().version)
+
+
+@models.command()
+@click.argument("version")
+def remove(version: str) -> None:
+    """Delete a stored predictor that is not in use."""
+    from .. import artifacts
+
+    artifacts.remove(version)
+    click.echo(f"removed {version}")
+
+
+def _plain(manifest: Manifest, current: str | None) -> dict[str, object]:
+    return {
+        "version": manifest.version,
+        "in_use": manifest.version == current,
+        "created": manifest.created,
+        "tables_hash": manifest.tables_hash,
+        "libraries": dict(manifest.libraries),
+        "figures": dict(manifest.figures),
+    }
+
+
+def _figures(manifest: Manifest) -> str:
+    return ", ".join(f"{k} {v:g}" for k, v in manifest.figures.items()) or MISSING

@@ -1,0 +1,107 @@
+"""`precision-time validate`: cross-validation on the shipped measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import JobError
+from .console import format_option, show_json, show_table
+from .predictors import refit
+from .units import percent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..evaluation.protocols import Coverage, Figure
+
+ALL = "all"
+
+
+@click.command()
+@click.option(
+    "--protocol", default=ALL, show_default=True, metavar="all|NAME",
+    help="Show only protocols whose name starts like this.",
+)  # fmt: skip
+@click.option("--no-write", is_flag=True, help="Leave accuracy.md and the plots as they are.")
+@click.option(
+    "--docs", type=click.Path(file_okay=False, path_type=Path), default="docs",
+    show_default=True, help="Folder of accuracy.md and the plots.",
+)  # fmt: skip
+@format_option
+def validate(protocol: str, no_write: bool, docs: Path, form: str) -> None:
+    """Cross-validate on the shipped measurements, from the easiest protocol to the hardest.
+
+    Every figure is out of sample. Writes accuracy.md and plots unless told otherwise.
+    """
+    from ..evaluation.protocols import validate as run
+
+    validation = run(refit(), _say)
+    figures = selected(validation.figures, protocol)
+    if form == "json":
+        show_json(
+            {
+                "figures": [_figure(f) for f in figures],
+                "coverages": [_coverage(c) for c in validation.coverages],
+            }
+        )
+    else:
+        _show(figures, validation.coverages if protocol == ALL else ())
+    if no_write:
+        return
+    from ..evaluation.report import write
+
+    try:
+        written = write(validation, docs)
+    except OSError as error:
+        raise JobError("docs", str(docs), f"cannot be written: {error.strerror}") from error
+    click.echo(f"wrote {', '.join(map(str, written))}", err=True)
+
+
+def selected(figures: Sequence[Figure], protocol: str) -> list[Figure]:
+    """Figures of protocols that start with a name; raises JobError where there is none."""
+    found = [f for f in figures if protocol == ALL or f.protocol.startswith(protocol)]
+    if not found:
+        names = "; ".join(dict.fromkeys(f.protocol for f in figures))
+        raise JobError("protocol", protocol, f"a start of one of: {names}")
+    return found
+
+
+def _say(stage: str) -> None:
+    click.echo(f"{stage} ...", err=True)
+
+
+def _show(figures: Sequence[Figure], coverages: Sequence[Coverage]) -> None:
+    rows = [
+        (f.protocol, f.method, percent(f.mean), percent(f.median), percent(f.p90), str(f.n))
+        for f in figures
+    ]
+    show_table(("protocol", "method", "mean", "median", "p90", "n"), rows, left=2)
+    if coverages:
+        click.echo()
+        cells = [
+            (c.scope, percent(c.level), percent(c.coverage), percent(c.half_width), str(c.n))
+            for c in coverages
+        ]
+        show_table(("novelty", "interval", "inside", "half width", "n"), cells)
+
+
+def _figure(figure: Figure) -> dict[str, object]:
+    return {
+        "protocol": figure.protocol, "method": figure.method, "mean": _number(figure.mean),
+        "median": _number(figure.median), "p90": _number(figure.p90), "n": figure.n,
+    }  # fmt: skip
+
+
+def _coverage(coverage: Coverage) -> dict[str, object]:
+    return {
+        "scope": coverage.scope, "level": coverage.level, "coverage": _number(coverage.coverage),
+        "half_width": _number(coverage.half_width), "n": coverage.n,
+    }  # fmt: skip
+
+
+def _number(value: float) -> float | None:
+    """None for NaN, which JSON does not have."""
+    return value if value == value else None

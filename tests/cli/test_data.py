@@ -1,0 +1,114 @@
+"""`precision-time catalog`, `gpus` and `profiles`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from predictor.cli.catalog import checked
+from predictor.graphs.catalog import entry_of
+from profiles.check import Problem
+
+Run = Callable[..., Result]
+RunJson = Callable[..., Any]
+
+
+def test_catalog_lists_the_models_of_a_group(run: Run, run_json: RunJson) -> None:
+    everything, some = run_json("catalog", "list"), run_json("catalog", "list", "--group", "rnn")
+    assert some == [entry for entry in everything if entry["group"] == "rnn"]
+    assert 0 < len(some) < len(everything)
+    lines = run("catalog", "list", "--group", "rnn").stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [entry["name"] for entry in some]
+
+
+def test_an_unknown_group_names_the_groups(run: Run) -> None:
+    error = run("catalog", "list", "--group", "poetry", code=2).stderr
+    assert "group='poetry'" in error
+    assert "transformer" in error
+
+
+def test_catalog_shows_a_model_by_an_alias(run: Run, run_json: RunJson) -> None:
+    found = run_json("catalog", "show", "resnet-50")
+    assert found["name"] == "resnet50"
+    assert found["parameters"] == found["graph_parameters"] == 25557032
+    assert found["graph_forward_gflops"] == pytest.approx(found["forward_gflops"], rel=0.01)
+    assert found["measured_rows"] > 100
+    assert "25,557,032" in run("catalog", "show", "resnet50").stdout
+
+
+def test_a_model_without_a_size_of_its_own_is_shown_without_figures(run_json: RunJson) -> None:
+    found = run_json("catalog", "show", "gpt")
+    assert found["graph_parameters"] is None
+    assert found["measured_rows"] > 0
+
+
+def test_the_shipped_catalog_is_as_stated(run: Run) -> None:
+    assert " 0 deviate" in run("catalog", "check").stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"parameters": 25557033}, "parameters 25,557,033 stated, 25,557,032 in graph"),
+        ({"forward_gflops": 8.0}, "GFLOPs 8 stated"),
+        ({"family": "no_such_family"}, ""),
+    ],
+)
+def test_a_deviation_is_found(change: dict[str, Any], said: str) -> None:
+    entry = dataclasses.replace(entry_of("resnet50"), **change)
+    deviations = checked(entry).deviations
+    if said:
+        assert said in deviations[0]
+    else:
+        assert deviations == ()
+
+
+def test_a_deviation_exits_with_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = dataclasses.replace(entry_of("resnet50"), parameters=1)
+    monkeypatch.setattr("predictor.graphs.catalog.entries", lambda: (wrong, entry_of("resnet18")))
+    lines = run("catalog", "check", code=1).stdout.splitlines()
+    assert lines[0].startswith("resnet50: parameters 1 stated")
+    assert lines[-1] == "1 models as stated, 1 deviate, 0 not checked"
+
+
+def test_gpus_have_their_peaks(run: Run, run_json: RunJson) -> None:
+    (a100,) = [g for g in run_json("gpus") if g["name"] == "a100-sxm4-80gb"]
+    assert (a100["memory_gib"], a100["peak_tflops"]["fp16_tensor"]) == (80, 312)
+    assert any(line.startswith("a100-sxm4-80gb") for line in run("gpus").stdout.splitlines())
+
+
+def test_profiles_check_exits_with_1_on_a_problem(
+    run: Run, run_json: RunJson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = Problem("operators", "row-7", "its time is negative")
+    monkeypatch.setattr("profiles.check.check", lambda: [problem])
+    lines = run("profiles", "check", code=1).stdout.splitlines()
+    assert lines[0] == "operators row-7: its time is negative"
+    assert lines[-1].startswith("1 problems, ")
+    assert run_json("profiles", "check", code=1)["problems"] == [dataclasses.asdict(problem)]
+
+
+def test_the_shipped_profiles_are_sound(run: Run) -> None:
+    assert run("profiles", "check").stdout.startswith("0 problems")
+
+
+def test_coverage_of_one_gpu(run: Run, run_json: RunJson) -> None:
+    found = run_json("profiles", "coverage", "--gpu", "V100-SXM2-32GB")
+    assert {cell["gpu"] for cell in found["operators"]} == {"v100-sxm2-32gb"}
+    assert {cell["gpu"] for cell in found["collectives"]} == {"v100-sxm2-32gb"}
+    gemm = {
+        c["direction"]: c["rows"] for c in found["operators"]
+        if (c["op"], c["dtype"]) == ("gemm", "fp16")
+    }  # fmt: skip
+    text = run("profiles", "coverage", "--gpu", "v100-sxm2-32gb").stdout
+    (line,) = [x for x in text.splitlines() if x.split()[1:2] == ["gemm"]]
+    assert f"{gemm['fwd']}+{gemm['bwd']}" in line.split()
+    assert f"{sum(c['rows'] == 0 for c in found['operators'])} of" in text
+
+
+def test_coverage_of_an_unknown_gpu_names_the_nearest(run: Run) -> None:
+    assert "a100" in run("profiles", "coverage", "--gpu", "a100x", code=2).stderr

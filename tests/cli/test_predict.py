@@ -1,0 +1,110 @@
+"""`precision-time predict` and `compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from predictor.fitting import Fitted
+from predictor.job import TrainingJob
+from predictor.precision import Precision
+
+Run = Callable[..., Result]
+RunJson = Callable[..., Any]
+WORDS = ("resnet-50", "--gpu", "a100-sxm4-80gb", "--gpus", "8", "--precision", "amp",
+         "--batch-size", "256", "--epochs", "90")  # fmt: skip
+
+pytestmark = pytest.mark.usefixtures("fitted")
+
+
+def test_json_is_the_prediction(run_json: RunJson, fitted: Fitted) -> None:
+    job = TrainingJob(
+        model="resnet50", precision=Precision.MIXED_FP16_FP32, gpu="a100-sxm4-80gb", gpus=8,
+        batch_size=256, epochs=90,
+    )  # fmt: skip
+    expected = fitted.predictor.predict(job).as_dict()
+    found = run_json("predict", *WORDS)
+    assert found.keys() == expected.keys()
+    assert found["total_s"] == pytest.approx(expected["total_s"], rel=1e-6)
+    assert found["intervals"]["0.95"] == pytest.approx(expected["intervals"]["0.95"], rel=1e-6)
+
+
+def test_every_option_reaches_the_job(run_json: RunJson) -> None:
+    found = run_json(
+        "predict", "gpt", "--gpu", "h100-sxm5-80gb", "--gpus", "32", "--gpus-per-node", "4",
+        "--precision", "bf16-mixed", "--global-batch-size", "64", "--grad-accum", "4",
+        "--seq-len", "1024", "--steps", "100", "--framework", "megatron", "--optimizer", "adamw",
+        "--sharding", "zero1", "--tensor-parallel", "2", "--pipeline-parallel", "2",
+        "--fabric", "8x ib-ndr", "--variant", "layers=24", "--variant", "hidden=1024",
+        "--variant", "heads=16", "--option", "act_ckpt=on",
+    )  # fmt: skip
+    assert (found["model"], found["nodes"], found["steps"]) == ("gpt", 8, 100)
+    assert (found["global_batch_size"], found["grad_accum"], found["batch_size"]) == (64, 4, 2)
+    assert found["precision"] == "mixed_bf16_fp32"
+    assert found["total_s"] == pytest.approx(100 * found["step_s"])
+
+
+@pytest.mark.parametrize(
+    ("words", "slower"),
+    [
+        (("--image-size", "320"), True),
+        (("--image-size", "160x160"), False),
+        (("--batch-size", "512"), True),
+    ],
+)
+def test_options_move_the_step_time(
+    run_json: RunJson, words: tuple[str, ...], slower: bool
+) -> None:
+    plain, moved = run_json("predict", *WORDS), run_json("predict", *WORDS, *words)
+    assert (moved["step_s"] > plain["step_s"]) is slower
+
+
+def test_text_says_time_interval_parts_and_evidence(run: Run) -> None:
+    lines = run("predict", *WORDS).stdout.splitlines()
+    assert lines[0] == "resnet50, mixed_fp16_fp32, 8 x a100-sxm4-80gb (1 node)"
+    starts = {line.split("  ")[0] for line in lines}
+    assert {"step", "throughput", "total", "GPU-hours", "steps", "evidence"} <= starts
+    parts = "\n".join(lines)
+    for part in ("tensor cores", "host", "exposed communication", "optimizer", "correction"):
+        assert part in parts
+    assert next(line for line in lines if line.startswith("total")).count("min") == 3
+
+
+def test_a_job_without_length_has_no_total(run: Run) -> None:
+    assert "total" not in run("predict", *WORDS[:-2]).stdout
+
+
+def test_warnings_go_to_stderr(run: Run) -> None:
+    result = run("predict", "resnet50", "--gpu", "v100", "--precision", "tf32", "--batch-size", "8")
+    assert "no TF32 tensor cores" in result.stderr
+    assert "no TF32 tensor cores" not in result.stdout
+
+
+def test_compare_puts_gpus_and_precisions_side_by_side(run_json: RunJson) -> None:
+    found = run_json("compare", "resnet50", "--gpus", "8", "--batch-size", "64", "--epochs", "1")
+    lines = found["lines"]
+    assert len({line["gpu"] for line in lines}) == 5
+    assert "tf32 on v100-sxm2-16gb" in found["left_out"]
+    assert ("v100-sxm2-16gb", "tf32") not in {(x["gpu"], x["precision"]) for x in lines}
+    base = {x["gpu"]: x["total_s"] for x in lines if x["precision"] == "fp32"}
+    slowest = max(x["total_s"] for x in lines)
+    for line in lines:
+        assert line["speedup_over_fp32"] == pytest.approx(base[line["gpu"]] / line["total_s"])
+        assert line["speedup_over_slowest"] == pytest.approx(slowest / line["total_s"])
+
+
+def test_compare_takes_its_gpus_and_precisions(run: Run) -> None:
+    words = ("--batch-size", "8", "--gpu", "t4-16gb", "--precision", "amp", "--precision", "fp8")
+    result = run("compare", "bert-base", *words)
+    table = [line for line in result.stdout.splitlines() if line.startswith("t4-16gb")]
+    assert len(table) == 1
+    assert "mixed_fp16_fp32" in table[0]
+    assert "fp8 on t4-16gb" in result.stdout.splitlines()[-1]
+
+
+def test_compare_with_nothing_to_compare_is_an_error(run: Run) -> None:
+    words = ("--batch-size", "8", "--gpu", "v100", "--precision", "tf32")
+    assert "tf32 on v100-sxm2-16gb" in run("compare", "bert-base", *words, code=2).stderr

@@ -1,0 +1,69 @@
+"""The program as a whole: its help, its errors, its speed to start."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+COMMANDS = ("predict", "compare", "evaluate", "validate", "fit", "learn", "models", "catalog",
+            "gpus", "profiles")  # fmt: skip
+JOB = ("predict", "resnet50", "--gpu", "a100", "--precision", "amp", "--batch-size", "8")
+Run = Callable[..., Result]
+
+
+def test_help_lists_every_command(run: Run) -> None:
+    text = run("--help").stdout
+    assert [line.split()[0] for line in text.partition("Commands:")[2].split("\n") if line] == list(
+        COMMANDS
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(run: Run, command: str) -> None:
+    assert len(run(command, "--help").stdout.splitlines()) > 4
+
+
+def test_help_needs_no_numerical_library() -> None:
+    program = "import sys, predictor.cli.main; print({'numpy', 'rich', 'joblib'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "set()", done.stderr
+
+
+@pytest.mark.usefixtures("fitted")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--batch-size", "0"), ("batch_size=0", "at least 1")),
+        (("--sharding", "zero9"), ("sharding='zero9'", "zero3", "fsdp")),
+        (("--precision", "fp12"), ("precision='fp12'", "mixed_bf16_fp32")),
+        (("--precision", "fp8"), ("precision='mixed_fp8_bf16'", "no FP8 tensor cores")),
+        (("--gpu", "a1000"), ("gpu='a1000'", "a100-sxm4-80gb")),
+        (("--steps", "5", "--epochs", "2"), ("steps=5", "not both")),
+        (("--image-size", "1x2x3x4"), ("image_size='1x2x3x4'", "HxWxD")),
+        (("--image-size", "8x8x8"), ("image_size='8x8x8'", "2 axes")),
+        (("--global-batch-size", "8"), ("batch_size=8", "exactly one")),
+        (("--gpus", "3", "--tensor-parallel", "2"), ("gpus=3", "multiple")),
+        (("--gpus", "16", "--fabric", "string"), ("fabric='string'", "ib-hdr")),
+        (("--option", "=on"), ("option='=on'", "key=value")),
+        (("--version", "latest"), ("'latest' is not a version",)),
+    ],
+)
+def test_an_error_is_one_line_that_names_field_value_and_what_is_accepted(
+    run: Run, words: tuple[str, ...], said: tuple[str, ...]
+) -> None:
+    result = run(*JOB, *words, code=2)
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+    assert [part for part in said if part not in lines[0]] == []
+
+
+def test_an_unknown_model_lists_the_nearest_names(run: Run) -> None:
+    result = run("predict", "resnet5O", *JOB[2:], code=2)
+    assert "model='resnet5O'" in result.stderr
+    assert "resnet50" in result.stderr.partition("nearest names:")[2]

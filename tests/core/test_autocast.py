@@ -1,0 +1,205 @@
+"""The autocast pass: formats as torch.autocast chooses them, bytes and engines that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from predictor.autocast import FP8_KINDS, LOWER_PRECISION, TypedOperator, autocast, runnable
+from predictor.graphs.catalog import entry_of, graph_of
+from predictor.graphs.operator import Direction, Graph, Kind, Operator
+from predictor.graphs.workload import Workload
+from predictor.precision import Dtype, Precision
+from profiles.gpus import find_gpu
+
+V100, A100, H100 = (find_gpu(name) for name in ("v100", "a100", "h100"))
+PURE = tuple(p for p in Precision if not p.mixed)
+MIXED = tuple(p for p in Precision if p.mixed)
+MODELS = ("resnet50", "bert-base", "gnmt-v2", "dlrm")
+
+
+def graph(model: str) -> Graph:
+    entry = entry_of(model)
+    work = Workload(batch_size=8, seq_len=entry.seq_len, image_size=entry.image_size)
+    return graph_of(entry.name, (), work)
+
+
+def one(kind: Kind, precision: Precision) -> TypedOperator:
+    """The only operator of a graph, typed."""
+    return chain((kind,), precision)[0]
+
+
+def chain(kinds: tuple[Kind, ...], precision: Precision) -> tuple[TypedOperator, ...]:
+    """Forward operators behind each other, typed."""
+    operators = tuple(Operator(k, Direction.FORWARD, (8, 8, 8), 1024.0, 128, 64) for k in kinds)
+    typed = autocast(Graph(operators, 64, 64, 1, 0, 64.0), precision, H100)
+    return typed[: len(kinds)]
+
+
+class TestFormats:
+    @pytest.mark.parametrize("kind", sorted(LOWER_PRECISION - FP8_KINDS))
+    @pytest.mark.parametrize("precision", [p for p in Precision if p.matmul_dtype is not Dtype.FP8])
+    def test_products_run_in_the_format_of_the_policy(
+        self, kind: Kind, precision: Precision
+    ) -> None:
+        assert one(kind, precision).dtype is precision.matmul_dtype
+
+    @pytest.mark.parametrize("kind", [Kind.SOFTMAX, Kind.LAYER_NORM, Kind.LOSS])
+    def test_what_needs_range_stays_fp32_only_where_mixed(self, kind: Kind) -> None:
+        assert {one(kind, p).dtype for p in MIXED} == {Dtype.FP32}
+        assert one(kind, Precision.FP16).dtype is Dtype.FP16
+        assert one(kind, Precision.BF16).dtype is Dtype.BF16
+
+    def test_pointwise_work_takes_the_format_of_its_inputs(self) -> None:
+        kinds = (Kind.GEMM, Kind.ELEMENTWISE, Kind.SOFTMAX, Kind.ELEMENTWISE, Kind.GEMM,
+                 Kind.ELEMENTWISE)  # fmt: skip
+        typed = chain(kinds, Precision.MIXED_BF16_FP32)
+        assert [t.dtype.value for t in typed] == ["bf16", "bf16", "fp32", "fp32", "bf16", "bf16"]
+
+    def test_only_linear_layers_run_in_fp8(self) -> None:
+        for precision, other in (
+            (Precision.MIXED_FP8_BF16, Dtype.BF16),
+            (Precision.MIXED_FP8_FP16, Dtype.FP16),
+        ):
+            formats = {kind: one(kind, precision).dtype for kind in LOWER_PRECISION}
+            assert formats == dict.fromkeys(LOWER_PRECISION, other) | {Kind.GEMM: Dtype.FP8}
+
+    def test_tf32_is_storage_in_fp32(self) -> None:
+        typed = autocast(graph("resnet50"), Precision.TF32, A100)
+        assert {t.dtype for t in typed if t.operator.kind is Kind.CONV} == {Dtype.TF32}
+        assert {t.dtype.bytes for t in typed} == {4}
+
+
+class TestEngine:
+    @pytest.mark.parametrize(
+        ("gpu", "tensor_cores"),
+        [("k80", ""), ("p100", ""), ("v100", "fp16"), ("t4", "fp16"), ("a100", "tf32 fp16 bf16"),
+         ("rtx3090", "tf32 fp16 bf16"), ("h100", "tf32 fp16 bf16 fp8")],
+    )  # fmt: skip
+    def test_each_generation_multiplies_its_formats(self, gpu: str, tensor_cores: str) -> None:
+        found = set()
+        for precision in Precision:
+            for typed in autocast(graph("bert-base"), precision, find_gpu(gpu)):
+                if typed.tensor_core:
+                    found.add(typed.dtype.value)
+        assert found == set(tensor_cores.split())
+
+    def test_bf16_on_v100_is_off_tensor_cores_and_fp16_on_them(self) -> None:
+        for precision, expected in (
+            (Precision.MIXED_BF16_FP32, set()),
+            (Precision.MIXED_FP16_FP32, LOWER_PRECISION),
+        ):
+            typed = autocast(graph("bert-base"), precision, V100)
+            engines = {t.operator.kind for t in typed if t.tensor_core}
+            assert engines == expected & {t.operator.kind for t in typed}
+
+    def test_pointwise_work_never_runs_on_tensor_cores(self) -> None:
+        for model in MODELS:
+            typed = autocast(graph(model), Precision.MIXED_FP16_FP32, A100)
+            assert {t.operator.kind for t in typed if t.tensor_core} <= LOWER_PRECISION
+
+    def test_tf32_without_tf32_tensor_cores_is_fp32(self) -> None:
+        assert runnable(Precision.TF32, V100) is Precision.FP32
+        assert runnable(Precision.TF32, A100) is Precision.TF32
+        assert all(runnable(p, V100) is p for p in Precision if p is not Precision.TF32)
+
+
+class TestBytesAndCasts:
+    @pytest.mark.parametrize("model", MODELS)
+    @pytest.mark.parametrize("precision", Precision)
+    def test_bytes_are_elements_times_format(self, model: str, precision: Precision) -> None:
+        for typed in autocast(graph(model), precision, H100):
+            if typed.operator.kind is not Kind.CAST:
+                elements = typed.operator.reads + typed.operator.writes
+                assert typed.bytes == elements * typed.dtype.bytes
+
+    @pytest.mark.parametrize("model", MODELS)
+    @pytest.mark.parametrize("precision", Precision)
+    def test_work_is_neither_added_nor_lost(self, model: str, precision: Precision) -> None:
+        typed = autocast(graph(model), precision, H100)
+        assert [t.operator for t in typed][: len(graph(model).operators)] == list(
+            graph(model).operators
+        )
+        flops = sum(t.operator.flops * t.operator.count for t in typed)
+        assert flops == graph(model).flops
+
+    @pytest.mark.parametrize("model", MODELS)
+    def test_a_mixed_policy_casts_every_dense_weight_once(self, model: str) -> None:
+        whole = graph(model)
+        weights = whole.parameters - whole.sparse_parameters
+        for precision in MIXED:
+            casts = [
+                t for t in autocast(whole, precision, H100) if t.operator.kind is Kind.CAST
+            ]
+            assert [c.bytes for c in casts] == [weights * (4 + 2)]
+            assert [c.operator.kernels for c in casts] == [whole.parameter_tensors]
+
+    @pytest.mark.parametrize("precision", PURE)
+    def test_a_pure_policy_casts_nothing(self, precision: Precision) -> None:
+        kinds = {t.operator.kind for t in autocast(graph("bert-base"), precision, H100)}
+        assert Kind.CAST not in kinds
+
+    @pytest.mark.parametrize("model", MODELS)
+    def test_lower_formats_move_fewer_bytes(self, model: str) -> None:
+        def moved(precision: Precision) -> float:
+            typed = autocast(graph(model), precision, H100)
+            return sum(t.bytes * t.operator.count for t in typed if t.operator.kind != Kind.CAST)
+
+        assert moved(Precision.FP16) == pytest.approx(moved(Precision.FP32) / 2)
+        assert moved(Precision.BF16) == moved(Precision.FP16)
+        assert moved(Precision.FP16) <= moved(Precision.MIXED_FP16_FP32) < moved(Precision.FP32)
+        assert moved(Precision.TF32) == moved(Precision.FP32)
+
+
+@contextmanager
+def torch_autocast(dtype: Any) -> Iterator[None]:
+    """torch's CUDA autocast over fake tensors: its dispatch is real, nothing is computed."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    torch.set_autocast_enabled("cuda", True)
+    torch.set_autocast_dtype("cuda", dtype)
+    try:
+        with FakeTensorMode():
+            yield
+    finally:
+        torch.set_autocast_enabled("cuda", False)
+
+
+# What a kind computes, from tensors in the format that the operators before it leave.
+TORCH: dict[Kind, Callable[[Any, Any, Any], Any]] = {
+    Kind.GEMM: lambda t, f, x: f.linear(x, x),
+    Kind.BATCHED_GEMM: lambda t, f, x: t.bmm(x.view(1, 8, 8), x.view(1, 8, 8)),
+    Kind.CONV: lambda t, f, x: f.conv2d(x.view(1, 1, 8, 8), x.view(1, 1, 8, 8)),
+    Kind.ATTENTION: lambda t, f, x: f.scaled_dot_product_attention(*[x.view(1, 1, 8, 8)] * 3),
+    Kind.SOFTMAX: lambda t, f, x: f.softmax(x, -1),
+    Kind.LAYER_NORM: lambda t, f, x: f.layer_norm(x, (8,)),
+    Kind.LOSS: lambda t, f, x: f.mse_loss(x, x),
+    Kind.ELEMENTWISE: lambda t, f, x: f.gelu(x) + x,
+    Kind.POOL: lambda t, f, x: f.max_pool2d(x.view(1, 1, 8, 8), 2),
+}
+
+
+@pytest.mark.parametrize("kind", TORCH)
+@pytest.mark.parametrize("precision", [Precision.MIXED_FP16_FP32, Precision.MIXED_BF16_FP32])
+def test_formats_are_those_torch_dispatches(kind: Kind, precision: Precision) -> None:
+    torch = pytest.importorskip("torch")
+    low = {Dtype.FP16: torch.float16, Dtype.BF16: torch.bfloat16}[precision.activation_dtype]
+    with torch_autocast(low):
+        x = torch.empty(8, 8, device="cuda", dtype=low)
+        result = TORCH[kind](torch, torch.nn.functional, x).dtype
+    expected = {low: precision.activation_dtype, torch.float32: Dtype.FP32}[result]
+    assert one(kind, precision).dtype is expected
+
+
+@pytest.mark.parametrize("kind", [Kind.GEMM, Kind.BATCHED_GEMM, Kind.CONV, Kind.ATTENTION])
+def test_torch_lowers_products_of_fp32_inputs_too(kind: Kind) -> None:
+    torch = pytest.importorskip("torch")
+    with torch_autocast(torch.float16):
+        x = torch.empty(8, 8, device="cuda")
+        assert TORCH[kind](torch, torch.nn.functional, x).dtype is torch.float16
+    after_softmax = chain((Kind.SOFTMAX, kind), Precision.MIXED_FP16_FP32)
+    assert after_softmax[1].dtype is Dtype.FP16

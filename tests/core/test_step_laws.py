@@ -1,0 +1,214 @@
+"""Laws of the physical step time, whatever the model, precision and GPU."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from math import isclose, isfinite
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor.autocast import LOWER_PRECISION, autocast
+from predictor.graphs.catalog import entry_of
+from predictor.graphs.operator import Kind
+from predictor.job import TrainingJob
+from predictor.precision import Precision
+from predictor.step import StepModel, StepTime, job_graph
+
+MODELS = ("resnet50", "bert-base", "gpt2", "gnmt-v2", "dlrm", "ncf", "unet3d-mlperf", "lstm-lm",
+          "ssd300")  # fmt: skip
+SPLITTABLE = ("bert-base", "gpt2")
+GPUS = ("k80", "v100", "t4", "a100", "h100")
+PRECISIONS = tuple(p for p in Precision if p.matmul_dtype.value != "fp8")
+RELATIVE = 1e-9
+
+
+def jobs(models: tuple[str, ...] = MODELS) -> st.SearchStrategy[TrainingJob]:
+    """Jobs on one to 64 GPUs, with batches that tensor cores like."""
+    return st.builds(
+        TrainingJob,
+        model=st.sampled_from(models),
+        precision=st.sampled_from(PRECISIONS),
+        gpu=st.sampled_from(GPUS),
+        gpus=st.sampled_from((1, 2, 4, 8, 16, 64)),
+        batch_size=st.integers(1, 16).map(lambda n: 8 * n),
+        grad_accum=st.sampled_from((1, 1, 2, 4)),
+        sharding=st.sampled_from(("ddp", "ddp", "zero1", "zero2", "zero3", "fsdp")),
+    )
+
+
+def at_most(smaller: float, larger: float) -> bool:
+    """<= but for the rounding of sums."""
+    return smaller <= larger * (1 + RELATIVE)
+
+
+def same(one: float, other: float) -> bool:
+    return isclose(one, other, rel_tol=RELATIVE)
+
+
+@given(job=jobs())
+def test_parts_are_finite_seconds_that_make_up_the_whole(steps: StepModel, job: TrainingJob) -> None:
+    step = steps.price(job)
+    assert all(isfinite(v) and v >= 0 for v in asdict(step).values())
+    classes = step.tensor_core_s + step.matmul_s + step.recurrent_s + step.memory_s
+    assert same(step.compute_s, classes)
+    assert at_most(step.exposed_s, step.communication_s)
+    assert 0 <= step.tensor_core_share <= 1
+    after = step.exposed_s + step.optimizer_s
+    assert at_most(max(step.compute_s, step.host_s) + after, step.step_s)
+    assert at_most(step.step_s, step.compute_s + step.host_s + after)
+
+
+@given(job=jobs(), more=st.integers(1, 16))
+def test_more_samples_never_take_less_time(steps: StepModel, job: TrainingJob, more: int) -> None:
+    larger = job.but(batch_size=job.micro_batch_size + 8 * more)
+    few, many = steps.price(job), steps.price(larger)
+    assert at_most(few.compute_s, many.compute_s)
+    assert at_most(few.memory_s, many.memory_s)
+    assert at_most(few.host_s, many.host_s)
+
+
+@given(job=jobs())
+def test_twice_the_samples_are_twice_the_flops(steps: StepModel, job: TrainingJob) -> None:
+    double = steps.price(job.but(batch_size=2 * job.micro_batch_size))
+    assert double.flops == pytest.approx(2 * steps.price(job).flops, rel=1e-6)
+
+
+@given(job=jobs(), gpus=st.sampled_from((1, 2, 8, 32, 128)))
+def test_compute_of_one_gpu_does_not_know_the_others(
+    steps: StepModel, job: TrainingJob, gpus: int
+) -> None:
+    here, there = steps.price(job), steps.price(job.but(gpus=gpus))
+    for part in ("compute_s", "tensor_core_s", "host_s", "flops", "bytes"):
+        assert getattr(here, part) == getattr(there, part)
+
+
+@given(job=jobs())
+def test_one_gpu_does_not_communicate(steps: StepModel, job: TrainingJob) -> None:
+    alone = steps.price(job.but(gpus=1))
+    assert alone.communication_s == alone.exposed_s == 0.0
+
+
+@given(job=jobs(), gpus=st.sampled_from((2, 4, 8, 16, 64)))
+def test_several_gpus_pay_for_their_gradients(
+    steps: StepModel, job: TrainingJob, gpus: int
+) -> None:
+    step = steps.price(job.but(gpus=gpus))
+    assert 0 < step.exposed_s
+
+
+@given(job=jobs())
+def test_more_nodes_never_communicate_faster(steps: StepModel, job: TrainingJob) -> None:
+    times = [
+        steps.price(job.but(gpus=8 * nodes, gpus_per_node=8)).communication_s
+        for nodes in (1, 2, 4, 16)
+    ]
+    assert all(at_most(a, b) for a, b in zip(times, times[1:], strict=False))
+
+
+@given(job=jobs(), accum=st.sampled_from((2, 3, 8)))
+def test_accumulation_repeats_compute(steps: StepModel, job: TrainingJob, accum: int) -> None:
+    one, many = steps.price(job.but(grad_accum=1)), steps.price(job.but(grad_accum=accum))
+    for part in ("compute_s", "host_s", "memory_s", "flops", "bytes"):
+        assert same(getattr(many, part), accum * getattr(one, part))
+    assert many.optimizer_s == one.optimizer_s
+
+
+@given(job=jobs(), accum=st.sampled_from((2, 3, 8)))
+def test_accumulation_amortises_what_happens_once_a_step(
+    steps: StepModel, job: TrainingJob, accum: int
+) -> None:
+    plain = job.but(sharding="ddp")
+    one, many = steps.price(plain.but(grad_accum=1)), steps.price(plain.but(grad_accum=accum))
+    assert at_most(many.communication_s, accum * one.communication_s)
+    if not entry_has_sparse_weights(job):
+        assert same(many.communication_s, one.communication_s)
+    assert at_most(many.step_s, accum * one.step_s)
+    assert many.step_s > one.step_s
+
+
+def entry_has_sparse_weights(job: TrainingJob) -> bool:
+    return job_graph(job, entry_of(job.model)).sparse_parameters > 0
+
+
+@given(job=jobs(), precision=st.sampled_from([p for p in Precision if p.mixed]))
+def test_mixed_precision_adds_no_products(job: TrainingJob, precision: Precision) -> None:
+    entry = entry_of(job.model)
+    graph = job_graph(job, entry)
+
+    def products(policy: Precision) -> float:
+        typed = autocast(graph, policy, job.hardware)
+        eligible = (t.operator for t in typed if t.operator.kind in LOWER_PRECISION)
+        return sum(o.flops * o.count for o in eligible)
+
+    mixed = job_graph(job.but(gpu="h100").but(precision=precision), entry)
+    assert mixed == graph
+    assert products(precision) == products(Precision.FP32)
+
+
+@given(job=jobs())
+def test_gradients_of_a_pure_lower_format_are_not_larger(
+    steps: StepModel, job: TrainingJob
+) -> None:
+    single, half = (
+        steps.price(job.but(precision=p)).communication_s
+        for p in (Precision.FP32, Precision.FP16)
+    )
+    assert at_most(half, single)
+
+
+@given(job=jobs())
+def test_tf32_on_a_gpu_without_it_costs_fp32(steps: StepModel, job: TrainingJob) -> None:
+    old = job.but(gpu="v100")
+    assert steps.price(old.but(precision=Precision.TF32)) == steps.price(
+        old.but(precision=Precision.FP32)
+    )
+
+
+@given(job=jobs(SPLITTABLE), state=st.sampled_from(("on", "full", "true")))
+def test_checkpointing_runs_the_forward_pass_again(
+    steps: StepModel, job: TrainingJob, state: str
+) -> None:
+    plain, again = steps.price(job), steps.price(job.but(options={"act_ckpt": state}))
+    forward = job_graph(job, entry_of(job.model)).forward_flops * job.grad_accum
+    assert plain.flops < again.flops <= plain.flops + forward
+    assert again.flops >= plain.flops + 0.9 * forward
+    assert plain.compute_s < again.compute_s < 1.6 * plain.compute_s
+    assert again.communication_s == plain.communication_s
+    assert again.parameters == plain.parameters
+
+
+def test_checkpointing_switched_off_costs_nothing(steps: StepModel) -> None:
+    job = TrainingJob(model="gpt2", precision=Precision.FP32, gpu="a100", batch_size=8)
+    assert steps.price(job.but(options={"act_ckpt": "off"})) == steps.price(job)
+
+
+@given(job=jobs(SPLITTABLE))
+def test_checkpointing_repeats_neither_loss_nor_lookup(job: TrainingJob) -> None:
+    entry = entry_of(job.model)
+    plain, again = job_graph(job, entry), job_graph(job.but(options="act_ckpt"), entry)
+    added = again.operators[len(plain.operators) :]
+    assert added
+    assert not {Kind.LOSS, Kind.EMBEDDING} & {o.kind for o in added}
+
+
+@given(job=jobs(SPLITTABLE), accum=st.sampled_from((1, 2, 4, 16)))
+def test_the_bubble_of_a_pipeline_shrinks_with_micro_steps(
+    steps: StepModel, job: TrainingJob, accum: int
+) -> None:
+    split: dict[str, Any] = {"gpus": 4, "pipeline_parallel": 4, "sharding": "ddp"}
+    step = steps.price(job.but(**split, grad_accum=accum))
+    assert step.bubble == pytest.approx(3 / accum)
+    assert steps.price(job.but(pipeline_parallel=1)).bubble == 0.0
+
+
+@given(job=jobs(SPLITTABLE), ranks=st.sampled_from((2, 4)))
+def test_a_split_model_computes_less_on_each_gpu_and_talks_more(
+    steps: StepModel, job: TrainingJob, ranks: int
+) -> None:
+    whole: StepTime = steps.price(job.but(gpus=1))
+    part = steps.price(job.but(gpus=ranks, tensor_parallel=ranks))
+    assert whole.flops / ranks * (1 - RELATIVE) <= part.flops < whole.flops
+    assert part.communication_s > 0
