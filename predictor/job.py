@@ -62,6 +62,7 @@ class TrainingJob:
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
+        self._check_texts()
         if not isinstance(self.precision, Precision):
             set_(self, "precision", parse_precision(str(self.precision)))
         set_(self, "options", _pairs(self.options))
@@ -115,6 +116,12 @@ class TrainingJob:
     def but(self, **changes: Any) -> TrainingJob:
         """The same job with other fields."""
         return replace(self, **changes)
+
+    def _check_texts(self) -> None:
+        for name in ("model", "gpu", "framework", "source"):
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                raise JobError(name, value, "a name is accepted")
 
     def _check_numbers(self) -> None:
         for name in _COUNTS:

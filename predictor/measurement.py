@@ -25,6 +25,8 @@ Row = Mapping[str, str]
 # Options that are fields of a TrainingJob or say nothing about its speed.
 _NOT_OPTIONS = {"container", "optimizer", "tp", "pp", "cp", "dp", "micro_batch", "grad_accum",
                 "data", "tdp", "code"}  # fmt: skip
+# Options that change the network itself -> the builder argument they mean.
+_GRAPH_OPTIONS = {"ep": "expert_parallel", "partial_fc_sample_ratio": "partial_fc_sample_ratio"}
 _REQUIRED = ("model", "gpu", "gpus", "precision")
 
 
@@ -192,8 +194,9 @@ def _variant(
     row: Row, entry: ModelEntry, options: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
     pairs = dict(parse_pairs(row.get("model_variant", "")))
-    if "ep" in options:
-        pairs["expert_parallel"] = options["ep"]
+    for option, argument in _GRAPH_OPTIONS.items():
+        if option in options:
+            pairs[argument] = options[option]
     if row.get("task", "") == "question-answering" and entry.group == "transformer":
         pairs.setdefault("finetune-squad", "on")
     return tuple(sorted(pairs.items()))

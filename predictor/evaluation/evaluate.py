@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +61,10 @@ def evaluate(
     """
     if calibrate_by not in CALIBRATE_BY:
         raise JobError("calibrate_by", calibrate_by, f"accepted are {', '.join(CALIBRATE_BY)}")
-    parsed = parse(rows)
-    readable = [m for m in parsed if isinstance(m, Measurement) and m.id not in exclude_ids]
+    parsed = _numbered(parse(rows))
+    readable = [
+        m for m in parsed if isinstance(m, Measurement) and _id(m) not in exclude_ids
+    ]
     known = draw(readable, calibrate, calibrate_by, seed)
     taken = {m.id for m in known}
     asked = [m for m in readable if m.id not in taken]
@@ -91,6 +93,17 @@ def draw(rows: Sequence[Measurement], count: int, by: str, seed: int) -> list[Me
     return drawn
 
 
+def _numbered(
+    parsed: Sequence[Measurement | Unreadable],
+) -> list[Measurement | Unreadable]:
+    """Under their positions: a file may use an id twice, or none."""
+    return [replace(item, id=str(i)) for i, item in enumerate(parsed)]
+
+
+def _id(item: Measurement | Unreadable) -> str:
+    return item.row.get("id", "")
+
+
 def _outcome(
     item: Measurement | Unreadable,
     answers: dict[str, Any],
@@ -98,18 +111,18 @@ def _outcome(
     excluded: Collection[str],
 ) -> Outcome:
     empty = (None, None, None, "")
-    if item.id in excluded:
-        return Outcome(item.id, None, *empty, EXCLUDED, item.row)
+    if _id(item) in excluded:
+        return Outcome(_id(item), None, *empty, EXCLUDED, item.row)
     if isinstance(item, Unreadable):
-        return Outcome(item.id, None, *empty, item.reason, item.row)
+        return Outcome(_id(item), None, *empty, item.reason, item.row)
     if item.id in taken:
-        return Outcome(item.id, item.step_s, *empty, CALIBRATION, item.row)
+        return Outcome(_id(item), item.step_s, *empty, CALIBRATION, item.row)
     answer = answers[item.id]
     if isinstance(answer, Unreadable):
-        return Outcome(item.id, item.step_s, *empty, answer.reason, item.row)
+        return Outcome(_id(item), item.step_s, *empty, answer.reason, item.row)
     return Outcome(
-        item.id, item.step_s, answer.step_s, answer.lower_95, answer.upper_95, answer.tier, "",
-        item.row,
+        _id(item), item.step_s, answer.step_s, answer.lower_95, answer.upper_95, answer.tier,
+        "", item.row,
     )  # fmt: skip
 
 

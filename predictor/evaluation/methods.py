@@ -51,7 +51,8 @@ class Full:
         steps = fitted.predictor.steps
         if known:
             extra, _ = price(steps, known, blind=self._blind)
-            fitted = fit_priced(steps, (*fitted.priced, *extra))
+            hyper = fitted.predictor.residual.process.hyper
+            fitted = fit_priced(steps, (*fitted.priced, *extra), hyper=hyper)
         priced, failed = price_parallel(steps, asked, blind=self._blind)
         estimates = fitted.predictor.residual.estimate([p.row for p in priced]) if priced else []
         intervals = fitted.predictor.intervals
@@ -106,7 +107,7 @@ def blind_of(fitted: Fitted) -> Fitted:
     """The same design fitted to the same rows without any knowledge of precision."""
     steps = fitted.predictor.steps
     priced, _ = price_parallel(steps, [p.measurement for p in fitted.priced], blind=True)
-    return fit_priced(steps, priced)
+    return fit_priced(steps, priced, hyper=fitted.predictor.residual.process.hyper)
 
 
 def method_of(name: str, fitted: Fitted) -> Method:
