@@ -55,7 +55,7 @@ class Predictor:
         self, job: TrainingJob, physical: StepTime, row: Features, estimate: Estimate
     ) -> Prediction:
         correction = math.exp(estimate.mean)
-        step_s = physical.step_s * correction
+        step_s = float(physical.step_s * correction)
         tier, deviation = estimate.tier, estimate.deviation
         return Prediction(
             job=job,
@@ -73,7 +73,7 @@ class Predictor:
 
     def _evidence(self, row: Features) -> list[str]:
         table = self.residual.vocabulary.encode([row])
-        fitted = self.residual.process.table
+        fitted = self.residual.known.table
         found = []
         for keys in (("model",), ("model", "gpu"), ("model", "gpu", "precision")):
             code = int(table.code(keys)[0])

@@ -24,12 +24,15 @@ from .measurement import Measurement, Unreadable, shipped
 from .operator_time import OperatorTimes
 from .residual.features import Features, Vocabulary, features, without_precision
 from .residual.kernel import Floats, Hyperparameters
-from .residual.learn import Schedule, learn
-from .residual.model import FOLDS, FittedResidual, fit_residual
+from .residual.learn import KNOWN_SCHEDULE, NOVEL_SCHEDULE, Schedule, learn
+from .residual.model import FOLDS, FittedResidual, HyperparameterSets, fit_residual
 from .residual.novelty import random_folds
 from .step import StepModel, StepTime
 
 HYPERPARAMETERS = Path(profiles.__file__).parent / "hyperparameters.json"
+
+# Below this many measurements starting worker processes costs more than it saves.
+WORTH_WORKERS = 1000
 
 Progress = Callable[[str, float], None]
 
@@ -90,6 +93,8 @@ def price_parallel(
     steps: StepModel, measurements: Sequence[Measurement], *, blind: bool = False, jobs: int = 2
 ) -> tuple[list[Priced], list[Unreadable]]:
     """``price`` over joblib workers, rows in order."""
+    if len(measurements) < WORTH_WORKERS:
+        return price(steps, measurements, blind=blind)
     size = max(1, -(-len(measurements) // jobs))
     parts = [measurements[i : i + size] for i in range(0, len(measurements), size)]
     done = Parallel(n_jobs=jobs)(delayed(price)(steps, part, blind=blind) for part in parts)
@@ -103,7 +108,7 @@ def targets(priced: Sequence[Priced]) -> Floats:
 
 
 @cache
-def stored_hyperparameters() -> Hyperparameters:
+def stored_hyperparameters() -> HyperparameterSets:
     """Those learned by ``precision-time learn`` and stored beside the tables."""
     try:
         raw = json.loads(HYPERPARAMETERS.read_text(encoding="utf-8"))
@@ -111,14 +116,14 @@ def stored_hyperparameters() -> Hyperparameters:
         raise ProfileError(
             f"{HYPERPARAMETERS.name} is missing: run `precision-time learn`"
         ) from error
-    return Hyperparameters(**raw)
+    return HyperparameterSets(Hyperparameters(**raw["known"]), Hyperparameters(**raw["novel"]))
 
 
 def fit(
     measurements: Sequence[Measurement] | None = None,
     *,
     steps: StepModel | None = None,
-    hyper: Hyperparameters | None = None,
+    hyper: HyperparameterSets | None = None,
     blind: bool = False,
     progress: Progress = quiet,
 ) -> Fitted:
@@ -141,7 +146,7 @@ def fit_priced(
     priced: Sequence[Priced],
     unreadable: Sequence[Unreadable] = (),
     *,
-    hyper: Hyperparameters | None = None,
+    hyper: HyperparameterSets | None = None,
     progress: Progress = quiet,
 ) -> Fitted:
     """Fit residual and intervals to measurements already priced."""
@@ -157,9 +162,12 @@ def fit_priced(
 
 
 def learn_and_store(
-    schedule: Schedule, progress: Progress = quiet, *, path: Path = HYPERPARAMETERS
-) -> Hyperparameters:
-    """Learn the hyper-parameters from all rows but those of random fold 0, and store them.
+    schedules: tuple[Schedule, Schedule] = (KNOWN_SCHEDULE, NOVEL_SCHEDULE),
+    progress: Progress = quiet,
+    *,
+    path: Path = HYPERPARAMETERS,
+) -> HyperparameterSets:
+    """Learn both sets from all rows but those of random fold 0, and store them.
 
     Fold 0 stays clean: no row of it teaches anything that its own prediction rests on.
     """
@@ -168,9 +176,13 @@ def learn_and_store(
     vocabulary = Vocabulary.of(rows, {})
     table = vocabulary.encode(rows)
     taught = np.setdiff1d(np.arange(len(y)), random_folds(len(y), FOLDS)[0])
-    hyper = learn(table.take(taught), vocabulary, y[taught], schedule, progress)
-    path.write_text(json.dumps(_rounded(asdict(hyper)), indent=1) + "\n", encoding="utf-8")
-    return hyper
+    known, novel = (
+        learn(table.take(taught), vocabulary, y[taught], schedule, progress)
+        for schedule in schedules
+    )
+    sets = HyperparameterSets(known, novel)
+    path.write_text(json.dumps(_rounded(asdict(sets)), indent=1) + "\n", encoding="utf-8")
+    return sets
 
 
 def _rounded(value: Any) -> Any:

@@ -71,7 +71,7 @@ class TrainingJob:
         try:
             gpu = find_gpu(self.gpu)
         except UnknownGpuError as error:
-            raise JobError("gpu", self.gpu, str(error)) from None
+            raise JobError("gpu", self.gpu, _after_colon(error)) from None
         set_(self, "gpu", gpu.name)
         set_(self, "hardware", gpu)
         self._check_numbers()
@@ -190,6 +190,11 @@ def parse_pairs(text: str) -> Pairs:
 def _plain(value: object) -> str:
     text = str(value).strip()
     return {"true": "on", "false": "off"}.get(text.lower(), text) or "on"
+
+
+def _after_colon(error: UnknownGpuError) -> str:
+    """The advice of a domain error, without the field and value it repeats."""
+    return str(error).partition("; ")[2] or str(error)
 
 
 def _pairs(value: str | Mapping[str, object] | Pairs) -> Pairs:

@@ -42,11 +42,11 @@ def fitted(session_home: Path) -> Fitted:
     from predictor import artifacts, store
     from predictor.fitting import fit_priced, fit_steps, price
     from predictor.measurement import shipped
-    from predictor.residual.kernel import Hyperparameters
+    from predictor.residual.model import HyperparameterSets
 
     steps = fit_steps()
     priced, unreadable = price(steps, shipped()[::STRIDE])
-    fitted = fit_priced(steps, priced, unreadable, hyper=Hyperparameters.initial())
+    fitted = fit_priced(steps, priced, unreadable, hyper=HyperparameterSets.initial())
     manifest = store.store(fitted.predictor, {"rows": float(len(fitted.priced))})
     artifacts.use(manifest.version)
     return fitted

@@ -31,28 +31,20 @@ def fit(form: str) -> None:
 
 
 @click.command()
-@click.option(
-    "--steps", type=click.IntRange(0), default=60, show_default=True,
-    help="Steps on the marginal likelihood.",
-)  # fmt: skip
-@click.option(
-    "--leave-out-steps", type=click.IntRange(0), default=60, show_default=True,
-    help="Steps on the error of what is left out, which follow.",
-)  # fmt: skip
-@click.option(
-    "--rows", type=click.IntRange(50), default=1500, show_default=True,
-    help="Measured rows of each step, drawn at random.",
-)  # fmt: skip
+@click.option("--rows", type=click.IntRange(50), help="Measured rows of each step.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random draws.")
-def learn(steps: int, leave_out_steps: int, rows: int, seed: int) -> None:
+def learn(rows: int | None, seed: int) -> None:
     """Learn the hyper-parameters stored beside the tables; minutes, once per data release."""
-    from ..fitting import HYPERPARAMETERS, learn_and_store
-    from ..residual.learn import Schedule
+    from dataclasses import replace
 
-    schedule = Schedule(
-        likelihood_steps=steps, leave_out_steps=leave_out_steps, rows=rows, seed=seed
+    from ..fitting import HYPERPARAMETERS, learn_and_store
+    from ..residual.learn import KNOWN_SCHEDULE, NOVEL_SCHEDULE
+
+    known, novel = (
+        replace(schedule, seed=seed, rows=rows or schedule.rows)
+        for schedule in (KNOWN_SCHEDULE, NOVEL_SCHEDULE)
     )
-    learn_and_store(schedule, _loss)
+    learn_and_store((known, novel), _loss)
     click.echo(f"stored in {HYPERPARAMETERS}; run `precision-time fit` to use them")
 
 

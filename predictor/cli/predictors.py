@@ -44,7 +44,7 @@ def without_rows(version: str | None = None) -> Fitted:
     nothing = np.empty(0)
     conditioned = Conditioned(
         inverse=np.empty((0, 0)), alpha=nothing, noise=nothing, plain_noise=nothing,
-        mean=stored.residual.process.mean,
+        mean=stored.residual.known.mean,
     )  # fmt: skip
-    residual = FittedResidual(stored.residual, conditioned, {}, nothing)
+    residual = FittedResidual(stored.residual, conditioned, conditioned, {})
     return Fitted(stored, (), residual, ())

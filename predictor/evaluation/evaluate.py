@@ -62,9 +62,7 @@ def evaluate(
     if calibrate_by not in CALIBRATE_BY:
         raise JobError("calibrate_by", calibrate_by, f"accepted are {', '.join(CALIBRATE_BY)}")
     parsed = _numbered(parse(rows))
-    readable = [
-        m for m in parsed if isinstance(m, Measurement) and _id(m) not in exclude_ids
-    ]
+    readable = [m for m in parsed if isinstance(m, Measurement) and _id(m) not in exclude_ids]
     known = draw(readable, calibrate, calibrate_by, seed)
     taken = {m.id for m in known}
     asked = [m for m in readable if m.id not in taken]

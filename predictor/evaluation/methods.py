@@ -12,6 +12,7 @@ from ..errors import GraphError, JobError
 from ..fitting import Fitted, Priced, fit_priced, price, price_parallel, targets
 from ..measurement import Measurement, Unreadable
 from ..paper import paper_step_s
+from ..residual.model import HyperparameterSets
 from ..step import StepModel
 
 METHODS = ("full", "physical", "paper", "blind")
@@ -51,8 +52,7 @@ class Full:
         steps = fitted.predictor.steps
         if known:
             extra, _ = price(steps, known, blind=self._blind)
-            hyper = fitted.predictor.residual.process.hyper
-            fitted = fit_priced(steps, (*fitted.priced, *extra), hyper=hyper)
+            fitted = fit_priced(steps, (*fitted.priced, *extra), hyper=_hyper(fitted))
         priced, failed = price_parallel(steps, asked, blind=self._blind)
         estimates = fitted.predictor.residual.estimate([p.row for p in priced]) if priced else []
         intervals = fitted.predictor.intervals
@@ -107,7 +107,12 @@ def blind_of(fitted: Fitted) -> Fitted:
     """The same design fitted to the same rows without any knowledge of precision."""
     steps = fitted.predictor.steps
     priced, _ = price_parallel(steps, [p.measurement for p in fitted.priced], blind=True)
-    return fit_priced(steps, priced, hyper=fitted.predictor.residual.process.hyper)
+    return fit_priced(steps, priced, hyper=_hyper(fitted))
+
+
+def _hyper(fitted: Fitted) -> HyperparameterSets:
+    residual = fitted.predictor.residual
+    return HyperparameterSets(residual.known.hyper, residual.novel.hyper)
 
 
 def method_of(name: str, fitted: Fitted) -> Method:

@@ -71,7 +71,7 @@ class Validator:
         self.fitted = fitted
         self.seed = seed
         self.y = targets(fitted.priced)
-        self.table: Table = fitted.residual.residual.process.table
+        self.table: Table = fitted.residual.residual.known.table
         self.phys = np.log([p.step.step_s for p in fitted.priced])
         jobs = [p.measurement.job for p in fitted.priced]
         self.source = np.array([j.source for j in jobs])
@@ -90,11 +90,11 @@ class Validator:
     def random_folds(self, seed: int | None = None) -> Floats:
         """Log residual of every row from the other four random folds."""
         folds = random_folds(len(self.y), FOLDS, self.seed if seed is None else seed)
-        return self._leave(folds)
+        return self.leave(folds)
 
     def grouped_folds(self) -> Floats:
         """Configurations without batch and precision stay together."""
-        return self._leave(self._folded(groups(self.table, CONFIGURATION)))
+        return self.leave(_folded(groups(self.table, CONFIGURATION), self.seed))
 
     def unseen_model(self) -> Floats:
         """Every row of a model from the rows of all other models."""
@@ -105,7 +105,10 @@ class Validator:
         return self.fitted.residual.held_out[Tier.SITE].mean
 
     def with_runs(self, key: Sequence[str], within: NDArray[np.int64], runs: int) -> Floats:
-        """Leave ``key`` groups out but for ``runs`` random rows of each ``within`` code (n,)."""
+        """Leave ``key`` groups out but for ``runs`` random rows of each ``within`` code (n,).
+
+        A row of a source, model, framework and GPU that has runs is of a known configuration.
+        """
         rng = np.random.default_rng(self.seed)
         mean = np.full(len(self.y), np.nan)
         code = within
@@ -116,7 +119,7 @@ class Validator:
                 kept.extend(rng.permutation(members)[:runs].tolist())
             out = np.setdiff1d(rows, kept)
             if len(out):
-                mean[out] = self._leave([out])[out]
+                mean[out] = self.leave([out])[out]
         return mean
 
     def stacks(self) -> NDArray[np.int64]:
@@ -127,7 +130,7 @@ class Validator:
     def scaling(self) -> Floats:
         """Multi-GPU rows of a model from its one-GPU rows and all other models."""
         multi = [rows[~self.single[rows]] for rows in groups(self.table, ("model",))]
-        return self._leave([rows for rows in multi if len(rows)])
+        return self.leave([rows for rows in multi if len(rows)])
 
     def twins(self) -> Iterator[tuple[Rows, Rows]]:
         """(single precision rows, mixed rows) of configurations measured in both."""
@@ -145,15 +148,9 @@ class Validator:
 
     # --- helpers ----------------------------------------------------------------------------
 
-    def _leave(self, parts: Sequence[Rows]) -> Floats:
-        return leave_out(self.fitted.residual.conditioned, self.y, parts).mean
-
-    def _folded(self, members: list[Rows]) -> list[Rows]:
-        order = np.random.default_rng(self.seed).permutation(len(members))
-        return [
-            np.sort(np.concatenate([members[i] for i in part]))
-            for part in np.array_split(order, FOLDS)
-        ]
+    def leave(self, parts: Sequence[Rows]) -> Floats:
+        """Log residuals of groups, each from all rows outside it."""
+        return leave_out(self.fitted.residual.known, self.y, parts).mean
 
     def figure(
         self, protocol: str, method: str, log_predicted: Floats, rows: Mask | None = None
@@ -161,6 +158,13 @@ class Validator:
         """Error of predicted log residuals over ``rows`` (default: all that have one)."""
         usable = np.isfinite(log_predicted) & (self.paper_rows if rows is None else rows)
         return summary(protocol, method, np.abs(np.exp(log_predicted - self.y)[usable] - 1))
+
+
+def _folded(members: list[Rows], seed: int) -> list[Rows]:
+    """Groups joined at random to FOLDS folds."""
+    order = np.random.default_rng(seed).permutation(len(members))
+    parts = (part for part in np.array_split(order, FOLDS) if len(part))
+    return [np.sort(np.concatenate([members[i] for i in part])) for part in parts]
 
 
 def summary(protocol: str, method: str, errors: Floats) -> Figure:
@@ -264,18 +268,24 @@ def _yardsticks(v: Validator) -> list[Figure]:
 
 
 def _speedups(v: Validator) -> tuple[Floats, Floats]:
-    """Measured and predicted time ratio, single over mixed, per sample."""
-    pairs = list(v.twins())
-    held = v._leave(v._folded([np.concatenate(pair) for pair in pairs]))
+    """Measured and predicted time ratio per sample, single over mixed; both rows left out.
+
+    A mixed row is paired with the single-precision row of its configuration and GPU count whose
+    batch is nearest.
+    """
     samples = np.log([p.measurement.job.step_samples for p in v.fitted.priced])
-    measured, predicted = [], []
-    for plain, mixed in pairs:
-        for i in mixed:
-            j = plain[np.argmin(np.abs(samples[plain] - samples[i]))]
-            base = v.phys[j] - samples[j] - v.phys[i] + samples[i]
-            measured.append(np.exp(base + v.y[j] - v.y[i]))
-            predicted.append(np.exp(base + held[j] - held[i]))
-    return np.array(measured), np.array(predicted)
+    pairs = [
+        (int(plain[np.argmin(np.abs(samples[plain] - samples[i]))]), int(i))
+        for plain, mixed in v.twins()
+        for i in mixed
+    ]
+    measured, predicted = np.zeros(len(pairs)), np.zeros(len(pairs))
+    for at, (j, i) in enumerate(pairs):
+        held = v.leave([np.array([j, i])])
+        base = v.phys[j] - samples[j] - v.phys[i] + samples[i]
+        measured[at] = np.exp(base + v.y[j] - v.y[i])
+        predicted[at] = np.exp(base + held[j] - held[i])
+    return measured, predicted
 
 
 def coverages(v: Validator) -> Iterator[Coverage]:

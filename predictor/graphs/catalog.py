@@ -184,5 +184,11 @@ def graph_of(name: str, changes: Pairs, work: Workload) -> Graph:
     try:
         build(builder, work, **arguments)
     except TypeError as error:
-        raise GraphError(f"{entry.name}: {error}") from error
+        missing = re.search(r"missing \d+ required keyword-only arguments?: (.*)", str(error))
+        if missing is None:
+            raise GraphError(f"{entry.name}: {error}") from error
+        raise GraphError(
+            f"{entry.name} has no sizes of its own: give {missing[1]} as variant, "
+            "for example layers=24;hidden=1024;heads=16"
+        ) from error
     return builder.build()

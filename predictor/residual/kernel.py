@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from .features import NUMBERS, Table, Vocabulary
 
 Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
 Rows = NDArray[np.intp]
 
 PHYSICS = ("host", "tensor", "matmul", "memory", "recurrent", "exposed", "update")
@@ -138,27 +139,33 @@ def blocks(term: Term, table: Table) -> Iterator[Rows]:
             yield rows
 
 
-def distances(term: Term, left: Table, right: Table) -> Iterator[tuple[str, Floats]]:
-    """Absolute differences (left rows x right rows) per length scale of a term."""
+def distances(term: Term, left: Table, right: Table) -> Iterator[tuple[str, Singles]]:
+    """Absolute differences (left rows x right rows) per length scale of a term.
+
+    In single precision: the exponentials dominate the time of a fit, and the noise on the
+    diagonal is a thousand times their rounding.
+    """
     for name in term.numbers:
         column = NUMBERS.index(name)
-        yield name, np.abs(left.numbers[:, column, None] - right.numbers[None, :, column])
+        a = left.numbers[:, column, None].astype(np.float32)
+        b = right.numbers[None, :, column].astype(np.float32)
+        yield name, np.abs(a - b)
     if term.options:
-        yield "options", left.option_distance(right)
+        yield "options", left.option_distance(right).astype(np.float32)
 
 
-def block_covariance(term: Term, hyper: Hyperparameters, left: Table, right: Table) -> Floats:
+def block_covariance(term: Term, hyper: Hyperparameters, left: Table, right: Table) -> Singles:
     """Covariance of one term between rows that share its categories."""
     variance = hyper.deviations[term.name] ** 2
     if not term.scales:
-        return np.full((len(left), len(right)), variance)
+        return np.full((len(left), len(right)), variance, dtype=np.float32)
     scales = hyper.scales[term.name]
-    total = np.zeros((len(left), len(right)))
+    total = np.zeros((len(left), len(right)), dtype=np.float32)
     for name, distance in distances(term, left, right):
-        distance *= 1.0 / scales[name]
+        distance *= np.float32(1.0 / scales[name])
         total -= distance
     np.exp(total, out=total)
-    total *= variance
+    total *= np.float32(variance)
     return total
 
 
@@ -246,8 +253,7 @@ def gradient(table: Table, hyper: Hyperparameters, weight: Floats) -> Slope:
         scale = dict.fromkeys(term.scales, 0.0)
         for rows in blocks(term, table):
             part = table.take(rows)
-            weighted = block_covariance(term, hyper, part, part)
-            weighted *= weight[np.ix_(rows, rows)]
+            weighted = block_covariance(term, hyper, part, part) * weight[np.ix_(rows, rows)]
             deviation += 2.0 * float(weighted.sum())
             for name, distance in distances(term, part, part):
                 scale[name] += float(np.vdot(weighted, distance)) / hyper.scales[term.name][name]

@@ -1,9 +1,14 @@
-"""The residual model: process for what was measured, trees for what was not, blended by tier."""
+"""The residual model: one process for what was measured, one for what was not, and trees.
+
+Hyper-parameters that predict a known configuration best trust what a site did before; those that
+predict a new model or cluster best trust physics. So there are two sets, and two processes over
+the same rows; the novelty tier of a job decides which of them speaks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +22,57 @@ from .trees import Trees, fit_trees
 
 FOLDS = 5
 # Folds of whole groups on which the trees' own out-of-group error is learned.
-TREE_FOLDS = 5
+TREE_FOLDS = 4
 # The correction of a never-measured model stays within this share of the corrections ever seen.
 CLIP_QUANTILES = (0.01, 0.99)
-BLENDED = (Tier.SITE, Tier.MODEL)
+NOVEL = (Tier.SITE, Tier.MODEL)
+# Quantiles of the predicted deviation at which near relatives may end.
+BORDERS = (0.1, 0.2, 0.3, 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class HyperparameterSets:
+    """The set for known configurations and the set for new models and sites."""
+
+    known: Hyperparameters
+    novel: Hyperparameters
+
+    @classmethod
+    def initial(cls) -> HyperparameterSets:
+        """Where learning starts."""
+        both = Hyperparameters.initial()
+        return cls(both, both)
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Shares of the trees and of plain physics in an estimate; the process has the rest."""
+
+    trees: float = 0.0
+    physics: float = 0.0
+
+    def mix(self, process: Floats, trees: Floats, physics: float) -> Floats:
+        """The mixed log residual; ``physics`` is the one constant of plain physics."""
+        mixed: Floats = (1 - self.trees - self.physics) * process + self.physics * physics
+        return mixed + self.trees * trees if self.trees else mixed
+
+
+@dataclass(frozen=True, slots=True)
+class Blend:
+    """How a novel job is estimated: ``near`` relatives (deviation up to ``border``) or ``far``."""
+
+    near: Shares
+    far: Shares
+    border: float
+
+    def __call__(self, process: Floats, deviation: Floats, trees: Floats, physics: float) -> Floats:
+        """The blended log residual of each row."""
+        blended: Floats = np.where(
+            deviation <= self.border,
+            self.near.mix(process, trees, physics),
+            self.far.mix(process, trees, physics),
+        )
+        return blended
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,76 +98,99 @@ class Residual:
     def __init__(
         self,
         vocabulary: Vocabulary,
-        process: GaussianProcess,
+        known: GaussianProcess,
+        novel: GaussianProcess,
         trees: Trees,
-        tree_weight: Mapping[Tier, float],
+        blends: Mapping[Tier, Blend],
         bounds: tuple[float, float],
     ) -> None:
         self.vocabulary = vocabulary
-        self.process = process
+        self.known = known
+        self.novel = novel
         self.trees = trees
-        self.tree_weight = tree_weight
+        self.blends = blends
         self.bounds = bounds
-        self._known = Known(process.table)
+        self._keys = Known(known.table)
 
     def estimate(self, rows: Sequence[Features]) -> list[Estimate]:
         """One estimate a row."""
         table = self.vocabulary.encode(rows)
-        noise = self.process.hyper.noise_of(self.vocabulary, table)
-        posterior = self.process.predict(table, noise)
-        tiers = self._known.tiers(table)
-        mean = posterior.mean.copy()
-        blended = np.array([i for i, t in enumerate(tiers) if self.tree_weight.get(t)], np.intp)
-        if len(blended):
-            share = np.array([self.tree_weight[tiers[i]] for i in blended])
-            other = self.trees.predict(table.take(blended))
-            mean[blended] = (1 - share) * mean[blended] + share * other
-        new = np.array([t is Tier.MODEL for t in tiers])
-        mean = np.where(new, np.clip(mean, *self.bounds), mean)
+        tiers = self._keys.tiers(table)
+        new = np.array([tier in NOVEL for tier in tiers])
+        mean, deviation = np.zeros(len(rows)), np.zeros(len(rows))
+        for process, mask in ((self.known, ~new), (self.novel, new)):
+            at = np.flatnonzero(mask)
+            if len(at):
+                part = replace(table.take(at), weights=process.table.weights)
+                posterior = process.predict(part, process.hyper.noise_of(self.vocabulary, part))
+                mean[at], deviation[at] = posterior.mean, posterior.deviation
+        for i in np.flatnonzero(new):
+            one = slice(i, i + 1)
+            mean[i] = self._blended(tiers[i], mean[one], deviation[one], table.take(np.array([i])))
         return [
-            Estimate(float(m), float(d), t)
-            for m, d, t in zip(mean, posterior.deviation, tiers, strict=True)
+            Estimate(float(m), float(d), t) for m, d, t in zip(mean, deviation, tiers, strict=True)
         ]
+
+    def _blended(self, tier: Tier, mean: Floats, deviation: Floats, one: Table) -> float:
+        trees = self.trees.predict(one)
+        value = float(self.blends[tier](mean, deviation, trees, self.novel.mean)[0])
+        return float(np.clip(value, *self.bounds)) if tier is Tier.MODEL else value
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The numbers, by name; see ``to_state`` for the words."""
-        p = self.process
+        table = self.known.table
         arrays: dict[str, NDArray[Any]] = {
-            "codes": p.table.codes, "numbers": p.table.numbers, "options": p.table.options,
-            "weights": p.table.weights,
-            "alpha": p.alpha, "noise": p.noise, "covariance": p.covariance,
+            "codes": table.codes, "numbers": table.numbers, "options": table.options,
         }  # fmt: skip
+        for name, p in (("known", self.known), ("novel", self.novel)):
+            arrays |= {
+                f"{name}/alpha": p.alpha, f"{name}/noise": p.noise,
+                f"{name}/weights": p.table.weights, f"{name}/covariance": p.covariance,
+            }  # fmt: skip
         return arrays | {f"trees/{k}": v for k, v in self.trees.to_arrays().items()}
 
     def to_state(self) -> dict[str, Any]:
-        """What JSON holds: vocabulary, hyper-parameters, weights."""
+        """What JSON holds: vocabulary, hyper-parameters, blends."""
         return {
             "values": [list(v) for v in self.vocabulary.values],
             "options": list(self.vocabulary.options),
-            "hyperparameters": asdict(self.process.hyper),
-            "tree_weight": {t.value: w for t, w in self.tree_weight.items()},
+            "hyperparameters": {
+                "known": asdict(self.known.hyper), "novel": asdict(self.novel.hyper),
+            },
+            "means": {"known": self.known.mean, "novel": self.novel.mean},
+            "blends": {t.value: asdict(b) for t, b in self.blends.items()},
             "bounds": list(self.bounds),
-            "mean": self.process.mean,
-        }
+        }  # fmt: skip
 
     @classmethod
     def from_stored(cls, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> Residual:
         """The inverse of ``to_arrays`` and ``to_state``; arrays may be memory-mapped."""
+
+        def process(name: str) -> GaussianProcess:
+            table = Table(
+                arrays["codes"], arrays["numbers"], arrays["options"], arrays[f"{name}/weights"]
+            )
+            return GaussianProcess(
+                table, Hyperparameters(**state["hyperparameters"][name]),
+                arrays[f"{name}/alpha"], arrays[f"{name}/noise"],
+                state["means"][name], arrays[f"{name}/covariance"],
+            )  # fmt: skip
+
+        known = process("known")
         vocabulary = Vocabulary(
             tuple({v: i for i, v in enumerate(values)} for values in state["values"]),
             tuple(state["options"]),
-            arrays["weights"],
+            known.table.weights,
         )
-        process = GaussianProcess(
-            Table(arrays["codes"], arrays["numbers"], arrays["options"], arrays["weights"]),
-            Hyperparameters(**state["hyperparameters"]),
-            arrays["alpha"], arrays["noise"], state["mean"], arrays["covariance"],
-        )  # fmt: skip
         trees = Trees.from_arrays(
             {k.removeprefix("trees/"): v for k, v in arrays.items() if k.startswith("trees/")}
         )
-        weights = {Tier(t): float(w) for t, w in state["tree_weight"].items()}
-        return cls(vocabulary, process, trees, weights, (state["bounds"][0], state["bounds"][1]))
+        blends = {
+            Tier(t): Blend(Shares(**b["near"]), Shares(**b["far"]), b["border"])
+            for t, b in state["blends"].items()
+        }
+        low, high = state["bounds"]
+        return cls(vocabulary, known, process("novel"), trees, blends, (low, high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,35 +198,39 @@ class FittedResidual:
     """A residual with the held-out predictions its intervals and its evaluation rest on."""
 
     residual: Residual
-    conditioned: Conditioned
+    known: Conditioned
+    novel: Conditioned
     held_out: Mapping[Tier, HeldOut]
-    targets: Floats
 
 
 def fit_residual(
-    rows: Sequence[Features], targets: Floats, hyper: Hyperparameters, seed: int = 0
+    rows: Sequence[Features], targets: Floats, hyper: HyperparameterSets, seed: int = 0
 ) -> FittedResidual:
-    """Fit process and trees to log residuals (n,) and cross-validate every tier."""
-    vocabulary = Vocabulary.of(rows, hyper.options)
+    """Fit processes and trees to log residuals (n,) and cross-validate every tier."""
+    vocabulary = Vocabulary.of(rows, hyper.known.options)
     table = vocabulary.encode(rows)
-    process, conditioned = GaussianProcess.fit(vocabulary, table, targets, hyper)
+    known, known_fit = GaussianProcess.fit(vocabulary, table, targets, hyper.known)
+    novel, novel_fit = known, known_fit
+    if hyper.novel is not hyper.known:
+        other = Vocabulary.of(rows, hyper.novel.options).encode(rows)
+        novel, novel_fit = GaussianProcess.fit(
+            vocabulary, other, targets, hyper.novel, known_fit.weights
+        )
     bounds = np.quantile(targets, CLIP_QUANTILES)
     limits = (float(bounds[0]), float(bounds[1]))
     held_out: dict[Tier, HeldOut] = {}
-    weights: dict[Tier, float] = {}
+    blends: dict[Tier, Blend] = {}
     for tier in Tier:
+        conditioned = novel_fit if tier in NOVEL else known_fit
         held = _held_out(tier, table, conditioned, targets, seed)
-        if tier in BLENDED:
-            other = _trees_out_of_group(table, targets, GROUPS[tier], seed)
-            weights[tier] = _best_weight(held.mean, other, targets)
-            share = weights[tier]
-            blend = (1 - share) * held.mean + share * other if share else held.mean
-            if tier is Tier.MODEL:
-                blend = np.clip(blend, *limits)
-            held = HeldOut(blend, held.deviation)
+        if tier in NOVEL:
+            trees = _trees_out_of_group(table, targets, GROUPS[tier], seed)
+            blends[tier] = _best_blend(held, trees, novel_fit.mean, targets, table)
+            mean = blends[tier](held.mean, held.deviation, trees, novel_fit.mean)
+            held = HeldOut(np.clip(mean, *limits) if tier is Tier.MODEL else mean, held.deviation)
         held_out[tier] = held
-    residual = Residual(vocabulary, process, fit_trees(table, targets), weights, limits)
-    return FittedResidual(residual, conditioned, held_out, targets)
+    residual = Residual(vocabulary, known, novel, fit_trees(table, targets), blends, limits)
+    return FittedResidual(residual, known_fit, novel_fit, held_out)
 
 
 def _held_out(
@@ -161,10 +240,8 @@ def _held_out(
         random_folds(len(table), FOLDS, seed) if tier is Tier.RUN else groups(table, GROUPS[tier])
     )
     posterior = leave_out(conditioned, targets, parts)
-    mean, deviation = posterior.mean.copy(), posterior.deviation.copy()
-    applies = _applies(tier, table)
-    mean[~applies] = np.nan
-    return HeldOut(mean, deviation)
+    mean = np.where(_applies(tier, table), posterior.mean, np.nan)
+    return HeldOut(mean, posterior.deviation)
 
 
 def _applies(tier: Tier, table: Table) -> NDArray[np.bool_]:
@@ -177,8 +254,9 @@ def _applies(tier: Tier, table: Table) -> NDArray[np.bool_]:
         return elsewhere(table, ("model",), GROUPS[Tier.TABLE])
     if tier is Tier.CONFIGURATION:
         return elsewhere(table, GROUPS[Tier.TABLE], GROUPS[Tier.CONFIGURATION])
-    counts = np.unique(table.code(GROUPS[Tier.CONFIGURATION]), return_inverse=True)
-    return np.bincount(counts[1])[counts[1]] > 1
+    _, member = np.unique(table.code(GROUPS[Tier.CONFIGURATION]), return_inverse=True)
+    more: NDArray[np.bool_] = np.bincount(member)[member] > 1
+    return more
 
 
 def _trees_out_of_group(table: Table, targets: Floats, key: Sequence[str], seed: int) -> Floats:
@@ -194,14 +272,33 @@ def _trees_out_of_group(table: Table, targets: Floats, key: Sequence[str], seed:
     return prediction
 
 
-def _best_weight(process: Floats, trees: Floats, targets: Floats) -> float:
-    """Share of the trees that makes the mean absolute error smallest, in steps of a tenth."""
-    usable = np.isfinite(process) & np.isfinite(trees)
+def _best_blend(
+    held: HeldOut, trees: Floats, physics: float, targets: Floats, table: Table
+) -> Blend:
+    """The blend with the smallest mean percentage error on either side of the best border.
+
+    Each model of a source counts as the root of its rows, so that none decides alone.
+    """
+    usable = np.isfinite(held.mean) & np.isfinite(trees)
     if not usable.any():
-        return 0.0
-    shares = np.linspace(0, 1, 11)
-    errors = [
-        float(np.mean(np.abs((1 - s) * process[usable] + s * trees[usable] - targets[usable])))
-        for s in shares
-    ]
-    return float(shares[int(np.argmin(errors))])
+        return Blend(Shares(), Shares(), 0.0)
+    _, member, size = np.unique(
+        table.code(("source", "model")), return_inverse=True, return_counts=True
+    )
+    weight = 1.0 / np.sqrt(size[member])
+    shares = [Shares(a / 10, c / 10) for a in range(11) for c in range(11 - a)]
+    errors = np.array(
+        [np.abs(np.expm1(s.mix(held.mean, trees, physics) - targets)) for s in shares]
+    )
+    errors *= weight
+    best: tuple[float, Blend] | None = None
+    for border in np.quantile(held.deviation[usable], BORDERS):
+        near = usable & (held.deviation <= border)
+        far = usable & ~near
+        sides = [errors[:, side].sum(axis=1) for side in (near, far)]
+        i, j = (int(np.argmin(side)) for side in sides)
+        loss = float(sides[0][i] + sides[1][j])
+        if best is None or loss < best[0]:
+            best = loss, Blend(shares[i], shares[j], float(border))
+    assert best is not None
+    return best[1]

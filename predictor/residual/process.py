@@ -1,7 +1,7 @@
 """Gaussian process with Student-t noise on the log residual, and its closed-form cross-validation.
 
 Rasmussen & Williams, Gaussian Processes for Machine Learning, chapters 2 and 5.4.2. Outliers are
-down-weighted by the Student-t weights of their own leave-one-out residuals (nu = 4, two rounds).
+down-weighted by the Student-t weights of their own leave-one-out residuals (nu = 4).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from .features import Table, Vocabulary
 from .kernel import CrossCovariance, Floats, Hyperparameters, Rows, covariance
 
 DEGREES_OF_FREEDOM = 4.0
-ROBUST_ROUNDS = 2
+# Rows mirrored at a time from the lower triangle that LAPACK fills to the upper one.
+MIRROR_ROWS = 512
 # The variance of one prediction rests on this many fitted rows, those it is most correlated with.
 NEIGHBOURS = 192
 
@@ -43,23 +44,37 @@ class Conditioned:
     plain_noise: Floats
     mean: float
 
+    @property
+    def weights(self) -> Floats:
+        """Student-t weights: 1 for an ordinary row, towards 0 for an outlier."""
+        return self.plain_noise / self.noise
 
-def condition(covariance_: Floats, targets: Floats, noise_deviation: Floats) -> Conditioned:
+
+def condition(
+    covariance_: Floats,
+    targets: Floats,
+    noise_deviation: Floats,
+    weights: Floats | None = None,
+) -> Conditioned:
     """Condition on ``targets`` (n,) with robust noise; ``covariance_`` is (n, n) without noise.
 
-    ``noise_deviation`` (n,) is the standard deviation of each measurement, in ln units.
+    ``noise_deviation`` (n,) is the standard deviation of each measurement, in ln units;
+    ``weights`` (n,) are Student-t weights already known, else they are found here.
     """
     mean = float(np.median(targets))
-    weights = np.ones(len(targets))
-    for _ in range(ROBUST_ROUNDS + 1):
-        noise = noise_deviation**2 / weights
-        inverse = _inverse(covariance_, noise)
-        alpha = inverse @ (targets - mean)
-        variance = 1.0 / np.diag(inverse)
-        plain_variance = variance - noise + noise_deviation**2
-        squared = (alpha * variance) ** 2 / plain_variance
-        weights = (DEGREES_OF_FREEDOM + 1) / (DEGREES_OF_FREEDOM + squared)
-    return Conditioned(inverse, alpha, noise, noise_deviation**2, mean)
+    if weights is None:
+        weights = _student_weights(covariance_, targets - mean, noise_deviation**2)
+    noise = noise_deviation**2 / weights
+    inverse = _inverse(covariance_, noise)
+    return Conditioned(inverse, inverse @ (targets - mean), noise, noise_deviation**2, mean)
+
+
+def _student_weights(covariance_: Floats, centred: Floats, noise: Floats) -> Floats:
+    inverse = _inverse(covariance_, noise)
+    alpha = inverse @ centred
+    squared = alpha**2 / np.diag(inverse)
+    weights: Floats = (DEGREES_OF_FREEDOM + 1) / (DEGREES_OF_FREEDOM + squared)
+    return weights
 
 
 def _inverse(covariance_: Floats, noise: Floats) -> Floats:
@@ -69,8 +84,12 @@ def _inverse(covariance_: Floats, noise: Floats) -> Floats:
     if info:
         raise np.linalg.LinAlgError("the covariance is not positive definite")
     inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-    result: Floats = np.tril(inverse)
-    result += np.tril(inverse, -1).T
+    for start in range(0, len(inverse), MIRROR_ROWS):
+        end = start + MIRROR_ROWS
+        block = np.tril(inverse[start:end, start:end])
+        inverse[start:end, start:end] = block + np.tril(block, -1).T
+        inverse[start:end, end:] = inverse[end:, start:end].T
+    result: Floats = inverse
     return result
 
 
@@ -112,11 +131,16 @@ class GaussianProcess:
 
     @classmethod
     def fit(
-        cls, vocabulary: Vocabulary, table: Table, targets: Floats, hyper: Hyperparameters
+        cls,
+        vocabulary: Vocabulary,
+        table: Table,
+        targets: Floats,
+        hyper: Hyperparameters,
+        weights: Floats | None = None,
     ) -> tuple[GaussianProcess, Conditioned]:
-        """Fit to ``targets`` (n,); also returns what cross-validation needs."""
+        """Fit to ``targets`` (n,); ``weights`` and the second result as in ``condition``."""
         matrix = covariance(table, hyper)
-        fitted = condition(matrix, targets, hyper.noise_of(vocabulary, table))
+        fitted = condition(matrix, targets, hyper.noise_of(vocabulary, table), weights)
         process = cls(
             table, hyper, fitted.alpha, fitted.noise, fitted.mean, matrix.astype(np.float32)
         )

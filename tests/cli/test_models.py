@@ -97,15 +97,14 @@ def test_the_first_prediction_says_that_it_fits(
     assert run(*words).stderr == ""
 
 
-def test_learn_hands_on_its_schedule(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_learn_hands_on_its_schedules(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(
-        "predictor.fitting.learn_and_store", lambda schedule, progress: asked.append(schedule)
+        "predictor.fitting.learn_and_store", lambda schedules, progress: asked.extend(schedules)
     )
-    run("learn", "--steps", "3", "--leave-out-steps", "4", "--rows", "200", "--seed", "5")
-    (schedule,) = asked
-    assert (schedule.likelihood_steps, schedule.leave_out_steps) == (3, 4)
-    assert (schedule.rows, schedule.seed) == (200, 5)
+    run("learn", "--rows", "200", "--seed", "5")
+    assert [(s.rows, s.seed) for s in asked] == [(200, 5), (200, 5)]
+    assert [s.leave_out for s in asked] == [((),), (("model",), ("source",))]
 
 
 def test_validate_prints_every_figure_and_writes_the_report(

@@ -36,7 +36,9 @@ def random_rows() -> Callable[..., list[Features]]:
             Features(
                 tuple(f"{name}{rng.integers(3)}" for name in CATEGORIES),
                 tuple(rng.normal(size=len(NUMBERS)).tolist()),
-                frozenset(o for o in ("amp=O1", "dali=on", "graphs=on", "xla=on") if rng.random() < 0.5),
+                frozenset(
+                    o for o in ("amp=O1", "dali=on", "graphs=on", "xla=on") if rng.random() < 0.5
+                ),
             )
             for _ in range(rows)
         ]

@@ -131,9 +131,7 @@ class TestBytesAndCasts:
         whole = graph(model)
         weights = whole.parameters - whole.sparse_parameters
         for precision in MIXED:
-            casts = [
-                t for t in autocast(whole, precision, H100) if t.operator.kind is Kind.CAST
-            ]
+            casts = [t for t in autocast(whole, precision, H100) if t.operator.kind is Kind.CAST]
             assert [c.bytes for c in casts] == [weights * (4 + 2)]
             assert [c.operator.kernels for c in casts] == [whole.parameter_tensors]
 

@@ -22,7 +22,7 @@ from predictor.evaluation.evaluate import (
 from predictor.evaluation.methods import METHODS
 from predictor.evaluation.scores import CALIBRATION
 from predictor.fitting import Fitted
-from predictor.measurement import Measurement, Row, shipped
+from predictor.measurement import Measurement, Row, shipped, source_of
 
 NEW = {
     "id": "new", "source_repo": "example/new-site", "framework": "pytorch 21.06",
@@ -87,8 +87,8 @@ class TestEveryRow:
                 assert sum(s.predicted for s in scores.values()) == report.total.predicted
 
     def test_with_the_id_of_another_or_none_is_still_itself(self, fitted: Fitted) -> None:
-        rows = [NEW | {"id": i, "batch_per_gpu": b} for i, b in (("x", "16"), ("x", "256"), ("", "64"),
-                                                                 ("", "128"))]  # fmt: skip
+        ids, batches = ("x", "x", "", ""), ("16", "256", "64", "128")
+        rows = [NEW | {"id": i, "batch_per_gpu": b} for i, b in zip(ids, batches, strict=True)]
         alone = [evaluate([row], fitted)[0].outcomes[0].predicted_s for row in rows]
         together = [o.predicted_s for o in evaluate(rows, fitted)[0].outcomes]
         assert together == pytest.approx(alone)
@@ -161,7 +161,7 @@ class TestCalibration:
         assert drawn[0] == drawn[1] != drawn[2]
 
     def test_groups_that_do_not_exist_are_refused(self, fitted: Fitted) -> None:
-        with pytest.raises(JobError, match="calibrate_by='gpu'.*stack, source, model"):
+        with pytest.raises(JobError, match=r"calibrate_by='gpu'.*stack, source, model"):
             evaluate([NEW], fitted, calibrate_by="gpu")
 
 
@@ -175,6 +175,8 @@ class TestLeaks:
         )[0]
         assert {o.id for o in report.outcomes if o.reason == EXCLUDED} == out
         assert report.total.skipped[EXCLUDED] == 20
+        sources = {source_of(row) for row in file[20:]}
+        assert report.total.skipped[CALIBRATION] == len(sources)
         assert all(o.predicted_s is None for o in report.outcomes if o.id in out)
 
     def test_a_shipped_row_is_known_by_id(self) -> None:
@@ -222,5 +224,5 @@ class TestOutput:
     def test_method_names(self) -> None:
         assert all_methods("all") == METHODS
         assert all_methods("paper") == ("paper",)
-        with pytest.raises(JobError, match="method='magic'.*full.*all"):
+        with pytest.raises(JobError, match=r"method='magic'.*full.*all"):
             all_methods("magic")

@@ -11,9 +11,9 @@ from predictor.intervals import LEVELS, MAX_SCORES, MIN_SCORES, Intervals, calib
 from predictor.residual.kernel import Floats
 from predictor.residual.novelty import Tier
 
-SCORES = st.lists(
-    st.floats(-20, 20, allow_subnormal=False), min_size=MIN_SCORES, max_size=150
-).map(np.array)
+SCORES = st.lists(st.floats(-20, 20, allow_subnormal=False), min_size=MIN_SCORES, max_size=150).map(
+    np.array
+)
 PARTS = st.floats(0.001, 0.999)
 
 

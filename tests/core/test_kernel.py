@@ -21,7 +21,8 @@ from predictor.residual.kernel import (
 )
 
 INITIAL = Hyperparameters.initial()
-STEP = 1e-5
+STEP = 5e-3
+ROUNDING = 1e-5  # terms are summed from single precision
 
 MakeTable = Callable[..., Table]
 MakeHyper = Callable[..., Hyperparameters]
@@ -53,21 +54,27 @@ class TestCovariance:
         self, table: MakeTable, random_hyper: MakeHyper, seed: int, rows: int
     ) -> None:
         matrix = covariance(table(rows, seed), random_hyper(seed))
-        np.testing.assert_allclose(matrix, matrix.T, rtol=1e-12)
-        assert np.linalg.eigvalsh(matrix).min() > -1e-9 * np.trace(matrix)
+        np.testing.assert_allclose(matrix, matrix.T, rtol=ROUNDING)
+        assert np.linalg.eigvalsh(matrix).min() > -1e-7 * np.trace(matrix)
 
-    def test_the_variance_of_a_row_is_the_prior(self, table: MakeTable, random_hyper: MakeHyper) -> None:
+    def test_the_variance_of_a_row_is_the_prior(
+        self, table: MakeTable, random_hyper: MakeHyper
+    ) -> None:
         hyper = random_hyper(1)
-        np.testing.assert_allclose(np.diag(covariance(table(30), hyper)), hyper.prior_variance)
+        np.testing.assert_allclose(
+            np.diag(covariance(table(30), hyper)), hyper.prior_variance, ROUNDING
+        )
 
-    def test_no_two_rows_are_closer_than_one_row_to_itself(self, table: MakeTable, random_hyper: MakeHyper) -> None:
+    def test_no_two_rows_are_closer_than_one_row_to_itself(
+        self, table: MakeTable, random_hyper: MakeHyper
+    ) -> None:
         hyper = random_hyper(2)
-        assert covariance(table(30), hyper).max() <= hyper.prior_variance * (1 + 1e-12)
+        assert covariance(table(30), hyper).max() <= hyper.prior_variance * (1 + ROUNDING)
 
     def test_chunks_do_not_matter(self, table: MakeTable) -> None:
         rows = table(50)
         whole = covariance(rows, INITIAL)
-        np.testing.assert_allclose(covariance(rows, INITIAL, chunk=7), whole, rtol=1e-12)
+        np.testing.assert_allclose(covariance(rows, INITIAL, chunk=7), whole, rtol=ROUNDING)
 
     def test_order_of_rows_does_not_matter(self, table: MakeTable) -> None:
         rows, order = table(40), np.random.default_rng(3).permutation(40)
@@ -82,7 +89,7 @@ class TestCovariance:
         whole = covariance(rows, hyper)
         fitted = rows.take(np.arange(30))
         cross = CrossCovariance(fitted, hyper)(rows.take(np.arange(30, 30 + new)))
-        np.testing.assert_allclose(cross, whole[30:, :30], rtol=1e-6)
+        np.testing.assert_allclose(cross, whole[30:, :30], rtol=ROUNDING)
 
     def test_unknown_categories_equal_nothing(self, table: MakeTable) -> None:
         rows = table(20)
@@ -95,13 +102,16 @@ class TestCovariance:
             CrossCovariance(rows, INITIAL)(unknown), CrossCovariance(rows, only_physics)(unknown)
         )
         np.testing.assert_allclose(
-            covariance(unknown, INITIAL), covariance(unknown, only_physics), rtol=1e-12
+            covariance(unknown, INITIAL), covariance(unknown, only_physics), rtol=ROUNDING
         )
 
     def test_farther_rows_are_less_alike(self, table: MakeTable) -> None:
         rows = table(2)
         same = replace(
-            rows, codes=rows.codes[[0, 0]], numbers=rows.numbers[[0, 0]], options=rows.options[[0, 0]]
+            rows,
+            codes=rows.codes[[0, 0]],
+            numbers=rows.numbers[[0, 0]],
+            options=rows.options[[0, 0]],
         )
         found = []
         for shift in (0.0, 0.5, 1.0, 4.0):
@@ -118,15 +128,14 @@ class TestCovariance:
             options=np.eye(2, rows.options.shape[1], dtype=np.float32),
         )  # fmt: skip
         close, far = (
-            covariance(replace(apart, weights=np.full_like(rows.weights, w)), INITIAL)[0, 1] for w in (0.1, 3.0)
+            covariance(replace(apart, weights=np.full_like(rows.weights, w)), INITIAL)[0, 1]
+            for w in (0.1, 3.0)
         )
         assert far < close
 
 
 @pytest.fixture(scope="module")
-def case(
-    table: MakeTable, random_hyper: MakeHyper
-) -> tuple[Table, Hyperparameters, Floats]:
+def case(table: MakeTable, random_hyper: MakeHyper) -> tuple[Table, Hyperparameters, Floats]:
     weight = np.random.default_rng(5).normal(size=(50, 50))
     return table(50, 4), random_hyper(4), weight + weight.T
 
@@ -145,7 +154,7 @@ class TestGradient:
                 matrix = covariance(rows, replace(hyper, deviations=deviations))
                 return float(np.vdot(weight, matrix))
 
-            assert slope[name] == pytest.approx(slope_of(changed), rel=1e-5, abs=1e-6)
+            assert slope[name] == pytest.approx(slope_of(changed), rel=5e-3, abs=2e-3)
 
     def test_by_length_scales(self, case: tuple[Table, Hyperparameters, Floats]) -> None:
         rows, hyper, weight = case
@@ -159,7 +168,7 @@ class TestGradient:
                     return float(np.vdot(weight, covariance(rows, replace(hyper, scales=scales))))
 
                 assert slope[term.name][scale] == pytest.approx(
-                    slope_of(changed), rel=1e-5, abs=1e-6
+                    slope_of(changed), rel=5e-3, abs=2e-3
                 )
 
     def test_by_option_weights(self, case: tuple[Table, Hyperparameters, Floats]) -> None:
@@ -172,7 +181,7 @@ class TestGradient:
                 weights[option] *= factor
                 return float(np.vdot(weight, covariance(replace(rows, weights=weights), hyper)))
 
-            assert slope[option] == pytest.approx(slope_of(changed), rel=1e-4, abs=1e-5)
+            assert slope[option] == pytest.approx(slope_of(changed), rel=5e-3, abs=2e-3)
 
 
 def slope_of(changed: Callable[[float], float]) -> float:

@@ -17,12 +17,13 @@ MakeRows = Callable[..., list[Features]]
 
 
 def conditioned(system: Floats, targets: Floats) -> Conditioned:
-    inverse = np.linalg.inv(system)
+    inverse = np.asarray(np.linalg.inv(system), dtype=np.float64)
     noise = np.full(len(targets), 0.01)
     return Conditioned(inverse, inverse @ (targets - 0.1), noise, noise, 0.1)
 
 
-OBJECTIVES = {
+Objective = Callable[[Conditioned, Floats], tuple[float, Floats]]
+OBJECTIVES: dict[str, Objective] = {
     "likelihood": _likelihood,
     "single rows": lambda f, y: _leave_out(f, y, [np.array([i]) for i in range(ROWS)]),
     "groups": lambda f, y: _leave_out(f, y, np.array_split(np.arange(ROWS), 7)),
@@ -72,7 +73,7 @@ def taught(random_rows: MakeRows, vocabulary: Vocabulary) -> tuple[Hyperparamete
     targets = table.column("model") * 1.0 + 0.02 * rng.normal(size=len(rows))
     half = np.arange(ROWS)
     losses: list[float] = []
-    schedule = Schedule(likelihood_steps=12, leave_out_steps=4, rows=ROWS, rate=0.3)
+    schedule = Schedule(12, 4, leave_out=((), ("model",)), rows=ROWS, rate=0.3)
     hyper = learn(
         table.take(half), vocabulary, targets[half], schedule,
         lambda stage, loss: losses.append(loss),
@@ -111,7 +112,7 @@ def test_learning_finds_what_the_targets_depend_on(
 def test_learning_is_repeatable(random_rows: MakeRows, vocabulary: Vocabulary) -> None:
     table = vocabulary.encode(random_rows(40, 5))
     targets = np.random.default_rng(5).normal(size=40)
-    schedule = Schedule(likelihood_steps=2, leave_out_steps=2, rows=30)
+    schedule = Schedule(2, 2, leave_out=((), ("source",)), rows=30)
     assert learn(table, vocabulary, targets, schedule) == learn(
         table, vocabulary, targets, schedule
     )

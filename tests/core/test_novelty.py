@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def test_what_was_measured_is_no_news(random_rows: MakeRows) -> None:
 
 def test_a_tier_asks_for_no_more_than_the_one_before() -> None:
     asked = [{name for key in keys for name in key} for keys in KEYS.values()]
-    assert all(later < earlier for earlier, later in zip(asked, asked[1:], strict=False))
+    assert all(later < earlier for earlier, later in pairwise(asked))
 
 
 def test_every_tier_says_what_it_means() -> None:

@@ -29,7 +29,8 @@ class TestOutcome:
         assert outcome(4.0, 3.0).ape == 0.25
 
     @pytest.mark.parametrize(
-        ("measured", "covered"), [(0.5, True), (0.49, False), (1.0, True), (2.0, True), (2.1, False)]
+        ("measured", "covered"),
+        [(0.5, True), (0.49, False), (1.0, True), (2.0, True), (2.1, False)],
     )
     def test_covered_by_the_interval_and_its_ends(self, measured: float, covered: bool) -> None:
         assert outcome(measured, lower_95=0.5, upper_95=2.0).covered is covered
@@ -77,7 +78,11 @@ class TestScore:
     def test_groups_add_up_largest_first(self) -> None:
         rows = [outcome(tier=t) for t in ("site", "run", "run", "model", "run", "site")]
         found = score_by(rows, "tier")
-        assert [(name, s.rows) for name, s in found.items()] == [("run", 3), ("site", 2), ("model", 1)]
+        assert [(name, s.rows) for name, s in found.items()] == [
+            ("run", 3),
+            ("site", 2),
+            ("model", 1),
+        ]
 
     def test_is_plain_json(self) -> None:
         found = score([outcome(1.0, 1.5, lower_95=0.5, upper_95=2.0), skipped("x")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import pairwise
 from math import isclose, isfinite
 from typing import Any
 
@@ -49,7 +50,9 @@ def same(one: float, other: float) -> bool:
 
 
 @given(job=jobs())
-def test_parts_are_finite_seconds_that_make_up_the_whole(steps: StepModel, job: TrainingJob) -> None:
+def test_parts_are_finite_seconds_that_make_up_the_whole(
+    steps: StepModel, job: TrainingJob
+) -> None:
     step = steps.price(job)
     assert all(isfinite(v) and v >= 0 for v in asdict(step).values())
     classes = step.tensor_core_s + step.matmul_s + step.recurrent_s + step.memory_s
@@ -96,7 +99,7 @@ def test_several_gpus_pay_for_their_gradients(
     steps: StepModel, job: TrainingJob, gpus: int
 ) -> None:
     step = steps.price(job.but(gpus=gpus))
-    assert 0 < step.exposed_s
+    assert step.exposed_s > 0
 
 
 @given(job=jobs())
@@ -105,7 +108,7 @@ def test_more_nodes_never_communicate_faster(steps: StepModel, job: TrainingJob)
         steps.price(job.but(gpus=8 * nodes, gpus_per_node=8)).communication_s
         for nodes in (1, 2, 4, 16)
     ]
-    assert all(at_most(a, b) for a, b in zip(times, times[1:], strict=False))
+    assert all(at_most(a, b) for a, b in pairwise(times))
 
 
 @given(job=jobs(), accum=st.sampled_from((2, 3, 8)))
@@ -153,8 +156,7 @@ def test_gradients_of_a_pure_lower_format_are_not_larger(
     steps: StepModel, job: TrainingJob
 ) -> None:
     single, half = (
-        steps.price(job.but(precision=p)).communication_s
-        for p in (Precision.FP32, Precision.FP16)
+        steps.price(job.but(precision=p)).communication_s for p in (Precision.FP32, Precision.FP16)
     )
     assert at_most(half, single)
 

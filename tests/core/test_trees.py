@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from predictor.residual.features import Features, Table, Vocabulary
 from predictor.residual.kernel import Floats
 from predictor.residual.trees import Trees, fit_trees
 
-ROWS = 400
+ROWS = 600
 MakeRows = Callable[..., list[Features]]
 
 
@@ -30,15 +31,16 @@ class Recording(sklearn.ensemble.GradientBoostingRegressor):  # type: ignore[mis
 
 @pytest.fixture(scope="module")
 def table(random_rows: MakeRows, vocabulary: Vocabulary) -> Table:
-    return vocabulary.encode(random_rows(ROWS, 6))
+    """Every number of a row is the same one, so that trees split on it again and again."""
+    rows = vocabulary.encode(random_rows(ROWS, 6))
+    return replace(rows, numbers=np.repeat(rows.numbers[:, :1], rows.numbers.shape[1], axis=1))
 
 
 @pytest.fixture(scope="module")
 def targets(table: Table) -> Floats:
+    """Ever steeper in one number, so that trees grow as deep as they can."""
     rng = np.random.default_rng(6)
-    found: Floats = (
-        0.7 + np.sign(table.numbers[:, 0]) * (table.column("group") == 1) + 0.1 * rng.normal(size=ROWS)
-    )
+    found: Floats = np.exp(table.numbers[:, 0]) + 0.1 * rng.normal(size=ROWS)
     return found
 
 
