@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +17,9 @@ COMPUTED = ("tier", "source", "stack")  # columns that an evaluation adds to tho
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Rows of a measurement file, each with an id of its own.
+    """Rows of a measurement file; one without an id is named for its place.
 
-    A row without an id is named for its line. Raises MeasurementError where the file cannot be
-    read, has no rows, or uses an id twice.
+    Raises MeasurementError where the file cannot be read or has no rows.
     """
     from ..measurement import read_csv
 
@@ -31,11 +29,7 @@ def read_rows(path: Path) -> list[Row]:
         raise MeasurementError(f"{path} cannot be read: {reason(error)}") from error
     if not rows:
         raise MeasurementError(f"{path} holds no rows")
-    named = [{**row, "id": row["id"] or f"row {n}"} for n, row in enumerate(rows, start=1)]
-    for id_, times in Counter(row["id"] for row in named).items():
-        if times > 1:
-            raise MeasurementError(f"{path}: id {id_!r} is used {times} times")
-    return list(named)
+    return [{**row, "id": row["id"] or f"row {n}"} for n, row in enumerate(rows, start=1)]
 
 
 def reason(error: Exception) -> str:

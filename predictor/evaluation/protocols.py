@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..fitting import Fitted, targets
+from ..graphs.catalog import entry_of
 from ..intervals import Intervals, calibrate
 from ..paper import paper_step_s
 from ..residual.features import NUMBERS, Table
@@ -191,6 +192,7 @@ def validate(
         v.figure("random 5-fold, fold 0 only (no row of it taught the hyper-parameters)", "full",
                  random, v.paper_rows & _fold_zero(len(v.y))),
     ]  # fmt: skip
+    figures += _well_known(v, random)
     figures += _yardsticks(v)
     if blind:
         progress("precision-blind refit")
@@ -241,6 +243,31 @@ def validate(
         tuple(figures), tuple(coverages(v)),
         np.exp(v.y + v.phys)[usable], np.exp(random + v.phys)[usable], measured, predicted,
     )  # fmt: skip
+
+
+def _well_known(v: Validator, random: Floats) -> list[Figure]:
+    """The networks people ask for first, on V100 and A100, single and mixed precision apart."""
+    jobs = [p.measurement.job for p in v.fitted.priced]
+    groups_ = [entry_of(j.model).group for j in jobs]
+    sequences = [j.seq_len or entry_of(j.model).seq_len for j in jobs]
+    choices = {
+        "ResNet-50": [j.model == "resnet50" for j in jobs],
+        "BERT-large, 128 tokens": [
+            j.model == "bert-large" and n == 128 for j, n in zip(jobs, sequences, strict=True)
+        ],
+        "BERT-large, 512 tokens": [
+            j.model == "bert-large" and n == 512 for j, n in zip(jobs, sequences, strict=True)
+        ],
+        "GPT": [g == "gpt" for g in groups_],
+    }
+    wanted = np.array([j.gpu.startswith(("v100", "a100")) for j in jobs])
+    mixed = np.array([j.precision.mixed for j in jobs])
+    return [
+        v.figure(f"random 5-fold, {name}, {kind}, V100/A100", "full", random,
+                 np.array(rows) & wanted & side)
+        for name, rows in choices.items()
+        for kind, side in (("fp32/tf32", ~mixed), ("mixed", mixed))
+    ]  # fmt: skip
 
 
 def _fold_zero(n: int) -> Mask:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, lapack
 
 from .features import Table, Vocabulary
 from .kernel import CrossCovariance, Floats, Hyperparameters, Rows, covariance
@@ -78,6 +77,8 @@ def _student_weights(covariance_: Floats, centred: Floats, noise: Floats) -> Flo
 
 
 def _inverse(covariance_: Floats, noise: Floats) -> Floats:
+    from scipy.linalg import lapack
+
     system = np.array(covariance_, dtype=np.float64, order="F")
     system[np.diag_indices_from(system)] += noise
     factor, info = lapack.dpotrf(system, lower=1, overwrite_a=1, clean=0)
@@ -98,6 +99,8 @@ def leave_out(fitted: Conditioned, targets: Floats, groups: Sequence[Rows]) -> P
 
     Rows in no group keep NaN. Robust weights stay those of the full fit.
     """
+    from scipy.linalg import cho_factor, cho_solve
+
     mean = np.full(len(targets), np.nan)
     deviation = np.full(len(targets), np.nan)
     for rows in groups:
@@ -160,8 +163,9 @@ class GaussianProcess:
         near = np.sort(np.argpartition(-cross, count - 1)[:count])
         system = self.covariance[np.ix_(near, near)].astype(np.float64)
         system[np.diag_indices_from(system)] += self.noise[near]
-        half, info = lapack.dpotrf(system, lower=1, overwrite_a=1)[:2]
-        if info:
+        try:
+            half = np.linalg.cholesky(system)
+        except np.linalg.LinAlgError:
             return prior
-        solved, _ = lapack.dtrtrs(half, cross[near], lower=1)
+        solved = np.linalg.solve(half, cross[near])
         return max(prior - float(solved @ solved), 0.0)

@@ -147,7 +147,6 @@ def test_text_has_a_table_and_the_reasons(run: Run, file: Path) -> None:
         ("", "no column id, model, gpu, gpus, precision"),
         ("id,model,gpu,gpus,precision\n", "holds no rows"),
         ("id,model,gpus,precision\nx,y,1,fp32\n", "no column gpu"),
-        ("id,model,gpu,gpus,precision\nx,y,z,1,fp32\nx,y,z,1,fp32\n", "id 'x' is used 2 times"),
     ],
 )
 def test_a_file_without_rows_is_an_error(run: Run, tmp_path: Path, content: str, said: str) -> None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from predictor.fitting import Fitted
 from predictor.measurement import Measurement, shipped
 from predictor.residual.features import CATEGORIES, NUMBERS, Features, Vocabulary
 from predictor.residual.kernel import Hyperparameters
 from predictor.step import StepModel
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Matrices here are small: threads that wait for a busy core would take most of the time."""
+    with threadpool_limits(1):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -166,3 +166,15 @@ class TestOutliers:
         plain_shift = np.log(3) / 30
         assert np.abs(held(np.log(3)) - held(0.0)).max() < 0.4 * plain_shift
         assert np.abs(held(np.log(30)) - held(np.log(3))).max() < 0.3 * plain_shift
+
+
+def test_thousands_of_rows_are_inverted_like_few() -> None:
+    """More rows than are mirrored at a time."""
+    rng = np.random.default_rng(9)
+    points = rng.normal(size=1300)
+    matrix = np.exp(-np.abs(points[:, None] - points[None, :]))
+    targets, noise = rng.normal(size=1300), np.full(1300, 0.3)
+    fitted = condition(matrix, targets, noise)
+    system = matrix + np.diag(fitted.noise)
+    np.testing.assert_allclose(fitted.inverse @ system, np.eye(1300), atol=1e-8)
+    np.testing.assert_allclose(fitted.inverse, fitted.inverse.T, atol=1e-12)
