@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..fitting import Fitted, targets
+from ..fitting import Fitted, Priced, targets
 from ..graphs.catalog import entry_of
 from ..intervals import Intervals, calibrate
 from ..paper import paper_step_s
-from ..residual.features import NUMBERS, Table
+from ..residual.features import NUMBERS, Table, without_precision
 from ..residual.kernel import Floats, Rows
 from ..residual.novelty import Tier, groups, random_folds
 from ..residual.process import leave_out
@@ -95,7 +95,10 @@ class Validator:
 
     def grouped_folds(self) -> Floats:
         """Configurations without batch and precision stay together."""
-        return self.leave(_folded(groups(self.table, CONFIGURATION), self.seed))
+        code = np.unique([_configuration(p) for p in self.fitted.priced], return_inverse=True)[1]
+        order = np.argsort(code, kind="stable")
+        together = np.split(order, np.flatnonzero(np.diff(code[order])) + 1)
+        return self.leave(_folded(together, self.seed))
 
     def unseen_model(self) -> Floats:
         """Every row of a model from the rows of all other models."""
@@ -159,6 +162,16 @@ class Validator:
         """Error of predicted log residuals over ``rows`` (default: all that have one)."""
         usable = np.isfinite(log_predicted) & (self.paper_rows if rows is None else rows)
         return summary(protocol, method, np.abs(np.exp(log_predicted - self.y)[usable] - 1))
+
+
+def _configuration(priced: Priced) -> str:
+    """Everything that defines a run but its batch and its precision."""
+    job = priced.measurement.job
+    software = [f"{k}={v}" for k, v in without_precision(job).options]
+    return repr(
+        (job.source, job.model, job.variant, job.framework, job.framework_date, job.gpu, job.gpus,
+         job.gpus_per_node, job.seq_len, job.image_size, job.optimizer, job.split, software)
+    )  # fmt: skip
 
 
 def _folded(members: list[Rows], seed: int) -> list[Rows]:

@@ -26,8 +26,9 @@ TREE_FOLDS = 4
 # The correction of a never-measured model stays within this share of the corrections ever seen.
 CLIP_QUANTILES = (0.01, 0.99)
 NOVEL = (Tier.SITE, Tier.MODEL)
-# Quantiles of the predicted deviation at which near relatives may end.
-BORDERS = (0.1, 0.2, 0.3, 0.5)
+# Quantiles of the predicted deviation at which a zone of a blend may end.
+BORDERS = np.linspace(0.1, 0.9, 9)
+MIN_BLEND_ROWS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +60,19 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Blend:
-    """How a novel job is estimated: ``near`` relatives (deviation up to ``border``) or ``far``."""
+    """How a novel job is estimated, by how far its relatives are.
 
-    near: Shares
-    far: Shares
-    border: float
+    ``zones`` from the nearest to the farthest, parted by ``borders`` of the predicted deviation.
+    """
+
+    zones: tuple[Shares, ...] = (Shares(),)
+    borders: tuple[float, ...] = ()
 
     def __call__(self, process: Floats, deviation: Floats, trees: Floats, physics: float) -> Floats:
         """The blended log residual of each row."""
-        blended: Floats = np.where(
-            deviation <= self.border,
-            self.near.mix(process, trees, physics),
-            self.far.mix(process, trees, physics),
-        )
+        zone = np.searchsorted(self.borders, deviation)
+        mixed = [shares.mix(process, trees, physics) for shares in self.zones]
+        blended: Floats = np.choose(zone, mixed)
         return blended
 
 
@@ -186,7 +187,7 @@ class Residual:
             {k.removeprefix("trees/"): v for k, v in arrays.items() if k.startswith("trees/")}
         )
         blends = {
-            Tier(t): Blend(Shares(**b["near"]), Shares(**b["far"]), b["border"])
+            Tier(t): Blend(tuple(Shares(**z) for z in b["zones"]), tuple(b["borders"]))
             for t, b in state["blends"].items()
         }
         low, high = state["bounds"]
@@ -275,30 +276,29 @@ def _trees_out_of_group(table: Table, targets: Floats, key: Sequence[str], seed:
 def _best_blend(
     held: HeldOut, trees: Floats, physics: float, targets: Floats, table: Table
 ) -> Blend:
-    """The blend with the smallest mean percentage error on either side of the best border.
+    """The blend of three zones with the smallest mean percentage error.
 
     Each model of a source counts as the root of its rows, so that none decides alone.
     """
-    usable = np.isfinite(held.mean) & np.isfinite(trees)
-    if not usable.any():
-        return Blend(Shares(), Shares(), 0.0)
+    usable = np.flatnonzero(np.isfinite(held.mean) & np.isfinite(trees))
+    if len(usable) < MIN_BLEND_ROWS:
+        return Blend()
+    usable = usable[np.argsort(held.deviation[usable], kind="stable")]
     _, member, size = np.unique(
         table.code(("source", "model")), return_inverse=True, return_counts=True
     )
     weight = 1.0 / np.sqrt(size[member])
     shares = [Shares(a / 10, c / 10) for a in range(11) for c in range(11 - a)]
-    errors = np.array(
-        [np.abs(np.expm1(s.mix(held.mean, trees, physics) - targets)) for s in shares]
-    )
-    errors *= weight
-    best: tuple[float, Blend] | None = None
-    for border in np.quantile(held.deviation[usable], BORDERS):
-        near = usable & (held.deviation <= border)
-        far = usable & ~near
-        sides = [errors[:, side].sum(axis=1) for side in (near, far)]
-        i, j = (int(np.argmin(side)) for side in sides)
-        loss = float(sides[0][i] + sides[1][j])
-        if best is None or loss < best[0]:
-            best = loss, Blend(shares[i], shares[j], float(border))
-    assert best is not None
-    return best[1]
+    errors = np.array([np.expm1(s.mix(held.mean, trees, physics) - targets) for s in shares])
+    ahead = np.cumsum((np.abs(errors) * weight)[:, usable], axis=1)
+    cuts = (BORDERS * (len(usable) - 1)).astype(np.intp)
+    best, found = np.inf, Blend()
+    for i, low in enumerate(cuts[:-1]):
+        for high in cuts[i + 1 :]:
+            sums = (ahead[:, low], ahead[:, high] - ahead[:, low], ahead[:, -1] - ahead[:, high])
+            zones = tuple(shares[int(np.argmin(total))] for total in sums)
+            loss = sum(float(total.min()) for total in sums)
+            if loss < best:
+                borders = tuple(float(held.deviation[usable[cut]]) for cut in (low, high))
+                best, found = loss, Blend(zones, borders)
+    return found
