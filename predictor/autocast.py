@@ -8,7 +8,7 @@ FP32; everything else runs in the format of its inputs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from profiles.gpus import Gpu
 
@@ -85,9 +85,3 @@ def runnable(precision: Precision, gpu: Gpu) -> Precision:
     if precision is Precision.TF32 and "tf32" not in gpu.peak_flops:
         return Precision.FP32
     return precision
-
-
-def widen(typed: TypedOperator, dtype: Dtype) -> TypedOperator:
-    """The same operator stored in another format (the precision-blind mode)."""
-    bytes_ = typed.bytes / typed.dtype.bytes * dtype.bytes
-    return replace(typed, dtype=dtype, bytes=bytes_, tensor_core=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -189,11 +189,3 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _rounded(v) for k, v in value.items()}
     return float(f"{value:.4g}")
-
-
-def by_reason(rows: Sequence[Unreadable]) -> Mapping[str, int]:
-    """How many rows were refused for each reason."""
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row.reason] = counts.get(row.reason, 0) + 1
-    return counts

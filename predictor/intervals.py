@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from .residual.kernel import Floats
 from .residual.novelty import Tier
 
-LEVELS = (0.9, 0.95, 0.99)
-# A tier with fewer held-out scores is read from the scores of all tiers together.
-MIN_SCORES = 40
+# A tier with fewer held-out scores is read from the scores of all tiers together: a two-sided
+# 99 % interval needs this many.
+MIN_SCORES = 199
 # Scores kept per tier: every rank up to here, evenly thinned above.
 MAX_SCORES = 2000
 

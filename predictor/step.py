@@ -13,7 +13,7 @@ import yaml
 
 import profiles
 
-from .autocast import TypedOperator, autocast, on_tensor_cores, runnable
+from .autocast import TypedOperator, autocast, runnable
 from .collective_time import CollectiveTimes
 from .graphs.catalog import ModelEntry, entry_of, graph_of, overrides
 from .graphs.operator import Direction, Graph, Kind, Operator
@@ -150,7 +150,7 @@ class StepModel:
                 o.writes for o in graph.operators
                 if o.kind is Kind.EMBEDDING and o.direction is Direction.FORWARD
             )  # fmt: skip
-            inline_s += 2 * collective("all_to_all", rows * 4.0, ranks, nodes)
+            inline_s += 2 * collective("all_to_all", rows * 4.0, ranks, nodes) * job.grad_accum
         if job.tensor_parallel > 1:
             activation = self._activation_bytes(job, entry)
             layers = _dimension(job, entry, "layers") / job.pipeline_parallel
@@ -255,6 +255,3 @@ def _by_class(typed: tuple[TypedOperator, ...], seconds: Any) -> dict[str, float
         else:
             totals["memory"] += float(time)
     return totals
-
-
-__all__ = ["StepModel", "StepTime", "checkpointed", "job_graph", "on_tensor_cores", "workload"]

@@ -8,14 +8,18 @@ hyper-parameters (variances and length scales, no values) stay those stored besi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from profiles.gpus import gpus
+from profiles.tables import operators
+
 from ..fitting import Fitted, Priced, targets
 from ..graphs.catalog import entry_of
 from ..intervals import Intervals, calibrate
+from ..operator_time import OperatorEvaluation, evaluate_operator_times
 from ..paper import paper_step_s
 from ..residual.features import NUMBERS, Table, without_precision
 from ..residual.kernel import Floats, Rows
@@ -25,7 +29,6 @@ from .methods import blind_of
 
 Mask = NDArray[np.bool_]
 PAPER_SOURCES = ("deeplearningexamples", "dlperf")
-PAPER_ARCHITECTURES = ("volta", "ampere")
 FOLDS = 5
 CONFIGURATION = ("source", "model", "variant", "task", "framework", "gpu", "optimizer")
 
@@ -63,6 +66,7 @@ class Validation:
     predicted_s: Floats
     measured_ratio: Floats
     predicted_ratio: Floats
+    operators: OperatorEvaluation = field(default_factory=lambda: OperatorEvaluation((), ()))
 
 
 class Validator:
@@ -251,10 +255,12 @@ def validate(
         v.figure("1 to n GPUs (every multi-GPU row of the model held out)", "full", v.scaling(),
                  v.paper_rows & ~v.single)
     )  # fmt: skip
+    progress("operator times")
     usable = np.isfinite(random) & v.paper_rows
     return Validation(
         tuple(figures), tuple(coverages(v)),
         np.exp(v.y + v.phys)[usable], np.exp(random + v.phys)[usable], measured, predicted,
+        evaluate_operator_times(operators(), gpus(), architectures=("volta", "ampere")),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..operator_time.evaluate import OperatorError
 from ..residual.kernel import Floats
 from .protocols import Coverage, Figure, Validation
 
@@ -27,6 +28,15 @@ Calibrated on one half of the held-out errors of a novelty tier, checked on the 
 | tier | level | coverage | median half width | n |
 |---|---|---|---|---|
 """
+_OPERATORS = """
+## Operator times
+
+The operator model on table rows it was not fitted on, V100 and A100: every fifth shape held out,
+and no row of the architecture at all ("volta", "ampere": what a GPU without a table gets).
+
+| held out | operator | GPU | mean | median | bias | n |
+|---|---|---|---|---|---|---|
+"""
 
 
 def markdown(validation: Validation) -> str:
@@ -37,12 +47,23 @@ def markdown(validation: Validation) -> str:
         f"\n![Predicted against measured step time, random folds]({PLOT_STEP})\n"
         f"\n![Predicted against measured speed-up of mixed precision]({PLOT_SPEEDUP})\n"
     )
-    return _HEAD + figures + _INTERVALS + intervals + plots
+    evaluation = validation.operators
+    operators = "".join(
+        _operator(e)
+        for e in (*evaluation.held_out_shapes, *evaluation.held_out_architectures)
+        if e.gpu.startswith(("v100", "a100"))
+    )
+    return _HEAD + figures + _INTERVALS + intervals + _OPERATORS + operators + plots
 
 
 def _figure(f: Figure) -> str:
     cells = (f"{100 * v:.1f} %" for v in (f.mean, f.median, f.p90))
     return f"| {f.protocol} | {f.method} | {' | '.join(cells)} | {f.n} |\n"
+
+
+def _operator(e: OperatorError) -> str:
+    cells = (f"{100 * v:.1f} %" for v in (e.mean, e.median, e.bias))
+    return f"| {e.test} | {e.group} | {e.gpu} | {' | '.join(cells)} | {e.rows} |\n"
 
 
 def _coverage(c: Coverage) -> str:

@@ -54,7 +54,6 @@ class GraphBuilder:
         self._repeat = 1
         self._trainable = True
         self._backward = True
-        self._first_layer = True
         self._parameters = 0
         self._trainable_parameters = 0
         self._parameter_tensors = 0

@@ -229,7 +229,7 @@ class CrossCovariance:
             there = self._table.numbers[rows, column]
             exponent = exponent + np.abs(there - one.numbers[0, column]) / scales[name]
         if term.options:
-            apart = np.abs(self._table.options[rows] - one.options[0]) @ one.weights
+            apart = np.abs(self._table.options[rows] - one.options[0]) @ self._table.weights
             exponent = exponent + apart / scales["options"]
         return np.asarray(np.exp(-np.asarray(exponent, dtype=np.float64)))
 

@@ -8,7 +8,7 @@ the same rows; the novelty tier of a job decides which of them speaks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,8 @@ TREE_FOLDS = 4
 # The correction of a never-measured model stays within this share of the corrections ever seen.
 CLIP_QUANTILES = (0.01, 0.99)
 NOVEL = (Tier.SITE, Tier.MODEL)
-# Quantiles of the predicted deviation at which a zone of a blend may end.
-BORDERS = np.linspace(0.1, 0.9, 9)
-MIN_BLEND_ROWS = 40
+# A source with fewer models has no shares of its own.
+MODELS_OF_A_SOURCE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +59,22 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Blend:
-    """How a novel job is estimated, by how far its relatives are.
+    """How a novel job is estimated: by the shares of its source, else by those of all.
 
-    ``zones`` from the nearest to the farthest, parted by ``borders`` of the predicted deviation.
+    Where one script runs every network, a new one behaves like the others; where each network has
+    code of its own, physics is the better guess. Which it is, held-out models of the source tell.
     """
 
-    zones: tuple[Shares, ...] = (Shares(),)
-    borders: tuple[float, ...] = ()
+    pooled: Shares = field(default_factory=Shares)
+    by_source: Mapping[int, Shares] = field(default_factory=dict)
 
-    def __call__(self, process: Floats, deviation: Floats, trees: Floats, physics: float) -> Floats:
-        """The blended log residual of each row."""
-        zone = np.searchsorted(self.borders, deviation)
-        mixed = [shares.mix(process, trees, physics) for shares in self.zones]
-        blended: Floats = np.choose(zone, mixed)
+    def __call__(
+        self, process: Floats, trees: Floats, physics: float, sources: NDArray[np.int32]
+    ) -> Floats:
+        """The blended log residual of each row; ``sources`` are codes of the vocabulary."""
+        blended = self.pooled.mix(process, trees, physics)
+        for code, shares in self.by_source.items():
+            blended = np.where(sources == code, shares.mix(process, trees, physics), blended)
         return blended
 
 
@@ -126,15 +128,15 @@ class Residual:
                 posterior = process.predict(part, process.hyper.noise_of(self.vocabulary, part))
                 mean[at], deviation[at] = posterior.mean, posterior.deviation
         for i in np.flatnonzero(new):
-            one = slice(i, i + 1)
-            mean[i] = self._blended(tiers[i], mean[one], deviation[one], table.take(np.array([i])))
+            mean[i] = self._blended(tiers[i], mean[i : i + 1], table.take(np.array([i])))
         return [
             Estimate(float(m), float(d), t) for m, d, t in zip(mean, deviation, tiers, strict=True)
         ]
 
-    def _blended(self, tier: Tier, mean: Floats, deviation: Floats, one: Table) -> float:
+    def _blended(self, tier: Tier, mean: Floats, one: Table) -> float:
         trees = self.trees.predict(one)
-        value = float(self.blends[tier](mean, deviation, trees, self.novel.mean)[0])
+        blend = self.blends[tier]
+        value = float(blend(mean, trees, self.novel.mean, one.column("source"))[0])
         return float(np.clip(value, *self.bounds)) if tier is Tier.MODEL else value
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -187,7 +189,9 @@ class Residual:
             {k.removeprefix("trees/"): v for k, v in arrays.items() if k.startswith("trees/")}
         )
         blends = {
-            Tier(t): Blend(tuple(Shares(**z) for z in b["zones"]), tuple(b["borders"]))
+            Tier(t): Blend(
+                Shares(**b["pooled"]), {int(k): Shares(**v) for k, v in b["by_source"].items()}
+            )
             for t, b in state["blends"].items()
         }
         low, high = state["bounds"]
@@ -227,7 +231,9 @@ def fit_residual(
         if tier in NOVEL:
             trees = _trees_out_of_group(table, targets, GROUPS[tier], seed)
             blends[tier] = _best_blend(held, trees, novel_fit.mean, targets, table)
-            mean = blends[tier](held.mean, held.deviation, trees, novel_fit.mean)
+            if tier is Tier.SITE:  # a new site has no shares of its own
+                blends[tier] = Blend(blends[tier].pooled)
+            mean = blends[tier](held.mean, trees, novel_fit.mean, table.column("source"))
             held = HeldOut(np.clip(mean, *limits) if tier is Tier.MODEL else mean, held.deviation)
         held_out[tier] = held
     residual = Residual(vocabulary, known, novel, fit_trees(table, targets), blends, limits)
@@ -276,29 +282,29 @@ def _trees_out_of_group(table: Table, targets: Floats, key: Sequence[str], seed:
 def _best_blend(
     held: HeldOut, trees: Floats, physics: float, targets: Floats, table: Table
 ) -> Blend:
-    """The blend of three zones with the smallest mean percentage error.
+    """The shares with the smallest mean percentage error, over all rows and by source.
 
     Each model of a source counts as the root of its rows, so that none decides alone.
     """
-    usable = np.flatnonzero(np.isfinite(held.mean) & np.isfinite(trees))
-    if len(usable) < MIN_BLEND_ROWS:
+    usable = np.isfinite(held.mean) & np.isfinite(trees)
+    if not usable.any():
         return Blend()
-    usable = usable[np.argsort(held.deviation[usable], kind="stable")]
+    shares = [Shares(a / 10, c / 10) for a in range(11) for c in range(11 - a)]
+    errors = np.array([np.expm1(s.mix(held.mean, trees, physics) - targets) for s in shares])
     _, member, size = np.unique(
         table.code(("source", "model")), return_inverse=True, return_counts=True
     )
-    weight = 1.0 / np.sqrt(size[member])
-    shares = [Shares(a / 10, c / 10) for a in range(11) for c in range(11 - a)]
-    errors = np.array([np.expm1(s.mix(held.mean, trees, physics) - targets) for s in shares])
-    ahead = np.cumsum((np.abs(errors) * weight)[:, usable], axis=1)
-    cuts = (BORDERS * (len(usable) - 1)).astype(np.intp)
-    best, found = np.inf, Blend()
-    for i, low in enumerate(cuts[:-1]):
-        for high in cuts[i + 1 :]:
-            sums = (ahead[:, low], ahead[:, high] - ahead[:, low], ahead[:, -1] - ahead[:, high])
-            zones = tuple(shares[int(np.argmin(total))] for total in sums)
-            loss = sum(float(total.min()) for total in sums)
-            if loss < best:
-                borders = tuple(float(held.deviation[usable[cut]]) for cut in (low, high))
-                best, found = loss, Blend(zones, borders)
-    return found
+    loss = np.abs(errors) / np.sqrt(size[member])
+
+    def best(rows: NDArray[np.bool_]) -> Shares:
+        return shares[int(np.argmin(loss[:, rows].sum(axis=1)))]
+
+    source, model = table.column("source"), table.column("model")
+    return Blend(
+        best(usable),
+        {
+            int(code): best(usable & (source == code))
+            for code in np.unique(source[usable])
+            if len(np.unique(model[usable & (source == code)])) >= MODELS_OF_A_SOURCE
+        },
+    )

@@ -75,8 +75,8 @@ def fit_trees(table: Table, targets: Floats) -> Trees:
     )
     model = GradientBoostingRegressor(
         n_estimators=TREES, learning_rate=0.1, subsample=0.5,
-        max_leaf_nodes=LEAVES, min_samples_leaf=ROWS_PER_LEAF, max_features=0.3, random_state=0,
-        init="zero",
+        max_leaf_nodes=LEAVES, min_samples_leaf=ROWS_PER_LEAF, max_depth=None, max_features=0.3,
+        random_state=0, init="zero",
     )  # fmt: skip
     base = float(np.median(targets))
     spread = float(np.median(np.abs(targets - base)))

@@ -13,6 +13,7 @@ from click.testing import Result
 from predictor import artifacts, store
 from predictor.evaluation.protocols import Coverage, Figure, Validation
 from predictor.fitting import Fitted
+from predictor.residual.learn import KNOWN_SCHEDULE, NOVEL_SCHEDULE
 
 Run = Callable[..., Result]
 RunJson = Callable[..., Any]
@@ -104,7 +105,7 @@ def test_learn_hands_on_its_schedules(run: Run, monkeypatch: pytest.MonkeyPatch)
     )
     run("learn", "--rows", "200", "--seed", "5")
     assert [(s.rows, s.seed) for s in asked] == [(200, 5), (200, 5)]
-    assert [s.leave_out for s in asked] == [((),), (("model",), ("source",))]
+    assert [s.leave_out for s in asked] == [KNOWN_SCHEDULE.leave_out, NOVEL_SCHEDULE.leave_out]
 
 
 def test_validate_prints_every_figure_and_writes_the_report(
