@@ -27,6 +27,8 @@ _NOT_OPTIONS = {"container", "optimizer", "tp", "pp", "cp", "dp", "micro_batch",
                 "data", "tdp", "code"}  # fmt: skip
 # Options that change the network itself -> the builder argument they mean.
 _GRAPH_OPTIONS = {"ep": "expert_parallel", "partial_fc_sample_ratio": "partial_fc_sample_ratio"}
+# A translation batch beyond this is in tokens of one side (fairseq's max-tokens), not in pairs.
+TOKEN_BATCH = 1000
 _REQUIRED = ("model", "gpu", "gpus", "precision")
 
 
@@ -176,9 +178,9 @@ def _batch(row: Row, ranks: int, entry: ModelEntry) -> tuple[int, int]:
         accum = round(times) if times >= 2 and abs(times - round(times)) < 1e-6 else 1
     if batch is None:
         assert total is not None
-        if entry.family == "seq2seq" and "tokens" in entry.units and total / ranks > 1000:
-            total /= entry.units["tokens"] / 2  # the batch is given in tokens of one side
         batch = total / (ranks * accum)
+    if entry.family == "seq2seq" and "tokens" in entry.units and batch > TOKEN_BATCH:
+        batch /= entry.units["tokens"]
     return max(1, round(batch)), accum
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from .features import Table, Vocabulary
 from .kernel import _START, TERMS, Floats, Hyperparameters, Rows, Slope, covariance, gradient
-from .novelty import KEYS, Tier, groups
+from .novelty import groups
 from .process import Conditioned, condition
 
 # Prior of a term's deviation (median, spread in ln); spread in ln of a length scale around its
@@ -45,11 +45,8 @@ class Schedule:
     seed: int = 0
 
 
-# One set for configurations that were measured, learned on single rows and on whole configurations
-# in turn, and one for new models and new sites.
-KNOWN_SCHEDULE = Schedule(
-    likelihood_steps=60, leave_out_steps=60, leave_out=((), KEYS[Tier.RUN][0]), rows=1800
-)
+# One set for configurations that were measured, one for new models and new sites.
+KNOWN_SCHEDULE = Schedule(likelihood_steps=60, leave_out_steps=50, leave_out=((),), rows=1800)
 NOVEL_SCHEDULE = Schedule(
     likelihood_steps=20, leave_out_steps=60, leave_out=(("model",), ("source",))
 )
