@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from .collective_time import CollectiveTimes
@@ -18,12 +18,14 @@ from .job import TrainingJob
 from .operator_time import OperatorTimes
 from .precision import Precision
 from .prediction import Prediction
-from .residual.features import Features, features
+from .residual.features import CATEGORIES, Features, features
 from .residual.model import Estimate, Residual
 from .residual.novelty import Tier
 from .step import StepModel, StepTime
 
 SEEN_JOBS = 8192
+# What a prediction counts measured runs of.
+EVIDENCE = (("model",), ("model", "gpu"), ("model", "gpu", "precision"))
 
 
 class Predictor:
@@ -33,6 +35,11 @@ class Predictor:
         self.steps = steps
         self.residual = residual
         self.intervals = intervals
+        codes = residual.known.table.codes
+        self._runs = {
+            keys: Counter(map(tuple, codes[:, [CATEGORIES.index(k) for k in keys]].tolist()))
+            for keys in EVIDENCE
+        }
         self._seen = lru_cache(maxsize=SEEN_JOBS)(self._predict)
 
     def predict(self, job: TrainingJob) -> Prediction:
@@ -72,12 +79,10 @@ class Predictor:
         )
 
     def _evidence(self, row: Features) -> list[str]:
-        table = self.residual.vocabulary.encode([row])
-        fitted = self.residual.known.table
+        one = self.residual.vocabulary.encode([row]).codes[0].tolist()
         found = []
-        for keys in (("model",), ("model", "gpu"), ("model", "gpu", "precision")):
-            code = int(table.code(keys)[0])
-            count = int(np.count_nonzero(fitted.code(keys) == code)) if code >= 0 else 0
+        for keys, counts in self._runs.items():
+            count = counts[tuple(one[CATEGORIES.index(key)] for key in keys)]
             found.append(f"{count} measured runs of the same {', '.join(keys)}")
         return found
 

@@ -19,7 +19,10 @@ class Dtype(StrEnum):
     @property
     def bytes(self) -> int:
         """Bytes of one stored element."""
-        return {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}[self.value]
+        return _BYTES[self]
+
+
+_BYTES = {Dtype.FP32: 4, Dtype.TF32: 4, Dtype.FP16: 2, Dtype.BF16: 2, Dtype.FP8: 1}
 
 
 class Precision(StrEnum):

@@ -8,13 +8,13 @@ the number of differing option columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .features import NUMBERS, Table, Vocabulary
+from .features import CATEGORIES, NUMBERS, Table, Vocabulary
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -191,14 +191,8 @@ class CrossCovariance:
 
     def __init__(self, table: Table, hyper: Hyperparameters) -> None:
         self._table = table
-        self._hyper = hyper
-        self._members = [self._index(term) for term in TERMS]
-
-    def _index(self, term: Term) -> dict[int, Rows]:
-        if not term.categories:
-            return {}
-        code = self._table.code(term.categories)
-        return {int(code[rows[0]]): np.sort(rows) for rows in blocks(term, self._table)}
+        self._columns = {name: np.ascontiguousarray(c) for name, c in _number_columns(table)}
+        self._parts = [_Part.of(term, table, hyper) for term in TERMS]
 
     def __call__(self, new: Table) -> Floats:
         """(new rows, fitted rows)."""
@@ -208,30 +202,60 @@ class CrossCovariance:
         return total
 
     def _add(self, one: Table, total: Floats) -> None:
-        for term, members in zip(TERMS, self._members, strict=True):
-            variance = self._hyper.deviations[term.name] ** 2
-            rows: Rows | slice = slice(None)
-            if term.categories:
-                found = members.get(int(one.code(term.categories)[0]))
-                if found is None:
-                    continue
-                rows = found
-            if not term.scales:
-                total[rows] += variance
+        codes = one.codes[0].tolist()
+        for part in self._parts:
+            rows = part.rows_like(codes)
+            if rows is None:
                 continue
-            total[rows] += self._decay(term, one, rows) * variance
+            if part.term.scales:
+                total[rows] += self._decay(part, one, rows)
+            else:
+                total[rows] += part.variance
 
-    def _decay(self, term: Term, one: Table, rows: Rows | slice) -> Floats:
-        scales = self._hyper.scales[term.name]
+    def _decay(self, part: _Part, one: Table, rows: Rows | slice) -> Floats:
         exponent: Floats | float = 0.0
-        for name in term.numbers:
-            column = NUMBERS.index(name)
-            there = self._table.numbers[rows, column]
-            exponent = exponent + np.abs(there - one.numbers[0, column]) / scales[name]
-        if term.options:
+        for name in part.term.numbers:
+            distance = self._columns[name][rows] - one.numbers[0, NUMBERS.index(name)]
+            np.abs(distance, out=distance)
+            distance *= -1.0 / part.scales[name]
+            exponent = exponent + distance
+        if part.term.options:
             apart = np.abs(self._table.options[rows] - one.options[0]) @ self._table.weights
-            exponent = exponent + apart / scales["options"]
-        return np.asarray(np.exp(-np.asarray(exponent, dtype=np.float64)))
+            exponent = exponent - apart / part.scales["options"]
+        decay: Floats = np.exp(exponent)
+        decay *= part.variance
+        return decay
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A term with its fitted rows by the codes of its categories."""
+
+    term: Term
+    variance: float
+    scales: Mapping[str, float]
+    columns: tuple[int, ...]
+    members: Mapping[tuple[int, ...], Rows]
+
+    @classmethod
+    def of(cls, term: Term, table: Table, hyper: Hyperparameters) -> _Part:
+        columns = tuple(CATEGORIES.index(name) for name in term.categories)
+        members = {
+            tuple(table.codes[rows[0], columns].tolist()): np.sort(rows)
+            for rows in (blocks(term, table) if columns else ())
+        }
+        variance = hyper.deviations[term.name] ** 2
+        return cls(term, variance, hyper.scales.get(term.name, {}), columns, members)
+
+    def rows_like(self, codes: Sequence[int]) -> Rows | slice | None:
+        """Fitted rows of the same categories; all of them for a term without any."""
+        if not self.columns:
+            return slice(None)
+        return self.members.get(tuple(codes[c] for c in self.columns))
+
+
+def _number_columns(table: Table) -> Iterator[tuple[str, Floats]]:
+    yield from ((name, table.numbers[:, i]) for i, name in enumerate(NUMBERS))
 
 
 @dataclass(frozen=True, slots=True)

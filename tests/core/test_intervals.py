@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.intervals import LEVELS, MAX_SCORES, MIN_SCORES, Intervals, calibrate
+from predictor.intervals import MAX_SCORES, MIN_SCORES, Intervals, calibrate
 from predictor.residual.kernel import Floats
 from predictor.residual.novelty import Tier
 
-SCORES = st.lists(st.floats(-20, 20, allow_subnormal=False), min_size=MIN_SCORES, max_size=150).map(
+LEVELS = (0.9, 0.95, 0.99)
+
+SCORES = st.lists(st.floats(-20, 20, allow_subnormal=False), min_size=MIN_SCORES, max_size=260).map(
     np.array
 )
 PARTS = st.floats(0.001, 0.999)

@@ -1,0 +1,50 @@
+"""The accuracy page says what the validation found, and its plots are drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from predictor.evaluation.protocols import Coverage, Figure, Validation
+from predictor.evaluation.report import markdown, write
+from predictor.operator_time.evaluate import OperatorError, OperatorEvaluation
+
+VALIDATION = Validation(
+    figures=(Figure("random 5-fold", "full", 0.0614, 0.0331, 0.144, 1961),),
+    coverages=(Coverage("site", 0.95, 0.951, 1.512, 1707),),
+    measured_s=np.array([0.1, 1.0, 10.0]),
+    predicted_s=np.array([0.11, 0.9, 10.5]),
+    measured_ratio=np.array([1.5, 2.0]),
+    predicted_ratio=np.array([1.4, 2.2]),
+    operators=OperatorEvaluation(
+        (OperatorError("shape", "gemm fp32", "v100-pcie-32gb", 240, 0.055, 0.041, -0.01),
+         OperatorError("shape", "gemm fp32", "t4-16gb", 99, 0.2, 0.1, 0.0)), (),
+    ),
+)  # fmt: skip
+
+
+def test_every_figure_has_its_protocol_method_errors_and_count() -> None:
+    assert "| random 5-fold | full | 6.1 % | 3.3 % | 14.4 % | 1961 |" in markdown(VALIDATION)
+
+
+def test_an_interval_has_its_tier_level_coverage_and_width() -> None:
+    assert "| site | 95 % | 95.1 % | 151 % | 1707 |" in markdown(VALIDATION)
+
+
+def test_operator_errors_of_v100_and_a100_are_listed_and_no_others() -> None:
+    page = markdown(VALIDATION)
+    assert "| shape | gemm fp32 | v100-pcie-32gb | 5.5 % | 4.1 % | -1.0 % | 240 |" in page
+    assert "t4-16gb" not in page
+
+
+def test_the_plots_the_page_names_are_written(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    written = write(VALIDATION, tmp_path)
+    assert [path.name for path in written] == [
+        "accuracy.md", "predicted-vs-measured.svg", "speedup.svg",
+    ]  # fmt: skip
+    for path in written[1:]:
+        assert path.name in written[0].read_text()
+        assert path.read_text().startswith("<?xml")
