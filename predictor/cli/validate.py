@@ -15,7 +15,7 @@ from .units import percent
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..evaluation.protocols import Coverage, Figure
+    from ..evaluation.figures import Coverage, Figure
 
 ALL = "all"
 

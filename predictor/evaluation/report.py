@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..operator_time.evaluate import OperatorError
 from ..residual.kernel import Floats
-from .protocols import Coverage, Figure, Validation
+from .figures import Coverage, Figure, Validation
 
 PLOT_SPEEDUP, PLOT_STEP = "speedup.svg", "predicted-vs-measured.svg"
 

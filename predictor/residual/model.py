@@ -8,12 +8,13 @@ the same rows; the novelty tier of a job decides which of them speaks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .blend import Blend, Shares, best_blend
 from .features import Features, Table, Vocabulary
 from .kernel import Floats, Hyperparameters
 from .novelty import GROUPS, Known, Tier, elsewhere, groups, random_folds
@@ -26,8 +27,6 @@ TREE_FOLDS = 4
 # The correction of a never-measured model stays within this share of the corrections ever seen.
 CLIP_QUANTILES = (0.01, 0.99)
 NOVEL = (Tier.SITE, Tier.MODEL)
-# A source with fewer models has no shares of its own.
-MODELS_OF_A_SOURCE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,40 +41,6 @@ class HyperparameterSets:
         """Where learning starts."""
         both = Hyperparameters.initial()
         return cls(both, both)
-
-
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """Shares of the trees and of plain physics in an estimate; the process has the rest."""
-
-    trees: float = 0.0
-    physics: float = 0.0
-
-    def mix(self, process: Floats, trees: Floats, physics: float) -> Floats:
-        """The mixed log residual; ``physics`` is the one constant of plain physics."""
-        mixed: Floats = (1 - self.trees - self.physics) * process + self.physics * physics
-        return mixed + self.trees * trees if self.trees else mixed
-
-
-@dataclass(frozen=True, slots=True)
-class Blend:
-    """How a novel job is estimated: by the shares of its source, else by those of all.
-
-    Where one script runs every network, a new one behaves like the others; where each network has
-    code of its own, physics is the better guess. Which it is, held-out models of the source tell.
-    """
-
-    pooled: Shares = field(default_factory=Shares)
-    by_source: Mapping[int, Shares] = field(default_factory=dict)
-
-    def __call__(
-        self, process: Floats, trees: Floats, physics: float, sources: NDArray[np.int32]
-    ) -> Floats:
-        """The blended log residual of each row; ``sources`` are codes of the vocabulary."""
-        blended = self.pooled.mix(process, trees, physics)
-        for code, shares in self.by_source.items():
-            blended = np.where(sources == code, shares.mix(process, trees, physics), blended)
-        return blended
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +195,7 @@ def fit_residual(
         held = _held_out(tier, table, conditioned, targets, seed)
         if tier in NOVEL:
             trees = _trees_out_of_group(table, targets, GROUPS[tier], seed)
-            blends[tier] = _best_blend(held, trees, novel_fit.mean, targets, table)
+            blends[tier] = best_blend(held.mean, trees, novel_fit.mean, targets, table)
             if tier is Tier.SITE:  # a new site has no shares of its own
                 blends[tier] = Blend(blends[tier].pooled)
             mean = blends[tier](held.mean, trees, novel_fit.mean, table.column("source"))
@@ -277,34 +242,3 @@ def _trees_out_of_group(table: Table, targets: Floats, key: Sequence[str], seed:
         keep = np.setdiff1d(np.arange(len(targets)), out)
         prediction[out] = fit_trees(table.take(keep), targets[keep]).predict(table.take(out))
     return prediction
-
-
-def _best_blend(
-    held: HeldOut, trees: Floats, physics: float, targets: Floats, table: Table
-) -> Blend:
-    """The shares with the smallest mean percentage error, over all rows and by source.
-
-    Each model of a source counts as the root of its rows, so that none decides alone.
-    """
-    usable = np.isfinite(held.mean) & np.isfinite(trees)
-    if not usable.any():
-        return Blend()
-    shares = [Shares(a / 10, c / 10) for a in range(11) for c in range(11 - a)]
-    errors = np.array([np.expm1(s.mix(held.mean, trees, physics) - targets) for s in shares])
-    _, member, size = np.unique(
-        table.code(("source", "model")), return_inverse=True, return_counts=True
-    )
-    loss = np.abs(errors) / np.sqrt(size[member])
-
-    def best(rows: NDArray[np.bool_]) -> Shares:
-        return shares[int(np.argmin(loss[:, rows].sum(axis=1)))]
-
-    source, model = table.column("source"), table.column("model")
-    return Blend(
-        best(usable),
-        {
-            int(code): best(usable & (source == code))
-            for code in np.unique(source[usable])
-            if len(np.unique(model[usable & (source == code)])) >= MODELS_OF_A_SOURCE
-        },
-    )

@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 
 from predictor import artifacts, store
-from predictor.evaluation.protocols import Coverage, Figure, Validation
+from predictor.evaluation.figures import Coverage, Figure, Validation
 from predictor.fitting import Fitted
 from predictor.residual.learn import KNOWN_SCHEDULE, NOVEL_SCHEDULE
 

@@ -7,8 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from predictor.evaluation.protocols import Validation, Validator, summary, validate
+from predictor.evaluation.figures import Validation, summary
+from predictor.evaluation.protocols import validate
 from predictor.evaluation.report import markdown
+from predictor.evaluation.validator import Validator
 from predictor.fitting import Fitted, fit_priced, price
 from predictor.measurement import shipped
 from predictor.residual.model import HyperparameterSets

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from predictor.evaluation.protocols import Coverage, Figure, Validation
+from predictor.evaluation.figures import Coverage, Figure, Validation
 from predictor.evaluation.report import markdown, write
 from predictor.operator_time.evaluate import OperatorError, OperatorEvaluation
 

@@ -1,0 +1,144 @@
+"""Predictions of the shipped measurements that none of the rows they are checked on taught.
+
+A Gaussian process predicts any group of rows from all the others in closed form, so each protocol
+is exact and costs one factorisation of the group, not a refit; hyper-parameters (variances and
+length scales, no values) stay those stored beside the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..fitting import Fitted, Priced, targets
+from ..residual.features import NUMBERS, Table, without_precision
+from ..residual.kernel import Floats, Rows
+from ..residual.novelty import Tier, groups, random_folds
+from ..residual.process import leave_out
+from .figures import Figure, summary
+
+Mask = NDArray[np.bool_]
+PAPER_SOURCES = ("deeplearningexamples", "dlperf")
+FOLDS = 5
+CONFIGURATION = ("source", "model", "variant", "task", "framework", "gpu", "optimizer")
+
+
+class Validator:
+    """Runs the protocols on one fitted predictor."""
+
+    def __init__(self, fitted: Fitted, seed: int = 0) -> None:
+        self.fitted = fitted
+        self.seed = seed
+        self.y = targets(fitted.priced)
+        self.table: Table = fitted.residual.residual.known.table
+        self.phys = np.log([p.step.step_s for p in fitted.priced])
+        jobs = [p.measurement.job for p in fitted.priced]
+        self.source = np.array([j.source for j in jobs])
+        self.single = np.array([j.gpus == 1 for j in jobs])
+        self.paper_rows: Mask = np.array(
+            [
+                j.source in PAPER_SOURCES
+                and j.gpu.startswith(("v100", "a100"))
+                and bool(p.measurement.row.get("throughput"))
+                for j, p in zip(jobs, fitted.priced, strict=True)
+            ]
+        )
+
+    # --- protocols --------------------------------------------------------------------------
+
+    def random_folds(self, seed: int | None = None) -> Floats:
+        """Log residual of every row from the other four random folds."""
+        folds = random_folds(len(self.y), FOLDS, self.seed if seed is None else seed)
+        return self.leave(folds)
+
+    def grouped_folds(self) -> Floats:
+        """Configurations without batch and precision stay together."""
+        code = np.unique([_configuration(p) for p in self.fitted.priced], return_inverse=True)[1]
+        order = np.argsort(code, kind="stable")
+        together = np.split(order, np.flatnonzero(np.diff(code[order])) + 1)
+        return self.leave(folded(together, self.seed))
+
+    def unseen_model(self) -> Floats:
+        """Every row of a model from the rows of all other models."""
+        return self.fitted.residual.held_out[Tier.MODEL].mean
+
+    def unseen_source(self) -> Floats:
+        """Every row of a source from all other sources; models known elsewhere only."""
+        return self.fitted.residual.held_out[Tier.SITE].mean
+
+    def with_runs(self, key: Sequence[str], within: NDArray[np.int64], runs: int) -> Floats:
+        """Leave ``key`` groups out but for ``runs`` random rows of each ``within`` code (n,).
+
+        A row of a source, model, framework and GPU that has runs is of a known configuration.
+        """
+        rng = np.random.default_rng(self.seed)
+        mean = np.full(len(self.y), np.nan)
+        code = within
+        for rows in groups(self.table, key):
+            kept: list[int] = []
+            for value in np.unique(code[rows]):
+                members = rows[code[rows] == value]
+                kept.extend(rng.permutation(members)[:runs].tolist())
+            out = np.setdiff1d(rows, kept)
+            if len(out):
+                mean[out] = self.leave([out])[out]
+        return mean
+
+    def stacks(self, *, by_model: bool = False) -> NDArray[np.int64]:
+        """A code per row for its source, framework as written, and GPU (and model)."""
+        names = [
+            "|".join((*p.measurement.stack, p.measurement.job.model if by_model else ""))
+            for p in self.fitted.priced
+        ]
+        return np.unique(names, return_inverse=True)[1].astype(np.int64)
+
+    def scaling(self) -> Floats:
+        """Multi-GPU rows of a model from its one-GPU rows and all other models."""
+        multi = [rows[~self.single[rows]] for rows in groups(self.table, ("model",))]
+        return self.leave([rows for rows in multi if len(rows)])
+
+    def twins(self) -> Iterator[tuple[Rows, Rows]]:
+        """(single precision rows, mixed rows) of configurations measured in both."""
+        gpus = self.table.numbers[:, NUMBERS.index("gpus")]
+        date = self.table.numbers[:, NUMBERS.index("date")]
+        mixed = np.array([p.measurement.job.precision.mixed for p in self.fitted.priced])
+        plain = np.array(
+            [p.measurement.job.precision.value in ("fp32", "tf32") for p in self.fitted.priced]
+        )
+        for rows in groups(self.table, CONFIGURATION):
+            for key in {(gpus[r], date[r]) for r in rows}:
+                same = rows[(gpus[rows] == key[0]) & (date[rows] == key[1])]
+                if mixed[same].any() and plain[same].any():
+                    yield same[plain[same]], same[mixed[same]]
+
+    # --- helpers ----------------------------------------------------------------------------
+
+    def leave(self, parts: Sequence[Rows]) -> Floats:
+        """Log residuals of groups, each from all rows outside it."""
+        return leave_out(self.fitted.residual.known, self.y, parts).mean
+
+    def figure(
+        self, protocol: str, method: str, log_predicted: Floats, rows: Mask | None = None
+    ) -> Figure:
+        """Error of predicted log residuals over ``rows`` (default: all that have one)."""
+        usable = np.isfinite(log_predicted) & (self.paper_rows if rows is None else rows)
+        return summary(protocol, method, np.abs(np.exp(log_predicted - self.y)[usable] - 1))
+
+
+def _configuration(priced: Priced) -> str:
+    """Everything that defines a run but its batch and its precision."""
+    job = priced.measurement.job
+    software = [f"{k}={v}" for k, v in without_precision(job).options]
+    return repr(
+        (job.source, job.model, job.variant, job.framework, job.framework_date, job.gpu, job.gpus,
+         job.gpus_per_node, job.seq_len, job.image_size, job.optimizer, job.split, software)
+    )  # fmt: skip
+
+
+def folded(members: list[Rows], seed: int) -> list[Rows]:
+    """Groups joined at random to FOLDS folds."""
+    order = np.random.default_rng(seed).permutation(len(members))
+    parts = (part for part in np.array_split(order, FOLDS) if len(part))
+    return [np.sort(np.concatenate([members[i] for i in part])) for part in parts]
