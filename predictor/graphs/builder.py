@@ -7,134 +7,17 @@ count a multiply-add as two; bias additions, norms and activations count as memo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from math import prod
 
-from .operator import Direction, Graph, Kind, Operator
+from .memory_layers import MemoryLayers
+from .operator import Kind
+from .recorder import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT, Feature, axes
 
-FORWARD = Direction.FORWARD
-DATA_GRADIENT = Direction.DATA_GRADIENT
-WEIGHT_GRADIENT = Direction.WEIGHT_GRADIENT
-
-
-@dataclass(frozen=True, slots=True)
-class Feature:
-    """A feature map of one sample: channels and spatial size (1, 2 or 3 axes)."""
-
-    channels: int
-    size: tuple[int, ...]
-
-    @property
-    def positions(self) -> int:
-        """Spatial positions of one sample."""
-        return prod(self.size)
-
-    @property
-    def elements(self) -> int:
-        """Elements of one sample."""
-        return self.channels * self.positions
-
-    def with_channels(self, channels: int) -> Feature:
-        """The same positions with another channel count (a concatenation, a split)."""
-        return Feature(channels, self.size)
+__all__ = ["Feature", "GraphBuilder"]
 
 
-def _axes(value: int | tuple[int, ...], rank: int) -> tuple[int, ...]:
-    return (value,) * rank if isinstance(value, int) else value
-
-
-class GraphBuilder:
-    """Collects the operators and parameters of one micro-step of ``batch_size`` samples."""
-
-    def __init__(self, batch_size: int) -> None:
-        self.batch_size = batch_size
-        self._operators: list[Operator] = []
-        self._repeat = 1
-        self._trainable = True
-        self._backward = True
-        self._parameters = 0
-        self._trainable_parameters = 0
-        self._parameter_tensors = 0
-        self._sparse_parameters = 0
-        self._input_elements = 0.0
-
-    # --- scopes -----------------------------------------------------------------------------
-
-    @contextmanager
-    def repeat(self, times: int) -> Iterator[None]:
-        """Everything inside stands ``times`` times, weights included."""
-        outer = self._repeat
-        self._repeat = outer * times
-        try:
-            yield
-        finally:
-            self._repeat = outer
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """Weights inside get no gradient; data gradients still flow through."""
-        outer, self._trainable = self._trainable, False
-        try:
-            yield
-        finally:
-            self._trainable = outer
-
-    @contextmanager
-    def forward_only(self) -> Iterator[None]:
-        """No gradient of any kind inside (a frozen stem, a teacher, target sampling)."""
-        outer = self._trainable, self._backward
-        self._trainable = self._backward = False
-        try:
-            yield
-        finally:
-            self._trainable, self._backward = outer
-
-    # --- bookkeeping ------------------------------------------------------------------------
-
-    def input(self, elements_per_sample: float) -> None:
-        """What the host sends to the GPU for one sample, in elements."""
-        self._input_elements += elements_per_sample * self.batch_size
-
-    def parameters(self, elements: int, tensors: int = 1, *, sparse: bool = False) -> None:
-        """Count weights without an operator (tied weights are counted once, by their owner)."""
-        self._parameters += elements * self._repeat
-        if self._trainable:
-            self._trainable_parameters += elements * self._repeat
-            self._parameter_tensors += tensors * self._repeat
-            if sparse:
-                self._sparse_parameters += elements * self._repeat
-
-    def emit(
-        self,
-        kind: Kind,
-        direction: Direction,
-        dims: tuple[int, ...],
-        *,
-        flops: float = 0.0,
-        reads: float = 0.0,
-        writes: float = 0.0,
-        kernels: float = 1.0,
-        count: float = 1.0,
-    ) -> None:
-        """Add one operator as it is; the layers below are built from this."""
-        self._operators.append(
-            Operator(kind, direction, dims, flops, reads, writes, kernels, count * self._repeat)
-        )
-
-    def build(self) -> Graph:
-        """The finished graph."""
-        return Graph(
-            operators=tuple(self._operators),
-            parameters=self._parameters,
-            trainable_parameters=self._trainable_parameters,
-            parameter_tensors=self._parameter_tensors,
-            sparse_parameters=self._sparse_parameters,
-            input_elements=self._input_elements,
-        )
-
-    # --- matrix work ------------------------------------------------------------------------
+class GraphBuilder(MemoryLayers):
+    """Builds the graph of one micro-step of ``batch_size`` samples: matrix work, and all below."""
 
     def conv(
         self,
@@ -157,8 +40,8 @@ class GraphBuilder:
         pass ``data_gradient=False`` there.
         """
         rank = len(x.size)
-        k, s = _axes(kernel, rank), _axes(stride, rank)
-        pad = tuple((a - 1) * dilation // 2 for a in k) if padding is None else _axes(padding, rank)
+        k, s = axes(kernel, rank), axes(stride, rank)
+        pad = tuple((a - 1) * dilation // 2 for a in k) if padding is None else axes(padding, rank)
         out = Feature(
             out_channels,
             tuple(
@@ -184,7 +67,7 @@ class GraphBuilder:
     ) -> Feature:
         """Transposed convolution; its FLOPs are counted at the INPUT positions."""
         rank = len(x.size)
-        k, s = _axes(kernel, rank), _axes(stride, rank)
+        k, s = axes(kernel, rank), axes(stride, rank)
         out = Feature(
             out_channels,
             tuple(
@@ -365,171 +248,3 @@ class GraphBuilder:
                     Kind.GEMM, WEIGHT_GRADIENT, (hidden, gates * hidden, steps * rows),
                     flops=flops, reads=state * (1 + gates), writes=weights,
                 )  # fmt: skip
-
-    # --- memory-bound work ------------------------------------------------------------------
-
-    def elementwise(
-        self,
-        elements: float,
-        *,
-        reads: float = 1.0,
-        writes: float = 1.0,
-        backward_reads: float | None = None,
-        backward_writes: float = 1.0,
-        kernels: float = 1.0,
-        backward_kernels: float | None = None,
-    ) -> None:
-        """``elements`` outputs; reads and writes are per output element, each way.
-
-        By default the backward reads one more tensor than the forward (the saved input).
-        ``backward_writes=0`` means there is no backward operator.
-        """
-        cols = int(elements)
-        self.emit(
-            Kind.ELEMENTWISE, FORWARD, (1, cols),
-            reads=reads * elements, writes=writes * elements, kernels=kernels,
-        )  # fmt: skip
-        if self._backward and backward_writes:
-            back = reads + 1 if backward_reads is None else backward_reads
-            self.emit(
-                Kind.ELEMENTWISE, DATA_GRADIENT, (1, cols),
-                reads=back * elements, writes=backward_writes * elements,
-                kernels=kernels if backward_kernels is None else backward_kernels,
-            )  # fmt: skip
-
-    def activation(self, x: Feature | float) -> None:
-        """ReLU, GELU, SiLU ...: one read and one write forward, two reads and one write back."""
-        self.elementwise(self._elements(x))
-
-    def add(self, x: Feature | float) -> None:
-        """Residual addition; its gradient is one addition where the branches join again."""
-        self.elementwise(self._elements(x), reads=2, backward_reads=2)
-
-    def multiply(self, x: Feature | float) -> None:
-        """Product of two activations (gating); both gradients."""
-        self.elementwise(self._elements(x), reads=2, backward_reads=3, backward_writes=2)
-
-    def dropout(self, x: Feature | float) -> None:
-        """Dropout with a one-byte mask (a quarter of an element)."""
-        self.elementwise(self._elements(x), writes=1.25, backward_reads=1.25)
-
-    def concat(self, x: Feature | float) -> None:
-        """Copy into a concatenated tensor of this size; the backward copies out again."""
-        self.elementwise(self._elements(x), backward_reads=1)
-
-    def upsample(self, x: Feature, size: tuple[int, ...]) -> Feature:
-        """Interpolate to ``size``."""
-        out = Feature(x.channels, size)
-        ratio = x.positions / out.positions
-        self.elementwise(self._elements(out), reads=ratio, backward_reads=1, backward_writes=ratio)
-        return out
-
-    def batch_norm(self, x: Feature, *, affine: bool = True) -> None:
-        """Batch norm in training: statistics, then normalisation."""
-        self._norm(Kind.BATCH_NORM, self.batch_size * x.positions, x.channels, affine)
-
-    def instance_norm(self, x: Feature, *, affine: bool = True) -> None:
-        """Instance or group norm."""
-        self._norm(Kind.INSTANCE_NORM, self.batch_size * x.positions, x.channels, affine)
-
-    def layer_norm(self, rows: int, width: int, *, bias: bool = True) -> None:
-        """Layer norm (RMS norm with ``bias=False``) of ``rows`` rows."""
-        self.parameters(width)
-        if bias:
-            self.parameters(width)
-        n = rows * width
-        self.emit(Kind.LAYER_NORM, FORWARD, (rows, width), reads=n, writes=n)
-        if self._backward:
-            self.emit(
-                Kind.LAYER_NORM, DATA_GRADIENT, (rows, width), reads=3 * n, writes=n, kernels=2
-            )
-
-    def _norm(self, kind: Kind, rows: int, channels: int, affine: bool) -> None:
-        if affine:
-            self.parameters(2 * channels, 2)
-        n = rows * channels
-        self.emit(kind, FORWARD, (rows, channels), reads=2 * n, writes=n)
-        if self._backward:
-            self.emit(kind, DATA_GRADIENT, (rows, channels), reads=4 * n, writes=n)
-
-    def softmax(self, rows: int, cols: int) -> None:
-        """Softmax over ``cols`` for each of ``rows`` rows."""
-        n = rows * cols
-        self.emit(Kind.SOFTMAX, FORWARD, (rows, cols), reads=n, writes=n)
-        if self._backward:
-            self.emit(Kind.SOFTMAX, DATA_GRADIENT, (rows, cols), reads=2 * n, writes=n)
-
-    def cross_entropy(self, rows: int, classes: int) -> None:
-        """Log-softmax and negative log-likelihood over ``classes``."""
-        n = rows * classes
-        self.emit(Kind.LOSS, FORWARD, (rows, classes), reads=2 * n, writes=n, kernels=2)
-        if self._backward:
-            self.emit(Kind.LOSS, DATA_GRADIENT, (rows, classes), reads=2 * n, writes=n, kernels=2)
-
-    def regression_loss(self, elements: int, *, kernels: float = 4.0) -> None:
-        """A pointwise loss (MSE, L1, BCE, dice): few launches over ``elements``."""
-        n = float(elements)
-        self.emit(Kind.LOSS, FORWARD, (1, elements), reads=kernels * n, writes=n, kernels=kernels)
-        if self._backward:
-            self.emit(
-                Kind.LOSS, DATA_GRADIENT, (1, elements), reads=2 * n, writes=n, kernels=kernels
-            )
-
-    def pool(
-        self,
-        x: Feature,
-        kernel: int | tuple[int, ...],
-        *,
-        stride: int | tuple[int, ...] | None = None,
-        padding: int = 0,
-        ceil: bool = False,
-    ) -> Feature:
-        """Max or average pooling."""
-        rank = len(x.size)
-        k = _axes(kernel, rank)
-        s = k if stride is None else _axes(stride, rank)
-        extra = tuple(t - 1 if ceil else 0 for t in s)
-        out = Feature(
-            x.channels,
-            tuple(
-                (n + 2 * padding - a + e) // t + 1
-                for n, a, t, e in zip(x.size, k, s, extra, strict=True)
-            ),
-        )
-        self._pool(x, out)
-        return out
-
-    def global_pool(self, x: Feature) -> Feature:
-        """Average over all positions."""
-        out = Feature(x.channels, (1,) * len(x.size))
-        self._pool(x, out)
-        return out
-
-    def _pool(self, x: Feature, out: Feature) -> None:
-        a, c = self._elements(x), self._elements(out)
-        dims = (self.batch_size * out.positions, x.channels)
-        self.emit(Kind.POOL, FORWARD, dims, reads=a, writes=c)
-        if self._backward:
-            self.emit(Kind.POOL, DATA_GRADIENT, dims, reads=2 * c, writes=a)
-
-    def embedding(
-        self, rows: int, width: int, vocab: int, *, sparse: bool = False, shared: bool = False
-    ) -> None:
-        """Look up ``rows`` rows of a ``vocab x width`` table.
-
-        A dense gradient is written over the whole table; a ``sparse`` one only where rows were
-        read (recommendation tables), and such a table is never all-reduced.
-        """
-        if not shared:
-            self.parameters(vocab * width, sparse=sparse)
-        n = rows * width
-        self.emit(Kind.EMBEDDING, FORWARD, (rows, width), reads=n, writes=n)
-        if self._trainable:
-            table = 0 if sparse else vocab * width
-            self.emit(
-                Kind.EMBEDDING, WEIGHT_GRADIENT, (rows, width),
-                reads=2 * n, writes=n + table, kernels=2,
-            )  # fmt: skip
-
-    def _elements(self, x: Feature | float) -> float:
-        return self.batch_size * x.elements if isinstance(x, Feature) else x
