@@ -12,7 +12,9 @@ from .features import Table
 from .kernel import Floats
 
 # A source with fewer models has no shares of its own.
-MODELS_OF_A_SOURCE = 8
+MODELS_OF_A_SOURCE = 5
+
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,9 @@ class Shares:
         """The mixed log residual; ``physics`` is the one constant of plain physics."""
         mixed: Floats = (1 - self.trees - self.physics) * process + self.physics * physics
         return mixed + self.trees * trees if self.trees else mixed
+
+
+GRID = tuple(Shares(a / 10, c / 10) for a in range(11) for c in range(11 - a))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,32 +54,56 @@ class Blend:
         return blended
 
 
-def best_blend(
-    process: Floats, trees: Floats, physics: float, targets: Floats, table: Table
-) -> Blend:
-    """The shares with the smallest mean percentage error, over all rows and by source.
+class HeldOutErrors:
+    """What each choice of shares costs on held-out rows, in mean percentage error.
 
-    Each model of a source counts as the root of its rows, so that none decides alone.
+    ``process`` and ``trees`` (n,) are predictions of rows whose group was held out, NaN where
+    there is none. Each model of a source counts as the root of its rows, so that none decides
+    alone.
     """
-    usable = np.isfinite(process) & np.isfinite(trees)
-    if not usable.any():
-        return Blend()
-    shares = [Shares(a / 10, c / 10) for a in range(11) for c in range(11 - a)]
-    errors = np.array([np.expm1(s.mix(process, trees, physics) - targets) for s in shares])
-    _, member, size = np.unique(
-        table.code(("source", "model")), return_inverse=True, return_counts=True
-    )
-    loss = np.abs(errors) / np.sqrt(size[member])
 
-    def best(rows: NDArray[np.bool_]) -> Shares:
-        return shares[int(np.argmin(loss[:, rows].sum(axis=1)))]
+    def __init__(
+        self, process: Floats, trees: Floats, physics: float, targets: Floats, table: Table
+    ) -> None:
+        self._mixed = np.array([s.mix(process, trees, physics) for s in GRID])
+        self._usable = np.isfinite(process) & np.isfinite(trees)
+        self._source, self._model = table.column("source"), table.column("model")
+        _, member, size = np.unique(
+            table.code(("source", "model")), return_inverse=True, return_counts=True
+        )
+        loss = np.abs(np.expm1(self._mixed - targets)) / np.sqrt(size[member])
+        self._loss = np.where(self._usable, loss, 0.0)
 
-    source, model = table.column("source"), table.column("model")
-    return Blend(
-        best(usable),
-        {
-            int(code): best(usable & (source == code))
-            for code in np.unique(source[usable])
-            if len(np.unique(model[usable & (source == code)])) >= MODELS_OF_A_SOURCE
-        },
-    )
+    def best(self, *, by_source: bool) -> Blend:
+        """The cheapest shares over all rows and, where asked, for each source."""
+        own = [c for c in self._sources() if by_source]
+        return Blend(
+            GRID[self._cheapest(self._usable)],
+            {code: GRID[self._cheapest(self._source == code)] for code in own},
+        )
+
+    def predictions(self, *, by_source: bool) -> Floats:
+        """Blended held-out predictions; no row takes part in choosing its own model's shares."""
+        own = set(self._sources()) if by_source else set()
+        blended: Floats = self._mixed[0].copy()
+        for model in np.unique(self._model[self._usable]):
+            mine = self._model == model
+            pooled = self._cheapest(~mine)
+            for code in np.unique(self._source[mine]):
+                rows = mine & (self._source == code)
+                inside = (self._source == code) & ~mine
+                choice = self._cheapest(inside) if int(code) in own else pooled
+                blended[rows] = self._mixed[choice][rows]
+        return blended
+
+    def _sources(self) -> list[int]:
+        """Sources with enough models for shares of their own."""
+        return [
+            int(code)
+            for code in np.unique(self._source[self._usable])
+            if len(np.unique(self._model[self._usable & (self._source == code)]))
+            >= MODELS_OF_A_SOURCE
+        ]
+
+    def _cheapest(self, rows: Mask) -> int:
+        return int(np.argmin(self._loss[:, rows].sum(axis=1)))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .blend import Blend, Shares, best_blend
+from .blend import Blend, HeldOutErrors, Shares
 from .features import Features, Table, Vocabulary
 from .kernel import Floats, Hyperparameters
 from .novelty import GROUPS, Known, Tier, elsewhere, groups, random_folds
@@ -195,10 +195,10 @@ def fit_residual(
         held = _held_out(tier, table, conditioned, targets, seed)
         if tier in NOVEL:
             trees = _trees_out_of_group(table, targets, GROUPS[tier], seed)
-            blends[tier] = best_blend(held.mean, trees, novel_fit.mean, targets, table)
-            if tier is Tier.SITE:  # a new site has no shares of its own
-                blends[tier] = Blend(blends[tier].pooled)
-            mean = blends[tier](held.mean, trees, novel_fit.mean, table.column("source"))
+            by_source = tier is Tier.MODEL  # a new site has no shares of its own
+            errors = HeldOutErrors(held.mean, trees, novel_fit.mean, targets, table)
+            blends[tier] = errors.best(by_source=by_source)
+            mean = errors.predictions(by_source=by_source)
             held = HeldOut(np.clip(mean, *limits) if tier is Tier.MODEL else mean, held.deviation)
         held_out[tier] = held
     residual = Residual(vocabulary, known, novel, fit_trees(table, targets), blends, limits)

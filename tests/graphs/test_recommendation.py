@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from references import (
+    Reference,
+    catalog_of,
+    each_of,
+    forward_flops_of,
+    graph_of_entry,
+    mlp,
+    parameters_of,
+    real,
+)
 
-from predictor.graphs.builder import GraphBuilder
-from predictor.graphs.operator import Graph, Kind
-from predictor.graphs.registry import builder_of
-from predictor.graphs.workload import Workload
+from predictor.graphs.operator import Kind
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
 
-MODELS = Path(__file__).parents[2] / "profiles" / "models"
-CATALOG: dict[str, dict[str, Any]] = {
-    name: entry
-    for topic in ("recommendation",)
-    for name, entry in yaml.safe_load((MODELS / f"{topic}.yaml").read_text()).items()
-}
-
-
-def graph(name: str, batch: int = 2, seq_len: int | None = None, **changes: Any) -> Graph:
-    entry = CATALOG[name]
-    work = Workload(batch, seq_len=seq_len or entry["defaults"].get("seq_len"))
-    b = GraphBuilder(batch)
-    builder_of(entry["family"])(b, work, **{**entry["architecture"], **changes})
-    return b.build()
-
-
-def mlp(*widths: int) -> Any:
-    return nn.Sequential(*[nn.Linear(a, c) for a, c in pairwise(widths)])
-
-
-def real(*shape: int) -> Any:
-    return torch.empty(shape, device="meta")
+CATALOG = catalog_of("recommendation")
+graph = partial(graph_of_entry, CATALOG)
 
 
 class NeuMf(nn.Module):
@@ -150,7 +136,7 @@ def architecture(name: str, key: str) -> Any:
 
 
 # name, reference network, sequence length, its inputs for a batch of 64
-REFERENCES: list[tuple[str, Callable[[], Any], int | None, Callable[[], tuple[Any, ...]]]] = [
+REFERENCES: list[Reference] = [
     ("ncf", NeuMf, None, lambda: (real(64, 256),)),
     *[
         (
@@ -176,30 +162,22 @@ REFERENCES: list[tuple[str, Callable[[], Any], int | None, Callable[[], tuple[An
     ),
     ("sim", lambda: Sim(architecture("sim", "table_rows")), None, lambda: (real(64, 208),)),
 ]
-EACH = pytest.mark.parametrize(
-    ("name", "network", "length", "inputs"), REFERENCES, ids=[r[0] for r in REFERENCES]
-)
+EACH = each_of(REFERENCES)
 
 
 @EACH
 def test_parameters_are_those_of_the_network(
     name: str, network: Any, length: int | None, inputs: Any
 ) -> None:
-    with torch.device("meta"):
-        expected = sum(p.numel() for p in network().parameters())
-    assert graph(name).parameters == expected == CATALOG[name]["parameters"]
+    assert graph(name).parameters == parameters_of(network) == CATALOG[name]["parameters"]
 
 
 @EACH
 def test_forward_flops_are_those_of_the_network(
     name: str, network: Any, length: int | None, inputs: Any
 ) -> None:
-    from torch.utils.flop_counter import FlopCounterMode
-
-    with torch.device("meta"), FlopCounterMode(display=False) as counter, torch.no_grad():
-        network()(*inputs())
     found = graph(name, batch=64, seq_len=length).forward_flops
-    assert found == pytest.approx(counter.get_total_flops(), rel=0.01)
+    assert found == pytest.approx(forward_flops_of(network, inputs), rel=0.01)
 
 
 @pytest.mark.parametrize("name", CATALOG)

@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from references import catalog_of, forward_flops_of, graph_of_entry, parameters_of
 
-from predictor.graphs.builder import GraphBuilder
-from predictor.graphs.operator import Direction, Graph, Kind
-from predictor.graphs.registry import builder_of
-from predictor.graphs.workload import Workload
+from predictor.graphs.operator import Direction, Kind
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
-from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
-MODELS = Path(__file__).parents[2] / "profiles" / "models"
-CATALOG: dict[str, dict[str, Any]] = {
-    name: entry
-    for topic in ("segmentation", "generative")
-    for name, entry in yaml.safe_load((MODELS / f"{topic}.yaml").read_text()).items()
-}
-
-
-def graph(name: str, batch: int = 1, **changes: Any) -> Graph:
-    entry = CATALOG[name]
-    b = GraphBuilder(batch)
-    work = Workload(batch, image_size=tuple(entry["defaults"]["image_size"]))
-    builder_of(entry["family"])(b, work, **{**entry["architecture"], **changes})
-    return b.build()
+CATALOG = catalog_of("segmentation", "generative")
+graph = partial(graph_of_entry, CATALOG, batch=1)
 
 
 def crop_like(x: Any, like: Any) -> Any:
@@ -212,7 +196,7 @@ REFERENCES = [
 
 @pytest.mark.parametrize("name", REFERENCES)
 def test_parameters_equal_those_of_a_torch_network(name: str) -> None:
-    expected = sum(p.numel() for p in reference(name).parameters())
+    expected = parameters_of(lambda: reference(name))
     assert graph(name).parameters == expected
     assert CATALOG[name]["parameters"] == expected
 
@@ -222,9 +206,7 @@ def test_flops_equal_those_of_a_torch_network(name: str) -> None:
     model = reference(name).eval()
     channels = next(model.parameters()).shape[1]
     image = torch.empty((1, channels, *CATALOG[name]["defaults"]["image_size"]), device="meta")
-    with FlopCounterMode(display=False) as counter:
-        model(image)
-    flops = counter.get_total_flops()
+    flops = forward_flops_of(lambda: model, lambda: (image,))
     assert graph(name).forward_flops == pytest.approx(flops, rel=0.002)
     assert CATALOG[name]["forward_gflops"] == pytest.approx(flops / 1e9, rel=0.002)
 
@@ -278,7 +260,7 @@ def test_cyclegan_discriminators_learn_nothing_in_the_generators_update() -> Non
 
 @pytest.mark.parametrize("name", list(CATALOG))
 def test_every_entry_scales_with_the_batch(name: str) -> None:
-    one, three = graph(name, 1), graph(name, 3)
+    one, three = graph(name, batch=1), graph(name, batch=3)
     assert three.parameters == one.parameters
     assert three.flops == pytest.approx(3 * one.flops, rel=0.02)
     assert one.flops > 1.9 * one.forward_flops

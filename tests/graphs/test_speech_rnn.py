@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
-import yaml
+from references import (
+    Reference,
+    catalog_of,
+    each_of,
+    forward_flops_of,
+    graph_of_entry,
+    ids,
+    parameters_of,
+    real,
+)
 
-from predictor.graphs.builder import GraphBuilder
-from predictor.graphs.operator import Direction, Graph
-from predictor.graphs.registry import builder_of
-from predictor.graphs.workload import Workload
+from predictor.graphs.operator import Direction
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
 
-MODELS = Path(__file__).parents[2] / "profiles" / "models"
-CATALOG: dict[str, dict[str, Any]] = {
-    name: entry
-    for topic in ("rnn", "speech")
-    for name, entry in yaml.safe_load((MODELS / f"{topic}.yaml").read_text()).items()
-}
-
-
-def graph(name: str, batch: int = 2, seq_len: int | None = None) -> Graph:
-    entry = CATALOG[name]
-    work = Workload(batch, seq_len=seq_len or entry["defaults"]["seq_len"])
-    b = GraphBuilder(batch)
-    builder_of(entry["family"])(b, work, **entry["architecture"])
-    return b.build()
+CATALOG = catalog_of("rnn", "speech")
+graph = partial(graph_of_entry, CATALOG)
 
 
 class Gnmt(nn.Module):
@@ -145,16 +138,8 @@ def blocks(name: str) -> list[list[int]]:
     return found
 
 
-def ids(*shape: int) -> Any:
-    return torch.zeros(shape, dtype=torch.long, device="meta")
-
-
-def real(*shape: int) -> Any:
-    return torch.empty(shape, device="meta")
-
-
 # name, reference network, sequence length, its inputs for a batch of two
-REFERENCES: list[tuple[str, Callable[[], Any], int, Callable[[], tuple[Any, ...]]]] = [
+REFERENCES: list[Reference] = [
     ("gnmt-v2", Gnmt, 6, lambda: (ids(6, 2), ids(6, 2))),
     ("lstm-lm", lambda: WordLstm(33278, 200, 200), 35, lambda: (ids(35, 2),)),
     ("ptb-lstm", lambda: WordLstm(10000, 200, 200), 20, lambda: (ids(20, 2),)),
@@ -174,30 +159,22 @@ REFERENCES: list[tuple[str, Callable[[], Any], int, Callable[[], tuple[Any, ...]
     ("rnnt-mlperf", Rnnt, 60, lambda: (real(20, 2, 240), ids(4, 2))),
     ("wav2vec2-base-plain", pretraining_wav2vec2, 250000, lambda: (real(2, 250000),)),
 ]
-EACH = pytest.mark.parametrize(
-    ("name", "network", "length", "inputs"), REFERENCES, ids=[r[0] for r in REFERENCES]
-)
+EACH = each_of(REFERENCES)
 
 
 @EACH
 def test_parameters_are_those_of_the_network(
     name: str, network: Any, length: int, inputs: Any
 ) -> None:
-    with torch.device("meta"):
-        expected = sum(p.numel() for p in network().parameters())
-    assert graph(name).parameters == expected == CATALOG[name]["parameters"]
+    assert graph(name).parameters == parameters_of(network) == CATALOG[name]["parameters"]
 
 
 @EACH
 def test_forward_flops_are_those_of_the_network(
     name: str, network: Any, length: int, inputs: Any
 ) -> None:
-    from torch.utils.flop_counter import FlopCounterMode
-
-    with torch.device("meta"), FlopCounterMode(display=False) as counter, torch.no_grad():
-        network()(*inputs())
     found = graph(name, batch=2, seq_len=length).forward_flops
-    assert found == pytest.approx(counter.get_total_flops(), rel=0.01)
+    assert found == pytest.approx(forward_flops_of(network, inputs), rel=0.01)
 
 
 @pytest.mark.parametrize("name", CATALOG)

@@ -1,0 +1,79 @@
+"""What the tests of graphs share: catalog entries as graphs, and reference networks' figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from predictor.graphs.builder import GraphBuilder
+from predictor.graphs.operator import Graph
+from predictor.graphs.registry import builder_of
+from predictor.graphs.workload import Workload
+
+torch = pytest.importorskip("torch")
+
+MODELS = Path(__file__).parents[2] / "profiles" / "models"
+Catalog = dict[str, dict[str, Any]]
+# name, reference network, sequence length, the network's inputs
+Reference = tuple[str, Callable[[], Any], int | None, Callable[[], tuple[Any, ...]]]
+
+
+def catalog_of(*topics: str) -> Catalog:
+    return {
+        name: entry
+        for topic in topics
+        for name, entry in yaml.safe_load((MODELS / f"{topic}.yaml").read_text()).items()
+    }
+
+
+def graph_of_entry(
+    catalog: Catalog, name: str, *, batch: int = 2, seq_len: int | None = None, **changes: Any
+) -> Graph:
+    """The graph of one entry at its default sizes; ``changes`` are to its architecture."""
+    entry = catalog[name]
+    defaults = entry["defaults"]
+    image = defaults.get("image_size")
+    work = Workload(
+        batch, seq_len=seq_len or defaults.get("seq_len"), image_size=image and tuple(image)
+    )
+    b = GraphBuilder(batch)
+    builder_of(entry["family"])(b, work, **{**entry["architecture"], **changes})
+    return b.build()
+
+
+def each_of(references: Sequence[Reference]) -> pytest.MarkDecorator:
+    """Runs a test of ``name``, ``network``, ``length`` and ``inputs`` once a reference."""
+    return pytest.mark.parametrize(
+        ("name", "network", "length", "inputs"), references, ids=[r[0] for r in references]
+    )
+
+
+def parameters_of(network: Callable[[], Any]) -> int:
+    with torch.device("meta"):
+        return sum(p.numel() for p in network().parameters())
+
+
+def forward_flops_of(network: Callable[[], Any], inputs: Callable[[], tuple[Any, ...]]) -> int:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with torch.device("meta"), FlopCounterMode(display=False) as counter, torch.no_grad():
+        network()(*inputs())
+    flops: int = counter.get_total_flops()
+    return flops
+
+
+def ids(*shape: int) -> Any:
+    return torch.zeros(shape, dtype=torch.long, device="meta")
+
+
+def real(*shape: int) -> Any:
+    return torch.empty(shape, device="meta")
+
+
+def mlp(*widths: int) -> Any:
+    return torch.nn.Sequential(*[torch.nn.Linear(a, c) for a, c in pairwise(widths)])
