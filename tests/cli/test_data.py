@@ -88,12 +88,27 @@ def test_profiles_check_exits_with_1_on_a_problem(
     monkeypatch.setattr("profiles.check.check", lambda: [problem])
     lines = run("profiles", "check", code=1).stdout.splitlines()
     assert lines[0] == "operators row-7: its time is negative"
-    assert lines[-1].startswith("1 problems, ")
+    assert lines[1].startswith("1 problems, ")
     assert run_json("profiles", "check", code=1)["problems"] == [dataclasses.asdict(problem)]
 
 
 def test_the_shipped_profiles_are_sound(run: Run) -> None:
     assert run("profiles", "check").stdout.startswith("0 problems")
+
+
+def test_quarantined_rows_are_listed_with_their_reason(run: Run, run_json: RunJson) -> None:
+    rows = run_json("profiles", "check")["quarantined"]
+    assert rows
+    summary = run("profiles", "check").stdout.splitlines()[2:]
+    assert sum(int(line.split()[-1]) for line in summary) == len(rows)
+    every = run("profiles", "check", "--all").stdout
+    assert all(row["row"] in every and row["reason"] in every for row in rows)
+
+
+def test_a_hole_is_shown_as_a_hole(run: Run) -> None:
+    text = run("profiles", "coverage", "--gpu", "a100-sxm4-80gb").stdout
+    (line,) = [x for x in text.splitlines() if x.split()[1:2] == ["conv2d"]]
+    assert set(line.split()[2:]) == {"-+-"}
 
 
 def test_coverage_of_one_gpu(run: Run, run_json: RunJson) -> None:
@@ -106,7 +121,7 @@ def test_coverage_of_one_gpu(run: Run, run_json: RunJson) -> None:
     }  # fmt: skip
     text = run("profiles", "coverage", "--gpu", "v100-sxm2-32gb").stdout
     (line,) = [x for x in text.splitlines() if x.split()[1:2] == ["gemm"]]
-    assert f"{gemm['fwd']}+{gemm['bwd']}" in line.split()
+    assert f"{gemm['fwd'] or '-'}+{gemm['bwd'] or '-'}" in line.split()
     assert f"{sum(c['rows'] == 0 for c in found['operators'])} of" in text
 
 
