@@ -2,7 +2,10 @@
 
 The policies are those of torch.autocast on CUDA (docs.pytorch.org/docs/stable/amp.html):
 matrix products and convolutions run in the lower format; softmax, layer norm and losses run in
-FP32; everything else runs in the format of its inputs.
+FP32. Everything else runs in the format of what was computed before it: FP32 behind a forward
+operator of the FP32 list, the lower format behind a gradient. As each forward operator is followed
+by its gradients, pointwise work behind a softmax or layer norm is mostly priced in the lower
+format, as fused training code runs it; torch itself would keep FP32 until the next matrix product.
 """
 
 from __future__ import annotations

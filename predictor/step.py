@@ -23,16 +23,17 @@ from .operator_time import OperatorTimes
 from .precision import Dtype
 
 # Seconds of host work per device launch in eager mode: host-timed rows of the operator tables
-# bottom out at 8-13 us (apex_plus, DeepBench; NeuSight's whole autograd call at 17-32 us).
+# bottom out at 8-13 us (apex_plus, DeepBench; NeuSight's whole autograd call at 17-32 us). This and
+# the exponent below were chosen once, from a coarse grid over all shipped runs.
 LAUNCH_S = 12e-6
 # Exponent that joins GPU and host time: the larger one decides, a tie costs 41 % more.
 OVERLAP_NORM = 2.0
 # Bytes of one gradient bucket of torch DDP; the last one can never be hidden.
 BUCKET_BYTES = 25 * 2**20
-# Part of the backward pass behind which gradient reduction can hide.
+# Part of the backward pass behind which gradient reduction can hide; assumed, as no source measures
+# it: the first bucket is ready only after the last layers have gone back.
 HIDEABLE = 0.8
-# Mean real length over maximum length of Wikipedia sentences packed to 512 tokens, when padding
-# is removed (MLPerf BERT reference, packed data set statistics).
+# Share of a 512-token BERT batch that is not padding: about half (Krell et al., arXiv 2107.02027).
 UNPADDED = 0.5
 
 # Frameworks whose GPT recipes use fused attention unless told otherwise (NeMo: Transformer Engine;

@@ -8,10 +8,12 @@ from typing import Protocol
 
 import numpy as np
 
+from ..core import Predictor
 from ..errors import GraphError, JobError
 from ..fitting import Fitted, Priced, fit_priced, price, price_parallel, targets
 from ..measurement import Measurement, Unreadable
 from ..paper import paper_step_s
+from ..residual.features import without_precision
 from ..residual.model import HyperparameterSets
 from ..step import StepModel
 
@@ -53,18 +55,16 @@ class Full:
         if known:
             extra, _ = price(steps, known, blind=self._blind)
             fitted = fit_priced(steps, (*fitted.priced, *extra), hyper=_hyper(fitted))
-        priced, failed = price_parallel(steps, asked, blind=self._blind)
-        estimates = fitted.predictor.residual.estimate([p.row for p in priced]) if priced else []
-        intervals = fitted.predictor.intervals
-        answers: dict[str, Answer | Unreadable] = {u.id: u for u in failed}
-        for item, estimate in zip(priced, estimates, strict=True):
-            step_s = item.step.step_s * float(np.exp(estimate.mean))
-            low, high = (
-                step_s * intervals.factor(estimate.tier, estimate.deviation, level)
-                for level in (0.025, 0.975)
-            )
-            answers[item.measurement.id] = Answer(step_s, low, high, estimate.tier.value)
-        return [answers[m.id] for m in asked]
+        return [self._ask(fitted.predictor, m) for m in asked]
+
+    def _ask(self, predictor: Predictor, asked: Measurement) -> Answer | Unreadable:
+        job = without_precision(asked.job) if self._blind else asked.job
+        try:
+            found = predictor.predict(job)
+        except (GraphError, JobError) as error:
+            return Unreadable(asked.id, str(error), asked.row)
+        interval = found.interval(0.95)
+        return Answer(found.step_s, interval.low_s, interval.high_s, found.tier.value)
 
 
 class Scaled:

@@ -15,7 +15,9 @@ _HEAD = """# Accuracy
 Written by `precision-time validate`; do not edit. Error is |predicted - measured| / measured of one
 optimizer step (of the time ratio, for the speed-up). Every figure is out of sample: the rows it
 counts were held out by the protocol named in its line. Hyper-parameters of the residual (variances
-and length scales) were learned by `precision-time learn` without the rows of random fold 0.
+and length scales, no values) were learned by `precision-time learn` without the rows of random
+fold 0; in the other protocols they have seen the rows held out. Shares of the blend for a new model
+are chosen without its rows.
 
 | protocol | method | mean | median | 90th percentile | n |
 |---|---|---|---|---|---|
@@ -24,6 +26,7 @@ _INTERVALS = """
 ## Intervals
 
 Calibrated on one half of the held-out errors of a novelty tier, checked on the other, both ways.
+What a tier leaves out together (a model, a source) is never in both halves.
 
 | tier | level | coverage | median half width | n |
 |---|---|---|---|---|

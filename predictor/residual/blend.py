@@ -82,12 +82,12 @@ class HeldOutErrors:
             {code: GRID[self._cheapest(self._source == code)] for code in own},
         )
 
-    def predictions(self, *, by_source: bool) -> Floats:
-        """Blended held-out predictions; no row takes part in choosing its own model's shares."""
+    def predictions(self, group: NDArray[np.int32], *, by_source: bool) -> Floats:
+        """Blended held-out predictions; no row of a ``group`` (n,) takes part in its choice."""
         own = set(self._sources()) if by_source else set()
         blended: Floats = self._mixed[0].copy()
-        for model in np.unique(self._model[self._usable]):
-            mine = self._model == model
+        for held_out in np.unique(group[self._usable]):
+            mine = group == held_out
             pooled = self._cheapest(~mine)
             for code in np.unique(self._source[mine]):
                 rows = mine & (self._source == code)

@@ -198,7 +198,8 @@ def fit_residual(
             by_source = tier is Tier.MODEL  # a new site has no shares of its own
             errors = HeldOutErrors(held.mean, trees, novel_fit.mean, targets, table)
             blends[tier] = errors.best(by_source=by_source)
-            mean = errors.predictions(by_source=by_source)
+            held_out_by = table.column(GROUPS[tier][0])
+            mean = errors.predictions(held_out_by, by_source=by_source)
             held = HeldOut(np.clip(mean, *limits) if tier is Tier.MODEL else mean, held.deviation)
         held_out[tier] = held
     residual = Residual(vocabulary, known, novel, fit_trees(table, targets), blends, limits)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from predictor.evaluation.figures import Validation, summary
-from predictor.evaluation.protocols import validate
+from predictor.evaluation.protocols import halves, validate
 from predictor.evaluation.report import markdown
 from predictor.evaluation.validator import Validator
 from predictor.fitting import Fitted, fit_priced, price
 from predictor.measurement import shipped
 from predictor.residual.model import HyperparameterSets
-from predictor.residual.novelty import Tier
+from predictor.residual.novelty import GROUPS, Tier, groups
 from predictor.step import StepModel
 
 SOURCES = ("deeplearningexamples", "dlperf")
@@ -146,15 +146,26 @@ class TestValidation:
 
     @pytest.mark.parametrize("tier", Tier)
     def test_higher_levels_cover_more_and_are_wider(
-        self, validation: Validation, tier: Tier
+        self, validation: Validation, validator: Validator, tier: Tier
     ) -> None:
         found = [c for c in validation.coverages if c.scope == tier.value]
         assert [c.level for c in found] == [0.9, 0.95, 0.99]
         assert [c.coverage for c in found] == sorted(c.coverage for c in found)
         assert [c.half_width for c in found] == sorted(c.half_width for c in found)
         for c in found:
-            slack = 4 * math.sqrt(c.level * (1 - c.level) / c.n) + 2 / c.n
+            # errors within a group are alike: what is exchangeable is groups, not rows
+            n = len(groups(validator.table, GROUPS[tier])) if tier in GROUPS else c.n
+            slack = 4 * math.sqrt(c.level * (1 - c.level) / n) + 2 / n
             assert c.coverage > c.level - slack
+
+    @pytest.mark.parametrize("tier", GROUPS)
+    def test_coverage_never_calibrates_on_the_group_it_checks(
+        self, validator: Validator, tier: Tier
+    ) -> None:
+        half = halves(validator, tier)
+        assert 0 < half.sum() < len(half)
+        for rows in groups(validator.table, GROUPS[tier]):
+            assert len(set(half[rows])) == 1
 
     def test_the_page_has_a_line_for_each(self, validation: Validation) -> None:
         page = markdown(validation)
