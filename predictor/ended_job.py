@@ -1,0 +1,53 @@
+"""The record of a job that ended, whichever scheduler ran it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """How a job ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+    PREEMPTED = "preempted"
+    NODE_FAIL = "node_fail"
+    OUT_OF_MEMORY = "out_of_memory"
+    DEADLINE = "deadline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedJob:
+    """One job after its end.
+
+    Times are Unix seconds, ``start_s`` None where it never started; ``limit_s`` None for
+    unlimited. ``gpu_type`` is the scheduler's name of the allocated type, None where it tells
+    none. ``stated`` is what the user said of the job (comment or annotations), ``decision`` what
+    we wrote on it at submit (Slurm's AdminComment). ``energy_j`` is None where not measured.
+    """
+
+    scheduler: str
+    cluster: str
+    job_id: str
+    name: str
+    user: str
+    account: str
+    partition: str
+    qos: str
+    state: JobState
+    submit_s: float
+    start_s: float | None
+    end_s: float
+    limit_s: float | None
+    gpus: int
+    gpu_type: str | None
+    nodes: int
+    node_names: tuple[str, ...]
+    stated: str = ""
+    decision: str = ""
+    submit_line: str = ""
+    constraint: str = ""
+    energy_j: float | None = None

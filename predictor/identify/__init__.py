@@ -1,0 +1,1 @@
+"""Which training job is it: read from what users write, in comments, scripts and annotations."""

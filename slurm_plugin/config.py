@@ -1,0 +1,169 @@
+"""The policy file: ``/etc/precision-time/slurm.yaml``, validated, every field with its default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from .errors import PolicyError
+
+DEFAULT_PATH = Path("/etc/precision-time/slurm.yaml")
+
+
+class Section(BaseModel):
+    """A part of the file: unknown fields are errors, values never change after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PartitionLimits(Section):
+    """Bounds of one partition on what we set, in minutes; Slurm's MaxTime holds besides."""
+
+    floor_min: int | None = Field(default=None, ge=1)
+    cap_min: int | None = Field(default=None, ge=1)
+
+
+class Evidence(Section):
+    """When a prediction is too thin to set a limit: the default of the partition stays."""
+
+    max_interval_ratio: float = Field(default=4.0, ge=1.0)
+    refused_tiers: tuple[Literal["run", "configuration", "table", "site", "model"], ...] = (
+        "model",
+    )
+
+
+class Limits(Section):
+    """How a time limit follows from a prediction."""
+
+    mode: Literal["set", "warn", "off"] = "set"
+    quantile: float = Field(default=0.95, gt=0.0, lt=1.0)
+    startup_min: float = Field(default=10.0, ge=0.0)
+    checkpoint_share: float = Field(default=0.02, ge=0.0)
+    rounding_min: int = Field(default=5, ge=1)
+    floor_min: int = Field(default=10, ge=1)
+    time_min_quantile: float | None = Field(default=None, gt=0.0, lt=1.0)
+    assumed_precision: str | None = "fp32"
+    warn_explicit: bool = True
+    partitions: dict[str, PartitionLimits] = {}
+    evidence: Evidence = Evidence()
+
+
+class Placement(Section):
+    """Where jobs go. ``features`` names the node feature that means a precision runs natively."""
+
+    mode: Literal["apply", "advise", "off"] = "apply"
+    method: Literal["constraint", "prefer", "gres"] = "constraint"
+    fp32: Literal["anywhere", "avoid_tensor_cores"] = "anywhere"
+    features: dict[Literal["tensor_core", "tf32", "bf16", "fp8"], str] = {
+        "tensor_core": "tensorcore", "tf32": "tf32", "bf16": "bf16", "fp8": "fp8",
+    }  # fmt: skip
+    partition_mode: Literal["apply", "advise", "off"] = "off"
+    partition_choices: tuple[str, ...] = ()
+
+
+class Exclude(Section):
+    """Jobs we never touch."""
+
+    users: frozenset[str] = frozenset()
+    accounts: frozenset[str] = frozenset()
+    partitions: frozenset[str] = frozenset()
+    qos: frozenset[str] = frozenset()
+
+
+class Hardware(Section):
+    """What Slurm's names mean: GRES types and node features to GPUs of ``precision-time gpus``."""
+
+    gpu_types: dict[str, str] = {}
+    node_gpus: dict[str, str] = {}
+    fabric: str | None = None
+
+
+class Slurm(Section):
+    """How Slurm's data are read. ``source`` auto takes the first that works, in this order."""
+
+    source: Literal["auto", "pyslurm", "json", "text"] = "auto"
+    bin_dir: Path | None = None
+    refresh_s: float = Field(default=15.0, ge=1.0)
+    command_timeout_s: float = Field(default=20.0, gt=0.0)
+
+
+class Daemon(Section):
+    """The decision daemon."""
+
+    socket: Path = Path("/run/precision-time/slurm.sock")
+    allowed_users: frozenset[str] = frozenset()
+    metrics: str | None = "127.0.0.1:9843"
+    log_format: Literal["json", "text"] = "json"
+    predictor_version: str | None = None
+    deadline_ms: float = Field(default=40.0, gt=0.0)
+
+
+class Watch(Section):
+    """Limits of running jobs, re-estimated from their own step rate."""
+
+    mode: Literal["apply", "advise", "off"] = "off"
+    interval_s: float = Field(default=60.0, ge=1.0)
+    extend: bool = True
+    trim: bool = False
+    max_extension: float = Field(default=1.5, ge=1.0)
+    margin_share: float = Field(default=0.1, ge=0.0)
+    min_steps: int = Field(default=20, ge=1)
+    rate_file: str = "precision-time-steps.json"
+
+
+class Policy(Section):
+    """The whole file. ``site`` names this cluster's own measured runs; ``rules`` is a path."""
+
+    site: str = ""
+    limits: Limits = Limits()
+    placement: Placement = Placement()
+    exclude: Exclude = Exclude()
+    hardware: Hardware = Hardware()
+    rules: Path | None = None
+    slurm: Slurm = Slurm()
+    daemon: Daemon = Daemon()
+    watch: Watch = Watch()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Policy:
+        for name, part in self.limits.partitions.items():
+            if part.floor_min and part.cap_min and part.floor_min > part.cap_min:
+                raise ValueError(
+                    f"limits.partitions.{name}: floor_min={part.floor_min} is above "
+                    f"cap_min={part.cap_min}"
+                )
+        lower = self.limits.time_min_quantile
+        if lower is not None and lower >= self.limits.quantile:
+            raise ValueError(
+                f"limits.time_min_quantile={lower} must be below limits.quantile="
+                f"{self.limits.quantile}"
+            )
+        return self
+
+
+def read_policy(path: Path) -> Policy:
+    """The policy of a file; raises PolicyError naming file, field, value and what is accepted."""
+    try:
+        raw = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise PolicyError(f"{path}: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise PolicyError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    return policy_of({} if raw is None else raw, str(path))
+
+
+def policy_of(raw: Any, origin: str = "policy") -> Policy:
+    """The policy of plain values; raises PolicyError."""
+    try:
+        return Policy.model_validate(raw)
+    except ValidationError as error:
+        raise PolicyError("; ".join(_readable(origin, e) for e in error.errors())) from None
+
+
+def _readable(origin: str, error: Any) -> str:
+    place = ".".join(map(str, error["loc"]))
+    value = "" if error["type"] in ("extra_forbidden", "missing") else f"={error['input']!r}"
+    return f"{origin}: {place}{value if place else ''}: {error['msg']}".replace(": :", ":")

@@ -1,0 +1,190 @@
+"""What the hook asks and what the daemon answers: one form-encoded line each way.
+
+The lines are ``application/x-www-form-urlencoded`` (WHATWG URL, section 5): ``key=value`` joined
+by ``&``, ended by a newline, with ``%XX`` for every other byte that could be mistaken. A field
+that Slurm leaves unset is absent. Lua reads and writes it in a few lines, and no quoting of a
+user's text can break out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from urllib.parse import parse_qsl, urlencode
+
+from .errors import ProtocolError
+
+VERSION = 1
+MAX_REQUEST_BYTES = 256 * 1024
+MAX_ANSWER_BYTES = 8 * 1024
+MAX_FIELDS = 512
+ENVIRONMENT_PREFIX = "env."
+OLD_PREFIX = "old."
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRequest:
+    """A partition the job asked for, or the default one, as slurmctld knows it.
+
+    Times are in minutes; ``None`` for a DefaultTime that is unset and a MaxTime without bound.
+    """
+
+    name: str
+    default_min: int | None
+    max_min: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One submitted (``submit``) or modified (``modify``) job.
+
+    Texts are as the user wrote them, ``None`` where Slurm has none. Times are in minutes, with
+    ``inf`` for UNLIMITED. ``script`` is at most the first 64 KiB of the batch script. In a
+    ``modify`` request the plain fields hold what changes and ``old`` what the job had before,
+    under the same names.
+    """
+
+    kind: str = "submit"
+    uid: int = 0
+    user: str = ""
+    account: str | None = None
+    qos: str | None = None
+    name: str | None = None
+    comment: str | None = None
+    extra: str | None = None
+    admin_comment: str | None = None
+    partition: str | None = None
+    partitions: tuple[PartitionRequest, ...] = ()
+    usable_partitions: tuple[str, ...] = ()
+    time_limit: float | None = None
+    time_min: float | None = None
+    min_nodes: int | None = None
+    max_nodes: int | None = None
+    num_tasks: int | None = None
+    ntasks_per_node: int | None = None
+    sockets_per_node: int | None = None
+    tres_per_job: str | None = None
+    tres_per_node: str | None = None
+    tres_per_socket: str | None = None
+    tres_per_task: str | None = None
+    features: str | None = None
+    prefer: str | None = None
+    req_nodes: str | None = None
+    exc_nodes: str | None = None
+    reservation: str | None = None
+    array_inx: str | None = None
+    het_job_offset: int | None = None
+    script: str | None = None
+    work_dir: str | None = None
+    argv: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    job_id: int | None = None
+    old: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the hook is to do; every field but ``log`` may be absent.
+
+    ``time_limit`` and ``time_min`` are whole minutes of at least 1. ``features``, ``prefer``,
+    ``gres`` and ``partition`` replace what the job has. ``message`` is for the user (log_user),
+    several lines allowed; ``log`` is one line for slurmctld's log. ``ttl_s`` is how long the hook
+    may give the same answer to an identical request, 0 for never.
+    """
+
+    log: str
+    message: str | None = None
+    time_limit: int | None = None
+    time_min: int | None = None
+    features: str | None = None
+    prefer: str | None = None
+    gres: str | None = None
+    partition: str | None = None
+    admin_comment: str | None = None
+    ttl_s: int = 60
+
+    def encode(self) -> bytes:
+        """The line, at most MAX_ANSWER_BYTES; a message that does not fit is left out."""
+        line = self._line(self.message)
+        return line if len(line) <= MAX_ANSWER_BYTES else self._line(None)
+
+    def _line(self, message: str | None) -> bytes:
+        stated = {f.name: getattr(self, f.name) for f in fields(self)} | {"message": message}
+        pairs = [("v", VERSION), *((k, v) for k, v in stated.items() if v is not None)]
+        return (urlencode(pairs, encoding="utf-8", errors="replace") + "\n").encode("ascii")
+
+
+_NUMBERS = {"uid", "min_nodes", "max_nodes", "num_tasks", "ntasks_per_node", "sockets_per_node",
+            "het_job_offset", "job_id"}  # fmt: skip
+_TIMES = {"time_limit", "time_min"}
+_LISTS = {"partitions", "usable_partitions", "argv"}
+_TEXTS = {f.name for f in fields(Request)} - _NUMBERS - _TIMES - _LISTS - {"environment", "old"}
+
+
+def parse_request(line: bytes) -> Request:
+    """The request a line holds; raises ProtocolError.
+
+    Bytes that are not UTF-8 become U+FFFD. ``partitions`` is a comma-separated list of
+    ``name:default:max`` with an empty time for an unset one and ``inf`` for UNLIMITED.
+    """
+    if len(line) > MAX_REQUEST_BYTES:
+        raise ProtocolError(f"request of {len(line)} bytes; at most {MAX_REQUEST_BYTES} are read")
+    try:
+        pairs = parse_qsl(
+            line.decode("utf-8", "replace").rstrip("\n"), keep_blank_values=True,
+            max_num_fields=MAX_FIELDS, errors="replace",
+        )  # fmt: skip
+    except ValueError as error:
+        raise ProtocolError(f"request is not form-encoded: {error}") from None
+    stated: dict[str, object] = {}
+    environment: dict[str, str] = {}
+    old: dict[str, str] = {}
+    argv: list[str] = []
+    version = None
+    for key, value in pairs:
+        if key == "v":
+            version = value
+        elif key == "argv":
+            argv.append(value)
+        elif key.startswith(ENVIRONMENT_PREFIX):
+            environment[key.removeprefix(ENVIRONMENT_PREFIX)] = value
+        elif key.startswith(OLD_PREFIX):
+            old[key.removeprefix(OLD_PREFIX)] = value
+        elif key in _NUMBERS:
+            stated[key] = int(_number(key, value))
+        elif key in _TIMES:
+            stated[key] = _number(key, value)
+        elif key == "partitions":
+            stated[key] = tuple(_partition(part) for part in value.split(",") if part)
+        elif key == "usable_partitions":
+            stated[key] = tuple(part for part in value.split(",") if part)
+        elif key in _TEXTS:
+            stated[key] = value
+    if version != str(VERSION):
+        raise ProtocolError(f"v={version!r} is not possible: the daemon speaks version {VERSION}")
+    if stated.get("kind", "submit") not in ("submit", "modify"):
+        raise ProtocolError(f"kind={stated['kind']!r} is not possible: submit or modify")
+    return Request(argv=tuple(argv), environment=environment, old=old, **stated)  # type: ignore[arg-type]
+
+
+def _number(key: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        raise ProtocolError(f"{key}={value!r} is not possible: a number is accepted") from None
+    if number < 0 or number != number or (key in _NUMBERS and number >= 2**63):
+        raise ProtocolError(f"{key}={value!r} is not possible: a number from 0 is accepted")
+    return number
+
+
+def _partition(text: str) -> PartitionRequest:
+    parts = text.rsplit(":", 2)
+    if len(parts) != 3:
+        raise ProtocolError(f"partitions={text!r} is not possible: name:default:max is accepted")
+    name, default, most = parts
+    return PartitionRequest(name, _minutes(default), _minutes(most))
+
+
+def _minutes(text: str) -> int | None:
+    number = _number("partitions", text) if text else float("inf")
+    return None if number == float("inf") else int(number)

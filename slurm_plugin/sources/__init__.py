@@ -1,0 +1,1 @@
+"""Slurm's nodes, partitions, queue and ended jobs: pyslurm, --json, or parsable text."""
