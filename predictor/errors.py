@@ -6,6 +6,7 @@ PrecisionTimeError
 ├── ProfileError        data under ``profiles/`` is missing or malformed
 ├── MeasurementError    a measurement row cannot be turned into a step time
 ├── GraphError          a model has no operator graph
+├── StepReportError     what a running job says of its steps cannot be used
 └── ArtifactError       a fitted predictor cannot be trusted or found
 """
 
@@ -47,6 +48,10 @@ class MeasurementError(PrecisionTimeError):
 
 class GraphError(PrecisionTimeError):
     """A model has no operator graph, or the graph cannot be built for these arguments."""
+
+
+class StepReportError(PrecisionTimeError):
+    """What a running job says of its steps cannot be used; the message is the reason."""
 
 
 class ArtifactError(PrecisionTimeError):

@@ -59,6 +59,8 @@ class QueuedJob:
     ``partitions`` are those asked for (one once it runs), ``node_names`` those it runs on.
     ``limit_min`` is None for UNLIMITED. ``gpu_type`` is None where no type was asked for or
     allocated. ``start_s`` of a pending job is Slurm's own estimate, None where it has none.
+    ``label`` names this job alone in commands, as ``squeue %i`` prints it: ``123``, ``123_4`` (an
+    array task), ``123+1`` (a het component); a bare number may mean a whole array or het job.
     """
 
     job_id: int
@@ -82,6 +84,7 @@ class QueuedJob:
     admin_comment: str = ""
     work_dir: str = ""
     stdout: str = ""
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

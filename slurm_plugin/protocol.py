@@ -9,7 +9,9 @@ user's text can break out of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from .errors import ProtocolError
@@ -165,6 +167,22 @@ def parse_request(line: bytes) -> Request:
     if stated.get("kind", "submit") not in ("submit", "modify"):
         raise ProtocolError(f"kind={stated['kind']!r} is not possible: submit or modify")
     return Request(argv=tuple(argv), environment=environment, old=old, **stated)  # type: ignore[arg-type]
+
+
+def with_old(request: Request) -> Request:
+    """A modified job as a whole: what changes over what it had before.
+
+    An old number that cannot be read counts as unset. Changing one GPU option leaves the others.
+    """
+    merged: dict[str, Any] = {}
+    for key, text in request.old.items():
+        if key in _NUMBERS | _TIMES and getattr(request, key) is None:
+            with suppress(ProtocolError):
+                number = _number(key, text)
+                merged[key] = int(number) if key in _NUMBERS else number
+        elif key in _TEXTS and getattr(request, key) is None:
+            merged[key] = text
+    return replace(request, **merged)
 
 
 def _number(key: str, value: str) -> float:

@@ -12,7 +12,7 @@ from ..errors import JobError
 from .console import format_option, show_json, show_table, warn
 from .options import job_of, job_options
 from .predictors import predictor
-from .units import count, duration, short, span
+from ..units import count, duration, short, span
 
 if TYPE_CHECKING:
     from ..core import Predictor

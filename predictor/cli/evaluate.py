@@ -12,7 +12,7 @@ from ..errors import JobError, MeasurementError
 from .console import format_option, show_json, show_table, warn
 from .predictors import refit, without_rows
 from .rows import grouping, ids, read_rows, reason
-from .units import percent
+from ..units import percent
 
 if TYPE_CHECKING:
     from ..evaluation.evaluate import Report

@@ -8,7 +8,7 @@ import click
 
 from .console import format_option, progress, show_json, show_table
 from .predictors import FITTING
-from .units import MISSING
+from ..units import MISSING
 
 if TYPE_CHECKING:
     from ..manifest import Manifest

@@ -10,7 +10,7 @@ import click
 from .console import GAP, format_option, show_json, warn
 from .options import job_of, job_options
 from .predictors import predictor
-from .units import count, duration, percent, short, span
+from ..units import count, duration, percent, short, span
 
 if TYPE_CHECKING:
     from ..prediction import Prediction

@@ -10,7 +10,7 @@ import click
 from ..errors import JobError
 from .console import format_option, show_json, show_table
 from .predictors import refit
-from .units import percent
+from ..units import percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

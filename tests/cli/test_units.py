@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.cli.units import count, duration, percent, short
+from predictor.units import count, duration, percent, short
 
 
 @pytest.mark.parametrize(

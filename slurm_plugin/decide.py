@@ -1,0 +1,217 @@
+"""From a request of the hook to the answer: identify, place, predict, limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
+
+from predictor.core import Predictor
+from predictor.identify.grammar import parse_text
+from predictor.identify.identify import identify
+from predictor.identify.rules import RuleContext, Rules
+from predictor.identify.stated import Stated
+
+from .candidates import Candidate, candidates
+from .cluster import Cluster, Node
+from .config import Policy
+from .estimate import Estimate, estimate
+from .hardware import gpu_named
+from .limit import Choice, bounds, choose
+from .mark import parse_mark
+from .message import log_words
+from .outcome import Outcome
+from .partition_choice import Elsewhere, elsewhere
+from .placement import Placed, place
+from .protocol import Answer, Request, with_old
+from .tres import GpuRequest, gpu_request
+
+# How long an answer may be repeated that lacked node data, in seconds.
+RETRY_TTL_S = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowUp:
+    """A limit the daemon changes itself, once slurmctld has made the user's change.
+
+    Users may not raise their own limit, so the modify hook cannot do it for them; SlurmUser may.
+    ``old_limit_min`` is the limit the job must still have then.
+    """
+
+    job_id: int
+    old_limit_min: int
+    time_limit_min: int
+    admin_comment: str
+
+
+class Decider:
+    """Decides jobs.
+
+    ``cluster`` gives the newest view of Slurm, None while there is none; ``version`` is the
+    predictor's, written on every job. ``follow_ups`` are for the daemon to carry out.
+    """
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        policy: Policy,
+        cluster: Callable[[], Cluster | None],
+        rules: Rules | None = None,
+        version: str = "",
+    ) -> None:
+        self.predictor = predictor
+        self.policy = policy
+        self.cluster = cluster
+        self.rules = rules
+        self.version = version
+        self.follow_ups: SimpleQueue[FollowUp] = SimpleQueue()
+
+    def decide(self, request: Request) -> Answer:
+        """The answer to one request."""
+        excluded = self._excluded(request)
+        if excluded:
+            return Answer(log=log_words(reason=f"excluded-{excluded}"))
+        if request.kind == "modify":
+            return self._modify(request)
+        wanted = gpu_request(request)
+        if wanted is None:
+            return Answer(log=log_words(reason="no-gpus"))
+        return self._outcome(request, wanted, self._stated(request)).answer()
+
+    def _excluded(self, request: Request) -> str | None:
+        exclude = self.policy.exclude
+        asked = {part.name for part in request.partitions}
+        checks = {
+            "user": request.user in exclude.users,
+            "account": request.account in exclude.accounts,
+            "qos": request.qos in exclude.qos,
+            "partition": bool(asked) and asked <= exclude.partitions,
+        }
+        return next((name for name, hit in checks.items() if hit), None)
+
+    def _stated(self, request: Request) -> Stated:
+        context = RuleContext(
+            name=request.name or "",
+            user=request.user,
+            account=request.account or "",
+            partition=request.partition or "",
+            command=" ".join(request.argv),
+            work_dir=request.work_dir or "",
+            script=request.script or "",
+        )
+        return identify(
+            comment=request.comment,
+            extra=request.extra,
+            environment=request.environment,
+            script=request.script,
+            argv=request.argv,
+            rules=self.rules,
+            context=context,
+        )
+
+    def _outcome(
+        self, request: Request, wanted: GpuRequest, stated: Stated, *, steer: bool = True
+    ) -> Outcome:
+        cluster = self.cluster()
+        asked = _partitions(request, cluster)
+        other = self._elsewhere(request, wanted, stated, cluster) if steer else None
+        if other is not None and other.applied:
+            asked = (other.partition,)
+        found = self._candidates(request, wanted, asked, cluster)
+        placed = self._placed(found, request, wanted, stated) if steer else _left(found)
+        predicted = self._estimate(wanted, stated, placed.candidates, cluster)
+        limits = self.policy.limits
+        return Outcome(
+            policy=self.policy,
+            stated=stated,
+            estimate=predicted,
+            placed=placed,
+            choice=choose(limits, request, predicted, bounds(limits, request, asked, cluster)),
+            elsewhere=other,
+            version=self.version,
+            ttl_s=Answer.ttl_s if cluster is not None else RETRY_TTL_S,
+        )
+
+    def _candidates(
+        self,
+        request: Request,
+        wanted: GpuRequest,
+        partitions: tuple[str, ...],
+        cluster: Cluster | None,
+    ) -> tuple[Candidate, ...]:
+        """The nodes the job may get; one of the type it names while there are no node data."""
+        if cluster is not None:
+            return candidates(cluster, request, wanted, self.policy.hardware, partitions)
+        if wanted.type is None:
+            return ()
+        gpu = gpu_named(wanted.type, self.policy.hardware)
+        return (Candidate(Node(name=""), gpu, wanted.gpus_per_node or wanted.gpus, wanted.type),)
+
+    def _placed(
+        self, found: tuple[Candidate, ...], request: Request, wanted: GpuRequest, stated: Stated
+    ) -> Placed:
+        precision = stated.values.get("precision")
+        if precision is None or wanted.shared:
+            return _left(found)
+        return place(found, request, wanted, precision, self.policy.placement)
+
+    def _estimate(
+        self,
+        wanted: GpuRequest,
+        stated: Stated,
+        found: tuple[Candidate, ...],
+        cluster: Cluster | None,
+    ) -> Estimate:
+        if wanted.shared:
+            return Estimate(reason="shared-gpus", advice="shares of a GPU are not predicted")
+        if cluster is None and not found:
+            return Estimate(reason="no-node-data")
+        return estimate(self.predictor, self.policy, wanted, stated, found)
+
+    def _elsewhere(
+        self, request: Request, wanted: GpuRequest, stated: Stated, cluster: Cluster | None
+    ) -> Elsewhere | None:
+        policy = self.policy.placement
+        free = not request.partition and not request.req_nodes and not request.reservation
+        if cluster is None or policy.partition_mode == "off" or wanted.shared or not free:
+            return None
+        return elsewhere(self.predictor, self.policy, cluster, request, wanted, stated)
+
+    def _modify(self, request: Request) -> Answer:
+        """A changed job: where the limit was ours, the daemon will make it follow."""
+        mark = parse_mark(request.old.get("admin_comment"))
+        whole = with_old(request)
+        if mark is None or mark.limit is None or request.job_id is None:
+            return Answer(log=log_words(reason="not-ours"), ttl_s=0)
+        if request.time_limit is not None or request.old.get("time_limit") != str(mark.limit):
+            return Answer(log=log_words(reason="own-limit"), ttl_s=0)
+        wanted = gpu_request(whole)
+        if wanted is None:
+            return Answer(log=log_words(reason="no-gpus"), ttl_s=0)
+        stated = parse_text(request.comment or "", "comment").over(parse_text(mark.job, "submit"))
+        fresh = replace(whole, time_limit=None)
+        outcome = self._outcome(fresh, wanted, stated, steer=False)
+        limit = outcome.choice.limit_min
+        if limit is not None and limit != mark.limit:
+            comment = outcome.mark().text()
+            self.follow_ups.put(
+                FollowUp(
+                    job_id=request.job_id, old_limit_min=mark.limit,
+                    time_limit_min=limit, admin_comment=comment,
+                )
+            )  # fmt: skip
+        return Answer(log=outcome.answer().log, ttl_s=0)
+
+
+def _partitions(request: Request, cluster: Cluster | None) -> tuple[str, ...]:
+    """The partitions asked for, else the default one."""
+    if request.partitions:
+        return tuple(part.name for part in request.partitions)
+    if request.partition:
+        return tuple(part for part in request.partition.split(",") if part)
+    parts = cluster.partitions if cluster is not None else ()
+    return tuple(part.name for part in parts if part.default)
+
+
+def _left(found: tuple[Candidate, ...]) -> Placed:
+    return Placed(candidates=found, reason="left")

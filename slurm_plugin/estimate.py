@@ -1,0 +1,98 @@
+"""Predictions for a job on every GPU type it may land on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from predictor.core import Predictor
+from predictor.errors import PrecisionTimeError
+from predictor.identify.stated import Stated
+from predictor.job import TrainingJob
+from predictor.prediction import Prediction
+
+from .candidates import Candidate
+from .config import Policy
+from .hardware import distinct
+from .tres import GpuRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """One prediction for each GPU type, or why there is none.
+
+    ``labels`` are the GPUs as the cluster calls them. ``reason`` is a word for the log, ``advice``
+    a clause for the user; both are empty where there are predictions.
+    """
+
+    predictions: tuple[Prediction, ...] = ()
+    labels: tuple[str, ...] = ()
+    reason: str = ""
+    advice: str = ""
+
+
+def estimate(
+    predictor: Predictor,
+    policy: Policy,
+    wanted: GpuRequest,
+    stated: Stated,
+    found: Sequence[Candidate],
+) -> Estimate:
+    """Predict the job on each GPU type among ``found``; never raises for what a user stated."""
+    lacking = _lacking(stated, policy, found)
+    if lacking is not None:
+        return lacking
+    predictions: list[Prediction] = []
+    refusal: PrecisionTimeError | None = None
+    for gpu in distinct(c.gpu for c in found if c.gpu is not None):
+        try:
+            job = _job(stated, policy, wanted, [c for c in found if c.gpu is gpu])
+            predictions.append(predictor.predict(job))
+        except PrecisionTimeError as error:
+            refusal = error  # a GPU that cannot run the job does not count, if another can
+    if not predictions:
+        return Estimate(reason="not-predictable", advice=str(refusal))
+    labels = dict.fromkeys(c.label for c in found)
+    return Estimate(predictions=tuple(predictions), labels=tuple(labels))
+
+
+def _lacking(stated: Stated, policy: Policy, found: Sequence[Candidate]) -> Estimate | None:
+    values = stated.values
+    if stated.unknown_model is not None:
+        return Estimate(reason="unknown-model", advice=f"model {stated.unknown_model} is not known")
+    if stated.model is None:
+        said = bool(values or stated.problems)
+        return Estimate(reason="no-model", advice="state model= for a time limit" if said else "")
+    if "batch_size" not in values and "global_batch_size" not in values:
+        return Estimate(reason="no-batch", advice="state batch= (samples per GPU) for a time limit")
+    if "precision" not in values and policy.limits.assumed_precision is None:
+        return Estimate(reason="no-precision", advice="state precision= for a time limit")
+    if not found:
+        return Estimate(reason="no-nodes", advice="no node with these GPUs is known")
+    unknown = sorted({c.label for c in found if c.gpu is None})
+    if unknown:
+        return Estimate(reason="unknown-gpu", advice=f"GPU {', '.join(unknown)} is not known")
+    return None
+
+
+def _job(
+    stated: Stated, policy: Policy, wanted: GpuRequest, nodes: Sequence[Candidate]
+) -> TrainingJob:
+    given: dict[str, Any] = {
+        "precision": policy.limits.assumed_precision,
+        "gpus": wanted.gpus,
+        "gpus_per_node": wanted.gpus_per_node or _spread(wanted, nodes),
+        "fabric": policy.hardware.fabric,
+        "source": policy.site,
+    }
+    gpu = nodes[0].gpu
+    assert gpu is not None
+    values = {k: v for k, v in stated.values.items() if k != "gpu"} | {"gpu": gpu.name}
+    return Stated(values).job(**given)
+
+
+def _spread(wanted: GpuRequest, nodes: Sequence[Candidate]) -> int:
+    """GPUs of one node where Slurm chooses: as few nodes as the request and the nodes allow."""
+    most = max(c.count for c in nodes)
+    return max(1, min(most, -(-wanted.gpus // (wanted.nodes or 1))))

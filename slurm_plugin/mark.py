@@ -1,0 +1,81 @@
+"""What we write on a job at submit: AdminComment, the join of prediction and outcome.
+
+Slurm gives the hook no job id, so the decision travels with the job: accounting keeps the
+AdminComment, the modify hook and ``watch`` read it back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+PREFIX = "precision-time"
+MAX_CHARS = 1000
+_JOB = " job: "
+Number = TypeVar("Number", int, float)
+_PAIR = re.compile(r"(\w+)=(\S+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One decision.
+
+    ``limit`` is the time limit we set in minutes, None where the user's own or the default
+    stands; ``first`` what it was at submit, where ``watch`` has moved it since. ``p50_s`` and
+    ``hi_s`` are the median and the ``q`` quantile of all steps in seconds, on the slowest GPU the
+    job may get. ``version`` is the predictor's, ``job`` the job as stated.
+    """
+
+    limit: int | None = None
+    first: int | None = None
+    p50_s: float | None = None
+    hi_s: float | None = None
+    q: float | None = None
+    step_s: float | None = None
+    gpu: str | None = None
+    gpus: int | None = None
+    tier: str | None = None
+    version: str | None = None
+    job: str = ""
+
+    def text(self) -> str:
+        """The AdminComment; the job is cut where Slurm would refuse the length."""
+        stated = ((f.name, getattr(self, f.name)) for f in fields(self) if f.name != "job")
+        pairs = [f"{name}={_short(value)}" for name, value in stated if value is not None]
+        return (" ".join([PREFIX, "v=1", *pairs]) + _JOB + self.job)[:MAX_CHARS]
+
+
+def parse_mark(text: str | None) -> Mark | None:
+    """The decision an AdminComment holds, None where it is not ours or not whole."""
+    if not text or not text.startswith(PREFIX + " "):
+        return None
+    head, _, job = text.partition(_JOB)
+    found = dict(_PAIR.findall(head))
+    if found.get("v") != "1":
+        return None
+    try:
+        return Mark(
+            limit=_maybe(int, found.get("limit")),
+            first=_maybe(int, found.get("first")),
+            p50_s=_maybe(float, found.get("p50_s")),
+            hi_s=_maybe(float, found.get("hi_s")),
+            q=_maybe(float, found.get("q")),
+            step_s=_maybe(float, found.get("step_s")),
+            gpu=found.get("gpu"),
+            gpus=_maybe(int, found.get("gpus")),
+            tier=found.get("tier"),
+            version=found.get("version"),
+            job=job,
+        )
+    except ValueError:
+        return None
+
+
+def _short(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _maybe(kind: Callable[[str], Number], text: str | None) -> Number | None:
+    return None if text is None else kind(text)
