@@ -5,6 +5,7 @@ PrecisionTimeError
 │   └── UnknownModelError   no such model; carries the nearest names
 ├── ProfileError        data under ``profiles/`` is missing or malformed
 ├── MeasurementError    a measurement row cannot be turned into a step time
+├── RulesError          a file of site rules is wrong: file, rule, field, what is accepted
 ├── GraphError          a model has no operator graph
 ├── StepReportError     what a running job says of its steps cannot be used
 └── ArtifactError       a fitted predictor cannot be trusted or found
@@ -44,6 +45,10 @@ class ProfileError(PrecisionTimeError):
 
 class MeasurementError(PrecisionTimeError):
     """A measurement row cannot be turned into a step time; the message is the reason."""
+
+
+class RulesError(PrecisionTimeError):
+    """A file of site rules is wrong; the message names file, rule, field and what is accepted."""
 
 
 class GraphError(PrecisionTimeError):

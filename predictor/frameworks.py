@@ -28,6 +28,8 @@ _PATTERNS = (
     ("tensorflow2", r"tensorflow|tf"),
     ("pytorch", r"torch|timm|transformers|deepspeed|lightning"),
 )
+# Every name that `parse_framework` knows.
+FRAMEWORKS = tuple(name for name, _ in _PATTERNS)
 _CONTAINER = re.compile(r"(?<![\d.])(1[7-9]|2[0-9])\.(0[1-9]|1[0-2])(?![\d.])")
 _VERSION = re.compile(r"(torch|tensorflow|mxnet|paddlepaddle|oneflow)[ =/v-]{0,2}(\d+)\.(\d+)")
 

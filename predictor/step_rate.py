@@ -32,12 +32,12 @@ FILE_MODE = 0o644  # the scheduler's daemon is another user
 _MAX_STEPS = 10**12
 _MAX_STEP_S = 86400.0  # no optimizer step takes a day
 _MAX_UNIX_S = 1e11
-_MAX_ID_CHARS = 128
-_COUNTS = {"step": _MAX_STEPS, "total_steps": _MAX_STEPS, "first_step": _MAX_STEPS}
+_COUNTS = ("step", "total_steps", "first_step")
 _NUMBERS = {"step_s": _MAX_STEP_S, "step_s_spread": _MAX_STEP_S, "started_s": _MAX_UNIX_S,
             "written_s": _MAX_UNIX_S, "paused_s": _MAX_UNIX_S}  # fmt: skip
 _REQUIRED = ("step", "total_steps", "step_s")
 _PAIR = re.compile(r"(\w+)=(\S+)")
+_JOB_ID = re.compile(r"[!-~]{0,128}")
 _LINE_BREAK = re.compile(r"[\r\n]+")
 
 
@@ -65,8 +65,8 @@ class StepReport:
     paused_s: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, most in _COUNTS.items():
-            _check(name, getattr(self, name), most, whole=True)
+        for name in _COUNTS:
+            _check(name, getattr(self, name), _MAX_STEPS, whole=True)
         for name, most in _NUMBERS.items():
             if getattr(self, name) is not None:
                 _check(name, getattr(self, name), most, whole=False)
@@ -77,9 +77,10 @@ class StepReport:
                 f"step={self.step} is not possible: from first_step={self.first_step} to "
                 f"total_steps={self.total_steps} is accepted"
             )
-        if not isinstance(self.job_id, str) or len(self.job_id) > _MAX_ID_CHARS:
+        if not isinstance(self.job_id, str) or not _JOB_ID.fullmatch(self.job_id):
             raise StepReportError(
-                f"job_id is not possible: {_MAX_ID_CHARS} characters are accepted"
+                f"job_id={_shown(self.job_id)} is not possible: up to 128 printable characters of "
+                "ASCII without blanks are accepted"
             )
 
     @property
@@ -129,7 +130,8 @@ def last_report(path: Path, *, owner: int | None = None) -> StepReport | None:
     if found is None:
         return None
     raw, changed_s = found
-    for line in reversed(_LINE_BREAK.split(raw.decode("utf-8", "replace"))):
+    lines = _LINE_BREAK.split(raw.decode("utf-8", "replace"))
+    for line in reversed(lines[:-1]):  # the last one may still be growing
         said = _line(line)
         if said is not None:
             with contextlib.suppress(StepReportError):
@@ -161,7 +163,8 @@ def write_report(path: Path, report: StepReport) -> None:
         os.chmod(draft, FILE_MODE)
         os.replace(draft, path)
     except BaseException:
-        os.unlink(draft)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)
         raise
 
 
@@ -183,18 +186,26 @@ def _read(
         return None
     except (OSError, ValueError) as error:
         raise StepReportError(f"{path} cannot be opened: {error}") from None
-    with os.fdopen(handle, "rb") as file:
+    try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise StepReportError(f"{path} is not a regular file")
         if owner is not None and status.st_uid != owner:
             raise StepReportError(f"{path} belongs to user {status.st_uid}, not to {owner}")
-        if from_end and status.st_size > most:
-            file.seek(-most, os.SEEK_END)
-        try:
-            return file.read(most), status.st_mtime
-        except OSError as error:
-            raise StepReportError(f"{path} cannot be read: {error}") from None
+        start = max(0, status.st_size - most) if from_end else 0
+        return _pread(handle, most, start), status.st_mtime
+    except OSError as error:
+        raise StepReportError(f"{path} cannot be read: {error}") from None
+    finally:
+        os.close(handle)
+
+
+def _pread(handle: int, most: int, start: int) -> bytes:
+    """``most`` bytes from ``start``, fewer only at the end of the file."""
+    raw = b""
+    while len(raw) < most and (more := os.pread(handle, most - len(raw), start + len(raw))):
+        raw += more
+    return raw
 
 
 def _line(text: str) -> dict[str, Any] | None:
@@ -203,7 +214,7 @@ def _line(text: str) -> dict[str, Any] | None:
     said: dict[str, Any] = dict(_PAIR.findall(rest)) if found else {}
     if not all(name in said for name in _REQUIRED):
         return None
-    for name in said.keys() & (_COUNTS.keys() | _NUMBERS.keys()):
+    for name in said.keys() & {*_COUNTS, *_NUMBERS}:
         try:
             said[name] = int(said[name]) if name in _COUNTS else float(said[name])
         except ValueError:
@@ -213,7 +224,7 @@ def _line(text: str) -> dict[str, Any] | None:
 
 def _report(said: Mapping[str, Any]) -> StepReport:
     known = {k: v for k, v in said.items() if k in StepReport.__dataclass_fields__}
-    for name in _COUNTS.keys() & known.keys():
+    for name in known.keys() & {*_COUNTS}:
         if isinstance(known[name], float) and known[name].is_integer():
             known[name] = int(known[name])
     missing = [name for name in _REQUIRED if name not in known]
@@ -228,8 +239,13 @@ def _check(name: str, value: object, most: float, *, whole: bool) -> None:
     kinds = int if whole else int | float
     if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value <= most:
         kind = "a whole number" if whole else "a number"
-        shown = repr(value) if not isinstance(value, str) else repr(value[:80])
-        raise StepReportError(f"{name}={shown} is not possible: {kind} from 0 to {most:g}")
+        raise StepReportError(
+            f"{name}={_shown(value)} is not possible: {kind} from 0 to {most:g} is accepted"
+        )
+
+
+def _shown(value: object) -> str:
+    return ascii(value)[:80]
 
 
 def _no_constant(name: str) -> float:

@@ -27,7 +27,10 @@ class Candidate:
 
 
 def candidates(
-    cluster: Cluster, request: Request, wanted: GpuRequest, hardware: Hardware,
+    cluster: Cluster,
+    request: Request,
+    wanted: GpuRequest,
+    hardware: Hardware,
     partitions: Iterable[str],
 ) -> tuple[Candidate, ...]:
     """Nodes of ``partitions`` that the request allows and whose GPUs suffice, down ones too.

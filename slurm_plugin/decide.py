@@ -17,13 +17,14 @@ from .cluster import Cluster, Node
 from .config import Policy
 from .estimate import Estimate, estimate
 from .hardware import gpu_named
-from .limit import Choice, bounds, choose
+from .limit import bounds, choose
 from .mark import parse_mark
 from .message import log_words
 from .outcome import Outcome
 from .partition_choice import Elsewhere, elsewhere
 from .placement import Placed, place
-from .protocol import Answer, Request, with_old
+from .protocol import ANSWER_TTL_S, Answer, Request, with_old
+from .queue_time import QueueModel
 from .tres import GpuRequest, gpu_request
 
 # How long an answer may be repeated that lacked node data, in seconds.
@@ -65,6 +66,7 @@ class Decider:
         self.rules = rules
         self.version = version
         self.follow_ups: SimpleQueue[FollowUp] = SimpleQueue()
+        self._queue: tuple[Cluster, QueueModel] | None = None
 
     def decide(self, request: Request) -> Answer:
         """The answer to one request."""
@@ -129,7 +131,7 @@ class Decider:
             choice=choose(limits, request, predicted, bounds(limits, request, asked, cluster)),
             elsewhere=other,
             version=self.version,
-            ttl_s=Answer.ttl_s if cluster is not None else RETRY_TTL_S,
+            ttl_s=ANSWER_TTL_S if cluster is not None else RETRY_TTL_S,
         )
 
     def _candidates(
@@ -175,7 +177,10 @@ class Decider:
         free = not request.partition and not request.req_nodes and not request.reservation
         if cluster is None or policy.partition_mode == "off" or wanted.shared or not free:
             return None
-        return elsewhere(self.predictor, self.policy, cluster, request, wanted, stated)
+        if self._queue is None or self._queue[0] is not cluster:
+            self._queue = (cluster, QueueModel(cluster))
+        queue = self._queue[1]
+        return elsewhere(self.predictor, self.policy, cluster, queue, request, wanted, stated)
 
     def _modify(self, request: Request) -> Answer:
         """A changed job: where the limit was ours, the daemon will make it follow."""

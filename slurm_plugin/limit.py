@@ -119,9 +119,7 @@ def choose(policy: Limits, request: Request, estimate: Estimate, within: Bounds)
     if policy.time_min_quantile is not None and request.time_min is None:
         lower = time_limit(predictions, _rule(policy, policy.time_min_quantile, within))
         time_min = min(_minutes(lower.limit_s), limit_min)
-    return Choice(
-        reason="set", clause=clause, found=found, limit_min=limit_min, time_min=time_min
-    )
+    return Choice(reason="set", clause=clause, found=found, limit_min=limit_min, time_min=time_min)
 
 
 def _explicit(policy: Limits, limit_min: float, found: Limit) -> Choice:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from predictor.identify.grammar import stated_text
 from predictor.identify.stated import Stated
-from predictor.identify.text import stated_text
 
 from .config import Policy
 from .estimate import Estimate
@@ -105,5 +105,5 @@ class Outcome:
             limit=self.choice.limit_min,
             reason=self.choice.reason,
             place=self.placed.reason,
-            partition=self.elsewhere.reason if self.elsewhere else None,
+            elsewhere=self.elsewhere.partition if self.elsewhere else None,
         )

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from predictor.native import CAPABILITY_NAMES, capability, has_tensor_cores, runs_natively
 from predictor.precision import Dtype, Precision
 
 from .candidates import Candidate, suffice
 from .config import Placement
 from .constraints import and_also, cover, parse
-from .hardware import capability, has_tensor_cores, runs_natively
 from .protocol import Request
 from .tres import GpuRequest, with_type
-
-NAMES = {"tensor_core": "tensor-core", "bf16": "BF16", "tf32": "TF32", "fp8": "FP8"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +61,7 @@ def place(
 def _aim(precision: Precision, policy: Placement) -> str | None:
     needed = capability(precision)
     if needed is not None:
-        return NAMES[needed]
+        return CAPABILITY_NAMES[needed]
     steer = precision.matmul_dtype is Dtype.FP32 and policy.fp32 == "avoid_tensor_cores"
     return "non-tensor-core" if steer else None
 
@@ -83,6 +81,8 @@ def _own_choice(request: Request, wanted: GpuRequest) -> str | None:
         return "node list"
     if request.reservation:
         return "reservation"
+    if request.features and parse(request.features) is None:
+        return "constraint"
     return "preference" if request.prefer else None
 
 
@@ -96,7 +96,9 @@ def _steered(
     joined = None if ours is None else and_also(request.features, ours)
     constraint = None if joined is None else parse(joined)
     if ours is None or joined is None or constraint is None:
-        return Placed(candidates=kept, note=f"no feature tells {aim} nodes apart", reason="no-feature")
+        return Placed(
+            candidates=kept, note=f"no feature tells {aim} nodes apart", reason="no-feature"
+        )
     narrowed = tuple(c for c in target if constraint.matches(c.node.features))
     if not suffice(narrowed, wanted):
         return Placed(candidates=kept, note=f"too few {aim} nodes", reason="too-few")
@@ -137,7 +139,9 @@ def _typed(
     best = max(enough, key=lambda t: sum(c.node.usable for c in enough[t]))
     gres = with_type(request, best)
     if gres is None:
-        return Placed(candidates=kept, note=f"ask for gpu:{best} for {aim} nodes", reason="untypable")
+        return Placed(
+            candidates=kept, note=f"ask for gpu:{best} for {aim} nodes", reason="untypable"
+        )
     if policy.mode == "advise":
         return Placed(candidates=kept, note=f"add --gres={gres} for {aim} nodes", reason="advice")
     return Placed(

@@ -20,6 +20,7 @@ VERSION = 1
 MAX_REQUEST_BYTES = 256 * 1024
 MAX_ANSWER_BYTES = 8 * 1024
 MAX_FIELDS = 512
+ANSWER_TTL_S = 60
 ENVIRONMENT_PREFIX = "env."
 OLD_PREFIX = "old."
 
@@ -103,7 +104,7 @@ class Answer:
     gres: str | None = None
     partition: str | None = None
     admin_comment: str | None = None
-    ttl_s: int = 60
+    ttl_s: int = ANSWER_TTL_S
 
     def encode(self) -> bytes:
         """The line, at most MAX_ANSWER_BYTES; a message that does not fit is left out."""

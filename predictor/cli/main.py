@@ -10,6 +10,7 @@ from .compare import compare
 from .console import fail, logged
 from .evaluate import evaluate
 from .models import fit, learn, models
+from .plugins import load, plugins, remedy
 from .predict import predict
 from .profile_data import profiles
 from .validate import validate
@@ -18,7 +19,11 @@ USAGE_ERROR = 2
 
 
 class Program(click.Group):
-    """A group that ends with one line on stderr and exit code 2 for every error of ours."""
+    """All commands, those of plug-ins last.
+
+    An error of ours, or a plug-in without what it needs, ends the program with one line on stderr
+    and exit code 2.
+    """
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command that was named."""
@@ -29,11 +34,20 @@ class Program(click.Group):
                 return super().invoke(ctx)
         except (PrecisionTimeError, ProfileDataError) as error:
             fail(str(error))
-            ctx.exit(USAGE_ERROR)
+        except ModuleNotFoundError as error:
+            mend = remedy(ctx.invoked_subcommand, error)
+            if mend is None:
+                raise
+            fail(f"{error}: {mend}")
+        ctx.exit(USAGE_ERROR)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names in the order they were added, not of the alphabet."""
-        return list(self.commands)
+        return [*self.commands, *(name for name in plugins() if name not in self.commands)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name; a plug-in is imported only when it is asked for."""
+        return super().get_command(ctx, cmd_name) or load(cmd_name)
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})

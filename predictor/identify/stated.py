@@ -6,18 +6,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..errors import JobError
 from ..job import TrainingJob
 
 # Fields that say the same thing in two ways: a place that states one settles all of the set.
-ALTERNATIVES = (("batch_size", "global_batch_size"), ("steps", "epochs"))
+ALTERNATIVES = (
+    ("batch_size", "global_batch_size"),
+    ("steps", "epochs"),
+    ("framework", "framework_date"),
+)
+# Fields that a time follows from: said, but not readable, they must not be taken as their default.
+DECISIVE = frozenset((
+    "batch_size", "global_batch_size", "grad_accum", "seq_len", "image_size", "steps", "epochs",
+    "dataset_size", "tensor_parallel", "pipeline_parallel", "context_parallel", "variant",
+))  # fmt: skip
+# Fields of pairs: what two places say of different keys holds together.
+PAIRS = ("options", "variant")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something a person wrote that we cannot use; ``text`` names it and what is accepted."""
+    """Something a person wrote that we cannot use; ``text`` names it and what is accepted.
+
+    ``field`` is the field of TrainingJob it is about, empty where it is about none.
+    """
 
     origin: str
     text: str
+    field: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,33 +43,85 @@ class Stated:
     ``values`` maps a field of TrainingJob to its value (``gpu`` and ``gpus`` only where a person
     stated them), ``origins`` the same fields to the place: ``comment``, ``extra``,
     ``environment``, ``script``, ``rule NAME``, ``annotation``. ``problems`` are for the user.
+    ``unknown_model`` is the name of a model that the catalog does not have. ``values`` may hold
+    both batch sizes: the micro-batch of a GPU and the batch of an optimizer step.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    unknown_model: str | None = None
 
     @property
     def model(self) -> str | None:
         """The model, where one was stated."""
         return self.values.get("model")
 
+    @property
+    def doubts(self) -> tuple[Problem, ...]:
+        """Problems with what a time follows from, where no other place states that."""
+        stated = set(self.values)
+        for names in ALTERNATIVES[1:]:
+            if stated & set(names):
+                stated |= set(names)
+        return tuple(p for p in self.problems if p.field in DECISIVE - stated)
+
     def over(self, weaker: Stated) -> Stated:
-        """What both say; where they differ, what this one says."""
-        settled = set(self.values)
+        """What both say; where they differ, what this one says.
+
+        ``options`` and ``variant`` are joined key by key, but the variant of another model is
+        left out. Problems of the weaker one are dropped where this one settles their field.
+        """
+        settled = set(self.values) | ({"model"} if self.unknown_model else set())
         for names in ALTERNATIVES:
             if settled & set(names):
                 settled |= set(names)
+        other_model = "model" in settled and weaker.model not in (None, self.model)
+        if other_model:
+            settled.add("variant")
         added = {k: v for k, v in weaker.values.items() if k not in settled}
+        joined = {
+            k: tuple(sorted({**dict(weaker.values[k]), **dict(self.values[k])}.items()))
+            for k in PAIRS
+            if k in self.values and k in weaker.values and not (other_model and k == "variant")
+        }
         return Stated(
-            {**added, **self.values},
+            {**added, **self.values, **joined},
             {**{k: weaker.origins[k] for k in added}, **self.origins},
-            self.problems + weaker.problems,
+            self.problems + tuple(p for p in weaker.problems if p.field not in settled),
+            self.unknown_model or (None if "model" in settled else weaker.unknown_model),
         )
 
     def job(self, **given: Any) -> TrainingJob:
         """The job, with ``given`` fields (gpu, gpus ...) where nothing was stated of them.
 
-        Raises JobError where a field is impossible or missing.
+        Where both batch sizes were stated, ``grad_accum`` follows from them and the GPUs. Raises
+        JobError where a field is impossible or missing, and where there are ``doubts``.
         """
-        return TrainingJob(**{**given, **self.values})
+        if self.doubts:
+            doubt = self.doubts[0]
+            raise JobError(doubt.field, "?", f"{doubt.origin}: {doubt.text}")
+        settled = {
+            name for names in ALTERNATIVES if set(names) & set(self.values) for name in names
+        }
+        fields = {k: v for k, v in given.items() if k not in settled} | dict(self.values)
+        if {"batch_size", "global_batch_size"} <= set(self.values):
+            fields |= _accumulation(fields)
+            del fields["global_batch_size"]
+        return TrainingJob(**fields)
+
+
+def _accumulation(fields: Mapping[str, Any]) -> dict[str, int]:
+    """``grad_accum`` from micro-batch, batch and data-parallel ranks; raises JobError."""
+    split = 1
+    for name in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
+        split *= fields.get(name, 1)
+    ranks = max(1, fields.get("gpus", 1) // split)
+    samples = fields["batch_size"] * ranks
+    total = fields["global_batch_size"]
+    if total % samples:
+        raise JobError(
+            "global_batch_size", total,
+            f"must be a multiple of batch_size x data-parallel ranks = {samples}",
+        )  # fmt: skip
+    return {"grad_accum": total // samples}

@@ -1,0 +1,211 @@
+"""What the command line of one training program says of the job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+from .autocast import SIGNALS
+from .draft import Draft
+from .flags import Family, flag_of, flags
+from .launch import Launch, family_of, said, switched
+from .shell import UNKNOWN
+from .stated import DECISIVE, Stated
+
+# What flags are set to where they say nothing.
+_UNSET = frozenset(("", "-1", "-1.0", "0", "auto", "none", "null", "default", "infinity", "inf"))
+# The field that a key beyond the grammar is about.
+_ABOUT = {
+    "node_batch": "batch_size", "accumulated_batch": "batch_size", "unclear_batch": "batch_size",
+    "total_batch": "global_batch_size", "total_samples": "steps", "input_size": "image_size",
+    "nodes": "batch_size", "config": "model",
+}  # fmt: skip
+# openmmlab: 8 GPUs x 32 samples, 100 epochs or a schedule of 12 (user_guides/config of mmdet).
+_GPUS_BATCH = re.compile(r"[-_](\d{1,3})xb(\d{1,4})(?=[-_]|$)", re.ASCII)
+_CONFIG_EPOCHS = re.compile(r"[-_](\d{1,3})e(?=[-_]|$)", re.ASCII)
+_CONFIG_SCHEDULE = re.compile(r"[-_]([12])x(?=[-_]|$)", re.ASCII)
+_SCHEDULE_EPOCHS = 12
+_LENGTHS = ("steps", "epochs")
+_DISTRIBUTED = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One command line while it is read; ``special`` holds what is no key of the grammar."""
+
+    launch: Launch
+    family: Family
+    draft: Draft
+    special: dict[str, str] = field(default_factory=dict)
+
+
+def command_stated(launch: Launch, origin: str) -> Stated:
+    """The fields that flags and the program's name state."""
+    family = family_of(launch)
+    reading = _Reading(launch, family, Draft(origin, family.prefix))
+    _read_launcher(reading)
+    _read_flags(reading)
+    if family.models and launch.program in family.models and "model" not in reading.draft.texts:
+        reading.draft.say("model", family.models[launch.program])
+    if family.configs:
+        _read_positional_config(reading)
+    _read_batch(reading)
+    _read_length(reading)
+    stated = _without_details(reading.draft.stated())
+    if family.framework and _says_something(stated):
+        context = Draft(origin)
+        context.say("framework", family.framework)
+        stated = stated.over(context.stated())
+    return stated
+
+
+def _says_something(stated: Stated) -> bool:
+    return bool(stated.values) or stated.unknown_model is not None
+
+
+def _without_details(stated: Stated) -> Stated:
+    """Without problems that change no time: a program has words of its own."""
+    told = DECISIVE | {"model", "precision"}
+    return replace(stated, problems=tuple(p for p in stated.problems if p.field in told))
+
+
+def _read_launcher(reading: _Reading) -> None:
+    for name, value, following in said(reading.launch.before):
+        key = flags().launcher_values.get(flag_of(name))
+        text = value if value is not None else next(iter(following), "")
+        if key is not None and UNKNOWN not in text:
+            reading.draft.signal(key, text)
+
+
+def _read_flags(reading: _Reading) -> None:
+    for name, value, following in said(reading.launch.after):
+        flag = flag_of(name)
+        if key := reading.family.values.get(flag):
+            text = value if value is not None else _next_value(following)
+            if text is not None:
+                _take(reading, key, name, text, following)
+        elif pair := reading.family.switches.get(flag):
+            word = switched(value, following)
+            if word is not None:
+                _switch(reading, pair, word)
+
+
+def _next_value(following: Sequence[str]) -> str | None:
+    return following[0] if following and not following[0].startswith("--") else None
+
+
+def _switch(reading: _Reading, pair: tuple[str, str], word: str) -> None:
+    key, text = pair
+    if key in ("options", "variant"):
+        name, _, value = text.partition("=")
+        reading.draft.pair(key, name, value)
+    elif key in SIGNALS:
+        reading.draft.signal(key, word)
+    else:
+        reading.draft.say(key, text)
+
+
+def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence[str]) -> None:
+    """One flag with its value, unless that says nothing or cannot be known."""
+    draft = reading.draft
+    if UNKNOWN in text:
+        about = _ABOUT.get(key, key.partition(".")[0])
+        if about in DECISIVE or about == "model":
+            draft.problem(
+                f"{name} is set where we cannot read it: state {about} in --comment", about
+            )
+        draft.texts.pop(about, None)
+        reading.special.pop(key, None)
+        return
+    if text.strip().lower() in _UNSET:
+        return
+    elif key in SIGNALS:
+        draft.signal(key, text)
+    elif key == "input_size":
+        axes = [text, *following[1:]] if text == next(iter(following), None) else [text]
+        draft.say("image_size", "x".join(axis for axis in axes if axis.isdigit()) or text)
+    elif key == "config":
+        _read_config(reading, text)
+    elif "." in key:
+        field_name, _, pair_key = key.partition(".")
+        draft.pair(field_name, pair_key, text)
+    elif not draft.say(key, text):
+        reading.special[key] = text
+    _take_special(reading, key, text)
+
+
+def _take_special(reading: _Reading, key: str, text: str) -> None:
+    draft = reading.draft
+    word = text.lower()
+    if key == "recompute":
+        draft.pair("options", "act_ckpt", word if word in ("full", "selective") else "on")
+    elif key == "attention" and word.startswith(("flash", "eager", "unfused", "local")):
+        draft.pair("options", "flash_attention", "on" if word.startswith("flash") else "off")
+    elif key == "strategy" and "fsdp" in word:
+        draft.say("sharding", "fsdp")
+    elif key == "strategy" and (stage := re.search(r"deepspeed_stage_([1-3])", word)):
+        draft.say("zero", stage[1])
+    elif key == "total_samples":
+        draft.say("epochs", "1")
+        draft.say("dataset_size", text)
+
+
+def _read_config(reading: _Reading, path: str) -> None:
+    """What the name of a configuration says: the model, and by openmmlab's rule the batch."""
+    stem = PurePosixPath(path).stem
+    reading.draft.say("model", _CONFIG_EPOCHS.sub("", _GPUS_BATCH.sub("", stem)))
+    if reading.family.name != "openmmlab":
+        return
+    if batch := _GPUS_BATCH.search(stem):
+        reading.draft.texts.setdefault("batch_size", ("batch_size", batch[2]))
+    if epochs := _CONFIG_EPOCHS.search(stem):
+        reading.draft.texts.setdefault("epochs", ("epochs", epochs[1]))
+    elif schedule := _CONFIG_SCHEDULE.search(stem):
+        text = str(_SCHEDULE_EPOCHS * int(schedule[1]))
+        reading.draft.texts.setdefault("epochs", ("epochs", text))
+
+
+def _read_positional_config(reading: _Reading) -> None:
+    for word in reading.launch.after:
+        if word.startswith(reading.family.configs) or f"/{reading.family.configs}" in word:
+            _read_config(reading, word)
+            return
+
+
+def _read_batch(reading: _Reading) -> None:
+    """Batches that are of a node, of all micro-steps, or of who knows what."""
+    draft, special = reading.draft, reading.special
+    if total := special.get("total_batch"):
+        draft.say("global_batch_size", total)
+    if text := special.get("node_batch"):
+        nodes = special.get("nodes", "1")
+        started_by_torchrun = _DISTRIBUTED & {_last(word) for word in reading.launch.before}
+        if text.isdigit() and nodes.isdigit() and int(nodes) and not started_by_torchrun:
+            draft.say("global_batch_size", str(int(text) * int(nodes)))
+        else:
+            special["unclear_batch"] = text
+    if text := special.get("accumulated_batch"):
+        steps = draft.texts.get("grad_accum", ("", "1"))[1]
+        if text.isdigit() and steps.isdigit() and int(steps) and int(text) >= int(steps):
+            draft.say("batch_size", str(int(text) // int(steps)))
+    if "unclear_batch" in special and not {"batch_size", "global_batch_size"} & set(draft.texts):
+        draft.problem(
+            f"batch {special['unclear_batch'][:20]} may be of one GPU or of all: "
+            "state batch_size or global_batch_size in --comment",
+            "batch_size",
+        )
+
+
+def _last(word: str) -> str:
+    return word.rpartition("/")[2]
+
+
+def _read_length(reading: _Reading) -> None:
+    texts = reading.draft.texts
+    if any(problem.field in _LENGTHS for problem in reading.draft.problems):
+        for name in _LENGTHS:
+            texts.pop(name, None)
+    elif reading.family.prefers and set(_LENGTHS) <= set(texts):
+        del texts[next(name for name in _LENGTHS if name != reading.family.prefers)]

@@ -1,0 +1,202 @@
+"""What one place says, collected as text and then read: values, and problems with the rest."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..errors import JobError, UnknownModelError
+from ..graphs.catalog import entry_of
+from ..job import Pairs
+from ..precision import parse_precision
+from .autocast import joint_precision
+from .keys import (
+    AUTOCAST_KEYS,
+    FIELD_OF,
+    MAX_PAIRS,
+    MAX_TEXT,
+    key_of,
+    read_framework,
+    read_fsdp,
+    read_pairs,
+    read_value,
+    read_zero,
+)
+from .stated import Problem, Stated
+
+MAX_UNKNOWN_KEYS = 3
+_LENGTHS = ("steps", "epochs")
+_READ_LATER = ("precision", "framework", "options", "variant")
+
+
+@dataclass(slots=True)
+class Draft:
+    """Texts by key as one place has them; a key said twice has its last value.
+
+    ``prefix`` is tried before a model's name (``torchvision:``).
+    """
+
+    origin: str
+    prefix: str = ""
+    texts: dict[str, tuple[str, str]] = field(default_factory=dict)
+    signals: dict[str, str] = field(default_factory=dict)
+    pairs: dict[str, dict[str, str]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    unknown: dict[str, None] = field(default_factory=dict)
+
+    def say(self, key: str, text: str) -> bool:
+        """Take one key of the grammar; False, and nothing taken, where it is none."""
+        name = key_of(key)
+        meant = FIELD_OF.get(name)
+        if meant is None:
+            self.unknown[key] = None
+            return False
+        if name in AUTOCAST_KEYS:
+            self.signal(name, text)
+        else:
+            self.texts[meant] = (name, text)
+        return True
+
+    def signal(self, name: str, text: str) -> None:
+        """Take a flag that says the precision together with others."""
+        self.signals[name] = text[:MAX_TEXT]
+
+    def pair(self, field_name: str, key: str, text: str) -> None:
+        """Take one option, or one size of the network."""
+        pairs = self.pairs.setdefault(field_name, {})
+        if len(pairs) < MAX_PAIRS:
+            pairs[key] = text
+
+    def problem(self, text: str, about: str = "") -> None:
+        """Keep a problem for the user."""
+        self.problems.append(Problem(self.origin, text, about))
+
+    def stated(self) -> Stated:
+        """What was said, with a problem for each value that is not possible."""
+        values: dict[str, Any] = {}
+        unknown_model = None
+        for name, (key, text) in self.texts.items():
+            if name in _READ_LATER:
+                continue
+            try:
+                values[name] = self._value(name, key, text)
+            except UnknownModelError as error:
+                unknown_model = str(error.value)
+                self.problem(str(error), name)
+            except JobError as error:
+                self.problem(_said(key, error), name)
+        for read in (self._precision, self._pairs, self._framework):
+            read(values)
+        self._length(values)
+        self._tell_unknown_keys()
+        problems = tuple(dict.fromkeys(self.problems))
+        return settle(Stated(values, dict.fromkeys(values, self.origin), problems, unknown_model))
+
+    def _value(self, name: str, key: str, text: str) -> Any:
+        if key == "zero":
+            return read_zero(text)
+        if key == "fsdp":
+            return read_fsdp(text)
+        if name == "model" and self.prefix:
+            from .models import resolve_model
+
+            return resolve_model(text.strip(), self.prefix)
+        return read_value(name, text)
+
+    def _precision(self, values: dict[str, Any]) -> None:
+        try:
+            if "precision" in self.texts:
+                values["precision"] = parse_precision(self.texts["precision"][1][:MAX_TEXT])
+            elif meant := joint_precision(self.signals):
+                values["precision"] = meant
+        except JobError as error:
+            self.problem(_said("precision", error), "precision")
+
+    def _pairs(self, values: dict[str, Any]) -> None:
+        for name in ("options", "variant"):
+            found: Pairs = ()
+            try:
+                if name in self.texts:
+                    found = read_pairs(name, self.texts[name][1])
+                if single := self.pairs.get(name):
+                    text = ";".join(map("=".join, single.items()))
+                    found = tuple(sorted({**dict(read_pairs(name, text)), **dict(found)}.items()))
+            except JobError as error:
+                self.problem(str(error), name)
+            if found:
+                values[name] = found
+
+    def _framework(self, values: dict[str, Any]) -> None:
+        options = dict(values.get("options", ()))
+        if "framework" not in self.texts and "container" not in options:
+            return
+        text = self.texts.get("framework", ("", "pytorch"))[1]
+        try:
+            found = read_framework(text, options)
+        except JobError as error:
+            self.problem(str(error), "framework")
+            return
+        if "framework" in self.texts:
+            values["framework"] = found.name
+        if found.date is not None:
+            values.setdefault("framework_date", found.date)
+
+    def _length(self, values: dict[str, Any]) -> None:
+        if all(name in values for name in _LENGTHS):
+            shown = f"steps={values.pop('steps')} and epochs={values.pop('epochs'):g}"
+            self.problem(f"{shown} are both stated: give one of them", "steps")
+
+    def _tell_unknown_keys(self) -> None:
+        """Foreign words are no one's fault, unless the place speaks to us."""
+        if not (self.texts or self.signals):
+            return
+        for key in list(self.unknown)[:MAX_UNKNOWN_KEYS]:
+            near = nearest_keys(key)
+            known = f"nearest: {', '.join(near)}" if near else f"accepted are {_COMMON}"
+            self.problem(f"{key[:40]!r} is not a key of ours; {known}")
+
+
+_COMMON = "model, precision, batch_size, seq_len, epochs, steps, options ..."
+
+
+def nearest_keys(key: str, cutoff: float = 0.6) -> list[str]:
+    """The accepted keys that look most like ``key``."""
+    return difflib.get_close_matches(key_of(key)[:40], FIELD_OF, n=3, cutoff=cutoff)
+
+
+def _said(key: str, error: JobError) -> str:
+    """The error, with the key that the person wrote."""
+    return f"{key}={error.value!r} is not possible: {error.accepted}"
+
+
+def settle(stated: Stated) -> Stated:
+    """The image size in the axes of the model, where both are known.
+
+    One number stands for all axes; other numbers of axes are a problem, and left out.
+    """
+    size = stated.values.get("image_size")
+    if size is None or stated.model is None:
+        return stated
+    axes = entry_of(stated.model).image_size
+    if axes is not None and len(size) in (1, len(axes)):
+        full = size if len(size) == len(axes) else size * len(axes)
+        return replace(stated, values={**stated.values, "image_size": full})
+    shown = "x".join(map(str, size))
+    accepted = "leave it out" if axes is None else f"it has {len(axes)} axes"
+    problem = Problem(
+        stated.origins["image_size"],
+        f"image_size={shown!r} is not possible for {stated.model}: {accepted}",
+        "" if axes is None else "image_size",
+    )
+    return replace(
+        stated,
+        values=_without(stated.values, "image_size"),
+        origins=_without(stated.origins, "image_size"),
+        problems=(*stated.problems, problem),
+    )
+
+
+def _without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {k: v for k, v in mapping.items() if k != key}

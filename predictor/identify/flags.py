@@ -1,0 +1,105 @@
+"""The flags of training programs: ``flags.yaml`` as frozen dataclasses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yaml import CSafeLoader
+
+from .grammar import pairs_of
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How one family of programs names what we ask; flags as ``flag_of`` spells them.
+
+    ``switches`` map a flag to key and text of the grammar. ``only`` names the one program that
+    the evidence holds for; ``models`` the network a program trains; ``prefers`` the length that
+    counts where two are given; ``configs`` the start of paths that are configurations.
+    """
+
+    name: str
+    source: str
+    values: Mapping[str, str]
+    switches: Mapping[str, tuple[str, str]]
+    programs: frozenset[str] = frozenset()
+    evidence: frozenset[str] = frozenset()
+    only: str = ""
+    framework: str = ""
+    prefix: str = ""
+    prefers: str = ""
+    configs: str = ""
+    models: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The whole file; ``families`` in the order they are tried, each with the generic flags."""
+
+    families: tuple[Family, ...]
+    generic: Family
+    launchers: frozenset[str]
+    launching_modules: frozenset[str]
+    launching_files: frozenset[str]
+    programs: frozenset[str]
+    other_work: frozenset[str]
+    other_work_flags: frozenset[str]
+    training_words: frozenset[str]
+    launcher_values: Mapping[str, str]
+    deepspeed: Mapping[str, str]
+
+
+def flag_of(word: str) -> str:
+    """The spelling flags are compared in; dotted keys are without dashes and ``+``."""
+    if word.startswith("-") and not word.startswith("--") and len(word) == 2:
+        return word
+    flag = word.lower().replace("_", "-")
+    return flag.lstrip("-+~") if "." in flag or word[:1] in "+~" else flag
+
+
+@cache
+def flags() -> Flags:
+    """The table of the package."""
+    path = Path(__file__).parent / "flags.yaml"
+    raw = yaml.load(path.read_bytes(), CSafeLoader)
+    generic = _family({"name": "generic", **raw["generic"]}, None)
+    return Flags(
+        families=tuple(_family(entry, generic) for entry in raw["families"]),
+        generic=generic,
+        launchers=frozenset(raw["launchers"]),
+        launching_modules=frozenset(raw["launching_modules"]),
+        launching_files=frozenset(raw["launching_files"]),
+        programs=frozenset(raw["programs"]),
+        other_work=frozenset(raw["other_work"]),
+        other_work_flags=frozenset(raw["other_work_flags"]),
+        training_words=frozenset(raw["training_words"]),
+        launcher_values=raw["launcher_values"],
+        deepspeed=raw["deepspeed"],
+    )
+
+
+def _family(raw: Mapping[str, Any], generic: Family | None) -> Family:
+    values = {flag_of(flag): key for flag, key in raw["values"].items()}
+    switches = {flag_of(flag): pairs_of(text)[0] for flag, text in raw.get("switches", {}).items()}
+    if generic is not None:
+        values = {k: v for k, v in generic.values.items() if k not in switches} | values
+        switches = {k: v for k, v in generic.switches.items() if k not in values} | switches
+    return Family(
+        name=raw["name"],
+        source=raw["source"],
+        values=values,
+        switches=switches,
+        programs=frozenset(raw.get("programs", ())),
+        evidence=frozenset(map(flag_of, raw.get("evidence", ()))),
+        only=raw.get("only", ""),
+        framework=raw.get("framework", ""),
+        prefix=raw.get("prefix", ""),
+        prefers=raw.get("prefers", ""),
+        configs=raw.get("configs", ""),
+        models=raw.get("models"),
+    )

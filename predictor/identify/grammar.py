@@ -1,0 +1,98 @@
+"""The grammar of comments, annotations and environments: ``model=resnet50 precision=amp``.
+
+Pairs ``key=value`` stand between blanks, commas or semicolons; a value with one of those in it is
+quoted (``options="xla=on;channels_last=on"``). Words without ``=`` are free text. Case does not
+matter in keys, and ``-`` is as good as ``_``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..precision import Precision
+from .draft import Draft, nearest_keys
+from .keys import ALIASES, FIELD_OF, key_of
+from .stated import Stated
+
+MAX_TEXT = 8192
+MAX_MAPPED = 256
+TEXT_VARIABLE = "PRECISION_TIME"
+VARIABLE_PREFIX = "PRECISION_TIME_"
+ANNOTATION_PREFIX = "precision-time.io/"
+TEXT_ANNOTATION = "precision-time.io/job"
+# A variable or annotation of another meaning is told from a slip of ours by its likeness.
+_SLIP = 0.8
+_PAIR = re.compile(
+    r"""(?<![^\s,;("'])([A-Za-z][\w.-]{0,63}+)[ \t]{0,8}+=
+        (?:[ \t]{1,8}+(?![\w.-]{1,64}+[ \t]{0,8}+=))?
+        (?:"([^"]*+)"|'([^']*+)'|([^\s,;"'()]*+))""",
+    re.VERBOSE | re.ASCII,
+)
+_PLAIN = re.compile(r"[^\s,;\"'=()]+")
+
+
+def parse_text(text: str, origin: str) -> Stated:
+    """What a text says; of unknown keys it tells only where one of ours stands beside them."""
+    draft = Draft(origin)
+    for key, value in pairs_of(text):
+        draft.say(key, value)
+    return draft.stated()
+
+
+def parse_mapping(mapping: Mapping[str, str], origin: str) -> Stated:
+    """What environment variables or annotations say.
+
+    ``PRECISION_TIME_BATCH_SIZE`` and ``precision-time.io/batch-size`` are the key ``batch_size``;
+    ``PRECISION_TIME`` and ``precision-time.io/job`` hold a whole text, which single keys refine.
+    """
+    draft, text = Draft(origin), Draft(origin)
+    for name, value in list(mapping.items())[:MAX_MAPPED]:
+        value = value[:MAX_TEXT]
+        if name in (TEXT_VARIABLE, TEXT_ANNOTATION):
+            for key, said in pairs_of(value):
+                text.say(key, said)
+            continue
+        mapped = _mapped(name)
+        if mapped is not None and (mapped in FIELD_OF or nearest_keys(mapped, _SLIP)):
+            draft.say(mapped, value)
+    return draft.stated().over(text.stated())
+
+
+def _mapped(name: str) -> str | None:
+    for prefix in (VARIABLE_PREFIX, ANNOTATION_PREFIX):
+        if name.startswith(prefix):
+            return key_of(name.removeprefix(prefix))
+    return None
+
+
+def pairs_of(text: str) -> list[tuple[str, str]]:
+    """The ``key=value`` pairs of a text, in its order."""
+    return [
+        (match[1], next(part for part in (*match.groups()[1:], "") if part is not None))
+        for match in _PAIR.finditer(text[:MAX_TEXT])
+    ]
+
+
+def stated_text(stated: Stated) -> str:
+    """The values as a text that reads back as them, such as AdminComment keeps."""
+    return " ".join(
+        f"{name}={_quoted(_text(stated.values[name]))}" for name in ALIASES if name in stated.values
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Precision):
+        return value.value
+    if isinstance(value, float):
+        return repr(int(value)) if value.is_integer() else repr(value)
+    if isinstance(value, tuple) and value and isinstance(value[0], int):
+        return "x".join(map(str, value))
+    if isinstance(value, tuple):
+        return ";".join(map("=".join, value))
+    return str(value)
+
+
+def _quoted(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else f'"{text}"'

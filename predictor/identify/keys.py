@@ -1,0 +1,243 @@
+"""The keys people write, the field of TrainingJob each means, and how its value is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yaml import CSafeLoader
+
+import profiles
+from profiles.errors import UnknownGpuError
+from profiles.gpus import find_gpu
+
+from ..errors import JobError
+from ..fabrics import fabric_of
+from ..frameworks import FRAMEWORKS, Framework, parse_framework
+from ..job import SHARDINGS, Pairs
+from .models import resolve_model
+
+# Field of TrainingJob -> the other ways to write its key. `-` is as good as `_`, case is free.
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "model": ("arch", "net", "model_name"),
+    "precision": ("dtype",),
+    "batch_size": ("batch", "bs", "micro_batch", "micro_batch_size", "batch_per_gpu",
+                   "per_device_batch_size", "per_device_train_batch_size", "per_gpu_batch_size"),
+    "global_batch_size": ("global_batch", "gbs", "total_batch_size"),
+    "grad_accum": ("ga", "accumulate", "gradient_accumulation_steps", "grad_accum_steps",
+                   "accumulate_grad_batches"),
+    "seq_len": ("seq", "sequence_length", "seq_length", "max_seq_length", "max_seq_len"),
+    "image_size": ("image", "img_size"),
+    "epochs": ("num_epochs", "max_epochs", "num_train_epochs"),
+    "steps": ("max_steps", "train_iters", "num_steps", "max_iters"),
+    "dataset_size": ("samples", "num_samples"),
+    "framework": ("fw",),
+    "framework_date": (),
+    "optimizer": ("opt", "optim"),
+    "sharding": ("zero", "fsdp"),
+    "tensor_parallel": ("tp", "tensor_model_parallel_size"),
+    "pipeline_parallel": ("pp", "pipeline_model_parallel_size"),
+    "context_parallel": ("cp", "context_parallel_size"),
+    "gpus": ("num_gpus",),
+    "gpus_per_node": (),
+    "gpu": ("gpu_type",),
+    "fabric": (),
+    "options": (),
+    "variant": (),
+}  # fmt: skip
+# Keys that together say the precision, as the flags of training scripts do.
+AUTOCAST_KEYS = ("amp", "fp16", "bf16", "fp8", "tf32", "mixed_precision")
+FIELD_OF: Mapping[str, str] = {
+    **{name: name for name in ALIASES},
+    **{alias: name for name, aliases in ALIASES.items() for alias in aliases},
+    **dict.fromkeys(AUTOCAST_KEYS, "precision"),
+}
+
+MAX_PAIRS = 32
+MAX_TEXT = 64
+MAX_RAILS = 64
+_YEARS = (2010.0, 2100.0)
+_SUFFIXES = {"": 0, "k": 3, "m": 6, "b": 9}
+_NUMBER = re.compile(r"(\d[\d_]{0,24}(?:\.\d{0,24})?(?:e[+-]?\d{1,3})?)([kmb]?)", re.A | re.I)
+_AXES = re.compile(r"\d{1,6}(?:[x×]\d{1,6}){0,3}", re.A | re.I)
+_FABRIC = re.compile(r"(?:(\d{1,3})-?x-?)?([a-z][a-z0-9-]*|\d[a-z0-9-]*)", re.A)
+_PAIR_KEY = re.compile(r"[a-z][a-z0-9_.]{0,31}", re.A)
+_PAIR_VALUE = re.compile(r"[A-Za-z0-9._+:/@*-]{1,64}", re.A)
+_STAGE = re.compile(r"(?:deepspeed_)?(?:zero_?|stage_?)?([0-3])(?:_offload)?", re.A)
+ON = frozenset(("on", "true", "yes", "1"))
+OFF = frozenset(("off", "false", "no", "0", "none", ""))
+# Ranges beyond which a number is a slip: no GPU and no cluster holds more.
+MOST: Mapping[str, int] = {
+    "batch_size": 2**24, "global_batch_size": 2**31, "grad_accum": 2**20, "seq_len": 2**24,
+    "steps": 2**40, "dataset_size": 2**53, "gpus": 2**20, "gpus_per_node": 2**10,
+    "tensor_parallel": 2**12, "pipeline_parallel": 2**12, "context_parallel": 2**12,
+}  # fmt: skip
+_MOST_EPOCHS = 10**6
+_MOST_AXIS = 2**14
+_MOST_CHANNELS = 4
+_LEAST_AXIS = 16
+
+
+def key_of(text: str) -> str:
+    """The spelling keys are compared in."""
+    return text.strip().lower().replace("-", "_")
+
+
+def read_value(field: str, text: str) -> Any:
+    """The value of a field from its text; raises JobError naming what is accepted.
+
+    ``image_size`` with one number stays one number until the model is known. Options and
+    framework are read together elsewhere, precision in ``autocast``.
+    """
+    text = text.strip()
+    if field in MOST:
+        return _count(field, text)
+    return _READERS[field](text)
+
+
+def _number(field: str, text: str) -> Decimal:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise JobError(field, _short(text), "a number such as 256, 90.5, 1e5 or 50k is accepted")
+    return Decimal(match[1].replace("_", "")).scaleb(_SUFFIXES[match[2].lower()])
+
+
+def _count(field: str, text: str) -> int:
+    number = _number(field, text)
+    if not 1 <= number <= MOST[field] or number != number.to_integral_value():
+        raise JobError(field, _short(text), f"a whole number from 1 to {MOST[field]} is accepted")
+    return int(number)
+
+
+def _epochs(text: str) -> float:
+    number = float(_number("epochs", text))
+    if not 0 < number <= _MOST_EPOCHS:
+        raise JobError("epochs", _short(text), f"a number above 0, to {_MOST_EPOCHS}, is accepted")
+    return number
+
+
+def _date(text: str) -> float:
+    number = float(_number("framework_date", text))
+    if not _YEARS[0] <= number <= _YEARS[1]:
+        raise JobError("framework_date", _short(text), "a year such as 2024.5 is accepted")
+    return number
+
+
+def _image_size(text: str) -> tuple[int, ...]:
+    axes = tuple(int(n) for n in re.split("[x×]", text.lower())) if _AXES.fullmatch(text) else ()
+    if len(axes) > 1 and axes[0] <= _MOST_CHANNELS and min(axes[1:]) >= _LEAST_AXIS:
+        axes = axes[1:]
+    if not 1 <= len(axes) <= 3 or not 1 <= min(axes) <= max(axes) <= _MOST_AXIS:
+        raise JobError("image_size", _short(text), "H, HxW or HxWxD in pixels is accepted")
+    return axes
+
+
+def _gpu(text: str) -> str:
+    try:
+        return find_gpu(text[:MAX_TEXT]).name
+    except UnknownGpuError as error:
+        raise JobError("gpu", _short(text), str(error).partition("; ")[2] or str(error)) from None
+
+
+def _fabric(text: str) -> str:
+    words = re.sub(r"[\s_]+", "-", text.lower())
+    match = _FABRIC.fullmatch(words) if len(words) <= MAX_TEXT else None
+    if match is None or not 1 <= int(match[1] or 1) <= MAX_RAILS:
+        words = ""
+    try:
+        fabric_of(find_gpu("a100"), words)
+    except JobError as error:
+        raise JobError("fabric", _short(text), error.accepted) from None
+    return words
+
+
+@cache
+def _optimizers() -> tuple[str, ...]:
+    path = Path(profiles.__file__).parent / "optimizers.yaml"
+    return tuple(sorted(yaml.load(path.read_bytes(), CSafeLoader), key=len, reverse=True))
+
+
+def _optimizer(text: str) -> str:
+    key = re.sub("[-_ ]", "", text.lower())
+    for name in _optimizers():
+        if name in key and len(key) <= MAX_TEXT:
+            return name
+    raise JobError("optimizer", _short(text), f"accepted are {', '.join(sorted(_optimizers()))}")
+
+
+def _sharding(text: str) -> str:
+    key = key_of(text.split(" ")[0].split(",")[0])
+    if key in SHARDINGS:
+        return key
+    if stage := _STAGE.fullmatch(key):
+        return f"zero{stage[1]}" if stage[1] != "0" else "ddp"
+    words = {
+        **dict.fromkeys(("full_shard", "hybrid_shard", *ON), "fsdp"),
+        **dict.fromkeys(("shard_grad_op",), "zero2"),
+        **dict.fromkeys(("no_shard", *OFF), "ddp"),
+    }
+    if key in words:
+        return words[key]
+    raise JobError("sharding", _short(text), f"accepted are {', '.join(SHARDINGS)}")
+
+
+def read_zero(text: str) -> str:
+    """``zero=2``: the stage of ZeRO, where 1 is a stage and not a yes."""
+    if stage := _STAGE.fullmatch(key_of(text)):
+        return f"zero{stage[1]}" if stage[1] != "0" else "ddp"
+    if key_of(text) in OFF:
+        return "ddp"
+    raise JobError("zero", _short(text), "a stage from 0 to 3 is accepted")
+
+
+def read_fsdp(text: str) -> str:
+    """``fsdp=on`` or one of its strategies."""
+    return "fsdp" if key_of(text) in ON else "ddp" if key_of(text) in OFF else _sharding(text)
+
+
+def read_framework(text: str, options: Mapping[str, str]) -> Framework:
+    """Name and date of a framework; a container among the options dates it, too."""
+    if len(text) > MAX_TEXT:
+        raise JobError("framework", _short(text), f"accepted are {', '.join(FRAMEWORKS)}")
+    found = parse_framework(text, ";".join(map("=".join, options.items())))
+    if found.name not in FRAMEWORKS:
+        raise JobError("framework", _short(text), f"accepted are {', '.join(FRAMEWORKS)}")
+    return found
+
+
+def read_pairs(field: str, text: str) -> Pairs:
+    """``k=v;k=v`` with plain names and values as sorted pairs; a lone name is on."""
+    found: dict[str, str] = {}
+    for part in re.split("[;,]", text):
+        if not part.strip():
+            continue
+        key, _, value = part.partition("=")
+        key, value = key_of(key), value.strip() or "on"
+        value = {"true": "on", "false": "off"}.get(value.lower(), value)
+        if not _PAIR_KEY.fullmatch(key) or not _PAIR_VALUE.fullmatch(value):
+            raise JobError(field, _short(part), 'key=value such as "xla=on;act_ckpt=off"')
+        found[key] = value
+    if not 1 <= len(found) <= MAX_PAIRS:
+        raise JobError(field, _short(text), f"1 to {MAX_PAIRS} pairs are accepted")
+    return tuple(sorted(found.items()))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "..."
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "model": resolve_model,
+    "epochs": _epochs,
+    "framework_date": _date,
+    "image_size": _image_size,
+    "gpu": _gpu,
+    "fabric": _fabric,
+    "optimizer": _optimizer,
+    "sharding": _sharding,
+}

@@ -1,0 +1,141 @@
+"""Which program a command starts, through whatever launches it, and with which flags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .flags import Family, flag_of, flags
+from .keys import OFF, ON
+from .shell import UNKNOWN
+
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]*$", re.ASCII)
+_MODULE_LAUNCHERS = frozenset(("torchrun", "accelerate", "deepspeed", "horovodrun", "composer"))
+_OVERRIDE = re.compile(r"[+~]*[A-Za-z_][\w./@-]{0,80}+=", re.ASCII)
+_NAME_WORD = re.compile(r"[a-z]+", re.ASCII)
+_CONFIG_KEY = re.compile(r"[A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A started program: its file's name, the words before it and those after it."""
+
+    program: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+    @property
+    def trains(self) -> bool:
+        """Whether its name says that it trains."""
+        return bool(_name_words(self.program) & flags().training_words)
+
+    @property
+    def does_other_work(self) -> bool:
+        """Whether its name or a flag says that it does something else than train."""
+        table = flags()
+        given = {flag_of(word.partition("=")[0]) for word in self.after if word.startswith("-")}
+        if given & table.other_work_flags and not given & {"--train", "--do-train"}:
+            return True
+        if given & {"--do-eval", "--do-predict"} and "--do-train" not in given:
+            return True
+        return bool(_name_words(self.program) & table.other_work) and not self.trains
+
+
+def launch_of(words: Sequence[str]) -> Launch | None:
+    """What a command launches, or None where it is no launcher of Python programs."""
+    table = flags()
+    if not words or not _launches(words[0]):
+        return None
+    python = False
+    for index, word in enumerate(words):
+        base = _base(word)
+        behind = words[index + 1 : index + 2]
+        if word == "-m" and python and behind:
+            if behind[0] not in table.launching_modules:
+                name = behind[0].rpartition(".")[2] + ".py"
+                return Launch(name, tuple(words[:index]), tuple(words[index + 2 :]))
+        elif base in table.programs or (
+            base.endswith(".py") and not word.startswith("-") and base not in table.launching_files
+        ):
+            return Launch(base, tuple(words[:index]), tuple(words[index + 1 :]))
+        elif python and word.startswith(UNKNOWN) and _is_python(words[index - 1]):
+            return Launch(UNKNOWN, tuple(words[:index]), tuple(words[index + 1 :]))
+        python = python or _is_python(word) or base in _MODULE_LAUNCHERS
+    return None
+
+
+def shell_text(words: Sequence[str]) -> str | None:
+    """The script of ``bash -c 'script'``, launched by whatever, or None."""
+    if not words or not _launches(words[0]):
+        return None
+    for index, word in enumerate(words[:-2]):
+        if _base(word) in ("bash", "sh") and words[index + 1].startswith("-"):
+            for place in (index + 1, index + 2):
+                option = words[place]
+                if option.startswith("-") and option.endswith("c") and place + 1 < len(words):
+                    return words[place + 1]
+    return None
+
+
+def family_of(launch: Launch) -> Family:
+    """The family whose program or flags these are; the generic one where none is found."""
+    table = flags()
+    given = {flag_of(name) for name, _, _ in said(launch.after)}
+    for family in table.families:
+        if launch.program in family.programs:
+            return family
+        if given & family.evidence and family.only in ("", launch.program):
+            return family
+    return table.generic
+
+
+def said(words: Sequence[str]) -> list[tuple[str, str | None, tuple[str, ...]]]:
+    """Flags in their order: name, value behind ``=`` or None, and the words that follow.
+
+    ``key=value`` of Hydra and ``KEY.NAME value`` of yacs count as flags.
+    """
+    found: list[tuple[str, str | None, tuple[str, ...]]] = []
+    for index, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        following = tuple(words[index + 1 : index + 4])
+        if word.startswith("-") and len(word) > 1 and not word[1].isdigit():
+            found.append((name, value if equals else None, following))
+        elif equals and _OVERRIDE.match(word):
+            found.append((name if "." in name else f"--{name.lstrip('+~')}", value, ()))
+        elif _CONFIG_KEY.fullmatch(word):
+            found.append((word, None, following))
+    return found
+
+
+def switched(value: str | None, following: Sequence[str]) -> str | None:
+    """What a switch is set to: ``on``, a word of its own, or None where it is off."""
+    if value is None and following and following[0].lower() in (ON | OFF) - {"", "none"}:
+        value = following[0]
+    if value is None or value.lower() in ON:
+        return "on"
+    return None if value.lower() in OFF else value
+
+
+def _launches(word: str) -> bool:
+    base = _base(word)
+    table = flags()
+    return (
+        base in table.launchers
+        or base in table.programs
+        or base.endswith(".py")
+        or _is_python(word)
+        or UNKNOWN in word
+    )
+
+
+def _is_python(word: str) -> bool:
+    return _PYTHON.fullmatch(_base(word)) is not None
+
+
+def _base(word: str) -> str:
+    return word.rpartition("/")[2]
+
+
+def _name_words(program: str) -> set[str]:
+    return set(_NAME_WORD.findall(program.lower().removesuffix(".py").removesuffix(".sh")))

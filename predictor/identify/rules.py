@@ -1,0 +1,159 @@
+"""Site rules: what an admin knows of jobs whose users say nothing.
+
+A YAML file. The first rule whose ``match`` all fits says what the job is, in the keys of the
+grammar; named groups of the expressions stand for what they matched::
+
+    rules:
+      - name: nightly resnet
+        match: {name: "^rn(?P<depth>50|101)-nightly", account: "^vision$"}
+        job: {model: "resnet{depth}", precision: amp, epochs: 90, batch: 256}
+
+Expressions are searched, not anchored, in at most 4 KiB of a field and 64 KiB of a script.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..errors import RulesError
+from .draft import Draft
+from .stated import Stated
+
+MAX_FIELD = 4096
+MAX_SCRIPT = 64 * 1024
+_GROUP = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleContext:
+    """What rules may look at; empty where a scheduler has none. ``command`` is one text."""
+
+    name: str = ""
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+    command: str = ""
+    work_dir: str = ""
+    script: str = ""
+
+
+MATCHED = tuple(f.name for f in fields(RuleContext))
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: expressions that must all be found, and the job they mean."""
+
+    name: str
+    match: Mapping[str, re.Pattern[str]]
+    job: Mapping[str, str]
+
+    def stated(self, context: RuleContext) -> Stated | None:
+        """What the rule says of this job, or None where it does not fit."""
+        groups: dict[str, str] = {}
+        for name, pattern in self.match.items():
+            most = MAX_SCRIPT if name == "script" else MAX_FIELD
+            found = pattern.search(getattr(context, name)[:most])
+            if found is None:
+                return None
+            groups.update({k: v for k, v in found.groupdict().items() if v is not None})
+        draft = Draft(f"rule {self.name}")
+        for key, text in self.job.items():
+            draft.say(key, _GROUP.sub(lambda group: groups.get(group[1], ""), text))
+        return draft.stated()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of a site, in the order of the file."""
+
+    rules: tuple[Rule, ...] = ()
+
+    def match(self, context: RuleContext) -> Stated | None:
+        """What the first rule that fits says, or None."""
+        found = (rule.stated(context) for rule in self.rules)
+        return next((stated for stated in found if stated is not None), None)
+
+
+def read_rules(path: Path) -> Rules:
+    """The rules of a file; raises RulesError naming file, rule, field and what is accepted."""
+    try:
+        raw = yaml.safe_load(path.read_bytes())
+    except (OSError, yaml.YAMLError, RecursionError) as error:
+        raise RulesError(f"{path}: {error}") from None
+    if raw is None:
+        return Rules()
+    if not isinstance(raw, dict) or set(raw) != {"rules"} or not isinstance(raw["rules"], list):
+        raise RulesError(f"{path}: a mapping with the one key `rules`, a list, is accepted")
+    rules = tuple(_rule(f"{path}: rule {i}", entry) for i, entry in enumerate(raw["rules"], 1))
+    names = [rule.name for rule in rules]
+    for i, name in enumerate(names, 1):
+        if name in names[: i - 1]:
+            raise RulesError(f"{path}: rule {i}: name={name!r} is that of another rule")
+    return Rules(rules)
+
+
+def _rule(where: str, raw: Any) -> Rule:
+    parts = ("name", "match", "job")
+    if not isinstance(raw, dict) or set(raw) != set(parts):
+        raise RulesError(f"{where}: name, match and job are accepted, all of them")
+    name = raw["name"]
+    if not isinstance(name, str) or not name.strip():
+        raise RulesError(f"{where}: name={name!r} is not possible: a text is accepted")
+    where = f"{where} ({name})"
+    match = {key: _pattern(where, key, text) for key, text in _pairs(where, "match", raw).items()}
+    groups = {group for pattern in match.values() for group in pattern.groupindex}
+    job = {key: _text(text) for key, text in _pairs(where, "job", raw).items()}
+    _check_job(where, job, groups)
+    return Rule(name.strip(), match, job)
+
+
+def _pairs(where: str, part: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    pairs = raw[part]
+    if not isinstance(pairs, dict) or not pairs or not all(isinstance(k, str) for k in pairs):
+        raise RulesError(
+            f"{where}: {part}={pairs!r} is not possible: key: value pairs are accepted"
+        )
+    return pairs
+
+
+def _pattern(where: str, key: str, text: Any) -> re.Pattern[str]:
+    if key not in MATCHED:
+        raise RulesError(f"{where}: match.{key} is not possible: {', '.join(MATCHED)} are accepted")
+    if not isinstance(text, str):
+        raise RulesError(f"{where}: match.{key}={text!r} is not possible: quote the expression")
+    try:
+        return re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise RulesError(f"{where}: match.{key}={text!r} is no expression: {error}") from None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, dict):
+        return ";".join(f"{k}={_text(v)}" for k, v in value.items())
+    return str(value)
+
+
+def _check_job(where: str, job: Mapping[str, str], groups: set[str]) -> None:
+    """Values without groups are read now, so that a slip shows when the file does."""
+    draft = Draft(where)
+    for key, text in job.items():
+        used = set(_GROUP.findall(text))
+        if lacking := used - groups:
+            raise RulesError(
+                f"{where}: job.{key}={text!r} is not possible: match has no group "
+                f"{', '.join(sorted(lacking))}"
+            )
+        known = Draft(where).say(key, text) if used else draft.say(key, text)
+        if not known:
+            raise RulesError(f"{where}: job.{key} is not a key of the grammar")
+    for problem in draft.stated().problems:
+        raise RulesError(f"{where}: job: {problem.text}")

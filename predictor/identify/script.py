@@ -1,0 +1,162 @@
+"""What a batch script says: its ``#PT`` lines, and the training commands in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .command import command_stated
+from .draft import Draft, settle
+from .flags import flags
+from .grammar import parse_text
+from .launch import Launch, launch_of, shell_text
+from .shell import MAX_SCRIPT, UNKNOWN, Command, read_script
+from .stated import Problem, Stated
+
+MAX_TRAINING_COMMANDS = 50
+MAX_DOCUMENT = 32 * 1024
+_LINE = re.compile(r"^#PT\b:?[ \t]*([^\n]*+)$", re.MULTILINE)
+_TRAINING_FIELDS = {"model", "batch_size", "global_batch_size", "steps", "epochs"}
+_LENGTH = ("steps", "epochs")
+
+
+def parse_script(
+    text: str,
+    argv: Sequence[str] = (),
+    origin: str = "script",
+    environment: Mapping[str, str] | None = None,
+) -> Stated:
+    """What a script says; nothing in it is run, and no file it names is read.
+
+    ``argv`` is the script's path and its arguments, or without a script (srun, salloc) the
+    command itself. ``environment`` are variables known from outside. ``#PT key=value`` lines go
+    before command lines. At most 64 KiB are read.
+    """
+    text = text[:MAX_SCRIPT]
+    notes = parse_text(" ".join(_LINE.findall(text)), origin)
+    if text.strip():
+        script = read_script(text, environment, tuple(argv[1:]))
+        runs = list(_runs(script.commands))
+        configs = [s for d in script.documents if (s := _deepspeed(d, origin)) is not None]
+    else:
+        runs, configs = list(_runs((Command(tuple(argv), False),))), []
+    return settle(notes.over(_training(runs, origin, configs)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A training command; ``repeated`` where it may run more or less than once."""
+
+    launch: Launch
+    repeated: bool
+
+
+def _runs(commands: Sequence[Command], depth: int = 0) -> Iterator[_Run]:
+    for command in commands:
+        inner = shell_text(command.words)
+        if inner is not None and depth == 0:
+            nested = read_script(inner).commands
+            for run in _runs(nested, depth + 1):
+                yield replace(run, repeated=run.repeated or command.repeated)
+        elif (launch := launch_of(command.words)) is not None and not launch.does_other_work:
+            yield _Run(launch, command.repeated)
+
+
+def _training(runs: Sequence[_Run], origin: str, configs: Sequence[Stated]) -> Stated:
+    """What all training commands agree on, over the configurations that the script writes."""
+    found = [(run, command_stated(run.launch, origin)) for run in runs[:MAX_TRAINING_COMMANDS]]
+    training = [(run, stated) for run, stated in found if _trains(run, stated)]
+    if not training:
+        return Stated()
+    agreed = _agreed([stated for _, stated in training], "two training commands")
+    if len(training) > 1:
+        agreed = _without_length(agreed, origin, "several training commands")
+    elif training[0][0].repeated:
+        agreed = _without_length(agreed, origin, "the training command is in a loop or function")
+    return _joined(agreed, _agreed(configs, "two DeepSpeed configurations"))
+
+
+def _trains(run: _Run, stated: Stated) -> bool:
+    says = _TRAINING_FIELDS & set(stated.values) or stated.unknown_model
+    return bool(says or stated.problems or run.launch.trains)
+
+
+def _joined(command: Stated, config: Stated) -> Stated:
+    """A DeepSpeed configuration completes the command line: both batch sizes hold together."""
+    joined = command.over(config)
+    batches = {
+        name: config.values[name]
+        for name in ("batch_size", "global_batch_size")
+        if name in config.values and name not in joined.values
+    }
+    return replace(
+        joined,
+        values={**joined.values, **batches},
+        origins={**joined.origins, **{name: config.origins[name] for name in batches}},
+    )
+
+
+def _agreed(stated: Sequence[Stated], what: str) -> Stated:
+    """The fields on which all that state them agree; a problem for each of the others."""
+    if len(stated) < 2:
+        return stated[0] if stated else Stated()
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    clashes: dict[str, str] = {}
+    for one in stated:
+        for name, value in one.values.items():
+            if values.setdefault(name, value) != value:
+                clashes[name] = one.origins[name]
+            origins[name] = one.origins[name]
+    unknown = next((s.unknown_model for s in stated if s.unknown_model), None)
+    if unknown is not None and "model" in values:
+        clashes["model"] = origins["model"]
+    problems = [p for one in stated for p in one.problems]
+    for name, origin in clashes.items():
+        del values[name], origins[name]
+        problems.append(
+            Problem(origin, f"{what} differ in {name}: state it in --comment", name)
+        )  # fmt: skip
+    return Stated(values, origins, tuple(dict.fromkeys(problems)), unknown)
+
+
+def _without_length(stated: Stated, origin: str, why: str) -> Stated:
+    if not set(_LENGTH) & set(stated.values):
+        return stated
+    problem = Problem(
+        origin, f"{why}: state epochs or steps of the whole job in --comment", "steps"
+    )
+    return replace(
+        stated,
+        values={k: v for k, v in stated.values.items() if k not in _LENGTH},
+        origins={k: v for k, v in stated.origins.items() if k not in _LENGTH},
+        problems=(*stated.problems, problem),
+    )
+
+
+def _deepspeed(document: str, origin: str) -> Stated | None:
+    """A here-document that is a DeepSpeed configuration, or None."""
+    if "{" not in document or len(document) > MAX_DOCUMENT:
+        return None
+    try:
+        config = json.loads(document.replace(UNKNOWN, "null"))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(config, dict):
+        return None
+    draft = Draft(origin)
+    for path, key in flags().deepspeed.items():
+        value: Any = config
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        if key in ("fp16", "bf16"):
+            if value is True:
+                draft.signal(key, "on")
+        elif isinstance(value, int) and not isinstance(value, bool):
+            draft.say("global_batch_size" if key == "total_batch" else key, str(value)[:40])
+    if not draft.texts and not draft.signals:
+        return None
+    return draft.stated()

@@ -1,0 +1,289 @@
+"""The commands of a shell script, read and never run.
+
+Quotes, comments, continued lines, here-documents, arrays, and variables that the script sets to
+plain text are understood. What only running could tell (``$(...)``, arithmetic, variables set in
+a branch or a loop, or not at all) becomes UNKNOWN inside the word. Every text is accepted, and
+the work is bounded by its length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .here_documents import HereDocument, without_documents
+from .shell_tokens import ARRAY, INSIDE, PARAMETER, TOKEN
+
+# Stands in a word for what cannot be known without running the script.
+UNKNOWN = "\ue000"
+MAX_SCRIPT = 64 * 1024
+MAX_VALUE = 8 * 1024
+MAX_WORDS = 1000
+MAX_EXPANDED = 256 * 1024
+MAX_COMMANDS = 2000
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.S)
+_SETTERS = ("export", "declare", "typeset", "local", "readonly")
+_BRANCHES = {"if": 1, "fi": -1, "case": 1, "esac": -1}
+_LOOPS = {"for": 1, "while": 1, "until": 1, "select": 1, "done": -1}
+_PREFIXES = ("then", "do", "else", "elif", "if", "while", "until", "!", "{", "fi", "done", "time")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One simple command: its words without assignments, redirections and keywords.
+
+    ``repeated`` where it stands in a loop or a function: it may run more or less than once.
+    """
+
+    words: tuple[str, ...]
+    repeated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Commands in the order of the text, and the here-documents with variables filled in."""
+
+    commands: tuple[Command, ...]
+    documents: tuple[str, ...]
+
+
+def read_script(
+    text: str, variables: Mapping[str, str] | None = None, arguments: Sequence[str] = ()
+) -> Script:
+    """Read a script; ``variables`` are known from outside, ``arguments`` are ``$1`` and on."""
+    clean = re.sub("[\x00\ue000\ue001]", "?", text[:MAX_SCRIPT]).replace("\r\n", "\n")
+    body, documents = without_documents(clean)
+    known = dict(variables or {})
+    known.update((str(i), word) for i, word in enumerate(arguments, 1))
+    return _Reader(body, documents, known, tuple(arguments)).read()
+
+
+@dataclass(slots=True)
+class _Reader:
+    """One pass over the tokens, with what the script has set so far."""
+
+    text: str
+    sources: list[HereDocument]
+    variables: dict[str, str]
+    arguments: tuple[str, ...]
+    arrays: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    commands: list[Command] = field(default_factory=list)
+    documents: list[str] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    word: str | None = None
+    array: str | None = None
+    array_from: int = 0
+    dropping: bool = False
+    branches: int = 0
+    loops: int = 0
+    function: bool = False
+    budget: int = MAX_EXPANDED
+
+    def read(self) -> Script:
+        """Read the whole text."""
+        position = 0
+        while position < len(self.text) and len(self.commands) < MAX_COMMANDS:
+            match = TOKEN.match(self.text, position)
+            assert match is not None
+            assert match.lastgroup is not None
+            position = match.end()
+            if match.lastgroup == "dollar" and match[0] == "$(":
+                position = _closing(self.text, position)
+                self._add(UNKNOWN)
+            else:
+                self._token(match.lastgroup, match[0])
+        self._end_command()
+        return Script(tuple(self.commands), tuple(self.documents))
+
+    def _token(self, kind: str, token: str) -> None:
+        if kind == "blank" or (kind == "end" and token == "\n" and self.array is not None):
+            self._end_word()
+        elif kind in ("plain", "other"):
+            self._add(token)
+        elif kind == "single":
+            self._add(token[1:-1])
+        elif kind == "ansi":
+            self._add(token[2:-1])
+        elif kind == "escaped":
+            self._add(token[1])
+        elif kind == "double":
+            self._double(token[1:-1])
+        elif kind == "dollar":
+            self._expand(token)
+        elif kind == "document":
+            source = self.sources[int(token[1:-1])]
+            self.documents.append(
+                source.text if source.quoted else "".join(self._inside(source.text))
+            )
+        elif kind == "redirect":
+            self._end_word()
+            self.dropping = True
+        elif kind == "end":
+            self._end_command()
+        elif kind in ("open", "close"):
+            self._bracket(token)
+
+    def _add(self, text: str) -> None:
+        self.word = (self.word or "") + text
+
+    def _end_word(self) -> None:
+        if self.word is not None and not self.dropping:
+            self.words.append(self.word)
+        if self.word is not None:
+            self.dropping = False
+        self.word = None
+
+    def _bracket(self, token: str) -> None:
+        if token == "(" and self.word is not None and re.fullmatch(r"[A-Za-z_]\w*\+?=", self.word):
+            self.array, self.word = self.word[:-1], None
+            self.array_from = len(self.words)
+        elif token == ")" and self.array is not None:
+            self._end_word()
+            self._set_array(self.array, tuple(self.words[self.array_from :]))
+            del self.words[self.array_from :]
+            self.array = None
+        elif self.array is None:
+            words = self.words if self.word is None else [*self.words, self.word]
+            if token == "(" and len(words) == 1 and words[0] not in _PREFIXES:
+                self.function = True  # name() {
+            self._end_command()
+
+    def _set_array(self, name: str, words: tuple[str, ...]) -> None:
+        plain = name.removesuffix("+")
+        if self._uncertain():
+            words = (UNKNOWN,)
+        if name.endswith("+"):
+            words = self._spent(self.arrays.get(plain, ()) + words)
+        self.arrays[plain] = words if len(words) <= MAX_WORDS else (UNKNOWN,)
+
+    def _double(self, text: str) -> None:
+        whole = ARRAY.fullmatch(text)
+        if whole is not None:
+            self._spread(self._array(whole[1] or whole[2]))
+        else:
+            self._add("".join(self._inside(text)))
+
+    def _inside(self, text: str) -> Iterator[str]:
+        for match in INSIDE.finditer(text):
+            if match.lastgroup == "escaped":
+                yield "" if match[1] == "\n" else match[1]
+            elif match.lastgroup == "plain":
+                yield match[0]
+            else:
+                yield " ".join(self._value(match[0]))
+
+    def _expand(self, token: str) -> None:
+        """An unquoted expansion: its blanks separate words."""
+        whole = ARRAY.fullmatch(token)
+        if whole is not None:
+            self._spread(self._array(whole[1] or whole[2]))
+            return
+        text = " ".join(self._value(token))
+        if text[:1].isspace():
+            self._end_word()
+        self._spread(text.split())
+        if text[-1:].isspace():
+            self._end_word()
+
+    def _spread(self, words: Sequence[str]) -> None:
+        for index, word in enumerate(words):
+            if index:
+                self._end_word()
+            self._add(word)
+
+    def _array(self, name: str) -> tuple[str, ...]:
+        words = self.arguments if name in ("@", "*") else self.arrays.get(name, (UNKNOWN,))
+        return self._spent(words)
+
+    def _value(self, token: str) -> tuple[str, ...]:
+        """What ``$NAME``, ``${NAME}`` or ``${NAME:-default}`` stands for."""
+        match = PARAMETER.fullmatch(token[2:-1] if token.startswith("${") else token[1:])
+        if match is None:
+            return (UNKNOWN,)
+        name, operator, default = match[1], match[2], match[3]
+        if name in self.arrays or name in ("@", "*"):
+            return self._array(name)
+        known = None if self.function and name.isdigit() else self.variables.get(name)
+        if operator is None or (known and operator in "-=?"):
+            return self._spent((UNKNOWN if known is None else known,))
+        if operator in "-=" and "$" not in default and "`" not in default:
+            return (default.strip("'\""),)
+        return (UNKNOWN,)
+
+    def _spent(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        """Words, as long as what is left of the budget of expansions holds them."""
+        self.budget -= sum(map(len, words))
+        return words if self.budget > 0 else (UNKNOWN,)
+
+    def _end_command(self) -> None:
+        self._end_word()
+        words, self.words = self.words, []
+        self.dropping, self.array = False, None
+        words = self._structure(words)
+        plain = [i for i, word in enumerate(words) if not _ASSIGNMENT.fullmatch(word)]
+        if words and (not plain or words[0] in _SETTERS):
+            for word in words:
+                self._assign(word)
+        elif plain and (words := words[plain[0] :]):
+            self._forget(words)
+            repeated = self.loops > 0 or self.function
+            self.commands.append(Command(tuple(words), repeated))
+
+    def _forget(self, words: list[str]) -> None:
+        """What commands that set variables by themselves leave unknown."""
+        if words[0] in ("read", "unset", "mapfile", "readarray"):
+            for word in words[1:]:
+                self.arrays.pop(word, None)
+                self.variables[word] = UNKNOWN
+        elif words[0] in ("shift", "set") and words[-1] not in ("-e", "-x", "-ex", "-euo"):
+            self.arguments = (UNKNOWN,)
+            self.variables.update((str(i), UNKNOWN) for i in range(10))
+
+    def _structure(self, words: list[str]) -> list[str]:
+        """Follow branches, loops and functions; the command that a keyword leads."""
+        while words:
+            first = words[0]
+            self.branches = max(0, self.branches + _BRANCHES.get(first, 0))
+            self.loops = max(0, self.loops + _LOOPS.get(first, 0))
+            if first == "}":
+                self.function = False
+            elif first in ("for", "select") and len(words) > 1:
+                self.variables[words[1]] = UNKNOWN
+                return []
+            elif first == "function":
+                self.function = True
+                return []
+            elif first in ("case", "esac"):
+                return []
+            elif first not in _PREFIXES:
+                return words
+            words = words[1:]
+        return words
+
+    def _uncertain(self) -> bool:
+        """Whether what stands here may run never, or more than once."""
+        return self.branches > 0 or self.loops > 0 or self.function
+
+    def _assign(self, word: str) -> None:
+        match = _ASSIGNMENT.fullmatch(word)
+        if match is None:
+            return
+        name, added, value = match.groups()
+        if self._uncertain():
+            value = UNKNOWN
+        if added:
+            value = self.variables.get(name, "") + value
+        self.variables[name] = value if len(value) <= MAX_VALUE else UNKNOWN
+        self.arrays.pop(name, None)
+
+
+def _closing(text: str, position: int) -> int:
+    """The position behind the bracket that closes the one before ``position``, or the end."""
+    depth = 1
+    for match in re.compile(r"[()]").finditer(text, position):
+        depth += 1 if match[0] == "(" else -1
+        if depth == 0:
+            return match.end()
+    return len(text)

@@ -1,0 +1,47 @@
+"""`precision-time slurm daemon`: the process that the hook in slurmctld asks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import click
+
+from predictor.cli.console import warn
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@click.command()
+@click.option(
+    "--config", type=click.Path(dir_okay=False, path_type=Path),
+    help="The policy file.  [default: /etc/precision-time/slurm.yaml, if it is there]",
+)  # fmt: skip
+@click.option("--check-config", is_flag=True, help="Read policy and rules, say so, and end.")
+def daemon(config: Path | None, check_config: bool) -> None:
+    """Answer the submit hook, in the foreground.
+
+    SIGHUP reads policy, rules and predictor anew, SIGTERM ends. The log goes to stderr.
+    """
+    # Decisions are small products: threads of a BLAS would cost more than they save.
+    for variable in THREAD_VARIABLES:
+        os.environ.setdefault(variable, "1")
+    from ..config import DEFAULT_PATH, Policy
+    from ..daemon.loading import Loader, policy_at, rules_of
+    from ..daemon.logs import logging_to
+    from ..daemon.service import Service
+
+    policy = policy_at(config)
+    if check_config:
+        rules_of(policy)
+        click.echo(f"{config or DEFAULT_PATH}: the policy can be used")
+        return
+    if config is None and policy == Policy():
+        warn(f"{DEFAULT_PATH} is not there or says nothing: all defaults hold")
+
+    async def serve() -> None:
+        await Service(policy, lambda view: Loader(config, view)).run()
+
+    with logging_to(policy.daemon.log_format):
+        asyncio.run(serve())

@@ -1,0 +1,224 @@
+"""`precision-time slurm decide`: what would be decided for a job, without submitting it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from predictor.cli.console import format_option, show_json, warn
+
+if TYPE_CHECKING:
+    from ..config import Policy
+    from ..protocol import Answer, Request
+
+OURS = "PRECISION_TIME"
+NOT_OURS = frozenset({"PRECISION_TIME_HOME"})
+GRES = "gres/"
+MAX_SCRIPT_CHARS = 64 * 1024
+
+
+def _sbatch_options(command: Any) -> Any:
+    """Those of sbatch's options that a decision depends on."""
+    named = (
+        ("--comment", "comment", "What the job is: model=resnet50 precision=amp epochs=90."),
+        ("--extra", "extra", "As --comment, on newer Slurm."),
+        ("--gres", "tres_per_node", "GPUs of each node, such as gpu:a100:8."),
+        ("--gpus-per-node", "gpus_per_node", "GPUs of each node, such as a100:8."),
+        ("-G/--gpus", "gpus", "GPUs of the whole job."),
+        ("--gpus-per-task", "gpus_per_task", "GPUs of each task."),
+        ("--gpus-per-socket", "gpus_per_socket", "GPUs of each socket."),
+        ("-N/--nodes", "nodes", "Nodes, or least-most."),
+        ("-n/--ntasks", "ntasks", "Tasks."),
+        ("--ntasks-per-node", "ntasks_per_node", "Tasks of each node."),
+        ("-p/--partition", "partition", "Partitions, comma-separated."),
+        ("-t/--time", "time", "A limit the user asks for."),
+        ("-C/--constraint", "features", "Node features."),
+        ("--prefer", "prefer", "Preferred node features."),
+        ("-w/--nodelist", "req_nodes", "Required nodes."),
+        ("-x/--exclude", "exc_nodes", "Excluded nodes."),
+        ("--reservation", "reservation", "Reservation."),
+        ("-A/--account", "account", "Account."),
+        ("-q/--qos", "qos", "QOS."),
+        ("-J/--job-name", "name", "Name of the job."),
+        ("-a/--array", "array_inx", "Array tasks."),
+    )
+    for flags, name, text in reversed(named):
+        command = click.option(*flags.split("/"), name, help=text)(command)
+    return command
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, metavar="[COMMAND]...")
+@click.option(
+    "--script", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A batch script; its #SBATCH lines count where no option says otherwise.",
+)  # fmt: skip
+@_sbatch_options
+@click.option("--user", help="Whose job it would be.  [default: this user]")
+@click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="The policy file.")
+@click.option("--local", is_flag=True, help="Decide in this process, without the daemon.")
+@format_option
+@click.pass_context
+def decide(
+    ctx: click.Context,
+    /,
+    words: tuple[str, ...],
+    script: Path | None,
+    user: str | None,
+    config: Path | None,
+    local: bool,
+    form: str,
+    **options: str | None,
+) -> None:
+    """Ask what would be decided for a job, without submitting it.
+
+    Takes the options of sbatch that matter, and a script or a COMMAND. The running daemon is
+    asked, which takes root or SlurmUser; anybody may use --local.
+    """
+    from ..daemon.loading import policy_at
+
+    text = script.read_text(errors="replace") if script is not None else None
+    stated = {**_in_script(ctx.command, text or ""), **{k: v for k, v in options.items() if v}}
+    argv = (str(script), *words) if script is not None else words
+    request = request_of(stated, user or _this_user(), text, argv, os.environ)
+    policy = policy_at(config)
+    answer = _locally(policy, request) if local else _asked(policy, request)
+    _show(answer, form)
+
+
+def request_of(
+    options: Mapping[str, str | None],
+    user: str,
+    script: str | None,
+    argv: tuple[str, ...],
+    environment: Mapping[str, str],
+) -> Request:
+    """The request the hook would make of options as sbatch takes them.
+
+    Raises JobError for a number that is none.
+    """
+    from ..protocol import Request
+    from ..sources.words import minutes
+
+    least, _, most = (options.get("nodes") or "").partition("-")
+    limit = options.get("time")
+    per_node = options.get("gpus_per_node")
+    plain = (
+        "comment", "extra", "partition", "features", "prefer", "req_nodes", "exc_nodes",
+        "reservation", "account", "qos", "name", "array_inx",
+    )  # fmt: skip
+    bound = minutes(limit) if limit else None
+    return Request(
+        uid=_uid(user),
+        user=user,
+        script=None if script is None else script[:MAX_SCRIPT_CHARS],
+        argv=argv,
+        environment={
+            k: v for k, v in environment.items() if k.startswith(OURS) and k not in NOT_OURS
+        },
+        work_dir=str(Path.cwd()),
+        time_limit=None if not limit else float("inf") if bound is None else bound,
+        min_nodes=_count("nodes", least),
+        max_nodes=_count("nodes", most or least),
+        num_tasks=_count("ntasks", options.get("ntasks")),
+        ntasks_per_node=_count("ntasks-per-node", options.get("ntasks_per_node")),
+        tres_per_node=_gres(options.get("tres_per_node")) or _gpus(per_node),
+        tres_per_job=_gpus(options.get("gpus")),
+        tres_per_task=_gpus(options.get("gpus_per_task")),
+        tres_per_socket=_gpus(options.get("gpus_per_socket")),
+        **{name: options.get(name) for name in plain},  # type: ignore[arg-type]
+    )
+
+
+def _in_script(command: click.Command, script: str) -> dict[str, str]:
+    """The #SBATCH options of a script that this command knows, up to its first command."""
+    import shlex
+
+    words: list[str] = []
+    for line in script.splitlines():
+        if line.startswith("#SBATCH"):
+            words += shlex.split(line.removeprefix("#SBATCH"), comments=True)
+        elif line.strip() and not line.startswith("#"):
+            break
+    context = click.Context(command, ignore_unknown_options=True, allow_extra_args=True)
+    found, _, _ = command.make_parser(context).parse_args(words)
+    known = {option.name for option in command.params if isinstance(option, click.Option)}
+    own = {"script", "user", "config", "local", "form"}
+    return {k: v for k, v in found.items() if k in known - own and isinstance(v, str)}
+
+
+def _asked(policy: Policy, request: Request) -> Answer:
+    from ..daemon.client import ask
+    from ..errors import SlurmError
+
+    try:
+        return ask(policy.daemon.socket, request)
+    except SlurmError as error:
+        raise SlurmError(f"{error}; to decide without the daemon, add --local") from None
+
+
+def _locally(policy: Policy, request: Request) -> Answer:
+    from predictor.cli.predictors import predictor
+
+    from ..cluster import Cluster
+    from ..daemon.loading import rules_of
+    from ..decide import Decider
+    from ..errors import SourceError
+    from ..sources.choose import open_source
+    from ..sources.snapshot import take
+
+    cluster: Cluster | None = None
+    try:
+        cluster = take(open_source(policy.slurm))
+    except SourceError as error:
+        warn(f"decided without a view of Slurm: {error}")
+    version = policy.daemon.predictor_version
+    return Decider(predictor(version), policy, lambda: cluster, rules_of(policy)).decide(request)
+
+
+def _show(answer: Answer, form: str) -> None:
+    said = {f.name: getattr(answer, f.name) for f in fields(answer)}
+    stated = {name: value for name, value in said.items() if value is not None}
+    if form == "json":
+        show_json(stated)
+        return
+    click.echo(stated.pop("message", "nothing would be said to the user"))
+    for name, value in stated.items():
+        click.echo(f"{name:<14}{value}")
+
+
+def _gres(text: str | None) -> str | None:
+    return ",".join(GRES + part for part in text.split(",")) if text else None
+
+
+def _gpus(text: str | None) -> str | None:
+    return ",".join(f"{GRES}gpu:{part}" for part in text.split(",")) if text else None
+
+
+def _count(name: str, text: str | None) -> int | None:
+    from predictor.errors import JobError
+
+    if not text:
+        return None
+    if not text.isdecimal():
+        raise JobError(name, text, "a whole number is accepted")
+    return int(text)
+
+
+def _this_user() -> str:
+    return pwd.getpwuid(os.getuid()).pw_name
+
+
+def _uid(user: str) -> int:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        from predictor.errors import JobError
+
+        raise JobError("user", user, "a user of this machine is accepted") from None

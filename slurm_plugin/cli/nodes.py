@@ -1,0 +1,77 @@
+"""`precision-time slurm nodes`: what we see of the nodes, and what we take their GPUs for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from predictor.cli.console import format_option, show_json, show_table, warn
+
+if TYPE_CHECKING:
+    from ..cluster import Node
+    from ..config import Hardware
+
+HEAD = ("node", "partitions", "state", "GPUs", "taken for", "natively", "features")
+NOTHING = "-"
+UNKNOWN = "unknown"
+
+
+@click.command()
+@click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="The policy file.")
+@format_option
+def nodes(config: Path | None, form: str) -> None:
+    """List the nodes as Slurm shows them, with the GPU each GRES is taken for.
+
+    GPUs that are not recognised are named in a warning: `hardware.gpu_types` and
+    `hardware.node_gpus` of the policy say what they are.
+    """
+    from ..daemon.loading import policy_at
+    from ..sources.choose import open_source
+
+    policy = policy_at(config)
+    source = open_source(policy.slurm)
+    rows = [row for node in source.nodes() for row in rows_of(node, policy.hardware)]
+    if form == "json":
+        show_json(rows)
+    else:
+        show_table(HEAD, [_cells(row) for row in rows], left=len(HEAD))
+    unknown = sorted({str(r["gres"]) for r in rows if r["gpus"] and r["gpu"] is None})
+    if unknown:
+        warn(f"not recognised: {', '.join(unknown)}; say what they are in hardware.gpu_types")
+
+
+def rows_of(node: Node, hardware: Hardware) -> list[dict[str, Any]]:
+    """One row for each GPU type of a node, one for a node without GPUs."""
+    from predictor.native import capabilities
+
+    from ..hardware import gpu_of
+
+    common: dict[str, Any] = {
+        "node": node.name,
+        "partitions": list(node.partitions),
+        "states": sorted(node.states),
+        "features": sorted(node.features),
+    }
+    rows = []
+    for gres in node.gpus:
+        gpu = gpu_of(node, gres, hardware)
+        rows.append(
+            common
+            | {
+                "gpus": gres.count,
+                "gres": f"gpu:{gres.type}" if gres.type else f"gpu of {node.name}",
+                "gpu": None if gpu is None else gpu.name,
+                "natively": [] if gpu is None else list(capabilities(gpu)),
+            }
+        )
+    return rows or [common | {"gpus": 0, "gres": None, "gpu": None, "natively": []}]
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    gpus = f"{row['gpus']}x {row['gres']}" if row["gpus"] else NOTHING
+    meaning = (row["gpu"] or UNKNOWN) if row["gpus"] else NOTHING
+    lists = (",".join(row[key]) or NOTHING for key in ("partitions", "states"))
+    ends = (",".join(row[key]) or NOTHING for key in ("natively", "features"))
+    return (row["node"], *lists, gpus, meaning, *ends)

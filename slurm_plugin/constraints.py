@@ -1,0 +1,193 @@
+"""Node constraints of Slurm: what they select, and how to add to them.
+
+Slurm reads ``a|b&c`` from left to right, without precedence: it means ``(a|b)&c``. A comma is an
+``&``. Parentheses must not be nested. ``[a|b]`` means that all nodes of a job share one of the
+features. Seen on 22.05.8 and 25.11.7, and the same code is in 26.05.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from .cluster import Node
+
+# Longest constraint Slurm takes; a longer one gets the job refused.
+MAX_LENGTH = 1024
+# Features joined by | in a constraint of ours: more would say nothing to a reader.
+MAX_ALTERNATIVES = 4
+
+Operator = Literal["&", "|"]
+_NAME = re.compile(r"[^\s&|*()\[\],!]+")
+_TOKEN = re.compile(rf"{_NAME.pattern}|[&|,()\[\]]")
+_OPERATORS: dict[str, Operator] = {"&": "&", ",": "&", "|": "|"}
+_CLOSING = {"(": ")", "[": "]"}
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One operand and the operator before it; the first has ``&``.
+
+    ``features`` of more than one element come from parentheses or, ``matching``, from brackets.
+    """
+
+    operator: Operator
+    features: tuple[tuple[Operator, str], ...]
+    matching: bool = False
+
+    def holds(self, features: frozenset[str]) -> bool:
+        """True where a node with these features satisfies the operand."""
+        result = True
+        for operator, name in self.features:
+            result = _joined(result, operator, name in features)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A constraint in a form we reason about."""
+
+    terms: tuple[Term, ...]
+
+    def matches(self, features: frozenset[str]) -> bool:
+        """True where a job with this constraint may run on a node with these active features."""
+        result = True
+        for term in self.terms:
+            result = _joined(result, term.operator, term.holds(features))
+        return result
+
+    @property
+    def conjunctive(self) -> bool:
+        """True where the operands are joined by ``&`` alone."""
+        return all(term.operator == "&" for term in self.terms)
+
+
+def parse(text: str) -> Constraint | None:
+    """The constraint a text means, None for forms we do not reason about.
+
+    Those are node counts (``a*2``), parentheses in brackets (22.05 and newer differ), brackets
+    next to an ``|`` outside of them, ``&`` in brackets, and what Slurm would refuse.
+    """
+    tokens = _TOKEN.findall(text)
+    if not tokens or "".join(tokens) != text or len(text) > MAX_LENGTH:
+        return None
+    terms: list[Term] = []
+    operator: Operator | None = "&"
+    while tokens:
+        token = tokens.pop(0)
+        if operator is None:
+            operator = _OPERATORS.get(token)
+            if operator is None:
+                return None
+            continue
+        inner = [token]
+        if token in _CLOSING:
+            if _CLOSING[token] not in tokens:
+                return None
+            end = tokens.index(_CLOSING[token])
+            inner, tokens = tokens[:end], tokens[end + 1 :]
+        features = _features(inner)
+        if features is None:
+            return None
+        terms.append(Term(operator, features, matching=token == "["))
+        operator = None
+    if operator is not None or not _brackets_understood(terms):
+        return None
+    return Constraint(tuple(terms))
+
+
+def and_also(user: str | None, ours: str) -> str | None:
+    """The constraint of nodes that satisfy both, None where Slurm has no way to say it.
+
+    The user's text stays as it is, in parentheses where it needs them.
+    """
+    added = parse(ours)
+    if added is None:
+        return None
+    if not user:
+        return ours
+    given = parse(user)
+    if given is None:
+        return None
+    if given.conjunctive and set(added.terms) <= set(given.terms):
+        return user
+    left = user if given.conjunctive or not _plain(user) else f"({user})"
+    if added.conjunctive:
+        joined = f"{left}&{ours}"
+    elif _plain(ours):
+        joined = f"{left}&({ours})"
+    elif given.conjunctive or _plain(user):
+        joined = f"{ours}&{left}"
+    else:
+        return None
+    return joined if parse(joined) is not None else None
+
+
+def cover(target: Sequence[Node], others: Sequence[Node], preferred: Sequence[str]) -> str | None:
+    """The simplest constraint that selects nodes of ``target`` and none of ``others``.
+
+    As many targets as possible are covered, by a single feature if one does as well as several
+    joined by ``|``; ``preferred`` features come first, then short names. None where no feature
+    tells the nodes apart.
+    """
+    foreign = frozenset().union(*(node.features for node in others))
+    holders: dict[str, set[int]] = {}
+    for index, node in enumerate(target):
+        for name in node.features - foreign:
+            if _NAME.fullmatch(name):
+                holders.setdefault(name, set()).add(index)
+    rank = {name: place for place, name in reversed(list(enumerate(preferred)))}
+    order = sorted(holders, key=lambda name: (rank.get(name, len(rank)), len(name), name))
+    if not order:
+        return None
+    single = max(order, key=lambda name: len(holders[name]))
+    chosen = _greedy(order, holders)
+    gained = len(set().union(*(holders[name] for name in chosen)))
+    return "|".join(sorted(chosen)) if gained > len(holders[single]) else single
+
+
+def _greedy(order: Sequence[str], holders: dict[str, set[int]]) -> list[str]:
+    """Features that together cover most, each adding most to those before."""
+    chosen: list[str] = []
+    covered: set[int] = set()
+    while len(chosen) < MAX_ALTERNATIVES:
+        best = max(order, key=lambda name: len(holders[name] - covered))
+        if holders[best] <= covered:
+            break
+        chosen.append(best)
+        covered |= holders[best]
+    for name in list(chosen):
+        rest = [other for other in chosen if other != name]
+        if rest and set().union(*(holders[other] for other in rest)) == covered:
+            chosen = rest
+    return chosen
+
+
+def _features(tokens: Sequence[str]) -> tuple[tuple[Operator, str], ...] | None:
+    """Names and the operators before them, None where they do not alternate."""
+    names, operators = tokens[::2], tokens[1::2]
+    if len(tokens) % 2 == 0 or not all(_NAME.fullmatch(name) for name in names):
+        return None
+    if not all(operator in _OPERATORS for operator in operators):
+        return None
+    return tuple(zip(["&", *(_OPERATORS[o] for o in operators)], names, strict=True))
+
+
+def _plain(text: str) -> bool:
+    """True where parentheses may be put around a constraint."""
+    return not any(character in text for character in "([")
+
+
+def _brackets_understood(terms: Sequence[Term]) -> bool:
+    places = [place for place, term in enumerate(terms) if term.matching]
+    if not places:
+        return True
+    alternatives = all(operator == "|" for operator, _ in terms[places[0]].features[1:])
+    after = all(term.operator == "&" for term in terms[places[0] :])
+    return len(places) == 1 and alternatives and after
+
+
+def _joined(left: bool, operator: Operator, right: bool) -> bool:
+    return left and right if operator == "&" else left or right

@@ -1,0 +1,193 @@
+"""Decisions in one worker thread, each with a deadline, and the answers kept for repeats."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from queue import SimpleQueue
+from typing import Protocol
+
+from ..errors import ProtocolError
+from ..protocol import Answer, Request, parse_request
+from .records import Decided, Ending, Record, words
+
+MAX_WAITING = 32
+MAX_KEPT = 1024
+KEY_BYTES = 16
+_log = logging.getLogger(__name__)
+
+Reply = Callable[[bytes], None]
+
+
+class Decides(Protocol):
+    """What decides a job; slurm_plugin.decide.Decider is one."""
+
+    def decide(self, request: Request) -> Answer:
+        """The answer to one request."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    reply: Reply
+    started_s: float
+    timer: asyncio.TimerHandle | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    key: bytes
+    line: bytes
+    decider: Decides
+    started_s: float
+    waiters: list[_Waiter] = field(default_factory=list)
+
+
+class Decisions:
+    """Answers request lines; lives on an event loop, decides in a thread of its own.
+
+    A decision that is not there ``deadline_s`` after its request is answered without a change to
+    the job; it is finished all the same, so that the next identical request is quick. ``report``
+    is told of every answer, on the loop.
+    """
+
+    def __init__(
+        self, decider: Decides, deadline_s: float, report: Callable[[Record], None]
+    ) -> None:
+        self.decider = decider
+        self.deadline_s = deadline_s
+        self._report = report
+        self._loop = asyncio.get_running_loop()
+        self._pending: dict[bytes, _Pending] = {}
+        self._kept: OrderedDict[bytes, tuple[float, Decided]] = OrderedDict()
+        self._queue: SimpleQueue[_Pending | None] = SimpleQueue()
+        self._ids = (f"{os.getpid():x}-{number}" for number in itertools.count(1))
+        self._working_since_s: float | None = None
+        self._worker = threading.Thread(target=self._work, name="decisions", daemon=True)
+        self._worker.start()
+
+    def ask(self, line: bytes, reply: Reply) -> None:
+        """Answer one request line, now or within the deadline, by one call of ``reply``."""
+        started_s = time.perf_counter()
+        key = blake2b(line, digest_size=KEY_BYTES).digest()
+        kept = self._kept_answer(key)
+        if kept is not None:
+            self._answer(reply, kept, Ending.REPEATED, started_s)
+            return
+        pending = self._pending.get(key)
+        if pending is None:
+            if len(self._pending) >= MAX_WAITING:
+                busy = _unchanged(next(self._ids), Ending.BUSY)
+                self._answer(reply, busy, Ending.BUSY, started_s)
+                return
+            pending = self._pending[key] = _Pending(key, line, self.decider, started_s)
+            self._queue.put(pending)
+        waiter = _Waiter(reply, started_s)
+        waiter.timer = self._loop.call_later(self.deadline_s, self._late, pending, waiter)
+        pending.waiters.append(waiter)
+
+    def use(self, decider: Decides, deadline_s: float) -> None:
+        """Decide with another decider from now on, and forget what the old one answered."""
+        self.decider, self.deadline_s = decider, deadline_s
+        self._kept.clear()
+
+    @property
+    def idle(self) -> bool:
+        """True while no decision is being made."""
+        return not self._pending
+
+    @property
+    def stuck_s(self) -> float:
+        """For how long the decision in the making has been, in seconds."""
+        since_s = self._working_since_s
+        return 0.0 if since_s is None else time.perf_counter() - since_s
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """End the worker, once what it does is finished or the timeout has passed."""
+        self._queue.put(None)
+        self._worker.join(timeout_s)
+
+    def _kept_answer(self, key: bytes) -> Decided | None:
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        if found[0] < time.monotonic():
+            del self._kept[key]
+            return None
+        self._kept.move_to_end(key)
+        return found[1]
+
+    def _late(self, pending: _Pending, waiter: _Waiter) -> None:
+        pending.waiters.remove(waiter)
+        late = _unchanged(next(self._ids), Ending.LATE)
+        self._answer(waiter.reply, late, Ending.LATE, waiter.started_s)
+
+    def _finished(self, pending: _Pending, decided: Decided) -> None:
+        if self._pending.get(pending.key) is pending:
+            del self._pending[pending.key]
+        if decided.answer.ttl_s > 0 and pending.decider is self.decider:
+            self._kept[pending.key] = (time.monotonic() + decided.answer.ttl_s, decided)
+            if len(self._kept) > MAX_KEPT:
+                self._kept.popitem(last=False)
+        for waiter in pending.waiters:
+            if waiter.timer is not None:
+                waiter.timer.cancel()
+            self._answer(waiter.reply, decided, decided.ending, waiter.started_s)
+        if not pending.waiters:
+            elapsed_s = time.perf_counter() - pending.started_s
+            self._report(Record(decided, Ending.FINISHED_LATE, elapsed_s))
+
+    def _answer(self, reply: Reply, decided: Decided, ending: Ending, started_s: float) -> None:
+        reply(decided.line)
+        self._report(Record(decided, ending, time.perf_counter() - started_s))
+
+    def _work(self) -> None:
+        while (pending := self._queue.get()) is not None:
+            self._working_since_s = time.perf_counter()
+            decided = _decide(pending.decider, pending.line, next(self._ids))
+            self._working_since_s = None
+            try:
+                self._loop.call_soon_threadsafe(self._finished, pending, decided)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                return
+
+
+def _decide(decider: Decides, line: bytes, name: str) -> Decided:
+    """One decision; whatever goes wrong in it, the job goes on unchanged."""
+    try:
+        request = parse_request(line)
+    except ProtocolError as error:
+        _log.warning("malformed request %s: %s", name, error)
+        return _unchanged(name, Ending.MALFORMED)
+    try:
+        answer = _possible(decider.decide(request))
+        ending = Ending.DECIDED
+    except Exception:
+        _log.exception("decision %s failed: job %r of %s", name, request.name, request.user)
+        answer = Answer(log="outcome=failed", ttl_s=0)
+        ending = Ending.FAILED
+    answer = replace(answer, log=f"{answer.log} id={name}")
+    return Decided(
+        id=name, ending=ending, answer=answer, line=answer.encode(), kind=request.kind,
+        user=request.user, job_name=request.name or "", words=words(answer.log),
+    )  # fmt: skip
+
+
+def _possible(answer: Answer) -> Answer:
+    """The same answer; raises ValueError for a limit that would end a job at once."""
+    for limit in (answer.time_limit, answer.time_min):
+        if limit is not None and limit < 1:
+            raise ValueError(f"a limit of {limit} min was decided: {answer}")
+    return answer
+
+
+def _unchanged(name: str, ending: Ending) -> Decided:
+    answer = Answer(log=f"outcome={ending} id={name}", ttl_s=0)
+    return Decided(id=name, ending=ending, answer=answer, line=answer.encode())

@@ -1,0 +1,126 @@
+"""What the daemon decides by: policy, rules and predictor, read together and tried out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Protocol
+
+from predictor import artifacts
+
+from ..cluster import Cluster
+from ..config import DEFAULT_PATH, Policy, read_policy
+from ..protocol import Answer, Request
+from . import notify
+
+if TYPE_CHECKING:
+    from predictor.identify.rules import Rules
+
+    from predictor.core import Predictor
+
+# Jobs decided before the first request, so that imports and first calls are behind us.
+WARM_UP = (
+    ("resnet50", "amp", "a100"),
+    ("bert-base", "bf16", "v100"),
+    ("gpt2", "fp32", "h100"),
+)
+FIT_EXTENSION_S = 120
+_log = logging.getLogger(__name__)
+
+View = Callable[[], Cluster | None]
+
+
+class Decider(Protocol):
+    """What a daemon needs of slurm_plugin.decide.Decider."""
+
+    follow_ups: SimpleQueue[Any]
+
+    def decide(self, request: Request) -> Answer:
+        """The answer to one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """All that decisions rest on but the view of Slurm; ``version`` is the predictor's."""
+
+    policy: Policy
+    decider: Decider
+    version: str
+
+
+def policy_at(path: Path | None) -> Policy:
+    """The policy of a file, or of the default one; all defaults where that one is missing.
+
+    Raises PolicyError.
+    """
+    if path is None and not DEFAULT_PATH.exists():
+        return Policy()
+    return read_policy(DEFAULT_PATH if path is None else path)
+
+
+def rules_of(policy: Policy) -> Rules | None:
+    """The site rules a policy names, None where it names none; raises PrecisionTimeError."""
+    if policy.rules is None:
+        return None
+    from predictor.identify.rules import read_rules
+
+    return read_rules(policy.rules)
+
+
+class Loader:
+    """Reads everything from its files, again and again; a predictor in use is kept."""
+
+    def __init__(self, config: Path | None, view: View) -> None:
+        self._config = config
+        self._view = view
+        self._predictor: Predictor | None = None
+        self._version: str | None = None
+
+    def __call__(self) -> Loaded:
+        """Read it all; raises PrecisionTimeError naming the file that is wrong."""
+        policy = policy_at(self._config)
+        decider = self._decider(policy)
+        for model, precision, gpu in WARM_UP:
+            _try_out(decider, model, precision, gpu)
+        return Loaded(policy, decider, self._version or "")
+
+    def _decider(self, policy: Policy) -> Decider:
+        from ..decide import Decider as RealDecider
+
+        rules = rules_of(policy)
+        predictor = self._predictor_of(policy.daemon.predictor_version)
+        return RealDecider(predictor, policy, self._view, rules, self._version or "")
+
+    def _predictor_of(self, version: str | None) -> Predictor:
+        from predictor.store import load_predictor
+
+        wanted = version or artifacts.current()
+        if self._predictor is None or wanted is None or wanted != self._version:
+            self._predictor = load_predictor(version, _fitting)
+            self._version = version or artifacts.current()
+        return self._predictor
+
+
+def _fitting(stage: str, share: float) -> None:
+    """Tell systemd that the first predictor of this machine is being fitted."""
+    notify.notify(
+        f"EXTEND_TIMEOUT_USEC={FIT_EXTENSION_S * notify.MICROSECONDS}",
+        f"STATUS=fitting the first predictor: {stage}, {share:.0%}",
+    )
+
+
+def _try_out(decider: Decider, model: str, precision: str, gpu: str) -> None:
+    try:
+        decider.decide(
+            Request(
+                user="root",
+                comment=f"model={model} precision={precision} steps=1000 batch=8",
+                tres_per_node=f"gres/gpu:{gpu}:1",
+                script="#!/bin/sh\nexec torchrun train.py --batch-size 8\n",
+            )
+        )
+    except Exception:
+        _log.exception("a decision on %s was tried out and failed", model)

@@ -1,0 +1,229 @@
+"""The daemon as a whole: started, reloaded, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from predictor.errors import PrecisionTimeError
+
+from ..cluster import Cluster
+from ..config import Policy, Slurm
+from .connection import Closing, Connections
+from .decisions import Decisions
+from .follow_ups import FollowUps
+from .listen import Listener, passed_socket
+from .loading import Loaded, View
+from .logs import log_decision
+from .metrics import Metrics, SnapshotState
+from .metrics_server import MetricsServer
+from .notify import notify, reloading, watchdog_s
+from .peers import Peers, uid_of
+from .records import Record
+from .snapshots import CHILD, Snapshots
+
+FIRST_VIEW_S = 10.0
+STOP_S = 5.0
+TICK_S = 1.0
+STUCK_S = 20.0  # a decision this long is no decision: systemd may start us anew
+SWITCH_S = 0.0005  # the loop gets the interpreter back from the worker within this
+# Young objects are checked seldom, old ones hardly ever: what is loaded holds no cycles.
+GC_THRESHOLDS = (10_000, 20, 100)
+_log = logging.getLogger(__name__)
+
+
+class Service:
+    """One daemon, made on the event loop it will run on.
+
+    ``loader`` makes, from a view of Slurm, what reads policy, rules and predictor: at start, and
+    again at each reload.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        loader: Callable[[View], Callable[[], Loaded]],
+        snapshot_command: Sequence[str] | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._policy = policy
+        self._load = loader(lambda: self._snapshots.latest)
+        self._snapshot_command = snapshot_command or (*CHILD, policy.daemon.log_format)
+        self._snapshots = self._views(policy.slurm)
+        self._peers = Peers(policy.daemon.allowed_users)
+        self._metrics = Metrics()
+        self._metrics.watch_snapshots(
+            lambda: SnapshotState(self._snapshots.age_s, self._snapshots.failures)
+        )
+        self._stopping = asyncio.Event()
+        self._reload_asked = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT; raises PrecisionTimeError where it cannot start."""
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        settings = self._policy.daemon
+        passed = passed_socket()
+        self._listener = None if passed else Listener(settings.socket)
+        server = None
+        try:
+            self._snapshots.start()
+            loaded = await asyncio.to_thread(self._load)
+            if settings.metrics is not None:
+                server = MetricsServer(settings.metrics, self._metrics.registry)
+            await asyncio.to_thread(self._snapshots.settled.wait, FIRST_VIEW_S)
+            await self._serve(loaded, passed)
+        finally:
+            await asyncio.to_thread(self._snapshots.close)
+            if server is not None:
+                server.close()
+            if self._listener is not None:
+                self._listener.close()
+
+    async def _serve(self, loaded: Loaded, passed: socket.socket | None) -> None:
+        self._decisions = Decisions(loaded.decider, _deadline_s(loaded), self._answered)
+        self._follow_ups = FollowUps(
+            loaded.decider.follow_ups, loaded.policy.slurm, self._metrics.followed
+        )
+        self._use(loaded)
+        connections = Connections(self._decisions, self._peers, self._closed)
+        self._catch_signals()
+        _settle_memory()
+        listening = passed or self._listening()
+        server = await self._loop.create_unix_server(
+            connections.connection, sock=listening, **_keep_socket()
+        )
+        notify("READY=1", f"STATUS=predictor {loaded.version}")
+        _log.info("ready on %s, predictor %s", self._policy.daemon.socket, loaded.version)
+        tasks = [asyncio.create_task(t) for t in (self._tick(connections), self._reload())]
+        try:
+            await self._stopping.wait()
+        finally:
+            notify("STOPPING=1")
+            server.close()
+            for task in tasks:
+                task.cancel()
+            await self._finish(connections)
+            _log.info("stopped")
+
+    def _listening(self) -> socket.socket:
+        assert self._listener is not None
+        listening = self._listener.listen(shared=self._peers.shared)
+        if self._peers.slurm_user is not None:
+            self._listener.give_to(self._peers.slurm_user)
+        return listening
+
+    async def _finish(self, connections: Connections) -> None:
+        """Let what runs come to its end, for a bounded time."""
+        until_s = time.monotonic() + STOP_S
+        while not self._decisions.idle and time.monotonic() < until_s:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+        connections.close()
+        await asyncio.to_thread(self._decisions.close, 1.0)
+        await asyncio.to_thread(self._follow_ups.close, STOP_S)
+
+    def _catch_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._stopping.set)
+        self._loop.add_signal_handler(signal.SIGHUP, self._reload_asked.set)
+
+    async def _tick(self, connections: Connections) -> None:
+        period_s = watchdog_s()
+        while True:
+            await asyncio.sleep(TICK_S if period_s is None else min(TICK_S, period_s / 2))
+            connections.close_idle()
+            if period_s is not None and self._decisions.stuck_s < STUCK_S:
+                notify("WATCHDOG=1")
+
+    async def _reload(self) -> None:
+        while await self._reload_asked.wait():
+            self._reload_asked.clear()
+            reloading()
+            try:
+                loaded = await asyncio.to_thread(self._load)
+                await self._view_by(loaded.policy.slurm)
+                self._use(loaded)
+            except PrecisionTimeError as error:
+                self._kept_old(str(error))
+            except Exception as error:
+                _log.exception("the reload failed")
+                self._kept_old(repr(error))
+            else:
+                self._metrics.reloaded(well=True)
+                _log.info("reloaded, predictor %s", loaded.version)
+            notify("READY=1")
+
+    def _kept_old(self, why: str) -> None:
+        self._metrics.reloaded(well=False)
+        _log.error("reload refused, everything stays as it was: %s", why)
+
+    def _use(self, loaded: Loaded) -> None:
+        """Decide by what was loaded from now on."""
+        old, new = self._policy.daemon, loaded.policy.daemon
+        for name in ("socket", "metrics", "log_format"):
+            if getattr(old, name) != getattr(new, name):
+                _log.warning("daemon.%s has changed: it takes a restart", name)
+        loaded.decider.follow_ups = self._follow_ups.queue
+        self._follow_ups.slurm = loaded.policy.slurm
+        self._peers.name(new.allowed_users)
+        for user in self._peers.unknown:
+            _log.warning("daemon.allowed_users: there is no user %s", user)
+        self._decisions.use(loaded.decider, _deadline_s(loaded))
+        self._metrics.predictor(loaded.version)
+        self._policy = loaded.policy
+
+    def _views(self, slurm: Slurm) -> Snapshots:
+        def arrived(cluster: Cluster) -> None:
+            self._loop.call_soon_threadsafe(self._arrived, cluster)
+
+        return Snapshots(slurm, arrived, self._snapshot_command)
+
+    async def _view_by(self, slurm: Slurm) -> None:
+        """Read Slurm as a new policy says; the view there is stays until the next arrives."""
+        if slurm == self._policy.slurm:
+            return
+        old, new = self._snapshots, self._views(slurm)
+        new.latest, new.failures = old.latest, old.failures
+        self._snapshots = new
+        new.start()
+        await asyncio.to_thread(old.close)
+
+    def _arrived(self, cluster: Cluster) -> None:
+        """Answer SlurmUser, once Slurm has said who that is."""
+        uid = uid_of(cluster.settings.slurm_user)
+        if uid is None or uid == self._peers.slurm_user:
+            return
+        self._peers.slurm_user = uid
+        if self._listener is not None:
+            self._listener.give_to(uid)
+
+    def _answered(self, record: Record) -> None:
+        self._metrics.answered(record)
+        log_decision(record)
+
+    def _closed(self, why: Closing) -> None:
+        self._metrics.closed(why)
+
+
+def _deadline_s(loaded: Loaded) -> float:
+    return loaded.policy.daemon.deadline_ms / 1000
+
+
+def _settle_memory() -> None:
+    """Keep the garbage collector from walking over what was loaded."""
+    sys.setswitchinterval(SWITCH_S)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+def _keep_socket() -> dict[str, Any]:
+    """From Python 3.13 on a server removes its socket, also one that systemd made."""
+    return {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}

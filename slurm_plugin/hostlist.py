@@ -1,0 +1,27 @@
+"""Slurm's host lists: ``a[1-3,7],b01`` and the names they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+from .errors import SourceError
+
+
+def expand(text: str) -> tuple[str, ...]:
+    """The names of a list, each once; raises SourceError where it is none.
+
+    Ranges may be padded with zeros and stand at several places of a name.
+    """
+    if "[" not in text:
+        return tuple(dict.fromkeys(name for name in text.split(",") if name))
+    try:
+        return tuple(NodeSet(text, resolver=None))
+    except NodeSetException as error:
+        raise SourceError(f"{text!r} is not a host list: {error}") from None
+
+
+def compress(names: Iterable[str]) -> str:
+    """The shortest list of these names, as Slurm's commands take it; empty for none."""
+    return str(NodeSet.fromlist(list(names), resolver=None))

@@ -1,0 +1,94 @@
+"""Files written so that slurmctld never sees half of one, and notices every new one."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from ..errors import InstallError
+from .steps import Account
+
+
+def read(path: Path) -> bytes | None:
+    """What a file holds, None where there is none; raises InstallError."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InstallError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def put(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+    """Write a file aside and rename it; an existing one keeps its owner and mode.
+
+    A symbolic link stays one: the file behind it is replaced. Raises InstallError.
+    """
+    target = path.resolve()
+    try:
+        old = target.stat() if target.exists() else None
+        draft = _draft(target, content)
+        try:
+            if old is not None:
+                os.chown(draft, old.st_uid, old.st_gid)
+            os.chmod(draft, old.st_mode & 0o7777 if old is not None else mode)
+            _fresh(draft)
+            os.replace(draft, target)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+        _sync_directory(target.parent)
+    except OSError as error:
+        raise InstallError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def make_directory(path: Path, mode: int, owner: Account | None) -> tuple[Path, ...]:
+    """Make a directory and its missing parents; returns those made, outermost first."""
+    missing = [p for p in (path, *path.parents) if not p.exists()]
+    try:
+        for directory in reversed(missing):
+            directory.mkdir()
+            os.chmod(directory, 0o755)
+        if missing:
+            if owner is not None:
+                os.chown(path, owner.uid, owner.gid)
+            os.chmod(path, mode)
+    except OSError as error:
+        raise InstallError(f"{path} cannot be made: {error.strerror}") from None
+    return tuple(reversed(missing))
+
+
+def remove_if_empty(path: Path) -> None:
+    """Remove a directory that holds nothing."""
+    with suppress(OSError):
+        path.rmdir()
+
+
+def _draft(target: Path, content: bytes) -> Path:
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".new")
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return Path(name)
+
+
+def _fresh(path: Path) -> None:
+    """Date a file one second ahead.
+
+    slurmctld reloads a script whose time stamp, in whole seconds, is after its last load: one
+    written within the second of that load would never be seen.
+    """
+    ahead = int(time.time()) + 1
+    os.utime(path, (ahead, ahead))
+
+
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

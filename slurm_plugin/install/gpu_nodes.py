@@ -1,0 +1,186 @@
+"""What NVML says of a node's GPUs, as values that also come from and go to JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..errors import InstallError
+
+CAPABILITIES = Path("/proc/driver/nvidia/capabilities")
+_MINOR = re.compile(r"^DeviceFileMinor:\s*(\d+)", re.M)
+_PROFILE = re.compile(r"\bMIG\s+(\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class MigInstance:
+    """A part of a GPU: its profile (``1g.5gb``) and the device files that give access to it."""
+
+    profile: str
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGpu:
+    """One GPU: product name of NVML, number of its ``/dev/nvidia`` file, parts in MIG mode."""
+
+    product: str
+    minor: int
+    mig: tuple[MigInstance, ...] = ()
+    mig_mode: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GpuNode:
+    """One node and its GPUs in the order of NVML."""
+
+    name: str
+    gpus: tuple[NodeGpu, ...]
+
+
+class Nvml(Protocol):
+    """The functions of nvidia-ml-py (module pynvml) that are used here."""
+
+    NVMLError: type[Exception]
+
+    def nvmlInit(self) -> None:  # noqa: N802
+        """Begin; raises NVMLError without driver."""
+
+    def nvmlShutdown(self) -> None:  # noqa: N802
+        """End."""
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        """How many GPUs there are."""
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> Any:  # noqa: N802
+        """A GPU."""
+
+    def nvmlDeviceGetName(self, handle: Any) -> str | bytes:  # noqa: N802
+        """Its product name; of a MIG device with its profile."""
+
+    def nvmlDeviceGetMinorNumber(self, handle: Any) -> int:  # noqa: N802
+        """N of ``/dev/nvidiaN``."""
+
+    def nvmlDeviceGetMigMode(self, handle: Any) -> Any:  # noqa: N802
+        """Present and pending mode; raises NVMLError where the GPU knows none."""
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle: Any) -> int:  # noqa: N802
+        """How many MIG devices there can be."""
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, device: Any, index: int) -> Any:  # noqa: N802
+        """A MIG device; raises NVMLError where there is none of this number."""
+
+    def nvmlDeviceGetGpuInstanceId(self, device: Any) -> int:  # noqa: N802
+        """Number of the GPU instance of a MIG device."""
+
+    def nvmlDeviceGetComputeInstanceId(self, device: Any) -> int:  # noqa: N802
+        """Number of its compute instance."""
+
+
+def this_node() -> GpuNode:
+    """The GPUs of this machine; raises InstallError without NVML or driver."""
+    try:
+        nvml = import_module("pynvml")
+    except ImportError:
+        raise InstallError(
+            "nvidia-ml-py is not installed: pip install 'precision-time[slurm]', or use --from-json"
+        ) from None
+    return read_node(nvml, socket.gethostname().partition(".")[0])
+
+
+def read_node(nvml: Nvml, name: str, capabilities: Path = CAPABILITIES) -> GpuNode:
+    """The GPUs NVML shows; raises InstallError with what NVML says."""
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        raise InstallError(
+            f"NVML cannot be used on {name} ({error}): run this on a node with the NVIDIA driver, "
+            "or use --from-json"
+        ) from None
+    try:
+        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        return GpuNode(name, tuple(_gpu(nvml, handle, capabilities) for handle in handles))
+    except nvml.NVMLError as error:
+        raise InstallError(f"NVML on {name}: {error}") from None
+    finally:
+        nvml.nvmlShutdown()
+
+
+def to_json(nodes: tuple[GpuNode, ...]) -> str:
+    """The nodes as JSON, which ``from_json`` reads."""
+    return json.dumps([asdict(node) for node in nodes], indent=2)
+
+
+def from_json(text: str, origin: str) -> tuple[GpuNode, ...]:
+    """One node or a list of them; raises InstallError naming what is wrong."""
+    try:
+        raw = json.loads(text)
+        return tuple(_node(entry) for entry in (raw if isinstance(raw, list) else [raw]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InstallError(
+            f"{origin} is not what `label-nodes --format json` prints: "
+            f"{type(error).__name__}: {error}"
+        ) from None
+
+
+def _gpu(nvml: Nvml, handle: Any, capabilities: Path) -> NodeGpu:
+    minor = nvml.nvmlDeviceGetMinorNumber(handle)
+    on = _mig_mode(nvml, handle)
+    parts = tuple(_instances(nvml, handle, minor, capabilities)) if on else ()
+    return NodeGpu(_text(nvml.nvmlDeviceGetName(handle)), minor, parts, on)
+
+
+def _mig_mode(nvml: Nvml, handle: Any) -> bool:
+    try:
+        return bool(nvml.nvmlDeviceGetMigMode(handle)[0])
+    except nvml.NVMLError:  # not supported before A100
+        return False
+
+
+def _instances(nvml: Nvml, handle: Any, minor: int, capabilities: Path) -> Iterator[MigInstance]:
+    for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+        except nvml.NVMLError:  # fewer are made than possible
+            continue
+        name = _text(nvml.nvmlDeviceGetName(part))
+        profile = _PROFILE.search(name)
+        instance = nvml.nvmlDeviceGetGpuInstanceId(part)
+        compute = nvml.nvmlDeviceGetComputeInstanceId(part)
+        base = capabilities / f"gpu{minor}" / "mig" / f"gi{instance}"
+        access = (base / "access", base / f"ci{compute}" / "access")
+        minors = [_device_minor(path) for path in access]
+        files = [f"/dev/nvidia{minor}", *(f"/dev/nvidia-caps/nvidia-cap{m}" for m in minors if m)]
+        yield MigInstance(profile[1] if profile else name, tuple(files) if len(files) == 3 else ())
+
+
+def _device_minor(path: Path) -> str | None:
+    try:
+        found = _MINOR.search(path.read_text())
+    except OSError:
+        return None
+    return found[1] if found else None
+
+
+def _node(raw: Mapping[str, Any]) -> GpuNode:
+    return GpuNode(str(raw["name"]), tuple(_node_gpu(entry) for entry in raw["gpus"]))
+
+
+def _node_gpu(raw: Mapping[str, Any]) -> NodeGpu:
+    parts = tuple(
+        MigInstance(str(part["profile"]), tuple(map(str, part.get("files", ()))))
+        for part in raw.get("mig", ())
+    )
+    return NodeGpu(
+        str(raw["product"]), int(raw["minor"]), parts, bool(raw.get("mig_mode", bool(parts)))
+    )
+
+
+def _text(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name

@@ -1,0 +1,120 @@
+"""slurm.conf as text: what it says of job submit plugins, and the one line we change in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import InstallError
+
+PARAMETER = "JobSubmitPlugins"
+PLUGIN = "lua"
+_PREFIX = "job_submit/"
+_VALUE = r'"[^"]*"|[^\s"]*'
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One ``key=value`` of a file; ``start`` and ``end`` bound the value in its text."""
+
+    value: str
+    line: int
+    start: int
+    end: int
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """The value as names of job submit plugins, without ``job_submit/``."""
+        names = (name.strip().removeprefix(_PREFIX) for name in self.value.split(","))
+        return tuple(name for name in names if name and name != "(null)")
+
+
+def settings(text: str, parameter: str) -> tuple[Setting, ...]:
+    """Every mention of a parameter, in order; Slurm takes the last. Comments do not count."""
+    pattern = re.compile(rf"(?:^|(?<=\s)){parameter}[ \t]*=[ \t]*({_VALUE})", re.I | re.M)
+    return tuple(
+        Setting(
+            value=match[1].strip('"'),
+            line=text.count("\n", 0, match.start()) + 1,
+            start=match.start(1),
+            end=match.end(1),
+        )
+        for match in pattern.finditer(_without_comments(text))
+    )
+
+
+def value(text: str, parameter: str) -> str | None:
+    """What Slurm takes for a parameter of this file, None where it is not set here."""
+    found = settings(text, parameter)
+    return found[-1].value if found else None
+
+
+def includes(text: str) -> tuple[str, ...]:
+    """The files that ``Include`` lines name, as written."""
+    return tuple(re.findall(r"^[ \t]*Include[ \t]+(\S+)", _without_comments(text), re.I | re.M))
+
+
+def with_plugin(text: str, origin: str) -> str:
+    """The text with ``lua`` among the job submit plugins, the same text where it is already.
+
+    Only the one line changes. Raises InstallError where the parameter is set more than once.
+    """
+    found = settings(text, PARAMETER)
+    if found and PLUGIN in found[-1].plugins:
+        return text
+    if len(found) > 1:
+        lines = ", ".join(str(setting.line) for setting in found)
+        raise InstallError(
+            f"{origin}: {PARAMETER} is set on lines {lines}, and Slurm takes the last: keep one"
+        )
+    if found:
+        plugins = _names(found[0].value)
+        return text[: found[0].start] + ",".join([*plugins, PLUGIN]) + text[found[0].end :]
+    return _closed(text) + f"{PARAMETER}={PLUGIN}\n"
+
+
+def without_plugin(text: str, original: str | None) -> str | None:
+    """The text with our line as it was in ``original``, all other lines kept.
+
+    ``original`` is the file before installation. None where the line was changed since.
+    """
+    found = settings(text, PARAMETER)
+    before = settings(original or "", PARAMETER)
+    if len(found) != 1 or len(before) > 1 or PLUGIN not in found[0].plugins:
+        return None
+    if before:
+        if found[0].plugins != (*before[0].plugins, PLUGIN):
+            return None
+        return text[: found[0].start] + before[0].value + text[found[0].end :]
+    line = f"{PARAMETER}={PLUGIN}\n"
+    return text.replace(line, "", 1) if line in text.splitlines(keepends=True) else None
+
+
+def included_setting(path: Path, text: str) -> tuple[Path, Setting] | None:
+    """The included file that sets the parameter, if one does."""
+    for name in includes(text):
+        included = path.parent / name
+        try:
+            found = settings(included.read_text(errors="surrogateescape"), PARAMETER)
+        except OSError:  # a pattern of the cluster's name, or a file only slurmctld can read
+            continue
+        if found:
+            return included, found[-1]
+    return None
+
+
+def _names(value: str) -> list[str]:
+    return [name for name in value.split(",") if name.strip() and name != "(null)"]
+
+
+def _without_comments(text: str) -> str:
+    """The text with comments blanked, all places kept; an escaped ``#`` starts none."""
+    return re.sub(r"(?<!\\)#[^\n]*", lambda match: " " * len(match[0]), text)
+
+
+def _closed(text: str) -> str:
+    """The text ended by a line of its own, also behind a continued last line."""
+    if not text or text.endswith("\n"):
+        return text + ("\n" if text.endswith("\\\n") else "")
+    return text + ("\n\n" if text.endswith("\\") else "\n")

@@ -1,0 +1,236 @@
+-- precision-time in slurmctld: asks the decision daemon about a GPU job, applies its answer.
+--
+-- Nothing here may stop a job: both public functions always return slurm.SUCCESS, never raise,
+-- and wait at most `timeout` seconds; after a miss nothing is asked for `breaker_s` seconds.
+-- Whatever the answer lacks, or holds that is not sane, leaves the job as it was.
+
+local client = require("precision_time_client")
+local requests = require("precision_time_request")
+
+local M = {}
+
+local settings = client.settings
+settings.max_script = 65536 -- bytes of a batch script that are sent
+
+local MARK = "precision-time" -- how an AdminComment that is ours begins
+local MAX_LINES, MAX_LINE_BYTES, MAX_LOG_BYTES, MAX_NAME_BYTES = 8, 500, 1000, 64
+
+-- Sets what is given, closes the breaker and forgets answers. Names: socket, timeout, breaker_s,
+-- cache_s, cache_entries, cache_bytes, max_script; others and values of a wrong type are ignored.
+function M.configure(given)
+  for name, value in pairs(type(given) == "table" and given or {}) do
+    if type(value) == type(settings[name]) then
+      settings[name] = value
+    end
+  end
+  client.reset()
+end
+
+-- One line of printable text: no line of a log and no terminal command can be made of it.
+local function one_line(text, most)
+  text = tostring(text or ""):gsub("\194[\128-\159]", "?"):gsub("%c", "?")
+  if #text > most then
+    text = text:sub(1, most):gsub("[\192-\255][\128-\191]*$", "")
+  end
+  return text
+end
+
+local function log(level, text)
+  pcall(function()
+    slurm["log_" .. level]("%s", MARK .. ": " .. one_line(text, 2 * MAX_LOG_BYTES))
+  end)
+end
+
+local function tell_user(message)
+  local lines = 0
+  for text in (message or ""):gmatch("[^\n]+") do
+    lines = lines + 1
+    if lines > MAX_LINES then
+      return
+    end
+    text = MARK .. ": " .. one_line(text, MAX_LINE_BYTES)
+    pcall(function()
+      slurm.log_user("%s", text)
+    end)
+  end
+end
+
+-- The answer and the outcome if it is applied, or nil and why there is none.
+local function ask(line)
+  local answer, source = client.ask(line, function(text)
+    log("info", text)
+  end)
+  return answer, source == "daemon" and "set" or source
+end
+
+local function is_ours(admin_comment)
+  return type(admin_comment) == "string" and admin_comment:sub(1, #MARK) == MARK
+end
+
+-- What to write of a limit; nil and the reason where the answer contradicts the job.
+local function planned_limit(writes, answer, job_desc, most)
+  if not answer.time_limit or requests.is_stated(job_desc.time_limit) then
+    return writes
+  elseif not most or answer.time_limit > most then
+    return nil, "time_limit above MaxTime"
+  end
+  writes.time_limit = answer.time_limit
+  if not requests.is_stated(job_desc.time_min) then
+    writes.time_min = answer.time_min
+  elseif job_desc.time_min > answer.time_limit then
+    return nil, "time_limit below the job's time_min"
+  end
+  return writes
+end
+
+-- Whether a new constraint, where there is one, still holds the job's own.
+local function keeps(new, own)
+  return not new or new:find((own or ""):gsub("%s", ""), 1, true)
+end
+
+local function planned(answer, job_desc, part_list)
+  if answer.refused then
+    return nil, answer.refused
+  end
+  local asked = requests.asked_partitions(answer.partition or job_desc.partition, part_list)
+  local most = requests.largest_max_time(asked, part_list)
+  if answer.partition and not (most and requests.stated_minutes(job_desc.time_limit) <= most) then
+    return nil, "partition not for this job"
+  elseif not keeps(answer.features, job_desc.features)
+    or not keeps(answer.prefer, job_desc.prefer) then
+    return nil, "features without the job's own"
+  end
+  local writes = {
+    partition = answer.partition, features = answer.features, prefer = answer.prefer,
+    gres = answer.gres,
+  }
+  local comment = job_desc.admin_comment
+  if comment == nil or comment == "" or is_ours(comment) then
+    writes.admin_comment = answer.admin_comment
+  end
+  return planned_limit(writes, answer, job_desc, most)
+end
+
+local function write_all(job_desc, writes)
+  for name, value in pairs(writes) do
+    job_desc[name] = value
+  end
+  return next(writes) ~= nil
+end
+
+local function report(level, verb, job, text, outcome, since)
+  local name = one_line(job.name, MAX_NAME_BYTES):gsub('[\\"]', "'")
+  log(level, string.format('%s user=%s name="%s" %s outcome=%s us=%.0f', verb,
+    one_line(job.user_name, MAX_NAME_BYTES), name, one_line(text, MAX_LOG_BYTES), outcome,
+    1e6 * math.max(client.now() - since, 0)))
+end
+
+local function submit(job_desc, part_list, submit_uid)
+  if not requests.wants_gpu(job_desc) then
+    return
+  end
+  local since = client.now()
+  local line, why = requests.submit_line(job_desc, part_list, submit_uid, settings.max_script)
+  if not line then
+    return report("info", "submit", job_desc, why, "skipped", since)
+  end
+  local answer, outcome = ask(line)
+  if not answer then
+    return report("debug", "submit", job_desc, "unchanged", outcome, since)
+  end
+  local writes, contradiction = planned(answer, job_desc, part_list)
+  if not writes then
+    return report("info", "submit", job_desc, contradiction, "refused", since)
+  end
+  local is_changed = write_all(job_desc, writes)
+  tell_user(answer.message)
+  report("info", "submit", job_desc, answer.log, is_changed and outcome or "none", since)
+end
+
+local PENDING, STATE_BASE = 0, 256 -- flags stand above the low byte of job_state
+local FOLLOWED = {
+  "comment", "extra", "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task",
+}
+
+local function is_followed(job_desc, job_rec)
+  if requests.is_stated(job_desc.time_limit) then
+    return false
+  end
+  local is_touched = requests.count(job_desc.min_nodes) or requests.count(job_desc.num_tasks)
+  for _, name in ipairs(FOLLOWED) do
+    is_touched = is_touched or job_desc[name]
+  end
+  return is_touched and is_ours(job_rec.admin_comment)
+    and (job_rec.job_state or -1) % STATE_BASE == PENDING
+    and (requests.wants_gpu(job_desc) or requests.wants_gpu(job_rec))
+end
+
+-- Only root may raise a limit or write AdminComment in an update: for others Slurm would refuse
+-- the whole update. The daemon raises such limits afterwards.
+local function planned_change(answer, job_desc, job_rec, part_list, modify_uid)
+  if answer.refused then
+    return nil, answer.refused
+  elseif not answer.time_limit then
+    return {}
+  end
+  local limit, asked = answer.time_limit, job_desc.partition or job_rec.partition
+  local most = requests.largest_max_time(requests.asked_partitions(asked, part_list), part_list)
+  local least = requests.count(job_desc.time_min) or requests.count(job_rec.time_min) or 0
+  if not most or limit > most or limit < least then
+    return nil, "time_limit outside MaxTime and time_min"
+  elseif modify_uid == 0 then
+    return { time_limit = limit, admin_comment = job_desc.admin_comment or answer.admin_comment }
+  elseif limit > (requests.count(job_rec.time_limit) or 0) then
+    return nil, "only an administrator may raise a limit"
+  end
+  return { time_limit = limit }
+end
+
+local function modify(job_desc, job_rec, part_list, modify_uid)
+  if not is_followed(job_desc, job_rec) then
+    return
+  end
+  local since, verb = client.now(), string.format("modify job=%.0f", job_rec.job_id)
+  local told = { name = job_rec.name, user_name = requests.owner(job_desc, job_rec) }
+  local line, why = requests.modify_line(job_desc, job_rec, part_list)
+  if not line then
+    return report("info", verb, told, why, "skipped", since)
+  end
+  local answer, outcome = ask(line)
+  if not answer then
+    return report("debug", verb, told, "unchanged", outcome, since)
+  end
+  local writes, reason = planned_change(answer, job_desc, job_rec, part_list, modify_uid)
+  if not writes then
+    return report("info", verb, told, reason, "refused", since)
+  end
+  local is_changed = write_all(job_desc, writes)
+  if job_desc.assoc_qos then -- read by Slurm >= 24.11; before, log_user here is an error
+    tell_user(answer.message)
+  end
+  report("info", verb, told, answer.log, is_changed and outcome or "none", since)
+end
+
+local faults = {}
+
+local function guarded(hook, ...)
+  local ok, why = pcall(hook, ...)
+  why = tostring(why)
+  if not ok and not faults[why] then
+    faults = { [why] = true } -- the same fault is told once in a row, not at each job
+    log("error", "job passes unchanged: " .. why)
+  end
+  return 0 -- slurm.SUCCESS
+end
+
+-- For slurm_job_submit(job_desc, part_list, submit_uid): sets what the user left open.
+function M.submit(job_desc, part_list, submit_uid)
+  return guarded(submit, job_desc, part_list or {}, submit_uid)
+end
+
+-- For slurm_job_modify(job_desc, job_rec, part_list, modify_uid): a limit of ours follows.
+function M.modify(job_desc, job_rec, part_list, modify_uid)
+  return guarded(modify, job_desc, job_rec, part_list or {}, modify_uid)
+end
+
+return M

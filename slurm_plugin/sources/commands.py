@@ -1,0 +1,121 @@
+"""Slurm's commands, run without a shell, in a known locale, time zone and time format."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Generator
+from pathlib import Path
+from typing import IO
+
+from ..config import Slurm
+from ..errors import SourceError
+
+MAX_BYTES = 1 << 30  # 20,000 jobs of 25.11 are about 80 MB of JSON
+_CHUNK_BYTES = 1 << 16
+_SHOWN = 80
+# Settings of the caller that change what the commands print, and those that say which Slurm it is
+_PERSONAL = re.compile(r"(SLURM|SQUEUE|SINFO|SACCT|SCONTROL|SACCTMGR)_")
+_NEEDED = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"})
+# Times in Unix seconds, times given in UTC, and task lists of arrays in full length
+_FIXED = {"LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+
+
+class Commands:
+    """Runs Slurm's commands from ``bin_dir``, or from PATH.
+
+    ``timeout_s`` is how long one may run until its last byte is read.
+    """
+
+    def __init__(self, bin_dir: Path | None = None, timeout_s: float = 20.0) -> None:
+        self.bin_dir = bin_dir
+        self.timeout_s = timeout_s
+
+    @classmethod
+    def of(cls, policy: Slurm) -> Commands:
+        """Those the policy names."""
+        return cls(policy.bin_dir, policy.command_timeout_s)
+
+    def run(self, *argv: str) -> bytes:
+        """All a command prints; raises SourceError naming it, its exit status and what it said."""
+        output = bytearray()
+        for chunk in self.stream(*argv):
+            output += chunk
+            if len(output) > MAX_BYTES:
+                raise SourceError(f"{_shown(argv)} printed more than {MAX_BYTES} bytes")
+        return bytes(output)
+
+    def text(self, *argv: str) -> str:
+        """Like ``run``, as text; bytes that are not UTF-8 become U+FFFD."""
+        return self.run(*argv).decode("utf-8", "replace")
+
+    def stream(self, *argv: str, timeout_s: float | None = None) -> Generator[bytes, None, None]:
+        """What a command prints, piece by piece; raises SourceError as ``run`` does.
+
+        A reader that stops early ends the command.
+        """
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        late = threading.Event()
+        with tempfile.TemporaryFile() as errors, self._start(argv, errors) as process:
+            timer = threading.Timer(limit_s, _end, (process, late))
+            timer.start()
+            try:
+                assert process.stdout is not None
+                while chunk := process.stdout.read1(_CHUNK_BYTES):  # type: ignore[attr-defined]
+                    yield chunk
+                status = process.wait()
+            finally:
+                timer.cancel()
+                process.kill()
+            if late.is_set():
+                raise SourceError(f"{_shown(argv)} did not end within {limit_s:g} s")
+            if status:
+                said = _first_line(errors)
+                raise SourceError(f"{_shown(argv)} failed with exit status {status}: {said}")
+
+    def _start(self, argv: tuple[str, ...], errors: IO[bytes]) -> subprocess.Popen[bytes]:
+        program = self._program(argv[0])
+        try:
+            return subprocess.Popen(
+                [program, *argv[1:]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=errors, env=_environment(),
+            )  # fmt: skip
+        except OSError as error:
+            raise SourceError(f"{program} cannot be run: {error.strerror}") from None
+
+    def _program(self, name: str) -> str:
+        place = os.environ.get("PATH", os.defpath) if self.bin_dir is None else str(self.bin_dir)
+        found = shutil.which(name, path=place)
+        if found is None:
+            where = "PATH" if self.bin_dir is None else f"slurm.bin_dir={place}"
+            raise SourceError(
+                f"{name} is not in {where}: slurm.bin_dir of the policy names the directory of "
+                f"Slurm's commands"
+            )
+        return found
+
+
+def _end(process: subprocess.Popen[bytes], late: threading.Event) -> None:
+    late.set()
+    process.kill()
+
+
+def _environment() -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if k in _NEEDED or not _PERSONAL.match(k)}
+    return kept | _FIXED
+
+
+def _shown(argv: tuple[str, ...]) -> str:
+    text = shlex.join(argv)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _first_line(errors: IO[bytes]) -> str:
+    errors.seek(0)
+    lines = errors.read(_CHUNK_BYTES).decode("utf-8", "replace").splitlines()
+    return next((line.strip() for line in lines if line.strip()), "it said nothing")

@@ -1,0 +1,77 @@
+"""What Slurm's words for times, states and absent values mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from predictor.ended_job import JobState
+
+_ABSENT = frozenset({"", "(null)", "N/A", "n/a", "None assigned"})
+_LIMIT = re.compile(r"(?:(?P<days>\d+)-)?(?P<parts>\d+(?::\d+){0,2})")
+_QUEUE = {
+    "PENDING": "PENDING", "REQUEUED": "PENDING", "REQUEUE_HOLD": "PENDING",
+    "REQUEUE_FED": "PENDING", "RESV_DEL_HOLD": "PENDING", "SPECIAL_EXIT": "PENDING",
+    "RUNNING": "RUNNING", "CONFIGURING": "RUNNING", "POWER_UP_NODE": "RUNNING",
+    "RESIZING": "RUNNING", "SIGNALING": "RUNNING", "STOPPED": "RUNNING",
+    "SUSPENDED": "SUSPENDED",
+}  # fmt: skip
+_ENDED = {state.name: state for state in JobState} | {"BOOT_FAIL": JobState.NODE_FAIL}
+
+
+def stated(text: str) -> str:
+    """The text, empty where Slurm prints a word for none."""
+    return "" if text in _ABSENT else text
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """A comma-separated list; empty where Slurm prints a word for none."""
+    return tuple(part for part in stated(text).split(",") if part)
+
+
+def minutes(text: str) -> int | None:
+    """A limit such as ``1-12:00:00``, ``30:00`` or ``45``; None for UNLIMITED, NONE and the like.
+
+    Two numbers are minutes and seconds, or hours and minutes after days; seconds round up.
+    """
+    match = _LIMIT.fullmatch(text.strip())
+    if match is None:
+        return None
+    parts = [int(part) for part in match["parts"].split(":")]
+    if match["days"]:
+        hours, mins, seconds = (*parts, 0, 0)[:3]
+    elif len(parts) == 1:
+        hours, mins, seconds = 0, parts[0], 0
+    else:
+        hours, mins, seconds = (0, *parts)[-3:]
+    return int(match["days"] or 0) * 1440 + hours * 60 + mins + -(-seconds // 60)
+
+
+def unix_s(text: str) -> float | None:
+    """A time printed as Unix seconds; None for Unknown, None, N/A and 0."""
+    return float(text) or None if text.isdecimal() else None
+
+
+def node_states(words: Iterable[str]) -> frozenset[str]:
+    """A node's state and flags, each a word in upper case."""
+    return frozenset(word for text in words for word in re.findall(r"[A-Z_]+", text.upper()))
+
+
+def queue_state(words: Iterable[str]) -> str | None:
+    """PENDING, RUNNING or SUSPENDED; None for a job that has ended, completing ones included.
+
+    Newer Slurm gives the state with its flags, older one the flag alone where there is one. The
+    state goes before the flags, and COMPLETING before all.
+    """
+    stated = tuple(words)
+    if "COMPLETING" in stated:
+        return None
+    known = [word for word in stated if word in _QUEUE]
+    known.sort(key=lambda word: word != _QUEUE[word])
+    return _QUEUE[known[0]] if known else None
+
+
+def ended_state(text: str) -> JobState | None:
+    """How a job ended; None for one that goes on (REQUEUED) or ran elsewhere (REVOKED)."""
+    words = text.split()
+    return _ENDED.get(words[0]) if words else None

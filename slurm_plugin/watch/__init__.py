@@ -1,0 +1,1 @@
+"""Limits of running jobs, re-estimated from the step rate they report."""

@@ -1,0 +1,74 @@
+"""Where a running job's report lies, read with no more rights than its user has."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from predictor.errors import StepReportError
+from predictor.step_rate import StepReport, last_report, read_report, report_paths
+
+from ..cluster import QueuedJob
+
+
+def find_report(job: QueuedJob, file_name: str) -> StepReport | None:
+    """The report of a job, None where it wrote none.
+
+    Looked for in the job's directory (the file of this job alone, then ``file_name``), then in
+    the end of its stdout. Raises StepReportError where there is one that cannot be used.
+    """
+    try:
+        user = pwd.getpwnam(job.user)
+    except KeyError:
+        raise StepReportError(f"user {job.user!a} is not known on this machine") from None
+    try:
+        with acting_as(user):
+            report = _in_directory(job, file_name, user.pw_uid)
+            if report is None or report.job_id not in (str(job.job_id), job.label):
+                report = _in_output(job, user.pw_uid) or report
+            return report
+    except OSError as error:
+        raise StepReportError(f"cannot act as {job.user}: {error}") from None
+
+
+def _in_directory(job: QueuedJob, file_name: str, owner: int) -> StepReport | None:
+    directory = Path(job.work_dir)
+    if not directory.is_absolute():
+        return None
+    paths = report_paths(directory, file_name, str(job.job_id))
+    found = (read_report(path, owner=owner) for path in paths)
+    return next((report for report in found if report is not None), None)
+
+
+def _in_output(job: QueuedJob, owner: int) -> StepReport | None:
+    path = Path(job.stdout)
+    report = last_report(path, owner=owner) if path.is_absolute() else None
+    if report is None or report.job_id:
+        return report
+    return replace(report, job_id=str(job.job_id))
+
+
+@contextmanager
+def acting_as(user: pwd.struct_passwd) -> Iterator[None]:
+    """Open files as this user while the block runs; only root can, others stay who they are.
+
+    So a user's path leads nowhere the user could not go, and a home that root may not read over
+    the network is read all the same. Not for processes with other threads at work.
+    """
+    if os.geteuid() != 0 or user.pw_uid == 0:
+        yield
+        return
+    groups, group = os.getgroups(), os.getegid()
+    try:
+        os.setgroups(os.getgrouplist(user.pw_name, user.pw_gid))
+        os.setegid(user.pw_gid)
+        os.seteuid(user.pw_uid)
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)

@@ -1,0 +1,43 @@
+"""What real batch scripts say, style by style; the scripts lie beside this file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from predictor.identify.grammar import parse_text
+from predictor.identify.script import parse_script
+
+SCRIPTS = Path(__file__).parent / "scripts"
+EXPECTED: dict[str, dict[str, Any]] = yaml.safe_load((SCRIPTS / "expected.yaml").read_bytes())
+
+
+def test_every_script_beside_has_its_expectation() -> None:
+    assert {path.name for path in SCRIPTS.glob("*.sh")} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_a_script_says_what_its_program_would_do(name: str) -> None:
+    expected = EXPECTED[name]
+    stated = parse_script((SCRIPTS / name).read_text(), ("/var/spool/job/slurm_script",))
+    assert dict(stated.values) == dict(parse_text(expected["stated"], "test").values)
+    problems = expected.get("problems", [])
+    assert len(stated.problems) == len(problems), stated.problems
+    for word, problem in zip(problems, stated.problems, strict=True):
+        assert word in problem.text
+    assert stated.unknown_model == expected.get("unknown_model")
+    assert set(stated.origins.values()) <= {"script"}
+
+
+def test_a_script_is_read_in_a_few_milliseconds() -> None:
+    texts = [path.read_text() for path in SCRIPTS.glob("*.sh")]
+    for text in texts:
+        parse_script(text)
+    started = time.perf_counter()
+    for text in texts:
+        parse_script(text)
+    assert time.perf_counter() - started < 0.05 * len(texts)

@@ -1,0 +1,57 @@
+"""Real Slurm for the tests: the machine's own, and one below SLURM_PREFIX if that is set.
+
+PRECISION_TIME_REQUIRE with the word ``slurm`` in it makes a missing Slurm a failure, not a skip.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .cluster import SlurmCluster
+from .installation import Installation
+
+
+@pytest.fixture(scope="session", params=["debian", "prefix"])
+def installation(request: pytest.FixtureRequest) -> Installation:
+    """Each Slurm to test with; skipped with the reason where there is none."""
+    if request.param == "debian":
+        return _usable(Installation())
+    prefix = os.environ.get("SLURM_PREFIX")
+    if not prefix:
+        pytest.skip("SLURM_PREFIX names no further Slurm to test with")
+    return _usable(Installation(Path(prefix)))
+
+
+@pytest.fixture(scope="session")
+def slurm(installation: Installation) -> Iterator[SlurmCluster]:
+    """A cluster with accounting that all tests of a Slurm share."""
+    with SlurmCluster(installation) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def bench(slurm: SlurmCluster) -> Iterator[SlurmCluster]:
+    """The shared cluster for one test, whose jobs and hook go when it ends."""
+    yield slurm
+    slurm.clear()
+    if slurm.hook_changed:
+        slurm.set_hook(slurm.bench.hook)
+
+
+@pytest.fixture(scope="session")
+def user() -> str | None:
+    """An account without rights to submit as; None, whoever runs the tests, if not root."""
+    return "nobody" if os.geteuid() == 0 else None
+
+
+def _usable(installation: Installation) -> Installation:
+    reason = installation.missing()
+    if reason and "slurm" in os.environ.get("PRECISION_TIME_REQUIRE", "").split():
+        pytest.fail(f"PRECISION_TIME_REQUIRE wants Slurm: {reason}")
+    if reason:
+        pytest.skip(f"{reason}; see tools/install_debian_packages.sh")
+    return installation

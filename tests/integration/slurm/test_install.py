@@ -1,0 +1,170 @@
+"""Installing into a live cluster, step by step, and taking it out again; slurmctld never stops."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from predictor.fitting import Fitted
+
+from .cluster import SlurmCluster
+from .installation import Installation
+from .processes import Daemon
+from .tables import Bench
+
+COMMENT = "model=resnet50 precision=amp epochs=1 batch=64"
+PROGRAM = Path(sys.executable).parent / "precision-time"
+SITE_SCRIPT = """\
+function slurm_job_submit(job_desc, part_list, submit_uid)
+  slurm.log_user("%s", "the site's own")
+  return slurm.SUCCESS
+end
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+  return slurm.SUCCESS
+end
+return slurm.SUCCESS
+"""
+
+
+def _slurm_user() -> str | None:
+    """A SlurmUser other than root, where root runs the tests and there is one."""
+    try:
+        return pwd.getpwnam("slurm").pw_name if os.geteuid() == 0 else None
+    except KeyError:
+        return None
+
+
+class Live:
+    """A cluster that has never heard of us, our commands and our daemon."""
+
+    def __init__(self, cluster: SlurmCluster, home: Path) -> None:
+        self.cluster = cluster
+        self.home = home
+        self.prefix = cluster.root / "ours"
+        self.conf = cluster.places.etc / "slurm.conf"
+        self.script = cluster.places.etc / "job_submit.lua"
+        self.daemon: Daemon | None = None
+
+    def command(self, name: str, *more: str) -> subprocess.CompletedProcess[str]:
+        """One of our commands; the policy, the notes and the socket lie below the prefix."""
+        argv = [str(PROGRAM), "slurm", name, "--prefix", str(self.prefix),
+                "--slurm-conf", str(self.conf), "--home", str(self.home), "--no-systemd",
+                *more]  # fmt: skip
+        return subprocess.run(
+            argv, env=self.env, capture_output=True, text=True, check=False, timeout=180
+        )
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """As an admin of this Slurm has it: its commands on PATH."""
+        return {k: v for k, v in self.cluster.env.items() if k != "SLURM_CONF"}
+
+    def start_daemon(self) -> None:
+        """Run the daemon as the SlurmUser, with the policy `install` has written."""
+        logs = self.cluster.root / "log"
+        owner = self.cluster.places.slurm_user
+        config = self.prefix / "etc/precision-time/slurm.yaml"
+        argv = [str(PROGRAM), "slurm", "daemon", "--config", str(config)]
+        env = {**self.cluster.env, "PRECISION_TIME_HOME": str(self.home)}
+        if os.geteuid() == 0:
+            argv = ["setpriv", "--reuid", owner, "--regid", str(pwd.getpwnam(owner).pw_gid),
+                    "--clear-groups", *argv]  # fmt: skip
+        self.daemon = Daemon("precision-time", logs / "precision-time.out")
+        self.daemon.start(argv, env)
+        socket = self.prefix / "run/precision-time/slurm.sock"
+        self.daemon.wait_until(socket.exists, timeout_s=60)
+
+    def submit(self) -> tuple[str, str]:
+        """Queue a GPU job; what its user was shown, and its time limit."""
+        job = self.cluster.submit("--hold", "--gres=gpu:1", f"--comment={COMMENT}")
+        return "\n".join(job.messages), self.cluster.job(job.job_id)["TimeLimit"]
+
+
+@pytest.fixture
+def live(installation: Installation, fitted: Fitted, session_home: Path) -> Iterator[Live]:
+    """A cluster without any job submit plugin."""
+    with SlurmCluster(installation, Bench(accounting=False, slurm_user=_slurm_user())) as cluster:
+        home = cluster.root / "home"
+        shutil.copytree(session_home, home)
+        home.chmod(0o755)
+        conf = cluster.places.etc / "slurm.conf"
+        conf.write_text(conf.read_text().replace("JobSubmitPlugins=lua\n", ""))
+        (cluster.places.etc / "job_submit.lua").unlink()
+        cluster.restart_controller()
+        running = Live(cluster, home)
+        try:
+            yield running
+        finally:
+            if running.daemon is not None:
+                running.daemon.stop()
+
+
+def test_an_admin_installs_checks_and_uninstalls_on_a_running_cluster(live: Live) -> None:
+    conf = live.conf.read_bytes()
+    assert live.submit() == ("", "1-00:00:00")
+
+    first = live.command("install")
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "run install again" in first.stdout
+    assert live.conf.read_bytes() == conf, "slurm.conf waits for the daemon"
+
+    live.start_daemon()
+    second = live.command("install")
+    assert second.returncode == 0, second.stdout + second.stderr
+    shown, limit = live.submit()
+    assert "precision-time: resnet50" in shown
+    assert limit != "1-00:00:00"
+    checked = live.command("check")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "nothing to change" in live.command("install").stdout
+
+    live.cluster.restart_controller()
+    assert "precision-time: resnet50" in live.submit()[0]
+
+    removed = live.command("uninstall", "--purge")
+    assert removed.returncode == 0, removed.stdout + removed.stderr
+    assert live.conf.read_bytes() == conf
+    assert not live.script.exists()
+    assert live.submit() == ("", "1-00:00:00")
+    live.cluster.restart_controller()
+    assert live.submit() == ("", "1-00:00:00")
+
+
+def test_a_site_script_is_chained_without_a_restart_and_given_back(live: Live) -> None:
+    live.script.write_text(SITE_SCRIPT)
+    live.conf.write_text(live.conf.read_text() + "JobSubmitPlugins=lua\n")
+    live.cluster.restart_controller()
+    live.command("install")
+    live.start_daemon()
+    chained = live.command("install", "--chain")
+    assert chained.returncode == 0, chained.stdout + chained.stderr
+    shown = live.submit()[0]
+    assert "the site's own" in shown
+    assert "precision-time: resnet50" in shown
+    removed = live.command("uninstall")
+    assert removed.returncode == 0, removed.stdout + removed.stderr
+    assert live.script.read_text() == SITE_SCRIPT
+    shown = live.submit()[0]
+    assert "the site's own" in shown
+    assert "precision-time" not in shown
+
+
+def test_check_says_what_fails_when_the_daemon_is_gone(live: Live) -> None:
+    live.command("install")
+    live.start_daemon()
+    live.command("install")
+    assert live.daemon is not None
+    live.daemon.stop()
+    checked = live.command("check")
+    assert checked.returncode == 1
+    failed = [line for line in checked.stdout.splitlines() if line.startswith("FAILED")]
+    assert any("the daemon answers in time" in line for line in failed)
+    assert not any("the Lua of slurmctld" in line for line in failed)
+    assert live.submit() == ("", "1-00:00:00")

@@ -1,0 +1,27 @@
+"""What the decision tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from predictor.fitting import Fitted
+from slurm_plugin.cluster import Cluster
+from slurm_plugin.config import policy_of
+from slurm_plugin.decide import Decider
+
+from clusters import cluster
+
+Decide = Callable[..., Decider]
+
+
+@pytest.fixture(scope="session")
+def decider(fitted: Fitted) -> Decide:
+    """Makes a Decider of a policy in plain values and a cluster."""
+
+    def make(view: Cluster | None = cluster(), **policy: Any) -> Decider:  # noqa: B008
+        return Decider(fitted.predictor, policy_of(policy), lambda: view, version="test")
+
+    return make

@@ -1,0 +1,86 @@
+"""A real daemon around a decider that does what a job's comment asks for.
+
+    python daemon_stand_in.py POLICY [ARGUMENTS OF snapshot_stand_in.py ...]
+
+Comments: ``sleep=SECONDS``, ``raise``, ``limit=MINUTES``, ``follow=JOB:OLD:NEW``, ``view``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from slurm_plugin.config import read_policy
+from slurm_plugin.daemon.loading import Loaded, View
+from slurm_plugin.daemon.logs import logging_to
+from slurm_plugin.daemon.service import Service
+from slurm_plugin.protocol import Answer, Request
+
+SNAPSHOTS = (sys.executable, str(Path(__file__).with_name("snapshot_stand_in.py")))
+
+
+@dataclass(frozen=True)
+class Change:
+    job_id: int
+    old_limit_min: int
+    time_limit_min: int
+    admin_comment: str
+
+
+@dataclass
+class StandIn:
+    """Decides by the comment alone; ``site`` of the policy is in every message."""
+
+    site: str = ""
+    view: View = lambda: None
+    follow_ups: SimpleQueue[Any] = field(default_factory=SimpleQueue)
+    asked: int = 0
+
+    def decide(self, request: Request) -> Answer:
+        self.asked += 1
+        what, _, value = (request.comment or "").partition("=")
+        if what == "sleep":
+            time.sleep(float(value))
+        if what == "raise":
+            raise ValueError(f"as asked for: {value}")
+        if what == "follow":
+            job, old, new = map(int, value.split(":"))
+            self.follow_ups.put(Change(job, old, new, "precision-time v=1"))
+            return Answer(log="reason=followed", ttl_s=0)
+        if what == "view":
+            view = self.view()
+            seen = "none" if view is None else f"{len(view.nodes)}/{len(view.queue)}"
+            return Answer(log=f"reason=view view={seen}", ttl_s=0)
+        limit = int(value) if what == "limit" else None
+        return Answer(
+            log=f"model=resnet50 gpu=a100 tier=model limit={limit} reason=set",
+            time_limit=limit, message=f"{self.site} call {self.asked}",
+        )  # fmt: skip
+
+
+def loader(policy: Path) -> Callable[[View], Callable[[], Loaded]]:
+    def of(view: View) -> Callable[[], Loaded]:
+        def load() -> Loaded:
+            read = read_policy(policy)
+            return Loaded(read, StandIn(read.site, view), "stand-in")
+
+        return load
+
+    return of
+
+
+async def main(path: Path, snapshots: tuple[str, ...]) -> None:
+    command = (*SNAPSHOTS, *(snapshots or ("2", "3")))
+    await Service(read_policy(path), loader(path), command).run()
+
+
+if __name__ == "__main__":
+    policy_path = Path(sys.argv[1])
+    with logging_to(read_policy(policy_path).daemon.log_format):
+        asyncio.run(main(policy_path, tuple(sys.argv[2:])))

@@ -1,0 +1,235 @@
+"""A daemon that is away, slow or broken costs one short wait, and no job anything else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from fake_daemon import Talk, daemon, says, stopped, trickles, waits
+from lua_hook import Called, Hook
+
+from slurm_plugin.protocol import Answer
+
+GOOD = Answer(log="", time_limit=20)
+BREAKER_S = 0.2
+SLOW_S = 0.5  # ten times the deadline of the hook in these tests
+
+
+def unchanged(called: Called) -> bool:
+    """Whether the job passed as it was, without a word to its user."""
+    return called.returned == 0 and called.written == {} and not called.user
+
+
+def assert_one_miss(hook: Hook) -> None:
+    """The first job waits a little and is told of, the next ones notice nothing."""
+    first = hook.submit()
+    assert unchanged(first)
+    assert first.seconds < SLOW_S
+    assert first.log().count("\n") == 0
+    assert "jobs pass unchanged" in first.log()
+    for _ in range(3):
+        later = hook.submit()
+        assert unchanged(later)
+        assert later.log() == ""
+
+
+def test_without_a_socket_jobs_pass(hook: Hook) -> None:
+    assert_one_miss(hook)
+
+
+def test_with_a_dead_daemon_jobs_pass(hook: Hook, path: Path) -> None:
+    with daemon(path, GOOD):
+        pass
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as left:
+        left.bind(str(path))
+    assert_one_miss(hook)
+
+
+def test_with_a_socket_of_another_owner_jobs_pass(hook: Hook, path: Path) -> None:
+    path.write_text("a file, not a socket")
+    assert_one_miss(hook)
+
+
+def test_with_a_hanging_daemon_jobs_pass(hook: Hook, path: Path) -> None:
+    done = threading.Event()
+    with daemon(path, waits(done)) as running:
+        assert_one_miss(hook)
+        assert running.connections == 1
+        done.set()
+
+
+def test_with_a_stopped_daemon_and_a_full_queue_jobs_pass(hook: Hook, path: Path) -> None:
+    with stopped(path):
+        assert_one_miss(hook)
+
+
+def test_with_a_stopped_daemon_whose_queue_has_room_jobs_pass(hook: Hook, path: Path) -> None:
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as stopped:
+        stopped.bind(str(path))
+        stopped.listen(8)
+        assert unchanged(hook.submit(script="x" * 65536, comment="y" * 4000))
+        assert_no_wait(hook)
+
+
+def assert_no_wait(hook: Hook) -> None:
+    """The breaker is open."""
+    called = hook.submit()
+    assert unchanged(called)
+    assert called.log() == ""
+    assert "outcome=paused" in called.log("debug")
+
+
+def _big(size: int) -> Talk:
+    return says(b"v=1&message=" + b"x" * size + b"\n")
+
+
+@pytest.mark.parametrize(
+    "talk",
+    [
+        pytest.param(trickles(GOOD.encode() * 50), id="one byte each 10 ms"),
+        pytest.param(says(b""), id="nothing"),
+        pytest.param(says(b"\n"), id="an empty line"),
+        pytest.param(says(GOOD.encode()[:-1]), id="no newline"),
+        pytest.param(says(b"HTTP/1.1 400 Bad Request\r\n\r\n"), id="another protocol"),
+        pytest.param(says(bytes(range(256)) * 4), id="binary"),
+        pytest.param(says(b"\0" * 5000), id="zeros"),
+        pytest.param(_big(8192), id="one byte too many"),
+        pytest.param(_big(1_000_000), id="1 MB"),
+        pytest.param(says(GOOD.encode() * 2), id="two lines"),
+        pytest.param(says(b"time_limit=20&log=x\n"), id="no version"),
+        pytest.param(says(b"v=2&time_limit=20&log=x\n"), id="another version"),
+        pytest.param(says(b"v=1&time_limit=20&log=%zz\n"), id="a broken escape"),
+        pytest.param(says(b"v=1&time_limit\n"), id="no value"),
+        *(
+            pytest.param(says(f"v=1&time_limit={value}&log=x\n".encode()), id=f"time_limit={value}")
+            for value in ("0", "-5", "nan", "inf", "1e300", "4294967294", "4294967295", "12.7",
+                          "0x10", "%20", "9" * 400, "{}")
+        ),
+        pytest.param(says(b"v=1&time_limit=20&time_min=30&log=x\n"), id="time_min too long"),
+        pytest.param(says(b"v=1&time_limit=20&time_min=0&log=x\n"), id="time_min=0"),
+        pytest.param(says(b"v=1&time_limit=20&ttl_s=-1&log=x\n"), id="ttl_s=-1"),
+    ],
+)  # fmt: skip
+def test_with_an_insane_answer_jobs_pass(hook: Hook, path: Path, talk: Talk) -> None:
+    with daemon(path, talk) as running:
+        assert_one_miss(hook)
+        assert running.connections == 1
+
+
+def test_an_answer_without_an_end_is_waited_for_once(hook: Hook, path: Path) -> None:
+    done = threading.Event()
+
+    def never_closes(connection: socket.socket, _line: bytes) -> None:
+        connection.sendall(GOOD.encode())
+        done.wait(20)
+
+    with daemon(path, never_closes):
+        assert_one_miss(hook)
+        done.set()
+
+
+def test_too_long_an_answer_is_told_as_such(hook: Hook, path: Path) -> None:
+    with daemon(path, _big(1_000_000)):
+        assert "an answer of more than 8192 bytes" in hook.submit().log()
+
+
+def test_a_deadline_that_has_passed_is_no_wait_without_end(hook: Hook, path: Path) -> None:
+    hook.configure(timeout=0)
+    done = threading.Event()
+    with daemon(path, waits(done)):
+        assert_one_miss(hook)
+        done.set()
+
+
+def test_a_daemon_may_read_to_the_end_of_the_request(hook: Hook, path: Path) -> None:
+    def reads_on(connection: socket.socket, _line: bytes) -> None:
+        assert connection.recv(1) == b""
+        connection.sendall(GOOD.encode())
+
+    with daemon(path, reads_on):
+        assert hook.submit().written == {"time_limit": 20}
+
+
+def test_a_daemon_that_closes_unread_connections_harms_nothing(hook: Hook, path: Path) -> None:
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as refusing:
+        refusing.bind(str(path))
+        refusing.listen(8)
+
+        def close_at_once() -> None:
+            connection, _ = refusing.accept()
+            connection.close()
+
+        thread = threading.Thread(target=close_at_once)
+        thread.start()
+        assert unchanged(hook.submit(script="x" * 65536))
+        thread.join()
+        assert_no_wait(hook)
+
+
+Failure = Callable[[Path], AbstractContextManager[object]]
+
+
+@pytest.mark.parametrize("failing", [stopped, lambda path: daemon(path, b"?\n")])
+def test_it_is_asked_again_after_the_pause(hook: Hook, path: Path, failing: Failure) -> None:
+    with failing(path):
+        assert_one_miss(hook)
+    time.sleep(BREAKER_S)
+    with daemon(path, GOOD):
+        called = hook.submit()
+    assert called.written == {"time_limit": 20}
+    assert "the daemon answers again" in called.log()
+    assert "answers again" not in hook.submit(name="next").log()
+
+
+def test_a_second_failure_is_not_told_again(hook: Hook, path: Path) -> None:
+    assert_one_miss(hook)
+    time.sleep(BREAKER_S)
+    assert hook.submit().log() == ""
+
+
+def test_answers_that_are_kept_serve_while_the_daemon_is_away(hook: Hook, path: Path) -> None:
+    with daemon(path, GOOD):
+        hook.submit()
+    assert unchanged(hook.submit(name="another"))
+    assert hook.submit().written == {"time_limit": 20}
+
+
+def test_no_descriptor_is_left_open(hook: Hook, path: Path) -> None:
+    hook.configure(breaker_s=0.0)
+    folder = f"/proc/{hook.pid}/fd"
+    with daemon(path, b"?\n"):
+        hook.submit()
+        before = len(os.listdir(folder))
+        for n in range(50):
+            hook.submit(name=f"train{n}")
+    for n in range(50):
+        hook.submit(name=f"train{n}")
+    assert len(os.listdir(folder)) == before
+
+
+def test_without_luasocket_slurmctld_starts_and_jobs_pass(interpreter: str) -> None:
+    with Hook(interpreter) as hook:
+        assert hook.load(without_luasocket=True)["logs"] == []
+        first, second = hook.submit(), hook.submit()
+    assert unchanged(first)
+    assert unchanged(second)
+    assert "luasocket" in first.log()
+    assert second.log() == ""
+
+
+def test_a_fault_of_ours_passes_the_job_and_is_told_once(hook: Hook, path: Path) -> None:
+    broken = {"gpu": 7}  # no part_list of Slurm's
+    with daemon(path, GOOD):
+        first = hook.submit(partitions=broken)  # type: ignore[arg-type]
+        second = hook.submit(partitions=broken)  # type: ignore[arg-type]
+    assert unchanged(first)
+    assert unchanged(second)
+    assert "passes unchanged" in first.log("error")
+    assert second.log("error") == ""

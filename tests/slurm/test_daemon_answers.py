@@ -1,0 +1,230 @@
+"""What a client of the daemon may rely on, whatever it or others send."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from slurm_plugin.daemon.connection import MAX_CONNECTIONS
+from slurm_plugin.protocol import MAX_REQUEST_BYTES
+
+from daemon_process import DaemonProcess, line, read_answer, running
+
+FUZZED = 10_000
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+    with running(tmp_path_factory.mktemp("daemon") / "run") as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def hasty(tmp_path: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+    """A daemon whose deadline is its default."""
+    with running(tmp_path / "run", daemon={"deadline_ms": 40.0}) as daemon:  # type: ignore[operator]
+        yield daemon
+
+
+def test_a_request_line_is_answered(daemon: DaemonProcess) -> None:
+    answer = daemon.ask("limit=235")
+    assert answer["v"] == "1"
+    assert answer["time_limit"] == "235"
+
+
+def test_several_lines_are_answered_in_their_order(daemon: DaemonProcess) -> None:
+    with daemon.connect() as client:
+        client.sendall(b"".join(line(comment=f"limit={100 + n}") for n in range(200)))
+        answers = client.makefile("rb")
+        got = [read_answer(answers)["time_limit"] for _ in range(200)]
+    assert got == [str(100 + n) for n in range(200)]
+
+
+def test_repeats_on_one_connection_are_answered_in_their_order(daemon: DaemonProcess) -> None:
+    with daemon.connect() as client:
+        answers = client.makefile("rb")
+        for _ in range(2):
+            client.sendall(b"".join(line(comment=f"limit={300 + n % 3}") for n in range(60)))
+            got = [read_answer(answers)["time_limit"] for _ in range(60)]
+            assert got == [str(300 + n % 3) for n in range(60)]
+
+
+def test_a_line_may_come_in_pieces(daemon: DaemonProcess) -> None:
+    with daemon.connect() as client:
+        for byte in line(comment="limit=77"):
+            client.sendall(bytes([byte]))
+        assert read_answer(client.makefile("rb"))["time_limit"] == "77"
+
+
+def test_a_client_that_is_done_sending_still_gets_all_answers(daemon: DaemonProcess) -> None:
+    asked = [line(comment=f"limit={400 + n % 5}") for n in range(50)]
+    with daemon.connect() as client:
+        client.sendall(b"".join(asked) + b"half a line")
+        client.shutdown(socket.SHUT_WR)
+        answers = client.makefile("rb").read().splitlines()
+    assert len(answers) == len(asked)
+
+
+def test_the_connection_is_closed_after_the_client_is_done(daemon: DaemonProcess) -> None:
+    with daemon.connect() as client:
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(1) == b""
+
+
+def test_a_line_that_is_too_long_ends_its_connection(daemon: DaemonProcess) -> None:
+    with daemon.connect() as client:
+        with pytest.raises(OSError, match=r"Broken pipe|reset by peer"):  # noqa: PT012
+            client.sendall(b"v=1&script=" + b"x" * (MAX_REQUEST_BYTES + 1))
+            client.sendall(b"x" * MAX_REQUEST_BYTES)
+            assert client.recv(1) == b""
+            raise BrokenPipeError("Broken pipe")
+    assert daemon.ask("limit=5")["time_limit"] == "5"
+
+
+def test_the_longest_line_is_answered(daemon: DaemonProcess) -> None:
+    start = b"v=1&user=ada&comment=limit%3D9&script="
+    whole = start + b"x" * (MAX_REQUEST_BYTES - len(start) - 1) + b"\n"
+    with daemon.connect() as client:
+        client.sendall(whole)
+        assert read_answer(client.makefile("rb"))["time_limit"] == "9"
+
+
+@pytest.mark.parametrize(
+    "wrong", [b"\n", b"v=2\n", b"v=1&uid=many\n", b"\xff\xfe\n", b"v=1&kind=drop\n", b"&" * 2000 + b"\n"]
+)
+def test_a_malformed_line_changes_nothing_and_the_next_is_answered(
+    daemon: DaemonProcess, wrong: bytes
+) -> None:
+    with daemon.connect() as client:
+        client.sendall(wrong + line(comment="limit=8"))
+        answers = client.makefile("rb")
+        first, second = read_answer(answers), read_answer(answers)
+    assert set(first) <= {"v", "log", "ttl_s"}
+    assert first["ttl_s"] == "0"
+    assert second["time_limit"] == "8"
+
+
+def test_an_error_in_a_decision_changes_nothing_and_is_logged(daemon: DaemonProcess) -> None:
+    answer = daemon.ask("raise=boom")
+    assert answer["log"].startswith("outcome=failed")
+    assert set(answer) == {"v", "log", "ttl_s"}
+    event = daemon.wait_for_event(lambda e: "boom" in e.get("traceback", ""))
+    assert event["level"] == "error"
+
+
+def test_a_limit_below_a_minute_never_leaves_the_daemon(daemon: DaemonProcess) -> None:
+    assert "time_limit" not in daemon.ask("limit=0")
+
+
+def test_ten_thousand_fuzzed_lines_are_each_answered(daemon: DaemonProcess) -> None:
+    draw = random.Random(20260)
+    lines = [_fuzzed(draw) for _ in range(FUZZED)]
+    with daemon.connect() as client:
+        sender = threading.Thread(target=client.sendall, args=(b"".join(lines),))
+        sender.start()
+        answers = client.makefile("rb")
+        for _ in lines:
+            answer = read_answer(answers)
+            assert answer["v"] == "1"
+            assert "time_limit" not in answer or int(answer["time_limit"]) >= 1
+        sender.join()
+    assert daemon.process.poll() is None
+
+
+def _fuzzed(draw: random.Random) -> bytes:
+    """A request line with some bytes changed, some doubled and some left out."""
+    raw = bytearray(line(comment=f"limit={draw.randrange(1, 999)}", uid="7", min_nodes="2",
+                         time_limit="inf", script="#!/bin/sh\n$(reboot) %s 'quoted'"))  # fmt: skip
+    for _ in range(draw.randrange(1, 12)):
+        at = draw.randrange(len(raw))
+        match draw.randrange(3):
+            case 0:
+                raw[at] = draw.randrange(256)
+            case 1:
+                del raw[at : at + draw.randrange(1, 9)]
+                raw = raw or bytearray(b"v")
+            case _:
+                raw[at:at] = raw[at : at + draw.randrange(1, 30)]
+    return bytes(raw).replace(b"\n", b"%0A") + b"\n"
+
+
+def test_a_silent_client_delays_nobody(daemon: DaemonProcess) -> None:
+    silent = [daemon.connect() for _ in range(20)]
+    for client in silent:
+        client.sendall(b"v=1&user=")
+    started = time.monotonic()
+    assert daemon.ask("limit=6")["time_limit"] == "6"
+    assert time.monotonic() - started < 2.0
+    for client in silent:
+        client.close()
+
+
+def test_a_client_that_reads_no_answers_delays_nobody(daemon: DaemonProcess) -> None:
+    with daemon.connect(timeout_s=1.0) as deaf:
+        with pytest.raises(TimeoutError):
+            deaf.sendall(line(comment="limit=6") * 200_000)
+        assert daemon.ask("limit=7")["time_limit"] == "7"
+
+
+def test_connections_beyond_the_bound_are_closed(daemon: DaemonProcess) -> None:
+    clients = [daemon.connect() for _ in range(MAX_CONNECTIONS + 8)]
+    refused = 0
+    for client in clients[::-1]:
+        try:
+            client.sendall(line(comment="limit=6"))
+            refused += client.recv(1) == b""
+        except OSError:
+            refused += 1
+    for client in clients:
+        client.close()
+    assert refused >= 8
+    assert daemon.ask("limit=6")["time_limit"] == "6"
+
+
+def test_a_late_decision_changes_nothing_and_is_there_the_next_time(hasty: DaemonProcess) -> None:
+    started = time.monotonic()
+    first = hasty.ask("sleep=0.6")
+    assert time.monotonic() - started < 0.5
+    assert set(first) == {"v", "log", "ttl_s"}
+    assert first["log"].startswith("outcome=late")
+    assert first["ttl_s"] == "0"
+    hasty.wait_for_event(lambda e: e.get("outcome") == "finished_late")
+    assert hasty.ask("sleep=0.6")["message"] == "first call 1"
+
+
+def test_requests_behind_a_slow_decision_are_answered_in_time(hasty: DaemonProcess) -> None:
+    started = time.monotonic()
+    assert hasty.ask("sleep=1.5")["log"].startswith("outcome=late")
+    assert hasty.ask("limit=5")["log"].startswith("outcome=late")
+    assert time.monotonic() - started < 1.0
+
+
+def test_a_flood_behind_a_stuck_decision_is_bounded(hasty: DaemonProcess) -> None:
+    with hasty.connect() as client:
+        client.sendall(line(comment="sleep=3"))
+        answers = client.makefile("rb")
+        assert read_answer(answers)["log"].startswith("outcome=late")
+        client.sendall(b"".join(line(comment=f"limit={n + 1}") for n in range(40)))
+        got = [read_answer(answers)["log"].split()[0] for _ in range(40)]
+    assert set(got) == {"outcome=late", "outcome=busy"}
+
+
+def test_an_identical_request_within_its_time_is_decided_once(daemon: DaemonProcess) -> None:
+    first, second = daemon.ask("limit=9", name="same"), daemon.ask("limit=9", name="same")
+    assert first == second
+
+
+def test_every_decision_is_one_line_of_the_log(daemon: DaemonProcess) -> None:
+    answer = daemon.ask("limit=44", name='two\nlines "quoted"', user="grace")
+    number = answer["log"].rpartition("id=")[2]
+    event = daemon.wait_for_event(lambda e: e.get("id") == number)
+    assert event["outcome"] == "decided"
+    assert event["job"] == 'two\nlines "quoted"'
+    assert event["user"] == "grace"
+    assert (event["model"], event["gpu"], event["limit"]) == ("resnet50", "a100", "44")
+    assert event["duration_us"] > 0

@@ -1,0 +1,392 @@
+"""What the daemon answers: the limit, the nodes, and what it tells the user."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from clusters import FEATURES, JOB, cluster, gpu_node, submit
+
+from predictor.identify.grammar import parse_text
+from predictor.job import TrainingJob
+from slurm_plugin.cluster import Association, Partition, QueuedJob, WallLimits
+from slurm_plugin.decide import Decider
+from slurm_plugin.mark import parse_mark
+from slurm_plugin.protocol import Answer, PartitionRequest
+
+Decide = Any
+
+
+def seconds(decider: Decider, gpu: str, quantile: float, **changes: Any) -> float:
+    """Time of all steps of JOB on one GPU type, straight from the predictor."""
+    job = TrainingJob(
+        model="resnet50", precision="mixed_fp16_fp32", gpu=gpu, gpus=4, batch_size=256, epochs=90,  # type: ignore[arg-type]
+    ).but(**changes)  # fmt: skip
+    found = decider.predictor.predict(job).total_quantile_s(quantile)
+    assert found is not None
+    return found
+
+
+def filled(seconds_: float) -> int:
+    """Minutes of the default policy: 2 % for checkpoints, 10 minutes to start, steps of 5."""
+    return math.ceil((seconds_ * 1.02 / 60 + 10) / 5) * 5
+
+
+def test_a_job_without_a_limit_gets_the_quantile_plus_allowances(decider: Decide) -> None:
+    decide = decider()
+    answer = decide.decide(submit())
+    assert answer.time_limit == filled(seconds(decide, "v100", 0.95))
+    assert answer.message is not None
+    assert answer.message.startswith("resnet50, mixed_fp16_fp32, 4x a100|v100: ")
+    assert "time limit set to" in answer.message
+
+
+def test_the_limit_covers_the_slowest_gpu_the_job_may_land_on(decider: Decide) -> None:
+    decide = decider(placement={"mode": "off"})
+    assert decide.decide(submit()).time_limit == min(2880, filled(seconds(decide, "p100", 0.95)))
+    typed = decide.decide(submit(tres_per_node="gres:gpu:a100:4"))
+    assert typed.time_limit == filled(seconds(decide, "a100", 0.95))
+
+
+def test_an_explicit_limit_stays_as_it_is(decider: Decide) -> None:
+    for minutes in (1.0, 600.0, math.inf):
+        answer = decider().decide(submit(time_limit=minutes))
+        assert answer.time_limit is None
+        assert answer.time_min is None
+
+
+def test_an_explicit_limit_far_off_is_remarked_on(decider: Decide) -> None:
+    low = decider().decide(submit(time_limit=30.0)).message
+    assert low is not None
+    assert "below the median" in low
+    high = decider().decide(submit(time_limit=20000.0)).message
+    assert high is not None
+    assert "may start earlier" in high
+    quiet = decider(limits={"warn_explicit": False}).decide(submit(time_limit=30.0)).message
+    assert quiet is not None
+    assert "limit" not in quiet
+
+
+def test_max_time_of_the_partition_bounds_the_limit_and_the_user_is_told(decider: Decide) -> None:
+    short = submit(partition="short", partitions=(PartitionRequest("short", 10, 30),))
+    answer = decider().decide(short)
+    assert answer.time_limit == 30
+    assert answer.message is not None
+    assert "predicted to hit it" in answer.message
+
+
+def test_a_partition_without_bound_leaves_the_prediction(decider: Decide) -> None:
+    decide = decider()
+    answer = decide.decide(
+        submit(
+            partition="nolimit",
+            partitions=(PartitionRequest("nolimit", None, None),),
+            comment=JOB.replace("90", "9000"),
+        )
+    )
+    assert answer.time_limit == filled(seconds(decide, "v100", 0.95, epochs=9000))
+
+
+@pytest.mark.parametrize(("enforced", "limit"), [("NO", 240), ("ANY", 240), ("ALL", 30)])
+def test_with_several_partitions_the_widest_bounds_unless_all_are_enforced(
+    decider: Decide, enforced: str, limit: int
+) -> None:
+    view = cluster()
+    view = replace(view, settings=replace(view.settings, enforce_part_limits=enforced))
+    several = submit(
+        partition="long,short",
+        partitions=(PartitionRequest("gpu", None, 240), PartitionRequest("short", 10, 30)),
+        comment=JOB.replace("90", "9000"),
+    )
+    assert decider(view).decide(several).time_limit == limit
+
+
+@pytest.mark.parametrize(
+    ("walls", "limit"),
+    [
+        (WallLimits(qos={"normal": 100}), 100),
+        (WallLimits(associations=(Association(account="lab1", user="u1", max_wall_min=90),)), 90),
+        (WallLimits(associations=(Association(account="lab2", user="u1", max_wall_min=90),)), None),
+        (WallLimits(qos={"night": 80, "normal": 70}), 70),
+    ],
+)
+def test_limits_of_qos_and_association_bound_the_limit(
+    decider: Decide, walls: WallLimits, limit: int | None
+) -> None:
+    view = cluster(walls=walls)
+    answer = decider(view).decide(submit(qos="normal"))
+    if limit is None:
+        assert answer.time_limit == decider().decide(submit()).time_limit
+    else:
+        assert answer.time_limit == limit
+
+
+def test_the_qos_of_a_partition_goes_before_that_of_the_job(decider: Decide) -> None:
+    part = Partition(name="gpu", default=True, max_min=2880, qos="wide")
+    view = cluster(partitions=(part,), walls=WallLimits(qos={"wide": 120, "normal": 60}))
+    assert decider(view).decide(submit(qos="normal")).time_limit == 120
+
+
+def test_floor_and_cap_of_the_policy_hold(decider: Decide) -> None:
+    short = JOB.replace("epochs=90", "steps=1")
+    assert decider(limits={"floor_min": 45}).decide(submit(comment=short)).time_limit == 45
+    bounds = {"partitions": {"gpu": {"floor_min": 60, "cap_min": 70}}}
+    assert decider(limits=bounds).decide(submit(comment=short)).time_limit == 60
+    assert decider(limits=bounds).decide(submit()).time_limit == 70
+
+
+def test_time_min_comes_from_a_lower_quantile_and_never_above_the_limit(decider: Decide) -> None:
+    assert decider().decide(submit()).time_min is None
+    answer = decider(limits={"time_min_quantile": 0.5}).decide(submit())
+    assert answer.time_limit is not None
+    assert answer.time_min is not None
+    assert 1 <= answer.time_min < answer.time_limit
+    own = decider(limits={"time_min_quantile": 0.5}).decide(submit(time_min=5.0))
+    assert own.time_min is None
+
+
+def test_a_time_min_of_the_user_is_never_above_our_limit(decider: Decide) -> None:
+    answer = decider().decide(submit(comment=JOB.replace("epochs=90", "steps=1"), time_min=300.0))
+    assert answer.time_limit == 300
+
+
+def test_warn_mode_says_the_limit_and_sets_none(decider: Decide) -> None:
+    answer = decider(limits={"mode": "warn"}).decide(submit())
+    assert answer.time_limit is None
+    assert answer.message is not None
+    assert "would do" in answer.message
+
+
+def test_limits_can_be_off_and_placement_still_work(decider: Decide) -> None:
+    answer = decider(limits={"mode": "off"}).decide(submit())
+    assert (answer.time_limit, answer.features) == (None, "tensorcore")
+
+
+def test_thin_evidence_leaves_the_default_and_says_so(decider: Decide) -> None:
+    strict = decider(limits={"evidence": {"max_interval_ratio": 1.01}})
+    answer = strict.decide(submit())
+    assert answer.time_limit is None
+    assert answer.message is not None
+    assert "the default stays" in answer.message
+
+
+def test_an_unknown_model_keeps_the_default_and_the_user_is_told(decider: Decide) -> None:
+    answer = decider().decide(submit(comment=JOB.replace("resnet50", "resnet5o-mine")))
+    assert answer.time_limit is None
+    assert answer.message is not None
+    assert "resnet5o-mine" in answer.message
+    assert "reason=unknown-model" in answer.log
+
+
+def test_an_unknown_model_is_still_placed_by_its_precision(decider: Decide) -> None:
+    answer = decider().decide(submit(comment="model=my-own-net precision=bf16-mixed"))
+    assert answer.features == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("comment", "advice"),
+    [
+        ("model=resnet50 precision=amp epochs=90", "batch="),
+        ("model=resnet50 precision=amp batch=256", "epochs= or steps="),
+        ("precision=amp epochs=90 batch=256", "model="),
+    ],
+)
+def test_what_is_missing_is_named(decider: Decide, comment: str, advice: str) -> None:
+    answer = decider().decide(submit(comment=comment))
+    assert answer.time_limit is None
+    assert answer.message is not None
+    assert advice in answer.message
+
+
+def test_a_gpu_job_that_says_nothing_is_left_alone_in_silence(decider: Decide) -> None:
+    for comment in (None, "my third run", "owner=me; ticket=42"):
+        answer = decider().decide(submit(comment=comment))
+        assert answer.message is None
+        assert answer == Answer(log=answer.log)
+
+
+def test_a_precision_nobody_stated_is_taken_as_the_slowest_one(decider: Decide) -> None:
+    decide = decider()
+    comment = "model=resnet50 epochs=9 batch=256"
+    answer = decide.decide(submit(comment=comment, tres_per_node="gres:gpu:a100:4"))
+    fp32 = seconds(decide, "a100", 0.95, precision="fp32", epochs=9)
+    assert answer.time_limit == filled(fp32)
+    assert answer.features is None
+    assert answer.message is not None
+    assert "precision not stated" in answer.message
+    off = decider(limits={"assumed_precision": None}).decide(submit(comment=comment))
+    assert off.time_limit is None
+
+
+def test_unknown_keys_are_reported(decider: Decide) -> None:
+    answer = decider().decide(submit(comment=JOB + " bacth=3"))
+    assert answer.time_limit is not None
+    assert answer.message is not None
+    assert "bacth" in answer.message
+
+
+def test_excluded_users_accounts_partitions_and_qos_pass(decider: Decide) -> None:
+    for exclude in (
+        {"users": ["u1"]}, {"accounts": ["lab1"]}, {"partitions": ["gpu"]}, {"qos": ["q"]},
+    ):  # fmt: skip
+        answer = decider(exclude=exclude).decide(submit(qos="q"))
+        assert answer == Answer(log=answer.log)
+        assert "excluded" in answer.log
+
+
+def test_an_unknown_gpu_type_among_the_nodes_leaves_the_default(decider: Decide) -> None:
+    odd = replace(gpu_node("a1"), name="x1", gpus=(gpu_node("a1").gpus[0],), features=frozenset())
+    odd = replace(odd, gpus=(replace(odd.gpus[0], type="mystery9000"),))
+    view = cluster(nodes=(*cluster().nodes, odd))
+    answer = decider(view, placement={"mode": "off"}).decide(submit())
+    assert answer.time_limit is None
+    assert answer.message is not None
+    assert "mystery9000" in answer.message
+    mapped = decider(
+        view, placement={"mode": "off"}, hardware={"gpu_types": {"mystery9000": "a100-sxm4-80gb"}}
+    )
+    assert mapped.decide(submit()).time_limit is not None
+
+
+def test_without_node_data_a_typed_job_is_still_filled(decider: Decide) -> None:
+    decide = decider(None)
+    typed = decide.decide(submit(tres_per_node="gres:gpu:a100:4"))
+    assert typed.time_limit == filled(seconds(decide, "a100", 0.95))
+    untyped = decide.decide(submit())
+    assert untyped.time_limit is None
+    assert untyped.ttl_s < typed.ttl_s or untyped.ttl_s <= 5
+
+
+def test_the_mark_on_the_job_says_limit_prediction_and_job(decider: Decide) -> None:
+    answer = decider().decide(submit())
+    mark = parse_mark(answer.admin_comment)
+    assert mark is not None
+    assert (mark.limit, mark.tier, mark.version, mark.gpus) == (
+        answer.time_limit,
+        "site",
+        "test",
+        4,
+    )
+    assert mark.p50_s is not None
+    assert mark.hi_s is not None
+    assert mark.p50_s < mark.hi_s
+    assert parse_text(mark.job, "mark").values == parse_text(JOB, "mark").values
+
+
+def test_more_gpus_shorten_the_limit_and_nodes_are_counted(decider: Decide) -> None:
+    decide = decider()
+    one = decide.decide(submit(tres_per_node="gres:gpu:a100:4"))
+    two = decide.decide(submit(tres_per_node="gres:gpu:a100:4", min_nodes=2, max_nodes=2))
+    assert one.time_limit is not None
+    assert two.time_limit is not None
+    assert two.time_limit < one.time_limit
+
+
+def test_a_user_constraint_narrows_the_gpus_the_limit_covers(decider: Decide) -> None:
+    decide = decider()
+    answer = decide.decide(submit(features="v100|a100"))
+    assert answer.time_limit == filled(seconds(decide, "v100", 0.95))
+    assert decide.decide(submit(features="a100")).time_limit == filled(
+        seconds(decide, "a100", 0.95)
+    )
+
+
+def test_all_features_here_are_those_of_the_nodes() -> None:
+    assert all(node.features == FEATURES[node.name[0]] for node in cluster().nodes)
+
+
+class TestModify:
+    """A pending job changes: a limit of ours follows, another never does."""
+
+    def change(self, decide: Decider, mark: str, **fields: Any) -> Answer:
+        old = {
+            "time_limit": str(getattr(parse_mark(mark), "limit", 600)), "admin_comment": mark,
+            "comment": JOB, "tres_per_node": "gres:gpu:a100:4", "partition": "gpu", "name": "train",
+        }  # fmt: skip
+        old |= fields.pop("old", {})
+        given = {"kind": "modify", "job_id": 7, "comment": None, "tres_per_node": None} | fields
+        return decide.decide(submit(**given, old=old))
+
+    def marked(self, decide: Decider) -> str:
+        answer = decide.decide(submit(tres_per_node="gres:gpu:a100:4"))
+        assert answer.admin_comment is not None
+        return answer.admin_comment
+
+    def test_other_gpus_move_a_limit_of_ours(self, decider: Decide) -> None:
+        decide = decider()
+        mark = self.marked(decide)
+        self.change(decide, mark, tres_per_node="gres:gpu:a100:2")
+        follow = decide.follow_ups.get_nowait()
+        wanted = decide.decide(submit(tres_per_node="gres:gpu:a100:2"))
+        assert (follow.job_id, follow.time_limit_min) == (7, wanted.time_limit)
+        assert parse_mark(follow.admin_comment) == parse_mark(wanted.admin_comment)
+
+    def test_another_comment_moves_a_limit_of_ours(self, decider: Decide) -> None:
+        decide = decider()
+        self.change(decide, self.marked(decide), comment="epochs=9")
+        follow = decide.follow_ups.get_nowait()
+        assert follow.time_limit_min < follow.old_limit_min
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"old": {"time_limit": "77"}, "comment": "epochs=9"},
+            {"old": {"admin_comment": "set by hand"}, "comment": "epochs=9"},
+            {"time_limit": 30.0, "comment": "epochs=9"},
+            {"comment": "just a note"},
+        ],
+    )
+    def test_every_other_limit_stays(self, decider: Decide, fields: dict[str, Any]) -> None:
+        decide = decider()
+        answer = self.change(decide, self.marked(decide), **fields)
+        assert decide.follow_ups.empty()
+        assert answer.time_limit is None
+
+
+class TestPartitions:
+    """A job that named no partition may be told of, or sent to, one that ends it earlier."""
+
+    def view(self, busy: bool) -> Any:
+        slow = tuple(replace(n, partitions=("gpu",)) for n in cluster().nodes if n.name[0] == "v")
+        fast = tuple(replace(n, partitions=("fast",)) for n in cluster().nodes if n.name[0] == "a")
+        running = tuple(
+            QueuedJob(
+                job_id=i, user="u2", name="other", state="RUNNING", partitions=("fast",), gpus=4,
+                node_names=(node.name,), start_s=1.8e9, limit_min=100_000,
+            )
+            for i, node in enumerate(fast)
+        )  # fmt: skip
+        used = tuple(replace(n, gpus_used=4) for n in fast) if busy else fast
+        parts = (Partition(name="gpu", default=True, max_min=2880), Partition(name="fast"))
+        return cluster(nodes=slow + used, partitions=parts, queue=running if busy else ())
+
+    def ask(self, decider: Decide, mode: str, busy: bool = False, **fields: Any) -> Answer:
+        choice = {"partition_mode": mode, "partition_choices": ["fast"]}
+        given = {"usable_partitions": ("gpu", "fast")} | fields
+        answer: Answer = decider(self.view(busy), placement=choice).decide(submit(**given))
+        return answer
+
+    def test_the_faster_one_is_advised(self, decider: Decide) -> None:
+        answer = self.ask(decider, "advise")
+        assert answer.partition is None
+        assert answer.message is not None
+        assert "earlier in partition fast" in answer.message
+
+    def test_the_faster_one_is_taken_and_its_limits_hold(self, decider: Decide) -> None:
+        answer = self.ask(decider, "apply")
+        assert answer.partition == "fast"
+        assert answer.time_limit == decider().decide(submit(features="a100")).time_limit
+
+    def test_a_queue_that_costs_more_than_the_gpu_gains_keeps_the_job(
+        self, decider: Decide
+    ) -> None:
+        assert self.ask(decider, "apply", busy=True).partition is None
+
+    def test_nobody_is_sent_where_they_may_not_go_or_against_their_word(
+        self, decider: Decide
+    ) -> None:
+        assert self.ask(decider, "apply", usable_partitions=("gpu",)).partition is None
+        assert self.ask(decider, "apply", partition="gpu").partition is None
+        assert self.ask(decider, "off").partition is None

@@ -1,0 +1,107 @@
+"""docs/slurm.md says what the program does: fields, defaults, keys, metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import fields as dataclass_fields
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from predictor.identify.identify import identify
+from predictor.identify.keys import ALIASES, FIELD_OF
+from predictor.identify.rules import RuleContext, read_rules
+from predictor.step_rate import FILE_NAME, StepReport, parse_line, read_report
+from slurm_plugin.config import Policy, Section, Watch
+from slurm_plugin.daemon.metrics import PREFIX, Metrics, SnapshotState
+
+TEXT = (Path(__file__).parents[2] / "docs" / "slurm.md").read_text(encoding="utf-8")
+ROW = re.compile(r"^\| `([\w.]+)` \| `(.+?)` \| ", re.MULTILINE)
+
+
+def section(title: str) -> str:
+    """The text below a heading, to the next of the same depth or less."""
+    depth = title.partition(" ")[0]
+    _, _, rest = TEXT.partition(f"{title}\n")
+    assert rest, f"no heading {title}"
+    return re.split(rf"^#{{1,{len(depth)}}} ", rest, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def fields(part: Section, path: str = "") -> Iterator[tuple[str, Any]]:
+    for name in type(part).model_fields:
+        value = getattr(part, name)
+        if isinstance(value, Section):
+            yield from fields(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", part.model_dump(mode="json", include={name})[name]
+
+
+def test_every_field_of_the_policy_is_there_with_its_default() -> None:
+    table = section("## The policy file")
+    said = {name: json.loads(default) for name, default in ROW.findall(table)}
+    assert said == dict(fields(Policy()))
+
+
+def test_every_key_users_may_write_is_there() -> None:
+    table = section("## What users write")
+    rows = re.findall(r"^\| (`.+?) \|(.*?)\| .* \|$", table, re.MULTILINE)
+    named = {key for first, _ in rows for key in re.findall(r"`(\w+)`", first)}
+    assert set(ALIASES) <= named
+    for first, also in rows:
+        for key in re.findall(r"`(\w+)[`=]", also):
+            assert FIELD_OF[key] in first
+
+
+def test_what_users_are_told_to_write_is_understood() -> None:
+    table = section("## What users write")
+    comments = re.findall(r'--comment "(model=[^"]+)"', TEXT)
+    notes = re.findall(r"`(#PT [^`]+)`", table)
+    assert len(comments) == 2
+    assert notes
+    for stated in (*(identify(comment=c) for c in comments), *(identify(script=n) for n in notes)):
+        assert stated.model is not None
+        assert stated.values["precision"]
+        assert stated.problems == ()
+
+
+def test_the_site_rules_shown_are_a_file_of_rules(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"```yaml\n(.*?)```", section("### Site rules"), re.DOTALL)
+    path = tmp_path / "rules.yaml"
+    path.write_text(shown)
+    context = RuleContext(name="rn50-nightly", account="vision")
+    assert identify(rules=read_rules(path), context=context).model == "resnet50"
+    for field in dataclass_fields(RuleContext):
+        assert f"`{field.name}`" in section("### Site rules")
+
+
+def test_every_metric_is_there() -> None:
+    metrics = Metrics()
+    metrics.watch_snapshots(lambda: SnapshotState(1.0, 0))
+    table = section("## What it says")
+    named = {f"{PREFIX}_{name}" for name in re.findall(r"`(\w+)`", table)}
+    assert set(_shown(metrics.registry)) <= named
+
+
+def _shown(registry: CollectorRegistry) -> Iterator[str]:
+    endings = {"counter": "_total", "info": "_info"}
+    for family in registry.collect():
+        yield family.name + endings.get(family.type, "")
+
+
+def test_the_reports_shown_are_understood(tmp_path: Path) -> None:
+    text = section("## Limits of running jobs")
+    (shown,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    path = tmp_path / FILE_NAME
+    path.write_text(shown)
+    report = read_report(path)
+    assert report is not None
+    assert report.job_id == "123"
+    (line,) = re.findall(r"`(precision-time: step=.*?)`", text)
+    assert parse_line(line) == StepReport(step=1200, total_steps=56302, step_s=0.118)
+
+
+def test_the_file_jobs_write_is_the_one_looked_for() -> None:
+    assert Watch().rate_file == FILE_NAME

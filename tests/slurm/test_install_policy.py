@@ -1,0 +1,51 @@
+"""The policy file an installation leaves: complete, and nothing but the defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel
+
+from slurm_plugin.config import Policy, policy_of
+from slurm_plugin.install import default_policy
+
+
+def test_the_shipped_policy_is_that_of_an_empty_file() -> None:
+    assert policy_of(default_policy.values()) == Policy()
+
+
+def test_every_field_is_in_the_shipped_policy() -> None:
+    assert _names(default_policy.values(), Policy()) == _fields(Policy())
+
+
+def test_below_a_prefix_only_the_socket_differs() -> None:
+    policy = policy_of(default_policy.values(Path("/opt/pt")))
+    socket = Path("/opt/pt/run/precision-time/slurm.sock")
+    assert policy.daemon.socket == socket
+    daemon = policy.daemon.model_copy(update={"socket": Policy().daemon.socket})
+    assert policy.model_copy(update={"daemon": daemon}) == Policy()
+
+
+def test_words_that_yaml_takes_for_booleans_are_quoted() -> None:
+    plain = yaml.safe_load(default_policy.text())
+    assert plain["watch"]["mode"] == "off"
+    assert plain["placement"]["partition_mode"] == "off"
+
+
+def _fields(section: BaseModel, at: str = "") -> set[str]:
+    found: set[str] = set()
+    for name in type(section).model_fields:
+        inner = getattr(section, name)
+        found |= _fields(inner, f"{at}{name}.") if isinstance(inner, BaseModel) else {at + name}
+    return found
+
+
+def _names(raw: object, section: BaseModel, at: str = "") -> set[str]:
+    assert isinstance(raw, dict)
+    found: set[str] = set()
+    for name, value in raw.items():
+        inner = getattr(section, name)
+        nested = isinstance(inner, BaseModel)
+        found |= _names(value, inner, f"{at}{name}.") if nested else {at + name}
+    return found

@@ -1,0 +1,218 @@
+"""What `label-nodes` prints: lines an admin can copy, and features that placement reads back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from profiles.gpus import Gpu, find_gpu, gpus
+from slurm_plugin.cli.label_nodes import label_nodes
+from slurm_plugin.cluster import GpuGres, Node
+from slurm_plugin.config import Hardware, Placement
+from slurm_plugin.errors import InstallError
+from slurm_plugin.hardware import gpu_of
+from slurm_plugin.install import gpu_nodes
+from slurm_plugin.install.gpu_nodes import GpuNode, MigInstance, NodeGpu
+from slurm_plugin.install.labels import label, lines, type_name
+
+NAMES = {str(key): name for key, name in Placement().features.items()}
+
+
+class FakeError(Exception):
+    """Stands for pynvml.NVMLError."""
+
+
+@dataclass
+class Part:
+    name: str
+    instance: int
+    compute: int = 0
+
+
+@dataclass
+class Device:
+    name: str
+    minor: int
+    mig: bool | None = None  # None: the GPU knows no MIG
+    parts: list[Part] = field(default_factory=list)
+
+
+@dataclass
+class FakeNvml:
+    """A driver with the functions of nvidia-ml-py, under their real names."""
+
+    devices: list[Device]
+    broken: str = ""
+    running: bool = False
+    NVMLError: type[Exception] = FakeError
+
+    def nvmlInit(self) -> None:  # noqa: N802
+        if self.broken:
+            raise FakeError(self.broken)
+        self.running = True
+
+    def nvmlShutdown(self) -> None:  # noqa: N802
+        self.running = False
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        return len(self.devices)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> Device:  # noqa: N802
+        return self.devices[index]
+
+    def nvmlDeviceGetName(self, handle: Device | Part) -> str:  # noqa: N802
+        return handle.name
+
+    def nvmlDeviceGetMinorNumber(self, handle: Device) -> int:  # noqa: N802
+        return handle.minor
+
+    def nvmlDeviceGetMigMode(self, handle: Device) -> list[int]:  # noqa: N802
+        if handle.mig is None:
+            raise FakeError("Not Supported")
+        return [int(handle.mig), int(handle.mig)]
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle: Device) -> int:  # noqa: N802
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, device: Device, index: int) -> Part:  # noqa: N802
+        if index >= len(device.parts):
+            raise FakeError("Not Found")
+        return device.parts[index]
+
+    def nvmlDeviceGetGpuInstanceId(self, device: Part) -> int:  # noqa: N802
+        return device.instance
+
+    def nvmlDeviceGetComputeInstanceId(self, device: Part) -> int:  # noqa: N802
+        return device.compute
+
+
+def seen(product: str, count: int = 1, first: int = 0) -> tuple[NodeGpu, ...]:
+    return tuple(NodeGpu(product, first + i) for i in range(count))
+
+
+def text(node: GpuNode) -> list[str]:
+    return list(lines(label(node, NAMES)))
+
+
+def test_the_fake_driver_has_only_functions_that_the_real_module_has() -> None:
+    pynvml = pytest.importorskip("pynvml")
+    used = [name for name in dir(FakeNvml) if name.startswith("nvml")]
+    assert len(used) > 8
+    assert all(hasattr(pynvml, name) for name in [*used, "NVMLError"])
+
+
+def test_eight_a100_are_one_line_each_for_slurm_conf_and_gres_conf() -> None:
+    nvml = FakeNvml([Device("NVIDIA A100-SXM4-80GB", i, mig=False) for i in range(8)])
+    printed = text(gpu_nodes.read_node(nvml, "gpu01"))
+    assert "NodeName=gpu01 Gres=gpu:a100:8 Feature=a100,ampere,cc80,tensorcore,bf16,tf32" in printed
+    assert "NodeName=gpu01 Name=gpu Type=a100 File=/dev/nvidia[0-7]" in printed
+    assert not nvml.running
+
+
+def test_features_are_those_the_data_sheet_proves() -> None:
+    h100 = label(GpuNode("h", seen("NVIDIA H100 80GB HBM3")), NAMES).features
+    v100 = label(GpuNode("v", seen("Tesla V100-SXM2-16GB")), NAMES).features
+    p100 = label(GpuNode("p", seen("Tesla P100-PCIE-16GB")), NAMES).features
+    assert set(h100) >= {"hopper", "cc90", "tensorcore", "bf16", "tf32", "fp8"}
+    assert set(v100) & {"tensorcore", "bf16", "tf32", "fp8"} == {"tensorcore"}
+    assert not set(p100) & {"tensorcore", "bf16", "tf32", "fp8"}
+
+
+def test_feature_names_are_those_of_the_policy() -> None:
+    labels = label(GpuNode("v", seen("Tesla V100-SXM2-16GB")), {**NAMES, "tensor_core": "tc"})
+    assert "tc" in labels.features
+    assert "tensorcore" not in labels.features
+
+
+@pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.name)
+def test_every_known_gpu_gets_a_type_that_placement_reads_back_as_the_same_gpu(gpu: Gpu) -> None:
+    labels = label(GpuNode("n", seen(gpu.product)), NAMES)
+    name = labels.gres[0].split(":")[1]
+    found = find_gpu(gpu.product)
+    node = Node(name="n", features=frozenset(labels.features), gpus=(GpuGres(name, 1),))
+    assert gpu_of(node, node.gpus[0], Hardware()) is found
+    untyped = Node(name="n", features=frozenset(labels.features), gpus=(GpuGres(None, 1),))
+    assert gpu_of(untyped, untyped.gpus[0], Hardware()) is found
+    assert not name[0].isdigit()
+
+
+def test_gaps_in_the_device_numbers_are_kept() -> None:
+    node = GpuNode("n", (*seen("NVIDIA L4", 2), *seen("NVIDIA L4", 1, first=4)))
+    assert "NodeName=n Name=gpu Type=l4 File=/dev/nvidia[0-1,4]" in text(node)
+
+
+def test_two_kinds_of_gpu_on_a_node_are_two_types() -> None:
+    node = GpuNode("n", (*seen("NVIDIA L4", 1), *seen("NVIDIA A40", 2, first=1)))
+    labels = label(node, NAMES)
+    assert labels.gres == ("gpu:l4:1", "gpu:a40:2")
+    assert labels.gres_lines[1].endswith("Type=a40 File=/dev/nvidia[1-2]")
+
+
+def test_mig_instances_are_shown_as_the_parts_they_are(tmp_path: Path) -> None:
+    for path, minor in (("gi3/access", 30), ("gi3/ci0/access", 31)):
+        file = tmp_path / "gpu0" / "mig" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"DeviceFileMinor: {minor}\nDeviceFileMode: 292\n")
+    part = Part("NVIDIA A100-SXM4-80GB MIG 3g.40gb", instance=3)
+    nvml = FakeNvml([Device("NVIDIA A100-SXM4-80GB", 0, mig=True, parts=[part])])
+    labels = label(gpu_nodes.read_node(nvml, "n", tmp_path), NAMES)
+    assert labels.gres == ("gpu:a100_3g.40gb:1",)
+    assert labels.gres_lines == (
+        "NodeName=n Name=gpu Type=a100_3g.40gb MultipleFiles="
+        "/dev/nvidia0,/dev/nvidia-caps/nvidia-cap30,/dev/nvidia-caps/nvidia-cap31",
+    )
+    assert any("MIG" in remark for remark in labels.remarks)
+
+
+def test_a_mig_instance_without_known_device_files_gets_a_remark_and_no_wrong_line() -> None:
+    node = GpuNode("n", (NodeGpu("NVIDIA A100-SXM4-80GB", 0, (MigInstance("1g.10gb"),), True),))
+    labels = label(node, NAMES)
+    assert labels.gres_lines == ()
+    assert any("device files" in remark for remark in labels.remarks)
+
+
+def test_a_gpu_in_mig_mode_without_instances_gives_nothing_and_says_so() -> None:
+    nvml = FakeNvml([Device("NVIDIA A100-SXM4-80GB", 0, mig=True)])
+    labels = label(gpu_nodes.read_node(nvml, "n"), NAMES)
+    assert labels.gres == ()
+    assert any("without instances" in remark for remark in labels.remarks)
+
+
+def test_an_unknown_gpu_is_named_with_what_to_do() -> None:
+    with pytest.raises(InstallError, match=r"'Voodoo 2'.*hardware\.gpu_types"):
+        label(GpuNode("n", seen("Voodoo 2")), NAMES)
+
+
+def test_a_node_without_gpu_is_an_error() -> None:
+    with pytest.raises(InstallError, match="n has no GPU"):
+        label(GpuNode("n", ()), NAMES)
+
+
+def test_without_a_driver_the_reason_of_nvml_is_told() -> None:
+    with pytest.raises(InstallError, match=r"Driver Not Loaded.*--from-json"):
+        gpu_nodes.read_node(FakeNvml([], broken="Driver Not Loaded"), "login1")
+
+
+def test_json_of_a_node_prints_the_same_lines_elsewhere(tmp_path: Path) -> None:
+    node = GpuNode("gpu07", seen("NVIDIA H200", 4))
+    file = tmp_path / "nodes.json"
+    file.write_text(gpu_nodes.to_json((node,)))
+    done = CliRunner().invoke(label_nodes, ["--from-json", str(file)])
+    assert done.exit_code == 0
+    assert done.stdout.splitlines() == text(node)
+    again = CliRunner().invoke(label_nodes, ["--from-json", str(file), "--format", "json"])
+    assert json.loads(again.stdout) == json.loads(file.read_text())
+
+
+def test_json_that_is_something_else_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InstallError, match=r"nodes.json.*KeyError: 'gpus'"):
+        gpu_nodes.from_json('{"name": "n"}', "nodes.json")
+
+
+def test_the_shortest_clear_name_becomes_the_type() -> None:
+    assert type_name(find_gpu("NVIDIA A100-SXM4-80GB")) == "a100"
+    assert type_name(find_gpu("NVIDIA A100-SXM4-40GB")) != "a100"

@@ -1,0 +1,185 @@
+"""What Slurm's words mean, and that no user's text moves a field."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor.ended_job import JobState
+from slurm_plugin.cluster import GpuGres
+from slurm_plugin.errors import SourceError
+from slurm_plugin.hostlist import compress, expand
+from slurm_plugin.sources.gres import Gpus, asked_gpus, gpus_used, node_gres, tres_gpus
+from slurm_plugin.sources.marked import new_mark, rows
+from slurm_plugin.sources.output_path import expand as output_path
+from slurm_plugin.sources.raw_job import array_tasks
+from slurm_plugin.sources.words import ended_state, minutes, node_states, queue_state, unix_s
+
+FIELDS = ("id", "name", "comment", "state")
+ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
+TABLE = st.lists(st.tuples(*[ANY_TEXT] * len(FIELDS)), max_size=5)
+
+
+@given(table=TABLE, size=st.integers(1, 50))
+def test_any_text_stays_in_its_field(table: list[tuple[str, ...]], size: int) -> None:
+    mark = new_mark()
+    # a row whose first text is a lone newline is the same bytes as the end of the row before
+    printed = "".join("".join(f"{text}{mark}" for text in ("7", *row[1:])) + "\n" for row in table)
+    data = printed.encode()
+    chunks = [data[i : i + size] for i in range(0, len(data), size)]
+    read = [tuple(row.values()) for row in rows(chunks, mark, FIELDS)]
+    assert read == [("7", *row[1:]) for row in table]
+
+
+def test_no_mark_is_like_another() -> None:
+    assert len({new_mark() for _ in range(1000)}) == 1000
+
+
+@given(st.binary(max_size=200))
+def test_bytes_that_are_no_table_are_an_error_or_no_rows(data: bytes) -> None:
+    try:
+        assert list(rows([data], new_mark(), FIELDS)) == []
+    except SourceError as error:
+        assert "a row ends after 0 of 4 fields" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("30:00", 30), ("45", 45), ("2:00:00", 120), ("1-00:00:00", 1440), ("2-01:00:00", 2940),
+        ("365-00:00:00", 525600), ("1-12", 2160), ("1-12:30", 2190), ("0:30", 1), ("00:10:00", 10),
+        ("UNLIMITED", None), ("NONE", None), ("NOT_SET", None), ("INVALID", None), ("", None),
+        ("Partition_Limit", None),
+    ],
+)  # fmt: skip
+def test_limits_are_minutes(text: str, expected: int | None) -> None:
+    assert minutes(text) == expected
+
+
+@given(st.integers(0, 10), st.integers(0, 23), st.integers(0, 59))
+def test_a_limit_printed_by_slurm_is_read_back(days: int, hours: int, mins: int) -> None:
+    printed = f"{days}-{hours:02}:{mins:02}:00" if days else f"{hours}:{mins:02}:00"
+    assert minutes(printed) == days * 1440 + hours * 60 + mins
+
+
+@pytest.mark.parametrize("text", ["Unknown", "None", "N/A", "", "0", "-1"])
+def test_no_time_is_none(text: str) -> None:
+    assert unix_s(text) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["PENDING"], "PENDING"), (["RUNNING", "CONFIGURING"], "RUNNING"),
+        (["CONFIGURING"], "RUNNING"), (["COMPLETED", "COMPLETING"], None),
+        (["COMPLETING"], None), (["SUSPENDED"], "SUSPENDED"), (["PENDING", "REQUEUED"], "PENDING"),
+        (["SPECIAL_EXIT", "PENDING"], "PENDING"), (["REQUEUE_HOLD"], "PENDING"),
+        (["STOPPED", "RUNNING"], "RUNNING"), (["CANCELLED"], None), ([], None),
+    ],
+)  # fmt: skip
+def test_states_of_the_queue_are_three(words: list[str], expected: str | None) -> None:
+    assert queue_state(words) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("COMPLETED", JobState.COMPLETED), ("CANCELLED by 1000", JobState.CANCELLED),
+        ("NODE_FAIL", JobState.NODE_FAIL), ("BOOT_FAIL", JobState.NODE_FAIL),
+        ("OUT_OF_MEMORY", JobState.OUT_OF_MEMORY), ("PREEMPTED", JobState.PREEMPTED),
+        ("DEADLINE", JobState.DEADLINE), ("TIMEOUT", JobState.TIMEOUT),
+        ("FAILED", JobState.FAILED), ("REQUEUED", None), ("REVOKED", None), ("RUNNING", None),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_ends_of_jobs_have_one_word(text: str, expected: JobState | None) -> None:
+    assert ended_state(text) is expected
+
+
+def test_node_states_of_all_spellings_are_words_in_upper_case() -> None:
+    assert node_states(["idle", "DRAIN"]) == node_states(["IDLE+DRAIN"]) == {"IDLE", "DRAIN"}
+    assert node_states(["DOWN*"]) == {"DOWN"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gpu:a100:4", (GpuGres("a100", 4),)), ("gpu:4", (GpuGres(None, 4),)),
+        ("gpu:a100:2(S:0-1),gpu:v100:1(IDX:0,2)", (GpuGres("a100", 2), GpuGres("v100", 1))),
+        ("gpu:1g.10gb:7(S:0),shard:28", (GpuGres("1g.10gb", 7),)), ("(null)", ()), ("", ()),
+        ("shard:a100:8,nvme:2", ()),
+    ],
+)  # fmt: skip
+def test_gpus_of_a_node_are_read(text: str, expected: tuple[GpuGres, ...]) -> None:
+    assert node_gres(text) == expected
+    assert gpus_used(text) == sum(gres.count for gres in expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cpu=1,gres/gpu=4,gres/gpu:a100=4", Gpus(4, "a100")), ("gres/gpu=2", Gpus(2)),
+        ("gres/gpu:a100=2,gres/gpu:v100=1,gres/gpu=3", Gpus(3)), ("cpu=2,mem=4G", Gpus()),
+        ("gres:gpu:v100:4", Gpus(4, "v100")), ("gres/gpu:2", Gpus(2)), ("gres:gpu", Gpus(1)),
+        ("gres/gpumem=80G,gres/gpuutil=9", Gpus()), ("gres/gpu:1g.10gb=2", Gpus(2, "1g.10gb")),
+        ("N/A", Gpus()),
+    ],
+)  # fmt: skip
+def test_gpus_of_a_job_are_read(text: str, expected: Gpus) -> None:
+    assert tres_gpus(text) == expected
+
+
+def test_gpus_asked_for_count_by_job_node_or_task() -> None:
+    def asked(**given: str) -> Gpus:
+        texts = dict.fromkeys(("per_job", "per_node", "per_task", "per_socket"), "") | given
+        return asked_gpus(**texts, nodes=2, tasks=6)
+
+    assert asked(per_job="gres:gpu:4") == Gpus(4)
+    assert asked(per_node="gres/gpu:a100:4") == Gpus(8, "a100")
+    assert asked(per_task="gres/gpu=1") == Gpus(6)
+    assert asked() == Gpus()
+
+
+@given(st.sets(st.integers(0, 500), min_size=1))
+def test_array_tasks_are_expanded(tasks: set[int]) -> None:
+    assert set(array_tasks(",".join(map(str, sorted(tasks))) + "%7")) == tasks
+    assert list(array_tasks("0-8:4,11,20-22%2")) == [0, 4, 8, 11, 20, 21, 22]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a[1-3,7],b01", ("a1", "a2", "a3", "a7", "b01")), ("", ()), ("c1", ("c1",)),
+        ("n[08-11]", ("n08", "n09", "n10", "n11")), ("r[1-2]n[1-2]", ("r1n1", "r1n2", "r2n1", "r2n2")),
+        ("a,b-c.d", ("a", "b-c.d")),
+    ],
+)  # fmt: skip
+def test_host_lists_are_expanded(text: str, names: tuple[str, ...]) -> None:
+    assert expand(text) == names
+
+
+@given(st.sets(st.from_regex(r"[a-z]{1,3}(-[a-z]{1,2})?[0-9]{1,4}", fullmatch=True)))
+def test_a_compressed_host_list_has_the_same_names(names: set[str]) -> None:
+    assert set(expand(compress(names))) == names
+
+
+@pytest.mark.parametrize("text", ["a[1-", "a[3-x]", "a[5-1]"])
+def test_what_is_no_host_list_is_an_error(text: str) -> None:
+    with pytest.raises(SourceError, match="is not a host list"):
+        expand(text)
+
+
+def test_output_patterns_are_filled_in() -> None:
+    values = {"A": "12", "a": "3", "j": "15", "N": "n01", "u": "ada", "x": "train"}
+    assert output_path("%x-%A_%3a.out", "/home/ada", values) == "/home/ada/train-12_003.out"
+    assert output_path("/log/%u/%N/%j%%", "/home", values) == "/log/ada/n01/15%"
+    assert output_path("a\\%j", "/w", values) == "/w/a%j"
+    assert output_path("", "/w", values) == ""
+
+
+@given(pattern=st.text(string.printable, min_size=1))
+def test_any_output_pattern_is_a_path(pattern: str) -> None:
+    assert output_path(pattern, "/w", {"j": "1"}).startswith("/")
