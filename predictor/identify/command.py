@@ -192,7 +192,7 @@ def _read_batch(reading: _Reading) -> None:
             draft.say("batch_size", str(int(text) // int(steps)))
     if "unclear_batch" in special and not {"batch_size", "global_batch_size"} & set(draft.texts):
         draft.problem(
-            f"batch {special['unclear_batch'][:20]} may be of one GPU or of all: "
+            f"batch {special['unclear_batch'][:20]!r} may be of one GPU or of all: "
             "state batch_size or global_batch_size in --comment",
             "batch_size",
         )

@@ -83,7 +83,7 @@ class Draft:
             try:
                 values[name] = self._value(name, key, text)
             except UnknownModelError as error:
-                unknown_model = str(error.value)
+                unknown_model = _one_line(str(error.value))
                 self.problem(str(error), name)
             except JobError as error:
                 self.problem(_said(key, error), name)
@@ -164,6 +164,10 @@ _COMMON = "model, precision, batch_size, seq_len, epochs, steps, options ..."
 def nearest_keys(key: str, cutoff: float = 0.6) -> list[str]:
     """The accepted keys that look most like ``key``."""
     return difflib.get_close_matches(key_of(key)[:40], FIELD_OF, n=3, cutoff=cutoff)
+
+
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)[:MAX_TEXT]
 
 
 def _said(key: str, error: JobError) -> str:

@@ -28,6 +28,7 @@ _SETTERS = ("export", "declare", "typeset", "local", "readonly")
 _BRANCHES = {"if": 1, "fi": -1, "case": 1, "esac": -1}
 _LOOPS = {"for": 1, "while": 1, "until": 1, "select": 1, "done": -1}
 _PREFIXES = ("then", "do", "else", "elif", "if", "while", "until", "!", "{", "fi", "done", "time")
+_KEYWORDS = frozenset((*_PREFIXES, *_BRANCHES, *_LOOPS, "function"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ class _Reader:
             self.array = None
         elif self.array is None:
             words = self.words if self.word is None else [*self.words, self.word]
-            if token == "(" and len(words) == 1 and words[0] not in _PREFIXES:
+            if token == "(" and len(words) == 1 and words[0] not in _KEYWORDS:
                 self.function = True  # name() {
             self._end_command()
 
@@ -237,30 +238,25 @@ class _Reader:
             for word in words[1:]:
                 self.arrays.pop(word, None)
                 self.variables[word] = UNKNOWN
-        elif words[0] in ("shift", "set") and words[-1] not in ("-e", "-x", "-ex", "-euo"):
+        elif words[0] == "shift" or (words[0] == "set" and _sets_arguments(words[1:])):
             self.arguments = (UNKNOWN,)
             self.variables.update((str(i), UNKNOWN) for i in range(10))
 
     def _structure(self, words: list[str]) -> list[str]:
-        """Follow branches, loops and functions; the command that a keyword leads."""
-        while words:
-            first = words[0]
+        """Follow branches, loops and functions; the command that keywords lead."""
+        for index, first in enumerate(words):
             self.branches = max(0, self.branches + _BRANCHES.get(first, 0))
             self.loops = max(0, self.loops + _LOOPS.get(first, 0))
             if first == "}":
                 self.function = False
-            elif first in ("for", "select") and len(words) > 1:
-                self.variables[words[1]] = UNKNOWN
-                return []
-            elif first == "function":
-                self.function = True
-                return []
-            elif first in ("case", "esac"):
+            elif first in ("for", "select", "case", "esac", "function"):
+                self.function = self.function or first == "function"
+                if first in ("for", "select"):
+                    self.variables.update(dict.fromkeys(words[index + 1 : index + 2], UNKNOWN))
                 return []
             elif first not in _PREFIXES:
-                return words
-            words = words[1:]
-        return words
+                return words[index:]
+        return []
 
     def _uncertain(self) -> bool:
         """Whether what stands here may run never, or more than once."""
@@ -277,6 +273,11 @@ class _Reader:
             value = self.variables.get(name, "") + value
         self.variables[name] = value if len(value) <= MAX_VALUE else UNKNOWN
         self.arrays.pop(name, None)
+
+
+def _sets_arguments(words: list[str]) -> bool:
+    """Whether ``set`` with these words changes ``$1`` and on, not options of the shell."""
+    return "--" in words or bool(words and not words[0].startswith(("-", "+")))
 
 
 def _closing(text: str, position: int) -> int:

@@ -43,7 +43,7 @@ class Stated:
     ``values`` maps a field of TrainingJob to its value (``gpu`` and ``gpus`` only where a person
     stated them), ``origins`` the same fields to the place: ``comment``, ``extra``,
     ``environment``, ``script``, ``rule NAME``, ``annotation``. ``problems`` are for the user.
-    ``unknown_model`` is the name of a model that the catalog does not have. ``values`` may hold
+    ``unknown_model`` is the name of a model that the catalog does not have, printable. ``values`` may hold
     both batch sizes: the micro-batch of a GPU and the batch of an optimizer step.
     """
 

@@ -47,10 +47,15 @@ class Listener:
         if os.geteuid() == 0 and self._is_ours() and self.path.lstat().st_uid != uid:
             os.chown(self.path, uid, -1, follow_symlinks=False)
 
-    def close(self) -> None:
-        """Remove the socket, if it is still the one that was made, and free its place."""
+    def remove(self) -> None:
+        """Remove the socket, if it is still the one that was made; call it while that is open."""
         if self._is_ours():
             self.path.unlink(missing_ok=True)
+        self._inode = None
+
+    def close(self) -> None:
+        """Let another daemon have the place."""
+        self.remove()
         os.close(self._lock)
 
     def _is_ours(self) -> bool:

@@ -106,6 +106,8 @@ class Service:
             await self._stopping.wait()
         finally:
             notify("STOPPING=1")
+            if self._listener is not None:
+                self._listener.remove()
             server.close()
             for task in tasks:
                 task.cancel()

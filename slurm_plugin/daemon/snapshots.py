@@ -49,6 +49,7 @@ class Snapshots:
         self._stop = threading.Event()
         self._heard_s = time.monotonic()
         self._pause_s = FIRST_PAUSE_S
+        self._trouble = ""
         self._threads = [
             threading.Thread(target=target, name=target.__name__, daemon=True)
             for target in (self._follow, self._watch)
@@ -122,12 +123,17 @@ class Snapshots:
     def _take(self, cluster: Cluster) -> None:
         self.latest, self._pause_s = cluster, FIRST_PAUSE_S
         self.settled.set()
+        if self._trouble:
+            _log.info("Slurm can be read again")
+            self._trouble = ""
         self._arrived(cluster)
 
     def _failed(self, text: str) -> None:
         self.failures += 1
         self.settled.set()
-        _log.warning("no view of Slurm: %s", text)
+        if text != self._trouble:  # said when it begins, not with every view that fails
+            _log.warning("no view of Slurm: %s", text)
+        self._trouble = text
 
     def _watch(self) -> None:
         """End a child that says nothing for longer than all its commands may take."""

@@ -23,6 +23,8 @@ from .steps import AwaitDaemon, Kind, MakeDirectory, Plan, Step, WriteFile
 
 def plan_install(options: Options, site: Site, library: Path, records: Records) -> Plan:
     """Everything that is missing or out of date; raises InstallError where it would not work."""
+    if options.live:
+        predictors.require_runnable(site)
     socket = policy(options).daemon.socket
     hook = plan_hook(options, site, library, records, _place(options, site, socket))
     notes = list(hook.notes)

@@ -30,7 +30,7 @@ class InUse:
 def in_use(options: Options, site: Site) -> InUse | None:
     """The predictor in use in the daemon's home, None before the first fit.
 
-    Raises InstallError where the SlurmUser cannot run this program or not read that home.
+    Raises InstallError where the SlurmUser cannot read that home.
     """
     try:
         reply = run_argv(
@@ -39,18 +39,25 @@ def in_use(options: Options, site: Site) -> InUse | None:
         )  # fmt: skip
         used = [model for model in json.loads(reply) if model["in_use"]]
     except (InstallError, ValueError) as error:
-        who = site.user.name if site.user else "this user"
-        raise InstallError(
-            f"{error}. {who} runs the daemon and must be able to read {program()} and "
-            f"{options.home_path}: install the package where every user can read it, such as "
-            "/opt/precision-time"
-        ) from None
+        raise InstallError(f"{options.home_path} cannot be read: {error}") from None
     if not used:
         return None
     try:
         return InUse(used[0]["version"], used[0]["tables_hash"] == tables_hash())
     except ArtifactError as error:
         raise InstallError(str(error)) from None
+
+
+def require_runnable(site: Site) -> None:
+    """Raises InstallError where the SlurmUser cannot run this Python environment."""
+    try:
+        run_argv((str(program()), "--version"), user=site.user)
+    except InstallError as error:
+        who = site.user.name if site.user else "this user"
+        raise InstallError(
+            f"{error}. The SlurmUser {who} runs the daemon: install Python and the package where "
+            "every user can read them, such as /opt/precision-time"
+        ) from None
 
 
 def fit(options: Options, site: Site) -> Command:

@@ -20,14 +20,14 @@ local TEXTS = {
 local COUNTS = { "min_nodes", "max_nodes", "num_tasks" }
 local COUNTS16 = { "ntasks_per_node", "sockets_per_node" }
 local TRES = { "gres", "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }
-local ENVIRONMENT = {
-  "PRECISION_TIME", "PRECISION_TIME_MODEL", "PRECISION_TIME_PRECISION",
-  "PRECISION_TIME_BATCH_SIZE", "PRECISION_TIME_GLOBAL_BATCH_SIZE", "PRECISION_TIME_GRAD_ACCUM",
-  "PRECISION_TIME_SEQ_LEN", "PRECISION_TIME_IMAGE_SIZE", "PRECISION_TIME_EPOCHS",
-  "PRECISION_TIME_STEPS", "PRECISION_TIME_DATASET_SIZE", "PRECISION_TIME_FRAMEWORK",
-  "PRECISION_TIME_OPTIMIZER", "PRECISION_TIME_SHARDING", "PRECISION_TIME_TENSOR_PARALLEL",
-  "PRECISION_TIME_PIPELINE_PARALLEL", "PRECISION_TIME_CONTEXT_PARALLEL", "PRECISION_TIME_OPTIONS",
-}
+local ENVIRONMENT = { "PRECISION_TIME" } -- the whole text in one, then one variable a key
+for _, key in ipairs({
+  "MODEL", "PRECISION", "BATCH_SIZE", "GLOBAL_BATCH_SIZE", "GRAD_ACCUM", "SEQ_LEN", "IMAGE_SIZE",
+  "EPOCHS", "STEPS", "DATASET_SIZE", "FRAMEWORK", "FRAMEWORK_DATE", "OPTIMIZER", "SHARDING",
+  "TENSOR_PARALLEL", "PIPELINE_PARALLEL", "CONTEXT_PARALLEL", "FABRIC", "OPTIONS", "VARIANT",
+}) do
+  ENVIRONMENT[#ENVIRONMENT + 1] = "PRECISION_TIME_" .. key
+end
 -- What a pending job had before, by the names job_rec has them under.
 local OLD_TEXTS = {
   "name", "comment", "extra", "admin_comment", "account", "qos", "partition", "tres_per_job",

@@ -16,7 +16,7 @@ from typing import IO
 from ..config import Slurm
 from ..errors import SourceError
 
-MAX_BYTES = 1 << 30  # 20,000 jobs of 25.11 are about 80 MB of JSON
+MAX_BYTES = 1 << 30  # 20,000 jobs of 25.11 are about 200 MB of JSON
 _CHUNK_BYTES = 1 << 16
 _SHOWN = 80
 # Settings of the caller that change what the commands print, and those that say which Slurm it is

@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 COMMANDS = ("predict", "compare", "evaluate", "validate", "fit", "learn", "models", "catalog",
-            "gpus", "profiles")  # fmt: skip
+            "gpus", "profiles", "slurm")  # fmt: skip
 JOB = ("predict", "resnet50", "--gpu", "a100", "--precision", "amp", "--batch-size", "8")
 Run = Callable[..., Result]
 

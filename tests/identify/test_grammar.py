@@ -237,7 +237,7 @@ def test_what_a_stronger_place_settles_is_no_problem_any_more() -> None:
 
 
 def test_both_batch_sizes_give_the_accumulation_on_the_gpus_there_are() -> None:
-    stated = parse_text("model=gpt2 precision=amp mbs=4 gbs=512 tp=2" .replace("mbs", "bs"), "c")
+    stated = parse_text("model=gpt2 precision=amp mbs=4 gbs=512 tp=2".replace("mbs", "bs"), "c")
     job = stated.job(gpu="a100", gpus=16)
     assert (job.batch_size, job.grad_accum, job.step_samples) == (4, 16, 512)
     with pytest.raises(JobError, match="multiple"):

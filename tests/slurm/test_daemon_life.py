@@ -163,12 +163,11 @@ def test_a_socket_that_another_program_listens_on_is_never_replaced(tmp_path: Pa
 def test_a_socket_put_there_by_others_meanwhile_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "ours"
     listener = Listener(path)
-    listener.listen().close()
-    path.unlink()
-    with socket.socket(socket.AF_UNIX) as other:
+    with listener.listen(), socket.socket(socket.AF_UNIX) as other:
+        path.unlink()
         other.bind(str(path))
         listener.close()
-        assert path.exists()
+    assert path.exists()
 
 
 def test_a_directory_others_can_write_in_is_refused(tmp_path: Path) -> None:

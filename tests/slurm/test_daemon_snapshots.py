@@ -99,6 +99,14 @@ def test_a_failure_of_slurm_is_counted_and_the_last_view_stays() -> None:
         assert snapshots.latest is None
 
 
+def test_a_failure_that_lasts_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    with following("1", "1", "fail") as snapshots:
+        until(lambda: snapshots.failures >= 3)
+    assert [r.getMessage() for r in caplog.records] == [
+        "no view of Slurm: squeue: no answer, as asked for"
+    ]
+
+
 def test_a_program_that_cannot_be_started_is_a_failure_not_a_crash() -> None:
     snapshots = Snapshots(QUICK, command=("/no/such/program",))
     snapshots.start()

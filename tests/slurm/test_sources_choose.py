@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import importlib.util
 import json
 import logging
 import sys
@@ -92,7 +92,7 @@ def test_a_pyslurm_that_ends_its_process_does_not_end_ours(
 
 @needs_no_pyslurm
 def test_a_named_source_that_does_not_work_says_why(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="^pyslurm is not installed$"):
+    with pytest.raises(SourceError, match=r"^pyslurm is not installed$"):
         open_source(policy(tmp_path, source="pyslurm"))
 
 
@@ -103,7 +103,7 @@ def test_a_named_source_is_taken_though_another_would_be_first(tmp_path: Path) -
 def test_a_slurmctld_that_is_down_is_a_source_error(tmp_path: Path) -> None:
     settings = policy(tmp_path)
     program(tmp_path, "scontrol", "echo 'slurm_load_ctl_conf error: no answer' >&2; exit 1")
-    with pytest.raises(SourceError, match="scontrol show config failed .* no answer"):
+    with pytest.raises(SourceError, match=r"scontrol show config failed .* no answer"):
         open_source(settings)
 
 

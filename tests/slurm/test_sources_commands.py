@@ -52,7 +52,7 @@ def test_a_program_that_cannot_be_run_is_a_source_error(tmp_path: Path) -> None:
 def test_a_hanging_command_is_ended_at_its_time(tmp_path: Path) -> None:
     program(tmp_path, "echo begun; exec sleep 600")
     began = time.monotonic()
-    with pytest.raises(SourceError, match="squeue did not end within 0.5 s"):
+    with pytest.raises(SourceError, match=r"squeue did not end within 0\.5 s"):
         Commands(tmp_path, timeout_s=0.5).run("squeue")
     assert time.monotonic() - began < 60
 

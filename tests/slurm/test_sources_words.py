@@ -39,11 +39,12 @@ def test_no_mark_is_like_another() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_bytes_that_are_no_table_are_an_error_or_no_rows(data: bytes) -> None:
-    try:
+def test_bytes_that_are_no_table_are_an_error(data: bytes) -> None:
+    if data.strip():
+        with pytest.raises(SourceError, match="a row ends after 0 of 4 fields"):
+            list(rows([data], new_mark(), FIELDS))
+    else:
         assert list(rows([data], new_mark(), FIELDS)) == []
-    except SourceError as error:
-        assert "a row ends after 0 of 4 fields" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,8 @@ def test_array_tasks_are_expanded(tasks: set[int]) -> None:
     ("text", "names"),
     [
         ("a[1-3,7],b01", ("a1", "a2", "a3", "a7", "b01")), ("", ()), ("c1", ("c1",)),
-        ("n[08-11]", ("n08", "n09", "n10", "n11")), ("r[1-2]n[1-2]", ("r1n1", "r1n2", "r2n1", "r2n2")),
+        ("n[08-11]", ("n08", "n09", "n10", "n11")),
+        ("r[1-2]n[1-2]", ("r1n1", "r1n2", "r2n1", "r2n2")),
         ("a,b-c.d", ("a", "b-c.d")),
     ],
 )  # fmt: skip

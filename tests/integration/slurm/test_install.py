@@ -34,11 +34,16 @@ return slurm.SUCCESS
 
 
 def _slurm_user() -> str | None:
-    """A SlurmUser other than root, where root runs the tests and there is one."""
+    """A SlurmUser other than root, where root runs the tests and that user can run Python."""
     try:
-        return pwd.getpwnam("slurm").pw_name if os.geteuid() == 0 else None
-    except KeyError:
+        account = pwd.getpwnam("slurm")
+        subprocess.run(
+            [sys.executable, "-c", ""], user=account.pw_uid, group=account.pw_gid,
+            extra_groups=[], cwd="/", check=True, capture_output=True,
+        )  # fmt: skip
+    except (KeyError, OSError, subprocess.CalledProcessError):
         return None
+    return account.pw_name
 
 
 class Live:

@@ -9,6 +9,7 @@ import pytest
 from captured_jobs import SCRIPT, VERSIONS, jobs, partitions
 from lua_hook import JOB, PARTITIONS, Hook
 
+from predictor.identify.keys import ALIASES
 from slurm_plugin.protocol import MAX_REQUEST_BYTES, Answer, Request, parse_request
 
 TEXTS = ("name", "comment", "extra", "features", "work_dir", "user_name", "script")
@@ -115,6 +116,14 @@ def test_partitions_come_with_their_times(hook: Hook) -> None:
     ]
     assert several.partition == "nolimit,short,gone"
     assert default.usable_partitions == ("gpu", "nolimit", "short")
+
+
+def test_every_key_of_the_grammar_can_come_from_the_environment(hook: Hook) -> None:
+    known_to_slurm = {"gpu", "gpus", "gpus_per_node"}
+    names = {f"PRECISION_TIME_{key.upper()}" for key in ALIASES.keys() - known_to_slurm}
+    stated = dict.fromkeys([*names, "PRECISION_TIME"], "x")
+    job = {**JOB, "script": SCRIPT, "environment": {**stated, "PRECISION_TIME_HOME": "y"}}
+    assert read(lines(hook, [job])[0]).environment == stated
 
 
 def test_the_environment_is_read_for_batch_jobs_only(hook: Hook) -> None:

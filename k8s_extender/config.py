@@ -1,0 +1,153 @@
+"""The configuration file, usually a ConfigMap: validated, every field with its default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from predictor.residual.novelty import Tier
+
+from .errors import ConfigError
+
+PREFIX = "precision-time.io/"
+
+
+class Section(BaseModel):
+    """A part of the file: unknown fields are errors, values never change after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Filter(Section):
+    """What makes a node impossible; ``deadline`` means too slow for the deadline of the pod."""
+
+    precision: bool = True
+    memory: bool = True
+    deadline: bool = True
+    deadline_quantile: float = Field(default=0.5, gt=0.0, lt=1.0)
+
+
+class Prioritize(Section):
+    """How nodes are ranked; scores are whole numbers from 0 to ``max_score``.
+
+    ``time`` and ``cost`` and ``energy`` rank by the predicted run, ``balanced`` by the geometric
+    mean of time and cost (energy where there are no prices), ``reserve`` keeps fast nodes for the
+    jobs that gain most from them.
+    """
+
+    policy: Literal["time", "cost", "energy", "balanced", "reserve"] = "time"
+    max_score: int = Field(default=10, ge=1, le=100)
+
+
+class Evidence(Section):
+    """When a prediction is too thin for a deadline or a refusal."""
+
+    max_interval_ratio: float = Field(default=4.0, ge=1.0)
+    refused_tiers: tuple[Tier, ...] = (Tier.MODEL,)
+
+
+class Deadline(Section):
+    """Deadlines we fill. ``annotated`` fills where a namespace label or an annotation asks."""
+
+    mode: Literal["off", "annotated", "always"] = "annotated"
+    quantile: float = Field(default=0.95, gt=0.0, lt=1.0)
+    startup_s: float = Field(default=600.0, ge=0.0)
+    checkpoint_share: float = Field(default=0.02, ge=0.0)
+    rounding_s: int = Field(default=60, ge=1)
+    floor_s: int = Field(default=600, ge=1)
+    cap_s: int | None = Field(default=None, ge=1)
+    kueue: bool = True
+    slinky: bool = True
+
+
+class Hardware(Section):
+    """What labels mean: GPU products, and node labels where GPU feature discovery does not run."""
+
+    products: dict[str, str] = {}
+    node_label: str | None = None
+    node_label_gpus: dict[str, str] = {}
+    resources: tuple[str, ...] = ("nvidia.com/gpu",)
+    fabric: str | None = None
+    prices_per_gpu_hour: dict[str, float] = {}
+
+
+class Annotate(Section):
+    """What is written back on pods, off the scheduling path."""
+
+    pods: bool = True
+    events: bool = True
+
+
+class Nodes(Section):
+    """The node watch: after ``stale_s`` without a word the table still serves, and says so."""
+
+    stale_s: float = Field(default=120.0, gt=0.0)
+    resync_s: float = Field(default=1800.0, gt=0.0)
+
+
+class Server(Section):
+    """The HTTP server; the scheduler keeps idle connections for 90 s."""
+
+    host: str = "0.0.0.0"
+    port: int = Field(default=8443, ge=0, le=65535)
+    certificate: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None
+    metrics_port: int | None = Field(default=9844, ge=0, le=65535)
+    keep_alive_s: float = Field(default=120.0, gt=90.0)
+    max_body_bytes: int = Field(default=16 * 2**20, ge=2**20)
+    drain_s: float = Field(default=20.0, ge=0.0)
+    log_format: Literal["json", "text"] = "json"
+
+
+class Config(Section):
+    """The whole file. ``site`` names this cluster's own measured runs; ``rules`` is a path."""
+
+    site: str = ""
+    assumed_precision: str | None = None
+    filter: Filter = Filter()
+    prioritize: Prioritize = Prioritize()
+    evidence: Evidence = Evidence()
+    deadline: Deadline = Deadline()
+    hardware: Hardware = Hardware()
+    annotate: Annotate = Annotate()
+    nodes: Nodes = Nodes()
+    rules: Path | None = None
+    predictor_version: str | None = None
+    server: Server = Server()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Config:
+        if self.prioritize.policy == "cost" and not self.hardware.prices_per_gpu_hour:
+            raise ValueError("prioritize.policy=cost needs hardware.prices_per_gpu_hour")
+        if (self.server.certificate is None) != (self.server.key is None):
+            raise ValueError("server.certificate and server.key are given together or not at all")
+        return self
+
+
+def read_config(path: Path) -> Config:
+    """The configuration of a file; raises ConfigError naming file, field and value."""
+    try:
+        raw = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    return config_of({} if raw is None else raw, str(path))
+
+
+def config_of(raw: Any, origin: str = "config") -> Config:
+    """The configuration of plain values; raises ConfigError."""
+    try:
+        return Config.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError("; ".join(_readable(origin, e) for e in error.errors())) from None
+
+
+def _readable(origin: str, error: Any) -> str:
+    place = ".".join(map(str, error["loc"]))
+    value = "" if error["type"] in ("extra_forbidden", "missing") else f"={error['input']!r}"
+    return f"{origin}: {place}{value if place else ''}: {error['msg']}"

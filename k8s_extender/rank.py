@@ -1,0 +1,101 @@
+"""Scores of GPU types for a job: whole numbers, the best type gets the most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+
+from predictor.core import Predictor
+from predictor.errors import PrecisionTimeError
+from predictor.job import TrainingJob
+from predictor.precision import Precision
+from profiles.gpus import Gpu
+
+from .config import Config
+from .estimate import TypeEstimate
+from .records import GpuType, PodJob
+
+# What a GPU is worth to others, under `reserve`: mixed-precision training of a network of
+# convolutions and one of matrix products, samples per GPU.
+REFERENCES = (("resnet50", 128), ("bert-large", 8))
+
+Scores = Mapping[GpuType, int]
+
+
+class Ranking:
+    """Ranks GPU types by the policies of a configuration."""
+
+    def __init__(self, predictor: Predictor, config: Config) -> None:
+        self._predictor = predictor
+        self._config = config
+        self._worth = lru_cache(maxsize=None)(self._reference_speed)
+
+    def scores(self, job: PodJob, found: Sequence[TypeEstimate]) -> Scores:
+        """A score from 0 to ``max_score`` for each type; types without a prediction get 0."""
+        name = job.scheduling_policy or self._config.prioritize.policy
+        values = self._policies()[name](found)
+        best = max(values.values(), default=0.0)
+        most = self._config.prioritize.max_score
+        return {
+            e.type: round(most * values[e.type] / best) if values.get(e.type) else 0 for e in found
+        }
+
+    def _policies(self) -> Mapping[str, Callable[[Sequence[TypeEstimate]], dict[GpuType, float]]]:
+        return {
+            "time": self._speed, "cost": self._thrift, "energy": self._frugality,
+            "balanced": self._balanced, "reserve": self._reserved,
+        }  # fmt: skip
+
+    def _speed(self, found: Sequence[TypeEstimate]) -> dict[GpuType, float]:
+        """Runs per second."""
+        return {e.type: 1 / e.step_s for e in found if e.step_s}
+
+    def _thrift(self, found: Sequence[TypeEstimate]) -> dict[GpuType, float]:
+        """Runs per unit of money; nothing for a GPU without a price."""
+        prices = self._config.hardware.prices_per_gpu_hour
+        priced = {e.type: prices.get(e.type.gpu.name, 0.0) for e in found if e.type.gpu}
+        return {t: s / priced[t] for t, s in self._speed(found).items() if priced.get(t)}
+
+    def _frugality(self, found: Sequence[TypeEstimate]) -> dict[GpuType, float]:
+        """Runs per joule at the GPU's board power."""
+        power = {e.type: e.type.gpu.tdp_w for e in found if e.type.gpu}
+        return {t: s / power[t] for t, s in self._speed(found).items()}
+
+    def _balanced(self, found: Sequence[TypeEstimate]) -> dict[GpuType, float]:
+        """The geometric mean of time and money, or of time and energy without prices."""
+        other = self._thrift(found) or self._frugality(found)
+        return {t: math.sqrt(s * other[t]) for t, s in self._speed(found).items() if t in other}
+
+    def _reserved(self, found: Sequence[TypeEstimate]) -> dict[GpuType, float]:
+        """Fast GPUs for those who gain: a job's own speed, weighed against others' loss.
+
+        A job that gains as much from the fastest GPU as the reference jobs do ranks by speed; one
+        that gains little ranks by what it keeps of its speed for what it leaves to others.
+        """
+        speed = self._speed(found)
+        worth = {t: self._worth(t.gpu) * t.mig_share / t.replicas for t in speed if t.gpu}
+        if not worth:
+            return speed
+        top, low = max(worth, key=worth.__getitem__), min(worth, key=worth.__getitem__)
+        gain, usual = speed[top] / speed[low], worth[top] / worth[low]
+        entitled = 1.0 if usual <= 1 else min(1.0, max(0.0, (gain - 1) / (usual - 1)))
+        fastest = max(speed.values())
+        advantage = {t: speed[t] / worth[t] for t in worth}
+        most = max(advantage.values())
+        return {
+            t: entitled * speed[t] / fastest + (1 - entitled) * advantage[t] / most for t in worth
+        }
+
+    def _reference_speed(self, gpu: Gpu) -> float:
+        """Geometric mean of the reference jobs' steps per second on one GPU."""
+        steps = []
+        for model, batch in REFERENCES:
+            try:
+                job = TrainingJob(
+                    model=model, precision=Precision.MIXED_FP16_FP32, gpu=gpu.name, batch_size=batch
+                )
+                steps.append(self._predictor.predict(job).step_s)
+            except PrecisionTimeError:
+                continue
+        return math.exp(-sum(map(math.log, steps)) / len(steps)) if steps else 1.0

@@ -1,0 +1,89 @@
+"""Nodes and jobs as the decisions see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from predictor.identify.stated import Stated
+from profiles.gpus import Gpu
+
+
+@dataclass(frozen=True, slots=True)
+class GpuType:
+    """The GPUs of a node, as one type: nodes of equal type get one prediction.
+
+    ``gpu`` is None where no label tells a GPU we know; ``product`` is what the label says.
+    ``memory_bytes`` is of one allocatable device: a slice under MIG. ``mig`` is the profile such
+    as ``1g.10gb`` (``mig_share`` its part of the GPU's SMs), ``replicas`` how many pods share one
+    GPU by time slicing or MPS. ``count`` is the devices of one node.
+    """
+
+    product: str
+    gpu: Gpu | None
+    count: int
+    memory_bytes: int | None = None
+    mig: str | None = None
+    mig_share: float = 1.0
+    replicas: int = 1
+
+    @property
+    def whole(self) -> bool:
+        """True where a pod gets whole GPUs of its own."""
+        return self.mig is None and self.replicas == 1
+
+
+@dataclass(frozen=True, slots=True)
+class GpuNode:
+    """A node with its labels; ``type`` is None for a node without GPUs."""
+
+    name: str
+    type: GpuType | None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodJob:
+    """A training job as one of its pods tells it.
+
+    ``gpus_per_pod`` and ``pods`` give the GPUs of the whole job; ``deadline_s`` is the time the
+    job may run in seconds, None where it states none. ``node_selector`` and ``node_affinity``
+    (the required terms of the API, plain JSON) tell which nodes it may land on.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    stated: Stated
+    gpus_per_pod: int
+    pods: int = 1
+    deadline_s: float | None = None
+    resource: str = "nvidia.com/gpu"
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    node_affinity: object = None
+    scheduling_policy: str | None = None
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the whole job."""
+        return self.gpus_per_pod * self.pods
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a node cannot take a job: one of a few constant texts, as the scheduler counts them.
+
+    ``permanent`` holds for what preempting other pods would not change.
+    """
+
+    text: str
+    permanent: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterResult:
+    """Nodes that pass, in the order asked, and the refusals of the others."""
+
+    passed: tuple[str, ...]
+    failed: Mapping[str, str] = field(default_factory=dict)
+    unresolvable: Mapping[str, str] = field(default_factory=dict)

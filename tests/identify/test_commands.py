@@ -1,0 +1,171 @@
+"""What single command lines say, whatever launches them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from predictor.identify.flags import flags
+from predictor.identify.keys import FIELD_OF
+from predictor.identify.script import parse_script
+from predictor.precision import Precision
+
+FLAGS = "--model resnet50 --batch-size 32 --epochs 5"
+SAID = {"model": "resnet50", "batch_size": 32, "epochs": 5.0}
+
+
+def values(text: str, **variables: str) -> dict[str, Any]:
+    return dict(parse_script(text, environment=variables).values)
+
+
+@pytest.mark.parametrize("launcher", [
+    "python run.py", "python3.11 -u run.py", "./run.py", "/opt/env/bin/python code/run.py",
+    "srun -N2 --gpus=8 python run.py", "mpirun -np 8 -x PATH python run.py",
+    "torchrun --nproc_per_node=8 --nnodes $N run.py", "python -m torch.distributed.run run.py",
+    "python -m torch.distributed.launch --nproc_per_node 8 run.py", "python -m my.package.run",
+    "accelerate launch --num_processes 8 run.py", "deepspeed --num_gpus=8 run.py",
+    "horovodrun -np 4 python run.py", "singularity exec --nv img.sif python run.py",
+    "srun apptainer exec --nv img.sif torchrun run.py", "docker run --gpus all img python run.py",
+    "CUDA_VISIBLE_DEVICES=0 nohup python run.py", "time python run.py", "timeout 3h python run.py",
+    "conda run -n env python run.py", "nsys profile -o x python run.py", "torchrun -m pkg.run",
+    "srun -m block python run.py", "exec python run.py", "python $WHERE/run.py", "python $SCRIPT",
+])  # fmt: skip
+def test_any_launcher_leads_to_the_program(launcher: str) -> None:
+    assert values(f"{launcher} {FLAGS}") == SAID
+
+
+@pytest.mark.parametrize("text", [
+    f"echo python run.py {FLAGS}", f"# python run.py {FLAGS}", f"./simulate {FLAGS}",
+    f"python evaluate.py {FLAGS}", f"python run.py {FLAGS} --evaluate", f"cat run.py {FLAGS}",
+    f"python preprocess_data.py {FLAGS}", f"cat <<E\npython run.py {FLAGS}\nE",
+    f"grep {FLAGS} x.py",
+    "python run_glue.py --model_name_or_path bert-base-uncased --do_eval",
+])  # fmt: skip
+def test_what_does_not_train_says_nothing(text: str) -> None:
+    stated = parse_script(text)
+    assert not stated.values
+    assert not stated.problems
+
+
+@pytest.mark.parametrize("text", [
+    f"srun bash -c 'python run.py {FLAGS}'", f'bash -lc "torchrun run.py {FLAGS}"',
+    f"apptainer exec x.sif bash -e -c 'cd /x; python run.py {FLAGS}'",
+])  # fmt: skip
+def test_a_command_for_another_shell_is_read(text: str) -> None:
+    assert values(text) == SAID
+
+
+def test_without_a_script_the_command_itself_is_read() -> None:
+    argv = ("python", "train.py", *FLAGS.split())
+    assert dict(parse_script("", argv).values) == SAID
+
+
+@pytest.mark.parametrize(("flag", "precision"), [
+    ("--fp16", Precision.MIXED_FP16_FP32), ("--bf16 True", Precision.MIXED_BF16_FP32),
+    ("--amp", Precision.MIXED_FP16_FP32), ("--precision 16", Precision.MIXED_FP16_FP32),
+    ("--precision bf16-mixed", Precision.MIXED_BF16_FP32),
+    ("--dtype float16", Precision.MIXED_FP16_FP32),
+    ("--precision bf16-true", Precision.BF16), ("--precision 32-true", Precision.FP32),
+    ("--opt-level O2", Precision.MIXED_FP16_FP32),
+    ("--mixed_precision=fp8", Precision.MIXED_FP8_BF16),
+    ("--bf16 --tf32 true", Precision.MIXED_BF16_FP32), ("--tf32 True", Precision.TF32),
+    ("--amp --amp-dtype bfloat16", Precision.MIXED_BF16_FP32),
+    ("--fp16 False", None), ("--bf16=0", None), ("--amp-dtype bfloat16", None), ("", None),
+])  # fmt: skip
+def test_precision_flags_mean_autocast(flag: str, precision: Precision | None) -> None:
+    said = values(f"python train.py --model vgg16 {flag}")
+    assert said.get("precision") == precision
+
+
+@pytest.mark.parametrize("text", ["--max_steps -1 --epochs 5", "--epochs 5 --batch_size auto"])
+def test_a_flag_set_to_nothing_says_nothing(text: str) -> None:
+    stated = parse_script(f"python train.py {text}")
+    assert dict(stated.values) == {"epochs": 5.0}
+    assert not stated.problems
+
+
+def test_the_last_of_a_repeated_flag_counts() -> None:
+    assert values("python train.py --epochs 5 --epochs 7") == {"epochs": 7.0}
+
+
+def test_steps_go_before_epochs_in_the_trainer_of_hugging_face() -> None:
+    common = "python run_mlm.py --model_name_or_path gpt2 --num_train_epochs 3"
+    assert values(f"{common} --max_steps 70")["steps"] == 70
+    assert "epochs" not in values(f"{common} --max_steps 70")
+    assert values(f"{common} --max_steps -1")["epochs"] == 3.0
+    unread = parse_script(f"{common} --max_steps $STEPS")
+    assert "epochs" not in unread.values
+    assert unread.doubts
+
+
+def test_a_batch_that_may_be_of_one_gpu_or_of_all_is_asked_for() -> None:
+    stated = parse_script("python train.py --model vgg16 --train_batch_size 64")
+    assert "batch_size" not in stated.values
+    assert "global_batch_size" in stated.problems[0].text
+
+
+@pytest.mark.parametrize(("text", "size"), [
+    ("python main.py -a vgg16 -b 256 data", 256),
+    ("python main.py --arch vgg16 -b 256 --world-size 3 --multiprocessing-distributed", 768),
+])  # fmt: skip
+def test_the_imagenet_example_takes_the_batch_of_a_node(text: str, size: int) -> None:
+    assert values(text)["global_batch_size"] == size
+
+
+def test_the_imagenet_example_under_torchrun_is_asked_for_its_batch() -> None:
+    stated = parse_script("torchrun --nproc_per_node 8 main.py -a vgg16 -b 256 data")
+    assert "global_batch_size" not in stated.values
+    assert stated.doubts
+
+
+def test_two_like_commands_leave_the_length_open() -> None:
+    stated = parse_script(f"python train.py {FLAGS}\npython train.py {FLAGS}")
+    assert dict(stated.values) == {"model": "resnet50", "batch_size": 32}
+    assert "several training commands" in stated.problems[0].text
+
+
+def test_a_second_program_that_trains_leaves_the_length_open() -> None:
+    stated = parse_script(f"python train.py {FLAGS}\npython finetune.py config.yaml")
+    assert "epochs" not in stated.values
+    assert stated.doubts
+
+
+def test_pt_lines_go_before_flags_and_settle_their_problems() -> None:
+    stated = parse_script(f"#PT batch=8 epochs=1\npython train.py {FLAGS} --seq-len 9 --epochs $E")
+    assert (stated.values["batch_size"], stated.values["epochs"]) == (8, 1.0)
+    assert not stated.problems
+
+
+def test_a_variable_known_from_the_submission_fills_a_flag() -> None:
+    assert values("python train.py --epochs ${EPOCHS:-1}", EPOCHS="9") == {"epochs": 9.0}
+
+
+def test_an_unknown_model_of_a_flag_is_kept_by_name() -> None:
+    stated = parse_script("python train.py --model my_own_net --batch-size 4")
+    assert stated.unknown_model == "my_own_net"
+
+
+def test_every_flag_of_the_table_means_a_key_that_is_read() -> None:
+    special = {"dtype", "amp_dtype", "input_size", "total_batch", "node_batch", "accumulated_batch",
+               "unclear_batch", "total_samples", "nodes", "config", "recompute", "attention",
+               "strategy"}  # fmt: skip
+    table = flags()
+    for family in (table.generic, *table.families):
+        assert family.source
+        for key in family.values.values():
+            assert key in FIELD_OF or key in special or key.split(".")[0] in ("options", "variant")
+        for key, text in family.switches.values():
+            assert key in FIELD_OF
+            assert text
+
+
+def test_every_family_is_found_by_its_evidence() -> None:
+    from predictor.identify.launch import family_of, launch_of
+
+    for family in flags().families:
+        for flag in family.evidence:
+            word = flag if flag.startswith("-") or "." not in flag else f"{flag}=1"
+            launch = launch_of(["python", family.only or "x.py", word, "1"])
+            assert launch is not None
+            assert flag in family_of(launch).evidence

@@ -1,0 +1,58 @@
+"""All places together: which goes first, and what the user is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from predictor.identify.identify import MAX_PROBLEMS, identify
+from predictor.identify.rules import RuleContext, Rules
+
+
+def test_places_go_before_each_other_in_their_order() -> None:
+    stated = identify(
+        comment="model=resnet50",
+        extra="model=vgg11 batch=1",
+        environment={"PRECISION_TIME": "model=vgg11 batch=2 epochs=2"},
+        script="#PT model=vgg11 batch=3 epochs=3 image=160\npython train.py --model vgg11 --amp",
+        annotations={"precision-time.io/job": "model=vgg11 optimizer=lamb epochs=4"},
+    )
+    assert {name: stated.origins[name] for name in stated.values} == {
+        "model": "comment", "batch_size": "extra", "epochs": "environment",
+        "image_size": "script", "precision": "script", "optimizer": "annotation",
+    }  # fmt: skip
+    assert stated.values["image_size"] == (160, 160)
+
+
+def test_nothing_written_is_nothing_said() -> None:
+    stated = identify(rules=Rules(), context=RuleContext())
+    assert not stated.values
+    assert not stated.problems
+
+
+def test_the_axes_of_an_image_wait_for_the_model() -> None:
+    stated = identify(comment="image=96", script="python train.py --model unet3d --batch-size 2")
+    assert stated.values["image_size"] == (96, 96, 96)
+
+
+def test_problems_are_told_once_and_the_decisive_first() -> None:
+    text = "model=resnet50 optimizer=x1 fabric=x2 gpu=x3 framework=x4 sharding=x5 batch=x6"
+    stated = identify(comment=text, extra=text)
+    assert len(stated.problems) == MAX_PROBLEMS
+    assert stated.problems[0].field == "batch_size"
+    assert len(set(stated.problems)) == MAX_PROBLEMS
+
+
+def test_a_model_only_the_catalog_of_the_user_has_keeps_its_name() -> None:
+    stated = identify(comment="model=our-net batch=8", script="python train.py --model vgg16")
+    assert stated.model is None
+    assert stated.unknown_model == "our-net"
+
+
+def test_importing_it_is_cheap() -> None:
+    code = (
+        "import sys, predictor.identify.identify; "
+        "print(sorted({'torch', 'pandas', 'sklearn', 'scipy', 'joblib'} & set(sys.modules)))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"

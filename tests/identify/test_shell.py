@@ -1,0 +1,103 @@
+"""Shell scripts are read as bash would take them, and nothing in them is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from predictor.identify.script import parse_script
+from predictor.identify.shell import UNKNOWN, read_script
+
+
+def words(text: str, *arguments: str, **variables: str) -> list[tuple[str, ...]]:
+    script = read_script(text, variables, arguments)
+    return [command.words for command in script.commands]
+
+
+def test_continued_lines_and_comments_are_one_command() -> None:
+    assert words("a --b \\\n  c # d \\\n--e f#g") == [("a", "--b", "c"), ("--e", "f#g")]
+
+
+def test_quotes_hold_words_together() -> None:
+    assert words("""a "b c" 'd "e"' f\\ g h"i"'j' "" """) == [
+        ("a", "b c", 'd "e"', "f g", "hij", "")
+    ]
+
+
+def test_commands_end_where_bash_ends_them() -> None:
+    assert words("a b; c && d || e | f & (g)\nh") == [
+        ("a", "b"), ("c",), ("d",), ("e",), ("f",), ("g",), ("h",),
+    ]  # fmt: skip
+
+
+def test_redirections_are_no_words() -> None:
+    assert words("a b > log 2>&1 < in &>> x c") == [("a", "b", "c")]
+
+
+def test_variables_set_in_the_script_are_filled_in() -> None:
+    text = 'A=x\nexport B="y z" C=$A\nrun $A ${B} "$B" \'$A\' $A$C "-${C}-" \\$A'
+    assert words(text)[-1] == ("run", "x", "y", "z", "y z", "$A", "xx", "-x-", "$A")
+
+
+def test_variables_from_outside_and_arguments_are_filled_in() -> None:
+    assert words('run $M $1 "$2" "$@"', "one", "two three", M="m") == [
+        ("run", "m", "one", "two three", "one", "two three")
+    ]
+
+
+def test_a_default_stands_where_nothing_is_set() -> None:
+    assert words("run ${A:-5} ${B-6} ${C:=7}", A="1") == [("run", "1", "6", "7")]
+
+
+def test_arrays_are_their_words_over_many_lines() -> None:
+    text = 'A=(\n  --x 1  # one\n  "b c"\n)\nA+=(--y)\nrun "${A[@]}" ${A[*]}'
+    assert words(text)[-1] == ("run", "--x", "1", "b c", "--y", "--x", "1", "b c", "--y")
+
+
+@pytest.mark.parametrize("text", [
+    "run $A", "A=$(cat x)\nrun $A", "run `date`", "run $((1 + 2))", "run $(a $(b) c)",
+    "if x; then A=1; fi\nrun $A", "for A in 1 2; do run $A; done", "read A\nrun $A",
+    "f() { A=1; }\nrun $A", "A=1\ncase $1 in\n x) A=2 ;;\nesac\nrun $A",
+    "while x; do A=1; done\nrun $A",
+    "f() {\n run $1\n}", "shift\nrun $1", "set -- q r\nrun $1", 'A=("$B")\nrun ${A[@]}',
+])  # fmt: skip
+def test_what_only_running_could_tell_is_unknown(text: str) -> None:
+    found = [w for w in words(text, "argument") if w[0] == "run"]
+    assert found == [("run", UNKNOWN)]
+
+
+def test_options_of_the_shell_leave_the_arguments_alone() -> None:
+    assert words("set -euo pipefail\nrun $1", "x")[-1] == ("run", "x")
+
+
+@pytest.mark.parametrize("text", [
+    "for i in 1 2; do run; done", "while true\ndo\n run\ndone", "f() {\n run\n}", "f () { run; }",
+    "for ((i = 0; i < 3; i++)); do run; done", "until x; do if y; then run; fi; done",
+])  # fmt: skip
+def test_a_command_in_a_loop_or_function_is_marked(text: str) -> None:
+    commands = read_script(f"before\n{text}\nafter").commands
+    marks = {c.words[0]: c.repeated for c in commands}
+    assert (marks["before"], marks["run"], marks["after"]) == (False, True, False)
+
+
+def test_here_documents_are_no_commands() -> None:
+    text = "A=1\ncat <<EOF > x\n{$A}\nrun\nEOF\ncat <<'E' \n$A\nE\nafter\n"
+    script = read_script(text)
+    assert script.documents == ("{1}\nrun", "$A")
+    assert [c.words[0] for c in script.commands] == ["cat", "cat", "after"]
+
+
+def test_values_that_grow_without_end_are_given_up() -> None:
+    found = words("A=ab\n" + "A=$A$A\n" * 60 + "run $A")
+    assert set(found[0][1]) == {UNKNOWN}
+
+
+def test_nothing_is_run(tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    parse_script(
+        f'python train.py --model "$(touch {trap})" --epochs `touch {trap}` -b $(({trap}=1))\n'
+        f"touch {trap}; bash -c 'touch {trap}'\n#PT model=$(touch {trap})\n",
+        ("x", f"$(touch {trap})"),
+    )
+    assert not trap.exists()
