@@ -43,8 +43,8 @@ class Stated:
     ``values`` maps a field of TrainingJob to its value (``gpu`` and ``gpus`` only where a person
     stated them), ``origins`` the same fields to the place: ``comment``, ``extra``,
     ``environment``, ``script``, ``rule NAME``, ``annotation``. ``problems`` are for the user.
-    ``unknown_model`` is the name of a model that the catalog does not have, printable. ``values`` may hold
-    both batch sizes: the micro-batch of a GPU and the batch of an optimizer step.
+    ``unknown_model`` is the name of a model that the catalog does not have, on one line.
+    ``values`` may hold both batch sizes: that of a GPU's micro-step and that of a whole step.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)

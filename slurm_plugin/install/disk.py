@@ -35,7 +35,7 @@ def put(path: Path, content: bytes, *, mode: int = 0o644) -> None:
             if old is not None:
                 os.chown(draft, old.st_uid, old.st_gid)
             os.chmod(draft, old.st_mode & 0o7777 if old is not None else mode)
-            _fresh(draft)
+            _date(draft, old)
             os.replace(draft, target)
         except OSError:
             draft.unlink(missing_ok=True)
@@ -76,13 +76,13 @@ def _draft(target: Path, content: bytes) -> Path:
     return Path(name)
 
 
-def _fresh(path: Path) -> None:
-    """Date a file one second ahead.
+def _date(path: Path, old: os.stat_result | None) -> None:
+    """Date a file after the one it replaces, and a second ahead.
 
-    slurmctld reloads a script whose time stamp, in whole seconds, is after its last load: one
-    written within the second of that load would never be seen.
+    slurmctld reloads a script only when its time stamp, in whole seconds, is after that of its
+    last load: a second version within the same second would never be seen.
     """
-    ahead = int(time.time()) + 1
+    ahead = max(int(time.time()), int(old.st_mtime) if old is not None else 0) + 1
     os.utime(path, (ahead, ahead))
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from daemon_process import DaemonProcess, line, read_answer, running
 
 from slurm_plugin.daemon.connection import MAX_CONNECTIONS
 from slurm_plugin.protocol import MAX_REQUEST_BYTES
-
-from daemon_process import DaemonProcess, line, read_answer, running
 
 FUZZED = 10_000
 
@@ -25,9 +26,9 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
 
 
 @pytest.fixture
-def hasty(tmp_path: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+def hasty(tmp_path: Path) -> Iterator[DaemonProcess]:
     """A daemon whose deadline is its default."""
-    with running(tmp_path / "run", daemon={"deadline_ms": 40.0}) as daemon:  # type: ignore[operator]
+    with running(tmp_path / "run", daemon={"deadline_ms": 40.0}) as daemon:
         yield daemon
 
 
@@ -78,11 +79,9 @@ def test_the_connection_is_closed_after_the_client_is_done(daemon: DaemonProcess
 
 def test_a_line_that_is_too_long_ends_its_connection(daemon: DaemonProcess) -> None:
     with daemon.connect() as client:
-        with pytest.raises(OSError, match=r"Broken pipe|reset by peer"):  # noqa: PT012
-            client.sendall(b"v=1&script=" + b"x" * (MAX_REQUEST_BYTES + 1))
-            client.sendall(b"x" * MAX_REQUEST_BYTES)
-            assert client.recv(1) == b""
-            raise BrokenPipeError("Broken pipe")
+        with contextlib.suppress(ConnectionError):
+            client.sendall(b"v=1&script=" + b"x" * (2 * MAX_REQUEST_BYTES))
+        assert _closed(client)
     assert daemon.ask("limit=5")["time_limit"] == "5"
 
 
@@ -95,7 +94,8 @@ def test_the_longest_line_is_answered(daemon: DaemonProcess) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [b"\n", b"v=2\n", b"v=1&uid=many\n", b"\xff\xfe\n", b"v=1&kind=drop\n", b"&" * 2000 + b"\n"]
+    "wrong",
+    [b"\n", b"v=2\n", b"v=1&uid=many\n", b"\xff\xfe\n", b"v=1&kind=drop\n", b"&" * 2000 + b"\n"],
 )
 def test_a_malformed_line_changes_nothing_and_the_next_is_answered(
     daemon: DaemonProcess, wrong: bytes
@@ -175,11 +175,9 @@ def test_connections_beyond_the_bound_are_closed(daemon: DaemonProcess) -> None:
     clients = [daemon.connect() for _ in range(MAX_CONNECTIONS + 8)]
     refused = 0
     for client in clients[::-1]:
-        try:
+        with contextlib.suppress(ConnectionError):
             client.sendall(line(comment="limit=6"))
-            refused += client.recv(1) == b""
-        except OSError:
-            refused += 1
+        refused += _closed(client)
     for client in clients:
         client.close()
     assert refused >= 8
@@ -228,3 +226,11 @@ def test_every_decision_is_one_line_of_the_log(daemon: DaemonProcess) -> None:
     assert event["user"] == "grace"
     assert (event["model"], event["gpu"], event["limit"]) == ("resnet50", "a100", "44")
     assert event["duration_us"] > 0
+
+
+def _closed(client: socket.socket) -> bool:
+    """True where the daemon has closed the connection without an answer."""
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner, Result
+from daemon_process import DaemonProcess, running
 
 from predictor.cli.main import main
 from predictor.fitting import Fitted
@@ -20,9 +19,7 @@ from predictor.graphs.catalog import find_entry
 from slurm_plugin.cli.decide import request_of
 from slurm_plugin.daemon.client import encode_request
 from slurm_plugin.daemon.loading import WARM_UP
-from slurm_plugin.protocol import PartitionRequest, Request, parse_request
-
-from daemon_process import START_S, DaemonProcess, running
+from slurm_plugin.protocol import Answer, PartitionRequest, Request, parse_request
 
 JOB = ("--gres", "gpu:a100:8", "--comment", "model=resnet50 precision=amp epochs=90 batch=256")
 SCRIPT = """#!/bin/bash
@@ -126,7 +123,9 @@ def test_an_error_of_our_own_code_is_not_taken_for_a_missing_extra() -> None:
 
 def test_the_commands_of_the_group_are_listed(run: Run) -> None:
     text = run("slurm", "--help").stdout.partition("Commands:")[2]
-    names = [line.split()[0] for line in text.splitlines() if line.startswith("  ") and line[2] != " "]
+    names = [
+        line.split()[0] for line in text.splitlines() if line.startswith("  ") and line[2] != " "
+    ]
     assert {"daemon", "decide", "nodes"} <= set(names)
 
 
@@ -203,8 +202,13 @@ def test_a_script_is_read_as_sbatch_reads_it(tmp_path: Path, run: Run) -> None:
     with pytest.MonkeyPatch.context() as patch, running(tmp_path / "run") as daemon:
         from slurm_plugin.daemon import client
 
-        ask = client.ask
-        patch.setattr(client, "ask", lambda path, asked: seen.append(asked) or ask(path, asked))
+        real = client.ask
+
+        def ask(path: Path, request: Request) -> Answer:
+            seen.append(request)
+            return real(path, request)
+
+        patch.setattr(client, "ask", ask)
         config = ("--config", str(daemon.policy))
         run("slurm", "decide", *config, "--script", str(script), "-t", "30")
         run("slurm", "decide", *config, "--script", str(script))

@@ -10,12 +10,11 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
+from daemon_process import START_S, running
+from daemon_stand_in import Change
 
 from slurm_plugin.config import Slurm
 from slurm_plugin.daemon.follow_ups import Followed, FollowUps
-
-from daemon_process import START_S, running
-from daemon_stand_in import Change
 
 MARK = "precision-time v=1 job: model='a b' $(touch hacked); `id`"
 # Say what was asked for, in the way of Slurm's programs; a line of the file `jobs` is one record.

@@ -12,13 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from daemon_process import START_S, running
+from snapshot_stand_in import view
 
 from slurm_plugin.config import Slurm
 from slurm_plugin.daemon import frames
 from slurm_plugin.daemon.snapshots import CHILD, Snapshots
-
-from daemon_process import START_S, running
-from snapshot_stand_in import view
 
 STAND_IN = (sys.executable, str(Path(__file__).with_name("snapshot_stand_in.py")))
 QUICK = Slurm(refresh_s=1.0, command_timeout_s=1.0)

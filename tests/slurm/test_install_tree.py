@@ -68,6 +68,17 @@ def test_a_new_script_is_dated_after_any_load_of_this_second(tree: FakeRoot) -> 
     assert tree.script.stat().st_mtime > started
 
 
+def test_every_version_of_a_file_is_dated_after_the_one_before(tmp_path: Path) -> None:
+    """Slurm compares whole seconds, and an installation may be taken back within one."""
+    from slurm_plugin.install import disk
+
+    stamps = []
+    for content in (b"1", b"2", b"3"):
+        disk.put(tmp_path / "job_submit.lua", content)
+        stamps.append(int((tmp_path / "job_submit.lua").stat().st_mtime))
+    assert stamps == sorted(set(stamps))
+
+
 def test_a_changed_module_also_touches_the_script_that_slurmctld_watches(tree: FakeRoot) -> None:
     tree.install()
     module = tree.etc / "precision_time.lua"
