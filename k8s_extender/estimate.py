@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from predictor.core import Predictor
 from predictor.errors import PrecisionTimeError
-from predictor.identify.stated import Stated
 from predictor.job import TrainingJob
 from predictor.prediction import Prediction
 
@@ -88,5 +87,5 @@ def _training_job(config: Config, job: PodJob, kind: GpuType) -> TrainingJob:
         "fabric": config.hardware.fabric,
         "source": config.site,
     }
-    values = {k: v for k, v in job.stated.values.items() if k != "gpu"}
-    return Stated(values | {"gpu": kind.gpu.name}).job(**given)
+    values = dict(job.stated.values) | {"gpu": kind.gpu.name}
+    return replace(job.stated, values=values).job(**given)

@@ -10,7 +10,6 @@ from predictor.core import Predictor
 from predictor.errors import PrecisionTimeError
 from predictor.job import TrainingJob
 from predictor.precision import Precision
-from profiles.gpus import Gpu
 
 from .config import Config
 from .estimate import TypeEstimate
@@ -74,7 +73,7 @@ class Ranking:
         that gains little ranks by what it keeps of its speed for what it leaves to others.
         """
         speed = self._speed(found)
-        worth = {t: self._worth(t.gpu) * t.mig_share / t.replicas for t in speed if t.gpu}
+        worth = {t: self._worth(t.gpu.name) * t.mig_share / t.replicas for t in speed if t.gpu}
         if not worth:
             return speed
         top, low = max(worth, key=worth.__getitem__), min(worth, key=worth.__getitem__)
@@ -87,13 +86,13 @@ class Ranking:
             t: entitled * speed[t] / fastest + (1 - entitled) * advantage[t] / most for t in worth
         }
 
-    def _reference_speed(self, gpu: Gpu) -> float:
+    def _reference_speed(self, gpu: str) -> float:
         """Geometric mean of the reference jobs' steps per second on one GPU."""
         steps = []
         for model, batch in REFERENCES:
             try:
                 job = TrainingJob(
-                    model=model, precision=Precision.MIXED_FP16_FP32, gpu=gpu.name, batch_size=batch
+                    model=model, precision=Precision.MIXED_FP16_FP32, gpu=gpu, batch_size=batch
                 )
                 steps.append(self._predictor.predict(job).step_s)
             except PrecisionTimeError:

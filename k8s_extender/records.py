@@ -20,7 +20,7 @@ class GpuType:
     """
 
     product: str
-    gpu: Gpu | None
+    gpu: Gpu | None = field(hash=False)
     count: int
     memory_bytes: int | None = None
     mig: str | None = None

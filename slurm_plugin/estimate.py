@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from predictor.core import Predictor
@@ -88,8 +88,7 @@ def _job(
     }
     gpu = nodes[0].gpu
     assert gpu is not None
-    values = {k: v for k, v in stated.values.items() if k != "gpu"} | {"gpu": gpu.name}
-    return Stated(values).job(**given)
+    return replace(stated, values=dict(stated.values) | {"gpu": gpu.name}).job(**given)
 
 
 def _spread(wanted: GpuRequest, nodes: Sequence[Candidate]) -> int:

@@ -109,22 +109,23 @@ class _Spread:
 
 
 def _total(counts: dict[str, int], request: Request) -> _Spread:
-    """GPUs and how they lie on nodes, as slurmctld reckons (gres_job_state_validate)."""
+    """GPUs and how they lie on nodes, as slurmctld allocates them."""
     per_job, per_task = counts["tres_per_job"], counts["tres_per_task"]
-    per_node = counts["tres_per_node"] or counts["tres_per_socket"] * (
-        request.sockets_per_node or 1
-    )
+    sockets = request.sockets_per_node or 1
+    per_node = counts["tres_per_node"] or counts["tres_per_socket"] * sockets
     nodes = _nodes(request)
-    if per_task and not per_job and (per_node == 0 or request.num_tasks):
+    if per_node and not per_job:
+        nodes = max(nodes or 1, -(-per_task * (request.num_tasks or 0) // per_node))
+        return _Spread(per_node * nodes, nodes, per_node)
+    if per_node:
+        return _Spread(per_job, -(-per_job // per_node), per_node)
+    if not per_job:
         tasks, each = _tasks(request), request.ntasks_per_node or 0
         per_job = per_task * tasks
-        if not per_node and nodes and tasks == nodes * each:
-            per_node = per_task * each
-    if per_job:
-        nodes = -(-per_job // per_node) if per_node else nodes
-        one = nodes == 1 and (bool(per_node) or request.max_nodes == 1)
-        return _Spread(per_job, nodes, per_job if one else per_node or None)
-    return _Spread(per_node * (nodes or 1), nodes or 1, per_node)
+        per_node = per_task * each if nodes and tasks == nodes * each else 0
+    if nodes == 1 and request.max_nodes == 1:
+        per_node = per_job
+    return _Spread(per_job, nodes, per_node or None)
 
 
 def _nodes(request: Request) -> int | None:

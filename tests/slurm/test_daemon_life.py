@@ -1,9 +1,8 @@
-"""How the daemon starts, reloads, stops, and whom it serves."""
+"""How the daemon starts, reloads and stops, and what systemd hears of it."""
 
 from __future__ import annotations
 
 import os
-import pwd
 import signal
 import socket
 import subprocess
@@ -14,22 +13,6 @@ from pathlib import Path
 
 import pytest
 from daemon_process import START_S, STOP_S, DaemonProcess, line, running
-
-FOREIGN = pwd.getpwnam("nobody").pw_uid
-# Connects as another user, sends a request, and says how many bytes came back.
-AS_ANOTHER_USER = """
-import os, socket, sys
-os.setgroups([]); os.setgid({uid}); os.setuid({uid})
-client = socket.socket(socket.AF_UNIX)
-client.settimeout(20)
-client.connect(sys.argv[1])
-try:
-    client.sendall(bytes.fromhex(sys.argv[2]))
-    print(len(client.recv(8192)))
-except (BrokenPipeError, ConnectionResetError):
-    print(0)
-"""
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
 @pytest.fixture

@@ -220,6 +220,15 @@ def test_a_precision_nobody_stated_is_taken_as_the_slowest_one(decider: Decide) 
     assert off.time_limit is None
 
 
+def test_a_decisive_value_that_cannot_be_read_sets_no_limit(decider: Decide) -> None:
+    answer = decider().decide(
+        submit(comment="model=bert-large precision=amp batch=8 steps=9 seq=4O96")
+    )
+    assert answer.time_limit is None
+    assert answer.message is not None
+    assert "4O96" in answer.message
+
+
 def test_unknown_keys_are_reported(decider: Decide) -> None:
     answer = decider().decide(submit(comment=JOB + " bacth=3"))
     assert answer.time_limit is not None

@@ -1,0 +1,150 @@
+"""Filter and ranks: who is refused where, and which nodes come first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k8s_extender.config import config_of
+from k8s_extender.decide import Decider
+from k8s_extender.records import GpuNode, GpuType, PodJob
+from k8s_extender.refuse import DEADLINE, PRECISION
+from predictor.fitting import Fitted
+from predictor.identify.grammar import parse_text
+from profiles.gpus import find_gpu
+
+MIXED = "model=resnet50 precision=amp batch=128 epochs=90"
+FP32 = "model=resnet50 precision=fp32 batch=128 epochs=90"
+BF16 = "model=bert-large precision=bf16-mixed batch=32 steps=7038"
+
+
+def kind(name: str, **more: Any) -> GpuType:
+    gpu = find_gpu(name)
+    return GpuType(gpu.product, gpu, 4, gpu.memory_bytes, **more)
+
+
+A100, V100, P100, T4 = (kind(n) for n in ("a100", "v100", "p100", "t4"))
+NODES = {
+    name: GpuNode(name, type_)
+    for name, type_ in {
+        "a1": A100, "a2": A100, "v1": V100, "v2": V100, "p1": P100, "t1": T4, "cpu1": None,
+    }.items()
+}  # fmt: skip
+
+
+def job(text: str = MIXED, **changes: Any) -> PodJob:
+    given_ = {"uid": "u", "namespace": "default", "name": "train", "gpus_per_pod": 1} | changes
+    return PodJob(stated=parse_text(text, "annotation"), **given_)
+
+
+@pytest.fixture(scope="module")
+def decider(fitted: Fitted) -> Any:
+    def make(nodes: dict[str, GpuNode] = NODES, **config: Any) -> Decider:
+        return Decider(fitted.predictor, config_of(config), lambda: nodes)
+
+    return make
+
+
+def test_a_precision_the_gpu_cannot_run_is_refused_for_good(decider: Any) -> None:
+    result = decider().filter(job(BF16), list(NODES))
+    assert result.passed == ("a1", "a2", "cpu1")
+    assert set(result.unresolvable.values()) == {PRECISION["bf16"]}
+    assert not result.failed
+
+
+def test_mixed_fp16_and_fp32_may_run_anywhere(decider: Any) -> None:
+    for text in (MIXED, FP32):
+        assert decider().filter(job(text), list(NODES)).passed == tuple(NODES)
+
+
+def test_rules_can_be_switched_off(decider: Any) -> None:
+    open_ = decider(filter={"precision": False, "deadline": False})
+    assert open_.filter(job(BF16, deadline_s=1.0), list(NODES)).passed == tuple(NODES)
+
+
+def test_a_deadline_refuses_only_gpus_that_are_too_slow(decider: Any) -> None:
+    decide = decider()
+    by_type = {e.type: e.total_s(0.5) for e in decide.estimates(job(), [A100, V100, P100])}
+    between = (by_type[A100] + by_type[V100]) / 2
+    result = decide.filter(job(deadline_s=between), ["a1", "v1", "p1"])
+    assert result.passed == ("a1",)
+    assert result.unresolvable == {"v1": DEADLINE, "p1": DEADLINE}
+
+
+def test_a_deadline_does_not_refuse_on_thin_evidence(decider: Any) -> None:
+    thin = decider(evidence={"max_interval_ratio": 1.01})
+    assert thin.filter(job(deadline_s=1.0), ["a1", "v1"]).passed == ("a1", "v1")
+
+
+def test_names_nobody_knows_yet_pass_without_a_score(decider: Any) -> None:
+    decide = decider()
+    assert decide.filter(job(BF16), ["new", "v1"]).passed == ("new",)
+    assert decide.prioritize(job(), ["new", "a1"])["new"] == 0
+
+
+def test_a_job_that_says_nothing_passes_everywhere_with_equal_scores(decider: Any) -> None:
+    silent = job("")
+    assert decider().filter(silent, list(NODES)).passed == tuple(NODES)
+    assert set(decider().prioritize(silent, list(NODES)).values()) == {0}
+
+
+def test_by_time_the_fastest_gpu_is_first(decider: Any) -> None:
+    scores = decider().prioritize(job(), ["a1", "v1", "p1"])
+    assert scores["a1"] == 10
+    assert scores["a1"] > scores["v1"] > scores["p1"]
+
+
+def test_under_reserve_fp32_leaves_tensor_cores_and_mixed_takes_them(decider: Any) -> None:
+    reserve = decider(prioritize={"policy": "reserve", "max_score": 100})
+    mixed = reserve.prioritize(job(MIXED), ["a1", "v1", "p1"])
+    single = reserve.prioritize(job(FP32), ["a1", "v1", "p1"])
+    assert mixed["a1"] > mixed["p1"]
+    assert single["p1"] > single["v1"] > single["a1"]
+
+
+def test_by_cost_a_cheap_gpu_may_win(decider: Any) -> None:
+    prices = {A100.gpu.name: 100.0, V100.gpu.name: 1.0}  # type: ignore[union-attr]
+    config = {"prioritize": {"policy": "cost"}, "hardware": {"prices_per_gpu_hour": prices}}
+    scores = decider(**config).prioritize(job(), ["a1", "v1", "p1"])
+    assert scores["v1"] == 10
+    assert scores["p1"] == 0
+
+
+def test_a_pod_may_choose_the_policy_it_is_ranked_by(decider: Any) -> None:
+    chosen = job(FP32, scheduling_policy="reserve")
+    assert decider().prioritize(chosen, ["a1", "p1"])["p1"] == 10
+
+
+@pytest.mark.parametrize("policy", ["time", "energy", "balanced", "reserve"])
+def test_scores_are_whole_numbers_within_bounds(decider: Any, policy: str) -> None:
+    for most in (1, 10, 100):
+        decide = decider(prioritize={"policy": policy, "max_score": most})
+        scores = decide.prioritize(job(), list(NODES)).values()
+        assert all(type(score) is int and 0 <= score <= most for score in scores)
+        assert max(scores) == most
+
+
+def test_slices_and_shared_gpus_are_slower_than_whole_ones(decider: Any) -> None:
+    slice_ = kind("a100", mig="1g.10gb", mig_share=1 / 7)
+    shared = kind("a100", replicas=4)
+    nodes = {"whole": GpuNode("whole", A100), "mig": GpuNode("mig", slice_),
+             "shared": GpuNode("shared", shared)}  # fmt: skip
+    times = {e.type: e.step_s for e in decider(nodes).estimates(job(), [A100, slice_, shared])}
+    assert times[slice_] == pytest.approx(7 * times[A100])
+    assert times[shared] == pytest.approx(4 * times[A100])
+    scores = decider(nodes, prioritize={"max_score": 100}).prioritize(job(), list(nodes))
+    assert scores["whole"] > scores["shared"] > scores["mig"]
+
+
+def test_preemption_is_asked_only_for_nodes_that_pass(decider: Any) -> None:
+    assert decider().acceptable(job(BF16), ["a1", "v1", "p1"]) == ("a1",)
+
+
+@given(st.lists(st.sampled_from([*NODES, "x", "y"]), max_size=30), st.sampled_from([MIXED, BF16]))
+def test_no_node_is_lost_without_a_reason(decider: Any, names: list[str], text: str) -> None:
+    result = decider().filter(job(text), names)
+    assert sorted({*result.passed, *result.failed, *result.unresolvable}) == sorted(set(names))
+    assert not set(result.passed) & {*result.failed, *result.unresolvable}
