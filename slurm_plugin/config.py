@@ -18,6 +18,15 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _words(cls, raw: Any) -> Any:
+        """Take ``mode: off``, which YAML reads as false, for the word it looks like."""
+        if not isinstance(raw, dict):
+            return raw
+        off = (name for name, value in raw.items() if value is False)
+        return {**raw, **{name: "off" for name in off if str(name).endswith("mode")}}
+
 
 class PartitionLimits(Section):
     """Bounds of one partition on what we set, in minutes; Slurm's MaxTime holds besides."""

@@ -24,7 +24,7 @@ from .outcome import Outcome
 from .partition_choice import Elsewhere, elsewhere
 from .placement import Placed, place
 from .protocol import ANSWER_TTL_S, Answer, Request, with_old
-from .queue_time import QueueModel
+from .queue_models import QueueModels
 from .tres import GpuRequest, gpu_request
 
 # How long an answer may be repeated that lacked node data, in seconds.
@@ -66,7 +66,7 @@ class Decider:
         self.rules = rules
         self.version = version
         self.follow_ups: SimpleQueue[FollowUp] = SimpleQueue()
-        self._queue: tuple[Cluster, QueueModel] | None = None
+        self._queues = QueueModels()
 
     def decide(self, request: Request) -> Answer:
         """The answer to one request."""
@@ -177,9 +177,7 @@ class Decider:
         free = not request.partition and not request.req_nodes and not request.reservation
         if cluster is None or policy.partition_mode == "off" or wanted.shared or not free:
             return None
-        if self._queue is None or self._queue[0] is not cluster:
-            self._queue = (cluster, QueueModel(cluster))
-        queue = self._queue[1]
+        queue = self._queues.of(cluster)
         return elsewhere(self.predictor, self.policy, cluster, queue, request, wanted, stated)
 
     def _modify(self, request: Request) -> Answer:

@@ -99,6 +99,6 @@ def _completion(
     estimated = estimate(predictor, policy, wanted, stated, found)
     runs = [p.total_s for p in estimated.predictions if p.total_s is not None]
     nodes = frozenset(c.node.name for c in found)
-    wait = queue.wait(wanted.gpus, wanted.gpus_per_node, nodes, partition)
+    wait = queue.wait(wanted.gpus, wanted.gpus_per_node, nodes, partition, gpu_type=wanted.type)
     if runs and wait is not None:
         yield Completion(partition=partition, wait_s=wait.seconds, run_s=max(runs))

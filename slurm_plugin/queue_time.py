@@ -2,13 +2,13 @@
 
 A list scheduler over GPUs: running jobs hold theirs until their limit, pending ones take, in order
 of priority, those that are free first, and ours comes after those before it. Gaps in front of a
-job that waits for many GPUs are not filled (no backfill), so the wait is rather too long.
+job that waits for many GPUs are not filled (no backfill).
 Partition tiers, reservations, dependencies, later changes of priority and preemption are not seen.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -66,7 +66,7 @@ class _State:
     timeline: Timeline
     placed: Counter[_Place]
     reckoned: Counter[_Place]
-    reckoned_gpu_s: Counter[_Place]
+    reckoned_gpu_s: defaultdict[_Place, float]
 
 
 def expected_wait_s(
@@ -200,7 +200,7 @@ class QueueModel:
     def _filled(self, groups: frozenset[int], priority: int | None) -> _State:
         """The GPUs of connected rows after their jobs ahead."""
         fits: dict[tuple[_Place, Need], bool] = {}
-        state = _State(self._start.copy(), Counter(), Counter(), Counter())
+        state = _State(self._start.copy(), Counter(), Counter(), defaultdict(float))
         for job in self._pending:
             if priority is not None and job.priority < priority:
                 break
@@ -216,7 +216,7 @@ class QueueModel:
                 fits[known] = self._start.earliest(rows, job.need) < NEVER
             if fits[known]:
                 state.reckoned[job.place] += 1
-                state.reckoned_gpu_s[job.place] += job.need.gpus * job.run_s  # type: ignore[assignment]
+                state.reckoned_gpu_s[job.place] += job.need.gpus * job.run_s
         return state
 
     def _shared(self, place: _Place, rows: Rows) -> float:

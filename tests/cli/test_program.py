@@ -5,24 +5,26 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import entry_points
 
 import pytest
 from click.testing import Result
 
 COMMANDS = ("predict", "compare", "evaluate", "validate", "fit", "learn", "models", "catalog",
-            "gpus", "profiles", "slurm")  # fmt: skip
+            "gpus", "profiles")  # fmt: skip
+PLUGINS = tuple(sorted(point.name for point in entry_points(group="precision_time.commands")))
 JOB = ("predict", "resnet50", "--gpu", "a100", "--precision", "amp", "--batch-size", "8")
 Run = Callable[..., Result]
 
 
 def test_help_lists_every_command(run: Run) -> None:
     text = run("--help").stdout
-    assert [line.split()[0] for line in text.partition("Commands:")[2].split("\n") if line] == list(
-        COMMANDS
-    )
+    listed = [line.split()[0] for line in text.partition("Commands:")[2].split("\n") if line]
+    assert listed == [*COMMANDS, *PLUGINS]
+    assert "slurm" in PLUGINS
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *PLUGINS])
 def test_every_command_explains_itself(run: Run, command: str) -> None:
     assert len(run(command, "--help").stdout.splitlines()) > 4
 

@@ -27,10 +27,11 @@ def test_below_a_prefix_only_the_socket_differs() -> None:
     assert policy.model_copy(update={"daemon": daemon}) == Policy()
 
 
-def test_words_that_yaml_takes_for_booleans_are_quoted() -> None:
-    plain = yaml.safe_load(default_policy.text())
-    assert plain["watch"]["mode"] == "off"
-    assert plain["placement"]["partition_mode"] == "off"
+def test_off_needs_no_quotes_although_yaml_takes_it_for_false() -> None:
+    policy = policy_of(yaml.safe_load("limits: {mode: off}\nwatch: {mode: off, trim: off}\n"))
+    assert policy.limits.mode == "off"
+    assert policy.watch.mode == "off"
+    assert policy.watch.trim is False
 
 
 def _fields(section: BaseModel, at: str = "") -> set[str]:

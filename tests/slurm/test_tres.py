@@ -79,25 +79,26 @@ REAL = {
     ),
     "--gpus-per-task=1 -N4 -n4 --ntasks-per-node=2": (
         Request(tres_per_task="gres/gpu=1", min_nodes=4, max_nodes=4, num_tasks=4,
-             ntasks_per_node=2), 4, 4, None,
+                ntasks_per_node=2), 4, 4, None,
     ),
     "--gpus-per-socket=2 --sockets-per-node=2 -N2": (
         Request(tres_per_socket="gres:gpu:2", min_nodes=2, max_nodes=2, num_tasks=4,
-             sockets_per_node=2), 8, 2, 4,
+                sockets_per_node=2), 8, 2, 4,
     ),
     "--gpus=8 --gpus-per-task=2": (
         Request(tres_per_job="gres:gpu:8", tres_per_task="gres:gpu:2", num_tasks=4), 8, None, None,
     ),
     "--gpus-per-node=4 --gpus-per-task=2 -n3": (
         Request(tres_per_node="gres:gpu:4", tres_per_task="gres:gpu:2", num_tasks=3,
-             ntasks_per_node=2), 8, 2, 4,
+                ntasks_per_node=2), 8, 2, 4,
     ),
     "--gpus-per-node=4 --gpus-per-task=2 -N2": (
         Request(tres_per_node="gres:gpu:4", tres_per_task="gres:gpu:2", min_nodes=2, max_nodes=2,
-             num_tasks=2, ntasks_per_node=2), 8, 2, 4,
+                num_tasks=2, ntasks_per_node=2), 8, 2, 4,
     ),
     "--gpus-per-node=4 --gpus-per-socket=2 --sockets-per-node=2": (
-        Request(tres_per_node="gres/gpu:4", tres_per_socket="gres/gpu:2", sockets_per_node=2), 4, 1, 4,
+        Request(tres_per_node="gres/gpu:4", tres_per_socket="gres/gpu:2",
+                sockets_per_node=2), 4, 1, 4,
     ),
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -69,7 +69,7 @@ class SlurmCluster:
         self.controller = self._daemon("slurmctld")
         self.nodes = {node.name: self._daemon(f"slurmd-{node.name}") for node in self.bench.nodes}
         self._services: list[Daemon] = []
-        self.hook_changed = False
+        self.hook = self.bench.hook
 
     def __enter__(self) -> Self:
         try:
@@ -182,6 +182,10 @@ class SlurmCluster:
             time.sleep(JOB_POLL_S)
         return job
 
+    def wait_until(self, true: Callable[[], bool], timeout_s: float = 30.0) -> None:
+        """Wait until something is true of the cluster; raises BenchError."""
+        self.controller.wait_until(true, timeout_s, JOB_POLL_S)
+
     def sacct(self, job_id: int, *fields: str, timeout_s: float = 10.0) -> dict[str, str]:
         """Fields of an ended job's record in accounting, once it is there with its end."""
         deadline = time.monotonic() + timeout_s
@@ -217,7 +221,7 @@ class SlurmCluster:
             aside = self.places.etc / f".{name}.new"
             aside.write_text(text)
             aside.rename(self.places.etc / name)
-        self.hook_changed = hook != self.bench.hook
+        self.hook = hook
 
     def reconfigure(self, *lines: str) -> None:
         """Have Slurm read its files again, slurm.conf with these lines added."""

@@ -6,12 +6,15 @@ PRECISION_TIME_REQUIRE with the word ``slurm`` in it makes a missing Slurm a fai
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from predictor.fitting import Fitted
+
 from .cluster import SlurmCluster
+from .daemon import PATIENT, DecisionDaemon, install_hook
 from .installation import Installation
 
 
@@ -36,10 +39,27 @@ def slurm(installation: Installation) -> Iterator[SlurmCluster]:
 @pytest.fixture
 def bench(slurm: SlurmCluster) -> Iterator[SlurmCluster]:
     """The shared cluster for one test, whose jobs and hook go when it ends."""
+    hook = slurm.hook
     yield slurm
     slurm.clear()
-    if slurm.hook_changed:
+    if slurm.hook != hook:
+        slurm.set_hook(hook)
+
+
+@pytest.fixture(scope="module")
+def deciding(slurm: SlurmCluster, fitted: Fitted, session_home: Path) -> Iterator[DecisionDaemon]:
+    """The shipped hook in the shared cluster, for the tests of a module, and the daemon it asks."""
+    with DecisionDaemon(slurm, session_home) as daemon:
+        install_hook(slurm, daemon.socket, **PATIENT)
+        yield daemon
         slurm.set_hook(slurm.bench.hook)
+
+
+@pytest.fixture
+def policy(deciding: DecisionDaemon) -> Iterator[Callable[..., None]]:
+    """Change sections of the policy for one test: ``policy(placement={"method": "gres"})``."""
+    yield deciding.set_policy
+    deciding.set_policy()
 
 
 @pytest.fixture(scope="session")

@@ -53,15 +53,17 @@ class Daemon:
                 return int(entry)
         raise BenchError(self.failure("has no process"))
 
-    def wait_until(self, ready: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    def wait_until(
+        self, ready: Callable[[], bool], timeout_s: float = 20.0, poll_s: float = POLL_S
+    ) -> None:
         """Wait for it to be ready; raises BenchError with its last log lines."""
         deadline = time.monotonic() + timeout_s
         while not ready():
             if not self.running:
-                raise BenchError(self.failure("ended at start"))
+                raise BenchError(self.failure("ended"))
             if time.monotonic() > deadline:
                 raise BenchError(self.failure(f"is not ready after {timeout_s:g} s"))
-            time.sleep(POLL_S)
+            time.sleep(poll_s)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the daemon itself."""

@@ -1,0 +1,199 @@
+"""The order of a live installation, with Slurm's and systemd's commands that note their calls."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socketserver
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from click.testing import CliRunner, Result
+from install_site import SLURM_CONF, lua_library
+
+from slurm_plugin.cli.install import install, uninstall
+from slurm_plugin.errors import InstallError
+from slurm_plugin.install import systemd
+from slurm_plugin.protocol import Answer
+
+NOTE = '#!/bin/sh\necho "$(basename "$0") $*" >> "{log}"\n'
+SCONTROL = (
+    NOTE
+    + """\
+case "$1" in
+  ping) echo "Slurmctld(primary) at ctl is UP" ;;
+  --version) echo "slurm 22.05.8" ;;
+  reconfigure) test ! -e "{log}.reconfigure-fails" ;;
+  *) echo "SLURM_VERSION           = 22.05.8"; echo "SlurmUser               = {user}(0)"
+     echo "JobSubmitPlugins        = (null)" ;;
+esac
+"""
+)
+SYSTEMCTL = (
+    NOTE
+    + """\
+case "$1" in
+  is-enabled|is-active) exit 1 ;;
+  enable) test ! -e "{log}.start-fails" ;;
+esac
+"""
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A controller host whose commands are scripts."""
+
+    root: Path
+    unit: Path
+    library: Path
+
+    @property
+    def conf(self) -> Path:
+        return self.root / "etc/slurm.conf"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "calls"
+
+    @property
+    def socket(self) -> Path:
+        return self.root / "run/precision-time/slurm.sock"
+
+    def calls(self) -> list[str]:
+        asking = ("scontrol show", "scontrol --version", "systemctl is-")
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [line for line in lines if not line.startswith(asking)]
+
+    def files(self) -> dict[Path, bytes]:
+        found = (p for p in self.root.rglob("*") if p.is_file() and p.parent.name != "bin")
+        return {p: p.read_bytes() for p in found if not p.name.startswith("calls")}
+
+    def install(self, *more: str) -> Result:
+        return CliRunner().invoke(install, [*self._where(), "--no-fit", *more])
+
+    def uninstall(self) -> Result:
+        return CliRunner().invoke(uninstall, self._where())
+
+    def _where(self) -> list[str]:
+        return ["--prefix", str(self.root), "--slurm-conf", str(self.conf), "--slurm-bin",
+                str(self.root / "bin"), "--lua-library", str(self.library)]  # fmt: skip
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    """A host without us; its directory has a short name, for sockets need one."""
+    if not (Path(sys.executable).parent / "precision-time").exists():
+        pytest.skip("the package is not installed in this environment")
+    with TemporaryDirectory(prefix="pt-") as name:
+        made = Machine(Path(name), Path(name) / "units/pt.service", lua_library("5.1"))
+        for directory in ("bin", "etc", "units"):
+            (made.root / directory).mkdir()
+        made.conf.write_text(SLURM_CONF.replace("SlurmUser=root", f"SlurmUser={_me()}"))
+        for command, text in (("scontrol", SCONTROL), ("systemctl", SYSTEMCTL)):
+            path = made.root / "bin" / command
+            path.write_text(text.replace("{log}", str(made.log)).replace("{user}", _me()))
+            path.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{made.root / 'bin'}:{os.environ['PATH']}")
+        monkeypatch.setattr(systemd, "UNIT", made.unit)
+        yield made
+
+
+@contextmanager
+def answering(path: Path) -> Iterator[None]:
+    """A daemon that answers every request alike."""
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.rfile.readline()
+            self.wfile.write(Answer(log="fine").encode())
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with socketserver.ThreadingUnixStreamServer(str(path), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_daemon_runs_before_slurmctld_hears_of_the_hook(machine: Machine) -> None:
+    with answering(machine.socket):
+        done = machine.install()
+    assert done.exit_code == 0, done.output
+    assert machine.calls() == [
+        "systemctl daemon-reload",
+        "systemctl enable --now precision-time-slurm.service",
+        "scontrol reconfigure",
+        "scontrol ping",
+    ]
+    lines = done.output.splitlines()
+    script, conf = (
+        next(i for i, line in enumerate(lines) if line.endswith(name))
+        for name in ("job_submit.lua", "etc/slurm.conf")
+    )
+    waited = next(i for i, line in enumerate(lines) if "wait for the daemon" in line)
+    assert max(script, waited) < conf
+
+
+def test_a_daemon_that_does_not_start_leaves_everything_as_it_was(machine: Machine) -> None:
+    before = machine.files()
+    Path(f"{machine.log}.start-fails").touch()
+    done = machine.install()
+    assert isinstance(done.exception, InstallError)
+    assert "all is as it was before" in str(done.exception)
+    assert machine.files() == before
+    assert not any("scontrol" in call for call in machine.calls())
+    assert machine.calls()[-2:] == [
+        "systemctl disable --now precision-time-slurm.service",
+        "systemctl daemon-reload",
+    ]
+
+
+def test_a_reconfigure_that_fails_gives_slurm_conf_back_before_the_script_goes(
+    machine: Machine,
+) -> None:
+    before = machine.files()
+    Path(f"{machine.log}.reconfigure-fails").touch()
+    with answering(machine.socket):
+        done = machine.install()
+    assert isinstance(done.exception, InstallError)
+    assert machine.files() == before
+    undone = [line for line in done.output.splitlines() if line.startswith("undoing")]
+    assert undone[0] == f"undoing: put back {machine.conf}"
+    assert undone[1] == f"undoing: put back {machine.root}/etc/job_submit.lua"
+    assert machine.calls().count("scontrol reconfigure") == 2
+
+
+def test_without_reconfigure_the_admin_is_told_to_do_it(machine: Machine) -> None:
+    with answering(machine.socket):
+        done = machine.install("--no-reconfigure")
+    assert not any("reconfigure" in call for call in machine.calls())
+    assert "note: run SLURM_CONF=" in done.output
+
+
+def test_uninstalling_takes_the_line_out_first_and_stops_the_daemon_last(machine: Machine) -> None:
+    with answering(machine.socket):
+        machine.install()
+    machine.log.unlink()
+    done = machine.uninstall()
+    assert done.exit_code == 0, done.output
+    assert machine.calls() == [
+        "scontrol reconfigure",
+        "scontrol ping",
+        "systemctl disable --now precision-time-slurm.service",
+        "systemctl daemon-reload",
+    ]
+    assert not machine.unit.exists()
+
+
+def _me() -> str:
+    return getpass.getuser()

@@ -1,0 +1,301 @@
+"""When a job would start that is not in the queue yet."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_plugin.cluster import Cluster, GpuGres, Node, Partition, QueuedJob
+from slurm_plugin.queue_time import MAX_PLACED, OVERDUE_S, QueueModel, Wait, expected_wait_s
+
+NOW = 1.8e9
+HOUR = 3600.0
+
+
+def gpu_node(name: str, gpus: int = 4, kind: str = "a100", **changes: Any) -> Node:
+    node = Node(name=name, partitions=("gpu",), gpus=(GpuGres(kind, gpus),))
+    return replace(node, **changes)
+
+
+def job(state: str, gpus: int, hours: float | None, **changes: Any) -> QueuedJob:
+    limit = None if hours is None else round(hours * 60)
+    made = QueuedJob(job_id=1, user="u1", name="j", state=state, partitions=("gpu",), gpus=gpus,
+                     limit_min=limit, start_s=NOW if state == "RUNNING" else None)  # fmt: skip
+    return replace(made, **changes)
+
+
+def running(gpus: int, hours: float | None, *nodes: str, **changes: Any) -> QueuedJob:
+    return job("RUNNING", gpus, hours, node_names=nodes, nodes=len(nodes), **changes)
+
+
+def pending(gpus: int, hours: float | None, **changes: Any) -> QueuedJob:
+    return job("PENDING", gpus, hours, **changes)
+
+
+def cluster(*parts: Node | QueuedJob, **changes: Any) -> Cluster:
+    nodes = tuple(part for part in parts if isinstance(part, Node))
+    queue = tuple(part for part in parts if isinstance(part, QueuedJob))
+    return Cluster(taken_s=NOW, nodes=nodes, queue=queue, **changes)
+
+
+def wait(
+    view: Cluster, gpus: int, per_node: int | None = None, only: set[str] | None = None,
+    partition: str = "gpu", **options: Any,
+) -> Wait | None:  # fmt: skip
+    nodes = frozenset(node.name for node in view.nodes if only is None or node.name in only)
+    model = QueueModel(view, run_time=options.pop("run_time", None))
+    return model.wait(gpus, per_node, nodes, partition, **options)
+
+
+def seconds(view: Cluster, gpus: int, per_node: int | None = None, **options: Any) -> float:
+    found = wait(view, gpus, per_node, **options)
+    assert found is not None
+    return found.seconds
+
+
+N1, N2 = gpu_node("n1"), gpu_node("n2")
+
+
+def test_an_idle_cluster_starts_a_job_at_once() -> None:
+    assert wait(cluster(N1, N2), 8, 4) == Wait(0.0, "idle GPUs")
+
+
+def test_a_job_starts_beside_others_on_the_gpus_they_leave() -> None:
+    view = cluster(N1, running(3, 2, "n1"))
+    assert seconds(view, 1) == 0.0
+    assert wait(view, 2) == Wait(2 * HOUR, "running jobs")
+
+
+def test_a_job_waits_for_the_first_node_that_can_hold_it() -> None:
+    view = cluster(N1, N2, running(4, 5, "n1"), running(2, 3, "n2"))
+    assert seconds(view, 2, 2) == 0.0
+    assert seconds(view, 4, 4) == 3 * HOUR
+    assert seconds(view, 8, 4) == 5 * HOUR
+
+
+def test_a_job_that_spreads_as_slurm_likes_needs_no_whole_node() -> None:
+    view = cluster(N1, N2, running(2, 5, "n1"), running(2, 5, "n2"))
+    assert seconds(view, 4) == 0.0
+    assert seconds(view, 4, 4) == 5 * HOUR
+
+
+def test_time_already_run_is_not_waited_for_again() -> None:
+    assert seconds(cluster(N1, running(4, 5, "n1", start_s=NOW - 2 * HOUR)), 1) == 3 * HOUR
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "COMPLETING"])
+def test_a_job_past_its_end_goes_soon(state: str) -> None:
+    overdue = replace(running(4, 1, "n1", start_s=NOW - 2 * HOUR), state=state)
+    assert seconds(cluster(gpu_node("n1", gpus_used=4), overdue), 1) == OVERDUE_S
+
+
+def test_pending_jobs_ahead_go_first() -> None:
+    view = cluster(N1, running(4, 1, "n1"), pending(4, 2), pending(4, 3))
+    assert wait(view, 1) == Wait(6 * HOUR, "behind 2 jobs", 2)
+
+
+def test_only_jobs_of_the_same_or_higher_priority_go_first() -> None:
+    view = cluster(N1, pending(4, 1, priority=30), pending(4, 2, priority=20))
+    waits = [wait(view, 4, priority=priority) for priority in (31, 30, 20, None)]
+    assert waits == [
+        Wait(0.0, "idle GPUs"),
+        Wait(HOUR, "behind 1 job", 1),
+        Wait(3 * HOUR, "behind 2 jobs", 2),
+        Wait(3 * HOUR, "behind 2 jobs", 2),
+    ]
+
+
+def test_jobs_go_by_priority_and_then_by_age() -> None:
+    late, early = pending(4, 1, submit_s=9.0), pending(1, 5, submit_s=1.0)
+    assert seconds(cluster(N1, late, early), 3, priority=0) == 6 * HOUR
+    urgent = replace(late, priority=1)
+    assert seconds(cluster(N1, urgent, early), 3, priority=0) == 1 * HOUR
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pending(4, 9, held=True),
+        pending(4, 9, partitions=("elsewhere",)),
+        pending(4, 9, gpu_type="v100"),
+        pending(4, 9, features="bigmem"),
+        pending(8, 9, nodes=1),
+        pending(0, 9),
+        running(0, 9, "n1"),
+        running(4, 9, "unknown"),
+    ],
+)
+def test_jobs_that_cannot_take_these_gpus_are_not_waited_for(other: QueuedJob) -> None:
+    assert wait(cluster(N1, other), 4) == Wait(0.0, "idle GPUs")
+
+
+def test_jobs_of_other_partitions_on_the_same_nodes_are_waited_for() -> None:
+    shared = gpu_node("n1", partitions=("gpu", "long"))
+    assert seconds(cluster(shared, pending(4, 2, partitions=("long",))), 1) == 2 * HOUR
+
+
+def test_jobs_keep_to_the_nodes_of_their_constraint() -> None:
+    big = gpu_node("n2", features=frozenset({"bigmem"}))
+    view = cluster(N1, big, pending(4, 2, features="bigmem&(bigmem|other)"))
+    assert seconds(view, 4, 4, only={"n1"}) == 0.0
+    assert seconds(view, 4, 4, only={"n2"}) == 2 * HOUR
+
+
+def test_a_big_job_ahead_keeps_nodes_that_are_idle_until_it_starts() -> None:
+    view = cluster(N1, N2, running(4, 3, "n1"), pending(8, 1, nodes=2))
+    assert seconds(view, 1) == 4 * HOUR
+
+
+def test_a_type_is_waited_for_on_its_own_gpus() -> None:
+    mixed = replace(N1, gpus=(GpuGres("a100", 2), GpuGres("v100", 2)))
+    view = cluster(mixed, running(2, 3, "n1", gpu_type="v100"))
+    assert seconds(view, 2, gpu_type="a100") == 0.0
+    assert seconds(view, 1, gpu_type="v100") == 3 * HOUR
+    assert seconds(view, 2) == 0.0
+
+
+def test_gpus_that_no_known_job_holds_stay_with_the_others_of_their_node() -> None:
+    view = cluster(gpu_node("n1", gpus_used=4), running(1, 2, "n1"))
+    assert seconds(view, 1) == 2 * HOUR
+
+
+def test_gpus_held_by_nobody_we_know_are_not_counted_on() -> None:
+    assert seconds(cluster(gpu_node("n1", gpus_used=4), N2), 8, 4) > 30 * 24 * HOUR
+
+
+def test_an_expected_run_time_below_the_limit_counts() -> None:
+    view = cluster(N1, running(4, 10, "n1"), pending(4, 10))
+    assert seconds(view, 4, run_time=lambda j: 2 * HOUR) == 4 * HOUR
+    assert seconds(view, 4, run_time=lambda j: 50 * HOUR) == 20 * HOUR
+
+
+def test_a_job_that_outlived_its_expected_run_time_is_taken_to_need_its_limit() -> None:
+    view = cluster(N1, running(4, 10, "n1", start_s=NOW - 3 * HOUR))
+    assert seconds(view, 4, run_time=lambda j: 2 * HOUR) == 7 * HOUR
+
+
+def test_an_unlimited_job_is_waited_for_unless_it_is_known_to_be_short() -> None:
+    view = cluster(N1, running(4, None, "n1"))
+    assert seconds(view, 1) > 30 * 24 * HOUR
+    assert seconds(view, 1, run_time=lambda j: HOUR) == HOUR
+
+
+@pytest.mark.parametrize(
+    ("gpus", "per_node", "options"),
+    [
+        (5, 5, {}),
+        (12, 4, {}),
+        (9, None, {}),
+        (0, None, {}),
+        (1, None, {"partition": "elsewhere"}),
+        (1, None, {"gpu_type": "v100"}),
+        (5, None, {"only": {"n1"}}),
+        (1, None, {"only": set()}),
+    ],
+)
+def test_a_job_that_can_never_run_has_no_start(
+    gpus: int, per_node: int | None, options: dict[str, Any]
+) -> None:
+    assert wait(cluster(N1, N2), gpus, per_node, **options) is None
+
+
+def test_nodes_that_are_down_or_in_a_closed_partition_hold_nothing() -> None:
+    drained = gpu_node("n1", states=frozenset({"IDLE", "DRAIN"}))
+    assert wait(cluster(drained), 1) is None
+    assert wait(cluster(N1, partitions=(Partition(name="gpu", up=False),)), 1) is None
+    assert wait(cluster(), 1) is None
+
+
+def test_now_may_be_later_than_the_view() -> None:
+    view = cluster(N1, running(4, 5, "n1"))
+    names = frozenset({"n1"})
+    found = expected_wait_s(view, 1, None, names, "gpu", NOW + HOUR)
+    assert found == Wait(4 * HOUR, "running jobs")
+
+
+def test_jobs_beyond_those_placed_one_by_one_still_count() -> None:
+    jobs = [pending(4, 1, job_id=i) for i in range(MAX_PLACED + 500)]
+    few, all_of_them = cluster(N1, *jobs[:MAX_PLACED]), cluster(N1, *jobs)
+    assert wait(few, 4) == Wait(2000 * HOUR, "behind 2000 jobs", 2000)
+    assert wait(all_of_them, 4) == Wait(2500 * HOUR, "behind 2500 jobs", 2500)
+
+
+SMALL = st.integers(1, 8)
+HOURS = st.integers(1, 9)
+PENDING = st.builds(
+    pending, st.sampled_from([1, 2, 3, 4, 8, 12]), HOURS, nodes=st.integers(1, 3),
+    priority=st.integers(0, 3), gpu_type=st.sampled_from([None, "a100", "v100"]),
+)  # fmt: skip
+RUNNING = st.builds(running, st.integers(1, 4), HOURS, st.sampled_from(["n1", "n2", "n3"]))
+NODES = (N1, N2, gpu_node("n3", 8, "v100"))
+VIEWS = st.builds(lambda jobs: cluster(*NODES, *jobs), st.lists(PENDING | RUNNING, max_size=12))
+NEEDS = st.tuples(SMALL, st.none()) | st.sampled_from([(1, 1), (3, 1), (5, 2), (4, 4), (12, 4)])
+
+
+@given(VIEWS, NEEDS, PENDING)
+def test_one_more_job_at_the_end_of_the_queue_never_starts_ours_earlier(
+    view: Cluster, need: tuple[int, int | None], last: QueuedJob
+) -> None:
+    last = replace(last, priority=-1)
+    longer = replace(view, queue=(*view.queue, last))
+    assert seconds(longer, *need) >= seconds(view, *need)
+
+
+@given(VIEWS, NEEDS)
+def test_a_higher_priority_never_starts_ours_later(
+    view: Cluster, need: tuple[int, int | None]
+) -> None:
+    model = QueueModel(view)
+    names = frozenset(node.name for node in view.nodes)
+    waits = [model.wait(*need, names, "gpu", priority=p) for p in (None, 0, 1, 2, 3, 4)]
+    starts = [found.seconds if found else -1.0 for found in waits]
+    assert min(starts) >= 0.0
+    assert starts == sorted(starts, reverse=True)
+
+
+@given(VIEWS, SMALL, SMALL)
+def test_more_gpus_never_start_earlier(view: Cluster, gpus: int, more: int) -> None:
+    assert seconds(view, gpus + more) >= seconds(view, gpus)
+
+
+@given(VIEWS, NEEDS, st.sets(st.sampled_from(["n1", "n2", "n3"])))
+def test_more_nodes_to_choose_from_never_start_later(
+    view: Cluster, need: tuple[int, int | None], only: set[str]
+) -> None:
+    fewer = wait(view, *need, only=only)
+    assert fewer is None or seconds(view, *need) <= fewer.seconds
+
+
+@given(VIEWS, NEEDS)
+def test_a_wait_says_why_and_is_never_negative(view: Cluster, need: tuple[int, int | None]) -> None:
+    found = wait(view, *need)
+    assert found is not None
+    assert found.seconds >= 0.0
+    assert (found.reason == "idle GPUs") == (found.seconds == 0.0)
+    assert found.jobs_ahead <= sum(j.state == "PENDING" for j in view.queue)
+
+
+def test_a_thousand_nodes_and_twenty_thousand_jobs_are_answered_in_time() -> None:
+    kinds = ("a100", "v100")
+    nodes = [gpu_node(f"n{i}", 8, kinds[i % 2]) for i in range(1000)]
+    jobs = [running(8, 1 + i % 48, f"n{i}", job_id=i) for i in range(1000)]
+    sizes = (1, 2, 4, 8, 16, 64)
+    waiting = [
+        pending(size, 1 + i % 48, job_id=i, nodes=max(1, size // 8), gpu_type=kinds[i % 2])
+        for i in range(1000, 21_000)
+        for size in (sizes[i % len(sizes)],)
+    ]
+    names = frozenset(node.name for node in nodes)
+    view = cluster(*nodes, *jobs, *waiting)
+    began = time.monotonic()
+    model = QueueModel(view)
+    for _ in range(100):
+        found = model.wait(16, 8, names, "gpu", gpu_type="a100")
+        assert found is not None
+        assert found.jobs_ahead == 10_000
+    assert time.monotonic() - began < 15.0
