@@ -30,27 +30,33 @@ class Decider:
         self.nodes = nodes
         self._ranking = Ranking(predictor, config)
 
-    def filter(self, job: PodJob, names: Sequence[str]) -> FilterResult:
-        """The names a job may run on; every other name with a reason."""
-        kinds = self._kinds(names)
-        refused = self._refused(job, kinds.values())
+    def filter(
+        self, job: PodJob, names: Sequence[str], nodes: NodeTable | None = None
+    ) -> FilterResult:
+        """The names a job may run on, by the table or ``nodes``; every other one with a reason."""
+        kinds = self._kinds(names, nodes)
+        refused = self._refused(job, _distinct(kinds.values()))
         passed: list[str] = []
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
         for name in names:
             kind = kinds.get(name)
-            why = refused.get(kind) if kind is not None else None
+            why = refused.get(id(kind))
             if why is None:
                 passed.append(name)
             else:
                 (unresolvable if why.permanent else failed)[name] = why.text
         return FilterResult(passed=tuple(passed), failed=failed, unresolvable=unresolvable)
 
-    def prioritize(self, job: PodJob, names: Sequence[str]) -> dict[str, int]:
+    def prioritize(
+        self, job: PodJob, names: Sequence[str], nodes: NodeTable | None = None
+    ) -> dict[str, int]:
         """A score for each name; 0 where nothing is known."""
-        kinds = self._kinds(names)
-        scores = self._ranking.scores(job, self.estimates(job, kinds.values()))
-        return {name: scores[kinds[name]] if name in kinds else 0 for name in names}
+        kinds = self._kinds(names, nodes)
+        distinct = _distinct(kinds.values())
+        scores = self._ranking.scores(job, self.estimates(job, distinct))
+        by_id = {id(kind): scores[kind] for kind in distinct}
+        return {name: by_id.get(id(kinds.get(name)), 0) for name in names}
 
     def acceptable(self, job: PodJob, names: Iterable[str]) -> tuple[str, ...]:
         """The names preemption may free for a job: those the filter would pass."""
@@ -60,8 +66,8 @@ class Decider:
         """The job on each of some GPU types."""
         return estimates(self.predictor, self.config, job, dict.fromkeys(kinds))
 
-    def _kinds(self, names: Iterable[str]) -> dict[str, GpuType]:
-        table = self.nodes()
+    def _kinds(self, names: Iterable[str], nodes: NodeTable | None) -> dict[str, GpuType]:
+        table = self.nodes() if nodes is None else nodes
         found: dict[str, GpuType] = {}
         for name in names:
             node = table.get(name)
@@ -69,6 +75,11 @@ class Decider:
                 found[name] = node.type
         return found
 
-    def _refused(self, job: PodJob, kinds: Iterable[GpuType]) -> dict[GpuType, Refusal]:
-        refusals = ((e.type, refusal(job, e, self.config)) for e in self.estimates(job, kinds))
-        return {kind: why for kind, why in refusals if why is not None}
+    def _refused(self, job: PodJob, kinds: Iterable[GpuType]) -> dict[int, Refusal]:
+        found = {e.type: refusal(job, e, self.config) for e in self.estimates(job, kinds)}
+        return {id(kind): why for kind in kinds if (why := found[kind]) is not None}
+
+
+def _distinct(kinds: Iterable[GpuType]) -> tuple[GpuType, ...]:
+    """The objects among the types: to compare thousands of equal ones would take milliseconds."""
+    return tuple({id(kind): kind for kind in kinds}.values())

@@ -48,18 +48,25 @@ class Predictor:
 
     def predict_many(self, jobs: Sequence[TrainingJob]) -> list[Prediction]:
         """Predict many jobs in one pass."""
+        lengths = [steps_of(job) for job in jobs]
         prices = [self.steps.price(job) for job in jobs]
         rows = [features(job, step) for job, step in zip(jobs, prices, strict=True)]
         estimates = self.residual.estimate(rows) if rows else []
         return [
-            self._prediction(*parts) for parts in zip(jobs, prices, rows, estimates, strict=True)
+            self._prediction(*parts)
+            for parts in zip(jobs, lengths, prices, rows, estimates, strict=True)
         ]
 
     def _predict(self, job: TrainingJob) -> Prediction:
         return self.predict_many([job])[0]
 
     def _prediction(
-        self, job: TrainingJob, physical: StepTime, row: Features, estimate: Estimate
+        self,
+        job: TrainingJob,
+        steps: int | None,
+        physical: StepTime,
+        row: Features,
+        estimate: Estimate,
     ) -> Prediction:
         correction = math.exp(estimate.mean)
         step_s = float(physical.step_s * correction)
@@ -68,7 +75,7 @@ class Predictor:
             job=job,
             step_s=step_s,
             throughput=job.step_samples / step_s,
-            steps=steps_of(job),
+            steps=steps,
             physical=physical,
             correction=correction,
             deviation=deviation,

@@ -2,75 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from profiles.gpus import Gpu
 
-from .cluster import Cluster, Node
-from .config import Hardware
 from .constraints import parse
-from .hardware import gpu_of
 from .hostlist import expand
+from .pools import Pool
 from .protocol import Request
 from .tres import GpuRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node with GPUs of one type; ``gpu`` is None where we do not know the type."""
+    """Nodes that are alike, with ``count`` GPUs of one type each.
 
-    node: Node
+    ``gpu`` is None where we do not know the type, ``label`` what the cluster calls it. ``usable``
+    counts the nodes that are not down or drained.
+    """
+
+    names: tuple[str, ...]
+    usable: int
+    features: frozenset[str]
     gpu: Gpu | None
     count: int
     label: str
 
 
 def candidates(
-    cluster: Cluster,
+    pools: Iterable[Pool],
     request: Request,
     wanted: GpuRequest,
-    hardware: Hardware,
     partitions: Iterable[str],
 ) -> tuple[Candidate, ...]:
     """Nodes of ``partitions`` that the request allows and whose GPUs suffice, down ones too.
 
     A constraint in a form we do not reason about excludes nothing, so a limit covers too many
     GPU types rather than too few.
-    """  # fmt: skip
-    names = set(partitions)
+    """
+    asked = frozenset(partitions)
     constraint = parse(request.features) if request.features else None
-    excluded = set(expand(request.exc_nodes or ""))
-    required = set(expand(request.req_nodes or ""))
+    excluded = frozenset(expand(request.exc_nodes or ""))
+    required = frozenset(expand(request.req_nodes or ""))
     if wanted.nodes is not None and len(required) < wanted.nodes:
-        required = set()  # the job takes other nodes besides
+        required = frozenset()  # the job takes other nodes besides
     found: list[Candidate] = []
-    for node in cluster.nodes:
-        if not names & set(node.partitions) or node.name in excluded:
+    for pool in pools:
+        if not asked & pool.partitions:
             continue
-        if required and node.name not in required:
+        if constraint is not None and not constraint.matches(pool.features):
             continue
-        if constraint is not None and not constraint.matches(node.features):
-            continue
-        found.extend(_gpus(node, wanted, hardware))
+        names = _left(pool, excluded, required)
+        if names:
+            found.extend(_gpus(pool, names, wanted))
     return tuple(found)
 
 
-def _gpus(node: Node, wanted: GpuRequest, hardware: Hardware) -> Iterable[Candidate]:
+def _left(pool: Pool, excluded: frozenset[str], required: frozenset[str]) -> tuple[str, ...]:
+    if not excluded and not required:
+        return pool.names
+    return tuple(n for n in pool.names if n not in excluded and (not required or n in required))
+
+
+def _gpus(pool: Pool, names: tuple[str, ...], wanted: GpuRequest) -> Iterable[Candidate]:
     least = wanted.gpus_per_node or 1
-    for gres in node.gpus:
-        if gres.count < least or (wanted.types and gres.type not in (None, *wanted.types)):
-            continue
-        gpu = gpu_of(node, gres, hardware)
-        yield Candidate(node, gpu, gres.count, gres.type or (gpu.name if gpu else "unknown GPU"))
+    usable = len(pool.usable.intersection(names))
+    for gpus in pool.gpus:
+        kind, count = gpus.gres.type, gpus.gres.count
+        if count >= least and (not wanted.types or kind in (None, *wanted.types)):
+            yield Candidate(names, usable, pool.features, gpus.gpu, count, gpus.label)
 
 
-def suffice(found: Iterable[Candidate], wanted: GpuRequest) -> bool:
+def suffice(found: Sequence[Candidate], wanted: GpuRequest) -> bool:
     """True where usable nodes among ``found`` could hold the whole job at some time."""
-    counts = sorted((c.count for c in found if c.node.usable), reverse=True)
     per_node = wanted.gpus_per_node
     if per_node is not None:
-        return sum(count >= per_node for count in counts) >= -(-wanted.gpus // per_node)
-    if wanted.nodes is not None and len(counts) < wanted.nodes:
+        enough = sum(c.usable for c in found if c.count >= per_node)
+        return enough >= -(-wanted.gpus // per_node)
+    if wanted.nodes is not None and sum(c.usable for c in found) < wanted.nodes:
         return False
-    return sum(counts) >= wanted.gpus
+    return sum(c.usable * c.count for c in found) >= wanted.gpus

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .cluster import Node
-
 # Longest constraint Slurm takes; a longer one gets the job refused.
 MAX_LENGTH = 1024
 # Features joined by | in a constraint of ours: more would say nothing to a reader.
@@ -24,6 +22,14 @@ _NAME = re.compile(r"[^\s&|*()\[\],!]+")
 _TOKEN = re.compile(rf"{_NAME.pattern}|[&|,()\[\]]")
 _OPERATORS: dict[str, Operator] = {"&": "&", ",": "&", "|": "|"}
 _CLOSING = {"(": ")", "[": "]"}
+
+
+class Featured(Protocol):
+    """A node, or nodes that are alike."""
+
+    @property
+    def features(self) -> frozenset[str]:
+        """The names a constraint may use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +131,10 @@ def and_also(user: str | None, ours: str) -> str | None:
     return joined if parse(joined) is not None else None
 
 
-def cover(target: Sequence[Node], others: Sequence[Node], preferred: Sequence[str]) -> str | None:
-    """The simplest constraint that selects nodes of ``target`` and none of ``others``.
+def cover(
+    target: Sequence[Featured], others: Sequence[Featured], preferred: Sequence[str]
+) -> str | None:
+    """The simplest constraint that selects of ``target`` and none of ``others``.
 
     As many targets as possible are covered, by a single feature if one does as well as several
     joined by ``|``; ``preferred`` features come first, then short names. None where no feature

@@ -13,7 +13,7 @@ from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.stated import Stated
 
 from .candidates import Candidate, candidates
-from .cluster import Cluster, Node
+from .cluster import Cluster
 from .config import Policy
 from .estimate import Estimate, estimate
 from .hardware import gpu_named
@@ -23,6 +23,7 @@ from .message import log_words
 from .outcome import Outcome
 from .partition_choice import Elsewhere, elsewhere
 from .placement import Placed, place
+from .pools import Pools
 from .protocol import ANSWER_TTL_S, Answer, Request, with_old
 from .queue_models import QueueModels
 from .tres import GpuRequest, gpu_request
@@ -67,6 +68,7 @@ class Decider:
         self.version = version
         self.follow_ups: SimpleQueue[FollowUp] = SimpleQueue()
         self._queues = QueueModels()
+        self._pools = Pools(policy.hardware)
 
     def decide(self, request: Request) -> Answer:
         """The answer to one request."""
@@ -143,11 +145,12 @@ class Decider:
     ) -> tuple[Candidate, ...]:
         """The nodes the job may get; one of the type it names while there are no node data."""
         if cluster is not None:
-            return candidates(cluster, request, wanted, self.policy.hardware, partitions)
+            return candidates(self._pools.of(cluster), request, wanted, partitions)
         if wanted.type is None:
             return ()
         gpu = gpu_named(wanted.type, self.policy.hardware)
-        return (Candidate(Node(name=""), gpu, wanted.gpus_per_node or wanted.gpus, wanted.type),)
+        count = wanted.gpus_per_node or wanted.gpus
+        return (Candidate(("",), 1, frozenset(), gpu, count, wanted.type),)
 
     def _placed(
         self, found: tuple[Candidate, ...], request: Request, wanted: GpuRequest, stated: Stated
@@ -177,8 +180,8 @@ class Decider:
         free = not request.partition and not request.req_nodes and not request.reservation
         if cluster is None or policy.partition_mode == "off" or wanted.shared or not free:
             return None
-        queue = self._queues.of(cluster)
-        return elsewhere(self.predictor, self.policy, cluster, queue, request, wanted, stated)
+        queue, pools = self._queues.of(cluster), self._pools.of(cluster)
+        return elsewhere(self.predictor, self.policy, pools, queue, request, wanted, stated)
 
     def _modify(self, request: Request) -> Answer:
         """A changed job: where the limit was ours, the daemon will make it follow."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from predictor.core import Predictor
@@ -10,10 +10,10 @@ from predictor.identify.stated import Stated
 from predictor.units import duration
 
 from .candidates import Candidate, candidates
-from .cluster import Cluster
 from .config import Policy
 from .estimate import estimate
 from .placement import place
+from .pools import Pool
 from .protocol import Request
 from .queue_time import QueueModel
 from .tres import GpuRequest
@@ -48,7 +48,7 @@ class Elsewhere:
 def elsewhere(
     predictor: Predictor,
     policy: Policy,
-    cluster: Cluster,
+    pools: Sequence[Pool],
     queue: QueueModel,
     request: Request,
     wanted: GpuRequest,
@@ -60,7 +60,7 @@ def elsewhere(
     ends: dict[str, Completion] = {}
     for name in dict.fromkeys(choices):
         if name in request.usable_partitions:
-            found = candidates(cluster, request, wanted, policy.hardware, [name])
+            found = candidates(pools, request, wanted, [name])
             for end in _completion(predictor, policy, queue, request, wanted, stated, name, found):
                 ends[name] = end
     here = [ends[name] for name in default if name in ends]
@@ -98,7 +98,7 @@ def _completion(
         found = place(found, request, wanted, precision, policy.placement).candidates
     estimated = estimate(predictor, policy, wanted, stated, found)
     runs = [p.total_s for p in estimated.predictions if p.total_s is not None]
-    nodes = frozenset(c.node.name for c in found)
+    nodes = frozenset(name for c in found for name in c.names)
     wait = queue.wait(wanted.gpus, wanted.gpus_per_node, nodes, partition, gpu_type=wanted.type)
     if runs and wait is not None:
         yield Completion(partition=partition, wait_s=wait.seconds, run_s=max(runs))

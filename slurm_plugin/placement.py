@@ -99,7 +99,7 @@ def _steered(
         return Placed(
             candidates=kept, note=f"no feature tells {aim} nodes apart", reason="no-feature"
         )
-    narrowed = tuple(c for c in target if constraint.matches(c.node.features))
+    narrowed = tuple(c for c in target if constraint.matches(c.features))
     if not suffice(narrowed, wanted):
         return Placed(candidates=kept, note=f"too few {aim} nodes", reason="too-few")
     if policy.mode == "advise":
@@ -118,12 +118,10 @@ def _steered(
 def _expression(
     kept: Sequence[Candidate], target: Sequence[Candidate], precision: Precision, policy: Placement
 ) -> str | None:
-    inside = {c.node.name for c in target}
-    outside = [c.node for c in kept if c.node.name not in inside]
+    outside = [c for c in kept if c not in target]
     needed = capability(precision)
     named = policy.features.get(needed) if needed else None  # type: ignore[call-overload]
-    nodes = list({c.node.name: c.node for c in target}.values())
-    return cover(nodes, outside, [named] if named else [])
+    return cover(target, outside, [named] if named else [])
 
 
 def _typed(
@@ -136,7 +134,7 @@ def _typed(
     enough = {t: nodes for t, nodes in by_type.items() if suffice(nodes, wanted)}
     if not enough:
         return Placed(candidates=kept, note=f"too few {aim} nodes", reason="too-few")
-    best = max(enough, key=lambda t: sum(c.node.usable for c in enough[t]))
+    best = max(enough, key=lambda t: sum(c.usable for c in enough[t]))
     gres = with_type(request, best)
     if gres is None:
         return Placed(

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from .command import command_stated
@@ -18,6 +19,8 @@ from .stated import Problem, Stated
 
 MAX_TRAINING_COMMANDS = 50
 MAX_DOCUMENT = 32 * 1024
+# Sweeps submit one script many times: its reading is kept, at most 64 KiB of text each.
+SCRIPTS_KEPT = 128
 _LINE = re.compile(r"^#PT\b:?[ \t]*([^\n]*+)$", re.MULTILINE)
 _TRAINING_FIELDS = {"model", "batch_size", "global_batch_size", "steps", "epochs"}
 _LENGTH = ("steps", "epochs")
@@ -35,14 +38,21 @@ def parse_script(
     command itself. ``environment`` are variables known from outside. ``#PT key=value`` lines go
     before command lines. At most 64 KiB are read.
     """
-    text = text[:MAX_SCRIPT]
+    known = tuple(sorted((environment or {}).items()))
+    return _parsed(text[:MAX_SCRIPT], tuple(argv), origin, known)
+
+
+@lru_cache(maxsize=SCRIPTS_KEPT)
+def _parsed(
+    text: str, argv: tuple[str, ...], origin: str, environment: tuple[tuple[str, str], ...]
+) -> Stated:
     notes = parse_text(" ".join(_LINE.findall(text)), origin)
     if text.strip():
-        script = read_script(text, environment, tuple(argv[1:]))
+        script = read_script(text, dict(environment), argv[1:])
         runs = list(_runs(script.commands))
         configs = [s for d in script.documents if (s := _deepspeed(d, origin)) is not None]
     else:
-        runs, configs = list(_runs((Command(tuple(argv), False),))), []
+        runs, configs = list(_runs((Command(argv, False),))), []
     return settle(notes.over(_training(runs, origin, configs)))
 
 

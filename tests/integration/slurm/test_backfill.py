@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-import pytest
-
 from .cluster import SlurmCluster
 from .test_submit import told
 

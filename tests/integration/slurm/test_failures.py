@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import fake_daemon
@@ -22,7 +22,7 @@ from .cluster import SlurmCluster, Submitted
 from .daemon import DecisionDaemon, install_hook
 from .installation import Installation
 from .processes import BenchError
-from .tables import ACCEPT_ALL, Bench, NodeSpec, PartitionSpec
+from .tables import Bench, NodeSpec, PartitionSpec
 
 JOB = ("--hold", "--gres=gpu:a100:1", "--comment=model=resnet50 precision=amp epochs=3 batch=256")
 DEFAULT = "1-00:00:00"
@@ -30,7 +30,14 @@ FIRST_MAX_S = 1.0  # the hook gives up after 0.05 s; the rest is for a busy mach
 RECOVERY_S = 30.0
 ONE_MB = 1 << 20
 GOOD = Answer(log="reason=set", time_limit=77)
+GOOD_LINE = GOOD.encode()
 _OUTCOME = re.compile(r"precision-time: submit .* outcome=(\w+) us=(\d+)")
+SMALL = Bench(
+    nodes=(NodeSpec("a1", "a100", 4),),
+    partitions=(PartitionSpec("gpu", ("a1",), default=True, default_min=1440),),
+    accounting=False,
+    lines=("SlurmctldDebug=debug",),
+)
 
 Place = Callable[[Path], AbstractContextManager[object]]
 
@@ -92,15 +99,13 @@ FAULTS: dict[str, Place] = {
     "a file in its place": _file,
     "accepts nothing": fake_daemon.stopped,
     "reads and hangs": _hangs,
-    "a byte every 10 ms": lambda path: fake_daemon.daemon(
-        path, fake_daemon.trickles(GOOD.encode())
-    ),
+    "a byte every 10 ms": lambda path: fake_daemon.daemon(path, fake_daemon.trickles(GOOD_LINE)),
     "closes at once": _says(b""),
-    "half an answer": _says(GOOD.encode()[: len(GOOD.encode()) // 2]),
+    "half an answer": _says(GOOD_LINE[: len(GOOD_LINE) // 2]),
     "garbage": _says(bytes(range(256)) * 4),
-    "another version": _says(GOOD.encode().replace(b"v=1", b"v=99")),
+    "another version": _says(GOOD_LINE.replace(b"v=1", b"v=99")),
     "1 MB without an end": _says(b"x" * ONE_MB),
-    "1 MB of good answers": _says(GOOD.encode() * (ONE_MB // len(GOOD.encode()))),
+    "1 MB of good answers": _says(GOOD_LINE * (ONE_MB // len(GOOD_LINE))),
 }
 
 
@@ -120,21 +125,28 @@ def test_jobs_pass_unchanged_and_only_the_first_one_waits(
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("own", "answer"),
     [
-        {"time_limit": 10**9},
-        {"features": "nonesuch"},
-        {"partition": "nonesuch"},
-        {"gres": "gpu:nonesuch:1"},
+        ((), {"time_limit": 10**9}),
+        ((), {"time_limit": 10**30}),
+        ((), {"partition": "nonesuch"}),
+        (("--constraint=ampere",), {"features": "volta"}),
+        (("--time=1440",), {"time_limit": 77}),
     ],
-    ids=lambda fields: next(iter(fields)),
 )
-def test_an_answer_that_cannot_be_right_gets_no_job_refused(
-    bench: SlurmCluster, socket: Path, user: str | None, fields: dict[str, object]
+def test_an_answer_that_contradicts_the_job_or_the_partition_changes_nothing(
+    bench: SlurmCluster,
+    socket: Path,
+    user: str | None,
+    own: tuple[str, ...],
+    answer: dict[str, object],
 ) -> None:
-    with fake_daemon.daemon(socket, Answer(log="reason=wrong", **fields)):  # type: ignore[arg-type]
-        (queued,) = _submit(bench, user)
-    assert _limit(bench, queued) == DEFAULT
+    with fake_daemon.daemon(socket, Answer(log="reason=wrong", **answer)):  # type: ignore[arg-type]
+        queued = bench.submit(*JOB, *own, user=user)
+    job = bench.job(queued.job_id)
+    assert job["TimeLimit"] == DEFAULT
+    assert job["Partition"] == "gpu"
+    assert job["Features"] == ("ampere" if own == ("--constraint=ampere",) else "(null)")
 
 
 def test_a_daemon_that_dies_is_missed_and_taken_up_again_by_itself(
@@ -167,12 +179,7 @@ def test_a_socket_of_the_wrong_owner_is_not_waited_for(
 ) -> None:
     if os.geteuid():
         pytest.skip("needs root: slurmctld must run as somebody else than the owner of the socket")
-    small = Bench(
-        nodes=(NodeSpec("a1", "a100", 4),),
-        partitions=(PartitionSpec("gpu", ("a1",), default=True, default_min=1440),),
-        accounting=False, slurm_user=user, lines=("SlurmctldDebug=debug",),
-    )  # fmt: skip
-    with SlurmCluster(installation, small) as cluster:
+    with SlurmCluster(installation, replace(SMALL, slurm_user=user)) as cluster:
         path = cluster.root / "slurm.sock"
         with fake_daemon.daemon(path, GOOD) as daemon:
             path.chmod(0o600)
@@ -192,8 +199,7 @@ def test_a_socket_of_the_wrong_owner_is_not_waited_for(
 def test_slurmctld_starts_though_a_file_of_ours_is_gone(
     installation: Installation, user: str | None, gone: str
 ) -> None:
-    bench = Bench(accounting=False, hook=ACCEPT_ALL)
-    with SlurmCluster(installation, bench) as cluster:
+    with SlurmCluster(installation, SMALL) as cluster:
         install_hook(cluster, cluster.root / "slurm.sock")
         (cluster.places.etc / gone).unlink()
         cluster.restart_controller()

@@ -48,10 +48,14 @@ def test_sbatch_gets_a_limit_that_squeue_scontrol_and_sacct_show(
     assert mark.limit == limit
     bench.run("scontrol", "release", str(queued.job_id))
     bench.wait(queued.job_id)
+    # slurmctld tells slurmdbd the limit some seconds after the end
+    bench.wait_until(lambda: bool(bench.sacct(queued.job_id, "timelimitraw")["timelimitraw"]))
     recorded = bench.sacct(queued.job_id, "timelimitraw", "admincomment", "comment")
     assert recorded == {
-        "timelimitraw": f"{limit:g}", "admincomment": job["AdminComment"], "comment": JOB
-    }  # fmt: skip
+        "timelimitraw": f"{limit:g}",
+        "admincomment": job["AdminComment"],
+        "comment": JOB,
+    }
 
 
 def test_srun_and_salloc_get_the_same_limit_as_sbatch(
