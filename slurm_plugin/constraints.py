@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 # Longest constraint Slurm takes; a longer one gets the job refused.
 MAX_LENGTH = 1024

@@ -1,0 +1,101 @@
+{{- define "precision-time.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Short enough for every ending added to it. */}}
+{{- define "precision-time.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 45 | trimSuffix "-" -}}
+{{- else if contains (include "precision-time.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 45 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "precision-time.name" .) | trunc 45 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Names of objects of the whole cluster, which two releases must not share. */}}
+{{- define "precision-time.clusterName" -}}
+{{- printf "%s-%s" .Release.Namespace (include "precision-time.fullname" .) | trunc 100 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "precision-time.schedulerName" -}}
+{{- include "precision-time.fullname" . }}-scheduler
+{{- end -}}
+
+{{- define "precision-time.extenderLabels" -}}
+app.kubernetes.io/name: {{ include "precision-time.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: extender
+{{- end -}}
+
+{{- define "precision-time.schedulerLabels" -}}
+app.kubernetes.io/name: {{ include "precision-time.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: scheduler
+{{- end -}}
+
+{{- define "precision-time.releaseLabels" -}}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: precision-time
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end -}}
+
+{{- define "precision-time.labels" -}}
+{{ include "precision-time.extenderLabels" . }}
+{{ include "precision-time.releaseLabels" . }}
+{{- end -}}
+
+{{- define "precision-time.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- define "precision-time.serverName" -}}
+{{ include "precision-time.fullname" . }}.{{ .Release.Namespace }}.svc
+{{- end -}}
+
+{{/* Without the vendor's part: 1.33.4 of v1.33.4-eks-abcdef. */}}
+{{- define "precision-time.kubeVersion" -}}
+{{- .Values.kubeVersion | default .Capabilities.KubeVersion.Version | regexFind "[0-9]+[.][0-9]+[.][0-9]+" -}}
+{{- end -}}
+
+{{- define "precision-time.config" -}}
+{{- $config := deepCopy .Values.config -}}
+{{- $_ := set $config.server "certificate" "/etc/precision-time/tls/tls.crt" -}}
+{{- $_ := set $config.server "key" "/etc/precision-time/tls/tls.key" -}}
+{{- if not .Values.metrics.enabled -}}
+{{- $_ := set $config.server "metrics_port" nil -}}
+{{- end -}}
+{{- if .Values.rules -}}
+{{- $_ := set $config "rules" "/etc/precision-time/config/rules.yaml" -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{- define "precision-time.priorityClassName" -}}
+{{- if .Values.priorityClass.create -}}
+{{ include "precision-time.clusterName" . }}
+{{- else -}}
+{{ .Values.priorityClass.name }}
+{{- end -}}
+{{- end -}}
+
+{{- define "precision-time.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "precision-time.containerSecurityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}

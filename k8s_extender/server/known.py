@@ -1,0 +1,90 @@
+"""What a call has found out of a pod, kept for the next calls about the same pod."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from predictor.core import Predictor
+from predictor.identify.rules import Rules
+
+from ..config import Config
+from ..decide import Decider, NodeTable
+from ..estimate import TypeEstimate, estimates
+from ..records import GpuType, PodJob
+
+MAX_PODS = 512
+
+JobOf = Callable[[Mapping[str, Any], Config, Rules], PodJob | None]
+Predicted = Callable[[TypeEstimate], None]
+
+
+@dataclass(slots=True)
+class _Known:
+    job: PodJob
+    estimates: dict[GpuType, TypeEstimate] = field(default_factory=dict)
+
+
+class Brain(Decider):
+    """Decides by one configuration; reads a pod and predicts it on a GPU type only once.
+
+    ``predicted`` hears of each new prediction. Pods are told apart by uid and resource version.
+    """
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        config: Config,
+        nodes: Callable[[], NodeTable],
+        *,
+        rules: Rules,
+        job_of: JobOf,
+        predicted: Predicted = lambda estimate: None,
+    ) -> None:
+        super().__init__(predictor, config, nodes)
+        self._rules = rules
+        self._job_of = job_of
+        self._predicted = predicted
+        self._jobs: OrderedDict[tuple[str, str], PodJob | None] = OrderedDict()
+        self._known: OrderedDict[int, _Known] = OrderedDict()
+
+    def job(self, pod: Mapping[str, Any]) -> PodJob | None:
+        """The job of a pod, None where there is nothing to decide for it."""
+        key = _identity(pod)
+        if key is None:
+            return self._job_of(pod, self.config, self._rules)
+        if key in self._jobs:
+            self._jobs.move_to_end(key)
+            return self._jobs[key]
+        job = self._jobs[key] = self._job_of(pod, self.config, self._rules)
+        if len(self._jobs) > MAX_PODS:
+            self._jobs.popitem(last=False)
+        return job
+
+    def estimates(self, job: PodJob, kinds: Iterable[GpuType]) -> tuple[TypeEstimate, ...]:
+        """The job on each of some GPU types."""
+        known = self._of(job)
+        distinct = dict.fromkeys(kinds)
+        new = [kind for kind in distinct if kind not in known.estimates]
+        for estimate in estimates(self.predictor, self.config, job, new):
+            known.estimates[estimate.type] = estimate
+            self._predicted(estimate)
+        return tuple(known.estimates[kind] for kind in distinct)
+
+    def _of(self, job: PodJob) -> _Known:
+        """By identity of the object, which the entry keeps alive: jobs hold unhashable values."""
+        known = self._known.setdefault(id(job), _Known(job))
+        self._known.move_to_end(id(job))
+        if len(self._known) > MAX_PODS:
+            self._known.popitem(last=False)
+        return known
+
+
+def _identity(pod: Mapping[str, Any]) -> tuple[str, str] | None:
+    metadata = pod.get("metadata") or {}
+    uid, version = metadata.get("uid"), metadata.get("resourceVersion")
+    if isinstance(uid, str) and isinstance(version, str) and uid and version:
+        return uid, version
+    return None

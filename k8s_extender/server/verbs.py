@@ -1,0 +1,162 @@
+"""Filter, prioritize and preempt: bodies in, answers out; an error of ours never loses a node."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol, TypeVar
+
+from .. import wire
+from ..config import Hardware
+from ..records import FilterResult, GpuNode, PodJob
+from .known import Brain
+from .logs import Log
+from .metrics import Metrics
+from .state import State
+
+_log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
+
+GpuNodeOf = Callable[[Mapping[str, Any], Hardware], GpuNode]
+
+
+class Outcome(StrEnum):
+    """What came of a call."""
+
+    DECIDED = "decided"
+    NOTHING_KNOWN = "nothing_known"  # no GPU pod, or it says nothing of what it trains
+    NOT_READY = "not_ready"
+    FAILED = "failed"  # an error of ours: everything passes
+
+
+class Hearing(Protocol):
+    """Hears what was decided for a pod, after the answer was built."""
+
+    def filtered(self, brain: Brain, job: PodJob, result: FilterResult) -> None:
+        """The filter's result for a job."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call on its way."""
+
+    verb: str
+    pod: wire.Json
+    nodes_in: int
+    began: float = field(default_factory=time.perf_counter)
+    outcome: Outcome = Outcome.DECIDED
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+
+class Verbs:
+    """The verbs of the scheduler's extender calls, over the newest state."""
+
+    def __init__(
+        self,
+        state: State,
+        metrics: Metrics,
+        log: Log,
+        *,
+        gpu_node: GpuNodeOf,
+        hearing: Hearing | None = None,
+    ) -> None:
+        self._state = state
+        self._metrics = metrics
+        self._log = log
+        self._gpu_node = gpu_node
+        self._hearing = hearing
+
+    def filter(self, body: bytes) -> bytes:
+        """The answer to a filter call; raises WireError."""
+        request = wire.nodes_request(body)
+        call = _Call("filter", request.pod, len(request.names))
+        found = self._decided(call, lambda brain, job: self._filtered(brain, job, request))
+        result = FilterResult(passed=tuple(request.names)) if found is None else found
+        answer = wire.filter_answer(request, result)
+        call.reasons = Counter(result.failed.values()) + Counter(result.unresolvable.values())
+        self._done(call, len(result.passed))
+        return answer
+
+    def prioritize(self, body: bytes) -> bytes:
+        """The answer to a prioritize call; raises WireError."""
+        request = wire.nodes_request(body)
+        call = _Call("prioritize", request.pod, len(request.names))
+
+        def answered(brain: Brain, job: PodJob) -> bytes:
+            scores = brain.prioritize(job, request.names, self._sent(brain, request.nodes))
+            return wire.prioritize_answer(scores)
+
+        found = self._decided(call, answered)
+        answer = wire.prioritize_answer(dict.fromkeys(request.names, 0)) if found is None else found
+        self._done(call, len(request.names))
+        return answer
+
+    def preempt(self, body: bytes) -> bytes:
+        """The answer to a preempt call; raises WireError."""
+        request = wire.preempt_request(body)
+        call = _Call("preempt", request.pod, len(request.victims))
+        found = self._decided(call, lambda brain, job: brain.acceptable(job, request.victims))
+        names = tuple(request.victims) if found is None else found
+        self._done(call, len(names))
+        return wire.preempt_answer(request, names)
+
+    def _filtered(self, brain: Brain, job: PodJob, request: wire.NodesRequest) -> FilterResult:
+        result = brain.filter(job, request.names, self._sent(brain, request.nodes))
+        if self._hearing is not None:
+            try:
+                self._hearing.filtered(brain, job, result)
+            except Exception:
+                _log.exception("a decision could not be written back")
+        return result
+
+    def _sent(
+        self, brain: Brain, nodes: Sequence[wire.Json] | None
+    ) -> Mapping[str, GpuNode] | None:
+        """The nodes that a request holds, None where it holds names only."""
+        if nodes is None:
+            return None
+        read = (self._gpu_node(node, brain.config.hardware) for node in nodes)
+        return {node.name: node for node in read}
+
+    def _decided(self, call: _Call, decide: Callable[[Brain, PodJob], Answer]) -> Answer | None:
+        """What was decided; None, with the outcome set, where every node is to pass."""
+        brain = self._state.brain
+        if brain is None:
+            call.outcome = Outcome.NOT_READY
+            return None
+        try:
+            job = brain.job(call.pod)
+            if job is None:
+                call.outcome = Outcome.NOTHING_KNOWN
+                return None
+            return decide(brain, job)
+        except Exception:
+            call.outcome = Outcome.FAILED
+            _log.exception("%s failed: every node passes", call.verb)
+            return None
+
+    def _done(self, call: _Call, passed: int) -> None:
+        duration_s = time.perf_counter() - call.began
+        self._metrics.answered(call.verb, call.outcome, duration_s, call.nodes_in)
+        for reason, nodes in call.reasons.items():
+            self._metrics.refused(reason, nodes)
+        metadata = call.pod.get("metadata") or {}
+        more = {"reasons": dict(call.reasons)} if call.reasons else {}
+        self._log.event(
+            "info" if call.outcome is not Outcome.FAILED else "error",
+            "decision",
+            time.time(),
+            verb=call.verb,
+            outcome=call.outcome.value,
+            namespace=metadata.get("namespace"),
+            pod=metadata.get("name"),
+            uid=metadata.get("uid"),
+            nodes=call.nodes_in,
+            passed=passed,
+            duration_us=round(1e6 * duration_s),
+            **more,
+        )
