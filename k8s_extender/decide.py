@@ -34,7 +34,7 @@ class Decider:
         self, job: PodJob, names: Sequence[str], nodes: NodeTable | None = None
     ) -> FilterResult:
         """The names a job may run on, by the table or ``nodes``; every other one with a reason."""
-        kinds = self._kinds(names, nodes)
+        kinds = self._kinds(job, names, nodes)
         refused = self._refused(job, _distinct(kinds.values()))
         passed: list[str] = []
         failed: dict[str, str] = {}
@@ -52,7 +52,7 @@ class Decider:
         self, job: PodJob, names: Sequence[str], nodes: NodeTable | None = None
     ) -> dict[str, int]:
         """A score for each name; 0 where nothing is known."""
-        kinds = self._kinds(names, nodes)
+        kinds = self._kinds(job, names, nodes)
         distinct = _distinct(kinds.values())
         scores = self._ranking.scores(job, self.estimates(job, distinct))
         by_id = {id(kind): scores[kind] for kind in distinct}
@@ -66,13 +66,16 @@ class Decider:
         """The job on each of some GPU types."""
         return estimates(self.predictor, self.config, job, dict.fromkeys(kinds))
 
-    def _kinds(self, names: Iterable[str], nodes: NodeTable | None) -> dict[str, GpuType]:
+    def _kinds(
+        self, job: PodJob, names: Iterable[str], nodes: NodeTable | None
+    ) -> dict[str, GpuType]:
         table = self.nodes() if nodes is None else nodes
         found: dict[str, GpuType] = {}
         for name in names:
             node = table.get(name)
-            if node is not None and node.type is not None:
-                found[name] = node.type
+            kind = None if node is None else node.type_for(job.resource)
+            if kind is not None:
+                found[name] = kind
         return found
 
     def _refused(self, job: PodJob, kinds: Iterable[GpuType]) -> dict[int, Refusal]:

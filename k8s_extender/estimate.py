@@ -26,11 +26,12 @@ class TypeEstimate:
     type: GpuType
     prediction: Prediction | None = None
     reason: str = ""
+    gpu_fraction: float = 1.0
 
     @property
     def slowdown(self) -> float:
         """How many times slower than on whole GPUs of the job's own."""
-        return self.type.replicas / self.type.mig_share
+        return self.type.replicas / self.type.mig_share / self.gpu_fraction
 
     @property
     def step_s(self) -> float | None:
@@ -73,9 +74,10 @@ def _estimate(predictor: Predictor, config: Config, job: PodJob, kind: GpuType) 
     if reason or kind.gpu is None:
         return TypeEstimate(kind, reason=reason)
     try:
-        return TypeEstimate(kind, predictor.predict(_training_job(config, job, kind)))
+        predicted = predictor.predict(_training_job(config, job, kind))
     except PrecisionTimeError as error:
         return TypeEstimate(kind, reason=str(error))
+    return TypeEstimate(kind, predicted, gpu_fraction=job.gpu_fraction)
 
 
 def _training_job(config: Config, job: PodJob, kind: GpuType) -> TrainingJob:

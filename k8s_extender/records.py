@@ -35,11 +35,19 @@ class GpuType:
 
 @dataclass(frozen=True, slots=True)
 class GpuNode:
-    """A node with its labels; ``type`` is None for a node without GPUs."""
+    """A node with its labels; ``type`` is None for a node without GPUs.
+
+    ``slices`` are the slices under the MIG strategy ``mixed``, by the resource that counts them.
+    """
 
     name: str
     type: GpuType | None
     labels: Mapping[str, str] = field(default_factory=dict)
+    slices: Mapping[str, GpuType] = field(default_factory=dict)
+
+    def type_for(self, resource: str) -> GpuType | None:
+        """What a pod that asks for a resource gets here; None where nothing is known of it."""
+        return self.slices.get(resource) if "/mig-" in resource else self.type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +56,8 @@ class PodJob:
 
     ``gpus_per_pod`` and ``pods`` give the GPUs of the whole job; ``deadline_s`` is the time the
     job may run in seconds, None where it states none. ``node_selector`` and ``node_affinity``
-    (the required terms of the API, plain JSON) tell which nodes it may land on.
+    (the required terms of the API, plain JSON) tell which nodes it may land on. ``gpu_fraction``
+    is the part of each GPU that a scheduler of shared GPUs gives it.
     """
 
     uid: str
@@ -62,6 +71,7 @@ class PodJob:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     node_affinity: object = None
     scheduling_policy: str | None = None
+    gpu_fraction: float = 1.0
 
     @property
     def gpus(self) -> int:

@@ -19,8 +19,8 @@ Json = Mapping[str, Any]
 
 # A body of millions of tiny values would take thirty times its size in memory. Bodies of the
 # scheduler hold a value per 25 to 30 bytes.
-UNCOUNTED_BYTES = 2**20
-SPARE_VALUES = 100_000
+UNCOUNTED_BYTES = 2**16
+SPARE_VALUES = 20_000
 BYTES_A_VALUE = 12
 MAX_SHOWN = 60
 
@@ -141,8 +141,8 @@ def _pod(args: Json) -> Json:
 
 
 def _items(nodes: object) -> Sequence[Json]:
-    items = _object("Nodes", nodes).get("items")
-    return [_object(f"Nodes.items[{i}]", node) for i, node in enumerate(_list("Nodes.items", items))]
+    items = _list("Nodes.items", _object("Nodes", nodes).get("items"))
+    return [_object(f"Nodes.items[{i}]", node) for i, node in enumerate(items)]
 
 
 def _node_name(index: int, node: Json) -> str:

@@ -5,7 +5,7 @@
 set -euo pipefail
 
 readonly packages=(
-    lua5.1 lua5.3 lua5.4 lua-socket
+    liblua5.1-0 liblua5.3-0 liblua5.4-0 lua5.1 lua5.3 lua5.4 lua-socket
     mariadb-server munge
     slurm-client slurm-wlm-basic-plugins slurm-wlm-mysql-plugin slurmctld slurmd slurmdbd
 )

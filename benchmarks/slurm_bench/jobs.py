@@ -12,9 +12,9 @@ from tests.integration.slurm.cluster import SlurmCluster
 SCRIPT = Path(__file__).with_name("train.sh")
 TRES = "gpu:2"
 COLON_BEFORE = (23, 2)  # Slurm older than this writes gres:gpu, the others gres/gpu
-LENGTHS = "precision=amp epochs=90"
+LENGTH = "precision=amp steps=100000"
 KNOWN = tuple(
-    f"model={model} batch={batch} {LENGTHS}"
+    f"model={model} batch={batch} {LENGTH}"
     for model in ("resnet50", "bert-base", "vit-b16")
     for batch in (16, 32)
 )
@@ -35,7 +35,7 @@ class Jobs:
     def __init__(self) -> None:
         self._numbers = itertools.count()
         self._new: Iterator[str] = (
-            f"model={model} batch={batch} {LENGTHS}"
+            f"model={model} batch={batch} {LENGTH}"
             for batch in itertools.count(33)
             for model in MODELS
         )

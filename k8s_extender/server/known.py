@@ -15,7 +15,7 @@ from ..decide import Decider, NodeTable
 from ..estimate import TypeEstimate, estimates
 from ..records import GpuType, PodJob
 
-MAX_PODS = 512
+MAX_PODS = 64
 
 JobOf = Callable[[Mapping[str, Any], Config, Rules], PodJob | None]
 Predicted = Callable[[TypeEstimate], None]
@@ -50,9 +50,9 @@ class Brain(Decider):
         self._jobs: OrderedDict[tuple[str, str], PodJob | None] = OrderedDict()
         self._known: OrderedDict[int, _Known] = OrderedDict()
 
-    def job(self, pod: Mapping[str, Any]) -> PodJob | None:
+    def job(self, pod: Mapping[str, Any], *, keep: bool = True) -> PodJob | None:
         """The job of a pod, None where there is nothing to decide for it."""
-        key = _identity(pod)
+        key = _identity(pod) if keep else None
         if key is None:
             return self._job_of(pod, self.config, self._rules)
         if key in self._jobs:
@@ -72,6 +72,10 @@ class Brain(Decider):
             known.estimates[estimate.type] = estimate
             self._predicted(estimate)
         return tuple(known.estimates[kind] for kind in distinct)
+
+    def warm(self, job: PodJob, kinds: Iterable[GpuType]) -> None:
+        """Predict and rank a job that nobody runs."""
+        self._ranking.scores(job, estimates(self.predictor, self.config, job, kinds))
 
     def _of(self, job: PodJob) -> _Known:
         """By identity of the object, which the entry keeps alive: jobs hold unhashable values."""

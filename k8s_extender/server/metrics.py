@@ -77,6 +77,4 @@ class Metrics:
     def _histogram(
         self, name: str, text: str, buckets: tuple[float, ...], *labels: str
     ) -> Histogram:
-        return Histogram(
-            f"{PREFIX}_{name}", text, labels, buckets=buckets, registry=self.registry
-        )
+        return Histogram(f"{PREFIX}_{name}", text, labels, buckets=buckets, registry=self.registry)

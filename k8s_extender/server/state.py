@@ -25,8 +25,15 @@ class NodeSource(Protocol):
     def age_s(self) -> float:
         """Seconds since the last word of the API server."""
 
+    @property
+    def error(self) -> str:
+        """What went wrong last, empty while all is well."""
+
     def start(self) -> None:
         """Begin to watch."""
+
+    def use(self, config: Config) -> None:
+        """Read labels by another configuration."""
 
     def stop(self) -> None:
         """End the watch."""
@@ -54,7 +61,8 @@ class State:
         if self.brain is None:
             reasons.append(self.loading_failed or "the predictor is not loaded yet")
         if not self.nodes.synced:
-            reasons.append("the nodes are not listed yet")
+            error = f": {self.nodes.error}" if self.nodes.error else ""
+            reasons.append(f"the nodes are not listed yet{error}")
         return tuple(reasons)
 
     def warnings(self) -> tuple[str, ...]:

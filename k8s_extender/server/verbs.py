@@ -12,6 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 from .. import wire
 from ..config import Hardware
+from ..estimate import lacking
+from ..node_table import NodeTable
 from ..records import FilterResult, GpuNode, PodJob
 from .known import Brain
 from .logs import Log
@@ -21,6 +23,9 @@ from .state import State
 _log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
+# Jobs of larger bodies are not kept for the next call: what they hold may be as large.
+MAX_KEPT_BYTES = 2**18
+
 GpuNodeOf = Callable[[Mapping[str, Any], Hardware], GpuNode]
 
 
@@ -28,7 +33,7 @@ class Outcome(StrEnum):
     """What came of a call."""
 
     DECIDED = "decided"
-    NOTHING_KNOWN = "nothing_known"  # no GPU pod, or it says nothing of what it trains
+    NOTHING_KNOWN = "nothing_known"  # no GPU pod, or it does not say enough of what it trains
     NOT_READY = "not_ready"
     FAILED = "failed"  # an error of ours: everything passes
 
@@ -45,8 +50,9 @@ class _Call:
     """One call on its way."""
 
     verb: str
-    pod: wire.Json
-    nodes_in: int
+    body_bytes: int
+    pod: wire.Json = field(default_factory=dict)
+    nodes_in: int = 0
     began: float = field(default_factory=time.perf_counter)
     outcome: Outcome = Outcome.DECIDED
     reasons: Mapping[str, int] = field(default_factory=dict)
@@ -72,8 +78,9 @@ class Verbs:
 
     def filter(self, body: bytes) -> bytes:
         """The answer to a filter call; raises WireError."""
+        call = _Call("filter", len(body))
         request = wire.nodes_request(body)
-        call = _Call("filter", request.pod, len(request.names))
+        call.pod, call.nodes_in = request.pod, len(request.names)
         found = self._decided(call, lambda brain, job: self._filtered(brain, job, request))
         result = FilterResult(passed=tuple(request.names)) if found is None else found
         answer = wire.filter_answer(request, result)
@@ -83,8 +90,9 @@ class Verbs:
 
     def prioritize(self, body: bytes) -> bytes:
         """The answer to a prioritize call; raises WireError."""
+        call = _Call("prioritize", len(body))
         request = wire.nodes_request(body)
-        call = _Call("prioritize", request.pod, len(request.names))
+        call.pod, call.nodes_in = request.pod, len(request.names)
 
         def answered(brain: Brain, job: PodJob) -> bytes:
             scores = brain.prioritize(job, request.names, self._sent(brain, request.nodes))
@@ -97,12 +105,14 @@ class Verbs:
 
     def preempt(self, body: bytes) -> bytes:
         """The answer to a preempt call; raises WireError."""
+        call = _Call("preempt", len(body))
         request = wire.preempt_request(body)
-        call = _Call("preempt", request.pod, len(request.victims))
+        call.pod, call.nodes_in = request.pod, len(request.victims)
         found = self._decided(call, lambda brain, job: brain.acceptable(job, request.victims))
         names = tuple(request.victims) if found is None else found
+        answer = wire.preempt_answer(request, names)
         self._done(call, len(names))
-        return wire.preempt_answer(request, names)
+        return answer
 
     def _filtered(self, brain: Brain, job: PodJob, request: wire.NodesRequest) -> FilterResult:
         result = brain.filter(job, request.names, self._sent(brain, request.nodes))
@@ -119,8 +129,7 @@ class Verbs:
         """The nodes that a request holds, None where it holds names only."""
         if nodes is None:
             return None
-        read = (self._gpu_node(node, brain.config.hardware) for node in nodes)
-        return {node.name: node for node in read}
+        return NodeTable(self._gpu_node(node, brain.config.hardware) for node in nodes).nodes
 
     def _decided(self, call: _Call, decide: Callable[[Brain, PodJob], Answer]) -> Answer | None:
         """What was decided; None, with the outcome set, where every node is to pass."""
@@ -129,10 +138,12 @@ class Verbs:
             call.outcome = Outcome.NOT_READY
             return None
         try:
-            job = brain.job(call.pod)
+            job = brain.job(call.pod, keep=call.body_bytes <= MAX_KEPT_BYTES)
             if job is None:
                 call.outcome = Outcome.NOTHING_KNOWN
                 return None
+            if lacking(job, brain.config):
+                call.outcome = Outcome.NOTHING_KNOWN
             return decide(brain, job)
         except Exception:
             call.outcome = Outcome.FAILED

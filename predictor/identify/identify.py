@@ -19,13 +19,13 @@ def identify(
     comment: str | None = None,
     extra: str | None = None,
     environment: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
     script: str | None = None,
     argv: Sequence[str] = (),
-    annotations: Mapping[str, str] | None = None,
     rules: Rules | None = None,
     context: RuleContext | None = None,
 ) -> Stated:
-    """What comment, extra, environment, script, annotations and site rules say together.
+    """What comment, extra, environment, annotations, script and site rules say together.
 
     An earlier one goes before a later one, field by field. A site rule may name the model that
     users call by a name the catalog does not have. Problems are told once, at most five, those
@@ -36,8 +36,8 @@ def identify(
         parse_text(comment or "", "comment")
         .over(parse_text(extra or "", "extra"))
         .over(parse_mapping(known, "environment"))
-        .over(parse_script(script or "", argv, environment=known))
         .over(parse_mapping(annotations or {}, "annotation"))
+        .over(parse_script(script or "", argv, environment=known))
     )
     if rules is not None and context is not None and (rule := rules.match(context)) is not None:
         stated = _named_by(rule, stated)

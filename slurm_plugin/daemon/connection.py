@@ -144,6 +144,8 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         self._transport.write(line)
+        if self._ended and not self._buffer:
+            self._transport.write_eof()  # the hook reads to the end, so let it go on at once
         if self._buffer or self._ended:
             asyncio.get_running_loop().call_soon(self._next)
 

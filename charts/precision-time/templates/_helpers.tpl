@@ -15,7 +15,7 @@
 
 {{/* Names of objects of the whole cluster, which two releases must not share. */}}
 {{- define "precision-time.clusterName" -}}
-{{- printf "%s-%s" .Release.Namespace (include "precision-time.fullname" .) | trunc 100 | trimSuffix "-" -}}
+{{- printf "%s-%s" (include "precision-time.fullname" .) .Release.Namespace | trunc 100 | trimSuffix "-" -}}
 {{- end -}}
 
 {{- define "precision-time.schedulerName" -}}
@@ -88,7 +88,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 runAsNonRoot: true
 runAsUser: 65532
 runAsGroup: 65532
-fsGroup: 65532
 seccompProfile:
   type: RuntimeDefault
 {{- end -}}
@@ -98,4 +97,18 @@ allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities:
   drop: [ALL]
+{{- end -}}
+
+{{/* One label opts in a namespace or a single object: selectors of the two for an admission. */}}
+{{- define "precision-time.selectors" -}}
+{{- $label := .Values.admission.label -}}
+namespaces:
+  namespaceSelector:
+    matchLabels: { {{ $label.key }}: {{ $label.value | quote }} }
+objects:
+  namespaceSelector:
+    matchExpressions:
+      - {key: {{ $label.key }}, operator: NotIn, values: [{{ $label.value | quote }}]}
+  objectSelector:
+    matchLabels: { {{ $label.key }}: {{ $label.value | quote }} }
 {{- end -}}

@@ -29,6 +29,7 @@ DEFAULT = "1-00:00:00"
 FIRST_MAX_S = 1.0  # the hook gives up after 0.05 s; the rest is for a busy machine
 RECOVERY_S = 30.0
 ONE_MB = 1 << 20
+SLURM_USER = "daemon"  # an account every Linux has; Slurm takes no "nobody"
 GOOD = Answer(log="reason=set", time_limit=77)
 GOOD_LINE = GOOD.encode()
 _OUTCOME = re.compile(r"precision-time: submit .* outcome=(\w+) us=(\d+)")
@@ -179,7 +180,7 @@ def test_a_socket_of_the_wrong_owner_is_not_waited_for(
 ) -> None:
     if os.geteuid():
         pytest.skip("needs root: slurmctld must run as somebody else than the owner of the socket")
-    with SlurmCluster(installation, replace(SMALL, slurm_user=user)) as cluster:
+    with SlurmCluster(installation, replace(SMALL, slurm_user=SLURM_USER)) as cluster:
         path = cluster.root / "slurm.sock"
         with fake_daemon.daemon(path, GOOD) as daemon:
             path.chmod(0o600)

@@ -1,0 +1,17 @@
+"""Admission: predictions and deadlines filled in where training jobs are created.
+
+review      AdmissionReview v1: a body read, an answer written
+forms       where a kind of object keeps its pod templates and its deadline
+candidates  which GPU types the pods may land on
+forecast    how long the job runs on the slowest of them
+limits      the limits a user stated, and those we fill
+notes       what is written on objects and said to users
+patch       the JSON patch: adds, never changes
+admit       all of it together
+
+`policy.yaml` does the part of the deadline without a webhook.
+"""
+
+from .admit import Admission, Knowledge, Outcome, Reviewed
+
+__all__ = ["Admission", "Knowledge", "Outcome", "Reviewed"]

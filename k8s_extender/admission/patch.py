@@ -1,0 +1,58 @@
+"""A JSON patch (RFC 6902) that only adds: what is there already stays as it is.
+
+A patch that does not apply makes the API server refuse the object, so where a parent is of another
+type than expected nothing is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .forms import Path, reach
+
+MAX_ANNOTATIONS_BYTES = 256 * 1024
+
+
+class Patch:
+    """The additions to one object."""
+
+    def __init__(self, obj: Mapping[str, Any]) -> None:
+        self._object = obj
+        self._made: set[Path] = set()
+        self.operations: list[dict[str, Any]] = []
+
+    def put(self, path: Path, value: object) -> bool:
+        """Add a value with the objects it lies in; False where something is there already."""
+        parents = [path[:depth] for depth in range(1, len(path))]
+        missing = [p for p in parents if reach(self._object, p) is None and p not in self._made]
+        held = (reach(self._object, p) for p in parents if p not in missing and p not in self._made)
+        fits = all(isinstance(parent, Mapping | list) for parent in held)
+        if not fits or path in self._made or reach(self._object, path) is not None:
+            return False
+        if any(isinstance(step, int) for p in (*missing, path) for step in p[-1:]):
+            return False  # only what is named can be made, not the place in a list
+        for parent in missing:
+            self._add(parent, {})
+        self._add(path, value)
+        return True
+
+    def annotate(self, metadata: Path, annotations: Mapping[str, str]) -> None:
+        """Add annotations, none of them where all together would be more than is allowed."""
+        place: Path = (*metadata, "annotations")
+        there = reach(self._object, place)
+        there = there if isinstance(there, Mapping) else {}
+        pairs = {k: v for k, v in annotations.items() if there.get(k) is None}
+        held = [str(text) for pair in (*there.items(), *pairs.items()) for text in pair]
+        if sum(len(text.encode(errors="replace")) for text in held) <= MAX_ANNOTATIONS_BYTES:
+            for key, value in pairs.items():
+                self.put((*place, key), value)
+
+    def _add(self, path: Path, value: object) -> None:
+        self._made.add(path)
+        pointer = "".join(f"/{_escaped(str(step))}" for step in path)
+        self.operations.append({"op": "add", "path": pointer, "value": value})
+
+
+def _escaped(step: str) -> str:
+    return step.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,97 @@
+"""AdmissionReview v1 of the API server: requests read with care, answers that always allow."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from ..errors import WireError
+from ..plain import mapping, text
+
+API_VERSION = "admission.k8s.io/v1"
+KIND = "AdmissionReview"
+# The API server takes objects of at most 3 MiB.
+MAX_BODY_BYTES = 4 * 2**20
+# Longer warnings may be cut by clients, all together are at most 4096 bytes.
+MAX_WARNING = 240
+MAX_WARNINGS_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One object on its way: ``object`` is plain JSON with the namespace of the request in it."""
+
+    uid: str
+    group: str
+    kind: str
+    operation: str
+    object: Mapping[str, Any]
+    sub_resource: str = ""
+
+    @property
+    def name(self) -> str:
+        """Namespace and name, for the log."""
+        metadata = mapping(self.object, "metadata")
+        name = text(metadata, "name") or text(metadata, "generateName")
+        return f"{text(metadata, 'namespace')}/{name}"
+
+
+def request_of(body: bytes) -> Request:
+    """The request of a body; raises WireError where it is no AdmissionReview of version 1."""
+    if len(body) > MAX_BODY_BYTES:
+        raise WireError(f"body has {len(body)} bytes: at most {MAX_BODY_BYTES} are accepted")
+    try:
+        review = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise WireError(f"body is not JSON: {error}") from None
+    if (text(review, "apiVersion"), text(review, "kind")) != (API_VERSION, KIND):
+        raise WireError(f"apiVersion and kind: {API_VERSION} {KIND} is accepted")
+    request = mapping(review, "request")
+    uid = text(request, "uid")
+    if not uid:
+        raise WireError("request.uid: a text is accepted")
+    return Request(
+        uid=uid,
+        group=text(request, "kind", "group"),
+        kind=text(request, "kind", "kind"),
+        operation=text(request, "operation"),
+        object=_placed(mapping(request, "object"), text(request, "namespace")),
+        sub_resource=text(request, "subResource"),
+    )
+
+
+def answer(uid: str, patch: Sequence[Mapping[str, Any]] = (), said: Iterable[str] = ()) -> bytes:
+    """An answer that allows the object, with a patch and lines for the user where there are any."""
+    response: dict[str, Any] = {"uid": uid, "allowed": True}
+    if patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(orjson.dumps(patch)).decode()
+    if warnings := _short(said):
+        response["warnings"] = warnings
+    return orjson.dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+
+
+def _placed(obj: Mapping[str, Any], namespace: str) -> Mapping[str, Any]:
+    """The object with its namespace, which controllers leave to the request."""
+    metadata = mapping(obj, "metadata")
+    if not namespace or metadata.get("namespace"):
+        return obj
+    return {**obj, "metadata": {**metadata, "namespace": namespace}}
+
+
+def _short(said: Iterable[str]) -> list[str]:
+    """Lines that a header can hold, within the bytes that all of them may have."""
+    kept: list[str] = []
+    left = MAX_WARNINGS_BYTES
+    for line in said:
+        plain = "".join(c if c.isprintable() else " " for c in line)
+        plain = plain if len(plain) <= MAX_WARNING else plain[: MAX_WARNING - 3] + "..."
+        left -= len(plain.encode(errors="replace"))
+        if left < 0:
+            break
+        kept.append(plain)
+    return kept

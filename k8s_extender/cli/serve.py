@@ -1,0 +1,64 @@
+"""`precision-time k8s serve`: the process that kube-scheduler asks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .cluster import IN_CLUSTER, api_client
+
+if TYPE_CHECKING:
+    from ..config import Config
+    from ..server.service import Parts
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@click.command()
+@click.option(
+    "--config", type=click.Path(dir_okay=False, path_type=Path),
+    help="The configuration file.  [default: all defaults]",
+)  # fmt: skip
+@click.option(
+    "--kubeconfig", default=IN_CLUSTER, show_default=True, metavar="FILE|in-cluster",
+    help="How to reach the API server.",
+)  # fmt: skip
+@click.option("--check-config", is_flag=True, help="Read configuration and rules, say so, and end.")
+def serve(config: Path | None, kubeconfig: str, check_config: bool) -> None:
+    """Answer kube-scheduler and the API server, in the foreground.
+
+    Configuration, site rules and certificates are read anew when their files change. SIGTERM
+    ends, after other replicas had time to take over. The log goes to stderr.
+    """
+    # Decisions are small products: threads of a BLAS would cost more than they save.
+    for variable in THREAD_VARIABLES:
+        os.environ.setdefault(variable, "1")
+    from ..server.loading import config_at, rules_of
+    from ..server.logs import logging_to
+
+    configuration = config_at(config)
+    rules_of(configuration)
+    if check_config:
+        click.echo(f"{config or 'defaults'}: the configuration can be used")
+        return
+    import uvloop
+
+    from ..server.service import Service
+
+    parts = _parts(configuration, kubeconfig)
+    with logging_to(configuration.server.log_format) as log:
+        service = Service(configuration, config, parts, log)
+        uvloop.run(service.run())
+
+
+def _parts(config: Config, kubeconfig: str) -> Parts:
+    from ..node_labels import gpu_node
+    from ..nodes import NodeWatch
+    from ..server.service import Parts
+    from ..workload import pod_job
+
+    nodes = NodeWatch(api_client(kubeconfig), config)
+    return Parts(nodes=nodes, job_of=pod_job, gpu_node=gpu_node)

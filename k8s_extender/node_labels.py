@@ -1,0 +1,143 @@
+"""Which GPUs a node has: labels of GPU feature discovery, else a label that the site names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from profiles.errors import UnknownGpuError
+from profiles.gpus import Gpu, find_gpu
+
+from .config import Hardware
+from .mig import memory_of, product_of, profile_of, share_of
+from .plain import count, mapping, text, texts
+from .records import GpuNode, GpuType
+
+GPU = "nvidia.com/gpu."
+MIB = 2**20
+
+
+def gpu_node(node: Mapping[str, Any], hardware: Hardware) -> GpuNode:
+    """A node of the API, as decisions see it; a node without known labels has no type.
+
+    Labels of GPU feature discovery go before the site's own label (``hardware.node_label``). Under
+    the MIG strategy ``mixed`` the slices are in ``slices``, by the resource that counts them.
+    """
+    labels = {sys.intern(k): sys.intern(v) for k, v in texts(node, "metadata", "labels").items()}
+    offered = _offered(node)
+    if labels.get(f"{GPU}product"):
+        whole = _discovered(labels, offered, hardware)
+    else:
+        whole = _by_site_label(labels, offered, hardware)
+    return GpuNode(
+        name=sys.intern(text(node, "metadata", "name")),
+        type=whole,
+        labels=labels,
+        slices=_mixed_slices(labels, offered, hardware),
+    )
+
+
+def _offered(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Resources of the node; what pods may get of them goes before what is built in."""
+    return {**mapping(node, "status", "capacity"), **mapping(node, "status", "allocatable")}
+
+
+def _discovered(
+    labels: Mapping[str, str], offered: Mapping[str, Any], hardware: Hardware
+) -> GpuType | None:
+    """The node's GPUs, or with the MIG strategy ``single`` their equal slices."""
+    label = labels[f"{GPU}product"]
+    product = product_of(label)
+    gpu = _gpu_of((label, product.name), labels, hardware.products)
+    memory = count(labels, f"{GPU}memory")
+    replicas = max(1, count(labels, f"{GPU}replicas") or 1)
+    devices = count(labels, f"{GPU}count") or _most(offered, hardware.resources) // replicas
+    if devices < 1:
+        return None
+    profile = product.profile
+    return GpuType(
+        product=label,
+        gpu=gpu,
+        count=devices,
+        memory_bytes=memory * MIB if memory else None,
+        mig=profile,
+        mig_share=1.0 if profile is None else _share(labels, GPU, profile, gpu),
+        replicas=replicas,
+    )
+
+
+def _by_site_label(
+    labels: Mapping[str, str], offered: Mapping[str, Any], hardware: Hardware
+) -> GpuType | None:
+    value = labels.get(hardware.node_label or "")
+    devices = _most(offered, hardware.resources)
+    if not value or devices < 1:
+        return None
+    gpu = _known(hardware.node_label_gpus.get(value, value))
+    return GpuType(value, gpu, devices, None if gpu is None else gpu.memory_bytes)
+
+
+def _mixed_slices(
+    labels: Mapping[str, str], offered: Mapping[str, Any], hardware: Hardware
+) -> Mapping[str, GpuType]:
+    """A type for each resource such as ``nvidia.com/mig-1g.5gb`` that the node offers."""
+    found: dict[str, GpuType] = {}
+    for resource in offered:
+        profile = profile_of(resource) if isinstance(resource, str) else None
+        devices = count(offered, resource)
+        if profile is not None and devices:
+            kind = _mixed_slice(labels, resource, profile, devices, hardware)
+            found[sys.intern(resource)] = kind
+    return found
+
+
+def _mixed_slice(
+    labels: Mapping[str, str], resource: str, profile: str, devices: int, hardware: Hardware
+) -> GpuType:
+    prefix = f"{resource}."
+    label = labels.get(f"{prefix}product") or labels.get(f"{GPU}product", "")
+    gpu = _gpu_of((label, product_of(label).name), labels, hardware.products)
+    memory = count(labels, f"{prefix}memory")
+    return GpuType(
+        product=label,
+        gpu=gpu,
+        count=count(labels, f"{prefix}count") or devices,
+        memory_bytes=memory * MIB if memory else memory_of(profile),
+        mig=profile,
+        mig_share=_share(labels, prefix, profile, gpu),
+        replicas=max(1, count(labels, f"{prefix}replicas") or 1),
+    )
+
+
+def _share(labels: Mapping[str, str], prefix: str, profile: str, gpu: Gpu | None) -> float:
+    """By counted multiprocessors where a label has them, else by the profile's name."""
+    counted = count(labels, f"{prefix}multiprocessors")
+    if counted and gpu is not None:
+        return min(1.0, counted / gpu.sms)
+    return share_of(profile, gpu)
+
+
+def _gpu_of(
+    names: Iterable[str], labels: Mapping[str, str], products: Mapping[str, str]
+) -> Gpu | None:
+    """The site's word for a product goes first; a GPU of another compute capability is none."""
+    told = next((products[name] for name in names if name in products), None)
+    if told is not None:
+        return _known(told)
+    gpu = next((gpu for name in names if (gpu := _known(name)) is not None), None)
+    capability = (count(labels, f"{GPU}compute.major"), count(labels, f"{GPU}compute.minor"))
+    if gpu is None or (None not in capability and capability != gpu.compute_capability):
+        return None
+    return gpu
+
+
+def _known(name: str) -> Gpu | None:
+    try:
+        return find_gpu(name)
+    except UnknownGpuError:
+        return None
+
+
+def _most(offered: Mapping[str, Any], resources: Iterable[str]) -> int:
+    return max((count(offered, resource) or 0 for resource in resources), default=0)

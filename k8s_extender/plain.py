@@ -1,0 +1,53 @@
+"""Reading JSON of others: a value of another type than expected counts as absent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_COUNT = re.compile(r"\d{1,9}", re.ASCII)
+
+
+def at(value: Any, *path: str) -> Any:
+    """What lies at a path of keys, or None."""
+    for key in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def mapping(value: Any, *path: str) -> Mapping[str, Any]:
+    """The object at a path, or an empty one."""
+    found = at(value, *path)
+    return found if isinstance(found, Mapping) else {}
+
+
+def items(value: Any, *path: str) -> list[Any]:
+    """The array at a path, or an empty one."""
+    found = at(value, *path)
+    return found if isinstance(found, list) else []
+
+
+def text(value: Any, *path: str) -> str:
+    """The string at a path, or an empty one."""
+    found = at(value, *path)
+    return found if isinstance(found, str) else ""
+
+
+def texts(value: Any, *path: str) -> dict[str, str]:
+    """The pairs of strings of the object at a path."""
+    return {
+        k: v for k, v in mapping(value, *path).items() if isinstance(k, str) and isinstance(v, str)
+    }
+
+
+def count(value: Any, *path: str) -> int | None:
+    """The whole number from 0 at a path, written as a number or as digits, or None."""
+    found = at(value, *path)
+    if isinstance(found, str) and _COUNT.fullmatch(found):
+        return int(found)
+    if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 10**9:
+        return found
+    return None

@@ -1,0 +1,73 @@
+"""Which nodes a pod may land on: its node selector and required node affinity."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .plain import items, text
+from .records import PodJob
+
+_INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_NAME_FIELD = "metadata.name"
+
+
+def selects(job: PodJob, labels: Mapping[str, str], name: str | None = None) -> bool:
+    """Whether a node with these labels meets a pod's selector and required affinity.
+
+    A requirement that the API server would not accept is met by no node. A term about the node's
+    name is met by any node whose ``name`` is not told.
+    """
+    if any(labels.get(key) != value for key, value in job.node_selector.items()):
+        return False
+    if job.node_affinity is None:
+        return True
+    terms = job.node_affinity if isinstance(job.node_affinity, list) else []
+    return any(_term(term, labels, name) for term in terms)
+
+
+def _term(term: Any, labels: Mapping[str, str], name: str | None) -> bool:
+    """All requirements of a term hold; a term without any holds for no node."""
+    expressions, fields = items(term, "matchExpressions"), items(term, "matchFields")
+    named = {} if name is None else {_NAME_FIELD: name}
+    return (
+        bool(expressions or fields)
+        and all(_holds(e, labels) for e in expressions)
+        and all(_about_name(f) and (name is None or _holds(f, named)) for f in fields)
+    )
+
+
+def _about_name(requirement: Any) -> bool:
+    return text(requirement, "key") == _NAME_FIELD
+
+
+def _holds(requirement: Any, labels: Mapping[str, str]) -> bool:
+    operator = _OPERATORS.get(text(requirement, "operator"))
+    if operator is None:
+        return False
+    values = [value for value in items(requirement, "values") if isinstance(value, str)]
+    return operator(labels.get(text(requirement, "key")), values)
+
+
+def _greater(found: str | None, values: list[str]) -> bool:
+    return _whole(found, values) and int(found or "") > int(values[0])
+
+
+def _less(found: str | None, values: list[str]) -> bool:
+    return _whole(found, values) and int(found or "") < int(values[0])
+
+
+def _whole(found: str | None, values: list[str]) -> bool:
+    numbers = [found, *values]
+    return len(values) == 1 and all(n is not None and _INTEGER.fullmatch(n) for n in numbers)
+
+
+_OPERATORS: Mapping[str, Callable[[str | None, list[str]], bool]] = {
+    "In": lambda found, values: found in values,
+    "NotIn": lambda found, values: found not in values,
+    "Exists": lambda found, values: found is not None,
+    "DoesNotExist": lambda found, values: found is None,
+    "Gt": _greater,
+    "Lt": _less,
+}

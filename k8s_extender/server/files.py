@@ -1,0 +1,68 @@
+"""Files that are read anew when they change, also through the symlinks of a Kubernetes volume."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from predictor.errors import PrecisionTimeError
+
+_log = logging.getLogger(__name__)
+
+Signature = tuple[tuple[int, int, int, int] | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Files that belong together under a name: ``paths()`` says which, ``reload`` reads them."""
+
+    name: str
+    paths: Callable[[], Sequence[Path]]
+    reload: Callable[[], Awaitable[None]]
+
+
+async def watch(
+    watched: Sequence[Watched], reloaded: Callable[[str, bool], None], every_s: float
+) -> None:
+    """Reload what changed, for ever; ``reloaded(name, well)`` hears of each time.
+
+    A file that cannot be used leaves the old one in use, with an error in the log.
+    """
+    before = {w.name: signature(w.paths()) for w in watched}
+    while True:
+        await asyncio.sleep(every_s)
+        for each in watched:
+            now = signature(each.paths())
+            if now != before[each.name]:
+                before[each.name] = now
+                reloaded(each.name, await _reload(each))
+
+
+async def _reload(watched: Watched) -> bool:
+    try:
+        await watched.reload()
+    except PrecisionTimeError as error:
+        _log.error("the %s in use is kept: %s", watched.name, error)
+    except Exception:
+        _log.exception("the %s in use is kept", watched.name)
+    else:
+        _log.info("%s read anew", watched.name)
+        return True
+    return False
+
+
+def signature(paths: Sequence[Path]) -> Signature:
+    """What changes with the content of files; a symlink counts as what it leads to."""
+    return tuple(map(_signature, paths))
+
+
+def _signature(path: Path) -> tuple[int, int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size

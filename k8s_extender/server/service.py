@@ -1,0 +1,164 @@
+"""The process: listens, loads, and ends without losing a call."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..config import Config
+from ..estimate import TypeEstimate
+from .app import App, Handler
+from .certificates import certificates_of
+from .known import JobOf
+from .listener import Listener, bind
+from .loading import Loader
+from .logs import Log
+from .metrics import Metrics
+from .pages import health, metrics_page
+from .state import NodeSource, State
+from .upkeep import FILES_EVERY_S, Upkeep
+from .verbs import GpuNodeOf, Hearing, Verbs
+
+# While it drains: once no call has come for so long, the schedulers ask another replica.
+QUIET_S = 5.0
+CLOSING_S = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the service is put together from: all that reads Kubernetes objects or its API.
+
+    ``hearing`` is told of decisions, ``mutate`` answers admission reviews; both may be absent.
+    """
+
+    nodes: NodeSource
+    job_of: JobOf
+    gpu_node: GpuNodeOf
+    hearing: Callable[[State], Hearing] | None = None
+    mutate: Callable[[State], Handler] | None = None
+
+
+class Service:
+    """The extender as a process: `run` serves until SIGTERM or SIGINT.
+
+    Raises ConfigError where certificates or addresses cannot be used. ``path`` is the file of the
+    configuration, None for defaults.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        path: Path | None,
+        parts: Parts,
+        log: Log,
+        *,
+        files_every_s: float = FILES_EVERY_S,
+    ) -> None:
+        self._log = log
+        self._files_every_s = files_every_s
+        self._metrics = Metrics()
+        self._state = State(config, parts.nodes)
+        loader = Loader(self._state.table, job_of=parts.job_of, predicted=self._predicted)
+        self._upkeep = Upkeep(self._state, loader, self._metrics, path)
+        self._certificates = certificates_of(config.server)
+        self._app = self._calls(parts)
+        self._listeners = tuple(self._listen())
+        self._ending = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until a signal, then until the schedulers have gone."""
+        with self._signals():
+            self._state.nodes.start()
+            for listener in self._listeners:
+                await listener.start()
+            self._say("listening", ports=[listener.port for listener in self._listeners])
+            tasks = [
+                asyncio.create_task(self._upkeep.load()),
+                asyncio.create_task(
+                    self._upkeep.watch_files(self._certificates, self._files_every_s)
+                ),
+            ]
+            await self._ending.wait()
+            await self._drain()
+            for task in tasks:
+                task.cancel()
+            for listener in self._listeners:
+                await listener.stop(CLOSING_S)
+        await asyncio.to_thread(self._state.nodes.stop)
+        self._say("ended")
+
+    def _calls(self, parts: Parts) -> App:
+        state = self._state
+        hearing = None if parts.hearing is None else parts.hearing(state)
+        verbs = Verbs(state, self._metrics, self._log, gpu_node=parts.gpu_node, hearing=hearing)
+        handlers: dict[str, Handler] = {
+            "filter": verbs.filter, "prioritize": verbs.prioritize, "preempt": verbs.preempt,
+        }  # fmt: skip
+        if parts.mutate is not None:
+            handlers["mutate"] = parts.mutate(state)
+        return App(
+            pages=health(state),
+            handlers=_versioned(handlers),
+            max_body_bytes=state.config.server.max_body_bytes,
+            unread=self._unread,
+            draining=lambda: state.draining,
+        )
+
+    def _listen(self) -> Iterator[Listener]:
+        server, closed = self._state.config.server, self._metrics.closed
+        context = None if self._certificates is None else self._certificates.context
+        yield Listener(
+            self._app, bind(server.host, server.port, "server.port"),
+            keep_alive_s=server.keep_alive_s, context=context, closed=closed,
+        )  # fmt: skip
+        if server.metrics_port is not None:
+            pages = {**health(self._state), **metrics_page(self._metrics, self._state)}
+            yield Listener(
+                App(pages=pages), bind(server.host, server.metrics_port, "server.metrics_port"),
+                keep_alive_s=server.keep_alive_s, closed=closed,
+            )  # fmt: skip
+
+    async def _drain(self) -> None:
+        """Serve on while schedulers may still ask here; each answer closes its connection."""
+        self._state.draining = True
+        began, drain_s = time.monotonic(), self._state.config.server.drain_s
+        self._say("draining", at_most_s=drain_s)
+        while (now := time.monotonic()) - began < drain_s:
+            if now - max(began, self._app.called_at) > QUIET_S:
+                return
+            await asyncio.sleep(0.05)
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop, signals = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
+        for number in signals:
+            loop.add_signal_handler(number, self._ending.set)
+        try:
+            yield
+        finally:
+            for number in signals:
+                loop.remove_signal_handler(number)
+
+    def _predicted(self, estimate: TypeEstimate) -> None:
+        gpu, prediction = estimate.type.gpu, estimate.prediction
+        self._metrics.predicted(
+            "unknown" if gpu is None else gpu.name,
+            "none" if prediction is None else prediction.tier.value,
+        )
+
+    def _unread(self, path: str, outcome: str) -> None:
+        self._metrics.unread(path.removeprefix("v1/"), outcome)
+        self._say("request not answered", level="warning", path=path, outcome=outcome)
+
+    def _say(self, event: str, *, level: str = "info", **fields: object) -> None:
+        self._log.event(level, event, time.time(), **fields)
+
+
+def _versioned(handlers: Mapping[str, Handler]) -> Mapping[str, Handler]:
+    """Each handler with and without the version of this contract before its name."""
+    return {f"{version}{n}": h for version in ("v1/", "") for n, h in handlers.items()}

@@ -1,0 +1,179 @@
+"""From a pod, or the object that makes pods, to the training job they run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+from predictor.identify.identify import identify
+from predictor.identify.rules import RuleContext, Rules
+from predictor.identify.stated import Problem, Stated
+
+from .commands import Ran, ran_by, scripted
+from .config import PREFIX, Config, Prioritize
+from .durations import ACCEPTED, seconds_of
+from .plain import at, count, items, mapping, text, texts
+from .pod_gpus import Asked, asked_of, containers_with
+from .pod_sets import PodSet, PodSets, pod_sets
+from .records import PodJob
+from .replicas import MAX_PODS, pods_grouped, pods_launched, pods_stated
+from .selectors import selects
+
+__all__ = ["pod_job", "selects", "template_job"]
+
+DEADLINE = f"{PREFIX}deadline"
+POLICY = f"{PREFIX}policy"
+POLICIES: tuple[str, ...] = get_args(Prioritize.model_fields["policy"].annotation)
+# Names of what made a pod, the outermost first: a rule about names means these.
+OWNERS = (
+    "jobset.sigs.k8s.io/jobset-name",
+    "training.kubeflow.org/job-name",
+    "ray.io/cluster",
+    "batch.kubernetes.io/job-name",
+)
+QUEUES = ("kueue.x-k8s.io/queue-name", "kai.scheduler/queue", "volcano.sh/queue-name")
+MAX_DEADLINE_S = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One pod set with what of it is looked at."""
+
+    set: PodSet
+    asked: Asked
+    annotations: Mapping[str, str]
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        return mapping(self.set.template, "spec")
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return texts(self.set.template, "metadata", "labels")
+
+    @property
+    def gpus(self) -> int:
+        return self.asked.gpus * self.set.count
+
+
+def pod_job(pod: Mapping[str, Any], config: Config, rules: Rules | None = None) -> PodJob | None:
+    """The job that a pod is part of; None for a pod without GPUs, and for what is no pod."""
+    return template_job("Pod", pod, config, rules)
+
+
+def template_job(
+    kind: str, obj: Mapping[str, Any], config: Config, rules: Rules | None = None
+) -> PodJob | None:
+    """The job of a Pod, Job, PyTorchJob, JobSet, RayJob or Kueue Workload.
+
+    None for other kinds and where no pod asks for GPUs. Annotations of the object hold where those
+    of its pods say nothing. What is of a wrong type counts as absent; nothing is raised.
+    """
+    found = pod_sets(kind, obj)
+    parts = [] if found is None else _parts(obj, found, config)
+    if found is None or not parts:
+        return None
+    main = max(parts, key=lambda part: part.gpus)
+    ran = _ran(main, found)
+    stated = _stated(obj, main, ran, rules)
+    deadline_s, problems = _deadline(main, found)
+    policy, misnamed = _policy(main.annotations)
+    return PodJob(
+        uid=text(obj, "metadata", "uid"),
+        namespace=text(obj, "metadata", "namespace"),
+        name=text(obj, "metadata", "name") or text(obj, "metadata", "generateName"),
+        stated=replace(stated, problems=(*stated.problems, *problems, *misnamed)),
+        gpus_per_pod=main.asked.gpus,
+        pods=_pods(parts, main, found, ran, stated),
+        deadline_s=deadline_s,
+        resource=main.asked.resource,
+        node_selector=texts(main.spec, "nodeSelector"),
+        node_affinity=_required(main.spec),
+        scheduling_policy=policy,
+        gpu_fraction=main.asked.fraction,
+    )
+
+
+def _parts(obj: Mapping[str, Any], found: PodSets, config: Config) -> list[_Part]:
+    """The pod sets with GPUs."""
+    outer = texts(obj, "metadata", "annotations")
+    parts: list[_Part] = []
+    for pods in found.sets:
+        annotations = {**outer, **texts(pods.template, "metadata", "annotations")}
+        spec = mapping(pods.template, "spec")
+        asked = asked_of(spec, annotations, config.hardware.resources)
+        if asked is not None and 1 <= pods.count <= MAX_PODS:
+            parts.append(_Part(pods, asked, annotations))
+    return parts
+
+
+def _ran(part: _Part, found: PodSets) -> Ran:
+    containers = containers_with(part.spec, part.asked.resource)
+    ran = ran_by(containers[0]) if containers else scripted("", {})
+    return scripted(found.script, ran.environment) if found.script else ran
+
+
+def _stated(obj: Mapping[str, Any], part: _Part, ran: Ran, rules: Rules | None) -> Stated:
+    labels = {**texts(obj, "metadata", "labels"), **part.labels}
+    context = RuleContext(
+        name=_first(labels, OWNERS) or text(obj, "metadata", "name"),
+        account=text(obj, "metadata", "namespace"),
+        partition=_first(labels, QUEUES),
+        command=" ".join(ran.words),
+        script=ran.script,
+    )
+    return identify(
+        environment=ran.environment,
+        annotations={k: v for k, v in part.annotations.items() if k.startswith(PREFIX)},
+        script=ran.script,
+        argv=() if ran.script else ran.words,
+        rules=rules,
+        context=context,
+    )
+
+
+def _pods(parts: list[_Part], main: _Part, found: PodSets, ran: Ran, stated: Stated) -> int:
+    """Pods of the whole job, in pods as large as those of the main set."""
+    each = main.asked.gpus
+    if gpus := stated.values.get("gpus"):
+        return max(1, -(-int(gpus) // each))
+    if pods := pods_stated(main.annotations):
+        return pods
+    if not found.settled:
+        launched = pods_launched(ran, main.labels, main.asked)
+        if told := launched or pods_grouped(main.labels, main.annotations):
+            return told
+    return max(1, -(-sum(part.gpus for part in parts) // each))
+
+
+def _deadline(part: _Part, found: PodSets) -> tuple[float | None, tuple[Problem, ...]]:
+    """The shortest deadline that object, pod and annotation state, in seconds."""
+    told = part.annotations.get(DEADLINE)
+    asked = None if told is None else seconds_of(told)
+    stated = (found.deadline_s, count(part.spec, "activeDeadlineSeconds"), asked)
+    deadlines = [float(s) for s in stated if s is not None and 0 < s <= MAX_DEADLINE_S]
+    problem = f"deadline={told!r:.80} is not possible: {ACCEPTED}"
+    unreadable = told is not None and asked is None
+    return min(deadlines, default=None), _problems(unreadable, problem)
+
+
+def _policy(annotations: Mapping[str, str]) -> tuple[str | None, tuple[Problem, ...]]:
+    told = annotations.get(POLICY)
+    problem = f"policy={told!r:.80} is not possible: accepted are {', '.join(POLICIES)}"
+    return (told if told in POLICIES else None), _problems(told not in (None, *POLICIES), problem)
+
+
+def _problems(holds: bool, problem: str) -> tuple[Problem, ...]:
+    return (Problem("annotation", problem),) if holds else ()
+
+
+def _required(spec: Mapping[str, Any]) -> object:
+    """The required terms of node affinity; None where there are none."""
+    terms = "requiredDuringSchedulingIgnoredDuringExecution"
+    required = at(spec, "affinity", "nodeAffinity", terms)
+    return None if required is None else items(required, "nodeSelectorTerms")
+
+
+def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((labels[name] for name in names if labels.get(name)), "")

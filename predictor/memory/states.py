@@ -1,0 +1,124 @@
+"""Weights, gradients, optimizer state and communication buffers of one GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..graphs.catalog import ModelEntry, graph_of, overrides
+from ..job import TrainingJob
+from ..step import workload
+from .account import Account
+from .storage import LOW_WEIGHTS, Storage
+
+# Elements of DeepSpeed's reduce_bucket_size and allgather_bucket_size, each (its JSON reference).
+DEEPSPEED_BUCKET = 500_000_000
+# Units of ZeRO-3 and FSDP that are gathered at once: the one at work and the one prefetched.
+GATHERED_UNITS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """Bytes that do not depend on the batch.
+
+    ``gradients_stay`` is false where they exist only from their layer's backward to the step.
+    ``step_workspace`` is what the optimizer step holds on top.
+    """
+
+    weights: float
+    casts: float
+    gradients: float
+    optimizer: float
+    buffers: float
+    step_workspace: float
+    gradients_stay: bool
+
+
+def states_of(
+    job: TrainingJob,
+    storage: Storage,
+    rule: Mapping[str, float],
+    account: Account,
+    weights: float,
+    experts: float,
+) -> States:
+    """The states of a GPU that holds ``weights`` elements, a share ``experts`` of them experts'."""
+    level = sharding_level(job)
+    trained = account.trainable / max(1, account.parameters)
+    sparse = account.sparse / max(1, account.parameters)
+    here = weights * trained
+    dense = here - weights * sparse
+    shards = _Shards.of(job, experts)
+    state = rule["state_bytes_per_parameter"] * storage.state_scale + storage.master
+    gradients = dense * storage.gradient / (shards.ranks if level >= 2 else 1.0)
+    unit = weights / max(1, account.layers) if level == 3 else 0.0
+    matrices = min(weights, account.matrix_weights * weights / max(1, account.parameters))
+    return States(
+        weights=weights * storage.weight / (shards.ranks if level == 3 else 1.0),
+        casts=matrices * storage.activation if storage.autocast and level < 3 else 0.0,
+        gradients=gradients,
+        optimizer=here * state / (shards.ranks if level else 1.0),
+        buffers=_buckets(job, level, dense, storage)
+        + min(GATHERED_UNITS * unit, weights) * (storage.activation + storage.gradient / 2),
+        step_workspace=here * storage.upcast_gradient / (shards.ranks if level else 1.0),
+        gradients_stay=job.data_parallel > 1 or job.grad_accum > 1 or job.framework in LOW_WEIGHTS,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shards:
+    """Ranks that a stage's state is divided among: fewer for experts, which are spread already."""
+
+    ranks: float
+
+    @classmethod
+    def of(cls, job: TrainingJob, experts: float) -> _Shards:
+        instances = int(job.option("num_distributed_optimizer_instances") or 1)
+        ranks = max(1, job.data_parallel * job.context_parallel // instances)
+        spread = max(1, expert_parallel(job) * expert_tensor_parallel(job) // job.tensor_parallel)
+        expert_ranks = max(1.0, ranks / spread)
+        return cls(1 / ((1 - experts) / ranks + experts / expert_ranks))
+
+
+def sharding_level(job: TrainingJob) -> int:
+    """0 for plain data parallelism, else the ZeRO level; FSDP is 3."""
+    if job.option("data_parallel_sharding_strategy") == "optim_grads_params":
+        return 3
+    return {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3}[job.sharding]
+
+
+def expert_parallel(job: TrainingJob) -> int:
+    """GPUs that the experts of a mixture are spread over."""
+    return int(dict(job.variant).get("expert_parallel") or job.option("ep") or 1)
+
+
+def expert_tensor_parallel(job: TrainingJob) -> int:
+    """GPUs one expert is split over; that of the other layers unless stated."""
+    stated = job.option("etp")
+    return int(stated) if stated.isdigit() else job.tensor_parallel
+
+
+def expert_share(job: TrainingJob, entry: ModelEntry) -> float:
+    """Share of a GPU's weights that are experts', from the graph with and without the spread."""
+    spread = expert_parallel(job)
+    if spread == 1:
+        return 0.0
+    work = workload(job, entry)
+    changes = dict(overrides(entry, job.variant))
+    here = graph_of(entry.name, tuple(sorted(changes.items())), work).parameters
+    alone = graph_of(
+        entry.name, tuple(sorted({**changes, "expert_parallel": "1"}.items())), work
+    ).parameters
+    return max(0.0, (alone - here) / (spread - 1) / here)
+
+
+def _buckets(job: TrainingJob, level: int, dense: float, storage: Storage) -> float:
+    """Gradient buckets: torch DDP's copy all gradients, DeepSpeed's a bounded number.
+
+    Megatron-LM and NeMo compute gradients in their bucket.
+    """
+    if job.data_parallel == 1 or job.framework in LOW_WEIGHTS or level == 3:
+        return 0.0
+    if level == 0:
+        return dense * storage.gradient if job.framework == "pytorch" else 0.0
+    return 2 * min(dense, DEEPSPEED_BUCKET) * storage.gradient

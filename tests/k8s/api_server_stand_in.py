@@ -1,0 +1,357 @@
+"""An HTTP server that answers as a Kubernetes API server does, for nodes, pods and events."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from queue import Empty, Queue
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from kubernetes.client import ApiClient, Configuration
+
+POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)")
+EVENTS = re.compile(r"/apis/events\.k8s\.io/v1/namespaces/([^/]+)/events")
+MERGE_PATCHES = ("application/strategic-merge-patch+json", "application/merge-patch+json")
+
+CUT = object()  # a watcher that gets this has its connection closed in the middle of a line
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: str
+    query: dict[str, str]
+
+    @property
+    def is_list(self) -> bool:
+        return self.path == "/api/v1/nodes" and "watch" not in self.query
+
+    @property
+    def is_watch(self) -> bool:
+        return self.query.get("watch") in ("true", "True", "1")
+
+
+@dataclass
+class Faults:
+    """What goes wrong next; each status answers one request."""
+
+    statuses: deque[int] = field(default_factory=deque)
+    retry_after: str | None = None
+    delay_s: float = 0.0
+    list_body: bytes | None = None
+    expired_status: int = 200  # 200: an ERROR event in the stream; 410: the answer's status
+
+
+class StandIn:
+    """The cluster's state, and what was asked of it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.version = 100
+        self.oldest = 0
+        self.nodes: dict[str, dict[str, Any]] = {}
+        self.history: list[tuple[int, bytes]] = []
+        self.snapshots: dict[str, list[dict[str, Any]]] = {}
+        self.watchers: list[Queue[Any]] = []
+        self.pods: dict[tuple[str, str], dict[str, Any]] = {}
+        self.events: dict[tuple[str, str], dict[str, Any]] = {}
+        self.requests: list[Request] = []
+        self.faults = Faults()
+        self._server: ThreadingHTTPServer | None = None
+        self.port = 0
+
+    def start(self) -> None:
+        self._server = _Server(("127.0.0.1", self.port), _Handler)
+        self._server.stand_in = self  # type: ignore[attr-defined]
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def stop(self) -> None:
+        """Away at once: the port refuses, open streams break."""
+        assert self._server is not None
+        self._server.shutdown()
+        self._server.server_close()
+        self._server.close_connections()  # type: ignore[attr-defined]
+        with self.lock:
+            self.watchers.clear()
+
+    def client(self) -> ApiClient:
+        configuration = Configuration()
+        configuration.host = f"http://127.0.0.1:{self.port}"
+        return ApiClient(configuration)
+
+    def fill(self, nodes: list[dict[str, Any]]) -> None:
+        """Nodes that are there from the start, without events."""
+        with self.lock:
+            for node in nodes:
+                self.version += 1
+                self.nodes[node["metadata"]["name"]] = self._stamped(node)
+
+    def put(self, node: dict[str, Any]) -> None:
+        with self.lock:
+            self.version += 1
+            name = node["metadata"]["name"]
+            kind = "MODIFIED" if name in self.nodes else "ADDED"
+            self.nodes[name] = self._stamped(node)
+            self._tell(kind, self.nodes[name])
+
+    def delete(self, name: str) -> None:
+        with self.lock:
+            self.version += 1
+            self._tell("DELETED", self._stamped(self.nodes.pop(name)))
+
+    def bookmark(self) -> None:
+        with self.lock:
+            self.version += 1
+            self._tell("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}})
+
+    def expire(self) -> None:
+        """Forget what led here: older versions cannot be watched from, nor lists continued."""
+        with self.lock:
+            self.version += 1
+            self.oldest = self.version
+            self.history.clear()
+            self.snapshots.clear()
+
+    def send(self, line: bytes | object) -> None:
+        """The same bytes, or CUT, to everyone who watches."""
+        with self.lock:
+            for watcher in self.watchers:
+                watcher.put(line)
+
+    def asked(self, kind: str) -> int:
+        with self.lock:
+            return sum(getattr(request, f"is_{kind}") for request in self.requests)
+
+    def _stamped(self, node: dict[str, Any]) -> dict[str, Any]:
+        metadata = {**node["metadata"], "resourceVersion": str(self.version)}
+        return {**node, "metadata": metadata}
+
+    def _tell(self, kind: str, obj: dict[str, Any]) -> None:
+        line = json.dumps({"type": kind, "object": obj}).encode() + b"\n"
+        self.history.append((self.version, line))
+        self.send(line)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.connections: list[socket.socket] = []
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, address = super().get_request()
+        self.connections.append(connection)
+        return connection, address
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients that go away in the middle are part of the tests."""
+
+    def close_connections(self) -> None:
+        for connection in self.connections:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def log_message(self, *_: Any) -> None:
+        """The tests keep their own record."""
+
+    @property
+    def api(self) -> StandIn:
+        return self.server.stand_in  # type: ignore[attr-defined, no-any-return]
+
+    def do_GET(self) -> None:
+        if (request := self._begun()) is None:
+            return
+        if request.path != "/api/v1/nodes":
+            self._status(404)
+        elif request.is_watch:
+            self._watch(request.query)
+        else:
+            self._list(request.query)
+
+    def do_PATCH(self) -> None:
+        body = self._body()
+        if (request := self._begun()) is None:
+            return
+        match = POD.fullmatch(request.path)
+        with self.api.lock:
+            pod = self.api.pods.get((match[1], match[2])) if match else None
+            if pod is None:
+                return self._status(404)
+            if self.headers["Content-Type"] not in MERGE_PATCHES:
+                return self._status(415)
+            metadata = body["metadata"]
+            if metadata.get("uid", pod["metadata"]["uid"]) != pod["metadata"]["uid"]:
+                return self._status(409)
+            pod["metadata"].setdefault("annotations", {}).update(metadata["annotations"])
+        return self._json(200, pod)
+
+    def do_POST(self) -> None:
+        body = self._body()
+        if (request := self._begun()) is None:
+            return
+        match = EVENTS.fullmatch(request.path)
+        if match is None:
+            return self._status(404)
+        if (why := _refused(body, match[1])) is not None:
+            return self._status(422, why)
+        key = (match[1], body["metadata"]["name"])
+        with self.api.lock:
+            if key in self.api.events:
+                return self._status(409)
+            self.api.events[key] = body
+        return self._json(201, body)
+
+    def _begun(self) -> Request | None:
+        parts = urlsplit(self.path)
+        query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+        request = Request(self.command, parts.path, query)
+        with self.api.lock:
+            self.api.requests.append(request)
+            faults = self.api.faults
+            status = faults.statuses.popleft() if faults.statuses else None
+        time.sleep(faults.delay_s)
+        if status is None:
+            return request
+        self._status(status)
+        return None
+
+    def _body(self) -> Any:
+        return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+
+    def _status(self, status: int, message: str = "") -> None:
+        self._json(
+            status,
+            {"kind": "Status", "code": status, "reason": str(status), "message": message},
+        )
+
+    def _json(self, status: int, value: Any) -> None:
+        self._send(status, json.dumps(value).encode())
+
+    def _send(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        if status in (429, 503) and self.api.faults.retry_after is not None:
+            self.send_header("Retry-After", self.api.faults.retry_after)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _list(self, query: dict[str, str]) -> None:
+        if self.api.faults.list_body is not None:
+            return self._send(200, self.api.faults.list_body)
+        with self.api.lock:
+            token = query.get("continue", "")
+            version, _, start = token.partition(":")
+            if token and version not in self.api.snapshots:
+                return self._status(410)
+            if not token:
+                version = str(self.api.version)
+                self.api.snapshots[version] = list(self.api.nodes.values())
+            snapshot = self.api.snapshots[version]
+        first, size = int(start or 0), int(query.get("limit", len(snapshot) or 1))
+        after = first + size
+        metadata = {"resourceVersion": version}
+        if after < len(snapshot):
+            metadata |= {"continue": f"{version}:{after}"}
+        return self._json(200, {"kind": "NodeList", "metadata": metadata,
+                                "items": snapshot[first:after]})  # fmt: skip
+
+    def _watch(self, query: dict[str, str]) -> None:
+        since = int(query["resourceVersion"])
+        queue: Queue[Any] = Queue()
+        with self.api.lock:
+            expired = since < self.api.oldest
+            for version, line in self.api.history:
+                if version > since:
+                    queue.put(line)
+            if not expired:
+                self.api.watchers.append(queue)
+        if expired and self.api.faults.expired_status == 410:
+            return self._status(410)
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        if expired:
+            status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+            self._chunk(json.dumps({"type": "ERROR", "object": status}).encode() + b"\n")
+            return self._chunk(b"")
+        return self._stream(queue, float(query.get("timeoutSeconds", "1800")))
+
+    def _stream(self, queue: Queue[Any], seconds: float) -> None:
+        ends = time.monotonic() + seconds
+        while (left := ends - time.monotonic()) > 0:
+            try:
+                line = queue.get(timeout=left)
+            except Empty:
+                break
+            if line is CUT:
+                half = b'{"type":"MODIFIED","object":{"metadata":{"na'
+                self.wfile.write(b"%x\r\n%s" % (len(half) + 100, half))
+                self.close_connection = True
+                self.connection.shutdown(socket.SHUT_RDWR)
+                return
+            self._chunk(line)
+        self._chunk(b"")
+
+    def _chunk(self, data: bytes) -> None:
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+
+
+def _refused(event: dict[str, Any], namespace: str) -> str | None:
+    """Why the API server would not take an event (events.k8s.io/v1), or None."""
+    least = ("reason", "type", "action", "reportingController", "reportingInstance", "eventTime")
+    for name in least:
+        if not event.get(name):
+            return f"{name} is required"
+    if len(event.get("note", "")) > 1024:
+        return "note can have at most 1024 bytes"
+    if len(event["reason"]) > 128 or len(event["action"]) > 128:
+        return "reason and action can have at most 128 bytes"
+    if event["regarding"].get("namespace") != namespace:
+        return "regarding.namespace must be that of the event"
+    # Go reads a MicroTime by the layout 2006-01-02T15:04:05.000000Z07:00, digits as written.
+    if not re.fullmatch(r"[\d-]{10}T[\d:]{8}\.\d{6}(Z|[+-]\d\d:\d\d)", event["eventTime"]):
+        return f"eventTime {event['eventTime']} is no MicroTime"
+    return None
+
+
+@contextmanager
+def served() -> Iterator[StandIn]:
+    """A server on a free port of the loopback, gone afterwards."""
+    stand_in = StandIn()
+    stand_in.start()
+    try:
+        yield stand_in
+    finally:
+        stand_in.stop()
+
+
+def eventually(condition: Any, timeout_s: float = 30.0) -> bool:
+    """Whether a condition came true in time."""
+    ends = time.monotonic() + timeout_s
+    while time.monotonic() < ends:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return bool(condition())

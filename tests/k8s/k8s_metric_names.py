@@ -1,0 +1,31 @@
+"""The names a scrape of the extender shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from k8s_extender.config import Config
+from k8s_extender.records import GpuNode
+from k8s_extender.server.metrics import Metrics
+from k8s_extender.server.pages import metrics_page
+from k8s_extender.server.state import State
+
+ENDINGS = {"counter": "_total", "info": "_info"}
+
+
+class _NoNodes:
+    table: Mapping[str, GpuNode] = {}
+    synced = True
+    age_s = 0.0
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def shown_names() -> set[str]:
+    """The names without the endings of a histogram's parts."""
+    metrics = Metrics()
+    metrics_page(metrics, State(Config(), _NoNodes()))
+    found = metrics.registry.collect()
+    return {family.name + ENDINGS.get(family.type, "") for family in found}

@@ -1,0 +1,53 @@
+"""The image: what it is made of is there, and nothing else gets in."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatch
+
+from chart_files import ROOT
+from chart_render import needs_helm, render
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
+IGNORED = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+
+
+def copied() -> set[str]:
+    """What comes from the repository: sources of COPY without --from."""
+    lines = re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE)
+    return {source for line in lines for source in line.split()[:-1]}
+
+
+def test_everything_copied_exists() -> None:
+    assert copied()
+    for name in copied():
+        assert (ROOT / name).exists(), name
+
+
+def test_only_what_is_copied_is_sent_to_the_build() -> None:
+    rules = [line for line in IGNORED if line and not line.startswith("#")]
+    assert rules[0] == "*"
+    assert {line.removeprefix("!") for line in rules if line.startswith("!")} == copied()
+    assert any(fnmatch("a/__pycache__", rule) for rule in rules[1:])
+
+
+def test_the_packages_of_the_extender_are_copied() -> None:
+    assert {"predictor", "profiles", "precision_time", "k8s_extender"} <= copied()
+
+
+def test_it_runs_as_an_ordinary_user() -> None:
+    final = DOCKERFILE.rpartition("\nFROM ")[2]
+    (user,) = re.findall(r"^USER (\d+):\d+$", final, re.MULTILINE)
+    assert int(user) > 0
+
+
+@needs_helm
+def test_chart_and_image_agree_on_user_home_and_ports() -> None:
+    pod = render({"predictor": {"existingClaim": "own"}}).pod()["spec"]
+    context, (container,) = pod["securityContext"], pod["containers"]
+    assert f"USER {context['runAsUser']}:{context['runAsGroup']}\n" in DOCKERFILE
+    (home,) = set(re.findall(r"PRECISION_TIME_HOME=(\S+)", DOCKERFILE))
+    assert home in {mount["mountPath"] for mount in container["volumeMounts"]}
+    ports = " ".join(str(port["containerPort"]) for port in container["ports"])
+    assert f"EXPOSE {ports}\n" in DOCKERFILE
+    assert '"' + '", "'.join(container["args"]) + '"' in DOCKERFILE
