@@ -92,7 +92,7 @@ class Measurement:
 
     def _sbatch(self, job: Job) -> float:
         argv = ["sbatch", "--hold", "--parsable", "--output=/dev/null", f"--job-name={job.name}",
-                f"--comment={job.comment}", f"--gres={TRES}", str(SCRIPT), job.name]  # fmt: skip
+                f"--comment={job.comment}", f"--gres={TRES}", str(SCRIPT)]  # fmt: skip
         program = self.cluster.installation.program("sbatch")
         start = time.perf_counter()
         subprocess.run(

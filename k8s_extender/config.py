@@ -5,20 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from predictor.residual.novelty import Tier
+from predictor.settings import Section, read_settings, settings_of
 
 from .errors import ConfigError
 
 PREFIX = "precision-time.io/"
-
-
-class Section(BaseModel):
-    """A part of the file: unknown fields are errors, values never change after reading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Filter(Section):
@@ -66,12 +60,12 @@ class Deadline(Section):
 class Hardware(Section):
     """What labels mean: GPU products, and node labels where GPU feature discovery does not run."""
 
-    products: dict[str, str] = {}
+    products: dict[str, str] = Field(default={})
     node_label: str | None = None
-    node_label_gpus: dict[str, str] = {}
+    node_label_gpus: dict[str, str] = Field(default={})
     resources: tuple[str, ...] = ("nvidia.com/gpu",)
     fabric: str | None = None
-    prices_per_gpu_hour: dict[str, float] = {}
+    prices_per_gpu_hour: dict[str, float] = Field(default={})
 
 
 class Annotate(Section):
@@ -130,24 +124,9 @@ class Config(Section):
 
 def read_config(path: Path) -> Config:
     """The configuration of a file; raises ConfigError naming file, field and value."""
-    try:
-        raw = yaml.safe_load(path.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    return config_of({} if raw is None else raw, str(path))
+    return read_settings(path, Config, ConfigError)
 
 
 def config_of(raw: Any, origin: str = "config") -> Config:
     """The configuration of plain values; raises ConfigError."""
-    try:
-        return Config.model_validate(raw)
-    except ValidationError as error:
-        raise ConfigError("; ".join(_readable(origin, e) for e in error.errors())) from None
-
-
-def _readable(origin: str, error: Any) -> str:
-    place = ".".join(map(str, error["loc"]))
-    value = "" if error["type"] in ("extra_forbidden", "missing") else f"={error['input']!r}"
-    return f"{origin}: {place}{value if place else ''}: {error['msg']}"
+    return settings_of(raw, Config, ConfigError, origin)

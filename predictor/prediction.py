@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from .fits import Fit, fits
 from .job import TrainingJob
 from .residual.novelty import Tier
 from .step import StepTime
@@ -67,8 +68,13 @@ class Prediction:
         """Time of all steps that a share ``level`` of such jobs stays below, in seconds."""
         return None if self.steps is None else self.quantile_s(level) * self.steps
 
+    @property
+    def memory(self) -> Fit:
+        """Memory of one GPU by part, whether the job fits it, and what would make it fit."""
+        return fits(self.job)
+
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; seconds, samples per second, ratios."""
+        """Plain values for JSON; seconds, samples per second, ratios, bytes."""
         intervals = {}
         for level in (0.9, 0.95, 0.99):
             found = self.interval(level)
@@ -94,6 +100,7 @@ class Prediction:
                 "correction": self.correction,
             },
             "tensor_core_share": physical.tensor_core_share,
+            "memory": self.memory.as_dict(),
             "tier": self.tier.value, "evidence": list(self.evidence),
             "warnings": list(self.warnings),
         }  # fmt: skip

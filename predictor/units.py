@@ -36,6 +36,11 @@ def percent(ratio: float | None) -> str:
     return MISSING if ratio is None or ratio != ratio else f"{100 * ratio:.1f} %"
 
 
+def gibibytes(value: float) -> str:
+    """Bytes as GiB, which GPU memory is sold in."""
+    return f"{short(value / 2**30)} GiB"
+
+
 def count(value: float | None) -> str:
     """A count with separators between thousands."""
     return MISSING if value is None else f"{value:,.0f}"

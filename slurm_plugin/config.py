@@ -5,27 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
+
+from predictor.settings import Section, read_settings, settings_of
 
 from .errors import PolicyError
 
 DEFAULT_PATH = Path("/etc/precision-time/slurm.yaml")
-
-
-class Section(BaseModel):
-    """A part of the file: unknown fields are errors, values never change after reading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _words(cls, raw: Any) -> Any:
-        """Take ``mode: off``, which YAML reads as false, for the word it looks like."""
-        if not isinstance(raw, dict):
-            return raw
-        off = (name for name, value in raw.items() if value is False)
-        return {**raw, **{name: "off" for name in off if str(name).endswith("mode")}}
 
 
 class PartitionLimits(Section):
@@ -56,7 +42,7 @@ class Limits(Section):
     time_min_quantile: float | None = Field(default=None, gt=0.0, lt=1.0)
     assumed_precision: str | None = "fp32"
     warn_explicit: bool = True
-    partitions: dict[str, PartitionLimits] = {}
+    partitions: dict[str, PartitionLimits] = Field(default={})
     evidence: Evidence = Evidence()
 
 
@@ -66,9 +52,9 @@ class Placement(Section):
     mode: Literal["apply", "advise", "off"] = "apply"
     method: Literal["constraint", "prefer", "gres"] = "constraint"
     fp32: Literal["anywhere", "avoid_tensor_cores"] = "anywhere"
-    features: dict[Literal["tensor_core", "tf32", "bf16", "fp8"], str] = {
-        "tensor_core": "tensorcore", "tf32": "tf32", "bf16": "bf16", "fp8": "fp8",
-    }  # fmt: skip
+    features: dict[Literal["tensor_core", "tf32", "bf16", "fp8"], str] = Field(
+        default={"tensor_core": "tensorcore", "tf32": "tf32", "bf16": "bf16", "fp8": "fp8"}
+    )
     partition_mode: Literal["apply", "advise", "off"] = "off"
     partition_choices: tuple[str, ...] = ()
 
@@ -85,8 +71,8 @@ class Exclude(Section):
 class Hardware(Section):
     """What Slurm's names mean: GRES types and node features to GPUs of ``precision-time gpus``."""
 
-    gpu_types: dict[str, str] = {}
-    node_gpus: dict[str, str] = {}
+    gpu_types: dict[str, str] = Field(default={})
+    node_gpus: dict[str, str] = Field(default={})
     fabric: str | None = None
 
 
@@ -155,24 +141,9 @@ class Policy(Section):
 
 def read_policy(path: Path) -> Policy:
     """The policy of a file; raises PolicyError naming file, field, value and what is accepted."""
-    try:
-        raw = yaml.safe_load(path.read_bytes())
-    except OSError as error:
-        raise PolicyError(f"{path}: {error.strerror}") from None
-    except yaml.YAMLError as error:
-        raise PolicyError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    return policy_of({} if raw is None else raw, str(path))
+    return read_settings(path, Policy, PolicyError)
 
 
 def policy_of(raw: Any, origin: str = "policy") -> Policy:
     """The policy of plain values; raises PolicyError."""
-    try:
-        return Policy.model_validate(raw)
-    except ValidationError as error:
-        raise PolicyError("; ".join(_readable(origin, e) for e in error.errors())) from None
-
-
-def _readable(origin: str, error: Any) -> str:
-    place = ".".join(map(str, error["loc"]))
-    value = "" if error["type"] in ("extra_forbidden", "missing") else f"={error['input']!r}"
-    return f"{origin}: {place}{value if place else ''}: {error['msg']}".replace(": :", ":")
+    return settings_of(raw, Policy, PolicyError, origin)

@@ -49,7 +49,7 @@ class Jobs:
             return Job("repeated", KNOWN[0])
         number = next(self._numbers)
         comment = next(self._new) if kind == "new" else KNOWN[number % len(KNOWN)]
-        return Job(f"{kind}-{number}", comment)
+        return Job(f"{kind}-{number}", f"{comment} run {number}")
 
 
 def gpus(cluster: SlurmCluster) -> str:

@@ -59,7 +59,7 @@ static void read_jobs(void)
 static void submit_one(int index)
 {
     char *environment[] = { "PATH=/usr/bin:/bin", "HOME=/" };
-    char *words[] = { "/srv/jobs/train.sh", names[index] };
+    char *words[] = { "/srv/jobs/train.sh" };
     job_desc_msg_t job;
     submit_response_msg_t *answer = NULL;
 
@@ -67,7 +67,7 @@ static void submit_one(int index)
     job.name = names[index];
     job.comment = comments[index];
     job.script = script;
-    job.argc = 2;
+    job.argc = 1;
     job.argv = words;
     job.environment = environment;
     job.env_size = 2;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from predictor.core import Predictor
@@ -16,7 +16,6 @@ from ..refuse import evidence, refusal
 from .candidates import Candidates
 
 NO_NODE = "no known node has a GPU that its pods may land on"
-NO_LENGTH = "state epochs or steps for a duration"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,40 +23,47 @@ class Forecast:
     """What is known of a job before it is scheduled.
 
     ``slowest`` is the estimate on the slowest type that it may land on, None where nothing is
-    predicted and ``reason`` says why. ``limit`` is None without a length. ``doubt`` says why the
-    limit must not become a deadline, empty where it may.
+    predicted and ``reason`` says why. ``limit`` is None without a length. ``blocked`` says why no
+    node can take the job, ``doubt`` why the limit must not become a deadline; else they are empty.
     """
 
     slowest: TypeEstimate | None = None
     limit: Limit | None = None
     reason: str = ""
+    blocked: str = ""
     doubt: str = ""
+
+    @property
+    def deadline_s(self) -> int | None:
+        """Seconds that a deadline may be set to, None where it must not be set."""
+        if self.limit is None or self.blocked or self.doubt:
+            return None
+        return round(self.limit.limit_s)
 
 
 def forecast(predictor: Predictor, config: Config, job: PodJob, where: Candidates) -> Forecast:
-    """The forecast for a job that may land on any of some GPU types."""
+    """The forecast for a job that may land on some GPU types, less those that are refused."""
     if reason := lacking(job, config):
         return Forecast(reason=reason)
     found = estimates(predictor, config, job, where.types)
     if not found:
         return Forecast(reason=NO_NODE)
-    refused = [(estimate, refusal(job, estimate, config)) for estimate in found]
-    open_ = [estimate for estimate, why in refused if why is None]
-    blocked = "; ".join(dict.fromkeys(why.text for _, why in refused if why is not None))
+    refusals = [refusal(job, estimate, config) for estimate in found]
+    open_ = [e for e, why in zip(found, refusals, strict=True) if why is None]
+    texts = dict.fromkeys(why.text for why in refusals if why is not None)
+    blocked = "" if open_ else "; ".join(texts)
     pool = open_ or found
-    predicted = {id(p): (p, e) for e in pool if (p := slowed(e)) is not None}
+    predicted = [(e, p) for e in pool if (p := slowed(e)) is not None]
     if not predicted:
-        return Forecast(reason=blocked or pool[0].reason)
-    limit = _limit(predicted, config.deadline)
-    if limit is None:
-        slowest = max((e for _, e in predicted.values()), key=lambda e: e.step_s or 0.0)
-    else:
-        slowest = predicted[id(limit.slowest)][1]
-    doubt = f"no known node can take it ({blocked})" if not open_ else ""
+        return Forecast(reason=pool[0].reason, blocked=blocked)
+    limit = _limit([p for _, p in predicted], config.deadline)
+    slowest = max(predicted, key=lambda pair: pair[1].step_s)[0]
+    if limit is not None:
+        slowest = next(e for e, p in predicted if p is limit.slowest)
+    doubt = _doubt(pool, [p for _, p in predicted], config)
     if not where.certain:
-        doubt = "no deadline: no node with such a GPU is known"
-    doubt = doubt or _doubt([p for p, _ in predicted.values()], pool, limit, config)
-    return Forecast(slowest=slowest, limit=limit, doubt=doubt)
+        doubt = "no node with such a GPU is known"
+    return Forecast(slowest=slowest, limit=limit, blocked=blocked, doubt=doubt)
 
 
 def slowed(estimate: TypeEstimate) -> Prediction | None:
@@ -72,31 +78,10 @@ def slowed(estimate: TypeEstimate) -> Prediction | None:
     )
 
 
-def _limit(
-    predicted: Mapping[int, tuple[Prediction, TypeEstimate]], deadline: Deadline
-) -> Limit | None:
-    predictions = [prediction for prediction, _ in predicted.values()]
+def _limit(predictions: Sequence[Prediction], deadline: Deadline) -> Limit | None:
     if any(prediction.steps is None for prediction in predictions):
         return None
-    return time_limit(predictions, _rule(deadline))
-
-
-def _doubt(
-    predictions: Sequence[Prediction],
-    pool: Sequence[TypeEstimate],
-    limit: Limit | None,
-    config: Config,
-) -> str:
-    """Why no deadline may be set: one GPU type without a time is enough."""
-    if limit is None:
-        return NO_LENGTH
-    unknown = next((estimate.reason for estimate in pool if estimate.prediction is None), "")
-    thin = unknown or too_thin(predictions, evidence(config))
-    return f"no deadline: {thin}" if thin else ""
-
-
-def _rule(deadline: Deadline) -> LimitRule:
-    return LimitRule(
+    rule = LimitRule(
         quantile=deadline.quantile,
         startup_s=deadline.startup_s,
         checkpoint_share=deadline.checkpoint_share,
@@ -104,3 +89,10 @@ def _rule(deadline: Deadline) -> LimitRule:
         floor_s=deadline.floor_s,
         cap_s=deadline.cap_s,
     )
+    return time_limit(predictions, rule)
+
+
+def _doubt(pool: Sequence[TypeEstimate], predictions: Sequence[Prediction], config: Config) -> str:
+    """One GPU type without a time, or with too wide a one, is enough."""
+    unknown = next((estimate.reason for estimate in pool if estimate.prediction is None), "")
+    return unknown or too_thin(predictions, evidence(config)) or ""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..pod_gpus import asked_of
 from ..plain import items, mapping, text, texts
+from ..pod_gpus import asked_of
 
 Path = tuple[str | int, ...]
 
@@ -49,6 +49,16 @@ def reach(obj: Any, path: Path) -> Any:
     return obj
 
 
+def annotations_of(obj: Any) -> dict[str, str]:
+    """The annotations of an object or a pod template."""
+    return texts(obj, "metadata", "annotations")
+
+
+def labels_of(obj: Any) -> dict[str, str]:
+    """The labels of an object or a pod template."""
+    return texts(obj, "metadata", "labels")
+
+
 def controller(obj: Mapping[str, Any]) -> str:
     """The kind of the object's controller; empty where it has none."""
     owners = items(obj, "metadata", "ownerReferences")
@@ -61,8 +71,8 @@ def left_to_owner(kind: str, owner: str) -> bool:
 
 
 def _has_gpus(obj: Mapping[str, Any], template: Any, resources: tuple[str, ...]) -> bool:
-    outer, inner = (texts(o, "metadata", "annotations") for o in (obj, template))
-    return asked_of(mapping(template, "spec"), {**outer, **inner}, resources) is not None
+    annotations = {**annotations_of(obj), **annotations_of(template)}
+    return asked_of(mapping(template, "spec"), annotations, resources) is not None
 
 
 def _pod(obj: Mapping[str, Any]) -> Iterator[Part]:

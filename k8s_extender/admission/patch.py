@@ -24,16 +24,11 @@ class Patch:
 
     def put(self, path: Path, value: object) -> bool:
         """Add a value with the objects it lies in; False where something is there already."""
-        parents = [path[:depth] for depth in range(1, len(path))]
-        missing = [p for p in parents if reach(self._object, p) is None and p not in self._made]
-        held = (reach(self._object, p) for p in parents if p not in missing and p not in self._made)
-        fits = all(isinstance(parent, Mapping | list) for parent in held)
-        if not fits or path in self._made or reach(self._object, path) is not None:
+        if path in self._made or reach(self._object, path) is not None or not self._open(path):
             return False
-        if any(isinstance(step, int) for p in (*missing, path) for step in p[-1:]):
-            return False  # only what is named can be made, not the place in a list
-        for parent in missing:
-            self._add(parent, {})
+        for parent in (path[:depth] for depth in range(1, len(path))):
+            if parent not in self._made and reach(self._object, parent) is None:
+                self._add(parent, {})
         self._add(path, value)
         return True
 
@@ -47,6 +42,17 @@ class Patch:
         if sum(len(text.encode(errors="replace")) for text in held) <= MAX_ANNOTATIONS_BYTES:
             for key, value in pairs.items():
                 self.put((*place, key), value)
+
+    def _open(self, path: Path) -> bool:
+        """Whether all that is there on the way can hold the next step; lists are never longer."""
+        for depth, step in enumerate(path):
+            held = reach(self._object, path[:depth])
+            if isinstance(step, int):
+                if reach(self._object, path[: depth + 1]) is None:
+                    return False
+            elif held is not None and not isinstance(held, Mapping):
+                return False
+        return True
 
     def _add(self, path: Path, value: object) -> None:
         self._made.add(path)

@@ -77,8 +77,8 @@ def answer(uid: str, patch: Sequence[Mapping[str, Any]] = (), said: Iterable[str
 
 def _placed(obj: Mapping[str, Any], namespace: str) -> Mapping[str, Any]:
     """The object with its namespace, which controllers leave to the request."""
-    metadata = mapping(obj, "metadata")
-    if not namespace or metadata.get("namespace"):
+    metadata = obj.get("metadata")
+    if not namespace or not isinstance(metadata, Mapping) or metadata.get("namespace"):
         return obj
     return {**obj, "metadata": {**metadata, "namespace": namespace}}
 

@@ -3,6 +3,7 @@
 listener     sockets and connections: limits of time, size and number
 app          paths, bodies, answers, compression
 verbs        filter, prioritize, preempt: an error of ours never loses a node
+admitting    admission reviews
 state        what decisions rest on, replaced as a whole
 certificates the pair of now, for every new handshake
 """

@@ -31,6 +31,7 @@ class Brain(Decider):
     """Decides by one configuration; reads a pod and predicts it on a GPU type only once.
 
     ``predicted`` hears of each new prediction. Pods are told apart by uid and resource version.
+    ``version`` is that of the predictor.
     """
 
     def __init__(
@@ -41,10 +42,12 @@ class Brain(Decider):
         *,
         rules: Rules,
         job_of: JobOf,
+        version: str = "",
         predicted: Predicted = lambda estimate: None,
     ) -> None:
         super().__init__(predictor, config, nodes)
-        self._rules = rules
+        self.rules = rules
+        self.version = version
         self._job_of = job_of
         self._predicted = predicted
         self._jobs: OrderedDict[tuple[str, str], PodJob | None] = OrderedDict()
@@ -54,11 +57,11 @@ class Brain(Decider):
         """The job of a pod, None where there is nothing to decide for it."""
         key = _identity(pod) if keep else None
         if key is None:
-            return self._job_of(pod, self.config, self._rules)
+            return self._job_of(pod, self.config, self.rules)
         if key in self._jobs:
             self._jobs.move_to_end(key)
             return self._jobs[key]
-        job = self._jobs[key] = self._job_of(pod, self.config, self._rules)
+        job = self._jobs[key] = self._job_of(pod, self.config, self.rules)
         if len(self._jobs) > MAX_PODS:
             self._jobs.popitem(last=False)
         return job

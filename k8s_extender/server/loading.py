@@ -53,30 +53,26 @@ class Loader:
         self._lock = threading.Lock()
         self._loaded: tuple[str, Predictor] | None = None
 
-    @property
-    def version(self) -> str:
-        """The version of the predictor that was loaded last."""
-        return "" if self._loaded is None else self._loaded[0]
-
     def load(self, config: Config) -> Brain:
         """A warm brain for a configuration; raises RulesError and ArtifactError."""
         with self._lock:
             rules = rules_of(config)
             wanted = config.predictor_version or artifacts.current()
             if self._loaded is not None and wanted == self._loaded[0]:
-                return self._brain(self._loaded[1], config, rules)
+                return self._brain(*self._loaded, config, rules)
             predictor = load_predictor(config.predictor_version)
-            brain = self._brain(predictor, config, rules)
+            version = wanted or artifacts.current() or ""
+            brain = self._brain(version, predictor, config, rules)
             warm(brain)
             gc.collect()
             gc.freeze()  # what lives for ever need not be searched again at each collection
-            self._loaded = (wanted or artifacts.current() or "", predictor)
+            self._loaded = (version, predictor)
             return brain
 
-    def _brain(self, predictor: Predictor, config: Config, rules: Rules) -> Brain:
+    def _brain(self, version: str, predictor: Predictor, config: Config, rules: Rules) -> Brain:
         return Brain(
-            predictor, config, self._nodes,
-            rules=rules, job_of=self._job_of, predicted=self._predicted,
+            predictor, config, self._nodes, rules=rules,
+            version=version, job_of=self._job_of, predicted=self._predicted,
         )  # fmt: skip
 
 

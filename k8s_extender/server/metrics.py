@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
 
 PREFIX = "precision_time_k8s"
 SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.004, 0.006, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
@@ -18,6 +18,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
         self._requests = self._counter("requests", "Requests.", "verb", "outcome")
         self._seconds = self._histogram(
             "request_duration_seconds", "From the whole request to its answer.", SECONDS, "verb"
@@ -32,11 +33,12 @@ class Metrics:
         )
         self._products: set[str] = set()
 
-    def answered(self, verb: str, outcome: str, duration_s: float, nodes: int) -> None:
-        """Count one decision."""
+    def answered(self, verb: str, outcome: str, duration_s: float, nodes: int | None) -> None:
+        """Count one decision, about a number of nodes."""
         self._requests.labels(verb, outcome).inc()
         self._seconds.labels(verb).observe(duration_s)
-        self._nodes.labels(verb).observe(nodes)
+        if nodes is not None:
+            self._nodes.labels(verb).observe(nodes)
 
     def unread(self, verb: str, outcome: str) -> None:
         """Count one request that no decision came of."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ..config import Config
 from ..estimate import TypeEstimate
+from .admitting import admission_handlers
 from .app import App, Handler
 from .certificates import certificates_of
 from .known import JobOf
@@ -33,14 +34,13 @@ CLOSING_S = 3.0
 class Parts:
     """What the service is put together from: all that reads Kubernetes objects or its API.
 
-    ``hearing`` is told of decisions, ``mutate`` answers admission reviews; both may be absent.
+    ``hearing`` is told of decisions; it may be absent.
     """
 
     nodes: NodeSource
     job_of: JobOf
     gpu_node: GpuNodeOf
     hearing: Callable[[State], Hearing] | None = None
-    mutate: Callable[[State], Handler] | None = None
 
 
 class Service:
@@ -98,9 +98,8 @@ class Service:
         verbs = Verbs(state, self._metrics, self._log, gpu_node=parts.gpu_node, hearing=hearing)
         handlers: dict[str, Handler] = {
             "filter": verbs.filter, "prioritize": verbs.prioritize, "preempt": verbs.preempt,
+            **admission_handlers(state, self._metrics, self._log),
         }  # fmt: skip
-        if parts.mutate is not None:
-            handlers["mutate"] = parts.mutate(state)
         return App(
             pages=health(state),
             handlers=_versioned(handlers),

@@ -65,9 +65,8 @@ class Upkeep:
 
     def _use(self, brain: Brain) -> None:
         self._state.brain, self._state.config = brain, brain.config
-        self._metrics.predictor(self._loader.version)
-        policy = brain.config.prioritize.policy
-        _log.info("loaded: predictor %s, policy %s", self._loader.version, policy)
+        self._metrics.predictor(brain.version)
+        _log.info("predictor %s, policy %s", brain.version, brain.config.prioritize.policy)
 
     def _files(self) -> tuple[Path, ...]:
         return tuple(path for path in (self._path, self._state.config.rules) if path is not None)

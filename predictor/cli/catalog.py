@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .console import format_option, show_json, show_table
 from ..units import MISSING, count
+from .console import format_option, show_json, show_table
 
 if TYPE_CHECKING:
     from ..graphs.catalog import ModelEntry

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import JobError
+from ..units import count, duration, short, span
 from .console import format_option, show_json, show_table, warn
 from .options import job_of, job_options
 from .predictors import predictor
-from ..units import count, duration, short, span
 
 if TYPE_CHECKING:
     from ..core import Predictor

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import JobError, MeasurementError
+from ..units import percent
 from .console import format_option, show_json, show_table, warn
 from .predictors import refit, without_rows
 from .rows import grouping, ids, read_rows, reason
-from ..units import percent
 
 if TYPE_CHECKING:
     from ..evaluation.evaluate import Report

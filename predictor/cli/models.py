@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..units import MISSING
 from .console import format_option, progress, show_json, show_table
 from .predictors import FITTING
-from ..units import MISSING
 
 if TYPE_CHECKING:
     from ..manifest import Manifest

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..units import count, duration, gibibytes, percent, short, span
 from .console import GAP, format_option, show_json, warn
 from .options import job_of, job_options
 from .predictors import predictor
-from ..units import count, duration, percent, short, span
 
 if TYPE_CHECKING:
     from ..prediction import Prediction
@@ -66,8 +66,20 @@ def text(found: Prediction) -> Iterator[str]:
     yield ""
     yield from _parts(found)
     yield ""
+    yield from memory(found)
+    yield ""
     yield "evidence"
     yield from (f"{GAP}{line}" for line in found.evidence)
+
+
+def memory(found: Prediction) -> Iterator[str]:
+    """What a GPU must hold against what it has, and what would make a job fit that does not."""
+    fit = found.memory
+    verdict = "fits" if fit.ok else "does not fit"
+    note = f"of {gibibytes(fit.have_bytes)} per GPU: {verdict} with {percent(fit.margin)} to spare"
+    yield _line("memory", gibibytes(fit.need_bytes), note)
+    if not fit.ok:
+        yield from (f"{GAP}would fit: {advice.text}" for advice in fit.advice)
 
 
 def _parts(found: Prediction) -> Iterator[str]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import JobError
+from ..units import percent
 from .console import format_option, show_json, show_table
 from .predictors import refit
-from ..units import percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

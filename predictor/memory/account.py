@@ -9,7 +9,8 @@ from functools import lru_cache
 from ..graphs.catalog import Pairs, entry_of, graph_of
 from ..graphs.operator import Direction, Graph, Kind
 from ..graphs.workload import Workload
-from .saved import Kept, kept_by
+from .flow import Kept
+from .saved import kept_by
 from .storage import Storage
 
 

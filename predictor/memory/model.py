@@ -53,7 +53,7 @@ class Memory:
     @property
     def total_bytes(self) -> float:
         """Sum of all parts."""
-        return sum(asdict(self).values())
+        return float(sum(asdict(self).values()))
 
     def as_dict(self) -> dict[str, float]:
         """All parts and their sum, in bytes."""
@@ -107,9 +107,7 @@ def _workload(job: TrainingJob, entry: ModelEntry) -> Workload:
     work = workload(job, entry)
     stated = job.option("attention_backend") or job.option("flash_attention")
     fused = job.option("transformer_impl") == "transformer_engine" and not stated
-    return replace(
-        work, pipeline_parallel=1, flash_attention=work.flash_attention or fused
-    )
+    return replace(work, pipeline_parallel=1, flash_attention=work.flash_attention or fused)
 
 
 def _checkpointing(job: TrainingJob) -> Checkpointing:

@@ -9,91 +9,34 @@ or an addition nothing. A tensor that two operators keep in the same format is s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from ..graphs.operator import Direction, Graph, Kind, Operator
-from .storage import FULL, Storage
+from .flow import Flow, Kept
+from .storage import Storage
 
 INDEX_BYTES = 8  # torch indices are int64
 STATISTICS_BYTES = 4  # FP32 log-sum-exp of attention, mean or deviation of a norm
 DROPOUT_WRITES = 1.25  # elements an instance of MemoryLayers.dropout writes: result and mask
 ROTARY_WRITES = 4.5  # of eager rotary embedding: its tables need no gradient
+NORM_CHAIN = 5  # launches from which pointwise work behind a norm is a part of that norm
 GATE_READS = 4  # elements read by the backward of a product with one value a channel
-GELU_CHAIN = 4  # tensors that GELU keeps where eager code spells it out (input, half, tanh, 1 + tanh)
+GELU_CHAIN = 4  # tensors kept of a GELU spelt out by eager code: input, half, tanh, 1 + tanh
 GLOBAL_WINDOW = 36  # input elements per output from which pooling is a mean over all positions
 
 # Families whose activation between convolutions keeps its input (SiLU, GELU, hard swish), and
 # those whose activation between linear layers keeps its result, which the next layer keeps too.
 SMOOTH_CONVOLUTIONS = frozenset({"efficientnet", "efficientdet", "convnext", "diffusion"})
-RELU_LINEARS = frozenset({"alexnet", "vgg", "dlrm", "ncf", "seq2seq", "wide_and_deep", "autoencoder",
-                          "transformer_xl"})  # fmt: skip
+RELU_LINEARS = frozenset(
+    {"alexnet", "autoencoder", "dlrm", "ncf", "seq2seq", "transformer_xl", "vgg", "wide_and_deep"}
+)
 # Families whose scan is one kernel from convolution to norm, which computes again what lies between
 # (mamba_split_conv1d_scan_combined, arXiv 2405.21060).
 FUSED_SCANS = frozenset({"mamba"})
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """One forward operator: bytes one instance keeps, and the bytes its backward needs on top.
-
-    ``scores`` is the part of ``bytes`` that holds attention scores; ``split`` marks what sequence
-    parallelism divides among the tensor-parallel GPUs; ``weights`` are elements of the weights a
-    matrix product multiplies; ``output`` is bytes of the result.
-    """
-
-    operator: Operator
-    bytes: float
-    transient: float
-    output: float = 0.0
-    weights: float = 0.0
-    split: bool = False
-    scores: float = 0.0
-
-
-@dataclass(slots=True)
-class _Flow:
-    """The tensor that flows from operator to operator, as the walk knows it."""
-
-    storage: Storage
-    smooth: bool
-    relu_linears: bool
-    stream: int = 0
-    bytes: int = 0
-    elements: float = 0.0
-    kept: bool = False
-    previous: Kind | None = None
-    in_scores: bool = False
-    scanning: bool = False
-    projected: float = 0.0
-    joint: float = 0.0
-    sizes: set[float] = field(default_factory=set)
-
-    def fresh(self, elements: float, width: int, *, kept: bool = False) -> None:
-        """A new current tensor of ``width`` bytes an element, kept by its maker or by nobody."""
-        self.elements, self.bytes, self.kept = elements, width, kept
-        if kept:
-            self.sizes.add(elements)
-
-    def keep(self, elements: float, width: int) -> float:
-        """Bytes to keep a tensor in this format: 0 where an operator before keeps it already."""
-        current = abs(self.elements - elements) < 0.5
-        if current and self.kept and self.bytes == width:
-            return 0.0
-        if not current and elements in self.sizes and not self.storage.autocast:
-            return 0.0  # a branch of an earlier tensor
-        if not current and elements in self.sizes and self.stream == width:
-            return 0.0
-        self.sizes.add(elements)
-        if current and self.bytes == width:
-            self.kept = True
-        return elements * width
-
-
 def kept_by(graph: Graph, storage: Storage, family: str) -> tuple[Kept, ...]:
     """Every forward operator of a graph, in order, with what it keeps."""
-    flow = _Flow(
-        storage, family in SMOOTH_CONVOLUTIONS, family in RELU_LINEARS, bytes=storage.full
-    )
+    flow = Flow(storage, family in SMOOTH_CONVOLUTIONS, family in RELU_LINEARS, bytes=storage.full)
     normed = any(o.kind is Kind.LAYER_NORM for o in graph.operators)
     flow.stream = storage.full if normed else storage.activation
     found = []
@@ -101,13 +44,19 @@ def kept_by(graph: Graph, storage: Storage, family: str) -> tuple[Kept, ...]:
     for (forward, backward), following in zip(groups, [*groups[1:], None], strict=True):
         if forward.kind is Kind.ELEMENTWISE and following and following[0].kind is Kind.LOSS:
             backward = []  # a bias or a copy of the logits: the loss keeps its own result
-        flow.scanning = forward.kind is Kind.CONV and family in FUSED_SCANS or (
-            flow.scanning and forward.kind is not Kind.LAYER_NORM
-        )
+        scan_begins = family in FUSED_SCANS and forward.kind is Kind.CONV
+        flow.scanning = scan_begins or (flow.scanning and forward.kind is not Kind.LAYER_NORM)
+        flow.in_norm = flow.previous is Kind.LAYER_NORM and _is_chain(forward)
         rule = _scanned if flow.scanning else _RULES.get(forward.kind, _elementwise)
         found.append(rule(flow, forward, backward))
-        flow.previous = forward.kind
+        if not flow.in_norm:
+            flow.previous = forward.kind
     return tuple(found)
+
+
+def _is_chain(op: Operator) -> bool:
+    """Whether this is the rest of an RMS norm that eager code spells out."""
+    return op.kind is Kind.ELEMENTWISE and op.kernels > NORM_CHAIN
 
 
 def _groups(graph: Graph) -> list[tuple[Operator, list[Operator]]]:
@@ -126,7 +75,7 @@ def _groups(graph: Graph) -> list[tuple[Operator, list[Operator]]]:
     return groups
 
 
-def _matrix(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
+def _matrix(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
     """A linear layer or convolution keeps its input where its weight is trained."""
     width = flow.storage.activation
     weights = float(op.dims[1] * op.dims[2] * (op.dims[3] if op.kind is Kind.CONV else 1))
@@ -146,7 +95,7 @@ def _matrix(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
     return Kept(op, held, moved, op.writes * width, weights, split=behind_norm)
 
 
-def _product(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
+def _product(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
     """A product of two activations keeps both."""
     m, n, k, batch = op.dims
     width = flow.storage.activation
@@ -160,7 +109,7 @@ def _product(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
     return Kept(op, held, (op.reads + op.writes) * width, op.writes * width, scores=scores)
 
 
-def _scanned(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
+def _scanned(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
     """A part of a fused state-space scan: its first operator keeps what was projected."""
     width = flow.storage.activation
     held = flow.projected * width if op.kind is Kind.CONV else 0.0
@@ -168,7 +117,7 @@ def _scanned(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
     return Kept(op, held, 2 * op.writes * width, op.writes * width)
 
 
-def _attention(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
+def _attention(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
     """Fused attention keeps queries, keys and values, its output and one FP32 value a row."""
     width = flow.storage.activation
     inputs = min(op.reads, flow.projected) if flow.projected else op.reads
@@ -178,7 +127,7 @@ def _attention(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
     return Kept(op, held, (op.reads + 2 * op.writes) * width, op.writes * width)
 
 
-def _softmax(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
+def _softmax(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
     width = flow.storage.full
     flow.fresh(op.writes, width)
     held = flow.keep(op.writes, width) if backward else 0.0
@@ -186,7 +135,7 @@ def _softmax(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
     return Kept(op, held, 2 * op.writes * width, op.writes * width, scores=held)
 
 
-def _layer_norm(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
+def _layer_norm(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
     rows, cols = op.dims
     width, elements = flow.storage.full, float(rows * cols)
     held = flow.keep(elements, width) + 2 * rows * STATISTICS_BYTES if backward else 0.0
@@ -194,7 +143,7 @@ def _layer_norm(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
     return Kept(op, held, 2 * elements * width, elements * width, split=True)
 
 
-def _norm(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
+def _norm(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
     """Batch, instance or group norm: in the format of its input."""
     elements = float(op.dims[0] * op.dims[1])
     width = flow.bytes
@@ -203,22 +152,21 @@ def _norm(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
     return Kept(op, held, 2 * elements * width, elements * width)
 
 
-def _loss(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
-    """Cross entropy keeps its log-softmax, a pointwise loss its difference, in FP32.
+def _loss(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
+    """Cross entropy keeps its log-softmax, a pointwise loss its difference.
 
     Its backward needs the gradient of the log-softmax and of the logits, beside the logits that
     the training loop still holds; Megatron-LM computes it in place and casts it.
     """
     storage = flow.storage
-    in_place = storage.master > 0
-    width = storage.activation if storage.state_scale < 1 else FULL
+    width = storage.loss
     held = op.writes * width if backward else 0.0
-    moved = storage.activation if in_place else 2 * width + storage.activation
+    moved = storage.activation + (0 if storage.loss_in_place else 2 * width)
     flow.fresh(op.writes, width)
     return Kept(op, held, op.writes * moved, op.writes * width)
 
 
-def _pool(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
+def _pool(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
     """Pooling over windows keeps its input and the place of each maximum; a global mean nothing."""
     width, out = flow.bytes, op.writes
     windows = bool(backward) and out > op.dims[1] * 2 and op.reads / out < GLOBAL_WINDOW
@@ -227,13 +175,13 @@ def _pool(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
     return Kept(op, held, (op.reads + out) * width, out * width)
 
 
-def _embedding(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
+def _embedding(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
     width = flow.storage.full
     flow.fresh(op.writes, width)
     return Kept(op, op.dims[0] * INDEX_BYTES, 2 * op.writes * width, op.writes * width)
 
 
-def _rnn(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
+def _rnn(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
     """A recurrent layer keeps gates, cell and output of every time step."""
     steps, rows, hidden, gates = op.dims
     width, state = flow.storage.activation, float(steps * rows * hidden)
@@ -242,13 +190,13 @@ def _rnn(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
     return Kept(op, held, 2 * op.writes * width, state * width)
 
 
-def _elementwise(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
+def _elementwise(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
     """Told apart by reads and writes of an element, each way, as MemoryLayers emits them."""
     elements = float(op.dims[-1])
     reads, writes = op.reads / elements, op.writes / elements
     back = sum(o.reads for o in backward) / elements
     width = flow.bytes or flow.storage.activation
-    held, kept, split, dropped = 0.0, False, False, False
+    held, kept, split, dropped = 0.0, False, flow.in_norm, False
     if abs(writes - DROPOUT_WRITES) < 1e-6:
         held, dropped = elements, True
         split = flow.previous in (Kind.GEMM, Kind.EMBEDDING)
@@ -273,7 +221,7 @@ def _elementwise(flow: _Flow, op: Operator, backward: list[Operator]) -> Kept:
     )  # fmt: skip
 
 
-def _activation(flow: _Flow, elements: float, width: int) -> tuple[float, bool]:
+def _activation(flow: Flow, elements: float, width: int) -> tuple[float, bool]:
     """ReLU keeps its result, in the place of its input; a smooth function its input."""
     linear = flow.previous in (Kind.GEMM, Kind.LAYER_NORM, Kind.ATTENTION)
     if flow.relu_linears if linear else not flow.smooth:
@@ -281,7 +229,7 @@ def _activation(flow: _Flow, elements: float, width: int) -> tuple[float, bool]:
     return flow.keep(elements, width), False
 
 
-Rule = Callable[[_Flow, Operator, list[Operator]], Kept]
+Rule = Callable[[Flow, Operator, list[Operator]], Kept]
 _RULES: Mapping[Kind, Rule] = {
     Kind.GEMM: _matrix,
     Kind.CONV: _matrix,

@@ -42,42 +42,45 @@ def states_of(
     weights: float,
     experts: float,
 ) -> States:
-    """The states of a GPU that holds ``weights`` elements, a share ``experts`` of them experts'."""
+    """The states of a GPU that holds ``weights`` elements, a share ``experts`` of them experts'.
+
+    Embedding tables that are updated by row are spread over all GPUs and have neither a dense
+    gradient nor optimizer state, as in DLRM.
+    """
     level = sharding_level(job)
-    trained = account.trainable / max(1, account.parameters)
-    sparse = account.sparse / max(1, account.parameters)
-    here = weights * trained
-    dense = here - weights * sparse
-    shards = _Shards.of(job, experts)
+    tables = weights * account.sparse / max(1, account.parameters)
+    dense = weights - tables
+    here = dense * min(1.0, _trained(account))
+    ranks = shard_ranks(job, experts)
+    optimizer_ranks, gradient_ranks, weight_ranks = (
+        ranks if level >= least else 1.0 for least in (1, 2, 3)
+    )
     state = rule["state_bytes_per_parameter"] * storage.state_scale + storage.master
-    gradients = dense * storage.gradient / (shards.ranks if level >= 2 else 1.0)
-    unit = weights / max(1, account.layers) if level == 3 else 0.0
-    matrices = min(weights, account.matrix_weights * weights / max(1, account.parameters))
+    unit = GATHERED_UNITS * dense / max(1, account.layers) if level == 3 else 0.0
+    matrices = min(dense, account.matrix_weights * weights / max(1, account.parameters))
     return States(
-        weights=weights * storage.weight / (shards.ranks if level == 3 else 1.0),
+        weights=(dense / weight_ranks + tables / job.gpus) * storage.weight,
         casts=matrices * storage.activation if storage.autocast and level < 3 else 0.0,
-        gradients=gradients,
-        optimizer=here * state / (shards.ranks if level else 1.0),
-        buffers=_buckets(job, level, dense, storage)
-        + min(GATHERED_UNITS * unit, weights) * (storage.activation + storage.gradient / 2),
-        step_workspace=here * storage.upcast_gradient / (shards.ranks if level else 1.0),
+        gradients=here * storage.gradient / gradient_ranks,
+        optimizer=here * state / optimizer_ranks,
+        buffers=_buckets(job, level, here, storage)
+        + min(unit, dense) * (storage.activation + storage.gradient / GATHERED_UNITS),
+        step_workspace=here * storage.upcast_gradient / optimizer_ranks,
         gradients_stay=job.data_parallel > 1 or job.grad_accum > 1 or job.framework in LOW_WEIGHTS,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Shards:
-    """Ranks that a stage's state is divided among: fewer for experts, which are spread already."""
+def _trained(account: Account) -> float:
+    """Share of the dense weights that are trained."""
+    return (account.trainable - account.sparse) / max(1, account.parameters - account.sparse)
 
-    ranks: float
 
-    @classmethod
-    def of(cls, job: TrainingJob, experts: float) -> _Shards:
-        instances = int(job.option("num_distributed_optimizer_instances") or 1)
-        ranks = max(1, job.data_parallel * job.context_parallel // instances)
-        spread = max(1, expert_parallel(job) * expert_tensor_parallel(job) // job.tensor_parallel)
-        expert_ranks = max(1.0, ranks / spread)
-        return cls(1 / ((1 - experts) / ranks + experts / expert_ranks))
+def shard_ranks(job: TrainingJob, experts: float) -> float:
+    """GPUs a stage's state is divided among: fewer for experts, which are spread already."""
+    instances = int(job.option("num_distributed_optimizer_instances") or 1)
+    ranks = max(1, job.data_parallel * job.context_parallel // instances)
+    spread = max(1, expert_parallel(job) * expert_tensor_parallel(job) // job.tensor_parallel)
+    return 1 / ((1 - experts) / ranks + experts / max(1.0, ranks / spread))
 
 
 def sharding_level(job: TrainingJob) -> int:

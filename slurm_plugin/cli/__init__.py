@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
-
 import click
+
+from predictor.cli.lazy import LazyGroup
 
 # Command -> module of this package that holds it, in the order of the help.
 MODULES = {
@@ -20,23 +19,7 @@ MODULES = {
 }
 
 
-class Commands(click.Group):
-    """A group that imports the module of a command only to show or run it."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands whose modules are there."""
-        return [name for name, module in MODULES.items() if find_spec(f"{__name__}.{module}")]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, None for an unknown one; raises ImportError where an extra is missing."""
-        if cmd_name not in self.list_commands(ctx):
-            return None
-        module = import_module(f"{__name__}.{MODULES[cmd_name]}")
-        command = getattr(module, cmd_name.replace("-", "_"), None)
-        return command if isinstance(command, click.Command) else None
-
-
-@click.group(cls=Commands)
+@click.group(cls=LazyGroup, package=__name__, modules=MODULES)
 def slurm() -> None:
     """Fill time limits and place jobs in Slurm, at submit.
 

@@ -19,7 +19,9 @@ from urllib.parse import parse_qs, urlsplit
 from kubernetes.client import ApiClient, Configuration
 
 POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)")
-EVENTS = re.compile(r"/apis/events\.k8s\.io/v1/namespaces/([^/]+)/events")
+EVENTS = re.compile(r"/api/v1/namespaces/([^/]+)/events")
+NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+TIME = re.compile(r"[\d-]{10}T[\d:]{8}(\.\d+)?(Z|[+-]\d\d:\d\d)")
 MERGE_PATCHES = ("application/strategic-merge-patch+json", "application/merge-patch+json")
 
 CUT = object()  # a watcher that gets this has its connection closed in the middle of a line
@@ -48,6 +50,7 @@ class Faults:
     retry_after: str | None = None
     delay_s: float = 0.0
     list_body: bytes | None = None
+    ending_watches: bool = False  # each watch ends as soon as it began
     expired_status: int = 200  # 200: an ERROR event in the stream; 410: the answer's status
 
 
@@ -296,7 +299,8 @@ class _Handler(BaseHTTPRequestHandler):
             status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
             self._chunk(json.dumps({"type": "ERROR", "object": status}).encode() + b"\n")
             return self._chunk(b"")
-        return self._stream(queue, float(query.get("timeoutSeconds", "1800")))
+        seconds = float(query.get("timeoutSeconds", "1800"))
+        return self._stream(queue, 0.0 if self.api.faults.ending_watches else seconds)
 
     def _stream(self, queue: Queue[Any], seconds: float) -> None:
         ends = time.monotonic() + seconds
@@ -319,20 +323,17 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _refused(event: dict[str, Any], namespace: str) -> str | None:
-    """Why the API server would not take an event (events.k8s.io/v1), or None."""
-    least = ("reason", "type", "action", "reportingController", "reportingInstance", "eventTime")
-    for name in least:
-        if not event.get(name):
-            return f"{name} is required"
-    if len(event.get("note", "")) > 1024:
-        return "note can have at most 1024 bytes"
-    if len(event["reason"]) > 128 or len(event["action"]) > 128:
-        return "reason and action can have at most 128 bytes"
-    if event["regarding"].get("namespace") != namespace:
-        return "regarding.namespace must be that of the event"
-    # Go reads a MicroTime by the layout 2006-01-02T15:04:05.000000Z07:00, digits as written.
-    if not re.fullmatch(r"[\d-]{10}T[\d:]{8}\.\d{6}(Z|[+-]\d\d:\d\d)", event["eventTime"]):
-        return f"eventTime {event['eventTime']} is no MicroTime"
+    """Why the API server would not take an event (core/v1), or None."""
+    if not event.get("reason") or event.get("type") not in ("Normal", "Warning"):
+        return "reason and a type are required"
+    if len(event["message"].encode()) > 1024 or len(event["reason"]) > 128:
+        return "message can have at most 1024 bytes, reason 128"
+    if event["involvedObject"].get("namespace") != namespace:
+        return "involvedObject.namespace must be that of the event"
+    if not NAME.fullmatch(event["metadata"]["name"]) or len(event["metadata"]["name"]) > 253:
+        return "metadata.name must be a DNS subdomain"
+    if not all(TIME.fullmatch(event[name]) for name in ("firstTimestamp", "lastTimestamp")):
+        return "timestamps must be RFC 3339"
     return None
 
 

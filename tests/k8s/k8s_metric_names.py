@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from k8s_extender.config import Config
 from k8s_extender.records import GpuNode
-from k8s_extender.server.metrics import Metrics
+from k8s_extender.server.metrics import PREFIX, Metrics
 from k8s_extender.server.pages import metrics_page
 from k8s_extender.server.state import State
 
@@ -24,8 +24,9 @@ class _NoNodes:
 
 
 def shown_names() -> set[str]:
-    """The names without the endings of a histogram's parts."""
+    """The names of our own metrics, without the endings of a histogram's parts."""
     metrics = Metrics()
     metrics_page(metrics, State(Config(), _NoNodes()))
     found = metrics.registry.collect()
-    return {family.name + ENDINGS.get(family.type, "") for family in found}
+    names = {family.name + ENDINGS.get(family.type, "") for family in found}
+    return {name for name in names if name.startswith(PREFIX)}

@@ -22,7 +22,7 @@ def mutants(draw: st.DrawFn, originals: Sequence[Any]) -> Any:
         places = list(_places(raw))
         holder, key = draw(st.sampled_from(places))
         if draw(st.booleans()):
-            holder[key] = draw(ODD)
+            holder[key] = copy.deepcopy(draw(ODD))
         elif isinstance(holder, dict):
             del holder[key]
         else:

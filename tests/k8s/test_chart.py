@@ -10,7 +10,9 @@ from api_fields import unknown_fields
 from chart_files import CHART, values
 from chart_render import NAMESPACE, HelmError, Rendered, needs_helm, render
 
+from k8s_extender.cli.account import rights
 from k8s_extender.config import Config, config_of
+from k8s_extender.writeback import PERMISSIONS
 
 pytestmark = needs_helm
 
@@ -223,15 +225,20 @@ def rules_of(rendered: Rendered) -> dict[str, set[str]]:
     return verbs
 
 
-def test_the_extender_may_only_read_and_write_back() -> None:
-    reading = {"get", "list", "watch"}
-    assert rules_of(render()) == {
-        "nodes": reading,
-        "pods": reading | {"patch"},
-        "events": {"create", "patch"},
-    }
+def test_the_extender_may_watch_nodes_and_write_back() -> None:
+    watching = {"nodes": {"get", "list", "watch"}}
+    assert {group for group, _, _ in PERMISSIONS} == {""}
+    written = {resource: {verb} for _, resource, verb in PERMISSIONS}
+    assert rules_of(render()) == watching | written
     silent = render({"config": {"annotate": {"pods": False, "events": False}}})
-    assert rules_of(silent) == {"nodes": reading, "pods": reading}
+    assert rules_of(silent) == watching
+
+
+def test_the_account_has_every_right_that_check_asks_for() -> None:
+    held = rules_of(render())
+    for right in rights(Config()):
+        assert right.group == ""
+        assert right.verb in held[right.resource]
 
 
 @every_variant

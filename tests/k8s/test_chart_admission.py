@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.resources import files as resources_of
 from typing import Any
 
 import pytest
+import yaml
 from chart_render import NAMESPACE, HelmError, needs_helm, render
+
+from k8s_extender import admission
 
 pytestmark = needs_helm
 
@@ -31,45 +35,46 @@ def test_the_webhook_calls_our_service_by_its_port() -> None:
     service = rendered.one("Service")
     (registered,) = rendered.all("MutatingWebhookConfiguration")
     for webhook in registered["webhooks"]:
-        assert webhook["clientConfig"]["service"] == {
-            "name": service["metadata"]["name"],
-            "namespace": NAMESPACE,
-            "path": "/v1/mutate",
-            "port": service["spec"]["ports"][0]["port"],
-        }
+        called = webhook["clientConfig"]["service"]
+        assert called["name"] == service["metadata"]["name"]
+        assert called["namespace"] == NAMESPACE
+        assert called["port"] == service["spec"]["ports"][0]["port"]
 
 
 def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     """True where a label selector of the API matches."""
     wanted = selector.get("matchLabels", {}).items() <= labels.items()
-    return wanted and all(
-        labels.get(rule["key"]) not in rule["values"]
-        for rule in selector.get("matchExpressions", ())
-        if rule["operator"] == "NotIn"
-    )
+    rules = selector.get("matchExpressions", ())
+    assert {rule["operator"] for rule in rules} <= {"NotIn"}
+    return wanted and all(labels.get(rule["key"]) not in rule["values"] for rule in rules)
 
 
-@pytest.mark.parametrize(("namespace", "object_"), [(False, False), (True, False), (False, True)])
-def test_only_what_asks_for_it_is_looked_at_and_only_once(namespace: bool, object_: bool) -> None:
-    label = {"team/time": "yes"}
+@pytest.mark.parametrize(
+    ("namespace", "object_", "paths"),
+    [
+        (None, None, []),
+        ("annotated", None, ["/v1/mutate"]),
+        ("fill", None, ["/v1/mutate/fill"]),
+        (None, "annotated", ["/v1/mutate"]),
+        (None, "fill", ["/v1/mutate/fill"]),
+        ("annotated", "fill", ["/v1/mutate"]),
+        ("fill", "fill", ["/v1/mutate/fill"]),
+        ("other", "annotated", ["/v1/mutate"]),
+    ],
+)
+def test_only_what_asks_for_it_is_looked_at_and_only_once(
+    namespace: str | None, object_: str | None, paths: list[str]
+) -> None:
+    def labels(value: str | None) -> dict[str, str]:
+        return {} if value is None else {"team/time": value}
+
     found = [
-        webhook["name"]
-        for webhook in webhooks({"admission": {"label": {"key": "team/time", "value": "yes"}}})
-        if selects(webhook.get("namespaceSelector", {}), label if namespace else {})
-        and selects(webhook.get("objectSelector", {}), label if object_ else {})
+        webhook["clientConfig"]["service"]["path"]
+        for webhook in webhooks({"admission": {"label": "team/time"}})
+        if selects(webhook.get("namespaceSelector", {}), labels(namespace))
+        and selects(webhook.get("objectSelector", {}), labels(object_))
     ]
-    assert len(found) == (namespace or object_)
-
-
-def test_a_labelled_object_in_a_labelled_namespace_is_looked_at_once() -> None:
-    label = {"precision-time.io/admission": "enabled"}
-    found = [
-        webhook
-        for webhook in webhooks()
-        if selects(webhook.get("namespaceSelector", {}), label)
-        and selects(webhook.get("objectSelector", {}), label)
-    ]
-    assert len(found) == 1
+    assert found == paths
 
 
 def resources(given: dict[str, Any] | None = None) -> set[str]:
@@ -85,10 +90,11 @@ def resources(given: dict[str, Any] | None = None) -> set[str]:
 
 def test_jobs_and_pods_are_looked_at_and_other_kinds_where_asked() -> None:
     assert resources() == {"batch/v1/jobs", "/v1/pods"}
-    kinds = {"pytorchjobs": True, "jobsets": True, "rayjobs": True}
+    kinds = dict.fromkeys(("pytorchjobs", "jobsets", "rayjobs", "workloads"), True)
     assert resources({"admission": {"webhook": {"kinds": kinds}}}) == {
         "batch/v1/jobs", "/v1/pods", "kubeflow.org/v1/pytorchjobs",
         "jobset.x-k8s.io/v1alpha2/jobsets", "ray.io/v1/rayjobs",
+        "kueue.x-k8s.io/v1beta1/workloads",
     }  # fmt: skip
 
 
@@ -112,11 +118,14 @@ def test_the_policy_is_refused_where_the_cluster_has_none() -> None:
         render(POLICY | {"kubeVersion": "1.33.9"})
 
 
-def test_the_policy_never_fails_a_creation_and_keeps_a_users_own_deadline() -> None:
-    (policy,) = render(POLICY).all("MutatingAdmissionPolicy")
-    assert policy["spec"]["failurePolicy"] == "Ignore"
-    conditions = [condition["expression"] for condition in policy["spec"]["matchConditions"]]
-    assert "!has(object.spec.activeDeadlineSeconds)" in conditions
+def test_the_policy_looks_at_jobs_as_the_one_without_a_chart_does() -> None:
+    (ours,) = render(POLICY).all("MutatingAdmissionPolicy")
+    source = resources_of(admission).joinpath("policy.yaml").read_text("utf-8")
+    plain = next(yaml.safe_load_all(source))
+    for field in ("failurePolicy", "reinvocationPolicy", "matchConstraints", "matchConditions"):
+        assert ours["spec"][field] == plain["spec"][field]
+    assert ours["spec"]["variables"][0] == plain["spec"]["variables"][0]
+    assert ours["spec"]["mutations"] == plain["spec"]["mutations"]
 
 
 def test_the_policy_is_bound_to_what_asks_for_it() -> None:
@@ -127,7 +136,8 @@ def test_the_policy_is_bound_to_what_asks_for_it() -> None:
     for binding in bindings:
         assert binding["spec"]["policyName"] == policy["metadata"]["name"]
         found = binding["spec"]["matchResources"]
-        assert "matchLabels" in found.get("objectSelector", found["namespaceSelector"])
+        selector = found.get("objectSelector", found["namespaceSelector"])
+        assert selector["matchLabels"] == {"precision-time.io/deadline": "fill"}
 
 
 def test_the_policy_calculates_with_the_rule_of_the_configuration() -> None:
@@ -135,8 +145,9 @@ def test_the_policy_calculates_with_the_rule_of_the_configuration() -> None:
     given = POLICY | {"config": {"deadline": deadline | {"cap_s": 7200}}}
     (policy,) = render(given).all("MutatingAdmissionPolicy")
     written = {v["name"]: v["expression"] for v in policy["spec"]["variables"]}
-    assert written["wanted"] == "int(variables.stated * 1.500000 + 60.000000 + 0.999)"
-    assert written["rounded"] == "(variables.wanted + 299) / 300 * 300"
-    assert written["deadline"] == (
-        "variables.rounded < 900 ? 900 : variables.rounded > 7200 ? 7200 : variables.rounded"
+    assert written["wanted_s"] == "int(variables.stated_s * 1.5 + 60.0 + 0.999)"
+    assert written["rounded_s"] == "(variables.wanted_s + 299) / 300 * 300"
+    assert written["deadline_s"] == (
+        "variables.rounded_s < 900 ? 900 : "
+        "variables.rounded_s > 7200 ? 7200 : variables.rounded_s"
     )

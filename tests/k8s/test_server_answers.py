@@ -14,6 +14,7 @@ from k8s_server_process import (
     BF16,
     CLUSTER,
     MIXED,
+    PAYLOADS,
     ServerProcess,
     call,
     captured,
@@ -246,3 +247,23 @@ def test_probes_are_answered_on_the_port_of_the_metrics_too(server: ServerProces
     for path in ("/livez", "/readyz"):
         assert server.get(path, metrics=True)[0] == 200
         assert server.get(path)[0] == 200
+
+
+@pytest.mark.parametrize("kind", ["pod", "job"])
+@pytest.mark.parametrize("path", ["/v1/mutate", "/v1/mutate-filling"])
+def test_captured_admission_reviews_are_allowed(
+    server: ServerProcess, kind: str, path: str
+) -> None:
+    review = json.loads((PAYLOADS / f"admissionreview-{kind}-request.json").read_bytes())
+    status, answer = server.post(path, json.dumps(review).encode())
+    assert status == 200
+    assert answer["apiVersion"] == "admission.k8s.io/v1"
+    assert answer["kind"] == "AdmissionReview"
+    assert answer["response"]["uid"] == review["request"]["uid"]
+    assert answer["response"]["allowed"] is True
+    logged = server.wait_for_event(lambda e: e.get("review") == review["request"]["uid"])
+    assert logged["event"] == "review"
+
+
+def test_what_is_no_review_is_told_so(server: ServerProcess) -> None:
+    assert server.post("/v1/mutate", b"{}")[0] == 400

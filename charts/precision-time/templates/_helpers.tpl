@@ -99,16 +99,24 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
-{{/* One label opts in a namespace or a single object: selectors of the two for an admission. */}}
+{{/*
+Who is looked at for one value of the label: namespaces with it, and objects with it in namespaces
+that have none of the values.
+*/}}
 {{- define "precision-time.selectors" -}}
-{{- $label := .Values.admission.label -}}
 namespaces:
   namespaceSelector:
-    matchLabels: { {{ $label.key }}: {{ $label.value | quote }} }
+    matchLabels: { {{ .label }}: {{ .value }} }
 objects:
   namespaceSelector:
     matchExpressions:
-      - {key: {{ $label.key }}, operator: NotIn, values: [{{ $label.value | quote }}]}
+      - {key: {{ .label }}, operator: NotIn, values: [fill, annotated]}
   objectSelector:
-    matchLabels: { {{ $label.key }}: {{ $label.value | quote }} }
+    matchLabels: { {{ .label }}: {{ .value }} }
+{{- end -}}
+
+{{/* A number as CEL writes a double. */}}
+{{- define "precision-time.double" -}}
+{{- $text := printf "%v" (float64 .) -}}
+{{- regexMatch "[.e]" $text | ternary $text (printf "%s.0" $text) -}}
 {{- end -}}

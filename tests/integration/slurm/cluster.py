@@ -20,12 +20,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from .installation import Installation
+from .job_records import ENDED, Submitted, job_record
 from .processes import BenchError, Daemon, free_ports
 from .services import (
     mariadb_ready,
@@ -35,26 +35,10 @@ from .services import (
     start_munged,
     start_slurmdbd,
 )
-from .tables import Bench, Places, cgroup_conf, gres_conf, slurm_conf
+from .tables import Bench, Places, config_files, slurm_conf
 
 COMMAND_TIMEOUT_S = 60.0
 JOB_POLL_S = 0.1
-ENDED = frozenset({"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL",
-                   "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"})  # fmt: skip
-# scontrol gives these a line each, so that what users wrote in them may hold "A=b"
-_OWN_LINE = re.compile(
-    r"\s*(Comment|AdminComment|SystemComment|Extra|Command|WorkDir|Std(?:Err|In|Out)|Dependency"
-    r"|BatchFlag|SubmitLine)=(.*)"
-)
-_PAIR = re.compile(r"(\S+?)=(.*?)(?=\s+[^\s=]+=|$)")
-
-
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """A queued job and what sbatch told its user."""
-
-    job_id: int
-    messages: tuple[str, ...]
 
 
 class SlurmCluster:
@@ -162,7 +146,7 @@ class SlurmCluster:
     def jobs(self, job_id: int) -> list[dict[str, str]]:
         """All records of a job: tasks of an array, components of a heterogeneous job."""
         text = self.run("scontrol", "show", "job", str(job_id)).stdout
-        return [_record(block) for block in text.split("\n\n") if block.strip()]
+        return [job_record(block) for block in text.split("\n\n") if block.strip()]
 
     def job(self, job_id: int) -> dict[str, str]:
         """The first record of a job as ``scontrol show job`` names its fields."""
@@ -264,14 +248,7 @@ class SlurmCluster:
             (self.root / "spool" / node.name).mkdir()
             for index in range(node.gpus):
                 (self.root / "gpu" / f"{node.name}-{index}").touch()
-        texts = {
-            "slurm.conf": slurm_conf(self.bench, places),
-            "gres.conf": gres_conf(self.bench, places),
-            "cgroup.conf": cgroup_conf(places.version),
-            **self.bench.beside,
-            "job_submit.lua": self.bench.hook,
-        }
-        for name, text in texts.items():
+        for name, text in config_files(self.bench, places).items():
             (places.etc / name).write_text(text)
 
     def _start_node(self, name: str) -> None:
@@ -321,13 +298,3 @@ def _places(installation: Installation, bench: Bench) -> Places:
         node_ports=tuple(node_ports), address_prefix=f"127.0.{random.randint(1, 254)}",
         plugin_dir=installation.plugin_dir, version=installation.version,
     )  # fmt: skip
-
-
-def _record(block: str) -> dict[str, str]:
-    fields: dict[str, str] = {}
-    for line in block.splitlines():
-        if own := _OWN_LINE.fullmatch(line):
-            fields[own[1]] = own[2].rstrip()  # 22.05 adds a blank
-        else:
-            fields.update((pair[1], pair[2].strip()) for pair in _PAIR.finditer(line.strip()))
-    return fields

@@ -114,6 +114,17 @@ class Places:
         return self.root / "mariadb" / "mariadb.socket"
 
 
+def config_files(bench: Bench, places: Places) -> dict[str, str]:
+    """The files of slurm.conf's directory by name, the hook with them."""
+    return {
+        "slurm.conf": slurm_conf(bench, places),
+        "gres.conf": _gres_conf(bench, places),
+        "cgroup.conf": _cgroup_conf(places.version),
+        **bench.beside,
+        "job_submit.lua": bench.hook,
+    }
+
+
 def slurm_conf(bench: Bench, places: Places) -> str:
     """slurm.conf: one host, a slurmd a node, no cgroups."""
     gpu_types = sorted({node.gpu_type for node in bench.nodes if node.gpu_type})
@@ -158,7 +169,7 @@ def slurm_conf(bench: Bench, places: Places) -> str:
     return "\n".join(lines) + "\n"
 
 
-def gres_conf(bench: Bench, places: Places) -> str:
+def _gres_conf(bench: Bench, places: Places) -> str:
     """gres.conf: an empty file stands for each GPU."""
     return "".join(
         f"NodeName={node.name} Name=gpu Type={node.gpu_type} "
@@ -168,7 +179,7 @@ def gres_conf(bench: Bench, places: Places) -> str:
     )
 
 
-def cgroup_conf(version: tuple[int, int]) -> str:
+def _cgroup_conf(version: tuple[int, int]) -> str:
     """cgroup.conf: 22.05 knows no plugin "disabled", the newer ones want to be told."""
     return "CgroupPlugin=disabled\n" if version >= (23, 11) else ""
 

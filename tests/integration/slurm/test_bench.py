@@ -112,8 +112,9 @@ def test_stop_leaves_no_process_though_a_job_runs(installation: Installation) ->
     with SlurmCluster(installation, SMALL) as cluster:
         script = "#!/bin/sh\nsleep 600 & setsid sleep 600 & wait\n"
         cluster.wait(cluster.submit(script=script).job_id, ["RUNNING"])
-        before = processes_of(cluster.root)
-        assert any("sleep 600" in process for process in before), before
+        cluster.wait_until(
+            lambda: sum("sleep 600" in process for process in processes_of(cluster.root)) == 2
+        )
     assert processes_of(cluster.root) == []
     assert not cluster.root.exists()
 

@@ -18,9 +18,10 @@ import pytest
 from predictor.fitting import Fitted
 from slurm_plugin.protocol import Answer
 
-from .cluster import SlurmCluster, Submitted
+from .cluster import SlurmCluster
 from .daemon import DecisionDaemon, install_hook
 from .installation import Installation
+from .job_records import Submitted
 from .processes import BenchError
 from .tables import Bench, NodeSpec, PartitionSpec
 

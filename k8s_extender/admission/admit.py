@@ -1,0 +1,167 @@
+"""Admission reviews answered: what is known of a job is filled in, and nothing is ever refused."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from predictor.core import Predictor
+from predictor.identify.rules import Rules
+
+from ..config import Config
+from ..decide import NodeTable
+from ..records import PodJob
+from ..workload import template_job
+from . import limits, notes
+from .candidates import candidates
+from .forecast import Forecast, forecast
+from .forms import WORKLOAD, Part, controller, left_to_owner, parts_of
+from .patch import Patch
+from .review import Request, answer, request_of
+
+_log = logging.getLogger(__name__)
+
+
+class Outcome(StrEnum):
+    """What came of a review."""
+
+    PATCHED = "patched"
+    UNCHANGED = "unchanged"
+    NOT_READY = "not_ready"
+    FAILED = "failed"  # an error of ours: the object passes as it came
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What a review rests on; ``version`` is that of the predictor."""
+
+    predictor: Predictor
+    config: Config
+    nodes: NodeTable
+    rules: Rules | None = None
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewed:
+    """One review, for log and metrics; ``name`` is ``namespace/name``."""
+
+    uid: str
+    kind: str
+    name: str
+    outcome: Outcome
+    duration_s: float
+    deadline_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    patch: Sequence[dict[str, object]] = ()
+    lines: tuple[str, ...] = ()
+    deadline_s: int | None = None
+
+
+class Admission:
+    """Answers admission reviews; ``knowledge`` gives what is known now, None before it is loaded.
+
+    Only creations are looked at: a deadline is never changed on an object that exists. ``heard``
+    is told of each review.
+    """
+
+    def __init__(
+        self,
+        knowledge: Callable[[], Knowledge | None],
+        heard: Callable[[Reviewed], None] = lambda reviewed: None,
+    ) -> None:
+        self._knowledge = knowledge
+        self._heard = heard
+
+    def review(self, body: bytes) -> bytes:
+        """The answer to a review; raises WireError for what is no review."""
+        return self._review(body, by_namespace=False)
+
+    def review_filling(self, body: bytes) -> bytes:
+        """The same for a namespace whose label asks for deadlines, which no review tells."""
+        return self._review(body, by_namespace=True)
+
+    def _review(self, body: bytes, *, by_namespace: bool) -> bytes:
+        began = time.perf_counter()
+        request = request_of(body)
+        outcome, decision = Outcome.UNCHANGED, _Decision()
+        try:
+            known = self._knowledge()
+            if known is None:
+                outcome = Outcome.NOT_READY
+            elif _looked_at(request):
+                decision = _decided(request, known, by_namespace=by_namespace)
+                outcome = Outcome.PATCHED if decision.patch else outcome
+            answered = answer(request.uid, decision.patch, decision.lines)
+        except Exception:
+            _log.exception("review of %s %s failed", request.kind, request.name)
+            outcome, decision, answered = Outcome.FAILED, _Decision(), answer(request.uid)
+        self._tell(
+            Reviewed(
+                uid=request.uid, kind=request.kind, name=request.name, outcome=outcome,
+                duration_s=time.perf_counter() - began, deadline_s=decision.deadline_s,
+            )
+        )  # fmt: skip
+        return answered
+
+    def _tell(self, reviewed: Reviewed) -> None:
+        try:
+            self._heard(reviewed)
+        except Exception:
+            _log.exception("a review could not be counted")
+
+
+def _looked_at(request: Request) -> bool:
+    created = request.operation == "CREATE" and not request.sub_resource
+    return created and not left_to_owner(request.kind, controller(request.object))
+
+
+def _decided(request: Request, known: Knowledge, *, by_namespace: bool) -> _Decision:
+    obj, config = request.object, known.config
+    parts = parts_of(request.group, request.kind, obj, config.hardware.resources)
+    job = template_job(request.kind, obj, config, known.rules) if parts else None
+    if job is None:
+        return _Decision()
+    if request.kind == "Pod" and controller(obj):
+        parts = tuple(replace(part, deadline=None) for part in parts)  # it would be made anew
+    found = _forecast(job, known)
+    patch = Patch(obj)
+    own = limits.own_limits(obj, parts)
+    asked = limits.wanted(obj, parts, config.deadline, by_namespace=by_namespace)
+    seconds = limits.deadline_to_fill(own, found.deadline_s) if asked else own.filled_s
+    filled = seconds is not None and (
+        own.filled_s is not None or limits.fill(patch, parts, seconds)
+    )
+    told_s = seconds if filled else own.deadline_s
+    if asked and told_s is not None:
+        limits.pass_on(patch, obj, parts, told_s, config.deadline)
+    _annotate(patch, request, parts, found, known.version)
+    lines = notes.lines(
+        job.stated, found, own,
+        asked=asked, filled_s=seconds if filled else None, quantile=config.deadline.quantile,
+    )  # fmt: skip
+    return _Decision(patch.operations, lines, seconds if filled else None)
+
+
+def _forecast(job: PodJob, known: Knowledge) -> Forecast:
+    where = candidates(job, known.nodes, known.config.hardware)
+    return forecast(known.predictor, known.config, job, where)
+
+
+def _annotate(
+    patch: Patch, request: Request, parts: Sequence[Part], found: Forecast, version: str
+) -> None:
+    """The times on the object; on its pod templates also what the user says on the object."""
+    times = {} if found.slowest is None else notes.predicted(found.slowest, version)
+    patch.annotate(("metadata",), times)
+    if request.kind == WORKLOAD:
+        return  # Kueue compares its templates with those of the job
+    for part in parts:
+        if part.template:
+            patch.annotate((*part.template, "metadata"), times | notes.copied(request.object))

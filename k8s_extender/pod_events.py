@@ -1,0 +1,75 @@
+"""Events about pods, as `kubectl describe pod` shows them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from .records import FilterResult, PodJob
+
+COMPONENT = "precision-time"
+REFUSED = "PrecisionTimeNodesRefused"
+UNCLEAR = "PrecisionTimeNotPredicted"
+MAX_MESSAGE_BYTES = 1024
+MAX_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvent:
+    """One thing to say of a pod; ``subject`` stays the same where only numbers change."""
+
+    reason: str
+    message: str
+    type: Literal["Normal", "Warning"]
+    subject: tuple[str, ...]
+
+
+def refused(counts: Mapping[str, int], result: FilterResult) -> PodEvent:
+    """Why some or all nodes were refused, with the nodes of each reason."""
+    nodes, total = sum(counts.values()), sum(counts.values()) + len(result.passed)
+    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    reasons = "; ".join(f"{count} x {text}" for text, count in ordered)
+    return PodEvent(
+        reason=REFUSED,
+        message=_short(f"{nodes} of {total} nodes refused: {reasons}"),
+        type="Normal" if result.passed else "Warning",
+        subject=(REFUSED, str(bool(result.passed)), *sorted(counts)),
+    )
+
+
+def unclear(texts: tuple[str, ...]) -> PodEvent:
+    """Why nothing is predicted, or what of the user's words cannot be used."""
+    return PodEvent(UNCLEAR, _short("; ".join(texts)), "Normal", (UNCLEAR, *texts))
+
+
+def body(event: PodEvent, job: PodJob) -> dict[str, Any]:
+    """The object of the API (core/v1); the same words about a pod have the same name."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    words = "\n".join((job.uid, *event.subject)).encode(errors="replace")
+    start = job.name[:MAX_NAME].rstrip(".-")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{start}.{hashlib.sha256(words).hexdigest()[:16]}",
+            "namespace": job.namespace,
+        },
+        "involvedObject": {
+            "apiVersion": "v1", "kind": "Pod", "namespace": job.namespace, "name": job.name,
+            "uid": job.uid,
+        },
+        "reason": event.reason, "message": event.message, "type": event.type,
+        "source": {"component": COMPONENT}, "count": 1,
+        "firstTimestamp": now, "lastTimestamp": now,
+    }  # fmt: skip
+
+
+def _short(text: str) -> str:
+    """At most what the API server takes, cut between characters."""
+    raw = text.encode(errors="replace")
+    if len(raw) <= MAX_MESSAGE_BYTES:
+        return raw.decode()
+    return raw[: MAX_MESSAGE_BYTES - 4].decode(errors="ignore") + " ..."

@@ -1,0 +1,42 @@
+"""Admission reviews: what is known of a job by the newest state, counted and logged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from ..admission import Admission, Knowledge, Outcome, Reviewed
+from .app import Handler
+from .logs import Log
+from .metrics import Metrics
+from .state import State
+
+VERB = "mutate"
+
+
+def admission_handlers(state: State, metrics: Metrics, log: Log) -> Mapping[str, Handler]:
+    """`mutate`, and `mutate-filling` for namespaces whose label asks for deadlines."""
+
+    def knowledge() -> Knowledge | None:
+        brain = state.brain
+        if brain is None:
+            return None
+        return Knowledge(brain.predictor, brain.config, state.table(), brain.rules, brain.version)
+
+    def heard(reviewed: Reviewed) -> None:
+        metrics.answered(VERB, reviewed.outcome, reviewed.duration_s, None)
+        log.event(
+            "error" if reviewed.outcome is Outcome.FAILED else "info",
+            "review",
+            time.time(),
+            verb=VERB,
+            outcome=reviewed.outcome.value,
+            kind=reviewed.kind,
+            object=reviewed.name,
+            review=reviewed.uid,
+            deadline_s=reviewed.deadline_s,
+            duration_us=round(1e6 * reviewed.duration_s),
+        )
+
+    admission = Admission(knowledge, heard)
+    return {VERB: admission.review, f"{VERB}-filling": admission.review_filling}

@@ -1,0 +1,60 @@
+"""Settings files of the adapters: YAML, checked field by field, every error readable.
+
+Needs pydantic, which the extras of the adapters bring; the predictor itself has no settings.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from .errors import PrecisionTimeError
+
+
+class Section(BaseModel):
+    """A part of a file: unknown fields are errors, values never change after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _words(cls, raw: Any) -> Any:
+        """Take ``mode: off``, which YAML reads as false, for the word it looks like."""
+        if not isinstance(raw, dict):
+            return raw
+        off = (name for name, value in raw.items() if value is False)
+        return {**raw, **{name: "off" for name in off if str(name).endswith("mode")}}
+
+
+Whole = TypeVar("Whole", bound=Section)
+
+
+def read_settings(path: Path, kind: type[Whole], refusal: type[PrecisionTimeError]) -> Whole:
+    """The settings of a file; raises ``refusal`` naming file, field, value and what is accepted."""
+    try:
+        raw = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise refusal(f"{path}: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise refusal(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    return settings_of({} if raw is None else raw, kind, refusal, str(path))
+
+
+def settings_of(
+    raw: Any, kind: type[Whole], refusal: type[PrecisionTimeError], origin: str
+) -> Whole:
+    """The settings of plain values; raises ``refusal``."""
+    try:
+        return kind.model_validate(raw)
+    except ValidationError as error:
+        raise refusal("; ".join(_readable(origin, e) for e in error.errors())) from None
+
+
+def _readable(origin: str, error: Any) -> str:
+    place = ".".join(map(str, error["loc"]))
+    value = "" if error["type"] in ("extra_forbidden", "missing") else f"={error['input']!r}"
+    field = f"{place}{value}: " if place else ""
+    return f"{origin}: {field}{error['msg']}"

@@ -1,0 +1,97 @@
+"""Whether a job fits, and advice that holds."""
+
+from __future__ import annotations
+
+import timeit
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor.errors import JobError
+from predictor.fits import Fit, fits, largest_batch
+from predictor.job import TrainingJob
+from predictor.memory import memory_of
+from predictor.precision import Precision
+
+GIB = 2**30
+
+
+def job(model: str = "resnet50", **fields: Any) -> TrainingJob:
+    stated: dict[str, Any] = {
+        "precision": Precision.FP32, "gpu": "v100-sxm2-16gb", "batch_size": 256
+    }  # fmt: skip
+    return TrainingJob(model=model, **(stated | fields))
+
+
+def after(advised: TrainingJob, fit: Fit) -> list[TrainingJob]:
+    return [advised.but(**{"global_batch_size": None} | dict(a.changes)) for a in fit.advice]
+
+
+def test_mixed_precision_fits_a_batch_that_fp32_does_not() -> None:
+    """NVIDIA trains ResNet-50 on a 16 GB V100 with 256 images in mixed precision, 128 in FP32."""
+    assert fits(job(precision=Precision.MIXED_FP16_FP32)).ok
+    assert fits(job(batch_size=128)).ok
+    assert not fits(job()).ok
+
+
+@pytest.mark.parametrize(
+    "tight",
+    [
+        job(),
+        job("bert-large", batch_size=32, seq_len=512, gpus=8),
+        job("llama2-7b", gpu="a100-sxm4-80gb", gpus=8, batch_size=1, seq_len=4096,
+            precision=Precision.MIXED_BF16_FP32),
+        job("gpt2", batch_size=8, seq_len=1024, gpus=4, gpu="t4-16gb"),
+    ],
+)  # fmt: skip
+def test_every_advice_makes_the_job_fit(tight: TrainingJob) -> None:
+    found = fits(tight)
+    assert not found.ok
+    assert found.advice
+    for changed in after(tight, found):
+        assert fits(changed).ok
+
+
+def test_a_job_that_fits_needs_no_advice() -> None:
+    assert fits(job(batch_size=8)).advice == ()
+
+
+def test_a_smaller_batch_is_the_largest_that_fits() -> None:
+    batch = largest_batch(job())
+    assert fits(job(batch_size=batch)).ok
+    assert not fits(job(batch_size=batch + 1)).ok
+    assert f"a batch of {batch} per GPU" in [a.text for a in fits(job()).advice]
+
+
+def test_no_batch_fits_where_the_weights_do_not() -> None:
+    assert largest_batch(job("llama2-70b", batch_size=1, seq_len=4096)) == 0
+
+
+def test_a_slice_of_a_gpu_holds_less() -> None:
+    small = job(gpu="a100-sxm4-80gb", batch_size=64)
+    assert fits(small).ok
+    assert not fits(small, have_bytes=5 * GIB).ok
+
+
+@given(have=st.floats(2 * GIB, 200 * GIB), margin=st.floats(0, 0.9))
+def test_need_is_compared_with_what_is_left_of_the_memory(have: float, margin: float) -> None:
+    asked = job(batch_size=32)
+    found = fits(asked, margin, have_bytes=have)
+    memory = memory_of(asked)
+    assert found.need_bytes == memory.allocated_bytes
+    assert found.have_bytes == have - memory.framework_bytes
+    assert found.ok == (found.need_bytes <= found.have_bytes * (1 - margin))
+
+
+@pytest.mark.parametrize("margin", [-0.1, 1.0])
+def test_a_margin_is_a_share(margin: float) -> None:
+    with pytest.raises(JobError, match="margin"):
+        fits(job(), margin)
+
+
+def test_asking_again_takes_less_than_a_millisecond() -> None:
+    asked = job(batch_size=64)
+    fits(asked)
+    assert min(timeit.repeat(lambda: fits(asked), number=10, repeat=5)) / 10 < 1e-3

@@ -1,0 +1,246 @@
+"""What is filled in where a training job is created: times, deadlines, and a line for the user."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from admission_reviews import (
+    A100,
+    BOTH,
+    OURS,
+    P100,
+    STATED,
+    V100,
+    admitted,
+    gpus,
+    job,
+    knowledge,
+    nodes,
+    pod,
+)
+
+from k8s_extender.admission import Knowledge
+from k8s_extender.durations import seconds_of
+from predictor.fitting import Fitted
+from predictor.job import TrainingJob
+from predictor.precision import Precision
+
+DURATION, P95, STEP, BASIS = (
+    f"{OURS}{name}"
+    for name in ("predicted-duration", "predicted-p95", "predicted-step-seconds", "basis")
+)
+BF16 = STATED | {f"{OURS}precision": "bf16-mixed"}
+
+
+@pytest.fixture(scope="module")
+def known(fitted: Fitted) -> Knowledge:
+    return knowledge(fitted)
+
+
+def seconds(annotations: dict[str, str], name: str) -> float:
+    found = seconds_of(annotations[name])
+    assert found is not None
+    return found
+
+
+def deadline(obj: dict[str, Any]) -> int:
+    found = obj["spec"]["activeDeadlineSeconds"]
+    assert type(found) is int
+    return found
+
+
+def predicted_on(fitted: Fitted, gpu: str) -> Any:
+    return fitted.predictor.predict(
+        TrainingJob(
+            model="resnet50", precision=Precision.MIXED_FP16_FP32, gpu=gpu, gpus=1,
+            gpus_per_node=1, batch_size=128, epochs=90,
+        )
+    )  # fmt: skip
+
+
+def test_a_job_gets_the_times_of_the_slowest_gpu_it_may_land_on(
+    known: Knowledge, fitted: Fitted
+) -> None:
+    found = admitted(known, job()).annotations
+    slowest = predicted_on(fitted, "v100")
+    assert slowest.step_s > predicted_on(fitted, "a100").step_s
+    assert float(found[STEP]) == pytest.approx(slowest.step_s, rel=1e-4)
+    assert seconds(found, DURATION) == pytest.approx(slowest.total_s, abs=1)
+    assert seconds(found, P95) == pytest.approx(slowest.total_quantile_s(0.95), abs=1)
+    words = dict(word.split("=") for word in found[BASIS].split())
+    assert words == {
+        "tier": slowest.tier.value, "predictor": "20261201-1",
+        "gpu": V100.product.replace(" ", "_"), "gpus": "1",
+    }  # fmt: skip
+
+
+def test_the_deadline_covers_the_slowest_gpu_start_up_and_checkpoints(
+    known: Knowledge, fitted: Fitted
+) -> None:
+    rule = known.config.deadline
+    high_s = predicted_on(fitted, "v100").total_quantile_s(rule.quantile)
+    filled = deadline(admitted(known, job()).object)
+    assert 0 <= filled - (high_s * (1 + rule.checkpoint_share) + rule.startup_s) < rule.rounding_s
+    assert filled % rule.rounding_s == 0
+
+
+@pytest.mark.parametrize(
+    "pinned",
+    [
+        {"nodeSelector": {"pool": "fast"}},
+        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["fast"]}]}
+            ]}}}},
+    ],
+)  # fmt: skip
+def test_a_gpu_the_pods_cannot_land_on_does_not_count(
+    known: Knowledge, pinned: dict[str, Any]
+) -> None:
+    fast = admitted(known, job(pod=pinned))
+    assert deadline(fast.object) < deadline(admitted(known, job()).object)
+    assert A100.product in fast.said
+
+
+def test_a_gpu_the_filter_would_refuse_does_not_count(known: Knowledge, fitted: Fitted) -> None:
+    only_fast = knowledge(fitted, nodes(fast=A100))
+    everywhere = admitted(known, job(BF16))
+    assert deadline(everywhere.object) == deadline(admitted(only_fast, job(BF16)).object)
+
+
+def test_a_slice_or_a_shared_gpu_asks_for_a_longer_deadline(fitted: Fitted) -> None:
+    whole = deadline(admitted(knowledge(fitted, nodes(a=A100)), job()).object)
+    for kind in (gpus("a100", mig="3g.20gb", mig_share=3 / 7), gpus("a100", replicas=2)):
+        found = admitted(knowledge(fitted, nodes(a=A100, b=kind)), job())
+        assert deadline(found.object) > 1.9 * whole
+
+
+def test_pods_get_what_the_job_says_and_what_is_predicted(known: Knowledge) -> None:
+    stored = admitted(known, job()).object
+    inner = stored["spec"]["template"]["metadata"]["annotations"]
+    assert inner.items() >= STATED.items()
+    assert {DURATION, P95, STEP, BASIS} <= inner.keys()
+    assert all(inner[name] == stored["metadata"]["annotations"][name] for name in (DURATION, BASIS))
+
+
+def test_what_a_template_says_itself_is_kept(known: Knowledge) -> None:
+    obj = job()
+    obj["spec"]["template"]["metadata"] = {"annotations": {f"{OURS}batch-size": "64", "team": "x"}}
+    inner = admitted(known, obj).object["spec"]["template"]["metadata"]["annotations"]
+    assert inner[f"{OURS}batch-size"] == "64"
+    assert inner["team"] == "x"
+    assert inner[f"{OURS}model"] == "resnet50"
+
+
+def test_a_bare_pod_is_filled_itself(known: Knowledge) -> None:
+    stored = admitted(known, pod()).object
+    assert deadline(stored) == deadline(admitted(known, job()).object)
+    assert {DURATION, P95, STEP, BASIS} <= stored["metadata"]["annotations"].keys()
+
+
+@pytest.mark.parametrize("kind", ["Job", "RayCluster", "PyTorchJob", "JobSet"])
+def test_a_pod_of_what_we_filled_is_left_alone(known: Knowledge, kind: str) -> None:
+    owner = {"apiVersion": "x/v1", "kind": kind, "name": "o", "uid": "u", "controller": True}
+    found = admitted(known, pod(ownerReferences=[owner]))
+    assert not found.operations
+    assert not found.said
+
+
+def test_a_pod_that_its_controller_would_make_anew_gets_times_and_no_deadline(
+    known: Knowledge,
+) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "o", "controller": True}
+    stored = admitted(known, pod(ownerReferences=[owner])).object
+    assert "activeDeadlineSeconds" not in stored["spec"]
+    assert DURATION in stored["metadata"]["annotations"]
+
+
+def test_the_user_is_told_in_one_line(known: Knowledge) -> None:
+    (line,) = admitted(known, job()).response["warnings"]
+    assert line.startswith(f"precision-time: resnet50, mixed_fp16_fp32, 1x {V100.product}: ")
+    assert "; deadline set to " in line
+    assert "95 %: " in line
+
+
+def test_keys_that_nobody_knows_are_told(known: Knowledge) -> None:
+    said = admitted(known, job(STATED | {f"{OURS}bach-size": "64"})).said
+    assert "bach" in said
+    assert "batch" in said
+
+
+def test_a_job_without_a_length_gets_the_time_of_a_step_and_no_deadline(known: Knowledge) -> None:
+    shorter = {k: v for k, v in STATED.items() if not k.endswith("epochs")}
+    found = admitted(known, job(shorter))
+    assert "activeDeadlineSeconds" not in found.object["spec"]
+    assert {STEP, BASIS} <= found.annotations.keys()
+    assert not {DURATION, P95} & found.annotations.keys()
+    assert "state epochs or steps for a duration" in found.said
+
+
+def test_what_lacks_is_named_and_nothing_is_guessed(known: Knowledge) -> None:
+    found = admitted(known, job({f"{OURS}model": "resnet50", f"{OURS}epochs": "90"}))
+    assert "batch-size is not stated" in found.said
+    assert STEP not in found.annotations
+    assert "activeDeadlineSeconds" not in found.object["spec"]
+
+
+def test_a_gpu_job_that_says_nothing_of_what_it_trains_hears_nothing(known: Knowledge) -> None:
+    found = admitted(known, job({}))
+    assert not found.operations
+    assert not found.said
+
+
+def test_an_object_without_gpus_is_left_alone(known: Knowledge) -> None:
+    obj = job()
+    obj["spec"]["template"]["spec"]["containers"][0]["resources"] = {}
+    assert not admitted(known, obj).operations
+
+
+def test_a_job_no_known_node_can_take_hears_why(fitted: Fitted) -> None:
+    found = admitted(knowledge(fitted, nodes(a=V100, b=P100)), job(BF16))
+    assert "no known node can take it (GPU has no BF16 tensor cores)" in found.said
+    assert "activeDeadlineSeconds" not in found.object["spec"]
+
+
+def test_one_unknown_gpu_is_enough_to_set_no_deadline(fitted: Fitted) -> None:
+    strange = type(A100)("NEW-GPU", None, 8)
+    found = admitted(knowledge(fitted, nodes(a=A100, b=strange)), job())
+    assert "activeDeadlineSeconds" not in found.object["spec"]
+    assert "no deadline: GPU NEW-GPU is not known" in found.said
+    assert DURATION in found.annotations
+
+
+def test_thin_evidence_sets_no_deadline(fitted: Fitted) -> None:
+    thin = knowledge(fitted, evidence={"max_interval_ratio": 1.0})
+    found = admitted(thin, job())
+    assert "activeDeadlineSeconds" not in found.object["spec"]
+    assert "no deadline: the 95% quantile is" in found.said
+    assert DURATION in found.annotations
+
+
+def test_without_nodes_only_a_stated_gpu_is_predicted_and_no_deadline_set(fitted: Fitted) -> None:
+    nowhere = knowledge(fitted, {})
+    found = admitted(nowhere, job(STATED | {f"{OURS}gpu": "a100"}))
+    assert DURATION in found.annotations
+    assert "activeDeadlineSeconds" not in found.object["spec"]
+    assert "no deadline: no node with such a GPU is known" in found.said
+    silent = admitted(nowhere, job())
+    assert DURATION not in silent.annotations
+    assert "no known node has a GPU that its pods may land on" in silent.said
+
+
+def test_a_selector_names_the_gpu_of_nodes_that_are_yet_to_come(fitted: Fitted) -> None:
+    wanted = {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}}
+    found = admitted(knowledge(fitted, BOTH), job(pod=wanted))
+    only_fast = admitted(knowledge(fitted, nodes(fast=gpus("a100-sxm4-80gb", count=1))), job())
+    assert deadline(found.object) == deadline(only_fast.object)
+
+
+def test_a_cap_holds_and_a_job_predicted_to_hit_it_is_told(fitted: Fitted) -> None:
+    capped = knowledge(fitted, deadline={"mode": "always", "cap_s": 900})
+    found = admitted(capped, job())
+    assert deadline(found.object) == 900
+    assert "deadline set to 15m, the longest that is filled in: the job is predicted to hit it" in (
+        found.said
+    )

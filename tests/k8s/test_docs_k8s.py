@@ -1,0 +1,127 @@
+"""docs/kubernetes.md says what program and chart do: fields, defaults, keys, metrics, values."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from chart_files import values
+from k8s_metric_names import shown_names
+
+from k8s_extender import refuse, workload
+from k8s_extender.admission import limits
+from k8s_extender.config import PREFIX, Config, Section, config_of
+from k8s_extender.durations import seconds_of
+from k8s_extender.replicas import PODS
+from k8s_extender.server.metrics import PREFIX as METRICS
+from k8s_extender.server.verbs import Outcome
+from predictor.identify.grammar import parse_mapping
+from predictor.identify.keys import ALIASES, FIELD_OF, key_of
+
+TEXT = (Path(__file__).parents[2] / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+FIELD = re.compile(r"^\| `([\w.]+)` \| `(.+?)` \| (.+) \|$", re.MULTILINE)
+
+
+def section(title: str) -> str:
+    """The text below a heading, to the next of the same depth or less."""
+    depth = title.partition(" ")[0]
+    _, _, rest = TEXT.partition(f"{title}\n")
+    assert rest, f"no heading {title}"
+    return re.split(rf"^#{{1,{len(depth)}}} ", rest, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def fields(part: Section, path: str = "") -> Iterator[tuple[str, Any]]:
+    for name in type(part).model_fields:
+        value = getattr(part, name)
+        if isinstance(value, Section):
+            yield from fields(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", part.model_dump(mode="json", include={name})[name]
+
+
+def manifests(text: str) -> Iterator[Any]:
+    for shown in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL):
+        yield yaml.safe_load(shown)
+
+
+def test_every_field_of_the_configuration_is_there_with_its_default() -> None:
+    rows = FIELD.findall(section("## Configuration"))
+    assert {name: json.loads(default) for name, default, _ in rows} == dict(fields(Config()))
+    assert all(meaning for _, _, meaning in rows)
+
+
+def test_every_key_users_may_write_is_there() -> None:
+    table = section("## What users write")
+    rows = re.findall(r"^\| (`[a-z].+?) \|(.*?)\| .* \|$", table, re.MULTILINE)
+    named = {key_of(key) for first, _ in rows for key in re.findall(r"`([\w-]+)`", first)}
+    assert set(ALIASES) <= named
+    for first, also in rows:
+        fields_meant = {key_of(key) for key in re.findall(r"`([\w-]+)`", first)}
+        for key in set(re.findall(r"`([\w-]+)`", also)) - {"on"}:
+            assert FIELD_OF[key_of(key)] in fields_meant, key
+
+
+def test_the_annotations_shown_are_understood() -> None:
+    shown = [m["metadata"]["annotations"] for m in manifests(section("## What users write"))]
+    shown += [{f"{PREFIX}job": text} for text in re.findall(r'io/job: "(.+?)"', TEXT)]
+    assert len(shown) == 2
+    for written in shown:
+        stated = parse_mapping(written, "annotation")
+        assert stated.problems == ()
+        assert {"model", "precision", "batch_size", "steps"} <= set(stated.values)
+
+
+def test_the_other_annotations_are_those_that_are_read() -> None:
+    text = section("## What users write")
+    for name in (workload.DEADLINE, workload.POLICY, PODS):
+        assert f"| `{name}` |" in text
+    for value in re.findall(r"`(\w+)`", text.partition("the job has: ")[2].partition("|")[0]):
+        assert seconds_of(value)
+    assert f'`{limits.FILL}: "true"`' in section("## Deadlines")
+    assert f"`{limits.KUEUE_LIMIT}`" in section("## Deadlines")
+    assert f"`{limits.SLINKY_LIMIT}`" in section("## Deadlines")
+
+
+def test_every_policy_is_explained() -> None:
+    explained = set(re.findall(r"^\| `(\w+)` \| ", section("## Placement"), re.MULTILINE))
+    assert explained == set(workload.POLICIES)
+
+
+def test_the_reasons_quoted_are_those_given() -> None:
+    quoted = re.findall(r"^\| pod pending: `(.+?)`", section("## Troubleshooting"), re.MULTILINE)
+    given = {*refuse.PRECISION.values(), refuse.MEMORY, refuse.DEADLINE}
+    assert quoted
+    assert set(quoted) <= given
+
+
+def test_every_metric_is_there() -> None:
+    table = section("## Metrics")
+    rows = re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
+    named = {f"{METRICS}_{name}" for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert named == shown_names()
+    assert f"`{METRICS}_`" in table
+    assert all(f"`{outcome}`" in table for outcome in Outcome)
+
+
+def test_the_values_named_exist_in_the_chart() -> None:
+    groups = ("admission", "certificates", "registration", "secondScheduler", "metrics", "service")
+    named = re.findall(rf"`((?:{'|'.join(groups)})(?:\.[A-Za-z]\w*)+)", TEXT)
+    named += re.findall(r"--set ([\w.]+)=", TEXT)
+    assert len(named) > 10
+    for path in named:
+        tree: Any = values()
+        for key in path.split("."):
+            assert key in tree, path
+            tree = tree[key]
+
+
+def test_settings_advised_are_possible() -> None:
+    advised = re.findall(r"`((?:filter|annotate)\.\w+): (\w+)`", TEXT)
+    assert advised
+    for path, value in advised:
+        part, name = path.split(".")
+        config_of({part: {name: yaml.safe_load(value)}})

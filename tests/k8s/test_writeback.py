@@ -1,0 +1,327 @@
+"""Predictions and refusals are told on the pods, and nothing waits for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from api_server_stand_in import StandIn, eventually, served
+from gfd_nodes import a100, node
+
+from k8s_extender.api_queue import ApiQueue, Call
+from k8s_extender.config import config_of
+from k8s_extender.decide import Decider
+from k8s_extender.durations import seconds_of
+from k8s_extender.node_labels import gpu_node
+from k8s_extender.node_table import NodeTable
+from k8s_extender.pod_events import MAX_MESSAGE_BYTES, REFUSED, UNCLEAR, body, refused
+from k8s_extender.recent import Recent
+from k8s_extender.records import FilterResult, PodJob
+from k8s_extender.refuse import PRECISION
+from k8s_extender.workload import pod_job
+from k8s_extender.writeback import Writeback
+from predictor.fitting import Fitted
+
+BF16 = {"model": "bert-large", "precision": "bf16-mixed", "batch-size": "32", "steps": "7038"}
+FP32 = {**BF16, "precision": "fp32"}
+OURS = "precision-time.io/"
+
+
+@pytest.fixture
+def cluster() -> Iterator[StandIn]:
+    with served() as stand_in:
+        yield stand_in
+
+
+@pytest.fixture
+def write(cluster: StandIn) -> Iterator[Any]:
+    made: list[Writeback] = []
+
+    def writeback(**queue: Any) -> Writeback:
+        queued = ApiQueue(**{"retry_s": 0.01, "max_retry_s": 0.1} | queue)
+        made.append(Writeback(cluster.client(), version=lambda: "v7", queue=queued))
+        return made[-1]
+
+    yield writeback
+    for each in made:
+        each.stop()
+
+
+@pytest.fixture(scope="module")
+def decider(fitted: Fitted) -> Any:
+    def make(**config: Any) -> Decider:
+        used = config_of(config)
+        raw = [node("t1"), node("t2"), a100("a1"), {"metadata": {"name": "cpu1"}}]
+        nodes = NodeTable(gpu_node(n, used.hardware) for n in raw).nodes
+        return Decider(fitted.predictor, used, lambda: nodes)
+
+    return make
+
+
+def pod(cluster: StandIn, stated: dict[str, str] = BF16, uid: str = "u1") -> PodJob:
+    raw = {
+        "metadata": {
+            "name": "train", "namespace": "ns", "uid": uid,
+            "annotations": {f"{OURS}{key}": value for key, value in stated.items()},
+        },
+        "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
+    }  # fmt: skip
+    cluster.pods["ns", "train"] = raw
+    job = pod_job(raw, config_of({}))
+    assert job is not None
+    return job
+
+
+def annotations(cluster: StandIn) -> dict[str, str]:
+    found: dict[str, str] = cluster.pods["ns", "train"]["metadata"]["annotations"]
+    return found
+
+
+def decide(brain: Decider, write: Writeback, job: PodJob) -> FilterResult:
+    result = brain.filter(job, ["t1", "t2", "a1", "cpu1"])
+    write.filtered(brain, job, result)
+    return result
+
+
+def settled(write: Writeback, calls: int) -> bool:
+    """So many calls came to an end."""
+    counts = write.queue.counts
+    return eventually(lambda: counts.done + counts.settled + counts.failed >= calls)
+
+
+def messages(cluster: StandIn, reason: str = REFUSED) -> list[str]:
+    return [e["message"] for e in cluster.events.values() if e["reason"] == reason]
+
+
+def test_a_pod_is_told_its_time_on_the_gpus_it_may_land_on(
+    cluster: StandIn, write: Any, decider: Any
+) -> None:
+    brain, job = decider(), pod(cluster)
+    decide(brain, write(), job)
+    assert eventually(lambda: f"{OURS}predicted-duration" in annotations(cluster))
+    told = annotations(cluster)
+    (estimate,) = brain.estimates(job, [brain.nodes()["a1"].type])
+    assert seconds_of(told[f"{OURS}predicted-duration"]) == round(estimate.total_s(0.5))
+    assert seconds_of(told[f"{OURS}predicted-p95"]) == round(estimate.total_s(0.95))
+    assert float(told[f"{OURS}predicted-step-seconds"]) == pytest.approx(estimate.step_s, rel=1e-5)
+    assert "predictor=v7" in told[f"{OURS}basis"]
+    assert f"{OURS}predicted-by-gpu" not in told
+    assert told[f"{OURS}model"] == "bert-large"
+
+
+def test_with_several_gpu_types_the_slowest_counts_and_all_are_listed(
+    cluster: StandIn, write: Any, decider: Any
+) -> None:
+    decide(decider(), write(), pod(cluster, FP32))
+    assert eventually(lambda: f"{OURS}predicted-by-gpu" in annotations(cluster))
+    told = annotations(cluster)
+    parts = (part.split("=") for part in told[f"{OURS}predicted-by-gpu"].split(","))
+    times = {product: seconds_of(text) or 0.0 for product, text in parts}
+    assert set(times) == {"NVIDIA-A100-SXM4-80GB", "Tesla-T4"}
+    assert max(times, key=times.__getitem__) == "Tesla-T4"
+    assert seconds_of(told[f"{OURS}predicted-duration"]) == times["Tesla-T4"]
+
+
+def test_an_event_says_why_nodes_were_refused_once_with_their_numbers(
+    cluster: StandIn, write: Any, decider: Any
+) -> None:
+    writeback, brain, job = write(), decider(), pod(cluster)
+    for _ in range(20):
+        decide(brain, writeback, job)
+    assert settled(writeback, 2)
+    assert messages(cluster) == [f"2 of 4 nodes refused: 2 x {PRECISION['bf16']}"]
+    (event,) = cluster.events.values()
+    assert (event["type"], event["involvedObject"]["uid"]) == ("Normal", "u1")
+
+
+def test_a_pod_that_no_node_takes_is_warned(cluster: StandIn, write: Any, decider: Any) -> None:
+    writeback, brain, job = write(), decider(), pod(cluster)
+    writeback.filtered(brain, job, brain.filter(job, ["t1", "t2"]))
+    assert settled(writeback, 1)
+    assert next(iter(cluster.events.values()))["type"] == "Warning"
+
+
+def test_a_decision_made_again_writes_nothing_again(
+    cluster: StandIn, write: Any, decider: Any
+) -> None:
+    writeback, brain, job = write(), decider(), pod(cluster)
+    for _ in range(50):
+        decide(brain, writeback, job)
+    assert settled(writeback, 2)
+    writeback.stop()
+    assert len(cluster.requests) == 2
+
+
+def test_two_replicas_of_the_extender_make_one_event(
+    cluster: StandIn, write: Any, decider: Any
+) -> None:
+    one, other, brain, job = write(), write(), decider(), pod(cluster)
+    decide(brain, one, job)
+    assert settled(one, 2)
+    decide(brain, other, job)
+    assert settled(other, 2)
+    assert len(cluster.events) == 1
+    assert other.queue.counts.settled == 1
+
+
+def test_words_that_cannot_be_used_are_told(cluster: StandIn, write: Any, decider: Any) -> None:
+    writeback = write()
+    decide(decider(), writeback, pod(cluster, {"model": "resnet50", "precision": "fast"}))
+    assert settled(writeback, 1)
+    (message,) = messages(cluster, UNCLEAR)
+    assert "batch-size is not stated" in message
+    assert "fast" in message
+
+
+def test_a_pod_that_says_nothing_is_left_alone(cluster: StandIn, write: Any, decider: Any) -> None:
+    writeback = write()
+    decide(decider(), writeback, pod(cluster, {}))
+    writeback.stop()
+    assert cluster.requests == []
+
+
+@pytest.mark.parametrize(
+    ("annotate", "patches", "events"),
+    [
+        ({"pods": False}, 0, 1),
+        ({"events": False}, 1, 0),
+        ({"pods": False, "events": False}, 0, 0),
+    ],
+)
+def test_what_is_written_is_up_to_the_configuration(
+    cluster: StandIn, write: Any, decider: Any, annotate: Any, patches: int, events: int
+) -> None:
+    writeback = write()
+    decide(decider(annotate=annotate), writeback, pod(cluster))
+    assert settled(writeback, patches + events)
+    writeback.stop()
+    methods = [request.method for request in cluster.requests]
+    assert (methods.count("PATCH"), methods.count("POST")) == (patches, events)
+
+
+def test_a_pod_of_the_same_name_but_another_uid_is_not_written_on(
+    cluster: StandIn, write: Any, decider: Any
+) -> None:
+    writeback, old = write(), pod(cluster)
+    pod(cluster, uid="u2")
+    decide(decider(), writeback, old)
+    assert settled(writeback, 2)
+    assert f"{OURS}predicted-duration" not in annotations(cluster)
+    assert writeback.queue.counts.settled == 1
+
+
+def test_a_pod_that_is_gone_is_no_error(cluster: StandIn, write: Any, decider: Any) -> None:
+    writeback, job = write(), pod(cluster)
+    cluster.pods.clear()
+    decide(decider(), writeback, job)
+    assert settled(writeback, 2)
+    assert (writeback.queue.counts.settled, writeback.queue.counts.failed) == (1, 0)
+
+
+@pytest.mark.parametrize("retry_after", [None, "0", "Wed, 21 Oct 2026 07:28:00 GMT"])
+def test_an_api_server_that_is_busy_is_asked_again(
+    cluster: StandIn, write: Any, decider: Any, retry_after: str | None
+) -> None:
+    cluster.faults.statuses.extend([429, 503, 500, 429])
+    cluster.faults.retry_after = retry_after
+    writeback = write()
+    decide(decider(), writeback, pod(cluster))
+    assert settled(writeback, 2)
+    assert len(cluster.events) == 1
+    assert f"{OURS}predicted-duration" in annotations(cluster)
+    assert writeback.queue.counts.retried == 4
+
+
+def test_what_is_forbidden_is_not_tried_again_but_said_with_the_next_decision(
+    cluster: StandIn, write: Any, decider: Any
+) -> None:
+    writeback, brain, job = write(), decider(), pod(cluster)
+    cluster.faults.statuses.extend([403, 403])
+    decide(brain, writeback, job)
+    assert settled(writeback, 2)
+    assert writeback.queue.counts.failed == 2
+    assert len(cluster.requests) == 2
+    decide(brain, writeback, job)
+    assert settled(writeback, 4)
+    assert len(cluster.events) == 1
+
+
+def test_decisions_do_not_wait_for_an_api_server_that_hangs(
+    cluster: StandIn, write: Any, decider: Any
+) -> None:
+    cluster.faults.delay_s = 1.0
+    writeback, brain = write(capacity=10), decider()
+    jobs = [replace(pod(cluster), uid=f"u{i}") for i in range(100)]
+    result = brain.filter(jobs[0], ["t1", "a1"])
+    quiet = decider(annotate={"pods": False})
+    began = time.monotonic()
+    for job in jobs:
+        writeback.filtered(quiet, job, result)
+    assert time.monotonic() - began < 1.0 * len(jobs) / 2
+    assert writeback.queue.counts.dropped >= 80
+
+
+def test_what_was_dropped_is_said_with_the_next_decision(cluster: StandIn) -> None:
+    lost: list[int] = []
+    queue = ApiQueue(capacity=1)
+    queue.stop()
+    assert not queue.put(Call(lambda: None, lambda: lost.append(1)))
+    assert lost == [1]
+    assert queue.counts.dropped == 1
+
+
+def test_an_api_server_that_comes_back_hears_what_waited(
+    cluster: StandIn, write: Any, decider: Any
+) -> None:
+    writeback, job = write(retry_s=0.3, max_retry_s=0.5), pod(cluster)
+    cluster.stop()
+    decide(decider(), writeback, job)
+    assert eventually(lambda: writeback.queue.counts.retried)
+    cluster.start()
+    assert settled(writeback, 2)
+    assert writeback.queue.counts.done == 2
+
+
+def test_an_error_of_ours_does_not_end_the_thread(cluster: StandIn) -> None:
+    def broken() -> Any:
+        raise KeyError("x")
+
+    queue = ApiQueue()
+    queue.put(Call(broken, lambda: None))
+    queue.put(Call(broken, lambda: None))
+    assert eventually(lambda: queue.counts.failed == 2)
+    queue.stop()
+
+
+def test_messages_stay_within_what_the_api_server_takes() -> None:
+    counts = {f"reason {i} " + "ü" * 50: i for i in range(1, 40)}
+    event = refused(counts, FilterResult(passed=()))
+    assert len(event.message.encode()) <= MAX_MESSAGE_BYTES
+    assert event.message.endswith("...")
+
+
+@pytest.mark.parametrize("name", ["a", "x" * 253, "a." * 126 + "b", "a" * 199 + "-b"])
+def test_event_names_are_names_for_pods_of_any_name(cluster: StandIn, name: str) -> None:
+    from api_server_stand_in import NAME
+
+    job = replace(pod(cluster), name=name)
+    found = body(refused({"x": 1}, FilterResult(passed=())), job)["metadata"]["name"]
+    assert NAME.fullmatch(found)
+    assert len(found) <= 253
+
+
+def test_the_same_words_wait_and_other_words_wait_less() -> None:
+    recent = Recent(most=2)
+    wait = {"least_s": 0.0, "repeat_s": 3600.0}
+    assert recent.claim("pod", "a", **wait)
+    assert not recent.claim("pod", "a", **wait)
+    assert recent.claim("pod", "b", **wait)
+    assert not recent.claim("pod", "c", least_s=3600.0, repeat_s=None)
+    recent.forget("pod")
+    assert recent.claim("pod", "b", **wait)
+    for other in "xyz":
+        assert recent.claim(other, "a", **wait)
+    assert recent.claim("pod", "b", **wait)
