@@ -1,12 +1,13 @@
 # make demo   three commands on a fresh checkout, without torch
 # make test   the test suite         make lint   style, types, layers, documentation
 # make bench  the budgets, measured  make clean  remove what was made here
+# make bench-slurm   what the submit hook costs a real slurmctld
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench bench-slurm clean
 
 demo: $(VENV)/.core
 	$(BIN)/precision-time predict resnet50 --gpu a100-sxm4-80gb --gpus 8 --precision mixed_fp16_fp32 --batch-size 256 --epochs 90
@@ -26,6 +27,9 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.core
 	$(BIN)/python benchmarks/run.py
 
+bench-slurm: $(VENV)/.slurm
+	$(BIN)/python benchmarks/slurm_hook.py
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -41,6 +45,10 @@ $(VENV)/.created:
 # What is installed is editable, so a change in the sources needs no second installation.
 $(VENV)/.core: $(VENV)/.created pyproject.toml constraints.txt
 	$(PIP) install --quiet --editable .
+	@touch $@
+
+$(VENV)/.slurm: $(VENV)/.created pyproject.toml constraints.txt
+	$(PIP) install --quiet --editable '.[slurm]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt

@@ -18,6 +18,7 @@ class NodeTable:
 
     def __init__(self, nodes: Iterable[GpuNode] = ()) -> None:
         self._types: dict[GpuType, GpuType] = {}
+        self._known: dict[str, GpuNode] = {}
         self.nodes: Mapping[str, GpuNode] = MappingProxyType({})
         self.replace(nodes)
 
@@ -26,21 +27,29 @@ class NodeTable:
         known = {node.name: self._settled(node) for node in nodes}
         kinds = (k for n in known.values() for k in (n.type, *n.slices.values()) if k is not None)
         self._types = {kind: kind for kind in kinds}
-        self.nodes = MappingProxyType(known)
+        self._swap(known)
 
     def put(self, node: GpuNode) -> None:
         """A node that is new or has changed."""
         settled = self._settled(node)
-        if settled is not self.nodes.get(node.name):
-            self.nodes = MappingProxyType({**self.nodes, node.name: settled})
+        if settled is not self._known.get(node.name):
+            known = self._known.copy()
+            known[node.name] = settled
+            self._swap(known)
 
     def remove(self, name: str) -> None:
         """A node that is gone."""
-        if name in self.nodes:
-            self.nodes = MappingProxyType({k: v for k, v in self.nodes.items() if k != name})
+        if name in self._known:
+            known = self._known.copy()
+            del known[name]
+            self._swap(known)
+
+    def _swap(self, known: dict[str, GpuNode]) -> None:
+        self._known = known
+        self.nodes = MappingProxyType(known)
 
     def _settled(self, node: GpuNode) -> GpuNode:
-        old = self.nodes.get(node.name)
+        old = self._known.get(node.name)
         if old == node:
             return old
         return replace(

@@ -133,8 +133,15 @@ class Decider:
             choice=choose(limits, request, predicted, bounds(limits, request, asked, cluster)),
             elsewhere=other,
             version=self.version,
-            ttl_s=ANSWER_TTL_S if cluster is not None else RETRY_TTL_S,
+            ttl_s=self._ttl_s(cluster, placed, other),
         )
+
+    def _ttl_s(self, cluster: Cluster | None, placed: Placed, other: Elsewhere | None) -> int:
+        """What names features, types or partitions holds no longer than the view it rests on."""
+        if cluster is None:
+            return RETRY_TTL_S
+        written = placed.features or placed.prefer or placed.gres or other
+        return min(ANSWER_TTL_S, int(self.policy.slurm.refresh_s)) if written else ANSWER_TTL_S
 
     def _candidates(
         self,

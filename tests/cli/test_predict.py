@@ -108,3 +108,25 @@ def test_compare_takes_its_gpus_and_precisions(run: Run) -> None:
 def test_compare_with_nothing_to_compare_is_an_error(run: Run) -> None:
     words = ("--batch-size", "8", "--gpu", "v100", "--precision", "tf32")
     assert "tf32 on v100-sxm2-16gb" in run("compare", "bert-base", *words, code=2).stderr
+
+
+def test_memory_says_need_and_verdict(run: Run, run_json: RunJson) -> None:
+    line = next(x for x in run("predict", *WORDS).stdout.splitlines() if x.startswith("memory"))
+    assert line.endswith("fits with 10.0 % to spare")
+    found = run_json("predict", *WORDS)["memory"]
+    assert found["fits"]
+    assert found["need_bytes"] < found["have_bytes"]
+    parts = found["parts"]
+    total = parts.pop("total_bytes")
+    assert sum(parts.values()) == pytest.approx(total)
+
+
+def test_a_job_that_does_not_fit_is_told_what_would(run: Run, run_json: RunJson) -> None:
+    words = ("predict", "resnet50", "--gpu", "v100-sxm2-16gb", "--precision", "fp32",
+             "--batch-size", "256")  # fmt: skip
+    lines = run(*words).stdout.splitlines()
+    assert any("does not fit" in line for line in lines)
+    advice = run_json(*words)["memory"]["advice"]
+    assert [f"would fit: {a}" for a in advice] == [
+        line.strip() for line in lines if "would fit" in line
+    ]

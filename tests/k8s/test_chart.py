@@ -10,7 +10,7 @@ from api_fields import unknown_fields
 from chart_files import CHART, values
 from chart_render import NAMESPACE, HelmError, Rendered, needs_helm, render
 
-from k8s_extender.cli.account import rights
+from k8s_extender.cli.access import rights
 from k8s_extender.config import Config, config_of
 from k8s_extender.writeback import PERMISSIONS
 

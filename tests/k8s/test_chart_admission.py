@@ -148,6 +148,5 @@ def test_the_policy_calculates_with_the_rule_of_the_configuration() -> None:
     assert written["wanted_s"] == "int(variables.stated_s * 1.5 + 60.0 + 0.999)"
     assert written["rounded_s"] == "(variables.wanted_s + 299) / 300 * 300"
     assert written["deadline_s"] == (
-        "variables.rounded_s < 900 ? 900 : "
-        "variables.rounded_s > 7200 ? 7200 : variables.rounded_s"
+        "variables.rounded_s < 900 ? 900 : variables.rounded_s > 7200 ? 7200 : variables.rounded_s"
     )

@@ -12,13 +12,14 @@ import yaml
 from chart_files import values
 from k8s_metric_names import shown_names
 
-from k8s_extender import refuse, workload
-from k8s_extender.admission import limits
+from k8s_extender import pod_events, refuse, workload
+from k8s_extender.admission import limits, notes
 from k8s_extender.config import PREFIX, Config, Section, config_of
 from k8s_extender.durations import seconds_of
 from k8s_extender.replicas import PODS
 from k8s_extender.server.metrics import PREFIX as METRICS
 from k8s_extender.server.verbs import Outcome
+from k8s_extender.writeback import BY_GPU
 from predictor.identify.grammar import parse_mapping
 from predictor.identify.keys import ALIASES, FIELD_OF, key_of
 
@@ -84,6 +85,13 @@ def test_the_other_annotations_are_those_that_are_read() -> None:
     assert f'`{limits.FILL}: "true"`' in section("## Deadlines")
     assert f"`{limits.KUEUE_LIMIT}`" in section("## Deadlines")
     assert f"`{limits.SLINKY_LIMIT}`" in section("## Deadlines")
+
+
+def test_every_annotation_and_event_written_is_there() -> None:
+    text = section("## What is written back")
+    rows = re.findall(r"^\| `(precision-time\.io/\S+)` \|", text, re.MULTILINE)
+    assert set(rows) == {notes.DURATION, notes.P95, notes.STEP, notes.BASIS, BY_GPU}
+    assert {pod_events.REFUSED, pod_events.UNCLEAR} == set(re.findall(r"`(P\w+)`", text))
 
 
 def test_every_policy_is_explained() -> None:

@@ -268,6 +268,15 @@ def test_without_node_data_a_typed_job_is_still_filled(decider: Decide) -> None:
     assert untyped.ttl_s < typed.ttl_s or untyped.ttl_s <= 5
 
 
+def test_an_answer_that_names_a_feature_is_kept_no_longer_than_the_view_of_the_nodes(
+    decider: Decide,
+) -> None:
+    decide = decider(slurm={"refresh_s": 7})
+    assert decide.decide(submit()).features is not None
+    assert decide.decide(submit()).ttl_s == 7
+    assert decide.decide(submit(tres_per_node="gres:gpu:a100:4")).ttl_s == 60
+
+
 def test_the_mark_on_the_job_says_limit_prediction_and_job(decider: Decide) -> None:
     answer = decider().decide(submit())
     mark = parse_mark(answer.admin_comment)
