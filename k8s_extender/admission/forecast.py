@@ -10,6 +10,7 @@ from predictor.limits import Limit, LimitRule, time_limit, too_thin
 from predictor.prediction import Prediction
 
 from ..config import Config, Deadline
+from ..durations import go_duration
 from ..estimate import TypeEstimate, estimates, lacking
 from ..records import PodJob
 from ..refuse import evidence, refusal
@@ -60,7 +61,7 @@ def forecast(predictor: Predictor, config: Config, job: PodJob, where: Candidate
     slowest = max(predicted, key=lambda pair: pair[1].step_s)[0]
     if limit is not None:
         slowest = next(e for e, p in predicted if p is limit.slowest)
-    doubt = _doubt(pool, [p for _, p in predicted], config)
+    doubt = _doubt(pool, [p for _, p in predicted], config) or _too_short(pool, limit, config)
     if not where.certain:
         doubt = "no node with such a GPU is known"
     return Forecast(slowest=slowest, limit=limit, blocked=blocked, doubt=doubt)
@@ -96,3 +97,11 @@ def _doubt(pool: Sequence[TypeEstimate], predictions: Sequence[Prediction], conf
     """One GPU type without a time, or with too wide a one, is enough."""
     unknown = next((estimate.reason for estimate in pool if estimate.prediction is None), "")
     return unknown or too_thin(predictions, evidence(config)) or ""
+
+
+def _too_short(pool: Sequence[TypeEstimate], limit: Limit | None, config: Config) -> str:
+    """A deadline that we cut must not make the filter refuse the very nodes it was made for."""
+    totals = [e.total_s(config.filter.deadline_quantile) or 0.0 for e in pool]
+    if limit is None or max(totals) <= limit.limit_s:
+        return ""
+    return f"{go_duration(limit.limit_s)} would not be enough"

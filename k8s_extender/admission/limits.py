@@ -27,8 +27,7 @@ SLINKY_LIMIT = f"{SLINKY}timelimit"
 SLINKY_OLD_LIMIT = "slinky.slurm.net/timelimit"
 SLINKY_SCHEDULER = "slurm-bridge-scheduler"
 MAX_DEADLINE_S = 2**31 - 1
-ANNOTATIONS: Path = ("metadata", "annotations")
-LABELS: Path = ("metadata", "labels")
+METADATA: Path = ("metadata",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +93,7 @@ def fill(patch: Patch, parts: Sequence[Part], seconds: int) -> bool:
     places = dict.fromkeys(part.deadline for part in parts if part.deadline is not None)
     added = [place for place in places if patch.put(place, seconds)]
     if added:
-        patch.put((*ANNOTATIONS, FILLED), str(seconds))
+        patch.annotate(METADATA, {FILLED: str(seconds)})
     return bool(added)
 
 
@@ -105,9 +104,9 @@ def pass_on(
     if not any(part.deadline for part in parts):
         return
     if deadline.kueue and KUEUE_QUEUE in labels_of(obj):
-        patch.put((*LABELS, KUEUE_LIMIT), str(seconds))
+        patch.put((*METADATA, "labels", KUEUE_LIMIT), str(seconds))
     if deadline.slinky and _bridged(obj, parts) and SLINKY_OLD_LIMIT not in annotations_of(obj):
-        patch.put((*ANNOTATIONS, SLINKY_LIMIT), _minutes(seconds))
+        patch.annotate(METADATA, {SLINKY_LIMIT: _minutes(seconds)})
 
 
 def _bridged(obj: Mapping[str, Any], parts: Sequence[Part]) -> bool:

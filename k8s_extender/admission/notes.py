@@ -37,7 +37,8 @@ def predicted(slowest: TypeEstimate, version: str) -> dict[str, str]:
     median_s, high_s = slowest.total_s(0.5), slowest.total_s(0.95)
     times = {DURATION: median_s, P95: high_s}
     words = {
-        "tier": prediction.tier.value, "predictor": version, "gpu": slowest.type.product,
+        "tier": prediction.tier.value, "predictor": version,
+        "gpu": "-".join(slowest.type.product.split()),
         "gpus": prediction.job.gpus,
     }  # fmt: skip
     return {
@@ -103,10 +104,7 @@ def _clauses(found: Forecast, own: Own, asked: bool, filled_s: int | None) -> It
 
 def _filled(limit: Limit | None, filled_s: int) -> str:
     clause = f"deadline set to {go_duration(filled_s)}"
-    if limit is None or not limit.capped:
-        return clause
-    hit = ": the job is predicted to hit it" if limit.median_s > filled_s else ""
-    return f"{clause}, the longest that is filled in{hit}"
+    return f"{clause}, the longest that is filled in" if limit and limit.capped else clause
 
 
 def _judged(own_s: int, limit: Limit) -> str:

@@ -19,7 +19,7 @@ class Patch:
 
     def __init__(self, obj: Mapping[str, Any]) -> None:
         self._object = obj
-        self._made: set[Path] = set()
+        self._made: dict[Path, object] = {}
         self.operations: list[dict[str, Any]] = []
 
     def put(self, path: Path, value: object) -> bool:
@@ -38,7 +38,8 @@ class Patch:
         there = reach(self._object, place)
         there = there if isinstance(there, Mapping) else {}
         pairs = {k: v for k, v in annotations.items() if there.get(k) is None}
-        held = [str(text) for pair in (*there.items(), *pairs.items()) for text in pair]
+        added = {path[-1]: value for path, value in self._made.items() if path[:-1] == place}
+        held = (str(text) for pair in {**there, **added, **pairs}.items() for text in pair)
         if sum(len(text.encode(errors="replace")) for text in held) <= MAX_ANNOTATIONS_BYTES:
             for key, value in pairs.items():
                 self.put((*place, key), value)
@@ -55,7 +56,7 @@ class Patch:
         return True
 
     def _add(self, path: Path, value: object) -> None:
-        self._made.add(path)
+        self._made[path] = value
         pointer = "".join(f"/{_escaped(str(step))}" for step in path)
         self.operations.append({"op": "add", "path": pointer, "value": value})
 

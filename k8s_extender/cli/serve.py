@@ -13,6 +13,7 @@ from .cluster import IN_CLUSTER, api_client
 if TYPE_CHECKING:
     from ..config import Config
     from ..server.service import Parts
+    from ..server.state import State
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -59,6 +60,13 @@ def _parts(config: Config, kubeconfig: str) -> Parts:
     from ..nodes import NodeWatch
     from ..server.service import Parts
     from ..workload import pod_job
+    from ..writeback import Writeback
 
-    nodes = NodeWatch(api_client(kubeconfig), config)
-    return Parts(nodes=nodes, job_of=pod_job, gpu_node=gpu_node)
+    client = api_client(kubeconfig)
+
+    def hearing(state: State) -> Writeback:
+        return Writeback(client, version=lambda: state.brain.version if state.brain else "")
+
+    return Parts(
+        nodes=NodeWatch(client, config), job_of=pod_job, gpu_node=gpu_node, hearing=hearing
+    )

@@ -1,6 +1,7 @@
 """The ASGI application: paths to handlers, bodies read within limits, answers compressed.
 
-Plain ASGI: request and response objects would cost a third of a call's time.
+Plain ASGI: the routing and request objects of a framework took 13 to 25 µs of calls that take 70 to
+110 µs without them.
 """
 
 from __future__ import annotations

@@ -65,8 +65,9 @@ class Service:
         self._state = State(config, parts.nodes)
         loader = Loader(self._state.table, job_of=parts.job_of, predicted=self._predicted)
         self._upkeep = Upkeep(self._state, loader, self._metrics, path)
+        self._hearing = None if parts.hearing is None else parts.hearing(self._state)
         self._certificates = certificates_of(config.server)
-        self._app = self._calls(parts)
+        self._app = self._calls(parts.gpu_node)
         self._listeners = tuple(self._listen())
         self._ending = asyncio.Event()
 
@@ -90,12 +91,13 @@ class Service:
             for listener in self._listeners:
                 await listener.stop(CLOSING_S)
         await asyncio.to_thread(self._state.nodes.stop)
+        if self._hearing is not None:
+            await asyncio.to_thread(self._hearing.stop)
         self._say("ended")
 
-    def _calls(self, parts: Parts) -> App:
+    def _calls(self, gpu_node: GpuNodeOf) -> App:
         state = self._state
-        hearing = None if parts.hearing is None else parts.hearing(state)
-        verbs = Verbs(state, self._metrics, self._log, gpu_node=parts.gpu_node, hearing=hearing)
+        verbs = Verbs(state, self._metrics, self._log, gpu_node=gpu_node, hearing=self._hearing)
         handlers: dict[str, Handler] = {
             "filter": verbs.filter, "prioritize": verbs.prioritize, "preempt": verbs.preempt,
             **admission_handlers(state, self._metrics, self._log),

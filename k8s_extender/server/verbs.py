@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import Counter
@@ -25,6 +26,8 @@ Answer = TypeVar("Answer")
 
 # Jobs of larger bodies are not kept for the next call: what they hold may be as large.
 MAX_KEPT_BYTES = 2**18
+# Long enough for the answer to have left.
+TELL_S = 0.002
 
 GpuNodeOf = Callable[[Mapping[str, Any], Hardware], GpuNode]
 
@@ -39,10 +42,13 @@ class Outcome(StrEnum):
 
 
 class Hearing(Protocol):
-    """Hears what was decided for a pod, after the answer was built."""
+    """Hears what was decided for a pod, once the answer is on its way."""
 
     def filtered(self, brain: Brain, job: PodJob, result: FilterResult) -> None:
-        """The filter's result for a job."""
+        """The filter's result for a job; returns without waiting for anyone."""
+
+    def stop(self) -> None:
+        """Finish what was begun, within a few seconds."""
 
 
 @dataclass(slots=True)
@@ -117,11 +123,15 @@ class Verbs:
     def _filtered(self, brain: Brain, job: PodJob, request: wire.NodesRequest) -> FilterResult:
         result = brain.filter(job, request.names, self._sent(brain, request.nodes))
         if self._hearing is not None:
-            try:
-                self._hearing.filtered(brain, job, result)
-            except Exception:
-                _log.exception("a decision could not be written back")
+            asyncio.get_running_loop().call_later(TELL_S, self._tell, brain, job, result)
         return result
+
+    def _tell(self, brain: Brain, job: PodJob, result: FilterResult) -> None:
+        assert self._hearing is not None
+        try:
+            self._hearing.filtered(brain, job, result)
+        except Exception:
+            _log.exception("a decision could not be written back")
 
     def _sent(
         self, brain: Brain, nodes: Sequence[wire.Json] | None

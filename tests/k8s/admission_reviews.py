@@ -79,12 +79,12 @@ def captured(name: str) -> dict[str, Any]:
 
 
 def review_of(obj: Mapping[str, Any], **request: Any) -> dict[str, Any]:
-    """The review of an object that is created."""
-    kind = str(obj["kind"])
+    """The review of an object that is created, as ``of_kind`` where it does not say itself."""
+    kind = str(request.pop("of_kind", None) or obj["kind"])
     raw = captured("job")
     raw["request"] |= {
         "kind": {"group": GROUPS[kind], "version": "v1", "kind": kind},
-        "namespace": obj["metadata"].get("namespace", "default"),
+        "namespace": "default",
         "object": obj,
     } | request
     return raw

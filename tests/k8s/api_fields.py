@@ -10,6 +10,10 @@ from kubernetes import client
 
 # What the client calls objects of other groups by the same name.
 CLASSES = {"Event": "CoreV1Event"}
+TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,), "int": (int,), "bool": (bool,), "float": (int, float),
+    "datetime": (str,), "bytes": (str,),
+}  # fmt: skip
 
 
 def unknown_fields(document: dict[str, Any]) -> list[str]:
@@ -21,8 +25,8 @@ def unknown_fields(document: dict[str, Any]) -> list[str]:
 
 
 def _unknown(value: Any, kind: str, path: str) -> Iterator[str]:
-    listed = re.fullmatch(r"list\[(.+)\]", kind)
-    mapped = re.fullmatch(r"dict\(str, (.+)\)", kind)
+    listed = re.fullmatch(r"[Ll]ist\[(.+)\]", kind)
+    mapped = re.fullmatch(r"[Dd]ict[\[(]str, (.+)[\])]", kind)
     if value is None or kind == "object":
         return
     if listed:
@@ -52,7 +56,5 @@ def _unknown_of_model(value: Any, model: Any, path: str) -> Iterator[str]:
 
 
 def _plain(value: Any, kind: str, path: str) -> None:
-    types = {"str": str, "int": int, "bool": bool, "float": (int, float)}
-    if kind in types:
-        assert isinstance(value, types[kind]), f"{path}={value!r}"
-        assert kind == "bool" or not isinstance(value, bool), f"{path}={value!r}"
+    assert isinstance(value, TYPES[kind]), f"{path}={value!r}"
+    assert kind == "bool" or not isinstance(value, bool), f"{path}={value!r}"

@@ -13,12 +13,17 @@ from k8s_extender.server.state import State
 ENDINGS = {"counter": "_total", "info": "_info"}
 
 
-class _NoNodes:
+class NoNodes:
+    """A node table of a cluster without nodes."""
+
     table: Mapping[str, GpuNode] = {}
     synced = True
     age_s = 0.0
+    error = ""
 
     def start(self) -> None: ...
+
+    def use(self, config: Config) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -26,7 +31,7 @@ class _NoNodes:
 def shown_names() -> set[str]:
     """The names of our own metrics, without the endings of a histogram's parts."""
     metrics = Metrics()
-    metrics_page(metrics, State(Config(), _NoNodes()))
+    metrics_page(metrics, State(Config(), NoNodes()))
     found = metrics.registry.collect()
     names = {family.name + ENDINGS.get(family.type, "") for family in found}
     return {name for name in names if name.startswith(PREFIX)}

@@ -21,7 +21,9 @@ from admission_reviews import (
 )
 
 from k8s_extender.admission import Knowledge
+from k8s_extender.decide import Decider
 from k8s_extender.durations import seconds_of
+from k8s_extender.workload import pod_job
 from predictor.fitting import Fitted
 from predictor.job import TrainingJob
 from predictor.precision import Precision
@@ -66,12 +68,12 @@ def test_a_job_gets_the_times_of_the_slowest_gpu_it_may_land_on(
     slowest = predicted_on(fitted, "v100")
     assert slowest.step_s > predicted_on(fitted, "a100").step_s
     assert float(found[STEP]) == pytest.approx(slowest.step_s, rel=1e-4)
-    assert seconds(found, DURATION) == pytest.approx(slowest.total_s, abs=1)
+    assert seconds(found, DURATION) == pytest.approx(slowest.total_quantile_s(0.5), abs=1)
     assert seconds(found, P95) == pytest.approx(slowest.total_quantile_s(0.95), abs=1)
     words = dict(word.split("=") for word in found[BASIS].split())
     assert words == {
         "tier": slowest.tier.value, "predictor": "20261201-1",
-        "gpu": V100.product.replace(" ", "_"), "gpus": "1",
+        "gpu": V100.product.replace(" ", "-"), "gpus": "1",
     }  # fmt: skip
 
 
@@ -237,10 +239,25 @@ def test_a_selector_names_the_gpu_of_nodes_that_are_yet_to_come(fitted: Fitted) 
     assert deadline(found.object) == deadline(only_fast.object)
 
 
-def test_a_cap_holds_and_a_job_predicted_to_hit_it_is_told(fitted: Fitted) -> None:
-    capped = knowledge(fitted, deadline={"mode": "always", "cap_s": 900})
-    found = admitted(capped, job())
-    assert deadline(found.object) == 900
-    assert "deadline set to 15m, the longest that is filled in: the job is predicted to hit it" in (
-        found.said
-    )
+def test_a_cap_holds(known: Knowledge, fitted: Fitted) -> None:
+    cap_s = deadline(admitted(known, job()).object) - 60
+    found = admitted(knowledge(fitted, deadline={"mode": "always", "cap_s": cap_s}), job())
+    assert deadline(found.object) == cap_s
+    assert "the longest that is filled in" in found.said
+
+
+def test_a_deadline_that_the_job_is_predicted_to_hit_is_not_filled(fitted: Fitted) -> None:
+    found = admitted(knowledge(fitted, deadline={"mode": "always", "cap_s": 900}), job())
+    assert "activeDeadlineSeconds" not in found.object["spec"]
+    assert "no deadline: 15m would not be enough" in found.said
+
+
+@pytest.mark.parametrize("quantile", [0.5, 0.99])
+def test_a_filled_deadline_closes_no_node_to_the_pod(fitted: Fitted, quantile: float) -> None:
+    known = knowledge(fitted, filter={"deadline_quantile": quantile})
+    stored = admitted(known, pod()).object
+    asked = pod_job(stored, known.config)
+    assert asked is not None
+    assert asked.deadline_s == stored["spec"].get("activeDeadlineSeconds")
+    decider = Decider(fitted.predictor, known.config, lambda: known.nodes)
+    assert decider.filter(asked, list(BOTH)).passed == tuple(BOTH)

@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 import yaml
 from chart_render import NAMESPACE, HelmError, needs_helm, render
+from k8s_metric_names import NoNodes
 
 from k8s_extender import admission
+from k8s_extender.config import Config
+from k8s_extender.server.admitting import admission_handlers
+from k8s_extender.server.logs import Log
+from k8s_extender.server.metrics import Metrics
+from k8s_extender.server.state import State
 
 pytestmark = needs_helm
 
@@ -41,6 +47,12 @@ def test_the_webhook_calls_our_service_by_its_port() -> None:
         assert called["port"] == service["spec"]["ports"][0]["port"]
 
 
+def test_every_path_called_is_served() -> None:
+    called = {webhook["clientConfig"]["service"]["path"] for webhook in webhooks()}
+    state = State(Config(), NoNodes())
+    assert called == {f"/v1/{name}" for name in admission_handlers(state, Metrics(), Log())}
+
+
 def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     """True where a label selector of the API matches."""
     wanted = selector.get("matchLabels", {}).items() <= labels.items()
@@ -54,11 +66,11 @@ def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     [
         (None, None, []),
         ("annotated", None, ["/v1/mutate"]),
-        ("fill", None, ["/v1/mutate/fill"]),
+        ("fill", None, ["/v1/mutate-filling"]),
         (None, "annotated", ["/v1/mutate"]),
-        (None, "fill", ["/v1/mutate/fill"]),
+        (None, "fill", ["/v1/mutate-filling"]),
         ("annotated", "fill", ["/v1/mutate"]),
-        ("fill", "fill", ["/v1/mutate/fill"]),
+        ("fill", "fill", ["/v1/mutate-filling"]),
         ("other", "annotated", ["/v1/mutate"]),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from k8s_extender.config import config_of
 from k8s_extender.decide import Decider
 from k8s_extender.records import GpuNode, GpuType, PodJob
-from k8s_extender.refuse import DEADLINE, PRECISION
+from k8s_extender.refuse import DEADLINE, MEMORY, PRECISION
 from predictor.fitting import Fitted
 from predictor.identify.grammar import parse_text
 from profiles.gpus import find_gpu
@@ -63,6 +63,21 @@ def test_mixed_fp16_and_fp32_may_run_anywhere(decider: Any) -> None:
 def test_rules_can_be_switched_off(decider: Any) -> None:
     open_ = decider(filter={"precision": False, "deadline": False})
     assert open_.filter(job(BF16, deadline_s=1.0), list(NODES)).passed == tuple(NODES)
+
+
+def test_a_job_whose_memory_does_not_fit_is_refused_for_good(decider: Any) -> None:
+    large = job("model=gpt2-xl precision=amp batch=16 steps=100")
+    small = job("model=gpt2-xl precision=amp batch=1 steps=100")
+    assert decider().filter(large, ["a1", "t1"]).unresolvable["t1"] == MEMORY
+    assert decider(filter={"memory": False}).filter(large, ["t1"]).passed == ("t1",)
+    assert decider().filter(small, ["a1"]).passed == ("a1",)
+
+
+def test_a_slice_has_only_its_own_memory(decider: Any) -> None:
+    slice_ = GpuType("MIG", A100.gpu, 7, 5 * 2**30, mig="1g.5gb", mig_share=1 / 7)
+    nodes = {"mig": GpuNode("mig", slice_), "whole": GpuNode("whole", A100)}
+    large = job("model=resnet50 precision=fp32 batch=256 epochs=1")
+    assert decider(nodes).filter(large, ["mig", "whole"]).passed == ("whole",)
 
 
 def test_a_deadline_refuses_only_gpus_that_are_too_slow(decider: Any) -> None:

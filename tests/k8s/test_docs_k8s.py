@@ -13,6 +13,7 @@ from chart_files import values
 from k8s_metric_names import shown_names
 
 from k8s_extender import pod_events, refuse, workload
+from k8s_extender.admission import Outcome as AdmissionOutcome
 from k8s_extender.admission import limits, notes
 from k8s_extender.config import PREFIX, Config, Section, config_of
 from k8s_extender.durations import seconds_of
@@ -112,7 +113,7 @@ def test_every_metric_is_there() -> None:
     named = {f"{METRICS}_{name}" for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert named == shown_names()
     assert f"`{METRICS}_`" in table
-    assert all(f"`{outcome}`" in table for outcome in Outcome)
+    assert all(f"`{outcome}`" in table for outcome in (*Outcome, *AdmissionOutcome))
 
 
 def test_the_values_named_exist_in_the_chart() -> None:

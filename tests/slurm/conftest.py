@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from clusters import cluster
 
 from predictor.fitting import Fitted
 from slurm_plugin.cluster import Cluster
 from slurm_plugin.config import policy_of
 from slurm_plugin.decide import Decider
-
-from clusters import cluster
 
 Decide = Callable[..., Decider]
 

@@ -1,0 +1,169 @@
+"""Every kind of object that makes training pods is filled in its own places."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from admission_reviews import OURS, STATED, admitted, knowledge, manifest, nodes
+
+from k8s_extender.admission import Knowledge
+from predictor.fitting import Fitted
+
+from admission_reviews import A100, V100  # isort: skip
+
+DURATION, BASIS = f"{OURS}predicted-duration", f"{OURS}basis"
+KINDS = ("job", "pytorchjob", "jobset", "rayjob")
+
+
+@pytest.fixture(scope="module")
+def known(fitted: Fitted) -> Knowledge:
+    return knowledge(fitted, nodes(fast=A100, slow=V100))
+
+
+def complete(name: str) -> dict[str, Any]:
+    """A manifest of which everything is stated, on any node."""
+    obj = manifest(name)
+    obj["metadata"]["annotations"] = dict(STATED)
+    for template in templates(obj):
+        template.pop("metadata", None)
+        template["spec"].pop("nodeSelector", None)
+    return obj
+
+
+def templates(obj: dict[str, Any]) -> list[dict[str, Any]]:
+    """The pod templates with GPUs."""
+    spec = obj["spec"]
+    found: list[dict[str, Any]] = {
+        "Job": lambda: [spec["template"]],
+        "PyTorchJob": lambda: [r["template"] for r in spec["pytorchReplicaSpecs"].values()],
+        "JobSet": lambda: [spec["replicatedJobs"][1]["template"]["spec"]["template"]],
+        "RayJob": lambda: [spec["rayClusterSpec"]["workerGroupSpecs"][0]["template"]],
+        "Workload": lambda: [spec["podSets"][0]["template"]],
+    }[obj["kind"]]()
+    return found
+
+
+def deadline_places(obj: dict[str, Any]) -> list[dict[str, Any]]:
+    """The objects that hold a deadline, one for each kind but a JobSet."""
+    spec = obj["spec"]
+    if obj["kind"] == "JobSet":
+        return [job["template"]["spec"] for job in spec["replicatedJobs"]]
+    return [spec["runPolicy"] if obj["kind"] == "PyTorchJob" else spec]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_deadline_goes_where_the_kind_has_it(known: Knowledge, name: str) -> None:
+    obj = complete(name)
+    stored = admitted(known, obj).object
+    found = [place.get("activeDeadlineSeconds") for place in deadline_places(stored)]
+    assert found[-1] > 600
+    # A driver without GPUs ends with its JobSet: no deadline of its own.
+    assert found[:-1] == [None] * (len(found) - 1)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_object_and_templates_are_annotated(known: Knowledge, name: str) -> None:
+    stored = admitted(known, complete(name)).object
+    outer = stored["metadata"]["annotations"]
+    assert {DURATION, BASIS} <= outer.keys()
+    for template in templates(stored):
+        inner = template["metadata"]["annotations"]
+        assert inner.items() >= STATED.items()
+        assert (inner[DURATION], inner[BASIS]) == (outer[DURATION], outer[BASIS])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_own_deadline_of_any_kind_is_kept(known: Knowledge, name: str) -> None:
+    obj = complete(name)
+    for place in deadline_places(obj):
+        place["activeDeadlineSeconds"] = 86400
+    stored = admitted(known, obj).object
+    assert [p["activeDeadlineSeconds"] for p in deadline_places(stored)] == [
+        86400 for _ in deadline_places(obj)
+    ]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_second_review_of_any_kind_changes_nothing(known: Knowledge, name: str) -> None:
+    first = admitted(known, complete(name))
+    assert first.operations
+    assert not admitted(known, copy.deepcopy(first.object)).operations
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_kueue_makes_of_any_kind_knows_the_limit_by_its_label(
+    known: Knowledge, name: str
+) -> None:
+    obj = complete(name)
+    obj["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "q"}
+    stored = admitted(known, obj).object
+    filled = deadline_places(stored)[-1]["activeDeadlineSeconds"]
+    assert stored["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] == str(filled)
+
+
+def test_a_pytorch_job_without_a_run_policy_gets_one(known: Knowledge) -> None:
+    obj = complete("pytorchjob")
+    del obj["spec"]["runPolicy"]
+    run_policy = admitted(known, obj).object["spec"]["runPolicy"]
+    assert run_policy.keys() == {"activeDeadlineSeconds"}
+
+
+def test_every_job_of_a_job_set_with_gpus_gets_the_deadline(known: Knowledge) -> None:
+    obj = complete("jobset")
+    second = copy.deepcopy(obj["spec"]["replicatedJobs"][1]) | {"name": "more-workers"}
+    obj["spec"]["replicatedJobs"].append(second)
+    driver, *workers = deadline_places(admitted(known, obj).object)
+    assert "activeDeadlineSeconds" not in driver
+    assert len({worker["activeDeadlineSeconds"] for worker in workers}) == 1
+
+
+def test_a_deadline_on_one_job_of_a_job_set_settles_the_others(known: Knowledge) -> None:
+    obj = complete("jobset")
+    second = copy.deepcopy(obj["spec"]["replicatedJobs"][1]) | {"name": "more-workers"}
+    second["template"]["spec"]["activeDeadlineSeconds"] = 86400
+    obj["spec"]["replicatedJobs"].append(second)
+    found = [p.get("activeDeadlineSeconds") for p in deadline_places(admitted(known, obj).object)]
+    assert found == [None, None, 86400]
+
+
+def test_the_whole_of_a_job_is_priced(known: Knowledge) -> None:
+    said = {name: admitted(known, complete(name)).said for name in KINDS}
+    for name, gpus in {"job": 8, "pytorchjob": 32, "jobset": 32, "rayjob": 8}.items():
+        assert f", {gpus}x {V100.product}" in said[name]
+
+
+def test_a_manifest_as_people_write_it_is_understood(known: Knowledge) -> None:
+    for name in ("job", "rayjob"):
+        assert "resnet50" in admitted(known, manifest(name)).said
+
+
+def test_a_workload_is_annotated_and_otherwise_left_to_kueue(known: Knowledge) -> None:
+    obj = complete("workload")
+    found = admitted(known, obj)
+    assert DURATION in found.annotations
+    assert found.object["spec"] == obj["spec"]
+
+
+def test_a_workload_that_kueue_made_of_a_job_is_left_alone(known: Knowledge) -> None:
+    obj = complete("workload")
+    obj["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j", "controller": True}]
+    assert not admitted(known, obj).operations
+
+
+def test_a_job_of_a_job_set_is_left_to_the_job_set(known: Knowledge) -> None:
+    obj = complete("job")
+    obj["metadata"]["ownerReferences"] = [{"kind": "JobSet", "name": "s", "controller": True}]
+    assert not admitted(known, obj).operations
+
+
+def test_a_job_of_a_cron_job_is_filled(known: Knowledge) -> None:
+    obj = complete("job")
+    obj["metadata"]["ownerReferences"] = [{"kind": "CronJob", "name": "c", "controller": True}]
+    assert admitted(known, obj).object["spec"]["activeDeadlineSeconds"] > 600
+
+
+def test_a_kind_of_another_group_is_left_alone(known: Knowledge) -> None:
+    group = {"group": "batch.volcano.sh", "version": "v1alpha1", "kind": "Job"}
+    assert not admitted(known, complete("job"), kind=group).operations

@@ -1,0 +1,360 @@
+"""`precision-time k8s`: what `check` promises, and `serve` with all its parts."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from api_server_stand_in import served
+from click.testing import CliRunner, Result
+from k8s_certificates import openssl, self_signed
+from k8s_server_process import (
+    BF16,
+    CLUSTER,
+    MIXED,
+    ServerProcess,
+    names_body,
+    node,
+    pod,
+    serving,
+)
+
+from k8s_extender.cli.scheduler_config import seconds
+from predictor.cli.main import main
+from predictor.fitting import Fitted
+
+EXTENDER: dict[str, Any] = {
+    "urlPrefix": "http://127.0.0.1:1",
+    "filterVerb": "v1/filter",
+    "prioritizeVerb": "v1/prioritize",
+    "preemptVerb": "v1/preempt",
+    "weight": 10,
+    "httpTimeout": "2s",
+    "nodeCacheCapable": True,
+    "ignorable": True,
+    "managedResources": [{"name": "nvidia.com/gpu", "ignoredByScheduler": False}],
+}
+
+
+class ApiServer(ThreadingHTTPServer):
+    """Answers what `check` asks: reviews of access and the list of nodes."""
+
+    def __init__(self, nodes: list[dict[str, Any]], denied: frozenset[str]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.nodes, self.denied = nodes, denied
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ApiServer
+
+    def log_message(self, *_: Any) -> None: ...
+
+    def do_POST(self) -> None:
+        assert self.path == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        asked = review["spec"]["resourceAttributes"]
+        allowed = f"{asked['verb']} {asked['resource']}" not in self.server.denied
+        self._send(201, review | {"status": {"allowed": allowed}})
+
+    def do_GET(self) -> None:
+        assert self.path.startswith("/api/v1/nodes")
+        if "list nodes" in self.server.denied:
+            self._send(403, {"kind": "Status", "message": "no"})
+        else:
+            self._send(200, {"kind": "NodeList", "metadata": {}, "items": self.server.nodes})
+
+    def _send(self, status: int, value: Any) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextmanager
+def api_server(
+    directory: Path, nodes: list[dict[str, Any]] = CLUSTER, denied: tuple[str, ...] = ()
+) -> Iterator[Path]:
+    """A kubeconfig file for an API server."""
+    server = ApiServer(nodes, frozenset(denied))
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield kubeconfig(directory, server.server_address[1])
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def kubeconfig(directory: Path, port: int) -> Path:
+    path = directory / "kubeconfig"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1", "kind": "Config", "current-context": "c",
+                "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+                "users": [{"name": "u", "user": {}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            }
+        )
+    )  # fmt: skip
+    return path
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["k8s", *map(str, arguments)])
+
+
+def check(*arguments: object) -> tuple[int, dict[str, str]]:
+    """The exit code, and the lines that failed by what they promise."""
+    result = run("check", *arguments)
+    failed = [re.fullmatch(r"FAILED  (.*?): (.*)", text) for text in result.output.splitlines()]
+    return result.exit_code, {m[1]: m[2] for m in failed if m is not None}
+
+
+def scheduler_config(directory: Path, extender: dict[str, Any], **more: Any) -> Path:
+    path = directory / "scheduler.yaml"
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+        "percentageOfNodesToScore": 100, "extenders": [extender],
+    }  # fmt: skip
+    path.write_text(yaml.safe_dump(config | more))
+    return path
+
+
+def test_with_all_rights_every_promise_about_the_cluster_is_kept(tmp_path: Path) -> None:
+    with api_server(tmp_path) as file:
+        result = run("check", "--kubeconfig", file)
+    assert result.exit_code == 0, result.output
+    assert "ok      the account may watch nodes (to know the GPUs)" in result.output
+    assert "7 nodes are listed, 6 of them with GPUs that we know" in result.output
+
+
+@pytest.mark.parametrize("right", ["list nodes", "watch nodes", "patch pods", "create events"])
+def test_a_right_that_lacks_is_named_with_the_rule_that_grants_it(
+    tmp_path: Path, right: str
+) -> None:
+    with api_server(tmp_path, denied=(right,)) as file:
+        code, failed = check("--kubeconfig", file)
+    assert code == 1
+    text, remedy = next((t, r) for t, r in failed.items() if f"may {right}" in t)
+    verb, resource = right.split()
+    assert f"verbs [{verb}], resources [{resource}]" in remedy, text
+
+
+def test_rights_that_the_configuration_does_not_need_are_not_asked_for(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("annotate: {pods: false, events: false}")
+    with api_server(tmp_path, denied=("patch pods", "create events")) as file:
+        assert check("--config", config, "--kubeconfig", file) == (0, {})
+
+
+def test_nodes_without_labels_and_unknown_products_are_told_with_what_to_do(
+    tmp_path: Path,
+) -> None:
+    with api_server(tmp_path, nodes=[node("bare")]) as file:
+        failed = check("--kubeconfig", file)[1]
+        assert "GPU feature discovery" in failed["1 nodes are listed, 0 of them with GPUs"]
+    strange = node("strange", "t4")
+    strange["metadata"]["labels"]["nvidia.com/gpu.product"] = "Quantum-9000"
+    with api_server(tmp_path, nodes=[strange]) as file:
+        failed = check("--kubeconfig", file)[1]
+        assert "Quantum-9000" in failed["1 nodes are listed, 1 of them with GPUs"]
+
+
+def test_an_api_server_that_is_away_is_one_failed_promise(tmp_path: Path) -> None:
+    code, failed = check("--kubeconfig", kubeconfig(tmp_path, 1))
+    assert code == 1
+    assert "SelfSubjectAccessReview" in failed["the API server answers"]
+
+
+def test_an_impossible_kubeconfig_is_an_error_of_the_argument(tmp_path: Path) -> None:
+    for name in (tmp_path / "absent", "in-cluster"):
+        assert run("check", "--kubeconfig", name).exit_code == 2
+        assert run("serve", "--kubeconfig", name).exit_code == 2
+
+
+@openssl
+def test_a_right_registration_of_a_running_extender_keeps_every_promise(
+    fitted: Fitted, tmp_path: Path
+) -> None:
+    ours = self_signed(tmp_path / "ours", "ours", "DNS:precision-time.gpu.svc,IP:127.0.0.1")
+    tls = {"certificate": str(ours.certificate), "key": str(ours.key)}
+    with serving(tmp_path / "s", ours.trusted(), server=tls) as server:
+        address = f"127.0.0.1:{server.ports[0]}"
+        ca_data = base64.b64encode(ours.certificate.read_bytes()).decode()
+        by_name = {"urlPrefix": f"https://precision-time.gpu.svc:{server.ports[0]}"}
+        for url, ca in (
+            (by_name, {"caData": ca_data}),
+            (by_name, {"caFile": str(ours.certificate)}),
+            ({"urlPrefix": f"https://{address}/"}, {"caData": ca_data}),
+            ({"urlPrefix": "https://x:1"}, {"caData": ca_data, "serverName": "127.0.0.1"}),
+        ):
+            entry = EXTENDER | url | {"enableHTTPS": True, "tlsConfig": ca}
+            file = scheduler_config(tmp_path, entry)
+            result = run("check", "--scheduler-config", file, "--connect", address)
+            assert result.exit_code == 0, result.output
+            assert f"ok      {address} answers, and its certificate can be" in result.output
+            assert "ok      it is ready" in result.output
+
+
+@openssl
+def test_a_certificate_of_another_ca_or_name_is_told(fitted: Fitted, tmp_path: Path) -> None:
+    ours, other = (self_signed(tmp_path / n, n) for n in ("ours", "other"))
+    tls = {"certificate": str(ours.certificate), "key": str(ours.key)}
+    with serving(tmp_path / "s", ours.trusted(), nodes=None, server=tls) as server:
+        address = f"127.0.0.1:{server.ports[0]}"
+        text = f"{address} answers, and its certificate can be verified"
+        for ca, name in (other, ""), (ours, "another.name"):
+            config = {"caFile": str(ca.certificate), "serverName": name}
+            entry = EXTENDER | {"urlPrefix": f"https://{address}", "enableHTTPS": True}
+            file = scheduler_config(tmp_path, entry | {"tlsConfig": config})
+            code, failed = check("--scheduler-config", file)
+            assert code == 1
+            assert set(failed) == {text}
+        file = scheduler_config(tmp_path, entry | {"tlsConfig": {"caFile": str(ours.certificate)}})
+        assert "nodes are not listed" in check("--scheduler-config", file)[1]["it is ready"]
+
+
+@pytest.mark.parametrize(
+    ("change", "remedy"),
+    [
+        ({"filterVerb": ""}, "set filterVerb: v1/filter"),
+        ({"prioritizeVerb": "priorities"}, "set prioritizeVerb: v1/prioritize"),
+        ({"preemptVerb": ""}, "set preemptVerb: v1/preempt"),
+        ({"bindVerb": "bind"}, "remove bindVerb"),
+        ({"weight": 0}, "set weight: 10"),
+        ({"nodeCacheCapable": False}, "set nodeCacheCapable: true"),
+        ({"ignorable": False}, "set ignorable: true"),
+        ({"httpTimeout": None}, "set httpTimeout: 2s"),
+        ({"httpTimeout": "30s"}, "set httpTimeout: 2s"),
+        ({"httpTimeout": "2"}, "set httpTimeout: 2s"),
+        ({"managedResources": []}, "add nvidia.com/gpu to managedResources"),
+        ({"managedResources": [{"name": "example.com/x"}]}, "add nvidia.com/gpu"),
+        (
+            {"managedResources": [{"name": "nvidia.com/gpu", "ignoredByScheduler": True}]},
+            "remove ignoredByScheduler of nvidia.com/gpu",
+        ),
+        ({"urlPrefix": "http://precision-time.gpu.svc"}, "set urlPrefix: https://"),
+        ({"urlPrefix": "https://precision-time.invalid"}, "enableHTTPS: true"),
+        (
+            {"urlPrefix": "https://precision-time.invalid", "enableHTTPS": True},
+            "the scheduler trusts whoever answers",
+        ),
+        (
+            {"urlPrefix": "https://precision-time.invalid", "enableHTTPS": True,
+             "tlsConfig": {"insecure": True, "caFile": "ca.pem"}},
+            "no insecure",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_registered_otherwise_than_we_advise_is_told_with_what_to_do(
+    tmp_path: Path, change: dict[str, Any], remedy: str
+) -> None:
+    file = scheduler_config(tmp_path, EXTENDER | change)
+    code, failed = check("--scheduler-config", file, "--connect", "127.0.0.1:1")
+    assert code == 1
+    assert any(remedy in text for text in failed.values()), failed
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ({"extenders": [EXTENDER | {"enableHttps": True}]}, "extenders.0.enableHttps"),
+        ({"extenders": [EXTENDER | {"httpTimeout": 2}]}, "extenders.0.httpTimeout"),
+        ({"extenders": [EXTENDER | {"weight": "10"}]}, "extenders.0.weight"),
+        ({"extenders": [EXTENDER | {"tlsConfig": {"ca": "x"}}]}, "extenders.0.tlsConfig.ca"),
+        ({"extenders": []}, "extenders"),
+        ({"extenders": [EXTENDER, EXTENDER]}, "2 extenders"),
+        ({"apiVersion": "kubescheduler.config.k8s.io/v1beta2"}, "apiVersion"),
+        ({"kind": "Pod"}, "kind"),
+    ],
+)
+def test_a_configuration_that_would_stop_the_scheduler_is_told_by_its_key(
+    tmp_path: Path, config: dict[str, Any], named: str
+) -> None:
+    failed = check("--scheduler-config", scheduler_config(tmp_path, EXTENDER, **config))[1]
+    assert named in failed["kube-scheduler takes the configuration"]
+
+
+@pytest.mark.parametrize("text", ["", ": :", "- 1", "x", "\x00", "[" * 5000])
+def test_a_file_that_is_no_configuration_is_told(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(text)
+    code, failed = check("--scheduler-config", file)
+    assert code == 1
+    assert set(failed) == {"kube-scheduler takes the configuration"}
+
+
+def test_durations_are_read_as_go_reads_them() -> None:
+    said = {"2s": 2.0, "1m30s": 90.0, "500ms": 0.5, "1.5s": 1.5, "1h": 3600.0, ".5s": 0.5}
+    assert {text: seconds(text) for text in said} == pytest.approx(said)
+    for wrong in ("", "2", "s", "2 s", "-2s", "2sec", "2s3"):
+        assert seconds(wrong) is None
+
+
+def test_check_config_reads_configuration_and_rules_and_ends(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("prioritize: {policy: reserve}")
+    result = run("serve", "--check-config", "--config", config)
+    assert (result.exit_code, result.output) == (0, f"{config}: the configuration can be used\n")
+    config.write_text(f"rules: {tmp_path / 'absent.yaml'}")
+    result = run("serve", "--check-config", "--config", config)
+    assert result.exit_code == 2
+    assert "absent.yaml" in result.output
+    config.write_text("prioritize: {policy: luck}")
+    assert "prioritize.policy='luck'" in run("serve", "--check-config", "--config", config).output
+
+
+class Installed(ServerProcess):
+    """The server as it is installed: `precision-time k8s serve`, with an API server."""
+
+    kubeconfig: Path
+
+    def start(self) -> ServerProcess:
+        command = ["k8s", "serve", "--config", self.config_file, "--kubeconfig", self.kubeconfig]
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", "from predictor.cli.main import main; main()", *command],
+                stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1"},
+            )  # fmt: skip
+        self.ports = self.wait_for_event(lambda e: e["event"] == "listening")["ports"]
+        return self
+
+
+def test_serve_watches_nodes_decides_and_writes_on_the_pod(fitted: Fitted, tmp_path: Path) -> None:
+    train = pod("train", MIXED)
+    with served() as api:
+        api.fill(CLUSTER)
+        api.pods["default", "train"] = train
+        server = Installed(tmp_path / "s")
+        server.kubeconfig = kubeconfig(tmp_path, api.port)
+        with contextlib.closing(server):
+            server.start().wait_ready()
+            answer = server.post("/v1/filter", names_body(train, ["a100-0", "t4-0"]))[1]
+            assert answer["NodeNames"] == ["a100-0", "t4-0"]
+            refused = server.post("/v1/filter", names_body(pod("bf16", BF16), ["t4-0"]))[1]
+            assert list(refused["FailedAndUnresolvableNodes"]) == ["t4-0"]
+            api.put(node("born", "t4"))
+            while (
+                server.post("/v1/filter", names_body(pod("bf16", BF16), ["born"]))[1]["NodeNames"]
+                != []
+            ):
+                assert server.process.poll() is None
+            assert server.end() == 0
+        written = api.pods["default", "train"]["metadata"]["annotations"]
+        assert "precision-time.io/predicted-duration" in written
+        assert [e["involvedObject"]["name"] for e in api.events.values()] == ["bf16"]
