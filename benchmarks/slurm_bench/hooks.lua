@@ -35,6 +35,7 @@ local hooks = {
   empty = function() end,
   bare = bare,
   known = ours,
+  renamed = ours,
   new = ours,
   repeated = ours,
 }

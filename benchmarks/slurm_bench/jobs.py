@@ -48,6 +48,8 @@ class Jobs:
         if kind == "repeated":
             return Job("repeated", KNOWN[0])
         number = next(self._numbers)
+        if kind == "renamed":
+            return Job(f"{kind}-{number}", KNOWN[0])
         comment = next(self._new) if kind == "new" else KNOWN[number % len(KNOWN)]
         return Job(f"{kind}-{number}", f"{comment} run {number}")
 

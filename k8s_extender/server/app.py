@@ -113,7 +113,8 @@ class App:
 
     async def _handled(self, path: str, handler: Handler, receive: Receive) -> Reply | None:
         self.called_at = time.monotonic()
-        body = bytearray()
+        chunks: list[bytes] = []
+        held = 0
         try:
             while True:
                 message = await receive()
@@ -123,13 +124,14 @@ class App:
                 chunk = message.get("body", b"")
                 if self._held_bytes + len(chunk) > BODIES_AT_ONCE * self._max_body_bytes:
                     return self._refused(path, 503, "too many large bodies at once")
-                body += chunk
+                chunks.append(chunk)
+                held += len(chunk)
                 self._held_bytes += len(chunk)
                 if not message.get("more_body", False):
                     break
-            return await self._answered(path, handler, bytes(body))
+            return await self._answered(path, handler, b"".join(chunks))
         finally:
-            self._held_bytes -= len(body)
+            self._held_bytes -= held
 
     async def _answered(self, path: str, handler: Handler, body: bytes) -> Reply:
         try:

@@ -1,4 +1,7 @@
-"""Decisions in one worker thread, each with a deadline, and the answers kept for repeats."""
+"""Decisions in one worker thread, each with a deadline, and the answers kept for repeats.
+
+A repeat is also a job of another name or directory, which no decision rests on but by site rules.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 import itertools
 import logging
 import os
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -14,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from queue import SimpleQueue
 from typing import Protocol
+from urllib.parse import unquote_plus
 
 from ..errors import ProtocolError
 from ..protocol import Answer, Request, parse_request
@@ -22,6 +27,8 @@ from .records import Decided, Ending, Record, words
 MAX_WAITING = 32
 MAX_KEPT = 1024
 KEY_BYTES = 16
+_NAME = re.compile(rb"&name=([^&\n]*)")
+_BY_RULES_ONLY = re.compile(rb"&(?:name|work_dir)=[^&\n]*")
 _log = logging.getLogger(__name__)
 
 Reply = Callable[[bytes], None]
@@ -36,6 +43,7 @@ class Decides(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
+    line: bytes
     reply: Reply
     started_s: float
     timer: asyncio.TimerHandle | None = None
@@ -64,6 +72,7 @@ class Decisions:
         self.decider = decider
         self.deadline_s = deadline_s
         self._report = report
+        self._by_rules = True
         self._loop = asyncio.get_running_loop()
         self._pending: dict[bytes, _Pending] = {}
         self._kept: OrderedDict[bytes, tuple[float, Decided]] = OrderedDict()
@@ -76,10 +85,10 @@ class Decisions:
     def ask(self, line: bytes, reply: Reply) -> None:
         """Answer one request line, now or within the deadline, by one call of ``reply``."""
         started_s = time.perf_counter()
-        key = blake2b(line, digest_size=KEY_BYTES).digest()
+        key = self._key(line)
         kept = self._kept_answer(key)
         if kept is not None:
-            self._answer(reply, kept, Ending.REPEATED, started_s)
+            self._answer(reply, _named(kept, line), Ending.REPEATED, started_s)
             return
         pending = self._pending.get(key)
         if pending is None:
@@ -89,13 +98,16 @@ class Decisions:
                 return
             pending = self._pending[key] = _Pending(key, line, self.decider, started_s)
             self._queue.put(pending)
-        waiter = _Waiter(reply, started_s)
+        waiter = _Waiter(line, reply, started_s)
         waiter.timer = self._loop.call_later(self.deadline_s, self._late, pending, waiter)
         pending.waiters.append(waiter)
 
-    def use(self, decider: Decides, deadline_s: float) -> None:
-        """Decide with another decider from now on, and forget what the old one answered."""
-        self.decider, self.deadline_s = decider, deadline_s
+    def use(self, decider: Decides, deadline_s: float, *, by_rules: bool) -> None:
+        """Decide with another decider from now on, and forget what the old one answered.
+
+        ``by_rules`` where there are site rules, which may look at the job's name and directory.
+        """
+        self.decider, self.deadline_s, self._by_rules = decider, deadline_s, by_rules
         self._kept.clear()
 
     @property
@@ -113,6 +125,11 @@ class Decisions:
         """End the worker, once what it does is finished or the timeout has passed."""
         self._queue.put(None)
         self._worker.join(timeout_s)
+
+    def _key(self, line: bytes) -> bytes:
+        """What jobs with the same answer have in common."""
+        asked = line if self._by_rules else _BY_RULES_ONLY.sub(b"", line)
+        return blake2b(asked, digest_size=KEY_BYTES).digest()
 
     def _kept_answer(self, key: bytes) -> Decided | None:
         found = self._kept.get(key)
@@ -139,7 +156,8 @@ class Decisions:
         for waiter in pending.waiters:
             if waiter.timer is not None:
                 waiter.timer.cancel()
-            self._answer(waiter.reply, decided, decided.ending, waiter.started_s)
+            named = _named(decided, waiter.line)
+            self._answer(waiter.reply, named, decided.ending, waiter.started_s)
         if not pending.waiters:
             elapsed_s = time.perf_counter() - pending.started_s
             self._report(Record(decided, Ending.FINISHED_LATE, elapsed_s))
@@ -178,6 +196,13 @@ def _decide(decider: Decides, line: bytes, name: str) -> Decided:
         id=name, ending=ending, answer=answer, line=answer.encode(), kind=request.kind,
         user=request.user, job_name=request.name or "", words=words(answer.log),
     )  # fmt: skip
+
+
+def _named(decided: Decided, line: bytes) -> Decided:
+    """The same decision for the job of this line."""
+    found = _NAME.search(line)
+    name = unquote_plus(found[1].decode("utf-8", "replace")) if found else ""
+    return decided if name == decided.job_name else replace(decided, job_name=name)
 
 
 def _possible(answer: Answer) -> Answer:

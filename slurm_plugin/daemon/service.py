@@ -177,7 +177,8 @@ class Service:
         self._peers.name(new.allowed_users)
         for user in self._peers.unknown:
             _log.warning("daemon.allowed_users: there is no user %s", user)
-        self._decisions.use(loaded.decider, _deadline_s(loaded))
+        by_rules = loaded.policy.rules is not None
+        self._decisions.use(loaded.decider, _deadline_s(loaded), by_rules=by_rules)
         self._metrics.predictor(loaded.version)
         self._policy = loaded.policy
 

@@ -20,6 +20,7 @@ import yaml
 from chart_files import CHART
 
 RELEASE, NAMESPACE = "pt", "gpu-scheduling"
+LINT_WARNING = 2
 HELM = shutil.which("helm")
 LIBRARY = importlib.util.find_spec("helm_python") is not None
 
@@ -108,6 +109,19 @@ def _by_library(values: dict[str, Any], namespace: str) -> list[str]:
     except helm_python.HelmError as error:
         raise HelmError(str(error)) from error
     return [text for name, text in made.items() if Path(name).suffix == ".yaml"]
+
+
+def lint() -> list[str]:
+    """What Helm's own lint finds wrong, warnings included."""
+    if HELM:
+        command = [HELM, "lint", "--strict", "--quiet", str(CHART)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return [done.stdout + done.stderr] if done.returncode else []
+    import helm_python
+
+    report = helm_python.lint(CHART, strict=True)
+    wrong = [m["error"] for m in report["messages"] if m["severity"] >= LINT_WARNING]
+    return [*wrong, *report["errors"]]
 
 
 def render_in(kubeconfig: str, values: dict[str, Any] | None = None) -> Rendered:

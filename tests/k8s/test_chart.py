@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from api_fields import unknown_fields
 from chart_files import CHART, values
-from chart_render import NAMESPACE, HelmError, Rendered, needs_helm, render
+from chart_render import NAMESPACE, HelmError, Rendered, lint, needs_helm, render
 
 from k8s_extender.cli.access import rights
 from k8s_extender.config import Config, config_of
@@ -75,6 +75,10 @@ every_variant = pytest.mark.parametrize("given", VARIANTS.values(), ids=list(VAR
 def containers(rendered: Rendered) -> list[dict[str, Any]]:
     pods = [d["spec"]["template"]["spec"] for d in rendered.all("Deployment")]
     return [container for pod in pods for container in pod["containers"]]
+
+
+def test_helm_finds_nothing_to_complain_of() -> None:
+    assert lint() == []
 
 
 @every_variant

@@ -276,7 +276,7 @@ def test_with_a_client_ca_only_clients_it_signed_are_answered(tmp_path: Path) ->
         assert server.post("/v1/filter", body)[0] == 200
         for context in (ours.trusted(), ours.trusted(stranger)):
             server.tls = context
-            with pytest.raises(OSError, match=r"(?i)certificate|reset|alert|EOF"):
+            with pytest.raises(OSError, match=r"(?i)certificate|reset|alert|EOF|closed"):
                 server.post("/v1/filter", body)
         assert server.get("/readyz", metrics=True)[0] == 200
         os.replace(stranger.certificate, client.certificate)

@@ -217,6 +217,30 @@ def test_an_identical_request_within_its_time_is_decided_once(daemon: DaemonProc
     assert first == second
 
 
+def test_jobs_that_differ_in_name_and_directory_are_decided_once(daemon: DaemonProcess) -> None:
+    first = daemon.ask("limit=46", name="sweep-1", work_dir="/home/ada/1")
+    assert daemon.ask("limit=46", name="sweep-2", work_dir="/home/ada/2") == first
+    event = daemon.wait_for_event(lambda e: e.get("job") == "sweep-2")
+    assert (event["outcome"], event["limit"]) == ("repeated", "46")
+
+
+def test_jobs_that_differ_in_anything_else_are_decided_each(daemon: DaemonProcess) -> None:
+    fields = [{}, {"user": "grace"}, {"script": "&name=b"}, {"comment": "limit=47 name=c"},
+              {"array_inx": "1-2"}, {"extra": "a"}, {"env.PRECISION_TIME": "b"}]  # fmt: skip
+    asked = [{"comment": "limit=47", "user": "ada", "name": "a"} | more for more in fields]
+    answers = [daemon.ask(**one) for one in asked]  # type: ignore[arg-type]
+    assert len({answer["log"] for answer in answers}) == len(fields)
+
+
+def test_with_site_rules_a_name_may_change_the_answer(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("rules: []\n")
+    with running(tmp_path / "run", rules=str(rules)) as daemon:
+        first = daemon.ask("limit=48", name="sweep-1")
+        assert daemon.ask("limit=48", name="sweep-2") != first
+        assert daemon.ask("limit=48", name="sweep-1") == first
+
+
 def test_every_decision_is_one_line_of_the_log(daemon: DaemonProcess) -> None:
     answer = daemon.ask("limit=44", name='two\nlines "quoted"', user="grace")
     number = answer["log"].rpartition("id=")[2]
