@@ -7,6 +7,7 @@ Narayanan et al. arXiv 2104.04473, Korthikanti et al. arXiv 2205.05198.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 
 from ..graphs.catalog import ModelEntry, entry_of, overrides
 from ..graphs.workload import Workload
@@ -53,13 +54,18 @@ class Memory:
     @property
     def total_bytes(self) -> float:
         """Sum of all parts."""
-        return float(sum(asdict(self).values()))
+        return (
+            self.weights_bytes + self.casts_bytes + self.gradients_bytes + self.optimizer_bytes
+            + self.activations_bytes + self.buffers_bytes + self.workspace_bytes
+            + self.framework_bytes
+        )  # fmt: skip
 
     def as_dict(self) -> dict[str, float]:
         """All parts and their sum, in bytes."""
         return asdict(self) | {"total_bytes": self.total_bytes}
 
 
+@lru_cache(maxsize=4096)
 def memory_of(job: TrainingJob) -> Memory:
     """Memory of the GPU that needs most; raises GraphError where the model has no graph."""
     stages = {0, job.pipeline_parallel - 1}
