@@ -76,7 +76,7 @@ def memory(found: Prediction) -> Iterator[str]:
     """What a GPU must hold against what it has, and what would make a job fit that does not."""
     fit = found.memory
     verdict = "fits" if fit.ok else "does not fit"
-    note = f"of {gibibytes(fit.have_bytes)} per GPU: {verdict} with {percent(fit.margin)} to spare"
+    note = f"of {gibibytes(fit.have_bytes)} per GPU: {verdict} with a margin of {fit.margin:.0%}"
     yield _line("memory", gibibytes(fit.need_bytes), note)
     if not fit.ok:
         yield from (f"{GAP}would fit: {advice.text}" for advice in fit.advice)

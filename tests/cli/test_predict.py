@@ -112,7 +112,7 @@ def test_compare_with_nothing_to_compare_is_an_error(run: Run) -> None:
 
 def test_memory_says_need_and_verdict(run: Run, run_json: RunJson) -> None:
     line = next(x for x in run("predict", *WORDS).stdout.splitlines() if x.startswith("memory"))
-    assert line.endswith("fits with 10.0 % to spare")
+    assert line.endswith("fits with a margin of 10%")
     found = run_json("predict", *WORDS)["memory"]
     assert found["fits"]
     assert found["need_bytes"] < found["have_bytes"]
