@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import repeat
+from dataclasses import dataclass
 
 from predictor.core import Predictor
 
 from .config import Config
 from .estimate import TypeEstimate, estimates
 from .rank import Ranking
-from .records import FilterResult, GpuNode, GpuType, PodJob, Refusal
+from .records import FilterResult, GpuType, PodJob, Refusal
 from .refuse import refusal
+from .type_index import Code, NodeTable, TypeIndex
+from .wire import HostScores
 
-NodeTable = Mapping[str, GpuNode]
+__all__ = ["Decider", "NodeTable"]
+
+# Resources that pods ask for: whole GPUs and kinds of slices.
+MAX_RESOURCES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Types:
-    """What a pod that asks for a resource gets on each node of a table."""
+class _Found:
+    """What a list of names came to; ``present`` are the codes of types among them."""
 
-    table: NodeTable = field(default_factory=dict)
-    resource: str = ""
-    by_name: Mapping[str, GpuType] = field(default_factory=dict)
+    names: Sequence[str]
+    index: TypeIndex
+    codes: Sequence[Code]
+    present: frozenset[int]
 
 
 class Decider:
@@ -40,35 +45,38 @@ class Decider:
         self.config = config
         self.nodes = nodes
         self._ranking = Ranking(predictor, config)
-        self._newest = _Types()
+        self._indices: dict[str, TypeIndex] = {}
+        self._last: _Found | None = None
 
     def filter(
         self, job: PodJob, names: Sequence[str], nodes: NodeTable | None = None
     ) -> FilterResult:
         """The names a job may run on, by the table or ``nodes``; every other one with a reason."""
-        kinds = self._kinds(job, names, nodes)
-        refused = self._refused(job, _distinct(kinds))
+        found = self._found(job, names, nodes)
+        refused = self.refusals(job, found.index, found.present)
         if not refused:
             return FilterResult(passed=tuple(names))
-        passed: list[str] = []
-        failed: dict[str, str] = {}
-        unresolvable: dict[str, str] = {}
-        for name, why in zip(names, map(refused.get, map(id, kinds)), strict=True):
-            if why is None:
-                passed.append(name)
-            else:
-                (unresolvable if why.permanent else failed)[name] = why.text
-        return FilterResult(passed=tuple(passed), failed=failed, unresolvable=unresolvable)
+        pairs = tuple(zip(names, found.codes, strict=True))
+        return FilterResult(
+            passed=tuple(name for name, code in pairs if code not in refused),
+            failed=_texts(pairs, {c: why for c, why in refused.items() if not why.permanent}),
+            unresolvable=_texts(pairs, {c: why for c, why in refused.items() if why.permanent}),
+        )
 
     def prioritize(
         self, job: PodJob, names: Sequence[str], nodes: NodeTable | None = None
     ) -> dict[str, int]:
         """A score for each name; 0 where nothing is known."""
-        kinds = self._kinds(job, names, nodes)
-        distinct = _distinct(kinds)
-        scores = self._ranking.scores(job, self.estimates(job, distinct))
-        by_id = {id(kind): scores[kind] for kind in distinct}
-        return dict(zip(names, map(by_id.get, map(id, kinds), repeat(0)), strict=True))
+        found = self._found(job, names, nodes)
+        scores = self.scores(job, found.index, found.present)
+        return {name: scores.get(code, 0) for name, code in zip(names, found.codes, strict=True)}
+
+    def host_scores(
+        self, job: PodJob, names: Sequence[str], nodes: NodeTable | None = None
+    ) -> HostScores:
+        """The same scores, ready to be sent."""
+        found = self._found(job, names, nodes)
+        return found.index.host_scores(self.scores(job, found.index, found.present))
 
     def acceptable(self, job: PodJob, names: Iterable[str]) -> tuple[str, ...]:
         """The names preemption may free for a job: those the filter would pass."""
@@ -78,29 +86,44 @@ class Decider:
         """The job on each of some GPU types."""
         return estimates(self.predictor, self.config, job, dict.fromkeys(kinds))
 
-    def _kinds(
-        self, job: PodJob, names: Iterable[str], nodes: NodeTable | None
-    ) -> list[GpuType | None]:
-        """What a job gets on each node, None where nothing is known of it."""
-        if nodes is not None:
-            return list(map(_types(nodes, job.resource).by_name.get, names))
+    def refusals(
+        self, job: PodJob, index: TypeIndex, present: frozenset[int]
+    ) -> Mapping[Code, Refusal]:
+        """Why some of the types that are present are refused."""
+        codes = sorted(present)
+        found = self.estimates(job, [index.types[code] for code in codes])
+        told = ((code, refusal(job, e, self.config)) for code, e in zip(codes, found, strict=True))
+        return {code: why for code, why in told if why is not None}
+
+    def scores(self, job: PodJob, index: TypeIndex, present: frozenset[int]) -> Mapping[Code, int]:
+        """The scores of the types that are present."""
+        kinds = [index.types[code] for code in sorted(present)]
+        by_type = self._ranking.scores(job, self.estimates(job, kinds))
+        return {code: by_type[index.types[code]] for code in present}
+
+    def _found(self, job: PodJob, names: Sequence[str], nodes: NodeTable | None) -> _Found:
+        """What names come to; the same list, asked about again, is not gone through again."""
+        index = self._index(job.resource) if nodes is None else TypeIndex(nodes, job.resource)
+        last = self._last
+        if last is not None and last.names is names and last.index is index:
+            return last
+        codes = index.codes(names)
+        found = _Found(names, index, codes, frozenset(c for c in set(codes) if c is not None))
+        self._last = found
+        return found
+
+    def _index(self, resource: str) -> TypeIndex:
         table = self.nodes()
-        if self._newest.table is not table or self._newest.resource != job.resource:
-            self._newest = _types(table, job.resource)
-        return list(map(self._newest.by_name.get, names))
-
-    def _refused(self, job: PodJob, kinds: Iterable[GpuType]) -> dict[int, Refusal]:
-        found = {e.type: refusal(job, e, self.config) for e in self.estimates(job, kinds)}
-        return {id(kind): why for kind in kinds if (why := found[kind]) is not None}
-
-
-def _types(table: NodeTable, resource: str) -> _Types:
-    found = ((name, node.type_for(resource)) for name, node in table.items())
-    return _Types(table, resource, {name: kind for name, kind in found if kind is not None})
+        known = self._indices.get(resource)
+        if known is None or known.table is not table:
+            current = {r: index for r, index in self._indices.items() if index.table is table}
+            if len(current) >= MAX_RESOURCES:
+                current.clear()
+            known = current[resource] = TypeIndex(table, resource)
+            self._indices = current
+        return known
 
 
-def _distinct(kinds: Sequence[GpuType | None]) -> tuple[GpuType, ...]:
-    """The objects among the types: to compare thousands of equal ones would take milliseconds."""
-    return tuple(
-        kind for kind in dict(zip(map(id, kinds), kinds, strict=True)).values() if kind is not None
-    )
+def _texts(pairs: Iterable[tuple[str, Code]], refused: Mapping[Code, Refusal]) -> dict[str, str]:
+    texts = {code: why.text for code, why in refused.items()}
+    return {name: texts[code] for name, code in pairs if code in texts} if texts else {}

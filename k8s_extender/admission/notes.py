@@ -20,7 +20,7 @@ from .limits import FILL, FILLED, Own
 DURATION = f"{PREFIX}predicted-duration"
 P95 = f"{PREFIX}predicted-p95"
 STEP = f"{PREFIX}predicted-step-seconds"
-BASIS = f"{PREFIX}basis"
+BASIS = f"{PREFIX}predicted-basis"
 OF_OBJECT_ONLY = frozenset((FILL, FILLED))
 # Longer annotations are not read as statements of a job, so that pods do not need them.
 MAX_COPIED = 8192

@@ -56,6 +56,7 @@ def serve(config: Path | None, kubeconfig: str, check_config: bool) -> None:
 
 
 def _parts(config: Config, kubeconfig: str) -> Parts:
+    from ..alike import Alike
     from ..node_labels import gpu_node
     from ..nodes import NodeWatch
     from ..server.service import Parts
@@ -68,5 +69,5 @@ def _parts(config: Config, kubeconfig: str) -> Parts:
         return Writeback(client, version=lambda: state.brain.version if state.brain else "")
 
     return Parts(
-        nodes=NodeWatch(client, config), job_of=pod_job, gpu_node=gpu_node, hearing=hearing
+        nodes=NodeWatch(client, config), job_of=Alike(pod_job), gpu_node=gpu_node, hearing=hearing
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from predictor.core import Predictor
 from predictor.identify.rules import Rules
@@ -13,7 +13,8 @@ from predictor.identify.rules import Rules
 from ..config import Config
 from ..decide import Decider, NodeTable
 from ..estimate import TypeEstimate, estimates
-from ..records import GpuType, PodJob
+from ..records import GpuType, PodJob, Refusal
+from ..type_index import Code, TypeIndex
 
 MAX_PODS = 64
 
@@ -21,10 +22,26 @@ JobOf = Callable[[Mapping[str, Any], Config, Rules], PodJob | None]
 Predicted = Callable[[TypeEstimate], None]
 
 
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class _Last(Generic[Answer]):
+    """What was found last, and for which types."""
+
+    index: TypeIndex
+    present: frozenset[int]
+    answer: Answer
+
+
 @dataclass(slots=True)
 class _Known:
+    """What is known of jobs that are alike, ``job`` being one of them."""
+
     job: PodJob
     estimates: dict[GpuType, TypeEstimate] = field(default_factory=dict)
+    refusals: _Last[Mapping[Code, Refusal]] | None = None
+    scores: _Last[Mapping[Code, int]] | None = None
 
 
 class Brain(Decider):
@@ -51,7 +68,7 @@ class Brain(Decider):
         self._job_of = job_of
         self._predicted = predicted
         self._jobs: OrderedDict[tuple[str, str], PodJob | None] = OrderedDict()
-        self._known: OrderedDict[int, _Known] = OrderedDict()
+        self._known: OrderedDict[Hashable, _Known] = OrderedDict()
 
     def job(self, pod: Mapping[str, Any], *, keep: bool = True) -> PodJob | None:
         """The job of a pod, None where there is nothing to decide for it."""
@@ -76,16 +93,45 @@ class Brain(Decider):
             self._predicted(estimate)
         return tuple(known.estimates[kind] for kind in distinct)
 
+    def refusals(
+        self, job: PodJob, index: TypeIndex, present: frozenset[int]
+    ) -> Mapping[Code, Refusal]:
+        """Why some of the types that are present are refused."""
+        known = self._of(job)
+        last = known.refusals
+        if last is None or last.index is not index or last.present != present:
+            last = _Last(index, present, super().refusals(job, index, present))
+            known.refusals = last
+        return last.answer
+
+    def scores(self, job: PodJob, index: TypeIndex, present: frozenset[int]) -> Mapping[Code, int]:
+        """The scores of the types that are present."""
+        known = self._of(job)
+        last = known.scores
+        if last is None or last.index is not index or last.present != present:
+            last = _Last(index, present, super().scores(job, index, present))
+            known.scores = last
+        return last.answer
+
     def warm(self, job: PodJob, kinds: Iterable[GpuType]) -> None:
         """Predict and rank a job that nobody runs."""
         self._ranking.scores(job, estimates(self.predictor, self.config, job, kinds))
 
     def _of(self, job: PodJob) -> _Known:
-        """By identity of the object, which the entry keeps alive: jobs hold unhashable values."""
-        known = self._known.setdefault(id(job), _Known(job))
-        self._known.move_to_end(id(job))
-        if len(self._known) > MAX_PODS:
-            self._known.popitem(last=False)
+        """What is known of a job; ``stated`` cannot be hashed, so it counts by identity.
+
+        The entry keeps it alive.
+        """
+        key = (
+            id(job.stated), job.gpus_per_pod, job.pods, job.deadline_s, job.scheduling_policy,
+            job.gpu_fraction,
+        )  # fmt: skip
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = _Known(job)
+            if len(self._known) > MAX_PODS:
+                self._known.popitem(last=False)
+        self._known.move_to_end(key)
         return known
 
 

@@ -28,6 +28,7 @@ Answer = TypeVar("Answer")
 MAX_KEPT_BYTES = 2**18
 # Long enough for the answer to have left.
 TELL_S = 0.002
+NO_SCORES = wire.HostScores((), {})
 
 GpuNodeOf = Callable[[Mapping[str, Any], Hardware], GpuNode]
 
@@ -81,11 +82,12 @@ class Verbs:
         self._log = log
         self._gpu_node = gpu_node
         self._hearing = hearing
+        self._last: tuple[bytes, wire.NodesRequest] | None = None
 
     def filter(self, body: bytes) -> bytes:
         """The answer to a filter call; raises WireError."""
         call = _Call("filter", len(body))
-        request = wire.nodes_request(body)
+        request = self._request(body)
         call.pod, call.nodes_in = request.pod, len(request.names)
         found = self._decided(call, lambda brain, job: self._filtered(brain, job, request))
         result = FilterResult(passed=tuple(request.names)) if found is None else found
@@ -97,15 +99,15 @@ class Verbs:
     def prioritize(self, body: bytes) -> bytes:
         """The answer to a prioritize call; raises WireError."""
         call = _Call("prioritize", len(body))
-        request = wire.nodes_request(body)
+        request = self._request(body)
         call.pod, call.nodes_in = request.pod, len(request.names)
 
         def answered(brain: Brain, job: PodJob) -> bytes:
-            scores = brain.prioritize(job, request.names, self._sent(brain, request.nodes))
-            return wire.prioritize_answer(scores)
+            scores = brain.host_scores(job, request.names, self._sent(brain, request.nodes))
+            return wire.prioritize_answer(request.names, scores)
 
         found = self._decided(call, answered)
-        answer = wire.prioritize_answer(dict.fromkeys(request.names, 0)) if found is None else found
+        answer = wire.prioritize_answer(request.names, NO_SCORES) if found is None else found
         self._done(call, len(request.names))
         return answer
 
@@ -119,6 +121,14 @@ class Verbs:
         answer = wire.preempt_answer(request, names)
         self._done(call, len(names))
         return answer
+
+    def _request(self, body: bytes) -> wire.NodesRequest:
+        """The call of a body; prioritize mostly asks in the words that filter asked in before."""
+        if self._last is not None and self._last[0] == body:
+            return self._last[1]
+        request = wire.nodes_request(body)
+        self._last = (body, request) if len(body) <= MAX_KEPT_BYTES else None
+        return request
 
     def _filtered(self, brain: Brain, job: PodJob, request: wire.NodesRequest) -> FilterResult:
         result = brain.filter(job, request.names, self._sent(brain, request.nodes))

@@ -30,7 +30,7 @@ from predictor.precision import Precision
 
 DURATION, P95, STEP, BASIS = (
     f"{OURS}{name}"
-    for name in ("predicted-duration", "predicted-p95", "predicted-step-seconds", "basis")
+    for name in ("predicted-duration", "predicted-p95", "predicted-step-seconds", "predicted-basis")
 )
 BF16 = STATED | {f"{OURS}precision": "bf16-mixed"}
 

@@ -178,7 +178,7 @@ def test_names_with_slashes_and_tildes_are_pointed_at_right(known: Knowledge) ->
     replicas["a~1/b~0"]["template"]["metadata"] = None
     stored = admitted(known, obj).object
     inner = stored["spec"]["pytorchReplicaSpecs"]["a~1/b~0"]["template"]["metadata"]
-    assert f"{OURS}basis" in inner["annotations"]
+    assert f"{OURS}predicted-basis" in inner["annotations"]
 
 
 def test_a_patch_is_rfc_6902(known: Knowledge) -> None:

@@ -13,7 +13,7 @@ from predictor.fitting import Fitted
 
 from admission_reviews import A100, V100  # isort: skip
 
-DURATION, BASIS = f"{OURS}predicted-duration", f"{OURS}basis"
+DURATION, BASIS = f"{OURS}predicted-duration", f"{OURS}predicted-basis"
 KINDS = ("job", "pytorchjob", "jobset", "rayjob")
 
 

@@ -84,7 +84,7 @@ def test_a_jobs_own_deadline_is_what_kueue_and_the_slurm_bridge_hear(known: Know
 
 
 def test_annotations_that_the_user_wrote_are_kept(known: Knowledge) -> None:
-    own = {f"{OURS}predicted-duration": "5h", f"{OURS}basis": "I measured it"}
+    own = {f"{OURS}predicted-duration": "5h", f"{OURS}predicted-basis": "I measured it"}
     found = admitted(known, job(STATED | own))
     assert found.annotations.items() >= own.items()
     inner = found.object["spec"]["template"]["metadata"]["annotations"]

@@ -107,7 +107,7 @@ def test_a_pod_is_told_its_time_on_the_gpus_it_may_land_on(
     assert seconds_of(told[f"{OURS}predicted-duration"]) == round(estimate.total_s(0.5))
     assert seconds_of(told[f"{OURS}predicted-p95"]) == round(estimate.total_s(0.95))
     assert float(told[f"{OURS}predicted-step-seconds"]) == pytest.approx(estimate.step_s, rel=1e-5)
-    assert "predictor=v7" in told[f"{OURS}basis"]
+    assert "predictor=v7" in told[f"{OURS}predicted-basis"]
     assert f"{OURS}predicted-by-gpu" not in told
     assert told[f"{OURS}model"] == "bert-large"
 
