@@ -17,6 +17,7 @@ from .cluster import Cluster
 from .config import Policy
 from .estimate import Estimate, estimate
 from .hardware import gpu_named
+from .known import KnownAnswers, job_of
 from .limit import bounds, choose
 from .mark import parse_mark
 from .message import log_words
@@ -69,6 +70,7 @@ class Decider:
         self.follow_ups: SimpleQueue[FollowUp] = SimpleQueue()
         self._queues = QueueModels()
         self._pools = Pools(policy.hardware)
+        self._known = KnownAnswers()
 
     def decide(self, request: Request) -> Answer:
         """The answer to one request."""
@@ -80,7 +82,32 @@ class Decider:
         wanted = gpu_request(request)
         if wanted is None:
             return Answer(log=log_words(reason="no-gpus"))
-        return self._outcome(request, wanted, self._stated(request)).answer()
+        return self._answer(request, wanted, self._stated(request))
+
+    def recall(self, request: Request) -> Answer | None:
+        """The answer where it is known and its script was read before; None where it takes work.
+
+        Quick enough for an event loop: nothing is predicted, and no new script or rule is read.
+        """
+        if request.kind != "submit" or self.rules is not None:
+            return None
+        if not self._known.was_read(request) or gpu_request(request) is None:
+            return None
+        return self._known.get(self.cluster(), job_of(request, self._stated(request)))
+
+    def _answer(self, request: Request, wanted: GpuRequest, stated: Stated) -> Answer:
+        view, job = self.cluster(), job_of(request, stated)
+        known = self._known.get(view, job)
+        if known is None:
+            known = self._outcome(request, wanted, stated).answer()
+            if view is not None and view is self.cluster() and not self._weighs_queue:
+                self._known.keep(view, job, known, request)
+        return known
+
+    @property
+    def _weighs_queue(self) -> bool:
+        """True where answers also rest on the queue, which is read behind the view."""
+        return self.policy.placement.partition_mode != "off"
 
     def _excluded(self, request: Request) -> str | None:
         exclude = self.policy.exclude

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import Callable
 from enum import StrEnum
-from socket import socket
 from typing import cast
 
 from ..protocol import MAX_REQUEST_BYTES
@@ -79,7 +79,9 @@ class Connection(asyncio.Protocol):
         """Take the client in, unless it may not ask or too many do."""
         self._transport = cast(asyncio.Transport, transport)
         self._all.open.add(self)
-        uid = peer_uid(cast(socket, transport.get_extra_info("socket")))
+        connected = cast(socket.socket, transport.get_extra_info("socket"))
+        self._fileno = connected.fileno()
+        uid = peer_uid(connected)
         if not self._all.peers.accept(uid):
             _log.warning("refused a connection of uid %d", uid)
             self.end(Closing.FOREIGN)
@@ -144,10 +146,21 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         self._transport.write(line)
-        if self._ended and not self._buffer:
-            self._transport.write_eof()  # the hook reads to the end, so let it go on at once
+        if not self._buffer and (self._ended or self._has_ended()):
+            # The hook reads to the end, and shall not wait until this loop gets to closing.
+            self._transport.write_eof()
         if self._buffer or self._ended:
             asyncio.get_running_loop().call_soon(self._next)
+
+    def _has_ended(self) -> bool:
+        """True where the client will send no more, and all it sent was read."""
+        peeking = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=self._fileno)
+        try:
+            return peeking.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except OSError:
+            return False
+        finally:
+            peeking.detach()
 
     def _flow(self) -> None:
         """Read no further ahead than one request."""

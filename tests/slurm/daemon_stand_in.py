@@ -42,6 +42,9 @@ class StandIn:
     follow_ups: SimpleQueue[Any] = field(default_factory=SimpleQueue)
     asked: int = 0
 
+    def recall(self, request: Request) -> Answer | None:
+        return None
+
     def decide(self, request: Request) -> Answer:
         self.asked += 1
         what, _, value = (request.comment or "").partition("=")
