@@ -2,12 +2,13 @@
 # make test   the test suite         make lint   style, types, layers, documentation
 # make bench  the budgets, measured  make clean  remove what was made here
 # make bench-slurm   what the submit hook costs a real slurmctld
+# make bench-k8s     what the extender costs kube-scheduler
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint bench bench-slurm clean
+.PHONY: demo test lint bench bench-slurm bench-k8s clean
 
 demo: $(VENV)/.core
 	$(BIN)/precision-time predict resnet50 --gpu a100-sxm4-80gb --gpus 8 --precision mixed_fp16_fp32 --batch-size 256 --epochs 90
@@ -30,6 +31,9 @@ bench: $(VENV)/.core
 bench-slurm: $(VENV)/.slurm
 	$(BIN)/python benchmarks/slurm_hook.py
 
+bench-k8s: $(VENV)/.k8s
+	$(BIN)/python benchmarks/k8s_calls.py
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -49,6 +53,10 @@ $(VENV)/.core: $(VENV)/.created pyproject.toml constraints.txt
 
 $(VENV)/.slurm: $(VENV)/.created pyproject.toml constraints.txt
 	$(PIP) install --quiet --editable '.[slurm]'
+	@touch $@
+
+$(VENV)/.k8s: $(VENV)/.created pyproject.toml constraints.txt
+	$(PIP) install --quiet --editable '.[kubernetes]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt

@@ -18,17 +18,19 @@ from .records import PodJob
 
 MAX_KINDS = 256
 MAX_BYTES = 2**16
-IDENTITY = frozenset((
+# Left out where pods are compared: who a pod is, and what is looked at part by part.
+IDENTITY = (
     "name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp",
-    "ownerReferences", "generateName", "managedFields",
-))  # fmt: skip
+    "ownerReferences", "generateName", "managedFields", "labels", "annotations",
+)  # fmt: skip
 # Labels and annotations that are another's for each Job or each pod; names in them are for rules.
-OF_ONE = frozenset((
+OF_ONE = (
     "batch.kubernetes.io/controller-uid", "controller-uid", "batch.kubernetes.io/job-name",
     "job-name", "batch.kubernetes.io/job-completion-index",
-))  # fmt: skip
+)  # fmt: skip
 # The service account's volume has a name of its own in each pod.
-OF_SPEC, OF_CONTAINER = frozenset(("volumes", "hostname", "nodeName")), frozenset(("volumeMounts",))
+OF_SPEC = ("volumes", "hostname", "nodeName", "containers", "initContainers")
+OF_CONTAINER = ("volumeMounts",)
 
 JobOf = Callable[[Mapping[str, Any], Config, Rules], PodJob | None]
 
@@ -75,10 +77,10 @@ def _key(pod: Mapping[str, Any]) -> bytes | None:
     """A digest of what may tell a pod's job; None for a pod too large to be worth it."""
     metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
     told = (
-        _without(metadata, IDENTITY | {"labels", "annotations"}),
+        _without(metadata, IDENTITY),
         _without(mapping(metadata, "labels"), OF_ONE),
         _without(mapping(metadata, "annotations"), OF_ONE),
-        _without(spec, OF_SPEC | {"containers", "initContainers"}),
+        _without(spec, OF_SPEC),
         [_without(c, OF_CONTAINER) for c in items(spec, "containers")],
         [_without(c, OF_CONTAINER) for c in items(spec, "initContainers")],
     )
@@ -89,7 +91,10 @@ def _key(pod: Mapping[str, Any]) -> bytes | None:
     return hashlib.blake2b(raw, digest_size=32).digest() if len(raw) <= MAX_BYTES else None
 
 
-def _without(value: Any, names: frozenset[str]) -> Any:
-    if not isinstance(value, Mapping):
+def _without(value: Any, names: tuple[str, ...]) -> Any:
+    if not isinstance(value, dict):
         return value
-    return {key: each for key, each in value.items() if key not in names}
+    rest = value.copy()
+    for name in names:
+        rest.pop(name, None)
+    return rest

@@ -82,6 +82,11 @@ class Decider:
         """The names preemption may free for a job: those the filter would pass."""
         return self.filter(job, tuple(names)).passed
 
+    def types(self, job: PodJob, names: Sequence[str]) -> tuple[GpuType, ...]:
+        """The GPU types that differ among nodes of the table."""
+        index = self._index(job.resource)
+        return tuple(index.types[code] for code in index.present(index.codes(names)))
+
     def estimates(self, job: PodJob, kinds: Iterable[GpuType]) -> tuple[TypeEstimate, ...]:
         """The job on each of some GPU types."""
         return estimates(self.predictor, self.config, job, dict.fromkeys(kinds))
@@ -108,7 +113,7 @@ class Decider:
         if last is not None and last.names is names and last.index is index:
             return last
         codes = index.codes(names)
-        found = _Found(names, index, codes, frozenset(c for c in set(codes) if c is not None))
+        found = _Found(names, index, codes, index.present(codes))
         self._last = found
         return found
 

@@ -37,6 +37,10 @@ class TypeIndex:
         """The code of each name."""
         return list(map(self._codes.get, names))
 
+    def present(self, codes: Sequence[Code]) -> frozenset[int]:
+        """The codes of types among those of names."""
+        return frozenset(code for code in set(codes) if code is not None)
+
     def host_scores(self, scores: Mapping[Code, int]) -> HostScores:
         """The text of each node's score, by the codes' scores; 0 for a code that is not there."""
         key = tuple(scores.get(code, 0) for code in range(len(self.types)))

@@ -19,7 +19,7 @@ Json = Mapping[str, Any]
 
 # A body of millions of tiny values would take thirty times its size in memory. Bodies of the
 # scheduler hold a value per 25 to 30 bytes.
-UNCOUNTED_BYTES = 2**16
+UNCOUNTED_BYTES = 2**17
 SPARE_VALUES = 20_000
 BYTES_A_VALUE = 12
 MAX_SHOWN = 60

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from kubernetes.client import ApiClient, CoreV1Api
@@ -130,15 +130,8 @@ def _reasons(result: FilterResult) -> Counter[str]:
     return Counter(result.failed.values()) + Counter(result.unresolvable.values())
 
 
-def _types(brain: Decider, job: PodJob, names: Iterable[str]) -> list[GpuType]:
-    table = brain.nodes()
-    kinds: dict[int, GpuType] = {}
-    for name in names:
-        node = table.get(name)
-        kind = None if node is None else node.type_for(job.resource)
-        if kind is not None:
-            kinds[id(kind)] = kind
-    return sorted(dict.fromkeys(kinds.values()), key=lambda k: (k.product, k.count, k.replicas))
+def _types(brain: Decider, job: PodJob, names: Sequence[str]) -> list[GpuType]:
+    return sorted(brain.types(job, names), key=lambda k: (k.product, k.count, k.replicas))
 
 
 def _unclear(

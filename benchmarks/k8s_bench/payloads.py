@@ -51,7 +51,8 @@ def node_names(count: int) -> list[str]:
 def nodes(count: int) -> list[dict[str, Any]]:
     """Captured nodes under other names, their GPUs in turn of four types."""
     body = _captured("filter-nodeCacheCapable-false")["request_body"]
-    return [_node(body["Nodes"]["items"][0], i, name) for i, name in enumerate(node_names(count))]
+    captured = body["Nodes"]["items"][0]
+    return [_node(captured, i, name) for i, name in enumerate(node_names(count))]
 
 
 def uid_of(number: int) -> str:
@@ -73,7 +74,9 @@ class Pods:
         if kind.new:
             said |= _shape(self._shapes)
             self._shapes += 1
-        pod = deepcopy(_captured("filter-nodeCacheCapable-true")["request_body"]["Pod"])
+        pod: dict[str, Any] = deepcopy(
+            _captured("filter-nodeCacheCapable-true")["request_body"]["Pod"]
+        )
         pod["metadata"] |= {
             "name": f"train-{self._made}",
             "uid": uid_of(self._made),
@@ -83,13 +86,15 @@ class Pods:
         return pod
 
 
-def request(verb: str, pod: Mapping[str, Any], names: Sequence[str]) -> bytes:
+def request(
+    verb: str, pod: Mapping[str, Any], names: Sequence[str], path: str | None = None
+) -> bytes:
     """A whole HTTP request, with the header fields that kube-scheduler sent."""
     body = orjson.dumps({"Pod": pod, "Nodes": None, "NodeNames": names})
     fields = _captured(f"{verb}-nodeCacheCapable-true")["request_headers"]
-    told = {name: value for name, value in fields} | {"Content-Length": str(len(body))}
+    told = dict(fields) | {"Content-Length": str(len(body))}
     head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
-    return f"POST /{verb} HTTP/1.1\r\n{head}\r\n".encode() + body
+    return f"POST /{path or verb} HTTP/1.1\r\n{head}\r\n".encode() + body
 
 
 def _shape(number: int) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ..server.service import Parts
     from ..server.state import State
 
+SWITCH_S = 0.0005  # calls get the interpreter back from the other threads within this
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -49,6 +51,7 @@ def serve(config: Path | None, kubeconfig: str, check_config: bool) -> None:
 
     from ..server.service import Service
 
+    sys.setswitchinterval(SWITCH_S)
     parts = _parts(configuration, kubeconfig)
     with logging_to(configuration.server.log_format) as log:
         service = Service(configuration, config, parts, log)

@@ -32,13 +32,15 @@ class Metrics:
             f"{PREFIX}_predictor", "The predictor in use.", registry=self.registry
         )
         self._products: set[str] = set()
+        self._by_verb: dict[tuple[str, str], tuple[Counter, Histogram, Histogram]] = {}
 
     def answered(self, verb: str, outcome: str, duration_s: float, nodes: int | None) -> None:
         """Count one decision, about a number of nodes."""
-        self._requests.labels(verb, outcome).inc()
-        self._seconds.labels(verb).observe(duration_s)
+        requests, seconds, of_nodes = self._of_verb(verb, outcome)
+        requests.inc()
+        seconds.observe(duration_s)
         if nodes is not None:
-            self._nodes.labels(verb).observe(nodes)
+            of_nodes.observe(nodes)
 
     def unread(self, verb: str, outcome: str) -> None:
         """Count one request that no decision came of."""
@@ -72,6 +74,15 @@ class Metrics:
     def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
         """Show a figure at each scrape."""
         Gauge(f"{PREFIX}_{name}", text, registry=self.registry).set_function(value)
+
+    def _of_verb(self, verb: str, outcome: str) -> tuple[Counter, Histogram, Histogram]:
+        """The metrics of a verb, whose look-up by label takes longer than to count."""
+        found = self._by_verb.get((verb, outcome))
+        if found is None:
+            requests = self._requests.labels(verb, outcome)
+            found = (requests, self._seconds.labels(verb), self._nodes.labels(verb))
+            self._by_verb[verb, outcome] = found
+        return found
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"{PREFIX}_{name}", text, labels, registry=self.registry)

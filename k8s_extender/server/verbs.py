@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 from .. import wire
@@ -61,8 +62,24 @@ class _Call:
     pod: wire.Json = field(default_factory=dict)
     nodes_in: int = 0
     began: float = field(default_factory=time.perf_counter)
+    duration_s: float = 0.0
     outcome: Outcome = Outcome.DECIDED
-    reasons: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """The answer to a prioritize call that has not come yet."""
+
+    brain: Brain
+    job: PodJob
+    names: Sequence[str]
+    answer: bytes
+
+    def fits(self, brain: Brain, job: PodJob, request: wire.NodesRequest) -> bool:
+        """True where this is what a call asks for."""
+        if self.brain is not brain or self.job is not job or request.nodes is not None:
+            return False
+        return self.names is request.names or list(self.names) == list(request.names)
 
 
 class Verbs:
@@ -83,6 +100,7 @@ class Verbs:
         self._gpu_node = gpu_node
         self._hearing = hearing
         self._last: tuple[bytes, wire.NodesRequest] | None = None
+        self._prepared: _Prepared | None = None
 
     def filter(self, body: bytes) -> bytes:
         """The answer to a filter call; raises WireError."""
@@ -92,8 +110,7 @@ class Verbs:
         found = self._decided(call, lambda brain, job: self._filtered(brain, job, request))
         result = FilterResult(passed=tuple(request.names)) if found is None else found
         answer = wire.filter_answer(request, result)
-        call.reasons = Counter(result.failed.values()) + Counter(result.unresolvable.values())
-        self._done(call, len(result.passed))
+        self._end(call, len(result.passed), (result.failed, result.unresolvable))
         return answer
 
     def prioritize(self, body: bytes) -> bytes:
@@ -102,13 +119,9 @@ class Verbs:
         request = self._request(body)
         call.pod, call.nodes_in = request.pod, len(request.names)
 
-        def answered(brain: Brain, job: PodJob) -> bytes:
-            scores = brain.host_scores(job, request.names, self._sent(brain, request.nodes))
-            return wire.prioritize_answer(request.names, scores)
-
-        found = self._decided(call, answered)
+        found = self._decided(call, lambda brain, job: self._scored(brain, job, request))
         answer = wire.prioritize_answer(request.names, NO_SCORES) if found is None else found
-        self._done(call, len(request.names))
+        self._end(call, len(request.names))
         return answer
 
     def preempt(self, body: bytes) -> bytes:
@@ -119,7 +132,7 @@ class Verbs:
         found = self._decided(call, lambda brain, job: brain.acceptable(job, request.victims))
         names = tuple(request.victims) if found is None else found
         answer = wire.preempt_answer(request, names)
-        self._done(call, len(names))
+        self._end(call, len(names))
         return answer
 
     def _request(self, body: bytes) -> wire.NodesRequest:
@@ -132,9 +145,29 @@ class Verbs:
 
     def _filtered(self, brain: Brain, job: PodJob, request: wire.NodesRequest) -> FilterResult:
         result = brain.filter(job, request.names, self._sent(brain, request.nodes))
+        loop = asyncio.get_running_loop()
         if self._hearing is not None:
-            asyncio.get_running_loop().call_later(TELL_S, self._tell, brain, job, result)
+            loop.call_later(TELL_S, self._tell, brain, job, result)
+        if request.nodes is None and len(result.passed) > 1:
+            names = request.names if len(result.passed) == len(request.names) else result.passed
+            loop.call_soon(self._prepare, brain, job, names)
         return result
+
+    def _prepare(self, brain: Brain, job: PodJob, names: Sequence[str]) -> None:
+        """Score the nodes that passed while the scheduler reads which: it asks for that next."""
+        try:
+            answer = wire.prioritize_answer(names, brain.host_scores(job, names))
+        except Exception:
+            _log.exception("scores could not be prepared")
+            return
+        self._prepared = _Prepared(brain, job, names, answer)
+
+    def _scored(self, brain: Brain, job: PodJob, request: wire.NodesRequest) -> bytes:
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared.fits(brain, job, request):
+            return prepared.answer
+        scores = brain.host_scores(job, request.names, self._sent(brain, request.nodes))
+        return wire.prioritize_answer(request.names, scores)
 
     def _tell(self, brain: Brain, job: PodJob, result: FilterResult) -> None:
         assert self._hearing is not None
@@ -170,13 +203,18 @@ class Verbs:
             _log.exception("%s failed: every node passes", call.verb)
             return None
 
-    def _done(self, call: _Call, passed: int) -> None:
-        duration_s = time.perf_counter() - call.began
-        self._metrics.answered(call.verb, call.outcome, duration_s, call.nodes_in)
-        for reason, nodes in call.reasons.items():
+    def _end(self, call: _Call, passed: int, refused: Sequence[Mapping[str, str]] = ()) -> None:
+        """Count and log a call, once its answer is on its way."""
+        call.duration_s = time.perf_counter() - call.began
+        asyncio.get_running_loop().call_soon(self._done, call, passed, refused)
+
+    def _done(self, call: _Call, passed: int, refused: Sequence[Mapping[str, str]]) -> None:
+        self._metrics.answered(call.verb, call.outcome, call.duration_s, call.nodes_in)
+        reasons = Counter(chain.from_iterable(texts.values() for texts in refused))
+        for reason, nodes in reasons.items():
             self._metrics.refused(reason, nodes)
         metadata = call.pod.get("metadata") or {}
-        more = {"reasons": dict(call.reasons)} if call.reasons else {}
+        more = {"reasons": dict(reasons)} if reasons else {}
         self._log.event(
             "info" if call.outcome is not Outcome.FAILED else "error",
             "decision",
@@ -188,6 +226,6 @@ class Verbs:
             uid=metadata.get("uid"),
             nodes=call.nodes_in,
             passed=passed,
-            duration_us=round(1e6 * duration_s),
+            duration_us=round(1e6 * call.duration_s),
             **more,
         )

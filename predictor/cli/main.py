@@ -10,6 +10,7 @@ from .compare import compare
 from .console import fail, logged
 from .evaluate import evaluate
 from .models import fit, learn, models
+from .plan import plan
 from .plugins import load, plugins, remedy
 from .predict import predict
 from .profile_data import profiles
@@ -61,6 +62,6 @@ def main() -> None:
 
 
 for command in (
-    predict, compare, evaluate, validate, fit, learn, models, catalog, gpus, profiles
+    predict, compare, plan, evaluate, validate, fit, learn, models, catalog, gpus, profiles
 ):  # fmt: skip
     main.add_command(command)

@@ -19,9 +19,9 @@ Decorator = Callable[[Any], Any]
 SHARDINGS = "ddp, zero1, zero2, zero3 or fsdp"
 _SIZE = re.compile(r"\d+(x\d+){0,2}")
 
+_GPUS = click.option("--gpus", type=int, default=1, show_default=True, help="GPUs of the job.")
 # In the order of the help text; all but the GPU and the precision, which `compare` repeats.
 _OPTIONS = (
-    click.option("--gpus", type=int, default=1, show_default=True, help="GPUs of the job."),
     click.option(
         "--gpus-per-node", type=int, default=8, show_default=True, help="GPUs in one node."
     ),
@@ -79,6 +79,11 @@ _OPTIONS = (
 
 def job_options(command: Any) -> Any:
     """Adds every option of a job but ``--gpu`` and ``--precision``."""
+    return _GPUS(job_options_but_gpus(command))
+
+
+def job_options_but_gpus(command: Any) -> Any:
+    """Adds the options of a job that do not say on which GPUs it runs."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -9,13 +9,16 @@ import click
 
 from ..units import count, duration, gibibytes, percent, short, span
 from .console import GAP, format_option, show_json, warn
+from .costs import cost_lines, cost_options, take_terms
 from .options import job_of, job_options
 from .predictors import predictor
 
 if TYPE_CHECKING:
+    from ..cost import Terms
     from ..prediction import Prediction
 
 LABEL_WIDTH = 26
+ENDS = (0.025, 0.975)  # the quantiles that 95 % lie between
 
 
 @click.command()
@@ -26,6 +29,7 @@ LABEL_WIDTH = 26
     help="fp32, tf32, fp16, bf16, mixed_fp16_fp32, mixed_bf16_fp32, mixed_fp8_bf16, or amp ...",
 )  # fmt: skip
 @job_options
+@cost_options
 @click.option("--version", "version", help="Stored predictor to use  [default: the one in use]")
 @format_option
 def predict(
@@ -34,21 +38,26 @@ def predict(
     """Predict how long a training job of MODEL takes.
 
     MODEL is a name of `precision-time catalog list`. Times are those of one optimizer step, and of
-    the whole job where --steps or --epochs is given.
+    the whole job where --steps or --epochs is given; then --prices adds cost, energy and CO2e.
     """
+    from ..input_rate import input_bound
+
+    terms, loader_rate = take_terms(fields), fields.pop("loader_rate")
     job = job_of(model, precision, gpu, fields)
     found = predictor(version).predict(job)
+    if loader_rate is not None:
+        found = input_bound(found, loader_rate)
     if form == "json":
-        show_json(found.as_dict())
+        show_json(found.as_dict() | (cost_dict(found, terms) if terms else {}))
         return
-    for line in text(found):
+    for line in list(text(found, terms)):  # all of them or, without a length, none
         click.echo(line)
     for warning in found.warnings:
         warn(warning)
 
 
-def text(found: Prediction) -> Iterator[str]:
-    """The lines of a prediction for people."""
+def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:
+    """The lines of a prediction for people, with what it costs where there are terms."""
     job, step = found.job, found.interval()
     nodes = f"{job.nodes} node" + ("s" if job.nodes > 1 else "")
     yield f"{job.model}, {job.precision.value}, {job.gpus} x {job.gpu} ({nodes})"
@@ -68,8 +77,36 @@ def text(found: Prediction) -> Iterator[str]:
     yield ""
     yield from memory(found)
     yield ""
+    if terms is not None:
+        yield from costs(found, terms)
+        yield ""
     yield "evidence"
     yield from (f"{GAP}{line}" for line in found.evidence)
+
+
+def costs(found: Prediction, terms: Terms) -> Iterator[str]:
+    """The total with its interruptions, and what it costs."""
+    from ..cost import cost_of
+
+    cost, low, high = (cost_of(found, terms, level) for level in (None, *ENDS))
+    stops = terms.interruptions
+    if stops is not None and found.total_s is not None:
+        expected = stops.expected(found.total_s, found.job.nodes)
+        note = f"{short(expected)} expected; 95 %: {span(low.seconds, high.seconds)}"
+        yield _line("with interruptions", duration(cost.seconds), note)
+    yield from (_line(*line) for line in cost_lines(cost, low, high))
+
+
+def cost_dict(found: Prediction, terms: Terms) -> dict[str, Any]:
+    """What ``costs`` says, as plain values for JSON."""
+    from ..cost import cost_of
+
+    low, high = (cost_of(found, terms, level) for level in ENDS)
+    ends = {
+        "amount_low": low.amount, "amount_high": high.amount,
+        "elapsed_low_s": low.seconds, "elapsed_high_s": high.seconds,
+    }  # fmt: skip
+    return {"cost": cost_of(found, terms).as_dict() | ends}
 
 
 def memory(found: Prediction) -> Iterator[str]:

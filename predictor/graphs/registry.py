@@ -13,7 +13,13 @@ F = TypeVar("F", bound=Callable[..., None])
 _BUILDERS: dict[str, Callable[..., None]] = {}
 
 # family name -> module under ``families`` that registers it; imported on first use only
-_MODULES: dict[str, str] = {"mobilefacenet": "insightface"}
+_MODULES: dict[str, str] = {
+    "mobilefacenet": "insightface",
+    "pruned_resnet": "split_resnet",
+    "video_dit": "dit",
+    "imagen_efficient": "imagen",
+    "pnasnet": "nasnet",
+}
 
 
 def family(name: str) -> Callable[[F], F]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from k8s_extender.config import config_of
 from k8s_extender.decide import Decider
 from k8s_extender.records import GpuNode, GpuType, PodJob
 from k8s_extender.refuse import DEADLINE, MEMORY, PRECISION
+from k8s_extender.wire import prioritize_answer
 from predictor.fitting import Fitted
 from predictor.identify.grammar import parse_text
 from profiles.gpus import find_gpu
@@ -163,3 +165,22 @@ def test_no_node_is_lost_without_a_reason(decider: Any, names: list[str], text: 
     result = decider().filter(job(text), names)
     assert sorted({*result.passed, *result.failed, *result.unresolvable}) == sorted(set(names))
     assert not set(result.passed) & {*result.failed, *result.unresolvable}
+
+
+@given(st.lists(st.sampled_from([*NODES, "x", 'y"']), max_size=30), st.sampled_from([MIXED, BF16]))
+def test_what_is_sent_of_scores_is_what_was_decided(
+    decider: Any, names: list[str], text: str
+) -> None:
+    decide = decider()
+    scores = decide.prioritize(job(text), names)
+    sent = prioritize_answer(names, decide.host_scores(job(text), names))
+    assert json.loads(sent) == [{"Host": name, "Score": scores[name]} for name in names]
+
+
+def test_a_node_that_changes_its_gpus_is_judged_by_the_new_ones(fitted: Fitted) -> None:
+    tables = [{"n": GpuNode("n", V100), "a": GpuNode("a", A100)}]
+    decide = Decider(fitted.predictor, config_of({}), lambda: tables[-1])
+    names, one = ["n", "a"], job(BF16)
+    assert decide.filter(one, names).passed == ("a",)
+    tables.append({"n": GpuNode("n", A100), "a": GpuNode("a", A100)})
+    assert decide.filter(one, names).passed == ("n", "a")

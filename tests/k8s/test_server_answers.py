@@ -104,6 +104,16 @@ def test_the_fastest_gpus_get_the_highest_score(server: ServerProcess) -> None:
     assert scores["cpu-0"] == 0
 
 
+def test_scores_after_a_filter_are_those_of_the_names_asked_about(server: ServerProcess) -> None:
+    for turn, said in enumerate((MIXED, BF16)):
+        one, other = pod(f"filtered-{turn}", said), pod(f"asked-at-once-{turn}", said)
+        passed = server.post("/v1/filter", names_body(one, NAMES))[1]["NodeNames"]
+        for names in (passed, passed, passed[1:], [*passed, "unheard-of"]):
+            after = server.post("/v1/prioritize", names_body(one, names))[1]
+            assert after == server.post("/v1/prioritize", names_body(other, names))[1]
+            assert [each["Host"] for each in after] == names
+
+
 def test_labels_in_the_request_go_before_the_table(server: ServerProcess) -> None:
     renamed = json.loads(json.dumps(CLUSTER))
     for each in renamed:

@@ -18,11 +18,19 @@ def convnext(
     depths: Sequence[int],
     widths: Sequence[int],
     patch: int = 4,
+    overlapping_stem: bool = False,
     classes: int = 1000,
 ) -> None:
-    """Four stages of 7x7 depthwise convolution, layer norm and an inverted bottleneck."""
+    """Four stages of 7x7 depthwise convolution, layer norm and an inverted bottleneck.
+
+    ``overlapping_stem``: two strided 3x3 convolutions instead of patches.
+    """
     x = image_input(b, work)
-    x = b.conv(x, widths[0], patch, stride=patch, padding=0, bias=True, data_gradient=False)
+    if overlapping_stem:
+        x = b.conv(x, widths[0], 3, stride=2, bias=True, data_gradient=False)
+        x = b.conv(x, widths[0], 3, stride=2, bias=True)
+    else:
+        x = b.conv(x, widths[0], patch, stride=patch, padding=0, bias=True, data_gradient=False)
     _norm(b, x)
     for stage, (depth, width) in enumerate(zip(depths, widths, strict=True)):
         if stage:

@@ -22,14 +22,16 @@ def densenet(
     stem: int = 64,
     deep_stem: bool = False,
     bottleneck: int = 4,
+    blur: bool = False,
     classes: int = 1000,
 ) -> None:
     """Dense blocks of ``blocks[i]`` layers; transitions halve channels and size.
 
     The work of a layer is linear in its input channels, so neighbours are emitted as repetitions
-    of their mean: FLOPs, traffic and parameters stay exact, the graph small.
+    of their mean: FLOPs, traffic and parameters stay exact, the graph small. ``blur`` strides the
+    stem's pool by a fixed depthwise filter (Zhang, arXiv 1904.11486).
     """
-    x = _stem(b, image_input(b, work), stem, deep_stem)
+    x = _stem(b, image_input(b, work), stem, deep_stem, blur)
     for position, layers in enumerate(blocks):
         if position:
             x = _transition(b, x)
@@ -39,13 +41,18 @@ def densenet(
     classifier(b, x, classes)
 
 
-def _stem(b: GraphBuilder, x: Feature, width: int, deep: bool) -> Feature:
+def _stem(b: GraphBuilder, x: Feature, width: int, deep: bool, blur: bool) -> Feature:
     if deep:
         x = conv_norm(b, x, width // 2, 3, stride=2, first=True)
         x = conv_norm(b, x, width // 2, 3)
         x = conv_norm(b, x, width, 3)
     else:
         x = conv_norm(b, x, width, 7, stride=2, first=True)
+    if blur:
+        x = b.pool(x, 3, stride=1, padding=1)
+        b.concat(x)  # padding by reflection
+        with b.frozen():
+            return b.conv(x, width, 3, stride=2, groups=width, shared=True)
     return b.pool(x, 3, stride=2, padding=1)
 
 

@@ -15,7 +15,7 @@ def inception(
     b: GraphBuilder, work: Workload, *, auxiliary: bool = False, classes: int = 1000
 ) -> None:
     """Inception v3 of 299 x 299 images; ``auxiliary`` trains a second classifier on Mixed_6e."""
-    x = _stem(b, image_input(b, work))
+    x = stem(b, image_input(b, work))
     for pooled in (32, 64, 64):
         x = _mixed_5(b, x, pooled)
     x = _reduction_6(b, x)
@@ -30,7 +30,8 @@ def inception(
     classifier(b, x, classes, dropout=True)
 
 
-def _stem(b: GraphBuilder, x: Feature) -> Feature:
+def stem(b: GraphBuilder, x: Feature) -> Feature:
+    """Five convolutions and two max-pools, to an eighth of the size."""
     x = conv_norm(b, x, 32, 3, stride=2, padding=0, first=True)
     x = conv_norm(b, x, 32, 3, padding=0)
     x = b.pool(conv_norm(b, x, 64, 3), 3, stride=2)
@@ -38,13 +39,15 @@ def _stem(b: GraphBuilder, x: Feature) -> Feature:
     return b.pool(conv_norm(b, x, 192, 3, padding=0), 3, stride=2)
 
 
-def _join(b: GraphBuilder, x: Feature, channels: int) -> Feature:
+def join(b: GraphBuilder, x: Feature, channels: int) -> Feature:
+    """Concatenate branches of ``channels`` in all."""
     joined = x.with_channels(channels)
     b.concat(joined)
     return joined
 
 
-def _pooled(b: GraphBuilder, x: Feature, channels: int) -> None:
+def pooled_branch(b: GraphBuilder, x: Feature, channels: int) -> None:
+    """Average pool of stride 1 and a 1x1 convolution."""
     conv_norm(b, b.pool(x, 3, stride=1, padding=1), channels, 1)
 
 
@@ -53,8 +56,8 @@ def _mixed_5(b: GraphBuilder, x: Feature, pooled: int) -> Feature:
     conv_norm(b, conv_norm(b, x, 48, 1), 64, 5)
     y = conv_norm(b, conv_norm(b, x, 64, 1), 96, 3)
     conv_norm(b, y, 96, 3)
-    _pooled(b, x, pooled)
-    return _join(b, x, 64 + 64 + 96 + pooled)
+    pooled_branch(b, x, pooled)
+    return join(b, x, 64 + 64 + 96 + pooled)
 
 
 def _reduction_6(b: GraphBuilder, x: Feature) -> Feature:
@@ -62,7 +65,7 @@ def _reduction_6(b: GraphBuilder, x: Feature) -> Feature:
     y = conv_norm(b, conv_norm(b, x, 64, 1), 96, 3)
     y = conv_norm(b, y, 96, 3, stride=2, padding=0)
     b.pool(x, 3, stride=2)
-    return _join(b, y, 384 + 96 + x.channels)
+    return join(b, y, 384 + 96 + x.channels)
 
 
 def _mixed_6(b: GraphBuilder, x: Feature, width: int) -> Feature:
@@ -72,8 +75,8 @@ def _mixed_6(b: GraphBuilder, x: Feature, width: int) -> Feature:
     y = conv_norm(b, conv_norm(b, x, width, 1), width, (7, 1))
     y = conv_norm(b, conv_norm(b, y, width, (1, 7)), width, (7, 1))
     conv_norm(b, y, 192, (1, 7))
-    _pooled(b, x, 192)
-    return _join(b, x, 768)
+    pooled_branch(b, x, 192)
+    return join(b, x, 768)
 
 
 def _auxiliary_head(b: GraphBuilder, x: Feature, classes: int) -> None:
@@ -87,7 +90,7 @@ def _reduction_7(b: GraphBuilder, x: Feature) -> Feature:
     z = conv_norm(b, conv_norm(b, x, 192, 1), 192, (1, 7))
     conv_norm(b, conv_norm(b, z, 192, (7, 1)), 192, 3, stride=2, padding=0)
     b.pool(x, 3, stride=2)
-    return _join(b, y, 320 + 192 + x.channels)
+    return join(b, y, 320 + 192 + x.channels)
 
 
 def _mixed_7(b: GraphBuilder, x: Feature) -> Feature:
@@ -97,5 +100,5 @@ def _mixed_7(b: GraphBuilder, x: Feature) -> Feature:
     for branch in (y, z):
         conv_norm(b, branch, 384, (1, 3))
         conv_norm(b, branch, 384, (3, 1))
-    _pooled(b, x, 192)
-    return _join(b, x, 320 + 768 + 768 + 192)
+    pooled_branch(b, x, 192)
+    return join(b, x, 320 + 768 + 768 + 192)

@@ -1,0 +1,140 @@
+"""What commands ask and print about cost, energy and interruptions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import JobError
+from ..units import percent, short
+
+if TYPE_CHECKING:
+    from ..cost import Cost, Terms
+    from ..interruptions import Interruptions
+    from ..prices import Tariff
+
+KILO, TON_G = 1000.0, 1e6
+MINUTE_S = 60.0
+_SECONDS = {"s": 1.0, "m": MINUTE_S, "min": MINUTE_S, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(min|[smhd])")
+
+_OPTIONS = (
+    click.option(
+        "--prices", type=click.Path(dir_okay=False, path_type=Path),
+        help="Your price file, also with grid factor and PUE: docs/cost.md.",
+    ),
+    click.option("--partition", help="Partition or site of the price file."),
+    click.option(
+        "--interruptions-per-day", type=float,
+        help="Interruptions of one node a day, such as of spot capacity; any stops the job.",
+    ),
+    click.option("--restart-min", type=float, help="Minutes to restart after one  [default: 0]"),
+    click.option(
+        "--checkpoint-every-min", type=float,
+        help="Minutes of work between checkpoints  [default: none are written]",
+    ),
+    click.option(
+        "--checkpoint-write-min", type=float,
+        help="Minutes that the job stands still for one  [default: 0]",
+    ),
+    click.option(
+        "--loader-rate", type=float, metavar="SAMPLES_PER_S",
+        help="Samples per second that one node can read; no step is faster.",
+    ),
+)  # fmt: skip
+
+
+def cost_options(command: Any) -> Any:
+    """Adds what a cost depends on besides the job; see ``take_terms``."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def take_terms(fields: dict[str, Any], quantile: float | None = None) -> Terms | None:
+    """The terms that ``cost_options`` state, taken out of ``fields``; None where they state none.
+
+    ``loader_rate`` stays, for it is no matter of cost. Raises PriceError and JobError.
+    """
+    from ..cost import Terms
+
+    path, partition = fields.pop("prices"), fields.pop("partition")
+    interruptions = _take_interruptions(fields)
+    if partition is not None and path is None:
+        raise JobError("partition", partition, "name the --prices file it is in")
+    if path is None and interruptions is None and quantile is None:
+        return None
+    return Terms(_tariff(path, partition), interruptions, quantile)
+
+
+def _tariff(path: Path | None, partition: str | None) -> Tariff:
+    from ..cost import UNSTATED
+    from ..prices import read_tariff
+
+    return UNSTATED if path is None else read_tariff(path, partition)
+
+
+def _take_interruptions(fields: dict[str, Any]) -> Interruptions | None:
+    from ..interruptions import Interruptions
+
+    per_day = fields.pop("interruptions_per_day")
+    names = ("restart_min", "checkpoint_every_min", "checkpoint_write_min")
+    minutes = {name: fields.pop(name) for name in names}
+    if per_day is None:
+        for name, value in minutes.items():
+            if value is not None:
+                raise JobError(name, value, "it goes with --interruptions-per-day")
+        return None
+    restart, every, write = (None if m is None else m * MINUTE_S for m in minutes.values())
+    return Interruptions(
+        per_day=per_day, restart_s=restart or 0.0, every_s=every, write_s=write or 0.0
+    )
+
+
+def cost_lines(cost: Cost, low: Cost, high: Cost) -> Iterator[tuple[str, str, str]]:
+    """Name, value and note of each line; ``low`` and ``high`` are costs at the ends of 95 %."""
+    if cost.amount is not None and low.amount is not None and high.amount is not None:
+        price = f"{cost.per_gpu_hour:g} {cost.currency} per GPU-hour"
+        ends = f"95 %: {low.amount:,.2f} .. {high.amount:,.2f}"
+        yield "cost", money(cost.amount, cost.currency), f"{ends}; {price}"
+    elif cost.currency:
+        yield "cost", "-", "the price file has no price for this GPU"
+    energy = cost.energy
+    note = f"at most {kilowatt_hours(energy.high_j)}; {energy.overhead.covers}"
+    if energy.power.idle_w is None:
+        note += "; idle power unknown, so board power all the time"
+    else:
+        note += f"; busy {percent(energy.busy_share)}"
+    yield "energy (estimate)", kilowatt_hours(energy.energy_j), note
+    if cost.co2e_g is not None and cost.co2e_high_g is not None:
+        grid = f"{cost.grid_g_per_kwh:g} g per kWh"
+        yield "CO2e (estimate)", mass(cost.co2e_g), f"at most {mass(cost.co2e_high_g)}; {grid}"
+
+
+def money(amount: float, currency: str) -> str:
+    """An amount with its currency."""
+    return f"{amount:,.2f} {currency}".rstrip()
+
+
+def kilowatt_hours(joules: float) -> str:
+    """Joules as kWh."""
+    return f"{short(joules / 3.6e6)} kWh"
+
+
+def mass(grams: float) -> str:
+    """Grams as g, kg or t."""
+    if grams < KILO:
+        return f"{short(grams)} g"
+    return f"{short(grams / KILO)} kg" if grams < TON_G else f"{short(grams / TON_G)} t"
+
+
+def seconds_of(field: str, text: str) -> float:
+    """``24h``, ``1d12h``, ``90 min`` or ``45m`` as seconds; raises JobError."""
+    parts = _PART.findall(text.strip().lower())
+    if not parts or _PART.sub("", text.strip().lower()).strip():
+        raise JobError(field, text, "a time such as 24h, 1d12h or 90min is accepted")
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)

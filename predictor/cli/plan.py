@@ -1,0 +1,223 @@
+"""`precision-time plan`: the fastest plan within a budget, or the cheapest within a deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import JobError
+from ..units import count, duration, short
+from .compare import GPUS, PRECISIONS, has_units
+from .console import format_option, show_json, show_table, warn
+from .costs import cost_options, kilowatt_hours, money, seconds_of, take_terms
+from .options import job_of, job_options_but_gpus
+from .predictors import predictor
+
+if TYPE_CHECKING:
+    from ..job import TrainingJob
+    from ..plans import Plan, Plans
+
+FOUND_NONE = 1
+MARK = "->"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a plan must keep to; at least one of budget, in the file's currency, and deadline."""
+
+    budget: float | None
+    within_s: float | None
+    currency: str
+
+    def choose(self, plans: Plans) -> Plan | None:
+        """Within a budget the fastest; within a deadline alone the cheapest."""
+        choose = plans.cheapest if self.budget is None else plans.fastest
+        return choose(self.budget, self.within_s)
+
+    def __str__(self) -> str:
+        parts = [] if self.budget is None else [money(self.budget, self.currency)]
+        parts += [] if self.within_s is None else [duration(self.within_s)]
+        return " and ".join(parts)
+
+
+@click.command()
+@click.argument("model")
+@click.option("--gpus", "counts", default="1,2,4,8", show_default=True, help="Numbers of GPUs.")
+@click.option(
+    "--gpu", "gpus_", multiple=True,
+    help=f"GPU; repeatable  [default: those with a price, else {', '.join(GPUS)}]",
+)  # fmt: skip
+@click.option(
+    "--precision", "precisions", multiple=True,
+    help=f"Precision; repeatable  [default: {', '.join(PRECISIONS)}]",
+)  # fmt: skip
+@click.option("--budget", type=float, help="Most money, in the currency of --prices.")
+@click.option("--within", help="Longest time from start to end: 24h, 1d12h, 90min.")
+@click.option(
+    "--quantile", type=float,
+    help="Share of such jobs that shall keep to it, such as 0.95  [default: the median]",
+)  # fmt: skip
+@click.option("--all", "every", is_flag=True, help="Show also plans that others beat.")
+@cost_options
+@job_options_but_gpus
+@click.option("--version", help="Stored predictor to use  [default: the one in use]")
+@format_option
+def plan(
+    model: str,
+    counts: str,
+    gpus_: Sequence[str],
+    precisions: Sequence[str],
+    budget: float | None,
+    within: str | None,
+    quantile: float | None,
+    every: bool,
+    version: str | None,
+    form: str,
+    **fields: Any,
+) -> None:
+    """Plan a training job of MODEL: which GPUs, how many, at what precision.
+
+    With --budget the fastest plan that costs no more, with --within alone the cheapest that takes
+    no longer (in GPU-hours without prices). Plans must fit the memory of their GPUs. Exit code 1
+    means that there is none.
+    """
+    from ..cost import Terms
+    from ..plans import make_plans
+
+    terms = take_terms(fields, quantile) or Terms()
+    prices = terms.tariff.per_gpu_hour
+    wish = _wish(budget, within, terms.tariff.currency, bool(prices))
+    loader_rate = fields.pop("loader_rate")
+    _check_length(fields, numbers(counts))
+    jobs, left_out = candidates(
+        model, gpus_ or tuple(prices) or GPUS, precisions or PRECISIONS, numbers(counts), fields
+    )
+    plans = make_plans(predictor(version), jobs, terms, loader_rate=loader_rate)
+    chosen = wish.choose(plans)
+    left_out = [*left_out, *plans.left_out]
+    if form == "json":
+        _show_json(plans, chosen, left_out)
+    else:
+        _show_text(plans, chosen, left_out, wish, every)
+    if chosen is None:
+        raise click.exceptions.Exit(FOUND_NONE)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """``1,2,4`` as numbers in rising order, each once; raises JobError."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isdecimal() and int(part) for part in parts):
+        raise JobError("gpus", text, "numbers of at least 1 with commas between them are accepted")
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def candidates(
+    model: str,
+    gpus: Sequence[str],
+    precisions: Sequence[str],
+    counts: Sequence[int],
+    fields: Mapping[str, Any],
+) -> tuple[list[TrainingJob], list[str]]:
+    """Every job that can be stated, and why the others cannot."""
+    from profiles.gpus import find_gpu
+
+    jobs: list[TrainingJob] = []
+    left_out: list[str] = []
+    for gpu in dict.fromkeys(find_gpu(name).name for name in gpus):
+        for precision in dict.fromkeys(precisions):
+            if not has_units(precision, gpu):
+                left_out.append(f"{precision} on {gpu}: no units for the format")
+                continue
+            for number in counts:
+                try:
+                    jobs.append(job_of(model, precision, gpu, {**fields, "gpus": number}))
+                except JobError as error:
+                    if error.field not in ("gpus", "global_batch_size"):
+                        raise
+                    left_out.append(f"{number} GPUs: {error}")
+    return jobs, list(dict.fromkeys(left_out))
+
+
+def _wish(budget: float | None, within: str | None, currency: str, priced: bool) -> Wish:
+    if budget is None and within is None:
+        raise click.UsageError("give --budget, --within or both")
+    if budget is not None and not priced:
+        raise JobError("budget", budget, "it needs a --prices file with the price of a GPU")
+    if budget is not None and not budget > 0:
+        raise JobError("budget", budget, "an amount above 0 is accepted")
+    return Wish(budget, None if within is None else seconds_of("within", within), currency)
+
+
+def _check_length(fields: Mapping[str, Any], counts: Sequence[int]) -> None:
+    """Plans must do the same work: steps of a batch per GPU do more on more GPUs."""
+    if fields["steps"] is not None and fields["batch_size"] is not None and len(counts) > 1:
+        raise JobError(
+            "steps", fields["steps"],
+            "steps of a batch per GPU are more work on more GPUs: give epochs, or "
+            "global_batch_size instead of batch_size",
+        )  # fmt: skip
+
+
+def _show_json(plans: Plans, chosen: Plan | None, left_out: Sequence[str]) -> None:
+    efficient = set(map(id, plans.efficient()))
+    lines = [
+        {**one.as_dict(), "chosen": one is chosen, "efficient": id(one) in efficient}
+        for one in plans.plans
+    ]
+    show_json({"plans": lines, "left_out": list(left_out)})
+
+
+def _show_text(
+    plans: Plans, chosen: Plan | None, left_out: Sequence[str], wish: Wish, every: bool
+) -> None:
+    shown = plans.plans if every else plans.efficient()
+    if shown:
+        _show_table(shown, chosen)
+    if not every and len(shown) < len(plans.plans):
+        click.echo(f"\n{len(plans.plans) - len(shown)} plans that others beat: --all shows them")
+    if left_out:
+        click.echo("\nleft out")
+        for line in left_out:
+            click.echo(f"  {line}")
+    if chosen is None:
+        click.echo(f"\nno plan within {wish}{_nearest(plans)}")
+    else:
+        click.echo(f"\n{MARK} within {wish}: {chosen}, {duration(chosen.seconds)}{_price(chosen)}")
+        for warning in chosen.found.warnings:
+            warn(warning)
+
+
+def _nearest(plans: Plans) -> str:
+    """The cheapest and the fastest of plans that are all too much."""
+    cheapest, fastest = plans.cheapest(), plans.fastest()
+    if cheapest is None or fastest is None:
+        return ": none is possible"
+    return "".join(
+        f"\n{word}: {one}, {duration(one.seconds)}{_price(one)}"
+        for word, one in (("cheapest", cheapest), ("fastest", fastest))
+    )
+
+
+def _price(one: Plan) -> str:
+    amount = one.cost.amount
+    return "" if amount is None else f", {money(amount, one.cost.currency)}"
+
+
+def _show_table(plans: Sequence[Plan], chosen: Plan | None) -> None:
+    priced = any(one.cost.amount is not None for one in plans)
+    head = ["", "GPU", "precision", "GPUs", "batch", "steps", "total"]
+    head += [*(["cost"] if priced else []), "GPU-hours", "energy"]
+    show_table(head, [_cells(one, one is chosen, priced) for one in plans], left=3)
+
+
+def _cells(one: Plan, chosen: bool, priced: bool) -> list[str]:
+    job, cost = one.found.job, one.cost
+    batch = str(job.micro_batch_size) + (f" x {job.grad_accum}" if job.grad_accum > 1 else "")
+    cells = [MARK if chosen else "", job.gpu, job.precision.value, str(job.gpus), batch]
+    cells += [count(one.found.steps), duration(one.seconds)]
+    if priced:
+        cells.append("-" if cost.amount is None else money(cost.amount, cost.currency))
+    return [*cells, short(cost.gpu_hours), kilowatt_hours(cost.energy.energy_j)]

@@ -1,0 +1,57 @@
+"""Input: no step is faster than its samples can be read."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor.errors import JobError
+from predictor.fitting import Fitted
+from predictor.input_rate import input_bound, input_bound_s
+from predictor.job import TrainingJob
+from predictor.precision import Precision
+from predictor.prediction import Prediction
+
+JOB = TrainingJob(
+    model="resnet50", precision=Precision.MIXED_FP16_FP32, gpu="v100-sxm2-32gb", gpus=16,
+    batch_size=128, steps=1000,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def found(fitted: Fitted) -> Prediction:
+    return fitted.predictor.predict(JOB)
+
+
+@given(st.floats(1, 1e6), st.sampled_from([0.025, 0.5, 0.975]))
+def test_no_quantile_falls_below_the_bound(
+    found: Prediction, loader_rate: float, level: float
+) -> None:
+    bound_s, bounded = input_bound_s(JOB, loader_rate), input_bound(found, loader_rate)
+    assert bounded.step_s == max(found.step_s, bound_s)
+    assert bounded.quantile_s(level) == pytest.approx(max(found.quantile_s(level), bound_s))
+    assert bounded.throughput <= 2 * loader_rate * (1 + 1e-9)
+    assert any("input-bound" in w for w in bounded.warnings) == (bound_s > found.step_s)
+
+
+def test_nodes_read_at_the_same_time(found: Prediction) -> None:
+    assert input_bound_s(JOB, 1000) == pytest.approx(2048 / 1000 / 2)
+    assert input_bound_s(JOB.but(gpus=8), 1000) == pytest.approx(1024 / 1000)
+
+
+def test_gpus_of_one_replica_read_the_same_samples() -> None:
+    split = JOB.but(model="gpt3-1.3b", pipeline_parallel=16, batch_size=4)
+    assert input_bound_s(split, 1) == 4
+
+
+def test_a_fast_loader_changes_nothing(found: Prediction) -> None:
+    bounded = input_bound(found, 1e9)
+    assert (bounded.step_s, bounded.warnings) == (found.step_s, found.warnings)
+    assert bounded.interval() == found.interval()
+
+
+@pytest.mark.parametrize("rate", [0, -1, float("nan")])
+def test_a_rate_is_positive(rate: float) -> None:
+    with pytest.raises(JobError, match="loader_rate"):
+        input_bound_s(JOB, rate)

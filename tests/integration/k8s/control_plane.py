@@ -1,0 +1,255 @@
+"""A control plane on the loopback: etcd, kube-apiserver and kube-scheduler, our extender in it.
+
+There is no kubelet and no controller manager: nodes and pods are objects, a pod is done when it is
+bound. Without a controller nobody takes the taint from a new node, so its plugin is off.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import ssl
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from k8s_certificates import Pair, self_signed
+from kubernetes import client
+
+from ..slurm.processes import Daemon, free_ports
+
+PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler", "kubectl")
+OURS = Path(sys.executable).with_name("precision-time")
+TOKEN, NAMESPACE = "loopback-only", "default"
+READY_S, PLACED_S, POLL_S = 120.0, 120.0, 0.2
+OFF = "ServiceAccount,TaintNodesByCondition"
+
+
+def missing(assets: str | None) -> str | None:
+    """Why no control plane can be started; None when one can."""
+    if not assets:
+        return "KUBE_ASSETS_DIR names no folder with " + ", ".join(PROGRAMS)
+    absent = [name for name in PROGRAMS if not os.access(Path(assets, name), os.X_OK)]
+    return f"KUBE_ASSETS_DIR={assets} has no {', '.join(absent)}" if absent else None
+
+
+class ControlPlane:
+    """One control plane; a context manager. ``home`` holds the predictor in use."""
+
+    def __init__(self, assets: Path, home: Path) -> None:
+        self._assets = assets
+        self._home = home
+        self._directory = tempfile.TemporaryDirectory(prefix="precision-time-k8s-")
+        self.root = Path(self._directory.name)
+        self._etcd, self._peer, self._port, self.extender_port = free_ports(4)
+        self._pair = self_signed(self.root / "api", "kube-apiserver")
+        # The scheduler reads its CAs at its start, so it knows the certificate that comes later.
+        self.old = self_signed(self.root / "old", "extender-old")
+        self.new = self_signed(self.root / "new", "extender-new")
+        self.certificate = Pair(self.root / "tls.crt", self.root / "tls.key")
+        self.kubeconfig = self.root / "kubeconfig"
+        self._daemons: list[Daemon] = []
+        self.extender = self._daemon("extender")
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End all, the youngest first."""
+        for daemon in (self.extender, *reversed(self._daemons)):
+            daemon.stop()
+        self._directory.cleanup()
+
+    @property
+    def api(self) -> client.ApiClient:
+        """A client with all rights."""
+        settings = client.Configuration()
+        settings.host = f"https://127.0.0.1:{self._port}"
+        settings.ssl_ca_cert = str(self._pair.certificate)
+        settings.api_key = {"authorization": f"Bearer {TOKEN}"}
+        return client.ApiClient(settings)
+
+    def use(self, pair: Pair) -> None:
+        """Put a certificate in the place the extender reads it from."""
+        for source, target in ((pair.key, self.certificate.key),
+                               (pair.certificate, self.certificate.certificate)):  # fmt: skip
+            new = target.with_suffix(".new")
+            new.write_bytes(source.read_bytes())
+            new.replace(target)
+
+    def shown_certificate(self) -> str:
+        """What the extender shows to a new connection, as PEM."""
+        return ssl.get_server_certificate(("127.0.0.1", self.extender_port), timeout=10.0)
+
+    def start_extender(self) -> None:
+        """Start it and wait until it listens."""
+        config = self.root / "config.yaml"
+        server = {"host": "127.0.0.1", "port": self.extender_port, "metrics_port": None,
+                  "drain_s": 0.0, "certificate": str(self.certificate.certificate),
+                  "key": str(self.certificate.key)}  # fmt: skip
+        config.write_text(yaml.safe_dump({"server": server, "prioritize": {"policy": "reserve"}}))
+        argv = [str(OURS), "k8s", "serve", "--config", str(config),
+                "--kubeconfig", str(self.kubeconfig)]  # fmt: skip
+        before = self._times_ready()
+        self.extender.start(argv, {**os.environ, "PRECISION_TIME_HOME": str(self._home)})
+        self.extender.wait_until(lambda: self._times_ready() > before, READY_S)
+
+    def kill_extender(self) -> None:
+        """End it in the middle of whatever it does."""
+        self.extender.signal(signal.SIGKILL)
+        self.extender.stop()
+
+    def register_webhook(self) -> None:
+        """Let the API server ask about every Job that is created."""
+        told = {
+            "url": f"https://127.0.0.1:{self.extender_port}/v1/mutate",
+            "caBundle": base64.b64encode(self._trusted()).decode(),
+        }
+        rule = {"apiGroups": ["batch"], "apiVersions": ["v1"], "resources": ["jobs"],
+                "operations": ["CREATE"], "scope": "Namespaced"}  # fmt: skip
+        hook = {"name": "jobs.admission.precision-time.io", "clientConfig": told, "rules": [rule],
+                "admissionReviewVersions": ["v1"], "sideEffects": "None",
+                "failurePolicy": "Ignore", "timeoutSeconds": 5}  # fmt: skip
+        client.AdmissionregistrationV1Api(self.api).create_mutating_webhook_configuration(
+            {"metadata": {"name": "precision-time"}, "webhooks": [hook]}
+        )
+
+    def add_nodes(self, nodes: Iterable[Mapping[str, Any]]) -> None:
+        """Nodes that are ready, and known to the extender a moment later."""
+        core = client.CoreV1Api(self.api)
+        for node in nodes:
+            core.create_node({**node, "spec": {}})
+
+    def add_pods(self, pods: Iterable[Mapping[str, Any]]) -> None:
+        """Pods that wait for the scheduler."""
+        core = client.CoreV1Api(self.api)
+        for pod in pods:
+            core.create_namespaced_pod(NAMESPACE, pod)
+
+    def nodes_of(self, prefix: str) -> dict[str, str | None]:
+        """The node of each pod whose name begins so; None while it has none."""
+        pods = client.CoreV1Api(self.api).list_namespaced_pod(NAMESPACE).items
+        found = {pod.metadata.name: pod.spec.node_name for pod in pods}
+        return {name: node for name, node in found.items() if name.startswith(prefix)}
+
+    def wait_placed(self, prefix: str, count: int) -> dict[str, str]:
+        """The node of each pod, once so many have one."""
+        wait_until(lambda: sum(map(bool, self.nodes_of(prefix).values())) == count)
+        return {name: node for name, node in self.nodes_of(prefix).items() if node}
+
+    def clear(self) -> None:
+        """Remove all pods and nodes."""
+        core = client.CoreV1Api(self.api)
+        core.delete_collection_namespaced_pod(NAMESPACE, grace_period_seconds=0)
+        core.delete_collection_node()
+        wait_until(lambda: not self.nodes_of("") and not core.list_node().items)
+
+    def _start(self) -> None:
+        self._start_etcd()
+        self._start_api_server()
+        self.use(self.old)
+        self.start_extender()
+        self._start_scheduler()
+
+    def _start_etcd(self) -> None:
+        mine, peer = f"http://127.0.0.1:{self._etcd}", f"http://127.0.0.1:{self._peer}"
+        self._run(
+            "etcd", "--data-dir", str(self.root / "etcd"), "--unsafe-no-fsync",
+            "--listen-client-urls", mine, "--advertise-client-urls", mine,
+            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+            "--initial-cluster", f"default={peer}",
+        )  # fmt: skip
+
+    def _start_api_server(self) -> None:
+        tokens = self.root / "tokens.csv"
+        tokens.write_text(f'{TOKEN},admin,1,"system:masters"\n')
+        certificate, key = str(self._pair.certificate), str(self._pair.key)
+        daemon = self._run(
+            "kube-apiserver", "--bind-address", "127.0.0.1", "--secure-port", str(self._port),
+            "--etcd-servers", f"http://127.0.0.1:{self._etcd}", "--authorization-mode", "RBAC",
+            "--token-auth-file", str(tokens), "--service-cluster-ip-range", "10.0.0.0/24",
+            "--tls-cert-file", certificate, "--tls-private-key-file", key,
+            "--service-account-issuer", "https://kubernetes.default.svc",
+            "--service-account-key-file", certificate, "--service-account-signing-key-file", key,
+            "--disable-admission-plugins", OFF, "--cert-dir", str(self.root / "api"),
+        )  # fmt: skip
+        self.kubeconfig.write_text(yaml.safe_dump(self._kubeconfig()))
+        daemon.wait_until(self._api_ready, READY_S, POLL_S)
+
+    def _start_scheduler(self) -> None:
+        bundle, config = self.root / "extender-ca.crt", self.root / "scheduler.yaml"
+        bundle.write_bytes(self._trusted())
+        extender = {
+            "urlPrefix": f"https://127.0.0.1:{self.extender_port}/v1", "filterVerb": "filter",
+            "prioritizeVerb": "prioritize", "preemptVerb": "preempt", "weight": 10,
+            "enableHTTPS": True, "tlsConfig": {"caFile": str(bundle)}, "httpTimeout": "2s",
+            "nodeCacheCapable": True, "ignorable": True,
+            "managedResources": [{"name": "nvidia.com/gpu", "ignoredByScheduler": False}],
+        }  # fmt: skip
+        told = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": str(self.kubeconfig), "qps": 1000, "burst": 1000},
+            "leaderElection": {"leaderElect": False}, "percentageOfNodesToScore": 100,
+            "extenders": [extender],
+        }  # fmt: skip
+        config.write_text(yaml.safe_dump(told))
+        self._run("kube-scheduler", "--config", str(config), "--secure-port", "0")
+
+    def _run(self, program: str, *arguments: str) -> Daemon:
+        daemon = self._daemon(program)
+        self._daemons.append(daemon)
+        daemon.start([str(self._assets / program), *arguments], os.environ)
+        return daemon
+
+    def _daemon(self, name: str) -> Daemon:
+        return Daemon(name, self.root / f"{name}.out")
+
+    def _trusted(self) -> bytes:
+        return self.old.certificate.read_bytes() + self.new.certificate.read_bytes()
+
+    def _kubeconfig(self) -> dict[str, Any]:
+        server = {"server": f"https://127.0.0.1:{self._port}",
+                  "certificate-authority": str(self._pair.certificate)}  # fmt: skip
+        return {
+            "apiVersion": "v1", "kind": "Config", "current-context": "bench",
+            "clusters": [{"name": "bench", "cluster": server}],
+            "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "admin"}}],
+            "users": [{"name": "admin", "user": {"token": TOKEN}}],
+        }  # fmt: skip
+
+    def _api_ready(self) -> bool:
+        """True once the namespace is there, which comes after everything else."""
+        try:
+            client.CoreV1Api(self.api).read_namespace(NAMESPACE)
+        except Exception:
+            return False
+        return True
+
+    def _times_ready(self) -> int:
+        output = self.extender.output
+        return (
+            output.read_text(errors="replace").count('"event":"predictor ')
+            if output.exists()
+            else 0
+        )
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = PLACED_S) -> None:
+    """Wait for a condition; raises AssertionError when it does not come true."""
+    until = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < until, f"not within {timeout_s:g} s"
+        time.sleep(POLL_S)

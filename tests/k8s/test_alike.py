@@ -1,0 +1,104 @@
+"""Pods that differ in nothing but who they are, are read once; all others are read."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from k8s_server_process import MIXED, captured, pod
+
+from k8s_extender.alike import Alike
+from k8s_extender.config import Config
+from k8s_extender.records import PodJob
+from k8s_extender.workload import pod_job
+from predictor.identify.rules import Rules
+
+CONFIG, RULES = Config(), Rules()
+
+
+class Reader:
+    """Reads as the product does, and counts."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.alike = Alike(self._read)
+
+    def _read(self, obj: Mapping[str, Any], config: Config, rules: Rules) -> PodJob | None:
+        self.times += 1
+        return pod_job(obj, config, rules)
+
+    def __call__(self, obj: Mapping[str, Any], rules: Rules = RULES) -> PodJob | None:
+        return self.alike(obj, CONFIG, rules)
+
+
+def of_a_job(index: int) -> dict[str, Any]:
+    """The pod of this index of an indexed Job, as the API server makes it."""
+    made: dict[str, Any] = pod(f"train-{index}-x7k2p", MIXED)
+    told = {"batch.kubernetes.io/job-completion-index": str(index)}
+    made["metadata"] |= {"uid": f"uid-{index}", "resourceVersion": str(100 + index)}
+    made["metadata"]["annotations"] |= told
+    made["metadata"]["labels"] = told | {"batch.kubernetes.io/job-name": "train"}
+    made["spec"] |= {"hostname": f"train-{index}", "volumes": [{"name": f"access-{index}"}]}
+    made["spec"]["containers"][0]["volumeMounts"] = [{"name": f"access-{index}"}]
+    return made
+
+
+def test_pods_of_one_job_are_read_once_and_keep_who_they_are() -> None:
+    read = Reader()
+    jobs = [read(of_a_job(index)) for index in range(4)]
+    assert read.times == 1
+    assert jobs == [pod_job(of_a_job(index), CONFIG, RULES) for index in range(4)]
+
+
+def _more_gpus(obj: Any) -> None:
+    obj["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "2"
+
+
+def _other_batch(obj: Any) -> None:
+    obj["metadata"]["annotations"]["precision-time.io/batch-size"] = "32"
+
+
+def _other_words(obj: Any) -> None:
+    obj["spec"]["containers"][0]["command"] = ["torchrun", "--nnodes=2", "train.py"]
+
+
+def _other_group(obj: Any) -> None:
+    obj["metadata"]["labels"] = {"leaderworkerset.sigs.k8s.io/size": "4"}
+
+
+def _deadline(obj: Any) -> None:
+    obj["spec"]["activeDeadlineSeconds"] = 60
+
+
+@pytest.mark.parametrize(
+    "change", [_more_gpus, _other_batch, _other_words, _other_group, _deadline]
+)
+def test_what_tells_another_job_is_read_anew(change: Callable[[Any], None]) -> None:
+    read, first = Reader(), pod("train", MIXED)
+    other = copy.deepcopy(first)
+    change(other)
+    assert read(first) == pod_job(first, CONFIG, RULES)
+    assert read(other) == pod_job(other, CONFIG, RULES)
+    assert read.times == 2
+
+
+def test_another_configuration_reads_every_pod_anew() -> None:
+    read = Reader()
+    read(pod("train", MIXED))
+    read.alike(pod("train", MIXED), Config(assumed_precision="fp32"), RULES)
+    assert read.times == 2
+
+
+def test_pods_without_gpus_stay_without_a_job() -> None:
+    read, silent = Reader(), pod("web", {})
+    del silent["spec"]["containers"][0]["resources"]
+    assert read(silent) is None
+    assert read(silent) is None
+
+
+@pytest.mark.parametrize("wrong", [None, [], "text", 7, {"labels": 3, "annotations": [1]}])
+def test_what_is_of_a_wrong_type_counts_as_absent(wrong: Any) -> None:
+    odd = captured("filter-nodeCacheCapable-true")["request_body"]["Pod"] | {"metadata": wrong}
+    assert Reader()(odd) == pod_job(odd, CONFIG, RULES)
