@@ -18,6 +18,13 @@ _MODULES: dict[str, str] = {
     "pruned_resnet": "split_resnet",
     "video_dit": "dit",
     "imagen_efficient": "imagen",
+    "swin_v2_cr": "swin_v2",
+    "vit_hybrid": "vit_variants",
+    "vit_relpos": "vit_variants",
+    "vit_parallel": "vit_variants",
+    "coat_lite": "coat",
+    "twins_svt": "twins",
+    "sequencer2d": "sequencer",
     "pnasnet": "nasnet",
 }
 

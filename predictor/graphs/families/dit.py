@@ -18,7 +18,10 @@ FREQUENCIES = 256  # width of the sinusoids of a time step or a frame rate
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Sizes of one layer; ``context`` is the width of the text, 0 without cross-attention."""
+    """Sizes of one layer; ``context`` is the width of the text, 0 without cross-attention.
+
+    ``fused``: compiled pointwise work around the norms, as in NeMo.
+    """
 
     hidden: int
     heads: int
@@ -27,6 +30,7 @@ class _Block:
     context_tokens: int
     bias: bool
     qk_norm: bool
+    fused: bool
     flash: bool
     share: int
 
@@ -55,13 +59,22 @@ def dit(
     _time_embedding(b, FREQUENCIES, hidden)
     b.embedding(b.batch_size, hidden, classes + 1)
     block = _Block(
-        hidden, heads, y.positions, 0, 0, True, False, work.flash_attention, work.tensor_parallel
+        hidden,
+        heads,
+        y.positions,
+        0,
+        0,
+        True,
+        False,
+        False,
+        work.flash_attention,
+        work.tensor_parallel,
     )
     with b.repeat(-(-layers // work.pipeline_parallel)):
         _layer(b, block)
     rows = b.batch_size * y.positions
     _modulation(b, block, 2)
-    _modulated_norm(b, rows, hidden)
+    _modulated_norm(b, block, rows)
     b.linear(rows, hidden, patch * patch * 2 * latent_channels)
     b.concat(2 * b.batch_size * x.elements)
     b.regression_loss(b.batch_size * x.elements, kernels=3)
@@ -96,7 +109,7 @@ def video_dit(
     _time_embedding(b, FREQUENCIES, FREQUENCIES)
     b.layer_norm(b.batch_size, hidden, bias=False)
     block = _Block(
-        hidden, heads, tokens, context, context_tokens, False, True,
+        hidden, heads, tokens, context, context_tokens, False, True, True,
         work.flash_attention, work.tensor_parallel,
     )  # fmt: skip
     with b.repeat(-(-layers // work.pipeline_parallel)):
@@ -116,24 +129,24 @@ def _layer(b: GraphBuilder, block: _Block) -> None:
     """Shift, scale and gate for each branch; attention (twice with text) and feed-forward."""
     rows, width = b.batch_size * block.tokens, block.hidden // block.share
     _modulation(b, block, 9 if block.context else 6)
-    _modulated_norm(b, rows, block.hidden)
+    _modulated_norm(b, block, rows)
     b.linear(rows, block.hidden, 3 * width, bias=block.bias)
     _attend(b, block, block.tokens)
-    _gated_residual(b, rows, block.hidden)
+    _gated_residual(b, block, rows)
     if block.context:
-        _modulated_norm(b, rows, block.hidden)
+        _modulated_norm(b, block, rows)
         b.linear(rows, block.hidden, width, bias=block.bias)
         b.linear(
             b.batch_size * block.context_tokens, block.context, 2 * width,
             bias=block.bias, data_gradient=False,
         )  # fmt: skip
         _attend(b, block, block.context_tokens)
-        _gated_residual(b, rows, block.hidden)
-    _modulated_norm(b, rows, block.hidden)
+        _gated_residual(b, block, rows)
+    _modulated_norm(b, block, rows)
     b.linear(rows, block.hidden, 4 * width, bias=block.bias)
     b.activation(rows * 4 * width)
     b.linear(rows, 4 * width, block.hidden, bias=block.bias)
-    _gated_residual(b, rows, block.hidden)
+    _gated_residual(b, block, rows)
 
 
 def _attend(b: GraphBuilder, block: _Block, keys: int) -> None:
@@ -155,15 +168,21 @@ def _modulation(b: GraphBuilder, block: _Block, vectors: int) -> None:
     b.linear(b.batch_size, block.hidden, vectors * block.hidden // block.share, bias=block.bias)
 
 
-def _modulated_norm(b: GraphBuilder, rows: int, width: int) -> None:
+def _modulated_norm(b: GraphBuilder, block: _Block, rows: int) -> None:
     """Layer norm without weights, then scale and shift; their gradients are sums over a sample."""
-    n = rows * width
-    b.emit(Kind.LAYER_NORM, Direction.FORWARD, (rows, width), reads=n, writes=n)
-    b.emit(Kind.LAYER_NORM, Direction.DATA_GRADIENT, (rows, width), reads=3 * n, writes=n)
-    b.elementwise(n, reads=2, writes=2, backward_reads=5, backward_writes=2,
-                  kernels=3, backward_kernels=4)  # fmt: skip
+    width, kind = block.hidden, Kind.LAYER_NORM
+    n, sums = rows * width, 2 if block.fused else 1
+    b.emit(kind, Direction.FORWARD, (rows, width), reads=n, writes=n)
+    b.emit(kind, Direction.DATA_GRADIENT, (rows, width), reads=3 * n, writes=n, kernels=sums)
+    if not block.fused:
+        b.elementwise(n, reads=2, writes=2, backward_reads=5, backward_writes=2,
+                      kernels=3, backward_kernels=4)  # fmt: skip
 
 
-def _gated_residual(b: GraphBuilder, rows: int, width: int) -> None:
-    b.elementwise(rows * width, reads=3, writes=2, backward_reads=4, backward_writes=2,
-                  kernels=2, backward_kernels=3)  # fmt: skip
+def _gated_residual(b: GraphBuilder, block: _Block, rows: int) -> None:
+    n = float(rows * block.hidden)
+    if block.fused:
+        b.elementwise(n, reads=2, backward_reads=2, backward_kernels=2)
+    else:
+        b.elementwise(n, reads=3, writes=2, backward_reads=4, backward_writes=2,
+                      kernels=2, backward_kernels=3)  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..builder import Feature, GraphBuilder
 from ..registry import family
 from ..workload import Workload
-from .vision_blocks import feed_forward, linear_classifier, patches, residual, weighted
+from .vision_blocks import feed_forward, linear_classifier, patches, residual
 
 
 @family("mixer")
@@ -76,6 +76,6 @@ def _gmlp(b: GraphBuilder, x: Feature, inner: int) -> None:
 
 
 def _affine(b: GraphBuilder, elements: int, width: int) -> None:
-    """Scale and shift per channel without statistics; the gradient of the shift is a sum."""
-    weighted(b, elements, width)
-    b.parameters(width)
+    """Scale and shift per channel without statistics; both gradients are sums over rows."""
+    b.parameters(2 * width, 2)
+    b.elementwise(elements, backward_reads=5, backward_writes=2, backward_kernels=4)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..builder import Feature, GraphBuilder
 from ..registry import family
 from ..workload import Workload
-from .vision_blocks import feed_forward, linear_classifier, patches, scores
+from .vision_blocks import feed_forward, linear_classifier, patches, scores, unit_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +132,7 @@ def _cosine_attention(
         b.parameters(2 * width, 2)
         b.elementwise(rows * 3 * width, reads=0, writes=0, kernels=1, backward_reads=1 / 3)
     for _ in range(2):  # queries and keys to unit length
-        b.elementwise(
-            rows * width, reads=2, kernels=3, backward_reads=4, backward_writes=2,
-            backward_kernels=6,
-        )  # fmt: skip
+        unit_length(b, rows * heads, width // heads)
     _position_bias(b, side, heads, style)
     b.elementwise(windows * heads * tokens**2, backward_reads=3, backward_kernels=2)
     scores(b, work, windows, heads, tokens, tokens, width // heads, terms=2 if shift else 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..builder import Feature, GraphBuilder
+from ..operator import Direction, Kind
 from ..workload import Workload
 from .image import image_input
 
@@ -75,14 +76,25 @@ def scores(
 
 
 def class_attention(
-    b: GraphBuilder, work: Workload, tokens: int, width: int, heads: int
+    b: GraphBuilder, work: Workload, tokens: int, width: int, heads: int, *, bias: bool = True
 ) -> None:
     """Attention of the first of ``tokens`` rows of each sample to all of them (CaiT)."""
-    b.linear(b.batch_size, width, width)
+    b.linear(b.batch_size, width, width, bias=bias)
     for _ in range(2):
-        b.linear(b.batch_size * tokens, width, width)
+        b.linear(b.batch_size * tokens, width, width, bias=bias)
     scores(b, work, b.batch_size, heads, 1, tokens, width // heads)
     b.linear(b.batch_size, width, width)
+
+
+def unit_length(b: GraphBuilder, rows: int, width: int) -> None:
+    """Each of ``rows`` vectors divided by its length, which torch.autocast takes in FP32.
+
+    Conversion, length, division and conversion back forward; their eight launches backward.
+    """
+    n = rows * width
+    norm = Kind.LAYER_NORM
+    b.emit(norm, Direction.FORWARD, (rows, width), reads=2.5 * n, writes=2 * n, kernels=5)
+    b.emit(norm, Direction.DATA_GRADIENT, (rows, width), reads=6 * n, writes=4 * n, kernels=8)
 
 
 def feed_forward(

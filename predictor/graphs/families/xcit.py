@@ -12,6 +12,7 @@ from .vision_blocks import (
     linear_classifier,
     residual,
     special_tokens,
+    unit_length,
     weighted,
 )
 
@@ -69,11 +70,8 @@ def _stem(b: GraphBuilder, work: Workload, hidden: int, patch: int) -> Feature:
 
 def _fourier_positions(b: GraphBuilder, x: Feature) -> None:
     """Sines of the coordinates through a 1x1 convolution, once for the batch."""
-    weights = SINUSOIDS * x.channels
-    b.parameters(weights)
-    b.parameters(x.channels)
     b.elementwise(x.positions * SINUSOIDS, kernels=25, backward_writes=0)
-    b.elementwise(x.positions * x.channels, reads=2, kernels=2)
+    b.linear(x.positions, SINUSOIDS, x.channels, data_gradient=False)
     b.add(x)
 
 
@@ -84,10 +82,7 @@ def _channel_attention(b: GraphBuilder, x: Feature, heads: int) -> None:
     b.parameters(heads)
     b.linear(rows, width, 3 * width)
     for _ in range(2):
-        b.elementwise(
-            rows * width, reads=2, kernels=3, backward_reads=4, backward_writes=2,
-            backward_kernels=6,
-        )  # fmt: skip
+        unit_length(b, groups * head, x.positions)
     b.batched_matmul(groups, head, head, x.positions)
     b.elementwise(groups * head * head, backward_reads=3, backward_kernels=2)
     b.softmax(groups * head, head)
