@@ -19,14 +19,13 @@ from pathlib import Path
 
 from k8s_bench import servers
 from k8s_bench.client import Answer, Connection
-from k8s_bench.figures import BASE, Figures, Memory, goals, table
+from k8s_bench.figures import BASE, TURN, Figures, Memory, goals, table
 from k8s_bench.payloads import BF16, MIXED, NEW, Kind, Pods, node_names, request
 from k8s_bench.servers import Certificate
 
 SIZES = (100, 1000, 5000)
 ROUNDS = 41  # the first is to warm up
-PAIRS = 25  # of one kind in a round
-PAIRS_NEW = 1  # pricing a shape takes milliseconds
+NEW_PAIRS = 1  # in a round: pricing a shape takes milliseconds
 CALLS = 100_000
 MEMORY_NAMES = 100
 SHAPES = 200
@@ -97,7 +96,7 @@ def _in_turns(asking: Asking, contenders: Mapping[str, Contender]) -> dict[str, 
     pairs_s: dict[str, list[float]] = {kind: [] for kind in contenders}
     for turn in range(ROUNDS):
         for kind, contender in contenders.items():
-            pairs = PAIRS_NEW if contender.kind is NEW else PAIRS
+            pairs = NEW_PAIRS if contender.kind is NEW else TURN
             taken = [asking.pair(contender) for _ in range(pairs)]
             if turn:
                 pairs_s[kind] += taken
@@ -140,6 +139,7 @@ def collected(calls: int) -> Figures:
     """All figures; without TLS alone where openssl is not installed."""
     figures = Figures()
     with _home(), tempfile.TemporaryDirectory(prefix="precision-time-k8s-") as directory:
+        os.sched_setaffinity(0, servers.CLIENT_CORES)
         root = Path(directory)
         made = servers.certificate(root)
         for tls in (None, made) if made else (None,):

@@ -27,7 +27,6 @@ class _Found:
 
     names: Sequence[str]
     index: TypeIndex
-    codes: Sequence[Code]
     present: frozenset[int]
 
 
@@ -56,7 +55,7 @@ class Decider:
         refused = self.refusals(job, found.index, found.present)
         if not refused:
             return FilterResult(passed=tuple(names))
-        pairs = tuple(zip(names, found.codes, strict=True))
+        pairs = tuple(zip(names, found.index.codes(names), strict=True))
         return FilterResult(
             passed=tuple(name for name, code in pairs if code not in refused),
             failed=_texts(pairs, {c: why for c, why in refused.items() if not why.permanent}),
@@ -69,7 +68,8 @@ class Decider:
         """A score for each name; 0 where nothing is known."""
         found = self._found(job, names, nodes)
         scores = self.scores(job, found.index, found.present)
-        return {name: scores.get(code, 0) for name, code in zip(names, found.codes, strict=True)}
+        codes = found.index.codes(names)
+        return {name: scores.get(code, 0) for name, code in zip(names, codes, strict=True)}
 
     def host_scores(
         self, job: PodJob, names: Sequence[str], nodes: NodeTable | None = None
@@ -85,7 +85,7 @@ class Decider:
     def types(self, job: PodJob, names: Sequence[str]) -> tuple[GpuType, ...]:
         """The GPU types that differ among nodes of the table."""
         index = self._index(job.resource)
-        return tuple(index.types[code] for code in index.present(index.codes(names)))
+        return tuple(index.types[code] for code in index.present(names))
 
     def estimates(self, job: PodJob, kinds: Iterable[GpuType]) -> tuple[TypeEstimate, ...]:
         """The job on each of some GPU types."""
@@ -112,10 +112,8 @@ class Decider:
         last = self._last
         if last is not None and last.names is names and last.index is index:
             return last
-        codes = index.codes(names)
-        found = _Found(names, index, codes, index.present(codes))
-        self._last = found
-        return found
+        self._last = _Found(names, index, index.present(names))
+        return self._last
 
     def _index(self, resource: str) -> TypeIndex:
         table = self.nodes()

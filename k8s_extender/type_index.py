@@ -37,9 +37,9 @@ class TypeIndex:
         """The code of each name."""
         return list(map(self._codes.get, names))
 
-    def present(self, codes: Sequence[Code]) -> frozenset[int]:
-        """The codes of types among those of names."""
-        return frozenset(code for code in set(codes) if code is not None)
+    def present(self, names: Sequence[str]) -> frozenset[int]:
+        """The codes of the types that names come to."""
+        return frozenset(c for c in set(map(self._codes.get, names)) if c is not None)
 
     def host_scores(self, scores: Mapping[Code, int]) -> HostScores:
         """The text of each node's score, by the codes' scores; 0 for a code that is not there."""

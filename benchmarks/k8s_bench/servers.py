@@ -22,6 +22,10 @@ from .client import Connection
 HERE = Path(__file__).parent
 PROGRAM = Path(sys.executable).with_name("precision-time")
 START_S, STOP_S, POLL_S = 90.0, 15.0, 0.05
+# Client and extender on a core each, as on two machines: left to the kernel, one process may share
+# the client's core for its whole life, and another not.
+CORES = sorted(os.sched_getaffinity(0))
+CLIENT_CORES, EXTENDER_CORES = {CORES[0]}, {CORES[-1]}
 READY = b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
@@ -74,14 +78,14 @@ def certificate(directory: Path) -> Certificate | None:
 def do_nothing(made: Certificate | None = None) -> Iterator[Server]:
     """The extender that does nothing."""
     files = () if made is None else (str(made.file), str(made.key))
-    with _printing(HERE / "do_nothing.py", *files) as (process, port):
+    with _printing(EXTENDER_CORES, HERE / "do_nothing.py", *files) as (process, port):
         yield Server(process, port, made)
 
 
 @contextmanager
 def api_server(nodes: int) -> Iterator[int]:
     """The port of an API server with this many nodes."""
-    with _printing(HERE / "api_server.py", str(nodes)) as (_, port):
+    with _printing(set(CORES), HERE / "api_server.py", str(nodes)) as (_, port):
         yield port
 
 
@@ -98,7 +102,7 @@ def ours(
     log = directory / "log"
     argv = [str(PROGRAM), "k8s", "serve", "--config", str(directory / "config.yaml"),
             "--kubeconfig", str(directory / "kubeconfig")]  # fmt: skip
-    with log.open("wb") as stderr, _ended(subprocess.Popen(argv, stderr=stderr)) as process:
+    with log.open("wb") as stderr, _started(argv, EXTENDER_CORES, stderr=stderr) as process:
         port = _listening(process, log)
         server = Server(process, port, made)
         _wait_ready(server, log)
@@ -106,17 +110,24 @@ def ours(
 
 
 @contextmanager
-def _printing(script: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+def _printing(
+    cores: set[int], script: Path, *arguments: str
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """A script that prints the port it listens on."""
     argv = [sys.executable, str(script), *arguments]
-    with _ended(subprocess.Popen(argv, stdout=subprocess.PIPE)) as process:
+    with _started(argv, cores, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         with process.stdout:
             yield process, int(process.stdout.readline())
 
 
 @contextmanager
-def _ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+def _started(
+    argv: Sequence[str], cores: set[int], **streams: Any
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process on some cores, ended with the block."""
+    process = subprocess.Popen(argv, **streams)
+    os.sched_setaffinity(process.pid, cores)  # its threads start later, and inherit it
     try:
         yield process
     finally:

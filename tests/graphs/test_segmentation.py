@@ -16,7 +16,11 @@ from predictor.graphs.operator import Direction, Kind
 torch = pytest.importorskip("torch")
 nn = torch.nn
 
-CATALOG = catalog_of("segmentation", "generative")
+CATALOG = {
+    name: entry
+    for name, entry in catalog_of("segmentation", "generative").items()
+    if "image_size" in entry["defaults"]
+}
 graph = partial(graph_of_entry, CATALOG, batch=1)
 
 
