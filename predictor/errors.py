@@ -6,6 +6,7 @@ PrecisionTimeError
 ├── ProfileError        data under ``profiles/`` is missing or malformed
 ├── MeasurementError    a measurement row cannot be turned into a step time
 ├── RulesError          a file of site rules is wrong: file, rule, field, what is accepted
+├── PriceError          a price file is wrong: file, field, value, what is accepted
 ├── GraphError          a model has no operator graph
 ├── StepReportError     what a running job says of its steps cannot be used
 └── ArtifactError       a fitted predictor cannot be trusted or found
@@ -49,6 +50,10 @@ class MeasurementError(PrecisionTimeError):
 
 class RulesError(PrecisionTimeError):
     """A file of site rules is wrong; the message names file, rule, field and what is accepted."""
+
+
+class PriceError(PrecisionTimeError):
+    """A price file cannot be used; the message names file, field, value and what is accepted."""
 
 
 class GraphError(PrecisionTimeError):

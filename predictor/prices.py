@@ -14,15 +14,11 @@ from profiles.errors import UnknownGpuError
 from profiles.gpus import find_gpu
 
 from .energy import GPUS_ONLY, Overhead
-from .errors import PrecisionTimeError
+from .errors import PriceError
 
 PRICES = "prices_per_gpu_hour"
 _LOCAL = (PRICES, "grid_g_per_kwh", "pue", "host_w_per_gpu")
 _FIELDS = ("currency", *_LOCAL, "partitions")
-
-
-class PriceError(PrecisionTimeError):
-    """A price file cannot be used; the message names file, field, value and what is accepted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.cost import Terms, cost_of
-from predictor.errors import JobError
+from predictor.errors import JobError, PriceError
 from predictor.fitting import Fitted
 from predictor.interruptions import Interruptions
 from predictor.job import TrainingJob
 from predictor.precision import Precision
 from predictor.prediction import Prediction
-from predictor.prices import PriceError, Tariff, read_tariff, tariff_of
+from predictor.prices import Tariff, read_tariff, tariff_of
 
 JOB = TrainingJob(
     model="resnet50", precision=Precision.MIXED_FP16_FP32, gpu="a100-sxm4-80gb", gpus=8,
