@@ -174,7 +174,7 @@ def _value(text: str) -> int | float | bool | str:
         return int(trailing[1]) if trailing else text
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def graph_of(name: str, changes: Pairs, work: Workload) -> Graph:
     """The operator graph of a catalog name; raises GraphError naming what is missing."""
     entry = entry_of(name)
