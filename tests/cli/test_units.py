@@ -24,7 +24,7 @@ def test_durations(seconds: float | None, text: str) -> None:
 @given(st.floats(1e-6, 1e9))
 def test_a_short_number_keeps_its_value_to_one_percent(value: float) -> None:
     assert "e" not in short(value)
-    assert float(short(value)) == pytest.approx(value, rel=0.01, abs=0.005)
+    assert float(short(value)) == pytest.approx(value, rel=0.01, abs=0.00501)
 
 
 def test_what_is_missing_is_a_dash() -> None:
