@@ -46,7 +46,7 @@ class KnownAnswers:
         self._scripts: set[int] = set()
 
     def was_read(self, request: Request) -> bool:
-        """True where a job with the same script and arguments was answered by this view."""
+        """True where this view answered a job of the same script, arguments and variables."""
         return _script(request) in self._scripts
 
     def get(self, view: Cluster | None, job: Job) -> Answer | None:
@@ -64,4 +64,4 @@ class KnownAnswers:
 
 
 def _script(request: Request) -> int:
-    return hash((request.script, request.argv))
+    return hash((request.script, request.argv, frozenset(request.environment.items())))

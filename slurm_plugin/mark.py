@@ -41,10 +41,11 @@ class Mark:
     job: str = ""
 
     def text(self) -> str:
-        """The AdminComment; the job is cut where Slurm would refuse the length."""
+        """The AdminComment; a job too long for it is left out whole: half would mislead."""
         stated = ((f.name, getattr(self, f.name)) for f in fields(self) if f.name != "job")
         pairs = [f"{name}={_short(value)}" for name, value in stated if value is not None]
-        return (" ".join([PREFIX, "v=1", *pairs]) + _JOB + self.job)[:MAX_CHARS]
+        head = " ".join([PREFIX, "v=1", *pairs]) + _JOB
+        return head + self.job if len(head) + len(self.job) <= MAX_CHARS else head
 
 
 def parse_mark(text: str | None) -> Mark | None:

@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from goals import Goal, percentile
+
 LABELS = {
     "silent": "do nothing, no scores",
     "nothing": "do nothing, zeros",
@@ -45,21 +47,6 @@ class Figures:
 
     pairs_s: dict[Setting, dict[str, list[float]]] = field(default_factory=dict)
     memory: list[Memory] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """A goal, what was reached, and whether that keeps it."""
-
-    name: str
-    reached: str
-    kept: bool
-
-
-def percentile(samples: Sequence[float], share: float) -> float:
-    """The smallest sample that at least so many are not above."""
-    ordered = sorted(samples)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def rate(pairs_s: Sequence[float]) -> float:

@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from goals import Goal, percentile
+
 LABELS = {
     "none": "no job_submit plugin",
     "empty": "empty Lua hook",
@@ -37,27 +39,12 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
-    """A goal, what was reached, and whether that keeps it."""
-
-    name: str
-    reached: str
-    kept: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Loss:
     """What a hook adds to an sbatch, in ms: the median of pairs and its 95 % interval."""
 
     median_ms: float
     low_ms: float
     high_ms: float
-
-
-def percentile(samples: Sequence[float], share: float) -> float:
-    """The smallest sample that at least so many are not above."""
-    ordered = sorted(samples)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def loss(samples: Mapping[str, Sequence[float]], kind: str, base: str) -> Loss:

@@ -10,12 +10,13 @@ from typing import Any
 
 import yaml
 from chart_files import values
+from docs_tables import fields, section
 from k8s_metric_names import shown_names
 
 from k8s_extender import pod_events, refuse, workload
 from k8s_extender.admission import Outcome as AdmissionOutcome
 from k8s_extender.admission import limits, notes
-from k8s_extender.config import PREFIX, Config, Section, config_of
+from k8s_extender.config import PREFIX, Config, config_of
 from k8s_extender.durations import seconds_of
 from k8s_extender.replicas import PODS
 from k8s_extender.server.metrics import PREFIX as METRICS
@@ -28,36 +29,19 @@ TEXT = (Path(__file__).parents[2] / "docs" / "kubernetes.md").read_text(encoding
 FIELD = re.compile(r"^\| `([\w.]+)` \| `(.+?)` \| (.+) \|$", re.MULTILINE)
 
 
-def section(title: str) -> str:
-    """The text below a heading, to the next of the same depth or less."""
-    depth = title.partition(" ")[0]
-    _, _, rest = TEXT.partition(f"{title}\n")
-    assert rest, f"no heading {title}"
-    return re.split(rf"^#{{1,{len(depth)}}} ", rest, maxsplit=1, flags=re.MULTILINE)[0]
-
-
-def fields(part: Section, path: str = "") -> Iterator[tuple[str, Any]]:
-    for name in type(part).model_fields:
-        value = getattr(part, name)
-        if isinstance(value, Section):
-            yield from fields(value, f"{path}{name}.")
-        else:
-            yield f"{path}{name}", part.model_dump(mode="json", include={name})[name]
-
-
 def manifests(text: str) -> Iterator[Any]:
     for shown in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL):
         yield yaml.safe_load(shown)
 
 
 def test_every_field_of_the_configuration_is_there_with_its_default() -> None:
-    rows = FIELD.findall(section("## Configuration"))
+    rows = FIELD.findall(section(TEXT, "## Configuration"))
     assert {name: json.loads(default) for name, default, _ in rows} == dict(fields(Config()))
     assert all(meaning for _, _, meaning in rows)
 
 
 def test_every_key_users_may_write_is_there() -> None:
-    table = section("## What users write")
+    table = section(TEXT, "## What users write")
     rows = re.findall(r"^\| (`[a-z].+?) \|(.*?)\| .* \|$", table, re.MULTILINE)
     named = {key_of(key) for first, _ in rows for key in re.findall(r"`([\w-]+)`", first)}
     assert set(ALIASES) <= named
@@ -68,7 +52,7 @@ def test_every_key_users_may_write_is_there() -> None:
 
 
 def test_the_annotations_shown_are_understood() -> None:
-    shown = [m["metadata"]["annotations"] for m in manifests(section("## What users write"))]
+    shown = [m["metadata"]["annotations"] for m in manifests(section(TEXT, "## What users write"))]
     shown += [{f"{PREFIX}job": text} for text in re.findall(r'io/job: "(.+?)"', TEXT)]
     assert len(shown) == 2
     for written in shown:
@@ -78,37 +62,39 @@ def test_the_annotations_shown_are_understood() -> None:
 
 
 def test_the_other_annotations_are_those_that_are_read() -> None:
-    text = section("## What users write")
+    text = section(TEXT, "## What users write")
     for name in (workload.DEADLINE, workload.POLICY, PODS):
         assert f"| `{name}` |" in text
     for value in re.findall(r"`(\w+)`", text.partition("the job has: ")[2].partition("|")[0]):
         assert seconds_of(value)
-    assert f'`{limits.FILL}: "true"`' in section("## Deadlines")
-    assert f"`{limits.KUEUE_LIMIT}`" in section("## Deadlines")
-    assert f"`{limits.SLINKY_LIMIT}`" in section("## Deadlines")
+    assert f'`{limits.FILL}: "true"`' in section(TEXT, "## Deadlines")
+    assert f"`{limits.KUEUE_LIMIT}`" in section(TEXT, "## Deadlines")
+    assert f"`{limits.SLINKY_LIMIT}`" in section(TEXT, "## Deadlines")
 
 
 def test_every_annotation_and_event_written_is_there() -> None:
-    text = section("## What is written back")
+    text = section(TEXT, "## What is written back")
     rows = re.findall(r"^\| `(precision-time\.io/\S+)` \|", text, re.MULTILINE)
     assert set(rows) == {notes.DURATION, notes.P95, notes.STEP, notes.BASIS, BY_GPU}
     assert {pod_events.REFUSED, pod_events.UNCLEAR} == set(re.findall(r"`(P\w+)`", text))
 
 
 def test_every_policy_is_explained() -> None:
-    explained = set(re.findall(r"^\| `(\w+)` \| ", section("## Placement"), re.MULTILINE))
+    explained = set(re.findall(r"^\| `(\w+)` \| ", section(TEXT, "## Placement"), re.MULTILINE))
     assert explained == set(workload.POLICIES)
 
 
 def test_the_reasons_quoted_are_those_given() -> None:
-    quoted = re.findall(r"^\| pod pending: `(.+?)`", section("## Troubleshooting"), re.MULTILINE)
+    quoted = re.findall(
+        r"^\| pod pending: `(.+?)`", section(TEXT, "## Troubleshooting"), re.MULTILINE
+    )
     given = {*refuse.PRECISION.values(), refuse.MEMORY, refuse.DEADLINE}
     assert quoted
     assert set(quoted) <= given
 
 
 def test_every_metric_is_there() -> None:
-    table = section("## Metrics")
+    table = section(TEXT, "## Metrics")
     rows = re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
     named = {f"{METRICS}_{name}" for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert named == shown_names()

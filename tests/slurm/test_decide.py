@@ -13,7 +13,7 @@ from predictor.identify.grammar import parse_text
 from predictor.job import TrainingJob
 from slurm_plugin.cluster import Association, Partition, QueuedJob, WallLimits
 from slurm_plugin.decide import Decider
-from slurm_plugin.mark import parse_mark
+from slurm_plugin.mark import MAX_CHARS, Mark, parse_mark
 from slurm_plugin.protocol import Answer, PartitionRequest
 
 Decide = Any
@@ -408,3 +408,9 @@ class TestPartitions:
         assert self.ask(decider, "apply", usable_partitions=("gpu",)).partition is None
         assert self.ask(decider, "apply", partition="gpu").partition is None
         assert self.ask(decider, "off").partition is None
+
+
+def test_a_job_too_long_for_the_mark_is_left_out_whole() -> None:
+    mark = Mark(limit=60, job="model=resnet50 options=" + "x" * 2000)
+    assert len(mark.text()) <= MAX_CHARS
+    assert parse_mark(mark.text()) == replace(mark, job="")

@@ -7,46 +7,29 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
-from typing import Any
 
+from docs_tables import fields, section
 from prometheus_client import CollectorRegistry
 
 from predictor.identify.identify import identify
 from predictor.identify.keys import ALIASES, FIELD_OF
 from predictor.identify.rules import RuleContext, read_rules
 from predictor.step_rate import FILE_NAME, StepReport, parse_line, read_report
-from slurm_plugin.config import Policy, Section, Watch
+from slurm_plugin.config import Policy, Watch
 from slurm_plugin.daemon.metrics import PREFIX, Metrics, SnapshotState
 
 TEXT = (Path(__file__).parents[2] / "docs" / "slurm.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `([\w.]+)` \| `(.+?)` \| ", re.MULTILINE)
 
 
-def section(title: str) -> str:
-    """The text below a heading, to the next of the same depth or less."""
-    depth = title.partition(" ")[0]
-    _, _, rest = TEXT.partition(f"{title}\n")
-    assert rest, f"no heading {title}"
-    return re.split(rf"^#{{1,{len(depth)}}} ", rest, maxsplit=1, flags=re.MULTILINE)[0]
-
-
-def fields(part: Section, path: str = "") -> Iterator[tuple[str, Any]]:
-    for name in type(part).model_fields:
-        value = getattr(part, name)
-        if isinstance(value, Section):
-            yield from fields(value, f"{path}{name}.")
-        else:
-            yield f"{path}{name}", part.model_dump(mode="json", include={name})[name]
-
-
 def test_every_field_of_the_policy_is_there_with_its_default() -> None:
-    table = section("## The policy file")
+    table = section(TEXT, "## The policy file")
     said = {name: json.loads(default) for name, default in ROW.findall(table)}
     assert said == dict(fields(Policy()))
 
 
 def test_every_key_users_may_write_is_there() -> None:
-    table = section("## What users write")
+    table = section(TEXT, "## What users write")
     rows = re.findall(r"^\| (`.+?) \|(.*?)\| .* \|$", table, re.MULTILINE)
     named = {key for first, _ in rows for key in re.findall(r"`(\w+)`", first)}
     assert set(ALIASES) <= named
@@ -56,7 +39,7 @@ def test_every_key_users_may_write_is_there() -> None:
 
 
 def test_what_users_are_told_to_write_is_understood() -> None:
-    table = section("## What users write")
+    table = section(TEXT, "## What users write")
     comments = re.findall(r'--comment "(model=[^"]+)"', TEXT)
     notes = re.findall(r"`(#PT [^`]+)`", table)
     assert len(comments) == 2
@@ -68,19 +51,19 @@ def test_what_users_are_told_to_write_is_understood() -> None:
 
 
 def test_the_site_rules_shown_are_a_file_of_rules(tmp_path: Path) -> None:
-    (shown,) = re.findall(r"```yaml\n(.*?)```", section("### Site rules"), re.DOTALL)
+    (shown,) = re.findall(r"```yaml\n(.*?)```", section(TEXT, "### Site rules"), re.DOTALL)
     path = tmp_path / "rules.yaml"
     path.write_text(shown)
     context = RuleContext(name="rn50-nightly", account="vision")
     assert identify(rules=read_rules(path), context=context).model == "resnet50"
     for field in dataclass_fields(RuleContext):
-        assert f"`{field.name}`" in section("### Site rules")
+        assert f"`{field.name}`" in section(TEXT, "### Site rules")
 
 
 def test_every_metric_is_there() -> None:
     metrics = Metrics()
     metrics.watch_snapshots(lambda: SnapshotState(1.0, 0))
-    table = section("## What it says")
+    table = section(TEXT, "## What it says")
     named = {f"{PREFIX}_{name}" for name in re.findall(r"`(\w+)`", table)}
     assert set(_shown(metrics.registry)) <= named
 
@@ -92,7 +75,7 @@ def _shown(registry: CollectorRegistry) -> Iterator[str]:
 
 
 def test_the_reports_shown_are_understood(tmp_path: Path) -> None:
-    text = section("## Limits of running jobs")
+    text = section(TEXT, "## Limits of running jobs")
     (shown,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
     path = tmp_path / FILE_NAME
     path.write_text(shown)

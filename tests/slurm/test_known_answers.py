@@ -120,3 +120,10 @@ def test_nothing_is_recalled_that_takes_work(decider: Any) -> None:
     assert decide.recall(submit(comment="model=resnet50 precision=amp epochs=7 batch=8")) is None
     assert decide.recall(submit(kind="modify")) is None
     assert decide.recall(submit(tres_per_node=None)) is None
+
+
+def test_a_script_under_other_variables_is_read_again_before_it_is_recalled(decider: Any) -> None:
+    decide = decider()
+    script = "#!/bin/sh\npython train.py\n"
+    decide.decide(submit(script=script))
+    assert decide.recall(submit(script=script, environment={"PRECISION_TIME_STEPS": "9"})) is None
