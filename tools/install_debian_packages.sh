@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Debian packages of the tests on real Slurm: sudo tools/install_debian_packages.sh
+# Debian packages of the tests that need real daemons or a browser: sudo tools/install_debian_packages.sh
 # Says nothing when all are there. None of their daemons is started, then or at the next boot:
 # the tests start their own, in a temporary directory.
 set -euo pipefail
 
 readonly packages=(
+    chromium chromium-driver
     liblua5.1-0 liblua5.3-0 liblua5.4-0 lua5.1 lua5.3 lua5.4 lua-socket
-    mariadb-server munge
+    mariadb-server munge postgresql
     slurm-client slurm-wlm-basic-plugins slurm-wlm-mysql-plugin slurmctld slurmd slurmdbd
 )
 declare -A services=(
-    [mariadb-server]=mariadb [munge]=munge
+    [mariadb-server]=mariadb [munge]=munge [postgresql]=postgresql
     [slurmctld]=slurmctld [slurmd]=slurmd [slurmdbd]=slurmdbd
 )
 readonly policy=/usr/sbin/policy-rc.d # invoke-rc.d(8): exit code 101 forbids the action

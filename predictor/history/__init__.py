@@ -1,0 +1,1 @@
+"""What ended jobs were asked, predicted and measured: one row a job, in SQLite or PostgreSQL."""

@@ -1,0 +1,79 @@
+"""One job of the history: what was asked, what was predicted, what happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ..ended_job import EndedJob
+
+
+class LimitBy(StrEnum):
+    """Whose time limit a job ran under."""
+
+    US = "precision-time"
+    USER = "user"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """What was said before the job ran; times in seconds of all steps, ``step_s`` of one.
+
+    ``upper_s`` is the ``level`` quantile. ``gpu`` and ``gpus`` are what it was said for,
+    ``version`` the predictor that said it, ``tier`` how new the job was to it. ``limit_s`` is the
+    limit we set, None where we set none.
+    """
+
+    step_s: float | None = None
+    median_s: float | None = None
+    upper_s: float | None = None
+    level: float | None = None
+    gpu: str | None = None
+    gpus: int | None = None
+    version: str | None = None
+    tier: str | None = None
+    limit_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """What the job itself said of its steps: the last step report of the run.
+
+    ``step_s`` is the median of its recent steps, ``steps`` how many of them this run made,
+    ``startup_s`` from the start of the job to its first step, ``paused_s`` the seconds between
+    steps that were no steps (evaluation, checkpoints). ``loader_bound`` is the share of the step
+    spent waiting for input, where it was said.
+    """
+
+    step_s: float
+    steps: int
+    step_s_spread: float | None = None
+    total_steps: int | None = None
+    startup_s: float | None = None
+    paused_s: float | None = None
+    loader_bound: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One job after its end, or a measured run that never had a scheduler (``scheduler`` csv).
+
+    ``asked`` is the job as it was identified, in the shared grammar (``model=... precision=...``),
+    empty where nothing was known of it; ``origin`` where that came from (comment, script, rule).
+    Two records are the same job when scheduler, cluster, job id and whole second of submission
+    agree: Slurm gives a number again after a wrap, and a requeued job a second record.
+    """
+
+    ended: EndedJob
+    asked: str = ""
+    origin: str = ""
+    limit_by: LimitBy | None = None
+    predicted: Predicted | None = None
+    reported: Reported | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        """What tells one job from another."""
+        job = self.ended
+        return job.scheduler, job.cluster, job.job_id, int(job.submit_s)
