@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from predictor.history.settings import HistorySettings
 from predictor.residual.novelty import Tier
 from predictor.settings import Section, read_settings, settings_of
 
@@ -98,7 +99,10 @@ class Server(Section):
 
 
 class Config(Section):
-    """The whole file. ``site`` names this cluster's own measured runs; ``rules`` is a path."""
+    """The whole file. ``site`` names this cluster and its own measured runs; ``rules`` is a path.
+
+    ``history`` is what ``history ingest kubernetes`` fills.
+    """
 
     site: str = ""
     assumed_precision: str | None = None
@@ -112,6 +116,7 @@ class Config(Section):
     rules: Path | None = None
     predictor_version: str | None = None
     server: Server = Server()
+    history: HistorySettings = HistorySettings()
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:

@@ -54,12 +54,12 @@ class Decider:
         found = self._found(job, names, nodes)
         refused = self.refusals(job, found.index, found.present)
         if not refused:
-            return FilterResult(passed=tuple(names))
-        pairs = tuple(zip(names, found.index.codes(names), strict=True))
+            return FilterResult(names)
+        texts = {code: why.text for code, why in refused.items()}
+        pairs = list(zip(names, found.index.codes(names), strict=True))
         return FilterResult(
-            passed=tuple(name for name, code in pairs if code not in refused),
-            failed=_texts(pairs, {c: why for c, why in refused.items() if not why.permanent}),
-            unresolvable=_texts(pairs, {c: why for c, why in refused.items() if why.permanent}),
+            [name for name, code in pairs if code not in texts],
+            {name: texts[code] for name, code in pairs if code in texts},
         )
 
     def prioritize(
@@ -77,10 +77,6 @@ class Decider:
         """The same scores, ready to be sent."""
         found = self._found(job, names, nodes)
         return found.index.host_scores(self.scores(job, found.index, found.present))
-
-    def acceptable(self, job: PodJob, names: Iterable[str]) -> tuple[str, ...]:
-        """The names preemption may free for a job: those the filter would pass."""
-        return self.filter(job, tuple(names)).passed
 
     def types(self, job: PodJob, names: Sequence[str]) -> tuple[GpuType, ...]:
         """The GPU types that differ among nodes of the table."""
@@ -125,8 +121,3 @@ class Decider:
             known = current[resource] = TypeIndex(table, resource)
             self._indices = current
         return known
-
-
-def _texts(pairs: Iterable[tuple[str, Code]], refused: Mapping[Code, Refusal]) -> dict[str, str]:
-    texts = {code: why.text for code, why in refused.items()}
-    return {name: texts[code] for name, code in pairs if code in texts} if texts else {}

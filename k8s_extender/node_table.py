@@ -9,7 +9,7 @@ from types import MappingProxyType
 from .records import GpuNode, GpuType
 
 
-class NodeTable:
+class LiveTable:
     """Nodes by name; each change puts a new mapping in the place of the old one.
 
     Equal GPU types are one object, so that readers may tell them apart by identity. One thread

@@ -20,11 +20,9 @@ from .api_calls import CALL_TIMEOUT_S, FAILURES, GONE, body_of, said
 from .config import Config
 from .errors import ClusterError
 from .node_labels import gpu_node
-from .node_table import NodeTable
+from .node_table import LiveTable
 from .plain import items, mapping, text
 from .records import GpuNode
-
-__all__ = ["NodeTable", "NodeWatch"]
 
 _log = logging.getLogger(__name__)
 PAGE = 500
@@ -65,7 +63,7 @@ class NodeWatch:
         self._page = page
         self._retry_s = retry_s
         self._max_retry_s = max_retry_s
-        self._table = NodeTable()
+        self._table = LiveTable()
         self._watch = _untyped_watch(return_type="object")
         self._thread = threading.Thread(target=self._run, name="node-watch", daemon=True)
         self._ended = threading.Event()

@@ -12,7 +12,7 @@ _COUNT = re.compile(r"\d{1,9}", re.ASCII)
 def at(value: Any, *path: str) -> Any:
     """What lies at a path of keys, or None."""
     for key in path:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             return None
         value = value.get(key)
     return value
@@ -21,7 +21,7 @@ def at(value: Any, *path: str) -> Any:
 def mapping(value: Any, *path: str) -> Mapping[str, Any]:
     """The object at a path, or an empty one."""
     found = at(value, *path)
-    return found if isinstance(found, Mapping) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def items(value: Any, *path: str) -> list[Any]:

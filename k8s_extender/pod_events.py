@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from .records import FilterResult, PodJob
+from .pod_name import PodName
+from .records import FilterResult
 
 COMPONENT = "precision-time"
 REFUSED = "PrecisionTimeNodesRefused"
@@ -45,21 +46,21 @@ def unclear(texts: tuple[str, ...]) -> PodEvent:
     return PodEvent(UNCLEAR, _short("; ".join(texts)), "Normal", (UNCLEAR, *texts))
 
 
-def body(event: PodEvent, job: PodJob) -> dict[str, Any]:
+def body(event: PodEvent, pod: PodName) -> dict[str, Any]:
     """The object of the API (core/v1); the same words about a pod have the same name."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    words = "\n".join((job.uid, *event.subject)).encode(errors="replace")
-    start = job.name[:MAX_NAME].rstrip(".-")
+    words = "\n".join((pod.uid, *event.subject)).encode(errors="replace")
+    start = pod.name[:MAX_NAME].rstrip(".-")
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
             "name": f"{start}.{hashlib.sha256(words).hexdigest()[:16]}",
-            "namespace": job.namespace,
+            "namespace": pod.namespace,
         },
         "involvedObject": {
-            "apiVersion": "v1", "kind": "Pod", "namespace": job.namespace, "name": job.name,
-            "uid": job.uid,
+            "apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name,
+            "uid": pod.uid,
         },
         "reason": event.reason, "message": event.message, "type": event.type,
         "source": {"component": COMPONENT}, "count": 1,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from predictor.identify.stated import Stated
@@ -27,11 +27,6 @@ class GpuType:
     mig_share: float = 1.0
     replicas: int = 1
 
-    @property
-    def whole(self) -> bool:
-        """True where a pod gets whole GPUs of its own."""
-        return self.mig is None and self.replicas == 1
-
 
 @dataclass(frozen=True, slots=True)
 class GpuNode:
@@ -52,7 +47,7 @@ class GpuNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodJob:
-    """A training job as one of its pods tells it.
+    """A training job as one of its pods tells it: the same for all pods that are alike.
 
     ``gpus_per_pod`` and ``pods`` give the GPUs of the whole job; ``deadline_s`` is the time the
     job may run in seconds, None where it states none. ``node_selector`` and ``node_affinity``
@@ -60,9 +55,6 @@ class PodJob:
     is the part of each GPU that a scheduler of shared GPUs gives it.
     """
 
-    uid: str
-    namespace: str
-    name: str
     stated: Stated
     gpus_per_pod: int
     pods: int = 1
@@ -83,17 +75,15 @@ class PodJob:
 class Refusal:
     """Why a node cannot take a job: one of a few constant texts, as the scheduler counts them.
 
-    ``permanent`` holds for what preempting other pods would not change.
+    Preempting other pods would not change any of them.
     """
 
     text: str
-    permanent: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FilterResult:
-    """Nodes that pass, in the order asked, and the refusals of the others."""
+    """Nodes that pass, in the order asked, and by name why the others are refused."""
 
-    passed: tuple[str, ...]
-    failed: Mapping[str, str] = field(default_factory=dict)
-    unresolvable: Mapping[str, str] = field(default_factory=dict)
+    passed: Sequence[str]
+    refused: Mapping[str, str] = field(default_factory=dict)

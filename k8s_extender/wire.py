@@ -87,8 +87,8 @@ def filter_answer(request: NodesRequest, result: FilterResult) -> bytes:
     answer = {
         "Nodes": nodes,
         "NodeNames": result.passed,
-        "FailedNodes": result.failed,
-        "FailedAndUnresolvableNodes": result.unresolvable,
+        "FailedNodes": {},  # preemption would evict pods for reasons that it does not change
+        "FailedAndUnresolvableNodes": result.refused,
         "Error": "",
     }
     try:

@@ -80,9 +80,6 @@ def template_job(
     deadline_s, problems = _deadline(main, found)
     policy, misnamed = _policy(main.annotations)
     return PodJob(
-        uid=text(obj, "metadata", "uid"),
-        namespace=text(obj, "metadata", "namespace"),
-        name=text(obj, "metadata", "name") or text(obj, "metadata", "generateName"),
         stated=replace(stated, problems=(*stated.problems, *problems, *misnamed)),
         gpus_per_pod=main.asked.gpus,
         pods=_pods(parts, main, found, ran, stated),

@@ -17,6 +17,7 @@ from .decide import Decider
 from .durations import go_duration
 from .estimate import TypeEstimate
 from .pod_events import PodEvent
+from .pod_name import PodName
 from .recent import Recent
 from .records import FilterResult, GpuType, PodJob
 
@@ -52,49 +53,49 @@ class Writeback:
         self._recent = Recent()
         self.queue = ApiQueue() if queue is None else queue
 
-    def filtered(self, brain: Decider, job: PodJob, result: FilterResult) -> None:
+    def filtered(self, brain: Decider, pod: PodName, job: PodJob, result: FilterResult) -> None:
         """Take note of a filter's result; returns without a call to the API server."""
-        if not (job.uid and job.name and job.namespace):
+        if not (pod.uid and pod.name and pod.namespace):
             return
         annotate = brain.config.annotate
-        if annotate.events and (counts := _reasons(result)):
-            self._tell(job, pod_events.refused(counts, result))
+        if annotate.events and (counts := Counter(result.refused.values())):
+            self._tell(pod, pod_events.refused(counts, result))
         if not (annotate.pods or annotate.events):
             return
         found = brain.estimates(job, _types(brain, job, result.passed))
         told = [e for e in found if e.prediction is not None and e.step_s is not None]
         if annotate.pods and told:
-            self._annotate(job, told)
+            self._annotate(pod, told)
         if annotate.events and (texts := _unclear(job, found, told)):
-            self._tell(job, pod_events.unclear(texts))
+            self._tell(pod, pod_events.unclear(texts))
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Write what waits, and end."""
         self.queue.stop(timeout_s)
 
-    def _annotate(self, job: PodJob, told: Sequence[TypeEstimate]) -> None:
+    def _annotate(self, pod: PodName, told: Sequence[TypeEstimate]) -> None:
         annotations = annotations_of(told, self._version())
-        metadata = {"uid": job.uid, "annotations": annotations}
+        metadata = {"uid": pod.uid, "annotations": annotations}
         self._once(
-            (job.uid, "annotations"),
+            (pod.uid, "annotations"),
             tuple(sorted(annotations.items())),
             ANNOTATION_PAUSE_S,
             None,
             lambda: self._api.patch_namespaced_pod(
-                job.name, job.namespace, {"metadata": metadata},
+                pod.name, pod.namespace, {"metadata": metadata},
                 _preload_content=False, _request_timeout=CALL_TIMEOUT_S,
             ),
         )  # fmt: skip
 
-    def _tell(self, job: PodJob, event: PodEvent) -> None:
-        body = pod_events.body(event, job)
+    def _tell(self, pod: PodName, event: PodEvent) -> None:
+        body = pod_events.body(event, pod)
         self._once(
-            (job.uid, event.reason),
+            (pod.uid, event.reason),
             event.subject,
             EVENT_PAUSE_S,
             EVENT_REPEAT_S,
             lambda: self._api.create_namespaced_event(
-                job.namespace, body, _preload_content=False, _request_timeout=CALL_TIMEOUT_S
+                pod.namespace, body, _preload_content=False, _request_timeout=CALL_TIMEOUT_S
             ),
         )
 
@@ -124,10 +125,6 @@ def _on_type(estimate: TypeEstimate) -> str:
     total_s = estimate.total_s(0.5)
     time = f"{estimate.step_s:.6g}s/step" if total_s is None else go_duration(total_s)
     return f"{estimate.type.product}={time}"
-
-
-def _reasons(result: FilterResult) -> Counter[str]:
-    return Counter(result.failed.values()) + Counter(result.unresolvable.values())
 
 
 def _types(brain: Decider, job: PodJob, names: Sequence[str]) -> list[GpuType]:

@@ -9,6 +9,9 @@ PrecisionTimeError
 ├── PriceError          a price file is wrong: file, field, value, what is accepted
 ├── GraphError          a model has no operator graph
 ├── StepReportError     what a running job says of its steps cannot be used
+├── HistoryError        a history cannot be opened, read or written
+├── TraceError          a trace of jobs cannot be read or replayed
+├── NotInstalledError   something that an extra brings is not installed
 └── ArtifactError       a fitted predictor cannot be trusted or found
 """
 
@@ -34,9 +37,10 @@ class JobError(PrecisionTimeError):
 class UnknownModelError(JobError):
     """The catalog has no such model; ``nearest`` holds the closest names."""
 
-    def __init__(self, name: str, nearest: Sequence[str]) -> None:
+    def __init__(self, name: str, nearest: Sequence[str], reason: str = "") -> None:
         hint = ", ".join(nearest) if nearest else "see `precision-time catalog list`"
-        super().__init__("model", name, f"not in the catalog; nearest names: {hint}")
+        said = reason or "not in the catalog"
+        super().__init__("model", name, f"{said}; nearest names: {hint}")
         self.nearest = tuple(nearest)
 
 
@@ -62,6 +66,18 @@ class GraphError(PrecisionTimeError):
 
 class StepReportError(PrecisionTimeError):
     """What a running job says of its steps cannot be used; the message is the reason."""
+
+
+class TraceError(PrecisionTimeError):
+    """A trace of jobs cannot be read or replayed; names the field, the job and what is accepted."""
+
+
+class HistoryError(PrecisionTimeError):
+    """A history cannot be opened, read or written; the message says which one and why."""
+
+
+class NotInstalledError(PrecisionTimeError):
+    """Something that is needed is not installed; the message says what installs it."""
 
 
 class ArtifactError(PrecisionTimeError):

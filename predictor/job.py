@@ -13,7 +13,7 @@ from profiles.gpus import Gpu, find_gpu
 from .errors import JobError
 from .precision import Precision, parse_precision
 
-SHARDINGS = ("ddp", "zero1", "zero2", "zero3", "fsdp")
+SHARDINGS = ("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 NEEDS_FP8 = (Precision.MIXED_FP8_BF16, Precision.MIXED_FP8_FP16)
 
 Pairs = tuple[tuple[str, str], ...]
@@ -25,7 +25,13 @@ class TrainingJob:
 
     ``batch_size`` is in samples PER GPU and micro-step (per data-parallel rank when the model is
     split); ``global_batch_size`` is its alternative for the whole optimizer step, never both.
-    ``seq_len`` is in tokens, ``image_size`` in pixels or voxels per axis. The length is ``steps``
+    ``seq_len`` is in tokens, ``mean_seq_len`` what is left of it without padding (packed, binned or
+    unpadded batches), ``image_size`` in pixels or voxels per axis. One replica of the model is
+    split over ``tensor_parallel`` x ``context_parallel`` x ``pipeline_parallel`` GPUs;
+    ``virtual_stages`` are the chunks of layers of each pipeline stage, ``expert_parallel`` the GPUs
+    that share the experts of a mixture, and ``sequence_parallel`` extends tensor parallelism to
+    norms and residuals. ``sharding`` divides states among replicas: ``hsdp`` shards inside a node
+    and replicates between nodes. The length is ``steps``
     (optimizer steps) or ``epochs`` times ``dataset_size`` samples. ``options`` are what else
     changes the run (``xla``, ``channels_last``, ``flash_attention``, ``act_ckpt`` ...),
     ``variant`` what else defines the network (``layers``, ``hidden`` ...); both as mappings or
@@ -43,6 +49,7 @@ class TrainingJob:
     global_batch_size: int | None = None
     grad_accum: int = 1
     seq_len: int | None = None
+    mean_seq_len: int | None = None
     image_size: tuple[int, ...] | None = None
     optimizer: str | None = None
     framework: str = "pytorch"
@@ -50,6 +57,9 @@ class TrainingJob:
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
     context_parallel: int = 1
+    expert_parallel: int = 1
+    virtual_stages: int = 1
+    sequence_parallel: bool = False
     sharding: str = "ddp"
     fabric: str | None = None
     steps: int | None = None
@@ -158,6 +168,17 @@ class TrainingJob:
                 "must be a multiple of tensor_parallel x pipeline_parallel x context_parallel "
                 f"= {self.split}",
             )  # fmt: skip
+        if self.virtual_stages > 1 and self.pipeline_parallel == 1:
+            raise JobError(
+                "virtual_stages", self.virtual_stages,
+                "they divide a pipeline stage: pipeline_parallel of at least 2 is needed",
+            )  # fmt: skip
+        if self.sequence_parallel and self.tensor_parallel == 1:
+            object.__setattr__(self, "sequence_parallel", False)
+        if self.seq_len and self.mean_seq_len and self.mean_seq_len > self.seq_len:
+            raise JobError(
+                "mean_seq_len", self.mean_seq_len, f"at most seq_len = {self.seq_len} is accepted"
+            )
         if self.global_batch_size is not None:
             ranks = self.data_parallel * self.grad_accum
             if self.global_batch_size % ranks:
@@ -175,9 +196,9 @@ class TrainingJob:
 
 
 _COUNTS = ("gpus", "gpus_per_node", "batch_size", "global_batch_size", "grad_accum", "seq_len",
-           "tensor_parallel", "pipeline_parallel", "context_parallel", "steps",
-           "dataset_size")  # fmt: skip
-_OPTIONAL = {"batch_size", "global_batch_size", "seq_len", "steps", "dataset_size"}
+           "mean_seq_len", "tensor_parallel", "pipeline_parallel", "context_parallel",
+           "expert_parallel", "virtual_stages", "steps", "dataset_size")  # fmt: skip
+_OPTIONAL = {"batch_size", "global_batch_size", "seq_len", "mean_seq_len", "steps", "dataset_size"}
 JOB_FIELDS = tuple(f.name for f in fields(TrainingJob) if f.init)
 
 

@@ -23,10 +23,10 @@ from .precision import parse_precision
 Row = Mapping[str, str]
 
 # Options that are fields of a TrainingJob or say nothing about its speed.
-_NOT_OPTIONS = {"container", "optimizer", "tp", "pp", "cp", "dp", "micro_batch", "grad_accum",
+_NOT_OPTIONS = {"container", "optimizer", "tp", "pp", "cp", "ep", "vp", "dp", "micro_batch", "grad_accum",
                 "data", "tdp", "code"}  # fmt: skip
 # Options that change the network itself -> the builder argument they mean.
-_GRAPH_OPTIONS = {"ep": "expert_parallel", "partial_fc_sample_ratio": "partial_fc_sample_ratio"}
+_GRAPH_OPTIONS = {"partial_fc_sample_ratio": "partial_fc_sample_ratio"}
 # A translation batch beyond this is in tokens of one side (fairseq's max-tokens), not in pairs.
 TOKEN_BATCH = 1000
 _REQUIRED = ("model", "gpu", "gpus", "precision")
@@ -123,7 +123,7 @@ def _job(row: Row, entry: ModelEntry) -> TrainingJob:
     options = dict(parse_pairs(row.get("options", "")))
     framework = parse_framework(row.get("framework", ""), row.get("options", ""), entry.name)
     gpus = _count(row, "gpus") or 1
-    split = {k: _split(options, k) for k in ("tp", "pp", "cp")}
+    split = {k: _split(options, k) for k in ("tp", "pp", "cp", "ep", "vp")}
     ranks = max(1, gpus // (split["tp"] * split["pp"] * split["cp"]))
     batch, accum = _batch(row, ranks, entry)
     nodes = _count(row, "nodes")
@@ -147,6 +147,9 @@ def _job(row: Row, entry: ModelEntry) -> TrainingJob:
         tensor_parallel=split["tp"],
         pipeline_parallel=split["pp"],
         context_parallel=split["cp"],
+        expert_parallel=split["ep"],
+        virtual_stages=split["vp"] if split["pp"] > 1 else 1,
+        sequence_parallel=options.get("sequence_parallel") == "on",
         sharding=_sharding(options),
         options=tuple(sorted((k, v) for k, v in options.items() if k not in _NOT_OPTIONS)),
         variant=_variant(row, entry, options),
@@ -161,6 +164,10 @@ def _split(options: Mapping[str, str], key: str) -> int:
 
 def _sharding(options: Mapping[str, str]) -> str:
     zero = options.get("zero", "")
+    if options.get("fsdp") == "hybrid_shard":
+        return "hsdp"
+    if options.get("data_parallel_sharding_strategy") == "optim_grads_params":
+        return "fsdp"
     if zero in ("1", "2", "3"):
         return f"zero{zero}"
     if options.get("use_distributed_optimizer") == "on":

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from .autocast import autocast, runnable
 from .graphs.catalog import entry_of
 from .job import TrainingJob
-from .step import StepModel, job_graph
+from .job_graph import job_graph
+from .step import StepModel
 
 
 def paper_step_s(steps: StepModel, job: TrainingJob) -> float:
     """Seconds of one optimizer step by the method of the paper."""
     gpu = job.hardware
     graph = job_graph(job, entry_of(job.model))
-    typed = autocast(graph, runnable(job.precision, gpu), gpu)
-    seconds = steps.operators.seconds(gpu, typed)
-    compute_s = float(seconds @ np.array([t.operator.count for t in typed])) * job.grad_accum
+    shares = np.full(3, 1 / job.pipeline_parallel)
+    compute_s = steps.work(job, graph).device_s(shares) * job.grad_accum
     bubble = (job.pipeline_parallel - 1) / job.grad_accum
     ranks = job.data_parallel
-    dense = graph.trainable_parameters - graph.sparse_parameters
+    dense = (graph.trainable_parameters - graph.sparse_parameters) / job.pipeline_parallel
     element = 4 if job.precision.mixed else job.precision.activation_dtype.bytes
     volume = 2 * (ranks - 1) / ranks * dense * element
     return compute_s * (1 + bubble) + volume / steps.collectives.link_bytes_per_s(

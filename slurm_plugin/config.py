@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from predictor.history.settings import HistorySettings
 from predictor.settings import Section, read_settings, settings_of
 
 from .errors import PolicyError
@@ -110,7 +111,10 @@ class Watch(Section):
 
 
 class Policy(Section):
-    """The whole file. ``site`` names this cluster's own measured runs; ``rules`` is a path."""
+    """The whole file. ``site`` names this cluster's own measured runs; ``rules`` is a path.
+
+    With ``history.url``, ``slurm watch`` adds the jobs that ended to that history.
+    """
 
     site: str = ""
     limits: Limits = Limits()
@@ -121,6 +125,7 @@ class Policy(Section):
     slurm: Slurm = Slurm()
     daemon: Daemon = Daemon()
     watch: Watch = Watch()
+    history: HistorySettings = HistorySettings()
 
     @model_validator(mode="after")
     def _consistent(self) -> Policy:

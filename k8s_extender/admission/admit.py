@@ -128,9 +128,9 @@ def _decided(request: Request, known: Knowledge, *, by_namespace: bool) -> _Deci
     job = template_job(request.kind, obj, config, known.rules) if parts else None
     if job is None:
         return _Decision()
-    if request.kind == "Pod" and controller(obj):
+    if request.kind == "Pod" and controller(obj) is not None:
         parts = tuple(replace(part, deadline=None) for part in parts)  # it would be made anew
-    found = _forecast(job, known)
+    found = _forecast(job, known, max((part.runs for part in parts), default=1))
     patch = Patch(obj)
     own = limits.own_limits(obj, parts)
     asked = limits.wanted(obj, parts, config.deadline, by_namespace=by_namespace)
@@ -141,7 +141,7 @@ def _decided(request: Request, known: Knowledge, *, by_namespace: bool) -> _Deci
     told_s = seconds if filled else own.deadline_s
     if asked and told_s is not None:
         limits.pass_on(patch, obj, parts, told_s, config.deadline)
-    _annotate(patch, request, parts, found, known.version)
+    _annotate(patch, request, parts, job, found, known.version)
     lines = notes.lines(
         job.stated, found, own,
         asked=asked, filled_s=seconds if filled else None, quantile=config.deadline.quantile,
@@ -149,19 +149,25 @@ def _decided(request: Request, known: Knowledge, *, by_namespace: bool) -> _Deci
     return _Decision(patch.operations, lines, seconds if filled else None)
 
 
-def _forecast(job: PodJob, known: Knowledge) -> Forecast:
+def _forecast(job: PodJob, known: Knowledge, runs: int) -> Forecast:
     where = candidates(job, known.nodes, known.config.hardware)
-    return forecast(known.predictor, known.config, job, where)
+    return forecast(known.predictor, known.config, job, where, runs=runs)
 
 
 def _annotate(
-    patch: Patch, request: Request, parts: Sequence[Part], found: Forecast, version: str
+    patch: Patch,
+    request: Request,
+    parts: Sequence[Part],
+    job: PodJob,
+    found: Forecast,
+    version: str,
 ) -> None:
-    """The times on the object; on its pod templates also what the user says on the object."""
+    """The times on the object; on its pod templates also what pods cannot tell by themselves."""
     times = {} if found.slowest is None else notes.predicted(found.slowest, version)
     patch.annotate(("metadata",), times)
     if request.kind == WORKLOAD:
         return  # Kueue compares its templates with those of the job
     for part in parts:
         if part.template:
-            patch.annotate((*part.template, "metadata"), times | notes.copied(request.object))
+            told = notes.pods(job, part) | notes.copied(request.object)
+            patch.annotate((*part.template, "metadata"), times | told)

@@ -30,7 +30,7 @@ class Candidates:
 def candidates(job: PodJob, nodes: NodeTable, hardware: Hardware) -> Candidates:
     """The types of the nodes that a job selects; without one, what selector or user tell.
 
-    A selector that names a GPU names it for nodes that an autoscaler is yet to add, too.
+    Nodes with fewer GPUs than a pod asks for do not count. A selector that names a GPU names it for nodes that an autoscaler is yet to add, too.
     """
     kinds = {id(kind): kind for kind in _of_nodes(job, nodes)}
     if kinds:
@@ -44,7 +44,11 @@ def candidates(job: PodJob, nodes: NodeTable, hardware: Hardware) -> Candidates:
 def _of_nodes(job: PodJob, nodes: NodeTable) -> list[GpuType]:
     found = ((node, node.type_for(job.resource)) for node in nodes.values())
     return [
-        kind for node, kind in found if kind is not None and selects(job, node.labels, node.name)
+        kind
+        for node, kind in found
+        if kind is not None
+        and kind.count * kind.replicas >= job.gpus_per_pod
+        and selects(job, node.labels, node.name)
     ]
 
 

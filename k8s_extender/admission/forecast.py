@@ -24,8 +24,9 @@ class Forecast:
     """What is known of a job before it is scheduled.
 
     ``slowest`` is the estimate on the slowest type that it may land on, None where nothing is
-    predicted and ``reason`` says why. ``limit`` is None without a length. ``blocked`` says why no
-    node can take the job, ``doubt`` why the limit must not become a deadline; else they are empty.
+    predicted and ``reason`` says why. ``limit`` is None without a length; its times are of one run,
+    its ``limit_s`` covers ``runs`` of them in a row. ``blocked`` says why no node can take the job,
+    ``doubt`` why the limit must not become a deadline; else they are empty.
     """
 
     slowest: TypeEstimate | None = None
@@ -33,6 +34,7 @@ class Forecast:
     reason: str = ""
     blocked: str = ""
     doubt: str = ""
+    runs: int = 1
 
     @property
     def deadline_s(self) -> int | None:
@@ -42,7 +44,9 @@ class Forecast:
         return round(self.limit.limit_s)
 
 
-def forecast(predictor: Predictor, config: Config, job: PodJob, where: Candidates) -> Forecast:
+def forecast(
+    predictor: Predictor, config: Config, job: PodJob, where: Candidates, *, runs: int = 1
+) -> Forecast:
     """The forecast for a job that may land on some GPU types, less those that are refused."""
     if reason := lacking(job, config):
         return Forecast(reason=reason)
@@ -57,14 +61,15 @@ def forecast(predictor: Predictor, config: Config, job: PodJob, where: Candidate
     predicted = [(e, p) for e in pool if (p := slowed(e)) is not None]
     if not predicted:
         return Forecast(reason=pool[0].reason, blocked=blocked)
-    limit = _limit([p for _, p in predicted], config.deadline)
+    limit = _limit([p for _, p in predicted], config.deadline, runs)
     slowest = max(predicted, key=lambda pair: pair[1].step_s)[0]
     if limit is not None:
         slowest = next(e for e, p in predicted if p is limit.slowest)
-    doubt = _doubt(pool, [p for _, p in predicted], config) or _too_short(pool, limit, config)
+    doubt = _doubt(pool, [p for _, p in predicted], config)
+    doubt = doubt or _too_short(pool, limit, config, runs)
     if not where.certain:
         doubt = "no node with such a GPU is known"
-    return Forecast(slowest=slowest, limit=limit, blocked=blocked, doubt=doubt)
+    return Forecast(slowest=slowest, limit=limit, blocked=blocked, doubt=doubt, runs=runs)
 
 
 def slowed(estimate: TypeEstimate) -> Prediction | None:
@@ -79,13 +84,14 @@ def slowed(estimate: TypeEstimate) -> Prediction | None:
     )
 
 
-def _limit(predictions: Sequence[Prediction], deadline: Deadline) -> Limit | None:
+def _limit(predictions: Sequence[Prediction], deadline: Deadline, runs: int) -> Limit | None:
+    """A limit of so many runs, each with its start-up and checkpoints."""
     if any(prediction.steps is None for prediction in predictions):
         return None
     rule = LimitRule(
         quantile=deadline.quantile,
-        startup_s=deadline.startup_s,
-        checkpoint_share=deadline.checkpoint_share,
+        startup_s=runs * deadline.startup_s,
+        checkpoint_share=runs * (1 + deadline.checkpoint_share) - 1,
         rounding_s=deadline.rounding_s,
         floor_s=deadline.floor_s,
         cap_s=deadline.cap_s,
@@ -99,9 +105,11 @@ def _doubt(pool: Sequence[TypeEstimate], predictions: Sequence[Prediction], conf
     return unknown or too_thin(predictions, evidence(config)) or ""
 
 
-def _too_short(pool: Sequence[TypeEstimate], limit: Limit | None, config: Config) -> str:
+def _too_short(
+    pool: Sequence[TypeEstimate], limit: Limit | None, config: Config, runs: int
+) -> str:
     """A deadline that we cut must not make the filter refuse the very nodes it was made for."""
-    totals = [e.total_s(config.filter.deadline_quantile) or 0.0 for e in pool]
+    totals = [runs * (e.total_s(config.filter.deadline_quantile) or 0.0) for e in pool]
     if limit is None or max(totals) <= limit.limit_s:
         return ""
     return f"{go_duration(limit.limit_s)} would not be enough"

@@ -7,10 +7,10 @@ of the job and makes a Workload that differs anew, so the label of the job is fi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ..plain import items, mapping, text, texts
+from ..plain import count, items, mapping, text, texts
 from ..pod_gpus import asked_of
 
 Path = tuple[str | int, ...]
@@ -23,11 +23,15 @@ WORKLOAD = "Workload"
 class Part:
     """A pod template of an object, and where the deadline of its pods stands, if anywhere.
 
-    The ``template`` of a pod is the pod itself, at the empty path.
+    The ``template`` of a pod is the pod itself, at the empty path. ``gpus`` are those of one pod,
+    ``runs`` how many times in a row the deadline lets pods run: a Job with more completions than
+    parallelism starts pods where others have ended.
     """
 
     template: Path
     deadline: Path | None
+    gpus: int = 0
+    runs: int = 1
 
 
 def parts_of(
@@ -35,8 +39,9 @@ def parts_of(
 ) -> tuple[Part, ...]:
     """The templates of an object whose pods ask for GPUs; none for a kind that is not known."""
     find = _FORMS.get((group, kind))
-    found = () if find is None else tuple(find(obj))
-    return tuple(part for part in found if _has_gpus(obj, reach(obj, part.template), resources))
+    found = () if find is None else find(obj)
+    asked = (replace(part, gpus=_gpus(obj, reach(obj, part.template), resources)) for part in found)
+    return tuple(part for part in asked if part.gpus)
 
 
 def reach(obj: Any, path: Path) -> Any:
@@ -59,20 +64,31 @@ def labels_of(obj: Any) -> dict[str, str]:
     return texts(obj, "metadata", "labels")
 
 
-def controller(obj: Mapping[str, Any]) -> str:
-    """The kind of the object's controller; empty where it has none."""
+def controller(obj: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Group and kind of the object's controller; None where it has none."""
     owners = items(obj, "metadata", "ownerReferences")
-    return next((text(o, "kind") for o in owners if mapping(o).get("controller") is True), "")
+    owner = next((o for o in owners if mapping(o).get("controller") is True), None)
+    if owner is None:
+        return None
+    group, slash, _ = text(owner, "apiVersion").partition("/")
+    return group if slash else "", text(owner, "kind")
 
 
-def left_to_owner(kind: str, owner: str) -> bool:
+def left_to_owner(kind: str, owner: tuple[str, str] | None) -> bool:
     """Whether everything was said on the owner already, or is its own business."""
-    return owner in OWNERS or (kind == WORKLOAD and bool(owner))
+    return owner in OWNERS or (kind == WORKLOAD and owner is not None)
 
 
-def _has_gpus(obj: Mapping[str, Any], template: Any, resources: tuple[str, ...]) -> bool:
+def _gpus(obj: Mapping[str, Any], template: Any, resources: tuple[str, ...]) -> int:
     annotations = {**annotations_of(obj), **annotations_of(template)}
-    return asked_of(mapping(template, "spec"), annotations, resources) is not None
+    asked = asked_of(mapping(template, "spec"), annotations, resources)
+    return 0 if asked is None else asked.gpus
+
+
+def _runs(job: Any) -> int:
+    """Of the spec of a Job: its completions over what it runs at once."""
+    completions = count(job, "completions") or 1
+    return -(-completions // (count(job, "parallelism") or 1))
 
 
 def _pod(obj: Mapping[str, Any]) -> Iterator[Part]:
@@ -80,7 +96,7 @@ def _pod(obj: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def _job(obj: Mapping[str, Any]) -> Iterator[Part]:
-    yield Part(("spec", "template"), ("spec", DEADLINE))
+    yield Part(("spec", "template"), ("spec", DEADLINE), runs=_runs(reach(obj, ("spec",))))
 
 
 def _pytorch_job(obj: Mapping[str, Any]) -> Iterator[Part]:
@@ -92,7 +108,7 @@ def _pytorch_job(obj: Mapping[str, Any]) -> Iterator[Part]:
 def _job_set(obj: Mapping[str, Any]) -> Iterator[Part]:
     for i in range(len(items(obj, "spec", "replicatedJobs"))):
         job: Path = ("spec", "replicatedJobs", i, "template", "spec")
-        yield Part((*job, "template"), (*job, DEADLINE))
+        yield Part((*job, "template"), (*job, DEADLINE), runs=_runs(reach(obj, job)))
 
 
 def _ray_job(obj: Mapping[str, Any]) -> Iterator[Part]:
@@ -116,4 +132,4 @@ _FORMS: Mapping[tuple[str, str], Callable[[Mapping[str, Any]], Iterator[Part]]] 
     ("kueue.x-k8s.io", WORKLOAD): _workload,
 }
 # Controllers whose templates hold all that we would say on what they make.
-OWNERS = frozenset(kind for _, kind in _FORMS) - {"Pod"} | {"RayCluster"}
+OWNERS = frozenset(_FORMS) - {("", "Pod")} | {("ray.io", "RayCluster")}

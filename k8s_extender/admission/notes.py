@@ -13,8 +13,10 @@ from predictor.units import duration
 from ..config import PREFIX
 from ..durations import go_duration
 from ..estimate import TypeEstimate
+from ..records import PodJob
+from ..replicas import PODS
 from .forecast import Forecast
-from .forms import annotations_of
+from .forms import Part, annotations_of
 from .limits import FILL, FILLED, Own
 
 DURATION = f"{PREFIX}predicted-duration"
@@ -57,6 +59,12 @@ def copied(obj: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def pods(job: PodJob, part: Part) -> dict[str, str]:
+    """How many pods as large as those of a part the job has, which none of them can tell."""
+    many = math.ceil(job.gpus / part.gpus)
+    return {PODS: str(many)} if job.stated.model and many > 1 else {}
+
+
 def lines(
     stated: Stated, found: Forecast, own: Own, *, asked: bool, filled_s: int | None, quantile: float
 ) -> tuple[str, ...]:
@@ -95,23 +103,26 @@ def _clauses(found: Forecast, own: Own, asked: bool, filled_s: int | None) -> It
     if found.blocked and found.slowest is not None:
         yield f"no known node can take it ({found.blocked})"
     if filled_s is not None:
-        yield _filled(found.limit, filled_s)
+        yield _filled(found, filled_s)
     elif asked and not own.stated and found.limit is not None and found.doubt:
         yield f"no deadline: {found.doubt}"
     if own.deadline_s is not None and found.limit is not None:
-        yield _judged(own.deadline_s, found.limit)
+        yield _judged(own.deadline_s, found.limit, found.runs)
 
 
-def _filled(limit: Limit | None, filled_s: int) -> str:
+def _filled(found: Forecast, filled_s: int) -> str:
     clause = f"deadline set to {go_duration(filled_s)}"
-    return f"{clause}, the longest that is filled in" if limit and limit.capped else clause
+    if found.runs > 1:
+        clause += f" for {found.runs} runs one after another"
+    capped = found.limit is not None and found.limit.capped
+    return f"{clause}, the longest that is filled in" if capped else clause
 
 
-def _judged(own_s: int, limit: Limit) -> str:
+def _judged(own_s: int, limit: Limit, runs: int) -> str:
     """A word on a user's own deadline far from what is predicted."""
-    if own_s < limit.median_s:
+    if own_s < runs * limit.median_s:
         return f"your deadline of {go_duration(own_s)} is below the median"
-    long_s = LONG_FACTOR * (limit.slowest.total_quantile_s(LONG_QUANTILE) or math.inf)
+    long_s = LONG_FACTOR * runs * (limit.slowest.total_quantile_s(LONG_QUANTILE) or math.inf)
     if own_s > max(long_s, limit.limit_s):
         return (
             f"your deadline of {go_duration(own_s)} is long, {go_duration(limit.limit_s)} would do"

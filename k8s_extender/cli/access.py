@@ -12,7 +12,7 @@ from ..node_labels import gpu_node
 from .promises import Promise, promise
 
 TIMEOUT_S = 10.0
-MAX_NODES = 500
+PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +62,30 @@ def _may(client: Any, right: Right) -> bool:
 
 
 def _listed(client: Any, config: Config) -> Promise:
-    from kubernetes import client as api
-
-    call = api.CoreV1Api(client).list_node
-    items = _called("list nodes", call, limit=MAX_NODES).items
-    plain = (client.sanitize_for_serialization(item) for item in items)
-    known = [node for item in plain if (node := gpu_node(item, config.hardware)).type is not None]
-    unknown = {n.type.product for n in known if n.type is not None and n.type.gpu is None}
-    text = f"{len(items)} nodes are listed, {len(known)} of them with GPUs"
+    nodes = [gpu_node(item, config.hardware) for item in _nodes(client)]
+    known = [node for node in nodes if node.type is not None or node.slices]
+    kinds = (kind for node in known for kind in (node.type, *node.slices.values()))
+    unknown = {kind.product for kind in kinds if kind is not None and kind.gpu is None}
+    text = f"{len(nodes)} nodes are listed, {len(known)} of them with GPUs"
     if not known:
         return Promise(text, "install GPU feature discovery or set hardware.node_label")
     if unknown:
         names = ", ".join(sorted(unknown))
         return Promise(text, f"say in hardware.products which GPUs these are: {names}")
     return Promise(f"{text} that we know")
+
+
+def _nodes(client: Any) -> Iterator[Any]:
+    """All nodes as plain JSON, page by page."""
+    from kubernetes import client as api
+
+    call, token = api.CoreV1Api(client).list_node, None
+    while True:
+        page = _called("list nodes", call, limit=PAGE, _continue=token)
+        yield from map(client.sanitize_for_serialization, page.items)
+        token = page.metadata._continue
+        if not token:
+            return
 
 
 def _called(name: str, call: Any, *given: Any, **more: Any) -> Any:

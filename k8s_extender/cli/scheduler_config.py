@@ -69,14 +69,53 @@ class Extender(Strict):
     ignorable: bool = False
 
 
-class SchedulerConfig(BaseModel):
-    """The parts of a KubeSchedulerConfiguration that concern us."""
+class LeaderElection(Strict):
+    """Which of several schedulers leads."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    leaderElect: bool | None = None  # noqa: N815
+    leaseDuration: str | None = None  # noqa: N815
+    renewDeadline: str | None = None  # noqa: N815
+    retryPeriod: str | None = None  # noqa: N815
+    resourceLock: str | None = None  # noqa: N815
+    resourceName: str | None = None  # noqa: N815
+    resourceNamespace: str | None = None  # noqa: N815
+
+
+class ClientConnection(Strict):
+    """How the scheduler reaches the API server."""
+
+    kubeconfig: str | None = None
+    acceptContentTypes: str | None = None  # noqa: N815
+    contentType: str | None = None  # noqa: N815
+    qps: float | None = None
+    burst: int | None = None
+
+
+class Profile(Strict):
+    """A scheduler that pods name; its plug-ins are not looked into."""
+
+    schedulerName: str | None = None  # noqa: N815
+    percentageOfNodesToScore: int | None = None  # noqa: N815
+    plugins: dict[str, Any] | None = None
+    pluginConfig: list[dict[str, Any]] | None = None  # noqa: N815
+
+
+class SchedulerConfig(Strict):
+    """A whole KubeSchedulerConfiguration."""
 
     apiVersion: Literal["kubescheduler.config.k8s.io/v1"]  # noqa: N815
     kind: Literal["KubeSchedulerConfiguration"]
     extenders: list[Extender] = Field(min_length=1)
+    parallelism: int | None = None
+    leaderElection: LeaderElection | None = None  # noqa: N815
+    clientConnection: ClientConnection | None = None  # noqa: N815
+    enableProfiling: bool | None = None  # noqa: N815
+    enableContentionProfiling: bool | None = None  # noqa: N815
+    percentageOfNodesToScore: int | None = None  # noqa: N815
+    podInitialBackoffSeconds: int | None = None  # noqa: N815
+    podMaxBackoffSeconds: int | None = None  # noqa: N815
+    profiles: list[Profile] | None = None
+    delayCacheUntilActive: bool | None = None  # noqa: N815
 
 
 def read_extender(path: Path) -> Extender:
@@ -87,16 +126,20 @@ def read_extender(path: Path) -> Extender:
         raise ConfigError(
             f"{path}: {len(ours)} extenders, and no single urlPrefix with {OUR_NAME!r} in it"
         )
+    try:
+        _ = urlsplit(ours[0].urlPrefix).port
+    except ValueError as error:
+        raise ConfigError(
+            f"{path}: urlPrefix={ours[0].urlPrefix!r}: {error}: https://HOST:PORT/v1 is accepted"
+        ) from None
     return ours[0]
 
 
 def promises_of(extender: Extender, resources: tuple[str, ...]) -> Iterator[Promise]:
     """What an entry must say so that no pod is lost or held up by us."""
-    for key, verb in (
-        ("filterVerb", "filter"), ("prioritizeVerb", "prioritize"), ("preemptVerb", "preempt"),
-    ):  # fmt: skip
-        said = getattr(extender, key).strip("/").removeprefix("v1/")
-        yield promise(f"{key} is ours", said == verb, f"set {key}: v1/{verb}")
+    yield _verb(extender, "filterVerb", "filter")
+    yield _verb(extender, "prioritizeVerb", "prioritize")
+    yield _verb(extender, "preemptVerb", "preempt")
     yield promise("binding is left to the scheduler", not extender.bindVerb, "remove bindVerb")
     yield promise("scores count", extender.weight > 0, "set weight: 10, as prioritizeVerb needs")
     yield promise(
@@ -136,6 +179,16 @@ def _read(path: Path) -> SchedulerConfig:
 def _readable(path: Path, error: Mapping[str, Any]) -> str:
     place = ".".join(map(str, error["loc"])) or "the file"
     return f"{path}: {place}: {error['msg']}"
+
+
+def _verb(extender: Extender, key: str, verb: str) -> Promise:
+    """Whether prefix and verb together are a path that is answered."""
+    prefix, said = urlsplit(extender.urlPrefix).path.strip("/"), getattr(extender, key).strip("/")
+    asked = f"{prefix}/{said}".strip("/") if said else ""
+    remedy = f"set {key}: {verb if prefix == 'v1' else f'v1/{verb}'}"
+    if prefix not in ("", "v1"):
+        remedy += f", and take /{prefix} from urlPrefix"
+    return promise(f"{key} is ours", asked in (verb, f"v1/{verb}"), remedy)
 
 
 def _timeout(said: str | None) -> Promise:

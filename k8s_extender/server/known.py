@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -13,7 +13,7 @@ from predictor.identify.rules import Rules
 from ..config import Config
 from ..decide import Decider, NodeTable
 from ..estimate import TypeEstimate, estimates
-from ..records import GpuType, PodJob, Refusal
+from ..records import FilterResult, GpuType, PodJob, Refusal
 from ..type_index import Code, TypeIndex
 
 MAX_PODS = 64
@@ -42,6 +42,7 @@ class _Known:
     estimates: dict[GpuType, TypeEstimate] = field(default_factory=dict)
     refusals: _Last[Mapping[Code, Refusal]] | None = None
     scores: _Last[Mapping[Code, int]] | None = None
+    open: TypeIndex | None = None  # of a table where no node is refused
 
 
 class Brain(Decider):
@@ -93,6 +94,14 @@ class Brain(Decider):
             self._predicted(estimate)
         return tuple(known.estimates[kind] for kind in distinct)
 
+    def filter(
+        self, job: PodJob, names: Sequence[str], nodes: NodeTable | None = None
+    ) -> FilterResult:
+        """The same, without a look at the names where no node of the table is refused."""
+        if nodes is None and self._of(job).open is self._index(job.resource):
+            return FilterResult(names)
+        return super().filter(job, names, nodes)
+
     def refusals(
         self, job: PodJob, index: TypeIndex, present: frozenset[int]
     ) -> Mapping[Code, Refusal]:
@@ -102,6 +111,8 @@ class Brain(Decider):
         if last is None or last.index is not index or last.present != present:
             last = _Last(index, present, super().refusals(job, index, present))
             known.refusals = last
+            if not last.answer and len(present) == len(index.types):
+                known.open = index
         return last.answer
 
     def scores(self, job: PodJob, index: TypeIndex, present: frozenset[int]) -> Mapping[Code, int]:

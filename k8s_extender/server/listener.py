@@ -20,10 +20,12 @@ from .app import App
 
 BACKLOG = 1024
 MAX_CONNECTIONS = 512
+# A head may be one read of the socket larger.
 MAX_HEAD_BYTES = 2**15
 HANDSHAKE_S = 10.0
 SWEEP_S = 1.0
-CLOSING_S = 3.0
+# Beyond the time that idle connections are kept for, after which uvicorn ends them itself.
+SPARE_S = 5.0
 
 
 class Phase(Enum):
@@ -35,20 +37,31 @@ class Phase(Enum):
     IDLE = "idle"
 
 
-# Seconds in a phase; idle connections are uvicorn's to end. kube-scheduler gives a call up to
-# its httpTimeout (5 s by default), the API server a webhook up to 30 s.
+# Seconds in a phase. kube-scheduler gives a call up to its httpTimeout (5 s by default), the API
+# server a webhook up to 30 s.
 LIMITS_S = {Phase.NEW: 10.0, Phase.RECEIVING: 15.0, Phase.ANSWERING: 30.0}
 
 
 class Connection(HttpToolsProtocol):
-    """A connection that knows its phase; heads of requests are limited in size."""
+    """A connection that can tell its phase; heads of requests are limited in size."""
 
     def __init__(self, *, listener: Listener, **given: Any) -> None:
         super().__init__(**given)
         self._listener = listener
-        self.phase = Phase.NEW
-        self.since = time.monotonic()
-        self._head_bytes: int | None = 0  # None while a body is read
+        self._head_bytes = 0
+        self._seen: tuple[Phase, object] = (Phase.NEW, None)
+        self.since = time.monotonic()  # the phase lasts at least since then
+
+    @property
+    def phase(self) -> Phase:
+        """What it is at, by the request that came last."""
+        if self.scope is None:
+            return Phase.NEW
+        if self._within_head or self.cycle.more_body:
+            return Phase.RECEIVING
+        if self.cycle.response_complete and not self.transport.get_write_buffer_size():
+            return Phase.IDLE
+        return Phase.ANSWERING
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a place among the connections, or one of an idle one."""
@@ -56,51 +69,32 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Count what is not body yet, and parse."""
+        """Parse, unless the head of a request gets too large."""
         if self.parser is None or self.transport.is_closing():
             return
-        if self.phase in (Phase.NEW, Phase.IDLE):
-            self._enter(Phase.RECEIVING)
-        if self._head_bytes is not None:
-            self._head_bytes += len(data)
-        super().data_received(data)
-        if self._head_bytes is not None and self._head_bytes > MAX_HEAD_BYTES:
+        self._head_bytes = self._head_bytes + len(data) if self._within_head else 0
+        if self._head_bytes > MAX_HEAD_BYTES:
             self.end("large head")
+        else:
+            super().data_received(data)
 
-    def on_headers_complete(self) -> None:
-        """From here on the application limits the size."""
-        self._head_bytes = None
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        """The request is whole."""
-        self._head_bytes = 0
-        if self.phase is Phase.RECEIVING:
-            self._enter(Phase.ANSWERING)
-        super().on_message_complete()
-
-    def on_response_complete(self) -> None:
-        """The answer is on its way; its reader may still be slow."""
-        self._enter(Phase.ANSWERING if self.transport.get_write_buffer_size() else Phase.IDLE)
-        super().on_response_complete()
-
-    def late(self, now: float) -> bool:
-        """True where the phase has taken too long."""
-        if self.phase is Phase.ANSWERING and self._answered():
-            self._enter(Phase.IDLE)
-        return now - self.since > LIMITS_S.get(self.phase, float("inf"))
+    def late(self, now: float, idle_s: float) -> bool:
+        """True where one request has been in one phase for too long; asked from time to time."""
+        phase = self.phase
+        if self._seen[0] is not phase or self._seen[1] is not self.cycle:
+            self._seen, self.since = (phase, self.cycle), now
+        return now - self.since > LIMITS_S.get(phase, idle_s)
 
     def end(self, why: str) -> None:
         """Drop the connection at once."""
         self._listener.closed(why)
         self.transport.abort()
 
-    def _answered(self) -> bool:
-        done = self.cycle is None or self.cycle.response_complete
-        return done and not self.transport.get_write_buffer_size()
-
-    def _enter(self, phase: Phase) -> None:
-        self.phase, self.since = phase, time.monotonic()
+    @property
+    def _within_head(self) -> bool:
+        """True from the first byte of a request until its head is whole."""
+        begun, whole = self.scope, self.cycle
+        return begun is not None and (whole is None or whole.scope is not begun)
 
 
 class Listener:
@@ -117,6 +111,7 @@ class Listener:
     ) -> None:
         self._bound = bound
         self._context = context
+        self._idle_s = keep_alive_s + SPARE_S
         self.closed = closed
         self._config = uvicorn.Config(
             app, http=Connection, ws="none", lifespan="off", log_config=None, access_log=False,
@@ -181,7 +176,7 @@ class Listener:
             self._state.default_headers = [(b"date", date)]
             now = time.monotonic()
             for connection in self.connections:
-                if connection.late(now):
+                if connection.late(now, self._idle_s):
                     connection.end(connection.phase.value)
             await asyncio.sleep(SWEEP_S)
 

@@ -82,7 +82,6 @@ def warm(brain: Brain) -> None:
     for text in WARMING:
         for policy in ("time", "reserve"):
             job = PodJob(
-                uid="", namespace="", name="warming", gpus_per_pod=1,
-                stated=parse_text(text, "warming"), scheduling_policy=policy,
-            )  # fmt: skip
+                stated=parse_text(text, "warming"), gpus_per_pod=1, scheduling_policy=policy
+            )
             brain.warm(job, kinds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import orjson
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -23,13 +23,14 @@ def health(state: State) -> Mapping[str, Page]:
     return {"livez": lambda: Reply(200, b'{"alive":true}'), "readyz": ready}
 
 
-def metrics_page(metrics: Metrics, state: State) -> Mapping[str, Page]:
-    """/metrics, with gauges of the state."""
+def metrics_page(metrics: Metrics, state: State, before: Callable[[], None]) -> Mapping[str, Page]:
+    """/metrics, with gauges of the state; ``before`` counts what is not counted yet."""
     metrics.watch("nodes", "Nodes in the table.", lambda: len(state.table()))
     metrics.watch("nodes_age_seconds", "Since nodes were heard of.", lambda: state.nodes.age_s)
     metrics.watch("ready", "1 when ready.", lambda: float(not state.why_not_ready()))
 
     def scrape() -> Reply:
+        before()
         headers = ((b"content-type", CONTENT_TYPE_LATEST.encode()),)
         return Reply(200, generate_latest(metrics.registry), headers)
 

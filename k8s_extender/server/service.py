@@ -14,8 +14,10 @@ from ..config import Config
 from ..estimate import TypeEstimate
 from .admitting import admission_handlers
 from .app import App, Handler
+from .calls import Ledger
 from .certificates import certificates_of
 from .known import JobOf
+from .later import Later
 from .listener import Listener, bind
 from .loading import Loader
 from .logs import Log
@@ -62,6 +64,7 @@ class Service:
         self._log = log
         self._files_every_s = files_every_s
         self._metrics = Metrics()
+        self._later = Later()
         self._state = State(config, parts.nodes)
         loader = Loader(self._state.table, job_of=parts.job_of, predicted=self._predicted)
         self._upkeep = Upkeep(self._state, loader, self._metrics, path)
@@ -90,6 +93,7 @@ class Service:
                 task.cancel()
             for listener in self._listeners:
                 await listener.stop(CLOSING_S)
+            self._later.run()
         await asyncio.to_thread(self._state.nodes.stop)
         if self._hearing is not None:
             await asyncio.to_thread(self._hearing.stop)
@@ -97,7 +101,8 @@ class Service:
 
     def _calls(self, gpu_node: GpuNodeOf) -> App:
         state = self._state
-        verbs = Verbs(state, self._metrics, self._log, gpu_node=gpu_node, hearing=self._hearing)
+        ledger = Ledger(self._metrics, self._log)
+        verbs = Verbs(state, ledger, self._later, gpu_node=gpu_node, hearing=self._hearing)
         handlers: dict[str, Handler] = {
             "filter": verbs.filter, "prioritize": verbs.prioritize, "preempt": verbs.preempt,
             **admission_handlers(state, self._metrics, self._log),
@@ -118,7 +123,8 @@ class Service:
             keep_alive_s=server.keep_alive_s, context=context, closed=closed,
         )  # fmt: skip
         if server.metrics_port is not None:
-            pages = {**health(self._state), **metrics_page(self._metrics, self._state)}
+            shown = metrics_page(self._metrics, self._state, before=self._later.run)
+            pages = {**health(self._state), **shown}
             yield Listener(
                 App(pages=pages), bind(server.host, server.metrics_port, "server.metrics_port"),
                 keep_alive_s=server.keep_alive_s, closed=closed,

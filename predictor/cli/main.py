@@ -5,13 +5,15 @@ from __future__ import annotations
 import click
 
 from ..errors import PrecisionTimeError
+from .backtest import backtest
 from .catalog import catalog, gpus
 from .compare import compare
 from .console import fail, logged
 from .evaluate import evaluate
+from .history import history
 from .models import fit, learn, models
 from .plan import plan
-from .plugins import load, plugins, remedy
+from .plugins import PluginGroup
 from .predict import predict
 from .profile_data import profiles
 from .validate import validate
@@ -19,7 +21,7 @@ from .validate import validate
 USAGE_ERROR = 2
 
 
-class Program(click.Group):
+class Program(PluginGroup):
     """All commands, those of plug-ins last.
 
     An error of ours, or a plug-in without what it needs, ends the program with one line on stderr
@@ -35,23 +37,14 @@ class Program(click.Group):
                 return super().invoke(ctx)
         except (PrecisionTimeError, ProfileDataError) as error:
             fail(str(error))
-        except ModuleNotFoundError as error:
-            mend = remedy(ctx.invoked_subcommand, error)
-            if mend is None:
-                raise
-            fail(f"{error}: {mend}")
         ctx.exit(USAGE_ERROR)
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names in the order they were added, not of the alphabet."""
-        return [*self.commands, *(name for name in plugins() if name not in self.commands)]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name; a plug-in is imported only when it is asked for."""
-        return super().get_command(ctx, cmd_name) or load(cmd_name)
-
-
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Program,
+    plugins="precision_time.commands",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="precision-time")
 def main() -> None:
     """Predict how long a GPU training job runs from model, precision, GPU and batch.
@@ -62,6 +55,7 @@ def main() -> None:
 
 
 for command in (
-    predict, compare, plan, evaluate, validate, fit, learn, models, catalog, gpus, profiles
+    predict, compare, plan, evaluate, validate, backtest, fit, learn, models, history, catalog,
+    gpus, profiles,
 ):  # fmt: skip
     main.add_command(command)

@@ -183,11 +183,12 @@ class GraphBuilder(MemoryLayers):
         flash: bool = False,
         causal: bool = False,
         dropout: bool = True,
+        fused_softmax: bool = False,
     ) -> None:
         """Scaled dot-product attention of ``batch`` samples (default: the micro-batch).
 
-        Unfused: two batched GEMMs with scale + mask, softmax and dropout over the full score
-        matrix, causal or not. ``flash``: one fused operator each way that never writes the scores,
+        Unfused: two batched GEMMs with scale + mask, softmax (one kernel where ``fused_softmax``)
+        and dropout over the full score matrix, causal or not. ``flash``: one fused operator each way that never writes the scores,
         skips the masked half when ``causal``, and recomputes the forward product in its backward
         (2.5 times the forward FLOPs: Dao et al., arXiv 2205.14135).
         """
@@ -195,7 +196,8 @@ class GraphBuilder(MemoryLayers):
         scores = n * query_len * key_len
         if not flash:
             self.batched_matmul(n, query_len, key_len, head_dim)
-            self.elementwise(scores, reads=1)
+            if not fused_softmax:
+                self.elementwise(scores, reads=1)
             self.softmax(n * query_len, key_len)
             if dropout:
                 self.dropout(scores)

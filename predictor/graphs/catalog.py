@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 
@@ -14,6 +13,7 @@ from profiles.tables import models
 
 from ..errors import GraphError, UnknownModelError
 from .builder import GraphBuilder
+from .names import Meaning, meaning_of, nearest, why_refused
 from .operator import Graph
 from .registry import builder_of
 from .workload import Workload
@@ -66,40 +66,22 @@ class ModelEntry:
         return self.units.get(kind, 1.0)
 
 
-@cache
-def _names() -> Mapping[str, str]:
-    names: dict[str, str] = {}
-    for name, entry in models().items():
-        for spelling in (name, *entry.get("aliases", ())):
-            names[normal(spelling)] = name
-    return names
+@lru_cache(maxsize=4096)
+def find_entry(name: str, library: str = "") -> ModelEntry | None:
+    """The entry a name means, or None; ``library`` (``torchvision:``) is looked in first.
+
+    A name that states sizes of its own means an entry with those sizes, under that name.
+    """
+    meaning = meaning_of(name, library)
+    return meaning and _variant(_entry(meaning.entry), meaning)
 
 
-def normal(name: str) -> str:
-    """Spelling without case, ``_`` for ``-``, and outer blanks."""
-    return name.strip().lower().replace("_", "-")
-
-
-@cache
-def find_entry(name: str) -> ModelEntry | None:
-    """The entry a name or alias means, or None."""
-    names = _names()
-    key = normal(name)
-    for spelling in (key, key.partition(":")[2], key.rpartition("/")[2]):
-        if spelling and spelling in names:
-            return _entry(names[spelling])
-    return None
-
-
-def entry_of(name: str) -> ModelEntry:
-    """The entry a name or alias means; raises UnknownModelError with the three nearest names."""
-    entry = find_entry(name)
-    if entry is not None:
-        return entry
-    names = _names()
-    key = normal(name)
-    close = difflib.get_close_matches(key, names, n=6, cutoff=0.3)
-    raise UnknownModelError(name, list(dict.fromkeys(names[c] for c in close))[:3])
+def entry_of(name: str, library: str = "") -> ModelEntry:
+    """As ``find_entry``; raises UnknownModelError with the nearest names or the reason."""
+    entry = find_entry(name, library)
+    if entry is None:
+        raise UnknownModelError(name, nearest(name), why_refused(name))
+    return entry
 
 
 def entries() -> tuple[ModelEntry, ...]:
@@ -127,6 +109,19 @@ def _entry(name: str) -> ModelEntry:
         forward_gflops=raw.get("forward_gflops"),
         source=raw.get("source", ""),
     )
+
+
+def _variant(entry: ModelEntry, meaning: Meaning) -> ModelEntry:
+    side, changes = meaning.image_size, {k: _value(v) for k, v in meaning.architecture}
+    size = (side,) * len(entry.image_size or ()) if side else entry.image_size
+    if size == entry.image_size and not changes:
+        return entry
+    stated = ", ".join(f"{k}={v}" for k, v in changes.items()) or f"{side} pixels"
+    return replace(
+        entry, name=meaning.name, aliases=(), architecture={**entry.architecture, **changes},
+        image_size=size, parameters=None, forward_gflops=None,
+        source=f"{entry.name} with {stated}, as the name says; {entry.source}",
+    )  # fmt: skip
 
 
 @cache

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
 from ..ended_job import EndedJob
+
+_PAIR = re.compile(r"""(?:^|\s)(\w+)=(?:"([^"]*)"|(\S*))""")
 
 
 class LimitBy(StrEnum):
@@ -77,3 +80,25 @@ class Run:
         """What tells one job from another."""
         job = self.ended
         return job.scheduler, job.cluster, job.job_id, int(job.submit_s)
+
+    @property
+    def model(self) -> str | None:
+        """The model that was asked for, None where it was not known."""
+        return asked_value(self.asked, "model")
+
+    @property
+    def precision(self) -> str | None:
+        """The precision that was asked for, None where it was not known."""
+        return asked_value(self.asked, "precision")
+
+    @property
+    def gpu(self) -> str | None:
+        """The GPU that was asked for, None where any would do."""
+        return asked_value(self.asked, "gpu")
+
+
+def asked_value(asked: str, name: str) -> str | None:
+    """The value of one field in a job as it was identified, None where it is not there."""
+    found = (match for match in _PAIR.finditer(asked) if match[1] == name)
+    match = next(found, None)
+    return None if match is None else match[2] or match[3] or None

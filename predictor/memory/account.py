@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..graphs.catalog import Pairs, entry_of, graph_of
-from ..graphs.operator import Direction, Graph, Kind
+from ..graphs.parts import Parts, parts_of, repeated
 from ..graphs.workload import Workload
 from .flow import Kept
 from .saved import kept_by
-from .storage import Storage
+from ..formats import Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +38,17 @@ class Part:
 class Account:
     """One micro-batch through a network: activations, and weights by place, in elements.
 
-    ``layers`` is how many equal layers ``body`` consists of. ``head_weights`` are those of the
-    matrix products behind the layers, tied to ``embedding_weights`` where ``tied``.
     ``matrix_weights`` are all that matrix products multiply.
     """
 
     start: Part
     body: Part
     end: Part
-    layers: int
+    parts: Parts
     parameters: int
     trainable: int
     sparse: int
-    embedding_weights: float
-    head_weights: float
-    tied: bool
     matrix_weights: float
-
-    @property
-    def body_weights(self) -> float:
-        """Weights between the embedding and the head."""
-        return self.parameters - self.embedding_weights - (0 if self.tied else self.head_weights)
 
 
 @lru_cache(maxsize=4096)
@@ -74,25 +64,20 @@ def account_of(
     graph = graph_of(name, changes, work)
     shares = work.tensor_parallel if sequence_parallel else 1
     kept = kept_by(graph, storage, entry_of(name).family)
-    first, last = _body(kept)
+    parts = parts_of(graph)
+    first, last = repeated([k.operator for k in kept])
     items = [_Item.of(k, shares, checkpointing.scores) for k in kept]
     start, body, end = items[:first], items[first:last], items[last:]
-    layers = int(min((i.count for i in body), default=1))
-    tables = _tables(graph)
-    head = sum(k.weights for k in kept[last:])
-    found = sum(k.weights * k.operator.count for k in kept[:last]) + tables
+    layers = parts.layers
     dropped = checkpointing.layers and bool(body)
     return Account(
         start=_part(start),
         body=_checkpointed(body, layers) if dropped else _part(body, layers),
         end=_part(end) if body or not checkpointing.layers else _rooted(end),
-        layers=layers,
+        parts=parts,
         parameters=graph.parameters,
         trainable=graph.trainable_parameters,
         sparse=graph.sparse_parameters,
-        embedding_weights=tables,
-        head_weights=head,
-        tied=abs(graph.parameters - found) < abs(graph.parameters - found - head),
         matrix_weights=sum(k.weights * k.operator.count for k in kept),
     )
 
@@ -111,23 +96,6 @@ class _Item:
         share = shares if kept.split else 1
         held = kept.bytes - (kept.scores if drop_scores else 0.0)
         return cls(held / share, kept.transient, kept.output / share, kept.operator.count)
-
-
-def _body(kept: Sequence[Kept]) -> tuple[int, int]:
-    """Where the repeated layers of a transformer begin and end; nowhere in other networks."""
-    repeated = [i for i, k in enumerate(kept) if k.operator.count > 1]
-    if not repeated or not any(k.operator.kind is Kind.LAYER_NORM for k in kept):
-        return 0, 0
-    return repeated[0], repeated[-1] + 1
-
-
-def _tables(graph: Graph) -> float:
-    """Weights of trained embedding tables: their gradient is written over the whole table."""
-    return sum(
-        o.writes - o.dims[0] * o.dims[1]
-        for o in graph.operators
-        if o.kind is Kind.EMBEDDING and o.direction is Direction.WEIGHT_GRADIENT
-    )
 
 
 def _part(items: Sequence[_Item], layers: int = 1) -> Part:

@@ -12,10 +12,14 @@ from functools import lru_cache
 from ..graphs.catalog import ModelEntry, entry_of, overrides
 from ..graphs.workload import Workload
 from ..job import TrainingJob
-from ..step import optimizer_rule, workload
+from ..job_graph import workload
+from ..optimizer import optimizer_rule
+from ..parallel.experts import expert_share
+from ..parallel.recompute import Recompute, recompute_of
+from ..parallel.stages import layer_shares, virtual_stages
 from .account import Account, Checkpointing, Part, account_of
-from .states import States, expert_share, states_of
-from .storage import Storage, storage_of
+from .states import States, states_of
+from ..formats import Storage, storage_of
 
 # What a process holds on a GPU beside its tensors: CUDA context and kernels. 1343 MB where Hugging
 # Face shows it ("Model training anatomy", after one tensor was placed); CUDA 11.7 and later load
@@ -104,37 +108,37 @@ def account_for(job: TrainingJob, entry: ModelEntry, storage: Storage) -> Accoun
     """Activations and weights of the whole network, before it is cut into pipeline stages."""
     return account_of(
         entry.name, overrides(entry, job.variant), _workload(job, entry), storage,
-        _checkpointing(job), job.option("sequence_parallel") == "on",
+        _checkpointing(job), job.sequence_parallel,
     )  # fmt: skip
 
 
 def _workload(job: TrainingJob, entry: ModelEntry) -> Workload:
-    """As the step time has it, with Megatron-LM's fused attention where nothing else is stated."""
-    work = workload(job, entry)
-    stated = job.option("attention_backend") or job.option("flash_attention")
-    fused = job.option("transformer_impl") == "transformer_engine" and not stated
-    return replace(work, pipeline_parallel=1, flash_attention=work.flash_attention or fused)
+    """As the step time has it; what sequence parallelism divides is told apart in the account."""
+    return replace(workload(job, entry), sequence_parallel=False)
 
 
 def _checkpointing(job: TrainingJob) -> Checkpointing:
-    option = job.option("act_ckpt")
-    return Checkpointing(layers=option in ("on", "full", "true"), scores=option == "selective")
+    recompute = recompute_of(job)
+    return Checkpointing(recompute is Recompute.LAYERS, recompute is Recompute.ATTENTION)
+
+
+def _share(job: TrainingJob, account: Account, stage: int) -> float:
+    """Share of the layers on a stage."""
+    return layer_shares(job, account.parts.layers)[stage]
 
 
 def _weights(job: TrainingJob, account: Account, stage: int) -> float:
     """Weights of one stage: its layers, the embedding on the first, the head on the last."""
-    stages = job.pipeline_parallel
-    if stages == 1:
-        return float(account.parameters)
-    ends = account.embedding_weights * (stage == 0) + account.head_weights * (stage == stages - 1)
-    return account.body_weights / stages + ends
+    share = _share(job, account, stage)
+    return account.parts.stage_weights(stage, share, job.pipeline_parallel)
 
 
 def _activations(job: TrainingJob, account: Account, stage: int) -> tuple[float, float]:
     """Bytes that micro-batches in flight keep on one stage, and what the backward needs on top."""
     stages = job.pipeline_parallel
     first, last = stage == 0, stage == stages - 1
-    parts = [account.start] * first + [_share(account.body, stages)] + [account.end] * last
+    body = _part_of(account.body, _share(job, account, stage))
+    parts = [account.start] * first + [body] + [account.end] * last
     before, peak = 0.0, 0.0
     for part in parts:
         peak = max(peak, before + part.peak)
@@ -144,8 +148,8 @@ def _activations(job: TrainingJob, account: Account, stage: int) -> tuple[float,
     return before + more, peak - before
 
 
-def _share(body: Part, stages: int) -> Part:
-    return Part(body.kept / stages, body.kept / stages + body.peak - body.kept)
+def _part_of(body: Part, share: float) -> Part:
+    return Part(body.kept * share, body.kept * share + body.peak - body.kept)
 
 
 def in_flight(job: TrainingJob, account: Account, stage: int) -> float:
@@ -156,19 +160,9 @@ def in_flight(job: TrainingJob, account: Account, stage: int) -> float:
     stages, accum = job.pipeline_parallel, job.grad_accum
     if stages == 1:
         return 1.0
-    chunks = _chunks(job, account)
+    chunks = virtual_stages(job, account.parts.layers)
     if chunks == 1:
         return float(min(stages - stage, accum))
     group = int(job.option("microbatch_group_size_per_virtual_pipeline_stage") or stages)
     warm_up = 2 * (stages - stage - 1) + (chunks - 1) * group
     return min(warm_up + 1, accum * chunks) / chunks
-
-
-def _chunks(job: TrainingJob, account: Account) -> int:
-    stated = job.option("num_virtual_stages_per_pipeline_rank")
-    if stated.isdigit():
-        return int(stated)
-    layers = job.option("num_layers_per_virtual_pipeline_stage")
-    if layers.isdigit():
-        return max(1, account.layers // (job.pipeline_parallel * int(layers)))
-    return 1

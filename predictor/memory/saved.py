@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from ..graphs.operator import Direction, Graph, Kind, Operator
 from .flow import Flow, Kept
-from .storage import Storage
+from ..formats import Storage
 
 INDEX_BYTES = 8  # torch indices are int64
 STATISTICS_BYTES = 4  # FP32 log-sum-exp of attention, mean or deviation of a norm

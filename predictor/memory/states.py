@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..graphs.catalog import ModelEntry, graph_of, overrides
 from ..job import TrainingJob
-from ..step import workload
+from ..parallel.placement import expert_tensor_parallel, place
 from .account import Account
-from .storage import LOW_WEIGHTS, Storage
+from ..formats import LOW_WEIGHTS, Storage
 
 # Elements of DeepSpeed's reduce_bucket_size and allgather_bucket_size, each (its JSON reference).
 DEEPSPEED_BUCKET = 500_000_000
@@ -56,7 +55,7 @@ def states_of(
         ranks if level >= least else 1.0 for least in (1, 2, 3)
     )
     state = rule["state_bytes_per_parameter"] * storage.state_scale + storage.master
-    unit = GATHERED_UNITS * dense / max(1, account.layers) if level == 3 else 0.0
+    unit = GATHERED_UNITS * dense / max(1, account.parts.layers) if level == 3 else 0.0
     matrices = min(dense, account.matrix_weights * weights / max(1, account.parameters))
     return States(
         weights=(dense / weight_ranks + tables / job.gpus) * storage.weight,
@@ -78,41 +77,16 @@ def _trained(account: Account) -> float:
 def shard_ranks(job: TrainingJob, experts: float) -> float:
     """GPUs a stage's state is divided among: fewer for experts, which are spread already."""
     instances = int(job.option("num_distributed_optimizer_instances") or 1)
+    if job.sharding == "hsdp":
+        instances = place(job).data.nodes
     ranks = max(1, job.data_parallel * job.context_parallel // instances)
-    spread = max(1, expert_parallel(job) * expert_tensor_parallel(job) // job.tensor_parallel)
+    spread = max(1, job.expert_parallel * expert_tensor_parallel(job) // job.tensor_parallel)
     return 1 / ((1 - experts) / ranks + experts / max(1.0, ranks / spread))
 
 
 def sharding_level(job: TrainingJob) -> int:
     """0 for plain data parallelism, else the ZeRO level; FSDP is 3."""
-    if job.option("data_parallel_sharding_strategy") == "optim_grads_params":
-        return 3
-    return {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3}[job.sharding]
-
-
-def expert_parallel(job: TrainingJob) -> int:
-    """GPUs that the experts of a mixture are spread over."""
-    return int(dict(job.variant).get("expert_parallel") or job.option("ep") or 1)
-
-
-def expert_tensor_parallel(job: TrainingJob) -> int:
-    """GPUs one expert is split over; that of the other layers unless stated."""
-    stated = job.option("etp")
-    return int(stated) if stated.isdigit() else job.tensor_parallel
-
-
-def expert_share(job: TrainingJob, entry: ModelEntry) -> float:
-    """Share of a GPU's weights that are experts', from the graph with and without the spread."""
-    spread = expert_parallel(job)
-    if spread == 1:
-        return 0.0
-    work = workload(job, entry)
-    changes = dict(overrides(entry, job.variant))
-    here = graph_of(entry.name, tuple(sorted(changes.items())), work).parameters
-    alone = graph_of(
-        entry.name, tuple(sorted({**changes, "expert_parallel": "1"}.items())), work
-    ).parameters
-    return max(0.0, (alone - here) / (spread - 1) / here)
+    return {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "hsdp": 3}[job.sharding]
 
 
 def _buckets(job: TrainingJob, level: int, dense: float, storage: Storage) -> float:

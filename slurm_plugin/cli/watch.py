@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from threading import Event
 
 import click
 
 from predictor.cli.console import warn
+from predictor.cli.stopping import stop_asked
 
 from ..config import DEFAULT_PATH, Policy
 from ..errors import PolicyError, SourceError
+from ..watch.history_child import HistoryChild
 
 
 @click.command()
@@ -28,12 +28,13 @@ def watch(config: Path | None, once: bool, dry_run: bool) -> None:
     """Extend or trim limits we set, as the jobs report how fast they go.
 
     What happens is said on stdout, a line each. `watch.mode` of the policy must be `advise` or
-    `apply`; to apply, run it as SlurmUser or root.
+    `apply`; to apply, run it as SlurmUser or root. Where the policy has `history.url`, a second
+    process adds the jobs that end, and what they report, to that history.
     """
     from ..daemon.loading import policy_at
 
     policy = policy_at(config)
-    if policy.watch.mode == "off":
+    if policy.watch.mode == "off" and policy.history.url is None:
         click.echo(f"watch.mode is off in {config or DEFAULT_PATH}: nothing is followed")
         return
     from ..sources.choose import open_source
@@ -45,33 +46,24 @@ def watch(config: Path | None, once: bool, dry_run: bool) -> None:
         changed = policy.watch.mode == "apply" and not dry_run
         click.echo(f"{done} limits {'changed' if changed else 'would change'}")
         return
-    with _stop_asked() as stop:
-        _follow(watcher.watch, policy, lambda: policy_at(config), stop)
+    _follow(watcher.watch, policy, lambda: policy_at(config), HistoryChild(config))
 
 
 def _follow(
-    look: Callable[[Policy], object], policy: Policy, read: Callable[[], Policy], stop: Event
+    look: Callable[[Policy], object],
+    policy: Policy,
+    read: Callable[[], Policy],
+    history: HistoryChild,
 ) -> None:
-    while not stop.is_set():
-        try:
-            policy = read()
-        except PolicyError as error:
-            warn(f"{error}; the policy read before stays")
-        try:
-            look(policy)
-        except SourceError as error:
-            warn(str(error))
-        stop.wait(policy.watch.interval_s)
-
-
-@contextmanager
-def _stop_asked() -> Iterator[Event]:
-    """Set by SIGTERM and SIGINT: the pass under way is finished first."""
-    stop = Event()
-    wanted = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in wanted}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with stop_asked() as stop, closing(history):
+        while not stop.is_set():
+            try:
+                policy = read()
+            except PolicyError as error:
+                warn(f"{error}; the policy read before stays")
+            history.keep(policy.history.url is not None)
+            try:
+                look(policy)
+            except SourceError as error:
+                warn(str(error))
+            stop.wait(policy.watch.interval_s)

@@ -7,15 +7,19 @@ give the first one, and pyslurm keys them by id, which loses the earlier runs of
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from predictor.ended_job import EndedJob
 
+from ..errors import SourceError
 from ..hostlist import expand
 from .commands import Commands
-from .gres import first, tres_gpus
-from .marked import new_mark, rows
+from .gres import Gpus, first, tres_gpus
+from .marked import new_mark, tuples
 from .words import ended_state, stated, unix_s
 
 FIELDS = (
@@ -30,6 +34,7 @@ MOST_ROWS = 50_000  # of one slice, held to be sorted: about 100 MB
 _LEAST_SLICE_S = 60
 _LONGEST_SLICE_S = 32 * DAY_S
 _PATIENCE = 10  # sacct asks a database, which takes longer than slurmctld
+_KEPT = 4096  # node lists and GPU counts, which jobs share
 _NO_ENERGY = 2**63  # NO_VAL64 and INFINITE64 are printed as numbers
 
 
@@ -37,11 +42,26 @@ class _TooManyError(Exception):
     """A slice has more rows than are held at once."""
 
 
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row of an ended job that cannot be read, and why."""
+
+    job_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SliceEnd:
+    """All rows of jobs that ended before this time (Unix seconds) were given."""
+
+    at_s: float
+
+
 def ended(commands: Commands, since_s: float, until_s: float | None) -> Iterator[EndedJob]:
     """Jobs whose end is in [since_s, until_s), oldest first; until now without ``until_s``.
 
     A job that was requeued has a record for each run that ended. A slice with too many rows is
-    read again in halves, one without any lets the next be twice as long.
+    read again in halves, one without any lets the next be twice as long. Raises SourceError.
     """
     until_s = time.time() if until_s is None else until_s
     start_s, length_s = max(float(since_s), float(DAY_S)), float(DAY_S)
@@ -58,16 +78,34 @@ def ended(commands: Commands, since_s: float, until_s: float | None) -> Iterator
             length_s = min(length_s * 2, _LONGEST_SLICE_S)
 
 
+def streamed(
+    commands: Commands, since_s: float, until_s: float
+) -> Iterator[EndedJob | BadRow | SliceEnd]:
+    """The same jobs in no order within a day, none of them held, and where each day is through.
+
+    Raises SourceError where sacct fails; a row that cannot be read is given as it is.
+    """
+    start_s, length_s = max(float(since_s), float(DAY_S)), float(DAY_S)
+    while start_s < until_s:
+        end_s, empty = min(start_s + length_s, until_s), True
+        for row in _read(commands, start_s, end_s):
+            empty = False
+            try:
+                job = _job(row)
+            except (SourceError, ValueError) as error:
+                yield BadRow(row[0], str(error))
+                continue
+            if job is not None and start_s <= job.end_s < end_s:
+                yield job
+        yield SliceEnd(end_s)
+        start_s = end_s
+        length_s = min(length_s * 2, _LONGEST_SLICE_S) if empty else float(DAY_S)
+
+
 def _slice(commands: Commands, start_s: float, end_s: float, *, limited: bool) -> list[EndedJob]:
-    mark = new_mark()
-    output = commands.stream(
-        "sacct", "--noheader", "--allusers", "--allocations", "--duplicates", "--parsable",
-        f"--delimiter={mark}", f"--starttime={_day_and_time(start_s)}",
-        f"--endtime={_day_and_time(end_s + 1)}", f"--state={STATES}",
-        f"--format={','.join(FIELDS)}", timeout_s=commands.timeout_s * _PATIENCE,
-    )  # fmt: skip
+    output = _read(commands, start_s, end_s)
     jobs: list[EndedJob] = []
-    for row in rows(output, mark, FIELDS):
+    for row in output:
         job = _job(row)
         if job is not None and start_s <= job.end_s < end_s:
             jobs.append(job)
@@ -77,26 +115,50 @@ def _slice(commands: Commands, start_s: float, end_s: float, *, limited: bool) -
     return jobs
 
 
+def _read(commands: Commands, start_s: float, end_s: float) -> Generator[list[str], None, None]:
+    """The rows of jobs that ended in a period, by FIELDS."""
+    mark = new_mark()
+    output = commands.stream(
+        "sacct", "--noheader", "--allusers", "--allocations", "--duplicates", "--noconvert",
+        "--parsable", f"--delimiter={mark}", f"--starttime={_day_and_time(start_s)}",
+        f"--endtime={_day_and_time(end_s + 1)}", f"--state={STATES}",
+        f"--format={','.join(FIELDS)}", timeout_s=commands.timeout_s * _PATIENCE,
+    )  # fmt: skip
+    with closing(output):
+        yield from tuples(output, mark, len(FIELDS))
+
+
 def _day_and_time(moment_s: float) -> str:
     return datetime.fromtimestamp(int(moment_s), UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _job(row: Mapping[str, str]) -> EndedJob | None:
-    state, end_s = ended_state(row["State"]), unix_s(row["End"])
+def _job(row: Sequence[str]) -> EndedJob | None:
+    """The job of a row; None where it goes on. Raises SourceError and ValueError."""
+    (job_id, cluster, user, account, partition, qos, state_text, submit, start, end, limit,
+     allocated, requested, node_count, node_list, energy, constraint, name, comment, decision,
+     submit_line) = row  # fmt: skip
+    state, end_s = ended_state(state_text), unix_s(end)
     if state is None or end_s is None:
         return None
-    gpus = first((tres_gpus(row["AllocTRES"]), tres_gpus(row["ReqTRES"])))
-    names = expand(stated(row["NodeList"]))
-    submit_s = unix_s(row["Submit"]) or 0.0
+    gpus, names = _gpus(allocated, requested), _names(node_list)
     return EndedJob(
-        scheduler="slurm", cluster=row["Cluster"], job_id=row["JobID"], name=row["JobName"],
-        user=row["User"], account=row["Account"], partition=row["Partition"], qos=row["QOS"],
-        state=state, submit_s=submit_s, start_s=unix_s(row["Start"]) if names else None,
-        end_s=end_s, limit_s=_limit_s(row["TimelimitRaw"]), gpus=gpus.count, gpu_type=gpus.type,
-        nodes=int(row["NNodes"] or 0), node_names=names, stated=row["Comment"],
-        decision=row["AdminComment"], submit_line=row["SubmitLine"],
-        constraint=row["Constraints"], energy_j=_energy_j(row["ConsumedEnergyRaw"]),
+        scheduler="slurm", cluster=cluster, job_id=job_id, name=name, user=user, account=account,
+        partition=partition, qos=qos, state=state, submit_s=unix_s(submit) or 0.0,
+        start_s=unix_s(start) if names else None, end_s=end_s, limit_s=_limit_s(limit),
+        gpus=gpus.count, gpu_type=gpus.type, nodes=int(node_count or 0), node_names=names,
+        stated=comment, decision=decision, submit_line=submit_line, constraint=constraint,
+        energy_j=_energy_j(energy),
     )  # fmt: skip
+
+
+@lru_cache(maxsize=_KEPT)
+def _gpus(allocated: str, requested: str) -> Gpus:
+    return first((tres_gpus(allocated), tres_gpus(requested)))
+
+
+@lru_cache(maxsize=_KEPT)
+def _names(node_list: str) -> tuple[str, ...]:
+    return expand(stated(node_list))
 
 
 def _limit_s(text: str) -> float | None:

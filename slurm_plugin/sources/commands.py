@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import shlex
 import shutil
 import subprocess
 import tempfile
-import threading
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import IO
@@ -29,7 +30,7 @@ _FIXED = {"LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_L
 class Commands:
     """Runs Slurm's commands from ``bin_dir``, or from PATH.
 
-    ``timeout_s`` is how long one may run until its last byte is read.
+    ``timeout_s`` is how long one may be waited for, until its last byte and its end.
     """
 
     def __init__(self, bin_dir: Path | None = None, timeout_s: float = 20.0) -> None:
@@ -57,23 +58,18 @@ class Commands:
     def stream(self, *argv: str, timeout_s: float | None = None) -> Generator[bytes, None, None]:
         """What a command prints, piece by piece; raises SourceError as ``run`` does.
 
-        A reader that stops early ends the command.
+        A reader that stops early ends the command. What the reader does between two pieces does
+        not count as time of the command.
         """
         limit_s = self.timeout_s if timeout_s is None else timeout_s
-        late = threading.Event()
         with tempfile.TemporaryFile() as errors, self._start(argv, errors) as process:
-            timer = threading.Timer(limit_s, _end, (process, late))
-            timer.start()
             try:
-                assert process.stdout is not None
-                while chunk := process.stdout.read1(_CHUNK_BYTES):  # type: ignore[attr-defined]
-                    yield chunk
-                status = process.wait()
+                left_s = yield from _pieces(process, limit_s)
+                status = process.wait(left_s)
+            except subprocess.TimeoutExpired:
+                raise SourceError(f"{_shown(argv)} did not end within {limit_s:g} s") from None
             finally:
-                timer.cancel()
                 process.kill()
-            if late.is_set():
-                raise SourceError(f"{_shown(argv)} did not end within {limit_s:g} s")
             if status:
                 said = _first_line(errors)
                 raise SourceError(f"{_shown(argv)} failed with exit status {status}: {said}")
@@ -100,9 +96,21 @@ class Commands:
         return found
 
 
-def _end(process: subprocess.Popen[bytes], late: threading.Event) -> None:
-    late.set()
-    process.kill()
+def _pieces(process: subprocess.Popen[bytes], limit_s: float) -> Generator[bytes, None, float]:
+    """All pieces; the seconds that are left then. Raises TimeoutExpired where none are."""
+    assert process.stdout is not None
+    handle, ready = process.stdout.fileno(), select.poll()
+    ready.register(handle, select.POLLIN)
+    left_s = limit_s
+    while True:
+        began_s = time.monotonic()
+        if left_s <= 0 or not ready.poll(left_s * 1000):
+            raise subprocess.TimeoutExpired(process.args, limit_s)
+        piece = os.read(handle, _CHUNK_BYTES)
+        left_s -= time.monotonic() - began_s
+        if not piece:
+            return max(0.0, left_s)
+        yield piece
 
 
 def _environment() -> dict[str, str]:

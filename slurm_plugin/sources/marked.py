@@ -6,6 +6,7 @@ command cannot be in them, so that no text moves a field or adds a row.
 
 from __future__ import annotations
 
+import codecs
 import secrets
 from collections.abc import Iterable, Iterator
 
@@ -19,15 +20,25 @@ def new_mark() -> str:
 
 def rows(chunks: Iterable[bytes], mark: str, fields: tuple[str, ...]) -> Iterator[dict[str, str]]:
     """The rows, streamed, by field; raises SourceError where the last one is cut off."""
-    end, rest, values = mark.encode(), b"", list[str]()
+    for values in tuples(chunks, mark, len(fields)):
+        yield dict(zip(fields, values, strict=True))
+
+
+def tuples(chunks: Iterable[bytes], mark: str, width: int) -> Iterator[list[str]]:
+    """The rows, streamed, as ``width`` values each; raises SourceError where the last is cut off.
+
+    Bytes that are not UTF-8 become U+FFFD.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    rest, values = "", list[str]()
     for chunk in chunks:
-        *whole, rest = (rest + chunk).split(end)
-        for value in whole:
-            # what ended the row before
-            value = value.removeprefix(b"\n") if not values else value
-            values.append(value.decode("utf-8", "replace"))
-            if len(values) == len(fields):
-                yield dict(zip(fields, values, strict=True))
-                values = []
+        *whole, rest = (rest + decoder.decode(chunk)).split(mark)
+        values += whole
+        for start in range(0, len(values) - width + 1, width):
+            row = values[start : start + width]
+            row[0] = row[0].removeprefix("\n")  # what ended the row before
+            yield row
+        del values[: len(values) - len(values) % width]
+    rest += decoder.decode(b"", True)
     if values or rest.strip():
-        raise SourceError(f"a row ends after {len(values)} of {len(fields)} fields")
+        raise SourceError(f"a row ends after {len(values)} of {width} fields")

@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 
 COMMANDS = ("predict", "compare", "plan", "evaluate", "validate", "fit", "learn", "models",
-            "catalog", "gpus", "profiles")  # fmt: skip
+            "history", "catalog", "gpus", "profiles")  # fmt: skip
 PLUGINS = tuple(sorted(point.name for point in entry_points(group="precision_time.commands")))
 JOB = ("predict", "resnet50", "--gpu", "a100", "--precision", "amp", "--batch-size", "8")
 Run = Callable[..., Result]

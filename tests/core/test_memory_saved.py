@@ -11,7 +11,7 @@ import pytest
 from predictor.graphs.catalog import entry_of
 from predictor.graphs.workload import Workload
 from predictor.memory.account import Checkpointing, account_of
-from predictor.memory.storage import Storage
+from predictor.formats import Storage
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

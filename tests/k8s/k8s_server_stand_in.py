@@ -17,7 +17,7 @@ import uvloop
 
 from k8s_extender.config import Config, read_config
 from k8s_extender.node_labels import gpu_node
-from k8s_extender.node_table import NodeTable
+from k8s_extender.node_table import LiveTable
 from k8s_extender.records import GpuNode, PodJob
 from k8s_extender.server.logs import logging_to
 from k8s_extender.server.service import Parts, Service
@@ -38,7 +38,7 @@ class FileNodes:
         if not self._table and self._path.exists():
             items = json.loads(self._path.read_bytes())["items"]
             nodes = (gpu_node(item, self._config.hardware) for item in items)
-            self._table = NodeTable(nodes).nodes
+            self._table = LiveTable(nodes).nodes
         return self._table
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from admission_reviews import (
 from k8s_extender.admission import Knowledge
 from k8s_extender.decide import Decider
 from k8s_extender.durations import seconds_of
+from k8s_extender.records import GpuType
 from k8s_extender.workload import pod_job
 from predictor.fitting import Fitted
 from predictor.job import TrainingJob
@@ -111,6 +113,51 @@ def test_a_gpu_the_filter_would_refuse_does_not_count(known: Knowledge, fitted: 
     assert deadline(everywhere.object) == deadline(admitted(only_fast, job(BF16)).object)
 
 
+def test_a_node_with_too_few_gpus_for_a_pod_does_not_count(fitted: Fitted) -> None:
+    wide = job()
+    asked = wide["spec"]["template"]["spec"]["containers"][0]["resources"]
+    asked["limits"] = asked["requests"] = {"nvidia.com/gpu": "8"}
+    only_fast = admitted(knowledge(fitted, nodes(fast=A100)), copy.deepcopy(wide))
+    small = nodes(fast=A100, slow=gpus("v100", count=4), new=GpuType("NEW-GPU", None, 4))
+    found = admitted(knowledge(fitted, small), wide)
+    assert deadline(found.object) == deadline(only_fast.object)
+
+
+def one_after_another(completions: int | None, parallelism: int) -> dict[str, Any]:
+    return job(spec={"completions": completions, "parallelism": parallelism})
+
+
+@pytest.mark.parametrize(
+    ("completions", "parallelism", "runs"),
+    [(None, 4, 1), (1, 1, 1), (4, 4, 1), (5, 1, 5), (20, 4, 5), (21, 4, 6), (2, 4, 1), (3, 0, 3)],
+)
+def test_the_deadline_covers_all_runs_of_a_job_that_takes_them_in_turn(
+    known: Knowledge, fitted: Fitted, completions: int | None, parallelism: int, runs: int
+) -> None:
+    rule = known.config.deadline
+    high_s = predicted_on(fitted, "v100").total_quantile_s(rule.quantile)
+    found = admitted(known, one_after_another(completions, parallelism))
+    wanted_s = runs * (high_s * (1 + rule.checkpoint_share) + rule.startup_s)
+    assert 0 <= deadline(found.object) - wanted_s < rule.rounding_s
+    assert ("runs one after another" in found.said) == (runs > 1)
+    assert seconds(found.annotations, P95) == pytest.approx(high_s, abs=1)  # of one run
+
+
+def test_a_cap_below_the_runs_of_a_job_sets_no_deadline(known: Knowledge, fitted: Fitted) -> None:
+    cap_s = deadline(admitted(known, job()).object) + 60
+    capped = knowledge(fitted, deadline={"mode": "always", "cap_s": cap_s})
+    found = admitted(capped, one_after_another(5, 1))
+    assert "activeDeadlineSeconds" not in found.object["spec"]
+    assert "would not be enough" in found.said
+
+
+def test_an_own_deadline_that_is_right_for_all_runs_needs_no_word(known: Knowledge) -> None:
+    obj = one_after_another(5, 1)
+    obj["spec"]["activeDeadlineSeconds"] = deadline(admitted(known, obj).object) + 1
+    (line,) = admitted(known, obj).response["warnings"]
+    assert "deadline" not in line
+
+
 def test_a_slice_or_a_shared_gpu_asks_for_a_longer_deadline(fitted: Fitted) -> None:
     whole = deadline(admitted(knowledge(fitted, nodes(a=A100)), job()).object)
     for kind in (gpus("a100", mig="3g.20gb", mig_share=3 / 7), gpus("a100", replicas=2)):
@@ -141,18 +188,27 @@ def test_a_bare_pod_is_filled_itself(known: Knowledge) -> None:
     assert {DURATION, P95, STEP, BASIS} <= stored["metadata"]["annotations"].keys()
 
 
-@pytest.mark.parametrize("kind", ["Job", "RayCluster", "PyTorchJob", "JobSet"])
-def test_a_pod_of_what_we_filled_is_left_alone(known: Knowledge, kind: str) -> None:
-    owner = {"apiVersion": "x/v1", "kind": kind, "name": "o", "uid": "u", "controller": True}
+OWNERS = {
+    "batch/v1": "Job", "ray.io/v1": "RayCluster", "kubeflow.org/v1": "PyTorchJob",
+    "jobset.x-k8s.io/v1alpha2": "JobSet",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "kind"), OWNERS.items(), ids=list(OWNERS.values()))
+def test_a_pod_of_what_we_filled_is_left_alone(known: Knowledge, version: str, kind: str) -> None:
+    owner = {"apiVersion": version, "kind": kind, "name": "o", "uid": "u", "controller": True}
     found = admitted(known, pod(ownerReferences=[owner]))
     assert not found.operations
     assert not found.said
 
 
+@pytest.mark.parametrize(
+    ("version", "kind"), [("apps/v1", "StatefulSet"), ("batch.volcano.sh/v1alpha1", "Job")]
+)
 def test_a_pod_that_its_controller_would_make_anew_gets_times_and_no_deadline(
-    known: Knowledge,
+    known: Knowledge, version: str, kind: str
 ) -> None:
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "o", "controller": True}
+    owner = {"apiVersion": version, "kind": kind, "name": "o", "controller": True}
     stored = admitted(known, pod(ownerReferences=[owner])).object
     assert "activeDeadlineSeconds" not in stored["spec"]
     assert DURATION in stored["metadata"]["annotations"]

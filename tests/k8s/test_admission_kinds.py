@@ -9,6 +9,8 @@ import pytest
 from admission_reviews import OURS, STATED, admitted, knowledge, manifest, nodes
 
 from k8s_extender.admission import Knowledge
+from k8s_extender.replicas import PODS
+from k8s_extender.workload import pod_job, template_job
 from predictor.fitting import Fitted
 
 from admission_reviews import A100, V100  # isort: skip
@@ -134,6 +136,50 @@ def test_the_whole_of_a_job_is_priced(known: Knowledge) -> None:
         assert f", {gpus}x {V100.product}" in said[name]
 
 
+def pod_of(template: dict[str, Any]) -> dict[str, Any]:
+    """A pod as the owner of a template makes it, without the labels that an owner may add."""
+    return {"metadata": template["metadata"], "spec": template["spec"]}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_pod_knows_by_its_template_how_large_its_job_is(known: Knowledge, name: str) -> None:
+    obj = complete(name)
+    whole = template_job(obj["kind"], obj, known.config)
+    assert whole is not None
+    for template in templates(admitted(known, obj).object):
+        part = pod_job(pod_of(template), known.config)
+        assert part is not None
+        assert part.gpus == whole.gpus
+
+
+def test_pods_of_another_size_count_the_job_in_pods_like_themselves(known: Knowledge) -> None:
+    obj = complete("pytorchjob")
+    master = obj["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
+    for part in ("limits", "requests"):
+        if "nvidia.com/gpu" in master["resources"].get(part, {}):
+            master["resources"][part]["nvidia.com/gpu"] = "4"
+    whole = template_job("PyTorchJob", obj, known.config)
+    assert whole is not None
+    first, second = templates(admitted(known, obj).object)
+    counts = [pod_job(pod_of(t), known.config) for t in (first, second)]
+    assert [c and c.gpus_per_pod for c in counts] == [4, 8]
+    assert all(c is not None and abs(c.gpus - whole.gpus) <= 4 for c in counts)
+
+
+def test_a_number_of_pods_that_the_user_states_is_kept(known: Knowledge) -> None:
+    obj = complete("pytorchjob")
+    obj["metadata"]["annotations"][PODS] = "2"
+    for template in templates(admitted(known, obj).object):
+        assert template["metadata"]["annotations"][PODS] == "2"
+
+
+def test_a_job_of_one_pod_or_of_pods_that_train_apart_states_no_number(known: Knowledge) -> None:
+    obj = complete("job")
+    obj["spec"] |= {"completions": 8, "parallelism": 8, "completionMode": "NonIndexed"}
+    (template,) = templates(admitted(known, obj).object)
+    assert PODS not in template["metadata"]["annotations"]
+
+
 def test_a_manifest_as_people_write_it_is_understood(known: Knowledge) -> None:
     for name in ("job", "rayjob"):
         assert "resnet50" in admitted(known, manifest(name)).said
@@ -148,19 +194,25 @@ def test_a_workload_is_annotated_and_otherwise_left_to_kueue(known: Knowledge) -
 
 def test_a_workload_that_kueue_made_of_a_job_is_left_alone(known: Knowledge) -> None:
     obj = complete("workload")
-    obj["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j", "controller": True}]
+    obj["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "controller": True}
+    ]
     assert not admitted(known, obj).operations
 
 
 def test_a_job_of_a_job_set_is_left_to_the_job_set(known: Knowledge) -> None:
     obj = complete("job")
-    obj["metadata"]["ownerReferences"] = [{"kind": "JobSet", "name": "s", "controller": True}]
+    obj["metadata"]["ownerReferences"] = [
+        {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "s", "controller": True}
+    ]
     assert not admitted(known, obj).operations
 
 
 def test_a_job_of_a_cron_job_is_filled(known: Knowledge) -> None:
     obj = complete("job")
-    obj["metadata"]["ownerReferences"] = [{"kind": "CronJob", "name": "c", "controller": True}]
+    obj["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "controller": True}
+    ]
     assert admitted(known, obj).object["spec"]["activeDeadlineSeconds"] > 600
 
 

@@ -13,6 +13,10 @@ from admission_reviews import OURS, admitted, job, knowledge
 import k8s_extender.admission
 from predictor.fitting import Fitted
 
+NAMESPACE_LABEL = f"{OURS}deadline"
+KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
+KUEUE_LIMIT = "kueue.x-k8s.io/max-exec-time-seconds"
+SLINKY = "slurmjob.slinky.slurm.net/"
 POLICY_FILE = Path(k8s_extender.admission.__file__).parent / "policy.yaml"
 P95, MEDIAN, FILL = (f"{OURS}{n}" for n in ("predicted-p95", "predicted-duration", "fill-deadline"))
 MOST_S = 2**31 - 1
@@ -38,13 +42,20 @@ def matches(obj: dict[str, Any]) -> bool:
     return all(bool(evaluate(expression, object=obj)) for expression in conditions)
 
 
-def deadline_of(obj: dict[str, Any]) -> int:
-    """The deadline by the policy's variables, each seeing those before it."""
+def variables_of(obj: dict[str, Any], namespace: dict[str, str] | None = None) -> dict[str, Any]:
+    """The policy's variables, each seeing those before it."""
     found: dict[str, Any] = {}
+    place = {"metadata": {} if namespace is None else {"labels": namespace}}
     for variable in policy()["variables"]:
-        value = evaluate(variable["expression"], object=obj, variables=found)
-        found[variable["name"]] = float(value) if variable["name"] == "stated_s" else int(value)
-    return int(found["deadline_s"])
+        expression, given = variable["expression"], {"object": obj, "namespaceObject": place}
+        value = evaluate(expression, variables=found, **given)
+        plain = {"BoolType": bool, "IntType": int, "StringType": str}
+        found[variable["name"]] = plain.get(type(value).__name__, float)(value)
+    return found
+
+
+def deadline_of(obj: dict[str, Any]) -> int:
+    return int(variables_of(obj)["deadline_s"])
 
 
 @pytest.mark.parametrize(
@@ -71,9 +82,69 @@ def test_what_the_webhook_writes_gives_the_deadline_the_webhook_fills(fitted: Fi
     assert abs(deadline_of(filled) - by_webhook) <= 60  # annotations hold whole seconds
 
 
+@pytest.mark.parametrize(
+    ("completions", "parallelism", "runs"), [(1, 1, 1), (4, 4, 1), (5, 1, 5), (21, 4, 6), (3, 0, 3)]
+)
+def test_runs_one_after_another_are_counted_as_the_webhook_counts_them(
+    fitted: Fitted, completions: int, parallelism: int, runs: int
+) -> None:
+    filled = admitted(
+        knowledge(fitted), job(spec={"completions": completions, "parallelism": parallelism})
+    ).object
+    by_webhook = filled["spec"].pop("activeDeadlineSeconds")
+    assert variables_of(filled)["runs"] == runs
+    assert abs(deadline_of(filled) - by_webhook) <= 60 * runs
+
+
+@pytest.mark.parametrize(
+    ("namespace", "object_", "said", "asked"),
+    [
+        ("fill", None, None, True), ("fill", "annotated", None, True),
+        ("annotated", None, None, False), ("annotated", None, "True", True),
+        ("annotated", "fill", None, False), (None, "fill", None, True),
+        ("other", "fill", None, True), (None, "annotated", "true", True),
+        (None, "annotated", None, False),
+    ],
+)  # fmt: skip
+def test_a_deadline_is_asked_for_as_the_webhook_is_asked(
+    namespace: str | None, object_: str | None, said: str | None, asked: bool
+) -> None:
+    def labelled(value: str | None) -> dict[str, str]:
+        return {} if value is None else {NAMESPACE_LABEL: value}
+
+    annotations = {P95: "1h"} | ({} if said is None else {FILL: said})
+    obj = job(annotations, labels=labelled(object_))
+    assert variables_of(obj, labelled(namespace))["asked"] is asked
+
+
+def test_kueue_and_the_slurm_bridge_hear_of_it_where_the_job_is_theirs() -> None:
+    alone = variables_of(job({P95: "1h"}))
+    assert (alone["queued"], alone["bridged"]) == (False, False)
+    both = variables_of(
+        job({P95: "1h", f"{SLINKY}qos": "normal"}, labels={KUEUE_QUEUE: "team"})
+    )
+    assert (both["queued"], both["bridged"]) == (True, True)
+    assert both["filled"] == str(both["deadline_s"])
+    assert int(both["minutes"]) == math.ceil(both["deadline_s"] / 60)
+    by_scheduler = job({P95: "1h"}, pod={"schedulerName": "slurm-bridge-scheduler"})
+    assert variables_of(by_scheduler)["bridged"]
+
+
+def test_a_deadline_too_short_for_the_median_is_not_enough() -> None:
+    assert variables_of(job({P95: "99999h", MEDIAN: "1h"}))["enough"]
+    endless = {"completions": 10**6, "parallelism": 1}
+    assert not variables_of(job({MEDIAN: "99999h"}, spec=endless))["enough"]
+
+
 def test_deadlines_stay_within_what_the_api_takes() -> None:
     assert deadline_of(job({P95: "1s"})) >= 600
     assert 10**8 < deadline_of(job({P95: "99999h99999h99999h"})) <= MOST_S
+
+
+def declining_template() -> dict[str, Any]:
+    obj = job({P95: "1h"})
+    obj["spec"]["template"]["metadata"] = {"annotations": {FILL: "false"}}
+    return obj
 
 
 @pytest.mark.parametrize(
@@ -87,9 +158,18 @@ def test_deadlines_stay_within_what_the_api_takes() -> None:
         job({P95: ""}),
         job({P95: "-1h"}),
         job({P95: "9999999h"}),
+        job({P95: "1h", FILL: "False"}),
+        declining_template(),
+        job({P95: "1h"}, labels={KUEUE_LIMIT: "600"}),
+        job({P95: "1h", f"{SLINKY}timelimit": "10"}),
+        job({P95: "1h", "slinky.slurm.net/timelimit": "10"}),
     ],
-    ids=["own", "own of pods", "declined", "nothing", "word", "empty", "negative", "too long"],
-)
+    ids=[
+        "own", "own of pods", "declined", "nothing", "word", "empty", "negative", "too long",
+        "declined in capitals", "declined in the template", "limit of Kueue",
+        "limit of the bridge", "old limit of the bridge",
+    ],
+)  # fmt: skip
 def test_jobs_that_are_left_alone(obj: dict[str, Any]) -> None:
     assert not matches(obj)
 
@@ -97,15 +177,15 @@ def test_jobs_that_are_left_alone(obj: dict[str, Any]) -> None:
 def test_a_job_without_annotations_is_left_alone() -> None:
     obj = job({})
     del obj["metadata"]["annotations"]
-    assert not evaluate(policy()["matchConditions"][1]["expression"], object=obj)
+    assert not matches(obj)
 
 
 def test_the_policy_is_bound_to_namespaces_that_ask_and_never_fails_a_creation() -> None:
     found = documents()
     binding = found["MutatingAdmissionPolicyBinding"]
     assert binding["spec"]["policyName"] == found["MutatingAdmissionPolicy"]["metadata"]["name"]
-    selector = binding["spec"]["matchResources"]["namespaceSelector"]
-    assert selector == {"matchLabels": {f"{OURS}deadline": "fill"}}
+    (rule,) = binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
+    assert rule == {"key": NAMESPACE_LABEL, "operator": "In", "values": ["fill", "annotated"]}
     assert policy()["failurePolicy"] == "Ignore"
     (rule,) = policy()["matchConstraints"]["resourceRules"]
     assert rule["operations"] == ["CREATE"]

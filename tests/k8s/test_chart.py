@@ -255,9 +255,36 @@ def test_no_right_reaches_secrets(given: dict[str, Any]) -> None:
 
 
 def test_disruptions_leave_a_replica() -> None:
-    budget = render().one("PodDisruptionBudget")["spec"]
-    assert budget["maxUnavailable"] < values()["replicas"]
-    assert budget["selector"]["matchLabels"].items() <= render().pod()["metadata"]["labels"].items()
+    rendered = render({"mode": "second-scheduler"})
+    fewest = min(values()["replicas"], values()["secondScheduler"]["replicas"])
+    for ending in ("", "-scheduler"):
+        budget = rendered.one("PodDisruptionBudget", ending)["spec"]
+        assert budget["maxUnavailable"] < fewest
+        covered = budget["selector"]["matchLabels"].items()
+        assert covered <= rendered.pod(ending)["metadata"]["labels"].items()
+        other = rendered.pod("" if ending else "-scheduler")["metadata"]["labels"].items()
+        assert not covered <= other
+    assert len(render().all("PodDisruptionBudget")) == 1
+
+
+def test_a_platform_may_choose_the_user() -> None:
+    free = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None}}
+    rendered = render(free | {"mode": "second-scheduler"})
+    for ending in ("", "-scheduler"):
+        context = rendered.pod(ending)["spec"]["securityContext"]
+        assert context == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    own = render({"podSecurityContext": {"runAsUser": 1000650000}}).pod()["spec"]
+    assert own["securityContext"]["runAsUser"] == 1000650000
+    with pytest.raises(HelmError, match="schema"):
+        render({"podSecurityContext": {"runAsUser": 0}})
+
+
+def test_every_pod_pulls_with_the_secrets_of_the_registry() -> None:
+    rendered = render({"mode": "second-scheduler", "image": {"pullSecrets": ["a", "b"]}})
+    for ending in ("", "-scheduler"):
+        secrets = rendered.pod(ending)["spec"]["imagePullSecrets"]
+        assert secrets == [{"name": "a"}, {"name": "b"}]
+    assert "imagePullSecrets" not in render().pod()["spec"]
 
 
 def test_a_scaled_deployment_has_no_replicas_of_its_own() -> None:
@@ -273,6 +300,43 @@ def test_the_network_policy_lets_out_to_the_api_server_only() -> None:
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert policy["egress"] == [{"ports": [{"port": 6443, "protocol": "TCP"}]}]
     assert [p["port"] for rule in policy["ingress"] for p in rule["ports"]] == ["https", "metrics"]
+    assert len(rendered.all("NetworkPolicy")) == 1
+
+
+CLOSED: dict[str, Any] = {
+    "mode": "second-scheduler",
+    "networkPolicy": {"enabled": True, "from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
+}
+
+
+def test_the_second_scheduler_reaches_the_extender_and_is_let_in() -> None:
+    rendered = render(CLOSED)
+    theirs = rendered.one("NetworkPolicy", "-scheduler")["spec"]
+    api_server, extender, names = theirs["egress"]
+    assert [port["port"] for port in api_server["ports"]] == [443, 6443]
+    assert sorted(port["protocol"] for port in names["ports"]) == ["TCP", "UDP"]
+    assert {port["port"] for port in names["ports"]} == {53}
+    (towards,) = extender["to"]
+    assert picks(towards["podSelector"], rendered.pod())
+    assert [port["port"] for port in extender["ports"]] == ["https"]
+    assert picks(theirs["podSelector"], rendered.pod("-scheduler"))
+    assert not picks(theirs["podSelector"], rendered.pod())
+    ours = rendered.one("NetworkPolicy")["spec"]
+    callers = ours["ingress"][0]["from"]
+    assert callers[0] == {"ipBlock": {"cidr": "10.0.0.0/8"}}
+    assert picks(callers[1]["podSelector"], rendered.pod("-scheduler"))
+
+
+def picks(selector: dict[str, Any], pod: dict[str, Any]) -> bool:
+    return bool(selector["matchLabels"].items() <= pod["metadata"]["labels"].items())
+
+
+@pytest.mark.parametrize("given", [CLOSED | {"mode": "extender"}, CLOSED])
+def test_who_may_call_is_only_who_is_named(given: dict[str, Any]) -> None:
+    rule = render(given).one("NetworkPolicy")["spec"]["ingress"][0]
+    assert len(rule["from"]) == (2 if given["mode"] == "second-scheduler" else 1)
+    open_ = render(given | {"networkPolicy": {"enabled": True}}).one("NetworkPolicy")
+    assert "from" not in open_["spec"]["ingress"][0]
 
 
 def test_the_priority_class_made_is_the_one_used() -> None:

@@ -55,10 +55,12 @@ def test_every_path_called_is_served() -> None:
 
 def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     """True where a label selector of the API matches."""
-    wanted = selector.get("matchLabels", {}).items() <= labels.items()
     rules = selector.get("matchExpressions", ())
-    assert {rule["operator"] for rule in rules} <= {"NotIn"}
-    return wanted and all(labels.get(rule["key"]) not in rule["values"] for rule in rules)
+    assert selector.keys() <= {"matchExpressions"}
+    assert {rule["operator"] for rule in rules} <= {"In", "NotIn"}
+    return all(
+        (labels.get(rule["key"]) in rule["values"]) == (rule["operator"] == "In") for rule in rules
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,26 +132,51 @@ def test_the_policy_is_refused_where_the_cluster_has_none() -> None:
         render(POLICY | {"kubeVersion": "1.33.9"})
 
 
-def test_the_policy_looks_at_jobs_as_the_one_without_a_chart_does() -> None:
+def test_the_policy_is_the_one_without_a_chart() -> None:
     (ours,) = render(POLICY).all("MutatingAdmissionPolicy")
     source = resources_of(admission).joinpath("policy.yaml").read_text("utf-8")
     plain = next(yaml.safe_load_all(source))
-    for field in ("failurePolicy", "reinvocationPolicy", "matchConstraints", "matchConditions"):
-        assert ours["spec"][field] == plain["spec"][field]
-    assert ours["spec"]["variables"][0] == plain["spec"]["variables"][0]
-    assert ours["spec"]["mutations"] == plain["spec"]["mutations"]
+    assert ours["spec"] == plain["spec"]
 
 
-def test_the_policy_is_bound_to_what_asks_for_it() -> None:
+@pytest.mark.parametrize(
+    ("namespace", "object_", "bound"),
+    [
+        (None, None, 0), ("fill", None, 1), ("annotated", None, 1), (None, "fill", 1),
+        (None, "annotated", 1), ("fill", "fill", 1), ("other", "fill", 1), ("other", None, 0),
+    ],
+)  # fmt: skip
+def test_the_policy_is_bound_to_what_asks_for_it_once(
+    namespace: str | None, object_: str | None, bound: int
+) -> None:
     rendered = render(POLICY)
     (policy,) = rendered.all("MutatingAdmissionPolicy")
     bindings = rendered.all("MutatingAdmissionPolicyBinding")
-    assert len(bindings) == 2
-    for binding in bindings:
-        assert binding["spec"]["policyName"] == policy["metadata"]["name"]
-        found = binding["spec"]["matchResources"]
-        selector = found.get("objectSelector", found["namespaceSelector"])
-        assert selector["matchLabels"] == {"precision-time.io/deadline": "fill"}
+    assert {b["spec"]["policyName"] for b in bindings} == {policy["metadata"]["name"]}
+    found = [b["spec"]["matchResources"] for b in bindings]
+    assert bound == sum(
+        selects(f.get("namespaceSelector", {}), labelled(namespace))
+        and selects(f.get("objectSelector", {}), labelled(object_))
+        for f in found
+    )
+
+
+def labelled(value: str | None) -> dict[str, str]:
+    return {} if value is None else {"precision-time.io/deadline": value}
+
+
+def test_with_deadlines_off_the_policy_is_not_there() -> None:
+    rendered = render(POLICY | {"config": {"deadline": {"mode": "off"}}})
+    assert not [o for o in rendered.objects if o["kind"].startswith("Mutating")]
+
+
+def test_the_policy_follows_the_other_settings_of_deadlines() -> None:
+    given = {"deadline": {"mode": "always", "kueue": False, "slinky": False}}
+    (policy,) = render(POLICY | {"config": given}).all("MutatingAdmissionPolicy")
+    written = {v["name"]: v["expression"] for v in policy["spec"]["variables"]}
+    assert written["asked"] == "true"
+    assert written["queued"].startswith("false && ")
+    assert written["bridged"].startswith("false && (")
 
 
 def test_the_policy_calculates_with_the_rule_of_the_configuration() -> None:
@@ -157,7 +184,9 @@ def test_the_policy_calculates_with_the_rule_of_the_configuration() -> None:
     given = POLICY | {"config": {"deadline": deadline | {"cap_s": 7200}}}
     (policy,) = render(given).all("MutatingAdmissionPolicy")
     written = {v["name"]: v["expression"] for v in policy["spec"]["variables"]}
-    assert written["wanted_s"] == "int(variables.stated_s * 1.5 + 60.0 + 0.999)"
+    assert written["wanted_s"] == (
+        "int(double(variables.runs) * (variables.stated_s * 1.5 + 60.0) + 0.999)"
+    )
     assert written["rounded_s"] == "(variables.wanted_s + 299) / 300 * 300"
     assert written["deadline_s"] == (
         "variables.rounded_s < 900 ? 900 : variables.rounded_s > 7200 ? 7200 : variables.rounded_s"

@@ -12,7 +12,7 @@ from gfd_nodes import a100, node
 
 from k8s_extender.config import config_of
 from k8s_extender.errors import ClusterError
-from k8s_extender.node_table import NodeTable
+from k8s_extender.node_table import LiveTable
 from k8s_extender.nodes import NodeWatch
 from profiles.gpus import find_gpu
 
@@ -283,7 +283,7 @@ def test_a_table_never_changes_under_its_reader() -> None:
     from k8s_extender.node_labels import gpu_node
 
     hardware = config_of({}).hardware
-    table = NodeTable([gpu_node(node("a"), hardware)])
+    table = LiveTable([gpu_node(node("a"), hardware)])
     before = table.nodes
     table.put(gpu_node(node("b"), hardware))
     table.remove("a")

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
@@ -74,7 +75,12 @@ class _Handler(BaseHTTPRequestHandler):
         if "list nodes" in self.server.denied:
             self._send(403, {"kind": "Status", "message": "no"})
         else:
-            self._send(200, {"kind": "NodeList", "metadata": {}, "items": self.server.nodes})
+            asked = {k: int(v[0]) for k, v in parse_qs(urlsplit(self.path).query).items()}
+            began = asked.get("continue", 0)
+            ended = began + asked["limit"]
+            more = {"continue": str(ended)} if ended < len(self.server.nodes) else {}
+            page = self.server.nodes[began:ended]
+            self._send(200, {"kind": "NodeList", "metadata": more, "items": page})
 
     def _send(self, status: int, value: Any) -> None:
         body = json.dumps(value).encode()
@@ -175,6 +181,14 @@ def test_nodes_without_labels_and_unknown_products_are_told_with_what_to_do(
         assert "Quantum-9000" in failed["1 nodes are listed, 1 of them with GPUs"]
 
 
+def test_nodes_are_counted_to_the_last(tmp_path: Path) -> None:
+    many = [*(node(f"cpu-{i}", gpus=0) for i in range(1200)), node("t4-last", "t4")]
+    with api_server(tmp_path, nodes=many) as file:
+        result = run("check", "--kubeconfig", file)
+    assert result.exit_code == 0, result.output
+    assert "1201 nodes are listed, 1 of them with GPUs that we know" in result.output
+
+
 def test_an_api_server_that_is_away_is_one_failed_promise(tmp_path: Path) -> None:
     code, failed = check("--kubeconfig", kubeconfig(tmp_path, 1))
     assert code == 1
@@ -235,6 +249,11 @@ def test_a_certificate_of_another_ca_or_name_is_told(fitted: Fitted, tmp_path: P
         ({"filterVerb": ""}, "set filterVerb: v1/filter"),
         ({"prioritizeVerb": "priorities"}, "set prioritizeVerb: v1/prioritize"),
         ({"preemptVerb": ""}, "set preemptVerb: v1/preempt"),
+        ({"urlPrefix": "http://127.0.0.1:1/v1"}, "set filterVerb: filter"),
+        (
+            {"urlPrefix": "http://127.0.0.1:1/scheduler", "filterVerb": "filter"},
+            "set filterVerb: v1/filter, and take /scheduler from urlPrefix",
+        ),
         ({"bindVerb": "bind"}, "remove bindVerb"),
         ({"weight": 0}, "set weight: 10"),
         ({"nodeCacheCapable": False}, "set nodeCacheCapable: true"),
@@ -281,6 +300,13 @@ def test_what_is_registered_otherwise_than_we_advise_is_told_with_what_to_do(
         ({"extenders": [EXTENDER, EXTENDER]}, "2 extenders"),
         ({"apiVersion": "kubescheduler.config.k8s.io/v1beta2"}, "apiVersion"),
         ({"kind": "Pod"}, "kind"),
+        ({"percentageOfNodeToScore": 100}, "percentageOfNodeToScore"),
+        ({"percentageOfNodesToScore": "100"}, "percentageOfNodesToScore"),
+        ({"profiles": [{"name": "x"}]}, "profiles.0.name"),
+        ({"leaderElection": {"leaderElected": True}}, "leaderElection.leaderElected"),
+        ({"clientConnection": {"kubeConfig": "x"}}, "clientConnection.kubeConfig"),
+        ({"extenders": [EXTENDER | {"urlPrefix": "https://x:port/v1"}]}, "urlPrefix='https://x:port"),
+        ({"extenders": [EXTENDER | {"urlPrefix": "https://[::1/v1"}]}, "urlPrefix='https://[::1"),
     ],
 )
 def test_a_configuration_that_would_stop_the_scheduler_is_told_by_its_key(

@@ -16,7 +16,7 @@ from k8s_extender.config import config_of
 from k8s_extender.decide import Decider
 from k8s_extender.durations import seconds_of
 from k8s_extender.node_labels import gpu_node
-from k8s_extender.node_table import NodeTable
+from k8s_extender.node_table import LiveTable
 from k8s_extender.pod_events import MAX_MESSAGE_BYTES, REFUSED, UNCLEAR, body, refused
 from k8s_extender.recent import Recent
 from k8s_extender.records import FilterResult, PodJob
@@ -55,7 +55,7 @@ def decider(fitted: Fitted) -> Any:
     def make(**config: Any) -> Decider:
         used = config_of(config)
         raw = [node("t1"), node("t2"), a100("a1"), {"metadata": {"name": "cpu1"}}]
-        nodes = NodeTable(gpu_node(n, used.hardware) for n in raw).nodes
+        nodes = LiveTable(gpu_node(n, used.hardware) for n in raw).nodes
         return Decider(fitted.predictor, used, lambda: nodes)
 
     return make

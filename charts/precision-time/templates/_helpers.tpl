@@ -76,6 +76,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- toYaml $config -}}
 {{- end -}}
 
+{{- define "precision-time.pullSecrets" -}}
+{{- with .Values.image.pullSecrets -}}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end -}}
+{{- end -}}
+
 {{- define "precision-time.priorityClassName" -}}
 {{- if .Values.priorityClass.create -}}
 {{ include "precision-time.clusterName" . }}
@@ -86,8 +95,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{- define "precision-time.podSecurityContext" -}}
 runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
+{{- with .Values.podSecurityContext.runAsUser }}
+runAsUser: {{ int64 . }}
+{{- end }}
+{{- with .Values.podSecurityContext.runAsGroup }}
+runAsGroup: {{ int64 . }}
+{{- end }}
 seccompProfile:
   type: RuntimeDefault
 {{- end -}}
@@ -100,19 +113,21 @@ capabilities:
 {{- end -}}
 
 {{/*
-Who is looked at for one value of the label: namespaces with it, and objects with it in namespaces
-that have none of the values.
+Who is looked at for some values of the label: namespaces with one, and objects with one in
+namespaces that have none of all the values.
 */}}
 {{- define "precision-time.selectors" -}}
 namespaces:
   namespaceSelector:
-    matchLabels: { {{ .label }}: {{ .value }} }
+    matchExpressions:
+      - {key: {{ .label }}, operator: In, values: {{ toJson .values }}}
 objects:
   namespaceSelector:
     matchExpressions:
       - {key: {{ .label }}, operator: NotIn, values: [fill, annotated]}
   objectSelector:
-    matchLabels: { {{ .label }}: {{ .value }} }
+    matchExpressions:
+      - {key: {{ .label }}, operator: In, values: {{ toJson .values }}}
 {{- end -}}
 
 {{/* A number as CEL writes a double. */}}

@@ -10,7 +10,7 @@ from math import ceil
 from ..builder import GraphBuilder
 from ..registry import family
 from ..workload import Workload
-from .transformer import Block, feed_forward, norm, self_attention, stage_layers, vocab_share
+from .transformer import Block, feed_forward, norm, self_attention, vocab_share
 
 PREDICTIONS_PER_TOKEN = 20 / 128  # max_predictions_per_seq of BERT: 20 at 128 tokens, 80 at 512
 
@@ -43,13 +43,12 @@ def bert(
     seq, rows = work.tokens, b.batch_size * work.tokens
     block = Block.of(
         hidden, heads, ffn or 4 * hidden,
-        joint_projections=pre_norm, fused=work.flash_attention,
-        tensor_parallel=work.tensor_parallel,
+        joint_projections=pre_norm, work=work,
     )  # fmt: skip
     rows_of_vocab = vocab_share(vocab, work.tensor_parallel, vocab_divisor)
     b.input(3 * seq)
     embed(b, block, rows, rows_of_vocab, max(max_position, seq), type_vocab, normed=not pre_norm)
-    encoder(b, block, seq, stage_layers(layers, work.pipeline_parallel))
+    encoder(b, block, seq, layers)
     if pre_norm:
         norm(b, block, rows)
     if head != "pretrain":

@@ -10,7 +10,7 @@ from ..builder import Feature, GraphBuilder
 from ..registry import family
 from ..workload import Workload
 from .bert import embed, task_head
-from .transformer import Block, feed_forward, norm, residual, stage_layers
+from .transformer import Block, feed_forward, norm, residual
 
 
 @family("deberta")
@@ -42,7 +42,7 @@ def deberta(
         b.activation(rows * hidden)
         residual(b, block, rows)
         norm(b, block, rows)
-    with b.repeat(stage_layers(layers, work.pipeline_parallel) - 1):
+    with b.repeat(layers - 1):
         _layer(b, block, seq, positions)
     task_head(b, hidden, seq, head, classes)
 

@@ -70,7 +70,7 @@ def dit(
         work.flash_attention,
         work.tensor_parallel,
     )
-    with b.repeat(-(-layers // work.pipeline_parallel)):
+    with b.repeat(layers):
         _layer(b, block)
     rows = b.batch_size * y.positions
     _modulation(b, block, 2)
@@ -112,7 +112,7 @@ def video_dit(
         hidden, heads, tokens, context, context_tokens, False, True, True,
         work.flash_attention, work.tensor_parallel,
     )  # fmt: skip
-    with b.repeat(-(-layers // work.pipeline_parallel)):
+    with b.repeat(layers):
         _layer(b, block)
     b.linear(rows, hidden, patch_elements)
     b.regression_loss(rows * patch_elements, kernels=6)

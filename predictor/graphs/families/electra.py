@@ -35,11 +35,10 @@ def electra(
 ) -> None:
     """Pre-training of both networks, or fine-tuning of the discriminator (``head`` as in bert)."""
     seq, rows = work.tokens, b.batch_size * work.tokens
-    discriminator = _block(hidden, heads, ffn or 4 * hidden, 1.0, work.flash_attention)
+    discriminator = _block(hidden, heads, ffn or 4 * hidden, 1.0, work)
     b.input(3 * seq)
     if head == "pretrain":
-        generator = _block(hidden, heads, ffn or 4 * hidden, generator_fraction,
-                           work.flash_attention)  # fmt: skip
+        generator = _block(hidden, heads, ffn or 4 * hidden, generator_fraction, work)
         embed(b, discriminator, rows, vocab, max_position, type_vocab, shared=True)
         b.linear(rows, hidden, generator.hidden)
         encoder(b, generator, seq, layers)
@@ -57,10 +56,10 @@ def electra(
     b.regression_loss(rows)
 
 
-def _block(hidden: int, heads: int, ffn: int, fraction: float, flash: bool) -> Block:
+def _block(hidden: int, heads: int, ffn: int, fraction: float, work: Workload) -> Block:
     return Block.of(
         int(hidden * fraction), max(1, ceil(heads * fraction)), int(ffn * fraction),
-        joint_projections=False, fused=flash,
+        joint_projections=False, work=work,
     )  # fmt: skip
 
 

@@ -21,7 +21,6 @@ from .transformer import (
     feed_forward,
     language_head,
     self_attention,
-    stage_layers,
     vocab_share,
 )
 from .transformer import norm as normalise
@@ -69,7 +68,6 @@ def gpt(
     moe_ffn: int | None = None,
     shared_ffn: int = 0,
     moe_layer_freq: str | int = 1,
-    expert_parallel: int = 1,
     mla: bool = False,
     q_lora_rank: int = 0,
     kv_lora_rank: int = 512,
@@ -91,7 +89,7 @@ def gpt(
         hidden, heads, width, kv_heads=kv_heads, head_dim=head_dim, bias=bias,
         rms_norm=norm.lower().startswith("rms"), norm_bias=norm_bias, activation=activation,
         gated=swiglu, dropout=dropout, rotary=pos_emb == "rope",
-        joint_projections=joint_projections, fused=work.flash_attention, tensor_parallel=split,
+        joint_projections=joint_projections, work=work,
     )  # fmt: skip
     layer = Layer(
         block, work.tokens, lora_rank=lora_rank if finetune == "lora" else 0, qk_norm=qk_layernorm,
@@ -99,17 +97,17 @@ def gpt(
         if mla else None,
     )  # fmt: skip
     mixture = Mixture(
-        experts, topk, ceil((moe_ffn or width) / split), ceil(shared_ffn / split), expert_parallel
-    )
+        experts, topk, ceil((moe_ffn or width) / split), ceil(shared_ffn / split),
+        work.expert_parallel,
+    )  # fmt: skip
     dense = dense_layers(layers, moe_layer_freq) if experts else layers
     rows_of_vocab = vocab_share(vocab, split, vocab_divisor)
     b.input(2 * work.tokens)
     with b.frozen() if layer.lora_rank else nullcontext():
         positions = max(max_position, work.tokens) if pos_emb == "learned" else 0
         embed(b, block, work.tokens, rows_of_vocab, positions, embedding_norm)
-    stages = work.pipeline_parallel
-    stack(b, layer, stage_layers(dense, stages))
-    stack(b, replace(layer, mixture=mixture), stage_layers(layers - dense, stages))
+    stack(b, layer, dense)
+    stack(b, replace(layer, mixture=mixture), layers - dense)
     with b.frozen() if layer.lora_rank else nullcontext():
         head(b, block, work.tokens, rows_of_vocab, tied=not untied_embeddings)
     for _ in range(mtp_layers):
@@ -128,7 +126,7 @@ def embed(
     if normed:
         normalise(b, block, rows)
     if block.dropout:
-        b.dropout(rows * block.hidden)
+        b.dropout(ceil(rows / block.norm_shares) * block.hidden)
 
 
 def stack(b: GraphBuilder, layer: Layer, times: int) -> None:

@@ -45,17 +45,17 @@ def latent_attention(b: GraphBuilder, block: Block, latent: Latent, seq_len: int
 
 
 def _scores(b: GraphBuilder, block: Block, latent: Latent, seq_len: int) -> None:
-    q_dim = latent.qk_head_dim + latent.rope_dim
-    if block.fused:
+    q_dim, keys = latent.qk_head_dim + latent.rope_dim, seq_len * block.key_shares
+    if block.flash:
         mean = (q_dim + latent.v_head_dim) // 2
-        b.attention(block.heads, seq_len, seq_len, mean, flash=True, causal=True)
+        b.attention(block.heads, seq_len, keys, mean, flash=True, causal=True)
         return
     n = b.batch_size * block.heads
-    b.batched_matmul(n, seq_len, seq_len, q_dim)
-    b.elementwise(n * seq_len * seq_len, reads=1)
-    b.elementwise(n * seq_len * seq_len, backward_writes=0)
-    b.softmax(n * seq_len, seq_len)
+    b.batched_matmul(n, seq_len, keys, q_dim)
+    b.elementwise(n * seq_len * keys, reads=1)
+    b.elementwise(n * seq_len * keys, backward_writes=0)
+    b.softmax(n * seq_len, keys)
     if block.dropout:
-        b.dropout(n * seq_len * seq_len)
-    b.batched_matmul(n, seq_len, latent.v_head_dim, seq_len)
+        b.dropout(n * seq_len * keys)
+    b.batched_matmul(n, seq_len, latent.v_head_dim, keys)
     b.elementwise(n * seq_len * latent.v_head_dim, backward_reads=1)

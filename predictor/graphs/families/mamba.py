@@ -48,8 +48,9 @@ def mamba(
     split, seq = work.tensor_parallel, work.tokens
     block = Block.of(
         hidden, heads, ffn or 4 * hidden, kv_heads=kv_heads, bias=False, dropout=False,
-        rms_norm=rms_norm, norm_bias=norm_bias, fused=work.flash_attention, tensor_parallel=split,
+        rms_norm=rms_norm, norm_bias=norm_bias, work=work,
     )  # fmt: skip
+    mixture = Mixture(experts, topk, block.ffn, expert_parallel=work.expert_parallel)
     table = vocab_share(vocab, split, vocab_divisor)
     rows = b.batch_size * seq
     b.input(2 * seq)
@@ -58,7 +59,7 @@ def mamba(
     if unknown := set(pattern) - set("M*-E"):
         raise GraphError(f"hybrid_pattern holds {sorted(unknown)}; known are M, *, - and E")
     for letter in "M*-E":
-        times = ceil(pattern.count(letter) / work.pipeline_parallel)
+        times = pattern.count(letter)
         if not times:
             continue
         with b.repeat(times):
@@ -71,7 +72,7 @@ def mamba(
             elif letter == "-":
                 feed_forward(b, block, rows)
             else:
-                moe_feed_forward(b, block, Mixture(experts, topk, block.ffn), rows)
+                moe_feed_forward(b, block, mixture, rows)
     head(b, block, seq, table, tied=not untied_embeddings)
 
 

@@ -16,7 +16,6 @@ from .transformer import (
     language_head,
     norm,
     self_attention,
-    stage_layers,
     vocab_share,
 )
 
@@ -51,19 +50,18 @@ def seq2seq(
     source, target = work.tokens, target_len or work.tokens
     block = Block.of(
         hidden, heads, ffn, activation=activation, inner_dropout=inner_dropout,
-        bias=projection_bias, joint_projections=False, fused=work.flash_attention,
-        tensor_parallel=work.tensor_parallel,
+        bias=projection_bias, joint_projections=False, work=work,
     )  # fmt: skip
     rows_of_vocab = vocab_share(vocab, work.tensor_parallel)
     b.input(source + 2 * target)
     _embed(b, block, source, source_vocab or rows_of_vocab, max_position, embedding_norm)
-    with b.repeat(stage_layers(encoder_layers, work.pipeline_parallel)):
+    with b.repeat(encoder_layers):
         self_attention(b, block, source)
         feed_forward(b, block, b.batch_size * source)
     if pre_norm:
         norm(b, block, b.batch_size * source)
     _embed(b, block, target, rows_of_vocab, max_position, embedding_norm, shared=not source_vocab)
-    with b.repeat(stage_layers(decoder_layers, work.pipeline_parallel)):
+    with b.repeat(decoder_layers):
         self_attention(b, block, target, causal=True)
         cross_attention(b, block, target, source)
         feed_forward(b, block, b.batch_size * target)

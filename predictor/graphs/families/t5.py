@@ -20,7 +20,6 @@ from .transformer import (
     language_head,
     norm,
     self_attention,
-    stage_layers,
     vocab_share,
 )
 
@@ -29,7 +28,7 @@ BUCKETS = 32  # relative position buckets of a stack, shared by its layers
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """One side: depth on this GPU, how many of its layers are mixtures, tokens, memory tokens."""
+    """One side: its depth, how many of its layers are mixtures, tokens, memory tokens."""
 
     layers: int
     sparse_layers: int
@@ -70,7 +69,7 @@ def t5(
         hidden, heads, ffn, head_dim=head_dim, bias=bias, rms_norm=not layer_norm,
         activation="gelu_new" if activation == "geglu" else activation,
         gated=activation == "geglu", inner_dropout=not layer_norm, joint_projections=layer_norm,
-        fused=work.flash_attention, tensor_parallel=work.tensor_parallel,
+        work=work,
     )  # fmt: skip
     mixture = Mixture(experts, 1, block.ffn) if experts else None
     table = vocab_share(vocab, work.tensor_parallel, vocab_divisor)
@@ -82,12 +81,11 @@ def t5(
         (decoder_layers or int(second or first), target, source),
     )
     for depth, seq, memory in sides:
-        here = stage_layers(depth, work.pipeline_parallel)
-        sparse = here // expert_step if experts else 0
+        sparse = depth // expert_step if experts else 0
         b.embedding(b.batch_size * seq, hidden, table, shared=bool(memory))
         _positions(b, block, seq, max_position, shared=bool(memory))
         b.dropout(b.batch_size * seq * hidden)
-        _stack(b, block, Stack(here, sparse, seq, memory), mixture)
+        _stack(b, block, Stack(depth, sparse, seq, memory), mixture)
     language_head(b, b.batch_size * target, hidden, table, tied=tied, bias=layer_norm)
 
 

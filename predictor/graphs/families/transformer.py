@@ -1,8 +1,9 @@
 """The parts every transformer here is put together from: norm, attention, feed-forward, residual.
 
 Vaswani et al. arXiv 1706.03762. With ``fused`` the small kernels around the matrix products (rotary
-embedding, gating, RMS norm, head layout copies) are one launch each, as in Transformer Engine,
-FlashAttention and Apex; without it they are what eager PyTorch launches.
+embedding, gating, RMS norm, head layout copies) are one launch each, as in Megatron-LM, Transformer
+Engine and Apex; without it they are what eager PyTorch launches. ``flash`` is attention in one
+operator.
 """
 
 from __future__ import annotations
@@ -11,11 +12,20 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from ..builder import GraphBuilder
+from ..workload import Workload
+
+# What Megatron-LM's kernel of scale, mask and softmax takes (FusedScaleMaskSoftmax): 16-bit scores
+# of 16 < keys <= 16384, and a multiple of four matrices of scores.
+FUSED_SOFTMAX_KEYS = range(17, 16385)
+FUSED_SOFTMAX_MATRICES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One transformer layer on one GPU: widths after tensor parallelism, and its habits."""
+    """One transformer layer on one GPU: widths after tensor parallelism, and its habits.
+
+    ``norm_shares`` GPUs divide the tokens of norms and residuals, ``key_shares`` those of the keys.
+    """
 
     hidden: int
     heads: int
@@ -32,6 +42,9 @@ class Block:
     rotary: bool = False
     joint_projections: bool = True
     fused: bool = False
+    flash: bool = False
+    norm_shares: int = 1
+    key_shares: int = 1
 
     @classmethod
     def of(
@@ -51,10 +64,11 @@ class Block:
         inner_dropout: bool = False,
         rotary: bool = False,
         joint_projections: bool = True,
-        fused: bool = False,
-        tensor_parallel: int = 1,
+        work: Workload | None = None,
     ) -> Block:
-        """The share of one of ``tensor_parallel`` GPUs in a layer of these full widths."""
+        """What one GPU has of a layer of these full widths when ``work`` splits and fuses it."""
+        work = work or Workload(1)
+        tensor_parallel = work.tensor_parallel
         return cls(
             hidden=hidden,
             heads=ceil(heads / tensor_parallel),
@@ -63,7 +77,10 @@ class Block:
             kv_heads=ceil((kv_heads or heads) / tensor_parallel),
             bias=bias, rms_norm=rms_norm, norm_bias=norm_bias and not rms_norm,
             activation=activation, gated=gated, dropout=dropout, inner_dropout=inner_dropout,
-            rotary=rotary, joint_projections=joint_projections, fused=fused,
+            rotary=rotary, joint_projections=joint_projections,
+            fused=work.flash_attention or work.fused_layers, flash=work.flash_attention,
+            norm_shares=tensor_parallel if work.sequence_parallel else 1,
+            key_shares=work.context_parallel,
         )  # fmt: skip
 
     @property
@@ -92,13 +109,10 @@ def vocab_share(vocab: int, tensor_parallel: int, divisor: int = 1) -> int:
     return ceil(vocab / step) * step // tensor_parallel
 
 
-def stage_layers(layers: int, pipeline_parallel: int) -> int:
-    """Layers of the largest pipeline stage."""
-    return ceil(layers / pipeline_parallel)
-
-
 def norm(b: GraphBuilder, block: Block, rows: int, width: int | None = None) -> None:
     """Layer norm or RMS norm; eager RMS norm is a chain of pointwise launches."""
+    if width is None:
+        rows = ceil(rows / block.norm_shares)
     width = width or block.hidden
     b.layer_norm(rows, width, bias=block.norm_bias)
     if block.rms_norm and not block.fused:
@@ -109,6 +123,7 @@ def norm(b: GraphBuilder, block: Block, rows: int, width: int | None = None) -> 
 
 def residual(b: GraphBuilder, block: Block, rows: int) -> None:
     """Dropout of a branch and its addition to the trunk."""
+    rows = ceil(rows / block.norm_shares)
     if block.dropout:
         b.dropout(rows * block.hidden)
     b.add(rows * block.hidden)
@@ -137,19 +152,26 @@ def attend(
 ) -> None:
     """Attention over projected heads, with the layout copies and the mask of eager code."""
     samples = b.batch_size if batch is None else batch
+    key_len *= block.key_shares
     queries = samples * query_len * block.attention_width
     keys = samples * key_len * block.attention_width
     if not block.fused:
         for elements in (queries, keys, keys):
             b.elementwise(elements, backward_reads=1)
-        if masked:
-            b.elementwise(samples * block.heads * query_len * key_len, backward_writes=0)
+    if masked and not block.flash and not _fused_softmax(block, samples, key_len):
+        b.elementwise(samples * block.heads * query_len * key_len, backward_writes=0)
     b.attention(
         block.heads, query_len, key_len, block.head_dim,
-        batch=samples, flash=block.fused, causal=causal, dropout=block.dropout,
+        batch=samples, flash=block.flash, causal=causal, dropout=block.dropout,
+        fused_softmax=_fused_softmax(block, samples, key_len),
     )  # fmt: skip
-    if not block.fused:
+    if not block.flash:
         b.elementwise(queries, backward_reads=1)
+
+
+def _fused_softmax(block: Block, samples: int, key_len: int) -> bool:
+    whole = samples * block.heads % FUSED_SOFTMAX_MATRICES == 0
+    return block.fused and whole and key_len in FUSED_SOFTMAX_KEYS
 
 
 def project(b: GraphBuilder, rows: int, width: int, outputs: tuple[int, ...], block: Block) -> None:

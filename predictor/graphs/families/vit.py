@@ -42,7 +42,7 @@ def vit(
     x = b.conv(x, hidden, patch, stride=patch, padding=0, bias=True, data_gradient=False)
     tokens = _embed(b, x, special_tokens, position_embedding, special_positions)
     rows = b.batch_size * tokens
-    with b.repeat(-(-layers // work.pipeline_parallel)):
+    with b.repeat(layers):
         if relative_positions:
             _relative_bias(b, x, tokens, heads)
         _attention(b, work, tokens, hidden, heads, qkv_bias_parts, dropout)

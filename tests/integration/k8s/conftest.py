@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from chart_render import HELM, LIBRARY
 
 from predictor.fitting import Fitted
 
@@ -21,7 +22,7 @@ from .control_plane import ControlPlane, missing
 def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
     """The control plane that all tests share."""
     assets = os.environ.get("KUBE_ASSETS_DIR")
-    reason = missing(assets) or (None if shutil.which("openssl") else "no openssl on the PATH")
+    reason = missing(assets) or _lacking()
     if reason and "kube" in os.environ.get("PRECISION_TIME_REQUIRE", "").split():
         pytest.fail(f"PRECISION_TIME_REQUIRE wants a control plane: {reason}")
     if reason or assets is None:
@@ -30,6 +31,12 @@ def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
     home: Path = request.getfixturevalue("session_home")
     with ControlPlane(Path(assets), home) as started:
         yield started
+
+
+def _lacking() -> str | None:
+    if not shutil.which("openssl"):
+        return "no openssl on the PATH"
+    return None if HELM or LIBRARY else "no Helm: pip install helm-python-sdk"
 
 
 @pytest.fixture

@@ -7,9 +7,11 @@ bound. Without a controller nobody takes the taint from a new node, so its plugi
 from __future__ import annotations
 
 import base64
+import json
 import os
 import signal
 import ssl
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +20,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import yaml
+from chart_render import NAMESPACE as RELEASE_NAMESPACE
+from chart_render import render
 from k8s_certificates import Pair, self_signed
 from kubernetes import client
 
@@ -38,6 +42,10 @@ def missing(assets: str | None) -> str | None:
     return f"KUBE_ASSETS_DIR={assets} has no {', '.join(absent)}" if absent else None
 
 
+class RefusedError(Exception):
+    """kubectl says that something did not work; the message is what it says."""
+
+
 class ControlPlane:
     """One control plane; a context manager. ``home`` holds the predictor in use."""
 
@@ -53,6 +61,7 @@ class ControlPlane:
         self.new = self_signed(self.root / "new", "extender-new")
         self.certificate = Pair(self.root / "tls.crt", self.root / "tls.key")
         self.kubeconfig = self.root / "kubeconfig"
+        self.extender_kubeconfig = self.kubeconfig
         self._daemons: list[Daemon] = []
         self.extender = self._daemon("extender")
 
@@ -102,7 +111,7 @@ class ControlPlane:
                   "key": str(self.certificate.key)}  # fmt: skip
         config.write_text(yaml.safe_dump({"server": server, "prioritize": {"policy": "reserve"}}))
         argv = [str(OURS), "k8s", "serve", "--config", str(config),
-                "--kubeconfig", str(self.kubeconfig)]  # fmt: skip
+                "--kubeconfig", str(self.extender_kubeconfig)]  # fmt: skip
         before = self._times_ready()
         self.extender.start(argv, {**os.environ, "PRECISION_TIME_HOME": str(self._home)})
         self.extender.wait_until(lambda: self._times_ready() > before, READY_S)
@@ -112,20 +121,46 @@ class ControlPlane:
         self.extender.signal(signal.SIGKILL)
         self.extender.stop()
 
-    def register_webhook(self) -> None:
-        """Let the API server ask about every Job that is created."""
-        told = {
-            "url": f"https://127.0.0.1:{self.extender_port}/v1/mutate",
-            "caBundle": base64.b64encode(self._trusted()).decode(),
-        }
-        rule = {"apiGroups": ["batch"], "apiVersions": ["v1"], "resources": ["jobs"],
-                "operations": ["CREATE"], "scope": "Namespaced"}  # fmt: skip
-        hook = {"name": "jobs.admission.precision-time.io", "clientConfig": told, "rules": [rule],
-                "admissionReviewVersions": ["v1"], "sideEffects": "None",
-                "failurePolicy": "Ignore", "timeoutSeconds": 5}  # fmt: skip
-        client.AdmissionregistrationV1Api(self.api).create_mutating_webhook_configuration(
-            {"metadata": {"name": "precision-time"}, "webhooks": [hook]}
+    def kubectl(self, *arguments: str, given: Iterable[Mapping[str, Any]] = ()) -> tuple[str, str]:
+        """What kubectl writes to its two streams; raises RefusedError where it fails."""
+        command = [str(self._assets / "kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments]
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(given)}
+        done = subprocess.run(
+            command, input=json.dumps(listed), capture_output=True, text=True, timeout=READY_S,
+            check=False, env={**os.environ, "HOME": str(self.root)},
+        )  # fmt: skip
+        if done.returncode:
+            raise RefusedError(done.stderr)
+        return done.stdout, done.stderr
+
+    def apply(self, objects: Iterable[Mapping[str, Any]], *options: str) -> tuple[str, str]:
+        """Let the API server take objects, of which it must know every field."""
+        return self.kubectl("apply", "--validate=strict", "-f", "-", *options, given=objects)
+
+    def reached(self, webhooks: Mapping[str, Any]) -> dict[str, Any]:
+        """A configuration of webhooks whose service, which has no network here, is the extender."""
+        found: dict[str, Any] = json.loads(json.dumps(webhooks))
+        for webhook in found["webhooks"]:
+            path = webhook["clientConfig"]["service"]["path"]
+            webhook["timeoutSeconds"] = 10  # of a machine that does other things too
+            webhook["clientConfig"] = {
+                "url": f"https://127.0.0.1:{self.extender_port}{path}",
+                "caBundle": base64.b64encode(self._trusted()).decode(),
+            }
+        return found
+
+    def kubeconfig_of(self, account: str, namespace: str) -> Path:
+        """A kubeconfig of a service account, with the rights that are bound to it."""
+        told = client.CoreV1Api(self.api).create_namespaced_service_account_token(
+            account, namespace, {"spec": {"expirationSeconds": 3600}}
         )
+        path = self.root / f"{account}.kubeconfig"
+        path.write_text(yaml.safe_dump(self._kubeconfig(told.status.token)))
+        return path
+
+    def run(self, program: str, *arguments: str) -> Daemon:
+        """Another program of the assets, which ends with the control plane."""
+        return self._run(program, *arguments)
 
     def add_nodes(self, nodes: Iterable[Mapping[str, Any]]) -> None:
         """Nodes that are ready, and known to the extender a moment later."""
@@ -160,9 +195,21 @@ class ControlPlane:
     def _start(self) -> None:
         self._start_etcd()
         self._start_api_server()
+        self._grant()
         self.use(self.old)
         self.start_extender()
         self._start_scheduler()
+
+    def _grant(self) -> None:
+        """The extender gets the account of the chart, and no right more."""
+        rendered = render(namespace=RELEASE_NAMESPACE)
+        core = client.CoreV1Api(self.api)
+        core.create_namespace({"metadata": {"name": RELEASE_NAMESPACE}})
+        kinds = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+        self.apply([found for kind in kinds for found in rendered.all(kind)])
+        (account,) = rendered.all("ServiceAccount")
+        name = account["metadata"]["name"]
+        self.extender_kubeconfig = self.kubeconfig_of(name, RELEASE_NAMESPACE)
 
     def _start_etcd(self) -> None:
         mine, peer = f"http://127.0.0.1:{self._etcd}", f"http://127.0.0.1:{self._peer}"
@@ -220,14 +267,14 @@ class ControlPlane:
     def _trusted(self) -> bytes:
         return self.old.certificate.read_bytes() + self.new.certificate.read_bytes()
 
-    def _kubeconfig(self) -> dict[str, Any]:
+    def _kubeconfig(self, token: str = TOKEN) -> dict[str, Any]:
         server = {"server": f"https://127.0.0.1:{self._port}",
                   "certificate-authority": str(self._pair.certificate)}  # fmt: skip
         return {
             "apiVersion": "v1", "kind": "Config", "current-context": "bench",
             "clusters": [{"name": "bench", "cluster": server}],
             "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "admin"}}],
-            "users": [{"name": "admin", "user": {"token": TOKEN}}],
+            "users": [{"name": "admin", "user": {"token": token}}],
         }  # fmt: skip
 
     def _api_ready(self) -> bool:

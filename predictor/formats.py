@@ -1,11 +1,11 @@
-"""In which format activations, weights, gradients and optimizer state are stored."""
+"""In which format activations, weights, gradients and optimizer state are stored and sent."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..job import TrainingJob
-from ..precision import Dtype, Precision
+from .job import TrainingJob
+from .precision import Dtype, Precision
 
 FULL = 4  # bytes of an FP32 element
 

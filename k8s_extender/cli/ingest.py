@@ -1,0 +1,88 @@
+"""`precision-time history ingest kubernetes`: ended Jobs and pods into the history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from predictor.cli.console import format_option, warn
+from predictor.cli.filling import filled, history_option, open_history, show
+from predictor.cli.moments import MOMENT
+from predictor.cli.stopping import stop_asked
+from predictor.errors import HistoryError
+from predictor.units import count
+
+from ..server.loading import config_at
+from .cluster import IN_CLUSTER, api_client
+
+if TYPE_CHECKING:
+    from ..history.follow import Follower
+
+EVERY_S = 5.0
+
+
+@click.command()
+@click.option("--since", type=MOMENT, help="Runs that ended since then  [default: all there are]")
+@click.option(
+    "--follow", is_flag=True, help="Watch the cluster, and add runs as they end, until SIGTERM."
+)
+@click.option(
+    "--config", type=click.Path(dir_okay=False, path_type=Path),
+    help="The configuration file.  [default: all defaults]",
+)  # fmt: skip
+@click.option(
+    "--kubeconfig", default=IN_CLUSTER, show_default=True, metavar=f"FILE|{IN_CLUSTER}",
+    help="How to reach the API server.",
+)  # fmt: skip
+@history_option
+@format_option
+def kubernetes(
+    since: float | None,
+    follow: bool,
+    config: Path | None,
+    kubeconfig: str,
+    history: str | None,
+    form: str,
+) -> None:
+    """Add the Jobs and pods with GPUs that ended to the history.
+
+    The API server forgets what a TTL or a person deletes: only --follow sees that, and sees which
+    GPU a node had that is gone by now. Needs the verbs list and watch on nodes, pods and Jobs.
+    """
+    from ..history.follow import Follower
+    from ..history.records import records
+
+    settings = config_at(config)
+    stored = settings.history if settings.history.model_fields_set else None
+    client = api_client(kubeconfig)
+    if follow:
+        if since is not None:
+            raise click.UsageError("--since and --follow cannot be given together")
+        _follow(Follower(client, settings, lambda: open_history(history, stored)))
+        return
+    with open_history(history, stored) as store:
+        found = records(client, settings, since or 0.0)
+        show(filled(store, found, lambda _: 0.0), store.url, form)
+
+
+def _follow(follower: Follower) -> None:
+    trouble = ""
+    with stop_asked() as stop:
+        follower.start()
+        while True:
+            stop.wait(EVERY_S)
+            try:
+                tally = follower.store()
+            except HistoryError as error:
+                if str(error) != trouble:  # said when it begins, not with every try
+                    warn(f"{error}; runs wait until it is over")
+                trouble = str(error)
+            else:
+                trouble = ""
+                if tally.new or tally.changed:
+                    click.echo(f"{count(tally.new)} new, {count(tally.changed)} changed")
+            if stop.is_set():
+                break
+        follower.stop()

@@ -1,0 +1,85 @@
+"""Live ingest: what ends is stored within seconds, also what a TTL deletes soon after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kubernetes.client import ApiClient, BatchV1Api, CoreV1Api
+
+from predictor.errors import HistoryError
+from predictor.history.ingest import Tally, fill
+from predictor.history.store import History
+
+from ..config import Config
+from ..errors import ClusterError
+from ..nodes import NodeWatch
+from ..server.loading import rules_of
+from .records import cluster_of
+from .seen import Reader
+from .stream import PAGE, RETRY_S, Stream
+from .table import Table
+
+SYNC_S = 60.0
+
+
+class Follower:
+    """Watches nodes, pods and Jobs, and stores the runs that end.
+
+    The API server or the database may be away: streams go on from where they were, and runs wait
+    in memory, of which the oldest are dropped beyond a bound. Needs the verbs list and watch on
+    nodes, pods and Jobs.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        config: Config,
+        open_history: Callable[[], History],
+        *,
+        page: int = PAGE,
+        retry_s: float = RETRY_S,
+    ) -> None:
+        self._open = open_history
+        self._history: History | None = None
+        self._nodes = NodeWatch(client, config)
+        reader = Reader(config, rules_of(config), lambda name: self._nodes.table.get(name))
+        self._table = Table(reader, cluster_of(config))
+        core, batch = CoreV1Api(client), BatchV1Api(client)
+        table = self._table
+        self._streams = [
+            Stream(call, hear, only, page=page, retry_s=retry_s)
+            for call, hear, only in (
+                (batch.list_job_for_all_namespaces, table.job, table.only_jobs),
+                (core.list_pod_for_all_namespaces, table.pod, table.only_pods),
+            )
+        ]
+
+    def start(self) -> None:
+        """Begin, once the nodes are known; raises ClusterError where they cannot be listed."""
+        self._nodes.start()
+        if not self._nodes.wait_synced(SYNC_S):
+            raise ClusterError(self._nodes.error or f"no list of nodes within {SYNC_S:g} s")
+        for stream in self._streams:
+            stream.start()
+
+    def stop(self) -> None:
+        """End all watches."""
+        for stream in self._streams:
+            stream.stop()
+        self._nodes.stop()
+        if self._history is not None:
+            self._history.close()
+
+    def store(self) -> Tally:
+        """Store what has ended since; raises HistoryError, after which it is tried again."""
+        runs = self._table.ended()
+        if not runs:
+            return Tally()
+        try:
+            self._history = self._history or self._open()
+            tally = fill(self._history, runs.values())
+        except HistoryError:
+            self._history = None
+            raise
+        self._table.stored(runs)
+        return tally

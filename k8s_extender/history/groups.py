@@ -1,0 +1,140 @@
+"""Pods and Jobs put together to runs: what trains together is one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+
+from predictor.ended_job import EndedJob, JobState
+from predictor.history.run import LimitBy, Predicted, Reported, Run
+
+from .seen import Seen, SeenPod
+from .states import together
+
+SCHEDULER = "kubernetes"
+# Controllers whose pods serve, and do not end.
+SERVICES = frozenset(("ReplicaSet", "StatefulSet", "DaemonSet"))
+JOB = "Job"
+
+
+@dataclass(slots=True)
+class Group:
+    """The Jobs and pods of one run by uid, as they were last seen."""
+
+    jobs: dict[str, Seen] = field(default_factory=dict)
+    pods: dict[str, SeenPod] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> bool:
+        """True once the Jobs have ended, or without a Job all pods; a Job's pods wait for it."""
+        if self.jobs:
+            return all(job.state is not None for job in self.jobs.values())
+        return bool(self.pods) and all(
+            pod.of.state is not None and pod.of.owner.kind != JOB for pod in self.pods.values()
+        )
+
+    def run(self, cluster: str) -> Run:
+        """The run of a group that has ended.
+
+        Pods that ran together without a break are its last attempt, and give start, nodes and
+        GPUs (the most at one time). A Job whose pods are gone starts when the Job did, so that
+        waiting for nodes is counted.
+        """
+        jobs = tuple(self.jobs.values())
+        closing_s = max((job.end_s for job in jobs if job.end_s is not None), default=None)
+        spans = _last_attempt(_spans(self.pods.values(), closing_s))
+        pods = [span.pod for span in spans] or list(self.pods.values())
+        seen = (*jobs, *(pod.of for pod in pods))
+        starts = [span.start_s for span in spans] or _known(job.start_s for job in jobs)
+        ends = [span.end_s for span in spans] or _known(one.end_s for one in seen)
+        submit_s, limits = min(one.submit_s for one in seen), _known(one.limit_s for one in seen)
+        start_s, head = min(starts, default=None), seen[0]
+        nodes = tuple(dict.fromkeys(pod.node for pod in pods if pod.node))
+        types = {pod.gpu_type for pod in pods}
+        said = max(seen, key=lambda one: len(one.asked))
+        return Run(
+            ended=EndedJob(
+                scheduler=SCHEDULER, cluster=cluster, job_id=_job_id(head), name=head.name,
+                user="", account=head.namespace, partition=head.queue, qos=head.priority,
+                state=_state(jobs, pods), submit_s=submit_s, start_s=start_s,
+                end_s=max(ends, default=start_s or submit_s), limit_s=min(limits, default=None),
+                gpus=_most_gpus(spans) or max(one.gpus for one in seen),
+                gpu_type=types.pop() if len(types) == 1 else None,
+                nodes=len(nodes), node_names=nodes,
+            ),
+            asked=said.asked, origin=said.origin, limit_by=_limit_by(seen, limits),
+            predicted=_predicted(pods, seen), reported=_reported(pods),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """When a pod ran, in Unix seconds."""
+
+    start_s: float
+    end_s: float
+    pod: SeenPod
+
+
+def _spans(pods: Iterable[SeenPod], closing_s: float | None) -> Iterator[_Span]:
+    """The pods that started; one that is still being deleted ends with its Job."""
+    for pod in pods:
+        end_s = closing_s if pod.of.end_s is None else pod.of.end_s
+        if pod.of.start_s is not None and end_s is not None:
+            yield _Span(pod.of.start_s, max(pod.of.start_s, end_s), pod)
+
+
+def _last_attempt(spans: Iterable[_Span]) -> list[_Span]:
+    """From the last end back to a time when none of them ran."""
+    found: list[_Span] = []
+    for span in sorted(spans, key=lambda span: span.end_s, reverse=True):
+        if found and span.end_s <= min(other.start_s for other in found):
+            break
+        found.append(span)
+    return found
+
+
+def _most_gpus(spans: Iterable[_Span]) -> int:
+    """The most GPUs that were held at one time."""
+    changes = [(at_s, change) for span in spans for at_s, change in
+               ((span.end_s, -span.pod.of.gpus), (span.start_s, span.pod.of.gpus))]  # fmt: skip
+    held = accumulate(change for _, change in sorted(changes))
+    return max(held, default=0)
+
+
+def _job_id(head: Seen) -> str:
+    """The uid of the JobSet, controller, Job or pod."""
+    return head.owner.uid if "/" in head.group and head.owner.uid else head.group
+
+
+def _state(jobs: Sequence[Seen], pods: Iterable[SeenPod]) -> JobState:
+    """A Job that only says it failed leaves it to its pods to say why."""
+    ended = [job.state for job in jobs if job.state is not None]
+    if ended and (told := together(ended)) is not JobState.FAILED:
+        return told
+    states = together(pod.of.state for pod in pods if pod.of.state is not None)
+    return JobState.FAILED if ended and states is JobState.COMPLETED else states
+
+
+def _limit_by(seen: Sequence[Seen], limits: Sequence[float]) -> LimitBy | None:
+    if not limits:
+        return None
+    return LimitBy.US if min(limits) in {one.filled_s for one in seen} else LimitBy.USER
+
+
+def _predicted(pods: Iterable[SeenPod], seen: Sequence[Seen]) -> Predicted | None:
+    """What a pod tells was said last, for the nodes it could get; the limit stands on the Job."""
+    told = [one.predicted for one in (*(pod.of for pod in pods), *seen)]
+    found = next((predicted for predicted in told if predicted is not None), None)
+    limit_s = next((one.filled_s for one in seen if one.filled_s is not None), None)
+    return None if found is None else replace(found, limit_s=limit_s)
+
+
+def _reported(pods: Iterable[SeenPod]) -> Reported | None:
+    told = [pod.reported for pod in pods if pod.reported is not None]
+    return max(told, key=lambda reported: reported.steps, default=None)
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]

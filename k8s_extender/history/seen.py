@@ -1,0 +1,194 @@
+"""What the history keeps of a pod and of a Job, from what the API server says of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from predictor.ended_job import JobState
+from predictor.history.run import Predicted, Reported
+from predictor.identify.grammar import stated_text
+from predictor.identify.rules import Rules
+from predictor.step_rate import parse_line
+
+from ..admission.limits import FILLED
+from ..config import Config
+from ..plain import count, items, mapping, text, texts
+from ..records import GpuNode, GpuType, PodJob
+from ..workload import QUEUES, template_job
+from .said import predicted
+from .states import conditions, ended_containers, job_state, pod_state, unix_s
+
+JOBSET = "jobset.sigs.k8s.io/jobset-name"
+NodeOf = Callable[[str], GpuNode | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The controller of an object; empty where it has none."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a pod and a Job have in common; times in Unix seconds, durations in seconds.
+
+    ``group`` names what trains together: a JobSet, a controller, or the object alone. ``state``
+    is None while it goes on. ``filled_s`` is the deadline that we set.
+    """
+
+    uid: str
+    group: str
+    name: str
+    namespace: str
+    queue: str
+    priority: str
+    owner: Owner
+    state: JobState | None
+    submit_s: float
+    start_s: float | None
+    end_s: float | None
+    limit_s: float | None
+    filled_s: float | None
+    gpus: int
+    asked: str
+    origin: str
+    predicted: Predicted | None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPod:
+    """A pod with its node, the GPU it got there, and what it said of its steps."""
+
+    of: Seen
+    node: str
+    gpu_type: str | None
+    reported: Reported | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads pods and Jobs by a configuration; ``node_of`` knows the nodes by name.
+
+    ``deleted_s`` is when an object was deleted, None while it is there.
+    """
+
+    config: Config
+    rules: Rules | None
+    node_of: NodeOf
+
+    def pod(self, pod: Mapping[str, Any], deleted_s: float | None = None) -> SeenPod | None:
+        """A pod with GPUs, else None."""
+        job = template_job("Pod", pod, self.config, self.rules)
+        if job is None:
+            return None
+        name, start_s = text(pod, "spec", "nodeName"), unix_s(text(pod, "status", "startTime"))
+        state, node = pod_state(pod, deleted=deleted_s is not None), self.node_of(name)
+        ends = [*_ends(pod), *(() if deleted_s is None else (deleted_s,)), start_s]
+        return SeenPod(
+            _seen(pod, job, pod, state, start_s, ends, job.gpus_per_pod),
+            name,
+            None if node is None else _gpu_name(node.type_for(job.resource)),
+            _reported(pod, start_s),
+        )
+
+    def job(self, job: Mapping[str, Any], deleted_s: float | None = None) -> Seen | None:
+        """A Job whose pods have GPUs, else None."""
+        made = template_job("Job", job, self.config, self.rules)
+        if made is None:
+            return None
+        failed = conditions(job).get("Failed")
+        start_s = unix_s(text(job, "status", "startTime"))
+        stamps = (text(job, "status", "completionTime"), text(failed, "lastTransitionTime"))
+        state = job_state(job, deleted=deleted_s is not None)
+        template = mapping(job, "spec", "template")
+        ends = [*map(unix_s, stamps), deleted_s, start_s]
+        return _seen(job, made, template, state, start_s, ends, made.gpus)
+
+
+def _seen(
+    obj: Mapping[str, Any],
+    job: PodJob,
+    template: Mapping[str, Any],
+    state: JobState | None,
+    start_s: float | None,
+    ends: list[float | None],
+    gpus: int,
+) -> Seen:
+    labels, annotations = (texts(obj, "metadata", part) for part in ("labels", "annotations"))
+    limits = (count(holder, "spec", "activeDeadlineSeconds") for holder in (obj, template))
+    filled_s = count(annotations, FILLED)
+    stated, jobset, owner = job.stated, labels.get(JOBSET), _owner(obj)
+    grouped = owner.uid if template is obj else ""  # a Job stands for itself, even a CronJob's
+    return Seen(
+        uid=job.uid,
+        group=f"{job.namespace}/{jobset}" if jobset else grouped or job.uid,
+        name=jobset or _name(obj, owner),
+        namespace=job.namespace,
+        queue=next((labels[name] for name in QUEUES if labels.get(name)), ""),
+        priority=text(template, "spec", "priorityClassName"),
+        owner=owner,
+        state=state,
+        submit_s=unix_s(text(obj, "metadata", "creationTimestamp")) or 0.0,
+        start_s=start_s,
+        end_s=None if state is None else next((s for s in ends if s is not None), None),
+        limit_s=min((float(s) for s in limits if s), default=None),
+        filled_s=None if filled_s is None else float(filled_s),
+        gpus=gpus,
+        asked=stated_text(stated),
+        origin=stated.origins.get("model") or next(iter(stated.origins.values()), ""),
+        predicted=predicted(annotations, filled_s),
+    )
+
+
+def _owner(obj: Mapping[str, Any]) -> Owner:
+    owners = items(obj, "metadata", "ownerReferences")
+    found = next((mapping(o) for o in owners if mapping(o).get("controller") is True), {})
+    return Owner(text(found, "kind"), text(found, "name"), text(found, "uid"))
+
+
+def _name(obj: Mapping[str, Any], owner: Owner) -> str:
+    """A name that the next job of its kind has, too."""
+    if owner.name:
+        return owner.name
+    generated = text(obj, "metadata", "generateName")
+    return generated.rstrip("-") or text(obj, "metadata", "name")
+
+
+def _ends(pod: Mapping[str, Any]) -> Iterator[float]:
+    """When a pod ended, the most certain first: its containers, else its last condition."""
+    finished = (unix_s(text(ended, "finishedAt")) for ended in ended_containers(pod))
+    changed = (unix_s(text(c, "lastTransitionTime")) for c in items(pod, "status", "conditions"))
+    for stamps in (finished, changed):
+        if found := [stamp for stamp in stamps if stamp is not None]:
+            yield max(found)
+
+
+def _gpu_name(kind: GpuType | None) -> str | None:
+    """The name that predictions use; the label where no whole GPU is known by it."""
+    if kind is None:
+        return None
+    return kind.gpu.name if kind.gpu is not None and kind.whole else kind.product
+
+
+def _reported(pod: Mapping[str, Any], start_s: float | None) -> Reported | None:
+    """The step report that a container left as its termination message."""
+    messages = (text(ended, "message") for ended in ended_containers(pod))
+    lines = (line for message in messages for line in reversed(message.splitlines()))
+    report = next((found for line in lines if (found := parse_line(line)) is not None), None)
+    if report is None or not report.steps_of_run:
+        return None
+    began_s = report.started_s
+    return Reported(
+        step_s=report.step_s,
+        steps=report.steps_of_run,
+        step_s_spread=report.step_s_spread,
+        total_steps=report.total_steps,
+        startup_s=None if None in (began_s, start_s) else max(0.0, began_s - start_s),
+        paused_s=report.paused_s,
+    )

@@ -1,0 +1,142 @@
+"""The figures of one policy, from its limits and the schedule they led to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..replay import Floats, Schedule
+from .policies import OURS, LimitPolicy, Limits, limits_of
+from .workload import HOUR_S, Workload
+
+# A job counts as at least this long in its slowdown (Feitelson et al., JSSPP 1997).
+SLOWDOWN_FLOOR_S = 10.0
+# Quantiles of the trade-off curve.
+CURVE = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 0.995)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitFigures:
+    """What follows from limits alone; docs/backtest.md defines each.
+
+    ``predicted_share`` is the share of jobs whose limit follows from a prediction. ``kill_rate``
+    and ``killed_gpu_hours`` are of jobs killed at their limit: their share, and what they used.
+    ``unused_gpu_hours`` were reserved and not used: limit less run time, times GPUs.
+    """
+
+    predicted_share: float
+    kill_rate: float
+    killed_gpu_hours: float
+    killed_share_of_used: float
+    used_gpu_hours: float
+    reserved_gpu_hours: float
+    unused_gpu_hours: float
+    unused_share_of_reserved: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """One policy, replayed; times in seconds, ``bounded_slowdown`` as a mean over jobs.
+
+    ``utilisation`` is the share of the GPUs' time in use between the first and the last submission,
+    ``makespan_s`` from the first submission to the last end.
+    """
+
+    policy: str
+    jobs: int
+    limits: LimitFigures
+    wait_mean_s: float
+    wait_median_s: float
+    wait_p95_s: float
+    bounded_slowdown: float
+    bounded_slowdown_median: float
+    utilisation: float
+    makespan_s: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, those of the limits beside the others."""
+        values = asdict(self)
+        limits: dict[str, Any] = values.pop("limits")
+        return {"policy": values.pop("policy"), "jobs": values.pop("jobs")} | limits | values
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """Limits at one quantile of the predictions, and what follows from them."""
+
+    quantile: float
+    limits: LimitFigures
+
+
+def limit_figures(work: Workload, limits: Limits) -> LimitFigures:
+    """What limits alone do to the jobs of a workload."""
+    killed = is_killed(work, limits)
+    used = work.gpus * np.minimum(work.run_s, limits.limit_s) / HOUR_S
+    reserved = work.gpus * limits.limit_s / HOUR_S
+    lost = float(used[killed].sum())
+    return LimitFigures(
+        predicted_share=float(limits.predicted.mean()),
+        kill_rate=float(killed.mean()),
+        killed_gpu_hours=lost,
+        killed_share_of_used=_share(lost, float(used.sum())),
+        used_gpu_hours=float(used.sum()),
+        reserved_gpu_hours=float(reserved.sum()),
+        unused_gpu_hours=float((reserved - used).sum()),
+        unused_share_of_reserved=_share(float((reserved - used).sum()), float(reserved.sum())),
+    )
+
+
+def is_killed(work: Workload, limits: Limits) -> NDArray[np.bool_]:
+    """Jobs (n,) that outlive their limit; of a censored one, a limit up to what it ran kills."""
+    killed: NDArray[np.bool_] = (work.run_s > limits.limit_s) | (
+        work.censored & (limits.limit_s <= work.run_s)
+    )
+    return killed
+
+
+def figures_of(work: Workload, policy: LimitPolicy, limits: Limits, out: Schedule) -> Figures:
+    """All figures of one replay."""
+    wait_s = out.start_s - work.submit_s
+    run_s = out.end_s - out.start_s
+    slowdown = np.maximum(1.0, (wait_s + run_s) / np.maximum(run_s, SLOWDOWN_FLOOR_S))
+    return Figures(
+        policy=policy.name,
+        jobs=len(work),
+        limits=limit_figures(work, limits),
+        wait_mean_s=float(wait_s.mean()),
+        wait_median_s=float(np.median(wait_s)),
+        wait_p95_s=float(np.quantile(wait_s, 0.95)),
+        bounded_slowdown=float(slowdown.mean()),
+        bounded_slowdown_median=float(np.median(slowdown)),
+        utilisation=_utilisation(work, out),
+        makespan_s=float(out.end_s.max() - work.submit_s.min()),
+    )
+
+
+def curve(work: Workload, quantiles: Sequence[float] = CURVE) -> list[CurvePoint]:
+    """Kills against unused hours of ``ours`` over its quantile; needs no replay."""
+    return [
+        CurvePoint(q, limit_figures(work, limits_of(work, LimitPolicy(OURS, q)))) for q in quantiles
+    ]
+
+
+def queue_length(work: Workload, out: Schedule, at_s: Floats) -> NDArray[np.intp]:
+    """Jobs that wait at each time (m,)."""
+    submitted = np.searchsorted(np.sort(work.submit_s), at_s, side="right")
+    return submitted - np.searchsorted(np.sort(out.start_s), at_s, side="right")
+
+
+def _utilisation(work: Workload, out: Schedule) -> float:
+    first, last = float(work.submit_s.min()), float(work.submit_s.max())
+    inside = np.clip(out.end_s, first, last) - np.clip(out.start_s, first, last)
+    return _share(
+        float((work.gpus * inside).sum()), sum(p.gpus for p in work.pools) * (last - first)
+    )
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0

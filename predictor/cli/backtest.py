@@ -1,0 +1,212 @@
+"""`precision-time backtest`: what other time limits would have done to past jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import NotInstalledError, TraceError
+from ..units import count, duration, percent, short
+from .console import format_option, show_json, show_table
+from .moments import MOMENT
+from .past_jobs import of_history, of_sample, of_swf, pools_of, usual
+
+if TYPE_CHECKING:
+    from ..backtest.run import Backtest, Workers
+    from ..replay import Pool
+
+TIERS = ("run", "configuration", "table", "site")
+HEAD = ("policy", "predicted", "killed", "GPU-h killed", "GPU-h unused", "of reserved",
+        "wait mean", "median", "95 %", "slowdown", "in use", "makespan")  # fmt: skip
+
+
+@click.command()
+@click.option("--history", metavar="PATH|URL", help="Replay the runs of a history.")
+@click.option(
+    "--swf", type=click.Path(path_type=Path), metavar="FILE",
+    help="Replay a file in the Standard Workload Format, .gz or not.",
+)  # fmt: skip
+@click.option("--generated", is_flag=True, help="Replay a sample drawn from measured runs.")
+@click.option(
+    "--policy", "policies", metavar="NAME,..",
+    help="users, default, oracle, ours@Q (predicted, with quantile Q), fill@Q (predicted where the "
+    "user stated none).  [default: users,default,fill@0.95,ours@0.9,ours@0.95,ours@0.99,oracle]",
+)  # fmt: skip
+@click.option(
+    "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+    help="Write plots and CSV files.",
+)  # fmt: skip
+@click.option(
+    "--pool", "pools", multiple=True, callback=pools_of, metavar="NAME:GPUS[/PER_NODE]",
+    help="GPUs there were; repeatable.  [default: the most ever in use at once, MaxProcs of the "
+    "SWF header, 1,024 GPUs of three types for a sample]",
+)  # fmt: skip
+@click.option(
+    "--default-limit-h", type=click.FloatRange(0, min_open=True), default=24.0, show_default=True,
+    help="Hours of a job whose user stated no limit.",
+)  # fmt: skip
+@click.option(
+    "--max-limit-h", type=click.FloatRange(0, min_open=True),
+    help="Hours of the longest limit.  [default: 8760; 168 for a sample]",
+)  # fmt: skip
+@click.option(
+    "--queue", type=click.Choice(("easy", "fifo")), default="easy", show_default=True,
+    help="How waiting jobs are started.",
+)  # fmt: skip
+@click.option(
+    "--depth", type=click.IntRange(0), default=500, show_default=True,
+    help="Waiting jobs that backfill looks at; bf_max_job_test of Slurm.",
+)  # fmt: skip
+@click.option("--since", type=MOMENT, help="History: runs that ended at or after this time.")
+@click.option("--until", type=MOMENT, help="History: runs that ended before this time.")
+@click.option("--version", help="History: stored predictor to use  [default: the one in use]")
+@click.option(
+    "--processors-per-gpu", type=click.FloatRange(0, min_open=True), default=1.0,
+    show_default=True, help="SWF: processors that count as one GPU.",
+)  # fmt: skip
+@click.option(
+    "--days", type=click.FloatRange(0, min_open=True), default=14.0, show_default=True,
+    help="Sample: days of submissions.",
+)  # fmt: skip
+@click.option(
+    "--jobs-per-day", type=click.FloatRange(0, min_open=True),
+    help="Sample: jobs a day  [default: what offers 85 % of the GPUs' time]",
+)  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True, help="Sample: of every draw.")
+@click.option(
+    "--tier", type=click.Choice(TIERS), default="site", show_default=True,
+    help="Sample: what the predictor may have seen. site: nothing of the site a run was measured "
+    "at; run: other runs of the same model, GPU and precision there.",
+)  # fmt: skip
+@click.option(
+    "--jobs", type=int, default=-1, show_default=True, help="Processes; -1 for one a core."
+)
+@click.option(
+    "--backend", type=click.Choice(("loky", "dask")), default="loky", show_default=True,
+    help="Where the replays run: here, or on a Dask cluster.",
+)  # fmt: skip
+@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler, such as tcp://HOST:8786.")
+@format_option
+def backtest(
+    history: str | None,
+    swf: Path | None,
+    generated: bool,
+    policies: str | None,
+    output: Path | None,
+    pools: tuple[Pool, ...],
+    default_limit_h: float,
+    max_limit_h: float | None,
+    queue: str,
+    depth: int,
+    since: float | None,
+    until: float | None,
+    version: str | None,
+    processors_per_gpu: float,
+    days: float,
+    jobs_per_day: float | None,
+    seed: int,
+    tier: str,
+    jobs: int,
+    backend: str,
+    scheduler: str | None,
+    form: str,
+) -> None:
+    """Replay past jobs under other time limits and compare kills, waste and waits.
+
+    Jobs come from --history, --swf or --generated, exactly one of them. Every policy gives each job
+    a limit; a simulator of FIFO or EASY backfill starts them. See docs/backtest.md for what each
+    figure means and does not tell.
+    """
+    from ..backtest.policies import policies_of
+    from ..backtest.run import Workers
+    from ..backtest.run import backtest as run
+    from ..backtest.workload import HOUR_S, LimitBounds
+    from ..replay import Policy
+
+    if (history is not None) + (swf is not None) + generated != 1:
+        raise TraceError("nothing to replay: give one of --history, --swf and --generated")
+    chosen = None if policies is None else policies_of(policies.split(","))
+    workers = Workers(jobs=jobs, backend=backend, scheduler=scheduler)
+    _check_installed(workers, output)
+    longest_h = max_limit_h or (168.0 if generated else 8760.0)
+    bounds = LimitBounds(default_s=default_limit_h * HOUR_S, cap_s=longest_h * HOUR_S)
+    if swf is not None:
+        work = of_swf(swf, processors_per_gpu, pools, bounds)
+    elif history is not None:
+        work = of_history(history, since, until, version, pools, bounds)
+    else:
+        work = of_sample(seed, days, pools, jobs_per_day, tier, bounds)
+    if chosen is None:
+        chosen = policies_of(usual(work))
+    found = run(work, chosen, queue=Policy(queue), depth=depth, workers=workers)
+    written = () if output is None else _written(found, output)
+    if form == "json":
+        show_json(_as_dict(found))
+    else:
+        _show(found)
+    if written:
+        click.echo(f"wrote {', '.join(map(str, written))}", err=True)
+
+
+def _check_installed(workers: Workers, output: Path | None) -> None:
+    from importlib.util import find_spec
+
+    needs = {"distributed": workers.scheduler is not None, "matplotlib": output is not None}
+    extra = {"distributed": "dask", "matplotlib": "plot"}
+    for package, needed in needs.items():
+        if needed and find_spec(package) is None:
+            raise NotInstalledError(
+                f"no module named {package}: pip install 'precision-time[{extra[package]}]'"
+            )
+
+
+def _written(found: Backtest, folder: Path) -> list[Path]:
+    from ..backtest.plots import write_plots
+    from ..backtest.tables import write_tables
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return [*write_tables(found, folder), *write_plots(found, folder)]
+    except OSError as error:
+        raise TraceError(f"output={str(folder)!r} cannot be written: {error.strerror}") from error
+
+
+def _as_dict(found: Backtest) -> dict[str, object]:
+    from dataclasses import asdict
+
+    work = found.work
+    return {
+        "jobs": len(work),
+        "pools": [{"name": p.name, "gpus": p.gpus, "gpus_per_node": p.gpus_per_node}
+                  for p in work.pools],
+        "skipped": dict(work.skipped),
+        "killed_in_the_past": int(work.censored.sum()),
+        "policies": [each.figures.as_dict() for each in found.replayed],
+        "curve": [{"quantile": p.quantile} | asdict(p.limits) for p in found.curve],
+    }  # fmt: skip
+
+
+def _show(found: Backtest) -> None:
+    work = found.work
+    gpus = ", ".join(f"{count(pool.gpus)} {pool.name}" for pool in work.pools)
+    span_s = float(work.submit_s.max() - work.submit_s.min())
+    click.echo(f"{count(len(work))} jobs of {duration(span_s)} on {gpus}")
+    for reason, number in work.skipped.items():
+        click.echo(f"  left out, {reason}: {count(number)}")
+    if killed := int(work.censored.sum()):
+        click.echo(f"  killed at their limit in the past, true length not known: {count(killed)}")
+    click.echo()
+    rows = []
+    for each in found.replayed:
+        figures, limits = each.figures, each.figures.limits
+        rows.append((
+            figures.policy, percent(limits.predicted_share), percent(limits.kill_rate),
+            percent(limits.killed_share_of_used), count(limits.unused_gpu_hours),
+            percent(limits.unused_share_of_reserved), duration(figures.wait_mean_s),
+            duration(figures.wait_median_s), duration(figures.wait_p95_s),
+            short(figures.bounded_slowdown), percent(figures.utilisation),
+            duration(figures.makespan_s),
+        ))  # fmt: skip
+    show_table(HEAD, rows)

@@ -1,0 +1,162 @@
+"""Names as people write them -> entry of the catalog: by alias, by spelling and by pattern.
+
+A name is looked up whole, without its library or organisation, and without tags that leave the
+network as it is (``-instruct``, ``.a1_in1k``), most exact first. What could be two networks is none.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from profiles.naming import Pattern, Refusal, naming
+from profiles.tables import models
+
+MAX_NAME = 128
+_MAX_TAGS = 5
+_SEPARATORS = re.compile(r"[\s_,()\[\]-]+")
+_WORD = re.compile(r"\d+(?:\.\d+)*|[^\d-]+", re.ASCII)
+_FILE = re.compile(r"\.(py|ya?ml|json|pth?|ckpt|safetensors)$")
+_SIZE = re.compile(r"(.+?)-(\d{2,4})(?:x\2)?")
+_NEAREST_OF = 40
+_CUTOFF = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meaning:
+    """What a name means: an entry, and where it is a variant of one, ``name`` and the changes.
+
+    ``architecture`` are the changed arguments of the builder as text, ``image_size`` the pixels of
+    a side, None for the entry's own.
+    """
+
+    entry: str
+    name: str
+    architecture: tuple[tuple[str, str], ...] = ()
+    image_size: int | None = None
+
+
+@lru_cache(maxsize=4096)
+def meaning_of(name: str, library: str = "") -> Meaning | None:
+    """What a name means, or None; ``library`` (``torchvision:``) is looked in first."""
+    if len(name) > MAX_NAME:
+        return None
+    for spelling in _spellings(name, library):
+        if _refused(spelling):
+            return None
+        if found := _lookup(spelling):
+            return found
+    return None
+
+
+def why_refused(name: str) -> str:
+    """Why a name means no network of the catalog, where that is known; else an empty text."""
+    for spelling in _spellings(name[:MAX_NAME], ""):
+        if refusal := _refused(spelling):
+            return refusal.reason
+    return ""
+
+
+def nearest(name: str) -> tuple[str, ...]:
+    """At most three entries whose names or aliases look like ``name``."""
+    known = _known()
+    key = normal(name[:MAX_NAME]).rpartition("/")[2][:_NEAREST_OF]
+    close = difflib.get_close_matches(key, known, n=6, cutoff=_CUTOFF)
+    return tuple(dict.fromkeys(known[c] for c in close))[:3]
+
+
+def normal(name: str) -> str:
+    """Lower case, with one ``-`` for blanks, ``_``, commas and brackets."""
+    return _SEPARATORS.sub("-", name.strip().lower()).strip("-")
+
+
+def _spellings(name: str, library: str) -> Iterator[str]:
+    """Ways to read one name, most exact first: as written, then without tags."""
+    key = _FILE.sub("", normal(name).rstrip("/"))
+    forms = _forms(key, library)
+    yield from forms
+    for _ in range(_MAX_TAGS):
+        shorter = tuple(naming().tags.sub("", form) for form in forms)
+        if shorter == forms:
+            return
+        yield from shorter
+        forms = shorter
+
+
+def _forms(key: str, library: str) -> tuple[str, ...]:
+    """A name in its library, whole, and without library, organisation or folders."""
+    found = [library + key, key] if library else [key]
+    for prefix, written in naming().libraries.items():
+        if start := written.match(key):
+            rest = key[start.end() :]
+            found += [prefix + rest, rest]
+    found += [key.rpartition(":")[2], key.rpartition("/")[2]]
+    return tuple(dict.fromkeys(found))
+
+
+def _lookup(spelling: str) -> Meaning | None:
+    if entry := _known().get(spelling):
+        return Meaning(entry=entry, name=entry)
+    for pattern in naming().patterns:
+        if (match := pattern.match.fullmatch(spelling)) and (found := _meant(pattern, match)):
+            return found
+    entry = _by_words().get(_words(spelling)) or _of_own_size(spelling)
+    return Meaning(entry=entry, name=entry) if entry else None
+
+
+def _meant(pattern: Pattern, match: re.Match[str]) -> Meaning | None:
+    entry = _known().get(normal(match.expand(pattern.entry)))
+    if entry is None:
+        return None
+    changes = tuple(sorted((k, match.expand(v)) for k, v in pattern.architecture.items()))
+    side = int(match.expand(pattern.image_size)) if pattern.image_size else None
+    name = match.string if changes or side else entry
+    return Meaning(entry=entry, name=name, architecture=changes, image_size=side)
+
+
+def _of_own_size(spelling: str) -> str | None:
+    """``swin-tiny-224`` where images of 224 pixels are what the entry has anyway."""
+    match = _SIZE.fullmatch(spelling)
+    entry = match and (_known().get(match[1]) or _by_words().get(_words(match[1])))
+    if not match or not entry:
+        return None
+    size = models()[entry].get("defaults", {}).get("image_size") or ()
+    return entry if set(size) == {int(match[2])} else None
+
+
+@lru_cache(maxsize=4096)
+def _refused(spelling: str) -> Refusal | None:
+    return next((r for r in naming().refusals if r.match.fullmatch(spelling)), None)
+
+
+def _words(spelling: str) -> str:
+    """A name without its separators, so that ``llama-2-7b`` and ``llama2-7b`` are one.
+
+    Numbers stay whole and apart: ``1.3b`` and ``13b`` differ, and so do ``3-5b`` and ``35b``.
+    """
+    found: list[str] = []
+    for word in _WORD.findall(spelling):
+        both_numbers = found and found[-1][-1].isdigit() and word[0].isdigit()
+        found += ["-", word] if both_numbers else [word]
+    return "".join(found)
+
+
+@cache
+def _known() -> Mapping[str, str]:
+    """Every name and alias in normal spelling -> name of its entry; names before aliases."""
+    aliases = {normal(a): name for name, e in models().items() for a in e.get("aliases", ())}
+    return aliases | {normal(name): name for name in models()}
+
+
+@cache
+def _by_words() -> Mapping[str, str]:
+    """Words of every name and alias, with and without its organisation; only what is unique."""
+    found: dict[str, set[str]] = {}
+    for spelling, name in _known().items():
+        for form in {spelling, spelling.rpartition("/")[2]}:
+            if not form.isdecimal():
+                found.setdefault(_words(form), set()).add(name)
+    return {words: min(names) for words, names in found.items() if len(names) == 1}

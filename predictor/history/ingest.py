@@ -1,0 +1,178 @@
+"""Filling the history from a stream of records: in batches, with a place to go on from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from .run import Run
+from .store import Cursor, History
+
+BATCH = 5000  # runs of one transaction, about 20 MB
+REASONS_KEPT = 5
+FIRST_S = 30 * 86400.0  # of a source that was never read
+_REASON_CHARS = 200
+
+Told = Callable[["Tally"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A record that cannot be read, and why; ``name`` is what its source calls it."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A record that is none of ours, such as a job without GPUs."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Through:
+    """Everything that ended before ``at_s`` (Unix seconds) has been given."""
+
+    at_s: float
+
+
+Item = Run | Unread | LeftOut | Through
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the records of a source.
+
+    ``new``, ``changed`` and ``same`` are the runs by what the store had of them before,
+    ``states`` all of them by how they ended. ``reasons`` are the first few of the ``unread``.
+    ``at_s`` is how far the source was read, ``cursor_s`` where the cursor stands.
+    """
+
+    new: int = 0
+    changed: int = 0
+    same: int = 0
+    unread: int = 0
+    states: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    reasons: list[str] = field(default_factory=list)
+    at_s: float | None = None
+    cursor_s: float | None = None
+
+    @property
+    def runs(self) -> int:
+        """Runs that the store took."""
+        return self.new + self.changed + self.same
+
+    @property
+    def records(self) -> int:
+        """All records that were looked at."""
+        return self.runs + self.unread + self.left_out.total()
+
+    def as_dict(self) -> dict[str, object]:
+        """As plain values for JSON."""
+        return {
+            "records": self.records, "new": self.new, "changed": self.changed, "same": self.same,
+            "states": dict(self.states.most_common()),
+            "left_out": dict(self.left_out.most_common()),
+            "unread": self.unread, "reasons": self.reasons, "cursor_s": self.cursor_s,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """What is read of a source, [since_s, until_s) in Unix seconds."""
+
+    since_s: float
+    until_s: float
+
+
+def period(
+    at_s: float | None, now_s: float, *, since_s: float | None = None, overlap_s: float
+) -> Period:
+    """From ``since_s``, else from ``overlap_s`` before the cursor ``at_s``, until now.
+
+    Accounting may hear late of an end: the overlap is how late. Without a cursor it is
+    FIRST_S from now.
+    """
+    if since_s is None:
+        since_s = now_s - FIRST_S if at_s is None else at_s - overlap_s
+    return Period(since_s=since_s, until_s=now_s)
+
+
+def fill(
+    history: History,
+    items: Iterable[Item],
+    *,
+    cursor: str | None = None,
+    since_s: float = 0.0,
+    told: Told = lambda _: None,
+) -> Tally:
+    """Add every run, and move the cursor of that name to where the source is through.
+
+    A batch is one transaction, and the cursor moves in that of the last run before it: whatever
+    ends the program, the next one begins at or before the first run that is missing. The cursor
+    never moves back, nor over a gap: it stays where the items begin at a later ``since_s``.
+    ``told`` hears of every batch. Raises what the source and the store raise.
+    """
+    filling = _Filling(history, cursor, since_s, told)
+    for item in items:
+        if isinstance(item, Run):
+            filling.take(item)
+        elif isinstance(item, LeftOut):
+            filling.tally.left_out[item.reason] += 1
+        elif isinstance(item, Unread):
+            filling.skip(item)
+        else:
+            filling.move(item.at_s)
+    filling.flush()
+    return filling.tally
+
+
+class _Filling:
+    """The batch under way, and what was counted so far."""
+
+    def __init__(self, history: History, cursor: str | None, since_s: float, told: Told) -> None:
+        self.tally = Tally()
+        self._history = history
+        self._told = told
+        self._batch: list[Run] = []
+        self._cursor = cursor
+        if cursor is not None:
+            at_s = self.tally.cursor_s = history.cursor(cursor)
+            self._cursor = cursor if at_s is None or since_s <= at_s else None
+
+    def take(self, run: Run) -> None:
+        """Keep a run for the batch under way, and write that where it is full."""
+        self._batch.append(run)
+        if len(self._batch) >= BATCH:
+            self.flush()
+
+    def skip(self, record: Unread) -> None:
+        """Count a record that cannot be read."""
+        self.tally.unread += 1
+        if len(self.tally.reasons) < REASONS_KEPT:
+            self.tally.reasons.append(f"{record.name}: {record.reason}"[:_REASON_CHARS])
+
+    def move(self, at_s: float) -> None:
+        """Write what there is, and where to go on from."""
+        self.tally.at_s, before = at_s, self.tally.cursor_s
+        if self._cursor is None or (before is not None and at_s <= before):
+            self.flush()
+            return
+        self.tally.cursor_s = at_s
+        self.flush(Cursor(self._cursor, at_s))
+
+    def flush(self, cursor: Cursor | None = None) -> None:
+        """Write the batch, and the cursor where one is given."""
+        if self._batch or cursor is not None:
+            added = self._history.add(self._batch, cursor=cursor)
+            tally = self.tally
+            tally.new += added.new
+            tally.changed += added.changed
+            tally.same += added.same
+            tally.states.update(run.ended.state.value for run in self._batch)
+        self._batch = []
+        self._told(self.tally)

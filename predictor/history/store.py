@@ -1,0 +1,179 @@
+"""The history of ended jobs in one database: SQLite by default, PostgreSQL by URL."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from sqlalchemy import Engine, delete, func, select
+
+from .anonymise import Anonymiser, check_names
+from .engine import SQLITE, reading, refusing, shown, url_of, writing
+from .merge import Added, merge, upsert
+from .rows import row_of, run_of
+from .run import Run
+from .schema import open_engine
+from .settings import HistorySettings, history_url, stored_settings
+from .status import Status, cursors_of, status_of
+from .tables import CURSORS, KEY, RUNS
+from .where import EVERY_RUN, Where, conditions
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["EVERY_RUN", "Added", "Cursor", "History", "Status", "Where"]
+
+STAGED_ROWS = 10_000  # held at once, about 20 MB
+READ_ROWS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far the ingest of that name got, in Unix seconds."""
+
+    name: str
+    at_s: float
+
+
+class History:
+    """The history in one database; safe to use from several processes and threads at once.
+
+    Everything raises HistoryError, which names the history, where the database does not do what
+    it is asked; what was added before stays. A forked process opens its own.
+    """
+
+    def __init__(self, engine: Engine, settings: HistorySettings) -> None:
+        self.settings = settings
+        self._engine = engine
+
+    @classmethod
+    def open(
+        cls, url: str | None = None, *, settings: HistorySettings | None = None, create: bool = True
+    ) -> Self:
+        """The history at a path or a URL, its schema brought up to date.
+
+        Without a URL it is that of ``$PRECISION_TIME_HISTORY``, of the settings, or the file
+        ``history.sqlite`` in the home of precision-time; without settings they are those in
+        ``history.yaml`` there. Without ``create`` there has to be one.
+        """
+        settings = stored_settings() if settings is None else settings
+        engine = open_engine(url_of(history_url(url, settings)), create=create)
+        return cls(engine, settings)
+
+    @property
+    def url(self) -> str:
+        """Where it is, without a password."""
+        return shown(self._engine.url)
+
+    def add(self, runs: Iterable[Run], *, cursor: Cursor | None = None) -> Added:
+        """Add runs in one transaction, with how far the ingest got by them: all or nothing.
+
+        A run that is there already (``Run.key``) is merged: state and end are replaced, what was
+        missing is filled, and nothing is erased. Adding the same again changes nothing. Other
+        writers wait meanwhile, so give a batch, 5,000 to 10,000 runs.
+        """
+        now_s, added = time.time(), Added()
+        rows = (row_of(self._anonymiser(run), now_s) for run in runs)
+        chunk = list(islice(rows, STAGED_ROWS))
+        with writing(self._engine) as connection:
+            check_names(connection, self._anonymiser)
+            while chunk:
+                added += merge(connection, chunk)
+                chunk = list(islice(rows, STAGED_ROWS))
+            if cursor is not None:
+                upsert(connection, CURSORS, {"name": cursor.name, "at_s": cursor.at_s})
+        return added
+
+    def runs(self, where: Where = EVERY_RUN) -> Iterator[Run]:
+        """The runs in order of their end and key, read while they are taken."""
+        key = (RUNS.columns[name] for name in KEY)
+        query = select(RUNS).where(*conditions(self._stored(where))).order_by(RUNS.c.end_s, *key)
+        with reading(self._engine) as connection:
+            rows = connection.execution_options(yield_per=READ_ROWS).execute(query)
+            yield from map(run_of, rows)
+
+    def latest(self, limit: int, where: Where = EVERY_RUN) -> list[Run]:
+        """The runs that ended last, at most ``limit`` of them, oldest first."""
+        query = select(RUNS).where(*conditions(self._stored(where)))
+        with reading(self._engine) as connection:
+            rows = connection.execute(query.order_by(RUNS.c.end_s.desc()).limit(limit)).all()
+        return sorted(map(run_of, rows), key=lambda run: (run.ended.end_s, run.key))
+
+    def count(self, where: Where = EVERY_RUN) -> int:
+        """How many runs there are."""
+        query = select(func.count()).select_from(RUNS).where(*conditions(self._stored(where)))
+        with reading(self._engine) as connection:
+            return connection.execute(query).scalar_one()
+
+    def frame(self, where: Where = EVERY_RUN, columns: Sequence[str] | None = None) -> pl.LazyFrame:
+        """The runs as a table with the columns of ``tables.RUNS``, in no order, read in blocks.
+
+        Only the columns a query needs are read, each time the frame is collected.
+        """
+        from .frame import lazy_frame
+
+        return lazy_frame(self._engine, self._stored(where), columns)
+
+    def cursor(self, name: str) -> float | None:
+        """How far the ingest of that name got, in Unix seconds; None for none."""
+        return self.cursors().get(name)
+
+    def cursors(self) -> dict[str, float]:
+        """How far every ingest got, in Unix seconds by its name."""
+        with reading(self._engine) as connection:
+            return cursors_of(connection)
+
+    def status(self) -> Status:
+        """What it holds and how it is kept."""
+        with reading(self._engine) as connection:
+            return status_of(connection, url=self.url, keep_days=self.settings.keep_days)
+
+    def forget(self, before_s: float) -> int:
+        """Delete the runs that ended before, in Unix seconds; how many they were.
+
+        SQLite gives the space back and leaves nothing of them in the file.
+        """
+        with writing(self._engine) as connection:
+            gone = connection.execute(delete(RUNS).where(RUNS.c.end_s < before_s)).rowcount
+        if self._engine.dialect.name == SQLITE:
+            self._shrink()
+        return gone
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @cached_property
+    def _anonymiser(self) -> Anonymiser:
+        """Reads the key of the site, which those who only read a history need not have."""
+        return Anonymiser(self.settings)
+
+    def _stored(self, where: Where) -> Where:
+        names_somebody = where.users or where.accounts or where.names or where.job_ids
+        return self._anonymiser.where(where) if names_somebody else where
+
+    def _shrink(self) -> None:
+        with refusing(self._engine):
+            connection = self._engine.raw_connection()
+            try:
+                cursor = connection.cursor()
+                for pragma in ("incremental_vacuum", "wal_checkpoint(TRUNCATE)"):
+                    cursor.execute(f"PRAGMA {pragma}").fetchall()
+            finally:
+                connection.close()

@@ -1,0 +1,100 @@
+"""The tables of a history: one flat row a job, how far each ingest got, and how it is kept.
+
+``migrations`` makes these tables; a change here needs a revision there.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Double, Index, MetaData, Table, Text
+
+METADATA = MetaData()
+# Compared by code points everywhere, as Python does; PostgreSQL follows a locale by default.
+TEXT = Text().with_variant(Text(collation="C"), "postgresql")
+
+KEY = ("scheduler", "cluster", "job_id", "submit_second")
+
+
+def _text(name: str) -> Column[str]:
+    """A text that is empty where it is missing."""
+    return Column(name, TEXT, nullable=False)
+
+
+def _word(name: str) -> Column[str]:
+    """A text that is NULL where it is missing."""
+    return Column(name, TEXT)
+
+
+def _number(name: str, *, nullable: bool = True) -> Column[float]:
+    return Column(name, Double, nullable=nullable)
+
+
+def _whole(name: str, *, nullable: bool = True) -> Column[int]:
+    return Column(name, BigInteger, nullable=nullable)
+
+
+RUNS = Table(
+    "runs",
+    METADATA,
+    Column("scheduler", TEXT, primary_key=True),
+    Column("cluster", TEXT, primary_key=True),
+    Column("job_id", TEXT, primary_key=True),
+    Column("submit_second", BigInteger, primary_key=True, autoincrement=False),
+    _text("name"),
+    _text("user"),
+    _text("account"),
+    _text("partition"),
+    _text("qos"),
+    _text("state"),
+    _number("submit_s", nullable=False),
+    _number("start_s"),
+    _number("end_s", nullable=False),
+    _number("limit_s"),
+    _whole("gpus", nullable=False),
+    _word("gpu_type"),
+    _whole("nodes", nullable=False),
+    _text("node_names"),  # a JSON array, empty without nodes
+    _text("stated"),
+    _text("decision"),
+    _text("submit_line"),
+    _text("constraint"),
+    _number("energy_j"),
+    _text("asked"),
+    _text("origin"),
+    _word("model"),  # the three of ``asked``
+    _word("precision"),
+    _word("gpu"),
+    _word("limit_by"),
+    _number("predicted_step_s"),
+    _number("predicted_median_s"),
+    _number("predicted_upper_s"),
+    _number("predicted_level"),
+    _word("predicted_gpu"),
+    _whole("predicted_gpus"),
+    _word("predicted_version"),
+    _word("predicted_tier"),
+    _number("predicted_limit_s"),
+    _number("reported_step_s"),
+    _whole("reported_steps"),
+    _number("reported_step_s_spread"),
+    _whole("reported_total_steps"),
+    _number("reported_startup_s"),
+    _number("reported_paused_s"),
+    _number("reported_loader_bound"),
+    _number("ingested_s", nullable=False),  # when the row was last written
+    Index("runs_by_end", "end_s"),
+)
+COLUMNS = tuple(column.name for column in RUNS.columns)
+
+CURSORS = Table(
+    "cursors",
+    METADATA,
+    Column("name", TEXT, primary_key=True),
+    _number("at_s", nullable=False),
+)
+
+META = Table(
+    "meta",
+    METADATA,
+    Column("name", TEXT, primary_key=True),
+    _text("value"),
+)

@@ -1,0 +1,126 @@
+"""`precision-time history ingest slurm`: ended jobs of accounting into the history."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from predictor.cli.console import format_option, warn
+from predictor.cli.filling import filled, history_option, open_history, show
+from predictor.cli.moments import MOMENT
+from predictor.cli.stopping import stop_asked
+from predictor.errors import PrecisionTimeError
+from predictor.units import count
+
+from ..config import Policy
+
+if TYPE_CHECKING:
+    from predictor.history.ingest import Tally
+    from predictor.history.store import History
+
+HOUR_S = 3600.0
+EVERY_S = 60.0
+
+
+@click.command()
+@click.option(
+    "--since", type=MOMENT,
+    help="Jobs that ended since then  [default: since the last ingest, else 30d]",
+)  # fmt: skip
+@click.option("--until", type=MOMENT, help="Jobs that ended before then  [default: now]")
+@click.option(
+    "--overlap", type=click.FloatRange(0), default=24.0, show_default=True, metavar="HOURS",
+    help="How late accounting may have heard of an end: so much is read again.",
+)  # fmt: skip
+@click.option(
+    "--follow", is_flag=True,
+    help="Go on until SIGTERM, a look a minute, and join what running jobs report of their steps.",
+)  # fmt: skip
+@click.option(
+    "--config", type=click.Path(dir_okay=False, path_type=Path),
+    help="The policy file.  [default: /etc/precision-time/slurm.yaml, if it is there]",
+)  # fmt: skip
+@history_option
+@format_option
+def slurm(
+    since: float | None,
+    until: float | None,
+    overlap: float,
+    follow: bool,
+    config: Path | None,
+    history: str | None,
+    form: str,
+) -> None:
+    """Add the GPU jobs that ended, as sacct tells them, to the history.
+
+    Run it as SlurmUser, root or an operator: others may not see all jobs. Runs that were requeued
+    are a record each; what is running is left for the next time.
+    """
+    from ..daemon.loading import policy_at
+
+    policy = policy_at(config)
+
+    def opened() -> History:
+        settings = policy.history if policy.history.model_fields_set else None
+        return open_history(history, settings)
+
+    if follow and until is not None:
+        raise click.UsageError("--until and --follow cannot be given together")
+    if follow:
+        _follow(opened, lambda: policy_at(config), since, overlap * HOUR_S)
+        return
+    with opened() as store:
+        tally = _once(store, policy, since, until, overlap * HOUR_S)
+        show(tally, store.url, form)
+
+
+def _once(
+    store: History,
+    policy: Policy,
+    since_s: float | None,
+    until_s: float | None,
+    overlap_s: float,
+) -> Tally:
+    from predictor.history.ingest import period
+
+    from ..history.follow import cursor_of
+    from ..history.records import records
+    from ..sources.commands import Commands
+    from ..sources.text_form import TextForm
+
+    name = cursor_of(TextForm(Commands.of(policy.slurm)).settings().cluster_name)
+    read = period(store.cursor(name), until_s or time.time(), since_s=since_s, overlap_s=overlap_s)
+    length_s = max(1.0, read.until_s - read.since_s)
+    return filled(
+        store, records(policy, read.since_s, read.until_s),
+        lambda tally: ((tally.at_s or read.since_s) - read.since_s) / length_s,
+        cursor=name, since_s=read.since_s,
+    )  # fmt: skip
+
+
+def _follow(
+    opened: Callable[[], History],
+    read: Callable[[], Policy],
+    since_s: float | None,
+    overlap_s: float,
+) -> None:
+    from ..history.follow import Follower
+
+    follower, trouble = Follower(opened, overlap_s=overlap_s), ""
+    with stop_asked() as stop:
+        while not stop.is_set():
+            try:
+                tally = follower.look(read(), since_s=since_s)
+            except PrecisionTimeError as error:
+                if str(error) != trouble:  # said when it begins, not with every look
+                    warn(f"{error}; what is missing is read again when it is over")
+                trouble = str(error)
+            else:
+                trouble, since_s = "", None
+                if tally.new or tally.changed:
+                    click.echo(f"{count(tally.new)} new, {count(tally.changed)} changed")
+            stop.wait(EVERY_S)

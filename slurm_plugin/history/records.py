@@ -1,0 +1,55 @@
+"""Ended jobs of accounting as records of the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from predictor.ended_job import EndedJob
+from predictor.history.ingest import Item, LeftOut, Through, Unread
+from predictor.history.run import Reported
+
+from ..cluster import Partition
+from ..config import Policy
+from ..daemon.loading import rules_of
+from ..limit import MINUTE_S
+from ..sources.accounting import BadRow, SliceEnd, streamed
+from ..sources.commands import Commands
+from ..sources.text_form import TextForm
+from .gpus import GpuNames
+from .runs import Runs
+
+NO_GPUS = LeftOut("without GPUs")
+ReportOf = Callable[[EndedJob], Reported | None]
+
+
+def records(
+    policy: Policy,
+    since_s: float,
+    until_s: float,
+    report_of: ReportOf = lambda _: None,
+) -> Iterator[Item]:
+    """The runs of all GPU jobs that ended in [since_s, until_s), a day after the other.
+
+    ``report_of`` is asked for the last step report of each. Raises SourceError where Slurm does
+    not answer, RulesError where the site's rules cannot be read.
+    """
+    commands = Commands.of(policy.slurm)
+    slurm = TextForm(commands)
+    names = GpuNames(slurm.nodes(), policy.hardware)
+    runs = Runs(rules_of(policy), default_limits(slurm.partitions()))
+    for row in streamed(commands, since_s, until_s):
+        if isinstance(row, EndedJob):
+            yield runs.run(names.named(row), report_of(row)) if row.gpus else NO_GPUS
+        elif isinstance(row, BadRow):
+            yield Unread(f"job {row.job_id}", row.reason)
+        elif isinstance(row, SliceEnd):
+            yield Through(row.at_s)
+
+
+def default_limits(partitions: Iterable[Partition]) -> dict[str, float]:
+    """The limit of a job that names none, in seconds by partition; without one, unlimited.
+
+    Accounting does not tell whose a limit is: one that differs from the default is the user's.
+    """
+    limits = ((p.name, p.default_min or p.max_min) for p in partitions)
+    return {name: found * MINUTE_S for name, found in limits if found is not None}

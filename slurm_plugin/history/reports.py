@@ -1,0 +1,78 @@
+"""The last step report of every running GPU job, kept until accounting tells its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from predictor.ended_job import EndedJob
+from predictor.errors import StepReportError
+from predictor.history.run import Reported
+from predictor.step_rate import StepReport
+
+from ..cluster import QueuedJob
+from ..config import Policy
+from ..watch.reports import find_report
+from ..watch.revision import objection
+
+MAX_KEPT = 100_000  # about 50 MB
+Key = tuple[str, int]
+
+
+class Reports:
+    """Reports by job, the oldest forgotten first where there are too many.
+
+    A report is the user's claim: one that cannot be of this run of the job is not taken.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Key, Reported] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def look(self, queue: Iterable[QueuedJob], policy: Policy) -> None:
+        """Read what the running jobs say, with no more rights than their users have."""
+        for job in queue:
+            if job.state == "RUNNING" and job.gpus:
+                found = _usable(job, policy)
+                if found is not None:
+                    self._keep(_key(job.label or str(job.job_id), job.submit_s), found)
+
+    def of(self, job: EndedJob) -> Reported | None:
+        """What a job said last, None where nothing usable is known."""
+        return self._kept.get(_key(job.job_id, job.submit_s))
+
+    def _keep(self, key: Key, reported: Reported) -> None:
+        self._kept.pop(key, None)
+        self._kept[key] = reported
+        while len(self._kept) > MAX_KEPT:
+            del self._kept[next(iter(self._kept))]
+
+
+def reported(report: StepReport, start_s: float) -> Reported:
+    """A report as the history has it, of a run that started at ``start_s`` (Unix seconds)."""
+    started_s = report.started_s
+    return Reported(
+        step_s=report.step_s,
+        steps=report.steps_of_run,
+        step_s_spread=report.step_s_spread,
+        total_steps=report.total_steps,
+        startup_s=None if started_s is None else max(0.0, started_s - start_s),
+        paused_s=report.paused_s,
+    )
+
+
+def _usable(job: QueuedJob, policy: Policy) -> Reported | None:
+    try:
+        report = find_report(job, policy.watch.rate_file)
+    except StepReportError:
+        return None
+    if report is None or objection(job, report, policy, time.time()) is not None:
+        return None
+    assert job.start_s is not None
+    return reported(report, job.start_s)
+
+
+def _key(label: str, submit_s: float) -> Key:
+    return label, int(submit_s)

@@ -1,0 +1,125 @@
+"""From a job of accounting to its run: what it was asked, predicted and limited by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from predictor.ended_job import EndedJob
+from predictor.history.run import LimitBy, Predicted, Reported, Run
+from predictor.identify.grammar import stated_text
+from predictor.identify.identify import identify
+from predictor.identify.rules import RuleContext, Rules
+from predictor.identify.stated import Stated
+
+from ..limit import MINUTE_S
+from ..mark import Mark, parse_mark
+
+DECISION = "decision"
+_KEPT = 8192  # texts that many jobs share
+# -t 30, --time=30, -t30; accounting keeps the words of a submit line with blanks between them
+_OWN_LIMIT = re.compile(r"(?:^|\s)(?:-t\s*=?|--time[=\s])\s*\d")
+_LAUNCHED = re.compile(r"\.py\b|\s--wrap[=\s]|(?:^|/)srun\s")
+_WRAPPED = re.compile(r"\s--wrap[=\s]\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is known of a job in the shared grammar, and where it was said; empty for nothing."""
+
+    text: str = ""
+    origin: str = ""
+
+
+class Runs:
+    """Makes runs of ended jobs.
+
+    ``rules`` are the site's, ``default_s`` the default time limit of each partition that has one.
+    """
+
+    def __init__(
+        self, rules: Rules | None = None, default_s: Mapping[str, float] | None = None
+    ) -> None:
+        self._rules = rules
+        self._default_s = default_s or {}
+        # Sweeps submit the same words many times, and reading them takes most of a row's time.
+        self._identified = lru_cache(maxsize=_KEPT)(self._identify)
+
+    def run(self, job: EndedJob, reported: Reported | None = None) -> Run:
+        """The run of a job."""
+        mark = parse_mark(job.decision) if job.decision else None
+        asked = Asked(mark.job, DECISION) if mark is not None and mark.job else self._asked(job)
+        return Run(
+            ended=job,
+            asked=asked.text,
+            origin=asked.origin,
+            limit_by=self._limit_by(job, mark),
+            predicted=None if mark is None else predicted(mark),
+            reported=reported,
+        )
+
+    def _asked(self, job: EndedJob) -> Asked:
+        launched = job.submit_line if _LAUNCHED.search(job.submit_line) else ""
+        if self._rules is not None:
+            context = RuleContext(
+                name=job.name, user=job.user, account=job.account, partition=job.partition,
+                command=job.submit_line,
+            )  # fmt: skip
+            return self._identified(job.stated, launched, context)
+        if "=" not in job.stated and not launched:
+            return Asked()
+        return self._identified(job.stated, launched, None)
+
+    def _identify(self, comment: str, launched: str, context: RuleContext | None) -> Asked:
+        script, argv = command_of(launched)
+        stated = identify(
+            comment=comment, script=script, argv=argv, rules=self._rules, context=context
+        )
+        return Asked(stated_text(stated), _origin(stated))
+
+    def _limit_by(self, job: EndedJob, mark: Mark | None) -> LimitBy | None:
+        """Ours where the job ended with the limit we wrote; where nothing tells, None."""
+        if mark is not None and mark.limit is not None and mark.limit * MINUTE_S == job.limit_s:
+            return LimitBy.US
+        if _OWN_LIMIT.search(job.submit_line):
+            return LimitBy.USER
+        default_s = self._default_s.get(job.partition)
+        if default_s is None or job.limit_s is None:
+            return None
+        return LimitBy.DEFAULT if job.limit_s == default_s else LimitBy.USER
+
+
+def predicted(mark: Mark) -> Predicted | None:
+    """What a mark says was predicted; None for one that sets nothing but a limit.
+
+    The limit is the one that was set at submit: the job's own tells what it became.
+    """
+    if mark.step_s is None and mark.p50_s is None:
+        return None
+    limit = mark.limit if mark.first is None else mark.first
+    return Predicted(
+        step_s=mark.step_s, median_s=mark.p50_s, upper_s=mark.hi_s,
+        level=None if mark.hi_s is None else mark.q, gpu=mark.gpu, gpus=mark.gpus,
+        version=mark.version, tier=mark.tier,
+        limit_s=None if limit is None else float(limit * MINUTE_S),
+    )  # fmt: skip
+
+
+def command_of(submit_line: str) -> tuple[str, tuple[str, ...]]:
+    """The script text and the words that a submit line starts; accounting keeps no quotes.
+
+    ``sbatch`` with a Python file, ``srun`` and ``salloc`` start words, ``--wrap`` a text.
+    """
+    wrapped = _WRAPPED.search(submit_line)
+    if wrapped is not None:
+        return submit_line[wrapped.end() :], ()
+    words = submit_line.split()
+    return "", ("srun", *words[1:]) if words else ()
+
+
+def _origin(stated: Stated) -> str:
+    """Where the model was said, else where anything was."""
+    origins = stated.origins
+    return origins.get("model") or next(iter(origins.values()), "")

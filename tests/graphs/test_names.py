@@ -1,0 +1,120 @@
+"""Names in the wild mean the network they mean, or nothing; never silently another one."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor.errors import UnknownModelError
+from predictor.graphs.catalog import entries, entry_of, find_entry, graph_of
+from predictor.graphs.names import MAX_NAME, nearest, normal
+from predictor.graphs.workload import Workload
+from profiles.tables import measurements
+
+CORPUS = yaml.safe_load(Path(__file__).with_name("names_in_the_wild.yaml").read_text())
+NOTHING: list[str] = CORPUS.pop("nothing")
+MEANT = [
+    (name, model) for models in CORPUS.values() for model, names in models.items() for name in names
+]
+
+
+def test_the_corpus_is_large() -> None:
+    assert len({name for name, _ in MEANT}) + len(set(NOTHING)) >= 400
+
+
+@pytest.mark.parametrize(("name", "model"), MEANT, ids=[name for name, _ in MEANT])
+def test_a_name_in_the_wild_means_its_network(name: str, model: str) -> None:
+    found = find_entry(name)
+    assert found is not None
+    assert found.name == model
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_what_the_catalog_lacks_is_not_taken_for_another_network(name: str) -> None:
+    assert find_entry(name) is None
+
+
+def test_every_name_and_alias_means_its_own_entry() -> None:
+    wrong = {
+        spelling: entry.name
+        for entry in entries()
+        for spelling in (entry.name, *entry.aliases)
+        if find_entry(spelling) is not entry and find_entry(spelling) != entry
+    }
+    assert wrong == {}
+
+
+def test_every_model_of_the_measurements_is_known() -> None:
+    unknown = {row["model"] for row in measurements() if find_entry(row["model"]) is None}
+    assert unknown == set()
+
+
+def test_case_and_separators_do_not_matter() -> None:
+    for entry in entries():
+        words = entry.name.replace("-", " ").replace("_", " ").upper()
+        found = find_entry(words)
+        assert found in (entry, None), entry.name
+        assert found is not None or "." in entry.name or "/" in entry.name, entry.name
+
+
+@given(st.text(max_size=2 * MAX_NAME))
+def test_any_text_is_an_entry_or_nothing_and_stays_what_it_is(text: str) -> None:
+    found = find_entry(text)
+    if found is not None:
+        again = find_entry(found.name)
+        assert again is not None
+        assert again.name == found.name
+    assert find_entry(normal(text)) == found or found is not None
+
+
+def test_a_size_in_the_name_is_the_size_of_the_graph() -> None:
+    entry = entry_of("google/bert_uncased_L-4_H-512_A-8")
+    built = graph_of(entry.name, (), Workload(1, seq_len=128))
+    known = graph_of("bert-base", (("heads", "8"), ("hidden", "512"), ("layers", "4")),
+                     Workload(1, seq_len=128))  # fmt: skip
+    assert built.parameters == known.parameters == pytest.approx(29.1e6, rel=0.01)
+    assert "layers=4" in entry.source
+    assert entry.parameters is None
+
+
+def test_lora_of_a_decoder_trains_its_adapters_only() -> None:
+    built = graph_of(entry_of("mistral-7b-lora").name, (), Workload(1, seq_len=64))
+    assert built.trainable_parameters < 0.01 * built.parameters
+
+
+def test_an_image_size_in_the_name_is_the_default_of_the_entry() -> None:
+    assert entry_of("yolov3-608").image_size == (608, 608)
+    assert entry_of("facebook/DiT-XL-2-512").image_size == (512, 512)
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("minigo", "plays games"), ("ResNet50V2", "pre-activation"), ("ssd", "could be"),
+    ("llama", "family of sizes"), ("resnet51", "not in the catalog"),
+])  # fmt: skip
+def test_a_refusal_says_why_and_what_is_near(name: str, said: str) -> None:
+    with pytest.raises(UnknownModelError, match=said):
+        entry_of(name)
+
+
+def test_near_names_are_entries() -> None:
+    names = {entry.name for entry in entries()}
+    assert set(nearest("resnet51")) <= names
+    assert "resnet50" in nearest("resnt50")
+
+
+def test_a_library_is_looked_in_first() -> None:
+    assert entry_of("alexnet", "torchvision:").name == "alexnet-owt"
+    assert entry_of("alexnet").name == "alexnet"
+    assert entry_of("resnet18", "torchvision:").name == "resnet18"
+
+
+def test_a_name_made_to_be_slow_is_not() -> None:
+    started = time.process_time()
+    for text in ("-a" * 60, "mask-rcnn-r50-fpn" + "-ms" * 35, "a.a" * 40, "llama" * 20 + "-lora"):
+        find_entry(text)
+    assert time.process_time() - started < 1

@@ -1,0 +1,135 @@
+"""Open decoder-only models: weights exactly those of transformers' modules of the same sizes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from references import catalog_of, graph_of_entry, parameters_of
+
+torch = pytest.importorskip("torch")
+hf = pytest.importorskip("transformers")
+warnings.filterwarnings("ignore", module="transformers")
+
+CATALOG = catalog_of("decoders", "decoder-mixtures")
+Sizes = Mapping[str, Any]
+
+
+def common(a: Sizes, **more: Any) -> dict[str, Any]:
+    """Sizes that most configurations of transformers spell alike."""
+    found = {
+        "vocab_size": a["vocab"], "hidden_size": a["hidden"], "num_hidden_layers": a["layers"],
+        "num_attention_heads": a["heads"], "num_key_value_heads": a.get("kv_heads", a["heads"]),
+        "intermediate_size": a.get("ffn", 4 * a["hidden"]),
+        "tie_word_embeddings": not a.get("untied_embeddings", False),
+    }  # fmt: skip
+    return found | ({"head_dim": a["head_dim"]} if "head_dim" in a else {}) | more
+
+
+def neox(a: Sizes) -> Any:
+    sizes = common(a)
+    del sizes["num_key_value_heads"]
+    return hf.GPTNeoXConfig(**sizes)
+
+
+def falcon(a: Sizes) -> Any:
+    return hf.FalconConfig(
+        vocab_size=a["vocab"], hidden_size=a["hidden"], num_hidden_layers=a["layers"],
+        num_attention_heads=a["heads"], num_kv_heads=a.get("kv_heads", a["heads"]),
+        new_decoder_architecture="kv_heads" in a, alibi=a["pos_emb"] == "alibi", bias=a["bias"],
+        multi_query=False, parallel_attn="kv_heads" in a,
+    )  # fmt: skip
+
+
+def opt(a: Sizes) -> Any:
+    return hf.OPTConfig(
+        vocab_size=a["vocab"], hidden_size=a["hidden"], num_hidden_layers=a["layers"],
+        num_attention_heads=a["heads"], ffn_dim=4 * a["hidden"], word_embed_proj_dim=a["hidden"],
+    )  # fmt: skip
+
+
+def bloom(a: Sizes) -> Any:
+    return hf.BloomConfig(
+        vocab_size=a["vocab"], hidden_size=a["hidden"], n_layer=a["layers"], n_head=a["heads"]
+    )
+
+
+def gpt2(a: Sizes) -> Any:
+    return hf.GPT2Config(
+        vocab_size=a.get("vocab", 50257), n_embd=a["hidden"], n_layer=a["layers"],
+        n_head=a["heads"], n_positions=a.get("max_position", 2048),
+    )  # fmt: skip
+
+
+def nemotron(a: Sizes) -> Any:
+    return hf.NemotronConfig(**common(a))
+
+
+def qwen_moe(a: Sizes) -> Any:
+    return hf.Qwen3MoeConfig(**common(
+        a, num_experts=a["experts"], num_experts_per_tok=a["topk"],
+        moe_intermediate_size=a["moe_ffn"],
+    ))  # fmt: skip
+
+
+def mixtral(a: Sizes) -> Any:
+    return hf.MixtralConfig(**common(a, num_local_experts=a["experts"]))
+
+
+def deepseek(kind: Callable[..., Any]) -> Callable[[Sizes], Any]:
+    def config(a: Sizes) -> Any:
+        shared = a["shared_ffn"] // a["moe_ffn"]
+        return kind(**common(
+            a, n_routed_experts=a["experts"], num_experts_per_tok=a["topk"],
+            n_shared_experts=shared, moe_intermediate_size=a["moe_ffn"],
+            first_k_dense_replace=int(a["moe_layer_freq"][5:].partition("+")[0]),
+            q_lora_rank=a["q_lora_rank"] or None, kv_lora_rank=a["kv_lora_rank"],
+            qk_nope_head_dim=a["qk_head_dim"], qk_rope_head_dim=a["qk_rope_dim"],
+            v_head_dim=a["v_head_dim"], head_dim=a["qk_rope_dim"], n_group=1, topk_group=1,
+        ))  # fmt: skip
+
+    return config
+
+
+# start of a name -> transformers' class of the language model, and its configuration
+CLASSES: dict[str, tuple[str, Callable[[Sizes], Any]]] = {
+    "pythia": ("GPTNeoXForCausalLM", neox),
+    "dolly": ("GPTNeoXForCausalLM", neox),
+    "gpt-neox": ("GPTNeoXForCausalLM", neox),
+    "falcon-": ("FalconForCausalLM", falcon),
+    "opt": ("OPTForCausalLM", opt),
+    "bloom": ("BloomForCausalLM", bloom),
+    "cerebras": ("GPT2LMHeadModel", gpt2),
+    "distilgpt2": ("GPT2LMHeadModel", gpt2),
+    "gpt3": ("GPT2LMHeadModel", gpt2),
+    "megatron": ("GPT2LMHeadModel", gpt2),
+    "nemotron": ("NemotronForCausalLM", nemotron),
+    "gemma-": ("GemmaForCausalLM", lambda a: hf.GemmaConfig(**common(a))),
+    "qwen3-30b": ("Qwen3MoeForCausalLM", qwen_moe),
+    "qwen3-235b": ("Qwen3MoeForCausalLM", qwen_moe),
+    "qwen3": ("Qwen3ForCausalLM", lambda a: hf.Qwen3Config(**common(a))),
+    "starcoder2": ("Starcoder2ForCausalLM", lambda a: hf.Starcoder2Config(**common(a))),
+    "stablelm": ("StableLmForCausalLM", lambda a: hf.StableLmConfig(**common(a))),
+    "mixtral": ("MixtralForCausalLM", mixtral),
+    "deepseek-v2": ("DeepseekV2ForCausalLM", deepseek(hf.DeepseekV2Config)),
+    "deepseek-v3": ("DeepseekV3ForCausalLM", deepseek(hf.DeepseekV3Config)),
+    "kimi-k2": ("DeepseekV3ForCausalLM", deepseek(hf.DeepseekV3Config)),
+    "": ("LlamaForCausalLM", lambda a: hf.LlamaConfig(**common(a))),
+}
+
+
+def reference(name: str) -> Any:
+    """Transformers' module of an entry's sizes; call it under the meta device."""
+    model, config = next(c for start, c in CLASSES.items() if name.startswith(start))
+    sizes = config(CATALOG[name]["architecture"])
+    built = getattr(hf, model)._from_config(sizes, attn_implementation="eager")
+    built.tie_weights()
+    return built
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_weights_are_those_of_the_reference(name: str) -> None:
+    built = graph_of_entry(CATALOG, name, batch=1).parameters
+    assert built == CATALOG[name]["parameters"] == parameters_of(lambda: reference(name))
