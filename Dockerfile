@@ -5,14 +5,15 @@ ARG PYTHON=3.11
 FROM python:${PYTHON}-slim-bookworm AS build
 WORKDIR /src
 ENV PIP_CONSTRAINT=/src/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
-RUN python -m venv /opt/precision-time
+# Without pip of its own, so that the image gets nothing to install with beyond its base.
+RUN python -m venv --without-pip /opt/precision-time
 ENV PATH=/opt/precision-time/bin:$PATH
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY precision_time precision_time
 COPY predictor predictor
 COPY profiles profiles
 COPY k8s_extender k8s_extender
-RUN pip install '.[kubernetes]'
+RUN pip --python /opt/precision-time/bin/python install '.[kubernetes]'
 # Fitted by root, whose files the predictor trusts whoever runs it.
 RUN PRECISION_TIME_HOME=/var/lib/precision-time precision-time fit
 

@@ -12,15 +12,21 @@ from predictor.residual.novelty import Tier
 from predictor.settings import Section, read_settings, settings_of
 
 from .errors import ConfigError
+from .words import FabricName, GpuName, PrecisionName, Price
 
 PREFIX = "precision-time.io/"
 
 
 class Filter(Section):
-    """What makes a node impossible; ``deadline`` means too slow for the deadline of the pod."""
+    """What makes a node impossible; ``deadline`` means too slow for the deadline of the pod.
+
+    ``memory_tolerance`` is how far predicted memory may exceed that of the GPU, as a share: such
+    predictions are wrong by a tenth on average (docs/memory.md).
+    """
 
     precision: bool = True
     memory: bool = True
+    memory_tolerance: float = Field(default=0.1, ge=0.0, le=1.0)
     deadline: bool = True
     deadline_quantile: float = Field(default=0.5, gt=0.0, lt=1.0)
 
@@ -61,12 +67,12 @@ class Deadline(Section):
 class Hardware(Section):
     """What labels mean: GPU products, and node labels where GPU feature discovery does not run."""
 
-    products: dict[str, str] = Field(default={})
+    products: dict[str, GpuName] = Field(default={})
     node_label: str | None = None
-    node_label_gpus: dict[str, str] = Field(default={})
+    node_label_gpus: dict[str, GpuName] = Field(default={})
     resources: tuple[str, ...] = ("nvidia.com/gpu",)
-    fabric: str | None = None
-    prices_per_gpu_hour: dict[str, float] = Field(default={})
+    fabric: FabricName | None = None
+    prices_per_gpu_hour: dict[GpuName, Price] = Field(default={})
 
 
 class Annotate(Section):
@@ -105,7 +111,7 @@ class Config(Section):
     """
 
     site: str = ""
-    assumed_precision: str | None = None
+    assumed_precision: PrecisionName | None = None
     filter: Filter = Filter()
     prioritize: Prioritize = Prioritize()
     evidence: Evidence = Evidence()

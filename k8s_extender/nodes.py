@@ -133,7 +133,7 @@ class NodeWatch:
         while not self._ended.is_set():
             try:
                 self._step()
-                self._failures = 0
+                self._well()
             except Exception as error:
                 if not self._interrupted:
                     self._failed(error)
@@ -181,6 +181,7 @@ class NodeWatch:
             raise ClusterError("the list of nodes has no resourceVersion")
         self._table.replace(nodes)
         self._version = version
+        self._well()
         self._resync_at_s = time.monotonic() + self._config.nodes.resync_s * random.uniform(0.9, 1)
         self._synced.set()
 
@@ -218,12 +219,15 @@ class NodeWatch:
         elif kind == "DELETED":
             self._table.remove(name)
         self._version = version
-        self._failures = 0
-        self.error = ""
+        self._well()
         self._heard()
 
     def _heard(self) -> None:
         self._heard_s = time.monotonic()
+
+    def _well(self) -> None:
+        self._failures = 0
+        self.error = ""
 
     def _failed(self, error: Exception) -> None:
         """Keep the place in the stream, unless the stream itself is in doubt."""

@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_COUNT = re.compile(r"\d{1,9}", re.ASCII)
+_COUNT = re.compile(r"\d{1,10}", re.ASCII)
+# The longest activeDeadlineSeconds of a pod.
+MOST = 2**31 - 1
 
 
 def at(value: Any, *path: str) -> Any:
@@ -44,10 +46,8 @@ def texts(value: Any, *path: str) -> dict[str, str]:
 
 
 def count(value: Any, *path: str) -> int | None:
-    """The whole number from 0 at a path, written as a number or as digits, or None."""
+    """The whole number from 0 to ``MOST`` at a path, as a number or as digits, or None."""
     found = at(value, *path)
     if isinstance(found, str) and _COUNT.fullmatch(found):
-        return int(found)
-    if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 10**9:
-        return found
-    return None
+        found = int(found)
+    return found if type(found) is int and 0 <= found <= MOST else None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from predictor.core import Predictor
+from predictor.energy import energy_of
 from predictor.errors import PrecisionTimeError
 from predictor.job import TrainingJob
 from predictor.precision import Precision
@@ -51,15 +52,19 @@ class Ranking:
         return {e.type: 1 / e.step_s for e in found if e.step_s}
 
     def _thrift(self, found: Sequence[TypeEstimate]) -> dict[GpuType, float]:
-        """Runs per unit of money; nothing for a GPU without a price."""
+        """Runs per unit of money; nothing for a GPU without a price.
+
+        A slice costs the part of its GPU's price that it is, for as many times longer.
+        """
         prices = self._config.hardware.prices_per_gpu_hour
-        priced = {e.type: prices.get(e.type.gpu.name, 0.0) for e in found if e.type.gpu}
-        return {t: s / priced[t] for t, s in self._speed(found).items() if priced.get(t)}
+        predicted = ((e.type, e.prediction) for e in found if e.prediction is not None)
+        priced = ((t, p, prices.get(p.job.hardware.name)) for t, p in predicted)
+        return {t: 1 / (p.step_s * price) for t, p, price in priced if price is not None}
 
     def _frugality(self, found: Sequence[TypeEstimate]) -> dict[GpuType, float]:
-        """Runs per joule at the GPU's board power."""
-        power = {e.type: e.type.gpu.tdp_w for e in found if e.type.gpu}
-        return {t: s / power[t] for t, s in self._speed(found).items()}
+        """Runs per joule; a slice draws the part of its GPU's power that it is."""
+        predicted = ((e.type, e.prediction) for e in found if e.prediction is not None)
+        return {t: 1 / energy_of(p, p.step_s).energy_j for t, p in predicted}
 
     def _balanced(self, found: Sequence[TypeEstimate]) -> dict[GpuType, float]:
         """The geometric mean of time and money, or of time and energy without prices."""

@@ -27,6 +27,11 @@ class GpuType:
     mig_share: float = 1.0
     replicas: int = 1
 
+    @property
+    def whole(self) -> bool:
+        """True where a pod gets whole GPUs of its own."""
+        return self.mig is None and self.replicas == 1
+
 
 @dataclass(frozen=True, slots=True)
 class GpuNode:

@@ -17,8 +17,6 @@ PRECISION = {
     "fp8": "GPU has no FP8 tensor cores",
 }
 MEMORY = "predicted memory does not fit the GPU"
-# Mean error of predicted memory on measured runs (docs/memory.md).
-MEMORY_TOLERANCE = 0.1
 DEADLINE = "predicted run time exceeds the deadline on this GPU"
 
 
@@ -27,7 +25,7 @@ def refusal(job: PodJob, estimate: TypeEstimate, config: Config) -> Refusal | No
     rules = config.filter
     if rules.precision and (found := _precision(job, estimate)):
         return found
-    if rules.memory and _too_large(estimate):
+    if rules.memory and _too_large(estimate, rules.memory_tolerance):
         return Refusal(MEMORY)
     if rules.deadline and _late(job, estimate, config):
         return Refusal(DEADLINE)
@@ -42,14 +40,14 @@ def _precision(job: PodJob, estimate: TypeEstimate) -> Refusal | None:
     return None if text is None else Refusal(text)
 
 
-def _too_large(estimate: TypeEstimate) -> bool:
+def _too_large(estimate: TypeEstimate, tolerance: float) -> bool:
     """Memory refuses only what exceeds the device by more than such predictions are wrong."""
     if estimate.prediction is None:
         return False
     job = estimate.prediction.job
     need = memory_of(job)
     size = estimate.type.memory_bytes or job.hardware.memory_bytes
-    return need.allocated_bytes > (size - need.framework_bytes) * (1 + MEMORY_TOLERANCE)
+    return need.allocated_bytes > (size - need.framework_bytes) * (1 + tolerance)
 
 
 def _late(job: PodJob, estimate: TypeEstimate, config: Config) -> bool:

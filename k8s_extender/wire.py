@@ -54,14 +54,12 @@ def nodes_request(body: bytes) -> NodesRequest:
     """The filter or prioritize call of a body; raises WireError naming the key."""
     args = _object("body", _parsed(body))
     pod = _pod(args)
-    if args.get("NodeNames") is not None:
-        names = _texts("NodeNames", args["NodeNames"])
-        nodes = None if args.get("Nodes") is None else _items(args["Nodes"])
-        return NodesRequest(pod, names, nodes)
-    if args.get("Nodes") is None:
+    if args.get("Nodes") is not None:
+        nodes = _items(args["Nodes"])
+        return NodesRequest(pod, [_node_name(i, node) for i, node in enumerate(nodes)], nodes)
+    if args.get("NodeNames") is None:
         raise WireError("NodeNames and Nodes are both null: one of them is needed")
-    nodes = _items(args["Nodes"])
-    return NodesRequest(pod, [_node_name(i, node) for i, node in enumerate(nodes)], nodes)
+    return NodesRequest(pod, _texts("NodeNames", args["NodeNames"]))
 
 
 def preempt_request(body: bytes) -> PreemptRequest:

@@ -13,7 +13,7 @@ from predictor.identify.stated import Problem, Stated
 from .commands import Ran, ran_by, scripted
 from .config import PREFIX, Config, Prioritize
 from .durations import ACCEPTED, seconds_of
-from .plain import at, count, items, mapping, text, texts
+from .plain import MOST, at, count, items, mapping, text, texts
 from .pod_gpus import Asked, asked_of, containers_with
 from .pod_sets import PodSet, PodSets, pod_sets
 from .records import PodJob
@@ -33,7 +33,6 @@ OWNERS = (
     "batch.kubernetes.io/job-name",
 )
 QUEUES = ("kueue.x-k8s.io/queue-name", "kai.scheduler/queue", "volcano.sh/queue-name")
-MAX_DEADLINE_S = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +148,7 @@ def _deadline(part: _Part, found: PodSets) -> tuple[float | None, tuple[Problem,
     told = part.annotations.get(DEADLINE)
     asked = None if told is None else seconds_of(told)
     stated = (found.deadline_s, count(part.spec, "activeDeadlineSeconds"), asked)
-    deadlines = [float(s) for s in stated if s is not None and 0 < s <= MAX_DEADLINE_S]
+    deadlines = [float(s) for s in stated if s is not None and 0 < s <= MOST]
     problem = f"deadline={told!r:.80} is not possible: {ACCEPTED}"
     unreadable = told is not None and asked is None
     return min(deadlines, default=None), _problems(unreadable, problem)

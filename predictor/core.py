@@ -16,6 +16,7 @@ from .graphs.catalog import entry_of
 from .intervals import Intervals
 from .job import TrainingJob
 from .operator_time import OperatorTimes
+from .parallel.warnings import split_warnings
 from .precision import Precision
 from .prediction import Prediction
 from .residual.features import CATEGORIES, Features, features
@@ -144,4 +145,4 @@ def _warnings(job: TrainingJob, tier: Tier) -> tuple[str, ...]:
         found.append(f"{gpu.product} has no {low} tensor cores: expect no gain over FP32")
     if tier is Tier.MODEL:
         found.append("this model was never measured: run a few steps and calibrate")
-    return tuple(found)
+    return (*found, *split_warnings(job))

@@ -86,6 +86,14 @@ def measured_fabric(text: str) -> Fabric | None:
     return None
 
 
+def system_fabric(text: str) -> str | None:
+    """The fabric that the description of a cluster names, None where it names none."""
+    for entry in fabric_data()["systems"]:
+        if match := re.search(entry["pattern"], text):
+            return str(entry["fabric"].format(match[1]))
+    return None
+
+
 def times_copies(source: str, operation: str) -> bool:
     """Whether rows of this source hold copies next to the collective."""
     return any(

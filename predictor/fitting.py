@@ -18,7 +18,7 @@ from profiles.tables import collectives, operators
 
 from .collective_time import CollectiveTimes
 from .core import Predictor
-from .errors import GraphError, ProfileError
+from .errors import GraphError, JobError, ProfileError
 from .intervals import calibrate
 from .measurement import Measurement, Unreadable, shipped
 from .operator_time import OperatorTimes
@@ -82,7 +82,7 @@ def price(
         job = without_precision(measurement.job) if blind else measurement.job
         try:
             step = steps.price(job)
-        except GraphError as error:
+        except (GraphError, JobError) as error:
             failed.append(Unreadable(measurement.id, str(error), measurement.row))
             continue
         priced.append(Priced(measurement, step, features(job, step)))

@@ -1,28 +1,80 @@
-"""What the host needs to launch the operators of a step."""
+"""What the host needs to launch the operators of a step, and how that joins device time."""
 
 from __future__ import annotations
 
-from .formats import LOW_WEIGHTS
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+import profiles
+
+from .autocast import TypedOperator
+from .graphs.operator import Direction, Kind
 from .job import TrainingJob
+from .operator_time.work import Floats
 
-# Seconds of host work per device launch in eager mode: host-timed rows of the operator tables
-# bottom out at 8-13 us (apex_plus, DeepBench; NeuSight's whole autograd call at 17-32 us). These
-# and the exponent below were chosen once, from a coarse grid over all shipped runs.
-LAUNCH_S = 12e-6
-# Megatron-LM launches fewer, fused kernels, each from a Python function of autograd's with its own
-# bookkeeping (vTrain's runs); its core of 2024 and later, with Transformer Engine or its like, twice
-# as much (Megatron-LM's continuous integration, where small layers take the same time on any split).
-MEGATRON_LAUNCH_S = 48e-6
-MEGATRON_CORE_LAUNCH_S = 108e-6
-# Exponent that joins GPU and host time: the larger one decides, a tie costs 41 % more.
-OVERLAP_NORM = 2.0
+# Exponent that joins GPU and host time: the larger one decides, a tie costs 26 % more.
+OVERLAP_NORM = 3.0
+EAGER = "pytorch"  # what a framework without rates of its own is taken for
+_CAPTURED = ("cuda_graph", "cuda_graphs")
+_COMPILED = ("xla", "compile", "torch_compile")
+_OFF = ("", "off", "none", "no")
 
 
-def launch_s(job: TrainingJob) -> float:
-    """Seconds of host work for one launch."""
-    if job.framework not in LOW_WEIGHTS:
-        return LAUNCH_S
-    return MEGATRON_CORE_LAUNCH_S if job.option("transformer_impl") else MEGATRON_LAUNCH_S
+@dataclass(frozen=True, slots=True)
+class HostRates:
+    """Seconds of host work for one operator of each pass, one cast, one optimizer launch."""
+
+    forward_s: float
+    backward_s: float
+    cast_s: float
+    update_s: float
+
+    def seconds(self, typed: Sequence[TypedOperator]) -> Floats:
+        """Seconds of one instance of each operator, (n,)."""
+        return np.array([self._of(item) * item.operator.kernels for item in typed])
+
+    def _of(self, item: TypedOperator) -> float:
+        operator = item.operator
+        if operator.kind is Kind.CAST:
+            return self.cast_s if operator.direction is Direction.UPDATE else 0.0
+        return self.forward_s if operator.direction is Direction.FORWARD else self.backward_s
+
+
+def host_rates(job: TrainingJob) -> HostRates:
+    """The rates of a job's framework, compiled or captured as its options say."""
+    core = job.framework == "megatron" and bool(job.option("transformer_impl"))
+    compiled = any(job.option(key).lower() not in _OFF for key in _COMPILED)
+    captured = any(job.option(key).lower() == "on" for key in _CAPTURED)
+    return _rates("megatron-core" if core else job.framework, compiled, captured)
+
+
+@cache
+def _rates(framework: str, compiled: bool, captured: bool) -> HostRates:
+    table = _table()
+    known = table["frameworks"]
+    rates = known.get(framework, known[EAGER])
+    share = table["compiled_share"] if compiled else 1.0
+    if captured:
+        rates, share = dict.fromkeys(rates, table["cuda_graph_us"]), 1.0
+    scale = share * 1e-6
+    cast_us = table["cuda_graph_us"] if captured else table["cast_us"]
+    return HostRates(
+        rates["forward_us"] * scale, rates["backward_us"] * scale, cast_us * scale,
+        rates["update_us"] * 1e-6,
+    )  # fmt: skip
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    path = Path(profiles.__file__).parent / "host.yaml"
+    table: Mapping[str, Any] = yaml.load(path.read_bytes(), yaml.CSafeLoader)
+    return table
 
 
 def busy_s(device_s: float, host_s: float) -> float:

@@ -85,6 +85,7 @@ class TrainingJob:
         set_(self, "gpu", gpu.name)
         set_(self, "hardware", gpu)
         self._check_numbers()
+        self._settle_sequence_parallel()
         self._check_batch()
         self._check_parallelism()
         self._check_precision(gpu)
@@ -154,6 +155,15 @@ class TrainingJob:
         if self.gpus_per_node > self.gpus:
             object.__setattr__(self, "gpus_per_node", self.gpus)
 
+    def _settle_sequence_parallel(self) -> None:
+        """As a field or as an option it means the same; alone it means nothing."""
+        asked = bool(self.sequence_parallel) or self.option("sequence_parallel") == "on"
+        set_ = object.__setattr__
+        set_(self, "sequence_parallel", asked and self.tensor_parallel > 1)
+        if asked and self.option("sequence_parallel") != "on":
+            pairs = {**dict(self.options), "sequence_parallel": "on"}
+            set_(self, "options", tuple(sorted(pairs.items())))
+
     def _check_batch(self) -> None:
         if (self.batch_size is None) == (self.global_batch_size is None):
             raise JobError(
@@ -173,8 +183,6 @@ class TrainingJob:
                 "virtual_stages", self.virtual_stages,
                 "they divide a pipeline stage: pipeline_parallel of at least 2 is needed",
             )  # fmt: skip
-        if self.sequence_parallel and self.tensor_parallel == 1:
-            object.__setattr__(self, "sequence_parallel", False)
         if self.seq_len and self.mean_seq_len and self.mean_seq_len > self.seq_len:
             raise JobError(
                 "mean_seq_len", self.mean_seq_len, f"at most seq_len = {self.seq_len} is accepted"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from .autocast import TypedOperator, autocast, runnable
@@ -10,12 +11,15 @@ from .graphs.catalog import ModelEntry, graph_of, overrides
 from .graphs.operator import Graph, Kind
 from .graphs.workload import Workload
 from .job import TrainingJob
+from .lowering import lowered
 
 # Share of a 512-token BERT batch that is not padding: about half (Krell et al., arXiv 2107.02027).
 UNPADDED = 0.5
 # Frameworks whose GPT recipes use fused attention unless told otherwise (NeMo: Transformer Engine;
 # llm-foundry: attn_impl flash).
 FLASH_BY_DEFAULT = frozenset({"nemo", "llm-foundry"})
+# NeMo took up Transformer Engine, and fused attention with it, in its releases of 2023.
+FUSED_SINCE = {"nemo": 2023.25}
 # Norms read and write the format of what flows, whatever they compute in, where the framework
 # keeps everything in the lower one.
 STORED_LOW = frozenset({Kind.LAYER_NORM, Kind.SOFTMAX})
@@ -27,8 +31,13 @@ def job_graph(job: TrainingJob, entry: ModelEntry) -> Graph:
 
 
 def job_operators(job: TrainingJob, graph: Graph) -> tuple[TypedOperator, ...]:
-    """The operators of a graph in the formats that the job's precision and framework mean."""
+    """The operators of a graph in the formats, layouts and fusions of the job's framework."""
     typed = autocast(graph, runnable(job.precision, job.hardware), job.hardware)
+    return lowered(job, _stored(job, typed))
+
+
+def _stored(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOperator, ...]:
+    """The operators with norms in the lower format, where the framework keeps everything there."""
     low = job.precision.activation_dtype
     if not job.precision.mixed or storage_of(job).full != low.bytes:
         return typed
@@ -67,8 +76,10 @@ def _flash_attention(job: TrainingJob) -> bool:
     backend = job.option("attention_backend", job.option("flash_attention"))
     if backend:
         return backend in ("on", "flash", "fused")
-    fused = job.option("transformer_impl") == "transformer_engine"
-    return fused or job.framework in FLASH_BY_DEFAULT
+    if job.option("transformer_impl") == "transformer_engine":
+        return True
+    old = (job.framework_date or math.inf) < FUSED_SINCE.get(job.framework, 0.0)
+    return job.framework in FLASH_BY_DEFAULT and not old
 
 
 def dimension(job: TrainingJob, entry: ModelEntry, key: str) -> int:

@@ -15,6 +15,7 @@ from profiles.gpus import find_gpu
 from profiles.tables import measurements
 
 from .errors import JobError, MeasurementError
+from .fabrics import system_fabric
 from .frameworks import parse_framework
 from .graphs.catalog import ModelEntry, find_entry
 from .job import TrainingJob, parse_pairs
@@ -23,12 +24,16 @@ from .precision import parse_precision
 Row = Mapping[str, str]
 
 # Options that are fields of a TrainingJob or say nothing about its speed.
-_NOT_OPTIONS = {"container", "optimizer", "tp", "pp", "cp", "ep", "vp", "dp", "micro_batch", "grad_accum",
-                "data", "tdp", "code"}  # fmt: skip
+_NOT_OPTIONS = {"container", "optimizer", "tp", "pp", "cp", "ep", "vp", "dp", "micro_batch",
+                "grad_accum", "data", "tdp", "code"}  # fmt: skip
 # Options that change the network itself -> the builder argument they mean.
 _GRAPH_OPTIONS = {"partial_fc_sample_ratio": "partial_fc_sample_ratio"}
 # A translation batch beyond this is in tokens of one side (fairseq's max-tokens), not in pairs.
 TOKEN_BATCH = 1000
+_PUBLISHED = re.compile(r"(?:first seen|release table|NVIDIA table) (20\d\d)-(\d\d)-\d\d")
+# Placement of one worker a machine (Gavel), over the network of cloud machines.
+UNCONSOLIDATED = "unconsolidated"
+CLOUD_FABRIC = "ethernet-10"
 _REQUIRED = ("model", "gpu", "gpus", "precision")
 
 
@@ -127,6 +132,9 @@ def _job(row: Row, entry: ModelEntry) -> TrainingJob:
     ranks = max(1, gpus // (split["tp"] * split["pp"] * split["cp"]))
     batch, accum = _batch(row, ranks, entry)
     nodes = _count(row, "nodes")
+    spread = options.get("placement") == UNCONSOLIDATED
+    if spread and nodes is None:
+        nodes = gpus
     try:
         hardware = find_gpu(row["gpu"])
     except UnknownGpuError as error:
@@ -143,18 +151,28 @@ def _job(row: Row, entry: ModelEntry) -> TrainingJob:
         image_size=_image_size(row.get("image_size", ""), entry),
         optimizer=options.get("optimizer"),
         framework=framework.name,
-        framework_date=framework.date,
+        framework_date=framework.date or _published(row),
         tensor_parallel=split["tp"],
         pipeline_parallel=split["pp"],
         context_parallel=split["cp"],
         expert_parallel=split["ep"],
         virtual_stages=split["vp"] if split["pp"] > 1 else 1,
-        sequence_parallel=options.get("sequence_parallel") == "on",
         sharding=_sharding(options),
+        fabric=_fabric(row, spread=spread) if (nodes or 1) > 1 else None,
         options=tuple(sorted((k, v) for k, v in options.items() if k not in _NOT_OPTIONS)),
         variant=_variant(row, entry, options),
         source=source_of(row),
     )
+
+
+def _fabric(row: Row, *, spread: bool) -> str | None:
+    return system_fabric(row.get("system", "")) or (CLOUD_FABRIC if spread else None)
+
+
+def _published(row: Row) -> float | None:
+    """When a table of a release was first seen: its software is as old or a little older."""
+    match = _PUBLISHED.search(row.get("note", ""))
+    return None if match is None else int(match[1]) + int(match[2]) / 12
 
 
 def _split(options: Mapping[str, str], key: str) -> int:

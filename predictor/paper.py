@@ -6,8 +6,6 @@ volume over link bandwidth, plus the pipeline bubble. No host time, no overlap, 
 
 from __future__ import annotations
 
-import numpy as np
-
 from .graphs.catalog import entry_of
 from .job import TrainingJob
 from .job_graph import job_graph
@@ -18,8 +16,8 @@ def paper_step_s(steps: StepModel, job: TrainingJob) -> float:
     """Seconds of one optimizer step by the method of the paper."""
     gpu = job.hardware
     graph = job_graph(job, entry_of(job.model))
-    shares = np.full(3, 1 / job.pipeline_parallel)
-    compute_s = steps.work(job, graph).device_s(shares) * job.grad_accum
+    micro_step_s = float(steps.work(job, graph).seconds.sum()) / job.pipeline_parallel
+    compute_s = micro_step_s * job.grad_accum
     bubble = (job.pipeline_parallel - 1) / job.grad_accum
     ranks = job.data_parallel
     dense = (graph.trainable_parameters - graph.sparse_parameters) / job.pipeline_parallel

@@ -96,6 +96,8 @@ class Prediction:
                 "memory_bound_s": physical.memory_s, "host_s": physical.host_s,
                 "communication_s": physical.communication_s,
                 "exposed_communication_s": physical.exposed_s,
+                "node_link_s": physical.node_link_s, "fabric_s": physical.fabric_s,
+                "bubble_s": physical.bubble_s,
                 "optimizer_s": physical.optimizer_s, "physical_step_s": physical.step_s,
                 "correction": self.correction,
             },

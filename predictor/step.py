@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from .collective_time import CollectiveTimes
-from .graphs.catalog import ModelEntry, entry_of
-from .graphs.operator import Direction, Graph, Kind
-from .graphs.parts import is_forward, parts_of
-from .host import busy_s, launch_s
 from .formats import storage_of
+from .graphs.catalog import ModelEntry, entry_of
+from .graphs.operator import Graph, Kind
+from .graphs.parts import is_forward, parts_of
+from .host import busy_s, host_rates
 from .job import TrainingJob
 from .job_graph import job_graph, job_operators
 from .operator_time import OperatorTimes
@@ -21,11 +22,11 @@ from .parallel.checks import check_split
 from .parallel.experts import expert_share
 from .parallel.gradients import Replica, gradient_traffic
 from .parallel.layer_messages import Inline, LayerWork, inline_messages
-from .parallel.placement import Placement, place
+from .parallel.placement import place
 from .parallel.recompute import again, recompute_of
 from .parallel.stages import layer_shares, pipeline, virtual_stages
-from .parallel.traffic import Traffic, Wires
-from .stage_work import BODY, CORES, END, MATMUL, START, StageWork, stage_work
+from .parallel.traffic import NO_TRAFFIC, Traffic, Wires
+from .stage_work import Class, StageWork, stage_work
 
 # Elements of the result of an embedding lookup travel in FP32, forward and backward.
 SPARSE_BYTES = 4.0
@@ -86,7 +87,8 @@ class StepModel:
         """Device work of one micro-step of the whole network."""
         typed = job_operators(job, graph)
         once_s = self.operators.seconds(job.hardware, typed)
-        return stage_work(graph, typed, once_s, again(graph, recompute_of(job)))
+        host_s = host_rates(job).seconds(typed)
+        return stage_work(graph, typed, once_s, host_s, again(graph, recompute_of(job)))
 
 
 class _Step:
@@ -96,92 +98,106 @@ class _Step:
         self.model, self.job, self.entry, self.graph = model, job, entry, graph
         self.work = model.work(job, graph)
         self.parts = parts_of(graph)
-        self.place: Placement = place(job)
+        self.place = place(job)
         self.wires = Wires(model.collectives, job)
+        self.shares = layer_shares(job, self.parts.layers)
         self.virtual = virtual_stages(job, self.parts.layers)
-        self.stages = _stage_shares(layer_shares(job, self.parts.layers))
         self.inline = self._inline()
+        self.sparse = self._sparse()
+        self.micro_step_s = cache(self._micro_step_s)
 
     def price(self) -> StepTime:
-        micro = [self._micro_step_s(shares) for shares in self.stages]
-        slowest = int(np.argmax(micro))
-        shares, accum = self.stages[slowest], self.job.grad_accum
+        stages, accum = self._stages(), self.job.grad_accum
+        micro = [self.micro_step_s(*stage) for stage in stages]  # most stages are alike
+        slowest = micro.index(max(micro))
         run = pipeline(micro, accum, self.virtual)
-        inside = self._messages(shares).times(accum)
-        data, optimizer_s = self._after_backward()
-        traffic = inside + data
-        classes = self.work.classes(shares)
+        data, optimizer_s = self._after_backward(stages)
+        here, work = np.array(stages[slowest]), self.work
+        traffic = self._messages(here).times(accum) + data
+        classes = {kind: work.class_s(kind, here) * accum for kind in Class}
         return StepTime(
             step_s=run.busy_s + run.bubble_s + data.exposed_s + optimizer_s,
-            compute_s=self.work.device_s(shares) * accum,
-            tensor_core_s=classes["tensor_core"] * accum,
-            matmul_s=classes["matmul"] * accum,
-            recurrent_s=classes["recurrent"] * accum,
-            memory_s=classes["memory"] * accum,
-            host_s=self._host_s(shares) * accum,
+            compute_s=sum(classes.values()),
+            tensor_core_s=classes[Class.TENSOR_CORE],
+            matmul_s=classes[Class.MATMUL],
+            recurrent_s=classes[Class.RECURRENT],
+            memory_s=classes[Class.MEMORY],
+            host_s=self._host_s(here) * accum,
             communication_s=traffic.seconds,
             node_link_s=traffic.node_s,
             fabric_s=traffic.fabric_s,
             exposed_s=traffic.exposed_s,
             optimizer_s=optimizer_s,
             bubble_s=run.bubble_s,
-            flops=self.work.flops(shares) * accum,
-            bytes=self.work.bytes(shares) * accum,
+            flops=work.of_stage(work.flops, here) * accum,
+            bytes=work.of_stage(work.bytes, here) * accum,
             parameters=round(self._weights(slowest)),
         )
 
-    def _micro_step_s(self, shares: Floats) -> float:
-        device_s = self.work.device_s(shares)
-        return busy_s(device_s, self._host_s(shares)) + self._messages(shares).exposed_s
+    def _stages(self) -> list[tuple[float, float, float]]:
+        """Shares of start, layers and end that each stage has."""
+        last = len(self.shares) - 1
+        return [(float(i == 0), share, float(i == last)) for i, share in enumerate(self.shares)]
 
-    def _host_s(self, shares: Floats) -> float:
-        return launch_s(self.job) * self.work.launches(shares)
+    def _micro_step_s(self, *stage: float) -> float:
+        here = np.array(stage)
+        device_s = self.work.of_stage(self.work.seconds, here)
+        return busy_s(device_s, self._host_s(here)) + self._messages(here).exposed_s
 
-    def _messages(self, shares: Floats) -> Traffic:
+    def _host_s(self, here: Floats) -> float:
+        return self.work.of_stage(self.work.host_s, here)
+
+    def _messages(self, here: Floats) -> Traffic:
         """Messages of one micro-step of a stage."""
-        start, body, end = shares
+        start, body, end = here.tolist()
         inline = self.inline
-        inside = inline.start.times(start) + inline.body.times(body) + inline.end.times(end)
-        return inside + inline.boundary + self._sparse().times(start)
+        first = inline.start + self.sparse
+        return (
+            first.times(start) + inline.body.times(body) + inline.end.times(end) + inline.boundary
+        )
 
     def _inline(self) -> Inline:
-        work = LayerWork(
-            self.work.layers_s(MATMUL, Direction.FORWARD),
-            self.work.layers_s(MATMUL, Direction.WEIGHT_GRADIENT),
-            self.work.layers_s(CORES),
+        if self.job.split == 1 and self.job.expert_parallel == 1:
+            return Inline()
+        work = self.work
+        products = (work.kind == Class.TENSOR_CORE) | (work.kind == Class.MATMUL)
+        layers = LayerWork(
+            forward_products_s=work.layers_s(products & work.forward),
+            weight_gradients_s=work.layers_s(products & work.weight),
+            attention_s=work.layers_s(work.core),
         )
         return inline_messages(
-            self.wires, self.place, self.graph, self.entry, work, recompute_of(self.job),
+            self.wires, self.place, self.graph, self.entry, layers, recompute_of(self.job),
             self.virtual,
         )  # fmt: skip
 
     def _sparse(self) -> Traffic:
         """Rows of tables that are spread over the GPUs, to the samples that asked and back."""
         if not self.graph.sparse_parameters or self.job.data_parallel == 1:
-            return Traffic()
+            return NO_TRAFFIC
         rows = sum(
             o.writes for o in self.graph.operators if o.kind is Kind.EMBEDDING and is_forward(o)
         )
         return self.wires.send("all_to_all", rows * SPARSE_BYTES, self.place.data, 2)
 
     def _weights(self, stage: int) -> float:
-        return self.parts.stage_weights(stage, float(self.stages[stage][BODY]), len(self.stages))
+        return self.parts.stage_weights(stage, self.shares[stage], len(self.shares))
 
-    def _after_backward(self) -> tuple[Traffic, float]:
+    def _after_backward(self, stages: list[tuple[float, float, float]]) -> tuple[Traffic, float]:
         """Gradient messages and optimizer seconds of the stage that holds most weights."""
-        stage = max(range(len(self.stages)), key=self._weights)
-        graph, shares = self.graph, self.stages[stage]
+        stage = max(range(len(stages)), key=self._weights)
+        graph, here = self.graph, np.array(stages[stage])
         dense = float(graph.trainable_parameters - graph.sparse_parameters)
         held = dense * self._weights(stage) / max(1, graph.parameters)
         experts = expert_share(self.job, self.entry)
-        forward_s = self.work.forward_s(shares)
-        backward_s = self.work.device_s(shares) - forward_s
-        traffic = Traffic()
+        forward_s = self.work.of_stage(self.work.forward_s, here)
+        backward_s = self.work.of_stage(self.work.seconds, here) - forward_s
+        storage, traffic = storage_of(self.job), NO_TRAFFIC
         for weights, group in (
             (held * (1 - experts), self.place.data), (held * experts, self.place.expert_data)
         ):  # fmt: skip
             replica = Replica(weights, self.parts.layers, forward_s, backward_s)
-            traffic += gradient_traffic(self.wires, group, replica, storage_of(self.job))
+            traffic += gradient_traffic(self.wires, group, replica, storage)
         return traffic, self._optimizer_s(held)
 
     def _optimizer_s(self, held: float) -> float:
@@ -190,14 +206,4 @@ class _Step:
         shards = 1 if job.sharding == "ddp" else self.place.data.gpus
         device_s = update_seconds(self.model.operators, job, rule, held / shards)
         tensors = graph.parameter_tensors * held / max(1.0, float(graph.trainable_parameters))
-        return max(device_s, launch_s(job) * update_launches(job, rule, tensors))
-
-
-def _stage_shares(layers: tuple[float, ...]) -> list[Floats]:
-    """Shares of start, layers and end that each stage has, (3,) each."""
-    stages = []
-    for stage, share in enumerate(layers):
-        held = np.zeros(3)
-        held[START], held[BODY], held[END] = stage == 0, share, stage == len(layers) - 1
-        stages.append(held)
-    return stages
+        return max(device_s, host_rates(job).update_s * update_launches(job, rule, tensors))

@@ -19,7 +19,7 @@ FILE = "names.yaml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """Names of one form; ``entry``, ``architecture`` and ``image_size`` may hold ``\\1``."""
+    """Names of one form; the other fields may refer to the groups of ``match``."""
 
     match: re.Pattern[str]
     entry: str

@@ -1,6 +1,6 @@
 """Fills a history from the sacct of a directory, and tells figures of it as JSON.
 
-    python fill.py BIN_DIR HISTORY SINCE_S UNTIL_S ROWS
+python fill.py BIN_DIR HISTORY SINCE_S UNTIL_S ROWS
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Prints rows of ended jobs as sacct does: captured rows with other ids, times, users and words.
 
-    python sacct.py ENDED.txt ROWS DAYS FIRST_S [options of sacct]
+python sacct.py ENDED.txt ROWS DAYS FIRST_S [options of sacct]
 
 Every job is one of its own: four of ten carry a decision of ours, three a comment, three neither.
 Rows are spread evenly over the days, and only those that end in the period asked for are printed.
@@ -8,6 +8,7 @@ Rows are spread evenly over the days, and only those that end in the period aske
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -19,20 +20,25 @@ CHUNK = 2000  # rows of one write
 MODELS = ("resnet50", "bert-large", "gpt2", "vit-b-16", "unet")
 # Places of the fields that differ, in the order of sources/accounting.py
 ID, USER, SUBMIT, START, END, NAME, COMMENT, DECISION = 0, 2, 7, 8, 9, 17, 18, 19
+ALLOCATED, NODES, WIDTH = 11, 14, 21
 
 
 def templates(path: Path) -> list[list[str]]:
-    """The captured rows of jobs that ran, as fields."""
-    rows = path.read_text(errors="replace").replace("\n", "").split(MARK)[:-1]
-    width = DECISION + 2
-    found = [rows[i : i + width] for i in range(0, len(rows), width)]
-    return [row for row in found if row[14] and not row[14].startswith("None")]
+    """The captured rows of jobs that ran, as fields: those with GPUs, and one without."""
+    fields = path.read_text(errors="replace").replace("\n", "").split(MARK)[:-1]
+    rows = [fields[i : i + WIDTH] for i in range(0, len(fields), WIDTH)]
+    ran = [row for row in rows if row[START].isdigit() and row[NODES]]
+    gpus = [row for row in ran if "gres/gpu" in row[ALLOCATED]]
+    return [*gpus, next(row for row in ran if row not in gpus)]
 
 
-def rows(found: list[list[str]], count: int, days: int, first_s: int) -> Iterator[list[str]]:
-    """All rows, the oldest end first."""
+def rows(
+    found: list[list[str]], count: int, days: int, first_s: int, period_s: tuple[float, float]
+) -> Iterator[list[str]]:
+    """The rows of a period, the oldest end first."""
     step_s = days * DAY_S / count
-    for i in range(count):
+    begin, end = (math.ceil((at_s - first_s) / step_s) for at_s in period_s)
+    for i in range(max(0, begin), min(count, end)):
         row = found[i % len(found)].copy()
         end_s = int(first_s + i * step_s)
         run_s = 600 + i * 7919 % 80_000
@@ -58,11 +64,11 @@ def main(ended: str, count: str, days: str, first_s: str, *options: str) -> int:
     """Print the rows of the period that the options name."""
     given = dict(option.removeprefix("--").partition("=")[::2] for option in options)
     mark = given["delimiter"]
-    start_s, end_s = _unix(given["starttime"]), _unix(given["endtime"])
+    period_s = _unix(given["starttime"]), _unix(given["endtime"])
     lines: list[str] = []
-    for row in rows(templates(Path(ended)), int(count), int(days), int(first_s)):
-        if start_s <= int(row[END]) <= end_s:
-            lines.append(mark.join(row) + mark + "\n")
+    found = templates(Path(ended))
+    for row in rows(found, int(count), int(days), int(first_s), period_s):
+        lines.append(mark.join(row) + mark + "\n")
         if len(lines) >= CHUNK:
             sys.stdout.write("".join(lines))
             lines.clear()

@@ -30,7 +30,8 @@ class Candidates:
 def candidates(job: PodJob, nodes: NodeTable, hardware: Hardware) -> Candidates:
     """The types of the nodes that a job selects; without one, what selector or user tell.
 
-    Nodes with fewer GPUs than a pod asks for do not count. A selector that names a GPU names it for nodes that an autoscaler is yet to add, too.
+    Nodes with fewer GPUs than a pod asks for do not count. A selector that names a GPU names it for
+    nodes that an autoscaler is yet to add, too.
     """
     kinds = {id(kind): kind for kind in _of_nodes(job, nodes)}
     if kinds:

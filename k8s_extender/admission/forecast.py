@@ -105,9 +105,7 @@ def _doubt(pool: Sequence[TypeEstimate], predictions: Sequence[Prediction], conf
     return unknown or too_thin(predictions, evidence(config)) or ""
 
 
-def _too_short(
-    pool: Sequence[TypeEstimate], limit: Limit | None, config: Config, runs: int
-) -> str:
+def _too_short(pool: Sequence[TypeEstimate], limit: Limit | None, config: Config, runs: int) -> str:
     """A deadline that we cut must not make the filter refuse the very nodes it was made for."""
     totals = [runs * (e.total_s(config.filter.deadline_quantile) or 0.0) for e in pool]
     if limit is None or max(totals) <= limit.limit_s:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from predictor.step_rate import parse_line
 from ..admission.limits import FILLED
 from ..config import Config
 from ..plain import count, items, mapping, text, texts
+from ..pod_name import pod_name
 from ..records import GpuNode, GpuType, PodJob
 from ..workload import QUEUES, template_job
 from .said import predicted
@@ -125,11 +125,12 @@ def _seen(
     filled_s = count(annotations, FILLED)
     stated, jobset, owner = job.stated, labels.get(JOBSET), _owner(obj)
     grouped = owner.uid if template is obj else ""  # a Job stands for itself, even a CronJob's
+    who = pod_name(obj)
     return Seen(
-        uid=job.uid,
-        group=f"{job.namespace}/{jobset}" if jobset else grouped or job.uid,
+        uid=who.uid,
+        group=f"{who.namespace}/{jobset}" if jobset else grouped or who.uid,
         name=jobset or _name(obj, owner),
-        namespace=job.namespace,
+        namespace=who.namespace,
         queue=next((labels[name] for name in QUEUES if labels.get(name)), ""),
         priority=text(template, "spec", "priorityClassName"),
         owner=owner,
@@ -183,12 +184,14 @@ def _reported(pod: Mapping[str, Any], start_s: float | None) -> Reported | None:
     report = next((found for line in lines if (found := parse_line(line)) is not None), None)
     if report is None or not report.steps_of_run:
         return None
-    began_s = report.started_s
+    began_s, startup_s = report.started_s, None
+    if began_s is not None and start_s is not None:
+        startup_s = max(0.0, began_s - start_s)
     return Reported(
         step_s=report.step_s,
         steps=report.steps_of_run,
         step_s_spread=report.step_s_spread,
         total_steps=report.total_steps,
-        startup_s=None if None in (began_s, start_s) else max(0.0, began_s - start_s),
+        startup_s=startup_s,
         paused_s=report.paused_s,
     )

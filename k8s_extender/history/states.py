@@ -1,7 +1,8 @@
 """How pods and Jobs ended, in the words that all schedulers share.
 
-``TIMEOUT`` is a deadline (``activeDeadlineSeconds``), ``PREEMPTED`` whatever another pod or a person
-sent away, ``NODE_FAIL`` a node that went, ``CANCELLED`` an object deleted while it ran.
+``TIMEOUT`` is a deadline (``activeDeadlineSeconds``), ``PREEMPTED`` what another pod, a person or a
+node short of memory or disk sent away, ``NODE_FAIL`` a node that went, ``CANCELLED`` an object
+deleted while it ran.
 """
 
 from __future__ import annotations

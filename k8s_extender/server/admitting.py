@@ -12,6 +12,8 @@ from .metrics import Metrics
 from .state import State
 
 VERB = "mutate"
+# A namespace, a slash and a name; what is longer comes from no API server.
+MAX_SHOWN = 63 + 1 + 253
 
 
 def admission_handlers(state: State, metrics: Metrics, log: Log) -> Mapping[str, Handler]:
@@ -31,9 +33,9 @@ def admission_handlers(state: State, metrics: Metrics, log: Log) -> Mapping[str,
             time.time(),
             verb=VERB,
             outcome=reviewed.outcome.value,
-            kind=reviewed.kind,
-            object=reviewed.name,
-            review=reviewed.uid,
+            kind=reviewed.kind[:MAX_SHOWN],
+            object=reviewed.name[:MAX_SHOWN],
+            review=reviewed.uid[:MAX_SHOWN],
             deadline_s=reviewed.deadline_s,
             duration_us=round(1e6 * reviewed.duration_s),
         )

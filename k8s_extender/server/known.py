@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
+from weakref import ReferenceType, ref
 
 from predictor.core import Predictor
 from predictor.identify.rules import Rules
@@ -20,18 +21,20 @@ MAX_PODS = 64
 
 JobOf = Callable[[Mapping[str, Any], Config, Rules], PodJob | None]
 Predicted = Callable[[TypeEstimate], None]
-
-
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
 class _Last(Generic[Answer]):
-    """What was found last, and for which types."""
+    """What was found last, and for which types; it keeps no table alive that has changed."""
 
-    index: TypeIndex
+    index: ReferenceType[TypeIndex]
     present: frozenset[int]
     answer: Answer
+
+    def holds(self, index: TypeIndex, present: frozenset[int]) -> bool:
+        """True where this is the answer for these types, too."""
+        return self.index() is index and self.present == present
 
 
 @dataclass(slots=True)
@@ -42,7 +45,7 @@ class _Known:
     estimates: dict[GpuType, TypeEstimate] = field(default_factory=dict)
     refusals: _Last[Mapping[Code, Refusal]] | None = None
     scores: _Last[Mapping[Code, int]] | None = None
-    open: TypeIndex | None = None  # of a table where no node is refused
+    open: ReferenceType[TypeIndex] | None = None  # of a table where no node is refused
 
 
 class Brain(Decider):
@@ -98,7 +101,8 @@ class Brain(Decider):
         self, job: PodJob, names: Sequence[str], nodes: NodeTable | None = None
     ) -> FilterResult:
         """The same, without a look at the names where no node of the table is refused."""
-        if nodes is None and self._of(job).open is self._index(job.resource):
+        known_open = self._of(job).open
+        if nodes is None and known_open and known_open() is self._index(job.resource):
             return FilterResult(names)
         return super().filter(job, names, nodes)
 
@@ -108,19 +112,19 @@ class Brain(Decider):
         """Why some of the types that are present are refused."""
         known = self._of(job)
         last = known.refusals
-        if last is None or last.index is not index or last.present != present:
-            last = _Last(index, present, super().refusals(job, index, present))
+        if last is None or not last.holds(index, present):
+            last = _Last(ref(index), present, super().refusals(job, index, present))
             known.refusals = last
             if not last.answer and len(present) == len(index.types):
-                known.open = index
+                known.open = last.index
         return last.answer
 
     def scores(self, job: PodJob, index: TypeIndex, present: frozenset[int]) -> Mapping[Code, int]:
         """The scores of the types that are present."""
         known = self._of(job)
         last = known.scores
-        if last is None or last.index is not index or last.present != present:
-            last = _Last(index, present, super().scores(job, index, present))
+        if last is None or not last.holds(index, present):
+            last = _Last(ref(index), present, super().scores(job, index, present))
             known.scores = last
         return last.answer
 

@@ -159,11 +159,12 @@ class Listener:
 
     def make_room(self) -> None:
         """Where there are too many connections, end the one that has been idle for longest."""
-        connections = self.connections
-        if len(connections) < MAX_CONNECTIONS:
+        if len(self._state.connections) < MAX_CONNECTIONS:
             return
-        idle = [c for c in connections if c.phase in (Phase.NEW, Phase.IDLE)]
-        (min(idle or connections, key=lambda c: c.since)).end("too many connections")
+        open_ = [c for c in self.connections if not c.transport.is_closing()]
+        if len(open_) >= MAX_CONNECTIONS:
+            idle = [c for c in open_ if c.phase in (Phase.NEW, Phase.IDLE)]
+            min(idle or open_, key=lambda c: c.since).end("too many connections")
 
     def _connection(self) -> Connection:
         return Connection(

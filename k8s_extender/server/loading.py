@@ -64,8 +64,6 @@ class Loader:
             version = wanted or artifacts.current() or ""
             brain = self._brain(version, predictor, config, rules)
             warm(brain)
-            gc.collect()
-            gc.freeze()  # what lives for ever need not be searched again at each collection
             self._loaded = (version, predictor)
             return brain
 
@@ -74,6 +72,13 @@ class Loader:
             predictor, config, self._nodes, rules=rules,
             version=version, job_of=self._job_of, predicted=self._predicted,
         )  # fmt: skip
+
+
+def settle() -> None:
+    """Let go of a former predictor, and have collections pass over what the new one holds."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def warm(brain: Brain) -> None:

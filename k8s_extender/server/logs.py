@@ -54,7 +54,8 @@ class Log:
             self._dropped += 1
             return
         self._waiting.append((when, level, event, fields))
-        self._some.set()
+        if not self._some.is_set():
+            self._some.set()
 
     def _write_on(self) -> None:
         while not self._ending.is_set():
@@ -128,6 +129,6 @@ def logging_to(
 def _json(value: object) -> bytes:
     """JSON of anything; a text that is no UTF-8 is shown escaped."""
     try:
-        return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
+        return orjson.dumps(value, default=str)
     except (orjson.JSONEncodeError, RecursionError):
         return orjson.dumps(ascii(value))

@@ -9,8 +9,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 PREFIX = "precision_time_k8s"
 SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.004, 0.006, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 NODES = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000)
-MAX_PRODUCTS = 40
-OTHER = "other"
 
 
 class Metrics:
@@ -31,7 +29,6 @@ class Metrics:
         self._predictor = Info(
             f"{PREFIX}_predictor", "The predictor in use.", registry=self.registry
         )
-        self._products: set[str] = set()
         self._by_verb: dict[tuple[str, str], tuple[Counter, Histogram, Histogram]] = {}
 
     def answered(self, verb: str, outcome: str, duration_s: float, nodes: int | None) -> None:
@@ -50,14 +47,9 @@ class Metrics:
         """Count nodes refused for one of the constant reasons."""
         self._refused.labels(reason).inc(nodes)
 
-    def predicted(self, product: str, tier: str) -> None:
-        """Count one prediction; products past the first few dozen are counted together."""
-        if product not in self._products:
-            if len(self._products) >= MAX_PRODUCTS:
-                product = OTHER
-            else:
-                self._products.add(product)
-        self._predictions.labels(product, tier).inc()
+    def predicted(self, gpu: str, tier: str) -> None:
+        """Count one prediction on a GPU of our table, or an unknown one."""
+        self._predictions.labels(gpu, tier).inc()
 
     def reloaded(self, file: str, *, well: bool) -> None:
         """Count one file that was read anew."""

@@ -13,7 +13,7 @@ from ..config import read_config
 from .certificates import Certificates
 from .files import Watched, watch
 from .known import Brain
-from .loading import Loader
+from .loading import Loader, settle
 from .metrics import Metrics
 from .state import NodeSource, State
 
@@ -38,7 +38,7 @@ class Upkeep:
         await _synced(self._state.nodes, SYNC_S)
         while self._state.brain is None:
             try:
-                self._use(await asyncio.to_thread(self._loader.load, self._state.config))
+                await self._use(await asyncio.to_thread(self._loader.load, self._state.config))
             except PrecisionTimeError as error:
                 await self._failed(str(error))
             except Exception:
@@ -63,10 +63,15 @@ class Upkeep:
         _log.error("not ready: %s; trying again in %.0f s", reason, RETRY_S)
         await asyncio.sleep(RETRY_S)
 
-    def _use(self, brain: Brain) -> None:
+    async def _use(self, brain: Brain) -> None:
+        former = self._state.brain
+        same = former is not None and former.predictor is brain.predictor
+        del former
         self._state.brain, self._state.config = brain, brain.config
         self._metrics.predictor(brain.version)
         _log.info("predictor %s, policy %s", brain.version, brain.config.prioritize.policy)
+        if not same:
+            await asyncio.to_thread(settle)
 
     def _files(self) -> tuple[Path, ...]:
         return tuple(path for path in (self._path, self._state.config.rules) if path is not None)
@@ -80,7 +85,7 @@ class Upkeep:
         brain = await asyncio.to_thread(self._loader.load, config)
         if (config.hardware, config.nodes) != (old.hardware, old.nodes):
             self._state.nodes.use(config)
-        self._use(brain)
+        await self._use(brain)
 
 
 async def _synced(nodes: NodeSource, at_most_s: float) -> None:

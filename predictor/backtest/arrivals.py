@@ -26,7 +26,8 @@ MEDIAN_S, SPREAD, SHORTEST_S, LONGEST_S = 30 * 60.0, 1.8, 60.0, 4 * DAY_S
 STARTUP_S, RUN_NOISE = (30.0, 300.0), 0.03
 # Share of jobs by GPUs, of those sizes that were measured.
 SIZES = {1: 0.50, 2: 0.10, 4: 0.15, 8: 0.17, 16: 0.05, 32: 0.03}
-# Users ask for this many times the run time, rounded up to hours; some state no limit.
+# Users ask for this many times the run time, rounded up to hours; some of those for whom the
+# default is enough state no limit.
 SAFETY, NO_LIMIT = (2.0, 4.0), 0.3
 DEFAULT_LIMIT_S, LONGEST_LIMIT_S = DAY_S, 7 * DAY_S
 
@@ -72,7 +73,8 @@ def stated_limits(rng: np.random.Generator, whole_s: Floats) -> Floats:
     """The users' limits (n,) for runs of ``whole_s``; NaN where none is stated."""
     wanted = whole_s * rng.uniform(*SAFETY, len(whole_s))
     rounded = (np.ceil(wanted / HOUR_S) * HOUR_S).clip(max=LONGEST_LIMIT_S)
-    limits: Floats = np.where(rng.uniform(size=len(whole_s)) < NO_LIMIT, np.nan, rounded)
+    silent = (rng.uniform(size=len(whole_s)) < NO_LIMIT) & (rounded <= DEFAULT_LIMIT_S)
+    limits: Floats = np.where(silent, np.nan, rounded)
     return limits
 
 

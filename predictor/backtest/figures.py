@@ -24,14 +24,16 @@ class LimitFigures:
     """What follows from limits alone; docs/backtest.md defines each.
 
     ``predicted_share`` is the share of jobs whose limit follows from a prediction. ``kill_rate``
-    and ``killed_gpu_hours`` are of jobs killed at their limit: their share, and what they used.
-    ``unused_gpu_hours`` were reserved and not used: limit less run time, times GPUs.
+    and ``killed_gpu_hours`` are of jobs killed at their limit: their share, and what they used;
+    ``unfinished_gpu_hours`` is what they would still have needed. ``unused_gpu_hours`` were
+    reserved and not used: limit less run time, times GPUs.
     """
 
     predicted_share: float
     kill_rate: float
     killed_gpu_hours: float
     killed_share_of_used: float
+    unfinished_gpu_hours: float
     used_gpu_hours: float
     reserved_gpu_hours: float
     unused_gpu_hours: float
@@ -83,6 +85,7 @@ def limit_figures(work: Workload, limits: Limits) -> LimitFigures:
         kill_rate=float(killed.mean()),
         killed_gpu_hours=lost,
         killed_share_of_used=_share(lost, float(used.sum())),
+        unfinished_gpu_hours=float((work.gpus * work.run_s / HOUR_S - used).sum()),
         used_gpu_hours=float(used.sum()),
         reserved_gpu_hours=float(reserved.sum()),
         unused_gpu_hours=float((reserved - used).sum()),

@@ -12,7 +12,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from io import TextIOWrapper
 from pathlib import Path
 
 from ..errors import TraceError
@@ -119,10 +118,9 @@ def workload_of_swf(
 
 def _lines(path: Path) -> Iterator[str]:
     with path.open("rb") as file:
-        packed = file.read(2) == _GZIP
-        file.seek(0)
-        raw = gzip.GzipFile(fileobj=file) if packed else file
-        for line in TextIOWrapper(raw, encoding="utf-8", errors="replace"):
+        packed = file.read(len(_GZIP)) == _GZIP
+    with (gzip.open if packed else open)(path, "rt", encoding="utf-8", errors="replace") as text:
+        for line in text:
             if stripped := line.strip():
                 yield stripped
 

@@ -76,9 +76,9 @@ HEAD = ("policy", "predicted", "killed", "GPU-h killed", "GPU-h unused", "of res
 )  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Sample: of every draw.")
 @click.option(
-    "--tier", type=click.Choice(TIERS), default="site", show_default=True,
-    help="Sample: what the predictor may have seen. site: nothing of the site a run was measured "
-    "at; run: other runs of the same model, GPU and precision there.",
+    "--tier", type=click.Choice(TIERS), default="run", show_default=True,
+    help="Sample: what the predictor may have seen of a job. run: others like it at its site; "
+    "configuration: not at this precision; table: not on this GPU; site: nothing from there.",
 )  # fmt: skip
 @click.option(
     "--jobs", type=int, default=-1, show_default=True, help="Processes; -1 for one a core."
@@ -201,12 +201,16 @@ def _show(found: Backtest) -> None:
     rows = []
     for each in found.replayed:
         figures, limits = each.figures, each.figures.limits
+        waits = map(_wait, (figures.wait_mean_s, figures.wait_median_s, figures.wait_p95_s))
         rows.append((
             figures.policy, percent(limits.predicted_share), percent(limits.kill_rate),
             percent(limits.killed_share_of_used), count(limits.unused_gpu_hours),
-            percent(limits.unused_share_of_reserved), duration(figures.wait_mean_s),
-            duration(figures.wait_median_s), duration(figures.wait_p95_s),
+            percent(limits.unused_share_of_reserved), *waits,
             short(figures.bounded_slowdown), percent(figures.utilisation),
             duration(figures.makespan_s),
         ))  # fmt: skip
     show_table(HEAD, rows)
+
+
+def _wait(seconds: float) -> str:
+    return duration(seconds) if seconds >= 1 else "none"

@@ -33,17 +33,18 @@ def catalog() -> None:
 
 
 @catalog.command("list")
+@click.argument("name", required=False)
 @click.option("--group", help="Only models of this group, such as cnn or transformer.")
 @format_option
-def list_(group: str | None, form: str) -> None:
-    """List the models."""
+def list_(name: str | None, group: str | None, form: str) -> None:
+    """List the models, or those that NAME means or is a part of (`catalog list qwen`)."""
     from ..errors import JobError
-    from ..graphs.catalog import entries
+    from ..graphs.catalog import entries, like
 
     groups = sorted({e.group for e in entries()})
     if group is not None and group not in groups:
         raise JobError("group", group, f"accepted are {', '.join(groups)}")
-    found = [e for e in entries() if group in (None, e.group)]
+    found = [e for e in (entries() if name is None else like(name)) if group in (None, e.group)]
     if form == "json":
         show_json([_brief(e) for e in found])
         return
@@ -59,7 +60,11 @@ def list_(group: str | None, form: str) -> None:
 @click.argument("name")
 @format_option
 def show(name: str, form: str) -> None:
-    """Show what is known of one model."""
+    """Show what is known of the model that NAME means, as people write it.
+
+    Takes names of the catalog, torchvision, timm, Keras, MLPerf, detectron2 and mmdetection
+    configurations, and repositories of the Hugging Face hub.
+    """
     from ..graphs.catalog import entry_of
 
     found = details(entry_of(name))
@@ -164,7 +169,7 @@ def details(entry: ModelEntry) -> dict[str, Any]:
         graph = default_graph(entry)
     except GraphError:
         graph = None
-    rows = sum(find_entry(row["model"]) is entry for row in measurements())
+    rows = sum(find_entry(row["model"]) == entry for row in measurements())
     return _brief(entry) | {
         "architecture": dict(entry.architecture),
         "dataset_size": entry.dataset_size,

@@ -31,7 +31,10 @@ def history_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def open_history(
     url: str | None, settings: HistorySettings | None = None, *, create: bool = True
 ) -> History:
-    """The history at a path or URL; raises HistoryError, and NotInstalledError without its extra."""
+    """The history at a path or URL; without ``create`` there has to be one.
+
+    Raises HistoryError, and NotInstalledError without what the extra ``history`` brings.
+    """
     try:
         from ..history.store import History
     except ModuleNotFoundError as error:
@@ -64,7 +67,7 @@ def show(tally: Tally, url: str, form: str) -> None:
         return
     click.echo(f"{url}: {count(tally.runs)} runs read")
     lines = {"new": tally.new, "changed": tally.changed, "as before": tally.same}
-    states = dict(tally.states.most_common())
+    states = {state.value: number for state, number in tally.states.most_common()}
     left_out = {f"left out, {reason}": n for reason, n in tally.left_out.most_common()}
     for name, number in {**lines, **states, **left_out}.items():
         click.echo(f"  {name:<24}{count(number):>12}")

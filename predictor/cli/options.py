@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Decorator = Callable[[Any], Any]
 
-SHARDINGS = "ddp, zero1, zero2, zero3 or fsdp"
+SHARDINGS = "ddp, zero1, zero2, zero3, fsdp or hsdp"
 _SIZE = re.compile(r"\d+(x\d+){0,2}")
 
 _GPUS = click.option("--gpus", type=int, default=1, show_default=True, help="GPUs of the job.")
@@ -36,6 +36,10 @@ _OPTIONS = (
         help="Micro-steps in one optimizer step.",
     ),
     click.option("--seq-len", type=int, help="Tokens of one sample  [default: of the model]"),
+    click.option(
+        "--mean-seq-len", type=int,
+        help="Tokens of one sample without padding, where batches are packed or binned.",
+    ),
     click.option(
         "--image-size", metavar="H[xW[xD]]", help="Pixels or voxels  [default: of the model]"
     ),
@@ -59,8 +63,19 @@ _OPTIONS = (
         help="GPUs that split the layers among them.",
     ),
     click.option(
+        "--virtual-stages", type=int, default=1, show_default=True,
+        help="Chunks of layers of each pipeline stage (interleaved schedule).",
+    ),
+    click.option(
         "--context-parallel", type=int, default=1, show_default=True,
         help="GPUs that split the sequence.",
+    ),
+    click.option(
+        "--expert-parallel", type=int, default=1, show_default=True,
+        help="GPUs that share the experts of a mixture.",
+    ),
+    click.option(
+        "--sequence-parallel", is_flag=True, help="Tensor parallelism splits norms by tokens too."
     ),
     click.option(
         "--fabric", help="Network between nodes: 4x ib-hdr, 25GbE  [default: usual for the GPU]"

@@ -132,8 +132,8 @@ def _parts(found: Prediction) -> Iterator[str]:
     yield _part("host (launches)", physical.host_s)
     yield _part("exposed communication", physical.exposed_s, hidden)
     yield _part("optimizer", physical.optimizer_s)
-    if physical.bubble:
-        yield _line(f"{GAP}pipeline bubble", percent(physical.bubble), "of compute and host")
+    if physical.bubble_s:
+        yield _part("pipeline bubble", physical.bubble_s)
     yield _part("step from tables", physical.step_s)
     yield _line(f"{GAP}correction", f"x {found.correction:.3f}", "learned from measured runs")
 

@@ -188,9 +188,9 @@ class GraphBuilder(MemoryLayers):
         """Scaled dot-product attention of ``batch`` samples (default: the micro-batch).
 
         Unfused: two batched GEMMs with scale + mask, softmax (one kernel where ``fused_softmax``)
-        and dropout over the full score matrix, causal or not. ``flash``: one fused operator each way that never writes the scores,
-        skips the masked half when ``causal``, and recomputes the forward product in its backward
-        (2.5 times the forward FLOPs: Dao et al., arXiv 2205.14135).
+        and dropout over the full score matrix, causal or not. ``flash``: one fused operator each
+        way that never writes the scores, skips the masked half when ``causal``, and recomputes the
+        forward product in its backward (2.5 times the forward FLOPs: Dao et al., arXiv 2205.14135).
         """
         n = (self.batch_size if batch is None else batch) * heads
         scores = n * query_len * key_len

@@ -13,7 +13,7 @@ from profiles.tables import models
 
 from ..errors import GraphError, UnknownModelError
 from .builder import GraphBuilder
-from .names import Meaning, meaning_of, nearest, why_refused
+from .names import Meaning, meaning_of, nearest, normal, why_refused
 from .operator import Graph
 from .registry import builder_of
 from .workload import Workload
@@ -73,7 +73,7 @@ def find_entry(name: str, library: str = "") -> ModelEntry | None:
     A name that states sizes of its own means an entry with those sizes, under that name.
     """
     meaning = meaning_of(name, library)
-    return meaning and _variant(_entry(meaning.entry), meaning)
+    return None if meaning is None else _variant(_entry(meaning.entry), meaning)
 
 
 def entry_of(name: str, library: str = "") -> ModelEntry:
@@ -82,6 +82,17 @@ def entry_of(name: str, library: str = "") -> ModelEntry:
     if entry is None:
         raise UnknownModelError(name, nearest(name), why_refused(name))
     return entry
+
+
+def like(name: str) -> tuple[ModelEntry, ...]:
+    """The entry a name means and those that hold it as a part; raises UnknownModelError if none."""
+    part = normal(name)
+    meant = find_entry(name)
+    found = {} if meant is None else {meant.name: meant}
+    found |= {e.name: e for e in entries() if any(part in normal(n) for n in (e.name, *e.aliases))}
+    if not found:
+        raise UnknownModelError(name, nearest(name), why_refused(name))
+    return tuple(found.values())
 
 
 def entries() -> tuple[ModelEntry, ...]:

@@ -70,8 +70,12 @@ class MemoryLayers(Recorder):
         self._norm(Kind.BATCH_NORM, self.batch_size * x.positions, x.channels, affine)
 
     def instance_norm(self, x: Feature, *, affine: bool = True) -> None:
-        """Instance or group norm."""
+        """Instance norm: each channel of each sample by itself."""
         self._norm(Kind.INSTANCE_NORM, self.batch_size * x.positions, x.channels, affine)
+
+    def group_norm(self, x: Feature, *, affine: bool = True) -> None:
+        """Group norm; autocast runs it in FP32, other than batch and instance norm."""
+        self._norm(Kind.GROUP_NORM, self.batch_size * x.positions, x.channels, affine)
 
     def layer_norm(self, rows: int, width: int, *, bias: bool = True) -> None:
         """Layer norm (RMS norm with ``bias=False``) of ``rows`` rows."""

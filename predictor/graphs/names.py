@@ -1,7 +1,8 @@
 """Names as people write them -> entry of the catalog: by alias, by spelling and by pattern.
 
 A name is looked up whole, without its library or organisation, and without tags that leave the
-network as it is (``-instruct``, ``.a1_in1k``), most exact first. What could be two networks is none.
+network as it is (``-instruct``, ``.a1_in1k``), most exact first. What could mean two networks means
+none.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ class Kind(StrEnum):
     RNN = "rnn"
     BATCH_NORM = "batch_norm"
     INSTANCE_NORM = "instance_norm"
+    GROUP_NORM = "group_norm"
     LAYER_NORM = "layer_norm"
     SOFTMAX = "softmax"
     LOSS = "loss"

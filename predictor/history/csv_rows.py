@@ -36,7 +36,7 @@ def items(rows: Iterable[Row], written_s: float) -> Iterator[Item]:
         try:
             yield run_of(measurement(row), written_s)
         except (MeasurementError, JobError) as error:
-            yield Unread(f"row {row['id']}", str(error))
+            yield Unread(row["id"], str(error))
 
 
 def run_of(measured: Measurement, written_s: float) -> Run:

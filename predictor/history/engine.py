@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, CursorResult, Engine, Select, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from ..errors import HistoryError, NotInstalledError
@@ -27,18 +27,22 @@ _DRIVERS = {
     "postgres": "postgresql+psycopg",
 }
 _PRAGMAS = (
-    "auto_vacuum=INCREMENTAL",  # before the first page is written, so before the journal mode
     "journal_mode=WAL",
     "synchronous=NORMAL",
     "foreign_keys=ON",
-    "secure_delete=FAST",  # what was forgotten is not left in pages that are kept
+    "secure_delete=ON",  # what was forgotten is not left in pages that are free
 )
+_FULL = "make room; nothing of this batch was kept"
+_READ_ONLY = "it can only be read by this user"
+_DAMAGED = "it is something else, or damaged: give another path, or put its last copy there"
 _HINTS = (
-    ("full", "make room; nothing of this batch was kept"),
-    ("No space left", "make room; nothing of this batch was kept"),
-    ("readonly", "it can only be read by this user"),
-    ("not a database", "it is something else, or damaged: give another path, or its last copy"),
-    ("malformed", "the file is damaged: put its last copy in its place"),
+    ("disk is full", _FULL),
+    ("could not extend", _FULL),
+    ("disk I/O error", f"the disk fails or is full: {_FULL}"),
+    ("readonly", _READ_ONLY),
+    ("read-only", _READ_ONLY),
+    ("not a database", _DAMAGED),
+    ("malformed", _DAMAGED),
     ("lock", f"another writer has held it for {WAIT_S} s: try again"),
 )
 
@@ -92,6 +96,30 @@ def reading(engine: Engine) -> Iterator[Connection]:
     """A transaction in which every query sees one state of the history, however long it reads."""
     with refusing(engine), engine.connect() as connection:
         yield connection
+
+
+@contextmanager
+def streaming(engine: Engine, query: Select[Any], rows: int) -> Iterator[CursorResult[Any]]:
+    """The result of a query, fetched so many rows at a time."""
+    with (
+        reading(engine) as connection,
+        connection.execution_options(yield_per=rows).execute(query) as result,
+    ):
+        yield result
+
+
+def give_back_space(engine: Engine) -> None:
+    """Take free pages off a SQLite file, and empty its log unless somebody needs that just now.
+
+    ``execute`` of the driver would free one page.
+    """
+    with refusing(engine), closing(engine.raw_connection()) as connection:
+        driver = connection.driver_connection
+        assert driver is not None
+        driver.executescript(
+            "PRAGMA incremental_vacuum; PRAGMA busy_timeout=0; PRAGMA wal_checkpoint(TRUNCATE);"
+            f" PRAGMA busy_timeout={WAIT_S * 1000}"
+        )
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Double, Engine, select
 from sqlalchemy.types import TypeEngine
 
 from ..errors import HistoryError
-from .engine import reading
+from .engine import streaming
 from .tables import COLUMNS, RUNS
 from .where import Where, conditions
 
@@ -42,8 +42,7 @@ def _blocks(
     columns = [RUNS.columns[name] for name in names]
     schema = {column.name: _dtype(column.type) for column in columns}
     query = select(*columns).where(*conditions(where)).limit(n_rows)
-    with reading(engine) as connection:
-        found = connection.execution_options(yield_per=BLOCK_ROWS).execute(query)
+    with streaming(engine, query, BLOCK_ROWS) as found:
         for rows in found.partitions():
             values = zip(schema.items(), zip(*rows, strict=True), strict=True)
             yield pl.DataFrame([pl.Series(name, cells, kind) for (name, kind), cells in values])

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from ..ended_job import JobState
 from .run import Run
 from .store import Cursor, History
 
@@ -55,7 +56,7 @@ class Tally:
     changed: int = 0
     same: int = 0
     unread: int = 0
-    states: Counter[str] = field(default_factory=Counter)
+    states: Counter[JobState] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     reasons: list[str] = field(default_factory=list)
     at_s: float | None = None
@@ -75,7 +76,7 @@ class Tally:
         """As plain values for JSON."""
         return {
             "records": self.records, "new": self.new, "changed": self.changed, "same": self.same,
-            "states": dict(self.states.most_common()),
+            "states": {state.value: number for state, number in self.states.most_common()},
             "left_out": dict(self.left_out.most_common()),
             "unread": self.unread, "reasons": self.reasons, "cursor_s": self.cursor_s,
         }  # fmt: skip
@@ -173,6 +174,6 @@ class _Filling:
             tally.new += added.new
             tally.changed += added.changed
             tally.same += added.same
-            tally.states.update(run.ended.state.value for run in self._batch)
+            tally.states.update(run.ended.state for run in self._batch)
         self._batch = []
         self._told(self.tally)

@@ -75,7 +75,7 @@ def _waves(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 
 def _merge_distinct(connection: Connection, rows: Sequence[Row]) -> Added:
-    connection.execute(delete(STAGE))
+    _empty_stage(connection)
     _stage(connection, rows)
     new = _written(connection, _insert_new(connection.dialect.name))
     changed = 0
@@ -88,6 +88,14 @@ def _written(connection: Connection, insert: Insert) -> int:
     done = connection.execute(insert, execution_options={"preserve_rowcount": True})
     assert done.rowcount >= 0
     return done.rowcount
+
+
+def _empty_stage(connection: Connection) -> None:
+    """PostgreSQL never gives back what is deleted from a temporary table, only truncated."""
+    if connection.dialect.name == POSTGRES:
+        connection.exec_driver_sql(f"TRUNCATE {STAGE.name}")
+    else:
+        connection.execute(delete(STAGE))
 
 
 def _stage(connection: Connection, rows: Iterable[Row]) -> None:

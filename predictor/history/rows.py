@@ -9,7 +9,7 @@ from functools import lru_cache
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from sqlalchemy import BigInteger, Double
+from sqlalchemy import BigInteger, Double, Text
 
 from ..ended_job import EndedJob, JobState
 from ..errors import HistoryError
@@ -29,13 +29,15 @@ _times_of = attrgetter("submit_s", "start_s", "end_s", "limit_s", "gpus")
 _texts_of = attrgetter("stated", "decision", "submit_line", "constraint")
 _predicted_of = attrgetter(*_PREDICTED)
 _reported_of = attrgetter(*_REPORTED)
+# The second of submission in the key follows from ``submit_s``.
 _NUMBERS = tuple(
     COLUMNS.index(column.name)
     for column in RUNS.columns
     if isinstance(column.type, BigInteger | Double) and column.name not in KEY
 )
+_TEXTS = tuple(COLUMNS.index(c.name) for c in RUNS.columns if isinstance(c.type, Text))
 _numbers_of = itemgetter(*_NUMBERS)
-_all_texts_of = itemgetter(*(set(range(len(COLUMNS))) - set(_NUMBERS)))
+_all_texts_of = itemgetter(*_TEXTS)
 
 
 def row_of(run: Run, ingested_s: float) -> Row:

@@ -7,7 +7,8 @@ find all of it, or nothing.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import sqlite3
+from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -22,6 +23,7 @@ VERSION_TABLE = "history_version"
 CONNECTION = "connection"
 MIGRATIONS = Path(__file__).with_name("migrations")
 FILE_MODE = 0o600  # users and what they run
+_BEFORE_THE_FIRST_PAGE = ("auto_vacuum=INCREMENTAL", "journal_mode=WAL")
 
 
 def open_engine(url: URL, *, create: bool) -> Engine:
@@ -57,26 +59,31 @@ def _bring_to_head(engine: Engine, *, create: bool) -> None:
         return
     if version is None and not create:
         raise HistoryError(f"history {shown(engine.url)}: there is none")
-    with writing(engine) as connection:
-        if version_of(connection) != HEAD:
-            _upgrade(engine, connection)
-
-
-def _upgrade(engine: Engine, connection: Connection) -> None:
-    from alembic import command
-    from alembic.config import Config
-    from alembic.script import ScriptDirectory
-
-    config = Config(attributes={CONNECTION: connection})
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    version = version_of(connection)
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    if version is not None and version not in known:
+    if version is not None and version not in revisions():
         raise HistoryError(
             f"history {shown(engine.url)}: a later release made its schema {version}, this one"
             f" knows up to {HEAD}: upgrade precision-time here"
         )
-    command.upgrade(config, "head")
+    with writing(engine) as connection:
+        if version_of(connection) == version:  # no other program was first
+            migrate(connection)
+
+
+def migrate(connection: Connection, revision: str = "head") -> None:
+    """Run the revisions up to one, in the transaction of a connection."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config(attributes={CONNECTION: connection})
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    command.upgrade(config, revision)
+
+
+def revisions() -> list[str]:
+    """Those this release knows, the last one first."""
+    from alembic.script import ScriptDirectory
+
+    return [script.revision for script in ScriptDirectory(MIGRATIONS).walk_revisions()]
 
 
 def _check_encoding(engine: Engine, connection: Connection) -> None:
@@ -110,6 +117,9 @@ def _make_file(url: URL, *, create: bool) -> None:
 
 def _publish(url: URL, draft: Path, path: Path) -> None:
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL, FILE_MODE))
+    with closing(sqlite3.connect(draft)) as connection:
+        for pragma in _BEFORE_THE_FIRST_PAGE:
+            connection.execute(f"PRAGMA {pragma}")
     engine = engine_of(url.set(database=str(draft)))
     try:
         _bring_to_head(engine, create=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from sqlalchemy import Engine, delete, func, select
 
 from .anonymise import Anonymiser, check_names
-from .engine import SQLITE, reading, refusing, shown, url_of, writing
+from .engine import SQLITE, give_back_space, reading, shown, streaming, url_of, writing
 from .merge import Added, merge, upsert
 from .rows import row_of, run_of
 from .run import Run
@@ -93,8 +93,7 @@ class History:
         """The runs in order of their end and key, read while they are taken."""
         key = (RUNS.columns[name] for name in KEY)
         query = select(RUNS).where(*conditions(self._stored(where))).order_by(RUNS.c.end_s, *key)
-        with reading(self._engine) as connection:
-            rows = connection.execution_options(yield_per=READ_ROWS).execute(query)
+        with streaming(self._engine, query, READ_ROWS) as rows:
             yield from map(run_of, rows)
 
     def latest(self, limit: int, where: Where = EVERY_RUN) -> list[Run]:
@@ -136,12 +135,13 @@ class History:
     def forget(self, before_s: float) -> int:
         """Delete the runs that ended before, in Unix seconds; how many they were.
 
-        SQLite gives the space back and leaves nothing of them in the file.
+        SQLite gives the space back, and leaves nothing of them in its files once no reader needs
+        it.
         """
         with writing(self._engine) as connection:
             gone = connection.execute(delete(RUNS).where(RUNS.c.end_s < before_s)).rowcount
         if self._engine.dialect.name == SQLITE:
-            self._shrink()
+            give_back_space(self._engine)
         return gone
 
     def close(self) -> None:
@@ -167,13 +167,3 @@ class History:
     def _stored(self, where: Where) -> Where:
         names_somebody = where.users or where.accounts or where.names or where.job_ids
         return self._anonymiser.where(where) if names_somebody else where
-
-    def _shrink(self) -> None:
-        with refusing(self._engine):
-            connection = self._engine.raw_connection()
-            try:
-                cursor = connection.cursor()
-                for pragma in ("incremental_vacuum", "wal_checkpoint(TRUNCATE)"):
-                    cursor.execute(f"PRAGMA {pragma}").fetchall()
-            finally:
-                connection.close()

@@ -32,6 +32,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "grad_accum": ("ga", "accumulate", "gradient_accumulation_steps", "grad_accum_steps",
                    "accumulate_grad_batches"),
     "seq_len": ("seq", "sequence_length", "seq_length", "max_seq_length", "max_seq_len"),
+    "mean_seq_len": ("mean_sequence_length",),
     "image_size": ("image", "img_size"),
     "epochs": ("num_epochs", "max_epochs", "num_train_epochs"),
     "steps": ("max_steps", "train_iters", "num_steps", "max_iters"),
@@ -43,6 +44,9 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "tensor_parallel": ("tp", "tensor_model_parallel_size"),
     "pipeline_parallel": ("pp", "pipeline_model_parallel_size"),
     "context_parallel": ("cp", "context_parallel_size"),
+    "expert_parallel": ("ep", "expert_model_parallel_size"),
+    "virtual_stages": ("vpp", "virtual_pipeline_model_parallel_size"),
+    "sequence_parallel": ("sp",),
     "gpus": ("num_gpus",),
     "gpus_per_node": (),
     "gpu": ("gpu_type",),
@@ -74,8 +78,10 @@ OFF = frozenset(("off", "false", "no", "0", "none", ""))
 # Ranges beyond which a number is a slip: no GPU and no cluster holds more.
 MOST: Mapping[str, int] = {
     "batch_size": 2**24, "global_batch_size": 2**31, "grad_accum": 2**20, "seq_len": 2**24,
-    "steps": 2**40, "dataset_size": 2**53, "gpus": 2**20, "gpus_per_node": 2**10,
+    "mean_seq_len": 2**24, "steps": 2**40, "dataset_size": 2**53, "gpus": 2**20,
+    "gpus_per_node": 2**10,
     "tensor_parallel": 2**12, "pipeline_parallel": 2**12, "context_parallel": 2**12,
+    "expert_parallel": 2**12, "virtual_stages": 2**10,
 }  # fmt: skip
 _MOST_EPOCHS = 10**6
 _MOST_AXIS = 2**14
@@ -177,7 +183,8 @@ def _sharding(text: str) -> str:
     if stage := _STAGE.fullmatch(key):
         return f"zero{stage[1]}" if stage[1] != "0" else "ddp"
     words = {
-        **dict.fromkeys(("full_shard", "hybrid_shard", *ON), "fsdp"),
+        **dict.fromkeys(("full_shard", *ON), "fsdp"),
+        **dict.fromkeys(("hybrid_shard",), "hsdp"),
         **dict.fromkeys(("shard_grad_op",), "zero2"),
         **dict.fromkeys(("no_shard", *OFF), "ddp"),
     }
@@ -198,6 +205,12 @@ def read_zero(text: str) -> str:
 def read_fsdp(text: str) -> str:
     """``fsdp=on`` or one of its strategies."""
     return "fsdp" if key_of(text) in ON else "ddp" if key_of(text) in OFF else _sharding(text)
+
+
+def _switch(text: str) -> bool:
+    if key_of(text) in ON or key_of(text) in OFF:
+        return key_of(text) in ON
+    raise JobError("sequence_parallel", _short(text), "on or off is accepted")
 
 
 def read_framework(text: str, options: Mapping[str, str]) -> Framework:
@@ -240,4 +253,5 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "fabric": _fabric,
     "optimizer": _optimizer,
     "sharding": _sharding,
+    "sequence_parallel": _switch,
 }

@@ -18,7 +18,8 @@ ALTERNATIVES = (
 # Fields that a time follows from: said, but not readable, they must not be taken as their default.
 DECISIVE = frozenset((
     "batch_size", "global_batch_size", "grad_accum", "seq_len", "image_size", "steps", "epochs",
-    "dataset_size", "tensor_parallel", "pipeline_parallel", "context_parallel", "variant",
+    "dataset_size", "mean_seq_len", "tensor_parallel", "pipeline_parallel", "context_parallel",
+    "expert_parallel", "virtual_stages", "variant",
 ))  # fmt: skip
 # Fields of pairs: what two places say of different keys holds together.
 PAIRS = ("options", "variant")

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ..formats import Storage
 from ..graphs.catalog import Pairs, entry_of, graph_of
 from ..graphs.parts import Parts, parts_of, repeated
 from ..graphs.workload import Workload
 from .flow import Kept
 from .saved import kept_by
-from ..formats import Storage
 
 
 @dataclass(frozen=True, slots=True)

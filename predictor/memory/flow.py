@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..graphs.operator import Kind, Operator
 from ..formats import Storage
+from ..graphs.operator import Kind, Operator
 
 
 @dataclass(frozen=True, slots=True)

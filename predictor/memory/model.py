@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
+from ..formats import Storage, storage_of
 from ..graphs.catalog import ModelEntry, entry_of, overrides
 from ..graphs.workload import Workload
 from ..job import TrainingJob
@@ -19,7 +20,6 @@ from ..parallel.recompute import Recompute, recompute_of
 from ..parallel.stages import layer_shares, virtual_stages
 from .account import Account, Checkpointing, Part, account_of
 from .states import States, states_of
-from ..formats import Storage, storage_of
 
 # What a process holds on a GPU beside its tensors: CUDA context and kernels. 1343 MB where Hugging
 # Face shows it ("Model training anatomy", after one tensor was placed); CUDA 11.7 and later load

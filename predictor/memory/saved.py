@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from ..formats import Storage
 from ..graphs.operator import Direction, Graph, Kind, Operator
 from .flow import Flow, Kept
-from ..formats import Storage
 
 INDEX_BYTES = 8  # torch indices are int64
 STATISTICS_BYTES = 4  # FP32 log-sum-exp of attention, mean or deviation of a norm
@@ -144,9 +144,18 @@ def _layer_norm(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
 
 
 def _norm(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
-    """Batch, instance or group norm: in the format of its input."""
+    """Batch or instance norm: in the format of its input."""
     elements = float(op.dims[0] * op.dims[1])
     width = flow.bytes
+    held = flow.keep(elements, width) if backward else 0.0
+    flow.fresh(elements, width)
+    return Kept(op, held, 2 * elements * width, elements * width)
+
+
+def _group_norm(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
+    """Group norm in FP32 under autocast: it keeps a wider copy of its input."""
+    elements = float(op.dims[0] * op.dims[1])
+    width = flow.storage.full
     held = flow.keep(elements, width) if backward else 0.0
     flow.fresh(elements, width)
     return Kept(op, held, 2 * elements * width, elements * width)
@@ -239,6 +248,7 @@ _RULES: Mapping[Kind, Rule] = {
     Kind.LAYER_NORM: _layer_norm,
     Kind.BATCH_NORM: _norm,
     Kind.INSTANCE_NORM: _norm,
+    Kind.GROUP_NORM: _group_norm,
     Kind.LOSS: _loss,
     Kind.POOL: _pool,
     Kind.EMBEDDING: _embedding,

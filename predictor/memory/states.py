@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..formats import LOW_WEIGHTS, Storage
 from ..job import TrainingJob
 from ..parallel.placement import expert_tensor_parallel, place
 from .account import Account
-from ..formats import LOW_WEIGHTS, Storage
 
 # Elements of DeepSpeed's reduce_bucket_size and allgather_bucket_size, each (its JSON reference).
 DEEPSPEED_BUCKET = 500_000_000

@@ -38,7 +38,7 @@ ATTENTION = Law(
         Constant("efficiency", -0.4, 0.5),
         Constant("key_latency", 4.0, 0.8),
         Constant("memory_efficiency", -0.3, 0.2),
-        Constant("latency_us", 1.5, 0.5),
+        Constant("latency_us", 1.5, 0.2),
         Constant("wave_quantisation", 0.0, 1.0),
         Constant("width_overhead", 2.5, 0.8),
         Constant("backward_efficiency", -0.2, 0.3),

@@ -41,6 +41,7 @@ OTHER_CLASS = {TF32: HALF, HALF: TF32}
 # Kinds without rows of their own move their bytes like these.
 PROXY = {
     Kind.INSTANCE_NORM: Kind.BATCH_NORM,
+    Kind.GROUP_NORM: Kind.BATCH_NORM,
     Kind.LOSS: Kind.SOFTMAX,
     Kind.CAST: Kind.ELEMENTWISE,
     Kind.OPTIMIZER: Kind.ELEMENTWISE,

@@ -12,7 +12,7 @@ MEMORY = Law(
     (
         Constant("efficiency", -0.3, 0.4),
         Constant("l2_gain", 0.3, 0.3),
-        Constant("latency_us", 0.9, 0.4),
+        Constant("latency_us", 0.9, 0.12),
     ),
     lambda p, work: memory_seconds(p, work),
 )

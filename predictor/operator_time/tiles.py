@@ -34,7 +34,7 @@ MATRIX_CONSTANTS = (
     Constant("load_cost", -1.5, 0.6),
     Constant("depth_latency", 3.0, 0.7),
     Constant("memory_efficiency", -0.25, 0.2),
-    Constant("latency_us", 1.0, 0.5),
+    Constant("latency_us", 1.0, 0.15),
     Constant("wave_quantisation", 0.0, 1.5),
     Constant("split_cost", 0.0, 0.8),
     Constant("misalignment", 0.2, 0.5),
@@ -45,12 +45,12 @@ CONV_CONSTANTS = MATRIX_CONSTANTS + tuple(
     for direction in ("forward", "data_gradient", "weight_gradient")
 )
 
-# Grouped and depthwise convolutions have direct kernels, and no measured rows. Assumed: they
-# stream their tensors at these shares of the memory bandwidth (forward, data, weight gradient; the
-# weight gradient reduces over all positions with little parallelism), computing on the ordinary
-# cores at a quarter of the peak.
-DIRECT_BANDWIDTH = np.array([0.50, 0.40, 0.15])
-DIRECT_RATE = 0.25
+# Grouped and depthwise convolutions have direct kernels on the ordinary cores, and no measured rows.
+# They stream their tensors at these shares of the memory bandwidth (forward, data, weight gradient:
+# that one reduces over all positions with little parallelism) and compute at this share of the
+# FP32 peak; chosen once, from a coarse grid over the depthwise networks of pytorch-image-models.
+DIRECT_BANDWIDTH = np.array([0.6, 0.6, 0.3])
+DIRECT_RATE = 0.08
 
 _WEIGHT = DIRECTION_CODE[Direction.WEIGHT_GRADIENT]
 _CONV = KIND_CODE[Kind.CONV]
@@ -68,7 +68,9 @@ def matrix_seconds(p: Floats, work: Work) -> Floats:
     compute = _tiled(p, c, work, m, n, k, batch, rate / work.sms)
     compute = compute * np.where(_misaligned(work, conv), _penalty(p, work), 1.0)
     if np.any(grouped := conv & (batch > 1)):
-        compute = np.where(grouped, np.minimum(compute, _direct(work)), compute)
+        direct = _direct(work)
+        compute = np.where(grouped, np.minimum(compute, direct), compute)
+        compute = np.where(grouped & _direct_only(work), direct, compute)
     memory = work.bytes / (work.bandwidth * c[:, 3])
     return np.asarray(c[:, 4] * 1e-6 + power_mean(compute, memory))
 
@@ -132,6 +134,13 @@ def _direct(work: Work) -> Floats:
     direction = np.minimum(work.direction, _WEIGHT)
     memory = work.bytes / (work.bandwidth * DIRECT_BANDWIDTH[direction])
     return power_mean(memory, work.flops / (work.fp32_rate * DIRECT_RATE))
+
+
+def _direct_only(work: Work) -> np.ndarray:
+    """Depthwise, or 16-bit off the tensor cores: no kernel works in tiles there."""
+    depth = np.where(work.direction == _WEIGHT, work.dims[:, 0], work.dims[:, 2])
+    off_tensor_cores = (work.format_class == CLASSES.index(CORES)) & (work.element_bytes == 2)
+    return np.asarray((depth <= work.dims[:, 4]) | off_tensor_cores)
 
 
 GEMM = Law("gemm", MATRIX_CONSTANTS, matrix_seconds)

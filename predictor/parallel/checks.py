@@ -16,20 +16,27 @@ UNEVEN = ("pipeline_model_parallel_layout", "account_for_embedding_in_pipeline_s
 
 def check_split(job: TrainingJob, entry: ModelEntry) -> None:
     """Raise JobError, naming field, value and what is accepted, for a split that cannot be."""
-    layers, heads = dimension(job, entry, "layers"), dimension(job, entry, "heads")
-    stages, split = job.pipeline_parallel, job.tensor_parallel
-    if layers and layers % stages and not any(job.option(o) for o in UNEVEN):
-        _refuse("pipeline_parallel", stages, f"a divisor of the {layers} layers of {entry.name}")
-    virtual = job.virtual_stages
-    if virtual > 1 and layers and layers % (stages * virtual):
-        _refuse("virtual_stages", virtual, f"chunks of {layers // stages} layers a stage")
-    if heads and heads % split:
-        _refuse("tensor_parallel", split, f"a divisor of the {heads} heads of {entry.name}")
-    if job.expert_parallel > 1:
-        _check_experts(job, entry)
-    length = job.seq_len or entry.seq_len or 0
+    _check_layers(job, entry)
+    heads, length = dimension(job, entry, "heads"), job.seq_len or entry.seq_len or 0
+    if heads % job.tensor_parallel:
+        divisor = f"a divisor of the {heads} heads of {entry.name}"
+        _refuse("tensor_parallel", job.tensor_parallel, divisor)
     if length % job.context_parallel:
         _refuse("context_parallel", job.context_parallel, f"a divisor of {length} tokens")
+    if job.expert_parallel > 1:
+        _check_experts(job, entry)
+
+
+def _check_layers(job: TrainingJob, entry: ModelEntry) -> None:
+    layers = dimension(job, entry, "layers")
+    if not layers or any(job.option(option) for option in UNEVEN):
+        return
+    stages, virtual = job.pipeline_parallel, job.virtual_stages
+    if layers % stages:
+        divisor = f"a divisor of the {layers} layers of {entry.name}"
+        _refuse("pipeline_parallel", stages, f"{divisor}, or an option that places them by hand,")
+    if layers // stages % virtual:
+        _refuse("virtual_stages", virtual, f"a divisor of the {layers // stages} layers of a stage")
 
 
 def _check_experts(job: TrainingJob, entry: ModelEntry) -> None:

@@ -1,10 +1,10 @@
 """Messages of data parallelism: gradients, and weights where replicas share their states.
 
 Plain replicas all-reduce gradients in buckets while the backward pass runs (Li et al., arXiv
-2006.15704). ZeRO (Rajbhandari et al., arXiv 1910.02054): stages 1 and 2 reduce-scatter gradients and
-gather weights after the step, stage 2 reduces every micro-step; stage 3 and FSDP (Zhao et al., arXiv
-2304.11277) gather each unit's weights before its forward and its backward, the next one behind the
-work of this one. Hybrid sharding does so inside a node and all-reduces shards between nodes.
+2006.15704). ZeRO (Rajbhandari et al., arXiv 1910.02054): stages 1 and 2 reduce-scatter gradients
+and gather weights after the step, stage 2 reduces every micro-step; stage 3 and FSDP (Zhao et al.,
+arXiv 2304.11277) gather each unit's weights before its forward and its backward, the next one
+behind the work of this one. Hybrid sharding does so inside a node, and all-reduces between nodes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import ceil
 from ..formats import LOW_WEIGHTS, Storage
 from ..job import TrainingJob
 from .placement import Group
-from .traffic import Traffic, Wires
+from .traffic import NO_TRAFFIC, Traffic, Wires
 
 # Bytes of one gradient bucket of torch DDP; the last one can never be hidden.
 BUCKET_BYTES = 25 * 2**20
@@ -39,7 +39,7 @@ def gradient_traffic(wires: Wires, group: Group, held: Replica, storage: Storage
     """Messages of one optimizer step over the replicas of ``group``."""
     job = wires.job
     if group.gpus == 1 or held.weights <= 0:
-        return Traffic()
+        return NO_TRAFFIC
     if job.sharding in FULLY:
         return _fully_sharded(wires, group, held, storage)
     gradients = held.weights * storage.gradient

@@ -1,8 +1,8 @@
 """Messages inside forward and backward: tensor, context and expert parallelism, stage to stage.
 
 Tensor parallelism (Shoeybi et al., arXiv 1909.08053) sums the output of each branch of a layer over
-its GPUs, forward and backward; with sequence parallelism (Korthikanti et al., arXiv 2205.05198) each
-sum is a reduce-scatter and an all-gather, and the backward gathers the input once more for the
+its GPUs, forward and backward; with sequence parallelism (Korthikanti et al., arXiv 2205.05198)
+each sum is a reduce-scatter and an all-gather, and the backward gathers the input once more for the
 weight gradient. What the backward sends overlaps with weight gradients, as in Megatron-LM. The
 vocabulary is split too: the embedding is summed, and the loss needs three numbers of each token.
 
@@ -22,7 +22,7 @@ from ..job import TrainingJob
 from ..job_graph import dimension
 from .placement import Placement
 from .recompute import Recompute
-from .traffic import Traffic, Wires
+from .traffic import NO_TRAFFIC, Traffic, Wires
 
 LOSS_SUMS = 3  # all-reduces of one FP32 number a token: maximum, sum of exponentials, target logit
 FULL = 4
@@ -44,10 +44,10 @@ class Inline:
     ``boundary`` are those of one stage with its neighbours.
     """
 
-    body: Traffic
-    start: Traffic
-    end: Traffic
-    boundary: Traffic
+    body: Traffic = NO_TRAFFIC
+    start: Traffic = NO_TRAFFIC
+    end: Traffic = NO_TRAFFIC
+    boundary: Traffic = NO_TRAFFIC
 
 
 def inline_messages(
@@ -60,9 +60,6 @@ def inline_messages(
     virtual: int,
 ) -> Inline:
     """The messages of a job inside one micro-step."""
-    job = wires.job
-    if job.split == 1 and job.expert_parallel == 1:
-        return Inline(Traffic(), Traffic(), Traffic(), Traffic())
     first, end = parts_of(graph).body
     body, behind = graph.operators[first:end], graph.operators[end:]
     again = recompute is Recompute.LAYERS
@@ -98,8 +95,8 @@ def _tensor(
 ) -> Traffic:
     job = wires.job
     if job.tensor_parallel == 1:
-        return Traffic()
-    forward = backward = Traffic()
+        return NO_TRAFFIC
+    forward = backward = NO_TRAFFIC
     for norm in hidden_norms(body):
         payload = stream_bytes(job, norm)
         one = _sum(wires, place, payload, norm.count)
@@ -123,7 +120,7 @@ def _context(
     hops = job.context_parallel - 1
     norms = hidden_norms(body)
     if not hops or not norms:
-        return Traffic()
+        return NO_TRAFFIC
     ring = wires.send(
         "send_recv", _key_value_bytes(job, entry, norms[0]), place.context, 3 * hops * _cores(body)
     )
@@ -156,11 +153,11 @@ def _experts(
     job = wires.job
     norms = hidden_norms(body)
     if job.expert_parallel == 1 or not norms:
-        return Traffic()
+        return NO_TRAFFIC
     experts, hidden = dimension(job, entry, "experts"), norms[0].dims[1]
     shares = job.tensor_parallel if job.sequence_parallel else 1
     element = job.precision.activation_dtype.bytes * (dimension(job, entry, "topk") or 2)
-    total = Traffic()
+    total = NO_TRAFFIC
     for router in body:
         if router.kind is Kind.SOFTMAX and is_forward(router) and router.dims[1] == experts:
             payload = router.dims[0] / shares * hidden * element
@@ -174,7 +171,7 @@ def _experts(
 def _embedding(wires: Wires, place: Placement, body: tuple[Operator, ...]) -> Traffic:
     norms = hidden_norms(body)
     if wires.job.tensor_parallel == 1 or not norms:
-        return Traffic()
+        return NO_TRAFFIC
     return _sum(wires, place, stream_bytes(wires.job, norms[0]), 1)
 
 
@@ -182,20 +179,18 @@ def _loss(wires: Wires, place: Placement, behind: tuple[Operator, ...]) -> Traff
     losses = [o for o in behind if o.kind is Kind.LOSS and is_forward(o)]
     norms = hidden_norms(behind)
     if wires.job.tensor_parallel == 1 or not losses or not norms:
-        return Traffic()
+        return NO_TRAFFIC
     tokens = losses[0].dims[0]
     sums = wires.send("all_reduce", tokens * FULL, place.tensor, LOSS_SUMS)
     return sums + _sum(wires, place, stream_bytes(wires.job, norms[0]), 1)
 
 
-def _boundary(
-    wires: Wires, place: Placement, body: tuple[Operator, ...], virtual: int
-) -> Traffic:
+def _boundary(wires: Wires, place: Placement, body: tuple[Operator, ...], virtual: int) -> Traffic:
     """Activations to the next stage and gradients back; interleaved schedules hide them."""
     job = wires.job
     norms = hidden_norms(body)
     if job.pipeline_parallel == 1 or not norms:
-        return Traffic()
+        return NO_TRAFFIC
     shares = job.tensor_parallel if job.sequence_parallel else 1
     both = wires.send(
         "send_recv", stream_bytes(job, norms[0]) / shares, place.next_stage, 2 * virtual

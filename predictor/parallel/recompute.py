@@ -2,7 +2,8 @@
 
 Full: every repeated layer (Chen et al., arXiv 1604.06174); a network without repeated layers runs
 all but its loss again. Selective: the core of attention alone, from the scores to the weighted
-values (Korthikanti et al., arXiv 2205.05198).
+values (Korthikanti et al., arXiv 2205.05198); other modules that Megatron-LM can name (activations
+and norms of a mixture) cost next to nothing to compute again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from ..graphs.operator import Graph, Kind, Operator
 from ..graphs.parts import is_forward, parts_of
 from ..job import TrainingJob
 
+# Megatron-LM's name of what selective recomputation means unless other modules are named.
+CORE = "core_attn"
 NOT_AGAIN = frozenset({Kind.LOSS, Kind.EMBEDDING})
 
 
@@ -30,7 +33,8 @@ def recompute_of(job: TrainingJob) -> Recompute:
     option = job.option("act_ckpt")
     if option in ("on", "full"):
         return Recompute.LAYERS
-    return Recompute.ATTENTION if option == "selective" else Recompute.NOTHING
+    core = CORE in job.option("recompute_modules", CORE)
+    return Recompute.ATTENTION if option == "selective" and core else Recompute.NOTHING
 
 
 def again(graph: Graph, recompute: Recompute) -> frozenset[int]:
@@ -38,12 +42,10 @@ def again(graph: Graph, recompute: Recompute) -> frozenset[int]:
     if recompute is Recompute.LAYERS:
         first, end = parts_of(graph).body
         inside = range(first, end or len(graph.operators))
-        found = (i for i in inside if _repeats(graph.operators[i]))
-    elif recompute is Recompute.ATTENTION:
-        found = _attention(graph.operators)
-    else:
-        found = iter(())
-    return frozenset(found)
+        return frozenset(i for i in inside if _repeats(graph.operators[i]))
+    if recompute is Recompute.ATTENTION:
+        return frozenset(_attention(graph.operators))
+    return frozenset()
 
 
 def _repeats(operator: Operator) -> bool:

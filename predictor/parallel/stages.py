@@ -14,7 +14,7 @@ from ..job import TrainingJob
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Seconds of a step on the stage that has most to do: ``busy_s``, and ``bubble_s`` of waiting."""
+    """Seconds of a step on the stage that has most to do: at work, and waiting for others."""
 
     busy_s: float
     bubble_s: float

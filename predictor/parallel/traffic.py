@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..collective_time import CollectiveTimes
+from ..fabrics import fabric_of
 from ..job import TrainingJob
 from .placement import Group
 
@@ -42,6 +43,9 @@ class Traffic:
         return Traffic(self.node_s, self.fabric_s, min(self.seconds, exposed))
 
 
+NO_TRAFFIC = Traffic()
+
+
 @dataclass(frozen=True, slots=True)
 class Wires:
     """Prices the messages of one job."""
@@ -52,10 +56,18 @@ class Wires:
     def send(self, operation: str, payload_bytes: float, group: Group, times: float = 1) -> Traffic:
         """``times`` collectives that nothing hides; payload as ``CollectiveTimes.seconds`` has."""
         if times <= 0:
-            return Traffic()
+            return NO_TRAFFIC
+        job = self.job
+        if group.nodes > 1:
+            payload_bytes /= self._adapters(group)
         seconds = times * self.collectives.seconds(
-            self.job.hardware, operation, payload_bytes, group.gpus, group.nodes, self.job.fabric
+            job.hardware, operation, payload_bytes, group.gpus, group.nodes, job.fabric
         )
         if group.nodes > 1:
             return Traffic(fabric_s=seconds, exposed_s=seconds)
         return Traffic(node_s=seconds, exposed_s=seconds)
+
+    def _adapters(self, group: Group) -> float:
+        """Part of an adapter a group has: all groups of a node send at once."""
+        rails = fabric_of(self.job.hardware, self.job.fabric).rails
+        return min(1.0, rails * group.in_node / self.job.gpus_per_node)

@@ -141,9 +141,10 @@ class _Replay:
             for at, rank in enumerate(window.tolist()):
                 if self._start(rank, now_s, held):
                     del self.waiting[bisect_left(self.waiting, rank)]
-                elif self._reserve(rank, held):
-                    window = window[at + 1 :]
-                    break
+                elif not self._reserve(rank, held):
+                    continue
+                window = window[at + 1 :]
+                break
             else:
                 return
 

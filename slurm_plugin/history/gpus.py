@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import lru_cache
-
-from predictor.ended_job import EndedJob
 
 from ..cluster import Node
 from ..config import Hardware
@@ -26,10 +23,9 @@ class GpuNames:
         self._hardware = hardware
         self._named = lru_cache(maxsize=_KEPT)(self._name)
 
-    def named(self, job: EndedJob) -> EndedJob:
-        """The job with the GPU it ran on; the type stays Slurm's where no GPU is known for it."""
-        known = self._named(job.gpu_type, job.node_names[0] if job.node_names else "")
-        return job if known == job.gpu_type else replace(job, gpu_type=known)
+    def __call__(self, kind: str | None, node_names: tuple[str, ...]) -> str | None:
+        """The GPU of a job by GRES type and nodes; the type where no GPU is known for it."""
+        return self._named(kind, node_names[0] if node_names else "")
 
     def _name(self, kind: str | None, node_name: str) -> str | None:
         node = self._nodes.get(node_name)

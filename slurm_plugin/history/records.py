@@ -37,9 +37,9 @@ def records(
     slurm = TextForm(commands)
     names = GpuNames(slurm.nodes(), policy.hardware)
     runs = Runs(rules_of(policy), default_limits(slurm.partitions()))
-    for row in streamed(commands, since_s, until_s):
+    for row in streamed(commands, since_s, until_s, names):
         if isinstance(row, EndedJob):
-            yield runs.run(names.named(row), report_of(row)) if row.gpus else NO_GPUS
+            yield runs.run(row, report_of(row)) if row.gpus else NO_GPUS
         elif isinstance(row, BadRow):
             yield Unread(f"job {row.job_id}", row.reason)
         elif isinstance(row, SliceEnd):

@@ -35,9 +35,10 @@ class Reports:
         """Read what the running jobs say, with no more rights than their users have."""
         for job in queue:
             if job.state == "RUNNING" and job.gpus:
-                found = _usable(job, policy)
-                if found is not None:
-                    self._keep(_key(job.label or str(job.job_id), job.submit_s), found)
+                if (found := _usable(job, policy)) is not None:
+                    # accounting names a component of a het job by its number or by its own id
+                    for name in {job.label, str(job.job_id)}:
+                        self._keep(_key(name, job.submit_s), found)
 
     def of(self, job: EndedJob) -> Reported | None:
         """What a job said last, None where nothing usable is known."""

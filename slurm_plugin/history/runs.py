@@ -20,7 +20,7 @@ from ..mark import Mark, parse_mark
 DECISION = "decision"
 _KEPT = 8192  # texts that many jobs share
 # -t 30, --time=30, -t30; accounting keeps the words of a submit line with blanks between them
-_OWN_LIMIT = re.compile(r"(?:^|\s)(?:-t\s*=?|--time[=\s])\s*\d")
+_OWN_LIMIT = re.compile(r"\s(?:-t\s*|--time[=\s])(?:\d|UNLIMITED|INFINITE)")
 _LAUNCHED = re.compile(r"\.py\b|\s--wrap[=\s]|(?:^|/)srun\s")
 _WRAPPED = re.compile(r"\s--wrap[=\s]\s*")
 

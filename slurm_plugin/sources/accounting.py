@@ -7,7 +7,7 @@ give the first one, and pyslurm keys them by id, which loses the earlier runs of
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,7 +35,10 @@ _LEAST_SLICE_S = 60
 _LONGEST_SLICE_S = 32 * DAY_S
 _PATIENCE = 10  # sacct asks a database, which takes longer than slurmctld
 _KEPT = 4096  # node lists and GPU counts, which jobs share
-_NO_ENERGY = 2**63  # NO_VAL64 and INFINITE64 are printed as numbers
+_MOST_ENERGY = 2.0**62  # NO_VAL64 and INFINITE64 are printed as numbers
+
+
+GpuName = Callable[[str | None, tuple[str, ...]], str | None]
 
 
 class _TooManyError(Exception):
@@ -79,11 +82,12 @@ def ended(commands: Commands, since_s: float, until_s: float | None) -> Iterator
 
 
 def streamed(
-    commands: Commands, since_s: float, until_s: float
+    commands: Commands, since_s: float, until_s: float, gpu_name: GpuName | None = None
 ) -> Iterator[EndedJob | BadRow | SliceEnd]:
     """The same jobs in no order within a day, none of them held, and where each day is through.
 
-    Raises SourceError where sacct fails; a row that cannot be read is given as it is.
+    ``gpu_name`` tells the GPU type from Slurm's and the nodes. Raises SourceError where sacct
+    fails; a row that cannot be read is told of.
     """
     start_s, length_s = max(float(since_s), float(DAY_S)), float(DAY_S)
     while start_s < until_s:
@@ -91,7 +95,7 @@ def streamed(
         for row in _read(commands, start_s, end_s):
             empty = False
             try:
-                job = _job(row)
+                job = _job(row, gpu_name)
             except (SourceError, ValueError) as error:
                 yield BadRow(row[0], str(error))
                 continue
@@ -132,7 +136,7 @@ def _day_and_time(moment_s: float) -> str:
     return datetime.fromtimestamp(int(moment_s), UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _job(row: Sequence[str]) -> EndedJob | None:
+def _job(row: Sequence[str], gpu_name: GpuName | None = None) -> EndedJob | None:
     """The job of a row; None where it goes on. Raises SourceError and ValueError."""
     (job_id, cluster, user, account, partition, qos, state_text, submit, start, end, limit,
      allocated, requested, node_count, node_list, energy, constraint, name, comment, decision,
@@ -145,8 +149,9 @@ def _job(row: Sequence[str]) -> EndedJob | None:
         scheduler="slurm", cluster=cluster, job_id=job_id, name=name, user=user, account=account,
         partition=partition, qos=qos, state=state, submit_s=unix_s(submit) or 0.0,
         start_s=unix_s(start) if names else None, end_s=end_s, limit_s=_limit_s(limit),
-        gpus=gpus.count, gpu_type=gpus.type, nodes=int(node_count or 0), node_names=names,
-        stated=comment, decision=decision, submit_line=submit_line, constraint=constraint,
+        gpus=gpus.count, gpu_type=gpus.type if gpu_name is None else gpu_name(gpus.type, names),
+        nodes=len(names) or int(node_count or 0), node_names=names, stated=comment,
+        decision=decision, submit_line=submit_line, constraint=constraint,
         energy_j=_energy_j(energy),
     )  # fmt: skip
 
@@ -167,4 +172,4 @@ def _limit_s(text: str) -> float | None:
 
 def _energy_j(text: str) -> float | None:
     joules = float(text) if text.isdecimal() else 0.0
-    return joules if 0 < joules < _NO_ENERGY else None
+    return joules if 0 < joules < _MOST_ENERGY else None

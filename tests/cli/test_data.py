@@ -40,6 +40,28 @@ def test_catalog_shows_a_model_by_an_alias(run: Run, run_json: RunJson) -> None:
     assert "25,557,032" in run("catalog", "show", "resnet50").stdout
 
 
+def test_catalog_lists_what_a_name_means_or_is_a_part_of(run: Run, run_json: RunJson) -> None:
+    names = [entry["name"] for entry in run_json("catalog", "list", "pythia")]
+    assert {"pythia-70m", "pythia-12b"} <= set(names)
+    assert all("pythia" in name for name in names)
+    meant = run_json("catalog", "list", "mistralai/Mistral-7B-Instruct-v0.2")
+    assert meant[0]["name"] == "mistral-7b"
+    error = run("catalog", "list", "pythja-70m", code=2).stderr
+    assert "pythia-70m" in error.partition("nearest names:")[2]
+
+
+def test_catalog_shows_a_model_by_a_name_with_sizes(run_json: RunJson) -> None:
+    found = run_json("catalog", "show", "google/bert_uncased_L-4_H-512_A-8")
+    assert found["architecture"] == {"layers": 4, "hidden": 512, "heads": 8}
+    assert found["parameters"] is None
+    assert found["graph_parameters"] > 0
+
+
+def test_catalog_says_why_a_name_means_no_model(run: Run) -> None:
+    error = run("catalog", "show", "keras:ResNet50V2", code=2).stderr
+    assert "pre-activation" in error
+
+
 def test_a_model_without_a_size_of_its_own_is_shown_without_figures(run_json: RunJson) -> None:
     found = run_json("catalog", "show", "gpt")
     assert found["graph_parameters"] is None

@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 from predictor.autocast import LOWER_PRECISION, autocast
 from predictor.graphs.catalog import entry_of
 from predictor.graphs.operator import Kind
+from predictor.graphs.parts import is_forward, parts_of
 from predictor.job import TrainingJob
+from predictor.job_graph import job_graph
+from predictor.parallel.recompute import Recompute, again
 from predictor.precision import Precision
-from predictor.step import StepModel, StepTime, job_graph
+from predictor.step import StepModel, StepTime
 
 MODELS = ("resnet50", "bert-base", "gpt2", "gnmt-v2", "dlrm", "ncf", "unet3d-mlperf", "lstm-lm",
           "ssd300")  # fmt: skip
@@ -169,17 +172,30 @@ def test_tf32_on_a_gpu_without_it_costs_fp32(steps: StepModel, job: TrainingJob)
     )
 
 
-@given(job=jobs(SPLITTABLE), state=st.sampled_from(("on", "full", "true")))
+@given(job=jobs(SPLITTABLE), state=st.sampled_from(("on", "full")))
 def test_checkpointing_runs_the_forward_pass_again(
     steps: StepModel, job: TrainingJob, state: str
 ) -> None:
-    plain, again = steps.price(job), steps.price(job.but(options={"act_ckpt": state}))
-    forward = job_graph(job, entry_of(job.model)).forward_flops * job.grad_accum
-    assert plain.flops < again.flops <= plain.flops + forward
-    assert again.flops >= plain.flops + 0.9 * forward
-    assert plain.compute_s < again.compute_s < 1.6 * plain.compute_s
-    assert again.communication_s == plain.communication_s
-    assert again.parameters == plain.parameters
+    plain, twice = steps.price(job), steps.price(job.but(options={"act_ckpt": state}))
+    graph = job_graph(job, entry_of(job.model))
+    first, end = parts_of(graph).body
+    layers = sum(o.flops * o.count for o in graph.operators[first:end] if is_forward(o))
+    assert twice.flops == pytest.approx(plain.flops + layers * job.grad_accum)
+    assert plain.compute_s < twice.compute_s < 1.6 * plain.compute_s
+    assert twice.communication_s == plain.communication_s
+    assert twice.parameters == plain.parameters
+
+
+@given(job=jobs(SPLITTABLE))
+def test_selective_checkpointing_costs_a_part_of_the_full_one(
+    steps: StepModel, job: TrainingJob
+) -> None:
+    plain, some, all_ = (
+        steps.price(job.but(options={"act_ckpt": state})).compute_s
+        for state in ("off", "selective", "full")
+    )
+    assert plain < some < all_
+    assert some - plain < 0.6 * (all_ - plain)
 
 
 def test_checkpointing_switched_off_costs_nothing(steps: StepModel) -> None:
@@ -189,11 +205,11 @@ def test_checkpointing_switched_off_costs_nothing(steps: StepModel) -> None:
 
 @given(job=jobs(SPLITTABLE))
 def test_checkpointing_repeats_neither_loss_nor_lookup(job: TrainingJob) -> None:
-    entry = entry_of(job.model)
-    plain, again = job_graph(job, entry), job_graph(job.but(options="act_ckpt"), entry)
-    added = again.operators[len(plain.operators) :]
-    assert added
-    assert not {Kind.LOSS, Kind.EMBEDDING} & {o.kind for o in added}
+    graph = job_graph(job, entry_of(job.model))
+    twice = [graph.operators[i] for i in again(graph, Recompute.LAYERS)]
+    assert twice
+    assert not {Kind.LOSS, Kind.EMBEDDING} & {o.kind for o in twice}
+    assert all(is_forward(o) and o.count > 1 for o in twice)
 
 
 @given(job=jobs(SPLITTABLE), accum=st.sampled_from((1, 2, 4, 16)))
@@ -202,8 +218,9 @@ def test_the_bubble_of_a_pipeline_shrinks_with_micro_steps(
 ) -> None:
     split: dict[str, Any] = {"gpus": 4, "pipeline_parallel": 4, "sharding": "ddp"}
     step = steps.price(job.but(**split, grad_accum=accum))
-    assert step.bubble == pytest.approx(3 / accum)
-    assert steps.price(job.but(pipeline_parallel=1)).bubble == 0.0
+    busy = step.step_s - step.bubble_s - step.optimizer_s
+    assert 0 < step.bubble_s <= busy * 3 / accum * (1 + RELATIVE)
+    assert steps.price(job.but(pipeline_parallel=1)).bubble_s == 0.0
 
 
 @given(job=jobs(SPLITTABLE), ranks=st.sampled_from((2, 4)))

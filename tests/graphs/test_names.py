@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -11,15 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.errors import UnknownModelError
+from predictor.graphs import names
 from predictor.graphs.catalog import entries, entry_of, find_entry, graph_of
-from predictor.graphs.names import MAX_NAME, nearest, normal
+from predictor.graphs.names import MAX_NAME, Meaning, nearest, normal
 from predictor.graphs.workload import Workload
+from profiles.naming import Pattern, naming
 from profiles.tables import measurements
 
 CORPUS = yaml.safe_load(Path(__file__).with_name("names_in_the_wild.yaml").read_text())
 NOTHING: list[str] = CORPUS.pop("nothing")
 MEANT = [
-    (name, model) for models in CORPUS.values() for model, names in models.items() for name in names
+    (name, model) for group in CORPUS.values() for model, known in group.items() for name in known
 ]
 
 
@@ -44,7 +47,7 @@ def test_every_name_and_alias_means_its_own_entry() -> None:
         spelling: entry.name
         for entry in entries()
         for spelling in (entry.name, *entry.aliases)
-        if find_entry(spelling) is not entry and find_entry(spelling) != entry
+        if find_entry(spelling) != entry
     }
     assert wrong == {}
 
@@ -102,8 +105,7 @@ def test_a_refusal_says_why_and_what_is_near(name: str, said: str) -> None:
 
 
 def test_near_names_are_entries() -> None:
-    names = {entry.name for entry in entries()}
-    assert set(nearest("resnet51")) <= names
+    assert set(nearest("resnet51")) <= {entry.name for entry in entries()}
     assert "resnet50" in nearest("resnt50")
 
 
@@ -118,3 +120,23 @@ def test_a_name_made_to_be_slow_is_not() -> None:
     for text in ("-a" * 60, "mask-rcnn-r50-fpn" + "-ms" * 35, "a.a" * 40, "llama" * 20 + "-lora"):
         find_entry(text)
     assert time.process_time() - started < 1
+
+
+def test_every_pattern_serves_a_name_of_the_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: set[str] = set()
+    meant = names._meant
+
+    def note(pattern: Pattern, match: re.Match[str]) -> Meaning | None:
+        found = meant(pattern, match)
+        if found is not None:
+            served.add(pattern.match.pattern)
+        return found
+
+    monkeypatch.setattr(names, "_meant", note)
+    for name, _ in MEANT:
+        names.meaning_of.__wrapped__(name)
+    assert [p.match.pattern for p in naming().patterns if p.match.pattern not in served] == []
+
+
+def test_every_entry_says_where_its_facts_are_from() -> None:
+    assert [entry.name for entry in entries() if not entry.source] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import yaml
 import profiles
 from predictor.errors import GraphError
 from predictor.graphs.builder import GraphBuilder
+from predictor.graphs.catalog import graph_of
 from predictor.graphs.operator import Direction, Graph, Kind
+from predictor.graphs.parts import parts_of
 from predictor.graphs.registry import builder_of
 from predictor.graphs.workload import Workload
 
@@ -25,13 +28,12 @@ CATALOG: dict[str, dict[str, Any]] = {
 FIXED = sorted(name for name, entry in CATALOG.items() if "parameters" in entry)
 
 
+WORKLOAD = {field.name for field in fields(Workload)} - {"batch_size", "image_size"}
+
+
 def graph(name: str, **changes: Any) -> Graph:
     entry = CATALOG[name]
-    workload = {
-        field: changes.pop(field)
-        for field in ("seq_len", "flash_attention", "tensor_parallel", "pipeline_parallel")
-        if field in changes
-    }
+    workload = {field: changes.pop(field) for field in WORKLOAD & set(changes)}
     workload.setdefault("seq_len", entry["defaults"]["seq_len"])
     b = GraphBuilder(1)
     work = Workload(1, **workload)
@@ -68,9 +70,65 @@ def test_tensor_parallelism_divides_the_flops(name: str) -> None:
     assert 2 * half == pytest.approx(graph(name, vocab=32768).forward_flops, rel=0.01)
 
 
-def test_pipeline_parallelism_divides_the_layers() -> None:
-    stage = graph("gpt3-175b", pipeline_parallel=8)
-    assert stage.parameters == graph("gpt3-175b", layers=12).parameters
+@pytest.mark.parametrize("name", ["gpt3-175b", "llama2-7b", "bert-large", "t5-v1.1-xxl"])
+def test_a_stage_has_its_share_of_the_layers_and_the_ends_keep_theirs(name: str) -> None:
+    whole = parts_of(graph(name))
+    held = [whole.stage_weights(stage, 1 / 4, 4) for stage in range(4)]
+    copies = whole.head_weights if whole.tied else 0.0
+    assert sum(held) == pytest.approx(whole.weights + copies, rel=1e-6)
+    assert held[0] - held[1] == pytest.approx(whole.embedding_weights)
+    assert held[3] - held[1] == pytest.approx(whole.head_weights)
+
+
+def test_the_repeated_layers_of_a_decoder_are_its_body() -> None:
+    built = graph("llama2-7b")
+    first, end = parts_of(built).body
+    assert parts_of(built).layers == 32
+    assert {o.count for o in built.operators[first:end]} == {32.0}
+    assert not any(o.count > 1 for o in (*built.operators[:first], *built.operators[end:]))
+
+
+def test_a_network_without_repeated_layers_has_no_body() -> None:
+    assert parts_of(graph_of("resnet50", (), Workload(1, image_size=(224, 224)))).body == (0, 0)
+
+
+def test_sequence_parallelism_divides_norms_and_residuals_alone() -> None:
+    apart, joint = (
+        graph("llama2-7b", tensor_parallel=4, sequence_parallel=on) for on in (True, False)
+    )
+    products = {Kind.GEMM, Kind.BATCHED_GEMM}
+    for one, other in zip(apart.operators, joint.operators, strict=True):
+        assert (one.kind, one.count) == (other.kind, other.count)
+        if one.kind is Kind.LAYER_NORM:
+            assert one.reads == other.reads / 4
+        if one.kind in products:
+            assert one == other
+
+
+def test_context_parallelism_divides_the_queries_and_not_the_keys() -> None:
+    whole = graph("llama2-7b", seq_len=4096, flash_attention=True)
+    part = graph("llama2-7b", seq_len=1024, context_parallel=4, flash_attention=True)
+    assert part.flops == pytest.approx(whole.flops / 4, rel=1e-6)
+    cores = [o for o in part.operators if o.kind is Kind.ATTENTION]
+    assert {o.dims[:2] for o in cores} == {(1024, 4096)}
+
+
+def test_experts_spread_over_gpus_hold_fewer_weights_and_as_many_tokens() -> None:
+    alone, spread = graph("mixtral-8x7b"), graph("mixtral-8x7b", expert_parallel=8)
+    assert spread.flops == pytest.approx(alone.flops, rel=0.01)
+    experts = 32 * 8 * 3 * 4096 * 14336
+    assert alone.parameters - spread.parameters == experts * 7 // 8
+
+
+def test_one_kernel_scales_masks_and_normalises_a_multiple_of_four_score_matrices() -> None:
+    """Megatron-LM's FusedScaleMaskSoftmax; other batches run scale and mask on their own."""
+
+    def score_kernels(heads: int) -> int:
+        built = graph("gpt2-style", fused_layers=True, layers=2, hidden=64 * heads, heads=heads)
+        scores = heads * built.operators[-1].dims[0] ** 2
+        return sum(o.reads == o.writes == scores for o in built.operators)
+
+    assert score_kernels(4) < score_kernels(6)
 
 
 def test_flash_attention_is_one_causal_operator() -> None:

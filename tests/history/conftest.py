@@ -19,7 +19,7 @@ def _own_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """The server that all tests share, each with a database of its own."""
+    """The server that all tests share, each with a schema of its own."""
     with postgres_server() as server:
         yield server
 
@@ -30,7 +30,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return str(tmp_path / "history.sqlite")
     server: PostgresServer = request.getfixturevalue("postgres")
-    return server.database()
+    return server.schema()
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 WORDS = TEXTS.filter(bool)
 SECONDS = st.floats(0, 4e9)
 COUNTS = st.integers(0, 2**40)
-FOR_ALL = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FOR_ALL = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def optional(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

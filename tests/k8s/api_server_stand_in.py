@@ -1,4 +1,4 @@
-"""An HTTP server that answers as a Kubernetes API server does, for nodes, pods and events."""
+"""An HTTP server that answers as a Kubernetes API server does: nodes, pods, Jobs and events."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])
 TIME = re.compile(r"[\d-]{10}T[\d:]{8}(\.\d+)?(Z|[+-]\d\d:\d\d)")
 MERGE_PATCHES = ("application/strategic-merge-patch+json", "application/merge-patch+json")
 
+# What is listed and watched over all namespaces, by its path.
+NODES, PODS, JOBS = "/api/v1/nodes", "/api/v1/pods", "/apis/batch/v1/jobs"
+
 CUT = object()  # a watcher that gets this has its connection closed in the middle of a line
 
 
@@ -35,7 +38,7 @@ class Request:
 
     @property
     def is_list(self) -> bool:
-        return self.path == "/api/v1/nodes" and "watch" not in self.query
+        return self.path in (NODES, PODS, JOBS) and "watch" not in self.query
 
     @property
     def is_watch(self) -> bool:
@@ -54,6 +57,16 @@ class Faults:
     expired_status: int = 200  # 200: an ERROR event in the stream; 410: the answer's status
 
 
+@dataclass
+class Collection:
+    """The objects of one kind by name, and who watches them."""
+
+    objects: dict[str, dict[str, Any]] = field(default_factory=dict)
+    history: list[tuple[int, bytes]] = field(default_factory=list)
+    snapshots: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    watchers: list[Queue[Any]] = field(default_factory=list)
+
+
 class StandIn:
     """The cluster's state, and what was asked of it."""
 
@@ -61,16 +74,21 @@ class StandIn:
         self.lock = threading.RLock()
         self.version = 100
         self.oldest = 0
-        self.nodes: dict[str, dict[str, Any]] = {}
-        self.history: list[tuple[int, bytes]] = []
-        self.snapshots: dict[str, list[dict[str, Any]]] = {}
-        self.watchers: list[Queue[Any]] = []
+        self.collections = {path: Collection() for path in (NODES, PODS, JOBS)}
         self.pods: dict[tuple[str, str], dict[str, Any]] = {}
         self.events: dict[tuple[str, str], dict[str, Any]] = {}
         self.requests: list[Request] = []
         self.faults = Faults()
         self._server: ThreadingHTTPServer | None = None
         self.port = 0
+
+    @property
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        return self.collections[NODES].objects
+
+    @property
+    def watchers(self) -> list[Queue[Any]]:
+        return [watcher for c in self.collections.values() for watcher in c.watchers]
 
     def start(self) -> None:
         self._server = _Server(("127.0.0.1", self.port), _Handler)
@@ -85,7 +103,8 @@ class StandIn:
         self._server.server_close()
         self._server.close_connections()  # type: ignore[attr-defined]
         with self.lock:
-            self.watchers.clear()
+            for collection in self.collections.values():
+                collection.watchers.clear()
 
     def client(self) -> ApiClient:
         configuration = Configuration()
@@ -99,31 +118,32 @@ class StandIn:
                 self.version += 1
                 self.nodes[node["metadata"]["name"]] = self._stamped(node)
 
-    def put(self, node: dict[str, Any]) -> None:
+    def put(self, obj: dict[str, Any], path: str = NODES) -> None:
         with self.lock:
             self.version += 1
-            name = node["metadata"]["name"]
-            kind = "MODIFIED" if name in self.nodes else "ADDED"
-            self.nodes[name] = self._stamped(node)
-            self._tell(kind, self.nodes[name])
+            objects, name = self.collections[path].objects, obj["metadata"]["name"]
+            kind = "MODIFIED" if name in objects else "ADDED"
+            objects[name] = self._stamped(obj)
+            self._tell(kind, objects[name], path)
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, path: str = NODES) -> None:
         with self.lock:
             self.version += 1
-            self._tell("DELETED", self._stamped(self.nodes.pop(name)))
+            self._tell("DELETED", self._stamped(self.collections[path].objects.pop(name)), path)
 
     def bookmark(self) -> None:
         with self.lock:
             self.version += 1
-            self._tell("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}})
+            self._tell("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}}, NODES)
 
     def expire(self) -> None:
         """Forget what led here: older versions cannot be watched from, nor lists continued."""
         with self.lock:
             self.version += 1
             self.oldest = self.version
-            self.history.clear()
-            self.snapshots.clear()
+            for collection in self.collections.values():
+                collection.history.clear()
+                collection.snapshots.clear()
 
     def send(self, line: bytes | object) -> None:
         """The same bytes, or CUT, to everyone who watches."""
@@ -139,10 +159,11 @@ class StandIn:
         metadata = {**node["metadata"], "resourceVersion": str(self.version)}
         return {**node, "metadata": metadata}
 
-    def _tell(self, kind: str, obj: dict[str, Any]) -> None:
+    def _tell(self, kind: str, obj: dict[str, Any], path: str) -> None:
         line = json.dumps({"type": kind, "object": obj}).encode() + b"\n"
-        self.history.append((self.version, line))
-        self.send(line)
+        self.collections[path].history.append((self.version, line))
+        for watcher in self.collections[path].watchers:
+            watcher.put(line)
 
 
 class _Server(ThreadingHTTPServer):
@@ -184,12 +205,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if (request := self._begun()) is None:
             return
-        if request.path != "/api/v1/nodes":
+        collection = self.api.collections.get(request.path)
+        if collection is None:
             self._status(404)
         elif request.is_watch:
-            self._watch(request.query)
+            self._watch(collection, request.query)
         else:
-            self._list(request.query)
+            self._list(collection, request.query)
 
     def do_PATCH(self) -> None:
         body = self._body()
@@ -259,36 +281,36 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _list(self, query: dict[str, str]) -> None:
+    def _list(self, collection: Collection, query: dict[str, str]) -> None:
         if self.api.faults.list_body is not None:
             return self._send(200, self.api.faults.list_body)
         with self.api.lock:
             token = query.get("continue", "")
             version, _, start = token.partition(":")
-            if token and version not in self.api.snapshots:
+            if token and version not in collection.snapshots:
                 return self._status(410)
             if not token:
                 version = str(self.api.version)
-                self.api.snapshots[version] = list(self.api.nodes.values())
-            snapshot = self.api.snapshots[version]
+                collection.snapshots[version] = list(collection.objects.values())
+            snapshot = collection.snapshots[version]
         first, size = int(start or 0), int(query.get("limit", len(snapshot) or 1))
         after = first + size
         metadata = {"resourceVersion": version}
         if after < len(snapshot):
             metadata |= {"continue": f"{version}:{after}"}
-        return self._json(200, {"kind": "NodeList", "metadata": metadata,
+        return self._json(200, {"kind": "List", "metadata": metadata,
                                 "items": snapshot[first:after]})  # fmt: skip
 
-    def _watch(self, query: dict[str, str]) -> None:
+    def _watch(self, collection: Collection, query: dict[str, str]) -> None:
         since = int(query["resourceVersion"])
         queue: Queue[Any] = Queue()
         with self.api.lock:
             expired = since < self.api.oldest
-            for version, line in self.api.history:
+            for version, line in collection.history:
                 if version > since:
                     queue.put(line)
             if not expired:
-                self.api.watchers.append(queue)
+                collection.watchers.append(queue)
         if expired and self.api.faults.expired_status == 410:
             return self._status(410)
         self.send_response(200)

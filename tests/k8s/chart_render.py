@@ -111,6 +111,16 @@ def _by_library(values: dict[str, Any], namespace: str) -> list[str]:
     return [text for name, text in made.items() if Path(name).suffix == ".yaml"]
 
 
+def notes(values: dict[str, Any] | None = None) -> str:
+    """What Helm says after an installation; needs its library."""
+    import helm_python
+
+    with helm_python.Chart.load(CHART) as chart:
+        made = chart.render(values or {}, name=RELEASE, namespace=NAMESPACE)
+    (found,) = (text for name, text in made.items() if Path(name).name == "NOTES.txt")
+    return str(found)
+
+
 def lint() -> list[str]:
     """What Helm's own lint finds wrong, warnings included."""
     if HELM:

@@ -31,7 +31,7 @@ class NoNodes:
 def shown_names() -> set[str]:
     """The names of our own metrics, without the endings of a histogram's parts."""
     metrics = Metrics()
-    metrics_page(metrics, State(Config(), NoNodes()))
+    metrics_page(metrics, State(Config(), NoNodes()), lambda: None)
     found = metrics.registry.collect()
     names = {family.name + ENDINGS.get(family.type, "") for family in found}
     return {name for name in names if name.startswith(PREFIX)}

@@ -143,6 +143,14 @@ def test_the_deadline_covers_all_runs_of_a_job_that_takes_them_in_turn(
     assert seconds(found.annotations, P95) == pytest.approx(high_s, abs=1)  # of one run
 
 
+def test_a_job_that_waits_suspended_for_its_queue_gets_its_deadline_at_once(
+    known: Knowledge,
+) -> None:
+    waiting = admitted(known, job(spec={"suspend": True})).object
+    assert waiting["spec"]["suspend"] is True
+    assert deadline(waiting) == deadline(admitted(known, job()).object)
+
+
 def test_a_cap_below_the_runs_of_a_job_sets_no_deadline(known: Knowledge, fitted: Fitted) -> None:
     cap_s = deadline(admitted(known, job()).object) + 60
     capped = knowledge(fitted, deadline={"mode": "always", "cap_s": cap_s})
@@ -316,4 +324,4 @@ def test_a_filled_deadline_closes_no_node_to_the_pod(fitted: Fitted, quantile: f
     assert asked is not None
     assert asked.deadline_s == stored["spec"].get("activeDeadlineSeconds")
     decider = Decider(fitted.predictor, known.config, lambda: known.nodes)
-    assert decider.filter(asked, list(BOTH)).passed == tuple(BOTH)
+    assert list(decider.filter(asked, list(BOTH)).passed) == list(BOTH)

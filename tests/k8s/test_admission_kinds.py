@@ -203,7 +203,12 @@ def test_a_workload_that_kueue_made_of_a_job_is_left_alone(known: Knowledge) -> 
 def test_a_job_of_a_job_set_is_left_to_the_job_set(known: Knowledge) -> None:
     obj = complete("job")
     obj["metadata"]["ownerReferences"] = [
-        {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "s", "controller": True}
+        {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "name": "s",
+            "controller": True,
+        }
     ]
     assert not admitted(known, obj).operations
 

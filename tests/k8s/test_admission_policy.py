@@ -120,9 +120,7 @@ def test_a_deadline_is_asked_for_as_the_webhook_is_asked(
 def test_kueue_and_the_slurm_bridge_hear_of_it_where_the_job_is_theirs() -> None:
     alone = variables_of(job({P95: "1h"}))
     assert (alone["queued"], alone["bridged"]) == (False, False)
-    both = variables_of(
-        job({P95: "1h", f"{SLINKY}qos": "normal"}, labels={KUEUE_QUEUE: "team"})
-    )
+    both = variables_of(job({P95: "1h", f"{SLINKY}qos": "normal"}, labels={KUEUE_QUEUE: "team"}))
     assert (both["queued"], both["bridged"]) == (True, True)
     assert both["filled"] == str(both["deadline_s"])
     assert int(both["minutes"]) == math.ceil(both["deadline_s"] / 60)

@@ -45,11 +45,16 @@ def of_a_job(index: int) -> dict[str, Any]:
     return made
 
 
-def test_pods_of_one_job_are_read_once_and_keep_who_they_are() -> None:
+def test_pods_of_one_job_are_read_once() -> None:
     read = Reader()
     jobs = [read(of_a_job(index)) for index in range(4)]
     assert read.times == 1
     assert jobs == [pod_job(of_a_job(index), CONFIG, RULES) for index in range(4)]
+
+
+def test_pods_of_one_job_have_one_object_for_their_job() -> None:
+    read = Reader()
+    assert read(of_a_job(0)) is read(of_a_job(1))
 
 
 def _more_gpus(obj: Any) -> None:

@@ -35,6 +35,15 @@ def test_the_packages_of_the_extender_are_copied() -> None:
     assert {"predictor", "profiles", "precision_time", "k8s_extender"} <= copied()
 
 
+def test_nothing_to_build_or_install_with_is_added_to_the_base() -> None:
+    final = DOCKERFILE.rpartition("\nFROM ")[2]
+    assert "RUN" not in final
+    assert re.findall(r"^COPY (?!--from=build )", final, re.MULTILINE) == []
+    assert "venv --without-pip /opt/precision-time" in DOCKERFILE
+    assert "pip --python /opt/precision-time/bin/python install" in DOCKERFILE
+    assert "PIP_CONSTRAINT=/src/constraints.txt" in DOCKERFILE
+
+
 def test_it_runs_as_an_ordinary_user() -> None:
     final = DOCKERFILE.rpartition("\nFROM ")[2]
     (user,) = re.findall(r"^USER (\d+):\d+$", final, re.MULTILINE)

@@ -168,6 +168,9 @@ def test_mode_extender_runs_no_scheduler() -> None:
     assert "profiles" not in rendered.scheduler_config()
     client = rendered.scheduler_config()["clientConnection"]
     assert client == {"kubeconfig": "/etc/kubernetes/scheduler.conf"}
+    theirs = "/var/lib/rancher/k3s/server/cred/scheduler.kubeconfig"
+    moved = render({"registration": {"kubeconfig": theirs}}).scheduler_config()
+    assert moved["clientConnection"] == {"kubeconfig": theirs}
 
 
 @pytest.mark.parametrize(

@@ -6,40 +6,18 @@ import json
 from typing import Any
 
 import pytest
+from gpu_jobs import A100, BF16, FP32, MIXED, NODES, P100, V100, job, kind
 from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s_extender.config import config_of
 from k8s_extender.decide import Decider
-from k8s_extender.records import GpuNode, GpuType, PodJob
+from k8s_extender.records import GpuNode, GpuType
 from k8s_extender.refuse import DEADLINE, MEMORY, PRECISION
 from k8s_extender.wire import prioritize_answer
+from predictor.energy import energy_of
 from predictor.fitting import Fitted
-from predictor.identify.grammar import parse_text
-from profiles.gpus import find_gpu
-
-MIXED = "model=resnet50 precision=amp batch=128 epochs=90"
-FP32 = "model=resnet50 precision=fp32 batch=128 epochs=90"
-BF16 = "model=bert-large precision=bf16-mixed batch=32 steps=7038"
-
-
-def kind(name: str, **more: Any) -> GpuType:
-    gpu = find_gpu(name)
-    return GpuType(gpu.product, gpu, 4, gpu.memory_bytes, **more)
-
-
-A100, V100, P100, T4 = (kind(n) for n in ("a100", "v100", "p100", "t4"))
-NODES = {
-    name: GpuNode(name, type_)
-    for name, type_ in {
-        "a1": A100, "a2": A100, "v1": V100, "v2": V100, "p1": P100, "t1": T4, "cpu1": None,
-    }.items()
-}  # fmt: skip
-
-
-def job(text: str = MIXED, **changes: Any) -> PodJob:
-    given_ = {"uid": "u", "namespace": "default", "name": "train", "gpus_per_pod": 1} | changes
-    return PodJob(stated=parse_text(text, "annotation"), **given_)
+from predictor.memory import memory_of
 
 
 @pytest.fixture(scope="module")
@@ -52,34 +30,43 @@ def decider(fitted: Fitted) -> Any:
 
 def test_a_precision_the_gpu_cannot_run_is_refused_for_good(decider: Any) -> None:
     result = decider().filter(job(BF16), list(NODES))
-    assert result.passed == ("a1", "a2", "cpu1")
-    assert set(result.unresolvable.values()) == {PRECISION["bf16"]}
-    assert not result.failed
+    assert result.passed == ["a1", "a2", "cpu1"]
+    assert set(result.refused.values()) == {PRECISION["bf16"]}
 
 
 def test_mixed_fp16_and_fp32_may_run_anywhere(decider: Any) -> None:
     for text in (MIXED, FP32):
-        assert decider().filter(job(text), list(NODES)).passed == tuple(NODES)
+        assert decider().filter(job(text), list(NODES)).passed == list(NODES)
 
 
 def test_rules_can_be_switched_off(decider: Any) -> None:
     open_ = decider(filter={"precision": False, "deadline": False})
-    assert open_.filter(job(BF16, deadline_s=1.0), list(NODES)).passed == tuple(NODES)
+    assert open_.filter(job(BF16, deadline_s=1.0), list(NODES)).passed == list(NODES)
 
 
 def test_a_job_whose_memory_does_not_fit_is_refused_for_good(decider: Any) -> None:
     large = job("model=gpt2-xl precision=amp batch=16 steps=100")
     small = job("model=gpt2-xl precision=amp batch=1 steps=100")
-    assert decider().filter(large, ["a1", "t1"]).unresolvable["t1"] == MEMORY
-    assert decider(filter={"memory": False}).filter(large, ["t1"]).passed == ("t1",)
-    assert decider().filter(small, ["a1"]).passed == ("a1",)
+    assert decider().filter(large, ["a1", "t1"]).refused["t1"] == MEMORY
+    assert decider(filter={"memory": False}).filter(large, ["t1"]).passed == ["t1"]
+    assert decider().filter(small, ["a1"]).passed == ["a1"]
+
+
+def test_how_far_predicted_memory_may_exceed_the_gpu_is_configured(decider: Any) -> None:
+    one = job("model=resnet50 precision=fp32 batch=256 epochs=1")
+    need = memory_of(decider().estimates(one, [A100])[0].prediction.job)
+    size = need.framework_bytes + round(need.allocated_bytes / 1.2)
+    nodes = {"n": GpuNode("n", GpuType("A100", A100.gpu, 1, size))}
+    for tolerance, passed in ((0.0, []), (0.1, []), (0.3, ["n"])):
+        decide = decider(nodes, filter={"memory_tolerance": tolerance})
+        assert decide.filter(one, ["n"]).passed == passed
 
 
 def test_a_slice_has_only_its_own_memory(decider: Any) -> None:
     slice_ = GpuType("MIG", A100.gpu, 7, 5 * 2**30, mig="1g.5gb", mig_share=1 / 7)
     nodes = {"mig": GpuNode("mig", slice_), "whole": GpuNode("whole", A100)}
     large = job("model=resnet50 precision=fp32 batch=256 epochs=1")
-    assert decider(nodes).filter(large, ["mig", "whole"]).passed == ("whole",)
+    assert decider(nodes).filter(large, ["mig", "whole"]).passed == ["whole"]
 
 
 def test_a_deadline_refuses_only_gpus_that_are_too_slow(decider: Any) -> None:
@@ -87,24 +74,24 @@ def test_a_deadline_refuses_only_gpus_that_are_too_slow(decider: Any) -> None:
     by_type = {e.type: e.total_s(0.5) for e in decide.estimates(job(), [A100, V100, P100])}
     between = (by_type[A100] + by_type[V100]) / 2
     result = decide.filter(job(deadline_s=between), ["a1", "v1", "p1"])
-    assert result.passed == ("a1",)
-    assert result.unresolvable == {"v1": DEADLINE, "p1": DEADLINE}
+    assert result.passed == ["a1"]
+    assert result.refused == {"v1": DEADLINE, "p1": DEADLINE}
 
 
 def test_a_deadline_does_not_refuse_on_thin_evidence(decider: Any) -> None:
     thin = decider(evidence={"max_interval_ratio": 1.01})
-    assert thin.filter(job(deadline_s=1.0), ["a1", "v1"]).passed == ("a1", "v1")
+    assert thin.filter(job(deadline_s=1.0), ["a1", "v1"]).passed == ["a1", "v1"]
 
 
 def test_names_nobody_knows_yet_pass_without_a_score(decider: Any) -> None:
     decide = decider()
-    assert decide.filter(job(BF16), ["new", "v1"]).passed == ("new",)
+    assert decide.filter(job(BF16), ["new", "v1"]).passed == ["new"]
     assert decide.prioritize(job(), ["new", "a1"])["new"] == 0
 
 
 def test_a_job_that_says_nothing_passes_everywhere_with_equal_scores(decider: Any) -> None:
     silent = job("")
-    assert decider().filter(silent, list(NODES)).passed == tuple(NODES)
+    assert decider().filter(silent, list(NODES)).passed == list(NODES)
     assert set(decider().prioritize(silent, list(NODES)).values()) == {0}
 
 
@@ -128,6 +115,26 @@ def test_by_cost_a_cheap_gpu_may_win(decider: Any) -> None:
     scores = decider(**config).prioritize(job(), ["a1", "v1", "p1"])
     assert scores["v1"] == 10
     assert scores["p1"] == 0
+
+
+@pytest.mark.parametrize("policy", ["cost", "energy"])
+def test_a_part_of_a_gpu_costs_and_draws_the_part_that_it_is(decider: Any, policy: str) -> None:
+    parts = {"whole": A100, "shared": kind("a100", replicas=4),
+             "mig": kind("a100", mig="1g.10gb", mig_share=1 / 7)}  # fmt: skip
+    nodes = {name: GpuNode(name, type_) for name, type_ in parts.items()}
+    prices = {A100.gpu.name: 2.0}  # type: ignore[union-attr]
+    config = {"prioritize": {"policy": policy}, "hardware": {"prices_per_gpu_hour": prices}}
+    assert set(decider(nodes, **config).prioritize(job(), list(nodes)).values()) == {10}
+
+
+def test_by_energy_a_gpu_counts_by_what_the_job_makes_it_draw(decider: Any) -> None:
+    decide = decider(prioritize={"policy": "energy", "max_score": 100})
+    found = decide.estimates(job(), [A100, V100, P100])
+    joules = {e.type: energy_of(e.prediction, e.prediction.step_s).energy_j for e in found}
+    least = min(joules.values())
+    scores = decide.prioritize(job(), ["a1", "v1", "p1"])
+    for name, type_ in (("a1", A100), ("v1", V100), ("p1", P100)):
+        assert scores[name] == round(100 * least / joules[type_])
 
 
 def test_a_pod_may_choose_the_policy_it_is_ranked_by(decider: Any) -> None:
@@ -156,15 +163,11 @@ def test_slices_and_shared_gpus_are_slower_than_whole_ones(decider: Any) -> None
     assert scores["whole"] > scores["shared"] > scores["mig"]
 
 
-def test_preemption_is_asked_only_for_nodes_that_pass(decider: Any) -> None:
-    assert decider().acceptable(job(BF16), ["a1", "v1", "p1"]) == ("a1",)
-
-
 @given(st.lists(st.sampled_from([*NODES, "x", "y"]), max_size=30), st.sampled_from([MIXED, BF16]))
 def test_no_node_is_lost_without_a_reason(decider: Any, names: list[str], text: str) -> None:
     result = decider().filter(job(text), names)
-    assert sorted({*result.passed, *result.failed, *result.unresolvable}) == sorted(set(names))
-    assert not set(result.passed) & {*result.failed, *result.unresolvable}
+    assert sorted({*result.passed, *result.refused}) == sorted(set(names))
+    assert not set(result.passed) & set(result.refused)
 
 
 @given(st.lists(st.sampled_from([*NODES, "x", 'y"']), max_size=30), st.sampled_from([MIXED, BF16]))
@@ -181,6 +184,6 @@ def test_a_node_that_changes_its_gpus_is_judged_by_the_new_ones(fitted: Fitted) 
     tables = [{"n": GpuNode("n", V100), "a": GpuNode("a", A100)}]
     decide = Decider(fitted.predictor, config_of({}), lambda: tables[-1])
     names, one = ["n", "a"], job(BF16)
-    assert decide.filter(one, names).passed == ("a",)
+    assert decide.filter(one, names).passed == ["a"]
     tables.append({"n": GpuNode("n", A100), "a": GpuNode("a", A100)})
-    assert decide.filter(one, names).passed == ("n", "a")
+    assert decide.filter(one, names).passed == ["n", "a"]

@@ -75,7 +75,9 @@ def test_the_other_annotations_are_those_that_are_read() -> None:
 def test_every_annotation_and_event_written_is_there() -> None:
     text = section(TEXT, "## What is written back")
     rows = re.findall(r"^\| `(precision-time\.io/\S+)` \|", text, re.MULTILINE)
-    assert set(rows) == {notes.DURATION, notes.P95, notes.STEP, notes.BASIS, BY_GPU}
+    assert set(rows) == {
+        notes.DURATION, notes.P95, notes.STEP, notes.BASIS, BY_GPU, PODS, limits.FILLED,
+    }  # fmt: skip
     assert {pod_events.REFUSED, pod_events.UNCLEAR} == set(re.findall(r"`(P\w+)`", text))
 
 
@@ -103,9 +105,13 @@ def test_every_metric_is_there() -> None:
 
 
 def test_the_values_named_exist_in_the_chart() -> None:
-    groups = ("admission", "certificates", "registration", "secondScheduler", "metrics", "service")
+    groups = (
+        "admission", "certificates", "registration", "secondScheduler", "metrics", "service",
+        "networkPolicy", "podSecurityContext",
+    )  # fmt: skip
     named = re.findall(rf"`((?:{'|'.join(groups)})(?:\.[A-Za-z]\w*)+)", TEXT)
-    named += re.findall(r"--set ([\w.]+)=", TEXT)
+    sets = re.findall(r"--set (\S+?)[`\s]", TEXT)
+    named += [re.sub(r"=.*", "", one) for each in sets for one in each.split(",")]
     assert len(named) > 10
     for path in named:
         tree: Any = values()

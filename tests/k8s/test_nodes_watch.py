@@ -222,6 +222,12 @@ def test_refused_requests_are_tried_again(
     assert eventually(lambda: "after" in watch.table)
 
 
+def test_an_error_is_forgotten_once_the_nodes_are_listed(cluster: StandIn, watching: Any) -> None:
+    cluster.faults.statuses.extend([500, 500])
+    watch = synced(watching(), cluster)
+    assert watch.error == ""
+
+
 def test_a_list_that_expires_between_pages_begins_anew(cluster: StandIn, watching: Any) -> None:
     cluster.faults.delay_s = 0.05
     watch = watching(page=2)

@@ -182,7 +182,7 @@ def test_nodes_without_labels_and_unknown_products_are_told_with_what_to_do(
 
 
 def test_nodes_are_counted_to_the_last(tmp_path: Path) -> None:
-    many = [*(node(f"cpu-{i}", gpus=0) for i in range(1200)), node("t4-last", "t4")]
+    many = [*(node(f"cpu-{i}") for i in range(1200)), node("t4-last", "t4")]
     with api_server(tmp_path, nodes=many) as file:
         result = run("check", "--kubeconfig", file)
     assert result.exit_code == 0, result.output
@@ -305,7 +305,10 @@ def test_what_is_registered_otherwise_than_we_advise_is_told_with_what_to_do(
         ({"profiles": [{"name": "x"}]}, "profiles.0.name"),
         ({"leaderElection": {"leaderElected": True}}, "leaderElection.leaderElected"),
         ({"clientConnection": {"kubeConfig": "x"}}, "clientConnection.kubeConfig"),
-        ({"extenders": [EXTENDER | {"urlPrefix": "https://x:port/v1"}]}, "urlPrefix='https://x:port"),
+        (
+            {"extenders": [EXTENDER | {"urlPrefix": "https://x:port/v1"}]},
+            "urlPrefix='https://x:port",
+        ),
         ({"extenders": [EXTENDER | {"urlPrefix": "https://[::1/v1"}]}, "urlPrefix='https://[::1"),
     ],
 )

@@ -47,6 +47,7 @@ BODIES = {
     "a pod that is a text": json.dumps({"Pod": "x", "NodeNames": ["a"]}).encode(),
     "no pod": json.dumps({"NodeNames": ["a"]}).encode(),
     "lone surrogate": b'{"Pod": {}, "NodeNames": ["\\ud800"]}',
+    "a list for a name": b'{"Pod":{},"NodeNames":[],"Nodes":{"items":[{"metadata":{"name":[]}}]}}',
     "truncated": names_body(pod(), NAMES)[:-20],
     "a million empty lists": b'{"Pod":{},"NodeNames":[' + b"[]," * 10**6 + b"[]]}",
 }
@@ -88,6 +89,14 @@ def test_a_pod_that_makes_no_sense_passes_everywhere(server: ServerProcess, odd:
     status, scores = server.post("/v1/prioritize", names_body(odd, NAMES))
     assert status == 200
     assert [each["Host"] for each in scores] == NAMES
+
+
+def test_names_too_long_for_a_pod_are_not_logged(server: ServerProcess) -> None:
+    odd = pod("short", MIXED)
+    odd["metadata"] |= {"name": "n" * MIB, "namespace": ["x"] * 1000, "uid": "too-long"}
+    assert server.post("/v1/filter", names_body(odd, NAMES))[0] == 200
+    line = server.wait_for_event(lambda e: e.get("uid") == "too-long")
+    assert (line["pod"], line["namespace"]) == ("", "")
 
 
 def test_of_duplicate_keys_one_holds(server: ServerProcess) -> None:
@@ -167,15 +176,23 @@ def test_many_requests_at_once_on_one_connection_are_answered_in_order(
 
 def test_slow_clients_are_let_go_while_others_are_served(server: ServerProcess) -> None:
     head = b"POST /v1/filter HTTP/1.1\r\nHost: x\r\nContent-Length: 10000\r\n"
+    whole = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
     slow = {
-        "says nothing": (b"", b""),
-        "slow head": (head, b"X"),
-        "slow body": (head + b"\r\n{", b" "),
+        "says nothing": (b"", b"", b""),
+        "slow head": (b"", head, b"X"),
+        "slow body": (b"", head + b"\r\n{", b" "),
+        "half a head after an answer": (whole, head, b""),
+        "half a body after an answer": (whole, head + b"\r\n{", b""),
+        "half a head behind a request": (b"", whole + head, b""),
+        "half a body behind a request": (b"", whole + head + b"\r\n{", b""),
     }
     with contextlib.ExitStack() as stack:
         open_ = {}
-        for name, (first, _) in slow.items():
+        for name, (answered, first, _) in slow.items():
             open_[name] = stack.enter_context(contextlib.closing(server.raw()))
+            if answered:
+                open_[name].sendall(answered)
+                assert open_[name].recv(1000).startswith(b"HTTP/1.1 200")
             open_[name].sendall(first)
             open_[name].settimeout(0.01)
         until = time.monotonic() + PATIENCE_S
@@ -184,11 +201,11 @@ def test_slow_clients_are_let_go_while_others_are_served(server: ServerProcess) 
             status, _ = server.post("/v1/filter", names_body(pod("served", MIXED), NAMES))
             assert status == 200
             for name in list(open_):
-                if gone(open_[name], slow[name][1]):
+                if gone(open_[name], slow[name][2]):
                     del open_[name]
             time.sleep(0.3)
     page = server.get("/metrics", metrics=True)[1].decode()
-    assert 'precision_time_k8s_connections_closed_total{why="slow request"} 2.0' in page
+    assert 'precision_time_k8s_connections_closed_total{why="slow request"} 6.0' in page
     assert 'precision_time_k8s_connections_closed_total{why="nothing sent"} 1.0' in page
 
 

@@ -66,19 +66,19 @@ def test_only_nodes_that_may_be_used_keep_their_victims() -> None:
 
 
 def test_a_filter_answer_has_every_key_that_the_scheduler_looks_for() -> None:
-    result = FilterResult(passed=("a",), failed={"b": "late"}, unresolvable={"c": "small"})
+    result = FilterResult(["a"], {"b": "late", "c": "small"})
     answer = json.loads(wire.filter_answer(wire.NodesRequest(POD, ["a", "b", "c"]), result))
     assert answer == {
         "Nodes": None,
         "NodeNames": ["a"],
-        "FailedNodes": {"b": "late"},
-        "FailedAndUnresolvableNodes": {"c": "small"},
+        "FailedNodes": {},
+        "FailedAndUnresolvableNodes": {"b": "late", "c": "small"},
         "Error": "",
     }
 
 
 def test_where_no_node_passes_the_names_are_an_empty_list_and_not_null() -> None:
-    result = FilterResult(passed=(), unresolvable={"a": "small"})
+    result = FilterResult([], {"a": "small"})
     answer = json.loads(wire.filter_answer(wire.NodesRequest(POD, ["a"]), result))
     assert answer["NodeNames"] == []
 
@@ -87,9 +87,17 @@ def test_whole_nodes_come_back_unchanged_and_only_those_that_pass() -> None:
     call = captured("filter-nodeCacheCapable-false")["request_body"]
     request = wire.nodes_request(json.dumps(call).encode())
     passed = (request.names[0], request.names[2])
-    answer = json.loads(wire.filter_answer(request, FilterResult(passed=passed)))
+    answer = json.loads(wire.filter_answer(request, FilterResult(passed)))
     assert answer["NodeNames"] == list(passed)
     assert answer["Nodes"] == {"items": [call["Nodes"]["items"][0], call["Nodes"]["items"][2]]}
+
+
+def test_where_whole_nodes_are_sent_their_names_count() -> None:
+    nodes = {"items": [{"metadata": {"name": "a"}}]}
+    request = wire.nodes_request(body(Nodes=nodes, NodeNames=["b"]))
+    assert list(request.names) == ["a"]
+    with pytest.raises(WireError, match="name"):
+        wire.nodes_request(body(Nodes={"items": [{"metadata": {"name": []}}]}, NodeNames=["b"]))
 
 
 @given(names, st.data())
@@ -115,7 +123,7 @@ def test_a_score_that_is_no_integer_is_never_sent(score: Any) -> None:
 def test_names_survive_as_they_are(given_names: list[str]) -> None:
     request = wire.nodes_request(body(NodeNames=given_names))
     assert list(request.names) == given_names
-    result = FilterResult(passed=tuple(request.names))
+    result = FilterResult(request.names)
     assert json.loads(wire.filter_answer(request, result))["NodeNames"] == given_names
 
 
@@ -183,7 +191,7 @@ def test_a_node_too_deep_to_be_sent_back_is_refused() -> None:
         deep = {"a": deep}
     request = wire.nodes_request(body(Nodes={"items": [{"metadata": {"name": "n"}, "x": deep}]}))
     with pytest.raises(WireError, match="Nodes"):
-        wire.filter_answer(request, FilterResult(passed=("n",)))
+        wire.filter_answer(request, FilterResult(["n"]))
 
 
 def test_a_body_of_millions_of_tiny_values_is_refused_before_it_is_read() -> None:

@@ -14,6 +14,7 @@ from mutants import mutants
 
 from k8s_extender.config import config_of
 from k8s_extender.durations import go_duration, seconds_of
+from k8s_extender.pod_name import PodName, pod_name
 from k8s_extender.pod_sets import KINDS
 from k8s_extender.records import PodJob
 from k8s_extender.workload import POLICIES, pod_job, template_job
@@ -70,16 +71,26 @@ def made(kind: str, raw: Any) -> PodJob:
 
 
 def test_the_captured_pod_of_a_filter_call() -> None:
-    found = job(captured("filter-nodeCacheCapable-true")["Pod"])
-    assert (found.namespace, found.name, found.gpus_per_pod, found.pods) == ("default", "p1", 2, 1)
-    assert found.uid == "327bc749-fb7b-4200-83f8-9854638d0124"
-    assert found.deadline_s is None
+    raw = captured("filter-nodeCacheCapable-true")["Pod"]
+    assert pod_name(raw) == PodName("327bc749-fb7b-4200-83f8-9854638d0124", "default", "p1")
+    found = job(raw)
+    assert (found.gpus_per_pod, found.pods, found.deadline_s) == (2, 1, None)
+
+
+@pytest.mark.parametrize(
+    "odd", [{}, {"metadata": None}, {"metadata": {"name": 7, "uid": "u" * 999}}]
+)
+def test_a_pod_that_does_not_say_who_it_is_has_an_empty_name(odd: Any) -> None:
+    assert pod_name(odd) == PodName("", "", "")
+
+
+def test_a_pod_to_be_named_goes_by_the_start_of_its_name() -> None:
+    assert pod_name({"metadata": {"generateName": "train-"}}).name == "train-"
 
 
 def test_captured_admission_objects() -> None:
     assert made("Pod", admitted("pod")).gpus == 1
-    found = made("Job", admitted("job"))
-    assert (found.name, found.uid, found.gpus) == ("w-job", "", 1)
+    assert made("Job", admitted("job")).gpus == 1
 
 
 def test_a_pod_without_gpus_is_no_job() -> None:
@@ -265,7 +276,7 @@ def test_owners_tell_the_pods_of_a_group() -> None:
 def test_a_pytorch_job_is_all_of_its_replicas() -> None:
     found = made("PyTorchJob", manifest("pytorchjob"))
     assert (found.gpus_per_pod, found.pods, found.gpus) == (8, 4, 32)
-    assert (found.namespace, found.name, found.deadline_s) == ("nlp", "bert-pretrain", 86400)
+    assert found.deadline_s == 86400
     assert found.node_selector == {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
     assert found.stated.values["model"] == "bert-large"
     assert found.stated.values["steps"] == 7038

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from k8s_extender.durations import seconds_of
 from k8s_extender.node_labels import gpu_node
 from k8s_extender.node_table import LiveTable
 from k8s_extender.pod_events import MAX_MESSAGE_BYTES, REFUSED, UNCLEAR, body, refused
+from k8s_extender.pod_name import PodName, pod_name
 from k8s_extender.recent import Recent
 from k8s_extender.records import FilterResult, PodJob
 from k8s_extender.refuse import PRECISION
@@ -61,7 +62,13 @@ def decider(fitted: Fitted) -> Any:
     return make
 
 
-def pod(cluster: StandIn, stated: dict[str, str] = BF16, uid: str = "u1") -> PodJob:
+@dataclass(frozen=True)
+class Pod:
+    name: PodName
+    job: PodJob
+
+
+def pod(cluster: StandIn, stated: dict[str, str] = BF16, uid: str = "u1") -> Pod:
     raw = {
         "metadata": {
             "name": "train", "namespace": "ns", "uid": uid,
@@ -72,7 +79,7 @@ def pod(cluster: StandIn, stated: dict[str, str] = BF16, uid: str = "u1") -> Pod
     cluster.pods["ns", "train"] = raw
     job = pod_job(raw, config_of({}))
     assert job is not None
-    return job
+    return Pod(pod_name(raw), job)
 
 
 def annotations(cluster: StandIn) -> dict[str, str]:
@@ -80,10 +87,9 @@ def annotations(cluster: StandIn) -> dict[str, str]:
     return found
 
 
-def decide(brain: Decider, write: Writeback, job: PodJob) -> FilterResult:
-    result = brain.filter(job, ["t1", "t2", "a1", "cpu1"])
-    write.filtered(brain, job, result)
-    return result
+def decide(brain: Decider, write: Writeback, pod: Pod) -> None:
+    result = brain.filter(pod.job, ["t1", "t2", "a1", "cpu1"])
+    write.filtered(brain, pod.name, pod.job, result)
 
 
 def settled(write: Writeback, calls: int) -> bool:
@@ -99,11 +105,11 @@ def messages(cluster: StandIn, reason: str = REFUSED) -> list[str]:
 def test_a_pod_is_told_its_time_on_the_gpus_it_may_land_on(
     cluster: StandIn, write: Any, decider: Any
 ) -> None:
-    brain, job = decider(), pod(cluster)
-    decide(brain, write(), job)
+    brain, one = decider(), pod(cluster)
+    decide(brain, write(), one)
     assert eventually(lambda: f"{OURS}predicted-duration" in annotations(cluster))
     told = annotations(cluster)
-    (estimate,) = brain.estimates(job, [brain.nodes()["a1"].type])
+    (estimate,) = brain.estimates(one.job, [brain.nodes()["a1"].type])
     assert seconds_of(told[f"{OURS}predicted-duration"]) == round(estimate.total_s(0.5))
     assert seconds_of(told[f"{OURS}predicted-p95"]) == round(estimate.total_s(0.95))
     assert float(told[f"{OURS}predicted-step-seconds"]) == pytest.approx(estimate.step_s, rel=1e-5)
@@ -128,9 +134,9 @@ def test_with_several_gpu_types_the_slowest_counts_and_all_are_listed(
 def test_an_event_says_why_nodes_were_refused_once_with_their_numbers(
     cluster: StandIn, write: Any, decider: Any
 ) -> None:
-    writeback, brain, job = write(), decider(), pod(cluster)
+    writeback, brain, one = write(), decider(), pod(cluster)
     for _ in range(20):
-        decide(brain, writeback, job)
+        decide(brain, writeback, one)
     assert settled(writeback, 2)
     assert messages(cluster) == [f"2 of 4 nodes refused: 2 x {PRECISION['bf16']}"]
     (event,) = cluster.events.values()
@@ -138,8 +144,8 @@ def test_an_event_says_why_nodes_were_refused_once_with_their_numbers(
 
 
 def test_a_pod_that_no_node_takes_is_warned(cluster: StandIn, write: Any, decider: Any) -> None:
-    writeback, brain, job = write(), decider(), pod(cluster)
-    writeback.filtered(brain, job, brain.filter(job, ["t1", "t2"]))
+    writeback, brain, one = write(), decider(), pod(cluster)
+    writeback.filtered(brain, one.name, one.job, brain.filter(one.job, ["t1", "t2"]))
     assert settled(writeback, 1)
     assert next(iter(cluster.events.values()))["type"] == "Warning"
 
@@ -147,9 +153,9 @@ def test_a_pod_that_no_node_takes_is_warned(cluster: StandIn, write: Any, decide
 def test_a_decision_made_again_writes_nothing_again(
     cluster: StandIn, write: Any, decider: Any
 ) -> None:
-    writeback, brain, job = write(), decider(), pod(cluster)
+    writeback, brain, one = write(), decider(), pod(cluster)
     for _ in range(50):
-        decide(brain, writeback, job)
+        decide(brain, writeback, one)
     assert settled(writeback, 2)
     writeback.stop()
     assert len(cluster.requests) == 2
@@ -158,10 +164,10 @@ def test_a_decision_made_again_writes_nothing_again(
 def test_two_replicas_of_the_extender_make_one_event(
     cluster: StandIn, write: Any, decider: Any
 ) -> None:
-    one, other, brain, job = write(), write(), decider(), pod(cluster)
-    decide(brain, one, job)
-    assert settled(one, 2)
-    decide(brain, other, job)
+    first, other, brain, one = write(), write(), decider(), pod(cluster)
+    decide(brain, first, one)
+    assert settled(first, 2)
+    decide(brain, other, one)
     assert settled(other, 2)
     assert len(cluster.events) == 1
     assert other.queue.counts.settled == 1
@@ -214,9 +220,9 @@ def test_a_pod_of_the_same_name_but_another_uid_is_not_written_on(
 
 
 def test_a_pod_that_is_gone_is_no_error(cluster: StandIn, write: Any, decider: Any) -> None:
-    writeback, job = write(), pod(cluster)
+    writeback, one = write(), pod(cluster)
     cluster.pods.clear()
-    decide(decider(), writeback, job)
+    decide(decider(), writeback, one)
     assert settled(writeback, 2)
     assert (writeback.queue.counts.settled, writeback.queue.counts.failed) == (1, 0)
 
@@ -238,13 +244,13 @@ def test_an_api_server_that_is_busy_is_asked_again(
 def test_what_is_forbidden_is_not_tried_again_but_said_with_the_next_decision(
     cluster: StandIn, write: Any, decider: Any
 ) -> None:
-    writeback, brain, job = write(), decider(), pod(cluster)
+    writeback, brain, one = write(), decider(), pod(cluster)
     cluster.faults.statuses.extend([403, 403])
-    decide(brain, writeback, job)
+    decide(brain, writeback, one)
     assert settled(writeback, 2)
     assert writeback.queue.counts.failed == 2
     assert len(cluster.requests) == 2
-    decide(brain, writeback, job)
+    decide(brain, writeback, one)
     assert settled(writeback, 4)
     assert len(cluster.events) == 1
 
@@ -254,13 +260,14 @@ def test_decisions_do_not_wait_for_an_api_server_that_hangs(
 ) -> None:
     cluster.faults.delay_s = 1.0
     writeback, brain = write(capacity=10), decider()
-    jobs = [replace(pod(cluster), uid=f"u{i}") for i in range(100)]
-    result = brain.filter(jobs[0], ["t1", "a1"])
+    one = pod(cluster)
+    names = [replace(one.name, uid=f"u{i}") for i in range(100)]
+    result = brain.filter(one.job, ["t1", "a1"])
     quiet = decider(annotate={"pods": False})
     began = time.monotonic()
-    for job in jobs:
-        writeback.filtered(quiet, job, result)
-    assert time.monotonic() - began < 1.0 * len(jobs) / 2
+    for name in names:
+        writeback.filtered(quiet, name, one.job, result)
+    assert time.monotonic() - began < 1.0 * len(names) / 2
     assert writeback.queue.counts.dropped >= 80
 
 
@@ -276,9 +283,9 @@ def test_what_was_dropped_is_said_with_the_next_decision(cluster: StandIn) -> No
 def test_an_api_server_that_comes_back_hears_what_waited(
     cluster: StandIn, write: Any, decider: Any
 ) -> None:
-    writeback, job = write(retry_s=0.3, max_retry_s=0.5), pod(cluster)
+    writeback, one = write(retry_s=0.3, max_retry_s=0.5), pod(cluster)
     cluster.stop()
-    decide(decider(), writeback, job)
+    decide(decider(), writeback, one)
     assert eventually(lambda: writeback.queue.counts.retried)
     cluster.start()
     assert settled(writeback, 2)
@@ -298,7 +305,7 @@ def test_an_error_of_ours_does_not_end_the_thread(cluster: StandIn) -> None:
 
 def test_messages_stay_within_what_the_api_server_takes() -> None:
     counts = {f"reason {i} " + "ü" * 50: i for i in range(1, 40)}
-    event = refused(counts, FilterResult(passed=()))
+    event = refused(counts, FilterResult([]))
     assert len(event.message.encode()) <= MAX_MESSAGE_BYTES
     assert event.message.endswith("...")
 
@@ -307,8 +314,8 @@ def test_messages_stay_within_what_the_api_server_takes() -> None:
 def test_event_names_are_names_for_pods_of_any_name(cluster: StandIn, name: str) -> None:
     from api_server_stand_in import NAME
 
-    job = replace(pod(cluster), name=name)
-    found = body(refused({"x": 1}, FilterResult(passed=())), job)["metadata"]["name"]
+    named = replace(pod(cluster).name, name=name)
+    found = body(refused({"x": 1}, FilterResult([])), named)["metadata"]["name"]
     assert NAME.fullmatch(found)
     assert len(found) <= 253
 

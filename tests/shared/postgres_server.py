@@ -90,12 +90,30 @@ class PostgresServer:
         self.sql(f"CREATE DATABASE {name} {options}")
         return f"postgresql://tests@/{name}?host={self.directory}"
 
+    def schema(self) -> str:
+        """The URL of a new empty schema, which is sooner made than a database."""
+        name = next(self._names)
+        self.sql(f"CREATE SCHEMA {name}")
+        return f"postgresql://tests@/postgres?host={self.directory}&options=-csearch_path%3D{name}"
+
     def sql(self, statement: str, database: str = "postgres") -> str:
         """What a statement says, as psql prints it without a head."""
         return self._run(
             "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", str(self.directory),
             "-U", "tests", "-d", database, "-c", statement,
         ).strip()  # fmt: skip
+
+    def limit_files(self, most_bytes: int | None) -> None:
+        """Let the sessions that are open write no file beyond a size; None ends it.
+
+        The kernel then refuses them what a full disk would. Write-ahead log comes in segments of
+        16 MiB, which a server has to be able to write.
+        """
+        others = "backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        soft = "unlimited" if most_bytes is None else most_bytes
+        for pid in self.sql(f"SELECT pid FROM pg_stat_activity WHERE {others}").split():
+            words = ["prlimit", f"--pid={pid}", f"--fsize={soft}:"]
+            subprocess.run(words, check=True, cwd="/", **self._identity())
 
     def _answers(self) -> bool:
         words = [self._programs / "pg_isready", "-q", "-h", self.directory]

@@ -48,7 +48,7 @@ profiles:
   - schedulerName: {{ .Values.secondScheduler.schedulerName }}
 {{- else }}
 clientConnection:
-  kubeconfig: /etc/kubernetes/scheduler.conf
+  kubeconfig: {{ .Values.registration.kubeconfig }}
 leaderElection:
   leaderElect: true
 {{- end }}

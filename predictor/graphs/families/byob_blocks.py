@@ -59,7 +59,7 @@ def norm_act(b: GraphBuilder, x: Feature, norm: str, *, act: bool = True) -> Non
         if act:
             b.activation(x)
         return
-    b.instance_norm(x)
+    b.group_norm(x)
     if act:
         b.parameters(x.channels)
     gates = 3 if act else 0

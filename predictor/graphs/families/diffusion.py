@@ -120,14 +120,14 @@ def _residual(b: GraphBuilder, x: Feature, channels: int, condition: _Condition)
 
 
 def _group_norm(b: GraphBuilder, x: Feature) -> None:
-    b.instance_norm(x)
+    b.group_norm(x)
     b.activation(x)
 
 
 def _transformer(b: GraphBuilder, x: Feature, condition: _Condition) -> None:
     """Self-attention, cross-attention to the text, gated feed-forward, between projections."""
     width, rows = x.channels, b.batch_size * x.positions
-    b.instance_norm(x)
+    b.group_norm(x)
     b.linear(rows, width, width)
     _attention(b, x, width, x.positions, condition)
     _attention(b, x, condition.context, condition.tokens, condition)

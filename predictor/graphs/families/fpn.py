@@ -44,7 +44,7 @@ def norm_layer(b: GraphBuilder, x: Feature, norm: str) -> None:
     elif norm == "batch":
         b.batch_norm(x)
     elif norm == "group":
-        b.instance_norm(x)
+        b.group_norm(x)
 
 
 def trunk_stages(b: GraphBuilder, x: Feature, trunk: Trunk, count: int = 4) -> list[Feature]:

@@ -28,7 +28,7 @@ def normalise(b: GraphBuilder, x: Feature, norm: str = "batch") -> None:
     if norm == "batch":
         b.batch_norm(x)
     elif norm == "group":
-        b.instance_norm(x)
+        b.group_norm(x)
     elif norm == "frozen":
         b.elementwise(
             b.batch_size * x.elements, reads=2, writes=2, kernels=2,

@@ -201,7 +201,7 @@ def _residual(
     if scale:
         x = _rescale(b, _rescale(b, x, scale, shared=False), scale, shared=True, of=x)
     y = b.conv(x, channels, 3, bias=True)
-    b.instance_norm(y)
+    b.group_norm(y)
     b.elementwise(b.batch_size * y.elements, backward_reads=3, backward_writes=1.25, writes=1.25)
     y = b.conv(y, channels, 3, bias=True)
     if condition.project_skip or x.channels != channels:
@@ -220,7 +220,7 @@ def _rescale(
         b.concat(folded)
         return b.conv(folded, x.channels, 1, bias=True, shared=shared)
     wide = b.conv(x, 4 * x.channels, 1, bias=True, shared=shared)
-    b.instance_norm(wide, affine=not shared)
+    b.group_norm(wide, affine=not shared)
     b.activation(wide)
     b.concat(wide)
     return Feature(x.channels, tuple(2 * n for n in x.size))
@@ -230,9 +230,9 @@ def _attention(b: GraphBuilder, x: Feature, condition: _Condition, kind: str) ->
     """Pixels attend to pixels and text (``fused``) or to text alone (``cross``)."""
     width, rows = condition.heads * HEAD_DIM, b.batch_size * x.positions
     text = b.batch_size * condition.tokens
-    b.instance_norm(x)
-    b.instance_norm(x)
-    b.instance_norm(Feature(condition.context, (condition.tokens,)))
+    b.group_norm(x)
+    b.group_norm(x)
+    b.group_norm(Feature(condition.context, (condition.tokens,)))
     b.linear(rows, x.channels, width)
     sides = [(text, condition.context)]
     if kind == "fused":
@@ -248,5 +248,5 @@ def _attention(b: GraphBuilder, x: Feature, condition: _Condition, kind: str) ->
 
 
 def _group_norm(b: GraphBuilder, x: Feature) -> None:
-    b.instance_norm(x)
+    b.group_norm(x)
     b.activation(x)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..builder import GraphBuilder
-from .transformer import Block, norm, residual, rotary
+from .transformer import Block, norm, residual, rotary, softmax_is_fused
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,9 @@ def _scores(b: GraphBuilder, block: Block, latent: Latent, seq_len: int) -> None
         return
     n = b.batch_size * block.heads
     b.batched_matmul(n, seq_len, keys, q_dim)
-    b.elementwise(n * seq_len * keys, reads=1)
-    b.elementwise(n * seq_len * keys, backward_writes=0)
+    if not softmax_is_fused(block, b.batch_size, keys):
+        b.elementwise(n * seq_len * keys, reads=1)
+        b.elementwise(n * seq_len * keys, backward_writes=0)
     b.softmax(n * seq_len, keys)
     if block.dropout:
         b.dropout(n * seq_len * keys)

@@ -66,7 +66,7 @@ def mobilevit_v2(
     y = b.conv(x, width, 1)
     b.concat(y)
     with b.repeat(layers):
-        b.instance_norm(y)
+        b.group_norm(y)
         b.conv(y, 1 + 2 * width, 1, bias=True)
         b.softmax(b.batch_size * PATCH**2, y.positions // PATCH**2)
         b.multiply(y)
@@ -75,12 +75,12 @@ def mobilevit_v2(
         b.multiply(y)
         b.conv(y, width, 1, bias=True)
         b.add(y)
-        b.instance_norm(y)
+        b.group_norm(y)
         wide = b.conv(y, 2 * width, 1, bias=True)
         b.activation(wide)
         b.conv(wide, width, 1, bias=True)
         b.add(y)
-    b.instance_norm(y)
+    b.group_norm(y)
     b.concat(y)
     return convolve(b, y, source, 1, style, act=False)
 

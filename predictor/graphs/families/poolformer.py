@@ -36,11 +36,11 @@ def poolformer(
 
 def _block(b: GraphBuilder, x: Feature) -> None:
     elements = b.batch_size * x.elements
-    b.instance_norm(x)
+    b.group_norm(x)
     b.pool(x, 3, stride=1, padding=1)
     b.add(x)
     residual(b, elements, x.channels)
-    b.instance_norm(x)
+    b.group_norm(x)
     y = b.conv(x, 4 * x.channels, 1, bias=True)
     b.activation(y)
     b.conv(y, x.channels, 1, bias=True)

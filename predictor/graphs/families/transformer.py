@@ -158,18 +158,19 @@ def attend(
     if not block.fused:
         for elements in (queries, keys, keys):
             b.elementwise(elements, backward_reads=1)
-    if masked and not block.flash and not _fused_softmax(block, samples, key_len):
+    if masked and not block.flash and not softmax_is_fused(block, samples, key_len):
         b.elementwise(samples * block.heads * query_len * key_len, backward_writes=0)
     b.attention(
         block.heads, query_len, key_len, block.head_dim,
         batch=samples, flash=block.flash, causal=causal, dropout=block.dropout,
-        fused_softmax=_fused_softmax(block, samples, key_len),
+        fused_softmax=softmax_is_fused(block, samples, key_len),
     )  # fmt: skip
     if not block.flash:
         b.elementwise(queries, backward_reads=1)
 
 
-def _fused_softmax(block: Block, samples: int, key_len: int) -> bool:
+def softmax_is_fused(block: Block, samples: int, key_len: int) -> bool:
+    """Whether scale, mask and softmax are one kernel for scores of these sizes."""
     whole = samples * block.heads % FUSED_SOFTMAX_MATRICES == 0
     return block.fused and whole and key_len in FUSED_SOFTMAX_KEYS
 

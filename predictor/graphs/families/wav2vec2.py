@@ -68,7 +68,7 @@ def _extractor(b: GraphBuilder, samples: int, every_norm: bool) -> Feature:
             b.elementwise(2 * b.batch_size * x.elements, reads=1, backward_reads=1, kernels=2)
             b.layer_norm(b.batch_size * x.positions, x.channels)
         elif layer == 0:
-            b.instance_norm(x)
+            b.group_norm(x)
         b.activation(x)
     return x
 

@@ -62,6 +62,7 @@ class ControlPlane:
         self.certificate = Pair(self.root / "tls.crt", self.root / "tls.key")
         self.kubeconfig = self.root / "kubeconfig"
         self.extender_kubeconfig = self.kubeconfig
+        self.registration = self.root / "scheduler.yaml"
         self._daemons: list[Daemon] = []
         self.extender = self._daemon("extender")
 
@@ -226,6 +227,7 @@ class ControlPlane:
         certificate, key = str(self._pair.certificate), str(self._pair.key)
         daemon = self._run(
             "kube-apiserver", "--bind-address", "127.0.0.1", "--secure-port", str(self._port),
+            "--advertise-address", "127.0.0.1",  # else it wants a default route
             "--etcd-servers", f"http://127.0.0.1:{self._etcd}", "--authorization-mode", "RBAC",
             "--token-auth-file", str(tokens), "--service-cluster-ip-range", "10.0.0.0/24",
             "--tls-cert-file", certificate, "--tls-private-key-file", key,
@@ -237,23 +239,16 @@ class ControlPlane:
         daemon.wait_until(self._api_ready, READY_S, POLL_S)
 
     def _start_scheduler(self) -> None:
-        bundle, config = self.root / "extender-ca.crt", self.root / "scheduler.yaml"
+        """With the registration of the chart, but for where things are on this machine."""
+        bundle = self.root / "extender-ca.crt"
         bundle.write_bytes(self._trusted())
-        extender = {
-            "urlPrefix": f"https://127.0.0.1:{self.extender_port}/v1", "filterVerb": "filter",
-            "prioritizeVerb": "prioritize", "preemptVerb": "preempt", "weight": 10,
-            "enableHTTPS": True, "tlsConfig": {"caFile": str(bundle)}, "httpTimeout": "2s",
-            "nodeCacheCapable": True, "ignorable": True,
-            "managedResources": [{"name": "nvidia.com/gpu", "ignoredByScheduler": False}],
-        }  # fmt: skip
-        told = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
-            "clientConnection": {"kubeconfig": str(self.kubeconfig), "qps": 1000, "burst": 1000},
-            "leaderElection": {"leaderElect": False}, "percentageOfNodesToScore": 100,
-            "extenders": [extender],
-        }  # fmt: skip
-        config.write_text(yaml.safe_dump(told))
-        self._run("kube-scheduler", "--config", str(config), "--secure-port", "0")
+        told = render(namespace=RELEASE_NAMESPACE).scheduler_config()
+        told["clientConnection"] = {"kubeconfig": str(self.kubeconfig), "qps": 1000, "burst": 1000}
+        (extender,) = told["extenders"]
+        extender["urlPrefix"] = f"https://127.0.0.1:{self.extender_port}/v1"
+        extender["tlsConfig"] = {"caFile": str(bundle)}
+        self.registration.write_text(yaml.safe_dump(told))
+        self._run("kube-scheduler", "--config", str(self.registration), "--secure-port", "0")
 
     def _run(self, program: str, *arguments: str) -> Daemon:
         daemon = self._daemon(program)

@@ -5,18 +5,23 @@ Skipped where KUBE_ASSETS_DIR does not name the programs.
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 import yaml
 from chart_render import NAMESPACE as RELEASE_NAMESPACE
 from chart_render import Rendered, render
+from click.testing import CliRunner
 from k8s_certificates import Pair
 from kubernetes import client
 
 import k8s_extender.admission
+from predictor.cli.main import main
 
+from ..slurm.processes import free_ports
 from .control_plane import NAMESPACE, ControlPlane, RefusedError, wait_until
 from .objects import FP32, created, job, namespace, p100, pods, ready, registered
 
@@ -44,6 +49,21 @@ def test_a_field_that_is_misspelled_would_be_refused(cluster: ControlPlane) -> N
     service = {**render().one("Service"), "spek": {}}
     with pytest.raises(RefusedError, match="spek"):
         cluster.apply([service], "--dry-run=server")
+
+
+def test_our_own_check_is_content_with_account_registration_and_certificate(
+    cluster: ControlPlane,
+) -> None:
+    cluster.add_nodes(ready([p100("p100-0")]))
+    given = (
+        "--kubeconfig",
+        cluster.extender_kubeconfig,
+        "--scheduler-config",
+        cluster.registration,
+    )
+    result = CliRunner().invoke(main, ["k8s", "check", *map(str, given)])
+    assert result.exit_code == 0, result.output
+    assert "1 nodes are listed, 1 of them with GPUs that we know" in result.output
 
 
 def policy_of_the_package() -> list[dict[str, Any]]:
@@ -99,6 +119,17 @@ def account_and_rights(rendered: Rendered) -> list[dict[str, Any]]:
     return [found for kind in kinds for found in rendered.all(kind)]
 
 
+def answers(port: int, path: str) -> bool:
+    """Whether a probe of the kubelet, which verifies nothing, would be content."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with urlopen(f"https://127.0.0.1:{port}{path}", timeout=5, context=context) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
 def test_the_second_scheduler_places_its_pods_with_the_rights_and_the_ca_of_the_chart(
     cluster: ControlPlane,
 ) -> None:
@@ -113,13 +144,21 @@ def test_the_second_scheduler_places_its_pods_with_the_rights_and_the_ca_of_the_
     account = rendered.pod("-scheduler")["spec"]["serviceAccountName"]
     config = rendered.scheduler_config()
     # No pod, so no account mounted, and no names of Services: everything else is the chart's.
-    config["clientConnection"] = {"kubeconfig": str(cluster.kubeconfig_of(account, RELEASE_NAMESPACE))}
+    theirs = cluster.kubeconfig_of(account, RELEASE_NAMESPACE)
+    config["clientConnection"] = {"kubeconfig": str(theirs)}
     (extender,) = config["extenders"]
     extender |= {"urlPrefix": f"https://127.0.0.1:{cluster.extender_port}/v1", "ignorable": False}
     file = cluster.root / "second.yaml"
     file.write_text(yaml.safe_dump(config))
-    daemon = cluster.run("kube-scheduler", "--config", str(file), "--secure-port", "0")
+    (port,) = free_ports(1)
+    daemon = cluster.run(
+        "kube-scheduler", "--config", str(file), "--bind-address", "127.0.0.1",
+        "--secure-port", str(port), "--authentication-kubeconfig", str(theirs),
+        "--authorization-kubeconfig", str(theirs),
+    )  # fmt: skip
     try:
+        probe = rendered.pod("-scheduler")["spec"]["containers"][0]["livenessProbe"]["httpGet"]
+        daemon.wait_until(lambda: answers(port, probe["path"]))
         cluster.add_nodes(ready([p100("p100-0")]))
         named = pods("second", 4, FP32)
         for pod in named:

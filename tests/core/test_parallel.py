@@ -1,0 +1,307 @@
+"""How a model is split over GPUs: who talks to whom, how much, over which link, behind what."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor.errors import JobError
+from predictor.job import TrainingJob
+from predictor.parallel.placement import Group, place
+from predictor.parallel.stages import layer_shares, pipeline
+from predictor.parallel.traffic import Traffic
+from predictor.parallel.warnings import split_warnings
+from predictor.precision import Precision
+from predictor.step import StepModel
+
+BF16 = 2
+
+
+def job(model: str = "llama2-7b", **fields: Any) -> TrainingJob:
+    stated: dict[str, Any] = {
+        "precision": Precision.MIXED_BF16_FP32, "gpu": "a100-sxm4-80gb", "gpus": 8,
+        "batch_size": 1, "framework": "megatron",
+    }  # fmt: skip
+    return TrainingJob(model=model, **(stated | fields))
+
+
+def llama3(**fields: Any) -> TrainingJob:
+    """The 405B run of The Llama 3 Herd of Models, arXiv 2407.21783, table 4."""
+    options = "account_for_embedding_in_pipeline_split=on;account_for_loss_in_pipeline_split=on"
+    stated: dict[str, Any] = {
+        "gpu": "h100-sxm5-80gb", "gpus": 16384, "seq_len": 8192, "grad_accum": 16,
+        "tensor_parallel": 8, "pipeline_parallel": 16, "virtual_stages": 8,
+        "sequence_parallel": True, "sharding": "zero1",
+        "options": f"{options};overlap_grad_reduce=on;overlap_param_gather=on",
+    }  # fmt: skip
+    return job("llama3.1-405b", **(stated | fields))
+
+
+# --- who talks to whom -------------------------------------------------------------------------
+
+
+def test_tensor_parallelism_stays_in_a_node_and_the_outer_splits_cross_it() -> None:
+    found = place(job(gpus=64, tensor_parallel=4, context_parallel=2, pipeline_parallel=2))
+    assert found.tensor == Group(4, 1)
+    assert found.context == Group(2, 1)
+    assert found.data == Group(8, 4)
+    assert found.next_stage == Group(2, 2)
+
+
+def test_a_tensor_split_wider_than_a_node_crosses_nodes() -> None:
+    assert place(job(gpus=16, tensor_parallel=16)).tensor == Group(16, 2)
+
+
+def test_replicas_with_a_whole_node_between_them_stand_on_one_node_each() -> None:
+    assert place(job(gpus=64, tensor_parallel=8)).data == Group(8, 8)
+
+
+def test_experts_are_reduced_over_fewer_replicas() -> None:
+    found = place(job("mixtral-8x7b", gpus=32, expert_parallel=8))
+    assert (found.expert, found.data.gpus, found.expert_data.gpus) == (Group(8, 1), 32, 4)
+
+
+# --- how much, over which link -----------------------------------------------------------------
+
+
+def test_a_layer_sums_its_two_branches_forward_and_backward(steps: StepModel) -> None:
+    one = job(gpus=4, tensor_parallel=4)
+    tokens, hidden, layers = 4096, 4096, 32
+    in_layer = steps.collectives.seconds(one.hardware, "all_reduce", tokens * hidden * BF16, 4, 1)
+    ends = 2 * in_layer + 3 * steps.collectives.seconds(
+        one.hardware, "all_reduce", tokens * 4, 4, 1
+    )
+    found = steps.price(one)
+    assert found.communication_s == pytest.approx(4 * layers * in_layer + ends)
+    assert found.fabric_s == 0.0
+    assert found.exposed_s < found.communication_s  # weight gradients hide what backward sends
+
+
+def test_sequence_parallelism_moves_as_much_and_computes_less(steps: StepModel) -> None:
+    plain = job(gpus=8, tensor_parallel=8)
+    whole, split = steps.price(plain), steps.price(plain.but(sequence_parallel=True))
+    assert split.memory_s < whole.memory_s
+    assert split.tensor_core_s == pytest.approx(whole.tensor_core_s)
+    assert whole.communication_s < split.communication_s < 2 * whole.communication_s
+
+
+def test_the_field_and_the_option_for_sequence_parallelism_are_one() -> None:
+    option, field = (
+        job(tensor_parallel=2, options="sequence_parallel"),
+        job(tensor_parallel=2, sequence_parallel=True),
+    )
+    assert option == field
+    assert option.sequence_parallel
+
+
+def test_full_checkpointing_sums_the_forward_pass_again(steps: StepModel) -> None:
+    plain = job(gpus=8, tensor_parallel=8)
+    again = steps.price(plain.but(options="act_ckpt=full"))
+    assert again.communication_s > 1.4 * steps.price(plain).communication_s
+
+
+def test_overlap_of_tensor_messages_leaves_the_first_part_of_them(steps: StepModel) -> None:
+    plain = job(gpus=8, tensor_parallel=8, sequence_parallel=True)
+    plainly, overlapped = steps.price(plain), steps.price(plain.but(options="tp_comm_overlap=on"))
+    assert overlapped.communication_s == plainly.communication_s
+    assert 0 < overlapped.exposed_s < plainly.exposed_s
+
+
+def test_keys_of_a_long_sequence_travel_behind_its_attention(steps: StepModel) -> None:
+    found = steps.price(job(gpus=8, context_parallel=8, seq_len=131072))
+    assert found.communication_s > 0
+    short = steps.price(job(gpus=8, context_parallel=8, seq_len=1024))
+    assert found.exposed_s / found.communication_s < short.exposed_s / short.communication_s
+
+
+def test_context_parallelism_keeps_the_work_of_a_token(steps: StepModel) -> None:
+    whole = steps.price(job(gpus=1, seq_len=32768, options="flash_attention=on"))
+    part = job(gpus=8, context_parallel=8, seq_len=32768, options="flash_attention=on")
+    assert steps.price(part).flops == pytest.approx(whole.flops / 8, rel=1e-6)
+
+
+def test_tokens_travel_to_experts_and_back_twice(steps: StepModel) -> None:
+    one = job("mixtral-8x7b", gpus=8, expert_parallel=8, seq_len=4096, sharding="ddp")
+    alone = steps.price(one.but(expert_parallel=1)).communication_s
+    sent = (
+        32 * 4 * steps.collectives.seconds(one.hardware, "all_to_all", 4096 * 4096 * 2 * BF16, 8, 1)
+    )
+    dense = steps.price(one).communication_s - sent
+    assert 0 < dense < alone  # each expert has one holder: its gradient is not reduced
+
+
+def test_messages_between_nodes_are_told_from_those_inside(steps: StepModel) -> None:
+    inside = steps.price(job(gpus=8, tensor_parallel=8))
+    both = steps.price(job(gpus=16, tensor_parallel=8))
+    assert inside.fabric_s == 0 < inside.node_link_s
+    assert both.node_link_s == pytest.approx(inside.node_link_s)
+    assert both.fabric_s == pytest.approx(both.communication_s - both.node_link_s)
+
+
+def test_groups_that_send_at_once_share_the_adapters_of_a_node(steps: StepModel) -> None:
+    one = job(gpus=16, tensor_parallel=8)
+    many, few = (steps.price(one.but(fabric=f"{n}x ib-hdr")).fabric_s for n in (8, 1))
+    assert few > 5 * many
+
+
+# --- replicas ----------------------------------------------------------------------------------
+
+
+def test_zero_1_scatters_gradients_and_gathers_weights(steps: StepModel) -> None:
+    one = job(gpus=8, sharding="zero1")
+    found, plain = steps.price(one), steps.price(one.but(sharding="ddp"))
+    weights = plain.parameters
+    seconds = steps.collectives.seconds
+    scatter = seconds(one.hardware, "reduce_scatter", 4 * weights, 8, 1)
+    gather = seconds(one.hardware, "all_gather", BF16 * weights, 8, 1)
+    assert found.communication_s == pytest.approx(scatter + gather, rel=1e-6)
+    assert found.optimizer_s < plain.optimizer_s
+
+
+def test_megatron_reduces_gradients_after_the_backward_pass_unless_told(steps: StepModel) -> None:
+    late = steps.price(job())
+    early = steps.price(job(options="overlap_grad_reduce=on"))
+    assert late.exposed_s == late.communication_s == early.communication_s
+    assert early.exposed_s < 0.5 * late.exposed_s
+
+
+def test_sharded_weights_are_gathered_behind_the_layers_before(steps: StepModel) -> None:
+    found = steps.price(job(sharding="fsdp", framework="llm-foundry", batch_size=4))
+    assert 0 < found.exposed_s < 0.2 * found.communication_s
+
+
+def test_hybrid_sharding_sends_less_between_nodes(steps: StepModel) -> None:
+    one = job(gpus=64, framework="llm-foundry")
+    full, hybrid = (steps.price(one.but(sharding=s)) for s in ("fsdp", "hsdp"))
+    assert full.node_link_s == 0
+    assert 0 < hybrid.fabric_s < 0.6 * full.fabric_s
+
+
+def test_full_and_hybrid_sharding_are_one_on_a_single_node(steps: StepModel) -> None:
+    full, hybrid = (steps.price(job(sharding=s)) for s in ("fsdp", "hsdp"))
+    assert full == hybrid
+
+
+# --- stages ------------------------------------------------------------------------------------
+
+
+@given(stages=st.integers(2, 16), steps_=st.integers(1, 64), virtual=st.integers(1, 8))
+def test_equal_stages_wait_for_p_minus_1_of_m_v(stages: int, steps_: int, virtual: int) -> None:
+    found = pipeline([1.0] * stages, steps_, virtual)
+    assert found.bubble_s / found.busy_s == pytest.approx((stages - 1) / (steps_ * virtual))
+
+
+@given(times=st.lists(st.floats(0.1, 10), min_size=1, max_size=8), micro=st.integers(1, 32))
+def test_a_pipeline_is_no_faster_than_its_slowest_stage(times: list[float], micro: int) -> None:
+    found = pipeline(times, micro)
+    assert found.busy_s == pytest.approx(max(times) * micro)
+    assert found.busy_s + found.bubble_s >= sum(times) * (1 - 1e-9)
+
+
+def test_the_ends_of_a_network_are_on_the_first_and_the_last_stage(steps: StepModel) -> None:
+    halves = steps.price(job(gpus=2, pipeline_parallel=2, grad_accum=16))
+    whole = steps.price(job(gpus=1, grad_accum=16))
+    assert whole.flops / 2 < halves.flops < 0.6 * whole.flops
+    assert halves.parameters >= whole.parameters / 2
+
+
+def test_virtual_stages_wait_less_and_send_more(steps: StepModel) -> None:
+    plain = job(gpus=8, pipeline_parallel=8, grad_accum=16)
+    one, four = steps.price(plain), steps.price(plain.but(virtual_stages=4))
+    assert four.bubble_s < one.bubble_s / 3
+    assert four.communication_s > 3 * one.communication_s
+    option = plain.but(options="num_layers_per_virtual_pipeline_stage=1")
+    assert steps.price(option).bubble_s == four.bubble_s
+
+
+def test_layers_may_be_placed_by_hand() -> None:
+    assert layer_shares(llama3(), 126) == pytest.approx([7 / 126, *[8 / 126] * 14, 7 / 126])
+    stated = job(gpus=8, pipeline_parallel=4, options="decoder_first_pipeline_num_layers=2")
+    assert layer_shares(stated, 32)[0] == 2 / 32
+    assert sum(layer_shares(stated, 32)) == pytest.approx(1)
+
+
+# --- what cannot be ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "fields", "said"),
+    [
+        ("llama2-7b", {"pipeline_parallel": 5, "gpus": 5}, "pipeline_parallel=5.*32 layers"),
+        ("llama2-7b", {"tensor_parallel": 7, "gpus": 7}, "tensor_parallel=7.*32 heads"),
+        ("llama2-7b", {"context_parallel": 3, "gpus": 3}, "context_parallel=3.*4096 tokens"),
+        ("llama2-7b", {"expert_parallel": 2}, "expert_parallel=2.*no experts"),
+        ("mixtral-8x7b", {"expert_parallel": 3, "gpus": 3}, "expert_parallel=3.*8 experts"),
+        ("mixtral-8x7b", {"expert_parallel": 8, "gpus": 4}, "expert_parallel=8.*4 GPUs"),
+        (
+            "llama2-7b",
+            {"pipeline_parallel": 4, "virtual_stages": 3},
+            "virtual_stages=3.*8 layers of a stage",
+        ),
+    ],
+)
+def test_a_split_that_does_not_divide_is_refused(
+    steps: StepModel, model: str, fields: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(JobError, match=said):
+        steps.price(job(model, **fields))
+
+
+def test_virtual_stages_need_stages() -> None:
+    with pytest.raises(JobError, match=r"virtual_stages=2.*pipeline_parallel"):
+        job(virtual_stages=2)
+
+
+def test_a_mean_length_is_the_length_that_is_computed(steps: StepModel) -> None:
+    packed = job(seq_len=4096, mean_seq_len=1024)
+    assert steps.price(packed).compute_s == steps.price(job(seq_len=1024)).compute_s
+    with pytest.raises(JobError, match="mean_seq_len=9000"):
+        job(seq_len=4096, mean_seq_len=9000)
+
+
+def test_what_is_moved_to_the_host_is_flagged() -> None:
+    assert "act_cpu_offload" in split_warnings(job(options="act_cpu_offload=on"))[0]
+    assert split_warnings(job(options="act_cpu_offload=off")) == ()
+
+
+# --- laws, and what was published --------------------------------------------------------------
+
+
+@given(node=st.floats(0, 10), fabric=st.floats(0, 10), work=st.floats(0, 30), first=st.floats(0, 1))
+def test_hidden_traffic_is_still_traffic(
+    node: float, fabric: float, work: float, first: float
+) -> None:
+    sent = Traffic(node, fabric, node + fabric)
+    hidden = sent.behind(work, first)
+    assert hidden.seconds == sent.seconds
+    assert 0 <= hidden.exposed_s <= sent.seconds
+    assert hidden.exposed_s >= min(first * sent.seconds, sent.seconds) * (1 - 1e-9)
+
+
+def test_llama_3_405b_loses_as_much_as_published_from_8192_to_16384_gpus(
+    steps: StepModel,
+) -> None:
+    """430 and 400 TFLOP/s per GPU: the same batch of 16 M tokens, half the micro-steps."""
+    half, full = (
+        steps.price(llama3(gpus=gpus, grad_accum=accum)).step_s * gpus
+        for gpus, accum in ((8192, 32), (16384, 16))
+    )
+    assert half / full == pytest.approx(400 / 430, rel=0.03)
+
+
+def test_the_largest_job_is_priced_as_fast_as_a_small_one(steps: StepModel) -> None:
+    def fastest(made: list[TrainingJob]) -> float:
+        times = []
+        for one in made:
+            start = perf_counter()
+            steps.price(one)
+            times.append(perf_counter() - start)
+        return min(times)
+
+    batches = range(2, 22)
+    largest = fastest([llama3(batch_size=n) for n in batches])
+    assert largest < 4 * fastest([job(batch_size=n) for n in batches])

@@ -1,0 +1,172 @@
+"""Jobs of a real Slurm end up in the history as they were: times, states, GPUs, predictions."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from predictor.ended_job import JobState
+from predictor.history.run import LimitBy, Run
+from predictor.history.store import History, Where
+from slurm_plugin.config import Policy, Slurm
+from slurm_plugin.history.follow import Follower
+from slurm_plugin.mark import Mark
+
+from .cluster import SlurmCluster
+
+PATIENCE_S = 30.0
+OURS = Mark(
+    limit=60, p50_s=1800.0, hi_s=3000.0, q=0.95, step_s=0.25, gpu="v100-sxm2-16gb", gpus=2,
+    tier="site", version="v7", job="model=resnet50 precision=fp32 batch_size=64",
+)  # fmt: skip
+RUNS = "#!/bin/sh\nsleep 600\n"
+REPORTS = """#!/bin/sh
+printf '{"v": 1, "job_id": "%s", "step": 900, "total_steps": 1000, "step_s": 0.001}' \\
+    "$SLURM_JOB_ID" > "precision-time-steps.$SLURM_JOB_ID.json"
+sleep 600
+"""
+
+
+@pytest.fixture
+def here(bench: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmCluster:
+    """The bench, which this process's own commands reach too."""
+    for name, value in bench.env.items():
+        monkeypatch.setenv(name, value)
+    return bench
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "history.sqlite")
+
+
+def ingest(here: SlurmCluster, path: str, *words: str) -> Any:
+    program = "from predictor.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "history", "ingest", "slurm", "--history", path,
+         "--format", "json", *words],
+        env=here.env, capture_output=True, text=True, check=False, timeout=120,
+        cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def stored(path: str, *job_ids: object) -> dict[str, Run]:
+    with History.open(path) as store:
+        return {r.ended.job_id: r for r in store.runs(Where(job_ids=tuple(map(str, job_ids))))}
+
+
+def test_what_ended_is_in_the_history_once_and_as_it_was(here: SlurmCluster, path: str) -> None:
+    done = here.submit("--gres=gpu:v100:2", "-t", "60", script=RUNS).job_id
+    here.wait(done, ["RUNNING"])
+    here.run("scontrol", "update", f"jobid={done}", f"admincomment={OURS.text()}")
+    failed = here.submit(
+        "--gres=gpu:a100:1", "--comment", "model=vgg16 bs=8", script="#!/bin/sh\nexit 3\n"
+    ).job_id
+    array = here.submit("--array=0-1", "--gpus=1", script="#!/bin/sh\ntrue\n").job_id
+    cpu = here.submit(script="#!/bin/sh\ntrue\n").job_id
+    waiting = here.submit("-H", "--gres=gpu:1").job_id
+    for job_id in (failed, array, cpu):
+        here.wait(job_id)
+    running = here.submit("--gres=gpu:1", script=RUNS).job_id
+    here.run("scancel", str(done))
+    told = {job_id: here.wait(job_id) for job_id in (done, failed)}
+    for job_id in (done, failed, array, cpu):
+        here.sacct(job_id, "state")
+
+    first = ingest(here, path, "--since", "1h")
+    runs = stored(path, done, failed, f"{array}_0", f"{array}_1")
+    assert set(runs) == {str(done), str(failed), f"{array}_0", f"{array}_1"}
+    assert not stored(path, cpu, waiting, running)
+    assert first["left_out"]["without GPUs"] >= 1
+    assert first["unread"] == 0
+
+    ours = runs[str(done)]
+    assert (ours.ended.state, ours.ended.gpus) == (JobState.CANCELLED, 2)
+    assert (ours.ended.gpu_type or "").startswith("v100")
+    assert (ours.asked, ours.origin, ours.limit_by) == (OURS.job, "decision", LimitBy.US)
+    assert ours.predicted is not None
+    assert (ours.predicted.step_s, ours.predicted.median_s, ours.predicted.upper_s) == (
+        0.25, 1800.0, 3000.0,
+    )  # fmt: skip
+    theirs = runs[str(failed)]
+    assert (theirs.ended.state, theirs.asked) == (JobState.FAILED, "model=vgg16 batch_size=8")
+    for job_id, record in told.items():
+        job = runs[str(job_id)].ended
+        assert (job.submit_s, job.start_s, job.end_s) == tuple(
+            time.mktime(time.strptime(record[name], "%Y-%m-%dT%H:%M:%S"))
+            for name in ("SubmitTime", "StartTime", "EndTime")
+        )
+        assert job.node_names == (record["NodeList"],)
+
+    again = ingest(here, path)
+    assert (again["new"], again["changed"]) == (0, 0)
+    assert again["same"] >= 4
+    assert again["cursor_s"] > first["cursor_s"]
+
+
+def test_each_component_of_a_het_job_is_a_run(here: SlurmCluster, path: str) -> None:
+    script = "#!/bin/sh\ntrue\n"
+    job_id = here.submit("--gres=gpu:a100:1", ":", "--gres=gpu:v100:2", script=script).job_id
+    here.wait(job_id)
+    here.sacct(job_id, "state")
+    ingest(here, path, "--since", "1h")
+    with History.open(path) as store:
+        found = [r.ended for r in store.runs() if r.ended.job_id.split("+")[0] == str(job_id)]
+    assert sorted(job.gpus for job in found) == [1, 2]
+    assert ingest(here, path, "--since", "1h")["new"] == 0
+
+
+def test_what_ran_at_the_edge_comes_with_the_next_ingest(here: SlurmCluster, path: str) -> None:
+    job_id = here.submit("--gres=gpu:1", script=RUNS).job_id
+    here.wait(job_id, ["RUNNING"])
+    ingest(here, path, "--since", "1h")
+    assert not stored(path, job_id)
+    here.run("scancel", str(job_id))
+    here.sacct(job_id, "state")
+    ingest(here, path, "--overlap", "0")
+    assert stored(path, job_id)
+
+
+def test_the_runs_of_a_requeued_job_are_told_apart(here: SlurmCluster, path: str) -> None:
+    job_id = here.submit("--gres=gpu:1", "--requeue", script=RUNS).job_id
+    here.wait(job_id, ["RUNNING"])
+    time.sleep(1.1)  # a record of its own needs another second
+    here.run("scontrol", "requeue", str(job_id))
+    here.wait(job_id, ["PENDING"])
+    here.run("scancel", str(job_id))
+    here.sacct(job_id, "state")
+    first = ingest(here, path, "--since", "1h")
+    assert first["new"] >= 1
+    assert ingest(here, path, "--since", "1h")["new"] == 0
+    assert stored(path, job_id)[str(job_id)].ended.state is JobState.CANCELLED
+
+
+def test_the_last_step_report_is_joined_to_the_end(here: SlurmCluster, path: str) -> None:
+    def eventually(true: Callable[[], Any]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not true():
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+
+    live = Follower(lambda: History.open(path))
+    policy = Policy(slurm=Slurm(source="text"))
+    job_id = here.submit("--gres=gpu:1", script=REPORTS).job_id
+    here.wait(job_id, ["RUNNING"])
+    eventually(lambda: list(here.work.glob(f"precision-time-steps.{job_id}.json")))
+    time.sleep(1.1)  # the file is of a later second than the start
+    live.look(policy)
+    here.run("scancel", str(job_id))
+    here.sacct(job_id, "state")
+    live.look(policy)
+    reported = stored(path, job_id)[str(job_id)].reported
+    assert reported is not None
+    assert (reported.step_s, reported.steps, reported.total_steps) == (0.001, 900, 1000)
