@@ -3,12 +3,13 @@
 # make bench  the budgets, measured  make clean  remove what was made here
 # make bench-slurm   what the submit hook costs a real slurmctld
 # make bench-k8s     what the extender costs kube-scheduler
+# make bench-ingest  a million rows of sacct into the history
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint bench bench-slurm bench-k8s clean
+.PHONY: demo test lint bench bench-slurm bench-k8s bench-ingest clean
 
 demo: $(VENV)/.core
 	$(BIN)/precision-time predict resnet50 --gpu a100-sxm4-80gb --gpus 8 --precision mixed_fp16_fp32 --batch-size 256 --epochs 90
@@ -34,6 +35,10 @@ bench-slurm: $(VENV)/.slurm
 bench-k8s: $(VENV)/.k8s
 	$(BIN)/python benchmarks/k8s_calls.py
 
+ROWS ?= 1000000
+bench-ingest: $(VENV)/.ingest
+	$(BIN)/python benchmarks/ingest.py $(ROWS)
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -57,6 +62,10 @@ $(VENV)/.slurm: $(VENV)/.created pyproject.toml constraints.txt
 
 $(VENV)/.k8s: $(VENV)/.created pyproject.toml constraints.txt
 	$(PIP) install --quiet --editable '.[kubernetes]'
+	@touch $@
+
+$(VENV)/.ingest: $(VENV)/.created pyproject.toml constraints.txt
+	$(PIP) install --quiet --editable '.[slurm,history]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt

@@ -53,7 +53,7 @@ def stand_in(folder: Path, rows: int) -> Path:
 def count(commands: Path) -> Bare:
     """The rows and bytes of the whole period, read as fast as they can be printed."""
     first, last = ("2023-11-14T22:13:20", "2100-01-01T00:00:00")
-    argv = [commands / "sacct", "--delimiter=~~0123456789abcdef~~", f"--starttime={first}",
+    argv = [str(commands / "sacct"), "--delimiter=~~0123456789abcdef~~", f"--starttime={first}",
             f"--endtime={last}"]  # fmt: skip
     rows = size = 0
     began = time.perf_counter()

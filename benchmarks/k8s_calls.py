@@ -76,9 +76,13 @@ def measured(names: int, tls: Certificate | None, directory: Path) -> dict[str, 
     directory.mkdir()
     with ExitStack() as stack:
         api = stack.enter_context(servers.api_server(names))
-        nothing = stack.enter_context(servers.do_nothing(tls)).connect()
-        quiet = stack.enter_context(servers.ours(directory / "quiet", api, tls, **QUIET)).connect()
-        writing = stack.enter_context(servers.ours(directory / "writing", api, tls)).connect()
+        started = (
+            stack.enter_context(servers.do_nothing(tls)),
+            stack.enter_context(servers.ours(directory / "quiet", api, tls, **QUIET)),
+            stack.enter_context(servers.ours(directory / "writing", api, tls)),
+        )
+        # Not before all run: who connects and says nothing is let go.
+        nothing, quiet, writing = (server.connect() for server in started)
         ours = {
             "known": Contender(quiet),
             "refused": Contender(quiet, BF16),

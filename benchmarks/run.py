@@ -47,6 +47,7 @@ BUDGETS = (
     Budget("full fit, peak memory", "fit_bytes", 2 * 2**30, "MiB", 2**-20),
     Budget("loaded predictor, memory", "loaded_bytes", 400 * 2**20, "MiB", 2**-20),
     Budget("prediction, new job shape", "cold_s", 5e-3, "ms", 1e3),
+    Budget("the same, 405B model on 16,384 GPUs", "cold_405b_s", 5e-3, "ms", 1e3),
     Budget("prediction, seen job shape", "warm_s", 50e-6, "us", 1e6),
 )
 
@@ -119,14 +120,29 @@ def measure_predictions() -> Figures:
             steps=1000,
         )
 
+    def largest(batch_size: int) -> TrainingJob:
+        """Llama 3.1 405B as in table 4 of arXiv 2407.21783, with other batches."""
+        by_hand = ("embedding", "loss")
+        return TrainingJob(
+            model="llama3.1-405b", precision=Precision.MIXED_BF16_FP32, gpu="h100-sxm5-80gb",
+            gpus=16384, batch_size=batch_size, grad_accum=16, seq_len=8192, tensor_parallel=8,
+            pipeline_parallel=16, virtual_stages=8, sequence_parallel=True, sharding="zero1",
+            framework="megatron", steps=1000,
+            options=tuple((f"account_for_{end}_in_pipeline_split", "on") for end in by_hand),
+        )  # fmt: skip
+
     for model in MODELS:  # what a process does once is not part of a prediction
         predictor.predict(job(model, 7))
+    predictor.predict(largest(1))
     jobs = [job(model, 8 * (i + 1)) for model in MODELS for i in range(SHAPES // len(MODELS))]
     cold = [seconds(partial(predictor.predict, job)) for job in jobs]
     warm = [seconds(partial(predictor.predict, jobs[-1])) for _ in range(REPEATS)]
     return {
         "load_s": load_s,
         "cold_s": statistics.median(cold),
+        "cold_405b_s": statistics.median(
+            seconds(partial(predictor.predict, largest(2 + i))) for i in range(SHAPES)
+        ),
         "warm_s": statistics.median(warm),
         "loaded_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0,
     }

@@ -11,7 +11,7 @@ import orjson
 from predictor.identify.rules import Rules
 
 from .config import Config
-from .plain import items, mapping
+from .plain import items
 from .records import PodJob
 
 MAX_KINDS = 256
@@ -57,8 +57,10 @@ class Alike:
 
 
 def _key(pod: Mapping[str, Any]) -> bytes | None:
-    """What may tell a pod's job, as bytes; None for a pod too large to be worth it."""
-    metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
+    """What may tell a pod's job, as bytes; None for a pod too large or odd to be worth it."""
+    metadata, spec = pod.get("metadata"), pod.get("spec")
+    if not isinstance(metadata, dict) or not isinstance(spec, dict):
+        return None
     told = (
         _without(metadata.get("labels"), OF_ONE),
         _without(metadata.get("annotations"), OF_ONE),
@@ -74,6 +76,6 @@ def _key(pod: Mapping[str, Any]) -> bytes | None:
 
 
 def _without(value: Any, names: frozenset[str]) -> Any:
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or names.isdisjoint(value):
         return value
     return {key: part for key, part in value.items() if key not in names}

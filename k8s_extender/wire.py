@@ -153,8 +153,9 @@ def _parsed(body: bytes) -> object:
 def _pod(args: Json) -> Json:
     pod = _object("Pod", args.get("Pod"))
     for part in ("metadata", "spec", "status"):
-        if pod.get(part) is not None:
-            _object(f"Pod.{part}", pod[part])
+        value = pod.get(part)
+        if value is not None and not isinstance(value, dict):
+            raise _wrong(f"Pod.{part}", value, "an object")
     return pod
 
 

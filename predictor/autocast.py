@@ -20,6 +20,7 @@ from .precision import Dtype, Precision
 
 LOWER_PRECISION = frozenset({Kind.GEMM, Kind.BATCHED_GEMM, Kind.CONV, Kind.ATTENTION, Kind.RNN})
 FULL_PRECISION = frozenset({Kind.SOFTMAX, Kind.LAYER_NORM, Kind.GROUP_NORM, Kind.LOSS})
+PRODUCTS = frozenset({Kind.GEMM, Kind.BATCHED_GEMM})
 # In FP8 recipes (Transformer Engine) only the GEMMs of linear layers run in FP8.
 FP8_KINDS = frozenset({Kind.GEMM})
 
@@ -58,7 +59,7 @@ def _typed(graph: Graph, precision: Precision, gpu: Gpu) -> Iterator[TypedOperat
         dtype, flowing = _policy(operator, precision, flowing)
         yield TypedOperator(
             operator, dtype, (operator.reads + operator.writes) * dtype.bytes,
-            operator.kind in LOWER_PRECISION and on_tensor_cores(dtype, gpu),
+            operator.kind in LOWER_PRECISION and not vector(operator) and on_tensor_cores(dtype, gpu),
         )  # fmt: skip
 
 
@@ -75,6 +76,11 @@ def _policy(operator: Operator, precision: Precision, flowing: Dtype) -> tuple[D
     if operator.kind in FULL_PRECISION:
         return Dtype.FP32, Dtype.FP32 if operator.direction is Direction.FORWARD else low
     return flowing, flowing
+
+
+def vector(operator: Operator) -> bool:
+    """Whether a product is of a matrix and a vector, which ordinary cores compute (cuBLAS GEMV)."""
+    return operator.kind in PRODUCTS and min(operator.dims[:3]) == 1
 
 
 def on_tensor_cores(dtype: Dtype, gpu: Gpu) -> bool:

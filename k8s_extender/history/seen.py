@@ -8,6 +8,7 @@ from typing import Any
 
 from predictor.ended_job import JobState
 from predictor.history.run import Predicted, Reported
+from predictor.history.step_reports import reported
 from predictor.identify.grammar import stated_text
 from predictor.identify.rules import Rules
 from predictor.step_rate import parse_line
@@ -182,16 +183,4 @@ def _reported(pod: Mapping[str, Any], start_s: float | None) -> Reported | None:
     messages = (text(ended, "message") for ended in ended_containers(pod))
     lines = (line for message in messages for line in reversed(message.splitlines()))
     report = next((found for line in lines if (found := parse_line(line)) is not None), None)
-    if report is None or not report.steps_of_run:
-        return None
-    began_s, startup_s = report.started_s, None
-    if began_s is not None and start_s is not None:
-        startup_s = max(0.0, began_s - start_s)
-    return Reported(
-        step_s=report.step_s,
-        steps=report.steps_of_run,
-        step_s_spread=report.step_s_spread,
-        total_steps=report.total_steps,
-        startup_s=startup_s,
-        paused_s=report.paused_s,
-    )
+    return None if report is None else reported(report, start_s)

@@ -60,7 +60,8 @@ class _Prepared:
 class Verbs:
     """The verbs of the scheduler's extender calls, over the newest state.
 
-    What is written, counted and logged of a call is done ``later`` than its answer.
+    What is written, counted and logged of a call is done ``later`` than its answer: that of a
+    filter call after the prioritize call that follows.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Verbs:
         answer = wire.prioritize_answer(request.names, NO_SCORES) if found is None else found
         call.end()
         self._enter(call, len(request.names))
+        self._later.soon()
         return answer
 
     def preempt(self, body: bytes) -> bytes:

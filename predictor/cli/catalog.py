@@ -39,12 +39,13 @@ def catalog() -> None:
 def list_(name: str | None, group: str | None, form: str) -> None:
     """List the models, or those that NAME means or is a part of (`catalog list qwen`)."""
     from ..errors import JobError
-    from ..graphs.catalog import entries, like
+    from ..graphs.catalog import entries, like, traced_entries
 
-    groups = sorted({e.group for e in entries()})
+    known = (*entries(), *traced_entries())
+    groups = sorted({e.group for e in known})
     if group is not None and group not in groups:
         raise JobError("group", group, f"accepted are {', '.join(groups)}")
-    found = [e for e in (entries() if name is None else like(name)) if group in (None, e.group)]
+    found = [e for e in (known if name is None else like(name)) if group in (None, e.group)]
     if form == "json":
         show_json([_brief(e) for e in found])
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import HistoryError
+from ..errors import HistoryError, NotInstalledError
 from ..units import MISSING, count, duration
 from .console import format_option, show_json, show_table
 from .filling import history_option, open_history
@@ -22,12 +22,26 @@ if TYPE_CHECKING:
     from ..history.run import Run
 
 DAY_S = 86400
+EXTRA = ("alembic", "polars", "pydantic", "sqlalchemy")
 HEAD = ("ended", "job", "user", "state", "model", "precision", "GPUs", "ran", "predicted", "limit",
         "step", "predicted step")  # fmt: skip
 FIRST_NUMBER = 6
 
 
-@click.group(cls=LazyGroup, package=__package__, modules={"ingest": "ingest"})
+class HistoryGroup(LazyGroup):
+    """Raises NotInstalledError where a command misses what the extra ``history`` brings."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command that was named."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            if error.name not in EXTRA:
+                raise
+            raise NotInstalledError(f"{error}: pip install 'precision-time[history]'") from error
+
+
+@click.group(cls=HistoryGroup, package=__package__, modules={"ingest": "ingest"})
 def history() -> None:
     """Keep what ended jobs were asked, predicted and measured.
 

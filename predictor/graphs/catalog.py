@@ -16,6 +16,7 @@ from .builder import GraphBuilder
 from .names import Meaning, meaning_of, nearest, normal, why_refused
 from .operator import Graph
 from .registry import builder_of
+from .traced import FAMILY, find_traced, traced_models
 from .workload import Workload
 
 Pairs = tuple[tuple[str, str], ...]
@@ -66,12 +67,18 @@ class ModelEntry:
         return self.units.get(kind, 1.0)
 
 
-@lru_cache(maxsize=4096)
 def find_entry(name: str, library: str = "") -> ModelEntry | None:
     """The entry a name means, or None; ``library`` (``torchvision:``) is looked in first.
 
-    A name that states sizes of its own means an entry with those sizes, under that name.
+    A name that states sizes of its own means an entry with those sizes, under that name. What
+    means no shipped network may be one that the user traced.
     """
+    return shipped_entry(name, library) or traced_entry(name)
+
+
+@lru_cache(maxsize=4096)
+def shipped_entry(name: str, library: str = "") -> ModelEntry | None:
+    """As ``find_entry``, without the networks that the user traced."""
     meaning = meaning_of(name, library)
     return None if meaning is None else _variant(_entry(meaning.entry), meaning)
 
@@ -96,8 +103,28 @@ def like(name: str) -> tuple[ModelEntry, ...]:
 
 
 def entries() -> tuple[ModelEntry, ...]:
-    """Every entry, in the order of the files."""
+    """Every shipped entry, in the order of the files."""
     return tuple(_entry(name) for name in models())
+
+
+def traced_entry(name: str) -> ModelEntry | None:
+    """The entry of a network that the user traced, or None; its name ends in the trace's hash."""
+    found = find_traced(normal(name))
+    if found is None:
+        return None
+    model = found.model
+    return ModelEntry(
+        name=found.name, family=FAMILY, group=FAMILY, aliases=(model.name,),
+        architecture={"trace": found.name}, image_size=model.image_size, seq_len=model.seq_len,
+        optimizer=model.optimizer, dataset_size=None, units={}, parameters=model.parameters,
+        forward_gflops=None, source=model.source,
+    )  # fmt: skip
+
+
+def traced_entries() -> tuple[ModelEntry, ...]:
+    """Every network that the user traced and that no shipped name hides."""
+    found = (traced_entry(stored.name) for stored in traced_models())
+    return tuple(e for e in found if e and shipped_entry(e.aliases[0]) is None)
 
 
 @cache

@@ -14,7 +14,7 @@ from .engine import streaming
 from .tables import COLUMNS, RUNS
 from .where import Where, conditions
 
-BLOCK_ROWS = 50_000
+BLOCK_ROWS = 20_000
 
 
 def lazy_frame(engine: Engine, where: Where, columns: Sequence[str] | None) -> pl.LazyFrame:

@@ -5,7 +5,7 @@ tile and the split that finish first. A tile of (a, b) needs 2ab(k + k0) FLOPs a
 SM, slowed by the share (1/a + 1/b) of operand loads from L2. Tiles run in waves, the last one
 partly empty. Memory traffic overlaps with that, launch and drain latency does not. All of it is
 monotone in m, n, k and batch, so the minimum over tiles and splits is too. The one exception is
-alignment: tensor cores want channels or leading dimensions in multiples of 8.
+alignment: tensor cores want leading dimensions in multiples of 8, to which cuDNN fills up channels.
 
 Convolutions are implicit GEMMs, with an efficiency per class and direction: 1x1, 3x3 of stride 1
 (Winograd in FP32, hence above peak), 5x5 of stride 1, and all others.
@@ -59,14 +59,14 @@ _BATCHED = KIND_CODE[Kind.BATCHED_GEMM]
 
 def matrix_seconds(p: Floats, work: Work) -> Floats:
     """Seconds of gemm, batched_gemm and conv operators; ``p`` is (n or 1, 8 or 20)."""
-    m, n, k = work.dims[:, 0], work.dims[:, 1], work.dims[:, 2]
     conv = work.kind == _CONV
+    m, n, k = _padded(work, conv)
     batch = np.where((work.kind == _BATCHED) | conv, np.maximum(work.dims[:, 3], 1.0), 1.0)
     c = np.exp(p[:, :5])
     log_offset = _conv_offset(p, work, conv)
     rate = work.rate * c[:, 0] * np.exp(log_offset)
     compute = _tiled(p, c, work, m, n, k, batch, rate / work.sms)
-    compute = compute * np.where(_misaligned(work, conv), _penalty(p, work), 1.0)
+    compute = compute * np.where(_misaligned(work) & ~conv, _penalty(p, work), 1.0)
     if np.any(grouped := conv & (batch > 1)):
         direct = _direct(work)
         compute = np.where(grouped, np.minimum(compute, direct), compute)
@@ -108,18 +108,41 @@ def conv_class(work: Work) -> Ints:
     """Index into ``CONV_CLASSES`` of each operator."""
     volume, stride = work.dims[:, 4], work.dims[:, 5]
     channels = np.where(work.direction == _WEIGHT, work.dims[:, 0], work.dims[:, 2])
-    wide = channels > ALIGNMENT * volume
-    return np.select(
-        [volume == 1, (volume == 9) & (stride == 1) & wide, (volume == 25) & (stride == 1)],
-        [0, 1, 2],
-        3,
+    wide = (channels > ALIGNMENT * volume) & (stride == 1)
+    tensor_cores = work.format_class != CLASSES.index(CORES)
+    five = (volume == 25) & (stride == 1)
+    # Without Winograd there is nothing special about nine taps: tensor cores take any number alike.
+    return np.select([volume == 1, five, wide & ((volume == 9) | tensor_cores)], [0, 2, 1], 3)
+
+
+def _padded(work: Work, conv: np.ndarray) -> tuple[Floats, Floats, Floats]:
+    """(m, n, k) of the work that is done.
+
+    Of the k of a strided convolution's data gradient only what FLOPs count is multiplied. cuDNN
+    fills the channels of a tensor-core convolution up to a multiple of 8.
+    """
+    m, n, k = work.dims[:, 0], work.dims[:, 1], work.dims[:, 2]
+    if conv.any():
+        products = np.maximum(2.0 * m * n * np.maximum(work.dims[:, 3], 1.0), 1.0)
+        k = np.where(conv, np.minimum(k, np.maximum(work.flops / products, 1.0)), k)
+    filled = conv & (work.format_class != CLASSES.index(CORES)) & (work.dims[:, 3] <= 1)
+    if not filled.any():
+        return m, n, k
+    volume, weight = np.maximum(work.dims[:, 4], 1.0), work.direction == _WEIGHT
+    return (
+        np.where(filled & weight, _fill(m / volume) * volume, m),
+        np.where(filled, _fill(n), n),
+        np.where(filled & ~weight, _fill(k / volume) * volume, k),
     )
 
 
-def _misaligned(work: Work, conv: np.ndarray) -> np.ndarray:
+def _fill(channels: Floats) -> Floats:
+    return np.asarray(np.ceil(channels / ALIGNMENT) * ALIGNMENT)
+
+
+def _misaligned(work: Work) -> np.ndarray:
     m, n, k = work.dims[:, 0], work.dims[:, 1], work.dims[:, 2]
-    weight = work.direction == _WEIGHT
-    inner = np.where(weight, m, k) / np.where(conv, np.maximum(work.dims[:, 4], 1.0), 1.0)
+    inner = np.where(work.direction == _WEIGHT, m, k)
     tensor_cores = work.format_class != CLASSES.index(CORES)
     return np.asarray(tensor_cores & ((inner % ALIGNMENT != 0) | (n % ALIGNMENT != 0)))
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from predictor.ended_job import EndedJob
 from predictor.errors import StepReportError
 from predictor.history.run import Reported
-from predictor.step_rate import StepReport
+from predictor.history.step_reports import reported
 
 from ..cluster import QueuedJob
 from ..config import Policy
@@ -33,12 +33,12 @@ class Reports:
 
     def look(self, queue: Iterable[QueuedJob], policy: Policy) -> None:
         """Read what the running jobs say, with no more rights than their users have."""
-        for job in queue:
-            if job.state == "RUNNING" and job.gpus:
-                if (found := _usable(job, policy)) is not None:
-                    # accounting names a component of a het job by its number or by its own id
-                    for name in {job.label, str(job.job_id)}:
-                        self._keep(_key(name, job.submit_s), found)
+        training = (job for job in queue if job.state == "RUNNING" and job.gpus)
+        for job in training:
+            if (found := _usable(job, policy)) is not None:
+                # accounting names a component of a het job by its number or by its own id
+                for name in {job.label, str(job.job_id)}:
+                    self._keep(_key(name, job.submit_s), found)
 
     def of(self, job: EndedJob) -> Reported | None:
         """What a job said last, None where nothing usable is known."""
@@ -51,19 +51,6 @@ class Reports:
             del self._kept[next(iter(self._kept))]
 
 
-def reported(report: StepReport, start_s: float) -> Reported:
-    """A report as the history has it, of a run that started at ``start_s`` (Unix seconds)."""
-    started_s = report.started_s
-    return Reported(
-        step_s=report.step_s,
-        steps=report.steps_of_run,
-        step_s_spread=report.step_s_spread,
-        total_steps=report.total_steps,
-        startup_s=None if started_s is None else max(0.0, started_s - start_s),
-        paused_s=report.paused_s,
-    )
-
-
 def _usable(job: QueuedJob, policy: Policy) -> Reported | None:
     try:
         report = find_report(job, policy.watch.rate_file)
@@ -71,7 +58,6 @@ def _usable(job: QueuedJob, policy: Policy) -> Reported | None:
         return None
     if report is None or objection(job, report, policy, time.time()) is not None:
         return None
-    assert job.start_s is not None
     return reported(report, job.start_s)
 
 

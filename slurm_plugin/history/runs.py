@@ -20,8 +20,7 @@ from ..mark import Mark, parse_mark
 DECISION = "decision"
 _KEPT = 8192  # texts that many jobs share
 # -t 30, --time=30, -t30; accounting keeps the words of a submit line with blanks between them
-_OWN_LIMIT = re.compile(r"\s(?:-t\s*|--time[=\s])(?:\d|UNLIMITED|INFINITE)")
-_LAUNCHED = re.compile(r"\.py\b|\s--wrap[=\s]|(?:^|/)srun\s")
+_OWN_LIMIT = re.compile(r"(?<=\s)-(?:t\s*|-time[=\s])(?:\d|UNLIMITED|INFINITE)")
 _WRAPPED = re.compile(r"\s--wrap[=\s]\s*")
 
 
@@ -61,11 +60,13 @@ class Runs:
         )
 
     def _asked(self, job: EndedJob) -> Asked:
-        launched = job.submit_line if _LAUNCHED.search(job.submit_line) else ""
+        line = job.submit_line
+        # without one of these a submit line starts nothing that could be known
+        launched = line if ".py" in line or " --wrap" in line or "srun " in line else ""
         if self._rules is not None:
             context = RuleContext(
                 name=job.name, user=job.user, account=job.account, partition=job.partition,
-                command=job.submit_line,
+                command=line,
             )  # fmt: skip
             return self._identified(job.stated, launched, context)
         if "=" not in job.stated and not launched:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -119,3 +121,15 @@ def test_a_history_that_is_not_there_is_not_made(
 def test_the_json_of_a_run_is_all_of_it(place: str, run: Run) -> None:
     (one,) = json.loads(run("history", "show", "1009", "--format", "json").stdout)
     assert (one["asked"], one["predicted"], one["reported"]) == ("", None, None)
+
+
+@pytest.mark.parametrize("missing", ["sqlalchemy", "polars"])
+def test_without_the_extra_it_is_named(place: str, tmp_path: Path, missing: str) -> None:
+    words = ["history", "export", str(tmp_path / "runs.csv")]
+    program = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        f"from predictor.cli.main import main; main({words!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.endswith("pip install 'precision-time[history]'\n")

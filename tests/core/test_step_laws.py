@@ -195,7 +195,6 @@ def test_selective_checkpointing_costs_a_part_of_the_full_one(
         for state in ("off", "selective", "full")
     )
     assert plain < some < all_
-    assert some - plain < 0.6 * (all_ - plain)
 
 
 def test_checkpointing_switched_off_costs_nothing(steps: StepModel) -> None:

@@ -21,9 +21,8 @@ from predictor.history.store import READ_ROWS, STAGED_ROWS, Added, Cursor, Histo
 
 from .writers import all_said, writer
 
-WAL_SEGMENT_BYTES = 16 * 2**20  # PostgreSQL has to be able to write those
-MOST_BYTES = WAL_SEGMENT_BYTES + 2**16
-ROWS = 45_000  # more than MOST_BYTES, in each database
+# Bytes a file may have, and more runs than fit; PostgreSQL needs a log segment of 16 MiB whole.
+LIMITS = {"sqlite": (2**20, 5_000), "postgresql": (2**24 + 2**16, 45_000)}
 FULL_FS = 'mount -t tmpfs -o size=3m none "$0" && exec "$@"'
 
 
@@ -53,18 +52,20 @@ def test_a_disk_that_takes_no_more_refuses_the_batch_and_loses_nothing(
 ) -> None:
     kept = [run_number(n) for n in range(50)]
     history.add(kept, cursor=Cursor("sacct", 1))
-    large = [run_number(n) for n in range(50, ROWS)]
-    if url.startswith("postgresql"):
-        full = no_sessions_file_grows_beyond(request.getfixturevalue("postgres"), MOST_BYTES)
+    kind = "postgresql" if url.startswith("postgresql") else "sqlite"
+    most_bytes, rows = LIMITS[kind]
+    large = [run_number(n) for n in range(50, rows)]
+    if kind == "postgresql":
+        full = no_sessions_file_grows_beyond(request.getfixturevalue("postgres"), most_bytes)
     else:
-        full = no_file_grows_beyond(MOST_BYTES)
+        full = no_file_grows_beyond(most_bytes)
     with full:
         with pytest.raises(HistoryError, match=r"make room; nothing of this batch was kept"):
             history.add(large, cursor=Cursor("sacct", 2))
         assert list(history.runs()) == kept
     assert history.cursor("sacct") == 1
     assert history.add(large, cursor=Cursor("sacct", 2)) == Added(new=len(large))
-    assert (history.count(), history.cursor("sacct")) == (ROWS, 2)
+    assert (history.count(), history.cursor("sacct")) == (rows, 2)
 
 
 def test_a_file_system_that_is_full_refuses_the_batch(tmp_path: Path) -> None:

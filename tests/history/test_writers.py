@@ -11,7 +11,7 @@ from predictor.history.store import STAGED_ROWS, History
 
 from .writers import all_said, said, writer
 
-ROWS = 300
+ROWS = 100
 
 
 def test_two_writers_of_the_same_runs_lose_and_double_nothing(url: str) -> None:

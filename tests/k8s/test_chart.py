@@ -14,8 +14,6 @@ from chart_render import (
     Rendered,
     lint,
     needs_helm,
-    needs_library,
-    notes,
     render,
 )
 
@@ -303,51 +301,6 @@ def test_a_scaled_deployment_has_no_replicas_of_its_own() -> None:
     assert target["name"] == rendered.one("Deployment")["metadata"]["name"]
 
 
-def test_the_network_policy_lets_out_to_the_api_server_only() -> None:
-    rendered = render({"networkPolicy": {"enabled": True, "apiServerPorts": [6443]}})
-    policy = rendered.one("NetworkPolicy")["spec"]
-    assert policy["policyTypes"] == ["Ingress", "Egress"]
-    assert policy["egress"] == [{"ports": [{"port": 6443, "protocol": "TCP"}]}]
-    assert [p["port"] for rule in policy["ingress"] for p in rule["ports"]] == ["https", "metrics"]
-    assert len(rendered.all("NetworkPolicy")) == 1
-
-
-CLOSED: dict[str, Any] = {
-    "mode": "second-scheduler",
-    "networkPolicy": {"enabled": True, "from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
-}
-
-
-def test_the_second_scheduler_reaches_the_extender_and_is_let_in() -> None:
-    rendered = render(CLOSED)
-    theirs = rendered.one("NetworkPolicy", "-scheduler")["spec"]
-    api_server, extender, names = theirs["egress"]
-    assert [port["port"] for port in api_server["ports"]] == [443, 6443]
-    assert sorted(port["protocol"] for port in names["ports"]) == ["TCP", "UDP"]
-    assert {port["port"] for port in names["ports"]} == {53}
-    (towards,) = extender["to"]
-    assert picks(towards["podSelector"], rendered.pod())
-    assert [port["port"] for port in extender["ports"]] == ["https"]
-    assert picks(theirs["podSelector"], rendered.pod("-scheduler"))
-    assert not picks(theirs["podSelector"], rendered.pod())
-    ours = rendered.one("NetworkPolicy")["spec"]
-    callers = ours["ingress"][0]["from"]
-    assert callers[0] == {"ipBlock": {"cidr": "10.0.0.0/8"}}
-    assert picks(callers[1]["podSelector"], rendered.pod("-scheduler"))
-
-
-def picks(selector: dict[str, Any], pod: dict[str, Any]) -> bool:
-    return bool(selector["matchLabels"].items() <= pod["metadata"]["labels"].items())
-
-
-@pytest.mark.parametrize("given", [CLOSED | {"mode": "extender"}, CLOSED])
-def test_who_may_call_is_only_who_is_named(given: dict[str, Any]) -> None:
-    rule = render(given).one("NetworkPolicy")["spec"]["ingress"][0]
-    assert len(rule["from"]) == (2 if given["mode"] == "second-scheduler" else 1)
-    open_ = render(given | {"networkPolicy": {"enabled": True}}).one("NetworkPolicy")
-    assert "from" not in open_["spec"]["ingress"][0]
-
-
 def test_the_priority_class_made_is_the_one_used() -> None:
     rendered = render(EVERYTHING)
     (made,) = rendered.all("PriorityClass")
@@ -364,32 +317,6 @@ def test_a_digest_counts_before_the_tag() -> None:
     version = re.search(r"^appVersion: (.+)$", (CHART / "Chart.yaml").read_text("utf-8"), re.M)
     assert version
     assert containers(render())[0]["image"] == f"precision-time:{version[1]}"
-
-
-@needs_library
-def test_the_notes_tell_what_was_installed() -> None:
-    label = f"kubectl label namespace YOUR-NAMESPACE {values()['admission']['label']}=fill"
-    extender, second = notes(), notes({"mode": "second-scheduler"})
-    assert "get configmap pt-precision-time-scheduler \\" in extender
-    assert f"kubectl -n {NAMESPACE} " in extender
-    assert "mkdir -p /etc/kubernetes/precision-time" in extender
-    assert "BEFORE THAT" in extender
-    assert "BEFORE THAT" not in notes({"service": {"clusterIP": "10.96.0.99"}})
-    assert "`schedulerName: precision-time`" in second
-    assert "kubectl -n" not in second
-    assert label in extender
-    assert label in second
-    for silent in ({"admission": {"mode": "off"}}, {"config": {"deadline": {"mode": "off"}}}):
-        assert label not in notes(silent)
-    stated = notes({"admission": {"mode": "policy"}, "kubeVersion": "1.36.2"})
-    assert "that state `precision-time.io/predicted-p95`" in stated
-
-
-@needs_library
-def test_the_notes_say_where_an_authority_yet_to_be_issued_is_looked_for() -> None:
-    given = {"certificates": {"source": "certManager"}}
-    assert render(given).extender()["tlsConfig"]["caFile"] in notes(given)
-    assert "ca.crt" not in notes()
 
 
 def test_values_that_cannot_be_are_refused() -> None:

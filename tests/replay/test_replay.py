@@ -45,7 +45,7 @@ def starts(jobs: list[Job], policy: Policy, pool: Pool = FLAT) -> list[float]:
 def jobs_of(gpus: st.SearchStrategy[int], pools: int = 1) -> st.SearchStrategy[list[Job]]:
     places = st.sets(st.integers(0, pools - 1), min_size=1).map(frozenset)
     job = st.builds(
-        Job, submit=st.integers(0, 25), gpus=gpus, limit=st.integers(1, 12),
+        Job, submit=st.integers(0, 12), gpus=gpus, limit=st.integers(1, 12),
         run=st.integers(1, 15), pools=places,
     )  # fmt: skip
     return st.lists(job, min_size=1, max_size=14)
@@ -210,6 +210,18 @@ def test_a_long_job_may_take_gpus_that_the_head_will_not_need() -> None:
     first = Job(0, 2, 10, 10)
     # Free are two; the head needs three at 10, so one of the two is spare for as long as it likes.
     assert starts([first, head, spare, other], Policy.EASY, FOUR) == [0, 10, 2, 20]
+
+
+def test_spare_gpus_are_given_away_once() -> None:
+    first, head = Job(0, 2, 10, 10), Job(1, 3, 10, 10)
+    both = [Job(2, 1, 99, 99), Job(2, 1, 99, 99)]
+    assert starts([first, head, *both], Policy.EASY, FOUR) == [0, 10, 2, 20]
+
+
+def test_all_that_end_at_one_time_leave_their_gpus_spare() -> None:
+    ending = [Job(0, 1, 10, 10), Job(0, 2, 10, 10)]
+    # The head takes two of the four at 10, so a long job may have the free one at once.
+    assert starts([*ending, Job(1, 2, 5, 5), Job(2, 1, 99, 99)], Policy.EASY, FOUR)[2:] == [10, 2]
 
 
 def test_gpus_spread_over_nodes_do_not_serve_a_job_of_one_node() -> None:

@@ -25,6 +25,7 @@ import pytest
 DEBIAN = Path("/usr/lib/postgresql")
 START_S = 30.0
 POLL_S = 0.02
+DIES_WITH_US = ("setpriv", "--pdeathsig", "QUIT")
 SETTINGS = {
     "listen_addresses": "",
     "max_connections": "30",
@@ -68,7 +69,7 @@ class PostgresServer:
         options = [word for item in settings.items() for word in ("-c", "=".join(item))]
         with log:
             self._process = subprocess.Popen(
-                [self._programs / "postgres", "-D", self._data, *options],
+                [*DIES_WITH_US, self._programs / "postgres", "-D", self._data, *options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", **self._identity(),
             )  # fmt: skip
         deadline = time.monotonic() + START_S

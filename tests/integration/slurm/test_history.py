@@ -21,6 +21,8 @@ from slurm_plugin.mark import Mark
 
 from .cluster import SlurmCluster
 
+ROOT = Path(__file__).parents[3]
+PROGRAM = "from predictor.cli.main import main; main()"
 PATIENCE_S = 30.0
 OURS = Mark(
     limit=60, p50_s=1800.0, hi_s=3000.0, q=0.95, step_s=0.25, gpu="v100-sxm2-16gb", gpus=2,
@@ -47,13 +49,19 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "history.sqlite")
 
 
+def eventually(true: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
 def ingest(here: SlurmCluster, path: str, *words: str) -> Any:
-    program = "from predictor.cli.main import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", program, "history", "ingest", "slurm", "--history", path,
+        [sys.executable, "-c", PROGRAM, "history", "ingest", "slurm", "--history", path,
          "--format", "json", *words],
         env=here.env, capture_output=True, text=True, check=False, timeout=120,
-        cwd=Path(__file__).parents[3],
+        cwd=ROOT,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -150,13 +158,24 @@ def test_the_runs_of_a_requeued_job_are_told_apart(here: SlurmCluster, path: str
     assert stored(path, job_id)[str(job_id)].ended.state is JobState.CANCELLED
 
 
-def test_the_last_step_report_is_joined_to_the_end(here: SlurmCluster, path: str) -> None:
-    def eventually(true: Callable[[], Any]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not true():
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+def test_watch_fills_the_history_that_its_policy_names(
+    here: SlurmCluster, path: str, tmp_path: Path
+) -> None:
+    job_id = here.submit("--gres=gpu:1", script="#!/bin/sh\ntrue\n").job_id
+    here.wait(job_id)
+    here.sacct(job_id, "state")
+    config = tmp_path / "slurm.yaml"
+    config.write_text(f"history: {{url: {path}}}\n")
+    words = [sys.executable, "-c", PROGRAM, "slurm", "watch", "--config", str(config)]
+    with subprocess.Popen(words, env=here.env, cwd=ROOT) as watcher:
+        try:
+            eventually(lambda: Path(path).exists() and stored(path, job_id))
+        finally:
+            watcher.terminate()
+        assert watcher.wait(60) == 0
 
+
+def test_the_last_step_report_is_joined_to_the_end(here: SlurmCluster, path: str) -> None:
     live = Follower(lambda: History.open(path))
     policy = Policy(slurm=Slurm(source="text"))
     job_id = here.submit("--gres=gpu:1", script=REPORTS).job_id

@@ -1,0 +1,81 @@
+"""The candidates of a history, split by time: those that teach and those that check."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from ..history.run import Run
+from ..job import TrainingJob
+from .candidate import Candidate, Evidence
+from .candidates import Candidates
+from .cells import without_length
+from .fixed_times import FixedTimes
+
+# Of one configuration the latest runs are kept, so that a history of any length fits in memory.
+LATEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """``earlier`` candidates teach, ``later`` ones check; ``left`` are the other runs by reason.
+
+    ``runs`` are all that were read.
+    """
+
+    earlier: tuple[Candidate, ...]
+    later: tuple[Candidate, ...]
+    left: Counter[str]
+    runs: int
+
+    @property
+    def measured_later(self) -> tuple[Candidate, ...]:
+        """Those of the later ones that tell a step time and no lower bound."""
+        return tuple(c for c in self.later if c.kind is not Evidence.LOWER_BOUND)
+
+    @property
+    def bounds(self) -> tuple[Candidate, ...]:
+        """Runs that hit their limit: each took longer than its ``step_s`` says."""
+        both = (*self.earlier, *self.later)
+        return tuple(c for c in both if c.kind is Evidence.LOWER_BOUND)
+
+
+def gather(runs: Iterable[Run], fixed: Sequence[FixedTimes], cut_s: float) -> Gathered:
+    """Candidates of ``runs``, which come oldest first; those that ended after ``cut_s`` check."""
+    candidates = Candidates(fixed)
+    earlier, later = _Latest(), _Latest()
+    left: Counter[str] = Counter()
+    count = 0
+    for run in runs:
+        count += 1
+        found = candidates.of(run)
+        if isinstance(found, str):
+            left[found] += 1
+        else:
+            (later if run.ended.end_s > cut_s else earlier).add(found)
+    passed = earlier.passed + later.passed
+    if passed:
+        left[f"one of more than {LATEST} like runs"] = passed
+    return Gathered(earlier.all(), later.all(), left, count)
+
+
+class _Latest:
+    """The latest candidates of each configuration."""
+
+    def __init__(self) -> None:
+        self._kept: defaultdict[TrainingJob, deque[Candidate]] = defaultdict(_queue)
+        self.passed = 0
+
+    def add(self, candidate: Candidate) -> None:
+        like = self._kept[without_length(candidate.job)]
+        self.passed += len(like) == LATEST
+        like.append(candidate)
+
+    def all(self) -> tuple[Candidate, ...]:
+        return tuple(chain.from_iterable(self._kept.values()))
+
+
+def _queue() -> deque[Candidate]:
+    return deque(maxlen=LATEST)

@@ -1,0 +1,10 @@
+"""The name a site's own measurements have among those of all sources."""
+
+from __future__ import annotations
+
+PREFIX = "site:"
+
+
+def site_source(cluster: str) -> str:
+    """``TrainingJob.source`` of the jobs of a cluster; empty for a cluster without a name."""
+    return cluster if not cluster or cluster.startswith(PREFIX) else PREFIX + cluster

@@ -1,0 +1,130 @@
+"""Layers that torch runs as one GPU kernel but takes apart elsewhere: noted whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from .recording import Recording
+
+Shapes = Sequence[tuple[int, ...]]
+
+
+class _Whole(torch.autograd.Function):
+    """Outputs of the stated shapes; notes itself, and the gradients of its inputs."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, recording: Recording, name: str, facts: tuple[object, ...], shapes: Shapes,
+        *tensors: torch.Tensor,
+    ) -> Any:  # fmt: skip
+        """Make the outputs."""
+        outputs = tuple(tensors[0].new_empty(shape) for shape in shapes)
+        ctx.call = recording.note(name, (*tensors, *facts), outputs)
+        ctx.shapes = [tuple(t.shape) for t in tensors]
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Make the gradients."""
+        ctx.call.reached = True
+        made = (
+            grads[0].new_empty(shape) if needed else None
+            for shape, needed in zip(ctx.shapes, ctx.needs_input_grad[4:], strict=True)
+        )
+        return (None, None, None, None, *made)
+
+
+class WholeLayers(TorchFunctionMode):
+    """Attention, dropout, recurrent layers and two norms are noted as one call each."""
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__()
+        self._recording = recording
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run one function, or note the layer it is."""
+        handler = _HANDLERS.get(getattr(func, "__name__", ""))
+        if handler is None or not (args and isinstance(args[0], torch.Tensor)):
+            return func(*args, **(kwargs or {}))
+        return handler(self._whole, *args, **(kwargs or {}))
+
+    def _whole(
+        self, name: str, facts: tuple[object, ...], shapes: Shapes, *tensors: torch.Tensor
+    ) -> Any:
+        return _Whole.apply(self._recording, name, facts, shapes, *tensors)  # type: ignore[no-untyped-call]
+
+
+Whole = Callable[..., Any]
+
+
+def _attention(
+    whole: Whole, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+    attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, scale: Any = None,
+    enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    shape = (*query.shape[:-1], value.shape[-1])
+    return whole("whole_attention", (int(is_causal),), (shape,), query, key, value)[0]
+
+
+def _dropout(
+    whole: Whole, input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Any:
+    if not training or not p:
+        return input
+    return whole("whole_dropout", (), (tuple(input.shape),), input)[0]
+
+
+def _instance_norm(whole: Whole, input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    affine = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.nn.Parameter)]
+    return whole("whole_instance_norm", (), (tuple(input.shape),), input, *affine)[0]
+
+
+def _rms_norm(
+    whole: Whole, input: torch.Tensor, normalized_shape: Any, weight: Any = None, eps: Any = None
+) -> Any:
+    affine = () if weight is None else (weight,)
+    width = 1
+    for size in normalized_shape:
+        width *= int(size)
+    return whole("whole_rms_norm", (width,), (tuple(input.shape),), input, *affine)[0]
+
+
+def _recurrent(gates: int) -> Whole:
+    def run(
+        whole: Whole, input: torch.Tensor, hx: Any, weights: Sequence[torch.Tensor],
+        has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool,
+        batch_first: bool = False,
+    ) -> Any:  # fmt: skip
+        states = tuple(hx) if isinstance(hx, list | tuple) else (hx,)
+        batch, steps = (0, 1) if batch_first else (1, 0)
+        directions = 2 if bidirectional else 1
+        hidden = weights[1].shape[1]
+        facts = (gates, num_layers, int(has_biases), directions, input.shape[steps],
+                 input.shape[batch], hidden, int(bool(dropout and train)))  # fmt: skip
+        width = states[0].shape[-1]
+        shapes = ((*input.shape[:-1], directions * width), *(tuple(s.shape) for s in states))
+        return whole("whole_rnn", facts, shapes, input, *states, *weights)
+
+    return run
+
+
+_HANDLERS: Mapping[str, Whole] = {
+    "scaled_dot_product_attention": _attention,
+    "dropout": _dropout,
+    "instance_norm": _instance_norm,
+    "rms_norm": _rms_norm,
+    "lstm": _recurrent(4),
+    "gru": _recurrent(3),
+    "rnn_tanh": _recurrent(1),
+    "rnn_relu": _recurrent(1),
+}

@@ -1,0 +1,140 @@
+"""Listens to torch while a step runs on fake tensors, and notes every operator it calls.
+
+Gradients find their forward operator by autograd's sequence number: a node is numbered just before
+its forward operator is dispatched, and its backward operators run while that node is current.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .calls import Call, Tensor
+
+# Not marked as views by torch, but nothing is launched.
+FREE = frozenset(
+    {
+        "_unsafe_view", "alias", "detach", "empty", "empty_like", "empty_permuted", "empty_strided",
+        "lift_fresh", "new_empty", "new_empty_strided", "resize_", "set_", "sym_numel", "sym_size",
+        "sym_storage_offset", "sym_stride", "device", "is_same_size", "_has_compatible_shallow_copy_type",
+    }
+)  # fmt: skip
+
+
+class Recording(TorchDispatchMode):
+    """The operator calls of one step, forward calls in their order."""
+
+    def __init__(self, sparse: Iterable[torch.Tensor] = ()) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self.norm: int | None = None
+        self._by_node: dict[int, Call] = {}
+        self._seen = torch._C._autograd._get_sequence_nr()
+        self._weights: dict[int, torch.Tensor] = {}  # storages, held so that none is used again
+        self._sparse = {_storage(t) for t in sparse}
+
+    def weights(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Mark these tensors, and all views of them, as weights."""
+        self._weights |= {_storage(p): p for p in parameters}
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run one operator and note it."""
+        result = func(*args, **(kwargs or {}))
+        name = func._schema.name.removeprefix("aten::")
+        node = torch._C._current_autograd_node()
+        if func.namespace == "prim":  # questions to a tensor, also between a node and its operator
+            if node is not None:
+                self._visit(node._sequence_nr())
+            return result
+        free = func.is_view or name in FREE
+        values = (*args, *(kwargs or {}).values())
+        if not free or node is not None or self._advanced():
+            self.note(
+                name, values, result, free=free, pointwise=torch.Tag.pointwise in func.tags
+            )  # fmt: skip
+        return result
+
+    def note(
+        self,
+        name: str,
+        values: Sequence[Any],
+        result: Any,
+        *,
+        free: bool = False,
+        pointwise: bool = False,
+    ) -> Call:
+        """Add one call, to the forward pass or to the call whose gradient it belongs to."""
+        tensors = list(_tensors(values))
+        outputs = list(_tensors([result]))
+        call = Call(
+            name=name, inputs=tuple(map(self._tensor, tensors)),
+            outputs=tuple(map(self._tensor, outputs)),
+            arguments=tuple(None if isinstance(v, torch.Tensor) else v for v in values),
+            free=free, pointwise=pointwise, norm=self.norm,
+        )  # fmt: skip
+        if tensors and all(_storage(t) in self._weights for t in tensors):
+            self.weights(outputs)
+        node = torch._C._current_autograd_node()
+        if node is None or torch.is_grad_enabled():
+            self._forward(call)
+        else:
+            self._backward(call, node._sequence_nr())
+        return call
+
+    def _advanced(self) -> bool:
+        return bool(torch._C._autograd._get_sequence_nr() != self._seen)
+
+    def _forward(self, call: Call) -> None:
+        self.calls.append(call)
+        if self._advanced():
+            self._seen = torch._C._autograd._get_sequence_nr()
+            self._by_node[self._seen - 1] = call
+
+    def _backward(self, call: Call, node: int) -> None:
+        owner = self._visit(node)
+        if owner is None or call.free:
+            return
+        joined = call.name in ("add", "add_") and len(call.inputs) == 2
+        same = joined and call.inputs[0].shape == call.inputs[1].shape
+        (owner.additions if same else owner.gradients).append(call)
+
+    def _visit(self, node: int) -> Call | None:
+        """The call a node belongs to; None for the end of a gradient in its parameter."""
+        owner = self._by_node.get(node)
+        if owner is not None:
+            owner.reached = True
+        return owner
+
+    def _tensor(self, tensor: torch.Tensor) -> Tensor:
+        storage = _storage(tensor)
+        width = tensor.element_size()
+        held = min(tensor.numel(), tensor.untyped_storage().nbytes() // width)
+        plain = tensor.is_floating_point() or tensor.is_complex()
+        return Tensor(
+            shape=tuple(tensor.shape), moved=float(held) if plain else held * width / 4,
+            weight=storage in self._weights, trained=tensor.requires_grad,
+            sparse=storage in self._sparse,
+        )  # fmt: skip
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
+
+

@@ -1,0 +1,107 @@
+"""What to trace, as the command line states it, and the content it stands for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from ..errors import ArtifactError, JobError
+from ..graphs.catalog import shipped_entry
+from ..graphs.names import normal
+from ..graphs.traced import NAME, Stored, find_traced
+from .inputs import Input
+
+TRACER = 1  # raise it when the same network is traced to other operators
+_LIBRARIES = ("torch", "transformers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceRequest:
+    """One network and the step it is traced in.
+
+    ``factory`` is ``package.module:name``, or None with ``hf_config``, the path of a ``config.json``
+    of transformers. ``task`` names the head where the config names none. ``batch_size`` and
+    ``seq_len`` are the sizes that the solved laws are checked at.
+    """
+
+    name: str
+    factory: str | None = None
+    hf_config: str | None = None
+    task: str | None = None
+    inputs: tuple[Input, ...] = ()
+    batch_size: int = 8
+    seq_len: int | None = None
+    loss: str = "auto"
+    optimizer: str = "adamw"
+
+    def __post_init__(self) -> None:
+        if (self.factory is None) == (self.hf_config is None):
+            raise JobError("factory", self.factory, "package.module:name, or --hf-config FILE")
+        if self.batch_size < 1:
+            raise JobError("batch_size", self.batch_size, "at least 1")
+        if self.seq_len is not None and self.seq_len < 1:
+            raise JobError("seq_len", self.seq_len, "at least 1")
+        if self.seq_len is None and any("S" in i.sizes for i in self.inputs):
+            raise JobError("seq_len", None, "a number of tokens, as an input has the size S")
+
+    @property
+    def key(self) -> str:
+        """Hash of all that the trace depends on: this request, source files, libraries."""
+        content = sha256()
+        for path in self._sources():
+            content.update(path.read_bytes())
+        stated = {k: v for k, v in asdict(self).items() if k != "name"}
+        stated |= {"tracer": TRACER, "libraries": [_version(name) for name in _LIBRARIES]}
+        content.update(json.dumps(stated, sort_keys=True).encode())
+        return content.hexdigest()
+
+    def _sources(self) -> Iterator[Path]:
+        """The config, or the Python files of the factory's package."""
+        if self.hf_config is not None:
+            path = Path(self.hf_config)
+            if not path.is_file():
+                raise JobError("hf_config", self.hf_config, "a file, a config.json of transformers")
+            yield path
+            return
+        package = str(self.factory).partition(":")[0].partition(".")[0]
+        try:
+            spec = find_spec(package)
+        except (ImportError, ValueError):
+            spec = None
+        for place in (spec.submodule_search_locations or ()) if spec else ():
+            yield from sorted(Path(place).rglob("*.py"))
+        if spec and spec.origin and not spec.submodule_search_locations:
+            yield Path(spec.origin)
+
+
+def free_name(name: str) -> str:
+    """The name as it is stored; raises JobError where it is not one, or the catalog has it."""
+    found = normal(name)
+    if not NAME.fullmatch(found):
+        raise JobError("name", name, "letters, digits, '.', '_' and '-', at most 64")
+    if shipped := shipped_entry(found):
+        raise JobError(
+            "name", name, f"a name that the catalog does not have (it means {shipped.name} there)"
+        )
+    return found
+
+
+def stored_before(request: TraceRequest) -> Stored | None:
+    """The stored trace of the same name and content, or None."""
+    try:
+        found = find_traced(request.name)
+    except ArtifactError:
+        return None
+    return found if found and found.model.key == request.key else None
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return ""

@@ -1,0 +1,111 @@
+"""The tracer: a network, its inputs and its loss -> an entry of the user's catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import JobError
+from ..graphs.operator import Operator
+from ..graphs.traced import Law, Stored, TracedModel, store
+from .inputs import Input, image_size_of, of_examples
+from .losses import Loss, loss_named
+from .mapping import mapped
+from .request import TraceRequest, free_name
+from .solve import solved
+from .sources import config_inputs, imported, of_config, of_factory
+from .step import FakeNetwork, built
+
+_TOKENS = "the tokens of one sample, as this network reads tokens"
+
+
+def trace(
+    network: torch.nn.Module | Callable[[], torch.nn.Module],
+    example_inputs: Any,
+    *,
+    name: str,
+    loss: str | Callable[[Any], torch.Tensor] = "auto",
+    seq_len: int | None = None,
+    optimizer: str = "adamw",
+) -> Stored:
+    """Trace a network, or the function that builds it, and store it as catalog entry ``name``.
+
+    ``example_inputs`` are tensors with the batch first, one, several or by name; they are looked at
+    for shape and type only. Sizes equal to ``seq_len`` follow the sequence length of a job.
+    ``loss`` takes what the network returns. Raises GraphError where torch cannot trace it,
+    JobError for a wrong argument.
+    """
+    examples = of_examples(example_inputs, seq_len)
+    module = network if isinstance(network, torch.nn.Module) else built(network)
+    return _traced(
+        module, examples.inputs, _loss(loss), name=free_name(name), batch=examples.batch_size,
+        seq_len=seq_len, optimizer=optimizer, key="", source=f"traced from {type(module).__name__}",
+    )  # fmt: skip
+
+
+def trace_request(request: TraceRequest) -> Stored:
+    """Trace what a request names, and store it; raises GraphError, JobError or ArtifactError."""
+    name = free_name(request.name)
+    if request.hf_config is not None:
+        module = of_config(request.hf_config, request.task)
+        inputs = request.inputs or config_inputs(module)
+        source = f"traced from {request.hf_config}"
+    else:
+        module = of_factory(str(request.factory))
+        inputs = request.inputs
+        source = f"traced from {request.factory}"
+    if not inputs:
+        raise JobError("input", None, "the sizes of one sample, such as --input 3,224,224")
+    if request.seq_len is None and any("S" in i.sizes for i in inputs):
+        raise JobError("seq_len", None, _TOKENS)
+    return _traced(
+        module, inputs, _loss(request.loss), name=name, batch=request.batch_size,
+        seq_len=request.seq_len, optimizer=request.optimizer, key=request.key, source=source,
+    )  # fmt: skip
+
+
+def _traced(
+    module: torch.nn.Module, inputs: Sequence[Input], loss: Loss, *, name: str, batch: int,
+    seq_len: int | None, optimizer: str, key: str, source: str,
+) -> Stored:  # fmt: skip
+    network = FakeNetwork(module)
+    unknown: dict[str, int] = {}
+
+    def run(batch: int, seq_len: int) -> Sequence[Operator]:
+        found = mapped(network.step(inputs, loss, batch, seq_len))
+        unknown.update(found.unknown)
+        return found.operators
+
+    found = solved(run, batch, seq_len)
+    weights = network.weights
+    return store(
+        TracedModel(
+            name=name, key=key, batch_size=batch, any_batch=found.any_batch, seq_len=seq_len,
+            any_seq_len=found.any_seq_len, image_size=image_size_of(inputs), optimizer=optimizer,
+            parameters=weights.parameters, trainable_parameters=weights.trainable,
+            parameter_tensors=weights.tensors, sparse_parameters=weights.sparse,
+            input_elements=_elements(inputs), operators=found.operators,
+            unknown=tuple(f"{n} x{times}" for n, times in sorted(unknown.items())),
+            source=f"{source} with torch {torch.__version__}",
+        )  # fmt: skip
+    )
+
+
+def _elements(inputs: Sequence[Input]) -> Law:
+    """Elements the host sends for a micro-batch."""
+    terms = []
+    for one in inputs:
+        number = 1.0
+        for size in one.sizes:
+            number *= 1 if isinstance(size, str) else size
+        terms.append((number, one.sizes.count("B"), one.sizes.count("S")))
+    return tuple(terms)
+
+
+def _loss(loss: str | Callable[[Any], torch.Tensor]) -> Loss:
+    if callable(loss):
+        return loss
+    return imported(loss, "loss") if ":" in loss else loss_named(loss)
+
