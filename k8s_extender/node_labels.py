@@ -56,11 +56,13 @@ def _discovered(
     if devices < 1:
         return None
     profile = product.profile
+    # MPS gives each replica its part of the memory; under time slicing all of them see the whole.
+    sharers = replicas if labels.get(f"{GPU}sharing-strategy") == "mps" else 1
     return GpuType(
         product=label,
         gpu=gpu,
         count=devices,
-        memory_bytes=memory * MIB if memory else None,
+        memory_bytes=memory * MIB // sharers if memory else None,
         mig=profile,
         mig_share=1.0 if profile is None else _share(labels, GPU, profile, gpu),
         replicas=replicas,

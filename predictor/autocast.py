@@ -2,10 +2,11 @@
 
 The policies are those of torch.autocast on CUDA (docs.pytorch.org/docs/stable/amp.html):
 matrix products and convolutions run in the lower format; softmax, layer norm, group norm and
-losses run in FP32. Everything else runs in the format of what was computed before it: FP32 behind a forward
-operator of the FP32 list, the lower format behind a gradient. As each forward operator is followed
-by its gradients, pointwise work behind a softmax or layer norm is mostly priced in the lower
-format, as fused training code runs it; torch itself would keep FP32 until the next matrix product.
+losses run in FP32, and so do look-ups in embedding tables, whose weights are FP32. Everything else
+runs in the format of what was computed before it: FP32 behind a forward operator of the FP32 list,
+the lower format behind a gradient. As each forward operator is followed by its gradients, pointwise
+work behind a softmax or layer norm is mostly priced in the lower format, as fused training code
+runs it; torch itself would keep FP32 until the next matrix product.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from .graphs.operator import Direction, Graph, Kind, Operator
 from .precision import Dtype, Precision
 
 LOWER_PRECISION = frozenset({Kind.GEMM, Kind.BATCHED_GEMM, Kind.CONV, Kind.ATTENTION, Kind.RNN})
-FULL_PRECISION = frozenset({Kind.SOFTMAX, Kind.LAYER_NORM, Kind.GROUP_NORM, Kind.LOSS})
+FULL_PRECISION = frozenset(
+    {Kind.SOFTMAX, Kind.LAYER_NORM, Kind.GROUP_NORM, Kind.LOSS, Kind.EMBEDDING}
+)
 PRODUCTS = frozenset({Kind.GEMM, Kind.BATCHED_GEMM})
 # In FP8 recipes (Transformer Engine) only the GEMMs of linear layers run in FP8.
 FP8_KINDS = frozenset({Kind.GEMM})

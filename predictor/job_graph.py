@@ -18,11 +18,13 @@ UNPADDED = 0.5
 # Frameworks whose GPT recipes use fused attention unless told otherwise (NeMo: Transformer Engine;
 # llm-foundry: attn_impl flash).
 FLASH_BY_DEFAULT = frozenset({"nemo", "llm-foundry"})
+# GPUs that came with Transformer Engine: Megatron-LM and NeMo fuse attention there, unless told not.
+TE_HARDWARE = (9, 0)
 # NeMo took up Transformer Engine, and fused attention with it, in its releases of 2023.
 FUSED_SINCE = {"nemo": 2023.25}
 # Norms read and write the format of what flows, whatever they compute in, where the framework
 # keeps everything in the lower one.
-STORED_LOW = frozenset({Kind.LAYER_NORM, Kind.SOFTMAX})
+STORED_LOW = frozenset({Kind.LAYER_NORM, Kind.SOFTMAX, Kind.EMBEDDING})
 
 
 def job_graph(job: TrainingJob, entry: ModelEntry) -> Graph:
@@ -72,11 +74,12 @@ def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
 
 
 def _flash_attention(job: TrainingJob) -> bool:
-    """Stated by the job, else the default of its framework; Transformer Engine fuses it."""
+    """Stated by the job, else the default of its framework and, for Megatron-LM, its GPU."""
     backend = job.option("attention_backend", job.option("flash_attention"))
     if backend:
         return backend in ("on", "flash", "fused")
-    if job.option("transformer_impl") == "transformer_engine":
+    recent = job.framework in LOW_WEIGHTS and job.hardware.compute_capability >= TE_HARDWARE
+    if recent or job.option("transformer_impl") == "transformer_engine":
         return True
     old = (job.framework_date or math.inf) < FUSED_SINCE.get(job.framework, 0.0)
     return job.framework in FLASH_BY_DEFAULT and not old

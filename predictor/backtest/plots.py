@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 WAITS, CURVE, QUEUE = "waits.svg", "tradeoff.svg", "queue.svg"
 # Waits below this are drawn as none.
 LEAST_WAIT_S = 60.0
+# Quantiles that are named along the curve.
+LABELLED = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
 # One colour a kind of policy, one line style a quantile of it: told apart without colour, too.
 _COLOURS = {USERS: "#000000", "default": "#8a8a8a", OURS: "#0072b2", FILL: "#d55e00",
             ORACLE: "#009e73"}  # fmt: skip
@@ -56,9 +58,11 @@ def _tradeoff(found: Backtest, path: Path) -> Path:
     axes.plot(
         [p.limits.unused_gpu_hours for p in found.curve],
         [100 * p.limits.kill_rate for p in found.curve],
-        color=_COLOURS[OURS], marker=".", label="ours, by quantile",
+        color=_COLOURS[OURS], marker=".", label="ours, by quantile", clip_on=False,
     )  # fmt: skip
-    for p in found.curve[::2]:
+    for p in found.curve:
+        if p.quantile not in LABELLED:
+            continue
         at = (p.limits.unused_gpu_hours, 100 * p.limits.kill_rate)
         axes.annotate(f"{p.quantile:g}", at, xytext=(5, 4), textcoords="offset points", fontsize=7)
     markers = iter("sD^vP*X")
@@ -67,11 +71,12 @@ def _tradeoff(found: Backtest, path: Path) -> Path:
             limits = each.figures.limits
             axes.plot(
                 limits.unused_gpu_hours, 100 * limits.kill_rate, linestyle="none",
-                marker=next(markers), color=_COLOURS[each.policy.kind], label=each.policy.name,
+                marker=next(markers), color=_COLOURS[each.policy.kind], label=each.policy.name, clip_on=False, zorder=3,
             )  # fmt: skip
     axes.set(xlabel="GPU-hours reserved and not used", ylabel="jobs killed at their limit, %")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
+    axes.locator_params(axis="x", nbins=6)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.legend(frameon=False)
     return _save(figure, path)

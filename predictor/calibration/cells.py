@@ -98,9 +98,7 @@ def _inliers(like: Sequence[Candidate]) -> list[Candidate]:
     middle = float(np.median(measured))
     most = MAX_DEVIATIONS * max(spread(measured), LEAST_SPREAD)
     return [
-        c
-        for c in like
-        if c.kind is Evidence.LOWER_BOUND or abs(log(c.step_s) - middle) <= most
+        c for c in like if c.kind is Evidence.LOWER_BOUND or abs(log(c.step_s) - middle) <= most
     ]
 
 

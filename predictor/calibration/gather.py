@@ -6,6 +6,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from ..history.run import Run
 from ..job import TrainingJob
@@ -13,6 +14,10 @@ from .candidate import Candidate, Evidence
 from .candidates import Candidates
 from .cells import without_length
 from .fixed_times import FixedTimes
+
+if TYPE_CHECKING:
+    from ..history.store import History
+    from ..history.where import Where
 
 # Of one configuration the latest runs are kept, so that a history of any length fits in memory.
 LATEST = 200
@@ -79,3 +84,13 @@ class _Latest:
 
 def _queue() -> deque[Candidate]:
     return deque(maxlen=LATEST)
+
+
+def cut_at(history: History, where: Where, hold_back: float) -> float:
+    """When the earlier runs of a known model had ended, in Unix seconds; 0 for no runs."""
+    import polars as pl
+
+    ends = history.frame(where, ["end_s", "model"]).filter(pl.col("model").is_not_null())
+    level = pl.col("end_s").quantile(1 - hold_back, interpolation="lower")
+    found = ends.select(level).collect().item()
+    return 0.0 if found is None else float(found)

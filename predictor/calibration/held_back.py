@@ -67,9 +67,7 @@ def check(predictor: Predictor, candidates: Iterable[Candidate]) -> list[Checked
     return checked
 
 
-def errors_by(
-    checked: Iterable[Checked], key: Callable[[Candidate], str]
-) -> dict[str, Errors]:
+def errors_by(checked: Iterable[Checked], key: Callable[[Candidate], str]) -> dict[str, Errors]:
     """The errors of each group of runs, by its name."""
     groups: defaultdict[str, list[Checked]] = defaultdict(list)
     for one in checked:

@@ -6,6 +6,7 @@ import click
 
 from ..errors import PrecisionTimeError
 from .backtest import backtest
+from .calibrate import calibrate
 from .catalog import catalog, gpus
 from .compare import compare
 from .console import fail, logged
@@ -55,7 +56,7 @@ def main() -> None:
 
 
 for command in (
-    predict, compare, plan, evaluate, validate, backtest, fit, learn, models, history, catalog,
-    gpus, profiles,
+    predict, compare, plan, evaluate, validate, calibrate, backtest, fit, learn, models, history,
+    catalog, gpus, profiles,
 ):  # fmt: skip
     main.add_command(command)

@@ -18,6 +18,7 @@ from ..residual.kernel import Floats
 from ..residual.novelty import GROUPS, Tier, groups, random_folds
 from .figures import Coverage, Figure, Validation, summary
 from .methods import blind_of
+from .sites import unseen_sources
 from .validator import FOLDS, Mask, Validator
 
 
@@ -59,16 +60,7 @@ def validate(
             v.figure(f"unseen model + {runs} run(s) of it", "full",
                      v.with_runs(("model",), known, runs))
         )  # fmt: skip
-    progress("unseen sources")
-    figures.append(v.figure("unseen source", "full", v.unseen_source(), everything))
-    elsewhere = np.isfinite(v.unseen_source())
-    for name, within, runs in (
-        ("1 run per stack and GPU", v.stacks(), 1),
-        ("3 runs per stack and GPU", v.stacks(), 3),
-        ("1 run per model, stack and GPU", v.stacks(by_model=True), 1),
-    ):
-        mean = v.with_runs(("source",), within, runs)
-        figures.append(v.figure(f"unseen source + {name}", "full", mean, elsewhere))
+    figures += unseen_sources(v, progress)
     progress("speed-up and scaling")
     measured, predicted = _speedups(v)
     figures.append(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, CursorResult, Engine, Select, create_engine, event, make_url
@@ -32,6 +33,7 @@ _PRAGMAS = (
     "foreign_keys=ON",
     "secure_delete=ON",  # what was forgotten is not left in pages that are free
 )
+_ACCEPTED = "a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE is accepted"
 _FULL = "make room; nothing of this batch was kept"
 _READ_ONLY = "it can only be read by this user"
 _DAMAGED = "it is something else, or damaged: give another path, or put its last copy there"
@@ -43,24 +45,22 @@ _HINTS = (
     ("read-only", _READ_ONLY),
     ("not a database", _DAMAGED),
     ("malformed", _DAMAGED),
-    ("lock", f"another writer has held it for {WAIT_S} s: try again"),
+    ("is locked", f"another writer has held it for {WAIT_S} s: try again"),
+    ("lock timeout", f"another writer has held it for {WAIT_S} s: try again"),
 )
 
 
 def url_of(text: str) -> URL:
     """A path or a URL as the URL of a driver; raises HistoryError for another database."""
     if "://" not in text:
-        return URL.create(_DRIVERS[SQLITE], database=text)
+        return URL.create(_DRIVERS[SQLITE], database=str(Path(text).expanduser()))
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
-        raise HistoryError("a URL of a history cannot be read: see `history path`") from None
+        raise HistoryError(f"the URL of the history cannot be read: {_ACCEPTED}") from None
     driver = _DRIVERS.get(url.get_backend_name())
     if driver is None or (url.get_backend_name() == SQLITE and not url.database):
-        raise HistoryError(
-            f"history {shown(url)} is not possible: a path, sqlite:///PATH or"
-            " postgresql://USER@HOST/DATABASE is accepted"
-        )
+        raise HistoryError(f"history {shown(url)} is not possible: {_ACCEPTED}")
     return url.set(drivername=driver)
 
 

@@ -97,7 +97,7 @@ def _check_encoding(engine: Engine, connection: Connection) -> None:
 
 def _make_file(url: URL, *, create: bool) -> None:
     """A complete empty history at the path of a URL, where there is nothing."""
-    path = Path(url.database or "").expanduser()
+    path = Path(url.database or "")
     if path.exists() or url.query.get("uri"):
         return
     if not create:

@@ -143,7 +143,8 @@ class _Rows:
         """False where a row prices no single operator of ours.
 
         That is both gradients of a matrix product in one, 16-bit matrix work off tensor cores,
-        the weight gradient of a recurrent layer (a GEMM in our graphs), several kernels in one
+        the weight gradient of a recurrent layer (a GEMM in our graphs), that of an embedding
+        table (its rows do not count the gradient of the whole table), several kernels in one
         row, and unknown shapes.
         """
         both = np.isin(self.kind, _MATRIX) & (self.table.direction == "bwd")
@@ -151,11 +152,12 @@ class _Rows:
         weight = self.direction == DIRECTION_CODE[Direction.WEIGHT_GRADIENT]
         recurrent = (self.kind == KIND_CODE[Kind.RNN]) & weight
         known = np.isfinite(self.dims).all(axis=1) & np.isfinite(self.table.bytes)
+        table = (self.kind == KIND_CODE[Kind.EMBEDDING]) & (self.table.direction == "bwd")
         several = np.zeros(len(self.table), dtype=bool)
         for words in SEVERAL_KERNELS:
             several |= np.char.find(self.table.params, words) >= 0
         coded = (self.kind != _UNPRICED) & (self.direction != _UNPRICED)
-        return np.asarray(coded & known & ~(both | plain | recurrent | several))
+        return np.asarray(coded & known & ~(both | plain | recurrent | table | several))
 
     def work(self, index: NDArray[np.intp]) -> Work:
         """The rows at ``index`` as the time laws see them."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import numpy as np
@@ -21,6 +22,7 @@ from click.testing import CliRunner, Result
 from predictor.backtest.generate import generate
 from predictor.backtest.past import workload_of_runs
 from predictor.backtest.plots import write_plots
+from predictor.backtest.policies import POLICIES as USUAL
 from predictor.backtest.policies import policies_of
 from predictor.backtest.run import Backtest, Workers, backtest
 from predictor.backtest.tables import write_tables
@@ -30,6 +32,9 @@ from predictor.ended_job import JobState
 from predictor.errors import TraceError
 from predictor.history.run import LimitBy, Run
 from predictor.replay import Policy, Pool
+
+if TYPE_CHECKING:
+    from predictor.fitting import Fitted
 
 POLICIES = policies_of(["users", "default", "ours@0.9", "oracle"])
 HERE = Workers(jobs=1)
@@ -236,6 +241,14 @@ def test_a_history_by_command(runs: list[Run], tmp_path: Path) -> None:
     assert said["jobs"] == len(runs)
     assert said["pools"] == [{"name": "a100-sxm4-80gb", "gpus": 16, "gpus_per_node": 8}]
     assert said["policies"][1]["predicted_share"] > 0
+
+
+def test_a_sample_by_command(fitted: Fitted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("predictor.cli.past_jobs.refit", lambda: fitted)
+    result = run("--generated", "--days", "1", "--pool", "a100-sxm4-80gb:16/8", "--jobs", "1")
+    assert result.exit_code == 0, result.output
+    rows = result.stdout.split("GPU-h killed")[1].splitlines()[1:]
+    assert [row.split()[0] for row in rows] == [policy.name for policy in policies_of(USUAL)]
 
 
 @pytest.mark.parametrize(

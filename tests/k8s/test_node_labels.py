@@ -95,6 +95,13 @@ def test_shared_gpus_are_the_gpu_with_so_many_sharers() -> None:
     assert (found.replicas, found.count, found.whole) == (10, 4, False)
 
 
+@pytest.mark.parametrize(("strategy", "sharers"), [("time-slicing", 1), ("mps", 5), ("none", 1)])
+def test_mps_parts_the_memory_and_time_slicing_does_not(strategy: str, sharers: int) -> None:
+    labels = {"nvidia.com/gpu.replicas": "5", "nvidia.com/gpu.sharing-strategy": strategy}
+    found = kind(node("n", "Tesla-T4-SHARED", memory=15360, labels=labels))
+    assert found.memory_bytes == 15360 * 2**20 // sharers
+
+
 def test_mixed_slices_are_known_by_the_resource_that_counts_them() -> None:
     raw = a100("a", labels={"nvidia.com/mig.strategy": "mixed",
                             "nvidia.com/mig-3g.40gb.memory": "40192"},

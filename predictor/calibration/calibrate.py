@@ -1,0 +1,113 @@
+"""One calibration: gather the runs of a site, fit, and check on those held back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..core import Predictor
+from ..errors import HistoryError
+from ..fitting import Fitted, Progress, quiet
+from ..residual.model import HyperparameterSets
+from .candidate import Candidate
+from .cells import Cells, cells_of
+from .gather import Gathered
+from .held_back import Checked, Errors, beyond, check
+from .refit import Base, fit_site
+
+# Fewer held-back runs cannot tell which of two predictors is better.
+MIN_CHECKED = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The same held-back runs before and after.
+
+    ``fitted`` was taught by the earlier runs alone. ``beyond`` counts the runs cut off at their
+    limit that took longer than its interval allows, ``left`` the runs that are no row by reason.
+    """
+
+    fitted: Fitted
+    cells: Cells
+    before: tuple[Checked, ...]
+    after: tuple[Checked, ...]
+    beyond: int
+    left: Counter[str]
+
+    @property
+    def better(self) -> bool:
+        """True where enough runs were held back and their mean error went down."""
+        before, after = Errors.of(self.before), Errors.of(self.after)
+        if before is None or after is None or after.runs < MIN_CHECKED:
+            return False
+        return after.mean < before.mean
+
+    def figures(self) -> dict[str, float]:
+        """For the manifest of what is stored."""
+        figures = {
+            "rows": float(len(self.fitted.priced)),
+            "refused": float(len(self.fitted.unreadable)),
+            "site rows": float(len(self.cells.cells)),
+            "site runs": float(sum(cell.runs for cell in self.cells.cells)),
+        }
+        for name, checked in (("before", self.before), ("after", self.after)):
+            errors = Errors.of(checked)
+            if errors is not None:
+                figures |= {
+                    f"held-back mean error {name}": errors.mean,
+                    f"held-back median error {name}": errors.median,
+                    f"held-back 95 % coverage {name}": errors.coverage,
+                    "held-back runs": float(errors.runs),
+                }
+        return figures
+
+
+def compare(
+    before: Predictor,
+    base: Base,
+    gathered: Gathered,
+    *,
+    hyper: HyperparameterSets | None = None,
+    progress: Progress = quiet,
+) -> Comparison:
+    """Fit to the earlier runs and check the later ones, by both predictors.
+
+    Raises HistoryError where no earlier run tells a step time.
+    """
+    cells = cells_of(_admitted(gathered.earlier))
+    if not cells.cells:
+        raise HistoryError(
+            f"none of {gathered.runs} runs tells a step time: {reasons(gathered.left + cells.left)}"
+        )
+    fitted = fit_site(base, cells, hyper, progress)
+    later = gathered.measured_later
+    return Comparison(
+        fitted=fitted,
+        cells=cells,
+        before=tuple(check(before, later)),
+        after=tuple(check(fitted.predictor, later)),
+        beyond=beyond(fitted.predictor, gathered.bounds),
+        left=gathered.left + cells.left,
+    )
+
+
+def fit_all(
+    base: Base,
+    gathered: Gathered,
+    *,
+    hyper: HyperparameterSets | None = None,
+    progress: Progress = quiet,
+) -> Fitted:
+    """Fit to all runs, those that checked it too."""
+    cells = cells_of(_admitted((*gathered.earlier, *gathered.later)))
+    return fit_site(base, cells, hyper, progress)
+
+
+def reasons(left: Counter[str]) -> str:
+    """Why runs are no rows, most frequent first."""
+    return ", ".join(f"{number} {why}" for why, number in left.most_common())
+
+
+def _admitted(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+    return candidates

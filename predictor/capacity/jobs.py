@@ -1,0 +1,85 @@
+"""The jobs of a period as a table: cleaned, clipped to the period, each with its GPU-hours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from profiles.gpus import gpus
+
+from .report_data import Period, SetAside
+
+COLUMNS = (
+    "job_id", "name", "user", "account", "partition", "state", "submit_s", "start_s", "end_s",
+    "limit_s", "gpus", "gpu_type", "asked", "model", "precision", "limit_by", "predicted_step_s",
+    "predicted_median_s", "predicted_upper_s", "predicted_level", "reported_step_s",
+)  # fmt: skip
+UNKNOWN = "unknown"
+RUNNING = "running"  # the state of a job that had not ended when it was read
+# How a state of a job is counted; a node that failed lost the work as a failed job does.
+OUTCOMES = {
+    "completed": "completed", "failed": "failed", "node_fail": "failed",
+    "out_of_memory": "failed", "timeout": "timed_out", "deadline": "timed_out",
+    "cancelled": "cancelled", "preempted": "preempted", RUNNING: "running",
+}  # fmt: skip
+# Why a job counts nowhere, in the order in which reasons are looked for.
+_ASIDE = (
+    ("it asked for no GPU", pl.col("gpus") < 1),
+    ("it never started", pl.col("start_s").is_null()),
+    ("it ends before it starts: a clock jumped", pl.col("end_s") < pl.col("start_s")),
+    ("it starts before it was submitted: a clock jumped", pl.col("start_s") < pl.col("submit_s")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The jobs that touch a period, in memory with the columns needed, and those set aside.
+
+    Beside COLUMNS there are ``begin_s`` and ``finish_s`` (clipped to the period), ``hours``
+    (GPU-hours inside it), ``outcome`` (a field of GpuHours) and ``wall_s`` (unclipped).
+    """
+
+    table: pl.DataFrame
+    period: Period
+    set_aside: tuple[SetAside, ...]
+
+
+def jobs_of(frame: pl.LazyFrame, period: Period) -> Jobs:
+    """The jobs of a history's frame that ran in the period, clipped to it.
+
+    A job that was still running at ``until_s`` counts as running, whatever became of it later.
+    Jobs submitted in the period that never started, or whose clock makes no sense, are set aside.
+    """
+    since, until = period.since_s, period.until_s
+    touching = (pl.col("end_s") > since) & (pl.col("submit_s") < until)
+    reason = pl.coalesce(*(pl.when(bad).then(pl.lit(why)) for why, bad in _ASIDE))
+    read = frame.select(COLUMNS).filter(touching).with_columns(aside=reason).collect()
+    aside = read.filter(pl.col("aside").is_not_null())
+    kept = read.filter(pl.col("aside").is_null() & (pl.col("start_s") < until)).drop("aside")
+    outcome = pl.col("state").replace_strict(OUTCOMES, default="failed")
+    table = kept.with_columns(
+        begin_s=pl.max_horizontal("start_s", pl.lit(since)),
+        finish_s=pl.min_horizontal("end_s", pl.lit(until)),
+        wall_s=pl.col("end_s") - pl.col("start_s"),
+        outcome=pl.when(pl.col("end_s") > until).then(pl.lit("running")).otherwise(outcome),
+        **{name: _named(name) for name in ("user", "account", "partition", "gpu_type")},
+        **{name: _named(name) for name in ("model", "precision")},
+    ).with_columns(hours=pl.col("gpus") * (pl.col("finish_s") - pl.col("begin_s")) / 3600)
+    return Jobs(table, period, _set_aside(aside))
+
+
+def tensor_core_gpus() -> tuple[str, ...]:
+    """Names of the GPUs that compute faster in a format below FP32."""
+    return tuple(name for name, gpu in gpus().items() if "fp16_tensor" in gpu.peak_flops)
+
+
+def _named(column: str) -> pl.Expr:
+    """A text, ``unknown`` where it is missing or empty."""
+    text = pl.col(column)
+    return pl.when(text.is_null() | (text == "")).then(pl.lit(UNKNOWN)).otherwise(text)
+
+
+def _set_aside(aside: pl.DataFrame) -> tuple[SetAside, ...]:
+    counted = aside.group_by("aside").agg(pl.len(), pl.col("job_id").first()).sort("aside")
+    return tuple(SetAside(reason=why, jobs=n, example=job) for why, n, job in counted.iter_rows())

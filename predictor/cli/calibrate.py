@@ -1,0 +1,190 @@
+"""`precision-time calibrate`: learns from a site's own runs, and tells what that is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..units import MISSING, count, duration, percent
+from .console import Progress, format_option, progress, show_json, show_table, warn
+from .filling import history_option, open_history
+from .history_filters import filter_options, where_of
+from .predictors import predictor, refit
+
+if TYPE_CHECKING:
+    from ..calibration.calibrate import Comparison
+    from ..calibration.gather import Gathered
+    from ..calibration.held_back import Checked, Errors
+    from ..calibration.site_state import SiteState
+    from ..core import Predictor
+    from ..evaluation.figures import Figure
+    from ..history.store import History
+    from ..history.where import Where
+
+HEAD = ("", "runs", "mean before", "after", "median before", "after", "inside 95 % before", "after")
+ALL = "all held-back runs"
+
+
+@click.command()
+@history_option
+@click.option(
+    "--hold-back", type=click.FloatRange(0.05, 0.5), default=0.2, show_default=True,
+    help="Share of the runs, the latest, that check what the others taught.",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Store nothing.")
+@click.option(
+    "--shipped", is_flag=True,
+    help="Take the sources of the shipped measurements for sites, and tell the error with 0, 1 "
+    "and 3 runs of each; reads no history.",
+)  # fmt: skip
+@filter_options
+@format_option
+def calibrate(
+    history: str | None, hold_back: float, dry_run: bool, shipped: bool, form: str, **filters: Any
+) -> None:
+    """Fit to the shipped measurements and the runs of the history.
+
+    Shows the error on the latest runs, which taught nothing, before and after; stores the new
+    predictor, and puts it to use where it is better on them. Start-up, pauses and lengths of jobs
+    go to site.json beside the predictors, where the daemons read them.
+    """
+    if shipped:
+        _show_shipped(form)
+        return
+    with open_history(history, create=False) as store, progress("calibrating") as bar:
+        state, gathered = _read(store, where_of(filters), hold_back, bar)
+        compared, stored = _calibrate(state, gathered, predictor(), bar, dry_run=dry_run)
+    if form == "json":
+        show_json(_plain(compared, gathered, state, stored))
+    else:
+        _show(compared, gathered, state, stored)
+
+
+def _read(
+    store: History, where: Where, hold_back: float, bar: Progress
+) -> tuple[SiteState, Gathered]:
+    from ..calibration.gather import cut_at, gather
+    from ..calibration.site_state import SiteState
+
+    bar("start-up and lengths", 0.0)
+    state = SiteState.learn(store.runs(where))
+    bar("runs of the site", 0.1)
+    return state, gather(store.runs(where), state.fixed, cut_at(store, where, hold_back))
+
+
+def _calibrate(
+    state: SiteState, gathered: Gathered, before: Predictor, bar: Progress, *, dry_run: bool
+) -> tuple[Comparison, str | None]:
+    """The comparison, and the version that was stored."""
+    from .. import artifacts, store
+    from ..calibration.calibrate import compare, fit_all
+    from ..calibration.refit import Base
+    from ..calibration.site_state import write_state
+
+    base = Base.of(progress=bar)
+    compared = compare(before, base, gathered, progress=bar)
+    if dry_run:
+        return compared, None
+    write_state(state)
+    fitted = fit_all(base, gathered, progress=bar) if compared.better else compared.fitted
+    version = store.store(fitted.predictor, compared.figures()).version
+    if compared.better:
+        artifacts.use(version)
+    return compared, version
+
+
+def _show(compared: Comparison, gathered: Gathered, state: SiteState, stored: str | None) -> None:
+    from ..calibration.calibrate import reasons
+
+    cells = compared.cells.cells
+    used = sum(cell.runs for cell in cells)
+    click.echo(f"{count(gathered.runs)} runs: {count(used)} make {count(len(cells))} measurements")
+    if compared.left:
+        click.echo(f"not used: {reasons(compared.left)}")
+    if bounds := len(gathered.bounds):
+        click.echo(f"{bounds} hit their limit, {compared.beyond} of them beyond the interval")
+    for fixed in state.fixed:
+        if fixed.startup_s is not None:
+            who = " ".join(filter(None, (fixed.cluster, fixed.group)))
+            startup = fixed.startup_s
+            click.echo(
+                f"start-up {who}: median {duration(startup.median)}, 90 % below "
+                f"{duration(startup.high)} ({startup.runs} runs)"
+            )
+    click.echo()
+    show_table(HEAD, list(_rows(compared)))
+    click.echo(_verdict(compared, stored))
+    if not compared.better and compared.after:
+        warn("the new predictor is not used: it is not better on the runs held back")
+
+
+def _verdict(compared: Comparison, stored: str | None) -> str:
+    if stored is None:
+        return "\nnothing stored (--dry-run)"
+    return f"\n{stored} {'is in use' if compared.better else 'is stored'}"
+
+
+def _rows(compared: Comparison) -> list[tuple[str, ...]]:
+    from ..calibration.held_back import errors_by, stack
+
+    before, after = errors_by(compared.before, stack), errors_by(compared.after, stack)
+    rows = [_row(ALL, *_both(compared))]
+    return rows + [_row(name, before.get(name), after.get(name)) for name in after]
+
+
+def _both(compared: Comparison) -> tuple[Errors | None, Errors | None]:
+    from ..calibration.held_back import Errors
+
+    return Errors.of(compared.before), Errors.of(compared.after)
+
+
+def _row(name: str, before: Errors | None, after: Errors | None) -> tuple[str, ...]:
+    runs = MISSING if after is None else count(after.runs)
+    figures = [
+        percent(None if errors is None else getattr(errors, what))
+        for what in ("mean", "median", "coverage")
+        for errors in (before, after)
+    ]
+    return (name, runs, *figures)
+
+
+def _plain(
+    compared: Comparison, gathered: Gathered, state: SiteState, stored: str | None
+) -> dict[str, Any]:
+    from ..calibration.held_back import errors_by, stack
+
+    def plain(checked: Sequence[Checked]) -> dict[str, Any]:
+        return {name: asdict(errors) for name, errors in errors_by(checked, stack).items()}
+
+    before, after = _both(compared)
+    return {
+        "runs": gathered.runs,
+        "measurements": len(compared.cells.cells),
+        "not_used": dict(compared.left.most_common()),
+        "hit_their_limit": len(gathered.bounds),
+        "beyond_the_interval": compared.beyond,
+        "before": None if before is None else asdict(before),
+        "after": None if after is None else asdict(after),
+        "by_stack": {"before": plain(compared.before), "after": plain(compared.after)},
+        "fixed_times": [asdict(fixed) for fixed in state.fixed],
+        "better": compared.better,
+        "version": stored,
+    }
+
+
+def _show_shipped(form: str) -> None:
+    from ..evaluation.sites import site_figures
+
+    figures = site_figures(refit())
+    if form == "json":
+        show_json([asdict(figure) for figure in figures])
+        return
+    show_table(("runs of the site", "mean", "median", "p90", "n"), [_cells(f) for f in figures])
+
+
+def _cells(figure: Figure) -> tuple[str, ...]:
+    errors = (figure.mean, figure.median, figure.p90)
+    return (figure.protocol, *map(percent, errors), count(figure.n))
