@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from predictor.calibration.source import site_source
 from predictor.core import Predictor
 from predictor.errors import PrecisionTimeError
 from predictor.job import TrainingJob
@@ -87,7 +88,7 @@ def _training_job(config: Config, job: PodJob, kind: GpuType) -> TrainingJob:
         "gpus": job.gpus,
         "gpus_per_node": max(1, min(job.gpus, kind.count if job.pods > 1 else job.gpus_per_pod)),
         "fabric": config.hardware.fabric,
-        "source": config.site,
+        "source": site_source(config.site),
     }
     values = dict(job.stated.values) | {"gpu": kind.gpu.name}
     return replace(job.stated, values=values).job(**given)

@@ -77,6 +77,11 @@ def _table() -> Mapping[str, Any]:
     return table
 
 
-def busy_s(device_s: float, host_s: float) -> float:
-    """Seconds that device and host take together, one running ahead of the other."""
+def busy_s(device_s: float, host_s: float, *, synchronous: bool = False) -> float:
+    """Seconds that device and host take together.
+
+    One runs ahead of the other, unless the host waits for results (``synchronous``).
+    """
+    if synchronous:
+        return device_s + host_s
     return float((device_s**OVERLAP_NORM + host_s**OVERLAP_NORM) ** (1 / OVERLAP_NORM))

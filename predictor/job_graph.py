@@ -18,7 +18,7 @@ UNPADDED = 0.5
 # Frameworks whose GPT recipes use fused attention unless told otherwise (NeMo: Transformer Engine;
 # llm-foundry: attn_impl flash).
 FLASH_BY_DEFAULT = frozenset({"nemo", "llm-foundry"})
-# GPUs that came with Transformer Engine: Megatron-LM and NeMo fuse attention there, unless told not.
+# GPUs that came with Transformer Engine: Megatron-LM and NeMo fuse attention there if not told.
 TE_HARDWARE = (9, 0)
 # NeMo took up Transformer Engine, and fused attention with it, in its releases of 2023.
 FUSED_SINCE = {"nemo": 2023.25}

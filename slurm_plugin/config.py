@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -13,6 +13,9 @@ from predictor.settings import Section, read_settings, settings_of
 from .errors import PolicyError
 
 DEFAULT_PATH = Path("/etc/precision-time/slurm.yaml")
+STARTUP_MIN, CHECKPOINT_SHARE = 10.0, 0.02
+
+NotNegative = Annotated[float, Field(ge=0.0)]
 
 
 class PartitionLimits(Section):
@@ -32,12 +35,16 @@ class Evidence(Section):
 
 
 class Limits(Section):
-    """How a time limit follows from a prediction."""
+    """How a time limit follows from a prediction.
+
+    ``auto`` is what runs of the site reported (``precision-time calibrate``). ``history_mode`` is
+    what becomes of jobs without a prediction whose user has run like ones.
+    """
 
     mode: Literal["set", "warn", "off"] = "set"
     quantile: float = Field(default=0.95, gt=0.0, lt=1.0)
-    startup_min: float = Field(default=10.0, ge=0.0)
-    checkpoint_share: float = Field(default=0.02, ge=0.0)
+    startup_min: NotNegative | Literal["auto"] = STARTUP_MIN
+    checkpoint_share: NotNegative | Literal["auto"] = CHECKPOINT_SHARE
     rounding_min: int = Field(default=5, ge=1)
     floor_min: int = Field(default=10, ge=1)
     time_min_quantile: float | None = Field(default=None, gt=0.0, lt=1.0)
@@ -45,6 +52,18 @@ class Limits(Section):
     warn_explicit: bool = True
     partitions: dict[str, PartitionLimits] = Field(default={})
     evidence: Evidence = Evidence()
+    history_mode: Literal["fill", "advise", "off"] = "off"
+
+    @property
+    def startup_s(self) -> float:
+        """Seconds of start-up; the default where ``auto`` knows of no runs."""
+        return 60.0 * (STARTUP_MIN if self.startup_min == "auto" else self.startup_min)
+
+    @property
+    def pause_share(self) -> float:
+        """Share of the run added for checkpoints; the default where ``auto`` knows of no runs."""
+        share = self.checkpoint_share
+        return CHECKPOINT_SHARE if share == "auto" else share
 
 
 class Placement(Section):

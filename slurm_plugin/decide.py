@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
+from predictor.calibration.lengths import LengthModel
 from predictor.core import Predictor
 from predictor.identify.grammar import parse_text
 from predictor.identify.identify import identify
@@ -18,6 +19,7 @@ from .config import Policy
 from .estimate import Estimate, estimate
 from .hardware import gpu_named
 from .known import KnownAnswers, job_of
+from .like_limit import from_like_jobs
 from .limit import bounds, choose
 from .mark import parse_mark
 from .message import log_words
@@ -51,7 +53,8 @@ class Decider:
     """Decides jobs.
 
     ``cluster`` gives the newest view of Slurm, None while there is none; ``version`` is the
-    predictor's, written on every job. ``follow_ups`` are for the daemon to carry out.
+    predictor's, written on every job; ``lengths`` are of like jobs. ``follow_ups`` are for the
+    daemon to carry out.
     """
 
     def __init__(
@@ -61,12 +64,14 @@ class Decider:
         cluster: Callable[[], Cluster | None],
         rules: Rules | None = None,
         version: str = "",
+        lengths: LengthModel | None = None,
     ) -> None:
         self.predictor = predictor
         self.policy = policy
         self.cluster = cluster
         self.rules = rules
         self.version = version
+        self.lengths = LengthModel() if lengths is None else lengths
         self.follow_ups: SimpleQueue[FollowUp] = SimpleQueue()
         self._queues = QueueModels()
         self._pools = Pools(policy.hardware)
@@ -100,14 +105,15 @@ class Decider:
         known = self._known.get(view, job)
         if known is None:
             known = self._outcome(request, wanted, stated).answer()
-            if view is not None and view is self.cluster() and not self._weighs_queue:
+            if view is not None and view is self.cluster() and not self._rests_on_more:
                 self._known.keep(view, job, known, request)
         return known
 
     @property
-    def _weighs_queue(self) -> bool:
-        """True where answers also rest on the queue, which is read behind the view."""
-        return self.policy.placement.partition_mode != "off"
+    def _rests_on_more(self) -> bool:
+        """True where answers also rest on the queue, read behind the view, or on like jobs."""
+        policy = self.policy
+        return policy.placement.partition_mode != "off" or policy.limits.history_mode != "off"
 
     def _excluded(self, request: Request) -> str | None:
         exclude = self.policy.exclude
@@ -152,12 +158,14 @@ class Decider:
         placed = self._placed(found, request, wanted, stated) if steer else _left(found)
         predicted = self._estimate(wanted, stated, placed.candidates, cluster)
         limits = self.policy.limits
+        within = bounds(limits, request, asked, cluster)
+        choice = choose(limits, request, predicted, within)
         return Outcome(
             policy=self.policy,
             stated=stated,
             estimate=predicted,
             placed=placed,
-            choice=choose(limits, request, predicted, bounds(limits, request, asked, cluster)),
+            choice=from_like_jobs(choice, limits, request, wanted, stated, self.lengths, within),
             elsewhere=other,
             version=self.version,
             ttl_s=self._ttl_s(cluster, placed, other),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from predictor.calibration.source import site_source
 from predictor.core import Predictor
 from predictor.errors import PrecisionTimeError
 from predictor.identify.stated import Stated
@@ -84,7 +85,7 @@ def _job(
         "gpus": wanted.gpus,
         "gpus_per_node": wanted.gpus_per_node or _spread(wanted, nodes),
         "fabric": policy.hardware.fabric,
-        "source": policy.site,
+        "source": site_source(policy.site),
     }
     gpu = nodes[0].gpu
     assert gpu is not None

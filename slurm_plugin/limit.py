@@ -106,7 +106,7 @@ def choose(policy: Limits, request: Request, estimate: Estimate, within: Bounds)
     thin = too_thin(predictions, _evidence(policy))
     if thin is not None:
         return Choice(reason="thin-evidence", clause=f"{thin}: the default stays", found=found)
-    limit_min = max(_minutes(found.limit_s), int(request.time_min or 1))
+    limit_min = max(minutes(found.limit_s), int(request.time_min or 1))
     text = slurm_time(limit_min)
     if policy.mode == "warn":
         return Choice(reason="warn-only", clause=f"time limit {text} would do", found=found)
@@ -118,7 +118,7 @@ def choose(policy: Limits, request: Request, estimate: Estimate, within: Bounds)
     time_min = None
     if policy.time_min_quantile is not None and request.time_min is None:
         lower = time_limit(predictions, _rule(policy, policy.time_min_quantile, within))
-        time_min = min(_minutes(lower.limit_s), limit_min)
+        time_min = min(minutes(lower.limit_s), limit_min)
     return Choice(reason="set", clause=clause, found=found, limit_min=limit_min, time_min=time_min)
 
 
@@ -128,7 +128,7 @@ def _explicit(policy: Limits, limit_min: float, found: Limit) -> Choice:
         clause = f"your limit of {slurm_time(int(limit_min))} is below the median"
     long_s = LONG_FACTOR * (found.slowest.total_quantile_s(LONG_QUANTILE) or math.inf)
     if policy.warn_explicit and limit_min * MINUTE_S > max(long_s, found.limit_s):
-        text = slurm_time(_minutes(found.limit_s))
+        text = slurm_time(minutes(found.limit_s))
         clause = f"your limit is long, {text} would do and may start earlier"
     return Choice(reason="explicit", clause=clause, found=found)
 
@@ -136,8 +136,8 @@ def _explicit(policy: Limits, limit_min: float, found: Limit) -> Choice:
 def _rule(policy: Limits, quantile: float, within: Bounds) -> LimitRule:
     return LimitRule(
         quantile=quantile,
-        startup_s=policy.startup_min * MINUTE_S,
-        checkpoint_share=policy.checkpoint_share,
+        startup_s=policy.startup_s,
+        checkpoint_share=policy.pause_share,
         rounding_s=policy.rounding_min * MINUTE_S,
         floor_s=within.floor_min * MINUTE_S,
         cap_s=None if within.cap_min is None else within.cap_min * MINUTE_S,
@@ -152,5 +152,6 @@ def _evidence(policy: Limits) -> EvidenceRule:
     )
 
 
-def _minutes(seconds: float) -> int:
+def minutes(seconds: float) -> int:
+    """Whole minutes that cover so many seconds."""
     return max(1, math.ceil(seconds / MINUTE_S - 1e-9))

@@ -43,14 +43,17 @@ class Outcome:
             prefer=place.prefer,
             gres=place.gres,
             partition=self.elsewhere.partition if self.elsewhere and moved else None,
-            admin_comment=self.mark().text() if self.estimate.predictions else None,
+            admin_comment=self.mark().text() if self._written else None,
             ttl_s=self.ttl_s,
         )
 
     def mark(self) -> Mark:
         """What is written on the job."""
-        limit = self.choice.found
-        slowest = limit.slowest if limit else self.estimate.predictions[0]
+        limit, predictions = self.choice.found, self.estimate.predictions
+        slowest = limit.slowest if limit else predictions[0] if predictions else None
+        if slowest is None:  # like jobs alone
+            job = stated_text(self.stated)
+            return Mark(limit=self.choice.limit_min, version=self.version or None, job=job)
         return Mark(
             limit=self.choice.limit_min,
             p50_s=limit.median_s if limit else None,
@@ -63,6 +66,11 @@ class Outcome:
             version=self.version or None,
             job=stated_text(self.stated),
         )
+
+    @property
+    def _written(self) -> bool:
+        """True where there is something to remember of the decision."""
+        return bool(self.estimate.predictions) or self.choice.limit_min is not None
 
     def _message(self) -> str | None:
         clauses = [self.estimate.advice, self.choice.clause]

@@ -29,17 +29,22 @@ def main(bin_dir: str, history: str, since_s: str, until_s: str, count: str) -> 
             memory.setdefault("early_bytes", resident_bytes())
 
     with History.open(history) as store:
-        began, processor = time.perf_counter(), time.process_time()
+        began, processor, waited = time.perf_counter(), time.process_time(), waited_s()
         found = records(policy, float(since_s), float(until_s))
         tally = fill(store, found, cursor="slurm:bench", since_s=float(since_s), told=told)
         wall_s = time.perf_counter() - began
     figures = {
         "wall_s": wall_s, "processor_s": time.process_time() - processor,
-        "end_bytes": resident_bytes(),
+        "waited_s": waited_s() - waited, "end_bytes": resident_bytes(),
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }  # fmt: skip
     print(json.dumps({**figures, **memory, **tally.as_dict()}))
     return 0
+
+
+def waited_s() -> float:
+    """How long this process could have run, and had no core to run on."""
+    return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
 
 
 def resident_bytes() -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -115,7 +116,7 @@ def sample(
     if jobs_per_day is not None and not (math.isfinite(jobs_per_day) and jobs_per_day > 0):
         raise TraceError(f"jobs_per_day={jobs_per_day:g}: a number above 0 is accepted")
     rng = np.random.default_rng(seed)
-    known = candidates(shipped() if rows is None else rows)
+    known = _shipped_candidates() if rows is None else candidates(rows)
     allowed = [_sizes_of(pool, known) for pool in pools]
     rate = np.array([_jobs_per_day(p, a) for p, a in zip(pools, allowed, strict=True)])
     total = float(rate.sum()) if jobs_per_day is None else jobs_per_day
@@ -142,6 +143,11 @@ def workload_of_sample(
         ),
         bounds=bounds, skipped={},
     )  # fmt: skip
+
+
+@cache
+def _shipped_candidates() -> Candidates:
+    return candidates(shipped())
 
 
 def _of_length(prediction: Prediction | None, steps: int) -> Prediction | None:

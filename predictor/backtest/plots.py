@@ -71,7 +71,8 @@ def _tradeoff(found: Backtest, path: Path) -> Path:
             limits = each.figures.limits
             axes.plot(
                 limits.unused_gpu_hours, 100 * limits.kill_rate, linestyle="none",
-                marker=next(markers), color=_COLOURS[each.policy.kind], label=each.policy.name, clip_on=False, zorder=3,
+                marker=next(markers), color=_COLOURS[each.policy.kind], label=each.policy.name,
+                clip_on=False, zorder=3,
             )  # fmt: skip
     axes.set(xlabel="GPU-hours reserved and not used", ylabel="jobs killed at their limit, %")
     axes.set_xlim(left=0)

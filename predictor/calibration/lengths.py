@@ -18,7 +18,7 @@ import numpy as np
 
 from ..ended_job import JobState
 from ..history.run import Run
-from .like_jobs import Likeness, LikeJob
+from .like_jobs import LikeJob, Likeness
 from .weighted import censored_median, weighted_quantile
 
 MIN_RUNS = 5
@@ -78,7 +78,7 @@ class LengthModel:
 
     def estimate(self, job: LikeJob, level: float = 0.95) -> LengthEstimate | None:
         """The most telling estimate with enough runs; None where there is none."""
-        for likeness, key in job.keys():
+        for likeness, key in job.likenesses():
             found = self.keys.get(key)
             if found is None or found.runs < self.min_runs:
                 continue
@@ -164,7 +164,7 @@ class LengthLearner:
         if job.state not in ENDED or job.start_s is None or job.end_s <= job.start_s:
             return
         value, cut_off = log(job.end_s - job.start_s), job.state is not JobState.COMPLETED
-        keys = list(LikeJob.of(run).keys())
+        keys = list(LikeJob.of(run).likenesses())
         parents = [key for _, key in keys[1:]]
         for (likeness, key), parent in zip(keys, [*parents, None], strict=True):
             window = self._windows.pop(key, None)

@@ -56,7 +56,7 @@ class LikeJob:
             model=run.model or "",
         )  # fmt: skip
 
-    def keys(self) -> Iterator[tuple[Likeness, str]]:
+    def likenesses(self) -> Iterator[tuple[Likeness, str]]:
         """A key for each likeness that is known: a hash, so that no name is kept."""
         told = {
             Likeness.COMMAND: command_pattern(self.command),

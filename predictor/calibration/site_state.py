@@ -15,8 +15,9 @@ from typing import Any
 from .. import trusted_files as files
 from ..errors import ArtifactError
 from ..history.run import Run
-from .fixed_times import FixedTime, FixedTimes, fixed_times
+from .fixed_times import FixedTime, FixedTimes, fixed_times, of_cluster
 from .lengths import LengthLearner, LengthModel
+from .source import PREFIX
 
 FILE_NAME = "site.json"
 FORMAT = 1
@@ -35,6 +36,12 @@ class SiteState:
         learner = LengthLearner()
         fixed = fixed_times(learner.through(runs))
         return cls(fixed, learner.model())
+
+    def cluster(self, site: str) -> FixedTimes | None:
+        """The fixed times of a site; without a name, of the only cluster there is."""
+        clusters = {f.cluster for f in self.fixed}
+        name = site.removeprefix(PREFIX) or (next(iter(clusters)) if len(clusters) == 1 else "")
+        return of_cluster(self.fixed, name)
 
 
 def write_state(state: SiteState, home: Path | None = None) -> Path:

@@ -17,6 +17,8 @@ from .plan import plan
 from .plugins import PluginGroup
 from .predict import predict
 from .profile_data import profiles
+from .trace import trace
+from .trace import trace
 from .validate import validate
 
 USAGE_ERROR = 2
@@ -57,6 +59,6 @@ def main() -> None:
 
 for command in (
     predict, compare, plan, evaluate, validate, calibrate, backtest, fit, learn, models, history,
-    catalog, gpus, profiles,
+    catalog, gpus, profiles, trace,
 ):  # fmt: skip
     main.add_command(command)

@@ -75,6 +75,8 @@ class Graph:
     its gradients. ``parameters`` counts all weights, ``trainable_parameters`` those with a
     gradient, ``sparse_parameters`` those of embedding tables that are updated by row and never
     all-reduced densely. ``parameter_tensors`` is the number of trainable weight tensors.
+    ``synchronous`` says that the host reads results back in between (shapes that depend on data,
+    such as the boxes a detector keeps), so that it cannot run ahead of the device.
     """
 
     operators: tuple[Operator, ...]
@@ -83,6 +85,7 @@ class Graph:
     parameter_tensors: int
     sparse_parameters: int
     input_elements: float
+    synchronous: bool = False
 
     @property
     def forward_flops(self) -> float:

@@ -55,6 +55,7 @@ class Recorder:
         self._parameter_tensors = 0
         self._sparse_parameters = 0
         self._input_elements = 0.0
+        self._synchronous = False
 
     # --- scopes -----------------------------------------------------------------------------
 
@@ -93,6 +94,10 @@ class Recorder:
         """What the host sends to the GPU for one sample, in elements."""
         self._input_elements += elements_per_sample * self.batch_size
 
+    def synchronise(self) -> None:
+        """Say that the host waits for results of the device within a micro-step."""
+        self._synchronous = True
+
     def parameters(self, elements: int, tensors: int = 1, *, sparse: bool = False) -> None:
         """Count weights without an operator (tied weights are counted once, by their owner)."""
         self._parameters += elements * self._repeat
@@ -128,6 +133,7 @@ class Recorder:
             parameter_tensors=self._parameter_tensors,
             sparse_parameters=self._sparse_parameters,
             input_elements=self._input_elements,
+            synchronous=self._synchronous,
         )
 
     def _elements(self, x: Feature | float) -> float:

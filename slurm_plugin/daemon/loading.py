@@ -14,6 +14,7 @@ from predictor import artifacts
 from ..cluster import Cluster
 from ..config import DEFAULT_PATH, Policy, read_policy
 from ..protocol import Answer, Request
+from ..site_times import settled, state_for
 from . import notify
 
 if TYPE_CHECKING:
@@ -56,11 +57,12 @@ class Loaded:
 def policy_at(path: Path | None) -> Policy:
     """The policy of a file, or of the default one; all defaults where that one is missing.
 
-    Raises PolicyError.
+    What it leaves to the runs of the site is filled in. Raises PolicyError and ArtifactError.
     """
     if path is None and not DEFAULT_PATH.exists():
         return Policy()
-    return read_policy(DEFAULT_PATH if path is None else path)
+    policy = read_policy(DEFAULT_PATH if path is None else path)
+    return settled(policy, state_for(policy))
 
 
 def rules_of(policy: Policy) -> Rules | None:
@@ -94,7 +96,8 @@ class Loader:
 
         rules = rules_of(policy)
         predictor = self._predictor_of(policy.daemon.predictor_version)
-        return RealDecider(predictor, policy, self._view, rules, self._version or "")
+        lengths = state_for(policy).lengths
+        return RealDecider(predictor, policy, self._view, rules, self._version or "", lengths)
 
     def _predictor_of(self, version: str | None) -> Predictor:
         from predictor.store import load_predictor

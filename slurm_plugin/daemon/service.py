@@ -177,7 +177,8 @@ class Service:
         self._peers.name(new.allowed_users)
         for user in self._peers.unknown:
             _log.warning("daemon.allowed_users: there is no user %s", user)
-        by_rules = loaded.policy.rules is not None
+        policy = loaded.policy
+        by_rules = policy.rules is not None or policy.limits.history_mode != "off"
         self._decisions.use(loaded.decider, _deadline_s(loaded), by_rules=by_rules)
         self._metrics.predictor(loaded.version)
         self._policy = loaded.policy

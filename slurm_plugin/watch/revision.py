@@ -84,9 +84,9 @@ def needed_min(job: QueuedJob, report: StepReport, policy: Policy, now_s: float)
     """
     assert job.start_s is not None
     limits, watch = policy.limits, policy.watch
-    startup_s = limits.startup_min * MINUTE_S
+    startup_s = limits.startup_s
     pace_s = max(report.step_s, _mean_step_s(job.start_s, report, startup_s))
-    share = 1 + watch.margin_share + limits.checkpoint_share
+    share = 1 + watch.margin_share + limits.pause_share
     remaining_s = report.remaining_steps * pace_s * share + startup_s
     return (max(0.0, now_s - job.start_s) + remaining_s) / MINUTE_S
 

@@ -342,6 +342,7 @@ def test_the_shortest_deadline_counts() -> None:
     assert job(pod(annotations=annotated, activeDeadlineSeconds=3600)).deadline_s == 3600
     assert job(pod(annotations=annotated, activeDeadlineSeconds=9999)).deadline_s == 7200
     assert job(pod(activeDeadlineSeconds=600)).deadline_s == 600
+    assert job(pod(activeDeadlineSeconds=2**31 - 1)).deadline_s == 2**31 - 1
 
 
 @given(st.floats(min_value=1, max_value=1e9))

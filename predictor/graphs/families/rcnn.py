@@ -62,6 +62,7 @@ def rcnn(
     quarter of them positive.
     """
     b.input(3 * work.image[0] * work.image[1])
+    b.synchronise()  # boxes kept by NMS and drawn for training are counted on the host
     net = Trunk(**trunk)
     levels = _neck(b, Feature(3, work.image), net, neck, head_norm)
     if rpn:

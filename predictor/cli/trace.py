@@ -1,0 +1,105 @@
+"""`precision-time trace`: a network of the user's own becomes a model that can be predicted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .console import format_option, progress, show_json, warn
+
+if TYPE_CHECKING:
+    from ..graphs.traced import Stored
+
+GIGA = 1e9
+
+
+@click.command()
+@click.argument("factory", required=False, metavar="[PACKAGE.MODULE:NAME]")
+@click.option("--hf-config", metavar="FILE", help="A config.json of transformers, instead.")
+@click.option("--hf-task", help="Its head, such as causal-lm  [default: architectures in FILE]")
+@click.option(
+    "--input", "specs", multiple=True, metavar="[NAME=]SIZES[:DTYPE]",
+    help="Sizes of one sample: 3,224,224, or S:int64 with the sequence length as S. Repeatable.",
+)  # fmt: skip
+@click.option("--dtype", default="float32", show_default=True, help="Of inputs that state none.")
+@click.option("--batch-size", type=int, default=8, show_default=True, help="Samples of the check.")
+@click.option("--seq-len", type=int, help="Tokens of one sample, the default of the model.")
+@click.option("--name", help="Name in the catalog  [default: of the factory or config]")
+@click.option(
+    "--loss", default="auto", show_default=True,
+    help="auto, cross_entropy, mse, bce, output, sum, or PACKAGE.MODULE:NAME of a function.",
+)  # fmt: skip
+@click.option("--optimizer", default="adamw", show_default=True, help="Default of the model.")
+@click.option("--again", is_flag=True, help="Trace even where nothing has changed.")
+@format_option
+def trace(
+    factory: str | None, hf_config: str | None, hf_task: str | None, specs: tuple[str, ...],
+    dtype: str, batch_size: int, seq_len: int | None, name: str | None, loss: str, optimizer: str,
+    again: bool, form: str,
+) -> None:  # fmt: skip
+    """Trace a torch network, so that `predict` knows it by its name.
+
+    NAME is a function or class without arguments that gives a torch.nn.Module. One training step
+    runs on tensors without data; no GPU is needed, and none afterwards.
+    """
+    from ..trace import TraceRequest, stored_before
+    from ..trace.inputs import parsed
+    from ..trace.request import free_name
+
+    request = TraceRequest(
+        name=free_name(name or _default_name(factory, hf_config)), factory=factory,
+        hf_config=hf_config, task=hf_task, inputs=tuple(parsed(s, dtype) for s in specs),
+        batch_size=batch_size, seq_len=seq_len, loss=loss, optimizer=optimizer,
+    )  # fmt: skip
+    found = None if again else stored_before(request)
+    if found is None:
+        with progress(f"tracing {request.name}") as shown:
+            shown("importing torch", 0.0)
+            from ..trace import trace_request
+
+            found = trace_request(request)
+    _show(found, form)
+
+
+def _default_name(factory: str | None, hf_config: str | None) -> str:
+    from pathlib import Path
+
+    if factory:
+        return factory.rpartition(":")[2].rpartition(".")[2]
+    return Path(hf_config).resolve().parent.name if hf_config else ""
+
+
+def _show(found: Stored, form: str) -> None:
+    from ..graphs.catalog import graph_of
+    from ..graphs.workload import Workload
+
+    model = found.model
+    work = Workload(model.batch_size, seq_len=model.seq_len, image_size=model.image_size)
+    graph = graph_of(found.name, (), work)
+    summary: dict[str, Any] = {
+        "name": model.name, "stored_as": found.name, "parameters": model.parameters,
+        "trainable_parameters": model.trainable_parameters,
+        "forward_gflops_per_sample": graph.forward_flops / GIGA / model.batch_size,
+        "operators": len(model.operators), "any_batch_size": model.any_batch,
+        "any_seq_len": model.any_seq_len, "priced_by_bytes_alone": list(model.unknown),
+    }  # fmt: skip
+    if model.unknown:
+        warn(f"unknown operators, priced by their bytes alone: {', '.join(model.unknown)}")
+    if not model.any_batch:
+        warn(f"only batch size {model.batch_size} can be predicted: other sizes run other operators")
+    if model.seq_len and not model.any_seq_len:
+        warn(f"only sequence length {model.seq_len} can be predicted")
+    if form == "json":
+        show_json(summary)
+        return
+    for key, value in summary.items():
+        click.echo(f"{key:<26}{_text(value)}")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:.6g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
