@@ -28,7 +28,7 @@ FIRST_S = 1_700_000_000
 GOAL_S = 120.0  # for ROWS
 FLAT = 1.1  # memory at the end over that after a tenth
 PAYLOADS = replay.PAYLOADS / "2511"
-VALUE = 12
+VALUE = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +77,17 @@ def filled(commands: Path, history: Path, rows: int) -> dict[str, Any]:
 def report(rows: int, bare: Bare, first: dict[str, Any], again: dict[str, Any]) -> list[Goal]:
     """Print the table; the goals."""
     print(f"{rows:,} rows of sacct, {bare.bytes / bare.rows:.0f} bytes each, {DAYS} days\n")
-    print(
-        f"{'':26}{'s':>{VALUE}}{'processor s':>{VALUE}}{'rows/s':>{VALUE}}{'of counted':>{VALUE}}"
-    )
     counted = bare.rows / bare.wall_s
-    print(
-        f"{'printed and counted':26}{bare.wall_s:>{VALUE}.1f}{'':>{2 * VALUE}}{counted:>{VALUE},.0f}"
-    )
+    table = [
+        ("", "s", "without core", "processor s", "rows/s", "of counted"),
+        ("printed and counted", f"{bare.wall_s:.1f}", "", "", f"{counted:,.0f}", ""),
+    ]
     for name, figures in (("into an empty SQLite", first), ("the same again", again)):
+        seconds = (f"{figures[f'{part}_s']:.1f}" for part in ("wall", "waited", "processor"))
         speed = rows / figures["wall_s"]
-        print(
-            f"{name:26}{figures['wall_s']:>{VALUE}.1f}{figures['waited_s']:>{VALUE}.1f}"
-            f"{figures['processor_s']:>{VALUE}.1f}"
-            f"{speed:>{VALUE},.0f}{speed / counted:>{VALUE}.1%}"
-        )
+        table.append((name, *seconds, f"{speed:,.0f}", f"{speed / counted:.1%}"))
+    for name, *cells in table:
+        print(f"{name:24}" + "".join(f"{cell:>{VALUE}}" for cell in cells))
     growth = first["end_bytes"] / first["early_bytes"]
     mib = {name: first[f"{name}_bytes"] / 2**20 for name in ("early", "end", "peak")}
     print(f"\nmemory: {mib['early']:.0f} MiB after a tenth of the rows, {mib['end']:.0f} MiB after "
@@ -98,9 +95,8 @@ def report(rows: int, bare: Bare, first: dict[str, Any], again: dict[str, Any]) 
     print(f"records: {first['new']:,} new, left out {first['left_out']}, {first['unread']} unread; "
           f"again: {again['new']} new, {again['changed']} changed\n")  # fmt: skip
     limit_s, whole = GOAL_S * rows / ROWS, first["records"] == rows == bare.rows
-    taken_s = first["wall_s"] - first["waited_s"]
     return [
-        Goal("time with a core", f"{taken_s:.0f} s of {limit_s:.0f} s", taken_s <= limit_s),
+        Goal("time", f"{first['wall_s']:.0f} s of {limit_s:.0f} s", first["wall_s"] <= limit_s),
         Goal("memory is flat", f"{growth:.2f} x", growth <= FLAT),
         Goal("every row, once", f"{first['records']:,}", whole and not again["new"]),
     ]

@@ -31,6 +31,8 @@ _PATTERNS = (
 # Every name that `parse_framework` knows.
 FRAMEWORKS = tuple(name for name, _ in _PATTERNS)
 _CONTAINER = re.compile(r"(?<![\d.])(1[7-9]|2[0-9])\.(0[1-9]|1[0-2])(?![\d.])")
+_ROUND = re.compile(r"training_results_v(\d+\.\d+)")
+FIRST_CAPTURED = 1.0
 _VERSION = re.compile(r"(torch|tensorflow|mxnet|paddlepaddle|oneflow)[ =/v-]{0,2}(\d+)\.(\d+)")
 
 
@@ -64,6 +66,19 @@ def parse_framework(text: str, options: str = "", model: str = "") -> Framework:
     """
     lower = text.lower()
     return Framework(_name(lower, model), _date(lower, options.lower()))
+
+
+def submission_options(text: str, repository: str) -> dict[str, str]:
+    """What every MLPerf submission does and no row of its results says.
+
+    Image networks keep channels last with fused norms and activations; from round 1.0 on steps
+    are captured as CUDA graphs (NVIDIA's account of round 1.0). ``repository`` names the round.
+    """
+    if not text.lower().startswith("mlperf"):
+        return {}
+    match = _ROUND.search(repository)
+    captured = match is not None and float(match[1]) >= FIRST_CAPTURED
+    return {"channels_last": "on", "fused": "on"} | ({"cuda_graph": "on"} if captured else {})
 
 
 def _name(text: str, model: str) -> str:

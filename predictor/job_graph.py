@@ -78,8 +78,9 @@ def _flash_attention(job: TrainingJob) -> bool:
     backend = job.option("attention_backend", job.option("flash_attention"))
     if backend:
         return backend in ("on", "flash", "fused")
-    recent = job.framework in LOW_WEIGHTS and job.hardware.compute_capability >= TE_HARDWARE
-    if recent or job.option("transformer_impl") == "transformer_engine":
+    if layers := job.option("transformer_impl"):
+        return layers == "transformer_engine"
+    if job.framework in LOW_WEIGHTS and job.hardware.compute_capability >= TE_HARDWARE:
         return True
     old = (job.framework_date or math.inf) < FUSED_SINCE.get(job.framework, 0.0)
     return job.framework in FLASH_BY_DEFAULT and not old

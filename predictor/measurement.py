@@ -16,7 +16,7 @@ from profiles.tables import measurements
 
 from .errors import JobError, MeasurementError
 from .fabrics import system_fabric
-from .frameworks import parse_framework
+from .frameworks import parse_framework, submission_options
 from .graphs.catalog import ModelEntry, find_entry
 from .job import TrainingJob, parse_pairs
 from .precision import parse_precision
@@ -125,7 +125,8 @@ def _count(row: Row, column: str) -> int | None:
 
 
 def _job(row: Row, entry: ModelEntry) -> TrainingJob:
-    options = dict(parse_pairs(row.get("options", "")))
+    options = submission_options(row.get("framework", ""), row.get("source_repo", ""))
+    options |= dict(parse_pairs(row.get("options", "")))
     framework = parse_framework(row.get("framework", ""), row.get("options", ""), entry.name)
     gpus = _count(row, "gpus") or 1
     split = {k: _split(options, k) for k in ("tp", "pp", "cp", "ep", "vp")}

@@ -178,7 +178,7 @@ def _plain(
 def _show_shipped(form: str) -> None:
     from ..evaluation.sites import site_figures
 
-    figures = site_figures(refit())
+    figures = site_figures(refit(), lambda stage: click.echo(f"{stage} ...", err=True))
     if form == "json":
         show_json([asdict(figure) for figure in figures])
         return

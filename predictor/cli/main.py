@@ -18,7 +18,6 @@ from .plugins import PluginGroup
 from .predict import predict
 from .profile_data import profiles
 from .trace import trace
-from .trace import trace
 from .validate import validate
 
 USAGE_ERROR = 2

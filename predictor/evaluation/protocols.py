@@ -18,7 +18,7 @@ from ..residual.kernel import Floats
 from ..residual.novelty import GROUPS, Tier, groups, random_folds
 from .figures import Coverage, Figure, Validation, summary
 from .methods import blind_of
-from .sites import unseen_sources
+from .sites import site_figures
 from .validator import FOLDS, Mask, Validator
 
 
@@ -60,7 +60,7 @@ def validate(
             v.figure(f"unseen model + {runs} run(s) of it", "full",
                      v.with_runs(("model",), known, runs))
         )  # fmt: skip
-    figures += unseen_sources(v, progress)
+    figures += site_figures(fitted, progress)
     progress("speed-up and scaling")
     measured, predicted = _speedups(v)
     figures.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -25,12 +26,17 @@ _SHAPES = "the shapes do not fit: check --input against what forward takes"
 @contextmanager
 def explained(module: torch.nn.Module) -> Iterator[None]:
     """Turn torch's error into one that names the module, the operator, and what to do."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    level = log.level
+    log.setLevel(logging.CRITICAL)  # the error itself says what it would say
     try:
         yield
     except (PrecisionTimeError, KeyboardInterrupt):
         raise
     except Exception as error:
         raise GraphError(_message(module, error)) from error
+    finally:
+        log.setLevel(level)
 
 
 def _message(module: torch.nn.Module, error: Exception) -> str:

@@ -58,16 +58,14 @@ def _counter(call: Call) -> bool:
 
 
 def _settle_additions(calls: Sequence[Call]) -> None:
-    """Where branches join again, the addition of gradients belongs to an addition before it."""
-    places: dict[tuple[int, ...], list[Call]] = {}
+    """Where branches join again, the sum of their gradients belongs to the addition before them."""
+    places: dict[tuple[int, ...], Call] = {}
     for call in calls:
-        if call.name in ("add", "add_") and len(call.inputs) == 2 and call.reached:
-            if not call.gradients and call.inputs[0].shape == call.inputs[1].shape:
-                places.setdefault(call.outputs[0].shape, []).append(call)
-    for call in reversed(calls):
-        for addition in [a for a in call.additions if places.get(a.outputs[0].shape)]:
-            place = places[addition.outputs[0].shape].pop()
-            if place is not call:
+        if call.name in ("add", "add_") and call.reached and not call.gradients:
+            places[call.outputs[0].shape] = call
+        for addition in tuple(call.additions):
+            place = places.pop(addition.outputs[0].shape, None)
+            if place not in (None, call):
                 call.additions.remove(addition)
                 place.additions.append(addition)
 

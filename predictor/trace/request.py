@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -68,6 +69,7 @@ class TraceRequest:
                 raise JobError("hf_config", self.hf_config, "a file, a config.json of transformers")
             yield path
             return
+        current_directory_first()
         package = str(self.factory).partition(":")[0].partition(".")[0]
         try:
             spec = find_spec(package)
@@ -77,6 +79,12 @@ class TraceRequest:
             yield from sorted(Path(place).rglob("*.py"))
         if spec and spec.origin and not spec.submodule_search_locations:
             yield Path(spec.origin)
+
+
+def current_directory_first() -> None:
+    """Let modules beside the user be imported, as ``python -m`` does."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
 
 
 def free_name(name: str) -> str:

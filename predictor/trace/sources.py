@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 
 from ..errors import JobError, NotInstalledError
 from .inputs import Input
+from .request import current_directory_first
 from .step import built
 
 TASKS: Mapping[str, str] = {
@@ -32,8 +32,7 @@ def imported(place: str, field: str) -> Callable[..., Any]:
     module_name, _, name = place.partition(":")
     if not name:
         raise JobError(field, place, "package.module:name")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
+    current_directory_first()
     try:
         module = import_module(module_name)
     except ImportError as error:
@@ -80,6 +79,8 @@ def _network(
     transformers: Any, config: Any, architectures: Any, task: str | None, path: str
 ) -> torch.nn.Module:
     if task is not None:
+        if task not in TASKS:
+            raise JobError("hf_task", task, f"one of {', '.join(TASKS)}")
         module: torch.nn.Module = getattr(transformers, TASKS[task]).from_config(config)
         return module
     named = next((getattr(transformers, a) for a in architectures if hasattr(transformers, a)), None)

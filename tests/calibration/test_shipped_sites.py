@@ -1,0 +1,22 @@
+"""The accuracy goal: shipped sources as sites, with few runs of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from predictor.evaluation.sites import site_figures
+from predictor.fitting import Fitted
+
+
+def test_every_number_of_runs_has_its_figure_and_runs_shown_are_not_scored(fitted: Fitted) -> None:
+    figures = {f.protocol: f for f in site_figures(fitted)}
+    assert list(figures) == [
+        "unseen source",
+        "unseen source + 1 run per stack and GPU",
+        "unseen source + 3 runs per stack and GPU",
+        "unseen source + 1 run per model, stack and GPU",
+        "unseen source + 3 runs per model, stack and GPU",
+    ]
+    none, one, three, *_ = figures.values()
+    assert none.n > one.n > three.n > 0
+    assert all(np.isfinite(f.mean) and f.median <= f.p90 for f in figures.values())

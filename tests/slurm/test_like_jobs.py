@@ -1,0 +1,99 @@
+"""Jobs that cannot be predicted: limits from what like jobs of the same user took."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from clusters import cluster, submit
+from site_runs import run_of, told
+
+from predictor.calibration.lengths import LengthModel
+from predictor.calibration.site_state import SiteState, write_state
+from predictor.fitting import Fitted
+from slurm_plugin.config import Limits, policy_of
+from slurm_plugin.daemon.loading import policy_at
+from slurm_plugin.decide import Decider
+from slurm_plugin.mark import parse_mark
+from slurm_plugin.protocol import Answer, Request
+
+TOOK_S = 7000.0
+
+
+@pytest.fixture(scope="module")
+def lengths() -> LengthModel:
+    return LengthModel.fit(
+        run_of(n, asked="", elapsed_s=TOOK_S, user="u1", name=f"sim-{n}", submit_line="")
+        for n in range(60)
+    )
+
+
+@pytest.fixture
+def decide(fitted: Fitted, lengths: LengthModel) -> Any:
+    def make(request: Request, **limits: Any) -> Answer:
+        view, policy = cluster(), policy_of({"limits": limits})
+        return Decider(fitted.predictor, policy, lambda: view, lengths=lengths).decide(request)
+
+    return make
+
+
+SIMULATION = submit(comment="", name="sim-99")
+
+
+def test_a_job_nothing_is_known_of_gets_what_like_jobs_took(decide: Any) -> None:
+    answer = decide(SIMULATION, history_mode="fill")
+    assert answer.time_limit * 60 >= TOOK_S
+    assert answer.time_limit % 5 == 0
+    assert "60 runs of the same user and name took 1 h 57 min (median)" in answer.message
+    mark = parse_mark(answer.admin_comment)
+    assert mark is not None
+    assert (mark.limit, mark.p50_s) == (answer.time_limit, None)
+
+
+def test_it_is_off_unless_asked_for(decide: Any) -> None:
+    answer = decide(SIMULATION)
+    assert (answer.time_limit, answer.admin_comment) == (None, None)
+
+
+@pytest.mark.parametrize("limits", [{"history_mode": "advise"}, {"mode": "warn"}])
+def test_advice_changes_nothing(decide: Any, limits: dict[str, str]) -> None:
+    answer = decide(SIMULATION, **{"history_mode": "fill"} | limits)
+    assert answer.time_limit is None
+    assert "would do" in answer.message
+
+
+def test_a_job_with_a_model_but_no_length_too(decide: Any, lengths: LengthModel) -> None:
+    request = submit(comment="model=resnet50 precision=amp batch=64", name="sim-7")
+    answer = decide(request, history_mode="fill")
+    assert answer.time_limit * 60 >= TOOK_S
+    mark = parse_mark(answer.admin_comment)
+    assert mark is not None
+    assert mark.step_s is not None
+
+
+def test_a_prediction_and_a_limit_of_the_users_own_come_first(decide: Any) -> None:
+    predicted = submit(name="sim-99")
+    assert decide(predicted, history_mode="fill") == decide(predicted)
+    assert decide(submit(comment="", name="sim-9", time_limit=5.0), history_mode="fill") == decide(
+        submit(comment="", name="sim-9", time_limit=5.0)
+    )
+
+
+def test_jobs_of_other_names_are_not_answered_alike(fitted: Fitted, lengths: LengthModel) -> None:
+    view, policy = cluster(), policy_of({"limits": {"history_mode": "fill"}})
+    decider = Decider(fitted.predictor, policy, lambda: view, lengths=lengths)
+    assert decider.decide(SIMULATION).time_limit is not None
+    assert decider.decide(submit(comment="", name="other")).time_limit is None
+
+
+def test_auto_is_what_the_runs_of_the_site_reported(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "slurm.yaml"
+    limits = {"startup_min": "auto", "checkpoint_share": "auto", "history_mode": False}
+    path.write_text(yaml.safe_dump({"site": "alpha", "limits": limits}))
+    assert policy_at(path).limits.startup_s == Limits().startup_s
+    runs = [run_of(n, reported=told(0.1, startup_s=120.0, paused_s=10.0)) for n in range(40)]
+    write_state(SiteState.learn(runs))
+    found = policy_at(path).limits
+    assert (found.startup_s, found.pause_share) == (120.0, pytest.approx(0.1))
