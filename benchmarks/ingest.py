@@ -78,7 +78,7 @@ def report(rows: int, bare: Bare, first: dict[str, Any], again: dict[str, Any]) 
     """Print the table; the goals."""
     print(f"{rows:,} rows of sacct, {bare.bytes / bare.rows:.0f} bytes each, {DAYS} days\n")
     counted = bare.rows / bare.wall_s
-    table = [
+    table: list[tuple[str, ...]] = [
         ("", "s", "without core", "processor s", "rows/s", "of counted"),
         ("printed and counted", f"{bare.wall_s:.1f}", "", "", f"{counted:,.0f}", ""),
     ]
@@ -87,7 +87,7 @@ def report(rows: int, bare: Bare, first: dict[str, Any], again: dict[str, Any]) 
         speed = rows / figures["wall_s"]
         table.append((name, *seconds, f"{speed:,.0f}", f"{speed / counted:.1%}"))
     for name, *cells in table:
-        print(f"{name:24}" + "".join(f"{cell:>{VALUE}}" for cell in cells))
+        print((f"{name:24}" + "".join(f"{cell:>{VALUE}}" for cell in cells)).rstrip())
     growth = first["end_bytes"] / first["early_bytes"]
     mib = {name: first[f"{name}_bytes"] / 2**20 for name in ("early", "end", "peak")}
     print(f"\nmemory: {mib['early']:.0f} MiB after a tenth of the rows, {mib['end']:.0f} MiB after "

@@ -60,9 +60,10 @@ def _typed(graph: Graph, precision: Precision, gpu: Gpu) -> Iterator[TypedOperat
     flowing = precision.activation_dtype
     for operator in graph.operators:
         dtype, flowing = _policy(operator, precision, flowing)
+        matrix = operator.kind in LOWER_PRECISION and not vector(operator)
         yield TypedOperator(
             operator, dtype, (operator.reads + operator.writes) * dtype.bytes,
-            operator.kind in LOWER_PRECISION and not vector(operator) and on_tensor_cores(dtype, gpu),
+            matrix and on_tensor_cores(dtype, gpu),
         )  # fmt: skip
 
 

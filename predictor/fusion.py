@@ -17,9 +17,13 @@ from .job import TrainingJob
 # What a pointwise operator can be fused into.
 HOSTS = frozenset(
     {
-        Kind.ELEMENTWISE, Kind.BATCH_NORM, Kind.INSTANCE_NORM, Kind.GROUP_NORM, Kind.LAYER_NORM,
+        Kind.ELEMENTWISE,
+        Kind.BATCH_NORM,
+        Kind.INSTANCE_NORM,
+        Kind.GROUP_NORM,
+        Kind.LAYER_NORM,
         Kind.SOFTMAX,
-    }  # fmt: skip
+    }
 )
 ALWAYS = frozenset({"jax", "oneflow"})
 AT_16_BIT = frozenset({"mxnet"})

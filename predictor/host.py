@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 
 import profiles
 
 from .autocast import TypedOperator
 from .graphs.operator import Direction, Kind
 from .job import TrainingJob
-from .operator_time.work import Floats
+
+Floats = NDArray[np.float64]
 
 # Exponent that joins GPU and host time: the larger one decides, a tie costs 26 % more.
 OVERLAP_NORM = 3.0

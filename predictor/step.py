@@ -142,7 +142,10 @@ class _Step:
     def _micro_step_s(self, *stage: float) -> float:
         here = np.array(stage)
         device_s = self.work.of_stage(self.work.seconds, here)
-        return busy_s(device_s, self._host_s(here), synchronous=self.graph.synchronous) + self._messages(here).exposed_s
+        return (
+            busy_s(device_s, self._host_s(here), synchronous=self.graph.synchronous)
+            + self._messages(here).exposed_s
+        )
 
     def _host_s(self, here: Floats) -> float:
         return self.work.of_stage(self.work.host_s, here)

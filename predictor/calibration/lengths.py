@@ -19,18 +19,19 @@ import numpy as np
 from ..ended_job import JobState
 from ..history.run import Run
 from .like_jobs import LikeJob, Likeness
-from .weighted import censored_median, weighted_quantile
+from .weighted import MAD_TO_DEVIATION, censored_median, weighted_quantile
 
 MIN_RUNS = 5
 WINDOW = 32
 HALF_LIFE_RUNS = 10.0
-# The less telling likeness counts as much as this many runs of the key itself.
-PRIOR_RUNS = 1.0
+# How far the centres of jobs lie apart that are alike in the next less telling way, in ln.
+BETWEEN_SPREAD = 1.0
 # Spread in ln that a key starts from, and how many runs it stands for.
 PRIOR_SPREAD, PRIOR_SPREAD_RUNS = 0.5, 2.0
 LEAST_SPREAD = 0.02
 MAX_CUT_OFF = 0.25  # share of runs that hit their limit, beyond which nothing is said
 MAX_SCORES = 1000
+SCORED_EVERY = 5  # runs of a key, once it has WINDOW of them
 MAX_KEYS = 100_000
 ENDED = (JobState.COMPLETED, JobState.TIMEOUT, JobState.DEADLINE)
 
@@ -135,10 +136,12 @@ class _Window:
         ages = np.arange(len(values))[::-1]
         weights = (0.5 ** (ages / HALF_LIFE_RUNS)).tolist()
         own, mass = censored_median(values, weights, cut_off), float(sum(weights))
-        centre = own if prior is None else (mass * own + PRIOR_RUNS * prior) / (mass + PRIOR_RUNS)
-        distance = weighted_quantile([abs(v - own) for v in values], weights, 0.5) * 1.4826
+        distances = [abs(v - own) for v in values]
+        distance = MAD_TO_DEVIATION * weighted_quantile(distances, weights, 0.5)
         spread = (mass * distance + PRIOR_SPREAD_RUNS * PRIOR_SPREAD) / (mass + PRIOR_SPREAD_RUNS)
-        return LikeRuns(centre, max(spread, LEAST_SPREAD), self.runs, sum(cut_off) / len(cut_off))
+        spread = max(spread, LEAST_SPREAD)
+        centre = own if prior is None else _drawn(own, spread**2 / mass, prior)
+        return LikeRuns(centre, spread, self.runs, sum(cut_off) / len(cut_off))
 
 
 class LengthLearner:
@@ -168,7 +171,7 @@ class LengthLearner:
         parents = [key for _, key in keys[1:]]
         for (likeness, key), parent in zip(keys, [*parents, None], strict=True):
             window = self._windows.pop(key, None)
-            if window is not None and window.runs >= self._min_runs:
+            if window is not None and self._scored(window):
                 found = window.summary(self._centre(parent))
                 self._scores[likeness].append((value - found.centre) / found.spread)
             window = window or _Window()
@@ -178,6 +181,12 @@ class LengthLearner:
         while len(self._windows) > MAX_KEYS:
             oldest = next(iter(self._windows))
             del self._windows[oldest], self._parents[oldest]
+
+    def _scored(self, window: _Window) -> bool:
+        """True where the next run of a key is predicted first: of long keys a share is enough."""
+        return window.runs >= self._min_runs and (
+            window.runs < WINDOW or window.runs % SCORED_EVERY == 0
+        )
 
     def model(self) -> LengthModel:
         """What was learned."""
@@ -192,6 +201,12 @@ class LengthLearner:
     def _centre(self, key: str | None) -> float | None:
         window = None if key is None else self._windows.get(key)
         return None if window is None else window.summary(None).centre
+
+
+def _drawn(own: float, variance: float, prior: float) -> float:
+    """The mean of a normal with a normal prior: ``own`` with its variance, and ``prior``."""
+    share = variance / (variance + BETWEEN_SPREAD**2)
+    return (1 - share) * own + share * prior
 
 
 def _conformal(scores: Sequence[float], level: float) -> float | None:

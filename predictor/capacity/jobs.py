@@ -11,8 +11,8 @@ from profiles.gpus import gpus
 from .report_data import Period, SetAside
 
 COLUMNS = (
-    "job_id", "name", "user", "account", "partition", "state", "submit_s", "start_s", "end_s",
-    "limit_s", "gpus", "gpu_type", "asked", "model", "precision", "limit_by", "predicted_step_s",
+    "scheduler", "cluster", "job_id", "name", "user", "account", "partition", "state", "submit_s", "start_s", "end_s",
+    "limit_s", "gpus", "gpu_type", "nodes", "asked", "model", "precision", "limit_by", "predicted_step_s",
     "predicted_median_s", "predicted_upper_s", "predicted_level", "reported_step_s",
 )  # fmt: skip
 UNKNOWN = "unknown"
@@ -53,8 +53,12 @@ def jobs_of(frame: pl.LazyFrame, period: Period) -> Jobs:
     """
     since, until = period.since_s, period.until_s
     touching = (pl.col("end_s") > since) & (pl.col("submit_s") < until)
+    running = (pl.col("state") == RUNNING) & pl.col("end_s").is_null()
+    known = frame.select(COLUMNS).with_columns(
+        end_s=pl.when(running).then(pl.lit(until)).otherwise("end_s")
+    )
     reason = pl.coalesce(*(pl.when(bad).then(pl.lit(why)) for why, bad in _ASIDE))
-    read = frame.select(COLUMNS).filter(touching).with_columns(aside=reason).collect()
+    read = known.filter(touching).with_columns(aside=reason).collect()
     aside = read.filter(pl.col("aside").is_not_null())
     kept = read.filter(pl.col("aside").is_null() & (pl.col("start_s") < until)).drop("aside")
     outcome = pl.col("state").replace_strict(OUTCOMES, default="failed")

@@ -87,7 +87,9 @@ def _show(found: Stored, form: str) -> None:
     if model.unknown:
         warn(f"unknown operators, priced by their bytes alone: {', '.join(model.unknown)}")
     if not model.any_batch:
-        warn(f"only batch size {model.batch_size} can be predicted: other sizes run other operators")
+        warn(
+            f"only batch size {model.batch_size} can be predicted: other sizes run other operators"
+        )
     if model.seq_len and not model.any_seq_len:
         warn(f"only sequence length {model.seq_len} can be predicted")
     if form == "json":
@@ -102,4 +104,10 @@ def _text(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
-    return f"{value:.6g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    return (
+        f"{value:.6g}"
+        if isinstance(value, float)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )

@@ -80,7 +80,7 @@ def validate(
     return Validation(
         tuple(figures), tuple(coverages(v)),
         np.exp(v.y + v.phys)[usable], np.exp(random + v.phys)[usable], measured, predicted,
-        evaluate_operator_times(operators(), gpus(), architectures=("volta", "ampere")),
+        evaluate_operator_times(operators(), gpus(), architectures=("sm70", "sm80")),
     )  # fmt: skip
 
 

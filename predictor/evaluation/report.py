@@ -17,7 +17,8 @@ optimizer step (of the time ratio, for the speed-up). Every figure is out of sam
 counts were held out by the protocol named in its line. Hyper-parameters of the residual (variances
 and length scales, no values) were learned by `precision-time learn` without the rows of random
 fold 0; in the other protocols they have seen the rows held out. Shares of the blend for a new model
-are chosen without its rows.
+are chosen without its rows. What separates models and clusters that transfer well from those that
+do not: [unseen-models.md](unseen-models.md).
 
 | protocol | method | mean | median | 90th percentile | n |
 |---|---|---|---|---|---|
@@ -35,7 +36,7 @@ _OPERATORS = """
 ## Operator times
 
 The operator model on table rows it was not fitted on, V100 and A100: every fifth shape held out,
-and no row of the architecture at all ("volta", "ampere": what a GPU without a table gets).
+and no row of the architecture at all (sm70, sm80: what a GPU without a table gets).
 
 | held out | operator | GPU | mean | median | bias | n |
 |---|---|---|---|---|---|---|

@@ -114,7 +114,7 @@ def traced_entry(name: str) -> ModelEntry | None:
         return None
     model = found.model
     return ModelEntry(
-        name=found.name, family=FAMILY, group=FAMILY, aliases=(model.name,),
+        name=found.name, family=FAMILY, group=model.group, aliases=(model.name,),
         architecture={"trace": found.name}, image_size=model.image_size, seq_len=model.seq_len,
         optimizer=model.optimizer, dataset_size=None, units={}, parameters=model.parameters,
         forward_gflops=None, source=model.source,

@@ -1,7 +1,8 @@
 """Networks that a user traced: operators whose sizes depend on batch and sequence length.
 
-They lie as JSON in ``traced`` under the home directory, and are read without torch. The name of an
-entry carries the hash of its file (``mynet@1f0c22ab``), so that no cache takes one trace for another.
+They lie as JSON in ``traced`` under the home directory, and are read without torch. The name of
+an entry carries the hash of its file (``mynet@1f0c22ab``), so that no cache takes one trace for
+another.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Law = tuple[tuple[float, int, int], ...]
 
 def value(law: Law, batch: int, seq_len: int) -> float:
     """The size a law gives for a batch size and a sequence length."""
-    return sum(c * batch**i * seq_len**j for c, i, j in law)
+    return sum((c * float(batch**i * seq_len**j) for c, i, j in law), 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +65,14 @@ class TracedModel:
     """A traced network.
 
     ``batch_size`` and ``seq_len`` are those it was traced with; ``any_batch`` and ``any_seq_len``
-    say whether others can be computed. Parameters are counts of elements. ``unknown`` names the
-    operators that are priced by their bytes alone, ``key`` the content it was traced from.
+    say whether others can be computed. Parameters are counts of elements. ``group`` is the kind of
+    network in the words of the catalog. ``unknown`` names the operators that are priced by their
+    bytes alone, ``key`` the content it was traced from.
     """
 
     name: str
     key: str
+    group: str
     batch_size: int
     any_batch: bool
     seq_len: int | None
@@ -191,11 +194,14 @@ def _decoded(raw: dict[str, Any]) -> TracedModel:
 
 
 def _operator(raw: dict[str, Any]) -> SymbolicOperator:
-    dims = tuple(_law(d) for d in raw.pop("dims"))
-    laws = {key: _law(raw.pop(key)) for key in ("flops", "reads", "writes", "kernels")}
-    Kind(raw["kind"])
-    Direction(raw["direction"])
-    return SymbolicOperator(dims=dims, **laws, **raw)
+    flops, reads, writes, kernels = (
+        _law(raw[key]) for key in ("flops", "reads", "writes", "kernels")
+    )
+    return SymbolicOperator(
+        kind=Kind(raw["kind"]).value, direction=Direction(raw["direction"]).value,
+        dims=tuple(_law(d) for d in raw["dims"]), flops=flops, reads=reads, writes=writes,
+        kernels=kernels, count=int(raw["count"]),
+    )  # fmt: skip
 
 
 def _law(raw: Sequence[Sequence[float]]) -> Law:

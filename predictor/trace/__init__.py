@@ -23,11 +23,11 @@ def __getattr__(name: str) -> object:
     from ..errors import NotInstalledError
 
     try:
-        import torch  # noqa: F401
+        from . import tracer
     except ImportError as error:
+        if (error.name or "").partition(".")[0] != "torch":
+            raise
         raise NotInstalledError(
             "tracing needs torch: pip install 'precision-time[trace]'"
         ) from error
-    from . import tracer
-
     return getattr(tracer, name)

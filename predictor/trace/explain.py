@@ -55,7 +55,9 @@ def _advice(error: Exception) -> str:
         return _NO_FAKE
     if "0 active drivers" in text or "triton" in text.lower():
         return _NO_FAKE
-    if any(word in text for word in ("CUDA", "NVIDIA driver", "device type", "same device")):
+    if any(
+        word in text.lower() for word in ("cuda", "nvidia driver", "device type", "same device")
+    ):
         return _DEVICE
     if isinstance(error, TypeError):
         return "check the names and number of the inputs against what forward takes"

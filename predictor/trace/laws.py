@@ -87,8 +87,7 @@ def solve(traces: Traces, grid: Grid) -> tuple[SymbolicOperator, ...] | None:
 def holds(laws: Sequence[SymbolicOperator], operators: Sequence[Operator], point: Point) -> bool:
     """Whether the laws give these operators, which were not solved from, at their point."""
     return len(laws) == len(operators) and all(
-        _equal(law.at(*point), operator)
-        for law, operator in zip(laws, operators, strict=True)
+        _equal(law.at(*point), operator) for law, operator in zip(laws, operators, strict=True)
     )
 
 
@@ -120,5 +119,3 @@ def _basis(nodes: Sequence[int]) -> list[list[Fraction]]:
                 row = [scale * (u - other * f) for u, f in zip(up, flat, strict=True)]
         found.append(row)
     return found
-
-

@@ -17,7 +17,7 @@ class _Whole(torch.autograd.Function):
     """Outputs of the stated shapes; notes itself, and the gradients of its inputs."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, recording: Recording, name: str, facts: tuple[object, ...], shapes: Shapes,
         *tensors: torch.Tensor,
     ) -> Any:  # fmt: skip

@@ -6,7 +6,7 @@ its forward operator is dispatched, and its backward operators run while that no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,16 +19,16 @@ FREE = frozenset(
     {
         "_unsafe_view", "alias", "detach", "empty", "empty_like", "empty_permuted", "empty_strided",
         "lift_fresh", "new_empty", "new_empty_strided", "resize_", "set_", "sym_numel", "sym_size",
-        "sym_storage_offset", "sym_stride", "device", "is_same_size", "_has_compatible_shallow_copy_type",
+        "sym_storage_offset", "sym_stride", "device", "is_same_size",
     }
 )  # fmt: skip
 
 
-class Recording(TorchDispatchMode):
+class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The operator calls of one step, forward calls in their order."""
 
     def __init__(self, sparse: Iterable[torch.Tensor] = ()) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[Call] = []
         self.norm: int | None = None
         self._by_node: dict[int, Call] = {}
@@ -136,5 +136,3 @@ def _tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
             yield value
         elif isinstance(value, list | tuple):
             yield from _tensors(value)
-
-

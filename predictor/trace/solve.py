@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ..errors import GraphError
 from ..graphs.operator import Operator
 from ..graphs.traced import SymbolicOperator
 from .laws import Grid, Point, holds, solve
@@ -39,20 +40,38 @@ def solved(run: Run, batch: int, seq_len: int | None) -> Solved:
 
     asked = (batch, seq_len or 0)
     for grid in _grids(*asked):
-        laws = solve({point: at(point) for point in grid.points}, grid)
+        laws = _laws(at, grid)
         if laws is not None and holds(laws, at(asked), asked):
-            return Solved(
-                operators=folded(laws), any_batch=len(grid.batches) > 1,
-                any_seq_len=len(grid.seq_lens) > 1,
-            )  # fmt: skip
-    raise AssertionError("a grid of one point always holds")
+            return _solved(laws, grid)
+    grid = Grid((batch,), asked[1:])
+    laws = solve({asked: at(asked)}, grid)
+    assert laws is not None  # one point has one structure
+    return _solved(laws, grid)
+
+
+def _solved(laws: Sequence[SymbolicOperator], grid: Grid) -> Solved:
+    return Solved(
+        operators=folded(laws), any_batch=len(grid.batches) > 1, any_seq_len=len(grid.seq_lens) > 1
+    )
+
+
+def _laws(
+    at: Callable[[Point], Sequence[Operator]], grid: Grid
+) -> tuple[SymbolicOperator, ...] | None:
+    """The laws over a grid; None where there are none, or a point is not possible."""
+    try:
+        return solve({point: at(point) for point in grid.points}, grid)
+    except GraphError:
+        return None
 
 
 def _grids(batch: int, seq_len: int) -> Iterator[Grid]:
-    lengths = tuple(sorted({seq_len // 4, seq_len // 2, 3 * seq_len // 4}))
-    if len(lengths) == 3 and lengths[0] > 1:
-        yield Grid(BATCHES[:2], lengths)
-        yield Grid(BATCHES, lengths)
+    """Odd lengths first: even ones may be a head size by chance, and shapes be taken for others."""
+    quarters = [seq_len * part // 4 for part in (1, 2, 3)]
+    for lengths in (tuple(q | 1 for q in quarters), tuple(quarters)):
+        if quarters[0] > 1:
+            yield Grid(BATCHES[:2], lengths)
+    if quarters[0] > 1:
+        yield Grid(BATCHES, tuple(q | 1 for q in quarters))
     yield Grid(BATCHES[:2], (seq_len,))
     yield Grid(BATCHES, (seq_len,))
-    yield Grid((batch,), (seq_len,))

@@ -64,7 +64,9 @@ def of_config(path: str, task: str | None) -> torch.nn.Module:
     try:
         import transformers
     except ImportError as error:
-        raise NotInstalledError("--hf-config needs transformers: pip install transformers") from error
+        raise NotInstalledError(
+            "--hf-config needs transformers: pip install transformers"
+        ) from error
     try:
         raw = json.loads(Path(path).read_text(encoding="utf-8"))
         model_type = raw.pop("model_type")
@@ -83,9 +85,13 @@ def _network(
             raise JobError("hf_task", task, f"one of {', '.join(TASKS)}")
         module: torch.nn.Module = getattr(transformers, TASKS[task]).from_config(config)
         return module
-    named = next((getattr(transformers, a) for a in architectures if hasattr(transformers, a)), None)
+    named = next(
+        (getattr(transformers, a) for a in architectures if hasattr(transformers, a)), None
+    )
     if named is None:
-        raise JobError("hf_task", None, f"one of {', '.join(TASKS)}, as {path} names no architecture")
+        raise JobError(
+            "hf_task", None, f"one of {', '.join(TASKS)}, as {path} names no architecture"
+        )
     of_class: torch.nn.Module = named(config)
     return of_class
 

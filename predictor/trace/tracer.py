@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from ..errors import JobError
-from ..graphs.operator import Operator
-from ..graphs.traced import Law, Stored, TracedModel, store
+from ..graphs.operator import Kind, Operator
+from ..graphs.traced import Law, Stored, SymbolicOperator, TracedModel, store
 from .inputs import Input, image_size_of, of_examples
 from .losses import Loss, loss_named
 from .mapping import mapped
@@ -82,15 +82,35 @@ def _traced(
     weights = network.weights
     return store(
         TracedModel(
-            name=name, key=key, batch_size=batch, any_batch=found.any_batch, seq_len=seq_len,
-            any_seq_len=found.any_seq_len, image_size=image_size_of(inputs), optimizer=optimizer,
-            parameters=weights.parameters, trainable_parameters=weights.trainable,
-            parameter_tensors=weights.tensors, sparse_parameters=weights.sparse,
-            input_elements=_elements(inputs), operators=found.operators,
+            name=name,
+            key=key,
+            group=_group(found.operators, seq_len),
+            batch_size=batch,
+            any_batch=found.any_batch,
+            seq_len=seq_len,
+            any_seq_len=found.any_seq_len,
+            image_size=image_size_of(inputs),
+            optimizer=optimizer,
+            parameters=weights.parameters,
+            trainable_parameters=weights.trainable,
+            parameter_tensors=weights.tensors,
+            sparse_parameters=weights.sparse,
+            input_elements=_elements(inputs),
+            operators=found.operators,
             unknown=tuple(f"{n} x{times}" for n, times in sorted(unknown.items())),
             source=f"{source} with torch {torch.__version__}",
-        )  # fmt: skip
+        )
     )
+
+
+def _group(operators: Sequence[SymbolicOperator], seq_len: int | None) -> str:
+    """The kind of network, in the words of the catalog."""
+    kinds = {operator.kind for operator in operators}
+    if Kind.RNN in kinds:
+        return "rnn"
+    if kinds & {Kind.ATTENTION, Kind.BATCHED_GEMM}:
+        return "transformer" if seq_len else "vision-transformer"
+    return "cnn" if Kind.CONV in kinds else "other"
 
 
 def _elements(inputs: Sequence[Input]) -> Law:
@@ -108,4 +128,3 @@ def _loss(loss: str | Callable[[Any], torch.Tensor]) -> Loss:
     if callable(loss):
         return loss
     return imported(loss, "loss") if ":" in loss else loss_named(loss)
-

@@ -69,4 +69,4 @@ def test_depthwise_convolution_is_priced_by_its_traffic(times: OperatorTimes) ->
     operator = typed(DEPTHWISE, Dtype.FP16)
     at_full_bandwidth = operator.bytes / gpu.bandwidth_bytes_per_s
     (seconds,) = times.seconds(gpu, [operator])
-    assert at_full_bandwidth < seconds < 6 * at_full_bandwidth
+    assert at_full_bandwidth < seconds < 8 * at_full_bandwidth

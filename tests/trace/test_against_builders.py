@@ -11,12 +11,12 @@ import pytest
 
 pytest.importorskip("torch")
 hf = pytest.importorskip("transformers")
+from traced_networks import images, resnet50, tokens  # noqa: E402
+
 from predictor.graphs.catalog import entry_of, graph_of  # noqa: E402
 from predictor.graphs.operator import Direction, Graph, Kind  # noqa: E402
 from predictor.graphs.workload import Workload  # noqa: E402
 from predictor.trace import trace  # noqa: E402
-
-from traced_networks import images, resnet50, tokens  # noqa: E402
 
 warnings.filterwarnings("ignore", module="transformers")
 EAGER = {"attn_implementation": "eager"}
@@ -65,7 +65,7 @@ def test_sizes_that_were_not_traced_are_those_of_the_builder(
     stored = trace(network, examples, name=f"my-{name}", seq_len=length)
     entry = entry_of(name)
     work = Workload(11, seq_len=length and 3 * length, image_size=entry.image_size)
-    changes = (("all_positions", "True"),) if name == "bert-base" else ()
+    changes = (("all_positions", "true"),) if name == "bert-base" else ()
     ours, built = graph_of(stored.name, (), work), graph_of(name, changes, work)
     assert ours.parameters == built.parameters
     assert ours.trainable_parameters == built.trainable_parameters

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+from traced_networks import images, small, tokens  # noqa: E402
+
 from predictor.errors import ArtifactError, GraphError, JobError, UnknownModelError  # noqa: E402
 from predictor.graphs.catalog import entry_of, find_entry, graph_of  # noqa: E402
 from predictor.graphs.workload import Workload  # noqa: E402
 from predictor.trace import trace  # noqa: E402
-from traced_networks import images, small, tokens  # noqa: E402
 
 nn = torch.nn
 

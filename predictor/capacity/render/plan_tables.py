@@ -1,0 +1,150 @@
+"""The tables of what could be done and what is to come."""
+
+from __future__ import annotations
+
+from ..report_data import Report, Scenario
+from .table import Column, Kind, Table, Value
+
+PREDICTED = "Predicted: median and central 95 % interval."
+
+
+def opportunities(report: Report) -> Table:
+    """What one change would have saved, as ranked by whoever made the report."""
+    currency = report.currency or "currency"
+    return Table(
+        name="opportunities",
+        title="What a change would have saved",
+        definition=(
+            "GPU-hours of like jobs, and how many fewer they would have needed, with the 95 %"
+            " interval. A shorter limit frees hours for planning, it saves none. Rows may count the"
+            " same job: do not add them up."
+        ),
+        evidence="Predicted; the column Evidence says from what.",
+        columns=(
+            Column("kind", "Change", Kind.NAME),
+            Column("what", "Jobs", Kind.TEXT),
+            Column("jobs", "Count", Kind.COUNT),
+            Column("gpu_hours", "GPU-hours"),
+            Column("saved_gpu_hours", "GPU-hours saved", Kind.SPAN),
+            Column("saved_cost", f"Saved, {currency}", Kind.SPAN),
+            Column("saved_kwh", "Saved, kWh", Kind.SPAN),
+            Column("saved_co2e_kg", "Saved, kg CO2e", Kind.SPAN),
+            Column("users", "Users", Kind.TEXT),
+            Column("evidence", "Evidence", Kind.TEXT),
+            Column("command", "How to send the next one", Kind.CODE),
+        ),
+        rows=tuple(
+            (o.kind.value, o.what, o.jobs, o.gpu_hours, o.saved_gpu_hours, o.saved_cost,
+             o.saved_kwh, o.saved_co2e_kg, ", ".join(o.users), o.evidence, o.command)
+            for o in report.opportunities
+        ),
+    )  # fmt: skip
+
+
+def backlog(report: Report) -> Table:
+    """What waits, by GPU type."""
+    return Table(
+        name="backlog",
+        title="What waits, by GPU type",
+        definition=(
+            "GPU-hours that waiting jobs still need. Of jobs that state too little to be predicted"
+            " the upper bound is given: GPUs times limit. Drained: when all of it will have ended,"
+            " from the moment of the report."
+        ),
+        evidence=PREDICTED,
+        columns=(
+            Column("gpu_type", "GPU type", Kind.NAME),
+            Column("jobs", "Jobs", Kind.COUNT),
+            Column("gpu_hours", "GPU-hours", Kind.SPAN),
+            Column("unknown_jobs", "Jobs not predicted", Kind.COUNT),
+            Column("unknown_gpu_hours", "Their GPU-hours, at most"),
+            Column("drain_s", "Drained in", Kind.DURATION_SPAN),
+        ),
+        rows=tuple(
+            (b.gpu_type, b.jobs, b.gpu_hours, b.unknown_jobs, b.unknown_gpu_hours, b.drain_s)
+            for b in report.backlog
+        ),
+    )
+
+
+def queue(report: Report) -> Table:
+    """When each waiting job starts and ends."""
+    return Table(
+        name="queue",
+        title="When waiting jobs start and end",
+        definition="From the moment of the report, by replaying the queue with predicted times.",
+        evidence="Predicted; the column Evidence says from what.",
+        columns=(
+            Column("job_id", "Job", Kind.NAME),
+            Column("name", "Name", Kind.NAME),
+            Column("user", "User", Kind.NAME),
+            Column("gpus", "GPUs", Kind.COUNT),
+            Column("gpu_type", "GPU type", Kind.NAME),
+            Column("starts_s", "Starts in", Kind.DURATION_SPAN),
+            Column("ends_s", "Ends in", Kind.DURATION_SPAN),
+            Column("evidence", "Evidence", Kind.TEXT),
+        ),
+        rows=tuple(
+            (j.job_id, j.name, j.user, j.gpus, j.gpu_type, j.starts_s, j.ends_s, j.evidence)
+            for j in report.queue
+        ),
+    )
+
+
+def forecast(report: Report) -> Table:
+    """Demand by week, past and expected."""
+    methods = dict.fromkeys(f.method for f in report.forecasts)
+    return Table(
+        name="forecast",
+        title="Demand by week",
+        definition="GPU-hours asked for in a week; expected ones with their 95 % interval.",
+        evidence="; ".join(methods) or PREDICTED,
+        columns=(
+            Column("key", "Partition or GPU type", Kind.NAME),
+            Column("week_utc", "Week from (UTC)", Kind.MOMENT),
+            Column("measured_gpu_hours", "Measured"),
+            Column("expected_gpu_hours", "Expected", Kind.SPAN),
+            Column("capacity_gpu_hours", "Capacity"),
+        ),
+        rows=tuple(
+            (f.key, week.start_s, week.measured, week.expected, f.capacity)
+            for f in report.forecasts
+            for week in f.weeks
+        ),
+    )
+
+
+def whatif(report: Report) -> Table:
+    """The period as it was and as it would have been, both replayed."""
+    found = report.whatif
+    currency = report.currency or "currency"
+    scenarios = () if found is None else (found.baseline, found.changed)
+    return Table(
+        name="what-if",
+        title="The period under a change",
+        definition=(
+            "Both rows are replays of the same submissions (FIFO with EASY backfill), so that they"
+            " are alike. Utilisation: GPU-hours of jobs over those of all GPUs."
+        ),
+        evidence="Simulated with predicted run times.",
+        columns=(
+            Column("scenario", "Scenario", Kind.NAME),
+            Column("gpus", "GPUs", Kind.TEXT),
+            Column("jobs", "Jobs", Kind.COUNT),
+            Column("never_started_jobs", "Never started", Kind.COUNT),
+            Column("mean_wait_s", "Mean wait", Kind.DURATION),
+            Column("median_wait_s", "Median wait", Kind.DURATION),
+            Column("p95_wait_s", "95 % within", Kind.DURATION),
+            Column("utilisation", "Utilisation", Kind.SHARE),
+            Column("gpu_hours", "GPU-hours"),
+            Column("kwh", "kWh"),
+            Column("cost", f"Cost, {currency}"),
+        ),
+        rows=tuple(_scenario(s) for s in scenarios),
+    )
+
+
+def _scenario(s: Scenario) -> tuple[Value, ...]:
+    gpus = ", ".join(f"{count:,} {name}" for name, count in s.gpus.items())
+    return (s.name, gpus, s.jobs, s.never_started, s.mean_wait_s, s.median_wait_s, s.p95_wait_s,
+            s.utilisation, s.gpu_hours, s.kwh, s.cost)  # fmt: skip

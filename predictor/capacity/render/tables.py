@@ -1,0 +1,183 @@
+"""The tables of what happened: where GPU-hours went, waits, limits, predictions."""
+
+from __future__ import annotations
+
+from ..report_data import Dimension, GpuHours, Report, Share
+from .table import Column, Kind, Table, Value
+
+MEASURED = "Measured: the scheduler's records of jobs."
+BY = {
+    Dimension.GPU_TYPE: "GPU type", Dimension.PARTITION: "Partition",
+    Dimension.ACCOUNT: "Account", Dimension.USER: "User", Dimension.MODEL: "Model",
+    Dimension.PRECISION: "Precision",
+}  # fmt: skip
+_HOURS = (
+    Column("completed_gpu_hours", "Completed"), Column("running_gpu_hours", "Running"),
+    Column("cancelled_gpu_hours", "Cancelled"), Column("failed_gpu_hours", "Failed"),
+    Column("timed_out_gpu_hours", "Timed out"), Column("preempted_gpu_hours", "Preempted"),
+)  # fmt: skip
+_OUTCOMES = (
+    "GPU-hours: GPUs of a job times the hours it held them, clipped to the period. Running: of jobs"
+    " that had not ended at its end. Failed includes failed nodes and memory that ran out."
+)
+
+
+def split(report: Report, dimension: Dimension) -> Table:
+    """GPU-hours by one dimension, the largest first."""
+    total = report.hours.allocated
+    return Table(
+        name=f"by-{dimension.value.replace('_', '-')}",
+        title=f"GPU-hours by {_lower(BY[dimension])}",
+        definition=_OUTCOMES,
+        evidence=MEASURED,
+        columns=(
+            Column(dimension.value, BY[dimension], Kind.NAME),
+            Column("jobs", "Jobs", Kind.COUNT),
+            Column("gpu_hours", "GPU-hours"),
+            Column("share", "Share", Kind.SHARE),
+            *_HOURS,
+        ),
+        rows=tuple(_split_row(found, total) for found in report.splits.get(dimension, ())),
+    )
+
+
+def use(report: Report) -> Table:
+    """GPU-hours by slot of time."""
+    return Table(
+        name="use",
+        title="GPU-hours over time",
+        definition=f"{_OUTCOMES} Waiting: GPUs that submitted jobs waited for, mean of the slot.",
+        evidence=MEASURED,
+        columns=(
+            Column("start_utc", "From (UTC)", Kind.MOMENT),
+            *_HOURS,
+            Column("capacity_gpu_hours", "Capacity"),
+            Column("waiting_gpus", "GPUs waited for"),
+        ),
+        rows=tuple((u.start_s, *_hours(u.hours), u.capacity, u.waiting_gpus) for u in report.use),
+    )
+
+
+def waits(report: Report) -> Table:
+    """From submission to start."""
+    return Table(
+        name="waits",
+        title="Wait by size of job",
+        definition="From submission to start, of the jobs that started in the period.",
+        evidence=MEASURED,
+        columns=(
+            Column("gpus", "GPUs of the job", Kind.NAME),
+            Column("jobs", "Jobs", Kind.COUNT),
+            Column("median_wait_s", "Median", Kind.DURATION),
+            Column("p95_wait_s", "95 % within", Kind.DURATION),
+            Column("longest_wait_s", "Longest", Kind.DURATION),
+        ),
+        rows=tuple((w.size, w.jobs, w.median_s, w.p95_s, w.longest_s) for w in report.waits),
+    )
+
+
+def limits(report: Report) -> Table:
+    """Time limits, by who set them."""
+    return Table(
+        name="limits",
+        title="Time limits",
+        definition=(
+            "Accuracy: sum of wall time over sum of requested wall time (XDMoD's"
+            " wall_time_accuracy); 100 % is exact. Unused: GPUs times (limit - wall time) of"
+            " completed jobs, which backfill could not plan with."
+        ),
+        evidence=MEASURED,
+        columns=(
+            Column("limit_by", "Limit set by", Kind.NAME),
+            Column("jobs", "Jobs", Kind.COUNT),
+            Column("wall_time_accuracy", "Accuracy", Kind.SHARE),
+            Column("killed_jobs", "Killed by it", Kind.COUNT),
+            Column("killed_gpu_hours", "GPU-hours killed"),
+            Column("unused_gpu_hours", "GPU-hours reserved, unused"),
+        ),
+        rows=tuple(
+            ("not known" if x.by is None else x.by.value, x.jobs, x.accuracy, x.killed,
+             x.killed_gpu_hours, x.unused_gpu_hours)
+            for x in report.limits
+        ),
+    )  # fmt: skip
+
+
+def predictions(report: Report) -> Table:
+    """How right predictions were."""
+    return Table(
+        name="predictions",
+        title="How right predictions were",
+        definition=(
+            "Error: |predicted - measured| / measured, of the time of a step where the job reported"
+            " it, else of the run. Within bound: share of jobs not above their predicted upper"
+            " bound; it should be near the level."
+        ),
+        evidence="Predictions made before the jobs ran, against what was measured.",
+        columns=(
+            Column("model", "Model", Kind.NAME),
+            Column("jobs", "Jobs", Kind.COUNT),
+            Column("mean_error", "Mean error", Kind.SHARE),
+            Column("median_error", "Median error", Kind.SHARE),
+            Column("coverage", "Within bound", Kind.SHARE),
+            Column("level", "Level", Kind.SHARE),
+        ),
+        rows=tuple(
+            (p.key, p.jobs, p.mean_error, p.median_error, p.coverage, p.level)
+            for p in report.predictions
+        ),
+    )
+
+
+def tensor_cores(report: Report) -> Table:
+    """What GPUs with tensor cores computed in."""
+    return Table(
+        name="tensor-cores",
+        title="FP32 work on GPUs with tensor cores",
+        definition=(
+            "GPU-hours on GPUs with tensor cores: of jobs that computed in FP32, which leaves those"
+            " idle, in a lower precision, or in one that is not known."
+        ),
+        evidence="Precision as the job stated it or as it was identified; hours measured.",
+        columns=(
+            Column("gpu_type", "GPU type", Kind.NAME),
+            Column("fp32_gpu_hours", "FP32"),
+            Column("low_precision_gpu_hours", "Lower precision"),
+            Column("unknown_gpu_hours", "Not known"),
+        ),
+        rows=tuple(
+            (t.gpu_type, t.fp32_hours, t.low_precision_hours, t.unknown_hours)
+            for t in report.tensor_cores
+        ),
+    )
+
+
+def set_aside(report: Report) -> Table:
+    """Jobs that count nowhere."""
+    return Table(
+        name="set-aside",
+        title="Jobs that count nowhere",
+        definition="Records that could not be counted, and why; the example is one job's number.",
+        evidence=MEASURED,
+        columns=(
+            Column("reason", "Reason", Kind.TEXT),
+            Column("jobs", "Jobs", Kind.COUNT),
+            Column("example", "Example", Kind.NAME),
+        ),
+        rows=tuple((s.reason, s.jobs, s.example) for s in report.origin.set_aside),
+    )
+
+
+def _split_row(found: Share, total: float) -> tuple[Value, ...]:
+    allocated = found.hours.allocated
+    part = allocated / total if total else None
+    return (found.key, found.jobs, allocated, part, *_hours(found.hours))
+
+
+def _hours(hours: GpuHours) -> tuple[float, ...]:
+    return (hours.completed, hours.running, hours.cancelled, hours.failed, hours.timed_out,
+            hours.preempted)  # fmt: skip
+
+
+def _lower(label: str) -> str:
+    return label if label.startswith("GPU") else label.lower()
