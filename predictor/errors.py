@@ -10,6 +10,7 @@ PrecisionTimeError
 ├── GraphError          a model has no operator graph
 ├── StepReportError     what a running job says of its steps cannot be used
 ├── HistoryError        a history cannot be opened, read or written
+├── ReportError         a capacity report cannot be made or sent
 ├── TraceError          a trace of jobs cannot be read or replayed
 ├── NotInstalledError   something that an extra brings is not installed
 └── ArtifactError       a fitted predictor cannot be trusted or found
@@ -74,6 +75,10 @@ class TraceError(PrecisionTimeError):
 
 class HistoryError(PrecisionTimeError):
     """A history cannot be opened, read or written; the message says which one and why."""
+
+
+class ReportError(PrecisionTimeError):
+    """A capacity report cannot be made or sent; the message says why."""
 
 
 class NotInstalledError(PrecisionTimeError):

@@ -42,7 +42,7 @@ def _last_by_default() -> dict[str, str]:
 
 
 def channels_last(job: TrainingJob) -> bool:
-    """Whether activations have channels last: as the job says, else by the habit of the framework."""
+    """Whether activations have channels last: as the job says, else as its framework does."""
     for key in _OPTIONS:
         stated = job.option(key).lower()
         if stated in _LAST:

@@ -16,6 +16,8 @@ from .gather import Gathered
 from .held_back import Checked, Errors, beyond, check
 from .refit import Base, fit_site
 
+# The figure of a manifest that says when the last run ended that taught it, in Unix seconds.
+UNTIL = "site runs until"
 # Fewer held-back runs cannot tell which of two predictors is better.
 MIN_CHECKED = 10
 
@@ -43,9 +45,10 @@ class Comparison:
             return False
         return after.mean < before.mean
 
-    def figures(self) -> dict[str, float]:
-        """For the manifest of what is stored."""
+    def figures(self, taught: Sequence[Candidate]) -> dict[str, float]:
+        """For the manifest of what is stored, which ``taught`` taught."""
         figures = {
+            UNTIL: max(c.run.ended.end_s for c in taught),
             "rows": float(len(self.fitted.priced)),
             "refused": float(len(self.fitted.unreadable)),
             "site rows": float(len(self.cells.cells)),

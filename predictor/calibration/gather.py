@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -86,11 +86,17 @@ def _queue() -> deque[Candidate]:
     return deque(maxlen=LATEST)
 
 
-def cut_at(history: History, where: Where, hold_back: float) -> float:
-    """When the earlier runs of a known model had ended, in Unix seconds; 0 for no runs."""
+def cut_at(history: History, where: Where, hold_back: float, taught_s: float = 0.0) -> float:
+    """When the runs that may teach had ended, in Unix seconds; at least ``taught_s``.
+
+    Of the runs of a known model that ended after ``taught_s``, until when the predictor in use was
+    taught, the latest ``hold_back`` are held back: neither predictor has seen them.
+    """
     import polars as pl
 
+    since_s = max(where.since_s or 0.0, taught_s)
+    where = replace(where, since_s=since_s)
     ends = history.frame(where, ["end_s", "model"]).filter(pl.col("model").is_not_null())
     level = pl.col("end_s").quantile(1 - hold_back, interpolation="lower")
     found = ends.select(level).collect().item()
-    return 0.0 if found is None else float(found)
+    return taught_s if found is None else float(found)

@@ -30,9 +30,7 @@ def pools_of(table: pl.DataFrame, stated: Sequence[Pool]) -> tuple[Pool, ...]:
     return *stated, *(Pool(name=name, gpus=most) for name, most in peaks if name not in known)
 
 
-def changed(
-    pools: Sequence[Pool], add: Sequence[Pool], remove: Sequence[Pool]
-) -> tuple[Pool, ...]:
+def changed(pools: Sequence[Pool], add: Sequence[Pool], remove: Sequence[Pool]) -> tuple[Pool, ...]:
     """The pools with more and fewer GPUs, without those that are left with none.
 
     Raises TraceError where GPUs are removed that are not there, or none are left.

@@ -25,8 +25,8 @@ LEAST_WEEKS = 5
 WEEKS_AHEAD = 8
 PATHS = 500
 METHOD = (
-    f"ETS(A,Ad,A) on days, season of a week; weeks are sums of {PATHS} simulated paths, central "
-    "95 %"
+    f"ETS(A,Ad,A) on days, season of a week; weeks are sums of {PATHS} paths with "
+    "resampled errors, central 95 %"
 )
 
 
@@ -120,10 +120,9 @@ def _paths(days: Floats) -> Floats:
             days / days.mean(), error="add", trend="add", damped_trend=True, seasonal="add",
             seasonal_periods=WEEK_DAYS,
         ).fit(disp=False)  # fmt: skip
-        paths = fitted.simulate(
-            WEEKS_AHEAD * WEEK_DAYS, anchor="end", repetitions=PATHS,
-            random_state=np.random.default_rng(0),
-        )  # fmt: skip
+        ahead = WEEKS_AHEAD * WEEK_DAYS
+        errors = np.random.default_rng(0).choice(np.asarray(fitted.resid), (ahead, PATHS))
+        paths = fitted.simulate(ahead, anchor="end", repetitions=PATHS, random_errors=errors)
     found: Floats = np.maximum(0.0, np.asarray(paths, dtype=np.float64)) * days.mean()
     return found
 

@@ -11,9 +11,10 @@ from profiles.gpus import gpus
 from .report_data import Period, SetAside
 
 COLUMNS = (
-    "scheduler", "cluster", "job_id", "name", "user", "account", "partition", "state", "submit_s", "start_s", "end_s",
-    "limit_s", "gpus", "gpu_type", "nodes", "asked", "model", "precision", "limit_by", "predicted_step_s",
-    "predicted_median_s", "predicted_upper_s", "predicted_level", "reported_step_s",
+    "scheduler", "cluster", "job_id", "name", "user", "account", "partition", "state", "submit_s",
+    "start_s", "end_s", "limit_s", "gpus", "gpu_type", "nodes", "asked", "model", "precision",
+    "limit_by", "predicted_step_s", "predicted_median_s", "predicted_upper_s",
+    "predicted_level", "reported_step_s",
 )  # fmt: skip
 UNKNOWN = "unknown"
 RUNNING = "running"  # the state of a job that had not ended when it was read

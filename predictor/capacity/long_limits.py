@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 import polars as pl
@@ -86,5 +87,6 @@ def _row(row: Mapping[str, object], one: Configuration) -> Opportunity:
 def _command(one: Configuration, limit_s: float) -> str:
     sent = command_of(one.config, {}, one.job.gpu, one.job.gpus, one.scheduler)
     if one.scheduler == "kubernetes":
-        return f"kubectl patch job/NAME -p '{{\"spec\":{{\"activeDeadlineSeconds\":{limit_s:.0f}}}}}'"
+        patch = json.dumps({"spec": {"activeDeadlineSeconds": round(limit_s)}})
+        return f"kubectl patch job/NAME -p '{patch}'"
     return sent.replace("sbatch ", f"sbatch --time={limit_s / 60:.0f} ", 1)

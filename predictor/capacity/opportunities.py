@@ -78,7 +78,7 @@ def command_of(config: str, changes: Mapping[str, object], gpu: str, gpus: int, 
     """How the next such job would be sent, by the scheduler it came from."""
     said = parse_text(config, "history")
     kept = {k: v for k, v in said.values.items() if k not in ("gpu", "gpus")}
-    text = stated_text(Stated(kept | changes)).replace("'", "")
+    text = stated_text(Stated(kept | dict(changes))).replace("'", "")
     if by == "kubernetes":
         return f"kubectl annotate --overwrite job/NAME 'precision-time.io/job={text}'"
     return f"sbatch --gpus={gpu}:{gpus} --comment='{text}' job.sh"

@@ -72,7 +72,18 @@ def _read(
     bar("start-up and lengths", 0.0)
     state = SiteState.learn(store.runs(where))
     bar("runs of the site", 0.1)
-    return state, gather(store.runs(where), state.fixed, cut_at(store, where, hold_back))
+    cut_s = cut_at(store, where, hold_back, _taught_s())
+    return state, gather(store.runs(where), state.fixed, cut_s)
+
+
+def _taught_s() -> float:
+    """When the last run ended that taught the predictor in use; 0 for none."""
+    from .. import artifacts
+    from ..calibration.calibrate import UNTIL
+
+    current = artifacts.current()
+    used = (m for m in artifacts.versions() if m.version == current)
+    return next((m.figures.get(UNTIL, 0.0) for m in used), 0.0)
 
 
 def _calibrate(
@@ -89,8 +100,11 @@ def _calibrate(
     if dry_run:
         return compared, None
     write_state(state)
-    fitted = fit_all(base, gathered, progress=bar) if compared.better else compared.fitted
-    version = store.store(fitted.predictor, compared.figures()).version
+    fitted, taught = compared.fitted, gathered.earlier
+    if compared.better:
+        fitted = fit_all(base, gathered, progress=bar)
+        taught += gathered.later
+    version = store.store(fitted.predictor, compared.figures(taught)).version
     if compared.better:
         artifacts.use(version)
     return compared, version

@@ -7,9 +7,11 @@ import click
 from ..errors import PrecisionTimeError
 from .backtest import backtest
 from .calibrate import calibrate
+from .capacity import capacity
 from .catalog import catalog, gpus
 from .compare import compare
 from .console import fail, logged
+from .drift import drift
 from .evaluate import evaluate
 from .history import history
 from .models import fit, learn, models
@@ -57,7 +59,7 @@ def main() -> None:
 
 
 for command in (
-    predict, compare, plan, evaluate, validate, calibrate, backtest, fit, learn, models, history,
-    catalog, gpus, profiles, trace,
+    predict, compare, plan, evaluate, validate, calibrate, drift, backtest, fit, learn, models,
+    history, capacity, catalog, gpus, profiles, trace,
 ):  # fmt: skip
     main.add_command(command)

@@ -90,6 +90,11 @@ class Anonymiser:
         return job_id if _GIVEN_ID.fullmatch(job_id) else self._hash("job", job_id)
 
 
+def site_hash(site_key: Path) -> Hash:
+    """What hashes a name of a kind by the key in a file; raises HistoryError for a bad one."""
+    return _hasher(_key(site_key))
+
+
 def _hasher(key: bytes) -> Hash:
     @lru_cache(_CACHED)
     def hashed(kind: str, name: str) -> str:

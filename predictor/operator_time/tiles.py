@@ -45,10 +45,11 @@ CONV_CONSTANTS = MATRIX_CONSTANTS + tuple(
     for direction in ("forward", "data_gradient", "weight_gradient")
 )
 
-# Grouped and depthwise convolutions have direct kernels on the ordinary cores, and no measured rows.
-# They stream their tensors at these shares of the memory bandwidth (forward, data, weight gradient:
-# that one reduces over all positions with little parallelism) and compute at this share of the
-# FP32 peak; chosen once, from a coarse grid over the depthwise networks of pytorch-image-models.
+# Grouped and depthwise convolutions have direct kernels on the ordinary cores, and no measured
+# rows. They stream their tensors at these shares of the memory bandwidth (forward, data, weight
+# gradient: that one reduces over all positions with little parallelism) and compute at this share
+# of the FP32 peak; chosen once, from a coarse grid over the depthwise networks of
+# pytorch-image-models.
 DIRECT_BANDWIDTH = np.array([0.6, 0.6, 0.3])
 DIRECT_RATE = 0.08
 

@@ -26,8 +26,8 @@ class TraceRequest:
     """One network and the step it is traced in.
 
     ``factory`` is ``package.module:name``, or None with ``hf_config``, the path of a
-    ``config.json`` of transformers. ``task`` names the head where the config names none. ``batch_size`` and
-    ``seq_len`` are the sizes that the solved laws are checked at.
+    ``config.json`` of transformers. ``task`` names the head where the config names none.
+    ``batch_size`` and ``seq_len`` are the sizes that the solved laws are checked at.
     """
 
     name: str

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from site_runs import run_of, slow_site
 
 from predictor import artifacts
-from predictor.calibration.calibrate import Comparison, compare
+from predictor.calibration.calibrate import UNTIL, Comparison, compare
 from predictor.calibration.fixed_times import fixed_times
 from predictor.calibration.gather import LATEST, Gathered, cut_at, gather
 from predictor.calibration.refit import Base, with_noise
@@ -55,7 +55,8 @@ def test_a_slow_site_is_predicted_well_after_it_was_calibrated(compared: Compari
     assert len(compared.after) == len(compared.before) > 10
     assert after < 0.1 < before
     assert compared.better
-    assert compared.figures()["held-back mean error after"] == pytest.approx(after)
+    figures = compared.figures([one.candidate for one in compared.after])
+    assert figures["held-back mean error after"] == pytest.approx(after)
 
 
 def test_what_checks_is_later_than_all_that_taught(site: list[Run]) -> None:
@@ -105,7 +106,10 @@ def history(tmp_path: Path, site: list[Run]) -> str:
     with History.open(url) as store:
         store.add(site)
         cut_s = cut_at(store, EVERY_RUN, 0.2)
+        half_s = site[RUNS // 2].ended.end_s
+        later_s = cut_at(store, EVERY_RUN, 0.2, taught_s=half_s)
     assert sum(run.ended.end_s > cut_s for run in site) == pytest.approx(0.2 * RUNS, abs=1)
+    assert sum(run.ended.end_s > later_s for run in site) == pytest.approx(0.1 * RUNS, abs=1)
     return url
 
 
@@ -118,7 +122,12 @@ def calibrated(monkeypatch: pytest.MonkeyPatch, base: Base, *words: str) -> Any:
 
 
 def test_the_command_stores_and_uses_what_is_better(
-    fitted: Fitted, base: Base, history: str, home: Path, monkeypatch: pytest.MonkeyPatch
+    fitted: Fitted,
+    base: Base,
+    site: list[Run],
+    history: str,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from predictor import store
 
@@ -135,6 +144,7 @@ def test_the_command_stores_and_uses_what_is_better(
     used = artifacts.load()
     assert used.manifest.version != first
     assert used.manifest.figures["site rows"] == 12
+    assert used.manifest.figures[UNTIL] == site[-1].ended.end_s
     assert read_state().cluster("alpha") is not None
 
 

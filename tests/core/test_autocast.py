@@ -47,11 +47,28 @@ class TestFormats:
     ) -> None:
         assert one(kind, precision).dtype is precision.matmul_dtype
 
-    @pytest.mark.parametrize("kind", [Kind.SOFTMAX, Kind.LAYER_NORM, Kind.LOSS])
+    @pytest.mark.parametrize("kind", [Kind.SOFTMAX, Kind.LAYER_NORM, Kind.GROUP_NORM, Kind.LOSS])
     def test_what_needs_range_stays_fp32_only_where_mixed(self, kind: Kind) -> None:
         assert {one(kind, p).dtype for p in MIXED} == {Dtype.FP32}
         assert one(kind, Precision.FP16).dtype is Dtype.FP16
         assert one(kind, Precision.BF16).dtype is Dtype.BF16
+
+    @pytest.mark.parametrize("kind", [Kind.BATCH_NORM, Kind.INSTANCE_NORM])
+    def test_batch_and_instance_norm_take_the_format_of_their_input(self, kind: Kind) -> None:
+        typed = chain((Kind.GEMM, kind), Precision.MIXED_FP16_FP32)
+        assert typed[1].dtype is Dtype.FP16
+
+    def test_embedding_tables_are_read_as_they_are_stored(self) -> None:
+        assert one(Kind.EMBEDDING, Precision.MIXED_FP16_FP32).dtype is Dtype.FP32
+        assert one(Kind.EMBEDDING, Precision.FP16).dtype is Dtype.FP16
+
+    def test_a_product_with_a_vector_stays_off_the_tensor_cores(self) -> None:
+        operators = tuple(
+            Operator(Kind.BATCHED_GEMM, Direction.FORWARD, (64, n, 64, 8), 1024.0, 128, 64)
+            for n in (1, 8)
+        )
+        typed = autocast(Graph(operators, 64, 64, 1, 0, 64.0), Precision.FP16, H100)
+        assert [t.tensor_core for t in typed] == [False, True]
 
     def test_pointwise_work_takes_the_format_of_its_inputs(self) -> None:
         kinds = (Kind.GEMM, Kind.ELEMENTWISE, Kind.SOFTMAX, Kind.ELEMENTWISE, Kind.GEMM,

@@ -177,17 +177,42 @@ def test_volta_emulates_bf16_no_faster_than_fp32(times: OperatorTimes) -> None:
     assert seconds[0] == pytest.approx(seconds[1], rel=0.02)
 
 
-def test_misaligned_channels_slow_volta_convolutions_on_tensor_cores_only(
+def test_tensor_core_convolutions_pay_for_channels_filled_up_to_eight(
     times: OperatorTimes,
 ) -> None:
     gpu = "v100-sxm2-16gb"
-    half, full = (
-        [matrix(gpu, Kind.CONV, dtype, FORWARD, 50176, n, 512, 1) for n in (504, 505)]
-        for dtype in (Dtype.FP16, Dtype.FP32)
+    seconds = price(
+        times, gpu,
+        *(matrix(gpu, Kind.CONV, Dtype.FP16, FORWARD, 50176, n, 512, 1) for n in (505, 512)),
+    )  # fmt: skip
+    assert seconds[0] == pytest.approx(seconds[1], rel=0.02)
+
+
+def test_a_strided_data_gradient_pays_for_the_taps_it_has(times: OperatorTimes) -> None:
+    m, n, k = 50176, 256, 256 * 9
+    dense, strided = (
+        Operator(Kind.CONV, DATA, (m, n, k, 1, 9, s), 2.0 * m * n * k / s, m * n, m * k / 9)
+        for s in (1, 4)
     )
-    seconds = price(times, gpu, *half, *full)
-    assert 2 < seconds[1] / seconds[0] < 16
-    assert seconds[3] == pytest.approx(seconds[2], rel=0.05)
+    half = (TypedOperator(o, Dtype.FP16, 2 * (o.reads + o.writes), True) for o in (dense, strided))
+    seconds = price(times, "v100-sxm2-16gb", *half)
+    assert seconds[1] < 0.7 * seconds[0]
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+def test_a_kernel_of_next_to_nothing_takes_microseconds(times: OperatorTimes, gpu: str) -> None:
+    small = [
+        stream(kind, direction, dtype, 1)
+        for kind in MEMORY_BOUND
+        for direction in (FORWARD, DATA)
+        for dtype in (Dtype.FP32, Dtype.FP16)
+    ]
+    small += [
+        matrix(gpu, k, d, FORWARD, 8, 8, 8, 1) for k in (Kind.GEMM, Kind.CONV) for d in DTYPES
+    ]
+    seconds = np.array(price(times, gpu, *small))
+    assert (seconds > 5e-7).all()
+    assert (seconds < 3e-5).all()
 
 
 def test_no_operators_cost_nothing(times: OperatorTimes) -> None:

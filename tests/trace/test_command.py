@@ -89,19 +89,28 @@ def test_a_config_needs_no_weights(project: Path) -> None:
     assert told["parameters"] == 1000 * 64 + 1024 * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 128
 
 
-def test_the_prediction_needs_no_torch(fitted: Fitted, session_home: Path,
-                                       monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def without_torch(*words: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own that cannot import torch."""
+    code = "import sys; sys.modules['torch'] = None; from predictor.cli.main import main; main()"
+    command = [sys.executable, "-c", code, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_prediction_needs_no_torch(
+    fitted: Fitted, session_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PRECISION_TIME_HOME", str(session_home))
     run(*BUILD)
-    code = (
-        "import sys; sys.modules['torch'] = None\n"
-        "from predictor.cli.main import main\n"
-        "main(['predict', 'mynet', '--gpu', 'v100-sxm2-16gb', '--batch-size', '128',"
-        " '--precision', 'fp32', '--format', 'json'], standalone_mode=False)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    words = ("mynet", "--gpu", "v100-sxm2-16gb", "--batch-size", "128", "--precision", "fp32")
+    done = without_torch("predict", *words, "--format", "json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)
+
+
+def test_without_torch_the_extra_is_named() -> None:
+    done = without_torch(*BUILD)
+    assert done.returncode == 2
+    assert "pip install 'precision-time[trace]'" in done.stderr
 
 
 Mistake = tuple[tuple[str, ...], str]
@@ -124,9 +133,3 @@ MISTAKES: list[Mistake] = [
 @pytest.mark.parametrize(("words", "said"), MISTAKES, ids=[" ".join(w) for w, _ in MISTAKES])
 def test_a_mistake_is_named_with_what_is_accepted(words: tuple[str, ...], said: str) -> None:
     assert said in run("trace", "--name", "mynet", *words, code=2).stderr
-
-
-def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "predictor.trace.tracer", raising=False)
-    assert "pip install 'precision-time[trace]'" in run(*BUILD, code=2).stderr

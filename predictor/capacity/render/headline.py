@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..report_data import Opportunity, OpportunityKind, Report
 from ...units import MISSING
+from ..report_data import Opportunity, OpportunityKind, Report
 from .text import amount, counted, duration_span, rough, share, shown
 
 

@@ -28,7 +28,7 @@ def split(report: Report, dimension: Dimension) -> Table:
     return Table(
         name=f"by-{dimension.value.replace('_', '-')}",
         title=f"GPU-hours by {_lower(BY[dimension])}",
-        definition=_OUTCOMES,
+        definition="GPU-hours that jobs held in the period, by what became of these jobs.",
         evidence=MEASURED,
         columns=(
             Column(dimension.value, BY[dimension], Kind.NAME),

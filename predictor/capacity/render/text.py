@@ -11,7 +11,9 @@ from ..report_data import Period, Range
 
 LONGEST_NAME = 80
 # Characters that would move, hide or turn round what follows them.
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
 
 
 def shown(name: str, longest: int = LONGEST_NAME) -> str:

@@ -10,9 +10,10 @@ from ..builder import Feature, GraphBuilder
 from ..registry import family
 from ..workload import Workload
 
-# Views, indexing and list handling of one turn: no kernel, but host time like a launch each.
-_HOST_FORWARD = 25
-_HOST_BACKWARD = 60
+# 25 views, indexings and list operations of one turn, 60 going back: no kernel, and a third of the
+# host time of an operator each.
+_HOST_FORWARD = 8
+_HOST_BACKWARD = 20
 
 
 @family("tacotron2")

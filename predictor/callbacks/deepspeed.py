@@ -1,0 +1,82 @@
+"""A DeepSpeed engine that a script steps itself.
+
+Uses ``global_steps``, ``global_rank``, ``world_size``, ``train_micro_batch_size_per_gpu()``,
+``gradient_accumulation_steps()``, ``fp16_enabled()``, ``bfloat16_enabled()`` and
+``zero_optimization_stage()`` of DeepSpeedEngine (deepspeed/runtime/engine.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from .follower import Follower
+from .guard import Guard
+from .told import Told, float32_here, gpus_per_node_here, name_of
+
+# A pipeline engine makes its steps in train_batch.
+STEPPING = ("step", "train_batch")
+PAUSING = ("save_checkpoint",)
+
+
+def follow(engine: Any, *, directory: Path | None = None, **job: Any) -> Follower:
+    """Follow an engine from here on: its steps, and its checkpoints as pauses.
+
+    ``job`` are fields of TrainingJob: ``model``, and ``steps``, which the engine does not know.
+    Call ``end()`` of what it returns after the last step to have the run recorded. Never raises.
+    """
+    follower = Follower(job, directory=directory)
+    follower.begin(lambda: told_by(engine, job.get("steps")))
+    Guard().run("following the engine", lambda: _attach(engine, follower))
+    return follower
+
+
+def told_by(engine: Any, steps: int | None) -> Told:
+    """What an engine says."""
+    stage = engine.zero_optimization_stage()
+    return Told(
+        model=name_of(engine),
+        precision=precision_of(engine),
+        batch_size=engine.train_micro_batch_size_per_gpu(),
+        grad_accum=engine.gradient_accumulation_steps(),
+        gpus=engine.world_size,
+        gpus_per_node=gpus_per_node_here(),
+        sharding=f"zero{stage}" if stage else None,
+        total_steps=steps,
+        first_step=engine.global_steps,
+        leader=engine.global_rank == 0,
+    )
+
+
+def precision_of(engine: Any) -> str:
+    """The policy of the configuration: 16-bit parameters over FP32 master weights, or FP32."""
+    if engine.fp16_enabled() or engine.bfloat16_enabled():
+        return "amp_fp16" if engine.fp16_enabled() else "amp_bf16"
+    return float32_here()
+
+
+def _attach(engine: Any, follower: Follower) -> None:
+    seen = engine.global_steps
+
+    def stepped() -> None:
+        nonlocal seen
+        if engine.global_steps != seen:
+            seen = engine.global_steps
+            follower.step()
+
+    for names, after in ((STEPPING, stepped), (PAUSING, follower.pause)):
+        for name in names:
+            if callable(getattr(engine, name, None)):
+                setattr(engine, name, _then(getattr(engine, name), after))
+
+
+def _then(call: Callable[..., Any], after: Callable[[], None]) -> Callable[..., Any]:
+    @wraps(call)
+    def both(*arguments: Any, **named: Any) -> Any:
+        result = call(*arguments, **named)
+        after()
+        return result
+
+    return both

@@ -1,0 +1,103 @@
+"""The callback of PyTorch Lightning, whichever of its two packages the script uses."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import NotInstalledError
+from .follower import Follower
+from .loop import state_of
+from .told import Told, float32_here, name_of
+
+if TYPE_CHECKING:
+    from lightning.pytorch.callbacks import Callback
+else:
+    try:
+        # Either trainer takes callbacks of either package; do not import the one not in use.
+        if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
+            from pytorch_lightning.callbacks import Callback
+        else:
+            from lightning.pytorch.callbacks import Callback
+    except ModuleNotFoundError:
+        try:
+            from pytorch_lightning.callbacks import Callback
+        except ModuleNotFoundError as error:
+            raise NotInstalledError(
+                "this callback needs `pip install lightning` or pytorch-lightning"
+            ) from error
+
+
+class PrecisionTimeCallback(Callback):  # type: ignore[misc]
+    """``Trainer(..., callbacks=[PrecisionTimeCallback("resnet50")])``.
+
+    ``job`` are fields of TrainingJob that the trainer does not know (``seq_len``, ``gpu`` ...) or
+    has wrong; ``model`` is the name in the network's configuration where it is not given.
+    """
+
+    def __init__(
+        self, model: str | None = None, *, directory: Path | None = None, **job: Any
+    ) -> None:
+        super().__init__()
+        given = job if model is None else {"model": model, **job}
+        self._follower = Follower(given, directory=directory)
+        self._seen = 0
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Predict."""
+        self._seen = trainer.global_step
+        self._follower.begin(lambda: told_by(trainer, pl_module))
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        """Count an optimizer step where this micro-step ended one."""
+        if trainer.global_step != self._seen:
+            self._seen = trainer.global_step
+            self._follower.step()
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        """What comes until the next step is an evaluation too."""
+        self._follower.pause()
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
+        """What comes until the next step is a checkpoint too."""
+        self._follower.pause()
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Report and record."""
+        self._follower.end()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Report and record a training that failed or was interrupted."""
+        self._follower.end(state_of(exception))
+
+
+def told_by(trainer: Any, network: Any) -> Told:
+    """What a Trainer says."""
+    total = trainer.estimated_stepping_batches  # inf where the length is not known
+    batch = getattr(trainer.train_dataloader, "batch_size", None)
+    return Told(
+        model=name_of(network),
+        precision=precision_of(str(trainer.precision)),
+        batch_size=batch if isinstance(batch, int) else None,
+        grad_accum=trainer.accumulate_grad_batches,
+        gpus=trainer.world_size,
+        gpus_per_node=trainer.num_devices,
+        sharding=_sharding(trainer.strategy),
+        total_steps=int(total) if 0 < total < float("inf") else None,
+        first_step=trainer.global_step,
+        leader=trainer.is_global_zero,
+    )
+
+
+def precision_of(setting: str) -> str:
+    """The policy that ``precision=`` asks for; FP32 is TF32 where torch is set to that."""
+    return float32_here() if setting == "32-true" else setting
+
+
+def _sharding(strategy: Any) -> str | None:
+    if "FSDP" in type(strategy).__name__:
+        return "fsdp"
+    config = getattr(strategy, "config", None)
+    stage = config.get("zero_optimization", {}).get("stage") if isinstance(config, dict) else None
+    return f"zero{stage}" if stage else None

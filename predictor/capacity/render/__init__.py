@@ -1,0 +1,19 @@
+"""The forms of a capacity report: page, Markdown, JSON, CSV, Prometheus; ``mail`` sends it."""
+
+from __future__ import annotations
+
+from .anonymised import anonymised
+from .csvs import write_csvs
+from .html import render_html
+from .json_form import render_json
+from .markdown import render_markdown
+from .prometheus import prometheus_text
+
+__all__ = [
+    "anonymised",
+    "prometheus_text",
+    "render_html",
+    "render_json",
+    "render_markdown",
+    "write_csvs",
+]

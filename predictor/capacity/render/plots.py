@@ -1,0 +1,73 @@
+"""The plots of a report, each with its reading in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..report_data import Dimension, Report
+from . import paint, readings
+from .ink import Canvas, draw
+
+MOST_BARS = 10
+MOST_FORECASTS = 4
+ROW_IN = 0.36
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """``wide`` and ``narrow`` are SVG for a screen and a phone; ``table`` names its data."""
+
+    table: str
+    reading: str
+    wide: str
+    narrow: str
+
+
+def plots(report: Report) -> dict[str, Plot]:
+    """Those with something to show, by the name of their table."""
+    found = (
+        _plot("use", 3.6, report.use, paint.use, readings.use, report),
+        _split(report, Dimension.GPU_TYPE),
+        _split(report, Dimension.ACCOUNT),
+        _rows("waits", report.waits, paint.waits, readings.waits, report),
+        _rows("tensor-cores", report.tensor_cores, paint.tensor_cores, readings.tensor_cores,
+              report),
+        _rows("opportunities", report.opportunities, paint.opportunities, readings.opportunities,
+              report),
+        _rows("backlog", [b for b in report.backlog if b.drain_s], paint.backlog, readings.backlog,
+              report),
+        _plot("forecast", 0.4 + 1.9 * min(len(report.forecasts), MOST_FORECASTS),
+              report.forecasts, paint.forecasts, readings.forecast, report),
+    )  # fmt: skip
+    return {plot.table: plot for plot in found if plot is not None}
+
+
+def _split(report: Report, dimension: Dimension) -> Plot | None:
+    shares = report.splits.get(dimension, ())
+    return _rows(
+        f"by-{dimension.value.replace('_', '-')}", shares,
+        lambda canvas, _: paint.split(canvas, shares[:MOST_BARS]),
+        lambda _: readings.split(shares, dimension), report,
+    )  # fmt: skip
+
+
+def _rows(
+    name: str, rows: object, painter: Callable[[Canvas, Report], None],
+    reading: Callable[[Report], str], report: Report,
+) -> Plot | None:  # fmt: skip
+    count = min(len(rows), MOST_BARS) if isinstance(rows, (tuple, list)) else 0
+    return _plot(name, 1.0 + ROW_IN * count, rows, painter, reading, report)
+
+
+def _plot(
+    name: str, height_in: float, rows: object, painter: Callable[[Canvas, Report], None],
+    reading: Callable[[Report], str], report: Report,
+) -> Plot | None:  # fmt: skip
+    if not rows:
+        return None
+    wide, narrow = (
+        draw(name, height_in, lambda canvas: painter(canvas, report), narrow=is_narrow)
+        for is_narrow in (False, True)
+    )
+    return Plot(table=name, reading=reading(report), wide=wide, narrow=narrow)

@@ -1,0 +1,208 @@
+"""A report as gauges in Prometheus's text format, for the textfile collector of node_exporter.
+
+Labels are bounded: GPU types, partitions, precisions and outcomes, never users, jobs or models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..report_data import Dimension, GpuHours, Range, Report, Share
+from .text import shown
+
+PREFIX = "precision_time_capacity"
+MOST_VALUES = 50
+OTHER = "other"
+_OUTCOMES = ("completed", "running", "cancelled", "failed", "timed_out", "preempted")
+_SPLITS = (Dimension.GPU_TYPE, Dimension.PARTITION, Dimension.PRECISION)
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value of a metric."""
+
+    value: float
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A gauge and its help."""
+
+    name: str
+    help: str
+    samples: tuple[Sample, ...]
+
+
+def prometheus_text(report: Report) -> str:
+    """The gauges; those with no value are left out."""
+    return "".join(_text(metric) for metric in metrics(report) if metric.samples)
+
+
+def metrics(report: Report) -> tuple[Metric, ...]:
+    """Every gauge of a report, in base units: seconds of one GPU, seconds, ratios."""
+    return (*_whole(report), *_splits(report), *_waits(report), *_limits(report), *_ahead(report))
+
+
+def _whole(report: Report) -> Iterable[Metric]:
+    yield _one("report_timestamp_seconds", "When the report was made.", report.made_s)
+    yield _one("period_start_timestamp_seconds", "Begin of its period.", report.period.since_s)
+    yield _one("period_end_timestamp_seconds", "End of its period.", report.period.until_s)
+    yield _one("sample_data", "1 where the jobs were generated.", float(report.origin.sample))
+    yield _one("jobs", "Jobs that were read.", report.origin.jobs)
+    yield _one("available_gpu_seconds", "All GPUs times the period.", _seconds(report.capacity))
+    yield _one("idle_gpu_seconds", "GPU time that no job held.", _seconds(report.idle))
+    yield Metric(
+        "gpu_seconds",
+        "GPU time that jobs held, by what became of them.",
+        tuple(_outcomes(report.hours, {})),
+    )
+
+
+def _splits(report: Report) -> Iterable[Metric]:
+    for dimension in _SPLITS:
+        name, shares = dimension.value, report.splits.get(dimension, ())
+        yield Metric(
+            f"{name}_gpu_seconds",
+            f"GPU time that jobs held, by {name} and outcome.",
+            tuple(s for key, hours in _bounded(shares) for s in _outcomes(hours, {name: key})),
+        )
+    yield Metric(
+        "tensor_core_gpu_seconds",
+        "GPU time on GPUs with tensor cores, by what was computed in.",
+        tuple(
+            Sample(hours * HOUR_S, {"gpu_type": t.gpu_type, "computed_in": kind})
+            for t in report.tensor_cores[:MOST_VALUES]
+            for kind, hours in (
+                ("fp32", t.fp32_hours),
+                ("lower", t.low_precision_hours),
+                ("unknown", t.unknown_hours),
+            )
+        ),
+    )
+
+
+def _waits(report: Report) -> Iterable[Metric]:
+    yield Metric(
+        "wait_seconds",
+        "From submission to start, by GPUs of the job.",
+        tuple(
+            Sample(value, {"gpus": wait.size, "quantile": quantile})
+            for wait in report.waits
+            for quantile, value in (
+                ("0.5", wait.median_s),
+                ("0.95", wait.p95_s),
+                ("1", wait.longest_s),
+            )
+        ),
+    )
+
+
+def _limits(report: Report) -> Iterable[Metric]:
+    by = [("unknown" if x.by is None else x.by.value, x) for x in report.limits]
+    yield Metric(
+        "limit_accuracy_ratio",
+        "Wall time over requested wall time, by who set limits.",
+        tuple(Sample(x.accuracy, {"by": b}) for b, x in by if x.accuracy is not None),
+    )
+    yield Metric(
+        "limit_killed_jobs",
+        "Jobs killed by their limit.",
+        tuple(Sample(x.killed, {"by": b}) for b, x in by),
+    )
+    yield Metric(
+        "limit_unused_gpu_seconds",
+        "GPU time reserved by completed jobs and not used.",
+        tuple(Sample(x.unused_gpu_hours * HOUR_S, {"by": b}) for b, x in by),
+    )
+    jobs = sum(p.jobs for p in report.predictions)
+    error = sum(p.jobs * p.mean_error for p in report.predictions) / jobs if jobs else None
+    yield _one("prediction_error_ratio", "Mean error of predictions over completed jobs.", error)
+
+
+def _ahead(report: Report) -> Iterable[Metric]:
+    saved: dict[str, float] = {}
+    for found in report.opportunities:
+        kind = found.kind.value
+        saved[kind] = max(saved.get(kind, 0.0), found.saved_gpu_hours.median)
+    yield Metric(
+        "opportunity_gpu_seconds",
+        "Largest single saving found, by kind of change.",
+        tuple(Sample(h * HOUR_S, {"kind": kind}) for kind, h in saved.items()),
+    )
+    backlog = report.backlog[:MOST_VALUES]
+    yield Metric(
+        "backlog_jobs",
+        "Jobs that wait.",
+        tuple(Sample(b.jobs, {"gpu_type": b.gpu_type}) for b in backlog),
+    )
+    yield Metric(
+        "backlog_gpu_seconds",
+        "GPU time that waiting jobs need.",
+        tuple(s for b in backlog for s in _range(b.gpu_hours, b.gpu_type, HOUR_S)),
+    )
+    yield Metric(
+        "backlog_unpredicted_gpu_seconds",
+        "At most so much for jobs not predicted.",
+        tuple(Sample(b.unknown_gpu_hours * HOUR_S, {"gpu_type": b.gpu_type}) for b in backlog),
+    )
+    yield Metric(
+        "drain_seconds",
+        "When all that waits will have ended.",
+        tuple(s for b in backlog for s in _range(b.drain_s, b.gpu_type, 1.0)),
+    )
+    yield Metric(
+        "saturation_timestamp_seconds",
+        "First week whose demand exceeds its capacity.",
+        tuple(
+            Sample(f.saturates_s, {"key": f.key})
+            for f in report.forecasts[:MOST_VALUES]
+            if f.saturates_s is not None
+        ),
+    )
+
+
+def _one(name: str, about: str, value: float | None) -> Metric:
+    return Metric(name, about, () if value is None else (Sample(value, {}),))
+
+
+def _outcomes(hours: GpuHours, labels: Mapping[str, str]) -> Iterable[Sample]:
+    for name in _OUTCOMES:
+        yield Sample(getattr(hours, name) * HOUR_S, {**labels, "outcome": name})
+
+
+def _bounded(shares: tuple[Share, ...]) -> Iterable[tuple[str, GpuHours]]:
+    yield from ((share.key, share.hours) for share in shares[:MOST_VALUES])
+    rest = [share.hours for share in shares[MOST_VALUES:]]
+    if rest:
+        yield OTHER, GpuHours(**{n: sum(getattr(h, n) for h in rest) for n in _OUTCOMES})
+
+
+def _range(found: Range | None, gpu_type: str, unit: float) -> Iterable[Sample]:
+    if found is not None:
+        for bound in ("low", "median", "high"):
+            yield Sample(getattr(found, bound) * unit, {"gpu_type": gpu_type, "bound": bound})
+
+
+def _seconds(hours: float | None) -> float | None:
+    return None if hours is None else hours * HOUR_S
+
+
+def _text(metric: Metric) -> str:
+    name = f"{PREFIX}_{metric.name}"
+    lines = [f"# HELP {name} {metric.help}\n", f"# TYPE {name} gauge\n"]
+    return "".join(
+        lines + [f"{name}{_labels(s.labels)} {float(s.value)!r}\n" for s in metric.samples]
+    )
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+
+
+def _escaped(value: str) -> str:
+    return shown(value).replace("\\", r"\\").replace('"', r"\"")

@@ -1,0 +1,92 @@
+"""One line under each plot: what its data say, computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..report_data import Dimension, Report, Share
+from .headline import idle_while_waiting
+from .tables import BY
+from .text import amount, counted, day, duration_span, rough, share, shown, span
+
+
+def use(report: Report) -> str:
+    """Use of the period, its fullest slot and what stood idle while jobs waited."""
+    busiest = max(report.use, key=lambda u: u.hours.allocated)
+    held = share(report.hours.allocated, report.capacity)
+    first = f"Jobs held {held} of all GPU-hours" if report.capacity else (
+        f"Jobs held {amount(report.hours.allocated)} GPU-hours")  # fmt: skip
+    if busiest.capacity:
+        top = share(busiest.hours.allocated, busiest.capacity)
+        first += f", at most {top} (from {day(busiest.start_s)})"
+    idle = idle_while_waiting(report)
+    return f"{first}; up to {amount(idle)} were idle while jobs waited." if idle else f"{first}."
+
+
+def split(shares: Sequence[Share], dimension: Dimension) -> str:
+    """The largest share, and where most was lost."""
+    total = sum(s.hours.allocated for s in shares)
+    worst = max(shares, key=lambda s: s.hours.lost)
+    kind = BY[dimension]
+    text = f"{shown(shares[0].key, 40)} had {share(shares[0].hours.allocated, total)} of GPU-hours"
+    if worst.hours.lost:
+        lost = share(worst.hours.lost, worst.hours.allocated)
+        text += f"; most were lost by {shown(worst.key, 40)}: {amount(worst.hours.lost)},"
+        text += f" {lost} of its own"
+    hidden = len(shares) - 10
+    more = f" The {counted(len(shares), _noun(kind))} are in the table." if hidden > 0 else ""
+    return f"{text}.{more}"
+
+
+def waits(report: Report) -> str:
+    """The size that waits longest against the one that waits least."""
+    longest = max(report.waits, key=lambda w: w.p95_s)
+    least = min(report.waits, key=lambda w: w.p95_s)
+    text = f"Of jobs on {longest.size} GPUs 95 % start within {rough(longest.p95_s)}"
+    return (
+        f"{text}, on {least.size} within {rough(least.p95_s)}."
+        if longest is not least
+        else f"{text}."
+    )
+
+
+def tensor_cores(report: Report) -> str:
+    """How much ran in FP32."""
+    fp32 = sum(t.fp32_hours for t in report.tensor_cores)
+    low = sum(t.low_precision_hours for t in report.tensor_cores)
+    unknown = sum(t.unknown_hours for t in report.tensor_cores)
+    text = (
+        f"{amount(fp32)} GPU-hours ran in FP32, {share(fp32, fp32 + low)} of those whose precision"
+    )
+    return f"{text} is known; of {amount(unknown)} it is not."
+
+
+def opportunities(report: Report) -> str:
+    """The first of the list."""
+    best = report.opportunities[0]
+    return (
+        f"First: {shown(best.what)}, {best.kind.value}, {span(best.saved_gpu_hours)} GPU-hours of"
+        f" {amount(best.gpu_hours)}."
+    )
+
+
+def backlog(report: Report) -> str:
+    """What drains last."""
+    drains = [(b, b.drain_s) for b in report.backlog if b.drain_s is not None]
+    last, drain = max(drains, key=lambda pair: pair[1].median)
+    return f"{shown(last.gpu_type)} is drained last: in {duration_span(drain)}."
+
+
+def forecast(report: Report) -> str:
+    """What saturates first."""
+    full = [(f.saturates_s, f.key) for f in report.forecasts if f.saturates_s is not None]
+    if not full:
+        return "No demand is expected to exceed its capacity in the weeks shown."
+    when, key = min(full)
+    return (
+        f"{shown(key)} is the first whose demand exceeds its capacity: the week from {day(when)}."
+    )
+
+
+def _noun(kind: str) -> str:
+    return kind if kind.startswith("GPU") else kind.lower()

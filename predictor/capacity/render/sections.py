@@ -1,0 +1,85 @@
+"""The order of a report: its sections and the tables in each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..report_data import Dimension, Report
+from . import plan_tables, tables
+from .table import Table
+from .text import rough, shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """Tables under one heading; ``lead`` is said before them."""
+
+    name: str
+    title: str
+    tables: tuple[Table, ...]
+    lead: str = ""
+
+
+def sections(report: Report) -> tuple[Section, ...]:
+    """Those that hold a table with rows, and in them these tables."""
+    every = (
+        Section(name="opportunities-section", title="What to change",
+                tables=(plan_tables.opportunities(report), tables.tensor_cores(report))),
+        Section(name="hours", title="Where GPU-hours went",
+                tables=(tables.use(report), *(tables.split(report, d) for d in _ORDER))),
+        Section(name="waiting", title="Waits and limits",
+                tables=(tables.waits(report), tables.limits(report))),
+        Section(name="queue-section", title="What the queue still needs",
+                tables=(plan_tables.backlog(report), plan_tables.queue(report))),
+        Section(name="plan", title="What is to come",
+                tables=(plan_tables.forecast(report), plan_tables.whatif(report)),
+                lead=_whatif_lead(report)),
+        Section(name="trust", title="How far to trust this",
+                tables=(tables.predictions(report), tables.set_aside(report))),
+    )  # fmt: skip
+    return tuple(found for section in every if (found := _filled(section)).tables)
+
+
+def every_table(report: Report) -> tuple[Table, ...]:
+    """The tables with rows, in the order of the report."""
+    return tuple(table for section in sections(report) for table in section.tables)
+
+
+def gpus(report: Report) -> str:
+    """What the cluster has: ``8 a100, 16 v100``."""
+    named = ", ".join(f"{count:,} {shown(name)}" for name, count in report.gpus.items())
+    return named or "Number of GPUs not known"
+
+
+def origin(report: Report) -> str:
+    """Where the jobs come from."""
+    found = report.origin
+    return f"{shown(found.kind)} {shown(found.name)}, {found.jobs:,} jobs"
+
+
+_ORDER = (
+    Dimension.GPU_TYPE, Dimension.PARTITION, Dimension.ACCOUNT, Dimension.USER, Dimension.MODEL,
+    Dimension.PRECISION,
+)  # fmt: skip
+
+
+def _filled(section: Section) -> Section:
+    return Section(
+        name=section.name, title=section.title, lead=section.lead,
+        tables=tuple(table for table in section.tables if table.rows),
+    )  # fmt: skip
+
+
+def _whatif_lead(report: Report) -> str:
+    found = report.whatif
+    if found is None:
+        return ""
+    before, after = rough(found.baseline.mean_wait_s), rough(found.changed.mean_wait_s)
+    text = (
+        f"What if: {shown(found.change, 200)}. The mean wait of {before} becomes {after}. In truth"
+        f" {rough(found.history_mean_wait_s)} was waited: the nearer the replay of the period as it"
+        " was, the further to trust it."
+    )
+    if found.unmoved_jobs:
+        text += f" {found.unmoved_jobs:,} jobs could not be predicted and kept time and GPU type."
+    return text

@@ -1,0 +1,133 @@
+"""The queue at one moment: what runs, what waits, and draws of how long each still takes.
+
+A run that is predicted is drawn from the quantiles of its prediction; jobs of one configuration
+err together, so they share a draw. One that is not is drawn from the shares of their limits that
+past jobs used; without a limit, from their times. Nothing ends before it is through: failures are
+not foreseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ..prediction import Prediction
+from ..replay import Floats, Ints
+from .configurations import KEY, Outlook, training_job, with_config
+from .jobs import COLUMNS
+
+DRAWS = 40
+# Where no past job tells: a job takes its limit; one without takes a day.
+NO_PAST = np.ones(1)
+NO_LIMIT_S = 86400.0
+_LEVELS = (np.arange(DRAWS) + 0.5) / DRAWS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """Jobs at ``at_s``: those that run (``start_s`` known), then those that wait, by submission.
+
+    ``past_shares`` are wall time over limit of ended jobs, ``past_s`` their wall times.
+    """
+
+    table: pl.DataFrame
+    at_s: float
+    past_shares: Floats
+    past_s: Floats
+
+    @property
+    def waits(self) -> Floats:
+        """Which jobs (n,) wait, 1 or 0."""
+        return self.table["start_s"].is_null().to_numpy().astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remaining:
+    """Seconds that each job still takes, in each draw: (n, DRAWS); what is known of each job."""
+
+    seconds: Floats
+    predictions: tuple[Prediction | None, ...]
+
+
+def queue_at(frame: pl.LazyFrame, at_s: float) -> Queue:
+    """The queue of a frame at a moment: jobs submitted before, that had not ended.
+
+    Of ended jobs it tells what they used of their limits.
+    """
+    gpu_jobs = frame.select(COLUMNS).filter((pl.col("gpus") >= 1) & (pl.col("submit_s") <= at_s))
+    there = gpu_jobs.filter(pl.col("end_s").is_null() | (pl.col("end_s") > at_s))
+    started = pl.col("start_s") <= at_s
+    table = (
+        there.with_columns(start_s=pl.when(started).then("start_s"))
+        .sort(["start_s", "submit_s", "job_id"], nulls_last=True)
+        .collect()
+    )
+    wall = pl.col("end_s") - pl.col("start_s")
+    past = (
+        gpu_jobs.filter((pl.col("end_s") <= at_s) & (wall > 0))
+        .select(wall_s=wall, share=wall / pl.col("limit_s")).collect()
+    )  # fmt: skip
+    shares = past["share"].drop_nulls().to_numpy()
+    return Queue(
+        table=with_config(table), at_s=at_s,
+        past_shares=_quantiles(shares.clip(max=1.0), NO_PAST),
+        past_s=_quantiles(past["wall_s"].to_numpy(), NO_PAST * NO_LIMIT_S),
+    )  # fmt: skip
+
+
+def remaining(queue: Queue, outlook: Outlook) -> Remaining:
+    """How long each job of the queue still takes."""
+    rng = np.random.default_rng(0)
+    jobs = [training_job(*key) if key[0] and key[1] else None
+            for key in queue.table.select(KEY).iter_rows()]  # fmt: skip
+    outlook.of(job for job in jobs if job is not None)
+    found = tuple(outlook(job) for job in jobs)
+    shared: dict[int, Ints] = {}
+    rows = []
+    columns = queue.table.select("start_s", "limit_s", "steps").iter_rows()
+    for one, (start_s, limit_s, stated) in zip(found, columns, strict=True):
+        ran_s = 0.0 if start_s is None else queue.at_s - start_s
+        steps = stated if stated is not None else None if one is None else one.steps
+        if one is None or steps is None:
+            rows.append(_left(_unknown_s(queue, limit_s, rng), ran_s))
+            continue
+        order = shared.setdefault(id(one), rng.permutation(DRAWS))
+        whole = np.array([one.quantile_s(level) for level in _LEVELS]) * steps
+        rows.append(_left(whole, ran_s)[order])
+    seconds = np.array(rows).reshape(len(rows), DRAWS)
+    predictions = tuple(
+        one if one is not None and (steps is not None or one.steps is not None) else None
+        for one, steps in zip(found, queue.table["steps"], strict=True)
+    )
+    return Remaining(seconds=seconds, predictions=predictions)
+
+
+def _unknown_s(queue: Queue, limit_s: float | None, rng: np.random.Generator) -> Floats:
+    values = queue.past_s if limit_s is None else queue.past_shares * limit_s
+    drawn: Floats = rng.choice(values, DRAWS)
+    return np.sort(drawn)
+
+
+def _left(whole_s: Floats, ran_s: float) -> Floats:
+    """What is left of rising totals for a job that ran so long: of those that are longer.
+
+    Where it has outlived all of them, it is taken to be as far as half of its life.
+    """
+    longer = whole_s[whole_s > ran_s]
+    if not len(longer):
+        return np.full(len(whole_s), ran_s)
+    at = (np.arange(len(whole_s)) + 0.5) * len(longer) / len(whole_s)
+    left: Floats = longer[at.astype(np.int64)] - ran_s
+    return left
+
+
+def _quantiles(values: Sequence[float] | Floats, otherwise: Floats) -> Floats:
+    """At most a thousand of them, evenly spaced."""
+    found = np.sort(np.asarray(values, dtype=np.float64))
+    if not len(found):
+        return otherwise
+    kept: Floats = found[np.linspace(0, len(found) - 1, min(1000, len(found))).astype(np.int64)]
+    return kept

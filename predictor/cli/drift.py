@@ -1,0 +1,209 @@
+"""`precision-time drift`: whether predictions are still right, and since when they are not."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from datetime import datetime
+from math import copysign
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..units import MISSING, count, percent
+from .console import format_option, progress, show_json, show_table, warn
+from .filling import history_option, open_history
+from .history_filters import filter_options, where_of
+
+if TYPE_CHECKING:
+    from ..calibration.candidates import Candidates
+    from ..core import Predictor
+    from ..drift.chart import Change
+    from ..drift.figures import Figures
+    from ..drift.observed import AtSubmit, InUse
+    from ..drift.snapshot import StreamState
+    from ..drift.watch import Drift, Watched
+    from ..history.store import History
+    from ..history.where import Where
+
+HEAD = ("cluster", "GPU", "stack", "model", "measured", "compared", "predicted", "bias",
+        "inside 95 %", "its 95 %")  # fmt: skip
+WEEK_HEAD = ("week", *HEAD[:4], "predicted", "bias", "inside 95 %", "its 95 %")
+FOUND = 1
+
+
+@click.command()
+@history_option
+@click.option(
+    "--false-alarms", type=click.FloatRange(0.001, 1000), default=1.0, show_default=True,
+    help="False alarms a year on the whole site, all streams together.",
+)  # fmt: skip
+@click.option(
+    "--runs-per-week", type=click.FloatRange(0, min_open=True),
+    help="Runs with enough earlier ones like them.  [default: as the history has]",
+)  # fmt: skip
+@click.option("--repredict", is_flag=True, help="Judge the predictor in use on all runs instead of "
+              "what was said at submit.")  # fmt: skip
+@click.option("--weekly", is_flag=True, help="Show every week of every stream.")
+@click.option("--snapshot", is_flag=True, help="Write drift.json, which the daemons' metrics show.")
+@click.option("--fail-on-alarm", is_flag=True, help="Exit with 1 where a change stands.")
+@filter_options
+@format_option
+@click.pass_context
+def drift(
+    ctx: click.Context, /, history: str | None, false_alarms: float, runs_per_week: float | None,
+    repredict: bool, weekly: bool, snapshot: bool, fail_on_alarm: bool, form: str, **filters: Any,
+) -> None:  # fmt: skip
+    """Tell whether the cluster is still as it was predicted.
+
+    For each stack, GPU and model: the median share by which runs took longer than predicted, how
+    many were inside the 95 % interval, and the date since which they take longer or shorter than
+    before. That alarm compares each run with earlier ones of the same user and configuration; how
+    often it is false is chosen. A change stands until a predictor made after it predicts.
+    """
+    with open_history(history, create=False) as store, progress("watching") as bar:
+        bar("runs", 0.1)
+        found = _watch(store, where_of(filters), false_alarms, runs_per_week, repredict=repredict)
+    if snapshot:
+        _write(found)
+    if form == "json":
+        show_json(_plain(found))
+    else:
+        _show(found, weekly=weekly)
+    if fail_on_alarm and any(found.alarms):
+        ctx.exit(FOUND)
+
+
+def _watch(
+    store: History, where: Where, false_alarms: float, runs_per_week: float | None, *,
+    repredict: bool,
+) -> Drift:  # fmt: skip
+    from collections import Counter
+
+    from ..drift.observed import observations
+    from ..drift.watch import watch
+
+    left: Counter[str] = Counter()
+    said = _in_use() if repredict else _at_submit()
+    observed = observations(store.runs(where), _candidates(), said, left)
+    return watch(observed, left, false_alarms_per_year=false_alarms, runs_per_week=runs_per_week)
+
+
+def _candidates() -> Candidates:
+    """Made with the start-up times that were last learned."""
+    from ..calibration.candidates import Candidates
+    from ..calibration.site_state import read_state
+
+    return Candidates(read_state().fixed)
+
+
+def _in_use() -> InUse:
+    from .. import artifacts
+    from ..drift.observed import InUse
+    from .predictors import predictor
+
+    return InUse(predictor(), artifacts.current())
+
+
+def _at_submit() -> AtSubmit:
+    from ..drift.observed import AtSubmit
+
+    return AtSubmit(_stored)
+
+
+def _stored(version: str) -> Predictor | None:
+    from ..errors import ArtifactError
+    from ..store import load_predictor
+
+    try:
+        return load_predictor(version)
+    except ArtifactError as error:
+        warn(f"coverage of the predictions by {version} is not told: {error}")
+        return None
+
+
+def _write(found: Drift) -> None:
+    from ..drift.snapshot import write_snapshot
+
+    write_snapshot(map(_state, found.streams), time.time())
+
+
+def _state(watched: Watched) -> StreamState:
+    from ..drift.snapshot import StreamState
+
+    stream, figures, change = watched.stream, watched.figures, watched.standing
+    return StreamState(
+        cluster=stream.cluster, framework=stream.framework, gpu=stream.gpu,
+        model=stream.model or "", runs=watched.measured, bias=figures.bias,
+        coverage=figures.coverage, alarm=0 if change is None else int(copysign(1, change.shift)),
+        shift=0.0 if change is None else change.shift,
+    )  # fmt: skip
+
+
+def _show(found: Drift, *, weekly: bool) -> None:
+    if not found.streams:
+        warn("no run tells a step time: " + (_reasons(found) or "the history is empty"))
+    if weekly:
+        show_table(WEEK_HEAD, [row for w in found.streams for row in _weeks(w)], left=5)
+    else:
+        show_table(HEAD, [_row(watched) for watched in found.streams], left=4)
+    click.echo()
+    for watched in found.alarms:
+        assert watched.standing is not None
+        click.echo(_told(watched.standing, watched.stream.where))
+    if not any(found.alarms):
+        click.echo("no change")
+    click.echo(
+        f"false alarms: {found.false_alarms_per_year:g} a year, "
+        f"at {count(found.scores_per_year / 2)} runs compared a year"
+    )
+    if found.left:
+        click.echo(f"not used: {_reasons(found)}")
+
+
+def _told(change: Change, where: str) -> str:
+    since = datetime.fromtimestamp(change.since_s)
+    slower = "slower" if change.shift > 0 else "faster"
+    users = f"{change.users} user" + "s" * (change.users != 1)
+    kinds = f"{change.configurations} configuration" + "s" * (change.configurations != 1)
+    return (
+        f"{100 * change.shift:+.1f} % {slower} since {since:%Y-%m-%d} on {where} "
+        f"({change.runs} runs of {users} in {kinds})"
+    )
+
+
+def _reasons(found: Drift) -> str:
+    return ", ".join(f"{number} {why}" for why, number in found.left.most_common())
+
+
+def _names(watched: Watched) -> tuple[str, ...]:
+    stream = watched.stream
+    return stream.cluster or MISSING, stream.gpu, stream.framework, stream.model or "all"
+
+
+def _figures(figures: Figures) -> tuple[str, ...]:
+    bias = MISSING if figures.bias is None else f"{100 * figures.bias:+.1f} %"
+    low, high = figures.coverage_low, figures.coverage_high
+    around = MISSING if low is None else f"{percent(low)} .. {percent(high)}"
+    return count(figures.runs), bias, percent(figures.coverage), around
+
+
+def _row(watched: Watched) -> tuple[str, ...]:
+    counts = count(watched.measured), count(watched.scored)
+    return *_names(watched), *counts, *_figures(watched.figures)
+
+
+def _weeks(watched: Watched) -> list[tuple[str, ...]]:
+    names = _names(watched)
+    return [(week.monday, *names, *_figures(week.figures)) for week in watched.weeks]
+
+
+def _plain(found: Drift) -> dict[str, Any]:
+    return {
+        "false_alarms_per_year": found.false_alarms_per_year,
+        "runs_compared_per_year": found.scores_per_year / 2,
+        "limit": found.limit,
+        "alarms": [{**asdict(w.stream), **asdict(w.standing)} for w in found.alarms if w.standing],
+        "streams": [asdict(watched) for watched in found.streams],
+        "not_used": dict(found.left.most_common()),
+    }

@@ -1,0 +1,76 @@
+"""How wrong predictions were: median error and coverage of the 95 % interval, by week."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from math import expm1, sqrt
+
+import numpy as np
+
+from .stream import Observation
+
+Z = 1.96  # of a 95 % interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Of ``runs`` predicted runs; None where nothing is known.
+
+    ``bias`` is the median share by which they took longer than predicted, ``coverage`` the share
+    inside the 95 % interval among the ``judged`` whose interval is known, with the bounds of its
+    own 95 % interval (Wilson, J. Am. Stat. Assoc. 22 (1927) 209).
+    """
+
+    runs: int
+    bias: float | None
+    judged: int
+    coverage: float | None
+    coverage_low: float | None
+    coverage_high: float | None
+
+    @classmethod
+    def of(cls, observed: Sequence[Observation]) -> Figures:
+        """Those of some runs."""
+        errors = [o.error for o in observed if o.error is not None]
+        inside = [o.inside for o in observed if o.inside is not None]
+        low, high = _wilson(sum(inside), len(inside)) if inside else (None, None)
+        return cls(
+            runs=len(errors),
+            bias=expm1(float(np.median(errors))) if errors else None,
+            judged=len(inside),
+            coverage=sum(inside) / len(inside) if inside else None,
+            coverage_low=low,
+            coverage_high=high,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Week:
+    """The figures of one week, by the Monday (UTC) it starts on."""
+
+    monday: str
+    figures: Figures
+
+
+def weeks_of(observed: Sequence[Observation]) -> Iterator[Week]:
+    """The figures of every week with runs, oldest first."""
+    by_monday: defaultdict[str, list[Observation]] = defaultdict(list)
+    for one in observed:
+        by_monday[_monday(one.end_s)].append(one)
+    for monday, those in sorted(by_monday.items()):
+        yield Week(monday=monday, figures=Figures.of(those))
+
+
+def _monday(moment_s: float) -> str:
+    day = datetime.fromtimestamp(moment_s, UTC).date()
+    return str(day - timedelta(days=day.weekday()))
+
+
+def _wilson(hits: int, runs: int) -> tuple[float, float]:
+    share, z2 = hits / runs, Z * Z / runs
+    middle = share + z2 / 2
+    half = sqrt(z2 * (share * (1 - share) + z2 / 4))
+    return max(0.0, (middle - half) / (1 + z2)), min(1.0, (middle + half) / (1 + z2))

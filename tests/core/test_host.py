@@ -1,0 +1,82 @@
+"""Host time: what launching costs, and how it joins device time."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor.graphs.catalog import entry_of
+from predictor.host import busy_s, host_rates
+from predictor.job import TrainingJob
+from predictor.job_graph import job_graph
+from predictor.measurement import measurement
+from predictor.step import StepModel
+
+SMALL = TrainingJob(model="resnet50", precision="amp", gpu="h100", batch_size=1)
+SECONDS = st.floats(1e-6, 1e3)
+
+
+@given(device_s=SECONDS, host_s=SECONDS)
+def test_two_that_overlap_take_between_the_longer_and_both(device_s: float, host_s: float) -> None:
+    together = busy_s(device_s, host_s)
+    assert max(device_s, host_s) <= together * (1 + 1e-9)
+    assert together <= busy_s(device_s, host_s, synchronous=True) * (1 + 1e-9)
+    assert busy_s(device_s, host_s, synchronous=True) == pytest.approx(device_s + host_s)
+
+
+def test_an_unknown_framework_is_taken_for_eager_pytorch() -> None:
+    assert host_rates(SMALL.but(framework="something")) == host_rates(SMALL)
+
+
+def test_forward_in_python_costs_more_than_backward() -> None:
+    rates = host_rates(SMALL)
+    assert rates.forward_s > rates.backward_s > rates.cast_s
+
+
+def test_compiling_and_capturing_take_host_time_away(steps: StepModel) -> None:
+    eager, compiled, captured = (
+        steps.price(SMALL.but(options=o)).host_s for o in ("", "compile=on", "cuda_graph=on")
+    )
+    assert captured < compiled < eager
+
+
+def test_a_tiny_batch_is_bound_by_the_host_and_a_large_one_is_not(steps: StepModel) -> None:
+    small, large = steps.price(SMALL), steps.price(SMALL.but(batch_size=512))
+    assert small.host_s > small.compute_s
+    assert large.host_s < 0.2 * large.compute_s
+    assert small.host_s == pytest.approx(large.host_s)
+
+
+def test_two_stage_detectors_wait_for_the_device(steps: StepModel) -> None:
+    job = SMALL.but(model="mask-rcnn-r50-fpn", batch_size=2)
+    assert job_graph(job, entry_of(job.model)).synchronous
+    assert not job_graph(SMALL, entry_of(SMALL.model)).synchronous
+    step = steps.price(job)
+    assert step.step_s > step.host_s + step.compute_s
+
+
+def row(**columns: str) -> dict[str, str]:
+    base = {
+        "id": "x", "model": "resnet50", "gpu": "a100-sxm4-80gb", "gpus": "8", "batch_per_gpu": "64",
+        "precision": "mixed_fp16_fp32", "throughput": "1000", "unit": "images/s",
+    }  # fmt: skip
+    return base | columns
+
+
+def test_mlperf_submissions_are_captured_from_round_one_on() -> None:
+    old, new = (
+        measurement(
+            row(framework="mlperf:PyTorch", source_repo=f"mlcommons/training_results_v{v}")
+        ).job
+        for v in ("0.7", "2.1")
+    )
+    assert old.option("channels_last") == new.option("channels_last") == "on"
+    assert (old.option("cuda_graph"), new.option("cuda_graph")) == ("", "on")
+    assert not measurement(row(framework="PyTorch 1.8")).job.options
+
+
+def test_workers_that_gavel_spreads_have_a_node_each() -> None:
+    job = measurement(row(options="placement=unconsolidated")).job
+    assert (job.nodes, job.fabric) == (8, "ethernet-10")
+    assert measurement(row(options="placement=consolidated")).job.nodes == 1

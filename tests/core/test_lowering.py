@@ -1,0 +1,86 @@
+"""What a framework makes of the operators: layouts and fusion."""
+
+from __future__ import annotations
+
+import pytest
+
+from predictor.autocast import TypedOperator
+from predictor.fusion import fused
+from predictor.graphs.catalog import entry_of
+from predictor.graphs.operator import Direction, Kind, Operator
+from predictor.job import TrainingJob
+from predictor.job_graph import job_graph, job_operators
+from predictor.layout import channels_last
+from predictor.precision import Dtype
+from predictor.step import StepModel
+
+RESNET = TrainingJob(model="resnet50", precision="amp", gpu="a100", batch_size=64)
+
+
+def operators(job: TrainingJob) -> tuple[TypedOperator, ...]:
+    return job_operators(job, job_graph(job, entry_of(job.model)))
+
+
+def copies(job: TrainingJob) -> float:
+    """Bytes of the copies between layouts."""
+    return sum(
+        t.bytes for t in operators(job)
+        if t.operator.kind is Kind.CAST and t.operator.direction is not Direction.UPDATE
+    )  # fmt: skip
+
+
+def pointwise_bytes(job: TrainingJob) -> float:
+    return sum(
+        t.bytes * t.operator.count for t in operators(job) if t.operator.kind is Kind.ELEMENTWISE
+    )
+
+
+class TestLayout:
+    def test_channels_first_copies_around_tensor_core_convolutions(self) -> None:
+        assert copies(RESNET) > 0
+        assert copies(RESNET.but(precision="tf32")) == pytest.approx(2 * copies(RESNET))
+
+    def test_channels_last_copies_nothing(self) -> None:
+        assert copies(RESNET.but(options="channels_last")) == 0
+
+    def test_ordinary_cores_take_either_layout(self) -> None:
+        assert copies(RESNET.but(gpu="v100", precision="fp32")) == 0
+
+    @pytest.mark.parametrize("option", ["channels_last=on", "layout=nhwc", "memory_format=NHWC"])
+    def test_a_job_says_its_layout(self, option: str) -> None:
+        assert channels_last(RESNET.but(options=option))
+        assert not channels_last(RESNET.but(framework="mxnet", options="layout=nchw"))
+
+    def test_tensorflow_keeps_channels_last_in_half_precision_only(self) -> None:
+        job = RESNET.but(framework="tensorflow2")
+        assert channels_last(job)
+        assert not channels_last(job.but(precision="tf32"))
+
+    def test_odd_groups_with_channels_last_lose_the_tensor_cores(self, steps: StepModel) -> None:
+        even, odd = (RESNET.but(model=m, gpu="rtx3090") for m in ("resnext50-32x4d", "regnety-040"))
+        for job, slower in ((even, False), (odd, True)):
+            first, last = (
+                steps.price(job.but(options=f"channels_last={o}")) for o in ("off", "on")
+            )
+            assert (last.step_s > 1.5 * first.step_s) is slower
+
+
+class TestFusion:
+    @pytest.mark.parametrize("option", ["xla=on", "compile=on"])
+    def test_a_compiler_takes_traffic_away(self, option: str) -> None:
+        assert pointwise_bytes(RESNET.but(options=option)) < 0.5 * pointwise_bytes(RESNET)
+
+    def test_an_option_that_is_off_changes_nothing(self) -> None:
+        assert operators(RESNET.but(options="xla=off")) == operators(RESNET)
+
+    def test_operators_stay_in_their_places(self) -> None:
+        plain, compiled = operators(RESNET), operators(RESNET.but(options="xla=on"))
+        assert [t.operator for t in plain] == [t.operator for t in compiled]
+        assert all(c.bytes <= p.bytes for c, p in zip(compiled, plain, strict=True))
+
+    def test_pointwise_work_behind_a_product_is_left_alone(self) -> None:
+        product = Operator(Kind.GEMM, Direction.FORWARD, (8, 8, 8), 1024.0, 128, 64)
+        pointwise = Operator(Kind.ELEMENTWISE, Direction.FORWARD, (1, 64), 0.0, 64, 64)
+        typed = [TypedOperator(o, Dtype.FP16, 256.0, False) for o in (product, pointwise)]
+        assert list(fused(typed)) == typed
+        assert next(iter(list(fused([*typed, typed[1]]))[2:])).bytes == 0
