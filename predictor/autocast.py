@@ -57,29 +57,28 @@ def autocast(graph: Graph, precision: Precision, gpu: Gpu) -> tuple[TypedOperato
 
 
 def _typed(graph: Graph, precision: Precision, gpu: Gpu) -> Iterator[TypedOperator]:
-    flowing = precision.activation_dtype
+    flowing = low = precision.activation_dtype
+    products = {kind: _product_format(kind, precision) for kind in LOWER_PRECISION}
+    tensor_cores = {dtype: on_tensor_cores(dtype, gpu) for dtype in set(products.values())}
+    full = FULL_PRECISION if precision.mixed else frozenset()
     for operator in graph.operators:
-        dtype, flowing = _policy(operator, precision, flowing)
-        matrix = operator.kind in LOWER_PRECISION and not vector(operator)
-        yield TypedOperator(
-            operator, dtype, (operator.reads + operator.writes) * dtype.bytes,
-            matrix and on_tensor_cores(dtype, gpu),
-        )  # fmt: skip
+        kind, tensor_core = operator.kind, False
+        if kind in products:
+            dtype, flowing = products[kind], low
+            tensor_core = tensor_cores[dtype] and not vector(operator)
+        elif kind in full:
+            dtype = Dtype.FP32
+            flowing = Dtype.FP32 if operator.direction is Direction.FORWARD else low
+        else:
+            dtype = flowing
+        moved = (operator.reads + operator.writes) * dtype.bytes
+        yield TypedOperator(operator, dtype, moved, tensor_core)
 
 
-def _policy(operator: Operator, precision: Precision, flowing: Dtype) -> tuple[Dtype, Dtype]:
-    """Format of this operator, and the format of the activations behind it."""
-    low = precision.activation_dtype
-    if operator.kind in LOWER_PRECISION:
-        matmul = precision.matmul_dtype
-        if matmul is Dtype.FP8 and operator.kind not in FP8_KINDS:
-            matmul = low
-        return matmul, low
-    if not precision.mixed:
-        return low, low
-    if operator.kind in FULL_PRECISION:
-        return Dtype.FP32, Dtype.FP32 if operator.direction is Direction.FORWARD else low
-    return flowing, flowing
+def _product_format(kind: Kind, precision: Precision) -> Dtype:
+    matmul = precision.matmul_dtype
+    fits = matmul is not Dtype.FP8 or kind in FP8_KINDS
+    return matmul if fits else precision.activation_dtype
 
 
 def vector(operator: Operator) -> bool:

@@ -39,13 +39,13 @@ class HostRates:
 
     def seconds(self, typed: Sequence[TypedOperator]) -> Floats:
         """Seconds of one instance of each operator, (n,)."""
-        return np.array([self._of(item) * item.operator.kernels for item in typed])
+        operators = [item.operator for item in typed]
+        return np.array([self._of(o.kind, o.direction) * o.kernels for o in operators])
 
-    def _of(self, item: TypedOperator) -> float:
-        operator = item.operator
-        if operator.kind is Kind.CAST:
-            return self.cast_s if operator.direction is Direction.UPDATE else 0.0
-        return self.forward_s if operator.direction is Direction.FORWARD else self.backward_s
+    def _of(self, kind: Kind, direction: Direction) -> float:
+        if kind is Kind.CAST:
+            return self.cast_s if direction is Direction.UPDATE else 0.0
+        return self.forward_s if direction is Direction.FORWARD else self.backward_s
 
 
 def host_rates(job: TrainingJob) -> HostRates:

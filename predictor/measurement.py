@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +18,7 @@ from profiles.tables import measurements
 from .errors import JobError, MeasurementError
 from .fabrics import system_fabric
 from .frameworks import parse_framework, submission_options
-from .graphs.catalog import ModelEntry, find_entry
+from .graphs.catalog import ModelEntry, entry_of, find_entry
 from .job import TrainingJob, parse_pairs
 from .precision import parse_precision
 
@@ -55,11 +56,15 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A row that cannot be predicted, and why."""
+    """A row that tells no time of one step, and why.
+
+    ``job`` is what it ran, as far as that can be predicted: its time cannot be compared.
+    """
 
     id: str
     reason: str
     row: Row
+    job: TrainingJob | None = None
 
 
 def read_csv(path: Path) -> list[Row]:
@@ -85,7 +90,7 @@ def parse(rows: Iterable[Row]) -> list[Measurement | Unreadable]:
         try:
             found.append(measurement(row))
         except (MeasurementError, JobError) as error:
-            found.append(Unreadable(row.get("id", ""), str(error), row))
+            found.append(_unreadable(row, str(error)))
     return found
 
 
@@ -99,6 +104,32 @@ def measurement(row: Row) -> Measurement:
         raise MeasurementError(f"model {row['model']!r} is not in the catalog")
     job = _job(row, entry)
     return Measurement(row.get("id", ""), job, _step_s(row, job, entry), job.source, row)
+
+
+def _unreadable(row: Row, reason: str) -> Unreadable:
+    """With its job where only the time of a step is missing, or the batch too."""
+    try:
+        entry = entry_of(row["model"])
+        if not row.get("batch_per_gpu") and not row.get("global_batch"):
+            batch = usual_batches().get(entry.name)
+            if batch is None:
+                return Unreadable(row.get("id", ""), reason, row)
+            reason += f": predicted for {batch} per GPU, measured most often"
+            row = {**row, "batch_per_gpu": str(batch)}
+        return Unreadable(row.get("id", ""), reason, row, _job(row, entry))
+    except (MeasurementError, JobError, KeyError):
+        return Unreadable(row.get("id", ""), reason, row)
+
+
+@cache
+def usual_batches() -> Mapping[str, int]:
+    """The batch per GPU that most shipped runs of a model have, by model."""
+    counts: dict[str, Counter[int]] = {}
+    for row in measurements():
+        entry, batch = find_entry(row["model"]), row.get("batch_per_gpu", "")
+        if entry is not None and batch:
+            counts.setdefault(entry.name, Counter())[round(float(batch))] += 1
+    return {model: count.most_common(1)[0][0] for model, count in counts.items()}
 
 
 def source_of(row: Row) -> str:

@@ -21,9 +21,9 @@ from predictor.history.rows import row_of
 from predictor.history.run import Run
 from predictor.replay import Pool
 
-SEED, DAYS = 7, 56.0
+SEED, DAYS, JOBS_PER_DAY = 7, 56.0, 145.0
 POOLS = tuple(
-    Pool(name=name, gpus=16, gpus_per_node=8)
+    Pool(name=name, gpus=24, gpus_per_node=8)
     for name in ("v100-sxm2-16gb", "a100-sxm4-80gb", "h100-sxm5-80gb")
 )
 FILE = Path(__file__).resolve().parents[1] / "profiles" / "samples" / "history.csv.gz"
@@ -34,7 +34,7 @@ def main() -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for run in generate(seed=SEED, days=DAYS, pools=POOLS):
+    for run in generate(seed=SEED, days=DAYS, pools=POOLS, jobs_per_day=JOBS_PER_DAY):
         writer.writerow(_cells(run))
     FILE.parent.mkdir(exist_ok=True)
     FILE.write_bytes(gzip.compress(text.getvalue().encode(), 9, mtime=0))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from ..errors import JobError
 from ..fitting import Fitted
 from ..measurement import Measurement, Row, Unreadable, parse, shipped
-from .methods import METHODS, method_of
+from .methods import METHODS, Answer, method_of
 from .scores import CALIBRATION, Outcome, Score, score, score_by
 
 CALIBRATE_BY = ("stack", "source", "model")
@@ -57,6 +58,8 @@ def evaluate(
 ) -> list[Report]:
     """Score each method on the rows of a file; every row is predicted or listed with a reason.
 
+    A row without a time of a step is predicted too where its job is known, but not scored.
+
     ``calibrate`` rows of each group are given to the methods first and left out of the score.
     """
     if calibrate_by not in CALIBRATE_BY:
@@ -65,7 +68,7 @@ def evaluate(
     readable = [m for m in parsed if isinstance(m, Measurement) and _id(m) not in exclude_ids]
     known = draw(readable, calibrate, calibrate_by, seed)
     taken = {m.id for m in known}
-    asked = [m for m in readable if m.id not in taken]
+    asked = [m for m in readable if m.id not in taken] + list(_not_timed(parsed, exclude_ids))
     reports = []
     for name in methods:
         said = method_of(name, fitted).answer(known, asked)
@@ -98,6 +101,15 @@ def _numbered(
     return [replace(item, id=str(i)) for i, item in enumerate(parsed)]
 
 
+def _not_timed(
+    parsed: Sequence[Measurement | Unreadable], excluded: Collection[str]
+) -> Iterator[Measurement]:
+    """Rows to predict that have no time of a step to compare with."""
+    for item in parsed:
+        if isinstance(item, Unreadable) and item.job is not None and _id(item) not in excluded:
+            yield Measurement(item.id, item.job, math.nan, item.job.source, item.row)
+
+
 def _id(item: Measurement | Unreadable) -> str:
     return item.row.get("id", "")
 
@@ -108,10 +120,13 @@ def _outcome(
     taken: Collection[str],
     excluded: Collection[str],
 ) -> Outcome:
-    empty = (None, None, None, "")
+    empty: tuple[float | None, float | None, float | None, str] = (None, None, None, "")
     if _id(item) in excluded:
         return Outcome(_id(item), None, *empty, EXCLUDED, item.row)
     if isinstance(item, Unreadable):
+        said = answers.get(item.id)
+        if isinstance(said, Answer):
+            empty = (said.step_s, said.lower_95, said.upper_95, said.tier)
         return Outcome(_id(item), None, *empty, item.reason, item.row)
     if item.id in taken:
         return Outcome(_id(item), item.step_s, *empty, CALIBRATION, item.row)

@@ -14,7 +14,7 @@ CALIBRATION = "calibration"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One row of a measurement file: predicted, or with the ``reason`` why not.
+    """One row of a measurement file: scored, or with the ``reason`` why not.
 
     Times are seconds of one optimizer step; ``ape`` is |predicted - measured| / measured.
     """

@@ -51,6 +51,8 @@ class Flags:
     other_work_flags: frozenset[str]
     training_words: frozenset[str]
     launcher_values: Mapping[str, str]
+    launcher_files: frozenset[str]
+    config_ends: tuple[str, ...]
     deepspeed: Mapping[str, str]
 
 
@@ -79,6 +81,8 @@ def flags() -> Flags:
         other_work_flags=frozenset(raw["other_work_flags"]),
         training_words=frozenset(raw["training_words"]),
         launcher_values=raw["launcher_values"],
+        launcher_files=frozenset(raw["launcher_files"]),
+        config_ends=tuple(raw["config_ends"]),
         deepspeed=raw["deepspeed"],
     )
 

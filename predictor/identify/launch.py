@@ -39,6 +39,8 @@ class Launch:
             return True
         if given & {"--do-eval", "--do-predict"} and "--do-train" not in given:
             return True
+        if self.after and self.after[0] in table.other_work:  # main.py validate --config ...
+            return True
         return bool(_name_words(self.program) & table.other_work) and not self.trains
 
 

@@ -28,6 +28,7 @@ _SETTERS = ("export", "declare", "typeset", "local", "readonly")
 _BRANCHES = {"if": 1, "fi": -1, "case": 1, "esac": -1}
 _LOOPS = {"for": 1, "while": 1, "until": 1, "select": 1, "done": -1}
 _PREFIXES = ("then", "do", "else", "elif", "if", "while", "until", "!", "{", "fi", "done", "time")
+_TESTS = ("[", "[[", "test", "grep", "which", "command", "hash", "type")
 _KEYWORDS = frozenset((*_PREFIXES, *_BRANCHES, *_LOOPS, "function"))
 
 
@@ -80,6 +81,7 @@ class _Reader:
     branches: int = 0
     loops: int = 0
     function: bool = False
+    tested: bool = False
     budget: int = MAX_EXPANDED
 
     def read(self) -> Script:
@@ -123,6 +125,8 @@ class _Reader:
             self.dropping = True
         elif kind == "end":
             self._end_command()
+            if token not in ("&&", "|"):
+                self.tested = token == "||"
         elif kind in ("open", "close"):
             self._bracket(token)
 
@@ -231,6 +235,7 @@ class _Reader:
             self._forget(words)
             repeated = self.loops > 0 or self.function
             self.commands.append(Command(tuple(words), repeated))
+            self.tested = self.tested or words[0] in _TESTS
 
     def _forget(self, words: list[str]) -> None:
         """What commands that set variables by themselves leave unknown."""
@@ -260,7 +265,7 @@ class _Reader:
 
     def _uncertain(self) -> bool:
         """Whether what stands here may run never, or more than once."""
-        return self.branches > 0 or self.loops > 0 or self.function
+        return self.branches > 0 or self.loops > 0 or self.function or self.tested
 
     def _assign(self, word: str) -> None:
         match = _ASSIGNMENT.fullmatch(word)

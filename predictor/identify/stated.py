@@ -19,8 +19,10 @@ ALTERNATIVES = (
 DECISIVE = frozenset((
     "batch_size", "global_batch_size", "grad_accum", "seq_len", "image_size", "steps", "epochs",
     "dataset_size", "mean_seq_len", "tensor_parallel", "pipeline_parallel", "context_parallel",
-    "expert_parallel", "virtual_stages", "variant",
+    "expert_parallel", "virtual_stages", "variant", "file",
 ))  # fmt: skip
+# A place that states one of each settles what a configuration file that is not read may say.
+_WHOLE = (("batch_size", "global_batch_size"), ("steps", "epochs"))
 # Fields of pairs: what two places say of different keys holds together.
 PAIRS = ("options", "variant")
 
@@ -29,7 +31,8 @@ PAIRS = ("options", "variant")
 class Problem:
     """Something a person wrote that we cannot use; ``text`` names it and what is accepted.
 
-    ``field`` is the field of TrainingJob it is about, empty where it is about none.
+    ``field`` is the field of TrainingJob it is about, empty where it is about none, and ``file``
+    where a configuration that was not read may say any of them.
     """
 
     origin: str
@@ -77,6 +80,8 @@ class Stated:
         for names in ALTERNATIVES:
             if settled & set(names):
                 settled |= set(names)
+        if all(set(names) & set(self.values) for names in _WHOLE):
+            settled.add("file")
         other_model = "model" in settled and weaker.model not in (None, self.model)
         if other_model:
             settled.add("variant")

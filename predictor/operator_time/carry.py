@@ -20,7 +20,7 @@ Table = Mapping[tuple[str, str], Fitted]
 EFFICIENCY = 0  # index of the constant in every law
 MISALIGNMENT = 7
 # No table has a Kepler GPU. Libraries reach half the share of its peak that they reach on later
-# ones: 29 % in ResNet-50 against 61 to 66 % on P100 and V100 (runs of Gavel, tensorflow/benchmarks).
+# ones: 29 % in ResNet-50 against 61 to 66 % on P100 and V100 (Gavel, tensorflow/benchmarks).
 KEPLER = -0.65
 LOAD_COST = 1
 

@@ -48,7 +48,6 @@ def test_date_and_size_are_told(slower: float) -> None:
     assert change is not None
     assert change.shift == pytest.approx(slower - 1, abs=0.03)
     assert abs(change.since_s - runs[BEFORE].end_s) < 15 * WEEK_S / PER_WEEK
-    assert change.users > 1
     assert change.configurations > 1
 
 
@@ -56,7 +55,8 @@ def test_a_change_of_one_gpu_type_is_told_of_no_other() -> None:
     good = list(site(BEFORE + AFTER, per_week=PER_WEEK, seed=5))
     bad = site(BEFORE + AFTER, per_week=PER_WEEK, seed=6, slower=1.2, from_run=BEFORE)
     other = [replace(o, job=o.job.but(gpu="v100-sxm2-16gb")) for o in bad]
-    found = drift_of(sorted([*good, *other], key=lambda o: o.end_s))
+    both = sorted([*good, *other], key=lambda o: o.end_s)
+    found = watch(both, Counter(), false_alarms_per_year=0.05)
     late = {w.stream.gpu for w in found.alarms}
     assert late == {"v100-sxm2-16gb"}
 

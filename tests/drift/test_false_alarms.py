@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from drifting import WEEK_S, site
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from predictor.drift.chart import Chart
@@ -13,7 +13,7 @@ from predictor.drift.ranks import MIN_EARLIER, SequentialRanks
 from predictor.drift.threshold import YEAR_S, limit_for, mean_runs_between_alarms
 
 PER_WEEK = 100.0
-YEARS = 12
+YEARS = 8
 PER_YEAR = PER_WEEK * YEAR_S / WEEK_S
 
 
@@ -53,6 +53,7 @@ def test_the_run_length_is_that_of_simulated_uniform_scores(limit: float) -> Non
     assert len(scores) / alarms == pytest.approx(mean_runs_between_alarms(limit), rel=0.1)
 
 
+@settings(max_examples=20)
 @given(st.floats(0.01, 100), st.floats(1e3, 1e6))
 def test_fewer_false_alarms_need_a_higher_limit(chosen: float, runs: float) -> None:
     limit = limit_for(chosen, runs)

@@ -8,6 +8,8 @@ from ...units import MISSING
 from ..report_data import Opportunity, OpportunityKind, Report
 from .text import amount, counted, duration_span, rough, share, shown
 
+MOST_ACTIONS = 3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
@@ -22,7 +24,7 @@ class Headline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """What to do about the largest of what could be had back, by GPU-hours."""
+    """What could be had back, in GPU-hours, and how."""
 
     gpu_hours: float
     what: str
@@ -34,8 +36,8 @@ def headlines(report: Report) -> tuple[Headline, ...]:
     return _used(report), _lost(report), _wait(report), _backlog(report), _saving(report)
 
 
-def first_action(report: Report) -> Action | None:
-    """The largest of lost hours, savings and GPUs idle while jobs waited; None for none."""
+def actions(report: Report) -> tuple[Action, ...]:
+    """The largest of lost hours, savings and GPUs idle while jobs waited, the largest first."""
     hours = report.hours
     found = [
         Action(gpu_hours=hours.failed, what=(
@@ -52,8 +54,8 @@ def first_action(report: Report) -> Action | None:
     best = largest_saving(report)
     if best is not None:
         found.append(_do(best))
-    largest = max(found, key=lambda action: action.gpu_hours)
-    return largest if largest.gpu_hours > 0 else None
+    found.sort(key=lambda action: -action.gpu_hours)
+    return tuple(action for action in found[:MOST_ACTIONS] if action.gpu_hours > 0)
 
 
 def largest_saving(report: Report) -> Opportunity | None:

@@ -11,7 +11,7 @@ from importlib.resources import files
 from ...errors import NotInstalledError
 from ..report_data import Range, Report
 from .csvs import csv_text
-from .headline import first_action, headlines
+from .headline import actions, headlines
 from .plots import Plot, plots
 from .sections import gpus, origin, sections
 from .table import Column, Kind, Table, Value
@@ -76,7 +76,7 @@ def render_html(report: Report) -> str:
     return _page(
         title=shown(report.title), period=period(report.period), gpus=gpus(report),
         origin=origin(report), made=moment(report.made_s), sample=report.origin.sample,
-        version=report.version, headlines=headlines(report), action=first_action(report),
+        version=report.version, headlines=headlines(report), actions=actions(report),
         notes=[shown(note, 400) for note in report.notes], sections=views,
         css=_safe(_read("page.css")), script=_safe(script), script_hash=f"sha256-{digest}",
     )  # fmt: skip

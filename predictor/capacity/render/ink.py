@@ -26,7 +26,8 @@ _VARIABLES = {
 }  # fmt: skip
 WIDE_IN, NARROW_IN = 9.6, 4.4
 _STYLE = {
-    "svg.fonttype": "none", "svg.hashsalt": "precision-time", "text.parse_math": False,
+    "svg.fonttype": "none", "figure.facecolor": "none", "axes.facecolor": "none",
+    "svg.hashsalt": "precision-time", "text.parse_math": False,
     "font.family": "DejaVu Sans", "font.size": 10, "axes.spines.top": False,
     "axes.spines.right": False, "axes.edgecolor": MUTED, "axes.labelcolor": MUTED,
     "axes.grid": True, "axes.axisbelow": True, "grid.color": GRID, "grid.linewidth": 0.6,

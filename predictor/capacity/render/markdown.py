@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..report_data import Report
-from .headline import first_action, headlines
+from .headline import actions, headlines
 from .sections import gpus, origin, sections
 from .table import Column, Table, Value
 from .text import moment, period, shown
@@ -54,10 +54,11 @@ def _summary(report: Report) -> str:
         f"- **{h.label}: {h.value}**. {escaped(h.detail)} ({h.evidence})\n"
         for h in headlines(report)
     ]
-    action = first_action(report)
-    if action is not None:
-        lines.append(f"\n**What to do first.** {escaped(action.what)}\n")
-        lines.append(f"\n    {shown(action.command, 600)}\n" if action.command else "")
+    found = actions(report)
+    lines += ["\nWhat to do first:\n\n"] if found else []
+    for number, action in enumerate(found, start=1):
+        lines.append(f"{number}. {escaped(action.what)}\n")
+        lines.append(f"\n       {shown(action.command, 600)}\n\n" if action.command else "")
     return "".join(lines)
 
 

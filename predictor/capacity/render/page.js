@@ -52,6 +52,7 @@
     const fold = document.createElement("button");
     fold.type = "button";
     fold.className = "fold";
+    fold.dataset.print = `The first ${FOLD} of ${rows.toLocaleString("en")} rows.`;
     const folded = (yes) => {
       table.classList.toggle("folded", yes);
       fold.setAttribute("aria-expanded", String(!yes));

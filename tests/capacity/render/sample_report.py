@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from predictor.capacity.report_data import (
@@ -29,6 +30,7 @@ from predictor.capacity.report_data import (
 )
 from predictor.history.run import LimitBy
 
+Make = Callable[[], Report]
 DAY_S = 86400.0
 SINCE_S = 20000 * DAY_S
 UNTIL_S = SINCE_S + 14 * DAY_S
@@ -90,7 +92,8 @@ def full() -> Report:
         capacity=48 * 14 * 24.0,
         splits={d: shares(names, scale) for d, names in NAMES.items()}, use=slots,
         waits=tuple(
-            Wait(size=size, jobs=100, median_s=60.0 * 4**i, p95_s=900.0 * 4**i, longest_s=9e3 * 4**i)
+            Wait(size=size, jobs=100, median_s=60.0 * 4**i, p95_s=900.0 * 4**i,
+                 longest_s=9e3 * 4**i)
             for i, size in enumerate(("1", "2-4", "5-8", "9-16"))
         ),
         limits=(
@@ -132,23 +135,34 @@ def full() -> Report:
         ),
         queue=tuple(
             QueuedJob(job_id=str(4000 + i), name=f"train-{i}", user="ada", gpus=4,
-                      gpu_type="a100-sxm4-80gb", starts_s=wide(600.0 * i), ends_s=wide(7200.0 + 900 * i),
+                      gpu_type="a100-sxm4-80gb", starts_s=wide(600.0 * i),
+                      ends_s=wide(7200.0 + 900 * i),
                       evidence="same model measured")
             for i in range(20)
         ),
         forecasts=tuple(
-            Forecast(key=gpu, capacity=168.0 * count, saturates_s=UNTIL_S + 14 * DAY_S if i else None,
-                     method="exponential smoothing",
-                     weeks=(*(WeekDemand(start_s=SINCE_S - (10 - w) * 7 * DAY_S, measured=90.0 * count + 40 * w)
-                              for w in range(12)),
-                            *(WeekDemand(start_s=SINCE_S + (2 + w) * 7 * DAY_S,
-                                         expected=wide(140.0 * count + 60 * w)) for w in range(4))))
+            forecast(gpu, count, UNTIL_S + 14 * DAY_S if i else None)
             for i, (gpu, count) in enumerate(GPUS.items())
         ),
         whatif=WhatIf(change="add 16 a100-sxm4-80gb", baseline=scenario("as it was", 16, 5400.0),
                       changed=scenario("changed", 32, 1800.0), history_mean_wait_s=6000.0,
                       unmoved_jobs=25),
         notes=("Energy of v100-sxm2-16gb is not known.",),
+    )  # fmt: skip
+
+
+def forecast(key: str, gpus: int, saturates_s: float | None) -> Forecast:
+    past = [
+        WeekDemand(start_s=SINCE_S + 7 * week * DAY_S, measured=110.0 * gpus + 40 * week)
+        for week in range(-10, 2)
+    ]
+    coming = [
+        WeekDemand(start_s=SINCE_S + 7 * week * DAY_S, expected=wide(130.0 * gpus + 60 * week))
+        for week in range(2, 6)
+    ]
+    return Forecast(
+        key=key, weeks=(*past, *coming), capacity=168.0 * gpus, saturates_s=saturates_s,
+        method="exponential smoothing",
     )  # fmt: skip
 
 
@@ -176,7 +190,7 @@ def hostile() -> Report:
     job, first = base.queue[0], base.opportunities[0]
     return replace(
         base, title=SCRIPT, splits={d: shares(HOSTILE, 100.0) for d in Dimension},
-        queue=tuple(replace(job, name=name, user=name, job_id=name) for name in HOSTILE),
+        queue=tuple(replace(job, name=n, user=n, job_id=n) for n in HOSTILE),
         opportunities=tuple(
             replace(first, what=name, users=(name,), command=name, evidence=name) for name in HOSTILE
         ),

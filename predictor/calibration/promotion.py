@@ -1,0 +1,96 @@
+"""Whether a new predictor replaces the one in use: only if it is better on runs held back.
+
+Both are judged on the same runs. Runs of one user and configuration err together, so each such
+group counts once, by its mean; the bound on the improvement is from a bootstrap over groups
+(Efron, Ann. Statist. 7 (1979) 1).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .cells import without_length
+from .held_back import Checked
+
+MIN_RUNS, MIN_GROUPS = 10, 3
+MARGIN = 0.02  # of the mean error before
+SURE = 0.95  # of the improvement being above zero
+MOST_COVERAGE_LOST, ENOUGH_COVERAGE = 0.02, 0.93  # of the 95 % interval
+DRAWS = 4000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """``improvement`` is how much less |ln error| is on average, ``least`` its lower bound.
+
+    ``runs`` were judged, in ``groups`` of one user and configuration. ``reason`` is for people.
+    """
+
+    better: bool
+    reason: str
+    runs: int
+    groups: int
+    improvement: float | None = None
+    least: float | None = None
+
+    def figures(self) -> dict[str, float]:
+        """For the manifest of what is stored."""
+        known = {"promotion improvement": self.improvement, "promotion lower bound": self.least}
+        return {
+            "promotion better": float(self.better),
+            "promotion groups": float(self.groups),
+            **{name: value for name, value in known.items() if value is not None},
+        }
+
+
+def judge(before: Sequence[Checked], after: Sequence[Checked], *, seed: int = 0) -> Verdict:
+    """Compare two predictors on the runs both predict; a new one that predicts fewer is worse."""
+    old = {one.candidate.run.key: one for one in before}
+    pairs = [(old[c.candidate.run.key], c) for c in after if c.candidate.run.key in old]
+    gains: defaultdict[Hashable, list[float]] = defaultdict(list)
+    for one, other in pairs:
+        like = other.candidate.user, without_length(other.candidate.job)
+        gains[like].append(abs(one.error) - abs(other.error))
+    counts = {"runs": len(pairs), "groups": len(gains)}
+    if len(pairs) < MIN_RUNS or len(gains) < MIN_GROUPS:
+        need = f"{MIN_RUNS} runs of {MIN_GROUPS} users or configurations"
+        reason = f"too few held-back runs: {len(pairs)} of {len(gains)}, needed are {need}"
+        return Verdict(better=False, reason=reason, **counts)
+    means = np.array([np.mean(values) for values in gains.values()])
+    improvement, least = float(means.mean()), _least(means, seed)
+    reason = _against(pairs, improvement, least, lost=len(old) - len(pairs))
+    return Verdict(
+        better=reason is None,
+        reason=reason or f"error down by {improvement:.1%} on average, at least {least:.1%}",
+        improvement=improvement,
+        least=least,
+        **counts,
+    )
+
+
+def _against(
+    pairs: Sequence[tuple[Checked, Checked]], improvement: float, least: float, *, lost: int
+) -> str | None:
+    """What speaks against the new one, None for nothing."""
+    if lost:
+        return f"it cannot predict {lost} of the runs that the one in use can"
+    margin = MARGIN * float(np.mean([abs(one.error) for one, _ in pairs]))
+    if improvement < margin:
+        return f"error down by {improvement:.1%}, less than the margin of {margin:.1%}"
+    if least <= 0:
+        return f"error down by {improvement:.1%}, which may be chance (bound {least:.1%})"
+    was, became = (float(np.mean([pair[n].inside for pair in pairs])) for n in (0, 1))
+    if became < min(ENOUGH_COVERAGE, was - MOST_COVERAGE_LOST):
+        return f"its 95 % interval holds {became:.1%} of the runs, that in use {was:.1%}"
+    return None
+
+
+def _least(means: NDArray[np.float64], seed: int) -> float:
+    """The lower bound of the mean, with certainty SURE."""
+    draws = np.random.default_rng(seed).choice(means, (DRAWS, len(means)))
+    return float(np.quantile(draws.mean(axis=1), 1 - SURE))

@@ -1,0 +1,146 @@
+"""Facts: every split and the slots of time add up to the same hours, none lie outside the period."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from capacity_jobs import DAY_S, START_S, frame, job, many_jobs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor.capacity import facts
+from predictor.capacity.clusters import peak_gpus
+from predictor.capacity.jobs import Jobs, jobs_of
+from predictor.capacity.report_data import Period
+
+HOUR_S = 3600.0
+WEEK = Period(since_s=START_S, until_s=START_S + 4 * DAY_S)
+
+
+def in_week(*jobs: dict[str, Any], period: Period = WEEK) -> Jobs:
+    return jobs_of(frame(jobs), period)
+
+
+@given(many_jobs(), st.floats(0, 3 * DAY_S), st.floats(HOUR_S, 5 * DAY_S))
+def test_parts_add_up_to_the_whole_by_every_split(
+    jobs: list[dict[str, Any]], after_s: float, length_s: float
+) -> None:
+    period = Period(since_s=START_S + after_s, until_s=START_S + after_s + length_s)
+    found = in_week(*jobs, period=period)
+    whole = facts.hours_of(found.table).allocated
+    for shares in facts.splits(found).values():
+        assert sum(share.hours.allocated for share in shares) == pytest.approx(whole)
+        assert sum(share.jobs for share in shares) == found.table.height
+    slots = facts.use(found, gpus=None)
+    assert sum(slot.hours.allocated for slot in slots) == pytest.approx(whole, abs=1e-6)
+
+
+@given(many_jobs(), st.floats(HOUR_S, 5 * DAY_S))
+def test_no_job_counts_outside_the_period(jobs: list[dict[str, Any]], length_s: float) -> None:
+    period = Period(since_s=START_S, until_s=START_S + length_s)
+    table = in_week(*jobs, period=period).table
+    inside = table["finish_s"] - table["begin_s"]
+    assert (inside >= 0).all()
+    assert (inside <= length_s).all()
+    assert (table["hours"] <= table["gpus"] * period.hours + 1e-9).all()
+
+
+@given(many_jobs(), st.floats(0, 4 * DAY_S))
+def test_two_halves_of_a_period_hold_the_hours_of_the_whole(
+    jobs: list[dict[str, Any]], cut_s: float
+) -> None:
+    ended = [one for one in jobs if one["state"] != "running"]
+    middle = START_S + cut_s
+    halves = (
+        Period(since_s=WEEK.since_s, until_s=middle),
+        Period(since_s=middle, until_s=WEEK.until_s),
+    )
+    parts = [facts.hours_of(in_week(*ended, period=half).table).allocated for half in halves]
+    whole = facts.hours_of(in_week(*ended).table).allocated
+    assert sum(parts) == pytest.approx(whole)
+
+
+@given(many_jobs())
+def test_every_job_is_counted_or_set_aside(jobs: list[dict[str, Any]]) -> None:
+    found = in_week(*jobs)
+    touching = [j for j in jobs if j["end_s"] > WEEK.since_s and j["submit_s"] < WEEK.until_s]
+    later = [j for j in touching if j["gpus"] >= 1 and j["start_s"] >= WEEK.until_s]
+    counted = found.table.height + sum(aside.jobs for aside in found.set_aside)
+    assert counted == len(touching) - len(later)
+
+
+@given(many_jobs())
+def test_no_more_gpus_are_needed_at_once_than_were_in_use(jobs: list[dict[str, Any]]) -> None:
+    table = in_week(*jobs).table
+    for name, most in peak_gpus(table).items():
+        hours = float(table.filter(table["gpu_type"] == name)["hours"].sum())
+        assert hours <= most * WEEK.hours + 1e-6
+
+
+def test_an_empty_history_has_no_hours_and_no_waits() -> None:
+    found = in_week()
+    assert facts.hours_of(found.table).allocated == 0
+    assert facts.waits(found) == facts.limits(found) == facts.predictions(found) == ()
+
+
+def test_a_job_across_the_edge_counts_with_what_lies_inside() -> None:
+    begins = START_S - 2 * HOUR_S
+    found = in_week(job(submit_s=begins, start_s=begins, end_s=START_S + HOUR_S, gpus=4))
+    assert facts.hours_of(found.table).completed == pytest.approx(4)
+
+
+def test_a_job_that_outlives_the_period_counts_as_running() -> None:
+    found = in_week(job(end_s=WEEK.until_s + 5, state="failed"))
+    assert facts.hours_of(found.table).running == pytest.approx(WEEK.hours)
+
+
+def test_a_job_still_running_without_an_end_counts_to_the_end_of_the_period() -> None:
+    found = in_week(job(end_s=None, state="running"))
+    assert facts.hours_of(found.table).running == pytest.approx(WEEK.hours)
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"start_s": START_S + 9, "end_s": START_S + 5}, "it ends before it starts"),
+        ({"start_s": START_S - 5}, "it starts before it was submitted"),
+        ({"start_s": None}, "it never started"),
+        ({"gpus": 0}, "it asked for no GPU"),
+    ],
+)
+def test_a_job_that_makes_no_sense_is_set_aside_with_its_reason(
+    values: dict[str, Any], reason: str
+) -> None:
+    found = in_week(job(job_id="odd", **values), job(job_id="good"))
+    assert found.table["job_id"].to_list() == ["good"]
+    assert [aside.example for aside in found.set_aside] == ["odd"]
+    assert found.set_aside[0].reason.startswith(reason)
+
+
+def test_the_accuracy_of_limits_is_wall_time_over_requested_time() -> None:
+    unlimited = job(job_id="3", limit_s=None)
+    found = facts.limits(in_week(job(job_id="1"), job(job_id="2", limit_s=10_800.0), unlimited))
+    assert found[0].jobs == 3
+    assert found[0].accuracy == pytest.approx(7200 / 18_000)
+    assert found[0].unused_gpu_hours == pytest.approx(1 + 2)
+
+
+def test_killed_jobs_are_counted_with_what_they_used() -> None:
+    [limits] = facts.limits(in_week(job(state="timeout", gpus=2)))
+    assert (limits.killed, limits.killed_gpu_hours) == (1, pytest.approx(2))
+
+
+def test_full_precision_on_tensor_cores_is_told_by_type() -> None:
+    found = facts.tensor_cores(
+        in_week(job(precision="fp32"), job(job_id="2", precision="mixed_fp16_fp32", gpus=3))
+    )
+    assert [(one.gpu_type, one.fp32_hours, one.low_precision_hours) for one in found] == [
+        ("v100-sxm2-16gb", pytest.approx(1), pytest.approx(3))
+    ]
+
+
+def test_a_wait_counts_where_the_job_started() -> None:
+    late = job(submit_s=START_S - DAY_S, start_s=START_S + 60, end_s=START_S + 90, gpus=8)
+    [wait] = facts.waits(in_week(late))
+    assert (wait.size, wait.jobs, wait.median_s) == ("5-8", 1, DAY_S + 60)
