@@ -13,13 +13,13 @@ from ..residual.model import HyperparameterSets
 from .candidate import Candidate
 from .cells import Cells, cells_of
 from .gather import Gathered
+from .guards import Caught, Guarded, Guards
 from .held_back import Checked, Errors, beyond, check
+from .promotion import Verdict, judge
 from .refit import Base, fit_site
 
 # The figure of a manifest that says when the last run ended that taught it, in Unix seconds.
 UNTIL = "site runs until"
-# Fewer held-back runs cannot tell which of two predictors is better.
-MIN_CHECKED = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,8 @@ class Comparison:
     """The same held-back runs before and after.
 
     ``fitted`` was taught by the earlier runs alone. ``beyond`` counts the runs cut off at their
-    limit that took longer than its interval allows, ``left`` the runs that are no row by reason.
+    limit that took longer than its interval allows, ``left`` the runs that are no row by reason,
+    ``caught`` the users whose reports are often impossible.
     """
 
     fitted: Fitted
@@ -36,14 +37,17 @@ class Comparison:
     after: tuple[Checked, ...]
     beyond: int
     left: Counter[str]
+    caught: tuple[Caught, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the new predictor is better on the runs held back, and why."""
+        return judge(self.before, self.after)
 
     @property
     def better(self) -> bool:
-        """True where enough runs were held back and their mean error went down."""
-        before, after = Errors.of(self.before), Errors.of(self.after)
-        if before is None or after is None or after.runs < MIN_CHECKED:
-            return False
-        return after.mean < before.mean
+        """True where the new one should replace the one in use."""
+        return self.verdict.better
 
     def figures(self, taught: Sequence[Candidate]) -> dict[str, float]:
         """For the manifest of what is stored, which ``taught`` taught."""
@@ -63,7 +67,7 @@ class Comparison:
                     f"held-back 95 % coverage {name}": errors.coverage,
                     "held-back runs": float(errors.runs),
                 }
-        return figures
+        return figures | self.verdict.figures()
 
 
 def compare(
@@ -71,27 +75,30 @@ def compare(
     base: Base,
     gathered: Gathered,
     *,
+    guards: Guards | None = None,
     hyper: HyperparameterSets | None = None,
     progress: Progress = quiet,
 ) -> Comparison:
     """Fit to the earlier runs and check the later ones, by both predictors.
 
-    Raises HistoryError where no earlier run tells a step time.
+    Without ``guards`` every run is taken at its word. Raises HistoryError where no earlier run tells a step time.
     """
-    cells = cells_of(_admitted(gathered.earlier))
+    earlier = _admitted(gathered.earlier, guards)
+    later = _admitted(gathered.measured_later, guards)
+    cells, left = cells_of(earlier.kept), gathered.left + earlier.left + later.left
     if not cells.cells:
         raise HistoryError(
-            f"none of {gathered.runs} runs tells a step time: {reasons(gathered.left + cells.left)}"
+            f"none of {gathered.runs} runs tells a step time: {reasons(left + cells.left)}"
         )
     fitted = fit_site(base, cells, hyper, progress)
-    later = gathered.measured_later
     return Comparison(
         fitted=fitted,
         cells=cells,
-        before=tuple(check(before, later)),
-        after=tuple(check(fitted.predictor, later)),
+        before=tuple(check(before, later.kept)),
+        after=tuple(check(fitted.predictor, later.kept)),
         beyond=beyond(fitted.predictor, gathered.bounds),
-        left=gathered.left + cells.left,
+        left=left + cells.left,
+        caught=earlier.caught,
     )
 
 
@@ -99,11 +106,12 @@ def fit_all(
     base: Base,
     gathered: Gathered,
     *,
+    guards: Guards | None = None,
     hyper: HyperparameterSets | None = None,
     progress: Progress = quiet,
 ) -> Fitted:
     """Fit to all runs, those that checked it too."""
-    cells = cells_of(_admitted((*gathered.earlier, *gathered.later)))
+    cells = cells_of(_admitted((*gathered.earlier, *gathered.later), guards).kept)
     return fit_site(base, cells, hyper, progress)
 
 
@@ -112,5 +120,5 @@ def reasons(left: Counter[str]) -> str:
     return ", ".join(f"{number} {why}" for why, number in left.most_common())
 
 
-def _admitted(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-    return candidates
+def _admitted(candidates: Sequence[Candidate], guards: Guards | None) -> Guarded:
+    return Guarded(kept=tuple(candidates)) if guards is None else guards.admit(candidates)

@@ -12,7 +12,7 @@ import numpy as np
 from ..job import TrainingJob
 from ..measurement import Measurement
 from .candidate import Candidate, Evidence
-from .weighted import censored_median, spread
+from .weighted import MAD_TO_DEVIATION, censored_median, spread, weighted_quantile
 
 # An outlier is this many robust deviations from the median of at least so many like runs.
 MAX_DEVIATIONS = 5.0
@@ -82,7 +82,7 @@ def cells_of(candidates: Iterable[Candidate]) -> Cells:
         if all(c.kind is Evidence.LOWER_BOUND for c in kept):
             left[ONLY_BOUNDS] += len(kept)
         else:
-            cells.append(_cell(job, kept))
+            cells.append(_cell(job, like, kept))
     return Cells(tuple(cells), left)
 
 
@@ -92,20 +92,23 @@ def without_length(job: TrainingJob) -> TrainingJob:
 
 
 def _inliers(like: Sequence[Candidate]) -> list[Candidate]:
-    measured = [log(c.step_s) for c in like if c.kind is not Evidence.LOWER_BOUND]
+    measured = [c for c in like if c.kind is not Evidence.LOWER_BOUND]
     if len(measured) < MIN_LIKE:
         return list(like)
-    middle = float(np.median(measured))
-    most = MAX_DEVIATIONS * max(spread(measured), LEAST_SPREAD)
+    values, weights = [log(c.step_s) for c in measured], [c.weight for c in measured]
+    middle = weighted_quantile(values, weights, 0.5)
+    deviation = weighted_quantile([abs(v - middle) for v in values], weights, 0.5)
+    most = MAX_DEVIATIONS * max(MAD_TO_DEVIATION * deviation, LEAST_SPREAD)
     return [
         c for c in like if c.kind is Evidence.LOWER_BOUND or abs(log(c.step_s) - middle) <= most
     ]
 
 
-def _cell(job: TrainingJob, kept: Sequence[Candidate]) -> Cell:
+def _cell(job: TrainingJob, like: Sequence[Candidate], kept: Sequence[Candidate]) -> Cell:
+    """The median is over outliers too: to leave out the far honest ones would help those who lie."""
     measured = [log(c.step_s) for c in kept if c.kind is not Evidence.LOWER_BOUND]
-    censored = [c.kind is Evidence.LOWER_BOUND for c in kept]
-    middle = censored_median([log(c.step_s) for c in kept], [c.weight for c in kept], censored)
+    censored = [c.kind is Evidence.LOWER_BOUND for c in like]
+    middle = censored_median([log(c.step_s) for c in like], [c.weight for c in like], censored)
     return Cell(
         job=job,
         step_s=exp(middle),

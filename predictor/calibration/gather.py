@@ -67,23 +67,24 @@ def gather(runs: Iterable[Run], fixed: Sequence[FixedTimes], cut_s: float) -> Ga
 
 
 class _Latest:
-    """The latest candidates of each configuration."""
+    """The latest candidates of each configuration; where it is full, of whoever has most."""
 
     def __init__(self) -> None:
-        self._kept: defaultdict[TrainingJob, deque[Candidate]] = defaultdict(_queue)
+        self._kept: defaultdict[TrainingJob, defaultdict[str, deque[Candidate]]] = defaultdict(
+            lambda: defaultdict(deque)
+        )
         self.passed = 0
 
     def add(self, candidate: Candidate) -> None:
-        like = self._kept[without_length(candidate.job)]
-        self.passed += len(like) == LATEST
-        like.append(candidate)
+        by_user = self._kept[without_length(candidate.job)]
+        by_user[candidate.user].append(candidate)
+        if sum(map(len, by_user.values())) > LATEST:
+            max(by_user.values(), key=len).popleft()
+            self.passed += 1
 
     def all(self) -> tuple[Candidate, ...]:
-        return tuple(chain.from_iterable(self._kept.values()))
-
-
-def _queue() -> deque[Candidate]:
-    return deque(maxlen=LATEST)
+        users = chain.from_iterable(by_user.values() for by_user in self._kept.values())
+        return tuple(chain.from_iterable(users))
 
 
 def cut_at(history: History, where: Where, hold_back: float, taught_s: float = 0.0) -> float:

@@ -34,6 +34,9 @@ ALL = "all held-back runs"
     "--hold-back", type=click.FloatRange(0.05, 0.5), default=0.2, show_default=True,
     help="Share of the runs, the latest, that check what the others taught.",
 )  # fmt: skip
+@click.option(
+    "--force", is_flag=True, help="Use the new predictor whatever the held-back runs say."
+)
 @click.option("--dry-run", is_flag=True, help="Store nothing.")
 @click.option(
     "--shipped", is_flag=True,
@@ -43,8 +46,9 @@ ALL = "all held-back runs"
 @filter_options
 @format_option
 def calibrate(
-    history: str | None, hold_back: float, dry_run: bool, shipped: bool, form: str, **filters: Any
-) -> None:
+    history: str | None, hold_back: float, force: bool, dry_run: bool, shipped: bool, form: str,
+    **filters: Any,
+) -> None:  # fmt: skip
     """Fit to the shipped measurements and the runs of the history.
 
     Shows the error on the latest runs, which taught nothing, before and after; stores the new
@@ -56,11 +60,13 @@ def calibrate(
         return
     with open_history(history, create=False) as store, progress("calibrating") as bar:
         state, gathered = _read(store, where_of(filters), hold_back, bar)
-        compared, stored = _calibrate(state, gathered, predictor(), bar, dry_run=dry_run)
+        compared, stored = _calibrate(
+            state, gathered, predictor(), bar, force=force, dry_run=dry_run
+        )
     if form == "json":
         show_json(_plain(compared, gathered, state, stored))
     else:
-        _show(compared, gathered, state, stored)
+        _show(compared, gathered, state, stored, force=force)
 
 
 def _read(
@@ -87,16 +93,20 @@ def _taught_s() -> float:
 
 
 def _calibrate(
-    state: SiteState, gathered: Gathered, before: Predictor, bar: Progress, *, dry_run: bool
-) -> tuple[Comparison, str | None]:
+    state: SiteState, gathered: Gathered, before: Predictor, bar: Progress, *, force: bool,
+    dry_run: bool,
+) -> tuple[Comparison, str | None]:  # fmt: skip
     """The comparison, and the version that was stored."""
     from .. import artifacts, store
     from ..calibration.calibrate import compare, fit_all
+    from ..calibration.guards import Guards
+    from ..calibration.quarantine import read_quarantine
     from ..calibration.refit import Base
     from ..calibration.site_state import write_state
 
+    guards = Guards(before, read_quarantine())
     base = Base.of(progress=bar)
-    compared = compare(before, base, gathered, progress=bar)
+    compared = compare(before, base, gathered, guards=guards, progress=bar)
     if dry_run:
         return compared, None
     write_state(state)
@@ -110,7 +120,9 @@ def _calibrate(
     return compared, version
 
 
-def _show(compared: Comparison, gathered: Gathered, state: SiteState, stored: str | None) -> None:
+def _show(
+    compared: Comparison, gathered: Gathered, state: SiteState, stored: str | None, *, force: bool
+) -> None:
     from ..calibration.calibrate import reasons
 
     cells = compared.cells.cells
@@ -130,15 +142,20 @@ def _show(compared: Comparison, gathered: Gathered, state: SiteState, stored: st
             )
     click.echo()
     show_table(HEAD, list(_rows(compared)))
-    click.echo(_verdict(compared, stored))
-    if not compared.better and compared.after:
-        warn("the new predictor is not used: it is not better on the runs held back")
+    verdict = compared.verdict
+    click.echo(_stored(stored, used=verdict.better or force))
+    click.echo(f"{'better' if verdict.better else 'not better'}: {verdict.reason}")
+    for caught in compared.caught:
+        warn(
+            f"nothing is learned from {caught.user}: {caught.lies} of {caught.runs} runs cannot be "
+            f"true, most of them {caught.reason}"
+        )
 
 
-def _verdict(compared: Comparison, stored: str | None) -> str:
-    if stored is None:
+def _stored(version: str | None, *, used: bool) -> str:
+    if version is None:
         return "\nnothing stored (--dry-run)"
-    return f"\n{stored} {'is in use' if compared.better else 'is stored'}"
+    return f"\n{version} {'is in use' if used else 'is stored, and not used'}"
 
 
 def _rows(compared: Comparison) -> list[tuple[str, ...]]:
@@ -184,6 +201,8 @@ def _plain(
         "after": None if after is None else asdict(after),
         "by_stack": {"before": plain(compared.before), "after": plain(compared.after)},
         "fixed_times": [asdict(fixed) for fixed in state.fixed],
+        "verdict": asdict(compared.verdict),
+        "caught": [asdict(caught) for caught in compared.caught],
         "better": compared.better,
         "version": stored,
     }

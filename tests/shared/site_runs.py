@@ -59,7 +59,7 @@ def slow_site(steps: StepModel, *, runs: int, factor: float, noise: float = 0.03
         step_s = steps.price(job).step_s * factor * float(np.exp(noise * rng.standard_normal()))
         count = steps_of(job)
         assert count is not None
-        told_s = told(step_s, startup_s=30.0) if number % 2 else None
+        told_s = told(step_s, steps=count, startup_s=30.0) if number % 2 else None
         elapsed_s = 30.0 + step_s * count
         found.append(run_of(number, asked=asked, elapsed_s=elapsed_s, reported=told_s))
     return found

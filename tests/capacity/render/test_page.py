@@ -33,9 +33,14 @@ const under = e => {
     if (rgb(colour).length < 4 || rgb(colour)[3] > 0) return colour;
   }
 };
-const name = arguments[0].includes('svg') ? 'fill' : 'color';
-return [...document.querySelectorAll(arguments[0])].filter(e => e.checkVisibility())
-  .map(e => ratio(getComputedStyle(e)[name], under(e)));
+const given = arguments[0];
+const ink = e => {
+  const style = getComputedStyle(e);
+  if (!given.includes('svg')) return style.color;
+  return style.fill == 'none' ? style.stroke : style.fill;
+};
+return [...document.querySelectorAll(given)].filter(e => e.checkVisibility())
+  .map(e => ratio(ink(e), under(e)));
 """
 
 
