@@ -81,7 +81,8 @@ def compare(
 ) -> Comparison:
     """Fit to the earlier runs and check the later ones, by both predictors.
 
-    Without ``guards`` every run is taken at its word. Raises HistoryError where no earlier run tells a step time.
+    Without ``guards`` every run is taken at its word. Raises HistoryError where no earlier run
+    tells a step time.
     """
     earlier = _admitted(gathered.earlier, guards)
     later = _admitted(gathered.measured_later, guards)

@@ -105,7 +105,7 @@ def _inliers(like: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _cell(job: TrainingJob, like: Sequence[Candidate], kept: Sequence[Candidate]) -> Cell:
-    """The median is over outliers too: to leave out the far honest ones would help those who lie."""
+    """The median is over outliers too: without far honest runs, liars could be more than half."""
     measured = [log(c.step_s) for c in kept if c.kind is not Evidence.LOWER_BOUND]
     censored = [c.kind is Evidence.LOWER_BOUND for c in like]
     middle = censored_median([log(c.step_s) for c in like], [c.weight for c in like], censored)

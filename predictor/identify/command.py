@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from .autocast import SIGNALS
+from .config_files import tell_files
 from .draft import Draft
 from .flags import Family, flag_of, flags
 from .launch import Launch, family_of, said, switched
@@ -20,7 +21,7 @@ _UNSET = frozenset(("", "-1", "-1.0", "0", "auto", "none", "null", "default", "i
 _ABOUT = {
     "node_batch": "batch_size", "accumulated_batch": "batch_size", "unclear_batch": "batch_size",
     "total_batch": "global_batch_size", "total_samples": "steps", "input_size": "image_size",
-    "nodes": "batch_size", "config": "model",
+    "nodes": "batch_size", "config": "model", "micro": "batch_size", "shared_accum": "grad_accum",
 }  # fmt: skip
 # openmmlab: 8 GPUs x 32 samples, 100 epochs or a schedule of 12 (user_guides/config of mmdet).
 _GPUS_BATCH = re.compile(r"[-_](\d{1,3})xb(\d{1,4})(?=[-_]|$)", re.ASCII)
@@ -28,6 +29,7 @@ _CONFIG_EPOCHS = re.compile(r"[-_](\d{1,3})e(?=[-_]|$)", re.ASCII)
 _CONFIG_SCHEDULE = re.compile(r"[-_]([12])x(?=[-_]|$)", re.ASCII)
 _SCHEDULE_EPOCHS = 12
 _LENGTHS = ("steps", "epochs")
+_FILES = ("file", "agreed")
 _DISTRIBUTED = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
 
 
@@ -51,6 +53,7 @@ def command_stated(launch: Launch, origin: str) -> Stated:
         reading.draft.say("model", family.models[launch.program])
     if family.configs:
         _read_positional_config(reading)
+    tell_files(launch, family, reading.draft)
     _read_batch(reading)
     _read_length(reading)
     stated = _without_details(reading.draft.stated())
@@ -82,7 +85,10 @@ def _read_launcher(reading: _Reading) -> None:
 def _read_flags(reading: _Reading) -> None:
     for name, value, following in said(reading.launch.after):
         flag = flag_of(name)
-        if key := reading.family.values.get(flag):
+        key = reading.family.values.get(flag)
+        if key in _FILES:
+            continue
+        if key is not None:
             text = value if value is not None else _next_value(following)
             if text is not None:
                 _take(reading, key, name, text, following)
@@ -98,6 +104,8 @@ def _next_value(following: Sequence[str]) -> str | None:
 
 def _switch(reading: _Reading, pair: tuple[str, str], word: str) -> None:
     key, text = pair
+    if word == UNKNOWN and key not in SIGNALS:
+        return
     if key in ("options", "variant"):
         name, _, value = text.partition("=")
         reading.draft.pair(key, name, value)
@@ -147,6 +155,8 @@ def _take_special(reading: _Reading, key: str, text: str) -> None:
         draft.say("sharding", "fsdp")
     elif key == "strategy" and (stage := re.search(r"deepspeed_stage_([1-3])", word)):
         draft.say("zero", stage[1])
+    elif key == "finetuning" and word == "lora":
+        draft.pair("variant", "finetune", "lora")
     elif key == "total_samples":
         draft.say("epochs", "1")
         draft.say("dataset_size", text)
@@ -190,12 +200,33 @@ def _read_batch(reading: _Reading) -> None:
         steps = draft.texts.get("grad_accum", ("", "1"))[1]
         if text.isdigit() and steps.isdigit() and int(steps) and int(text) >= int(steps):
             draft.say("batch_size", str(int(text) // int(steps)))
+    _read_micro_steps(reading)
     if "unclear_batch" in special and not {"batch_size", "global_batch_size"} & set(draft.texts):
         draft.problem(
             f"batch {special['unclear_batch'][:20]!r} may be of one GPU or of all: "
             "state batch_size or global_batch_size in --comment",
             "batch_size",
         )
+
+
+def _read_micro_steps(reading: _Reading) -> None:
+    """Micro-batches whose number follows from another batch, or is shared by all GPUs."""
+    draft, special = reading.draft, reading.special
+    batch = draft.texts.get("batch_size", ("", ""))[1]
+    if micro := special.get("micro"):
+        draft.say("batch_size", micro)
+        if batch and "grad_accum" not in draft.texts:
+            draft.problem(
+                f"batches {micro[:20]!r} and {batch[:20]!r}: state grad_accum in --comment",
+                "grad_accum",
+            )
+    if shared := special.get("shared_accum"):
+        if batch.isdigit() and shared.isdigit():
+            draft.say("global_batch_size", str(int(batch) * int(shared)))
+        else:
+            draft.problem(
+                "micro-steps shared by all GPUs: state grad_accum in --comment", "grad_accum"
+            )
 
 
 def _last(word: str) -> str:

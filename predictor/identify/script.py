@@ -24,6 +24,8 @@ SCRIPTS_KEPT = 128
 _LINE = re.compile(r"^#PT\b:?[ \t]*([^\n]*+)$", re.MULTILINE)
 _TRAINING_FIELDS = {"model", "batch_size", "global_batch_size", "steps", "epochs"}
 _LENGTH = ("steps", "epochs")
+# Problems that any program may have.
+_OF_FILES = ("file", "precision")
 
 
 def parse_script(
@@ -91,7 +93,8 @@ def _training(runs: Sequence[_Run], origin: str, configs: Sequence[Stated]) -> S
 
 def _trains(run: _Run, stated: Stated) -> bool:
     says = _TRAINING_FIELDS & set(stated.values) or stated.unknown_model
-    return bool(says or stated.problems or run.launch.trains)
+    told = any(problem.field not in _OF_FILES for problem in stated.problems)
+    return bool(says or told or run.launch.trains)
 
 
 def _joined(command: Stated, config: Stated) -> Stated:
@@ -106,7 +109,12 @@ def _joined(command: Stated, config: Stated) -> Stated:
         joined,
         values={**joined.values, **batches},
         origins={**joined.origins, **{name: config.origins[name] for name in batches}},
+        problems=tuple(p for p in joined.problems if not (config.values and _of_deepspeed(p))),
     )
+
+
+def _of_deepspeed(problem: Problem) -> bool:
+    return problem.field == "file" and problem.text.startswith("--deepspeed")
 
 
 def _agreed(stated: Sequence[Stated], what: str) -> Stated:

@@ -158,7 +158,7 @@ class _Reader:
     def _set_array(self, name: str, words: tuple[str, ...]) -> None:
         plain = name.removesuffix("+")
         if self._uncertain():
-            words = (UNKNOWN,)
+            words = tuple(map(_unsure, words)) if name.endswith("+") else (UNKNOWN,)
         if name.endswith("+"):
             words = self._spent(self.arrays.get(plain, ()) + words)
         self.arrays[plain] = words if len(words) <= MAX_WORDS else (UNKNOWN,)
@@ -214,7 +214,10 @@ class _Reader:
         if operator is None or (known and operator in "-=?"):
             return self._spent((UNKNOWN if known is None else known,))
         if operator in "-=" and "$" not in default and "`" not in default:
-            return (default.strip("'\""),)
+            plain = default.strip("'\"")
+            if operator == "=" and known is None:
+                self.variables[name] = UNKNOWN if self._uncertain() else plain
+            return (plain,)
         return (UNKNOWN,)
 
     def _spent(self, words: tuple[str, ...]) -> tuple[str, ...]:
@@ -278,6 +281,12 @@ class _Reader:
             value = self.variables.get(name, "") + value
         self.variables[name] = value if len(value) <= MAX_VALUE else UNKNOWN
         self.arrays.pop(name, None)
+
+
+def _unsure(word: str) -> str:
+    """A word that may not be there: a flag keeps its name."""
+    name = word.partition("=")[0]
+    return f"{name}={UNKNOWN}" if word.startswith("-") or "=" in word else UNKNOWN
 
 
 def _sets_arguments(words: list[str]) -> bool:
