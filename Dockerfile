@@ -13,7 +13,9 @@ COPY precision_time precision_time
 COPY predictor predictor
 COPY profiles profiles
 COPY k8s_extender k8s_extender
-RUN pip --python /opt/precision-time/bin/python install '.[kubernetes]'
+# `kubernetes,report,postgres` makes an image that can also write the capacity report.
+ARG EXTRAS=kubernetes
+RUN pip --python /opt/precision-time/bin/python install ".[${EXTRAS}]"
 # Fitted by root, whose files the predictor trusts whoever runs it.
 RUN PRECISION_TIME_HOME=/var/lib/precision-time precision-time fit
 

@@ -2,6 +2,7 @@
 
     <home>/current                      the version in use
     <home>/history                      the versions in use before it, oldest first
+    <home>/pinned                       the versions that are not to be removed
     <home>/models/<version>/manifest.json
                             state.json
                             <array name, with ~ for />.npy
@@ -17,7 +18,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,12 +137,42 @@ def rollback() -> Manifest:
     raise ArtifactError(f"no earlier version to go back to; {_known()}")
 
 
+def pinned() -> tuple[str, ...]:
+    """The versions that are not to be removed, those pinned first in front."""
+    return tuple(_lines(_models().parent / "pinned"))
+
+
+def pin(version: str) -> Manifest:
+    """Keep a version, such as one that a daemon is set to; raises ArtifactError if not sound."""
+    home = _models().parent
+    with files.exclusive(home):
+        manifest = manifests.verify(_directory(version))
+        _write_pinned(home, dict.fromkeys((*pinned(), version)))
+    return manifest
+
+
+def unpin(version: str) -> None:
+    """Let a version go; raises ArtifactError where it is not pinned."""
+    home = _models().parent
+    with files.exclusive(home):
+        names = dict.fromkeys(pinned())
+        if version not in names:
+            known = ", ".join(names) or "none"
+            raise ArtifactError(f"version {version} is not pinned; pinned are {known}")
+        del names[version]
+        _write_pinned(home, names)
+
+
 def remove(version: str) -> None:
-    """Delete a version; raises ArtifactError for the one in use and for an unknown one."""
+    """Delete a version; raises ArtifactError for one in use or pinned, and for an unknown one."""
     home = _models().parent
     with files.exclusive(home):
         if version == current():
             raise ArtifactError(f"version {version} is in use; use another one first")
+        if version in pinned():
+            raise ArtifactError(
+                f"version {version} is pinned; run `precision-time models unpin {version}` first"
+            )
         files.discard(_directory(version))
 
 
@@ -190,6 +221,10 @@ def _lines(path: Path) -> list[str]:
 def _put_to_use(home: Path, version: str, history: list[str]) -> None:
     files.replace_text(home / "history", "".join(f"{v}\n" for v in history[-HISTORY_LENGTH:]))
     files.replace_text(home / "current", f"{version}\n")
+
+
+def _write_pinned(home: Path, names: Iterable[str]) -> None:
+    files.replace_text(home / "pinned", "".join(f"{name}\n" for name in names))
 
 
 def _write(path: Path, content: bytes) -> None:

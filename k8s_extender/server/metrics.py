@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
 
+from predictor.drift.metrics import show_drift
+
 PREFIX = "precision_time_k8s"
 SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.004, 0.006, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 NODES = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000)
@@ -30,6 +32,7 @@ class Metrics:
             f"{PREFIX}_predictor", "The predictor in use.", registry=self.registry
         )
         self._by_verb: dict[tuple[str, str], tuple[Counter, Histogram, Histogram]] = {}
+        show_drift(self.registry, PREFIX)
 
     def answered(self, verb: str, outcome: str, duration_s: float, nodes: int | None) -> None:
         """Count one decision, about a number of nodes."""

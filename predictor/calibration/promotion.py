@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from .cells import without_length
 from .held_back import Checked
+from .proportion import wilson
 
 MIN_RUNS, MIN_GROUPS = 10, 3
 MARGIN = 0.02  # of the mean error before
 SURE = 0.95  # of the improvement being above zero
-MOST_COVERAGE_LOST, ENOUGH_COVERAGE = 0.02, 0.93  # of the 95 % interval
+LEAST_COVERAGE = 0.9  # of the 95 % interval, where the runs leave no doubt that it is less
 DRAWS = 4000
 
 
@@ -63,10 +64,10 @@ def judge(before: Sequence[Checked], after: Sequence[Checked], *, seed: int = 0)
         return Verdict(better=False, reason=reason, **counts)
     means = np.array([np.mean(values) for values in gains.values()])
     improvement, least = float(means.mean()), _least(means, seed)
-    reason = _against(pairs, improvement, least, lost=len(old) - len(pairs))
+    against = _against(pairs, improvement, least, lost=len(old) - len(pairs))
     return Verdict(
-        better=reason is None,
-        reason=reason or f"error down by {improvement:.1%} on average, at least {least:.1%}",
+        better=against is None,
+        reason=against or f"error down by {improvement:.1%} on average, at least {least:.1%}",
         improvement=improvement,
         least=least,
         **counts,
@@ -84,9 +85,9 @@ def _against(
         return f"error down by {improvement:.1%}, less than the margin of {margin:.1%}"
     if least <= 0:
         return f"error down by {improvement:.1%}, which may be chance (bound {least:.1%})"
-    was, became = (float(np.mean([pair[n].inside for pair in pairs])) for n in (0, 1))
-    if became < min(ENOUGH_COVERAGE, was - MOST_COVERAGE_LOST):
-        return f"its 95 % interval holds {became:.1%} of the runs, that in use {was:.1%}"
+    was, became = (sum(pair[n].inside for pair in pairs) for n in (0, 1))
+    if became < was and wilson(became, len(pairs))[1] < LEAST_COVERAGE:
+        return f"its 95 % interval holds {became} of {len(pairs)} runs, that in use {was}"
     return None
 
 

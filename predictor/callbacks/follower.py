@@ -58,7 +58,6 @@ class Follower:
             self._guard.run("the end of the training", lambda: self._end(state))
 
     def _begin(self, told: Told) -> None:
-        self._active = told.leader
         if not told.leader:
             return
         self._told, self._steps = told, 0
@@ -72,6 +71,7 @@ class Follower:
         self._started_s, self._written_at = time.time(), time.monotonic()
         self._refined = False
         self._clock = StepClock(source_here())
+        self._active = True
 
     def _predict(self) -> Prediction:
         from .. import artifacts

@@ -29,7 +29,7 @@ else:
             ) from error
 
 
-class PrecisionTimeCallback(Callback):  # type: ignore[misc]
+class PrecisionTimeCallback(Callback):
     """``Trainer(..., callbacks=[PrecisionTimeCallback("resnet50")])``.
 
     ``job`` are fields of TrainingJob that the trainer does not know (``seq_len``, ``gpu`` ...) or

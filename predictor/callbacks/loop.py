@@ -51,9 +51,11 @@ class TrainingLoop:
     def over(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         """The batches, ``grad_accum`` of them a step; the end of the loop ends the following.
 
-        Where no length was given it is that of ``batches``.
+        Where no length was given it is that of ``batches``. A loop that was left early counts as
+        cancelled.
         """
-        every = self._job.get("grad_accum", 1)
+        stated = self._job.get("grad_accum", 1)
+        every = stated if isinstance(stated, int) and stated > 0 else 1
         self._begin(_length(batches, every))
         ended = JobState.CANCELLED
         try:
@@ -100,5 +102,5 @@ def state_of(error: BaseException | None) -> JobState:
 def _length(batches: Iterable[object], every: int) -> int | None:
     try:
         return len(batches) // every  # type: ignore[arg-type]
-    except (TypeError, ZeroDivisionError):
+    except TypeError:  # an endless stream
         return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from ..cost import Terms
 from ..identify.grammar import parse_text, stated_text
@@ -60,7 +61,7 @@ def better(
     found: Sequence[Configuration], outlook: Outlook, gpu_types: Sequence[str], terms: Terms
 ) -> list[Opportunity]:
     """Every opportunity but shorter limits, the largest of each kind first."""
-    outlook.of(job for one in found for job in _candidates(one.job, gpu_types))
+    outlook.of(job for one in found for job in _candidates(one.job, gpu_types, terms))
     changes = [each for one in found for each in _better(one, outlook, gpu_types, terms)]
     groups: dict[tuple[str, ...], list[Better]] = defaultdict(list)
     for each in changes:
@@ -90,12 +91,12 @@ def evidence_of(*found: Prediction) -> str:
     return "; ".join(weakest.evidence)
 
 
-def _candidates(job: TrainingJob, gpu_types: Sequence[str]) -> Iterator[TrainingJob]:
+def _candidates(job: TrainingJob, gpu_types: Sequence[str], terms: Terms) -> Iterator[TrainingJob]:
     mixed = in_mixed_precision(job)
     if mixed is not None:
         yield mixed
-    yield from elsewhere(job, gpu_types)
-    yield from with_fewer_gpus(job)
+    yield from _elsewhere(job, gpu_types, terms)
+    yield from islice(with_fewer_gpus(job), 1)  # what lies below is rarely asked for
 
 
 def _better(
@@ -137,7 +138,7 @@ def _other_gpu(
     """The type that costs least; without prices a weaker one that is hardly slower."""
     prices = terms.tariff.per_gpu_hour
     found = []
-    for job in elsewhere(one.job, gpu_types):
+    for job in _elsewhere(one.job, gpu_types, terms):
         to = outlook(job)
         if to is None:
             continue
@@ -153,6 +154,13 @@ def _other_gpu(
         if gain > LEAST_SAVING:
             found.append((gain, each))
     return max(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def _elsewhere(job: TrainingJob, gpu_types: Sequence[str], terms: Terms) -> Iterator[TrainingJob]:
+    """Types to try: without prices only weaker ones."""
+    for other in elsewhere(job, gpu_types):
+        if terms.tariff.per_gpu_hour or _strength(other) < _strength(job):
+            yield other
 
 
 def _strength(job: TrainingJob) -> float:

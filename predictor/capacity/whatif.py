@@ -35,7 +35,7 @@ from .configurations import (
 from .jobs import Jobs
 from .report_data import Period, Scenario, WhatIf
 
-MOST_CONFIGURATIONS = 500
+MOST_CONFIGURATIONS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

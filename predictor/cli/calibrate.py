@@ -52,8 +52,8 @@ def calibrate(
     """Fit to the shipped measurements and the runs of the history.
 
     Shows the error on the latest runs, which taught nothing, before and after; stores the new
-    predictor, and puts it to use where it is better on them. Start-up, pauses and lengths of jobs
-    go to site.json beside the predictors, where the daemons read them.
+    predictor, and puts it to use where it is better on them beyond doubt. Start-up, pauses and
+    lengths of jobs go to site.json beside the predictors, where the daemons read them.
     """
     if shipped:
         _show_shipped(form)
@@ -111,11 +111,13 @@ def _calibrate(
         return compared, None
     write_state(state)
     fitted, taught = compared.fitted, gathered.earlier
-    if compared.better:
-        fitted = fit_all(base, gathered, progress=bar)
+    used = compared.better or force
+    if used:
+        fitted = fit_all(base, gathered, guards=guards, progress=bar)
         taught += gathered.later
-    version = store.store(fitted.predictor, compared.figures(taught)).version
-    if compared.better:
+    forced = {"promotion forced": float(used and not compared.better)}
+    version = store.store(fitted.predictor, compared.figures(taught) | forced).version
+    if used:
         artifacts.use(version)
     return compared, version
 

@@ -53,7 +53,7 @@ _OPTIONS = (
     click.option("--partition", help="Partition or site of the price file."),
     click.option("--version", help="Stored predictor to use  [default: the one in use]"),
     click.option(
-        "--configurations", type=click.IntRange(1), default=500, show_default=True,
+        "--configurations", type=click.IntRange(1), default=300, show_default=True,
         help="Distinct configurations to predict, those with the most GPU-hours first.",
     ),
 )  # fmt: skip

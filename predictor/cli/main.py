@@ -14,6 +14,7 @@ from .console import fail, logged
 from .drift import drift
 from .evaluate import evaluate
 from .history import history
+from .identify import identify
 from .models import fit, learn, models
 from .plan import plan
 from .plugins import PluginGroup
@@ -59,7 +60,7 @@ def main() -> None:
 
 
 for command in (
-    predict, compare, plan, evaluate, validate, calibrate, drift, backtest, fit, learn, models,
-    history, capacity, catalog, gpus, profiles, trace,
+    predict, identify, compare, plan, evaluate, validate, calibrate, drift, backtest,
+    fit, learn, models, history, capacity, catalog, gpus, profiles, trace,
 ):  # fmt: skip
     main.add_command(command)

@@ -11,6 +11,8 @@ from .console import format_option, progress, show_json, show_table
 from .predictors import FITTING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..manifest import Manifest
 
 
@@ -60,17 +62,19 @@ def models() -> None:
 @models.command("list")
 @format_option
 def list_(form: str) -> None:
-    """List the stored predictors, oldest first; * marks the one in use."""
+    """List the stored predictors, oldest first; * marks the one in use and those pinned."""
     from .. import artifacts
 
-    found, current = artifacts.versions(), artifacts.current()
+    found, current, pinned = artifacts.versions(), artifacts.current(), artifacts.pinned()
     if form == "json":
-        show_json([_plain(m, current) for m in found])
+        show_json([_plain(m, current, pinned) for m in found])
         return
-    head = ("version", "in use", "created", "figures")
+    head = ("version", "in use", "pinned", "created", "figures")
     rows = [
-        (m.version, "*" if m.version == current else "", m.created[:19], _figures(m)) for m in found
-    ]
+        (m.version, _mark(m.version == current), _mark(m.version in pinned), m.created[:19],
+         _figures(m))
+        for m in found
+    ]  # fmt: skip
     show_table(head, rows, left=len(head))
 
 
@@ -93,18 +97,46 @@ def rollback() -> None:
 
 @models.command()
 @click.argument("version")
+def pin(version: str) -> None:
+    """Keep a stored predictor from being removed.
+
+    A daemon stays with it whatever is put to use, where its configuration names it as
+    predictor_version.
+    """
+    from .. import artifacts
+
+    click.echo(artifacts.pin(version).version)
+
+
+@models.command()
+@click.argument("version")
+def unpin(version: str) -> None:
+    """Let a pinned predictor be removed again."""
+    from .. import artifacts
+
+    artifacts.unpin(version)
+    click.echo(version)
+
+
+@models.command()
+@click.argument("version")
 def remove(version: str) -> None:
-    """Delete a stored predictor that is not in use."""
+    """Delete a stored predictor that is neither in use nor pinned."""
     from .. import artifacts
 
     artifacts.remove(version)
     click.echo(f"removed {version}")
 
 
-def _plain(manifest: Manifest, current: str | None) -> dict[str, object]:
+def _mark(yes: bool) -> str:
+    return "*" if yes else ""
+
+
+def _plain(manifest: Manifest, current: str | None, pinned: Sequence[str]) -> dict[str, object]:
     return {
         "version": manifest.version,
         "in_use": manifest.version == current,
+        "pinned": manifest.version in pinned,
         "created": manifest.created,
         "tables_hash": manifest.tables_hash,
         "libraries": dict(manifest.libraries),

@@ -6,13 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from math import expm1, sqrt
+from math import expm1
 
 import numpy as np
 
+from ..calibration.proportion import wilson
 from .stream import Observation
-
-Z = 1.96  # of a 95 % interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +20,7 @@ class Figures:
 
     ``bias`` is the median share by which they took longer than predicted, ``coverage`` the share
     inside the 95 % interval among the ``judged`` whose interval is known, with the bounds of its
-    own 95 % interval (Wilson, J. Am. Stat. Assoc. 22 (1927) 209).
+    own 95 % interval.
     """
 
     runs: int
@@ -36,7 +35,7 @@ class Figures:
         """Those of some runs."""
         errors = [o.error for o in observed if o.error is not None]
         inside = [o.inside for o in observed if o.inside is not None]
-        low, high = _wilson(sum(inside), len(inside)) if inside else (None, None)
+        low, high = wilson(sum(inside), len(inside)) if inside else (None, None)
         return cls(
             runs=len(errors),
             bias=expm1(float(np.median(errors))) if errors else None,
@@ -67,10 +66,3 @@ def weeks_of(observed: Sequence[Observation]) -> Iterator[Week]:
 def _monday(moment_s: float) -> str:
     day = datetime.fromtimestamp(moment_s, UTC).date()
     return str(day - timedelta(days=day.weekday()))
-
-
-def _wilson(hits: int, runs: int) -> tuple[float, float]:
-    share, z2 = hits / runs, Z * Z / runs
-    middle = share + z2 / 2
-    half = sqrt(z2 * (share * (1 - share) + z2 / 4))
-    return max(0.0, (middle - half) / (1 + z2)), min(1.0, (middle + half) / (1 + z2))

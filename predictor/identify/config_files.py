@@ -10,25 +10,22 @@ from .draft import Draft
 from .flags import Family, flag_of, flags
 from .keys import OFF, ON, key_of
 from .launch import Launch, said
-from .shell import UNKNOWN
 
 MAX_FILES = 3
 _PYTHON_CONFIG = re.compile(r"(?:.*/)?configs?/.+\.py", re.ASCII)
 
 
 def tell_files(launch: Launch, family: Family, draft: Draft) -> None:
-    """Add a problem for each file that may say what the time of the job follows from.
+    """Add a problem where files may say what the time of the job follows from.
 
     Only the program sees these files: the user may not be the one who reads the command, and a
     path may lead anywhere.
     """
     named = dict.fromkeys([*_of_flags(launch, family), *_of_arguments(launch, family)])
-    for name in list(named)[:MAX_FILES]:
-        draft.problem(
-            f"{name} is not read: state model, precision, batch_size, and epochs or steps in "
-            "--comment",
-            "file",
-        )
+    if named:
+        shown = "".join(c if c.isprintable() else "?" for c in ", ".join(list(named)[:MAX_FILES]))
+        needed = "model, precision, batch_size, and epochs or steps"
+        draft.problem(f"{shown} is not read: state {needed} in --comment", "file")
     if not {"precision", *SIGNALS} & {*draft.texts, *draft.signals} and _launcher_file(launch):
         draft.problem("the launcher's file is not read: state precision in --comment", "precision")
 
@@ -38,7 +35,7 @@ def _of_flags(launch: Launch, family: Family) -> Iterator[str]:
         text = value if value is not None else next(iter(following), "")
         is_file = family.values.get(flag_of(name)) == "file" and key_of(text) not in ON | OFF
         if (is_file and not text.startswith("-")) or (name == "-c" and _looks_like_one(text)):
-            yield f"{name} {text[:40].replace(UNKNOWN, '?')}"
+            yield f"{name[:40]} {text[:40]}"
 
 
 def _of_arguments(launch: Launch, family: Family) -> Iterator[str]:
@@ -47,7 +44,7 @@ def _of_arguments(launch: Launch, family: Family) -> Iterator[str]:
     for before, word in zip(("", *launch.after), launch.after, strict=False):
         plain = not word.startswith("-") and "=" not in word and not before.startswith("-")
         if plain and (_looks_like_one(word) or _PYTHON_CONFIG.fullmatch(word)):
-            yield word[-40:].replace(UNKNOWN, "?")
+            yield word[-40:]
 
 
 def _looks_like_one(word: str) -> bool:

@@ -78,11 +78,14 @@ def pairs_of(text: str) -> list[tuple[str, str]]:
 def stated_text(stated: Stated) -> str:
     """The values as a text that reads back as them, such as AdminComment keeps."""
     return " ".join(
-        f"{name}={_quoted(_text(stated.values[name]))}" for name in ALIASES if name in stated.values
+        f"{name}={_quoted(value_text(stated.values[name]))}"
+        for name in ALIASES
+        if name in stated.values
     )
 
 
-def _text(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """One value as the grammar writes it, without quotes."""
     if isinstance(value, Precision):
         return value.value
     if isinstance(value, float):

@@ -114,7 +114,8 @@ def _joined(command: Stated, config: Stated) -> Stated:
 
 
 def _of_deepspeed(problem: Problem) -> bool:
-    return problem.field == "file" and problem.text.startswith("--deepspeed")
+    files = problem.text.partition(" is not read")[0].split(", ")
+    return problem.field == "file" and all(name.startswith("--deepspeed") for name in files)
 
 
 def _agreed(stated: Sequence[Stated], what: str) -> Stated:

@@ -82,6 +82,7 @@ class _Reader:
     loops: int = 0
     function: bool = False
     tested: bool = False
+    joined: bool = False
     budget: int = MAX_EXPANDED
 
     def read(self) -> Script:
@@ -101,6 +102,8 @@ class _Reader:
         return Script(tuple(self.commands), tuple(self.documents))
 
     def _token(self, kind: str, token: str) -> None:
+        if kind not in ("blank", "end"):
+            self.joined = False
         if kind == "blank" or (kind == "end" and token == "\n" and self.array is not None):
             self._end_word()
         elif kind in ("plain", "other"):
@@ -124,11 +127,17 @@ class _Reader:
             self._end_word()
             self.dropping = True
         elif kind == "end":
-            self._end_command()
-            if token not in ("&&", "|"):
-                self.tested = token == "||"
+            self._end_of_command(token)
         elif kind in ("open", "close"):
             self._bracket(token)
+
+    def _end_of_command(self, token: str) -> None:
+        """End a command; what follows ``||``, or ``&&`` after a test, may not run."""
+        self._end_command()
+        goes_on = token == "\n" and self.joined
+        if token not in ("&&", "|") and not goes_on:
+            self.tested = token == "||"
+        self.joined = goes_on or token in ("&&", "||")
 
     def _add(self, text: str) -> None:
         self.word = (self.word or "") + text

@@ -7,7 +7,7 @@ partly empty. Memory traffic overlaps with that, launch and drain latency does n
 monotone in m, n, k and batch, so the minimum over tiles and splits is too. The one exception is
 alignment: tensor cores want leading dimensions in multiples of 8, to which cuDNN fills up channels.
 
-Convolutions are implicit GEMMs, with an efficiency per class and direction: 1x1, 3x3 of stride 1
+Convolutions are implicit GEMMs, with an efficiency per class and direction: 1x1 and 3x3 of stride 1
 (Winograd in FP32, hence above peak), 5x5 of stride 1, and all others.
 """
 
@@ -113,7 +113,7 @@ def conv_class(work: Work) -> Ints:
     tensor_cores = work.format_class != CLASSES.index(CORES)
     five = (volume == 25) & (stride == 1)
     # Without Winograd there is nothing special about nine taps: tensor cores take any number alike.
-    return np.select([volume == 1, five, wide & ((volume == 9) | tensor_cores)], [0, 2, 1], 3)
+    return np.select([(volume == 1) & (stride == 1), five, wide & ((volume == 9) | tensor_cores)], [0, 2, 1], 3)
 
 
 def _padded(work: Work, conv: np.ndarray) -> tuple[Floats, Floats, Floats]:

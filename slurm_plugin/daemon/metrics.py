@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
+from predictor.drift.metrics import show_drift
+
 from .connection import Closing
 from .records import Ending, Record
 
@@ -46,6 +48,7 @@ class Metrics:
             f"{PREFIX}_predictor", "The predictor in use.", registry=self.registry
         )
         self._seen: dict[str, set[str]] = {}
+        show_drift(self.registry, PREFIX)
         for why in Closing:
             self._closed.labels(why)
 

@@ -118,7 +118,7 @@ def test_a_report_faster_than_physics_is_refused(fitted: Fitted) -> None:
     ("steps", "step_s", "why"),
     [
         (20_000, 0.2, None),
-        (20_000, 0.22, LONGER),
+        (20_000, 0.23, LONGER),
         (10_500, 0.2, None),
         (1_000, 0.2, UNACCOUNTED),
         (40_000, 0.1, TOO_MANY),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from corpus_score import Case, cases, score, stated, table
+from launch_corpus import Case, cases, score, stated, table
 
 from predictor.errors import JobError
 

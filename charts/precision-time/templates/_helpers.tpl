@@ -34,6 +34,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: scheduler
 {{- end -}}
 
+{{- define "precision-time.reportLabels" -}}
+app.kubernetes.io/name: {{ include "precision-time.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: report
+{{- end -}}
+
 {{- define "precision-time.releaseLabels" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}

@@ -42,7 +42,7 @@ def actions(report: Report) -> tuple[Action, ...]:
     found = [
         Action(gpu_hours=hours.failed, what=(
             f"Jobs that failed threw away {amount(hours.failed)} GPU-hours. Look at the accounts"
-            " with the largest share of them first; a check on one GPU finds most faults.")),
+            " and users with most of them first.")),
         Action(gpu_hours=hours.timed_out, what=(
             f"Jobs killed by their time limit threw away {amount(hours.timed_out)} GPU-hours. Let"
             " limits be filled from predictions, and ask these users to write checkpoints.")),
@@ -169,5 +169,5 @@ def _idle_while_waiting(report: Report) -> Action:
     hours = idle_while_waiting(report)
     return Action(gpu_hours=hours, what=(
         f"Up to {amount(hours)} GPU-hours stood idle while jobs waited. See which GPU types and"
-        " partitions had room: limits that are too long, or requests for one type only, keep"
+        " partitions had room: limits that are too long, or requests for one type only, can keep"
         " backfill from using it."))  # fmt: skip

@@ -25,7 +25,7 @@ _VARIABLES = {
     LOST: "--plot-lost", INK: "--ink", MUTED: "--muted", GRID: "--line",
 }  # fmt: skip
 WIDE_IN, NARROW_IN = 9.6, 4.4
-_STYLE = {
+_STYLE: Any = {
     "svg.fonttype": "none", "figure.facecolor": "none", "axes.facecolor": "none",
     "svg.hashsalt": "precision-time", "text.parse_math": False,
     "font.family": "DejaVu Sans", "font.size": 10, "axes.spines.top": False,
@@ -62,7 +62,6 @@ def draw(name: str, height_in: float, paint: Callable[[Canvas], None], *, narrow
     """
     try:
         from matplotlib import rc_context
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
     except ImportError as error:
         raise NotInstalledError(
@@ -75,7 +74,7 @@ def draw(name: str, height_in: float, paint: Callable[[Canvas], None], *, narrow
         canvas = Canvas(figure, narrow, [])
         paint(canvas)
         text = io.StringIO()
-        FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None})
+        figure.savefig(text, format="svg", metadata={"Date": None})
     return _for_page(text.getvalue(), f"{name}-{'narrow' if narrow else 'wide'}", canvas.tips)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..report_data import Forecast, GpuHours, Range, Report, Share, Use
 from .ink import CANCELLED, DONE, INK, LOST, MUTED, RUNNING, Canvas
@@ -199,7 +198,7 @@ def _part(hours: GpuHours, name: str) -> float:
 
 
 def _slot_tips(
-    canvas: Canvas, axes: Axes, slots: Sequence[Use], starts: Sequence[datetime],
+    canvas: Canvas, axes: Axes, slots: Sequence[Use], starts: Sequence[float],
     length_h: Sequence[float],
 ) -> None:  # fmt: skip
     for i, (slot, hours) in enumerate(zip(slots, length_h, strict=True)):
@@ -210,8 +209,9 @@ def _slot_tips(
         canvas.tip(area, f"{tip}; {amount(slot.waiting_gpus)} waited for")
 
 
-def _when(unix_s: float) -> datetime:
-    return datetime.fromtimestamp(unix_s, UTC)
+def _when(unix_s: float) -> float:
+    """Days since 1970, which matplotlib takes for dates."""
+    return unix_s / 86400
 
 
 def _ends(axes: Axes, at: Sequence[float], labels: Sequence[str], *, gap: int = 4) -> None:
@@ -249,8 +249,10 @@ def _titled(axes: Axes, title: str) -> None:
 
 
 def _dates(axes: Axes, most: int) -> None:
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib import dates
 
-    locator = AutoDateLocator(minticks=2, maxticks=most)
+    # Their types are not stated.
+    untyped: Any = dates
+    locator = untyped.AutoDateLocator(minticks=2, maxticks=most)
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    axes.xaxis.set_major_formatter(untyped.ConciseDateFormatter(locator))

@@ -98,7 +98,7 @@ def forecast(report: Report) -> Table:
         name="forecast",
         title="Demand by week",
         definition="GPU-hours asked for in a week; expected ones with their 95 % interval.",
-        evidence="; ".join(methods) or PREDICTED,
+        evidence=f"Method: {'; '.join(methods)}." if methods else PREDICTED,
         columns=(
             Column("key", "Partition or GPU type", Kind.NAME),
             Column("week_utc", "Week from (UTC)", Kind.MOMENT),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ..report_data import Dimension, Report
 from . import plan_tables, tables
 from .table import Table
 from .text import rough, shown
+
+_CREDENTIALS = re.compile(r"://[^/]*@")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +55,10 @@ def gpus(report: Report) -> str:
 
 
 def origin(report: Report) -> str:
-    """Where the jobs come from."""
+    """Where the jobs come from, without the user and password of a URL."""
     found = report.origin
-    return f"{shown(found.kind)} {shown(found.name)}, {found.jobs:,} jobs"
+    name = _CREDENTIALS.sub("://", found.name)
+    return f"{shown(found.kind)} {shown(name)}, {found.jobs:,} jobs"
 
 
 _ORDER = (

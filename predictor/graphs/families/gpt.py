@@ -1,4 +1,4 @@
-"""Decoder-only language models: GPT-2/3, OPT, BLOOM, MPT, GLM, Llama, Nemotron, Mixtral.
+"""Decoder-only language models: GPT-2/3, OPT, BLOOM, Llama, Qwen, Gemma, Phi, Mixtral.
 
 Radford et al. 2019 (GPT-2); Brown et al. arXiv 2005.14165; Touvron et al. arXiv 2307.09288;
 Shoeybi et al. arXiv 1909.08053 for the split over GPUs. Argument names are those of Megatron-LM.
@@ -21,6 +21,7 @@ from .transformer import (
     feed_forward,
     language_head,
     self_attention,
+    soft_cap,
     vocab_share,
 )
 from .transformer import norm as normalise
@@ -36,6 +37,8 @@ class Layer:
     mixture: Mixture | None = None
     lora_rank: int = 0
     qk_norm: bool = False
+    wide_qk_norm: bool = False
+    parallel: bool = False
 
 
 @family("gpt")
@@ -53,14 +56,22 @@ def gpt(
     kv_heads: int | None = None,
     head_dim: int | None = None,
     bias: bool = True,
+    qkv_bias: bool | None = None,
+    out_bias: bool | None = None,
+    head_bias: bool = False,
     norm: str = "layernorm",
     norm_bias: bool = True,
+    pre_norm: bool = True,
+    post_norm: bool = False,
+    shared_norm: bool = False,
+    softcap: bool = False,
     activation: str = "gelu",
     swiglu: bool = False,
     pos_emb: str = "learned",
     untied_embeddings: bool = False,
     embedding_norm: bool = False,
     qk_layernorm: bool = False,
+    wide_qk_layernorm: bool = False,
     joint_projections: bool = True,
     dropout: bool = True,
     experts: int = 0,
@@ -82,17 +93,23 @@ def gpt(
 
     ``norm`` is ``layernorm`` or ``RMSNorm``, ``pos_emb`` ``learned``, ``rope`` or ``alibi``;
     ``finetune="lora"`` freezes everything but adapters of rank ``lora_rank`` at the attention.
+    ``qkv_bias`` and ``out_bias`` follow ``bias`` where they are not given. ``shared_norm`` is one
+    norm in front of both branches, ``post_norm`` one behind each; ``wide_qk_layernorm`` is over
+    all heads; ``softcap`` bounds scores and logits.
     """
     width = ffn or 4 * hidden
     split = work.tensor_parallel
     block = Block.of(
         hidden, heads, width, kv_heads=kv_heads, head_dim=head_dim, bias=bias,
+        qkv_bias=qkv_bias, out_bias=out_bias, pre_norm=pre_norm, post_norm=post_norm,
+        softcap=softcap,
         rms_norm=norm.lower().startswith("rms"), norm_bias=norm_bias, activation=activation,
         gated=swiglu, dropout=dropout, rotary=pos_emb == "rope",
         joint_projections=joint_projections, work=work,
     )  # fmt: skip
     layer = Layer(
         block, work.tokens, lora_rank=lora_rank if finetune == "lora" else 0, qk_norm=qk_layernorm,
+        wide_qk_norm=wide_qk_layernorm, parallel=shared_norm,
         latent=Latent(q_lora_rank, kv_lora_rank, qk_head_dim, qk_rope_dim, v_head_dim)
         if mla else None,
     )  # fmt: skip
@@ -109,7 +126,9 @@ def gpt(
     stack(b, layer, dense)
     stack(b, replace(layer, mixture=mixture), layers - dense)
     with b.frozen() if layer.lora_rank else nullcontext():
-        head(b, block, work.tokens, rows_of_vocab, tied=not untied_embeddings)
+        head(
+            b, block, work.tokens, rows_of_vocab, tied=not untied_embeddings, bias=head_bias
+        )
     for _ in range(mtp_layers):
         predict_further(b, replace(layer, mixture=mixture if experts else None), rows_of_vocab)
 
@@ -148,18 +167,25 @@ def decoder_layer(b: GraphBuilder, layer: Layer) -> None:
         if layer.qk_norm:
             normalise(b, block, rows * block.heads, block.head_dim)
             normalise(b, block, rows * block.kv_heads, block.head_dim)
+        if layer.wide_qk_norm:
+            normalise(b, block, rows, block.attention_width)
+            normalise(b, block, rows, block.kv_width)
     with b.frozen() if layer.lora_rank else nullcontext():
         if layer.mixture:
             moe_feed_forward(b, block, layer.mixture, rows)
         else:
-            feed_forward(b, block, rows)
+            feed_forward(b, replace(block, pre_norm=False) if layer.parallel else block, rows)
 
 
-def head(b: GraphBuilder, block: Block, seq_len: int, vocab: int, *, tied: bool) -> None:
+def head(
+    b: GraphBuilder, block: Block, seq_len: int, vocab: int, *, tied: bool, bias: bool = False
+) -> None:
     """Last norm, vocabulary GEMM and loss at every position."""
     rows = b.batch_size * seq_len
     normalise(b, block, rows)
-    language_head(b, rows, block.hidden, vocab, tied=tied)
+    language_head(b, rows, block.hidden, vocab, tied=tied, bias=bias)
+    if block.softcap:
+        soft_cap(b, rows * vocab)
 
 
 def predict_further(b: GraphBuilder, layer: Layer, vocab: int) -> None:

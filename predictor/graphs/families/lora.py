@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from ..builder import GraphBuilder
-from .transformer import Block, attend, norm, project, residual, rotary
+from .transformer import Block, attend, branch_norm, project_heads, residual, rotary
 
 
 def adapted_attention(b: GraphBuilder, block: Block, rank: int, seq_len: int) -> None:
     """Causal self-attention with adapters at the joint input and the output projection."""
     rows = b.batch_size * seq_len
-    outputs = (block.attention_width, block.kv_width, block.kv_width)
     with b.frozen():
-        norm(b, block, rows)
-        project(b, rows, block.hidden, outputs, block)
-    _adapter(b, rows, block.hidden, rank, sum(outputs))
+        branch_norm(b, block, rows)
+        project_heads(b, block, rows)
+    _adapter(b, rows, block.hidden, rank, block.attention_width + 2 * block.kv_width)
     with b.frozen():
         if block.rotary:
             rotary(b, block, rows * (block.attention_width + block.kv_width))
         attend(b, block, seq_len, seq_len, causal=True)
-        b.linear(rows, block.attention_width, block.hidden, bias=block.bias)
+        b.linear(rows, block.attention_width, block.hidden, bias=block.out_bias)
     _adapter(b, rows, block.attention_width, rank, block.hidden)
     residual(b, block, rows)
 

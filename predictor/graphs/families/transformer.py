@@ -25,6 +25,7 @@ class Block:
     """One transformer layer on one GPU: widths after tensor parallelism, and its habits.
 
     ``norm_shares`` GPUs divide the tokens of norms and residuals, ``key_shares`` those of the keys.
+    ``qkv_bias`` and ``out_bias`` are those of the attention; a ``post_norm`` closes each branch.
     """
 
     hidden: int
@@ -33,6 +34,11 @@ class Block:
     ffn: int
     kv_heads: int
     bias: bool = True
+    qkv_bias: bool = True
+    out_bias: bool = True
+    pre_norm: bool = True
+    post_norm: bool = False
+    softcap: bool = False
     rms_norm: bool = False
     norm_bias: bool = True
     activation: str = "gelu"
@@ -56,6 +62,11 @@ class Block:
         kv_heads: int | None = None,
         head_dim: int | None = None,
         bias: bool = True,
+        qkv_bias: bool | None = None,
+        out_bias: bool | None = None,
+        pre_norm: bool = True,
+        post_norm: bool = False,
+        softcap: bool = False,
         rms_norm: bool = False,
         norm_bias: bool = True,
         activation: str = "gelu",
@@ -75,7 +86,10 @@ class Block:
             head_dim=head_dim or hidden // heads,
             ffn=ceil(ffn / tensor_parallel),
             kv_heads=ceil((kv_heads or heads) / tensor_parallel),
-            bias=bias, rms_norm=rms_norm, norm_bias=norm_bias and not rms_norm,
+            bias=bias, qkv_bias=bias if qkv_bias is None else qkv_bias,
+            out_bias=bias if out_bias is None else out_bias,
+            pre_norm=pre_norm, post_norm=post_norm, softcap=softcap,
+            rms_norm=rms_norm, norm_bias=norm_bias and not rms_norm,
             activation=activation, gated=gated, dropout=dropout, inner_dropout=inner_dropout,
             rotary=rotary, joint_projections=joint_projections,
             fused=work.flash_attention or work.fused_layers, flash=work.flash_attention,
@@ -121,8 +135,16 @@ def norm(b: GraphBuilder, block: Block, rows: int, width: int | None = None) -> 
         )
 
 
+def branch_norm(b: GraphBuilder, block: Block, rows: int) -> None:
+    """The norm in front of a branch, where the layer has one."""
+    if block.pre_norm:
+        norm(b, block, rows)
+
+
 def residual(b: GraphBuilder, block: Block, rows: int) -> None:
-    """Dropout of a branch and its addition to the trunk."""
+    """Norm behind a branch where there is one, dropout, and addition to the trunk."""
+    if block.post_norm:
+        norm(b, block, rows)
     rows = ceil(rows / block.norm_shares)
     if block.dropout:
         b.dropout(rows * block.hidden)
@@ -160,6 +182,8 @@ def attend(
             b.elementwise(elements, backward_reads=1)
     if masked and not block.flash and not softmax_is_fused(block, samples, key_len):
         b.elementwise(samples * block.heads * query_len * key_len, backward_writes=0)
+    if block.softcap and not block.flash:
+        soft_cap(b, samples * block.heads * query_len * key_len)
     b.attention(
         block.heads, query_len, key_len, block.head_dim,
         batch=samples, flash=block.flash, causal=causal, dropout=block.dropout,
@@ -169,27 +193,53 @@ def attend(
         b.elementwise(queries, backward_reads=1)
 
 
+def soft_cap(b: GraphBuilder, elements: float) -> None:
+    """Division, tanh and product that bound scores or logits (Gemma 2, arXiv 2408.00118)."""
+    b.elementwise(
+        elements, reads=3, writes=3, backward_reads=4, backward_writes=3,
+        kernels=3, backward_kernels=3,
+    )  # fmt: skip
+
+
 def softmax_is_fused(block: Block, samples: int, key_len: int) -> bool:
     """Whether scale, mask and softmax are one kernel for scores of these sizes."""
     whole = samples * block.heads % FUSED_SOFTMAX_MATRICES == 0
     return block.fused and whole and key_len in FUSED_SOFTMAX_KEYS
 
 
-def project(b: GraphBuilder, rows: int, width: int, outputs: tuple[int, ...], block: Block) -> None:
-    """Several projections of the same rows: one GEMM where the layer joins them."""
+def project(
+    b: GraphBuilder,
+    rows: int,
+    width: int,
+    outputs: tuple[int, ...],
+    block: Block,
+    *,
+    bias: bool | None = None,
+) -> None:
+    """Several projections of the same rows: one GEMM where the layer joins them.
+
+    Their bias is the block's unless ``bias`` says so.
+    """
+    bias = block.bias if bias is None else bias
     for out in (sum(outputs),) if block.joint_projections else outputs:
-        b.linear(rows, width, out, bias=block.bias)
+        b.linear(rows, width, out, bias=bias)
+
+
+def project_heads(b: GraphBuilder, block: Block, rows: int) -> None:
+    """Query, key and value projections."""
+    outputs = (block.attention_width, block.kv_width, block.kv_width)
+    project(b, rows, block.hidden, outputs, block, bias=block.qkv_bias)
 
 
 def self_attention(b: GraphBuilder, block: Block, seq_len: int, *, causal: bool = False) -> None:
     """Query, key and value projections, attention, output projection, residual and norm."""
     rows = b.batch_size * seq_len
-    norm(b, block, rows)
-    project(b, rows, block.hidden, (block.attention_width, block.kv_width, block.kv_width), block)
+    branch_norm(b, block, rows)
+    project_heads(b, block, rows)
     if block.rotary:
         rotary(b, block, rows * (block.attention_width + block.kv_width))
     attend(b, block, seq_len, seq_len, causal=causal)
-    b.linear(rows, block.attention_width, block.hidden, bias=block.bias)
+    b.linear(rows, block.attention_width, block.hidden, bias=block.out_bias)
     residual(b, block, rows)
 
 
@@ -234,7 +284,7 @@ def expand(b: GraphBuilder, block: Block, rows: int) -> None:
 
 def feed_forward(b: GraphBuilder, block: Block, rows: int) -> None:
     """Norm, feed-forward layer, residual."""
-    norm(b, block, rows)
+    branch_norm(b, block, rows)
     expand(b, block, rows)
     residual(b, block, rows)
 

@@ -192,7 +192,7 @@ def hostile() -> Report:
         base, title=SCRIPT, splits={d: shares(HOSTILE, 100.0) for d in Dimension},
         queue=tuple(replace(job, name=n, user=n, job_id=n) for n in HOSTILE),
         opportunities=tuple(
-            replace(first, what=name, users=(name,), command=name, evidence=name) for name in HOSTILE
+            replace(first, what=n, users=(n,), command=n, evidence=n) for n in HOSTILE
         ),
         backlog=tuple(replace(base.backlog[0], gpu_type=name) for name in HOSTILE),
         forecasts=tuple(replace(base.forecasts[0], key=name) for name in HOSTILE[:4]),

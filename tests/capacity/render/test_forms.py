@@ -65,6 +65,15 @@ def test_generated_jobs_are_marked_and_others_are_not() -> None:
         assert "Sample data" not in render(real)
 
 
+def test_no_form_for_people_tells_the_password_of_a_history() -> None:
+    base = sample_report.full()
+    name = "postgresql://ada:secret@db/history"
+    report = replace(base, origin=replace(base.origin, name=name))
+    for render in (render_html, render_markdown):
+        assert "secret" not in render(report)
+        assert "postgresql://db/history" in render(report)
+
+
 @every_report
 def test_json_keeps_to_the_schema(make: sample_report.Make) -> None:
     Draft202012Validator(schema()).validate(json.loads(render_json(make())))
@@ -157,7 +166,7 @@ def test_what_to_do_first_is_the_largest() -> None:
 def test_a_shown_name_is_short_and_holds_nothing_unseen(name: str) -> None:
     text = shown(name)
     assert len(text) <= 80
-    assert text.encode("utf-8")
+    text.encode("utf-8")
     assert not re.search("[\x00-\x1f\x7f\u202a-\u202e\u2066-\u2069]", text)
 
 

@@ -13,7 +13,7 @@ from predictor.identify.grammar import parse_text
 from predictor.identify.script import parse_script
 from predictor.identify.stated import Stated
 
-CORPUS = Path(__file__).parent / "corpus"
+CORPUS = Path(__file__).parents[1] / "identify" / "corpus"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

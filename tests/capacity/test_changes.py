@@ -1,0 +1,137 @@
+"""Opportunities and what-if: measured hours times predicted ratios, replayed alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from capacity_jobs import START_S, frame, job
+
+from predictor.capacity.changes import in_mixed_precision, with_fewer_gpus
+from predictor.capacity.clusters import changed
+from predictor.capacity.configurations import Outlook, configurations, step_ratio, training_job
+from predictor.capacity.jobs import Jobs, jobs_of
+from predictor.capacity.long_limits import long_limits
+from predictor.capacity.opportunities import better
+from predictor.capacity.report_data import OpportunityKind, Period, WhatIf
+from predictor.capacity.whatif import Plan, what_if
+from predictor.cost import Terms
+from predictor.errors import TraceError
+from predictor.fitting import Fitted
+from predictor.prices import Tariff
+from predictor.replay import Pool
+
+PERIOD = Period(since_s=START_S, until_s=START_S + 86_400)
+FP32 = "model=resnet50 precision=fp32 batch_size=64 steps=1000"
+V100, A100 = "v100-sxm2-16gb", "a100-sxm4-80gb"
+POOLS = (Pool(name=V100, gpus=4), Pool(name=A100, gpus=4))
+
+
+def ran(*jobs: dict[str, Any]) -> Jobs:
+    return jobs_of(frame(jobs), PERIOD)
+
+
+def replayed(
+    fitted: Fitted, plan: Plan, *jobs: dict[str, Any], terms: Terms | None = None
+) -> WhatIf:
+    return what_if(ran(*jobs), plan, Outlook(fitted.predictor), terms or Terms(), POOLS)
+
+
+def test_like_jobs_are_one_configuration_whatever_their_steps(fitted: Fitted) -> None:
+    jobs = ran(job(asked=FP32), job(job_id="2", asked=FP32.replace("1000", "77"), user="bob"))
+    outlook = Outlook(fitted.predictor)
+    [one] = configurations(jobs.table, outlook, most=10)
+    assert (one.jobs, one.hours, one.users) == (2, pytest.approx(2), ("ada", "bob"))
+    assert len(outlook) == 1
+
+
+def test_a_job_that_cannot_be_predicted_is_no_configuration(fitted: Fitted) -> None:
+    jobs = ran(
+        job(asked="model=no-such-model precision=fp32 batch_size=1"),
+        job(job_id="2", asked=FP32, gpu_type="homemade-9000"),
+        job(job_id="3", asked=FP32),
+    )
+    found = configurations(jobs.table, Outlook(fitted.predictor), most=10)
+    assert [one.gpu_type for one in found] == [V100]
+
+
+def test_mixed_precision_saves_measured_hours_times_the_predicted_ratio(fitted: Fitted) -> None:
+    outlook = Outlook(fitted.predictor)
+    found = configurations(ran(job(asked=FP32)).table, outlook, most=10)
+    terms = Terms(Tariff(currency="EUR", per_gpu_hour={V100: 2.0}, grid_g_per_kwh=400.0))
+    old, new = found[0].found, outlook(in_mixed_precision(found[0].job))
+    assert new is not None
+    ratio = step_ratio(old, new)
+    rows = [row for row in better(found, outlook, [V100], terms)
+            if row.kind is OpportunityKind.MIXED_PRECISION]  # fmt: skip
+    assert bool(rows) == (ratio.high < 1)  # listed only where even the cautious end saves
+    for row in rows:
+        assert row.saved_gpu_hours.median == pytest.approx(1 - ratio.median)
+        assert row.saved_cost is not None
+        assert row.saved_cost.median == pytest.approx(2 * (1 - ratio.median))
+        assert "precision=mixed_fp16_fp32" in row.command
+        assert "measured runs" in row.evidence
+
+
+def test_fewer_gpus_keep_the_global_batch() -> None:
+    whole = training_job(FP32, V100, 8, 1)
+    assert whole is not None
+    fewer = list(with_fewer_gpus(whole))
+    assert [one.gpus for one in fewer] == [4, 2, 1]
+    assert {one.step_samples for one in fewer} == {512}
+
+
+def test_a_limit_far_beyond_the_run_frees_its_reservation(fitted: Fitted) -> None:
+    jobs = ran(job(asked=FP32, limit_s=7 * 86_400.0, gpus=2, end_s=START_S + 60))
+    found = configurations(jobs.table, Outlook(fitted.predictor), most=10)
+    [row] = long_limits(jobs.table, found)
+    assert row.kind is OpportunityKind.SHORTER_LIMIT
+    assert 0 < row.saved_gpu_hours.median < 2 * 168
+    assert row.command.startswith("sbatch --time=")
+
+
+def test_a_limit_that_we_set_is_not_called_too_long(fitted: Fitted) -> None:
+    jobs = ran(job(asked=FP32, limit_s=7 * 86_400.0, limit_by="precision-time"))
+    found = configurations(jobs.table, Outlook(fitted.predictor), most=10)
+    assert long_limits(jobs.table, found) == []
+
+
+def test_the_baseline_of_an_idle_cluster_is_its_history(fitted: Fitted) -> None:
+    found = replayed(fitted, Plan(add=(Pool(name=V100, gpus=4),)), job(gpus=2))
+    assert found.baseline.gpu_hours == found.changed.gpu_hours == pytest.approx(2)
+    assert found.baseline.mean_wait_s == found.history_mean_wait_s == 0
+    assert found.changed.utilisation == pytest.approx(found.baseline.utilisation * 8 / 12)
+
+
+def test_more_gpus_of_their_type_shorten_the_wait_of_jobs_in_a_row(fitted: Fitted) -> None:
+    rows = [job(job_id=str(n), gpus=4, start_s=START_S + n * 3600, end_s=START_S + (n + 1) * 3600)
+            for n in range(3)]  # fmt: skip
+    found = replayed(fitted, Plan(add=(Pool(name=V100, gpus=8),)), *rows)
+    assert found.baseline.mean_wait_s == found.history_mean_wait_s == 3600
+    assert found.changed.mean_wait_s == 0
+
+
+def test_jobs_of_a_type_that_goes_move_where_they_are_predicted_and_fit(fitted: Fitted) -> None:
+    gone = Plan(remove=(Pool(name=V100, gpus=4),))
+    found = replayed(fitted, gone, job(asked=FP32), job(job_id="2"))
+    assert (found.changed.jobs, found.changed.never_started, found.unmoved_jobs) == (1, 1, 1)
+    assert found.changed.gpu_hours < 1  # an A100 is faster
+
+
+def test_cost_is_told_only_where_every_job_has_a_price(fitted: Fitted) -> None:
+    more = Plan(add=(Pool(name=V100, gpus=1),))
+    priced = Terms(Tariff(currency="EUR", per_gpu_hour={V100: 3.0}))
+    assert replayed(fitted, more, job(), terms=priced).baseline.cost == pytest.approx(3)
+    assert replayed(fitted, more, job()).baseline.cost is None
+
+
+def test_gpus_that_are_not_there_cannot_be_removed() -> None:
+    with pytest.raises(TraceError, match=r"there are 4"):
+        changed(POOLS, (), (Pool(name=V100, gpus=5),))
+    with pytest.raises(TraceError, match="no GPU is left"):
+        changed(POOLS[:1], (), POOLS[:1])
+
+
+def test_nothing_to_replay_is_refused(fitted: Fitted) -> None:
+    with pytest.raises(TraceError, match="no job ran"):
+        replayed(fitted, Plan(mixed=True))

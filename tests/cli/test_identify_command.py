@@ -1,0 +1,67 @@
+"""`precision-time identify` shows what is read of a script or a command, and what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+Run = Callable[..., Result]
+RunJson = Callable[..., Any]
+
+
+def test_a_command_is_shown_field_by_field(run: Run) -> None:
+    shown = run(
+        "identify",
+        "--",
+        "torchrun",
+        "train.py",
+        "--model",
+        "resnet50",
+        "--batch-size",
+        "64",
+        "--amp",
+    ).stdout
+    rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line.split()[1:]}
+    assert rows["model"] == ["resnet50", "script"]
+    assert rows["batch_size"] == ["64", "script"]
+    assert rows["precision"] == ["mixed_fp16_fp32", "script"]
+    assert rows["missing:"] == ["steps", "or", "epochs"]
+
+
+def test_a_script_is_read_with_its_arguments_and_variables(
+    run_json: RunJson, tmp_path: Path
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/bash\nsrun python train.py --model $1 --batch-size $BS --epochs 3\n")
+    found = run_json("identify", str(script), "vgg16", "--env", "BS=32", "--comment", "amp=on")
+    assert {name: told["value"] for name, told in found["fields"].items()} == {
+        "model": "vgg16", "batch_size": "32", "epochs": "3", "precision": "mixed_fp16_fp32",
+    }  # fmt: skip
+    assert found["fields"]["precision"]["from"] == "comment"
+    assert (found["missing"], found["doubts"], found["problems"]) == ([], [], [])
+
+
+def test_a_program_is_a_command_and_not_a_script(run_json: RunJson, tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text("#!/usr/bin/env python\nprint('python x.py --epochs 9')\n")
+    found = run_json("identify", str(program), "--model", "vgg16", "--epochs", "3")
+    assert found["fields"]["epochs"]["value"] == "3"
+
+
+def test_a_file_that_is_not_read_keeps_the_job_from_a_prediction(run: Run) -> None:
+    shown = run("identify", "--", "python", "train.py", "--model", "vgg16", "--config", "c.yaml")
+    assert "keeps it from a prediction: --config c.yaml is not read" in shown.stdout
+
+
+def test_what_does_not_train_is_said_to_be_no_job(run: Run, run_json: RunJson) -> None:
+    assert run("identify", "--", "ls", "-l").stdout == "no training job is recognised\n"
+    assert run_json("identify", "ls", "-l")["fields"] == {}
+
+
+@pytest.mark.parametrize("variable", ["BS", "=3"])
+def test_a_variable_without_name_or_value_is_refused(run: Run, variable: str) -> None:
+    assert "is not NAME=VALUE" in run("identify", "--env", variable, "ls", code=2).output
