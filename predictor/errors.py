@@ -7,6 +7,7 @@ PrecisionTimeError
 ├── MeasurementError    a measurement row cannot be turned into a step time
 ├── RulesError          a file of site rules is wrong: file, rule, field, what is accepted
 ├── PriceError          a price file is wrong: file, field, value, what is accepted
+├── SweepError          a file of a search is wrong: file, field, value, what is accepted
 ├── GraphError          a model has no operator graph
 ├── StepReportError     what a running job says of its steps cannot be used
 ├── HistoryError        a history cannot be opened, read or written
@@ -59,6 +60,10 @@ class RulesError(PrecisionTimeError):
 
 class PriceError(PrecisionTimeError):
     """A price file cannot be used; the message names file, field, value and what is accepted."""
+
+
+class SweepError(PrecisionTimeError):
+    """A file of a search is wrong; the message names file, field, value and what is accepted."""
 
 
 class GraphError(PrecisionTimeError):

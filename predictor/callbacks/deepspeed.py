@@ -14,7 +14,7 @@ from typing import Any
 
 from .follower import Follower
 from .guard import Guard
-from .told import Told, float32_here, gpus_per_node_here, name_of
+from .told import Told, float32_here, gpus_per_node_here, name_of, whole
 
 # A pipeline engine makes its steps in train_batch.
 STEPPING = ("step", "train_batch")
@@ -28,7 +28,7 @@ def follow(engine: Any, *, directory: Path | None = None, **job: Any) -> Followe
     Call ``end()`` of what it returns after the last step to have the run recorded. Never raises.
     """
     follower = Follower(job, directory=directory)
-    follower.begin(lambda: told_by(engine, job.get("steps")))
+    follower.begin(lambda: told_by(engine, whole(job.get("steps"))))
     Guard().run("following the engine", lambda: _attach(engine, follower))
     return follower
 

@@ -17,7 +17,7 @@ from .clock import StepClock, source_here
 from .guard import Guard
 from .record import record, wanted
 from .reports import job_id_here, report_path, write_last_words
-from .told import Told, job_of
+from .told import Told, job_of, whole
 
 REFINE_STEPS = 20
 WRITE_EVERY_S = 30.0
@@ -63,7 +63,7 @@ class Follower:
         self._told, self._steps = told, 0
         self._job: TrainingJob | None = None
         self._found = self._guard.run("the prediction", self._predict)
-        self._total = told.total_steps or self._given.get("steps")
+        self._total = told.total_steps or whole(self._given.get("steps"))
         if self._found is not None:
             self._total = self._total or self._found.steps
             self._guard.say(_expectation(self._found))

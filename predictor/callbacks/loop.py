@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 from ..ended_job import JobState
 from .follower import Follower
-from .told import Told, float32_here, gpus_here, gpus_per_node_here, rank_here
+from .told import Told, float32_here, gpus_here, gpus_per_node_here, rank_here, whole
 
 Batch = TypeVar("Batch")
 
@@ -85,10 +85,11 @@ class TrainingLoop:
         self._follower.begin(lambda: self._tell(length))
 
     def _tell(self, length: int | None) -> Told:
-        stated = self._job.get("steps") or (None if "epochs" in self._job else length)
+        given = self._job.keys() & {"steps", "epochs"}
+        total = whole(self._job.get("steps")) if given else length
         return Told(
             precision=float32_here(), gpus=gpus_here(), gpus_per_node=gpus_per_node_here(),
-            total_steps=stated, first_step=self._first_step, leader=rank_here() == 0,
+            total_steps=total, first_step=self._first_step, leader=rank_here() == 0,
         )  # fmt: skip
 
 

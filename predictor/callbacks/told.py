@@ -128,6 +128,11 @@ def name_of(network: Any) -> str | None:
     return None
 
 
+def whole(steps: object) -> int | None:
+    """A number of steps that a user gave, None where it is none."""
+    return steps if isinstance(steps, int) and steps > 0 else None
+
+
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
 
 

@@ -20,6 +20,7 @@ from .plan import plan
 from .plugins import PluginGroup
 from .predict import predict
 from .profile_data import profiles
+from .sweep import sweep
 from .trace import trace
 from .validate import validate
 
@@ -60,7 +61,7 @@ def main() -> None:
 
 
 for command in (
-    predict, identify, compare, plan, evaluate, validate, calibrate, drift, backtest,
+    predict, identify, compare, plan, sweep, evaluate, validate, calibrate, drift, backtest,
     fit, learn, models, history, capacity, catalog, gpus, profiles, trace,
 ):  # fmt: skip
     main.add_command(command)

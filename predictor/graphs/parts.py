@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from .operator import Direction, Graph, Kind, Operator
 
@@ -92,6 +93,16 @@ def table_weights(graph: Graph) -> float:
 
 
 def hidden_norms(operators: Iterable[Operator]) -> tuple[Operator, ...]:
-    """The norm in front of each branch of a layer: as wide as the stream between layers."""
-    norms = [o for o in operators if o.kind is Kind.LAYER_NORM and is_forward(o)]
-    return tuple(o for o in norms if o.dims[1] == norms[0].dims[1])
+    """One norm for each branch of a layer, as wide as the stream between layers.
+
+    A branch with a norm in front and another behind its last product counts once.
+    """
+    forward = [o for o in operators if is_forward(o)]
+    norms = [o for o in forward if o.kind is Kind.LAYER_NORM]
+    wide = [o for o in norms if o.dims[1] == norms[0].dims[1]]
+    behind = {
+        id(o)
+        for last, o in pairwise(forward)
+        if o.kind is Kind.LAYER_NORM and last.kind in MATRIX
+    }
+    return tuple(o for o in wide if id(o) not in behind) or tuple(wide)

@@ -40,6 +40,8 @@ FLOOR_SHARE = 0.3
 # Rows that time several kernels as one; our graphs hold each kernel by itself.
 SEVERAL_KERNELS = ("unfused", "includes=", "func=rope", "func=silu_mul", "func=bias_dropout_add")
 
+IMAGE_CHANNELS = 4  # of a photograph or a spectrogram
+
 _MATRIX = [KIND_CODE[kind] for kind in MATRIX_KINDS]
 _HEAVY = [*_MATRIX, KIND_CODE[Kind.RNN], KIND_CODE[Kind.ATTENTION]]
 _FP32 = DTYPE_CODE[Dtype.FP32]
@@ -144,8 +146,8 @@ class _Rows:
 
         That is both gradients of a matrix product in one, 16-bit matrix work off tensor cores,
         the weight gradient of a recurrent layer (a GEMM in our graphs), that of an embedding
-        table (its rows do not count the gradient of the whole table), several kernels in one
-        row, and unknown shapes.
+        table (its rows do not count the gradient of the whole table), that of an image, which
+        training never needs, several kernels in one row, and unknown shapes.
         """
         both = np.isin(self.kind, _MATRIX) & (self.table.direction == "bwd")
         plain = np.isin(self.kind, _HEAVY) & (self.dtype != _FP32) & ~self.tensor
@@ -153,11 +155,13 @@ class _Rows:
         recurrent = (self.kind == KIND_CODE[Kind.RNN]) & weight
         known = np.isfinite(self.dims).all(axis=1) & np.isfinite(self.table.bytes)
         table = (self.kind == KIND_CODE[Kind.EMBEDDING]) & (self.table.direction == "bwd")
+        data = self.direction == DIRECTION_CODE[Direction.DATA_GRADIENT]
+        image = (self.kind == KIND_CODE[Kind.CONV]) & data & (self.dims[:, 1] <= IMAGE_CHANNELS)
         several = np.zeros(len(self.table), dtype=bool)
         for words in SEVERAL_KERNELS:
             several |= np.char.find(self.table.params, words) >= 0
         coded = (self.kind != _UNPRICED) & (self.direction != _UNPRICED)
-        return np.asarray(coded & known & ~(both | plain | recurrent | table | several))
+        return np.asarray(coded & known & ~(both | plain | recurrent | table | image | several))
 
     def work(self, index: NDArray[np.intp]) -> Work:
         """The rows at ``index`` as the time laws see them."""

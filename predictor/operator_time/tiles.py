@@ -113,7 +113,9 @@ def conv_class(work: Work) -> Ints:
     tensor_cores = work.format_class != CLASSES.index(CORES)
     five = (volume == 25) & (stride == 1)
     # Without Winograd there is nothing special about nine taps: tensor cores take any number alike.
-    return np.select([(volume == 1) & (stride == 1), five, wide & ((volume == 9) | tensor_cores)], [0, 2, 1], 3)
+    return np.select(
+        [(volume == 1) & (stride == 1), five, wide & ((volume == 9) | tensor_cores)], [0, 2, 1], 3
+    )
 
 
 def _padded(work: Work, conv: np.ndarray) -> tuple[Floats, Floats, Floats]:

@@ -145,10 +145,14 @@ def test_a_run_without_scheduler_is_recorded(
 
 
 def test_an_error_of_the_training_is_the_users_own(directory: Path) -> None:
-    with pytest.raises(ZeroDivisionError), TrainingLoop(**JOB, steps=50) as loop:
-        for step in range(50):
-            loop.step()
-            1 // (40 - step)
+    def failing() -> None:
+        with TrainingLoop(**JOB, steps=50) as loop:
+            for step in range(50):
+                loop.step()
+                1 // (40 - step)
+
+    with pytest.raises(ZeroDivisionError):
+        failing()
     report = read_report(directory / FILE_NAME)
     assert report is not None
     assert report.step == 41

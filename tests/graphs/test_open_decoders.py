@@ -1,4 +1,4 @@
-"""Open decoder-only models: weights exactly those of transformers' modules of the same sizes."""
+"""Open decoder-only models: weights exactly those of transformers' modules, and their FLOPs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from references import catalog_of, graph_of_entry, parameters_of
+from references import catalog_of, forward_flops_of, graph_of_entry, ids, parameters_of
 
 torch = pytest.importorskip("torch")
 hf = pytest.importorskip("transformers")
@@ -38,8 +38,8 @@ def falcon(a: Sizes) -> Any:
     return hf.FalconConfig(
         vocab_size=a["vocab"], hidden_size=a["hidden"], num_hidden_layers=a["layers"],
         num_attention_heads=a["heads"], num_kv_heads=a.get("kv_heads", a["heads"]),
-        new_decoder_architecture="kv_heads" in a, alibi=a["pos_emb"] == "alibi", bias=a["bias"],
-        multi_query=False, parallel_attn="kv_heads" in a,
+        new_decoder_architecture=a.get("kv_heads", 1) > 1, alibi=a["pos_emb"] == "alibi",
+        bias=a["bias"], multi_query=a.get("kv_heads") == 1, parallel_attn="kv_heads" in a,
     )  # fmt: skip
 
 
@@ -61,6 +61,25 @@ def gpt2(a: Sizes) -> Any:
         vocab_size=a.get("vocab", 50257), n_embd=a["hidden"], n_layer=a["layers"],
         n_head=a["heads"], n_positions=a.get("max_position", 2048),
     )  # fmt: skip
+
+
+def gptj(a: Sizes) -> Any:
+    return hf.GPTJConfig(
+        vocab_size=a["vocab"], n_embd=a["hidden"], n_layer=a["layers"], n_head=a["heads"],
+        tie_word_embeddings=False,
+    )  # fmt: skip
+
+
+def gpt_neo(a: Sizes) -> Any:
+    return hf.GPTNeoConfig(
+        hidden_size=a["hidden"], num_layers=a["layers"], num_heads=a["heads"],
+        max_position_embeddings=a["max_position"],
+        attention_types=[[["global", "local"], a["layers"] // 2]],
+    )  # fmt: skip
+
+
+def stablelm(a: Sizes) -> Any:
+    return hf.StableLmConfig(**common(a, use_qkv_bias=a.get("qkv_bias", False)))
 
 
 def nemotron(a: Sizes) -> Any:
@@ -93,6 +112,9 @@ def deepseek(kind: Callable[..., Any]) -> Callable[[Sizes], Any]:
     return config
 
 
+# one norm for both branches; phi-3 and phi-4 are Llama's network
+PHI = ("phi-1", "phi-1.5", "phi-2")
+
 # start of a name -> transformers' class of the language model, and its configuration
 CLASSES: dict[str, tuple[str, Callable[[Sizes], Any]]] = {
     "pythia": ("GPTNeoXForCausalLM", neox),
@@ -106,12 +128,20 @@ CLASSES: dict[str, tuple[str, Callable[[Sizes], Any]]] = {
     "gpt3": ("GPT2LMHeadModel", gpt2),
     "megatron": ("GPT2LMHeadModel", gpt2),
     "nemotron": ("NemotronForCausalLM", nemotron),
+    "qwen2.5": ("Qwen2ForCausalLM", lambda a: hf.Qwen2Config(**common(a))),
+    "deepseek-r1-distill-qwen": ("Qwen2ForCausalLM", lambda a: hf.Qwen2Config(**common(a))),
+    "gemma-2-": ("Gemma2ForCausalLM", lambda a: hf.Gemma2Config(**common(a))),
+    "gemma-3-": ("Gemma3ForCausalLM", lambda a: hf.Gemma3TextConfig(**common(a))),
+    "olmo-2": ("Olmo2ForCausalLM", lambda a: hf.Olmo2Config(**common(a))),
+    "gpt-j": ("GPTJForCausalLM", gptj),
+    "gpt-neo-": ("GPTNeoForCausalLM", gpt_neo),
+    **{n: ("PhiForCausalLM", lambda a: hf.PhiConfig(**common(a))) for n in PHI},
     "gemma-": ("GemmaForCausalLM", lambda a: hf.GemmaConfig(**common(a))),
     "qwen3-30b": ("Qwen3MoeForCausalLM", qwen_moe),
     "qwen3-235b": ("Qwen3MoeForCausalLM", qwen_moe),
     "qwen3": ("Qwen3ForCausalLM", lambda a: hf.Qwen3Config(**common(a))),
     "starcoder2": ("Starcoder2ForCausalLM", lambda a: hf.Starcoder2Config(**common(a))),
-    "stablelm": ("StableLmForCausalLM", lambda a: hf.StableLmConfig(**common(a))),
+    "stablelm": ("StableLmForCausalLM", stablelm),
     "mixtral": ("MixtralForCausalLM", mixtral),
     "deepseek-v2": ("DeepseekV2ForCausalLM", deepseek(hf.DeepseekV2Config)),
     "deepseek-v3": ("DeepseekV3ForCausalLM", deepseek(hf.DeepseekV3Config)),
@@ -120,10 +150,17 @@ CLASSES: dict[str, tuple[str, Callable[[Sizes], Any]]] = {
 }
 
 
-def reference(name: str) -> Any:
+# one of each architecture: FLOPs are counted operator by operator
+COUNTED = (
+    "qwen2.5-0.5b", "gemma-2-2b", "gemma-3-1b", "olmo-2-7b", "phi-2", "falcon-7b", "gpt-j-6b",
+    "gpt-neo-1.3b", "stablelm-2-1.6b",
+)  # fmt: skip
+
+
+def reference(name: str, **changes: Any) -> Any:
     """Transformers' module of an entry's sizes; call it under the meta device."""
     model, config = next(c for start, c in CLASSES.items() if name.startswith(start))
-    sizes = config(CATALOG[name]["architecture"])
+    sizes = config({**CATALOG[name]["architecture"], **changes})
     built = getattr(hf, model)._from_config(sizes, attn_implementation="eager")
     built.tie_weights()
     return built
@@ -133,3 +170,17 @@ def reference(name: str) -> Any:
 def test_weights_are_those_of_the_reference(name: str) -> None:
     built = graph_of_entry(CATALOG, name, batch=1).parameters
     assert built == CATALOG[name]["parameters"] == parameters_of(lambda: reference(name))
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_flops_are_those_torch_counts(name: str) -> None:
+    seq_len = CATALOG[name]["defaults"]["seq_len"]
+    counted = forward_flops_of(lambda: reference(name, layers=2), lambda: (ids(1, seq_len),))
+    built = graph_of_entry(CATALOG, name, batch=1, layers=2)
+    assert built.forward_flops == pytest.approx(counted, rel=0.01)
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_stated_flops_are_those_of_the_graph(name: str) -> None:
+    built = graph_of_entry(CATALOG, name, batch=1)
+    assert built.forward_flops / 1e9 == pytest.approx(CATALOG[name]["forward_gflops"], rel=0.01)

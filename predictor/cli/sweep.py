@@ -1,0 +1,128 @@
+"""`precision-time sweep`: what a whole search takes, before it starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import JobError, NotInstalledError
+from ..units import duration, percent, short
+from .console import format_option, show_json, show_table
+from .costs import cost_options, kilowatt_hours, money, take_terms
+from .predictors import predictor
+
+if TYPE_CHECKING:
+    from ..sweeps.search import Configuration, Search, Total
+
+MARK = "*"
+NONE_FITS = 1
+
+
+@click.command()
+@click.argument("space", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--gpu-hours", type=float, help="Most GPU-hours of the whole search.")
+@click.option("--budget", type=float, help="Most money, in the currency of --prices.")
+@cost_options
+@click.option("--version", help="Stored predictor to use  [default: the one in use]")
+@format_option
+def sweep(
+    space: Path,
+    gpu_hours: float | None,
+    budget: float | None,
+    version: str | None,
+    form: str,
+    **fields: Any,
+) -> None:
+    """Predict what the search in the file SPACE takes: GPU-hours, cost and energy.
+
+    With --gpu-hours or --budget also how many trials of which configurations to keep: the most
+    that fit, cheapest first. Exit code 1 means that not all fit. docs/sweeps.md has the file.
+    """
+    try:
+        from ..sweeps.search import search_of, within
+        from ..sweeps.space import read_space
+    except ModuleNotFoundError as error:
+        raise NotInstalledError(f"{error}: pip install 'precision-time[sweep]'") from None
+    from ..cost import Terms
+
+    terms = take_terms(fields) or Terms()
+    _check("gpu_hours", gpu_hours)
+    _check("budget", budget)
+    if budget is not None and not terms.tariff.per_gpu_hour:
+        raise JobError("budget", budget, "it needs a --prices file with the price of a GPU")
+    if fields["loader_rate"] is not None:
+        raise JobError("loader_rate", fields["loader_rate"], "a sweep does not take it")
+    search = search_of(predictor(version), read_space(space), terms)
+    kept = within(search, gpu_hours=gpu_hours, budget=budget)
+    if form == "json":
+        _show_json(search, kept)
+    else:
+        _show_text(search, kept, terms.tariff.currency)
+    if kept.trials < search.trials:
+        raise click.exceptions.Exit(NONE_FITS)
+
+
+def _check(name: str, value: float | None) -> None:
+    if value is not None and not value > 0:
+        raise JobError(name, value, "a number above 0 is accepted")
+
+
+def _show_json(search: Search, kept: Search) -> None:
+    low, high = search.interval()
+    efficient = set(map(id, search.efficient()))
+    lines = [
+        {**one.plan.as_dict(), "trials": one.trials, "kept_trials": left.trials,
+         "efficient": id(one.plan) in efficient}
+        for one, left in zip(search.configurations, kept.configurations, strict=True)
+    ]  # fmt: skip
+    show_json({
+        "trials": search.trials, "kept_trials": kept.trials, "mean_share": search.share,
+        "total": search.total().as_dict(), "total_low": low.as_dict(),
+        "total_high": high.as_dict(), "kept_total": kept.total().as_dict(),
+        "configurations": lines,
+    })  # fmt: skip
+
+
+def _show_text(search: Search, kept: Search, currency: str) -> None:
+    efficient = set(map(id, search.efficient()))
+    head = ["", "model", "GPU", "precision", "GPUs", "batch", "a trial", "GPU-hours", "cost",
+            "trials", "kept"]  # fmt: skip
+    pairs = zip(search.configurations, kept.configurations, strict=True)
+    rows = [_cells(one, left.trials, id(one.plan) in efficient, currency) for one, left in pairs]
+    show_table(head, rows, left=4)
+    click.echo(f"\n{MARK} none beats it in time without costing more")
+    (low, high), total = search.interval(), search.total()
+    click.echo(f"\n{search.trials} trials, {percent(search.share)} of their length on average")
+    for name, value, note in _lines(total, low, high, currency):
+        click.echo(f"{name:<18}{value}  (95 %: {note})")
+    if kept.trials < search.trials:
+        left = kept.total()
+        click.echo(
+            f"\nwithin the budget: {kept.trials} of {search.trials} trials, "
+            f"{short(left.gpu_hours)} GPU-hours"
+        )
+
+
+def _lines(total: Total, low: Total, high: Total, currency: str) -> list[tuple[str, str, str]]:
+    ends = f"{short(low.gpu_hours)} .. {short(high.gpu_hours)}"
+    lines = [("GPU-hours", short(total.gpu_hours), ends)]
+    lines.append(
+        ("elapsed", duration(total.seconds), f"{duration(low.seconds)} .. {duration(high.seconds)}")
+    )
+    if total.amount is not None and low.amount is not None and high.amount is not None:
+        ends = f"{low.amount:,.2f} .. {high.amount:,.2f}"
+        lines.append(("cost", money(total.amount, currency), ends))
+    ends = f"{kilowatt_hours(low.energy_j)} .. {kilowatt_hours(high.energy_j)}"
+    return [*lines, ("energy (estimate)", kilowatt_hours(total.energy_j), ends)]
+
+
+def _cells(one: Configuration, kept: int, efficient: bool, currency: str) -> list[str]:
+    job, cost = one.plan.found.job, one.plan.cost
+    amount = "-" if cost.amount is None else money(cost.amount, currency)
+    return [
+        MARK if efficient else "", job.model, job.gpu, job.precision.value, str(job.gpus),
+        str(job.micro_batch_size), duration(cost.seconds), short(cost.gpu_hours), amount,
+        str(one.trials), str(kept),
+    ]  # fmt: skip

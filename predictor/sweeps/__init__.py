@@ -1,0 +1,1 @@
+"""What a whole hyper-parameter search takes, before it starts."""

@@ -1,0 +1,78 @@
+"""A search is the sum of its trials, and a budget keeps the most of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from predictor.cli.main import main
+from predictor.cost import Terms
+from predictor.fitting import Fitted
+from predictor.sweeps.search import search_of, within
+from predictor.sweeps.space import Space
+
+JOB = {"model": "resnet50", "gpu": "a100-sxm4-80gb", "batch_size": 64, "steps": 1000}
+SPACE = {"job": JOB, "vary": {"precision": ["fp32", "amp"], "gpus": [1, 4]}, "trials": 3}
+
+
+def test_the_total_is_the_sum_of_predictions(fitted: Fitted) -> None:
+    space = Space.model_validate(SPACE)
+    search = search_of(fitted.predictor, space, Terms())
+    hours = [fitted.predictor.predict(job).gpu_hours for job in space.jobs()]
+    total, (low, high) = search.total(), search.interval()
+    assert total.gpu_hours == pytest.approx(3 * sum(h for h in hours if h is not None))
+    assert low.gpu_hours < total.gpu_hours < high.gpu_hours
+
+
+def test_parallel_trials_end_sooner_and_cost_the_same(fitted: Fitted) -> None:
+    one = search_of(fitted.predictor, Space.model_validate(SPACE), Terms()).total()
+    two = search_of(fitted.predictor, Space.model_validate({**SPACE, "parallel": 2}), Terms())
+    assert two.total().gpu_hours == one.gpu_hours
+    assert two.total().seconds == pytest.approx(one.seconds / 2)
+
+
+def test_early_stopping_takes_its_share(fitted: Fitted) -> None:
+    stopped = Space.model_validate({**SPACE, "stopping": {"min_share": 0.1}})
+    full = search_of(fitted.predictor, Space.model_validate(SPACE), Terms()).total()
+    total = search_of(fitted.predictor, stopped, Terms()).total()
+    assert total.gpu_hours == pytest.approx(stopped.share * full.gpu_hours)
+    assert stopped.share < 1
+
+
+@pytest.mark.parametrize("share", [0.01, 0.2, 0.5, 0.99, 1.01])
+def test_a_budget_keeps_the_most_trials_that_fit(fitted: Fitted, share: float) -> None:
+    search = search_of(fitted.predictor, Space.model_validate(SPACE), Terms())
+    hours = share * search.total().gpu_hours
+    kept = within(search, gpu_hours=hours, budget=None)
+    costs = sorted(c.plan.cost.gpu_hours for c in search.configurations for _ in range(c.trials))
+    most = max(n for n in range(len(costs) + 1) if sum(costs[:n]) <= hours)
+    assert kept.total().gpu_hours <= hours
+    assert kept.trials == most
+
+
+def test_the_command(fitted: Fitted, tmp_path: Path) -> None:
+    path = tmp_path / "space.yaml"
+    path.write_text(json.dumps(SPACE))
+    text = CliRunner().invoke(main, ["sweep", str(path)])
+    assert text.exit_code == 0, text.output
+    assert "12 trials" in text.stdout
+    assert "GPU-hours" in text.stdout
+    bound = CliRunner().invoke(
+        main, ["sweep", str(path), "--gpu-hours", "0.01", "--format", "json"]
+    )
+    said = json.loads(bound.stdout)
+    assert bound.exit_code == (1 if said["kept_trials"] < 12 else 0)
+    assert said["kept_total"]["gpu_hours"] <= 0.01
+    assert any(one["efficient"] for one in said["configurations"])
+
+
+def test_a_wrong_bound_is_refused(fitted: Fitted, tmp_path: Path) -> None:
+    path = tmp_path / "space.yaml"
+    path.write_text(json.dumps(SPACE))
+    for option in (["--gpu-hours", "-1"], ["--budget", "5"], ["--loader-rate", "5"]):
+        refused = CliRunner().invoke(main, ["sweep", str(path), *option])
+        assert refused.exit_code == 2
+        assert option[0][2:].replace("-", "_") in refused.stderr
