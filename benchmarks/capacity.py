@@ -92,7 +92,8 @@ def main() -> int:
             found = measured(_MEASURE.format(prepare=prepare, run=_RUN), path)
             seconds, size = found["seconds"], found["bytes"]
             print(f"{name}: {seconds:.1f} s ({found['cpu_s']:.1f} s of CPU), "
-                  f"{size / 2**20:,.0f} MiB, {seconds / bare['seconds']:.0f} times the bare scan")  # fmt: skip
+                  f"{size / 2**20:,.0f} MiB, "
+                  f"{seconds / bare['seconds']:.0f} times the bare scan")  # fmt: skip
             goals.append(Goal(f"{name}, seconds", f"{seconds:.1f}", seconds <= GOAL_S))
             goals.append(Goal(f"{name}, MiB", f"{size / 2**20:,.0f}", size <= GOAL_BYTES))
     for goal in goals:

@@ -101,8 +101,6 @@ def hidden_norms(operators: Iterable[Operator]) -> tuple[Operator, ...]:
     norms = [o for o in forward if o.kind is Kind.LAYER_NORM]
     wide = [o for o in norms if o.dims[1] == norms[0].dims[1]]
     behind = {
-        id(o)
-        for last, o in pairwise(forward)
-        if o.kind is Kind.LAYER_NORM and last.kind in MATRIX
+        id(o) for last, o in pairwise(forward) if o.kind is Kind.LAYER_NORM and last.kind in MATRIX
     }
     return tuple(o for o in wide if id(o) not in behind) or tuple(wide)

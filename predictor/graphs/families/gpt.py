@@ -93,9 +93,8 @@ def gpt(
 
     ``norm`` is ``layernorm`` or ``RMSNorm``, ``pos_emb`` ``learned``, ``rope`` or ``alibi``;
     ``finetune="lora"`` freezes everything but adapters of rank ``lora_rank`` at the attention.
-    ``qkv_bias`` and ``out_bias`` follow ``bias`` where they are not given. ``shared_norm`` is one
-    norm in front of both branches, ``post_norm`` one behind each; ``wide_qk_layernorm`` is over
-    all heads; ``softcap`` bounds scores and logits.
+    ``qkv_bias`` and ``out_bias`` default to ``bias``; ``shared_norm`` is one norm for both
+    branches, ``post_norm`` one behind each, ``wide_qk_layernorm`` one over all heads.
     """
     width = ffn or 4 * hidden
     split = work.tensor_parallel
@@ -117,18 +116,15 @@ def gpt(
         experts, topk, ceil((moe_ffn or width) / split), ceil(shared_ffn / split),
         work.expert_parallel,
     )  # fmt: skip
-    dense = dense_layers(layers, moe_layer_freq) if experts else layers
     rows_of_vocab = vocab_share(vocab, split, vocab_divisor)
+    positions = max(max_position, work.tokens) if pos_emb == "learned" else 0
+    still = b.frozen if layer.lora_rank else nullcontext
     b.input(2 * work.tokens)
-    with b.frozen() if layer.lora_rank else nullcontext():
-        positions = max(max_position, work.tokens) if pos_emb == "learned" else 0
+    with still():
         embed(b, block, work.tokens, rows_of_vocab, positions, embedding_norm)
-    stack(b, layer, dense)
-    stack(b, replace(layer, mixture=mixture), layers - dense)
-    with b.frozen() if layer.lora_rank else nullcontext():
-        head(
-            b, block, work.tokens, rows_of_vocab, tied=not untied_embeddings, bias=head_bias
-        )
+    stacks(b, layer, mixture, layers, moe_layer_freq)
+    with still():
+        head(b, layer, rows_of_vocab, tied=not untied_embeddings, bias=head_bias)
     for _ in range(mtp_layers):
         predict_further(b, replace(layer, mixture=mixture if experts else None), rows_of_vocab)
 
@@ -146,6 +142,15 @@ def embed(
         normalise(b, block, rows)
     if block.dropout:
         b.dropout(ceil(rows / block.norm_shares) * block.hidden)
+
+
+def stacks(
+    b: GraphBuilder, layer: Layer, mixture: Mixture, layers: int, moe_layer_freq: str | int
+) -> None:
+    """The dense layers, then those with experts."""
+    dense = dense_layers(layers, moe_layer_freq) if mixture.experts else layers
+    stack(b, layer, dense)
+    stack(b, replace(layer, mixture=mixture), layers - dense)
 
 
 def stack(b: GraphBuilder, layer: Layer, times: int) -> None:
@@ -177,11 +182,9 @@ def decoder_layer(b: GraphBuilder, layer: Layer) -> None:
             feed_forward(b, replace(block, pre_norm=False) if layer.parallel else block, rows)
 
 
-def head(
-    b: GraphBuilder, block: Block, seq_len: int, vocab: int, *, tied: bool, bias: bool = False
-) -> None:
+def head(b: GraphBuilder, layer: Layer, vocab: int, *, tied: bool, bias: bool = False) -> None:
     """Last norm, vocabulary GEMM and loss at every position."""
-    rows = b.batch_size * seq_len
+    block, rows = layer.block, b.batch_size * layer.seq_len
     normalise(b, block, rows)
     language_head(b, rows, block.hidden, vocab, tied=tied, bias=bias)
     if block.softcap:
@@ -197,4 +200,4 @@ def predict_further(b: GraphBuilder, layer: Layer, vocab: int) -> None:
     b.concat(2 * rows * block.hidden)
     b.linear(rows, 2 * block.hidden, block.hidden, bias=False)
     decoder_layer(b, layer)
-    head(b, block, layer.seq_len, vocab, tied=True)
+    head(b, layer, vocab, tied=True)
