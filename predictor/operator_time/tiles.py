@@ -7,8 +7,8 @@ partly empty. Memory traffic overlaps with that, launch and drain latency does n
 monotone in m, n, k and batch, so the minimum over tiles and splits is too. The one exception is
 alignment: tensor cores want leading dimensions in multiples of 8, to which cuDNN fills up channels.
 
-Convolutions are implicit GEMMs, with an efficiency per class and direction: 1x1 and 3x3 of stride 1
-(Winograd in FP32, hence above peak), 5x5 of stride 1, and all others.
+Convolutions are implicit GEMMs, with an efficiency per class and direction: 1x1, 3x3 (Winograd in
+FP32, hence above peak), 5x5, and all others.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ DIRECT_BANDWIDTH = np.array([0.6, 0.6, 0.3])
 DIRECT_RATE = 0.08
 
 _WEIGHT = DIRECTION_CODE[Direction.WEIGHT_GRADIENT]
+_DATA = DIRECTION_CODE[Direction.DATA_GRADIENT]
 _CONV = KIND_CODE[Kind.CONV]
 _BATCHED = KIND_CODE[Kind.BATCHED_GEMM]
 
@@ -106,15 +107,20 @@ def _conv_offset(p: Floats, work: Work, conv: np.ndarray) -> Floats:
 
 
 def conv_class(work: Work) -> Ints:
-    """Index into ``CONV_CLASSES`` of each operator."""
+    """Index into ``CONV_CLASSES`` of each operator.
+
+    Tensor cores take any number of taps alike where the channels are wide, as they have no
+    Winograd; a stride costs them nothing but in the data gradient, which it leaves full of gaps.
+    """
     volume, stride = work.dims[:, 4], work.dims[:, 5]
-    channels = np.where(work.direction == _WEIGHT, work.dims[:, 0], work.dims[:, 2])
-    wide = (channels > ALIGNMENT * volume) & (stride == 1)
+    weight = work.direction == _WEIGHT
+    wide = np.where(weight, work.dims[:, 0], work.dims[:, 2]) > ALIGNMENT * volume
     tensor_cores = work.format_class != CLASSES.index(CORES)
-    five = (volume == 25) & (stride == 1)
-    # Without Winograd there is nothing special about nine taps: tensor cores take any number alike.
+    whole = (stride == 1) | (work.direction != _DATA)
+    dense = (stride == 1) | (whole & tensor_cores)
+    taps = (volume == 9) | (tensor_cores & (volume > 1))
     return np.select(
-        [(volume == 1) & (stride == 1), five, wide & ((volume == 9) | tensor_cores)], [0, 2, 1], 3
+        [(volume == 1) & whole, (volume == 25) & dense, taps & wide & dense], [0, 2, 1], 3
     )
 
 

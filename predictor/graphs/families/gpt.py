@@ -124,7 +124,7 @@ def gpt(
         embed(b, block, work.tokens, rows_of_vocab, positions, embedding_norm)
     stacks(b, layer, mixture, layers, moe_layer_freq)
     with still():
-        head(b, layer, rows_of_vocab, tied=not untied_embeddings, bias=head_bias)
+        head(b, block, work.tokens, rows_of_vocab, tied=not untied_embeddings, bias=head_bias)
     for _ in range(mtp_layers):
         predict_further(b, replace(layer, mixture=mixture if experts else None), rows_of_vocab)
 
@@ -182,9 +182,11 @@ def decoder_layer(b: GraphBuilder, layer: Layer) -> None:
             feed_forward(b, replace(block, pre_norm=False) if layer.parallel else block, rows)
 
 
-def head(b: GraphBuilder, layer: Layer, vocab: int, *, tied: bool, bias: bool = False) -> None:
+def head(
+    b: GraphBuilder, block: Block, seq_len: int, vocab: int, *, tied: bool, bias: bool = False
+) -> None:
     """Last norm, vocabulary GEMM and loss at every position."""
-    block, rows = layer.block, b.batch_size * layer.seq_len
+    rows = b.batch_size * seq_len
     normalise(b, block, rows)
     language_head(b, rows, block.hidden, vocab, tied=tied, bias=bias)
     if block.softcap:
@@ -200,4 +202,4 @@ def predict_further(b: GraphBuilder, layer: Layer, vocab: int) -> None:
     b.concat(2 * rows * block.hidden)
     b.linear(rows, 2 * block.hidden, block.hidden, bias=False)
     decoder_layer(b, layer)
-    head(b, layer, vocab, tied=True)
+    head(b, block, layer.seq_len, vocab, tied=True)
