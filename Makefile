@@ -1,20 +1,24 @@
-# make demo   three commands on a fresh checkout, without torch
+# make demo   a prediction, a comparison and a capacity report on a fresh checkout, without torch
 # make test   the test suite         make lint   style, types, layers, documentation
 # make bench  the budgets, measured  make clean  remove what was made here
 # make bench-slurm   what the submit hook costs a real slurmctld
 # make bench-k8s     what the extender costs kube-scheduler
-# make bench-ingest  a million rows of sacct into the history
+# make bench-ingest   a million rows of sacct into the history
+# make bench-capacity a report over a million jobs
+# make bench-replay   the queue simulator
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint bench bench-slurm bench-k8s bench-ingest clean
+.PHONY: demo test lint bench bench-slurm bench-k8s bench-capacity bench-ingest bench-replay clean
 
-demo: $(VENV)/.core
+demo: $(VENV)/.report
 	$(BIN)/precision-time predict resnet50 --gpu a100-sxm4-80gb --gpus 8 --precision mixed_fp16_fp32 --batch-size 256 --epochs 90
 	$(BIN)/precision-time compare resnet50 --gpus 8 --batch-size 256 --epochs 90
-	$(BIN)/precision-time catalog show bert-large
+	$(BIN)/precision-time capacity report --from profiles/samples/history.csv.gz \
+		--since 2025-02-01 --until 2025-03-01 --gpus v100-sxm2-16gb:24/8 --gpus a100-sxm4-80gb:24/8 \
+		--gpus h100-sxm5-80gb:24/8 --add a100-sxm4-80gb:8 --output capacity-report.html
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
@@ -35,12 +39,18 @@ bench-slurm: $(VENV)/.slurm
 bench-k8s: $(VENV)/.k8s
 	$(BIN)/python benchmarks/k8s_calls.py
 
+bench-capacity: $(VENV)/.report
+	$(BIN)/python benchmarks/capacity.py
+
+bench-replay: $(VENV)/.report
+	$(BIN)/python benchmarks/replay.py
+
 ROWS ?= 1000000
 bench-ingest: $(VENV)/.ingest
 	$(BIN)/python benchmarks/ingest.py $(ROWS)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) capacity-report.html build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.created:
@@ -54,6 +64,10 @@ $(VENV)/.created:
 # What is installed is editable, so a change in the sources needs no second installation.
 $(VENV)/.core: $(VENV)/.created pyproject.toml constraints.txt
 	$(PIP) install --quiet --editable .
+	@touch $@
+
+$(VENV)/.report: $(VENV)/.created pyproject.toml constraints.txt
+	$(PIP) install --quiet --editable '.[report]'
 	@touch $@
 
 $(VENV)/.slurm: $(VENV)/.created pyproject.toml constraints.txt

@@ -32,15 +32,20 @@ class Fit:
     """Whether a job fits: ``need_bytes`` with margin against ``have_bytes``, both per GPU.
 
     ``need_bytes`` is what tensors take, and ``have_bytes`` the memory of the GPU without what the
-    framework takes. ``advice`` holds what would make it fit, each checked; empty where it does.
+    framework takes.
     """
 
+    job: TrainingJob
     ok: bool
     need_bytes: float
     have_bytes: float
     memory: Memory
     margin: float
-    advice: tuple[Advice, ...] = ()
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        """What would make it fit, each checked; empty where it does. Takes a few milliseconds."""
+        return () if self.ok else _advised(self.job, self.have_bytes * (1 - self.margin))
 
     @property
     def share(self) -> float:
@@ -69,10 +74,8 @@ def fits(job: TrainingJob, margin: float = MARGIN, *, have_bytes: float | None =
     memory = memory_of(job)
     size = job.hardware.memory_bytes if have_bytes is None else have_bytes
     have = size - memory.framework_bytes
-    limit = have * (1 - margin)
-    ok = memory.allocated_bytes <= limit
-    advice = () if ok else tuple(_advice(job, limit))
-    return Fit(ok, memory.allocated_bytes, have, memory, margin, advice)
+    ok = memory.allocated_bytes <= have * (1 - margin)
+    return Fit(job, ok, memory.allocated_bytes, have, memory, margin)
 
 
 def largest_batch(
@@ -82,6 +85,11 @@ def largest_batch(
     size = job.hardware.memory_bytes if have_bytes is None else have_bytes
     limit = (size - memory_of(job).framework_bytes) * (1 - margin)
     return _largest(lambda n: _need(_with_batch(job, n)) <= limit, job.micro_batch_size)
+
+
+@lru_cache(maxsize=4096)
+def _advised(job: TrainingJob, limit: float) -> tuple[Advice, ...]:
+    return tuple(_advice(job, limit))
 
 
 def _advice(job: TrainingJob, limit: float) -> Iterator[Advice]:

@@ -34,8 +34,9 @@ class StageWork:
 
     ``place`` says whether an operator stands before, in or behind the repeated layers, ``times``
     how often it runs, recomputation included, ``seconds`` what the device needs for all of them.
-    ``host_s`` (seconds of the host), ``flops`` and ``bytes`` are of all of them, too; ``kind`` is a Class. ``core``
-    marks products of activations or fused attention, ``weight`` gradients of weights.
+    ``host_s`` (seconds of the host), ``flops`` and ``bytes`` are of all of them, too; ``kind`` is a
+    Class. ``core`` marks products of activations or fused attention, ``weight`` gradients of
+    weights.
     """
 
     place: NDArray[np.intp]

@@ -114,6 +114,9 @@ class Stated:
         if {"batch_size", "global_batch_size"} <= set(self.values):
             fields |= _accumulation(fields)
             del fields["global_batch_size"]
+        for name in ("model", "precision", "gpu"):
+            if name not in fields:
+                raise JobError(name, None, "is not stated")
         return TrainingJob(**fields)
 
 
