@@ -36,6 +36,7 @@ _COUNTS = ("step", "total_steps", "first_step")
 _NUMBERS = {"step_s": _MAX_STEP_S, "step_s_spread": _MAX_STEP_S, "started_s": _MAX_UNIX_S,
             "written_s": _MAX_UNIX_S, "paused_s": _MAX_UNIX_S}  # fmt: skip
 _REQUIRED = ("step", "total_steps", "step_s")
+_MAY_BE_NONE = ("step_s_spread", "started_s", "written_s")
 _PAIR = re.compile(r"(\w+)=(\S+)")
 _JOB_ID = re.compile(r"[!-~]{0,128}")
 _LINE_BREAK = re.compile(r"[\r\n]+")
@@ -68,7 +69,7 @@ class StepReport:
         for name in _COUNTS:
             _check(name, getattr(self, name), _MAX_STEPS, whole=True)
         for name, most in _NUMBERS.items():
-            if getattr(self, name) is not None:
+            if getattr(self, name) is not None or name not in _MAY_BE_NONE:
                 _check(name, getattr(self, name), most, whole=False)
         if self.step_s <= 0:
             raise StepReportError(f"step_s={self.step_s!r} is not possible: above 0 is accepted")
