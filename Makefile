@@ -20,8 +20,10 @@ demo: $(VENV)/.report
 		--since 2025-02-01 --until 2025-03-01 --gpus v100-sxm2-16gb:24/8 --gpus a100-sxm4-80gb:24/8 \
 		--gpus h100-sxm5-80gb:24/8 --add a100-sxm4-80gb:8 --output capacity-report.html
 
+# Files of tests go to as many processes as there are WORKERS.
+WORKERS ?= 2
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
