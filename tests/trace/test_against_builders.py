@@ -44,7 +44,7 @@ def vit() -> Any:
 
 NETWORKS = [
     ("resnet50", resnet50, None), ("vit-base-16", vit, None), ("bert-base", bert, 128),
-    ("gpt2-124m", gpt2, 128), ("llama3.2-1b", llama, 64),
+    ("gpt2-124m", gpt2, 128), ("llama3.2-1b", llama, 128),
 ]  # fmt: skip
 
 

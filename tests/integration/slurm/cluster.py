@@ -170,15 +170,21 @@ class SlurmCluster:
         """Wait until something is true of the cluster; raises BenchError."""
         self.controller.wait_until(true, timeout_s, JOB_POLL_S)
 
-    def sacct(self, job_id: int, *fields: str, timeout_s: float = 10.0) -> dict[str, str]:
-        """Fields of an ended job's record in accounting, once it is there with its end."""
+    def sacct(
+        self, job_id: int, *fields: str, timeout_s: float = 10.0, records: int = 1
+    ) -> dict[str, str]:
+        """Fields of an ended job's first record, once all its records are there with their ends.
+
+        ``records`` are the tasks of an array, the components of a het job, the runs of a requeued
+        one.
+        """
         deadline = time.monotonic() + timeout_s
-        argv = ["sacct", "-X", "-n", "-P", f"--delimiter={chr(31)}", f"--jobs={job_id}",
+        argv = ["sacct", "-X", "-D", "-n", "-P", f"--delimiter={chr(31)}", f"--jobs={job_id}",
                 f"--format=end,{','.join(fields)}"]  # fmt: skip
         while True:
-            end, *values = (self.run(*argv).stdout.rstrip("\n") or "Unknown").split(chr(31))
-            if end != "Unknown":
-                return dict(zip(fields, values, strict=True))
+            found = [line.split(chr(31)) for line in self.run(*argv).stdout.splitlines()]
+            if len(found) >= records and all(end != "Unknown" for end, *_ in found):
+                return dict(zip(fields, found[0][1:], strict=True))
             if time.monotonic() > deadline:
                 raise BenchError(f"job {job_id} has no end in sacct after {timeout_s:g} s")
             time.sleep(JOB_POLL_S)
