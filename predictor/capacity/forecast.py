@@ -113,7 +113,7 @@ def _paths(days: Floats) -> Floats:
     try:
         from statsmodels.tsa.exponential_smoothing.ets import ETSModel
     except ModuleNotFoundError as error:
-        raise NotInstalledError(f"{error}: pip install 'precision-time[report]'") from error
+        raise NotInstalledError.of(error, "report") from error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of convergence: the interval is from what was fitted
         fitted = ETSModel(

@@ -6,33 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import NotInstalledError, TraceError
+from ..errors import TraceError
 from ..units import count
 from .capacity_forms import Forms, form_options, written
 from .capacity_source import Asked, capacity_options, opened
 from .capacity_text import show, show_whatif, span, times
 from .console import show_json, show_table, warn
+from .extras import ExtraGroup
 from .past_jobs import pools_of
 from .predictors import predictor
 
 if TYPE_CHECKING:
     from ..replay import Pool
 
-EXTRA = ("jinja2", "polars", "pydantic", "sqlalchemy", "statsmodels", "alembic")
+BRINGS = ("jinja2", "polars", "pydantic", "sqlalchemy", "statsmodels", "alembic")
 PRECISIONS = ("mixed",)
-
-
-class CapacityGroup(click.Group):
-    """Raises NotInstalledError where a command misses what the extra ``report`` brings."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run the command that was named."""
-        try:
-            return super().invoke(ctx)
-        except ModuleNotFoundError as error:
-            if error.name not in EXTRA:
-                raise
-            raise NotInstalledError(f"{error}: pip install 'precision-time[report]'") from error
 
 
 def plan_options(command: Any) -> Any:
@@ -55,7 +43,7 @@ def plan_options(command: Any) -> Any:
     return command
 
 
-@click.group(cls=CapacityGroup)
+@click.group(cls=ExtraGroup, extra="report", brings=BRINGS)
 def capacity() -> None:
     """Report where GPU-hours went, what the queue still needs and what a change would buy."""
 

@@ -108,7 +108,7 @@ def opened(asked: Asked) -> Iterator[Source]:
     try:
         from ..capacity.source import of_file, of_history
     except ModuleNotFoundError as error:
-        raise NotInstalledError(f"{error}: pip install 'precision-time[report]'") from error
+        raise NotInstalledError.of(error, "report") from error
     if asked.source in declared(INGEST):
         with _read_now(asked) as source:
             yield source

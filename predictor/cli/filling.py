@@ -38,7 +38,7 @@ def open_history(
     try:
         from ..history.store import History
     except ModuleNotFoundError as error:
-        raise NotInstalledError(f"{error}: pip install 'precision-time[history]'") from error
+        raise NotInstalledError.of(error, "history") from error
     return History.open(url, settings=settings, create=create)
 
 

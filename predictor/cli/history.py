@@ -10,38 +10,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import HistoryError, NotInstalledError
+from ..errors import HistoryError
 from ..units import MISSING, count, duration
 from .console import format_option, show_json, show_table
+from .extras import ExtraGroup
 from .filling import history_option, open_history
 from .history_filters import filter_options, where_of
-from .lazy import LazyGroup
 from .moments import MOMENT
 
 if TYPE_CHECKING:
     from ..history.run import Run
 
 DAY_S = 86400
-EXTRA = ("alembic", "polars", "pydantic", "sqlalchemy")
+BRINGS = ("alembic", "polars", "pydantic", "sqlalchemy")
 HEAD = ("ended", "job", "user", "state", "model", "precision", "GPUs", "ran", "predicted", "limit",
         "step", "predicted step")  # fmt: skip
 FIRST_NUMBER = 6
 
 
-class HistoryGroup(LazyGroup):
-    """Raises NotInstalledError where a command misses what the extra ``history`` brings."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run the command that was named."""
-        try:
-            return super().invoke(ctx)
-        except ModuleNotFoundError as error:
-            if error.name not in EXTRA:
-                raise
-            raise NotInstalledError(f"{error}: pip install 'precision-time[history]'") from error
-
-
-@click.group(cls=HistoryGroup, package=__package__, modules={"ingest": "ingest"})
+@click.group(
+    cls=ExtraGroup,
+    extra="history",
+    brings=BRINGS,
+    package=__package__,
+    modules={"ingest": "ingest"},
+)
 def history() -> None:
     """Keep what ended jobs were asked, predicted and measured.
 

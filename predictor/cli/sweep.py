@@ -44,7 +44,7 @@ def sweep(
         from ..sweeps.search import search_of, within
         from ..sweeps.space import read_space
     except ModuleNotFoundError as error:
-        raise NotInstalledError(f"{error}: pip install 'precision-time[sweep]'") from None
+        raise NotInstalledError.of(error, "sweep") from None
     from ..cost import Terms
 
     terms = take_terms(fields) or Terms()

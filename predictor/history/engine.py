@@ -79,7 +79,7 @@ def engine_of(url: URL) -> Engine:
     try:
         engine = create_engine(url, pool_pre_ping=True)
     except ModuleNotFoundError as error:
-        raise NotInstalledError(f"{error}: pip install 'precision-time[postgres]'") from None
+        raise NotInstalledError.of(error, "postgres") from None
     event.listen(engine, "begin", _begin_postgres)
     return engine
 

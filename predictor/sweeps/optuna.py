@@ -24,7 +24,7 @@ try:
         IntDistribution,
     )
 except ImportError as error:
-    raise NotInstalledError(f"{error}: pip install 'precision-time[sweep]'") from error
+    raise NotInstalledError.of(error, "sweep") from error
 
 HOURS_ATTRIBUTE = "predicted_gpu_hours"
 REFUSED_ATTRIBUTE = "refused_by_budget"

@@ -107,7 +107,7 @@ def test_under_reserve_fp32_leaves_tensor_cores_and_mixed_takes_them(decider: An
     mixed = reserve.prioritize(job(f"{words}amp"), ["a1", "v1", "p1"])
     single = reserve.prioritize(job(f"{words}fp32"), ["a1", "v1", "p1"])
     assert mixed["a1"] > mixed["p1"]
-    assert single["p1"] > single["a1"]
+    assert single["p1"] > single["v1"] > single["a1"]
 
 
 def test_by_cost_a_cheap_gpu_may_win(decider: Any) -> None:

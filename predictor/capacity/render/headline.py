@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...units import MISSING
 from ..report_data import Opportunity, OpportunityKind, Report
-from .text import amount, counted, duration_span, rough, share, shown
+from .text import amount, counted, duration_span, rough, share, shown, span
 
 MOST_ACTIONS = 3
 
@@ -138,8 +138,7 @@ def _saving(report: Report) -> Headline:
     value, detail = MISSING, "no change found that saves GPU-hours"
     if best is not None:
         value = f"{amount(best.saved_gpu_hours.median)} GPU-h"
-        low, high = amount(best.saved_gpu_hours.low), amount(best.saved_gpu_hours.high)
-        detail = f"{best.kind.value}: {shown(best.what)} ({low} to {high} GPU-hours)"
+        detail = f"{best.kind.value}: {shown(best.what)}, {span(best.saved_gpu_hours)} GPU-hours"
     return Headline(
         label="Largest saving found", value=value, detail=detail,
         definition="GPU-hours that like jobs would have needed less after one change.",
@@ -153,7 +152,7 @@ def _do(best: Opportunity) -> Action:
         gpu_hours=saved.median, command=best.command,
         what=(
             f"{shown(best.what).rstrip('.')}: {best.kind.value} would have saved"
-            f" {amount(saved.median)} GPU-hours ({amount(saved.low)} to {amount(saved.high)})"
+            f" {span(saved)} GPU-hours"
             f" of {amount(best.gpu_hours)}. Ask {_people(best.users)} to try the command."
         ),
     )  # fmt: skip

@@ -35,9 +35,11 @@ def amount(value: float | None) -> str:
 
 
 def span(found: Range | None) -> str:
-    """``42 (30 to 61)``: median and interval."""
+    """``42 (30 to 61)``: median and interval; ``42`` where it is no estimate."""
     if found is None:
         return MISSING
+    if found.low == found.high:
+        return amount(found.median)
     return f"{amount(found.median)} ({amount(found.low)} to {amount(found.high)})"
 
 

@@ -6,7 +6,7 @@ Shoeybi et al. arXiv 1909.08053 for the split over GPUs. Argument names are thos
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -101,32 +101,32 @@ def gpt(
     block = Block.of(
         hidden, heads, width, kv_heads=kv_heads, head_dim=head_dim, bias=bias,
         qkv_bias=qkv_bias, out_bias=out_bias, pre_norm=pre_norm, post_norm=post_norm,
-        softcap=softcap,
-        rms_norm=norm.lower().startswith("rms"), norm_bias=norm_bias, activation=activation,
-        gated=swiglu, dropout=dropout, rotary=pos_emb == "rope",
+        softcap=softcap, rms_norm=norm.lower().startswith("rms"), norm_bias=norm_bias,
+        activation=activation, gated=swiglu, dropout=dropout, rotary=pos_emb == "rope",
         joint_projections=joint_projections, work=work,
     )  # fmt: skip
+    latent = Latent(q_lora_rank, kv_lora_rank, qk_head_dim, qk_rope_dim, v_head_dim)
     layer = Layer(
         block, work.tokens, lora_rank=lora_rank if finetune == "lora" else 0, qk_norm=qk_layernorm,
-        wide_qk_norm=wide_qk_layernorm, parallel=shared_norm,
-        latent=Latent(q_lora_rank, kv_lora_rank, qk_head_dim, qk_rope_dim, v_head_dim)
-        if mla else None,
+        wide_qk_norm=wide_qk_layernorm, parallel=shared_norm, latent=latent if mla else None,
     )  # fmt: skip
-    mixture = Mixture(
-        experts, topk, ceil((moe_ffn or width) / split), ceil(shared_ffn / split),
-        work.expert_parallel,
-    )  # fmt: skip
+    own, shared = ceil((moe_ffn or width) / split), ceil(shared_ffn / split)
+    mixture = Mixture(experts, topk, own, shared, work.expert_parallel)
     rows_of_vocab = vocab_share(vocab, split, vocab_divisor)
     positions = max(max_position, work.tokens) if pos_emb == "learned" else 0
-    still = b.frozen if layer.lora_rank else nullcontext
     b.input(2 * work.tokens)
-    with still():
+    with still(b, layer):
         embed(b, block, work.tokens, rows_of_vocab, positions, embedding_norm)
     stacks(b, layer, mixture, layers, moe_layer_freq)
-    with still():
+    with still(b, layer):
         head(b, block, work.tokens, rows_of_vocab, tied=not untied_embeddings, bias=head_bias)
     for _ in range(mtp_layers):
         predict_further(b, replace(layer, mixture=mixture if experts else None), rows_of_vocab)
+
+
+def still(b: GraphBuilder, layer: Layer) -> AbstractContextManager[None]:
+    """What is emitted within it trains only where no adapter does instead."""
+    return b.frozen() if layer.lora_rank else nullcontext()
 
 
 def embed(

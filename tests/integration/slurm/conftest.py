@@ -75,3 +75,11 @@ def _usable(installation: Installation) -> Installation:
     if reason:
         pytest.skip(f"{reason}; see tools/install_debian_packages.sh")
     return installation
+
+
+@pytest.fixture
+def here(bench: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmCluster:
+    """The bench, which this process's own commands reach too."""
+    for name, value in bench.env.items():
+        monkeypatch.setenv(name, value)
+    return bench

@@ -23,14 +23,6 @@ Command = Callable[..., str]
 
 
 @pytest.fixture
-def here(bench: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmCluster:
-    """The bench, which this process's own commands reach too."""
-    for name, value in bench.env.items():
-        monkeypatch.setenv(name, value)
-    return bench
-
-
-@pytest.fixture
 def daemon(fitted: Fitted, here: SlurmCluster, tmp_path: Path) -> Iterator[DaemonProcess]:
     """The daemon of the command line, with the predictor of this test run."""
     daemon = DaemonProcess(tmp_path / "run", slurm={"refresh_s": 1.0})

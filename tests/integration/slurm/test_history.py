@@ -37,14 +37,6 @@ sleep 600
 
 
 @pytest.fixture
-def here(bench: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmCluster:
-    """The bench, which this process's own commands reach too."""
-    for name, value in bench.env.items():
-        monkeypatch.setenv(name, value)
-    return bench
-
-
-@pytest.fixture
 def path(tmp_path: Path) -> str:
     return str(tmp_path / "history.sqlite")
 
