@@ -59,6 +59,8 @@ def call_of(
 
 def link_bytes_per_s(gpu: Gpu, topology: str, gpus: int) -> float:
     """One-way bytes/s of what one GPU of the ring has."""
+    if topology == "memory":
+        return gpu.bandwidth_bytes_per_s
     bridged = topology != "bridged_pairs" or gpus == 2
     if topology != "pcie" and bridged and gpu.nvlink_bytes_per_s > 0:
         return gpu.nvlink_bytes_per_s / 2

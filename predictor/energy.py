@@ -124,7 +124,12 @@ def busy_share(found: Prediction) -> float:
 
 
 def power_of(gpu: Gpu) -> Power:
-    """Board power of the data sheet, and idle power where ``profiles/power.yaml`` has it."""
+    """Board power of the data sheet, and idle power where ``profiles/power.yaml`` has it.
+
+    Raises JobError where the sheet states no power.
+    """
+    if not gpu.tdp_w:
+        raise JobError("gpu", gpu.name, "energy needs tdp_w in its data sheet")
     known = _idle().get(gpu.name)
     if known is None:
         return Power(gpu.tdp_w, None, "")

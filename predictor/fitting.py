@@ -1,4 +1,4 @@
-"""Fits a predictor from ``profiles/``."""
+"""Fits a predictor from ``profiles/`` and the profile directories added to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from joblib import Parallel, delayed
 
 import profiles
 from profiles.gpus import gpus
-from profiles.tables import collectives, operators
+from profiles.joined import collectives, operators
 
 from .collective_time import CollectiveTimes
 from .core import Predictor

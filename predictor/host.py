@@ -13,6 +13,7 @@ import yaml
 from numpy.typing import NDArray
 
 import profiles
+from profiles.gpus import CPU
 
 from .autocast import TypedOperator
 from .graphs.operator import Direction, Kind
@@ -48,8 +49,16 @@ class HostRates:
         return self.forward_s if direction is Direction.FORWARD else self.backward_s
 
 
+ON_DEVICE = HostRates(0.0, 0.0, 0.0, 0.0)
+
+
 def host_rates(job: TrainingJob) -> HostRates:
-    """The rates of a job's framework, compiled or captured as its options say."""
+    """The rates of a job's framework, compiled or captured as its options say.
+
+    All zero on a CPU: the rows of its tables hold the launch.
+    """
+    if job.hardware.kind == CPU:
+        return ON_DEVICE
     core = job.framework == "megatron" and bool(job.option("transformer_impl"))
     compiled = any(job.option(key).lower() not in _OFF for key in _COMPILED)
     captured = any(job.option(key).lower() == "on" for key in _CAPTURED)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
-import profiles
+from profiles.roots import roots
 
 from . import artifacts
 from .core import Predictor
@@ -19,14 +19,18 @@ _log = logging.getLogger(__name__)
 _DATA = (".yaml", ".csv", ".gz", ".json")
 
 
-@cache
 def tables_hash() -> str:
-    """SHA-256 over every data file under ``profiles/``."""
-    root = Path(profiles.__file__).parent
+    """SHA-256 over every data file under ``profiles/`` and in the directories added to it."""
+    return _hash_of(tuple((root, root.stat().st_mtime_ns) for root in roots()))
+
+
+@cache
+def _hash_of(where: tuple[tuple[Path, int], ...]) -> str:
     digest = hashlib.sha256()
-    for path in sorted(p for p in root.rglob("*") if p.suffix in _DATA):
-        digest.update(str(path.relative_to(root)).encode())
-        digest.update(path.read_bytes())
+    for root, _changed in where:
+        for path in sorted(p for p in root.rglob("*") if p.suffix in _DATA):
+            digest.update(str(path.relative_to(root)).encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

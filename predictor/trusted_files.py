@@ -12,33 +12,28 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import BinaryIO
 
+from profiles import roots
+from profiles.errors import ProfileDataError
+from profiles.roots import HOME_VARIABLE
+
 from .errors import ArtifactError
 
-HOME_VARIABLE = "PRECISION_TIME_HOME"
 DRAFT_PREFIX = ".draft-"
 FILE_MODE = 0o644  # whatever the umask: a group-writable file would be refused when read
 DIRECTORY_MODE = 0o755
 
 
 def home() -> Path:
-    """``$PRECISION_TIME_HOME``, else ``precision-time`` in the user's cache directory.
-
-    Raises ArtifactError where neither can be told.
-    """
-    named = os.environ.get(HOME_VARIABLE)
-    if named:
-        return Path(named).expanduser().resolve()
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(cache):
-        return Path(cache).resolve() / "precision-time"
+    """The home directory of precision-time; raises ArtifactError where it cannot be told."""
     try:
-        return Path.home().resolve() / ".cache" / "precision-time"
-    except RuntimeError:
-        raise ArtifactError(f"this user has no home directory: set {HOME_VARIABLE}") from None
+        return roots.home()
+    except ProfileDataError as error:
+        raise ArtifactError(str(error)) from None
 
 
 def trusted(path: Path) -> Path:
@@ -97,7 +92,8 @@ def exclusive(root: Path) -> Iterator[None]:
 
 def _sweep(root: Path) -> None:
     """Remove all drafts; only the holder of the lock may, then none is anyone's work."""
-    for draft in (*root.glob(DRAFT_PREFIX + "*"), *(root / "models").glob(DRAFT_PREFIX + "*")):
+    patterns = [f"{where}{DRAFT_PREFIX}*" for where in ("", "models/", "profiles/")]
+    for draft in chain.from_iterable(map(root.glob, patterns)):
         if draft.is_dir() and not draft.is_symlink():
             shutil.rmtree(draft)
         else:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import ProfileDataError
-from .gpus import Gpu, find_gpu, gpus
+from .gpus import CPU, Gpu, find_gpu, gpus
+from .roots import also
 from .rules import collective_faults, measurement_fault, operator_faults
 from .storage import HERE, sources
 from .tables import CollectiveTable, OperatorTable, collectives, measurements, models, operators
@@ -40,11 +41,12 @@ class Quarantined:
 def check(root: Path = HERE) -> list[Problem]:
     """Every problem found; an empty list where the data can be used."""
     found: list[Problem] = []
-    for name, look in _CHECKS.items():
-        try:
-            found += look(root)
-        except (ProfileDataError, OSError, ValueError, KeyError, TypeError) as error:
-            found.append(Problem(name, "", str(error)))
+    with also(root):
+        for name, look in _CHECKS.items():
+            try:
+                found += look(root)
+            except (ProfileDataError, OSError, ValueError, KeyError, TypeError) as error:
+                found.append(Problem(name, "", str(error)))
     return found
 
 
@@ -83,6 +85,11 @@ def _sheet_faults(gpu: Gpu) -> Iterator[str]:
         yield "source is empty"
     if "fp32" not in peak:
         yield "peak_tflops has no fp32"
+        return
+    if gpu.kind == CPU:
+        if not gpu.name.startswith("cpu-"):
+            yield "the name of a CPU starts with cpu-"
+        return
     if gpu.tensor_core_generation == 0 and any(name.endswith("_tensor") for name in peak):
         yield "tensor peak without tensor cores"
     if gpu.compute_capability < (8, 0) and {"tf32", "bf16", "bf16_tensor"} & set(peak):

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from .conventions import MATMUL_OPS, SHAPE_FIELDS
 from .gpus import Gpu, find_gpu
-from .storage import HERE
-from .tables import collectives, operators
+from .joined import collectives, operators
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +40,9 @@ class CollectiveCoverage:
     multi_node: int
 
 
-def coverage(root: Path = HERE) -> tuple[Coverage, ...]:
+def coverage() -> tuple[Coverage, ...]:
     """Every GPU with an operator table, every operator, every format the GPU can run."""
-    table = operators(root)
+    table = operators()
     columns = (table.gpu, table.op, table.dtype, table.direction)
     counts: Counter[tuple[str, ...]] = Counter()
     for gpu, op, dtype, direction in zip(*(c.tolist() for c in columns), strict=True):
@@ -58,9 +56,9 @@ def coverage(root: Path = HERE) -> tuple[Coverage, ...]:
     )
 
 
-def collective_coverage(root: Path = HERE) -> tuple[CollectiveCoverage, ...]:
+def collective_coverage() -> tuple[CollectiveCoverage, ...]:
     """Every GPU and collective that has a row; an unstated node count is one node."""
-    table = collectives(root)
+    table = collectives()
     counts: Counter[tuple[str, str, bool]] = Counter()
     columns = (table.gpu.tolist(), table.op.tolist(), (table.nodes > 1).tolist())
     for gpu, op, multi in zip(*columns, strict=True):

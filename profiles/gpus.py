@@ -13,20 +13,23 @@ from typing import Any
 import yaml
 
 from .errors import ProfileDataError, UnknownGpuError
+from .roots import roots
 
-HERE = Path(__file__).parent
+GPU, CPU = "gpu", "cpu"
+KINDS = (GPU, CPU)
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU model.
+    """One GPU model, or the CPU of a machine whose own tables were added (``kind`` cpu).
 
     ``peak_flops`` maps a number format to dense FLOP/s without sparsity: ``fp64``, ``fp32``,
     ``fp16``, ``bf16`` on ordinary cores, and ``tf32``, ``fp16_tensor``, ``bf16_tensor``,
     ``fp8_tensor`` on tensor cores (FP32 accumulation). A missing key means the hardware cannot, or
     so slowly that libraries compute in ``fp32`` instead (``fp16`` before GP100 and on GP10x).
     ``nvlink_bytes_per_s`` is the sum of both directions of all links of one GPU, 0 without
-    NVLink; ``pcie_bytes_per_s`` is one direction of the host link.
+    NVLink; ``pcie_bytes_per_s`` is one direction of the host link. A CPU has the threads used as
+    ``sms``, its last-level cache as ``l2_bytes``, and 0 where its sheet states nothing.
     """
 
     name: str
@@ -45,9 +48,21 @@ class Gpu:
     peak_flops: Mapping[str, float]
     aliases: tuple[str, ...]
     source: str
+    kind: str = GPU
 
 
-def _gpu(name: str, raw: Mapping[str, Any]) -> Gpu:
+# What the sheet of a CPU may leave out.
+_NOT_OF_CPUS = {
+    "compute_capability": "0.0", "tensor_core_generation": 0, "boost_clock_mhz": 0.0,
+    "nvlink_gb_per_s": 0.0, "pcie_gb_per_s": 0.0, "tdp_w": 0.0,
+}  # fmt: skip
+
+
+def _gpu(name: str, entry: Mapping[str, Any]) -> Gpu:
+    kind = entry.get("kind", GPU)
+    if kind not in KINDS:
+        raise ProfileDataError(f"{name}: kind={kind!r} is not one of {', '.join(KINDS)}")
+    raw = dict(_NOT_OF_CPUS, **entry) if kind == CPU else entry
     major, minor = str(raw["compute_capability"]).split(".")
     return Gpu(
         name=name,
@@ -66,13 +81,40 @@ def _gpu(name: str, raw: Mapping[str, Any]) -> Gpu:
         peak_flops={k: v * 1e12 for k, v in raw["peak_tflops"].items()},
         aliases=tuple(raw.get("aliases", ())),
         source=raw["source"],
+        kind=kind,
     )
 
 
-@cache
 def gpus() -> Mapping[str, Gpu]:
-    """All GPUs by their own name."""
-    raw = yaml.load((HERE / "gpus.yaml").read_bytes(), yaml.CSafeLoader)
+    """All devices by their own name: the shipped sheets, and those of added directories.
+
+    Raises ProfileDataError where two directories state a device differently.
+    """
+    return _gpus(roots())
+
+
+def forget() -> None:
+    """Read the sheets again at the next question."""
+    for read in (_gpus, _sheets, _index):
+        read.cache_clear()
+
+
+@cache
+def _gpus(roots: tuple[Path, ...]) -> Mapping[str, Gpu]:
+    found: dict[str, Gpu] = {}
+    for root in roots:
+        for name, gpu in _sheets(root).items():
+            if found.setdefault(name, gpu) != gpu:
+                raise ProfileDataError(f"{root / 'gpus.yaml'}: another sheet of {name} is known")
+    return found
+
+
+@cache
+def _sheets(root: Path) -> Mapping[str, Gpu]:
+    path = root / "gpus.yaml"
+    if not path.exists():
+        return {}
+    raw = yaml.load(path.read_bytes(), yaml.CSafeLoader) or {}
     return {name: _gpu(name, entry) for name, entry in raw.items()}
 
 
@@ -83,9 +125,9 @@ def spelling(name: str) -> str:
 
 
 @cache
-def _index() -> Mapping[str, Gpu]:
+def _index(roots: tuple[Path, ...]) -> Mapping[str, Gpu]:
     index: dict[str, Gpu] = {}
-    for gpu in gpus().values():
+    for gpu in _gpus(roots).values():
         for name in (gpu.name, gpu.product, *gpu.aliases):
             other = index.setdefault(spelling(name), gpu)
             if other is not gpu:
@@ -99,7 +141,7 @@ def find_gpu(name: str) -> Gpu:
     Takes slugs of the sources, NVML product names, ``nvidia.com/gpu.product`` labels and Slurm
     GRES types; raises UnknownGpuError with the nearest names.
     """
-    index = _index()
+    index = _index(roots())
     key = spelling(name)
     for candidate in (key, key.removeprefix("nvidia-"), key.removeprefix("tesla-")):
         if candidate in index:

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from .conventions import DIRECTIONS, DTYPE_BYTES, FUSED_SHARE, MATMUL_OPS, SHAPE_FIELDS, Floats
 from .errors import UnknownGpuError
-from .gpus import Gpu, find_gpu
+from .gpus import CPU, Gpu, find_gpu
 from .tables import CollectiveTable, OperatorTable
 
 Row = Mapping[str, str]
 
 TOLERANCE = 1.05  # boost clocks a little above the data sheet, rounded times
 # GeForce and TITAN cards boost far above their data sheet: an RTX 3090 is rated at 1695 MHz, its
-# highest clock is 2100 MHz.
+# highest clock is 2100 MHz. The sheet of a CPU is itself a measurement, made at another moment.
 BOOST_TOLERANCE = 1.25
 # NVSwitch of Hopper and later reduces in the switch (SHARP), so an all-reduce sends each byte once
 # where the bus-bandwidth formula counts almost two.
@@ -130,20 +130,28 @@ def _limits(table: OperatorTable) -> tuple[Floats, Floats, Floats, Floats]:
         gpu = find_gpu(name)
         boost = BOOST_TOLERANCE if _boosts(gpu) else TOLERANCE
         peak = matmul_peak(gpu, dtype) or np.nan
-        rows.append((peak, boost, gpu.bandwidth_bytes_per_s, gpu.l2_bytes))
+        bandwidth = gpu.bandwidth_bytes_per_s * (boost / TOLERANCE if gpu.kind == CPU else 1.0)
+        rows.append((peak, boost, bandwidth, gpu.l2_bytes))
     limits = np.array(rows, dtype=np.float64).reshape(-1, 4)[inverse]
     return limits[:, 0], limits[:, 1], limits[:, 2], limits[:, 3]
 
 
 def _boosts(gpu: Gpu) -> bool:
-    return "GeForce" in gpu.product or "TITAN" in gpu.product
+    return gpu.kind == CPU or "GeForce" in gpu.product or "TITAN" in gpu.product
+
+
+def _link(gpu: Gpu) -> float:
+    """Bytes/s that one device can send at most: ranks on a CPU meet in its memory."""
+    if gpu.kind == CPU:
+        return gpu.bandwidth_bytes_per_s
+    return max(gpu.nvlink_bytes_per_s / 2, gpu.pcie_bytes_per_s)
 
 
 def collective_faults(table: CollectiveTable) -> list[str | None]:
     """Why each row contradicts physics: a bus bandwidth above the links of one GPU."""
     reasons: list[str | None] = [None] * len(table)
     sheets = [find_gpu(str(name)) for name in table.gpu]
-    link = np.array([max(g.nvlink_bytes_per_s / 2, g.pcie_bytes_per_s) for g in sheets])
+    link = np.array([_link(gpu) for gpu in sheets])
     sharp = np.array([g.compute_capability >= (9, 0) for g in sheets], dtype=np.bool_)
     reduces = table.op == "all_reduce"
     share = table.bus_bytes_per_s / (link * np.where(sharp & reduces, IN_SWITCH_REDUCTION, 1.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -17,11 +18,18 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.option(
+    "--profiles", "directories", multiple=True, metavar="DIR", type=click.Path(path_type=Path),
+    help="Add this directory of measured tables first, as `profiles add` does; repeatable.",
+)  # fmt: skip
 @format_option
-def fit(form: str) -> None:
-    """Fit a predictor from profiles/, store it and put it to use."""
+def fit(directories: tuple[Path, ...], form: str) -> None:
+    """Fit a predictor from profiles/ and every directory added to it, store and use it."""
+    from ..added_profiles import add
     from ..store import fit_and_store
 
+    for directory in directories:
+        add(directory)
     with progress(FITTING) as bar:
         manifest = fit_and_store(bar)
     if form == "json":

@@ -1,35 +1,43 @@
-"""`precision-time profiles`: whether the data is sound, and what was measured."""
+"""`precision-time profiles`: whether data is sound, what was measured, what a site added."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from .console import format_option, show_json, show_table
+
+if TYPE_CHECKING:
+    from ..added_profiles import Added
 
 _REPEAT = re.compile(r"(the same \w+ as) .*")
 
 
 @click.group()
 def profiles() -> None:
-    """Check the measured data, and show what it covers."""
+    """Check the measured data, show what it covers, and add your own."""
 
 
 @profiles.command()
+@click.argument("directory", type=click.Path(path_type=Path), required=False)
 @click.option("--all", "every", is_flag=True, help="List each quarantined row, not one a reason.")
 @format_option
-def check(every: bool, form: str) -> None:
+def check(directory: Path | None, every: bool, form: str) -> None:
     """Check everything under profiles/ and list what is in quarantine, with the reason.
 
-    Exit code 1 where something is wrong.
+    With DIRECTORY check that one, which has the same layout. Exit code 1 where something is wrong.
     """
     from profiles.check import check as problems
     from profiles.check import quarantined
+    from profiles.storage import HERE
 
-    found, refused = problems(), quarantined()
+    where = directory or HERE
+    found, refused = problems(where), quarantined(where)
     if form == "json":
         show_json(
             {"problems": [asdict(p) for p in found], "quarantined": [asdict(q) for q in refused]}
@@ -48,6 +56,50 @@ def check(every: bool, form: str) -> None:
             show_table(("table", "reason", "rows"), lines, left=2)
     if found:
         raise SystemExit(1)
+
+
+@profiles.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--name", help="To keep it under; by default that of the directory.")
+def add(directory: Path, name: str | None) -> None:
+    """Keep a directory of measured tables, as `precision-time profile` writes it.
+
+    Its devices can be named from then on, and the next `precision-time fit` uses its rows.
+    """
+    from ..added_profiles import add as keep
+
+    kept = keep(directory, name)
+    click.echo(f"{kept.name}: {_rows(kept)}; run `precision-time fit` to use them")
+
+
+@profiles.command()
+@click.argument("name")
+def remove(name: str) -> None:
+    """Delete an added directory."""
+    from ..added_profiles import remove as drop
+
+    drop(name)
+    click.echo(f"removed {name}")
+
+
+@profiles.command("list")
+@format_option
+def list_(form: str) -> None:
+    """List the directories that were added."""
+    from ..added_profiles import added
+
+    found = added()
+    if form == "json":
+        show_json([asdict(a) for a in found])
+        return
+    show_table(("name", "holds"), [(a.name, _rows(a)) for a in found], left=2)
+
+
+def _rows(kept: Added) -> str:
+    return (
+        f"{kept.operator_rows} operators and {kept.collective_rows} collectives"
+        f" of {', '.join(kept.devices) or 'no device'}"
+    )
 
 
 @profiles.command()

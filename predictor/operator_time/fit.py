@@ -55,9 +55,11 @@ def _fit_group(group: Group, samples: Samples) -> Iterator[Fitted]:
     names = np.unique(samples.architecture)
     rows = [np.flatnonzero(samples.architecture == name) for name in names]
     typical = _typical(samples)
-    balanced = np.concatenate([_thin(r[typical[r]], POOLED_ROWS, random) for r in rows])
-    pooled = _constants(law, samples.take(balanced), law.prior, law.deviation)
-    yield _fitted(group, POOLED, pooled, samples.take(np.flatnonzero(typical)))
+    pooled = law.prior
+    if typical.any():
+        balanced = np.concatenate([_thin(r[typical[r]], POOLED_ROWS, random) for r in rows])
+        pooled = _constants(law, samples.take(balanced), law.prior, law.deviation)
+        yield _fitted(group, POOLED, pooled, samples.take(np.flatnonzero(typical)))
     for name, index in zip(names, rows, strict=True):
         if len(index) < MIN_ROWS:
             continue
@@ -69,14 +71,14 @@ def _fit_group(group: Group, samples: Samples) -> Iterator[Fitted]:
 
 def _typical(samples: Samples) -> NDArray[np.bool_]:
     """Rows to pool: of GPUs not held back by their power, of today's libraries if possible."""
-    tensor_cores = np.array(
-        [int(name[2:]) >= FIRST_WITH_TENSOR_CORES for name in samples.architecture]
-    )
-    powerful = samples.tdp_w >= MIN_TDP_W
+    gpu = np.char.startswith(samples.architecture, "sm")
+    capability = np.array([int(a[2:]) if a.startswith("sm") else 0 for a in samples.architecture])
+    tensor_cores = capability >= FIRST_WITH_TENSOR_CORES
+    powerful = gpu & (samples.tdp_w >= MIN_TDP_W)
     for choice in (tensor_cores & powerful, powerful):
         if choice.sum() >= MIN_ROWS:
             return np.asarray(choice)
-    return np.ones(len(samples), dtype=bool)
+    return np.asarray(gpu)
 
 
 def _constants(law: Law, samples: Samples, prior: Floats, deviation: Floats) -> Floats:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from profiles.gpus import Gpu, find_gpu
+from profiles.gpus import CPU, Gpu, find_gpu
 from profiles.tables import OperatorTable
 
 from ..graphs.operator import Direction, Kind
@@ -76,7 +76,12 @@ class Samples:
 
 
 def architecture_of(gpu: Gpu) -> str:
-    """Key of GPUs that share constants: the instruction set, for example ``sm80``."""
+    """Key of devices that share constants: the instruction set, for example ``sm80``.
+
+    A CPU shares with none but itself.
+    """
+    if gpu.kind == CPU:
+        return gpu.name
     major, minor = gpu.compute_capability
     return f"sm{major}{minor}"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from predictor.errors import ArtifactError
 from predictor.store import tables_hash
-from predictor.trusted_files import HOME_VARIABLE
+from profiles.roots import HOME_VARIABLE
 
 from ..errors import InstallError
 from .options import Options, program

@@ -1,0 +1,124 @@
+"""Trains a small network for a few steps and times them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from statistics import median, quantiles
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from ...precision import Precision
+from .candidates import Candidate
+
+WARM_UP = 3
+STEPS = 12
+SECONDS = 6.0  # a network that is slow gets fewer steps, but no fewer than FEWEST
+FEWEST = 4
+# Half the steps lie within this share of the median on a machine that does nothing else.
+STEADY = 0.15
+
+_AUTOCAST = {
+    Precision.MIXED_FP16_FP32: torch.float16,
+    Precision.MIXED_BF16_FP32: torch.bfloat16,
+}
+_STORED = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredStep:
+    """The median of several steps, and the distance of their quartiles over it."""
+
+    step_s: float
+    spread: float
+    steps: int
+
+    @property
+    def steady(self) -> bool:
+        """Whether the steps agree: nothing else ran on the device."""
+        return self.spread <= STEADY
+
+
+def precisions(device: torch.device) -> tuple[Precision, ...]:
+    """What a device is measured in."""
+    if device.type == "cpu":
+        return (Precision.FP32, Precision.MIXED_BF16_FP32)
+    found = [Precision.FP32, Precision.FP16, Precision.MIXED_FP16]
+    if torch.cuda.get_device_capability(device) >= (8, 0):
+        found += [Precision.TF32, Precision.BF16, Precision.MIXED_BF16_FP32]
+    return tuple(found)
+
+
+def measured(candidate: Candidate, precision: Precision, device: torch.device) -> MeasuredStep:
+    """Seconds of one optimizer step (forward, loss, backward, update) of a candidate."""
+    steps = _steps(candidate, precision, device)
+    for _ in range(WARM_UP):
+        next(steps)
+    seconds: list[float] = []
+    while len(seconds) < FEWEST or (len(seconds) < STEPS and sum(seconds) < SECONDS):
+        seconds.append(next(steps))
+    low, middle, high = quantiles(seconds, n=4)
+    return MeasuredStep(
+        step_s=median(seconds), spread=(high - low) / middle, steps=len(seconds)
+    )
+
+
+def _steps(
+    candidate: Candidate, precision: Precision, device: torch.device
+) -> Iterator[float]:
+    """Trains for ever; yields the seconds of each step."""
+    torch.manual_seed(0)
+    module = candidate.build().to(device).train()
+    batch = candidate.batch(device)
+    if stored := _STORED.get(precision):
+        module = module.to(stored)
+        batch = tuple(t.to(stored) if t.is_floating_point() else t for t in batch)
+    optimizer = _optimizer(candidate.optimizer, module)
+    scaler = torch.amp.GradScaler(device.type, enabled=precision is Precision.MIXED_FP16_FP32)
+    with _tf32(precision):
+        while True:
+            _wait(device)
+            start = perf_counter()
+            optimizer.zero_grad()
+            with _autocast(precision, device):
+                loss = module(*batch)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            _wait(device)
+            yield perf_counter() - start
+
+
+def _optimizer(name: str, module: torch.nn.Module) -> torch.optim.Optimizer:
+    if name == "sgd":
+        return torch.optim.SGD(module.parameters(), lr=1e-3, momentum=0.9)
+    return torch.optim.AdamW(module.parameters(), lr=1e-4)
+
+
+def _autocast(precision: Precision, device: torch.device) -> Any:
+    low = _AUTOCAST.get(precision)
+    return nullcontext() if low is None else torch.autocast(device.type, dtype=low)
+
+
+class _tf32:
+    """Lets products and convolutions of CUDA run in TF32 or not, and puts it back."""
+
+    def __init__(self, precision: Precision) -> None:
+        self._wanted = precision is Precision.TF32
+        self._before = (False, False)
+
+    def __enter__(self) -> None:
+        matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+        self._before = (matmul.allow_tf32, cudnn.allow_tf32)
+        matmul.allow_tf32 = cudnn.allow_tf32 = self._wanted
+
+    def __exit__(self, *_: object) -> None:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = self._before
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
