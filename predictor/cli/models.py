@@ -141,12 +141,15 @@ def _mark(yes: bool) -> str:
 
 
 def _plain(manifest: Manifest, current: str | None, pinned: Sequence[str]) -> dict[str, object]:
+    from ..store import tables_hash
+
     return {
         "version": manifest.version,
         "in_use": manifest.version == current,
         "pinned": manifest.version in pinned,
         "created": manifest.created,
         "tables_hash": manifest.tables_hash,
+        "of_these_tables": manifest.tables_hash == tables_hash(),
         "libraries": dict(manifest.libraries),
         "figures": dict(manifest.figures),
     }

@@ -8,8 +8,9 @@ the number of differing option columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,61 +192,54 @@ class CrossCovariance:
 
     def __init__(self, table: Table, hyper: Hyperparameters) -> None:
         self._table = table
-        self._columns = {name: np.ascontiguousarray(c) for name, c in _number_columns(table)}
-        self._parts = [_Part.of(term, table, hyper) for term in TERMS]
+        self._options = np.ascontiguousarray((table.options * table.weights).T, dtype=np.float32)
+        self._parts = [_Part(term, table, hyper) for term in TERMS]
 
     def __call__(self, new: Table) -> Floats:
         """(new rows, fitted rows)."""
         total = np.zeros((len(new), len(self._table)))
         for row in range(len(new)):
-            self._add(new.take(np.array([row])), total[row])
+            self._add(new.codes[row], new.numbers[row], new.options[row], total[row])
         return total
 
-    def _add(self, one: Table, total: Floats) -> None:
-        codes = one.codes[0].tolist()
+    def _add(
+        self, codes: NDArray[np.int32], numbers: Floats, options: Singles, total: Floats
+    ) -> None:
+        apart = self._option_distance(options)
+        plain = codes.tolist()
         for part in self._parts:
-            rows = part.rows_like(codes)
-            if rows is None:
-                continue
-            if part.term.scales:
-                total[rows] += self._decay(part, one, rows)
-            else:
-                total[rows] += part.variance
+            rows = part.rows_like(plain)
+            if rows is not None:
+                total[rows] += part.covariance(rows, plain, numbers, apart)
 
-    def _decay(self, part: _Part, one: Table, rows: Rows | slice) -> Floats:
-        exponent: Floats | float = 0.0
-        for name in part.term.numbers:
-            distance = self._columns[name][rows] - one.numbers[0, NUMBERS.index(name)]
-            np.abs(distance, out=distance)
-            distance *= -1.0 / part.scales[name]
-            exponent = exponent + distance
-        if part.term.options:
-            apart = np.abs(self._table.options[rows] - one.options[0]) @ self._table.weights
-            exponent = exponent - apart / part.scales["options"]
-        decay: Floats = np.exp(exponent)
-        decay *= part.variance
-        return decay
+    def _option_distance(self, options: Singles) -> Singles:
+        """Weighted number of options in which the fitted rows differ from one, (n,)."""
+        on = np.flatnonzero(options)
+        shared = self._options[on].sum(axis=0)
+        own = np.float32(self._table.weights[on].sum())
+        return np.asarray(self._sums + (own - 2 * shared), dtype=np.float32)
+
+    @cached_property
+    def _sums(self) -> Singles:
+        return np.asarray(self._options.sum(axis=0), dtype=np.float32)
 
 
-@dataclass(frozen=True, slots=True)
 class _Part:
     """A term with its fitted rows by the codes of its categories."""
 
-    term: Term
-    variance: float
-    scales: Mapping[str, float]
-    columns: tuple[int, ...]
-    members: Mapping[tuple[int, ...], Rows]
-
-    @classmethod
-    def of(cls, term: Term, table: Table, hyper: Hyperparameters) -> _Part:
-        columns = tuple(CATEGORIES.index(name) for name in term.categories)
-        members = {
-            tuple(table.codes[rows[0], columns].tolist()): np.sort(rows)
-            for rows in (blocks(term, table) if columns else ())
+    def __init__(self, term: Term, table: Table, hyper: Hyperparameters) -> None:
+        scales = hyper.scales.get(term.name, {})
+        self.variance = np.float32(hyper.deviations[term.name] ** 2)
+        self.columns = [CATEGORIES.index(name) for name in term.categories]
+        self.numbers = [NUMBERS.index(name) for name in term.numbers]
+        self.rates = np.array([1.0 / scales[name] for name in term.numbers])
+        self.option_rate = np.float32(1.0 / scales["options"]) if term.options else None
+        self.members = {
+            tuple(table.codes[rows[0], self.columns].tolist()): np.sort(rows)
+            for rows in (blocks(term, table) if self.columns else ())
         }
-        variance = hyper.deviations[term.name] ** 2
-        return cls(term, variance, hyper.scales.get(term.name, {}), columns, members)
+        self._table = table
+        self._scaled: dict[tuple[int, ...], Singles] = {}
 
     def rows_like(self, codes: Sequence[int]) -> Rows | slice | None:
         """Fitted rows of the same categories; all of them for a term without any."""
@@ -253,9 +247,29 @@ class _Part:
             return slice(None)
         return self.members.get(tuple(codes[c] for c in self.columns))
 
+    def covariance(
+        self, rows: Rows | slice, codes: Sequence[int], numbers: Floats, options: Singles
+    ) -> Singles | np.float32:
+        """Covariance of one row with the fitted ``rows``: decays with the distance."""
+        if not self.numbers and self.option_rate is None:
+            return self.variance
+        exponent: Singles = np.zeros(1, dtype=np.float32)
+        if self.numbers:
+            own = (numbers[self.numbers] * self.rates).astype(np.float32)
+            distance = self._scaled_like(rows, codes) - own[:, None]
+            exponent = -np.abs(distance, out=distance).sum(axis=0)
+        if self.option_rate is not None:
+            exponent = exponent - options[rows] * self.option_rate
+        return np.asarray(np.exp(exponent) * self.variance)
 
-def _number_columns(table: Table) -> Iterator[tuple[str, Floats]]:
-    yield from ((name, table.numbers[:, i]) for i, name in enumerate(NUMBERS))
+    def _scaled_like(self, rows: Rows | slice, codes: Sequence[int]) -> Singles:
+        """Numbers of fitted rows in units of their length scales, (numbers, rows); kept."""
+        key = tuple(codes[c] for c in self.columns)
+        known = self._scaled.get(key)
+        if known is None:
+            scaled = (self._table.numbers[rows][:, self.numbers] * self.rates).T
+            known = self._scaled[key] = np.ascontiguousarray(scaled, dtype=np.float32)
+        return known
 
 
 @dataclass(frozen=True, slots=True)

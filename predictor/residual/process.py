@@ -164,8 +164,7 @@ class GaussianProcess:
         system = self.covariance[np.ix_(near, near)].astype(np.float64)
         system[np.diag_indices_from(system)] += self.noise[near]
         try:
-            half = np.linalg.cholesky(system)
+            explained = float(cross[near] @ np.linalg.solve(system, cross[near]))
         except np.linalg.LinAlgError:
             return prior
-        solved = np.linalg.solve(half, cross[near])
-        return max(prior - float(solved @ solved), 0.0)
+        return min(max(prior - explained, 0.0), prior)

@@ -6,8 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from predictor.errors import ArtifactError
-from predictor.store import tables_hash
 from profiles.roots import HOME_VARIABLE
 
 from ..errors import InstallError
@@ -21,7 +19,7 @@ FIT_TIMEOUT_S = 1800.0
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """The predictor in use; ``current`` where it was fitted on the tables of this release."""
+    """The predictor in use; ``current`` where it was fitted on the tables that the daemon has."""
 
     version: str
     current: bool
@@ -40,12 +38,7 @@ def in_use(options: Options, site: Site) -> InUse | None:
         used = [model for model in json.loads(reply) if model["in_use"]]
     except (InstallError, ValueError) as error:
         raise InstallError(f"{options.home_path} cannot be read: {error}") from None
-    if not used:
-        return None
-    try:
-        return InUse(used[0]["version"], used[0]["tables_hash"] == tables_hash())
-    except ArtifactError as error:
-        raise InstallError(str(error)) from None
+    return InUse(used[0]["version"], used[0]["of_these_tables"]) if used else None
 
 
 def require_runnable(site: Site) -> None:
