@@ -14,10 +14,18 @@ if TYPE_CHECKING:
         Prediction,
         TrainingJob,
         load_predictor,
+        predict_phases,
         predict_time,
     )
 
-__all__ = ["PrecisionTimeError", "Prediction", "TrainingJob", "load_predictor", "predict_time"]
+__all__ = [
+    "PrecisionTimeError",
+    "Prediction",
+    "TrainingJob",
+    "load_predictor",
+    "predict_phases",
+    "predict_time",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from .core import Predictor
 from .errors import JobError, PrecisionTimeError
 from .job import JOB_FIELDS, TrainingJob
+from .phases import phases_of, with_first
 from .prediction import Interval, Prediction
 from .store import load_predictor
 
@@ -18,6 +20,7 @@ __all__ = [
     "Predictor",
     "TrainingJob",
     "load_predictor",
+    "predict_phases",
     "predict_time",
 ]  # fmt: skip
 
@@ -48,3 +51,19 @@ def predict_time(
     return _loaded().predict(
         TrainingJob(model=model, precision=precision, gpus=gpus, gpu=gpu, **job)  # type: ignore[arg-type]
     )
+
+
+def predict_phases(model: str, *phases: Mapping[str, Any], **job: Any) -> Prediction:
+    """Predict a training that changes on its way, from its phases in their order.
+
+    Each is a mapping of a length (``steps``, ``epochs`` or a ``share`` of those of the job) and of
+    what it changes: ``precision``, ``batch_size``, ``seq_len`` ... ``job`` is as in
+    ``predict_time``; precision and batch are those of the first phase where it has none. The
+    Prediction is the sum, with that of each phase in ``phases``.
+
+    Raises JobError, naming field, value and what is accepted.
+    """
+    stated = with_first({**job, "phases": phases_of(phases)})
+    if stated.get("precision") is None:
+        raise JobError("precision", None, "name it for the job or in the first phase")
+    return predict_time(model, **stated)

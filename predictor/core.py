@@ -17,6 +17,8 @@ from .intervals import Intervals
 from .job import TrainingJob
 from .operator_time import OperatorTimes
 from .parallel.warnings import split_warnings
+from .phase_sum import summed
+from .phases import parts_of
 from .precision import Precision
 from .prediction import Prediction
 from .residual.features import CATEGORIES, Features, features
@@ -48,7 +50,16 @@ class Predictor:
         return self._seen(job)
 
     def predict_many(self, jobs: Sequence[TrainingJob]) -> list[Prediction]:
-        """Predict many jobs in one pass."""
+        """Predict many jobs in one pass; a job in phases is their sum."""
+        parts = [parts_of(job) for job in jobs]
+        plain = [one for job, of in zip(jobs, parts, strict=True) for one in of or (job,)]
+        found = iter(self._predict_plain(plain))
+        return [
+            summed(job, [next(found) for _ in of]) if of else next(found)
+            for job, of in zip(jobs, parts, strict=True)
+        ]
+
+    def _predict_plain(self, jobs: Sequence[TrainingJob]) -> list[Prediction]:
         lengths = [steps_of(job) for job in jobs]
         prices = [self.steps.price(job) for job in jobs]
         rows = [features(job, step) for job, step in zip(jobs, prices, strict=True)]
@@ -125,6 +136,9 @@ class Predictor:
 
 def steps_of(job: TrainingJob) -> int | None:
     """Optimizer steps of the whole job: stated, or epochs times data set over global batch."""
+    if parts := parts_of(job):
+        steps = [steps_of(part) for part in parts]
+        return None if None in steps else sum(n or 0 for n in steps)
     if job.steps is not None:
         return job.steps
     if job.epochs is None:

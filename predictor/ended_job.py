@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    """How a job ended."""
+    """How a job ended; REQUEUED is a run that was ended to start again."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -17,6 +17,7 @@ class JobState(StrEnum):
     NODE_FAIL = "node_fail"
     OUT_OF_MEMORY = "out_of_memory"
     DEADLINE = "deadline"
+    REQUEUED = "requeued"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

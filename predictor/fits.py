@@ -10,6 +10,7 @@ from typing import Any
 from .errors import JobError
 from .job import TrainingJob
 from .memory import Memory, memory_of
+from .phases import parts_of
 
 # Share of the memory left free by default: what the model does not know (fragmentation of the
 # allocator, convolution workspace, uneven batches) and what a GPU reports below its nominal size.
@@ -66,11 +67,13 @@ def fits(job: TrainingJob, margin: float = MARGIN, *, have_bytes: float | None =
     """Whether a job fits its GPU with a share ``margin`` of the memory left free.
 
     ``have_bytes`` is the memory to fit into, framework included, where it is not the whole GPU
-    (a MIG slice). Raises GraphError where the model has no graph, JobError for a margin outside
-    [0, 1).
+    (a MIG slice). A job in phases fits where its largest phase does. Raises GraphError where the
+    model has no graph, JobError for a margin outside [0, 1).
     """
     if not 0 <= margin < 1:
         raise JobError("margin", margin, "a share from 0 to below 1 is accepted")
+    if parts := parts_of(job):
+        return max((fits(p, margin, have_bytes=have_bytes) for p in parts), key=lambda f: f.share)
     memory = memory_of(job)
     size = job.hardware.memory_bytes if have_bytes is None else have_bytes
     have = size - memory.framework_bytes

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from .errors import JobError
 from .job import TrainingJob
+from .phase_sum import summed
 from .prediction import Prediction
 from .units import duration, short
 
@@ -27,6 +28,8 @@ def input_bound(found: Prediction, loader_rate: float) -> Prediction:
 
     Every quantile is floored too: the bound is certain, whatever the rest of the step does.
     """
+    if found.phases:
+        return summed(found.job, [input_bound(one, loader_rate) for one in found.phases])
     bound_s = input_bound_s(found.job, loader_rate)
     step_s = max(found.step_s, bound_s)
     warnings = found.warnings

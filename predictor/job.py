@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Self
 
 from profiles.errors import UnknownGpuError
 from profiles.gpus import Gpu, find_gpu
 
 from .errors import JobError
+from .phases import Phase, parts_of, phases_of
 from .precision import Precision, parse_precision
 
 SHARDINGS = ("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
@@ -35,7 +36,8 @@ class TrainingJob:
     (optimizer steps) or ``epochs`` times ``dataset_size`` samples. ``options`` are what else
     changes the run (``xla``, ``channels_last``, ``flash_attention``, ``act_ckpt`` ...),
     ``variant`` what else defines the network (``layers``, ``hidden`` ...); both as mappings or
-    ``k=v;k=v`` text. ``source`` names the site a measurement or a request comes from.
+    ``k=v;k=v`` text. ``phases`` are what it changes on its way, as Phase or as mappings.
+    ``source`` names the site a measurement or a request comes from.
 
     Raises JobError, naming field, value and what is accepted.
     """
@@ -67,6 +69,7 @@ class TrainingJob:
     dataset_size: int | None = None
     options: Pairs = ()
     variant: Pairs = ()
+    phases: tuple[Phase, ...] = ()
     source: str = ""
     hardware: Gpu = field(init=False, repr=False, compare=False)
 
@@ -78,6 +81,7 @@ class TrainingJob:
         set_(self, "options", _pairs(self.options))
         set_(self, "variant", _pairs(self.variant))
         set_(self, "image_size", _image_size(self.image_size))
+        set_(self, "phases", phases_of(self.phases))
         try:
             gpu = find_gpu(self.gpu)
         except UnknownGpuError as error:
@@ -89,6 +93,7 @@ class TrainingJob:
         self._check_batch()
         self._check_parallelism()
         self._check_precision(gpu)
+        parts_of(self)  # raises where a phase is not possible
 
     @property
     def data_parallel(self) -> int:
@@ -124,7 +129,7 @@ class TrainingJob:
         """Value of one option, or ``default``."""
         return next((v for k, v in self.options if k == key), default)
 
-    def but(self, **changes: Any) -> TrainingJob:
+    def but(self, **changes: Any) -> Self:
         """The same job with other fields."""
         return replace(self, **changes)
 

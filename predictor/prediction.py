@@ -29,7 +29,7 @@ class Prediction:
     states no length), ``throughput`` in samples per second over all GPUs. ``physical`` is the
     price from operator and collective tables alone, ``correction`` the factor learned from
     measurements on top of it, ``deviation`` its standard deviation in ln units. ``tier`` says how
-    new the job is to the measurements.
+    new the job is to the measurements. Of a job in ``phases`` all of it is their mean or sum.
     """
 
     job: TrainingJob
@@ -43,6 +43,7 @@ class Prediction:
     evidence: tuple[str, ...]
     warnings: tuple[str, ...]
     _factor: Callable[[float], float] = field(repr=False, compare=False)
+    phases: tuple[Prediction, ...] = ()
 
     @property
     def total_s(self) -> float | None:
@@ -85,6 +86,7 @@ class Prediction:
                     "total_high_s": found.high_s * self.steps,
                 }
         physical, job = self.physical, self.job
+        phases = {"phases": [one.as_dict() for one in self.phases]} if self.phases else {}
         return {
             "model": job.model, "precision": job.precision.value, "gpu": job.gpu,
             "gpus": job.gpus, "nodes": job.nodes, "batch_size": job.micro_batch_size,
@@ -104,5 +106,5 @@ class Prediction:
             "tensor_core_share": physical.tensor_core_share,
             "memory": self.memory.as_dict(),
             "tier": self.tier.value, "evidence": list(self.evidence),
-            "warnings": list(self.warnings),
+            "warnings": list(self.warnings), **phases,
         }  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 from ..errors import ClusterError
 
 IN_CLUSTER = "in-cluster"
+KUBECONFIG = "KUBECONFIG"  # the variable that kubectl reads
 
 
 def api_client(kubeconfig: str) -> Any:

@@ -15,7 +15,7 @@ from predictor.errors import HistoryError
 from predictor.units import count
 
 from ..server.loading import config_at
-from .cluster import IN_CLUSTER, api_client
+from .cluster import IN_CLUSTER, KUBECONFIG, api_client
 
 if TYPE_CHECKING:
     from ..history.follow import Follower
@@ -33,7 +33,8 @@ EVERY_S = 5.0
     help="The configuration file.  [default: all defaults]",
 )  # fmt: skip
 @click.option(
-    "--kubeconfig", default=IN_CLUSTER, show_default=True, metavar=f"FILE|{IN_CLUSTER}",
+    "--kubeconfig", default=IN_CLUSTER, show_default=True, envvar=KUBECONFIG, show_envvar=True,
+    metavar=f"FILE|{IN_CLUSTER}",
     help="How to reach the API server.",
 )  # fmt: skip
 @history_option

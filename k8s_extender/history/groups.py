@@ -34,6 +34,12 @@ class Group:
             pod.of.state is not None and pod.of.owner.kind != JOB for pod in self.pods.values()
         )
 
+    @property
+    def going(self) -> bool:
+        """True while a Job or pod of it has not ended."""
+        seen = (*self.jobs.values(), *(pod.of for pod in self.pods.values()))
+        return not self.ended and any(one.state is None for one in seen)
+
     def run(self, cluster: str) -> Run:
         """The run of a group that has ended.
 
@@ -55,7 +61,7 @@ class Group:
         said = max(seen, key=lambda one: len(one.asked))
         return Run(
             ended=EndedJob(
-                scheduler=SCHEDULER, cluster=cluster, job_id=_job_id(head), name=head.name,
+                scheduler=SCHEDULER, cluster=cluster, job_id=job_id(head), name=head.name,
                 user="", account=head.namespace, partition=head.queue, qos=head.priority,
                 state=_state(jobs, pods), submit_s=submit_s, start_s=start_s,
                 end_s=max(ends, default=start_s or submit_s), limit_s=min(limits, default=None),
@@ -103,8 +109,8 @@ def _most_gpus(spans: Iterable[_Span]) -> int:
     return max(held, default=0)
 
 
-def _job_id(head: Seen) -> str:
-    """The uid of the JobSet, controller, Job or pod."""
+def job_id(head: Seen) -> str:
+    """The uid of the JobSet, controller, Job or pod that the head of a group belongs to."""
     return head.owner.uid if "/" in head.group and head.owner.uid else head.group
 
 

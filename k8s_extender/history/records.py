@@ -38,14 +38,15 @@ def records(
     nodes = NodeWatch(client, config).list_once()
     table = Table(Reader(config, rules_of(config), nodes.get), cluster_of(config))
     core, batch = CoreV1Api(client), BatchV1Api(client)
-    for job in _objects(batch.list_job_for_all_namespaces, page):
+    for job in objects(batch.list_job_for_all_namespaces, page):
         table.job(job)
-    for pod in _objects(core.list_pod_for_all_namespaces, page):
+    for pod in objects(core.list_pod_for_all_namespaces, page):
         if not table.pod(pod) and pod_state(pod) is not None:
             yield NOT_OURS
     yield from (run for run in table.ended().values() if run.ended.end_s >= since_s)
 
 
-def _objects(call: Any, page: int) -> Iterator[Mapping[str, Any]]:
+def objects(call: Any, page: int) -> Iterator[Mapping[str, Any]]:
+    """All objects that a list call gives; raises ClusterError."""
     for found in pages(call, page):
         yield from items(found, "items")

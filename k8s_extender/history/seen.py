@@ -94,7 +94,7 @@ class Reader:
         return SeenPod(
             _seen(pod, job, pod, state, start_s, ends, job.gpus_per_pod),
             name,
-            None if node is None else _gpu_name(node.type_for(job.resource)),
+            None if node is None else gpu_name(node.type_for(job.resource)),
             _reported(pod, start_s),
         )
 
@@ -171,7 +171,7 @@ def _ends(pod: Mapping[str, Any]) -> Iterator[float]:
             yield max(found)
 
 
-def _gpu_name(kind: GpuType | None) -> str | None:
+def gpu_name(kind: GpuType | None) -> str | None:
     """The name that predictions use; the label where no whole GPU is known by it."""
     if kind is None:
         return None

@@ -75,6 +75,11 @@ class Table:
             changed = ((key, self._groups[key]) for key in self._changed)
             return {key: group.run(self._cluster) for key, group in changed if group.ended}
 
+    def going(self) -> list[Group]:
+        """The groups of which something still runs or waits."""
+        with self._lock:
+            return [group for group in self._groups.values() if group.going]
+
     def stored(self, runs: Mapping[str, Run]) -> None:
         """What ``ended`` gave was stored."""
         with self._lock:

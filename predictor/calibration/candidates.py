@@ -108,6 +108,8 @@ def _gpu(run: Run) -> str | None:
 def _job(asked: str, gpu: str, gpus: int, per_node: int, source: str) -> TrainingJob | str:
     """The job on the GPUs it was given, or why it is not a whole description."""
     stated = parse_text(asked, "history")
+    if "phases" in stated.values:  # no step of them is the one that was measured
+        return "ran in phases"
     try:
         asked_job = stated.job(gpu=gpu, gpus=gpus, gpus_per_node=per_node)
         return asked_job.but(gpu=gpu, gpus=gpus, gpus_per_node=per_node, source=source)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import JobError
 from ..job import JOB_FIELDS, TrainingJob
+from ..phases import lasting, phases_of, with_first
 
 _LENGTH = ("steps", "epochs")
 
@@ -47,7 +48,11 @@ def job_of(told: Told, given: Mapping[str, Any]) -> TrainingJob:
         if name not in JOB_FIELDS:
             raise JobError(name, given[name], f"fields are {', '.join(JOB_FIELDS)}")
     fields = {**_fields(told, given), **given}
-    if told.total_steps is not None:
+    phases = phases_of(given.get("phases", ()))
+    fields = with_first(fields | {"phases": phases})
+    if lasting(phases):
+        fields = {k: v for k, v in fields.items() if k not in _LENGTH}
+    elif told.total_steps is not None:
         fields = {k: v for k, v in fields.items() if k not in _LENGTH}
         fields["steps"] = max(1, told.total_steps - told.first_step)
     for name, accepted in _NEEDED.items():

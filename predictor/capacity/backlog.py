@@ -36,11 +36,11 @@ def cleared(queue: Queue, pools: Sequence[Pool], outlook: Outlook) -> Cleared:
     A pool is taken to be at least as large as what runs in it.
     """
     if not queue.waits.any():
-        return Cleared()
+        return Cleared(set_aside=_held(queue))
     pools = _holding(queue, pools)
     may = _may(queue, pools)
     ok: Flags = np.any(may, axis=1)
-    aside = _aside(queue, ok)
+    aside = _held(queue) + _aside(queue, ok)
     if not ok.any():
         return Cleared(set_aside=aside)
     left = remaining(queue, outlook)
@@ -98,6 +98,13 @@ def _holding(queue: Queue, pools: Sequence[Pool]) -> tuple[Pool, ...]:
         if name and (pool is None or pool.gpus < gpus):
             sizes[name] = Pool(name=name, gpus=gpus)
     return tuple(sizes.values())
+
+
+def _held(queue: Queue) -> tuple[SetAside, ...]:
+    if not queue.held:
+        return ()
+    reason = "it is held until somebody releases it"
+    return (SetAside(reason=reason, jobs=len(queue.held), example=queue.held[0]),)
 
 
 def _aside(queue: Queue, ok: Flags) -> tuple[SetAside, ...]:

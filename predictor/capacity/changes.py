@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 from ..errors import PrecisionTimeError
 from ..job import TrainingJob
@@ -58,6 +59,15 @@ def _on_gpus(job: TrainingJob, gpus: int) -> TrainingJob:
 
 def _possible(make: Callable[[], TrainingJob]) -> TrainingJob | None:
     try:
-        return fitting_job(make())
+        return _fitting(make())
+    except PrecisionTimeError:
+        return None
+
+
+@lru_cache(maxsize=8192)
+def _fitting(job: TrainingJob) -> TrainingJob | None:
+    """The job as it fits; cached, for candidates are listed once to price and once to compare."""
+    try:
+        return fitting_job(job)
     except PrecisionTimeError:
         return None

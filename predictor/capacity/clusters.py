@@ -15,19 +15,26 @@ def peak_gpus(table: pl.DataFrame) -> dict[str, int]:
     ran = table.filter(pl.col("finish_s") > pl.col("begin_s"))
     gpus = pl.col("gpus").cast(pl.Int64)
     changes = pl.concat([
-        ran.select("gpu_type", at="begin_s", change=gpus),
         ran.select("gpu_type", at="finish_s", change=-gpus),
-    ]).sort("gpu_type", "at", "change")  # fmt: skip
-    held = changes.with_columns(held=pl.col("change").cum_sum().over("gpu_type"))
-    most = held.group_by("gpu_type").agg(pl.col("held").max()).sort("gpu_type")
+        ran.select("gpu_type", at="begin_s", change=gpus),
+    ])  # fmt: skip
+    # Ends stand before starts, and a stable sort leaves them so at the same moment.
+    in_order = pl.col("change").sort_by("at", maintain_order=True)
+    most = changes.group_by("gpu_type").agg(in_order.cum_sum().max()).sort("gpu_type")
     return dict(most.iter_rows())
+
+
+def stated_pools(stated: Sequence[Pool], told: Sequence[Pool]) -> tuple[Pool, ...]:
+    """The pools that were stated, then those of other types that a scheduler told of."""
+    known = {pool.name for pool in stated}
+    return *stated, *(pool for pool in told if pool.name not in known)
 
 
 def pools_of(table: pl.DataFrame, stated: Sequence[Pool]) -> tuple[Pool, ...]:
     """The pools that were stated, then those of other types at their peak."""
     known = {pool.name for pool in stated}
-    peaks = peak_gpus(table).items()
-    return *stated, *(Pool(name=name, gpus=most) for name, most in peaks if name not in known)
+    peaks = peak_gpus(table.filter(~pl.col("gpu_type").is_in(known))).items()
+    return *stated, *(Pool(name=name, gpus=most) for name, most in peaks)
 
 
 def changed(pools: Sequence[Pool], add: Sequence[Pool], remove: Sequence[Pool]) -> tuple[Pool, ...]:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 # What makes two jobs alike; ``config`` is what was asked without the number of steps.
 KEY = ("config", "gpu_type", "gpus", "nodes")
-_STEPS = r"(?:^|\s)steps=(\d+)"
 TAIL = 0.025
 # Configurations priced in one pass of the predictor.
 BATCH = 256
@@ -46,14 +45,6 @@ class Configuration:
     def job(self) -> TrainingJob:
         """What they were."""
         return self.found.job
-
-
-def with_config(table: pl.DataFrame) -> pl.DataFrame:
-    """The table with ``config`` and ``steps`` (None where no number of steps was stated)."""
-    asked = pl.col("asked")
-    return table.with_columns(
-        config=asked.str.replace(_STEPS, ""), steps=asked.str.extract(_STEPS).cast(pl.Int64)
-    )
 
 
 def training_job(config: str, gpu_type: str, gpus: int, nodes: int) -> TrainingJob | None:
@@ -105,7 +96,8 @@ class Outlook:
 def configurations(table: pl.DataFrame, outlook: Outlook, most: int) -> list[Configuration]:
     """The ``most`` configurations with the most GPU-hours, of those that can be predicted."""
     rows = (
-        with_config(table.filter(pl.col("asked") != "")).lazy()
+        table.lazy()
+        .filter(pl.col("config") != "")
         .group_by(KEY)
         .agg(
             pl.len().alias("jobs"), pl.col("hours").sum(), pl.col("user").unique().sort(),

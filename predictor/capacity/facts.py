@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import polars as pl
 
@@ -16,13 +17,10 @@ from .report_data import (
     PredictionQuality,
     Share,
     TensorCoreUse,
-    Use,
     Wait,
 )
+from .slots import idle_while_waiting
 
-OUTCOMES = ("completed", "failed", "timed_out", "cancelled", "preempted", "running")
-SLOT_S = (3600.0, 6 * 3600.0, 86400.0, 7 * 86400.0)
-MOST_SLOTS = 200
 # The largest number of GPUs of each size class.
 SIZES = (1, 4, 8, 16, 32, 64, 128)
 FULL_PRECISION = ("fp32",)
@@ -32,40 +30,17 @@ LEVEL = 0.95
 def hours_of(table: pl.DataFrame) -> GpuHours:
     """GPU-hours inside the period by outcome."""
     sums = dict(table.group_by("outcome").agg(pl.col("hours").sum()).iter_rows())
-    return GpuHours(**{name: float(sums.get(name, 0.0)) for name in OUTCOMES})
+    return GpuHours(**{name: float(hours) for name, hours in sums.items()})
 
 
-def splits(jobs: Jobs) -> Mapping[Dimension, tuple[Share, ...]]:
-    """GPU-hours by every dimension, the largest first."""
-    return {dimension: _shares(jobs.table, dimension) for dimension in Dimension}
-
-
-def use(jobs: Jobs, gpus: int | None) -> tuple[Use, ...]:
-    """GPU-hours and waiting GPUs by slot of time; at most MOST_SLOTS slots."""
-    since, until = jobs.period.since_s, jobs.period.until_s
-    slot = next((s for s in SLOT_S if (until - since) / s <= MOST_SLOTS), SLOT_S[-1])
-    starts = [since + slot * i for i in range(math.ceil((until - since) / slot))]
-    if not starts:
-        return ()
-    ran = _spread(jobs.table, "begin_s", "finish_s", since, slot, len(starts))
-    waited = _spread(
-        jobs.table.with_columns(
-            pl.max_horizontal("submit_s", pl.lit(since)).alias("from_s"),
-            pl.min_horizontal("start_s", pl.lit(until)).alias("to_s"),
-            outcome=pl.lit("waiting"),
-        ).filter(pl.col("to_s") > pl.col("from_s")),
-        "from_s", "to_s", since, slot, len(starts),
+def splits(jobs: Jobs, gpus: Mapping[str, int]) -> Mapping[Dimension, tuple[Share, ...]]:
+    """GPU-hours by every dimension, the largest first; ``gpus`` of the types that are known."""
+    cells = (
+        jobs.table.group_by(*Dimension, "outcome")
+        .agg(pl.len(), pl.col("hours").sum(), _unused_gpu_hours().alias("unused"))
     )  # fmt: skip
-    found = []
-    for i, start_s in enumerate(starts):
-        length_h = (min(start_s + slot, until) - start_s) / 3600
-        hours = GpuHours(**{name: ran.get((i, name), 0.0) for name in OUTCOMES})
-        capacity = None if gpus is None else gpus * length_h
-        found.append(
-            Use(start_s=start_s, hours=hours, capacity=capacity,
-                waiting_gpus=waited.get((i, "waiting"), 0.0) / length_h)
-        )  # fmt: skip
-    return tuple(found)
+    found = {dimension: _shares(cells, dimension) for dimension in Dimension}
+    return found | {Dimension.GPU_TYPE: _with_idle(found[Dimension.GPU_TYPE], jobs, gpus)}
 
 
 def waits(jobs: Jobs) -> tuple[Wait, ...]:
@@ -93,20 +68,19 @@ def limits(jobs: Jobs) -> tuple[LimitUse, ...]:
     ended = jobs.table.filter(pl.col("outcome") != "running")
     limited = pl.col("limit_s").is_not_null()
     killed = pl.col("outcome") == "timed_out"
-    left = (pl.col("limit_s") - pl.col("wall_s")).clip(lower_bound=0) * pl.col("gpus") / 3600
-    unused = left.filter(limited & (pl.col("outcome") == "completed")).sum()
     rows = ended.group_by("limit_by").agg(
         pl.len(),
         pl.col("wall_s").filter(limited).sum().alias("wall_s"),
         pl.col("limit_s").sum().alias("asked_s"),
         killed.sum().alias("killed"),
         pl.col("hours").filter(killed).sum().alias("killed_hours"),
-        unused.alias("unused"),
+        _unused_gpu_hours().alias("unused"),
     )
     return tuple(
         LimitUse(
             by=None if by is None else LimitBy(by), jobs=n, killed=lost, killed_gpu_hours=hours,
-            accuracy=wall / asked if asked else None, unused_gpu_hours=free,
+            requested_hours=asked / 3600, accuracy=wall / asked if asked else None,
+            unused_gpu_hours=free,
         )
         for by, n, wall, asked, lost, hours, free in rows.sort("limit_by").iter_rows()
     )  # fmt: skip
@@ -146,7 +120,8 @@ def predictions(jobs: Jobs) -> tuple[PredictionQuality, ...]:
 
 def tensor_cores(jobs: Jobs) -> tuple[TensorCoreUse, ...]:
     """What GPUs with tensor cores computed in, by GPU type."""
-    on = jobs.table.filter(pl.col("gpu_type").is_in(tensor_core_gpus()))
+    cells = jobs.table.group_by("gpu_type", "precision").agg(pl.col("hours").sum())
+    on = cells.filter(pl.col("gpu_type").is_in(tensor_core_gpus()))
     full, unknown = pl.col("precision").is_in(FULL_PRECISION), pl.col("precision") == UNKNOWN
     rows = on.group_by("gpu_type").agg(
         pl.col("hours").filter(full).sum().alias("full"),
@@ -159,45 +134,43 @@ def tensor_cores(jobs: Jobs) -> tuple[TensorCoreUse, ...]:
     )
 
 
-def _shares(table: pl.DataFrame, dimension: Dimension) -> tuple[Share, ...]:
-    counts = table.group_by(dimension.value).agg(pl.len())
-    by_outcome = table.group_by(dimension.value, "outcome").agg(pl.col("hours").sum())
+def _unused_gpu_hours() -> pl.Expr:
+    """GPU-hours reserved for jobs that completed and did not need them."""
+    left = (pl.col("limit_s") - pl.col("wall_s")).clip(lower_bound=0) * pl.col("gpus") / 3600
+    known = pl.col("limit_s").is_not_null() & (pl.col("outcome") == "completed")
+    return left.filter(known).sum()
+
+
+def _shares(cells: pl.DataFrame, dimension: Dimension) -> tuple[Share, ...]:
+    sums = cells.group_by(dimension.value, "outcome").agg(pl.col("len", "hours", "unused").sum())
     hours: dict[str, dict[str, float]] = {}
-    for key, outcome, amount in by_outcome.iter_rows():
+    jobs: Counter[str] = Counter()
+    unused: Counter[str] = Counter()
+    for key, outcome, count, amount, free in sums.iter_rows():
         hours.setdefault(key, {})[outcome] = amount
-    found = [Share(key=key, jobs=n, hours=GpuHours(**hours[key])) for key, n in counts.iter_rows()]
+        jobs[key] += count
+        unused[key] += free
+    found = [
+        Share(key=key, jobs=jobs[key], hours=GpuHours(**parts), unused_gpu_hours=unused[key])
+        for key, parts in hours.items()
+    ]
     return tuple(sorted(found, key=lambda s: (-s.hours.allocated, s.key)))
 
 
-def _spread(
-    table: pl.DataFrame, begin: str, end: str, since_s: float, slot_s: float, slots: int
-) -> dict[tuple[int, str], float]:
-    """GPU-hours by slot and outcome of spans from ``begin`` to ``end``, exact at the edges.
-
-    Each span adds what lies before it in its first slot and takes away what lies after it in its
-    last; whole slots between come from a running sum.
-    """
-    first = ((pl.col(begin) - since_s) / slot_s).floor().cast(pl.Int64).clip(0, slots - 1)
-    last = ((pl.col(end) - since_s) / slot_s).floor().cast(pl.Int64).clip(0, slots - 1)
-    spans = table.select("outcome", "gpus", pl.col(begin), pl.col(end), first=first, last=last)
-    gpus = pl.col("gpus").cast(pl.Float64)
-    # Time of the span from ``begin`` to the end of its first slot, less that after its end.
-    head = gpus * (since_s + (pl.col("first") + 1) * slot_s - pl.col(begin))
-    tail = gpus * (since_s + (pl.col("last") + 1) * slot_s - pl.col(end))
-    edges = pl.concat([
-        spans.select("outcome", slot="first", amount=head, level=gpus),
-        spans.select("outcome", slot="last", amount=-tail, level=-gpus),
-    ])  # fmt: skip
-    sums = edges.group_by("outcome", "slot").agg(pl.col("amount").sum(), pl.col("level").sum())
-    amounts = {(slot, outcome): (a, n) for outcome, slot, a, n in sums.iter_rows()}
-    found: dict[tuple[int, str], float] = {}
-    for outcome in sums["outcome"].unique():
-        level = 0.0
-        for slot in range(slots):
-            amount, change = amounts.get((slot, outcome), (0.0, 0.0))
-            found[slot, outcome] = max(0.0, (level * slot_s + amount) / 3600)
-            level += change
-    return found
+def _with_idle(
+    shares: Sequence[Share], jobs: Jobs, gpus: Mapping[str, int]
+) -> tuple[Share, ...]:  # fmt: skip
+    """GPU types with the hours that nobody had, also those on which no job ran."""
+    wanted = idle_while_waiting(jobs, gpus)
+    silent = [Share(key=name, jobs=0, hours=GpuHours())
+              for name in sorted(gpus.keys() - {share.key for share in shares})]  # fmt: skip
+    return tuple(
+        share if share.key not in gpus else replace(
+            share, idle_wanted_gpu_hours=wanted[share.key],
+            idle_gpu_hours=max(0.0, gpus[share.key] * jobs.period.hours - share.hours.allocated),
+        )
+        for share in (*shares, *silent)
+    )  # fmt: skip
 
 
 def _size(low: int, high: int | None) -> str:

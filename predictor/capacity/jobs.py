@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import polars as pl
 
@@ -17,12 +18,15 @@ COLUMNS = (
     "predicted_level", "reported_step_s",
 )  # fmt: skip
 UNKNOWN = "unknown"
+_STEPS = r"(?:^|\s)steps=(\d+)"
+_Frame = TypeVar("_Frame", pl.DataFrame, pl.LazyFrame)
 RUNNING = "running"  # the state of a job that had not ended when it was read
 # How a state of a job is counted; a node that failed lost the work as a failed job does.
 OUTCOMES = {
     "completed": "completed", "failed": "failed", "node_fail": "failed",
     "out_of_memory": "failed", "timeout": "timed_out", "deadline": "timed_out",
-    "cancelled": "cancelled", "preempted": "preempted", RUNNING: "running",
+    "cancelled": "cancelled", "preempted": "preempted", "requeued": "preempted",
+    RUNNING: "running",
 }  # fmt: skip
 # Why a job counts nowhere, in the order in which reasons are looked for.
 _ASIDE = (
@@ -38,7 +42,8 @@ class Jobs:
     """The jobs that touch a period, in memory with the columns needed, and those set aside.
 
     Beside COLUMNS there are ``begin_s`` and ``finish_s`` (clipped to the period), ``hours``
-    (GPU-hours inside it), ``outcome`` (a field of GpuHours) and ``wall_s`` (unclipped).
+    (GPU-hours inside it), ``outcome`` (a field of GpuHours) and ``wall_s`` (unclipped). In place
+    of ``asked`` there are ``config`` and ``steps``; see ``with_config``.
     """
 
     table: pl.DataFrame
@@ -59,7 +64,7 @@ def jobs_of(frame: pl.LazyFrame, period: Period) -> Jobs:
         end_s=pl.when(running).then(pl.lit(until)).otherwise("end_s")
     )
     reason = pl.coalesce(*(pl.when(bad).then(pl.lit(why)) for why, bad in _ASIDE))
-    read = known.filter(touching).with_columns(aside=reason).collect()
+    read = with_config(known.filter(touching)).with_columns(aside=reason).collect()
     aside = read.filter(pl.col("aside").is_not_null())
     kept = read.filter(pl.col("aside").is_null() & (pl.col("start_s") < until)).drop("aside")
     outcome = pl.col("state").replace_strict(OUTCOMES, default="failed")
@@ -72,6 +77,14 @@ def jobs_of(frame: pl.LazyFrame, period: Period) -> Jobs:
         **{name: _named(name) for name in ("model", "precision")},
     ).with_columns(hours=pl.col("gpus") * (pl.col("finish_s") - pl.col("begin_s")) / 3600)
     return Jobs(table, period, _set_aside(aside))
+
+
+def with_config(frame: _Frame) -> _Frame:
+    """With ``asked`` taken apart: ``config``, what like jobs share, and ``steps``, None if silent."""
+    asked = pl.col("asked")
+    return frame.with_columns(
+        config=asked.str.replace(_STEPS, ""), steps=asked.str.extract(_STEPS).cast(pl.Int64)
+    ).drop("asked")
 
 
 def tensor_core_gpus() -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from .configurations import KEY, Configuration, with_config
-from .opportunities import command_of, evidence_of, ranked
+from .configurations import KEY, Configuration
+from .opportunities import MOST_ROWS, command_of, evidence_of, ranked
 from .report_data import Opportunity, OpportunityKind, Range
 
 # The limit that would have been set: this quantile of the predicted time, and a start-up.
@@ -34,7 +34,7 @@ def long_limits(table: pl.DataFrame, found: Sequence[Configuration]) -> list[Opp
         pl.col("at").sort_by("hours", descending=True).first(),
         pl.col("limit_s").median(), pl.col("proposed_s").median(),
     )  # fmt: skip
-    return ranked(_row(row, found[row["at"]]) for row in rows.sort(_LIKE).to_dicts())
+    return ranked(_row(row, found[row["at"]]) for row in rows.sort(_LIKE).to_dicts())[:MOST_ROWS]
 
 
 def _too_long(table: pl.DataFrame, found: Sequence[Configuration]) -> pl.DataFrame:
@@ -48,12 +48,11 @@ def _too_long(table: pl.DataFrame, found: Sequence[Configuration]) -> pl.DataFra
     }).unique(("config", "gpu_type", "gpus"), keep="first", maintain_order=True)  # fmt: skip
     mine = table.filter(
         (pl.col("outcome") == "completed") & pl.col("limit_s").is_not_null()
-        & (pl.col("asked") != "") & (pl.col("limit_by").fill_null("") != "precision-time")
+        & (pl.col("config") != "") & (pl.col("limit_by").fill_null("") != "precision-time")
     )  # fmt: skip
     wanted_s = STARTUP_S + pl.col("step_high_s") * pl.coalesce("steps", "whole_steps")
     return (
-        with_config(mine)
-        .join(priced, on=[name for name in KEY if name != "nodes"])
+        mine.join(priced, on=[name for name in KEY if name != "nodes"])
         .with_columns(proposed_s=(wanted_s / ROUNDING_S).ceil() * ROUNDING_S)
         .filter(pl.col("limit_s") > TOO_LONG * pl.col("proposed_s"))
         .with_columns(

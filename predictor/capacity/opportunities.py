@@ -60,19 +60,22 @@ class Better:
 def better(
     found: Sequence[Configuration], outlook: Outlook, gpu_types: Sequence[str], terms: Terms
 ) -> list[Opportunity]:
-    """Every opportunity but shorter limits, the largest of each kind first."""
+    """Every opportunity but shorter limits, by kind, at most MOST_ROWS of each."""
     outlook.of(job for one in found for job in _candidates(one.job, gpu_types, terms))
     changes = [each for one in found for each in _better(one, outlook, gpu_types, terms)]
     groups: dict[tuple[str, ...], list[Better]] = defaultdict(list)
     for each in changes:
         groups[_alike(each)].append(each)
     rows = [_row(group, terms) for group in groups.values()]
-    return [row for kind in OpportunityKind for row in ranked(r for r in rows if r.kind is kind)]
+    return [
+        row for kind in OpportunityKind
+        for row in ranked(r for r in rows if r.kind is kind)[:MOST_ROWS]
+    ]  # fmt: skip
 
 
 def ranked(rows: Iterable[Opportunity]) -> list[Opportunity]:
     """The largest first, by money where it is known, else by GPU-hours."""
-    return sorted(rows, key=_size, reverse=True)[:MOST_ROWS]
+    return sorted(rows, key=_size, reverse=True)
 
 
 def command_of(config: str, changes: Mapping[str, object], gpu: str, gpus: int, by: str) -> str:

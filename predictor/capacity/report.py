@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,14 @@ from ..errors import NotInstalledError
 from ..replay import Pool
 from . import facts
 from .backlog import Cleared, cleared
-from .clusters import pools_of
+from .clusters import pools_of, stated_pools
 from .configurations import Outlook, configurations
 from .forecast import forecasts
 from .jobs import Jobs, jobs_of
 from .long_limits import long_limits
-from .opportunities import better
+from .opportunities import better, ranked
 from .report_data import Forecast, Opportunity, Origin, Period, Report
+from .slots import use
 from .source import Source, is_sample
 from .waiting import queue_at
 from .whatif import MOST_CONFIGURATIONS, Plan, what_if
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 TITLE = "GPU capacity"
 NO_TERMS = Terms()
 _GUESSED = (
-    "how many there are is not known of {}: idle GPU-hours are not told, and elsewhere a type "
-    "counts as large as the most of it that was in use at once"
+    "How many there are is not known of {}: idle GPU-hours are not told, and elsewhere a type "
+    "counts as large as the most of it that was in use at once."
 )
 
 
@@ -57,6 +58,7 @@ def make_report(
     replayed.
     """
     wanted = Wanted() if wanted is None else wanted
+    wanted = replace(wanted, pools=stated_pools(wanted.pools, source.pools))
     jobs = jobs_of(source.frame, period)
     pools = pools_of(jobs.table, wanted.pools)
     guessed = [pool.name for pool in pools if pool not in wanted.pools]
@@ -77,8 +79,8 @@ def make_report(
         ),
         period=period, gpus=gpus, hours=facts.hours_of(jobs.table),
         capacity=None if known is None else known * period.hours,
-        splits=facts.splits(jobs), use=facts.use(jobs, known), waits=facts.waits(jobs),
-        limits=facts.limits(jobs), predictions=facts.predictions(jobs),
+        splits=facts.splits(jobs, {pool.name: pool.gpus for pool in wanted.pools}),
+        use=use(jobs, known), waits=facts.waits(jobs), limits=facts.limits(jobs), predictions=facts.predictions(jobs),
         tensor_cores=facts.tensor_cores(jobs), opportunities=opportunities,
         backlog=drained.backlog, queue=drained.queue, forecasts=forecast,
         whatif=None if plan is None or outlook is None else what_if(
@@ -92,13 +94,17 @@ def _opportunities(
     jobs: Jobs, outlook: Outlook | None, pools: Sequence[Pool], wanted: Wanted
 ) -> tuple[tuple[Opportunity, ...], tuple[str, ...]]:
     if outlook is None:
-        return (), ("no opportunities: no predictor was used",)
+        return (), ("No changes were looked for: no predictor was used.",)
     found = configurations(jobs.table, outlook, wanted.most_configurations)
     names = [pool.name for pool in pools]
-    rows = [*better(found, outlook, names, wanted.terms), *long_limits(jobs.table, found)]
+    saving = ranked(better(found, outlook, names, wanted.terms))
+    rows = [*saving, *long_limits(jobs.table, found)]
     hours = float(jobs.table["hours"].sum())
     share = sum(one.hours for one in found) / hours if hours else 0.0
-    note = f"opportunities are of {len(found)} configurations, {share:.0%} of the GPU-hours"
+    note = (
+        f"Changes were looked for in the {len(found)} configurations with most GPU-hours that could"
+        f" be predicted: {100 * share:.0f} % of all GPU-hours."
+    )
     return tuple(rows), (note,)
 
 
@@ -108,7 +114,7 @@ def _forecasts(
     try:
         return forecasts(frame, period.until_s, {pool.name: pool.gpus for pool in stated})
     except NotInstalledError as error:
-        return (), (f"no forecast: {error}",)
+        return (), (f"No forecast: {error}.",)
 
 
 def _drained(

@@ -94,11 +94,20 @@ class GpuHours:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """One value of a dimension, such as one account."""
+    """One value of a dimension, such as one account.
+
+    ``unused_gpu_hours`` were reserved for completed jobs and not used: GPUs x (limit - wall time);
+    they are no part of ``hours``. Of a GPU type whose number is known, ``idle_gpu_hours`` nobody
+    had, and ``idle_wanted_gpu_hours`` of these were free while jobs waited for that type; None
+    elsewhere.
+    """
 
     key: str
     jobs: int
     hours: GpuHours
+    unused_gpu_hours: float = 0.0
+    idle_gpu_hours: float | None = None
+    idle_wanted_gpu_hours: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,12 +136,13 @@ class LimitUse:
     """Jobs whose limit came from one place.
 
     ``accuracy`` is XDMoD's wall_time_accuracy: sum of wall time over sum of requested wall time,
-    None where none asked for any. ``unused_gpu_hours`` were reserved for completed jobs and not
-    used: GPUs x (limit - wall time).
+    ``requested_hours``; None where none asked for any. ``unused_gpu_hours`` were reserved for
+    completed jobs and not used: GPUs x (limit - wall time).
     """
 
     by: LimitBy | None
     jobs: int
+    requested_hours: float
     accuracy: float | None
     killed: int
     killed_gpu_hours: float
@@ -224,11 +234,15 @@ class QueuedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeekDemand:
-    """GPU-hours asked for in one week: ``measured`` in the past, ``expected`` after it."""
+    """GPU-hours asked for in one week: ``measured`` in the past, ``expected`` after it.
+
+    ``likely`` is the central 80 % of what is expected, with the same median.
+    """
 
     start_s: float
     measured: float | None = None
     expected: Range | None = None
+    likely: Range | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +318,20 @@ class Report:
     def idle(self) -> float | None:
         """GPU-hours that nobody had."""
         return None if self.capacity is None else max(0.0, self.capacity - self.hours.allocated)
+
+    @property
+    def idle_wanted(self) -> float | None:
+        """GPU-hours that were free while jobs waited for GPUs of that type."""
+        found = [share.idle_wanted_gpu_hours for share in self.splits.get(Dimension.GPU_TYPE, ())]
+        known = [hours for hours in found if hours is not None]
+        return sum(known) if known and self.capacity is not None else None
+
+    @property
+    def wall_time_accuracy(self) -> float | None:
+        """Of all jobs with a limit together, as XDMoD defines it."""
+        asked = sum(limit.requested_hours for limit in self.limits)
+        used = sum(limit.requested_hours * (limit.accuracy or 0.0) for limit in self.limits)
+        return used / asked if asked else None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON, fields named as here."""

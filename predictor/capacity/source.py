@@ -13,6 +13,7 @@ from ..errors import HistoryError
 from ..history.run import LimitBy
 from ..history.store import History
 from ..history.where import Where
+from ..replay import Pool
 from .jobs import COLUMNS
 
 # What a file has to tell of every job; the other columns may be missing.
@@ -27,11 +28,15 @@ _DEFAULTS = {"state": "completed", "nodes": 1, "asked": ""}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Jobs as a lazy table with the columns of ``jobs.COLUMNS``, and what to call it."""
+    """Jobs as a lazy table with the columns of ``jobs.COLUMNS``, and what to call it.
+
+    ``pools`` are the GPUs that a scheduler has, none where none was asked.
+    """
 
     frame: pl.LazyFrame
     kind: str
     name: str
+    pools: tuple[Pool, ...] = ()
 
 
 def of_history(
@@ -59,6 +64,11 @@ def of_file(path: Path) -> Source:
     return Source(frame=frame.select(columns), kind="file", name=path.name)
 
 
+def empty() -> pl.LazyFrame:
+    """A table of no jobs."""
+    return pl.LazyFrame(schema={name: _dtype(name) for name in COLUMNS})
+
+
 def is_sample(frame: pl.LazyFrame) -> bool:
     """Whether the jobs are generated ones."""
     clusters = frame.select("cluster").unique().collect()["cluster"]
@@ -83,10 +93,14 @@ def _scan_csv(path: Path) -> pl.LazyFrame:
 
 
 def _column(name: str, there: bool) -> pl.Expr:
-    dtype = pl.Int64 if name in _WHOLE else pl.Float64 if name in _NUMBERS else pl.String
+    dtype = _dtype(name)
     found = pl.col(name).cast(dtype) if there else pl.lit(None, dtype)
     if name == "limit_by":
         known = found.is_in([by.value for by in LimitBy])
         found = pl.when(known).then(found)
     default = 0 if name == "gpus" else _DEFAULTS.get(name)
     return (found if default is None else found.fill_null(default)).alias(name)
+
+
+def _dtype(name: str) -> type[pl.DataType]:
+    return pl.Int64 if name in _WHOLE else pl.Float64 if name in _NUMBERS else pl.String

@@ -16,27 +16,32 @@ import polars as pl
 
 from ..prediction import Prediction
 from ..replay import Floats, Ints
-from .configurations import KEY, Outlook, training_job, with_config
-from .jobs import COLUMNS
+from .configurations import KEY, Outlook, training_job
+from .jobs import COLUMNS, with_config
 
 DRAWS = 40
 # Where no past job tells: a job takes its limit; one without takes a day.
 NO_PAST = np.ones(1)
 NO_LIMIT_S = 86400.0
+# Columns that only the queue of a scheduler has.
+PRIORITY, HELD = "priority", "held"
 _LEVELS = (np.arange(DRAWS) + 0.5) / DRAWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """Jobs at ``at_s``: those that run (``start_s`` known), then those that wait, by submission.
+    """Jobs at ``at_s``: those that run (``start_s`` known), then those that wait, in their order.
 
-    ``past_shares`` are wall time over limit of ended jobs, ``past_s`` their wall times.
+    That is by priority where it is known, then by submission. ``held`` are the numbers of jobs
+    that wait for a person to release them; they are not in the table. ``past_shares`` are wall
+    time over limit of ended jobs, ``past_s`` their wall times.
     """
 
     table: pl.DataFrame
     at_s: float
     past_shares: Floats
     past_s: Floats
+    held: tuple[str, ...] = ()
 
     @property
     def waits(self) -> Floats:
@@ -57,14 +62,17 @@ def queue_at(frame: pl.LazyFrame, at_s: float) -> Queue:
 
     Of ended jobs it tells what they used of their limits.
     """
-    gpu_jobs = frame.select(COLUMNS).filter((pl.col("gpus") >= 1) & (pl.col("submit_s") <= at_s))
+    gpu_jobs = frame.select(*COLUMNS, *_of_queue(frame)).filter(
+        (pl.col("gpus") >= 1) & (pl.col("submit_s") <= at_s)
+    )
     there = gpu_jobs.filter(pl.col("end_s").is_null() | (pl.col("end_s") > at_s))
     started = pl.col("start_s") <= at_s
     table = (
         there.with_columns(start_s=pl.when(started).then("start_s"))
-        .sort(["start_s", "submit_s", "job_id"], nulls_last=True)
+        .sort("start_s", -pl.col(PRIORITY), "submit_s", "job_id", nulls_last=True)
         .collect()
     )
+    held = pl.col(HELD) & pl.col("start_s").is_null()
     wall = pl.col("end_s") - pl.col("start_s")
     past = (
         gpu_jobs.filter((pl.col("end_s") <= at_s) & (wall > 0))
@@ -72,20 +80,26 @@ def queue_at(frame: pl.LazyFrame, at_s: float) -> Queue:
     )  # fmt: skip
     shares = past["share"].drop_nulls().to_numpy()
     return Queue(
-        table=with_config(table), at_s=at_s,
+        table=with_config(table.filter(~held)), at_s=at_s,
+        held=tuple(table.filter(held)["job_id"]),
         past_shares=_quantiles(shares.clip(max=1.0), NO_PAST),
         past_s=_quantiles(past["wall_s"].to_numpy(), NO_PAST * NO_LIMIT_S),
     )  # fmt: skip
 
 
+def _of_queue(frame: pl.LazyFrame) -> tuple[pl.Expr, ...]:
+    """Priority and hold of each job; a history tells neither."""
+    known = frame.collect_schema().names()
+    priority = pl.col(PRIORITY) if PRIORITY in known else pl.lit(None, pl.Int64)
+    held = pl.col(HELD) if HELD in known else pl.lit(None, pl.Boolean)
+    return priority.fill_null(0).alias(PRIORITY), held.fill_null(False).alias(HELD)
+
+
 def remaining(queue: Queue, outlook: Outlook) -> Remaining:
     """How long each job of the queue still takes."""
     rng = np.random.default_rng(0)
-    jobs = [training_job(*key) if key[0] and key[1] else None
-            for key in queue.table.select(KEY).iter_rows()]  # fmt: skip
-    outlook.of(job for job in jobs if job is not None)
-    found = tuple(outlook(job) for job in jobs)
-    shared: dict[int, Ints] = {}
+    found = _predicted(queue, outlook)
+    shared: dict[int, tuple[Floats, Ints]] = {}
     rows = []
     columns = queue.table.select("start_s", "limit_s", "steps").iter_rows()
     for one, (start_s, limit_s, stated) in zip(found, columns, strict=True):
@@ -94,15 +108,26 @@ def remaining(queue: Queue, outlook: Outlook) -> Remaining:
         if one is None or steps is None:
             rows.append(_left(_unknown_s(queue, limit_s, rng), ran_s))
             continue
-        order = shared.setdefault(id(one), rng.permutation(DRAWS))
-        whole = np.array([one.quantile_s(level) for level in _LEVELS]) * steps
-        rows.append(_left(whole, ran_s)[order])
+        if id(one) not in shared:
+            step_s = np.array([one.quantile_s(level) for level in _LEVELS])
+            shared[id(one)] = step_s, rng.permutation(DRAWS)
+        step_s, order = shared[id(one)]
+        rows.append(_left(step_s * steps, ran_s)[order])
     seconds = np.array(rows).reshape(len(rows), DRAWS)
     predictions = tuple(
         one if one is not None and (steps is not None or one.steps is not None) else None
         for one, steps in zip(found, queue.table["steps"], strict=True)
     )
     return Remaining(seconds=seconds, predictions=predictions)
+
+
+def _predicted(queue: Queue, outlook: Outlook) -> tuple[Prediction | None, ...]:
+    """The prediction of each job, like ones made once; None where it cannot be predicted."""
+    keys = list(queue.table.select(KEY).iter_rows())
+    jobs = {key: training_job(*key) if key[0] and key[1] else None for key in dict.fromkeys(keys)}
+    outlook.of(job for job in jobs.values() if job is not None)
+    found = {key: outlook(job) for key, job in jobs.items()}
+    return tuple(found[key] for key in keys)
 
 
 def _unknown_s(queue: Queue, limit_s: float | None, rng: np.random.Generator) -> Floats:

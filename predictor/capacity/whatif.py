@@ -24,14 +24,7 @@ from ..job import TrainingJob
 from ..replay import Floats, Ints, Pool, Trace, replay
 from .changes import in_mixed_precision, on
 from .clusters import changed
-from .configurations import (
-    KEY,
-    Configuration,
-    Outlook,
-    configurations,
-    gpu_watts,
-    with_config,
-)
+from .configurations import KEY, Configuration, Outlook, configurations, gpu_watts
 from .jobs import Jobs
 from .report_data import Period, Scenario, WhatIf
 
@@ -70,7 +63,7 @@ def what_if(
     Raises TraceError where there is nothing to replay, and for GPUs removed that are not there.
     """
     after = changed(pools, plan.add, plan.remove)
-    table = with_config(jobs.table).sort("submit_s", "job_id")
+    table = jobs.table.sort("submit_s", "job_id")
     if not table.height:
         raise TraceError("no job ran in the period: there is nothing to replay")
     found = configurations(table, outlook, most)

@@ -9,7 +9,7 @@ import click
 from ..errors import TraceError
 from ..units import count
 from .capacity_forms import Forms, form_options, written
-from .capacity_source import Asked, capacity_options, opened
+from .capacity_source import Asked, capacity_options, opened, opened_queue, queue_options
 from .capacity_text import show, show_whatif, span, times
 from .console import show_json, show_table, warn
 from .extras import ExtraGroup
@@ -108,6 +108,7 @@ def whatif(
     from dataclasses import asdict
 
     from ..capacity.clusters import pools_of as pools_in
+    from ..capacity.clusters import stated_pools
     from ..capacity.configurations import Outlook
     from ..capacity.jobs import jobs_of
     from ..capacity.whatif import Plan, what_if
@@ -117,9 +118,10 @@ def whatif(
         raise TraceError("nothing would change: give --add, --remove or --to-precision")
     with opened(want) as source:
         jobs = jobs_of(source.frame, want.period)
+        known = stated_pools(want.pools, source.pools)
     found = what_if(
         jobs, Plan(add=add, remove=remove, mixed=to_precision is not None),
-        Outlook(predictor(want.version)), want.terms, pools_in(jobs.table, want.pools),
+        Outlook(predictor(want.version)), want.terms, pools_in(jobs.table, known),
         most=want.configurations,
     )  # fmt: skip
     if form == "json":
@@ -129,25 +131,29 @@ def whatif(
 
 
 @capacity.command()
-@capacity_options
+@queue_options
 def queue(form: str, **asked: Any) -> None:
     """Show when each waiting job starts and ends, by GPU type.
 
-    The queue is that of --until, of a file of jobs (waiting ones have no start, running ones no
-    end) or of a history. It is replayed many times with run times drawn from the predictions.
+    The queue is that of a scheduler now, or that of --until in a file of jobs (waiting ones have
+    no start, running ones no end) or in a history. It is replayed many times with run times drawn
+    from the predictions; what jobs of the history used of their limits stands for those that
+    cannot be predicted.
     """
     from dataclasses import asdict
 
     from ..capacity.backlog import cleared
     from ..capacity.clusters import pools_of as pools_in
+    from ..capacity.clusters import stated_pools
     from ..capacity.configurations import Outlook
     from ..capacity.jobs import jobs_of
     from ..capacity.waiting import queue_at
 
     want = Asked(**asked)
-    with opened(want) as source:
+    with opened_queue(want) as source:
         period = want.period
-        pools = pools_in(jobs_of(source.frame, period).table, want.pools)
+        known = stated_pools(want.pools, source.pools)
+        pools = pools_in(jobs_of(source.frame, period).table, known)
         waiting = queue_at(source.frame, period.until_s)
     found = cleared(waiting, pools, Outlook(predictor(want.version)))
     for aside in found.set_aside:

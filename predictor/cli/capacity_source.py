@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import HistoryError, NotInstalledError
-from .console import format_option
+from ..errors import HistoryError, NotInstalledError, PrecisionTimeError
+from .console import format_option, warn
 from .filling import history_option, open_history
+from .live_queue import GROUP as QUEUE
+from .live_queue import queue_here, read_queue
 from .moments import MOMENT
 from .past_jobs import pools_of
-from .plugins import declared, load
+from .plugins import declared, load, remedy
 
 if TYPE_CHECKING:
     from ..capacity.report_data import Period
@@ -32,14 +34,27 @@ SINCE_DAYS = 30
 INGEST = "precision_time.ingest"
 # How long before the period jobs are read from a scheduler: the weeks that a forecast is made from.
 BEFORE_S = 26 * 7 * DAY_S
-HISTORY = "history"
+HISTORY, HERE = "history", "here"
 
+_FROM = click.option(
+    "--from", "source", default=HISTORY, show_default=True,
+    metavar="history|slurm|kubernetes|FILE",
+    help="Jobs: of the history, read from a scheduler now, or of a CSV or Parquet file.",
+)  # fmt: skip
+_QUEUE = click.option(
+    "--queue",
+    metavar="slurm|kubernetes",
+    help="Add what runs and waits in this scheduler now, and the GPUs it has.",
+)
+_QUEUE_FROM = click.option(
+    "--from",
+    "source",
+    default=HERE,
+    metavar="slurm|kubernetes|history|FILE",
+    help="Jobs: of a scheduler, of the history or of a CSV or Parquet file.  "
+    "[default: the scheduler that answers here]",
+)
 _OPTIONS = (
-    click.option(
-        "--from", "source", default=HISTORY, show_default=True,
-        metavar="history|slurm|kubernetes|FILE",
-        help="Jobs: of the history, read from a scheduler now, or of a CSV or Parquet file.",
-    ),
     click.option("--since", type=MOMENT, help="Begin of the period  [default: 30d]"),
     click.option("--until", type=MOMENT, help="End of the period  [default: now]"),
     click.option(
@@ -64,6 +79,7 @@ class Asked:
     """The values of ``capacity_options``."""
 
     source: str
+    queue: str | None = None
     history: str | None
     since: float | None
     until: float | None
@@ -97,7 +113,14 @@ class Asked:
 
 def capacity_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options that Asked is made of, and ``--format``."""
-    for option in reversed(_OPTIONS):
+    for option in reversed((_FROM, _QUEUE, *_OPTIONS)):
+        command = option(command)
+    return history_option(format_option(command))
+
+
+def queue_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a command that is about a queue."""
+    for option in reversed((_QUEUE_FROM, *_OPTIONS)):
         command = option(command)
     return history_option(format_option(command))
 
@@ -105,10 +128,28 @@ def capacity_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def opened(asked: Asked) -> Iterator[Source]:
     """The jobs, open while the block runs; raises HistoryError, and NotInstalledError."""
-    try:
-        from ..capacity.source import of_file, of_history
-    except ModuleNotFoundError as error:
-        raise NotInstalledError.of(error, "report") from error
+    with _ended(asked) as source:
+        yield source if asked.queue is None else _with_queue(source, asked.queue)
+
+
+@contextmanager
+def opened_queue(asked: Asked) -> Iterator[Source]:
+    """The queue of a scheduler with the jobs of the history, where there is one; else as opened."""
+    if asked.source != HERE and asked.source not in declared(QUEUE):
+        with opened(asked) as source:
+            yield source
+        return
+    from ..capacity.live_jobs import with_live
+
+    live = queue_here() if asked.source == HERE else read_queue(asked.source)
+    with _past(asked.history, live.scheduler) as source:
+        yield with_live(source, live)
+
+
+@contextmanager
+def _ended(asked: Asked) -> Iterator[Source]:
+    from ..capacity.source import of_file, of_history
+
     if asked.source in declared(INGEST):
         with _read_now(asked) as source:
             yield source
@@ -116,20 +157,71 @@ def opened(asked: Asked) -> Iterator[Source]:
         with open_history(asked.history, create=False) as store:
             yield of_history(store)
     else:
-        yield of_file(Path(asked.source))
+        path = Path(asked.source)
+        if not path.suffix:
+            names = ", ".join([HISTORY, *declared(INGEST)])
+            raise HistoryError(
+                f"from={asked.source!r} is not possible: {names} or a CSV or Parquet file is "
+                "accepted; a scheduler is among them once its adapter is installed"
+            )
+        yield of_file(path)
+
+
+def _with_queue(source: Source, name: str) -> Source:
+    """A report of the past is worth having without the queue of now."""
+    from ..capacity.live_jobs import with_live
+
+    if name not in declared(QUEUE):
+        names = ", ".join(declared(QUEUE)) or "none: no adapter is installed"
+        raise HistoryError(f"queue={name!r} is not possible: accepted are {names}")
+    try:
+        return with_live(source, read_queue(name))
+    except PrecisionTimeError as error:
+        warn(f"the report has no queue: {error}")
+        return source
+
+
+@contextmanager
+def _past(history: str | None, scheduler: str) -> Iterator[Source]:
+    """The history, or no jobs where none was named and there is none."""
+    from ..capacity.source import Source, empty, of_history
+
+    try:
+        store = open_history(history, create=False)
+    except HistoryError:
+        if history is not None:
+            raise
+        yield Source(frame=empty(), kind=scheduler, name=scheduler)
+        return
+    with store:
+        yield of_history(store)
 
 
 @contextmanager
 def _read_now(asked: Asked) -> Iterator[Source]:
-    """What a scheduler tells, in a history that is gone afterwards."""
+    """What a scheduler tells, in a history that is gone afterwards, and its queue."""
+    from ..capacity.live_jobs import with_live
     from ..capacity.source import of_history
 
-    command = load(INGEST, asked.source)
-    assert command is not None
+    name = asked.source
+    live = read_queue(name) if name in declared(QUEUE) else None
     with TemporaryDirectory(prefix="precision-time-") as folder:
         path = str(Path(folder) / "history.sqlite")
         since = datetime.fromtimestamp(asked.period.since_s - BEFORE_S, UTC).isoformat()
-        with redirect_stdout(sys.stderr):
-            command.main(["--history", path, "--since", since], standalone_mode=False)
+        _ingest(name, "--history", path, "--since", since)
         with open_history(path, create=False) as store:
-            yield of_history(store, scheduler=asked.source)
+            source = of_history(store, scheduler=name)
+            yield source if live is None else with_live(source, live)
+
+
+def _ingest(name: str, *words: str) -> None:
+    command = load(INGEST, name)
+    assert command is not None
+    try:
+        with redirect_stdout(sys.stderr):
+            command.main(list(words), standalone_mode=False)
+    except ModuleNotFoundError as error:
+        mend = remedy(INGEST, name, error)
+        if mend is None:
+            raise
+        raise NotInstalledError(f"{error}: {mend}") from error

@@ -32,17 +32,22 @@ def identify(
     r"""Show which training job a shell script or a command line is; nothing is run.
 
     A file that starts with #! is read as a script, with the words behind it as its arguments;
-    any other words are the command itself. Put -- before them.
+    any other words are the command itself. Put -- before them. Configuration files that it names
+    are read, relative to the working directory.
 
     \b
     precision-time identify job.sh
     precision-time identify -- torchrun train.py --model resnet50 --batch-size 64 --amp
     """
+    from ..identify.files import UserFiles
     from ..identify.identify import identify as read
 
     environment = dict(_variable(text) for text in variables)
     script = _script(words[0])
-    stated = read(comment=comment, environment=environment, script=script, argv=words)
+    stated = read(
+        comment=comment, environment=environment, script=script, argv=words,
+        files=UserFiles(Path.cwd()),
+    )  # fmt: skip
     if form == "json":
         show_json(_summary(stated))
         return
@@ -68,7 +73,9 @@ def _script(word: str) -> str | None:
 
 
 def _missing(stated: Stated) -> list[str]:
-    found = set(stated.values)
+    from ..phases import lasting
+
+    found = set(stated.values) | ({"steps"} if lasting(stated.values.get("phases", ())) else set())
     return [" or ".join(names) for names in NEEDED if not found & set(names)]
 
 

@@ -13,6 +13,7 @@ from ..errors import JobError
 if TYPE_CHECKING:
     from ..graphs.catalog import ModelEntry
     from ..job import TrainingJob
+    from ..phases import Phase
 
 Decorator = Callable[[Any], Any]
 
@@ -88,6 +89,11 @@ _OPTIONS = (
         "--variant", multiple=True, metavar="K=V",
         help="What else defines the network: layers=24, hidden=1024; repeatable.",
     ),
+    click.option(
+        "--phase", "phases", multiple=True, metavar="K=V,...",
+        help="A phase, in their order: steps, epochs or a share of them, and what else it is: "
+        "share=0.9,precision=fp16; repeatable.",
+    ),
     click.option("--source", default="", help="Site whose measured runs count as one's own."),
 )  # fmt: skip
 
@@ -109,25 +115,33 @@ def job_of(model: str, precision: str, gpu: str, fields: Mapping[str, Any]) -> T
     from ..frameworks import parse_framework
     from ..graphs.catalog import entry_of
     from ..job import TrainingJob
+    from ..phases import with_first
     from ..precision import parse_precision
 
     entry = entry_of(model)
-    stated = dict(fields)
+    stated = dict(fields) | {"precision": parse_precision(precision)}
     options = pairs("option", stated.pop("options"))
     variant = pairs("variant", stated.pop("variant"))
+    stated["phases"] = phases(stated["phases"])
     size = image_size(stated.pop("image_size"), entry)
     framework = parse_framework(stated.pop("framework"), ";".join(map("=".join, options)))
     return TrainingJob(
         model=entry.name,
-        precision=parse_precision(precision),
         gpu=gpu,
         image_size=size,
         framework=framework.name,
         framework_date=framework.date,
         options=options,
         variant=variant,
-        **stated,
+        **with_first(stated),
     )
+
+
+def phases(texts: Sequence[str]) -> tuple[Phase, ...]:
+    """Phases in the order of their options; raises JobError."""
+    from ..identify.phase_text import parse_phases
+
+    return parse_phases(";".join(texts)) if texts else ()
 
 
 def pairs(field: str, texts: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -60,10 +60,15 @@ def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:
     """The lines of a prediction for people, with what it costs where there are terms."""
     job, step = found.job, found.interval()
     nodes = f"{job.nodes} node" + ("s" if job.nodes > 1 else "")
-    yield f"{job.model}, {job.precision.value}, {job.gpus} x {job.gpu} ({nodes})"
-    yield f"batch {job.micro_batch_size} per GPU, {count(job.step_samples)} samples per step"
+    if found.phases:
+        yield f"{job.model}, {len(found.phases)} phases, {job.gpus} x {job.gpu} ({nodes})"
+        yield from phases(found)
+    else:
+        yield f"{job.model}, {job.precision.value}, {job.gpus} x {job.gpu} ({nodes})"
+        yield f"batch {job.micro_batch_size} per GPU, {count(job.step_samples)} samples per step"
     yield ""
-    yield _line("step", duration(found.step_s), f"95 %: {span(step.low_s, step.high_s)}")
+    name = "mean step" if found.phases else "step"
+    yield _line(name, duration(found.step_s), f"95 %: {span(step.low_s, step.high_s)}")
     yield _line("throughput", f"{short(found.throughput)} samples/s")
     if found.steps is not None:
         low, high = step.low_s * found.steps, step.high_s * found.steps
@@ -82,6 +87,18 @@ def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:
         yield ""
     yield "evidence"
     yield from (f"{GAP}{line}" for line in found.evidence)
+
+
+def phases(found: Prediction) -> Iterator[str]:
+    """One line a phase: its length, its time, and what it is."""
+    for number, (phase, one) in enumerate(zip(found.job.phases, found.phases, strict=True), 1):
+        job, step_s = one.job, duration(one.step_s)
+        lasts = f"{count(one.steps)} steps" if one.steps else f"{percent(phase.share or 0.0)}"
+        micro = f"batch {job.micro_batch_size}" + (f" x {job.grad_accum}" * (job.grad_accum > 1))
+        length = f", {job.seq_len} tokens" if job.seq_len else ""
+        took = f"{step_s} a step" if one.total_s is None else duration(one.total_s)
+        what = f"{job.precision.value}, {micro} per GPU{length}"
+        yield _line(f"{GAP}phase {number}, {lasts}", took, what)
 
 
 def costs(found: Prediction, terms: Terms) -> Iterator[str]:

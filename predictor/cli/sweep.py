@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import JobError, NotInstalledError
-from ..units import duration, percent, short
+from ..units import duration, gibibytes, percent, short
 from .console import format_option, show_json, show_table
 from .costs import cost_options, kilowatt_hours, money, take_terms
 from .predictors import predictor
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..sweeps.search import Configuration, Search, Total
 
 MARK = "*"
+TOO_LARGE = "x"
 NONE_FITS = 1
 
 
@@ -38,7 +39,8 @@ def sweep(
     """Predict what the search in the file SPACE takes: GPU-hours, cost and energy.
 
     With --gpu-hours or --budget also how many trials of which configurations to keep: the most
-    that fit, cheapest first. Exit code 1 means that not all fit. docs/sweeps.md has the file.
+    that fit, cheapest first. Exit code 1 means that not all fit. Configurations beyond the memory
+    of their GPUs are marked and get no trials. docs/sweeps.md has the file.
     """
     try:
         from ..sweeps.search import search_of, within
@@ -74,7 +76,7 @@ def _show_json(search: Search, kept: Search) -> None:
     efficient = set(map(id, search.efficient()))
     lines = [
         {**one.plan.as_dict(), "trials": one.trials, "kept_trials": left.trials,
-         "efficient": id(one.plan) in efficient}
+         "efficient": id(one.plan) in efficient, "fits": one.fit.ok}
         for one, left in zip(search.configurations, kept.configurations, strict=True)
     ]  # fmt: skip
     show_json({
@@ -92,7 +94,11 @@ def _show_text(search: Search, kept: Search, currency: str) -> None:
     pairs = zip(search.configurations, kept.configurations, strict=True)
     rows = [_cells(one, left.trials, id(one.plan) in efficient, currency) for one, left in pairs]
     show_table(head, rows, left=4)
-    click.echo(f"\n{MARK} none beats it in time without costing more")
+    click.echo(
+        f"\n{MARK} of the ways to run a training: none beats it in time without costing more"
+    )
+    for one in search.too_large:
+        click.echo(f"{TOO_LARGE} {_too_large(one)}")
     (low, high), total = search.interval(), search.total()
     click.echo(f"\n{search.trials} trials, {percent(search.share)} of their length on average")
     for name, value, note in _lines(total, low, high, currency):
@@ -103,6 +109,14 @@ def _show_text(search: Search, kept: Search, currency: str) -> None:
             f"\nwithin the budget: {kept.trials} of {search.trials} trials, "
             f"{short(left.gpu_hours)} GPU-hours"
         )
+
+
+def _too_large(one: Configuration) -> str:
+    fit, advice = one.fit, [a.text for a in one.fit.advice]
+    needs = f"{gibibytes(fit.need_bytes)} of {gibibytes(fit.have_bytes)} per GPU"
+    would = f"; would fit: {', '.join(advice)}" if advice else ""
+    batch = one.plan.found.job.micro_batch_size
+    return f"does not fit, no trials: {one.plan}, batch {batch} needs {needs}{would}"
 
 
 def _lines(total: Total, low: Total, high: Total, currency: str) -> list[tuple[str, str, str]]:
@@ -121,8 +135,9 @@ def _lines(total: Total, low: Total, high: Total, currency: str) -> list[tuple[s
 def _cells(one: Configuration, kept: int, efficient: bool, currency: str) -> list[str]:
     job, cost = one.plan.found.job, one.plan.cost
     amount = "-" if cost.amount is None else money(cost.amount, currency)
+    mark = MARK if efficient else "" if one.fit.ok else TOO_LARGE
     return [
-        MARK if efficient else "", job.model, job.gpu, job.precision.value, str(job.gpus),
+        mark, job.model, job.gpu, job.precision.value, str(job.gpus),
         str(job.micro_batch_size), duration(cost.seconds), short(cost.gpu_hours), amount,
         str(one.trials), str(kept),
     ]  # fmt: skip

@@ -19,6 +19,7 @@ class MemoryLayers(Recorder):
         backward_writes: float = 1.0,
         kernels: float = 1.0,
         backward_kernels: float | None = None,
+        function: str = "",
     ) -> None:
         """``elements`` outputs; reads and writes are per output element, each way.
 
@@ -28,7 +29,7 @@ class MemoryLayers(Recorder):
         cols = int(elements)
         self.emit(
             Kind.ELEMENTWISE, FORWARD, (1, cols),
-            reads=reads * elements, writes=writes * elements, kernels=kernels,
+            reads=reads * elements, writes=writes * elements, kernels=kernels, function=function,
         )  # fmt: skip
         if self._backward and backward_writes:
             back = reads + 1 if backward_reads is None else backward_reads
@@ -52,7 +53,9 @@ class MemoryLayers(Recorder):
 
     def dropout(self, x: Feature | float) -> None:
         """Dropout with a one-byte mask (a quarter of an element)."""
-        self.elementwise(self._elements(x), writes=1.25, backward_reads=1.25)
+        self.elementwise(
+            self._elements(x), writes=1.25, backward_reads=1.25, function="dropout"
+        )
 
     def concat(self, x: Feature | float) -> None:
         """Copy into a concatenated tensor of this size; the backward copies out again."""

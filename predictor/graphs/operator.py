@@ -54,7 +54,8 @@ class Operator:
 
     ``flops`` counts multiply and add as two. ``reads`` and ``writes`` are ELEMENTS moved to and
     from memory by one instance; the autocast pass turns them into bytes. ``kernels`` is the
-    number of device launches of one instance.
+    number of device launches of one instance. ``function`` is torch's name of an element-wise
+    operator where a trace knows it.
     """
 
     kind: Kind
@@ -65,6 +66,7 @@ class Operator:
     writes: float
     kernels: float = 1.0
     count: float = 1.0
+    function: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,11 +118,14 @@ class Recorder:
         writes: float = 0.0,
         kernels: float = 1.0,
         count: float = 1.0,
+        function: str = "",
     ) -> None:
         """Add one operator as it is; the layers below are built from this."""
         self._operators.append(
-            Operator(kind, direction, dims, flops, reads, writes, kernels, count * self._repeat)
-        )
+            Operator(
+                kind, direction, dims, flops, reads, writes, kernels, count * self._repeat, function
+            )
+        )  # fmt: skip
 
     def build(self) -> Graph:
         """The finished graph."""

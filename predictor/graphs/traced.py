@@ -47,6 +47,7 @@ class SymbolicOperator:
     writes: Law
     kernels: Law
     count: int = 1
+    function: str = ""
 
     def at(self, batch: int, seq_len: int) -> Operator:
         """The operator of one micro-batch."""
@@ -57,6 +58,7 @@ class SymbolicOperator:
         return Operator(
             Kind(self.kind), Direction(self.direction), tuple(round(size(d)) for d in self.dims),
             size(self.flops), size(self.reads), size(self.writes), size(self.kernels), self.count,
+            self.function,
         )  # fmt: skip
 
 
@@ -200,7 +202,7 @@ def _operator(raw: dict[str, Any]) -> SymbolicOperator:
     return SymbolicOperator(
         kind=Kind(raw["kind"]).value, direction=Direction(raw["direction"]).value,
         dims=tuple(_law(d) for d in raw["dims"]), flops=flops, reads=reads, writes=writes,
-        kernels=kernels, count=int(raw["count"]),
+        kernels=kernels, count=int(raw["count"]), function=str(raw.get("function", "")),
     )  # fmt: skip
 
 

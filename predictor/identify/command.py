@@ -9,12 +9,16 @@ from pathlib import PurePosixPath
 
 from .autocast import SIGNALS
 from .config_files import tell_files
+from .config_tables import completed
+from .configured import Configured, configured
 from .draft import Draft
+from .files import Files
 from .flags import Family, flag_of, flags
 from .launch import Launch, family_of, said, switched
 from .shell import UNKNOWN
 from .stated import DECISIVE, Stated
 
+FILE = "file"  # the origin of what a configuration says
 # What flags are set to where they say nothing.
 _UNSET = frozenset(("", "-1", "-1.0", "0", "auto", "none", "null", "default", "infinity", "inf"))
 # The field that a key beyond the grammar is about.
@@ -28,6 +32,7 @@ _GPUS_BATCH = re.compile(r"[-_](\d{1,3})xb(\d{1,4})(?=[-_]|$)", re.ASCII)
 _CONFIG_EPOCHS = re.compile(r"[-_](\d{1,3})e(?=[-_]|$)", re.ASCII)
 _CONFIG_SCHEDULE = re.compile(r"[-_]([12])x(?=[-_]|$)", re.ASCII)
 _SCHEDULE_EPOCHS = 12
+_ADAPTED = re.compile("q?lora_")  # torchtune: lora_llama3_8b
 _LENGTHS = ("steps", "epochs")
 _FILES = ("file", "agreed")
 _DISTRIBUTED = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
@@ -43,8 +48,26 @@ class _Reading:
     special: dict[str, str] = field(default_factory=dict)
 
 
-def command_stated(launch: Launch, origin: str) -> Stated:
-    """The fields that flags and the program's name state."""
+def command_stated(launch: Launch, origin: str, files: Files | None = None) -> Stated:
+    """The fields that flags, the program's name and, where they may be read, its files state."""
+    found = configured(launch, files, origin)
+    stated = _read(found, origin)
+    if found.launch is launch:
+        return stated
+    return _with_origins(stated, _read(replace(found, launch=launch, unread=()), origin))
+
+
+def _with_origins(stated: Stated, alone: Stated) -> Stated:
+    """With the origin ``file`` for what the command alone does not say."""
+    origins = {
+        name: origin if alone.values.get(name) == stated.values[name] else FILE
+        for name, origin in stated.origins.items()
+    }
+    return replace(stated, origins=origins)
+
+
+def _read(found: Configured, origin: str) -> Stated:
+    launch = found.launch
     family = family_of(launch)
     reading = _Reading(launch, family, Draft(origin, family.prefix))
     _read_launcher(reading)
@@ -53,10 +76,10 @@ def command_stated(launch: Launch, origin: str) -> Stated:
         reading.draft.say("model", family.models[launch.program])
     if family.configs:
         _read_positional_config(reading)
-    tell_files(launch, family, reading.draft)
+    tell_files(found.unread, launcher_unread=found.launcher_unread, draft=reading.draft)
     _read_batch(reading)
     _read_length(reading)
-    stated = _without_details(reading.draft.stated())
+    stated = completed(_without_details(reading.draft.stated()), found.tables)
     if family.framework and _says_something(stated):
         context = Draft(origin)
         context.say("framework", family.framework)
@@ -157,6 +180,13 @@ def _take_special(reading: _Reading, key: str, text: str) -> None:
         draft.say("zero", stage[1])
     elif key == "finetuning" and word == "lora":
         draft.pair("variant", "finetune", "lora")
+    elif key == "wrapper" and word.startswith("amp"):
+        draft.signal("amp", "on")
+    elif key == "component":
+        name = text.rpartition(".")[2]
+        draft.say("model", _ADAPTED.sub("", name))
+        if _ADAPTED.match(name):
+            draft.pair("variant", "finetune", "lora")
     elif key == "total_samples":
         draft.say("epochs", "1")
         draft.say("dataset_size", text)

@@ -1,9 +1,10 @@
-"""The configuration files that a command names: what they say is not known, and is told."""
+"""The configuration files that a command names, and what is told of those that are not read."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from .autocast import SIGNALS
 from .draft import Draft
@@ -13,43 +14,87 @@ from .launch import Launch, said
 
 MAX_FILES = 3
 _PYTHON_CONFIG = re.compile(r"(?:.*/)?configs?/.+\.py", re.ASCII)
+# Flags of Hydra, which together name one file.
+_PATHS = frozenset(("--config-path", "--config-dir", "-cp", "-cd"))
+_NAMES = frozenset(("--config-name", "-cn"))
+_PATHS_WITHOUT = ("conf", "config", "configs")
 
 
-def tell_files(launch: Launch, family: Family, draft: Draft) -> None:
-    """Add a problem where files may say what the time of the job follows from.
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A file that a command names: by ``flag``, empty where it stands alone.
 
-    Only the program sees these files: the user may not be the one who reads the command, and a
-    path may lead anywhere.
+    ``paths`` are where it may be, the first that is there counts. What an ``agreed`` one says of
+    the time of the job the flags must say too, or its name does.
     """
-    named = dict.fromkeys([*_of_flags(launch, family), *_of_arguments(launch, family)])
-    if named:
-        shown = "".join(c if c.isprintable() else "?" for c in ", ".join(list(named)[:MAX_FILES]))
+
+    flag: str
+    paths: tuple[str, ...]
+    shown: str
+    agreed: bool = False
+
+
+def named_files(launch: Launch, family: Family) -> list[Named]:
+    """The files that flags and arguments name."""
+    return list(dict.fromkeys((*_of_flags(launch, family), *_of_arguments(launch, family))))
+
+
+def launcher_file(launch: Launch) -> str | None:
+    """The file of a launcher such as ``accelerate launch --config_file``."""
+    for name, value, following in said(launch.before):
+        if flag_of(name) in flags().launcher_files:
+            return value if value is not None else next(iter(following), "")
+    return None
+
+
+def tell_files(unread: Sequence[Named], *, launcher_unread: bool, draft: Draft) -> None:
+    """Add a problem where files may say what the time of the job follows from."""
+    if unread:
+        names = list(dict.fromkeys(one.shown for one in unread))[:MAX_FILES]
+        shown = "".join(c if c.isprintable() else "?" for c in ", ".join(names))
         needed = "model, precision, batch_size, and epochs or steps"
         draft.problem(f"{shown} is not read: state {needed} in --comment", "file")
-    if not {"precision", *SIGNALS} & {*draft.texts, *draft.signals} and _launcher_file(launch):
+    if launcher_unread and not {"precision", *SIGNALS} & {*draft.texts, *draft.signals}:
         draft.problem("the launcher's file is not read: state precision in --comment", "precision")
 
 
-def _of_flags(launch: Launch, family: Family) -> Iterator[str]:
-    for name, value, following in said(launch.after):
-        text = value if value is not None else next(iter(following), "")
-        is_file = family.values.get(flag_of(name)) == "file" and key_of(text) not in ON | OFF
-        if (is_file and not text.startswith("-")) or (name == "-c" and _looks_like_one(text)):
-            yield f"{name[:40]} {text[:40]}"
+def _of_flags(launch: Launch, family: Family) -> Iterator[Named]:
+    values = [(n, v if v is not None else next(iter(f), "")) for n, v, f in said(launch.after)]
+    where = next((text for name, text in values if flag_of(name) in _PATHS), None)
+    named = any(flag_of(name) in _NAMES for name, _ in values)
+    for name, text in values:
+        flag, shown = flag_of(name), f"{name[:40]} {text[:40]}"
+        kind = family.values.get(flag)
+        if kind not in ("file", "agreed", "config") and not (name == "-c" and _is_config(text)):
+            continue
+        if text.startswith("-") or key_of(text) in ON | OFF:
+            continue
+        if flag in _NAMES:
+            yield Named(flag, _composed(launch, where, text), shown)
+        elif not (flag in _PATHS and named):
+            yield Named(flag, (text,), shown, kind in ("agreed", "config"))
 
 
-def _of_arguments(launch: Launch, family: Family) -> Iterator[str]:
-    if family.configs:
-        return
+def _composed(launch: Launch, where: str | None, name: str) -> tuple[str, ...]:
+    """Where Hydra looks, beside the program or here."""
+    file = name if _is_config(name) else f"{name}.yaml"
+    folders = _PATHS_WITHOUT if where is None else (where,)
+    roots = (f"{launch.directory}/", "") if launch.directory else ("",)
+    return tuple(
+        f"{'' if f.startswith('/') else root}{f}/{file}" for root in roots for f in folders
+    )
+
+
+def _of_arguments(launch: Launch, family: Family) -> Iterator[Named]:
     for before, word in zip(("", *launch.after), launch.after, strict=False):
-        plain = not word.startswith("-") and "=" not in word and not before.startswith("-")
-        if plain and (_looks_like_one(word) or _PYTHON_CONFIG.fullmatch(word)):
-            yield word[-40:]
+        if word.startswith("-") or "=" in word:
+            continue
+        if family.configs:
+            if word.startswith(family.configs) or f"/{family.configs}" in word:
+                yield Named("", (word,), word[-40:], agreed=True)
+        elif not before.startswith("-") and (_is_config(word) or _PYTHON_CONFIG.fullmatch(word)):
+            yield Named("", (word,), word[-40:])
 
 
-def _looks_like_one(word: str) -> bool:
+def _is_config(word: str) -> bool:
     return word.lower().endswith(flags().config_ends)
-
-
-def _launcher_file(launch: Launch) -> bool:
-    return any(flag_of(name) in flags().launcher_files for name, _, _ in said(launch.before))

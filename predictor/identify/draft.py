@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import JobError, UnknownModelError
 from ..graphs.catalog import entry_of
 from ..job import Pairs
+from ..phases import with_first
 from ..precision import parse_precision
 from .autocast import joint_precision
 from .keys import (
@@ -24,11 +25,12 @@ from .keys import (
     read_value,
     read_zero,
 )
+from .phase_text import parse_phases
 from .stated import Problem, Stated
 
 MAX_UNKNOWN_KEYS = 3
 _LENGTHS = ("steps", "epochs")
-_READ_LATER = ("precision", "framework", "options", "variant")
+_READ_LATER = ("precision", "framework", "options", "variant", "phases")
 
 
 @dataclass(slots=True)
@@ -87,7 +89,7 @@ class Draft:
                 self.problem(str(error), name)
             except JobError as error:
                 self.problem(_said(key, error), name)
-        for read in (self._precision, self._pairs, self._framework):
+        for read in (self._precision, self._pairs, self._framework, self._phases):
             read(values)
         self._length(values)
         self._tell_unknown_keys()
@@ -142,6 +144,16 @@ class Draft:
             values["framework"] = found.name
         if found.date is not None:
             values.setdefault("framework_date", found.date)
+
+    def _phases(self, values: dict[str, Any]) -> None:
+        if "phases" not in self.texts:
+            return
+        try:
+            values["phases"] = parse_phases(self.texts["phases"][1])
+        except JobError as error:
+            self.problem(f"phases: {error}", "phases")
+            return
+        values.update(with_first(values))
 
     def _length(self, values: dict[str, Any]) -> None:
         if all(name in values for name in _LENGTHS):

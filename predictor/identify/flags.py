@@ -54,6 +54,7 @@ class Flags:
     launcher_files: frozenset[str]
     config_ends: tuple[str, ...]
     deepspeed: Mapping[str, str]
+    accelerate: Mapping[str, str]
 
 
 def flag_of(word: str) -> str:
@@ -84,6 +85,7 @@ def flags() -> Flags:
         launcher_files=frozenset(raw["launcher_files"]),
         config_ends=tuple(raw["config_ends"]),
         deepspeed=raw["deepspeed"],
+        accelerate=raw["accelerate"],
     )
 
 

@@ -11,9 +11,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..phases import Phase
 from ..precision import Precision
 from .draft import Draft, nearest_keys
 from .keys import ALIASES, FIELD_OF, key_of
+from .phase_text import phases_text
 from .stated import Stated
 
 MAX_TEXT = 8192
@@ -92,6 +94,8 @@ def value_text(value: Any) -> str:
         return repr(int(value)) if value.is_integer() else repr(value)
     if isinstance(value, tuple) and value and isinstance(value[0], int):
         return "x".join(map(str, value))
+    if isinstance(value, tuple) and value and isinstance(value[0], Phase):
+        return phases_text(value)
     if isinstance(value, tuple):
         return ";".join(map("=".join, value))
     return str(value)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from .draft import settle
+from .files import Files
 from .grammar import parse_mapping, parse_text
 from .rules import RuleContext, Rules
 from .script import parse_script
@@ -24,11 +25,13 @@ def identify(
     argv: Sequence[str] = (),
     rules: Rules | None = None,
     context: RuleContext | None = None,
+    files: Files | None = None,
 ) -> Stated:
     """What comment, extra, environment, annotations, script and site rules say together.
 
     An earlier one goes before a later one, field by field. A site rule may name the model that
-    users call by a name the catalog does not have. Problems are told once, at most five, those
+    users call by a name the catalog does not have. ``files`` reads the configurations that
+    commands name. Problems are told once, at most five, those
     that keep a time from being told first.
     """
     known = environment or {}
@@ -37,7 +40,7 @@ def identify(
         .over(parse_text(extra or "", "extra"))
         .over(parse_mapping(known, "environment"))
         .over(parse_mapping(annotations or {}, "annotation"))
-        .over(parse_script(script or "", argv, environment=known))
+        .over(parse_script(script or "", argv, environment=known, files=files))
     )
     if rules is not None and context is not None and (rule := rules.match(context)) is not None:
         stated = _named_by(rule, stated)

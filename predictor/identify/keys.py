@@ -53,6 +53,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "fabric": (),
     "options": (),
     "variant": (),
+    "phases": (),
 }  # fmt: skip
 # Keys that together say the precision, as the flags of training scripts do.
 AUTOCAST_KEYS = ("amp", "fp16", "bf16", "fp8", "tf32", "mixed_precision")
@@ -125,6 +126,16 @@ def _epochs(text: str) -> float:
     if not 0 < number <= _MOST_EPOCHS:
         raise JobError("epochs", _short(text), f"a number above 0, to {_MOST_EPOCHS}, is accepted")
     return number
+
+
+def read_share(text: str) -> float:
+    """A share of the whole: ``0.9`` or ``90%``."""
+    plain = text.strip()
+    number = float(_number("share", plain.removesuffix("%")))
+    share = number / 100 if plain.endswith("%") else number
+    if not 0 < share <= 1:
+        raise JobError("share", _short(plain), "a share such as 0.9 or 90% is accepted")
+    return share
 
 
 def _date(text: str) -> float:

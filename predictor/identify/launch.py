@@ -19,11 +19,15 @@ _CONFIG_KEY = re.compile(r"[A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A started program: its file's name, the words before it and those after it."""
+    """A started program: its file's name, the words before it and those after it.
+
+    ``directory`` is that of the file, empty where the command names none.
+    """
 
     program: str
     before: tuple[str, ...]
     after: tuple[str, ...]
+    directory: str = ""
 
     @property
     def trains(self) -> bool:
@@ -60,7 +64,8 @@ def launch_of(words: Sequence[str]) -> Launch | None:
         elif base in table.programs or (
             base.endswith(".py") and not word.startswith("-") and base not in table.launching_files
         ):
-            return Launch(base, tuple(words[:index]), tuple(words[index + 1 :]))
+            directory = word.rpartition("/")[0]
+            return Launch(base, tuple(words[:index]), tuple(words[index + 1 :]), directory)
         elif python and word.startswith(UNKNOWN) and _is_python(words[index - 1]):
             return Launch(UNKNOWN, tuple(words[:index]), tuple(words[index + 1 :]))
         python = python or _is_python(word) or base in _MODULE_LAUNCHERS

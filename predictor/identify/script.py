@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from posixpath import join
 from typing import Any
 
 from .command import command_stated
-from .draft import Draft, settle
-from .flags import flags
+from .config_tables import completed, deepspeed_stated
+from .draft import settle
+from .files import Files, FilesAt
 from .grammar import parse_text
 from .launch import Launch, launch_of, shell_text
 from .shell import MAX_SCRIPT, UNKNOWN, Command, read_script
 from .stated import Problem, Stated
 
 MAX_TRAINING_COMMANDS = 50
-MAX_DOCUMENT = 32 * 1024
 # Sweeps submit one script many times: its reading is kept, at most 64 KiB of text each.
 SCRIPTS_KEPT = 128
 _LINE = re.compile(r"^#PT\b:?[ \t]*([^\n]*+)$", re.MULTILINE)
 _TRAINING_FIELDS = {"model", "batch_size", "global_batch_size", "steps", "epochs"}
 _LENGTH = ("steps", "epochs")
+# Where a batch job starts, unless it moves.
+HERE = {"SLURM_SUBMIT_DIR": ".", "PWD": "."}
+_MOVES = ("cd", "pushd", "popd")
+_CONTAINERS = frozenset(("docker", "podman", "enroot", "shifter", "ch-run", "udocker"))
 # Problems that any program may have.
 _OF_FILES = ("file", "precision")
 
@@ -33,53 +37,100 @@ def parse_script(
     argv: Sequence[str] = (),
     origin: str = "script",
     environment: Mapping[str, str] | None = None,
+    files: Files | None = None,
 ) -> Stated:
-    """What a script says; nothing in it is run, and no file it names is read.
+    """What a script says; nothing in it is run.
 
-    ``argv`` is the script's path and its arguments, or without a script (srun, salloc) the
+    ``files`` reads the configurations that its commands name; without it none is read. ``argv`` is the script's path and its arguments, or without a script (srun, salloc) the
     command itself. ``environment`` are variables known from outside. ``#PT key=value`` lines go
     before command lines. At most 64 KiB are read.
     """
     known = tuple(sorted((environment or {}).items()))
-    return _parsed(text[:MAX_SCRIPT], tuple(argv), origin, known)
+    if files is None:
+        return _kept(text[:MAX_SCRIPT], tuple(argv), origin, known)
+    return _parsed(text[:MAX_SCRIPT], tuple(argv), origin, known, files)
 
 
 @lru_cache(maxsize=SCRIPTS_KEPT)
-def _parsed(
+def _kept(
     text: str, argv: tuple[str, ...], origin: str, environment: tuple[tuple[str, str], ...]
+) -> Stated:
+    return _parsed(text, argv, origin, environment, None)
+
+
+def _parsed(
+    text: str,
+    argv: tuple[str, ...],
+    origin: str,
+    environment: tuple[tuple[str, str], ...],
+    files: Files | None,
 ) -> Stated:
     notes = parse_text(" ".join(_LINE.findall(text)), origin)
     if text.strip():
-        script = read_script(text, dict(environment), argv[1:])
+        here = {} if files is None else HERE
+        script = read_script(text, {**here, **dict(environment)}, argv[1:])
         runs = list(_runs(script.commands))
-        configs = [s for d in script.documents if (s := _deepspeed(d, origin)) is not None]
+        configs = [s for d in script.documents if (s := deepspeed_stated(d, origin)) is not None]
     else:
         runs, configs = list(_runs((Command(argv, False),))), []
-    return settle(notes.over(_training(runs, origin, configs)))
+    return settle(notes.over(_training(runs, origin, configs, files)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A training command; ``repeated`` where it may run more or less than once."""
+    """A training command; ``repeated`` where it may run more or less than once.
+
+    ``directory`` is where it runs, as the script says it; None where that is not known, or where
+    its files are those of a container.
+    """
 
     launch: Launch
     repeated: bool
+    directory: str | None
 
 
 def _runs(commands: Sequence[Command], depth: int = 0) -> Iterator[_Run]:
+    directory: str | None = ""
     for command in commands:
         inner = shell_text(command.words)
-        if inner is not None and depth == 0:
+        if command.words[0] in _MOVES:
+            directory = _moved(directory, command)
+        elif inner is not None and depth == 0:
             nested = read_script(inner).commands
             for run in _runs(nested, depth + 1):
-                yield replace(run, repeated=run.repeated or command.repeated)
+                repeated = run.repeated or command.repeated
+                yield replace(run, repeated=repeated, directory=_nested(directory, run, command))
         elif (launch := launch_of(command.words)) is not None and not launch.does_other_work:
-            yield _Run(launch, command.repeated)
+            yield _Run(launch, command.repeated, _outside(launch.before, directory))
 
 
-def _training(runs: Sequence[_Run], origin: str, configs: Sequence[Stated]) -> Stated:
+def _moved(directory: str | None, command: Command) -> str | None:
+    """Where ``cd`` leads; not known in a branch, and where a variable says it."""
+    to = command.words[1] if len(command.words) == 2 else UNKNOWN
+    if command.repeated or UNKNOWN in to or to.startswith(("-", "~")) or command.words[0] != "cd":
+        return None
+    return to if to.startswith("/") else None if directory is None else join(directory, to)
+
+
+def _nested(directory: str | None, run: _Run, command: Command) -> str | None:
+    outer = _outside(command.words, directory)
+    return None if outer is None or run.directory is None else join(outer, run.directory)
+
+
+def _outside(words: Sequence[str], directory: str | None) -> str | None:
+    """The directory, None where the words start a container whose files are its own."""
+    inside = any(w.rpartition("/")[2] in _CONTAINERS or w.startswith("--container") for w in words)
+    return None if inside else directory
+
+
+def _training(
+    runs: Sequence[_Run], origin: str, configs: Sequence[Stated], files: Files | None
+) -> Stated:
     """What all training commands agree on, over the configurations that the script writes."""
-    found = [(run, command_stated(run.launch, origin)) for run in runs[:MAX_TRAINING_COMMANDS]]
+    found = [
+        (run, command_stated(run.launch, origin, FilesAt.of(files, run.directory)))
+        for run in runs[:MAX_TRAINING_COMMANDS]
+    ]
     training = [(run, stated) for run, stated in found if _trains(run, stated)]
     if not training:
         return Stated()
@@ -98,19 +149,10 @@ def _trains(run: _Run, stated: Stated) -> bool:
 
 
 def _joined(command: Stated, config: Stated) -> Stated:
-    """A DeepSpeed configuration completes the command line: both batch sizes hold together."""
-    joined = command.over(config)
-    batches = {
-        name: config.values[name]
-        for name in ("batch_size", "global_batch_size")
-        if name in config.values and name not in joined.values
-    }
-    return replace(
-        joined,
-        values={**joined.values, **batches},
-        origins={**joined.origins, **{name: config.origins[name] for name in batches}},
-        problems=tuple(p for p in joined.problems if not (config.values and _of_deepspeed(p))),
-    )
+    """A DeepSpeed configuration that the script writes completes the command line."""
+    joined = completed(command, config)
+    problems = tuple(p for p in joined.problems if not (config.values and _of_deepspeed(p)))
+    return replace(joined, problems=problems)
 
 
 def _of_deepspeed(problem: Problem) -> bool:
@@ -154,28 +196,3 @@ def _without_length(stated: Stated, origin: str, why: str) -> Stated:
         origins={k: v for k, v in stated.origins.items() if k not in _LENGTH},
         problems=(*stated.problems, problem),
     )
-
-
-def _deepspeed(document: str, origin: str) -> Stated | None:
-    """A here-document that is a DeepSpeed configuration, or None."""
-    if "{" not in document or len(document) > MAX_DOCUMENT:
-        return None
-    try:
-        config = json.loads(document.replace(UNKNOWN, "null"))
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(config, dict):
-        return None
-    draft = Draft(origin)
-    for path, key in flags().deepspeed.items():
-        value: Any = config
-        for name in path.split("."):
-            value = value.get(name) if isinstance(value, dict) else None
-        if key in ("fp16", "bf16"):
-            if value is True:
-                draft.signal(key, "on")
-        elif isinstance(value, int) and not isinstance(value, bool):
-            draft.say("global_batch_size" if key == "total_batch" else key, str(value)[:40])
-    if not draft.texts and not draft.signals:
-        return None
-    return draft.stated()

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import JobError
 from ..job import TrainingJob
+from ..phases import lasting
 
 # Fields that say the same thing in two ways: a place that states one settles all of the set.
 ALTERNATIVES = (
@@ -19,10 +20,11 @@ ALTERNATIVES = (
 DECISIVE = frozenset((
     "batch_size", "global_batch_size", "grad_accum", "seq_len", "image_size", "steps", "epochs",
     "dataset_size", "mean_seq_len", "tensor_parallel", "pipeline_parallel", "context_parallel",
-    "expert_parallel", "virtual_stages", "variant", "file",
+    "expert_parallel", "virtual_stages", "variant", "phases", "file",
 ))  # fmt: skip
 # A place that states one of each settles what a configuration file that is not read may say.
-_WHOLE = (("batch_size", "global_batch_size"), ("steps", "epochs"))
+_LENGTHS = ("steps", "epochs")
+_WHOLE = (("batch_size", "global_batch_size"), _LENGTHS)
 # Fields of pairs: what two places say of different keys holds together.
 PAIRS = ("options", "variant")
 
@@ -64,7 +66,7 @@ class Stated:
     @property
     def doubts(self) -> tuple[Problem, ...]:
         """Problems with what a time follows from, where no other place states that."""
-        stated = set(self.values)
+        stated = _with_length(set(self.values), self.values)
         for names in ALTERNATIVES[1:]:
             if stated & set(names):
                 stated |= set(names)
@@ -77,10 +79,13 @@ class Stated:
         left out. Problems of the weaker one are dropped where this one settles their field.
         """
         settled = set(self.values) | ({"model"} if self.unknown_model else set())
+        settled = _with_length(settled, self.values)
+        if settled & set(_LENGTHS) and lasting(weaker.values.get("phases", ())):
+            settled.add("phases")
         for names in ALTERNATIVES:
             if settled & set(names):
                 settled |= set(names)
-        if all(set(names) & set(self.values) for names in _WHOLE):
+        if all(set(names) & settled for names in _WHOLE):
             settled.add("file")
         other_model = "model" in settled and weaker.model not in (None, self.model)
         if other_model:
@@ -118,6 +123,11 @@ class Stated:
             if name not in fields:
                 raise JobError(name, None, "is not stated")
         return TrainingJob(**fields)
+
+
+def _with_length(names: set[str], values: Mapping[str, Any]) -> set[str]:
+    """Names of fields, with those of the length where phases state it."""
+    return names | set(_LENGTHS) if lasting(values.get("phases", ())) else names
 
 
 def _accumulation(fields: Mapping[str, Any]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from profiles.gpus import Gpu
+from profiles.gpus import CPU, Gpu
 from profiles.tables import OperatorTable
 
 from .fit import fit_groups
@@ -46,7 +46,7 @@ def evaluate_operator_times(
     table: OperatorTable, gpus: Mapping[str, Gpu], *, architectures: tuple[str, ...] = ()
 ) -> OperatorEvaluation:
     """Refit without every fifth shape, then without each of ``architectures`` (default: all)."""
-    samples = samples_of(table, gpus)
+    samples = samples_of(table, {name: gpu for name, gpu in gpus.items() if gpu.kind != CPU})
     unseen = _hash(samples.shape) % HELD_OUT_SHAPES == 0
     shapes = tuple(_errors("shape", samples, unseen, gpus))
     names = architectures or tuple(str(a) for a in np.unique(samples.architecture))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .groups import Group, groups, slots
 from .laws import Law
+from .neighbours import Neighbours
 from .samples import Samples
 from .solve import robust_fit
 from .work import Floats
@@ -29,7 +30,10 @@ ARCHITECTURE_DEVIATION = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Constants (p,) of one group on one architecture, and what they were fitted on."""
+    """Constants (p,) of one group on one architecture, and what they were fitted on.
+
+    ``near`` corrects them by rows of like shape; only CPUs have it.
+    """
 
     group: str
     architecture: str
@@ -37,10 +41,11 @@ class Fitted:
     rows: int
     gpus: tuple[str, ...]
     sources: tuple[str, ...]
+    near: Neighbours | None = None
 
 
 def fit_groups(samples: Samples) -> tuple[Fitted, ...]:
-    """Pooled and per-architecture constants of every group that has rows."""
+    """Pooled and per-architecture constants of every group that has rows; GPUs only."""
     slot = slots(samples.work)
     found: list[Fitted] = []
     for group in groups():
@@ -55,11 +60,9 @@ def _fit_group(group: Group, samples: Samples) -> Iterator[Fitted]:
     names = np.unique(samples.architecture)
     rows = [np.flatnonzero(samples.architecture == name) for name in names]
     typical = _typical(samples)
-    pooled = law.prior
-    if typical.any():
-        balanced = np.concatenate([_thin(r[typical[r]], POOLED_ROWS, random) for r in rows])
-        pooled = _constants(law, samples.take(balanced), law.prior, law.deviation)
-        yield _fitted(group, POOLED, pooled, samples.take(np.flatnonzero(typical)))
+    balanced = np.concatenate([_thin(r[typical[r]], POOLED_ROWS, random) for r in rows])
+    pooled = _constants(law, samples.take(balanced), law.prior, law.deviation)
+    yield _fitted(group, POOLED, pooled, samples.take(np.flatnonzero(typical)))
     for name, index in zip(names, rows, strict=True):
         if len(index) < MIN_ROWS:
             continue
@@ -71,14 +74,14 @@ def _fit_group(group: Group, samples: Samples) -> Iterator[Fitted]:
 
 def _typical(samples: Samples) -> NDArray[np.bool_]:
     """Rows to pool: of GPUs not held back by their power, of today's libraries if possible."""
-    gpu = np.char.startswith(samples.architecture, "sm")
-    capability = np.array([int(a[2:]) if a.startswith("sm") else 0 for a in samples.architecture])
-    tensor_cores = capability >= FIRST_WITH_TENSOR_CORES
-    powerful = gpu & (samples.tdp_w >= MIN_TDP_W)
+    tensor_cores = np.array(
+        [int(name[2:]) >= FIRST_WITH_TENSOR_CORES for name in samples.architecture]
+    )
+    powerful = samples.tdp_w >= MIN_TDP_W
     for choice in (tensor_cores & powerful, powerful):
         if choice.sum() >= MIN_ROWS:
             return np.asarray(choice)
-    return np.asarray(gpu)
+    return np.ones(len(samples), dtype=bool)
 
 
 def _constants(law: Law, samples: Samples, prior: Floats, deviation: Floats) -> Floats:

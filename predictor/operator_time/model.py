@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
-from profiles.gpus import Gpu
+from profiles.gpus import CPU, Gpu
 from profiles.tables import OperatorTable
 
 from ..autocast import TypedOperator
@@ -17,6 +18,8 @@ from .fit import Fitted, fit_groups
 from .groups import HEAVY, SLOTS, groups, slots
 from .laws import Law
 from .memory import MEMORY
+from .neighbours import Neighbours, stored
+from .processors import ProcessorTimes, fit_cells
 from .samples import samples_of
 from .tiles import CONV
 from .work import KINDS, MATRIX_KINDS, Engines, Floats, Work, work_of
@@ -51,16 +54,22 @@ class OperatorTimes:
 
     fitted: tuple[Fitted, ...]
     _prices: dict[str, _Prices] = field(default_factory=dict, repr=False, compare=False)
+    _processors: dict[str, ProcessorTimes] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def fit(cls, table: OperatorTable, gpus: Mapping[str, Gpu]) -> OperatorTimes:
         """Constants from the rows of ``table`` on ``gpus``."""
-        return cls(fit_groups(samples_of(table, gpus)))
+        cpus = [gpu for gpu in gpus.values() if gpu.kind == CPU and gpu.name in table.gpu]
+        others = {name: gpu for name, gpu in gpus.items() if gpu.kind != CPU}
+        cells = [fit_cells(samples_of(table, {cpu.name: cpu})) for cpu in cpus]
+        return cls((*fit_groups(samples_of(table, others)), *chain.from_iterable(cells)))
 
     def seconds(self, gpu: Gpu, operators: Sequence[TypedOperator]) -> Floats:
         """Device seconds (n,) of ONE instance of each operator, without host launch gaps."""
         if not operators:
             return np.zeros(0)
+        if gpu.kind == CPU:
+            return self._processor(gpu).seconds(work_of(Engines(gpu), operators))
         prices = self._on(gpu)
         return price(prices.constants, work_of(prices.engines, operators))
 
@@ -68,6 +77,8 @@ class OperatorTimes:
         """What the prices of ``operators`` rest on, one line per kind and format among them."""
         if not operators:
             return []
+        if gpu.kind == CPU:
+            return self._processor(gpu).evidence(work_of(Engines(gpu), operators))
         prices = self._on(gpu)
         present = np.unique(slots(work_of(prices.engines, operators)))
         return [prices.evidence[int(slot)] for slot in present]
@@ -81,16 +92,25 @@ class OperatorTimes:
             "rows": [f.rows for f in self.fitted],
             "gpus": [list(f.gpus) for f in self.fitted],
             "sources": [list(f.sources) for f in self.fitted],
+            "near": stored([f.near for f in self.fitted]),
         }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Sequence[object]]) -> OperatorTimes:
         """The inverse of ``to_arrays``."""
-        return cls(tuple(_fitted(row) for row in zip(*(arrays[c] for c in _COLUMNS), strict=True)))
+        columns = [arrays[c] for c in _COLUMNS]
+        near = arrays.get("near", [None] * len(columns[0]))
+        return cls(tuple(_fitted(row) for row in zip(*columns, near, strict=True)))
 
     def constants(self, gpu: Gpu) -> Floats:
         """Constants of every slot on ``gpu``, (slots, p), as ``price`` takes them."""
         return self._on(gpu).constants
+
+    def _processor(self, gpu: Gpu) -> ProcessorTimes:
+        if gpu.name not in self._processors:
+            own = [f for f in self.fitted if f.architecture == gpu.name]
+            self._processors[gpu.name] = ProcessorTimes(own)
+        return self._processors[gpu.name]
 
     def _on(self, gpu: Gpu) -> _Prices:
         if gpu.name not in self._prices:
@@ -112,7 +132,7 @@ _COLUMNS = ("group", "architecture", "constants", "rows", "gpus", "sources")
 
 
 def _fitted(row: Sequence[object]) -> Fitted:
-    group, architecture, constants, rows, gpus, sources = row
+    group, architecture, constants, rows, gpus, sources, near = row
     assert isinstance(gpus, Sequence)
     assert isinstance(sources, Sequence)
     return Fitted(
@@ -122,6 +142,7 @@ def _fitted(row: Sequence[object]) -> Fitted:
         rows=int(str(rows)),
         gpus=tuple(str(g) for g in gpus),
         sources=tuple(str(s) for s in sources),
+        near=Neighbours.from_dict(near) if isinstance(near, Mapping) else None,
     )
 
 

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiles.gpus import CPU, Gpu, find_gpu
+from profiles.conventions import parse_params
 from profiles.tables import OperatorTable
 
 from ..graphs.operator import Direction, Kind
 from ..precision import Dtype
+from .functions import function_class
 from .shapes import DIRECTION_OF, KIND_OF, dims_of
 from .work import (
     DIMS,
@@ -89,7 +91,7 @@ def architecture_of(gpu: Gpu) -> str:
 def samples_of(table: OperatorTable, gpus: Mapping[str, Gpu]) -> Samples:
     """Rows of ``table`` on GPUs of ``gpus`` that price one operator on the device alone."""
     rows = _Rows(table)
-    floor = _floors(table, rows.gpu)
+    floor = np.where(rows.cpu, 0.0, _floors(table, rows.gpu))
     index = np.flatnonzero(
         rows.priced()
         & np.array([gpu.name in gpus for gpu in rows.hardware])[rows.gpu]
@@ -125,6 +127,12 @@ def _coded(values: NDArray[np.str_], codes: Mapping[str, int]) -> Ints:
     return np.array([codes.get(str(word), _UNPRICED) for word in words])[inverse]
 
 
+def _function(words: str) -> int:
+    op, params, direction = words.split("|")
+    name = "sum" if op == "reduction" else parse_params(params).get("func", "")
+    return function_class(name, backward=direction != "fwd")
+
+
 class _Rows:
     """Codes of every row of a table, and the arrays the time laws want."""
 
@@ -141,6 +149,7 @@ class _Rows:
             [tensor_peak(gpu, dtype) is not None for dtype in DTYPES] for gpu in self.hardware
         ]
         self.tensor = np.array(tensor)[self.gpu, self.dtype]
+        self.cpu = np.array([gpu.kind == CPU for gpu in self.hardware])[self.gpu]
         self.dims = np.full((len(table), DIMS), np.nan)
         for code in np.unique(self.kind[self.kind != _UNPRICED]):
             rows = np.flatnonzero(self.kind == code)
@@ -155,11 +164,12 @@ class _Rows:
         training never needs, several kernels in one row, and unknown shapes.
         """
         both = np.isin(self.kind, _MATRIX) & (self.table.direction == "bwd")
-        plain = np.isin(self.kind, _HEAVY) & (self.dtype != _FP32) & ~self.tensor
+        plain = np.isin(self.kind, _HEAVY) & (self.dtype != _FP32) & ~self.tensor & ~self.cpu
         weight = self.direction == DIRECTION_CODE[Direction.WEIGHT_GRADIENT]
         recurrent = (self.kind == KIND_CODE[Kind.RNN]) & weight
         known = np.isfinite(self.dims).all(axis=1) & np.isfinite(self.table.bytes)
         table = (self.kind == KIND_CODE[Kind.EMBEDDING]) & (self.table.direction == "bwd")
+        table &= ~self.cpu
         data = self.direction == DIRECTION_CODE[Direction.DATA_GRADIENT]
         image = (self.kind == KIND_CODE[Kind.CONV]) & data & (self.dims[:, 1] <= IMAGE_CHANNELS)
         several = np.zeros(len(self.table), dtype=bool)
@@ -167,6 +177,14 @@ class _Rows:
             several |= np.char.find(self.table.params, words) >= 0
         coded = (self.kind != _UNPRICED) & (self.direction != _UNPRICED)
         return np.asarray(coded & known & ~(both | plain | recurrent | table | image | several))
+
+    def _functions(self, index: NDArray[np.intp]) -> Ints:
+        """Class of the element-wise function of each row; a sum has an operator word of its own."""
+        table = self.table
+        words = np.char.add(np.char.add(table.op[index], "|"), table.params[index])
+        words = np.char.add(np.char.add(words, "|"), table.direction[index])
+        unique, inverse = np.unique(words, return_inverse=True)
+        return np.array([_function(str(word)) for word in unique], dtype=np.int64)[inverse]
 
     def work(self, index: NDArray[np.intp]) -> Work:
         """The rows at ``index`` as the time laws see them."""
@@ -191,4 +209,6 @@ class _Rows:
             bandwidth=spec([g.bandwidth_bytes_per_s for g in hardware]),
             sms=spec([float(g.sms) for g in hardware]),
             l2=spec([float(g.l2_bytes) for g in hardware]),
+            dtype=dtype,
+            function=self._functions(index),
         )

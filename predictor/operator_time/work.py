@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from profiles.gpus import Gpu
 from ..autocast import TypedOperator
 from ..graphs.operator import Direction, Kind
 from ..precision import Dtype
+from .functions import function_class
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -45,7 +47,8 @@ class Work:
     ``dims`` (n, 6) is zero-padded ``Operator.dims``. ``rate`` (n,) is the peak FLOP/s of the
     format on the engine that runs it, ``fp32_rate`` that of the ordinary cores; ``bandwidth`` in
     bytes/s, ``l2`` in bytes. Codes index ``KINDS``, ``DIRECTIONS``, ``CLASSES``;
-    ``element_bytes`` is the width of the stored format.
+    ``element_bytes`` is the width of the stored format; ``dtype`` indexes ``DTYPES`` and
+    ``function`` the classes of element-wise functions, which only CPUs are priced by.
     """
 
     kind: Ints
@@ -61,6 +64,8 @@ class Work:
     bandwidth: Floats
     sms: Floats
     l2: Floats
+    dtype: Ints
+    function: Ints
 
     def take(self, index: NDArray[np.intp]) -> Work:
         """The operators at ``index``, in that order."""
@@ -134,4 +139,11 @@ def work_of(engines: Engines, operators: Sequence[TypedOperator]) -> Work:
         bandwidth=np.full(n, gpu.bandwidth_bytes_per_s),
         sms=np.full(n, float(gpu.sms)),
         l2=np.full(n, float(gpu.l2_bytes)),
+        dtype=codes[:, 2],
+        function=np.array([_function(o.function, o.direction) for o in inner], dtype=np.int64),
     )
+
+
+@cache
+def _function(name: str, direction: Direction) -> int:
+    return function_class(name, backward=direction is not Direction.FORWARD)

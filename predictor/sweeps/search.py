@@ -8,23 +8,42 @@ from typing import Any
 
 from ..core import Predictor
 from ..cost import Cost, Terms, cost_of
+from ..fits import Fit
+from ..job import JOB_FIELDS
 from ..plans import Plan, Plans
 from .space import Space
 
 TAILS = (0.025, 0.975)  # of the interval of 95 %
+# Fields that say how a training is run, not which: the Pareto set is of jobs that differ in them.
+HOW = frozenset((
+    "precision", "gpu", "gpus", "gpus_per_node", "fabric", "sharding", "tensor_parallel",
+    "pipeline_parallel", "context_parallel", "expert_parallel", "virtual_stages",
+    "sequence_parallel", "source",
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """One configuration with ``trials`` trials; costs are of a whole trial that never stops early.
 
-    ``low`` and ``high`` are the ends of its 95 % interval.
+    ``low`` and ``high`` are the ends of its 95 % interval. One that does not fit the memory of its
+    GPU has no trials.
     """
 
     plan: Plan
     low: Cost
     high: Cost
     trials: int
+
+    @property
+    def fit(self) -> Fit:
+        """Its memory, and what would make it fit."""
+        return self.plan.found.memory
+
+    @property
+    def training(self) -> tuple[object, ...]:
+        """What it trains, however it is run."""
+        return tuple(getattr(self.plan.found.job, n) for n in JOB_FIELDS if n not in HOW)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +89,22 @@ class Search:
         return self._sum(lows), self._sum([one.high for one in self.configurations])
 
     def efficient(self) -> tuple[Plan, ...]:
-        """Configurations that none beats in time without costing more, fastest first."""
-        return Plans(tuple(one.plan for one in self.configurations), ()).efficient()
+        """Of each training the ways to run it that none beats in time without costing more.
+
+        The fastest of a training comes first. What does not fit is not among them.
+        """
+        ways: dict[tuple[object, ...], list[Plan]] = {}
+        for one in self.configurations:
+            if one.fit.ok:
+                ways.setdefault(one.training, []).append(one.plan)
+        return tuple(
+            plan for plans in ways.values() for plan in Plans(tuple(plans), ()).efficient()
+        )
+
+    @property
+    def too_large(self) -> tuple[Configuration, ...]:
+        """Configurations that do not fit the memory of their GPUs."""
+        return tuple(one for one in self.configurations if not one.fit.ok)
 
     def _sum(self, costs: Sequence[Cost]) -> Total:
         trials = [one.trials * self.share for one in self.configurations]
@@ -88,12 +121,15 @@ class Search:
 
 
 def search_of(model: Predictor, space: Space, terms: Terms) -> Search:
-    """The whole search, predicted; raises JobError for a job without a length."""
+    """The whole search, predicted; raises JobError for a job without a length.
+
+    Configurations that do not fit the memory of their GPUs are in it, without trials.
+    """
     low, high = TAILS
     configurations = (
         Configuration(
             plan=Plan(found, cost_of(found, terms)), low=cost_of(found, terms, low),
-            high=cost_of(found, terms, high), trials=space.trials,
+            high=cost_of(found, terms, high), trials=space.trials if found.memory.ok else 0,
         )
         for found in model.predict_many(space.jobs())
     )  # fmt: skip

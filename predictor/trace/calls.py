@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+
+from ..graphs.builder import GraphBuilder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,3 +81,12 @@ class Call:
         """An argument that is a list of integers; empty where it is missing."""
         value = self.arguments[position] if position < len(self.arguments) else ()
         return tuple(int(v) for v in value) if isinstance(value, list | tuple) else ()
+
+
+def sizes_of(calls: Iterable[Call]) -> frozenset[int]:
+    """Every size of every tensor, gradients too."""
+    tensors = (t for c in calls for one in (c, *c.gradients) for t in (*one.inputs, *one.outputs))
+    return frozenset(size for tensor in tensors for size in tensor.shape)
+
+
+Emit = Callable[[GraphBuilder, Call], None]  # adds the operators of one call

@@ -19,6 +19,7 @@ Traces = Mapping[Point, Sequence[Operator]]
 
 _SIZES = tuple(attrgetter(name) for name in ("flops", "reads", "writes", "kernels"))
 _TOLERANCE = 1e-9
+_CONFUSED = 0.1  # of traffic and launches, where a size asked for is a size of the network too
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,21 @@ def holds(laws: Sequence[SymbolicOperator], operators: Sequence[Operator], point
     )
 
 
+def alike(laws: Sequence[SymbolicOperator], operators: Sequence[Operator], point: Point) -> bool:
+    """Whether the laws give the same work in all, though perhaps divided otherwise.
+
+    At sizes that the network has too, a sum is skipped or found elsewhere: FLOPs are the same,
+    traffic and launches nearly so.
+    """
+    ours = [law.at(*point) for law in laws]
+    allowed = (_TOLERANCE, _CONFUSED, _CONFUSED, _CONFUSED)
+    for size, share in zip(_SIZES, allowed, strict=True):
+        given, found = (sum(size(o) * o.count for o in every) for every in (ours, operators))
+        if abs(given - found) > share * max(1.0, found):
+            return False
+    return True
+
+
 def _equal(a: Operator, b: Operator) -> bool:
     if (a.kind, a.direction, a.dims) != (b.kind, b.direction, b.dims):
         return False
@@ -104,6 +120,7 @@ def _symbolic(solver: Solver, row: Sequence[Operator]) -> SymbolicOperator:
         kind=first.kind.value, direction=first.direction.value,
         dims=tuple(solver.law([o.dims[i] for o in row]) for i in range(len(first.dims))),
         flops=flops, reads=reads, writes=writes, kernels=kernels, count=int(first.count),
+        function=first.function,
     )  # fmt: skip
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -39,7 +42,7 @@ class _Whole(torch.autograd.Function):
 
 
 class WholeLayers(TorchFunctionMode):
-    """Attention, dropout, recurrent layers and two norms are noted as one call each."""
+    """Attention, dropout, recurrent layers, their cells and two norms: one call each."""
 
     def __init__(self, recording: Recording) -> None:
         super().__init__()
@@ -53,9 +56,14 @@ class WholeLayers(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Run one function, or note the layer it is."""
-        handler = _HANDLERS.get(getattr(func, "__name__", ""))
+        name = getattr(func, "__name__", "")
+        handler = _HANDLERS.get(name)
         if handler is None or not (args and isinstance(args[0], torch.Tensor)):
-            return func(*args, **(kwargs or {}))
+            with ExitStack() as inside:
+                for called in _CALLS.get(name, ()):
+                    whole = partial(_HANDLERS[called], self._whole)
+                    inside.enter_context(patch.object(torch.nn.functional, called, whole))
+                return func(*args, **(kwargs or {}))
         return handler(self._whole, *args, **(kwargs or {}))
 
     def _whole(
@@ -118,6 +126,23 @@ def _recurrent(gates: int) -> Whole:
     return run
 
 
+def _cell(
+    whole: Whole, input: torch.Tensor, hx: Any, w_ih: torch.Tensor, w_hh: torch.Tensor,
+    b_ih: Any = None, b_hh: Any = None,
+) -> Any:  # fmt: skip
+    """Two products, and one kernel for all that is pointwise."""
+    states = tuple(hx) if isinstance(hx, list | tuple) else (hx,)
+    gates = torch.nn.functional.linear(input, w_ih), torch.nn.functional.linear(states[0], w_hh)
+    biases = [b for b in (b_ih, b_hh) if b is not None]
+    shapes = [tuple(state.shape) for state in states]
+    made = whole("whole_cell", (), shapes, *gates, states[-1], *biases)
+    return made if len(states) > 1 else made[0]
+
+
+# Functions that call others of torch.nn.functional, where torch hides those from this mode.
+_CALLS: Mapping[str, Sequence[str]] = {
+    "multi_head_attention_forward": ("scaled_dot_product_attention", "dropout"),
+}
 _HANDLERS: Mapping[str, Whole] = {
     "scaled_dot_product_attention": _attention,
     "dropout": _dropout,
@@ -127,4 +152,6 @@ _HANDLERS: Mapping[str, Whole] = {
     "gru": _recurrent(3),
     "rnn_tanh": _recurrent(1),
     "rnn_relu": _recurrent(1),
+    "lstm_cell": _cell,
+    "gru_cell": _cell,
 }

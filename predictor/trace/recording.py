@@ -7,9 +7,11 @@ its forward operator is dispatched, and its backward operators run while that no
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .calls import Call, Tensor
@@ -17,11 +19,13 @@ from .calls import Call, Tensor
 # Not marked as views by torch, but nothing is launched.
 FREE = frozenset(
     {
-        "_unsafe_view", "alias", "detach", "empty", "empty_like", "empty_permuted", "empty_strided",
-        "lift_fresh", "new_empty", "new_empty_strided", "resize_", "set_", "sym_numel", "sym_size",
-        "sym_storage_offset", "sym_stride", "device", "is_same_size",
+        "_unsafe_view", "alias", "as_strided_", "detach", "empty", "empty_like", "empty_permuted",
+        "empty_strided", "lift_fresh", "new_empty", "new_empty_strided", "resize_", "set_",
+        "sym_numel", "sym_size", "sym_storage_offset", "sym_stride", "device", "is_same_size",
     }
 )  # fmt: skip
+
+_DEVICE = torch.ops.prim.device.default
 
 
 class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -48,7 +52,10 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Run one operator and note it."""
-        result = func(*args, **(kwargs or {}))
+        if func is _DEVICE and isinstance(args[0], FakeTensor):  # asked more often than all else
+            result = args[0].fake_device
+        else:
+            result = func(*args, **(kwargs or {}))
         name = func._schema.name.removeprefix("aten::")
         node = torch._C._current_autograd_node()
         if func.namespace == "prim":  # questions to a tensor, also between a node and its operator
@@ -117,13 +124,19 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _tensor(self, tensor: torch.Tensor) -> Tensor:
         storage = _storage(tensor)
         width = tensor.element_size()
-        held = min(tensor.numel(), tensor.untyped_storage().nbytes() // width)
+        held = min(_distinct(tensor), tensor.untyped_storage().nbytes() // width)
         plain = tensor.is_floating_point() or tensor.is_complex()
         return Tensor(
             shape=tuple(tensor.shape), moved=float(held) if plain else held * width / 4,
             weight=storage in self._weights, trained=tensor.requires_grad,
             sparse=storage in self._sparse,
         )  # fmt: skip
+
+
+def _distinct(tensor: torch.Tensor) -> int:
+    """Elements, what is broadcast counted once."""
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return prod(size for size, stride in sizes if stride or not size)
 
 
 def _storage(tensor: torch.Tensor) -> int:

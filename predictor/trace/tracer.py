@@ -8,13 +8,14 @@ from typing import Any
 import torch
 
 from ..errors import JobError
-from ..graphs.operator import Kind, Operator
+from ..graphs.operator import Kind
 from ..graphs.traced import Law, Stored, SymbolicOperator, TracedModel, store
+from .calls import sizes_of
 from .inputs import Input, image_size_of, of_examples
 from .losses import Loss, loss_named
 from .mapping import mapped
 from .request import TraceRequest, free_name
-from .solve import solved
+from .solve import Seen, solved
 from .sources import config_inputs, imported, of_config, of_factory
 from .step import FakeNetwork, built
 
@@ -73,10 +74,11 @@ def _traced(
     network = FakeNetwork(module)
     unknown: dict[str, int] = {}
 
-    def run(batch: int, seq_len: int) -> Sequence[Operator]:
-        found = mapped(network.step(inputs, loss, batch, seq_len))
+    def run(batch: int, seq_len: int) -> Seen:
+        calls = network.step(inputs, loss, batch, seq_len)
+        found = mapped(calls)
         unknown.update(found.unknown)
-        return found.operators
+        return Seen(operators=found.operators, sizes=sizes_of(calls))
 
     found = solved(run, batch, seq_len)
     weights = network.weights

@@ -48,8 +48,12 @@ class Runs:
 
     def run(self, job: EndedJob, reported: Reported | None = None) -> Run:
         """The run of a job."""
-        mark = parse_mark(job.decision) if job.decision else None
-        asked = Asked(mark.job, DECISION) if mark is not None and mark.job else self._asked(job)
+        mark = _mark(job.decision)
+        context = RuleContext(
+            name=job.name, user=job.user, account=job.account, partition=job.partition,
+            command=job.submit_line,
+        )  # fmt: skip
+        asked = self.asked(job.stated, job.decision, context)
         return Run(
             ended=job,
             asked=asked.text,
@@ -59,19 +63,22 @@ class Runs:
             reported=reported,
         )
 
-    def _asked(self, job: EndedJob) -> Asked:
-        line = job.submit_line
+    def asked(self, comment: str, decision: str, context: RuleContext) -> Asked:
+        """What is known of a job by the decision written on it, its comment, or how it came.
+
+        The command of ``context`` is the submit line, empty where it is not known.
+        """
+        mark = _mark(decision)
+        if mark is not None and mark.job:
+            return Asked(mark.job, DECISION)
+        line = context.command
         # without one of these a submit line starts nothing that could be known
         launched = line if ".py" in line or " --wrap" in line or "srun " in line else ""
         if self._rules is not None:
-            context = RuleContext(
-                name=job.name, user=job.user, account=job.account, partition=job.partition,
-                command=line,
-            )  # fmt: skip
-            return self._identified(job.stated, launched, context)
-        if "=" not in job.stated and not launched:
+            return self._identified(comment, launched, context)
+        if "=" not in comment and not launched:
             return Asked()
-        return self._identified(job.stated, launched, None)
+        return self._identified(comment, launched, None)
 
     def _identify(self, comment: str, launched: str, context: RuleContext | None) -> Asked:
         script, argv = command_of(launched)
@@ -90,6 +97,11 @@ class Runs:
         if default_s is None or job.limit_s is None:
             return None
         return LimitBy.DEFAULT if job.limit_s == default_s else LimitBy.USER
+
+
+@lru_cache(maxsize=1)
+def _mark(decision: str) -> Mark | None:
+    return parse_mark(decision) if decision else None
 
 
 def predicted(mark: Mark) -> Predicted | None:

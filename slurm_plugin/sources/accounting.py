@@ -27,8 +27,8 @@ FIELDS = (
     "TimelimitRaw", "AllocTRES", "ReqTRES", "NNodes", "NodeList", "ConsumedEnergyRaw",
     "Constraints", "JobName", "Comment", "AdminComment", "SubmitLine",
 )  # fmt: skip
-# REQUEUED and REVOKED are not among them: such a job goes on, here or on another cluster
-STATES = "CD,F,CA,TO,PR,NF,OOM,DL,BF"
+# RESIZING and REVOKED are not among them: such a job goes on, here or on another cluster
+STATES = "CD,F,CA,TO,PR,NF,OOM,DL,BF,RQ"
 DAY_S = 86400
 MOST_ROWS = 50_000  # of one slice, held to be sorted: about 100 MB
 _LEAST_SLICE_S = 60
@@ -145,15 +145,22 @@ def _job(row: Sequence[str], gpu_name: GpuName | None = None) -> EndedJob | None
     if state is None or end_s is None:
         return None
     gpus, names = _gpus(allocated, requested), _names(node_list)
+    submit_s = unix_s(submit) or 0.0
     return EndedJob(
         scheduler="slurm", cluster=cluster, job_id=job_id, name=name, user=user, account=account,
-        partition=partition, qos=qos, state=state, submit_s=unix_s(submit) or 0.0,
-        start_s=unix_s(start) if names else None, end_s=end_s, limit_s=_limit_s(limit),
+        partition=partition, qos=qos, state=state, submit_s=submit_s,
+        start_s=_start_s(start, submit_s) if names else None, end_s=end_s, limit_s=_limit_s(limit),
         gpus=gpus.count, gpu_type=gpus.type if gpu_name is None else gpu_name(gpus.type, names),
         nodes=len(names) or int(node_count or 0), node_names=names, stated=comment,
         decision=decision, submit_line=submit_line, constraint=constraint,
         energy_j=_energy_j(energy),
     )  # fmt: skip
+
+
+def _start_s(start: str, submit_s: float) -> float | None:
+    """When a job had these GPUs: one that was resized keeps its start, and submits anew."""
+    start_s = unix_s(start)
+    return None if start_s is None else max(start_s, submit_s)
 
 
 @lru_cache(maxsize=_KEPT)

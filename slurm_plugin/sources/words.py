@@ -72,6 +72,6 @@ def queue_state(words: Iterable[str]) -> str | None:
 
 
 def ended_state(text: str) -> JobState | None:
-    """How a job ended; None for one that goes on (REQUEUED) or ran elsewhere (REVOKED)."""
+    """How a job ended; None for one that goes on (RESIZING) or ran elsewhere (REVOKED)."""
     words = text.split()
     return _ENDED.get(words[0]) if words else None

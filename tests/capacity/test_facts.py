@@ -13,6 +13,7 @@ from predictor.capacity import facts
 from predictor.capacity.clusters import peak_gpus
 from predictor.capacity.jobs import Jobs, jobs_of
 from predictor.capacity.report_data import Period
+from predictor.capacity.slots import use
 
 HOUR_S = 3600.0
 WEEK = Period(since_s=START_S, until_s=START_S + 4 * DAY_S)
@@ -29,10 +30,10 @@ def test_parts_add_up_to_the_whole_by_every_split(
     period = Period(since_s=START_S + after_s, until_s=START_S + after_s + length_s)
     found = in_week(*jobs, period=period)
     whole = facts.hours_of(found.table).allocated
-    for shares in facts.splits(found).values():
+    for shares in facts.splits(found, {}).values():
         assert sum(share.hours.allocated for share in shares) == pytest.approx(whole)
         assert sum(share.jobs for share in shares) == found.table.height
-    slots = facts.use(found, gpus=None)
+    slots = use(found, gpus=None)
     assert sum(slot.hours.allocated for slot in slots) == pytest.approx(whole, abs=1e-6)
 
 

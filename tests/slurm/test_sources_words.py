@@ -92,8 +92,8 @@ def test_states_of_the_queue_are_three(words: list[str], expected: str | None) -
         ("NODE_FAIL", JobState.NODE_FAIL), ("BOOT_FAIL", JobState.NODE_FAIL),
         ("OUT_OF_MEMORY", JobState.OUT_OF_MEMORY), ("PREEMPTED", JobState.PREEMPTED),
         ("DEADLINE", JobState.DEADLINE), ("TIMEOUT", JobState.TIMEOUT),
-        ("FAILED", JobState.FAILED), ("REQUEUED", None), ("REVOKED", None), ("RUNNING", None),
-        ("", None),
+        ("FAILED", JobState.FAILED), ("REQUEUED", JobState.REQUEUED), ("REVOKED", None),
+        ("RESIZING", None), ("RUNNING", None), ("", None),
     ],
 )  # fmt: skip
 def test_ends_of_jobs_have_one_word(text: str, expected: JobState | None) -> None:

@@ -6,9 +6,18 @@ import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
+from predictor.cost import Terms
 from predictor.errors import JobError
 from predictor.fitting import Fitted
-from predictor.sweeps.optuna import HOURS_ATTRIBUTE, REFUSED_ATTRIBUTE, Budget, study_hours
+from predictor.prices import Tariff
+from predictor.sweeps.optuna import (
+    AMOUNT_ATTRIBUTE,
+    HOURS_ATTRIBUTE,
+    REFUSED_ATTRIBUTE,
+    TOO_LARGE_ATTRIBUTE,
+    Budget,
+    study_hours,
+)
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 JOB = {"model": "resnet50", "gpu": "a100-sxm4-80gb", "precision": "amp", "steps": 1000}
@@ -52,6 +61,32 @@ def test_no_trial_exceeds_the_budget(fitted: Fitted) -> None:
     assert budget.spent(study) <= half
     states = {t.number: t.state for t in study.trials}
     assert {states[n] for n in refused} == {optuna.trial.TrialState.PRUNED}
+
+
+def test_money_is_a_budget_too(fitted: Fitted) -> None:
+    terms = Terms(Tariff("EUR", {"a100-sxm4-80gb": 2.0}))
+    whole = study_hours(fitted.predictor, SPACE, 10, JOB, terms)
+    assert whole.amount == pytest.approx(2 * whole.gpu_hours)
+    assert whole.energy_j > 0
+    budget = Budget(fitted.predictor, amount=whole.amount / 2, terms=terms, **JOB)
+    study, trained = run(budget, 20)
+    assert 0 < len(trained) < 20
+    assert budget.spent(study, AMOUNT_ATTRIBUTE) <= whole.amount / 2
+    free = Budget(fitted.predictor, amount=1.0, **JOB)
+    with pytest.raises(JobError, match="no price"):
+        run(free, 1)
+
+
+def test_a_trial_that_does_not_fit_is_pruned_and_takes_nothing(fitted: Fitted) -> None:
+    space = {"batch_size": CategoricalDistribution((64, 65536))}
+    whole = study_hours(fitted.predictor, space, 10, JOB)
+    assert whole.too_large == 0.5
+    budget = Budget(fitted.predictor, gpu_hours=1e9, **JOB)
+    study = optuna.create_study()
+    with pytest.raises(optuna.TrialPruned, match="does not fit"):
+        budget.admit(study.ask(), batch_size=65536)
+    assert budget.spent(study) == 0
+    assert study.trials[0].user_attrs[TOO_LARGE_ATTRIBUTE]
 
 
 def test_what_cannot_be_predicted_is_said(fitted: Fitted) -> None:

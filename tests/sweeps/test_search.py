@@ -53,6 +53,68 @@ def test_a_budget_keeps_the_most_trials_that_fit(fitted: Fitted, share: float) -
     assert kept.trials == most
 
 
+LARGE = {
+    "job": {"model": "bert-large", "gpu": "a100-sxm4-80gb", "seq_len": 512, "epochs": 1,
+            "dataset_size": 100_000},
+    "vary": {"precision": ["fp32", "amp"], "batch_size": [8, 4096], "gpus": [1, 4]},
+    "trials": 5,
+}  # fmt: skip
+
+
+def test_what_does_not_fit_gets_no_trials_and_is_not_chosen(fitted: Fitted) -> None:
+    search = search_of(fitted.predictor, Space.model_validate(LARGE), Terms())
+    large = [c for c in search.configurations if c.plan.found.job.batch_size == 4096]
+    assert search.too_large == tuple(large)
+    assert len(large) == 4
+    assert {c.trials for c in large} == {0}
+    assert search.trials == 20
+    fitting = [c for c in search.configurations if c.trials]
+    assert search.total().gpu_hours == pytest.approx(
+        5 * sum(c.plan.cost.gpu_hours for c in fitting)
+    )
+    assert not {id(c.plan) for c in large} & {id(plan) for plan in search.efficient()}
+    assert within(search, gpu_hours=1e9, budget=None).trials == 20
+
+
+def test_the_pareto_set_is_of_each_training(fitted: Fitted) -> None:
+    vary = {"model": ["resnet18", "resnet152"], "precision": ["fp32", "amp"], "gpus": [1, 2, 4]}
+    job = {"gpu": "a100-sxm4-80gb", "batch_size": 64, "epochs": 1, "dataset_size": 10**6}
+    search = search_of(
+        fitted.predictor, Space.model_validate({"job": job, "vary": vary}), Terms()
+    )  # fmt: skip
+    chosen = search.efficient()
+    assert {plan.found.job.model for plan in chosen} == {"resnet18", "resnet152"}
+    for plan in chosen:
+        rivals = [
+            c.plan for c in search.configurations
+            if c.plan.found.job.model == plan.found.job.model and c.plan is not plan
+        ]  # fmt: skip
+        assert not any(r.seconds <= plan.seconds and r.price <= plan.price for r in rivals)
+
+
+def test_the_command_marks_what_does_not_fit(fitted: Fitted, tmp_path: Path) -> None:
+    path = tmp_path / "space.yaml"
+    path.write_text(json.dumps(LARGE))
+    text = CliRunner().invoke(main, ["sweep", str(path)])
+    assert text.exit_code == 0, text.output
+    assert text.stdout.count("does not fit, no trials") == 4
+    assert "would fit: a batch of" in text.stdout
+    said = json.loads(CliRunner().invoke(main, ["sweep", str(path), "--format", "json"]).stdout)
+    assert [one["fits"] for one in said["configurations"]].count(False) == 4
+    assert not any(one["efficient"] for one in said["configurations"] if not one["fits"])
+
+
+def test_phases_are_part_of_a_search(fitted: Fitted) -> None:
+    phases = [{"share": 0.9, "seq_len": 128}, {"share": 0.1, "seq_len": 512}]
+    job = {"model": "bert-base", "gpu": "a100-sxm4-80gb", "precision": "amp", "batch_size": 8,
+           "steps": 1000, "phases": phases}  # fmt: skip
+    search = search_of(fitted.predictor, Space.model_validate({"job": job}), Terms())
+    (one,) = search.configurations
+    assert one.plan.cost.seconds == pytest.approx(
+        sum(p.total_s or 0 for p in one.plan.found.phases)
+    )
+
+
 def test_the_command(fitted: Fitted, tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
     path.write_text(json.dumps(SPACE))

@@ -12,8 +12,9 @@ from .table import Column, Kind, Table, Value
 from .text import iso
 
 # A spreadsheet takes a cell that begins so for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _SPANS = (Kind.SPAN, Kind.DURATION_SPAN)
+_MOMENTS = (Kind.MOMENT, Kind.DAY)
 
 
 def write_csvs(report: Report, directory: Path) -> tuple[Path, ...]:
@@ -51,4 +52,4 @@ def _cells(column: Column, value: Value) -> tuple[str | float, ...]:
         return ("",) * len(_names(column))
     if isinstance(value, str):
         return (f"'{value}" if value.startswith(_FORMULA) else value,)
-    return (iso(value) if column.kind is Kind.MOMENT else value,)
+    return (iso(value) if column.kind in _MOMENTS else value,)

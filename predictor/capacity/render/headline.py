@@ -1,14 +1,13 @@
-"""The figures at the top of a report, and what to do first."""
+"""The figures at the top of a report."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from ...units import MISSING
-from ..report_data import Opportunity, OpportunityKind, Report
+from ..report_data import Report
+from .findings import savings
 from .text import amount, counted, duration_span, rough, share, shown, span
-
-MOST_ACTIONS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,57 +21,9 @@ class Headline:
     evidence: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """What could be had back, in GPU-hours, and how."""
-
-    gpu_hours: float
-    what: str
-    command: str = ""
-
-
 def headlines(report: Report) -> tuple[Headline, ...]:
     """The five figures, in the order of the report."""
     return _used(report), _lost(report), _wait(report), _backlog(report), _saving(report)
-
-
-def actions(report: Report) -> tuple[Action, ...]:
-    """The largest of lost hours, savings and GPUs idle while jobs waited, the largest first."""
-    hours = report.hours
-    found = [
-        Action(gpu_hours=hours.failed, what=(
-            f"Jobs that failed threw away {amount(hours.failed)} GPU-hours. Look at the accounts"
-            " and users with most of them first.")),
-        Action(gpu_hours=hours.timed_out, what=(
-            f"Jobs killed by their time limit threw away {amount(hours.timed_out)} GPU-hours. Let"
-            " limits be filled from predictions, and ask these users to write checkpoints.")),
-        Action(gpu_hours=hours.preempted, what=(
-            f"Preempted jobs threw away {amount(hours.preempted)} GPU-hours. Ask for checkpoints"
-            " on preemptible partitions.")),
-        _idle_while_waiting(report),
-    ]  # fmt: skip
-    best = largest_saving(report)
-    if best is not None:
-        found.append(_do(best))
-    found.sort(key=lambda action: -action.gpu_hours)
-    return tuple(action for action in found[:MOST_ACTIONS] if action.gpu_hours > 0)
-
-
-def largest_saving(report: Report) -> Opportunity | None:
-    """The opportunity with the most GPU-hours saved; shorter limits save none."""
-    saving = (o for o in report.opportunities if o.kind is not OpportunityKind.SHORTER_LIMIT)
-    return max(saving, key=lambda o: o.saved_gpu_hours.median, default=None)
-
-
-def idle_while_waiting(report: Report) -> float:
-    """GPU-hours idle in slots of time in which jobs waited: at most as many as waited."""
-    total = 0.0
-    ends = [u.start_s for u in report.use[1:]] + [report.period.until_s]
-    for slot, end_s in zip(report.use, ends, strict=False):
-        if slot.capacity is not None:
-            free = max(0.0, slot.capacity - slot.hours.allocated)
-            total += min(free, slot.waiting_gpus * (end_s - slot.start_s) / 3600)
-    return total
 
 
 def _used(report: Report) -> Headline:
@@ -134,39 +85,13 @@ def _backlog(report: Report) -> Headline:
 
 
 def _saving(report: Report) -> Headline:
-    best = largest_saving(report)
+    best = next(iter(savings(report)), None)
     value, detail = MISSING, "no change found that saves GPU-hours"
     if best is not None:
-        value = f"{amount(best.saved_gpu_hours.median)} GPU-h"
-        detail = f"{best.kind.value}: {shown(best.what)}, {span(best.saved_gpu_hours)} GPU-hours"
+        value = f"{amount(best.saved.median)} GPU-h"
+        detail = f"{best.title} {span(best.saved)} GPU-hours of {amount(best.gpu_hours)}"
     return Headline(
         label="Largest saving found", value=value, detail=detail,
-        definition="GPU-hours that like jobs would have needed less after one change.",
+        definition="GPU-hours that jobs would have needed less after one kind of change.",
         evidence="predicted",
     )  # fmt: skip
-
-
-def _do(best: Opportunity) -> Action:
-    saved = best.saved_gpu_hours
-    return Action(
-        gpu_hours=saved.median, command=best.command,
-        what=(
-            f"{shown(best.what).rstrip('.')}: {best.kind.value} would have saved"
-            f" {span(saved)} GPU-hours"
-            f" of {amount(best.gpu_hours)}. Ask {_people(best.users)} to try the command."
-        ),
-    )  # fmt: skip
-
-
-def _people(users: tuple[str, ...]) -> str:
-    named = ", ".join(shown(user, 30) for user in users[:3])
-    more = len(users) - 3
-    return (named or "their users") + (f" and {more} more" if more > 0 else "")
-
-
-def _idle_while_waiting(report: Report) -> Action:
-    hours = idle_while_waiting(report)
-    return Action(gpu_hours=hours, what=(
-        f"Up to {amount(hours)} GPU-hours stood idle while jobs waited. See which GPU types and"
-        " partitions had room: limits that are too long, or requests for one type only, can keep"
-        " backfill from using it."))  # fmt: skip

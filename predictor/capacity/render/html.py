@@ -11,7 +11,8 @@ from importlib.resources import files
 from ...errors import NotInstalledError
 from ..report_data import Range, Report
 from .csvs import csv_text
-from .headline import actions, headlines
+from .findings import findings
+from .headline import headlines
 from .plots import Plot, plots
 from .sections import gpus, origin, sections
 from .table import Column, Kind, Table, Value
@@ -32,6 +33,13 @@ class _Cell:
 
 
 @dataclass(frozen=True, slots=True)
+class _Detail:
+    label: str
+    text: str
+    code: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Head:
     label: str
     css: str
@@ -44,12 +52,19 @@ class _TableView:
     definition: str
     evidence: str
     columns: tuple[_Head, ...]
+    detailed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    cells: tuple[_Cell, ...]
+    details: tuple[_Detail, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
     table: _TableView
-    rows: tuple[tuple[_Cell, ...], ...]
+    rows: tuple[_Row, ...]
     hidden: int
     csv: str
     plot: Plot | None
@@ -76,25 +91,37 @@ def render_html(report: Report) -> str:
     return _page(
         title=shown(report.title), period=period(report.period), gpus=gpus(report),
         origin=origin(report), made=moment(report.made_s), sample=report.origin.sample,
-        version=report.version, headlines=headlines(report), actions=actions(report),
+        version=report.version, headlines=headlines(report), actions=findings(report),
         notes=[shown(note, 400) for note in report.notes], sections=views,
         css=_safe(_read("page.css")), script=_safe(script), script_hash=f"sha256-{digest}",
     )  # fmt: skip
 
 
 def _part(table: Table, plot: Plot | None) -> _Part:
-    columns = tuple(_Head(c.label, _css(c)) for c in table.columns)
+    detailed = any(c.detail for c in table.columns)
+    columns = tuple(
+        _Head(table.columns[i].label, _css(table.columns[i]))
+        for i in table.told if not table.columns[i].detail
+    )  # fmt: skip
     encoded = base64.b64encode(csv_text(table).encode("utf-8", "replace")).decode()
     return _Part(
         table=_TableView(name=table.name, title=table.title, definition=table.definition,
-                         evidence=table.evidence, columns=columns),
-        rows=tuple(
-            tuple(_cell(c, v) for c, v in zip(table.columns, row, strict=True))
-            for row in table.rows[:MOST_ROWS]
-        ),
+                         evidence=table.evidence, columns=columns, detailed=detailed),
+        rows=tuple(_row(table, row) for row in table.rows[:MOST_ROWS]),
         hidden=max(0, len(table.rows) - MOST_ROWS),
         csv=f"data:text/csv;charset=utf-8;base64,{encoded}",
         plot=plot,
+    )  # fmt: skip
+
+
+def _row(table: Table, row: tuple[Value, ...]) -> _Row:
+    told = [(table.columns[i], row[i]) for i in table.told]
+    return _Row(
+        cells=tuple(_cell(column, value) for column, value in told if not column.detail),
+        details=tuple(
+            _Detail(column.label, column.text(value), column.kind is Kind.CODE)
+            for column, value in told if column.detail and value
+        ),
     )  # fmt: skip
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from ..report_data import Report
-from .headline import actions, headlines
+from .findings import findings
+from .headline import headlines
 from .sections import gpus, origin, sections
 from .table import Column, Table, Value
 from .text import moment, period, shown
@@ -13,7 +14,7 @@ from .text import moment, period, shown
 MOST_ROWS = 10
 # Tables for looking things up, too wide or too long for a mail.
 _LEFT_OUT = ("use", "queue", "forecast")
-_COLUMNS_LEFT_OUT = ("users", "evidence", "command", "completed_gpu_hours", "running_gpu_hours")
+_COLUMNS_LEFT_OUT = ("completed_gpu_hours", "running_gpu_hours")
 _MARKS = re.compile(r"([\\`*_\[\]<>|~])")
 
 
@@ -27,7 +28,7 @@ def render_markdown(report: Report) -> str:
             parts += [f"{escaped(section.lead)}\n"] if section.lead else []
             parts += [_table(table) for table in tables]
     if report.notes:
-        parts.append("## What this report could not say\n")
+        parts.append("## What this report leaves out\n")
         parts.append("".join(f"- {escaped(shown(note, 400))}\n" for note in report.notes))
     return "\n".join(parts)
 
@@ -54,16 +55,19 @@ def _summary(report: Report) -> str:
         f"- **{h.label}: {h.value}**. {escaped(h.detail)} ({h.evidence})\n"
         for h in headlines(report)
     ]
-    found = actions(report)
-    lines += ["\nWhat to do first:\n\n"] if found else []
+    found = findings(report)
+    lines += ["\nTop findings, by GPU-hours:\n\n"] if found else []
     for number, action in enumerate(found, start=1):
-        lines.append(f"{number}. {escaped(action.what)}\n")
+        lines.append(f"{number}. **{action.title}** {escaped(action.what)}\n")
         lines.append(f"\n       {shown(action.command, 600)}\n\n" if action.command else "")
     return "".join(lines)
 
 
 def _table(table: Table) -> str:
-    kept = [i for i, c in enumerate(table.columns) if c.name not in _COLUMNS_LEFT_OUT]
+    kept = [
+        i for i in table.told
+        if not (table.columns[i].detail or table.columns[i].name in _COLUMNS_LEFT_OUT)
+    ]  # fmt: skip
     columns = [table.columns[i] for i in kept]
     head = "| " + " | ".join(escaped(c.label) for c in columns) + " |\n"
     rule = "|" + "|".join("---:" if c.numeric else "---" for c in columns) + "|\n"

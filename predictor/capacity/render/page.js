@@ -40,7 +40,7 @@
   };
 
   for (const table of document.querySelectorAll("table")) {
-    for (const header of table.tHead.rows[0].cells) {
+    for (const header of table.querySelectorAll("thead th:not(.detail)")) {
       const button = document.createElement("button");
       button.type = "button";
       button.append(...header.childNodes);

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..report_data import Forecast, GpuHours, Range, Report, Share, Use
+from ..report_data import Forecast, GpuHours, OpportunityKind, Range, Report, Share, Use
 from .ink import CANCELLED, DONE, INK, LOST, MUTED, RUNNING, Canvas
 from .text import amount, day, moment, rough, shown
 
@@ -17,6 +18,21 @@ _TICKS_S = (60, 600, 3600, 6 * 3600, 86400, 3 * 86400, 7 * 86400, 30 * 86400, 90
 _LEAST_S = 30.0
 _PARTS = (("completed", DONE), ("running", RUNNING), ("cancelled", CANCELLED), ("lost", LOST))
 _LETTERS, _FEW_LETTERS = 30, 18
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    label: str
+    marker: str
+    colour: str
+
+
+_MARKS = {
+    OpportunityKind.MIXED_PRECISION: _Mark("mixed precision", "o", DONE),
+    OpportunityKind.OTHER_GPU: _Mark("other GPU", "s", RUNNING),
+    OpportunityKind.FEWER_GPUS: _Mark("fewer GPUs", "^", LOST),
+    OpportunityKind.SHORTER_LIMIT: _Mark("shorter limit", "D", CANCELLED),
+}
 
 
 def use(canvas: Canvas, report: Report) -> None:
@@ -125,9 +141,12 @@ def tensor_cores(canvas: Canvas, report: Report) -> None:
 def opportunities(canvas: Canvas, report: Report) -> None:
     """Hours saved, median and interval, in the order of the report."""
     found = report.opportunities[:10]
-    names = [f"{i}. {o.kind.value}" for i, o in enumerate(found, start=1)]
-    tips = [f"{n}: {shown(o.what)}" for n, o in zip(names, found, strict=True)]
-    _intervals(canvas, names, tips, [o.saved_gpu_hours for o in found], 1.0, "GPU-hours saved")
+    names = [f"{i}. {o.what.split(':')[0]}" for i, o in enumerate(found, start=1)]
+    tips = [f"{o.kind.value}: {shown(o.what)}" for o in found]
+    marks = [_MARKS[o.kind] for o in found]
+    _intervals(
+        canvas, names, tips, [o.saved_gpu_hours for o in found], 1.0, "GPU-hours saved", marks
+    )
 
 
 def backlog(canvas: Canvas, report: Report) -> None:
@@ -157,7 +176,11 @@ def _forecast(canvas: Canvas, axes: Axes, forecast: Forecast) -> None:
     if coming:
         x = [_when(s) for s, _ in coming]
         axes.fill_between(x, [r.low for _, r in coming], [r.high for _, r in coming], color=LOST,
-                          alpha=0.25, linewidth=0)  # fmt: skip
+                          alpha=0.2, linewidth=0)  # fmt: skip
+        likely = [(w.start_s, w.likely) for w in forecast.weeks if w.likely is not None]
+        axes.fill_between([_when(s) for s, _ in likely], [r.low for _, r in likely],
+                          [r.high for _, r in likely], color=LOST, alpha=0.25,
+                          linewidth=0)  # fmt: skip
         axes.plot(
             x, [r.median for _, r in coming], color=LOST, linestyle="--", marker="s", markersize=4
         )
@@ -177,16 +200,22 @@ def _forecast(canvas: Canvas, axes: Axes, forecast: Forecast) -> None:
 
 def _intervals(
     canvas: Canvas, names: Sequence[str], tips: Sequence[str], ranges: Sequence[Range],
-    unit: float, label: str,
+    unit: float, label: str, marks: Sequence[_Mark] = (),
 ) -> None:  # fmt: skip
     (axes,) = canvas.axes()
+    told: set[str] = set()
     for row, (found, tip) in enumerate(zip(ranges, tips, strict=True)):
+        mark = marks[row] if marks else _Mark("", "o", DONE)
         low, middle, high = found.low / unit, found.median / unit, found.high / unit
         (line,) = axes.plot(
             [low, high], [row, row], color=MUTED, linewidth=3, solid_capstyle="round"
         )
         canvas.tip(line, f"{tip}: {amount(middle)} ({amount(low)} to {amount(high)}) {label}")
-        axes.plot(middle, row, "o", color=DONE, markersize=8)
+        new = mark.label if mark.label not in told else None
+        told.add(mark.label)
+        axes.plot(middle, row, mark.marker, color=mark.colour, markersize=8, label=new)
+    if marks:
+        _legend(canvas, axes, len(told))
     ends = [found.high / unit for found in ranges]
     _ends(axes, ends, [amount(found.median / unit) for found in ranges], gap=9)
     _names(canvas, axes, names)

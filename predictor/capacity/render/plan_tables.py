@@ -19,7 +19,7 @@ def opportunities(report: Report) -> Table:
             " interval. A shorter limit frees hours for planning, it saves none. Rows may count the"
             " same job: do not add them up."
         ),
-        evidence="Predicted; the column Evidence says from what.",
+        evidence="Predicted; the details say from what.",
         columns=(
             Column("kind", "Change", Kind.NAME),
             Column("what", "Jobs", Kind.TEXT),
@@ -29,9 +29,9 @@ def opportunities(report: Report) -> Table:
             Column("saved_cost", f"Saved, {currency}", Kind.SPAN),
             Column("saved_kwh", "Saved, kWh", Kind.SPAN),
             Column("saved_co2e_kg", "Saved, kg CO2e", Kind.SPAN),
-            Column("users", "Users", Kind.TEXT),
-            Column("evidence", "Evidence", Kind.TEXT),
-            Column("command", "How to send the next one", Kind.CODE),
+            Column("users", "Users", Kind.TEXT, detail=True),
+            Column("evidence", "Evidence", Kind.TEXT, detail=True),
+            Column("command", "How to send the next one", Kind.CODE, detail=True),
         ),
         rows=tuple(
             (o.kind.value, o.what, o.jobs, o.gpu_hours, o.saved_gpu_hours, o.saved_cost,
@@ -73,7 +73,7 @@ def queue(report: Report) -> Table:
         name="queue",
         title="When waiting jobs start and end",
         definition="From the moment of the report, by replaying the queue with predicted times.",
-        evidence="Predicted; the column Evidence says from what.",
+        evidence="Predicted; the details say from what.",
         columns=(
             Column("job_id", "Job", Kind.NAME),
             Column("name", "Name", Kind.NAME),
@@ -82,7 +82,7 @@ def queue(report: Report) -> Table:
             Column("gpu_type", "GPU type", Kind.NAME),
             Column("starts_s", "Starts in", Kind.DURATION_SPAN),
             Column("ends_s", "Ends in", Kind.DURATION_SPAN),
-            Column("evidence", "Evidence", Kind.TEXT),
+            Column("evidence", "Evidence", Kind.TEXT, detail=True),
         ),
         rows=tuple(
             (j.job_id, j.name, j.user, j.gpus, j.gpu_type, j.starts_s, j.ends_s, j.evidence)
@@ -97,17 +97,21 @@ def forecast(report: Report) -> Table:
     return Table(
         name="forecast",
         title="Demand by week",
-        definition="GPU-hours asked for in a week; expected ones with their 95 % interval.",
+        definition=(
+            "GPU-hours asked for by the jobs submitted in a week, of those that have not ended as"
+            " expected; of weeks to come the median with its 95 % and 80 % intervals."
+        ),
         evidence=f"Method: {'; '.join(methods)}." if methods else PREDICTED,
         columns=(
             Column("key", "Partition or GPU type", Kind.NAME),
-            Column("week_utc", "Week from (UTC)", Kind.MOMENT),
+            Column("week_utc", "Week from (UTC)", Kind.DAY),
             Column("measured_gpu_hours", "Measured"),
-            Column("expected_gpu_hours", "Expected", Kind.SPAN),
+            Column("expected_gpu_hours", "Expected (95 %)", Kind.SPAN),
+            Column("likely_gpu_hours", "Expected (80 %)", Kind.SPAN),
             Column("capacity_gpu_hours", "Capacity"),
         ),
         rows=tuple(
-            (f.key, week.start_s, week.measured, week.expected, f.capacity)
+            (f.key, week.start_s, week.measured, week.expected, week.likely, f.capacity)
             for f in report.forecasts
             for week in f.weeks
         ),

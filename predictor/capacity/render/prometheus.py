@@ -69,6 +69,31 @@ def _splits(report: Report) -> Iterable[Metric]:
             f"GPU time that jobs held, by {name} and outcome.",
             tuple(s for key, hours in _bounded(shares) for s in _outcomes(hours, {name: key})),
         )
+        yield Metric(
+            f"{name}_unused_gpu_seconds",
+            f"GPU time reserved by completed jobs and not used, by {name}.",
+            tuple(
+                Sample(share.unused_gpu_hours * HOUR_S, {name: share.key})
+                for share in shares[:MOST_VALUES]
+            ),
+        )
+    types = report.splits.get(Dimension.GPU_TYPE, ())[:MOST_VALUES]
+    yield Metric(
+        "gpu_type_idle_gpu_seconds",
+        "GPU time that no job held, of types whose number is known.",
+        tuple(
+            Sample(t.idle_gpu_hours * HOUR_S, {"gpu_type": t.key})
+            for t in types if t.idle_gpu_hours is not None
+        ),
+    )  # fmt: skip
+    yield Metric(
+        "gpu_type_idle_wanted_gpu_seconds",
+        "GPU time that no job held while jobs waited for that type.",
+        tuple(
+            Sample(t.idle_wanted_gpu_hours * HOUR_S, {"gpu_type": t.key})
+            for t in types if t.idle_wanted_gpu_hours is not None
+        ),
+    )  # fmt: skip
     yield Metric(
         "tensor_core_gpu_seconds",
         "GPU time on GPUs with tensor cores, by what was computed in.",
@@ -117,6 +142,9 @@ def _limits(report: Report) -> Iterable[Metric]:
         "GPU time reserved by completed jobs and not used.",
         tuple(Sample(x.unused_gpu_hours * HOUR_S, {"by": b}) for b, x in by),
     )
+    yield _one(
+        "wall_time_accuracy_ratio", "Wall time over requested wall time.", report.wall_time_accuracy
+    )
     jobs = sum(p.jobs for p in report.predictions)
     error = sum(p.jobs * p.mean_error for p in report.predictions) / jobs if jobs else None
     yield _one("prediction_error_ratio", "Mean error of predictions over completed jobs.", error)
@@ -153,6 +181,18 @@ def _ahead(report: Report) -> Iterable[Metric]:
         "When all that waits will have ended.",
         tuple(s for b in backlog for s in _range(b.drain_s, b.gpu_type, 1.0)),
     )
+    coming = [
+        (f.key, next((w.expected for w in f.weeks if w.expected is not None), None))
+        for f in report.forecasts[:MOST_VALUES]
+    ]
+    yield Metric(
+        "forecast_week_gpu_seconds",
+        "GPU time that will be asked for in the first week to come.",
+        tuple(
+            Sample(getattr(found, bound) * HOUR_S, {"key": key, "bound": bound})
+            for key, found in coming if found is not None for bound in ("low", "median", "high")
+        ),
+    )  # fmt: skip
     yield Metric(
         "saturation_timestamp_seconds",
         "First week whose demand exceeds its capacity.",

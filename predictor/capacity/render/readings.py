@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..report_data import Dimension, Report, Share
-from .headline import idle_while_waiting
 from .tables import BY
 from .text import amount, counted, day, duration_span, rough, share, shown, span
 
@@ -19,8 +18,9 @@ def use(report: Report) -> str:
     if busiest.capacity:
         top = share(busiest.hours.allocated, busiest.capacity)
         first += f", at most {top} (from {day(busiest.start_s)})"
-    idle = idle_while_waiting(report)
-    return f"{first}; up to {amount(idle)} were idle while jobs waited." if idle else f"{first}."
+    idle = report.idle_wanted
+    wanted = f"{first}; up to {amount(idle)} were idle while jobs waited for that type."
+    return wanted if idle else f"{first}."
 
 
 def split(shares: Sequence[Share], dimension: Dimension) -> str:
@@ -65,8 +65,8 @@ def opportunities(report: Report) -> str:
     """The first of the list."""
     best = report.opportunities[0]
     return (
-        f"First: {shown(best.what)}, {best.kind.value}, {span(best.saved_gpu_hours)} GPU-hours of"
-        f" {amount(best.gpu_hours)}."
+        f"First, {best.kind.value}: {shown(best.what)}; {span(best.saved_gpu_hours)} of"
+        f" {amount(best.gpu_hours)} GPU-hours."
     )
 
 

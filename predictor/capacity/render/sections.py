@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..report_data import Dimension, Report
 from . import plan_tables, tables
 from .table import Table
-from .text import rough, shown
+from .text import percent, rough, shown
 
 _CREDENTIALS = re.compile(r"://[^/]*@")
 
@@ -31,7 +31,7 @@ def sections(report: Report) -> tuple[Section, ...]:
         Section(name="hours", title="Where GPU-hours went",
                 tables=(tables.use(report), *(tables.split(report, d) for d in _ORDER))),
         Section(name="waiting", title="Waits and limits",
-                tables=(tables.waits(report), tables.limits(report))),
+                tables=(tables.waits(report), tables.limits(report)), lead=_limits_lead(report)),
         Section(name="queue-section", title="What the queue still needs",
                 tables=(plan_tables.backlog(report), plan_tables.queue(report))),
         Section(name="plan", title="What is to come",
@@ -72,6 +72,13 @@ def _filled(section: Section) -> Section:
         name=section.name, title=section.title, lead=section.lead,
         tables=tuple(table for table in section.tables if table.rows),
     )  # fmt: skip
+
+
+def _limits_lead(report: Report) -> str:
+    accuracy = report.wall_time_accuracy
+    if accuracy is None:
+        return ""
+    return f"Of all the wall time that limits asked for, jobs used {percent(accuracy)}."
 
 
 def _whatif_lead(report: Report) -> str:

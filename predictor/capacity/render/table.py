@@ -25,6 +25,7 @@ class Kind(StrEnum):
     SHARE = "share"
     DURATION = "duration"
     MOMENT = "moment"
+    DAY = "day"
     SPAN = "span"
     DURATION_SPAN = "duration-span"
 
@@ -38,6 +39,7 @@ _FORMS: Mapping[Kind, Callable[[Any], str]] = {
     Kind.SHARE: percent,
     Kind.DURATION: text.rough,
     Kind.MOMENT: text.moment,
+    Kind.DAY: text.day,
     Kind.SPAN: text.span,
     Kind.DURATION_SPAN: text.duration_span,
 }
@@ -46,11 +48,15 @@ _WORDS = (Kind.NAME, Kind.TEXT, Kind.CODE)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``name`` heads it in CSV, unit included; ``label`` heads it for people."""
+    """``name`` heads it in CSV, unit included; ``label`` heads it for people.
+
+    What is ``detail`` is shown on demand, behind the other columns.
+    """
 
     name: str
     label: str
     kind: Kind = Kind.AMOUNT
+    detail: bool = False
 
     @property
     def numeric(self) -> bool:
@@ -80,3 +86,11 @@ class Table:
     evidence: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Value, ...], ...]
+
+    @property
+    def told(self) -> tuple[int, ...]:
+        """Places of the columns in which something is known."""
+        return tuple(
+            place for place in range(len(self.columns))
+            if any(row[place] is not None for row in self.rows)
+        )  # fmt: skip

@@ -22,13 +22,26 @@ _OUTCOMES = (
 )
 
 
+_IDLE = (Column("idle_gpu_hours", "Idle"),
+         Column("idle_wanted_gpu_hours", "Idle while waited for"))  # fmt: skip
+_SPLIT = (
+    "GPU-hours that jobs held in the period, by what became of these jobs. Reserved, unused: GPUs"
+    " times (limit - wall time) of completed jobs; no part of GPU-hours."
+)
+_IDLE_MEANS = (
+    " Idle while waited for: GPUs free in a slot of time in which jobs waited for that type, at"
+    " most as many as were waited for; also while room was kept for a large job."
+)
+
+
 def split(report: Report, dimension: Dimension) -> Table:
     """GPU-hours by one dimension, the largest first."""
     total = report.hours.allocated
+    idle = _IDLE if dimension is Dimension.GPU_TYPE else ()
     return Table(
         name=f"by-{dimension.value.replace('_', '-')}",
         title=f"GPU-hours by {_lower(BY[dimension])}",
-        definition="GPU-hours that jobs held in the period, by what became of these jobs.",
+        definition=_SPLIT + (_IDLE_MEANS if idle else ""),
         evidence=MEASURED,
         columns=(
             Column(dimension.value, BY[dimension], Kind.NAME),
@@ -36,8 +49,13 @@ def split(report: Report, dimension: Dimension) -> Table:
             Column("gpu_hours", "GPU-hours"),
             Column("share", "Share", Kind.SHARE),
             *_HOURS,
+            Column("unused_gpu_hours", "Reserved, unused"),
+            *idle,
         ),
-        rows=tuple(_split_row(found, total) for found in report.splits.get(dimension, ())),
+        rows=tuple(
+            _split_row(found, total)[: 5 + len(_HOURS) + len(idle)]
+            for found in report.splits.get(dimension, ())
+        ),
     )
 
 
@@ -90,14 +108,15 @@ def limits(report: Report) -> Table:
         columns=(
             Column("limit_by", "Limit set by", Kind.NAME),
             Column("jobs", "Jobs", Kind.COUNT),
+            Column("requested_hours", "Hours requested"),
             Column("wall_time_accuracy", "Accuracy", Kind.SHARE),
             Column("killed_jobs", "Killed by it", Kind.COUNT),
             Column("killed_gpu_hours", "GPU-hours killed"),
             Column("unused_gpu_hours", "GPU-hours reserved, unused"),
         ),
         rows=tuple(
-            ("not known" if x.by is None else x.by.value, x.jobs, x.accuracy, x.killed,
-             x.killed_gpu_hours, x.unused_gpu_hours)
+            ("not known" if x.by is None else x.by.value, x.jobs, x.requested_hours, x.accuracy,
+             x.killed, x.killed_gpu_hours, x.unused_gpu_hours)
             for x in report.limits
         ),
     )  # fmt: skip
@@ -171,7 +190,8 @@ def set_aside(report: Report) -> Table:
 def _split_row(found: Share, total: float) -> tuple[Value, ...]:
     allocated = found.hours.allocated
     part = allocated / total if total else None
-    return (found.key, found.jobs, allocated, part, *_hours(found.hours))
+    return (found.key, found.jobs, allocated, part, *_hours(found.hours), found.unused_gpu_hours,
+            found.idle_gpu_hours, found.idle_wanted_gpu_hours)  # fmt: skip
 
 
 def _hours(hours: GpuHours) -> tuple[float, ...]:

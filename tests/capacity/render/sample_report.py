@@ -60,6 +60,10 @@ def wide(median: float) -> Range:
     return Range(low=0.6 * median, median=median, high=1.7 * median)
 
 
+def near(median: float) -> Range:
+    return Range(low=0.75 * median, median=median, high=1.4 * median)
+
+
 def hours(scale: float) -> GpuHours:
     return GpuHours(
         completed=60 * scale, failed=6 * scale, timed_out=4 * scale, cancelled=5 * scale,
@@ -71,8 +75,15 @@ def shares(names: tuple[str, ...], scale: float) -> tuple[Share, ...]:
     weights = [1 / (i + 1) for i in range(len(names))]
     total = sum(weights)
     return tuple(
-        Share(key=name, jobs=10 + i, hours=hours(scale * weight / total))
+        Share(key=name, jobs=10 + i, hours=hours(scale * weight / total),
+              unused_gpu_hours=40 * scale * weight / total)
         for i, (name, weight) in enumerate(zip(names, weights, strict=True))
+    )
+
+
+def with_idle(types: tuple[Share, ...]) -> tuple[Share, ...]:
+    return tuple(
+        replace(each, idle_gpu_hours=3000.0, idle_wanted_gpu_hours=1200.0) for each in types
     )
 
 
@@ -90,19 +101,20 @@ def full() -> Report:
                       set_aside=(SetAside(reason="it asked for no GPU", jobs=4, example="17"),)),
         period=Period(since_s=SINCE_S, until_s=UNTIL_S), gpus=GPUS, hours=hours(scale),
         capacity=48 * 14 * 24.0,
-        splits={d: shares(names, scale) for d, names in NAMES.items()}, use=slots,
+        splits={d: shares(names, scale) for d, names in NAMES.items()}
+        | {Dimension.GPU_TYPE: with_idle(shares(tuple(GPUS), scale))}, use=slots,
         waits=tuple(
             Wait(size=size, jobs=100, median_s=60.0 * 4**i, p95_s=900.0 * 4**i,
                  longest_s=9e3 * 4**i)
             for i, size in enumerate(("1", "2-4", "5-8", "9-16"))
         ),
         limits=(
-            LimitUse(by=LimitBy.US, jobs=500, accuracy=0.71, killed=3, killed_gpu_hours=40.0,
-                     unused_gpu_hours=500.0),
-            LimitUse(by=LimitBy.USER, jobs=700, accuracy=0.23, killed=30, killed_gpu_hours=400.0,
-                     unused_gpu_hours=9000.0),
-            LimitUse(by=None, jobs=34, accuracy=None, killed=0, killed_gpu_hours=0.0,
-                     unused_gpu_hours=0.0),
+            LimitUse(by=LimitBy.US, jobs=500, requested_hours=9000.0, accuracy=0.71,
+                     killed=3, killed_gpu_hours=40.0, unused_gpu_hours=500.0),
+            LimitUse(by=LimitBy.USER, jobs=700, requested_hours=30000.0, accuracy=0.23,
+                     killed=30, killed_gpu_hours=400.0, unused_gpu_hours=9000.0),
+            LimitUse(by=None, jobs=34, requested_hours=0.0, accuracy=None,
+                     killed=0, killed_gpu_hours=0.0, unused_gpu_hours=0.0),
         ),
         predictions=(
             PredictionQuality(key="resnet50", jobs=80, mean_error=0.09, median_error=0.07,
@@ -157,7 +169,10 @@ def forecast(key: str, gpus: int, saturates_s: float | None) -> Forecast:
         for week in range(-10, 2)
     ]
     coming = [
-        WeekDemand(start_s=SINCE_S + 7 * week * DAY_S, expected=wide(130.0 * gpus + 60 * week))
+        WeekDemand(
+            start_s=SINCE_S + 7 * week * DAY_S, expected=wide(130.0 * gpus + 60 * week),
+            likely=near(130.0 * gpus + 60 * week),
+        )
         for week in range(2, 6)
     ]
     return Forecast(

@@ -26,7 +26,8 @@ from predictor.capacity.render import (
     render_markdown,
     write_csvs,
 )
-from predictor.capacity.render.headline import actions, headlines
+from predictor.capacity.render.findings import findings
+from predictor.capacity.render.headline import headlines
 from predictor.capacity.render.json_form import generated_schema, schema
 from predictor.capacity.render.text import shown
 from predictor.capacity.report_data import Report
@@ -154,11 +155,11 @@ def test_the_summary_holds_five_figures_with_definition_and_evidence() -> None:
 
 
 def test_what_to_do_first_is_the_largest() -> None:
-    found = actions(sample_report.full())
+    found = findings(sample_report.full())
     assert [a.gpu_hours for a in found] == sorted((a.gpu_hours for a in found), reverse=True)
-    assert actions(sample_report.empty()) == ()
+    assert findings(sample_report.empty()) == ()
     rich = replace(sample_report.full().opportunities[0], saved_gpu_hours=sample_report.wide(1e6))
-    first = actions(replace(sample_report.full(), opportunities=(rich,)))[0]
+    first = findings(replace(sample_report.full(), opportunities=(rich,)))[0]
     assert first.command == rich.command
 
 

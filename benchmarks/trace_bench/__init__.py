@@ -1,0 +1,1 @@
+"""Networks of transformers and torch that catalog entries describe."""

@@ -1,0 +1,128 @@
+"""What runs and waits in Kubernetes at this moment, for the capacity report."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kubernetes.client import ApiClient, BatchV1Api, CoreV1Api
+
+from predictor.capacity.live import Live, LiveJob, NodeGpus, pools_of_nodes
+
+from .cli.cluster import IN_CLUSTER, KUBECONFIG, api_client
+from .config import Config
+from .history.groups import SCHEDULER, Group, job_id
+from .history.records import cluster_of, objects
+from .history.seen import Reader, gpu_name
+from .history.stream import PAGE
+from .history.table import Table
+from .node_labels import gpu_node
+from .plain import at, count, items, mapping, text
+from .pod_name import pod_name
+from .records import GpuNode
+from .selectors import selects
+from .server.loading import config_at, rules_of
+from .workload import template_job
+
+
+def live() -> Live:
+    """The queue and the GPUs of the cluster that $KUBECONFIG or the account of the pod reaches.
+
+    Raises ClusterError where the API server does not answer.
+    """
+    client = api_client(os.environ.get(KUBECONFIG) or IN_CLUSTER)
+    return read(client, config_at(None))
+
+
+def read(client: ApiClient, config: Config, *, page: int = PAGE) -> Live:
+    """The same by a client and a configuration. Needs the verb list on nodes, pods and Jobs."""
+    at_s = time.time()
+    core, batch = CoreV1Api(client), BatchV1Api(client)
+    queue = _Queue(config, list(objects(core.list_node, page)))
+    for job in objects(batch.list_job_for_all_namespaces, page):
+        queue.job(job)
+    for pod in objects(core.list_pod_for_all_namespaces, page):
+        queue.pod(pod)
+    return Live(
+        scheduler=SCHEDULER, cluster=cluster_of(config), at_s=at_s, jobs=tuple(queue.jobs()),
+        pools=pools_of_nodes(tuple(gpus for node in queue.usable for gpus in _gpus(node))),
+    )  # fmt: skip
+
+
+class _Queue:
+    """Jobs and pods put together, and what only their templates tell."""
+
+    def __init__(self, config: Config, nodes: list[Mapping[str, Any]]) -> None:
+        self._config, self._rules = config, rules_of(config)
+        known = {text(n, "metadata", "name"): gpu_node(n, config.hardware) for n in nodes}
+        self._table = Table(Reader(config, self._rules, known.get), cluster_of(config))
+        self.usable = [known[text(n, "metadata", "name")] for n in nodes if _takes_pods(n)]
+        self._types: dict[str, str | None] = {}
+        self._priorities: dict[str, int] = {}
+        self._suspended: set[str] = set()
+
+    def job(self, job: Mapping[str, Any]) -> None:
+        if self._table.job(job):
+            self._look("Job", job, mapping(job, "spec", "template"))
+            if at(job, "spec", "suspend") is True:
+                self._suspended.add(pod_name(job).uid)
+
+    def pod(self, pod: Mapping[str, Any]) -> None:
+        if self._table.pod(pod):
+            self._look("Pod", pod, pod)
+
+    def jobs(self) -> Iterator[LiveJob]:
+        return (self._job(group) for group in self._table.going())
+
+    def _look(self, kind: str, obj: Mapping[str, Any], template: Mapping[str, Any]) -> None:
+        """Which GPUs it may get, and its priority: the API server writes that on pods alone."""
+        made = template_job(kind, obj, self._config, self._rules)
+        if made is None:
+            return
+        uid = pod_name(obj).uid
+        names = {
+            gpu_name(node.type_for(made.resource))
+            for node in self.usable
+            if selects(made, node.labels, node.name)
+        } - {None}
+        self._types[uid] = names.pop() if len(names) == 1 else None
+        self._priorities[uid] = count(template, "spec", "priority") or 0
+
+    def _job(self, group: Group) -> LiveJob:
+        jobs = [job for job in group.jobs.values() if job.state is None]
+        pods = [pod for pod in group.pods.values() if pod.of.state is None]
+        seen = (*jobs, *(pod.of for pod in pods))
+        started = [pod for pod in pods if pod.of.start_s is not None]
+        starts = [pod.of.start_s for pod in started if pod.of.start_s is not None]
+        types = {pod.gpu_type for pod in started} or {self._types.get(one.uid) for one in seen}
+        limits = [one.limit_s for one in seen if one.limit_s is not None]
+        held = bool(jobs) and all(one.uid in self._suspended and not one.queue for one in jobs)
+        head = seen[0]
+        return LiveJob(
+            job_id=job_id(head), name=head.name, user="", account=head.namespace,
+            partition=head.queue, submit_s=min(one.submit_s for one in seen),
+            start_s=min(starts, default=None), limit_s=min(limits, default=None),
+            gpus=sum(one.gpus for one in jobs or seen),
+            gpu_type=types.pop() if len(types) == 1 else None,
+            nodes=len({pod.node for pod in started}) or 1,
+            asked=max((one.asked for one in seen), key=len),
+            priority=max(self._priorities.get(one.uid, 0) for one in seen), held=held,
+        )  # fmt: skip
+
+
+def _takes_pods(node: Mapping[str, Any]) -> bool:
+    """True unless it is cordoned, or says that it is not ready."""
+    ready = [c for c in items(node, "status", "conditions") if text(c, "type") == "Ready"]
+    return at(node, "spec", "unschedulable") is not True and all(
+        text(condition, "status") == "True" for condition in ready
+    )
+
+
+def _gpus(node: GpuNode) -> Iterator[NodeGpus]:
+    """What pods can ask for: GPUs, parts of them that are shared, and slices."""
+    for kind in (node.type, *node.slices.values()):
+        name = gpu_name(kind)
+        if kind is not None and name:
+            yield NodeGpus(name, kind.count * kind.replicas)

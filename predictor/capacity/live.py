@@ -1,0 +1,67 @@
+"""What runs and waits in a scheduler at one moment, and the GPUs there are for it.
+
+Adapters give it: functions without arguments that return a Live, declared in the entry-point group
+``precision_time.queue``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..replay import Pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveJob:
+    """A job that runs, or that waits where ``start_s`` is None.
+
+    Times are Unix seconds, ``limit_s`` None for unlimited. ``gpu_type`` is the name that
+    predictions use or else the scheduler's, None where several would do. ``asked`` is the job in
+    the shared grammar, empty where nothing is known of it. Of waiting jobs a higher ``priority``
+    goes first; one that is ``held`` waits for a person.
+    """
+
+    job_id: str
+    name: str
+    user: str
+    account: str
+    partition: str
+    submit_s: float
+    start_s: float | None
+    limit_s: float | None
+    gpus: int
+    gpu_type: str | None
+    nodes: int = 1
+    asked: str = ""
+    priority: int = 0
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """The GPU jobs of a cluster at ``at_s`` (Unix seconds), and the GPUs that take jobs by type."""
+
+    scheduler: str
+    cluster: str
+    at_s: float
+    jobs: tuple[LiveJob, ...]
+    pools: tuple[Pool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGpus:
+    """GPUs of one type on a node."""
+
+    gpu_type: str
+    count: int
+
+
+def pools_of_nodes(gpus: tuple[NodeGpus, ...]) -> tuple[Pool, ...]:
+    """One pool a type; GPUs of a node are told where all nodes of the type have as many."""
+    counts: dict[str, list[int]] = {}
+    for one in gpus:
+        counts.setdefault(one.gpu_type, []).append(one.count)
+    return tuple(
+        Pool(name=name, gpus=sum(found), gpus_per_node=found[0] if len(set(found)) == 1 else None)
+        for name, found in sorted(counts.items())
+    )

@@ -1,0 +1,105 @@
+"""Operators of a CPU in cells: one kind, direction, number format and class of function each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..graphs.operator import Direction, Kind
+from ..precision import Dtype
+from .functions import CLASS_NAMES, PLAIN, REDUCTION
+from .groups import HEAVY, PROXY
+from .work import DIRECTION_CODE, DIRECTIONS, DTYPE_CODE, DTYPES, KIND_CODE, KINDS, Floats, Ints, Work
+
+# Kinds whose time depends on rows and columns, not on bytes alone.
+BY_ROWS = frozenset({Kind.LAYER_NORM, Kind.SOFTMAX, Kind.EMBEDDING, Kind.LOSS})
+# Kinds whose launches are operators of their own; any other kind is one call on a CPU.
+SEVERAL_CALLS = frozenset({Kind.ELEMENTWISE, Kind.CAST, Kind.OPTIMIZER})
+_PRODUCT = {
+    Kind.BATCHED_GEMM: Kind.GEMM, Kind.CONV: Kind.GEMM, Kind.ATTENTION: Kind.BATCHED_GEMM,
+    Kind.RNN: Kind.GEMM,
+}  # fmt: skip
+_OTHER_FORMAT = {Dtype.BF16: Dtype.FP32, Dtype.FP16: Dtype.BF16, Dtype.FP32: Dtype.BF16}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Operators whose times are alike."""
+
+    kind: Kind
+    direction: Direction
+    dtype: Dtype
+    function: int = PLAIN
+
+    @property
+    def name(self) -> str:
+        """``conv/forward/bf16`` or ``elementwise/forward/fp32/math``."""
+        words = (self.kind, self.direction, self.dtype, CLASS_NAMES[self.function])
+        return "/".join(str(word) for word in words if word)
+
+    @property
+    def stand_ins(self) -> Iterator[Cell]:
+        """Itself, then cells to take the time from where it has no rows, best first."""
+        cell: Cell | None = self
+        while cell is not None:
+            for direction in _near(cell.direction):
+                yield replace(cell, direction=direction)
+                if (other := _OTHER_FORMAT.get(cell.dtype)) is not None:
+                    yield replace(cell, direction=direction, dtype=other)
+            cell = cell._proxy()
+
+    def _proxy(self) -> Cell | None:
+        if self.function != PLAIN:
+            return replace(self, function=PLAIN)
+        kind = _PRODUCT.get(self.kind) or PROXY.get(self.kind)
+        return None if kind is None else replace(self, kind=kind)
+
+
+def _near(direction: Direction) -> tuple[Direction, ...]:
+    forward, data, weight = DIRECTIONS[:3]
+    if direction is weight:
+        return (weight, data, forward)
+    return (data, weight, forward) if direction is data else (forward, data, weight)
+
+
+def codes(work: Work) -> Ints:
+    """A number for the cell of each operator, (n,)."""
+    direction, function, kind = work.direction, work.function, work.kind
+    forward = DIRECTION_CODE[Direction.FORWARD]
+    pointwise = kind == KIND_CODE[Kind.ELEMENTWISE]
+    # A sum over rows is the same work in either pass: the gradient of a bias.
+    bias = pointwise & (direction == DIRECTION_CODE[Direction.WEIGHT_GRADIENT])
+    function = np.where(bias, REDUCTION, function)
+    direction = np.where((function == REDUCTION) & pointwise, forward, direction)
+    direction = np.where(direction == DIRECTION_CODE[Direction.UPDATE], forward, direction)
+    # A loss over numbers is pointwise; one over classes is a softmax.
+    numbers = (kind == KIND_CODE[Kind.LOSS]) & (work.dims[:, 0] == 1)
+    kind = np.where(numbers, KIND_CODE[Kind.ELEMENTWISE], kind)
+    dtype = np.where(work.dtype == DTYPE_CODE[Dtype.TF32], DTYPE_CODE[Dtype.FP32], work.dtype)
+    function = np.where(kind == KIND_CODE[Kind.ELEMENTWISE], function, PLAIN)
+    code = (kind * len(DIRECTIONS) + direction) * len(DTYPES) + dtype
+    return np.asarray(code * len(CLASS_NAMES) + function)
+
+
+def cell_of(code: int) -> Cell:
+    """The cell of a number."""
+    rest, function = divmod(code, len(CLASS_NAMES))
+    rest, dtype = divmod(rest, len(DTYPES))
+    kind, direction = divmod(rest, len(DIRECTIONS))
+    return Cell(KINDS[kind], DIRECTIONS[direction], DTYPES[dtype], function)
+
+
+def calls(work: Work) -> Floats:
+    """Calls of torch that one instance of each operator takes, (n,)."""
+    several = np.isin(work.kind, [KIND_CODE[kind] for kind in SEVERAL_CALLS])
+    return np.where(several, np.maximum(work.kernels, 1.0), 1.0)
+
+
+def places(cell: Cell, work: Work) -> Floats:
+    """What near means in a cell: logarithms of sizes of one call, (n, d)."""
+    if cell.kind in HEAVY or cell.kind in BY_ROWS:
+        columns = 6 if cell.kind is Kind.CONV else 4 if cell.kind in HEAVY else 2
+        return np.log(np.maximum(work.dims[:, :columns], 1.0))
+    return np.log(np.maximum(work.bytes / calls(work), 1.0))[:, None]

@@ -1,0 +1,1 @@
+"""Measures a device: operator and collective tables in the layout of ``profiles/``."""

@@ -1,0 +1,105 @@
+"""Convolutions of images: dense, grouped and depthwise; forward and each gradient by itself."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional as F
+
+from ..case import Case, Shape
+from ..family import Axis, Choice, Family, Point, Runs, choice, numbers
+
+IMAGE_CHANNELS = 4  # up to here the input is an image, which needs no gradient
+_LAYOUTS = (("nchw", torch.contiguous_format), ("nhwc", torch.channels_last))
+
+
+def image_sizes(batch: int, channels: int, side: int) -> dict[str, int]:
+    """The sizes of a square feature map."""
+    return {"in_n": batch, "in_c": channels, "in_h": side, "in_w": side}
+
+
+def window_sizes(kernel: int, stride: int, pad: int) -> dict[str, int]:
+    """The sizes of a square window."""
+    return {
+        "kernel_h": kernel, "kernel_w": kernel, "stride_h": stride, "stride_w": stride,
+        "pad_h": pad, "pad_w": pad,
+    }  # fmt: skip
+
+
+def conv_shape(point: Point) -> Shape | None:
+    """A window centred as networks do it; None where it is larger than the image."""
+    kernel, side = point["kernel"], point["side"]
+    if kernel > side:
+        return None
+    patch = point["stride"] == kernel and kernel > 2
+    sizes = {
+        **image_sizes(point["batch"], point["in"], side), "out_c": point["out"],
+        **window_sizes(kernel, point["stride"], 0 if patch else kernel // 2),
+        "groups": point["groups"],
+    }  # fmt: skip
+    return Shape(sizes, f"layout={_LAYOUTS[point['layout']][0]}")
+
+
+def _depthwise_shape(point: Point) -> Shape | None:
+    channels = point["in"]
+    return conv_shape({**point, "out": channels, "groups": channels})
+
+
+def _grouped_shape(point: Point) -> Shape | None:
+    groups, width = point["groups"], point["width"]
+    return conv_shape({**point, "in": groups * width, "out": groups * width})
+
+
+def _conv(case: Case, device: torch.device) -> Runs:
+    stride, pad = ([case.size(f"{name}_{axis}") for axis in "hw"] for name in ("stride", "pad"))
+    groups, layout = case.size("groups"), dict(_LAYOUTS)[case.option("layout")]
+    x = numbers(case, device, *(case.size(f"in_{axis}") for axis in "nchw"))
+    weight = numbers(
+        case, device, case.size("out_c"), case.size("in_c") // groups,
+        case.size("kernel_h"), case.size("kernel_w"),
+    )  # fmt: skip
+    x, weight = x.contiguous(memory_format=layout), weight.contiguous(memory_format=layout)
+    grad = torch.randn_like(F.conv2d(x, weight, None, stride, pad, 1, groups))
+
+    def gradient(*wanted: bool) -> object:
+        return torch.ops.aten.convolution_backward(
+            grad, x, weight, None, stride, pad, [1, 1], False, [0, 0], groups, wanted
+        )
+
+    runs = {
+        "fwd": lambda: F.conv2d(x, weight, None, stride, pad, 1, groups),
+        "bwd_weight": lambda: gradient(False, True, False),
+    }
+    if case.size("in_c") > IMAGE_CHANNELS:
+        runs["bwd_data"] = lambda: gradient(True, False, False)
+    return runs
+
+
+_BATCH = Axis("batch", (1, 128), (4, 256), step=4)
+_SIDE = Choice("side", (4, 8, 14, 16, 28, 32, 56, 64), (7, 14, 28, 56, 112, 224))
+_LAYOUT = Choice("layout", (0,), (0, 1))
+_STRIDE = choice("stride", 1, 1, 1, 2)
+
+FAMILIES = (
+    Family(
+        name="conv", op="conv2d", turns=4, tf32=True, shape=conv_shape, runs=_conv,
+        axes=(
+            _BATCH, _SIDE, Axis("in", (1, 256), (3, 2048)), Axis("out", (4, 256), (16, 2048)),
+            Choice("kernel", (1, 1, 3, 3, 3, 2, 4, 5), (1, 1, 3, 3, 3, 5, 7)), _STRIDE, _LAYOUT,
+            choice("groups", 1),
+        ),
+    ),
+    Family(
+        name="depthwise conv", op="conv2d", tf32=True, shape=_depthwise_shape, runs=_conv,
+        axes=(
+            _BATCH, _SIDE, Axis("in", (8, 384), (16, 2048)), choice("kernel", 3, 3, 5), _STRIDE,
+            _LAYOUT,
+        ),
+    ),
+    Family(
+        name="grouped conv", op="conv2d", tf32=True, shape=_grouped_shape, runs=_conv,
+        axes=(
+            _BATCH, _SIDE, Choice("groups", (2, 4, 8), (2, 8, 32, 64)),
+            Choice("width", (4, 8, 16, 32), (4, 8, 16, 32)), choice("kernel", 3), _STRIDE, _LAYOUT,
+        ),
+    ),
+)  # fmt: skip
