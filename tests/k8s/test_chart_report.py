@@ -24,9 +24,10 @@ ASKED = {
     for target in panel["targets"]
     for name in re.findall(rf"{PREFIX}_\w+", target["expr"])
 }
+SECRET: dict[str, Any] = {"secret": {"name": "history"}}
 REPORT: dict[str, Any] = {
-    "report": {"enabled": True, "existingClaim": "pages", "historySecret": {"name": "history"}}
-}
+    "report": {"enabled": True, "existingClaim": "pages"}, "history": SECRET,
+}  # fmt: skip
 
 
 def test_every_gauge_that_is_asked_for_is_in_a_full_report() -> None:
@@ -81,8 +82,44 @@ def test_its_pods_are_no_pods_of_the_extender() -> None:
 
 
 @needs_helm
-@pytest.mark.parametrize("missing", ["existingClaim", "historySecret"])
-def test_what_is_missing_is_named(missing: str) -> None:
-    given = {"report": {k: v for k, v in REPORT["report"].items() if k != missing}}
+@pytest.mark.parametrize(
+    ("missing", "given"),
+    [
+        ("report.existingClaim", {"report": {"enabled": True}, "history": SECRET}),
+        ("history.secret.name", {"report": {"enabled": True, "existingClaim": "pages"}}),
+        ("history.secret.name", {"history": {"follow": True}}),
+    ],
+)
+def test_what_is_missing_is_named(missing: str, given: dict[str, Any]) -> None:
     with pytest.raises(HelmError, match=missing):
         render(given)
+
+
+@needs_helm
+def test_nothing_follows_the_cluster_unless_wanted() -> None:
+    names = [found["metadata"]["name"] for found in render(REPORT).objects]
+    assert not [name for name in names if name.endswith("-history")]
+
+
+@needs_helm
+def test_the_follower_reads_jobs_pods_and_nodes_and_changes_nothing() -> None:
+    rendered = render({"history": {"follow": True, **SECRET}})
+    deployment = rendered.one("Deployment", "-history")
+    assert unknown_fields(deployment) == []
+    assert deployment["spec"]["replicas"] == 1
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["args"][:4] == ["history", "ingest", "kubernetes", "--follow"]
+    assert container["env"][0]["valueFrom"]["secretKeyRef"] == {"name": "history", "key": "url"}
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    (role,) = (r for r in rendered.all("ClusterRole") if r["metadata"]["name"].endswith("-history"))
+    assert {resource for rule in role["rules"] for resource in rule["resources"]} == {
+        "nodes", "pods", "jobs",
+    }  # fmt: skip
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    (bound,) = (
+        b for b in rendered.all("ClusterRoleBinding") if b["roleRef"]["name"].endswith("-history")
+    )
+    assert bound["subjects"][0]["name"] == pod["serviceAccountName"] == "pt-precision-time-history"
+    extender = rendered.one("Deployment")["spec"]["selector"]["matchLabels"]
+    assert not extender.items() <= deployment["spec"]["template"]["metadata"]["labels"].items()

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from api_server_stand_in import JOBS, PODS, StandIn, served
 from click.testing import CliRunner, Result
-from ended_objects import condition, job, moment_s, of_job, pod, running, stamp
+from ended_objects import condition, job, moment_s, of_job, pod, running
 from gfd_nodes import a100, node
 
 from k8s_extender.config import config_of
@@ -165,8 +165,8 @@ def test_the_report_of_a_cluster_as_it_is_now(reached: StandIn) -> None:
                      "--until", at(until))  # fmt: skip
     assert found.exit_code == 0, found.output
     said = json.loads(found.stdout)
-    second_of_gpu_h = pytest.approx(8 / 3600, abs=8 / 3600)
-    assert said["hours"]["completed"] - 8 == pytest.approx(0, abs=8 / 3600), second_of_gpu_h
+    # the API server tells whole seconds
+    assert said["hours"]["completed"] == pytest.approx(8, abs=8 / 3600)
     assert said["hours"]["failed"] == pytest.approx(1, abs=2 / 3600)
     assert said["hours"]["running"] == pytest.approx(4, abs=4 / 3600)
     assert said["gpus"] == {A100: 16, T4: 4}
@@ -184,5 +184,4 @@ def test_a_cluster_that_cannot_be_reached_is_named(
     reached.start()
     monkeypatch.setenv("KUBECONFIG", "/missing")
     found = capacity("queue", "--from", "kubernetes")
-    assert "kubeconfig" in found.stderr
-    assert stamp(0) not in found.stderr
+    assert "--kubeconfig=/missing" in found.stderr

@@ -40,6 +40,21 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: report
 {{- end -}}
 
+{{- define "precision-time.historyLabels" -}}
+app.kubernetes.io/name: {{ include "precision-time.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: history
+{{- end -}}
+
+{{/* Where the history is, from the secret. */}}
+{{- define "precision-time.historyEnv" -}}
+- name: PRECISION_TIME_HISTORY
+  valueFrom:
+    secretKeyRef:
+      name: {{ required "history.secret.name: a secret with the URL of the history" .Values.history.secret.name }}
+      key: {{ .Values.history.secret.key }}
+{{- end -}}
+
 {{- define "precision-time.releaseLabels" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
