@@ -88,11 +88,13 @@ def generated() -> Iterator[Outcome]:
 def _daily(jobs: Sample) -> list[Floats]:
     day = ((jobs.submit_s - START_S) / DAY_S).astype(np.int64)
     hours = jobs.gpus * jobs.run_s / 3600
-    count = WEEKS * WEEK_DAYS
-    return [
-        np.bincount(day[jobs.pool == pool], hours[jobs.pool == pool], minlength=count)[:count]
-        for pool in range(len(jobs.pools))
-    ]
+    found = []
+    for pool in range(len(jobs.pools)):
+        mine = (jobs.pool == pool) & (day < WEEKS * WEEK_DAYS)
+        days = np.zeros(WEEKS * WEEK_DAYS)
+        np.add.at(days, day[mine], hours[mine])
+        found.append(days)
+    return found
 
 
 def show(name: str, found: Sequence[Outcome]) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from profiles.gpus import Gpu
+from profiles.gpus import CPU, Gpu
 
 from .graphs.operator import Direction, Graph, Kind, Operator
 from .precision import Dtype, Precision
@@ -23,6 +23,8 @@ LOWER_PRECISION = frozenset({Kind.GEMM, Kind.BATCHED_GEMM, Kind.CONV, Kind.ATTEN
 FULL_PRECISION = frozenset(
     {Kind.SOFTMAX, Kind.LAYER_NORM, Kind.GROUP_NORM, Kind.LOSS, Kind.EMBEDDING}
 )
+# torch.autocast on a CPU leaves norms and softmax in the format they are given.
+FULL_PRECISION_CPU = frozenset({Kind.LOSS, Kind.EMBEDDING})
 PRODUCTS = frozenset({Kind.GEMM, Kind.BATCHED_GEMM})
 # In FP8 recipes (Transformer Engine) only the GEMMs of linear layers run in FP8.
 FP8_KINDS = frozenset({Kind.GEMM})
@@ -60,7 +62,8 @@ def _typed(graph: Graph, precision: Precision, gpu: Gpu) -> Iterator[TypedOperat
     flowing = low = precision.activation_dtype
     products = {kind: _product_format(kind, precision) for kind in LOWER_PRECISION}
     tensor_cores = {dtype: on_tensor_cores(dtype, gpu) for dtype in set(products.values())}
-    full = FULL_PRECISION if precision.mixed else frozenset()
+    kept = FULL_PRECISION_CPU if gpu.kind == CPU else FULL_PRECISION
+    full = kept if precision.mixed else frozenset()
     for operator in graph.operators:
         kind, tensor_core = operator.kind, False
         if kind in products:

@@ -4,6 +4,7 @@ PrecisionTimeError
 ├── JobError            a field of a job is wrong: field, value, what is accepted
 │   └── UnknownModelError   no such model; carries the nearest names
 ├── ProfileError        data under ``profiles/`` is missing or malformed
+├── ProfilerError       a device cannot be measured, or not into this directory
 ├── MeasurementError    a measurement row cannot be turned into a step time
 ├── RulesError          a file of site rules is wrong: file, rule, field, what is accepted
 ├── PriceError          a price file is wrong: file, field, value, what is accepted
@@ -49,6 +50,10 @@ class UnknownModelError(JobError):
 
 class ProfileError(PrecisionTimeError):
     """A data file under ``profiles/`` is missing, malformed or contradicts physics."""
+
+
+class ProfilerError(PrecisionTimeError):
+    """A device cannot be measured, or its tables cannot be written; the message says why."""
 
 
 class MeasurementError(PrecisionTimeError):

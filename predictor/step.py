@@ -80,8 +80,12 @@ class StepModel:
         Raises GraphError where the model has no graph, JobError for a split that cannot be.
         """
         entry = entry_of(job.model)
+        return self.price_graph(job, entry, job_graph(job, entry))
+
+    def price_graph(self, job: TrainingJob, entry: ModelEntry, graph: Graph) -> StepTime:
+        """As ``price``, for a network that no catalog holds; ``entry`` says what it is."""
         check_split(job, entry)
-        return _Step(self, job, entry, job_graph(job, entry)).price()
+        return _Step(self, job, entry, graph).price()
 
     def work(self, job: TrainingJob, graph: Graph) -> StageWork:
         """Device work of one micro-step of the whole network."""
@@ -207,6 +211,6 @@ class _Step:
         job, graph = self.job, self.graph
         rule = optimizer_rule(job.optimizer or self.entry.optimizer)
         shards = 1 if job.sharding == "ddp" else self.place.data.gpus
-        device_s = update_seconds(self.model.operators, job, rule, held / shards)
         tensors = graph.parameter_tensors * held / max(1.0, float(graph.trainable_parameters))
+        device_s = update_seconds(self.model.operators, job, rule, held / shards, tensors)
         return max(device_s, host_rates(job).update_s * update_launches(job, rule, tensors))

@@ -96,6 +96,17 @@ class Hardware(Section):
     fabric: str | None = None
 
 
+class Identify(Section):
+    """Whether the files that a job's command names are read at submit, and for how long.
+
+    Off: the daemon's user seldom may read them, and what is there at submit may change until the
+    start.
+    """
+
+    config_files: bool = False
+    config_files_ms: float = Field(default=10.0, gt=0.0)
+
+
 class Slurm(Section):
     """How Slurm's data are read. ``source`` auto takes the first that works, in this order."""
 
@@ -140,6 +151,7 @@ class Policy(Section):
     placement: Placement = Placement()
     exclude: Exclude = Exclude()
     hardware: Hardware = Hardware()
+    identify: Identify = Identify()
     rules: Path | None = None
     slurm: Slurm = Slurm()
     daemon: Daemon = Daemon()

@@ -18,6 +18,7 @@ from .cluster import Cluster
 from .config import Policy
 from .estimate import Estimate, estimate
 from .hardware import gpu_named
+from .job_files import JobFiles, TimedReads
 from .known import KnownAnswers, job_of
 from .like_limit import from_like_jobs
 from .limit import bounds, choose
@@ -76,6 +77,7 @@ class Decider:
         self._queues = QueueModels()
         self._pools = Pools(policy.hardware)
         self._known = KnownAnswers()
+        self._reads = TimedReads()
 
     def decide(self, request: Request) -> Answer:
         """The answer to one request."""
@@ -92,9 +94,11 @@ class Decider:
     def recall(self, request: Request) -> Answer | None:
         """The answer where it is known and its script was read before; None where it takes work.
 
-        Quick enough for an event loop: nothing is predicted, and no new script or rule is read.
+        Quick enough for an event loop: nothing is predicted, and no new script, rule or file of the
+        job is read.
         """
-        if request.kind != "submit" or self.rules is not None:
+        reads = self.rules is not None or self.policy.identify.config_files
+        if request.kind != "submit" or reads:
             return None
         if not self._known.was_read(request) or gpu_request(request) is None:
             return None
@@ -144,7 +148,15 @@ class Decider:
             argv=request.argv,
             rules=self.rules,
             context=context,
+            files=self._files(request),
         )
+
+    def _files(self, request: Request) -> JobFiles | None:
+        policy = self.policy.identify
+        if not policy.config_files or not request.work_dir:
+            return None
+        within_s = policy.config_files_ms / 1e3
+        return JobFiles(self._reads, request.work_dir, request.uid, within_s)
 
     def _outcome(
         self, request: Request, wanted: GpuRequest, stated: Stated, *, steer: bool = True

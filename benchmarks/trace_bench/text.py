@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import torch
-import transformers as hf
+
+from predictor.graphs.catalog import Pairs
 
 from .reference import TOKENS, Build, Reference, Sizes
 
-EAGER = {"attn_implementation": "eager", "use_cache": False}
+hf: Any = import_module("transformers")  # its configurations are not typed
 
 
 def _of(model: str, config: Any) -> torch.nn.Module:
@@ -59,14 +61,14 @@ class Electra(torch.nn.Module):
 
     def __init__(self, a: Sizes) -> None:
         super().__init__()
-        shared = {"embedding_size": a["hidden"], "num_hidden_layers": a["layers"]}
+        sizes = {"embedding_size": a["hidden"], "num_hidden_layers": a["layers"]}
         wide = hf.ElectraConfig(
             hidden_size=a["hidden"], num_attention_heads=a["heads"],
-            intermediate_size=4 * a["hidden"], **shared,
+            intermediate_size=4 * a["hidden"], **sizes,
         )  # fmt: skip
         narrow = hf.ElectraConfig(
             hidden_size=a["hidden"] // 4, num_attention_heads=a["heads"] // 4,
-            intermediate_size=a["hidden"], **shared,
+            intermediate_size=a["hidden"], **sizes,
         )  # fmt: skip
         self.discriminator: Any = _of("ElectraForPreTraining", wide)
         self.generator: Any = _of("ElectraForMaskedLM", narrow)
@@ -171,9 +173,15 @@ def bart(a: Sizes) -> torch.nn.Module:
     return _of("BartForConditionalGeneration", config)
 
 
-def _text(name: str, build: Build, **more: Any) -> Reference:
-    more = {"seq_len": 128, "inputs": TOKENS, "depth": True} | more
-    return Reference(name=name, build=build, **more)
+def _text(name: str, build: Build, changes: Pairs = ()) -> Reference:
+    return Reference(
+        name=name, build=build, inputs=TOKENS, seq_len=128, changes=changes, depth=True
+    )
+
+
+def _pair(name: str, build: Build, target: int, *, depth: bool) -> Reference:
+    inputs = {"input_ids": ("S",), "decoder_input_ids": (target,)}
+    return Reference(name=name, build=build, inputs=inputs, seq_len=256, depth=depth)
 
 
 LLAMA = _decoder("LlamaForCausalLM", "LlamaConfig")
@@ -204,10 +212,7 @@ NETWORKS = (
     _text("olmo-2-1b", _decoder("Olmo2ForCausalLM", "Olmo2Config")),
     _text("stablelm-2-1.6b", _decoder("StableLmForCausalLM", "StableLmConfig", use_qkv_bias=True)),
     _text("starcoder2-3b", _decoder("Starcoder2ForCausalLM", "Starcoder2Config")),
-    _text("t5-small", t5, seq_len=256,
-          inputs={"input_ids": ("S",), "decoder_input_ids": (114,)}),
-    _text("t5-v1.1-small", t5, seq_len=256,
-          inputs={"input_ids": ("S",), "decoder_input_ids": (114,)}),
-    _text("bart-base", bart, seq_len=256, depth=False,
-          inputs={"input_ids": ("S",), "decoder_input_ids": (142,)}),
+    _pair("t5-small", t5, 114, depth=True),
+    _pair("t5-v1.1-small", t5, 114, depth=True),
+    _pair("bart-base", bart, 142, depth=False),
 )  # fmt: skip

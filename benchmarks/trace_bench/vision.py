@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import torch
-import transformers as hf
 from torch import nn
 
 from .reference import Build, Reference, Sizes
 
+hf: Any = import_module("transformers")  # its configurations are not typed
 CLASSES = 1000
 
 
@@ -18,14 +19,11 @@ def _classifier(name: str, **config: Any) -> Build:
     def build(_: Sizes) -> torch.nn.Module:
         settings = getattr(hf, f"{name}Config")(num_labels=CLASSES, **config)
         made: torch.nn.Module = getattr(hf, f"{name}ForImageClassification")._from_config(
-            settings, **({"attn_implementation": "eager"} if name in ATTENDING else {})
+            settings, attn_implementation="eager"
         )
         return made
 
     return build
-
-
-ATTENDING = ("ViT", "DeiT")
 
 
 def _vit(a: Sizes) -> torch.nn.Module:
@@ -64,7 +62,8 @@ class _Joined(nn.Module):
         self.layer = layer
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.cat([x, self.layer(x)], 1)
+        joined: torch.Tensor = torch.cat([x, self.layer(x)], 1)
+        return joined
 
 
 def densenet(a: Sizes) -> torch.nn.Module:
@@ -102,7 +101,8 @@ class _Added(nn.Module):
         self.layer = layer
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.layer(x)
+        added: torch.Tensor = x + self.layer(x)
+        return added
 
 
 def convmixer(a: Sizes) -> torch.nn.Module:
@@ -145,7 +145,7 @@ NETWORKS = (
     Reference(name="regnety-040", build=_classifier(
         "RegNet", hidden_sizes=[128, 192, 512, 1088], groups_width=64)),
     Reference(name="convnext-tiny", build=_classifier("ConvNext")),
-    Reference(name="mobilenet-v1", build=_classifier("MobileNetV1")),
+    Reference(name="mobilenet-v1", build=_classifier("MobileNetV1", tf_padding=False)),
     Reference(name="mobilenet-v2", build=_classifier("MobileNetV2", tf_padding=False)),
     Reference(name="poolformer_s12", build=_classifier(
         "PoolFormer", depths=[2, 2, 6, 2], hidden_sizes=[64, 128, 320, 512])),

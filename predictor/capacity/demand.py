@@ -126,5 +126,6 @@ def _demand(key: str, rows: pl.DataFrame, until_s: float, gpus: int | None) -> D
     first_s = -(-(place.min() * DAY_S - FIRST_MONDAY_S) // WEEK_S) * WEEK_S + FIRST_MONDAY_S
     count = max(0, round((last_monday(until_s) - first_s) / DAY_S))
     place = place - round(first_s / DAY_S)
-    days = np.bincount(place[place >= 0], hours[place >= 0], minlength=count)
-    return Demand(key=key, first_s=float(first_s), days=days[:count], gpus=gpus)
+    days = np.zeros(count)
+    np.add.at(days, place[place >= 0], hours[place >= 0])
+    return Demand(key=key, first_s=float(first_s), days=days, gpus=gpus)

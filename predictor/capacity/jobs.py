@@ -80,7 +80,7 @@ def jobs_of(frame: pl.LazyFrame, period: Period) -> Jobs:
 
 
 def with_config(frame: _Frame) -> _Frame:
-    """With ``asked`` taken apart: ``config``, what like jobs share, and ``steps``, None if silent."""
+    """With ``asked`` taken apart: ``config``, that like jobs share, and ``steps`` where stated."""
     asked = pl.col("asked")
     return frame.with_columns(
         config=asked.str.replace(_STEPS, ""), steps=asked.str.extract(_STEPS).cast(pl.Int64)

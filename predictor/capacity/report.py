@@ -80,7 +80,8 @@ def make_report(
         period=period, gpus=gpus, hours=facts.hours_of(jobs.table),
         capacity=None if known is None else known * period.hours,
         splits=facts.splits(jobs, {pool.name: pool.gpus for pool in wanted.pools}),
-        use=use(jobs, known), waits=facts.waits(jobs), limits=facts.limits(jobs), predictions=facts.predictions(jobs),
+        use=use(jobs, known), waits=facts.waits(jobs), limits=facts.limits(jobs),
+        predictions=facts.predictions(jobs),
         tensor_cores=facts.tensor_cores(jobs), opportunities=opportunities,
         backlog=drained.backlog, queue=drained.queue, forecasts=forecast,
         whatif=None if plan is None or outlook is None else what_if(

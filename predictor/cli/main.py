@@ -19,6 +19,7 @@ from .models import fit, learn, models
 from .plan import plan
 from .plugins import PluginGroup
 from .predict import predict
+from .profile import profile
 from .profile_data import profiles
 from .sweep import sweep
 from .trace import trace
@@ -62,6 +63,6 @@ def main() -> None:
 
 for command in (
     predict, identify, compare, plan, sweep, evaluate, validate, calibrate, drift, backtest,
-    fit, learn, models, history, capacity, catalog, gpus, profiles, trace,
+    fit, learn, models, history, capacity, catalog, gpus, profile, profiles, trace,
 ):  # fmt: skip
     main.add_command(command)

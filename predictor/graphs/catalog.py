@@ -116,8 +116,8 @@ def traced_entry(name: str) -> ModelEntry | None:
     return ModelEntry(
         name=found.name, family=FAMILY, group=model.group, aliases=(model.name,),
         architecture={"trace": found.name}, image_size=model.image_size, seq_len=model.seq_len,
-        optimizer=model.optimizer, dataset_size=None, units={}, parameters=model.parameters,
-        forward_gflops=None, source=model.source,
+        optimizer=found.name if model.update else model.optimizer, dataset_size=None, units={},
+        parameters=model.parameters, forward_gflops=None, source=model.source,
     )  # fmt: skip
 
 

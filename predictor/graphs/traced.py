@@ -63,13 +63,24 @@ class SymbolicOperator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """What a traced optimizer step moves and launches; ``products`` are priced by bytes alone."""
+
+    bytes_per_parameter: float
+    state_bytes_per_parameter: float
+    launches_per_tensor: float
+    products: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TracedModel:
     """A traced network.
 
     ``batch_size`` and ``seq_len`` are those it was traced with; ``any_batch`` and ``any_seq_len``
     say whether others can be computed. Parameters are counts of elements. ``group`` is the kind of
     network in the words of the catalog. ``unknown`` names the operators that are priced by their
-    bytes alone, ``key`` the content it was traced from.
+    bytes alone, ``key`` the content it was traced from. ``update`` is that of an optimizer of the
+    user's own.
     """
 
     name: str
@@ -89,6 +100,7 @@ class TracedModel:
     operators: tuple[SymbolicOperator, ...]
     unknown: tuple[str, ...]
     source: str
+    update: Update | None = None
 
     def operators_at(self, work: Workload) -> Iterator[Operator]:
         """The operators of a micro-batch; raises GraphError for what was not traced."""
@@ -188,10 +200,11 @@ def _read(path: Path, changed_ns: int, size: int) -> Stored:
 
 def _decoded(raw: dict[str, Any]) -> TracedModel:
     operators = tuple(_operator(o) for o in raw.pop("operators"))
-    image = raw.pop("image_size")
+    image, update = raw.pop("image_size"), raw.pop("update", None)
     return TracedModel(
         operators=operators, image_size=image and tuple(image),
-        input_elements=_law(raw.pop("input_elements")), unknown=tuple(raw.pop("unknown")), **raw,
+        input_elements=_law(raw.pop("input_elements")), unknown=tuple(raw.pop("unknown")),
+        update=update and Update(**{**update, "products": tuple(update["products"])}), **raw,
     )  # fmt: skip
 
 

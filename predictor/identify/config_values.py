@@ -26,8 +26,9 @@ _FAILURES = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, ya
 def settings_of(name: str, text: str) -> dict[str, str] | None:
     """Every plain setting of a JSON, TOML, YAML or Python configuration; None where it is none.
 
-    Numbers of a list stand between ``x``, as sizes do, texts between ``;``. What only running could tell (``${...}``
-    of OmegaConf, an expression) holds UNKNOWN. At most 2,000 settings of 16 levels are read.
+    Numbers of a list stand between ``x``, as sizes do, texts between ``;``. What only running could
+    tell (``${...}`` of OmegaConf, an expression) holds UNKNOWN. At most 2,000 settings of 16 levels
+    are read.
     """
     read = _READERS.get(name.rpartition(".")[2].lower(), _read_yaml)
     if len(text) > MAX_TEXT:

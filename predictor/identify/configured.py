@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from .config_files import Named, launcher_file, named_files
 from .config_tables import accelerate_stated, completed, deepspeed_stated
 from .config_values import settings_of
 from .files import Files
-from .flags import Family, flag_of, flags
+from .flags import Family, flag_of
 from .keys import FIELD_OF, key_of
 from .launch import Launch, family_of, said
 from .shell import UNKNOWN

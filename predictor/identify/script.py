@@ -41,9 +41,10 @@ def parse_script(
 ) -> Stated:
     """What a script says; nothing in it is run.
 
-    ``files`` reads the configurations that its commands name; without it none is read. ``argv`` is the script's path and its arguments, or without a script (srun, salloc) the
-    command itself. ``environment`` are variables known from outside. ``#PT key=value`` lines go
-    before command lines. At most 64 KiB are read.
+    ``files`` reads the configurations that its commands name; without it none is read. ``argv`` is
+    the script's path and its arguments, or without a script (srun, salloc) the command itself.
+    ``environment`` are variables known from outside. ``#PT key=value`` lines go before command
+    lines. At most 64 KiB are read.
     """
     known = tuple(sorted((environment or {}).items()))
     if files is None:
@@ -93,7 +94,7 @@ def _runs(commands: Sequence[Command], depth: int = 0) -> Iterator[_Run]:
     directory: str | None = ""
     for command in commands:
         inner = shell_text(command.words)
-        if command.words[0] in _MOVES:
+        if command.words and command.words[0] in _MOVES:
             directory = _moved(directory, command)
         elif inner is not None and depth == 0:
             nested = read_script(inner).commands

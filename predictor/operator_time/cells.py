@@ -9,7 +9,7 @@ import numpy as np
 
 from ..graphs.operator import Direction, Kind
 from ..precision import Dtype
-from .functions import CLASS_NAMES, PLAIN, REDUCTION
+from .functions import CLASS_NAMES, CLASS_OF, FUNCTIONS, PLAIN, REDUCTION
 from .groups import HEAVY, PROXY
 from .work import DIRECTION_CODE, DIRECTIONS, DTYPE_CODE, DTYPES, KIND_CODE, KINDS, Floats, Ints, Work
 
@@ -57,6 +57,10 @@ class Cell:
         return None if kind is None else replace(self, kind=kind)
 
 
+_CLASS_OF = np.array(CLASS_OF)
+_SUM, _FOREACH = FUNCTIONS.index("sum"), FUNCTIONS.index("foreach")
+
+
 def _near(direction: Direction) -> tuple[Direction, ...]:
     forward, data, weight = DIRECTIONS[:3]
     if direction is weight:
@@ -66,7 +70,8 @@ def _near(direction: Direction) -> tuple[Direction, ...]:
 
 def codes(work: Work) -> Ints:
     """A number for the cell of each operator, (n,)."""
-    direction, function, kind = work.direction, work.function, work.kind
+    direction, kind = work.direction, work.kind
+    function = _CLASS_OF[work.function]
     forward = DIRECTION_CODE[Direction.FORWARD]
     pointwise = kind == KIND_CODE[Kind.ELEMENTWISE]
     # A sum over rows is the same work in either pass: the gradient of a bias.
@@ -98,8 +103,21 @@ def calls(work: Work) -> Floats:
 
 
 def places(cell: Cell, work: Work) -> Floats:
-    """What near means in a cell: logarithms of sizes of one call, (n, d)."""
+    """What near means in a cell: a label, then logarithms of sizes of one call, (n, 1 + d)."""
     if cell.kind in HEAVY or cell.kind in BY_ROWS:
         columns = 6 if cell.kind is Kind.CONV else 4 if cell.kind in HEAVY else 2
-        return np.log(np.maximum(work.dims[:, :columns], 1.0))
-    return np.log(np.maximum(work.bytes / calls(work), 1.0))[:, None]
+        sizes = work.dims[:, :columns]
+    else:
+        sizes = (work.bytes / calls(work))[:, None]
+    return np.column_stack((_label(cell, work), np.log(np.maximum(sizes, 1.0))))
+
+
+def _label(cell: Cell, work: Work) -> Floats:
+    """What makes operators of a cell differ beside their size, (n,)."""
+    if cell.kind is Kind.RNN:
+        return work.dims[:, 3]
+    if cell.kind is not Kind.ELEMENTWISE:
+        return np.zeros(len(work))
+    update = work.kind == KIND_CODE[Kind.OPTIMIZER]
+    label = np.where(update & (work.function == 0), _FOREACH, work.function)
+    return np.where(cell.function == REDUCTION, _SUM, label).astype(float)

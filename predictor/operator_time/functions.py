@@ -1,36 +1,44 @@
-"""Classes of element-wise functions: what a CPU computes at quite different speeds."""
+"""Element-wise functions by number, in classes that a CPU computes at quite different speeds."""
 
 from __future__ import annotations
 
 PLAIN, MATH, RANDOM, REDUCTION = range(4)
 CLASS_NAMES = ("", "math", "random", "reduction")
 
-_MATH = frozenset(
-    {
-        "acos", "asin", "atan", "celu", "cos", "elu", "erf", "exp", "expm1", "gelu", "glu",
-        "log", "log1p", "log2", "log_sigmoid", "log_sigmoid_forward", "logit", "mish", "pow",
-        "rsqrt", "sigmoid", "silu", "sin", "softplus", "swish", "tan", "tanh",
-    }
-)  # fmt: skip
-_RANDOM = frozenset(
-    {
-        "bernoulli", "dropout", "exponential", "feature_dropout", "native_dropout", "normal", "rand",
-        "rand_like", "randint", "randn", "randn_like", "random", "randperm", "uniform",
-    }
-)  # fmt: skip
-_REDUCTION = frozenset(
-    {"all", "amax", "amin", "any", "linalg_vector_norm", "max", "mean", "min", "norm", "sum"}
-)
+# Any other function moves data and computes little.
+_BY_CLASS = {
+    PLAIN: ("", "add", "mul", "copy", "relu", "foreach", "fused"),
+    MATH: (
+        "gelu", "tanh", "sigmoid", "silu", "acos", "asin", "atan", "celu", "cos", "elu", "erf",
+        "exp", "expm1", "glu", "log", "log1p", "log2", "log_sigmoid", "logit", "mish", "pow",
+        "rsqrt", "sin", "softplus", "tan",
+    ),
+    RANDOM: (
+        "dropout", "bernoulli", "exponential", "feature_dropout", "normal", "rand", "randint",
+        "randn", "random", "randperm", "uniform",
+    ),
+    REDUCTION: (
+        "sum", "all", "amax", "amin", "any", "linalg_vector_norm", "max", "mean", "min", "norm",
+    ),
+}  # fmt: skip
+_ALIASES = {
+    "_to_copy": "copy", "clone": "copy", "cat": "copy", "contiguous": "copy", "sub": "add",
+    "div": "mul", "threshold": "relu", "native_dropout": "dropout", "swish": "silu",
+    "log_sigmoid_forward": "log_sigmoid", "rand_like": "rand", "randn_like": "randn",
+}  # fmt: skip
+FUNCTIONS = tuple(name for names in _BY_CLASS.values() for name in names)
+CLASS_OF = tuple(number for number, names in _BY_CLASS.items() for _ in names)
+_NUMBER = {name: number for number, name in enumerate(FUNCTIONS)}
 
 
-def function_class(name: str, *, backward: bool = False) -> int:
-    """Class of a function as torch or a table names it.
+def function_number(name: str, *, backward: bool = False) -> int:
+    """Index into ``FUNCTIONS`` of a function as torch or a table names it, 0 for any other.
 
     The gradient of a random function multiplies by what was drawn before.
     """
     plain = name.removesuffix("_").removesuffix("_backward")
-    if plain in _MATH:
-        return MATH
-    if plain in _RANDOM and not backward:
-        return RANDOM
-    return REDUCTION if plain in _REDUCTION else PLAIN
+    for kernel in ("foreach", "fused"):
+        if plain.startswith((kernel, f"_{kernel}")):
+            plain = kernel
+    number = _NUMBER.get(_ALIASES.get(plain, plain), 0)
+    return _NUMBER["mul"] if backward and CLASS_OF[number] == RANDOM else number

@@ -1,4 +1,4 @@
-"""A correction interpolated between measured points: a Gaussian process over a few numbers.
+"""A correction interpolated between measured points: a Gaussian process over label and sizes.
 
 The covariance falls exponentially with the sum of absolute differences, so that measured curves
 may bend (Ornstein-Uhlenbeck; Rasmussen & Williams, Gaussian Processes for Machine Learning, 4.2.1).
@@ -20,12 +20,13 @@ from .work import Floats
 LENGTHS = (2.0, 4.0, 8.0, 16.0)  # in ln units, over all dimensions together
 DEVIATIONS = (0.15, 0.3, 0.6)  # of the correction, in ln units
 NOISES = (0.05, 0.15)  # of one measurement
+APART = 0.7  # covariance of points that have different labels, but the same sizes
 OUTLIER = 3.0  # leave-one-out errors beyond so many deviations are given that much more noise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Neighbours:
-    """Points (n, d) and weights (n,) of the process."""
+    """Points (n, 1 + d), a label and sizes, and weights (n,) of the process."""
 
     points: Floats
     weights: Floats
@@ -33,7 +34,7 @@ class Neighbours:
     deviation: float
 
     def at(self, points: Floats) -> Floats:
-        """The correction (m,) at ``points`` (m, d), in ln units."""
+        """The correction (m,) at ``points`` (m, 1 + d), in ln units."""
         if not len(points):
             return np.zeros(0)
         return _covariance(points, self.points, self.length, self.deviation) @ self.weights
@@ -53,7 +54,7 @@ class Neighbours:
 
 
 def interpolated(points: Floats, values: Floats) -> Neighbours:
-    """The process through ``values`` (n,) at ``points`` (n, d), outliers given more noise."""
+    """The process through ``values`` (n,) at ``points`` (n, 1 + d), outliers given more noise."""
     settings = product(LENGTHS, DEVIATIONS, NOISES)
     best = max(settings, key=lambda setting: _density(points, values, *setting))
     length, deviation, noise = best
@@ -85,9 +86,10 @@ def _left_out(covariance: Floats, values: Floats, noise: Floats) -> tuple[Floats
 
 def _covariance(a: Floats, b: Floats, length: float, deviation: float) -> Floats:
     distance = np.zeros((len(a), len(b)))
-    for column in range(a.shape[1]):
+    for column in range(1, a.shape[1]):
         distance += np.abs(a[:, column, None] - b[None, :, column])
-    return np.asarray(deviation**2 * np.exp(-distance / length))
+    alike = np.where(a[:, :1] == b[None, :, 0], 1.0, APART)
+    return np.asarray(deviation**2 * alike * np.exp(-distance / length))
 
 
 def stored(neighbours: Sequence[Neighbours | None]) -> list[object]:

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiles.gpus import CPU, Gpu, find_gpu
-from profiles.conventions import parse_params
+from profiles.conventions import param, parse_params
 from profiles.tables import OperatorTable
 
 from ..graphs.operator import Direction, Kind
 from ..precision import Dtype
-from .functions import function_class
+from .functions import function_number
 from .shapes import DIRECTION_OF, KIND_OF, dims_of
 from .work import (
     DIMS,
@@ -130,7 +130,7 @@ def _coded(values: NDArray[np.str_], codes: Mapping[str, int]) -> Ints:
 def _function(words: str) -> int:
     op, params, direction = words.split("|")
     name = "sum" if op == "reduction" else parse_params(params).get("func", "")
-    return function_class(name, backward=direction != "fwd")
+    return function_number(name, backward=direction != "fwd")
 
 
 class _Rows:
@@ -178,8 +178,13 @@ class _Rows:
         coded = (self.kind != _UNPRICED) & (self.direction != _UNPRICED)
         return np.asarray(coded & known & ~(both | plain | recurrent | table | image | several))
 
+    def _kernels(self, index: NDArray[np.intp]) -> Floats:
+        """One launch a row; a CPU goes through the tensors of a list one by one."""
+        tensors = param(self.table.params[index], "tensors", 1.0)
+        return np.where(self.cpu[index], tensors, 1.0)
+
     def _functions(self, index: NDArray[np.intp]) -> Ints:
-        """Class of the element-wise function of each row; a sum has an operator word of its own."""
+        """Number of the element-wise function of each row; a sum has an operator word of its own."""
         table = self.table
         words = np.char.add(np.char.add(table.op[index], "|"), table.params[index])
         words = np.char.add(np.char.add(words, "|"), table.direction[index])
@@ -203,7 +208,7 @@ class _Rows:
             dims=self.dims[index],
             flops=self.table.flops[index],
             bytes=self.table.bytes[index],
-            kernels=np.ones(len(index)),
+            kernels=self._kernels(index),
             rate=np.stack([e.rate for e in engines])[gpu, lane],
             fp32_rate=spec([g.peak_flops["fp32"] for g in hardware]),
             bandwidth=spec([g.bandwidth_bytes_per_s for g in hardware]),

@@ -14,7 +14,7 @@ from profiles.gpus import Gpu
 from ..autocast import TypedOperator
 from ..graphs.operator import Direction, Kind
 from ..precision import Dtype
-from .functions import function_class
+from .functions import function_number
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -48,7 +48,7 @@ class Work:
     format on the engine that runs it, ``fp32_rate`` that of the ordinary cores; ``bandwidth`` in
     bytes/s, ``l2`` in bytes. Codes index ``KINDS``, ``DIRECTIONS``, ``CLASSES``;
     ``element_bytes`` is the width of the stored format; ``dtype`` indexes ``DTYPES`` and
-    ``function`` the classes of element-wise functions, which only CPUs are priced by.
+    ``function`` the element-wise ``FUNCTIONS``; only CPUs are priced by them.
     """
 
     kind: Ints
@@ -146,4 +146,4 @@ def work_of(engines: Engines, operators: Sequence[TypedOperator]) -> Work:
 
 @cache
 def _function(name: str, direction: Direction) -> int:
-    return function_class(name, backward=direction is not Direction.FORWARD)
+    return function_number(name, backward=direction is not Direction.FORWARD)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from profiles.conventions import SHAPE_FIELDS, parse_params
 from profiles.tables import OperatorTable, operator_table
@@ -22,11 +22,12 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One operator of one shape in one format; its directions are timed one by one."""
+    """One operator of one shape in one format, of a named family of operators."""
 
+    family: str
     op: str
     dtype: str
-    shape: Shape = field(hash=False)
+    shape: Shape
 
     @property
     def cell(self) -> str:

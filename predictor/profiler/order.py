@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
-from profiles.conventions import SHAPE_FIELDS
-from profiles.gpus import CPU, Gpu
+from profiles.gpus import CPU
 
 from .case import Case, Shape
 from .families import FAMILIES, formats_of
@@ -13,9 +13,9 @@ from .family import Family
 from .limits import Limits
 
 SEED = 7
-# Points in a row that do not fit before a family is given up for this run.
-MISSES = 256
-_LOG2_POINTS = 12  # of one spread; no run of hours uses up 4096 points of every family
+POINTS_LOG2 = 12  # of one family; no run of hours times 4096 shapes of each
+# Shapes in a row that are too large or known already before a family is given up for this run.
+MISSES = 200
 
 Popular = Mapping[tuple[str, str], Sequence[Shape]]
 
@@ -30,28 +30,46 @@ def ordered(limits: Limits, formats: tuple[str, ...], popular: Popular) -> Itera
     while queues:
         left = []
         for turns, queue in queues:
-            taken = [case for _, case in zip(range(turns), queue, strict=False)]
+            taken = list(islice(queue, turns))
             yield from taken
             if taken:
                 left.append((turns, queue))
         queues = left
 
 
-def _queue(
-    family: Family, dtype: str, limits: Limits, popular: Sequence[Shape]
-) -> Iterator[Case]:
-    """Spread and known shapes in turn; each shape once."""
+def _queue(family: Family, dtype: str, limits: Limits, popular: Sequence[Shape]) -> Iterator[Case]:
+    """Known and spread shapes in turn, each once."""
     seen: set[str] = set()
-    for shape in _alternate(_spread(family, limits.gpu), popular):
-        case = None if shape is None else Case(op=family.op, dtype=dtype, shape=shape)
-        if case is None or not _new(case, seen) or not _runs_here(case, limits.gpu):
-            yield from ()
-        elif limits.allow(case):
+    misses = 0
+    for shape in _alternate(popular, _spread(family, cpu=limits.gpu.kind == CPU)):
+        case = Case(family=family.name, op=family.op, dtype=dtype, shape=shape)
+        name = f"{case.cell} {shape.params}"
+        if name not in seen and limits.allow(case):
+            misses = 0
             yield case
+        else:
+            misses += 1
+        seen.add(name)
+        if misses > MISSES:
+            return
 
 
-def _new(case: Case, seen: set[str]) -> bool:
-    key = f"{case.cell} {case.shape.params}"
-    fresh = key not in seen
-    seen.add(key)
-    return fresh
+def _alternate(first: Sequence[Shape], second: Iterator[Shape]) -> Iterator[Shape]:
+    for shape in first:
+        yield shape
+        yield from islice(second, 1)
+    yield from second
+
+
+def _spread(family: Family, *, cpu: bool) -> Iterator[Shape]:
+    """Shapes at the points of a scrambled Sobol sequence (Owen 1998) over the axes."""
+    from scipy.stats import qmc
+
+    points = qmc.Sobol(len(family.axes), seed=SEED).random_base2(POINTS_LOG2)
+    for shares in points.tolist():
+        point = {
+            axis.name: axis.at(share, cpu) for axis, share in zip(family.axes, shares, strict=True)
+        }
+        shape = family.shape(point)
+        if shape is not None:
+            yield shape

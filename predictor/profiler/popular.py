@@ -31,6 +31,7 @@ _PRECISIONS = (
     (Precision.FP32, "fp32"), (Precision.TF32, "tf32"), (Precision.MIXED_FP16_FP32, "fp16"),
     (Precision.MIXED_BF16_FP32, "bf16"),
 )  # fmt: skip
+_LAYOUT = 0  # torch's own; the spread shapes have both
 _CELLS = {4: "lstm", 3: "gru"}
 
 Key = tuple[str, str]  # family and format
@@ -112,23 +113,24 @@ def _rows(dims: Sequence[int]) -> Shape:
 
 def _function(operator: Operator) -> str:
     """The commonest function with as many inputs."""
-    return operator.function if operator.function == "dropout" else (
-        "add" if operator.reads > 1.5 * operator.dims[0] * operator.dims[1] else "relu"
+    return (
+        operator.function
+        if operator.function == "dropout"
+        else ("add" if operator.reads > 1.5 * operator.dims[0] * operator.dims[1] else "relu")
     )
 
 
 def _convolutions(dims: Sequence[int], batch: int) -> Iterator[tuple[str, Shape]]:
-    """Both layouts of a square convolution; nothing for one whose sides cannot be told."""
+    """A square convolution; nothing for one whose sides cannot be told."""
     positions, out, width, groups, volume, stride = dims
     kernel, step, side = math.isqrt(volume), math.isqrt(stride), math.isqrt(positions // batch)
     if (kernel**2, step**2, batch * side**2) != (volume, stride, positions):
         return
     channels = width // volume * groups
     family = "conv" if groups == 1 else "depthwise conv" if groups == channels else "grouped conv"
-    for layout in (0, 1):
-        shape = conv_shape({
-            "batch": batch, "side": side * step, "in": channels, "out": out * groups,
-            "kernel": kernel, "stride": step, "groups": groups, "layout": layout,
-        })  # fmt: skip
-        if shape is not None:
-            yield family, shape
+    shape = conv_shape({
+        "batch": batch, "side": side * step, "in": channels, "out": out * groups,
+        "kernel": kernel, "stride": step, "groups": groups, "layout": _LAYOUT,
+    })  # fmt: skip
+    if shape is not None:
+        yield family, shape

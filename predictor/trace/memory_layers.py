@@ -101,7 +101,8 @@ def _embedding(b: GraphBuilder, call: Call) -> None:
 
 
 MEMORY_LAYERS: Mapping[str, Emit] = {
-    "whole_dropout": _dropout, "whole_cell": _cell, "native_dropout": _dropout, "whole_instance_norm": _instance_norm,
+    "whole_dropout": _dropout, "native_dropout": _dropout, "whole_cell": _cell,
+    "whole_instance_norm": _instance_norm,
     "native_batch_norm": _batch_norm, "_native_batch_norm_legit": _batch_norm,
     "_native_batch_norm_legit_functional": _batch_norm, "_batch_norm_with_update": _batch_norm,
     "cudnn_batch_norm": _batch_norm, "native_group_norm": _group_norm,

@@ -6,7 +6,7 @@ its forward operator is dispatched, and its backward operators run while that no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -38,11 +38,11 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._by_node: dict[int, Call] = {}
         self._seen = torch._C._autograd._get_sequence_nr()
         self._weights: dict[int, torch.Tensor] = {}  # storages, held so that none is used again
-        self._sparse = {_storage(t) for t in sparse}
+        self._sparse = {storage_of(t) for t in sparse}
 
     def weights(self, parameters: Iterable[torch.Tensor]) -> None:
         """Mark these tensors, and all views of them, as weights."""
-        self._weights |= {_storage(p): p for p in parameters}
+        self._weights |= {storage_of(p): p for p in parameters}
 
     def __torch_dispatch__(
         self,
@@ -80,15 +80,15 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         pointwise: bool = False,
     ) -> Call:
         """Add one call, to the forward pass or to the call whose gradient it belongs to."""
-        tensors = list(_tensors(values))
-        outputs = list(_tensors([result]))
+        tensors = list(tensors_of(values))
+        outputs = list(tensors_of([result]))
         call = Call(
             name=name, inputs=tuple(map(self._tensor, tensors)),
             outputs=tuple(map(self._tensor, outputs)),
             arguments=tuple(None if isinstance(v, torch.Tensor) else v for v in values),
             free=free, pointwise=pointwise, norm=self.norm,
         )  # fmt: skip
-        if tensors and all(_storage(t) in self._weights for t in tensors):
+        if tensors and all(storage_of(t) in self._weights for t in tensors):
             self.weights(outputs)
         node = torch._C._current_autograd_node()
         if node is None or torch.is_grad_enabled():
@@ -122,7 +122,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return owner
 
     def _tensor(self, tensor: torch.Tensor) -> Tensor:
-        storage = _storage(tensor)
+        storage = storage_of(tensor)
         width = tensor.element_size()
         held = min(_distinct(tensor), tensor.untyped_storage().nbytes() // width)
         plain = tensor.is_floating_point() or tensor.is_complex()
@@ -139,13 +139,15 @@ def _distinct(tensor: torch.Tensor) -> int:
     return prod(size for size, stride in sizes if stride or not size)
 
 
-def _storage(tensor: torch.Tensor) -> int:
+def storage_of(tensor: torch.Tensor) -> int:
+    """A number that all views of one tensor share."""
     return int(tensor.untyped_storage()._cdata)
 
 
-def _tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
+def tensors_of(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+    """The tensors among these values, and in lists of them."""
     for value in values:
         if isinstance(value, torch.Tensor):
             yield value
         elif isinstance(value, list | tuple):
-            yield from _tensors(value)
+            yield from tensors_of(value)

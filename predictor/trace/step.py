@@ -12,11 +12,13 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..errors import GraphError
+from ..graphs.traced import Update
 from .calls import Call
 from .explain import explained
 from .inputs import Input
 from .layers import WholeLayers
 from .losses import Loss
+from .optimizers import Factory, traced_update
 from .recording import Recording
 
 
@@ -65,6 +67,16 @@ class FakeNetwork:
                     raise GraphError("the loss must be a tensor of one element")
                 total.backward()  # type: ignore[no-untyped-call]
         return tuple(recording.calls)
+
+    def update(self, factory: Factory) -> Update:
+        """What a step of the optimizer ``factory(parameters)`` costs; raises GraphError."""
+        trained = [p for p in self.module.parameters() if p.requires_grad]
+        with explained(self.module), self._mode:
+            for parameter in trained:
+                parameter.grad = torch.empty_like(parameter)
+            found = traced_update(factory, trained)
+        self.module.zero_grad(set_to_none=True)
+        return found
 
 
 def built(factory: Callable[[], Any]) -> torch.nn.Module:

@@ -11,12 +11,14 @@ from ..errors import JobError
 from ..graphs.operator import Kind
 from ..graphs.traced import Law, Stored, SymbolicOperator, TracedModel, store
 from .calls import sizes_of
+from .hf_config import check_length, config_inputs, of_config
 from .inputs import Input, image_size_of, of_examples
 from .losses import Loss, loss_named
 from .mapping import mapped
+from .optimizers import Factory
 from .request import TraceRequest, free_name
 from .solve import Seen, solved
-from .sources import config_inputs, imported, of_config, of_factory
+from .sources import imported, of_factory
 from .step import FakeNetwork, built
 
 _TOKENS = "the tokens of one sample, as this network reads tokens"
@@ -29,13 +31,14 @@ def trace(
     name: str,
     loss: str | Callable[[Any], torch.Tensor] = "auto",
     seq_len: int | None = None,
-    optimizer: str = "adamw",
+    optimizer: str | Factory = "adamw",
 ) -> Stored:
     """Trace a network, or the function that builds it, and store it as catalog entry ``name``.
 
     ``example_inputs`` are tensors with the batch first, one, several or by name; they are looked at
     for shape and type only. Sizes equal to ``seq_len`` follow the sequence length of a job.
-    ``loss`` takes what the network returns. Raises GraphError where torch cannot trace it,
+    ``loss`` takes what the network returns. ``optimizer`` is a name, or takes the parameters and
+    gives a torch optimizer whose step is traced. Raises GraphError where torch cannot trace it,
     JobError for a wrong argument.
     """
     examples = of_examples(example_inputs, seq_len)
@@ -52,6 +55,7 @@ def trace_request(request: TraceRequest) -> Stored:
     if request.hf_config is not None:
         module = of_config(request.hf_config, request.task)
         inputs = request.inputs or config_inputs(module)
+        check_length(module, request.seq_len)
         source = f"traced from {request.hf_config}"
     else:
         module = of_factory(str(request.factory))
@@ -63,13 +67,14 @@ def trace_request(request: TraceRequest) -> Stored:
         raise JobError("seq_len", None, _TOKENS)
     return _traced(
         module, inputs, _loss(request.loss), name=name, batch=request.batch_size,
-        seq_len=request.seq_len, optimizer=request.optimizer, key=request.key, source=source,
+        seq_len=request.seq_len, optimizer=_optimizer(request.optimizer), key=request.key,
+        source=source,
     )  # fmt: skip
 
 
 def _traced(
     module: torch.nn.Module, inputs: Sequence[Input], loss: Loss, *, name: str, batch: int,
-    seq_len: int | None, optimizer: str, key: str, source: str,
+    seq_len: int | None, optimizer: str | Factory, key: str, source: str,
 ) -> Stored:  # fmt: skip
     network = FakeNetwork(module)
     unknown: dict[str, int] = {}
@@ -82,6 +87,7 @@ def _traced(
 
     found = solved(run, batch, seq_len)
     weights = network.weights
+    update = network.update(optimizer) if callable(optimizer) else None
     return store(
         TracedModel(
             name=name,
@@ -92,7 +98,8 @@ def _traced(
             seq_len=seq_len,
             any_seq_len=found.any_seq_len,
             image_size=image_size_of(inputs),
-            optimizer=optimizer,
+            optimizer=getattr(optimizer, "__name__", "custom") if update else str(optimizer),
+            update=update,
             parameters=weights.parameters,
             trainable_parameters=weights.trainable,
             parameter_tensors=weights.tensors,
@@ -130,3 +137,7 @@ def _loss(loss: str | Callable[[Any], torch.Tensor]) -> Loss:
     if callable(loss):
         return loss
     return imported(loss, "loss") if ":" in loss else loss_named(loss)
+
+
+def _optimizer(optimizer: str) -> str | Factory:
+    return imported(optimizer, "optimizer") if ":" in optimizer else optimizer

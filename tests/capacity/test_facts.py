@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from predictor.capacity import facts
 from predictor.capacity.clusters import peak_gpus
 from predictor.capacity.jobs import Jobs, jobs_of
-from predictor.capacity.report_data import Period
-from predictor.capacity.slots import use
+from predictor.capacity.report import make_report
+from predictor.capacity.report_data import Dimension, Period
+from predictor.capacity.slots import idle_while_waiting, use
+from predictor.capacity.source import Source
 
 HOUR_S = 3600.0
 WEEK = Period(since_s=START_S, until_s=START_S + 4 * DAY_S)
@@ -145,3 +147,39 @@ def test_a_wait_counts_where_the_job_started() -> None:
     late = job(submit_s=START_S - DAY_S, start_s=START_S + 60, end_s=START_S + 90, gpus=8)
     [wait] = facts.waits(in_week(late))
     assert (wait.size, wait.jobs, wait.median_s) == ("5-8", 1, DAY_S + 60)
+
+
+def test_what_was_reserved_and_not_used_is_told_by_every_split() -> None:
+    found = in_week(
+        job(job_id="1", gpus=4, limit_s=3 * HOUR_S), job(job_id="2", user="bob", state="failed"),
+        job(job_id="3", limit_s=None),
+    )  # fmt: skip
+    for shares in facts.splits(found, {}).values():
+        assert sum(share.unused_gpu_hours for share in shares) == pytest.approx(4 * 2)
+    users = {s.key: s.unused_gpu_hours for s in facts.splits(found, {})[Dimension.USER]}
+    assert users["bob"] == 0
+
+
+def test_idle_hours_are_told_by_type_and_only_where_its_number_is_known() -> None:
+    found = facts.splits(in_week(job(gpus=2)), {"v100-sxm2-16gb": 3, "h100": 1})
+    v100, h100 = found[Dimension.GPU_TYPE]
+    assert v100.idle_gpu_hours == pytest.approx(3 * WEEK.hours - 2)
+    assert (h100.key, h100.jobs, h100.idle_gpu_hours) == ("h100", 0, pytest.approx(WEEK.hours))
+    [unknown] = facts.splits(in_week(job(gpus=2)), {})[Dimension.GPU_TYPE]
+    assert unknown.idle_gpu_hours is None
+    assert all(share.idle_gpu_hours is None for share in found[Dimension.USER])
+
+
+def test_idle_while_waited_for_is_of_the_same_type_and_no_more_than_was_wanted() -> None:
+    late = job(job_id="1", gpus=3, start_s=START_S + 2 * HOUR_S, end_s=START_S + 3 * HOUR_S)
+    other = job(job_id="2", gpus=1, gpu_type="a100-sxm4-80gb", end_s=START_S + 9 * HOUR_S)
+    found = idle_while_waiting(in_week(late, other), {"v100-sxm2-16gb": 8, "a100-sxm4-80gb": 8})
+    assert found == {"v100-sxm2-16gb": pytest.approx(6), "a100-sxm4-80gb": 0}
+
+
+def test_the_accuracy_of_all_limits_is_not_the_mean_of_its_parts() -> None:
+    source = Source(frame=frame([
+        job(job_id="1"), job(job_id="2", limit_by="default", limit_s=36_000.0),
+    ]), kind="file", name="x")  # fmt: skip
+    report = make_report(source, WEEK, None)
+    assert report.wall_time_accuracy == pytest.approx(2 / 12)

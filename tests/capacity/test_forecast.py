@@ -1,4 +1,4 @@
-"""The forecast: whole weeks of demand, an interval that grows, a refusal where little is known."""
+"""The forecast: whole weeks of demand, an interval that holds what comes, or why there is none."""
 
 from __future__ import annotations
 
@@ -6,58 +6,143 @@ import numpy as np
 import pytest
 from capacity_jobs import DAY_S, START_S, frame, job
 
-from predictor.capacity.forecast import LEAST_WEEKS, WEEKS_AHEAD, demands, forecast, forecasts
+from predictor.capacity.demand import Demand, by_gpu_type, by_partition, daily
+from predictor.capacity.forecast import LEAST_WEEKS, WEEKS_AHEAD, forecast, forecasts
+from predictor.capacity.report_data import Forecast
+from predictor.replay import Floats
 
 WEEK_S = 7 * DAY_S
+V100 = "v100-sxm2-16gb"
 
 
-def seasonal(weeks: int, noise: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    rng = np.random.default_rng(3)
+def seasonal(weeks: int, noise: float, seed: int = 3) -> Floats:
+    rng = np.random.default_rng(seed)
     week = np.array([100.0, 110, 105, 100, 95, 30, 20])
     return np.tile(week, weeks) + rng.normal(0, noise, 7 * weeks)
+
+
+def ahead_of(days: Floats, gpus: int | None = None) -> Forecast:
+    return forecast(Demand(key="v100", first_s=START_S, days=days, gpus=gpus))
 
 
 def test_too_little_history_is_refused_with_the_reason() -> None:
     found, notes = forecasts(frame([job()]), START_S + 2 * WEEK_S, {})
     assert found == ()
-    assert str(LEAST_WEEKS) in notes[0]
+    assert notes == (f"No forecast of {V100}: 2 whole weeks of history, {LEAST_WEEKS} are needed.",)
 
 
 def test_an_empty_history_is_refused() -> None:
-    assert forecasts(frame([]), START_S, {}) == ((), ("no forecast: no whole week of history",))
+    assert forecasts(frame([]), START_S, {}) == (
+        (), ("No forecast: there is no whole week of history.",)
+    )  # fmt: skip
+
+
+def test_a_type_that_is_new_is_refused_and_the_others_are_not() -> None:
+    old = [job(job_id=str(n), submit_s=START_S + n * DAY_S, start_s=START_S + n * DAY_S,
+               end_s=START_S + n * DAY_S + 3600 * (1 + n % 5)) for n in range(42)]  # fmt: skip
+    new = job(submit_s=START_S + 5 * WEEK_S, start_s=START_S + 5 * WEEK_S,
+              end_s=START_S + 5 * WEEK_S + 60, gpu_type="b200")  # fmt: skip
+    found, notes = forecasts(frame([*old, new]), START_S + 6 * WEEK_S, {})
+    assert [one.key for one in found if one.key == V100] == [V100]
+    assert "No forecast of b200: 1 whole weeks" in notes[0]
 
 
 def test_demand_counts_in_the_day_of_submission_with_all_its_hours() -> None:
     long = job(gpus=2, end_s=START_S + 3 * DAY_S)
-    daily = demands(frame([long]), START_S + WEEK_S)
-    assert daily["hours"].to_list() == [pytest.approx(2 * 72)]
+    assert daily(frame([long]), START_S + WEEK_S)["hours"].to_list() == [pytest.approx(2 * 72)]
+
+
+def test_what_came_after_the_moment_is_not_known() -> None:
+    until_s = START_S + WEEK_S
+    short = job(job_id="1", limit_s=7200.0)
+    later = job(job_id="2", submit_s=until_s - 60, start_s=until_s - 60, end_s=until_s + 50 * DAY_S,
+                limit_s=4 * 3600.0, gpus=2)  # fmt: skip
+    hours = daily(frame([short, later]), until_s)["hours"].sum()
+    assert hours == pytest.approx(1 + 2 * 2)  # half of its limit, as jobs before it used
+
+
+@pytest.mark.parametrize(
+    ("values", "hours"),
+    [
+        ({"start_s": None, "end_s": None, "state": "pending"}, 2.0),  # no limit: the mean
+        ({"end_s": None, "state": "running", "predicted_median_s": 10 * DAY_S}, 240.0),
+        ({"end_s": None, "state": "running", "predicted_median_s": 60.0}, 168.0),  # it has run
+        ({"start_s": None, "state": "cancelled"}, 0.0),
+        ({"end_s": START_S - 5}, 0.0),
+    ],
+)
+def test_a_job_that_has_not_ended_asks_for_what_is_expected(
+    values: dict[str, object], hours: float
+) -> None:
+    past = job(job_id="9", end_s=START_S + 7200, limit_s=None)
+    one = job(job_id="1", limit_s=None) | values
+    found = daily(frame([past, one]), START_S + WEEK_S)["hours"].sum()
+    assert found == pytest.approx(2 + hours)
+
+
+def test_a_partition_of_one_type_is_that_type_and_others_are_told() -> None:
+    until_s = START_S + WEEK_S
+    alone = [job(partition="v", gpu_type=V100), job(partition="a", gpu_type="a100")]
+    table = daily(frame(alone), until_s)
+    assert by_partition(table, until_s, {}) == []
+    mixed = [*alone, job(partition="both", gpu_type="h100"), job(partition="both", gpu_type="h200")]
+    table = daily(frame(mixed), until_s)
+    [found] = by_partition(table, until_s, {"h100": 3, "h200": 4})
+    assert (found.key, found.gpus) == ("both", 7)
+    shared = daily(frame([*mixed, job(partition="v", gpu_type="h100")]), until_s)
+    counts = {one.key: one.gpus for one in by_partition(shared, until_s, {"h100": 3, "h200": 4})}
+    assert counts == {"both": None, "v": None}
+
+
+def test_demand_without_a_gpu_type_has_no_forecast_of_its_own() -> None:
+    table = daily(frame([job(gpu_type=None), job(gpu_type="")]), START_S + WEEK_S)
+    assert by_gpu_type(table, START_S + WEEK_S, {}) == []
 
 
 def test_steady_demand_goes_on_within_its_interval() -> None:
-    found = forecast("v100", seasonal(10, 5.0), START_S, gpus=None)
-    ahead = [week.expected for week in found.weeks if week.expected is not None]
+    ahead = [week for week in ahead_of(seasonal(10, 5.0)).weeks if week.expected is not None]
     assert len(ahead) == WEEKS_AHEAD
     for week in ahead:
-        assert week.low < week.median < week.high
-        assert week.median == pytest.approx(560, rel=0.1)
+        wide, likely = week.expected, week.likely
+        assert wide is not None
+        assert likely is not None
+        assert wide.low < likely.low < wide.median < likely.high < wide.high
+        assert wide.median == pytest.approx(560, rel=0.1)
 
 
 def test_louder_demand_has_a_wider_interval() -> None:
     widths = []
     for noise in (2.0, 20.0):
-        ahead = forecast("v100", seasonal(10, noise), START_S, gpus=None).weeks[-1].expected
+        ahead = ahead_of(seasonal(10, noise)).weeks[-1].expected
         assert ahead is not None
         widths.append(ahead.high - ahead.low)
     assert widths[0] < widths[1]
 
 
+def test_intervals_hold_about_the_share_they_promise() -> None:
+    """The full backtest, also of growth and jumps, is benchmarks/forecast.py."""
+    wide, likely = [], []
+    for seed in range(8):
+        days = seasonal(24, 15.0, seed)
+        weeks = days.reshape(-1, 7).sum(axis=1)
+        for origin in (8, 12, 16):
+            found = ahead_of(days[: 7 * origin]).weeks[origin:]
+            for week, truth in zip(found, weeks[origin:], strict=False):
+                assert week.expected is not None
+                assert week.likely is not None
+                wide.append(week.expected.low <= truth <= week.expected.high)
+                likely.append(week.likely.low <= truth <= week.likely.high)
+    assert 0.88 <= np.mean(wide) <= 0.995
+    assert 0.68 <= np.mean(likely) <= 0.92
+
+
 def test_saturation_is_the_first_week_beyond_capacity() -> None:
     days = seasonal(10, 5.0)
-    assert forecast("v100", days, START_S, gpus=100).saturates_s is None
-    assert forecast("v100", days, START_S, gpus=1).saturates_s == START_S + 10 * WEEK_S
+    assert ahead_of(days, gpus=100).saturates_s is None
+    assert ahead_of(days, gpus=1).saturates_s == START_S + 10 * WEEK_S
 
 
 def test_demand_that_never_varies_is_expected_to_go_on() -> None:
-    last = forecast("v100", np.full(42, 24.0), START_S, gpus=2).weeks[-1].expected
+    last = ahead_of(np.full(42, 24.0), gpus=2).weeks[-1].expected
     assert last is not None
     assert (last.low, last.median, last.high) == (168.0, 168.0, 168.0)

@@ -44,7 +44,8 @@ def test_blanks_commas_semicolons_quotes_and_case_are_free(text: str) -> None:
 def test_every_alias_means_its_field_in_any_spelling() -> None:
     text = {"model": "vgg16", "precision": "bf16-mixed", "image_size": "224", "sharding": "1",
             "framework": "pytorch", "optimizer": "adamw", "gpu": "a100", "fabric": "ib-hdr",
-            "options": "xla=on", "variant": "layers=2", "framework_date": "2024"}  # fmt: skip
+            "options": "xla=on", "variant": "layers=2", "framework_date": "2024",
+            "phases": '"steps=1"'}  # fmt: skip
     for key, field in FIELD_OF.items():
         for spelling in (key, key.replace("_", "-"), key.upper()):
             assert field in values(f"{spelling}={text.get(field, '1')}"), spelling

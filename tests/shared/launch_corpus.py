@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from posixpath import normpath
 from typing import Any
 
 import yaml
@@ -21,7 +22,8 @@ class Case:
     """One launch: ``run`` is a script, ``argv`` a command without one.
 
     ``says`` are the fields that must be found and ``unread`` what else the job is, both in the
-    grammar; ``doubts`` are the fields that keep the job from an estimate.
+    grammar; ``doubts`` are the fields that keep the job from an estimate. ``files`` are the texts
+    of files where it runs, None where none may be read.
     """
 
     style: str
@@ -30,6 +32,7 @@ class Case:
     run: str = ""
     argv: tuple[str, ...] = ("slurm_script",)
     environment: Mapping[str, str] | None = None
+    files: Mapping[str, str] | None = None
     unread: str = ""
     doubts: tuple[str, ...] = ()
     unknown: str | None = None
@@ -37,7 +40,24 @@ class Case:
     @property
     def read(self) -> Stated:
         """What identify makes of it."""
+        files = None if self.files is None else Written(self.files)
+        return parse_script(self.run, self.argv, environment=self.environment, files=files)
+
+    @property
+    def read_alone(self) -> Stated:
+        """What identify makes of it where no file may be read."""
         return parse_script(self.run, self.argv, environment=self.environment)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Files by their path."""
+
+    texts: Mapping[str, str]
+
+    def read(self, path: str) -> str | None:
+        """The text of one."""
+        return self.texts.get(normpath(path))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ _HASHED = {Dimension.USER: "user", Dimension.ACCOUNT: "account"}
 def anonymised(report: Report, site_key: Path) -> Report:
     """Users, accounts and names of jobs hashed; equal names stay equal.
 
+    Where the jobs come from is told by its kind alone: a path or a URL may hold a name.
     Raises HistoryError where the key cannot be used, or others can read it.
     """
     hashed = site_hash(site_key)
@@ -26,7 +27,8 @@ def anonymised(report: Report, site_key: Path) -> Report:
         for job in report.queue
     )
     found = tuple(_opportunity(each, hashed) for each in report.opportunities)
-    return replace(report, splits=splits, queue=queue, opportunities=found)
+    origin = replace(report.origin, name=report.origin.kind)
+    return replace(report, splits=splits, queue=queue, opportunities=found, origin=origin)
 
 
 def _shares(shares: tuple[Share, ...], kind: str | None, hashed: Hash) -> tuple[Share, ...]:

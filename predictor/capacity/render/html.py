@@ -136,6 +136,8 @@ def _cell(column: Column, value: Value) -> _Cell:
 
 
 def _css(column: Column) -> str:
+    if column.kind in (Kind.MOMENT, Kind.DAY):
+        return "number moment"
     return "number" if column.numeric else column.kind.value
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..report_data import Dimension, Report
-from . import paint, readings
+from . import paint, paint_plans, readings
 from .ink import Canvas, draw
 
 MOST_BARS = 10
@@ -33,12 +33,12 @@ def plots(report: Report) -> dict[str, Plot]:
         _rows("waits", report.waits, paint.waits, readings.waits, report),
         _rows("tensor-cores", report.tensor_cores, paint.tensor_cores, readings.tensor_cores,
               report),
-        _rows("opportunities", report.opportunities, paint.opportunities, readings.opportunities,
-              report),
-        _rows("backlog", [b for b in report.backlog if b.drain_s], paint.backlog, readings.backlog,
-              report),
+        _rows("opportunities", report.opportunities, paint_plans.opportunities,
+              readings.opportunities, report),
+        _rows("backlog", [b for b in report.backlog if b.drain_s], paint_plans.backlog,
+              readings.backlog, report),
         _plot("forecast", 0.4 + 1.9 * min(len(report.forecasts), MOST_FORECASTS),
-              report.forecasts, paint.forecasts, readings.forecast, report),
+              report.forecasts, paint_plans.forecasts, readings.forecast, report),
     )  # fmt: skip
     return {plot.table: plot for plot in found if plot is not None}
 

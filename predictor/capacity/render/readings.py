@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..report_data import Dimension, Report, Share
+from ..report_data import Dimension, Forecast, Report, Share
 from .tables import BY
 from .text import amount, counted, day, duration_span, rough, share, shown, span
 
@@ -81,11 +81,18 @@ def forecast(report: Report) -> str:
     """What saturates first."""
     full = [(f.saturates_s, f.key) for f in report.forecasts if f.saturates_s is not None]
     if not full:
-        return "No demand is expected to exceed its capacity in the weeks shown."
+        may = [shown(f.key, 40) for f in report.forecasts if _may_exceed(f)]
+        text = "No demand is expected to exceed its capacity in the weeks shown"
+        return f"{text}; that of {', '.join(may[:3])} may, within its 95 %." if may else f"{text}."
     when, key = min(full)
     return (
         f"{shown(key)} is the first whose demand exceeds its capacity: the week from {day(when)}."
     )
+
+
+def _may_exceed(forecast: Forecast) -> bool:
+    coming = [week.expected.high for week in forecast.weeks if week.expected is not None]
+    return forecast.capacity is not None and max(coming, default=0.0) > forecast.capacity
 
 
 def _noun(kind: str) -> str:

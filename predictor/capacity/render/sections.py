@@ -34,9 +34,9 @@ def sections(report: Report) -> tuple[Section, ...]:
                 tables=(tables.waits(report), tables.limits(report)), lead=_limits_lead(report)),
         Section(name="queue-section", title="What the queue still needs",
                 tables=(plan_tables.backlog(report), plan_tables.queue(report))),
-        Section(name="plan", title="What is to come",
-                tables=(plan_tables.forecast(report), plan_tables.whatif(report)),
-                lead=_whatif_lead(report)),
+        Section(name="plan", title="What is to come", tables=(plan_tables.forecast(report),)),
+        Section(name="what-if-section", title="What if",
+                tables=(plan_tables.whatif(report),), lead=_whatif_lead(report)),
         Section(name="trust", title="How far to trust this",
                 tables=(tables.predictions(report), tables.set_aside(report))),
     )  # fmt: skip
@@ -87,7 +87,7 @@ def _whatif_lead(report: Report) -> str:
         return ""
     before, after = rough(found.baseline.mean_wait_s), rough(found.changed.mean_wait_s)
     text = (
-        f"What if: {shown(found.change, 200)}. The mean wait of {before} becomes {after}. In truth"
+        f"{shown(found.change, 200)}: the mean wait of {before} becomes {after}. In truth"
         f" {rough(found.history_mean_wait_s)} was waited: the nearer the replay of the period as it"
         " was, the further to trust it."
     )

@@ -25,6 +25,7 @@ FAMILIES: tuple[Family, ...] = (
     *softmax.FAMILIES, *pointwise.FAMILIES, *pooling.FAMILIES, *lookups.FAMILIES,
     *recurrent.FAMILIES, *updates.FAMILIES,
 )  # fmt: skip
+BY_NAME = {family.name: family for family in FAMILIES}
 
 
 def formats_of(family: Family, device_formats: tuple[str, ...]) -> Iterator[str]:

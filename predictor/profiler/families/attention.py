@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch.nn import functional as F
+from torch.nn import functional
 
 from ..case import Case, Shape
 from ..family import Axis, Choice, Family, Point, Runs, UnsupportedError, choice, numbers, trained
@@ -23,7 +23,7 @@ def _attention(case: Case, device: torch.device) -> Runs:
     causal = case.option("causal") == "1"
 
     def forward() -> torch.Tensor:
-        return F.scaled_dot_product_attention(query, key, value, is_causal=causal)
+        return functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
 
     out = forward()
     node = out.grad_fn.name() if out.grad_fn else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch.nn import functional as F
+from torch.nn import functional
 
 from ..case import Case, Shape
 from ..family import Axis, Choice, Family, Point, Runs, choice, numbers
@@ -58,7 +58,7 @@ def _conv(case: Case, device: torch.device) -> Runs:
         case.size("kernel_h"), case.size("kernel_w"),
     )  # fmt: skip
     x, weight = x.contiguous(memory_format=layout), weight.contiguous(memory_format=layout)
-    grad = torch.randn_like(F.conv2d(x, weight, None, stride, pad, 1, groups))
+    grad = torch.randn_like(functional.conv2d(x, weight, None, stride, pad, 1, groups))
 
     def gradient(*wanted: bool) -> object:
         return torch.ops.aten.convolution_backward(
@@ -66,7 +66,7 @@ def _conv(case: Case, device: torch.device) -> Runs:
         )
 
     runs = {
-        "fwd": lambda: F.conv2d(x, weight, None, stride, pad, 1, groups),
+        "fwd": lambda: functional.conv2d(x, weight, None, stride, pad, 1, groups),
         "bwd_weight": lambda: gradient(False, True, False),
     }
     if case.size("in_c") > IMAGE_CHANNELS:

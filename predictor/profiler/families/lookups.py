@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch.nn import functional as F
+from torch.nn import functional
 
 from ..case import Case, Shape
 from ..family import Axis, Family, Point, Runs, numbers
@@ -21,7 +21,7 @@ def _embedding(case: Case, device: torch.device) -> Runs:
     index = torch.randint(vocab, (rows,), device=device)
     backward = torch.ops.aten.embedding_dense_backward
     return {
-        "fwd": lambda: F.embedding(index, table),
+        "fwd": lambda: functional.embedding(index, table),
         "bwd": lambda: backward(grad, index, vocab, -1, False),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional
 
 from ..case import Case, Shape
 from ..family import Axis, Choice, Family, Point, Runs, choice, numbers
@@ -88,7 +88,7 @@ def _layer_norm(case: Case, device: torch.device) -> Runs:
     aten = torch.ops.aten
     _, mean, rstd = aten.native_layer_norm(x, [cols], weight, bias, EPSILON)
     return {
-        "fwd": lambda: F.layer_norm(x, [cols], weight, bias, EPSILON),
+        "fwd": lambda: functional.layer_norm(x, [cols], weight, bias, EPSILON),
         "bwd": lambda: aten.native_layer_norm_backward(
             grad, x, [cols], mean, rstd, weight, bias, [True, True, True]
         ),

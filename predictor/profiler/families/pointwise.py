@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional
 
 from ..case import Case, Shape
 from ..family import TORCH_DTYPES, Axis, Family, Point, Runs, choice, numbers
@@ -36,8 +36,8 @@ _FUNCTIONS: Mapping[str, _Function] = {
     "mul": _Function(torch.mul, operands=2),
     "copy": _Function(torch.clone),
     "relu": _Function(torch.relu, lambda g, y: _A.threshold_backward(g, y, 0)),
-    "gelu": _Function(F.gelu, lambda g, x: _A.gelu_backward(g, x)),
-    "silu": _Function(F.silu, lambda g, x: _A.silu_backward(g, x)),
+    "gelu": _Function(functional.gelu, lambda g, x: _A.gelu_backward(g, x)),
+    "silu": _Function(functional.silu, lambda g, x: _A.silu_backward(g, x)),
     "tanh": _Function(torch.tanh, lambda g, y: _A.tanh_backward(g, y)),
     "sigmoid": _Function(torch.sigmoid, lambda g, y: _A.sigmoid_backward(g, y)),
 }
@@ -73,7 +73,7 @@ def _dropout(x: Tensor, grad: Tensor) -> Runs:
     """One kernel with a mask of bytes on a GPU; a CPU multiplies by random numbers it keeps."""
     if x.device.type == "cpu":
         noise = torch.empty_like(x).bernoulli_(1 - DROPPED)
-        return {"fwd": lambda: F.dropout(x, DROPPED), "bwd": lambda: grad * noise}
+        return {"fwd": lambda: functional.dropout(x, DROPPED), "bwd": lambda: grad * noise}
     mask = torch.rand_like(x, dtype=torch.float32) > DROPPED
     return {
         "fwd": lambda: torch.native_dropout(x, DROPPED, True),
@@ -92,7 +92,7 @@ def _cast_family(dtype: str) -> Family:
         return {"fwd": lambda: x.to(TORCH_DTYPES[dtype])}
 
     return Family(
-        name="cast", op="elementwise", formats=frozenset({dtype}), axes=(_ELEMENTS,),
+        name=f"cast to {dtype}", op="elementwise", formats=frozenset({dtype}), axes=(_ELEMENTS,),
         shape=shape, runs=runs,
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch.nn import functional as F
+from torch.nn import functional
 
 from ..case import Case, Shape
 from ..family import Axis, Choice, Family, Point, Runs, choice, numbers
@@ -31,7 +31,7 @@ def _pool(case: Case, device: torch.device) -> Runs:
     kernel, stride, pad = ([case.size(f"{n}_h")] * 2 for n in ("kernel", "stride", "pad"))
     aten = torch.ops.aten
     if case.option("kind") == "max":
-        out, index = F.max_pool2d(x, kernel, stride, pad, return_indices=True)
+        out, index = functional.max_pool2d(x, kernel, stride, pad, return_indices=True)
         grad = torch.randn_like(out)
         return {
             "fwd": lambda: aten.max_pool2d_with_indices(x, kernel, stride, pad),
@@ -39,9 +39,9 @@ def _pool(case: Case, device: torch.device) -> Runs:
                 grad, x, kernel, stride, pad, [1, 1], False, index
             ),
         }
-    grad = torch.randn_like(F.avg_pool2d(x, kernel, stride, pad))
+    grad = torch.randn_like(functional.avg_pool2d(x, kernel, stride, pad))
     return {
-        "fwd": lambda: F.avg_pool2d(x, kernel, stride, pad),
+        "fwd": lambda: functional.avg_pool2d(x, kernel, stride, pad),
         "bwd": lambda: aten.avg_pool2d_backward(grad, x, kernel, stride, pad, False, True, None),
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch.nn import functional as F
+from torch.nn import functional
 
 from ..case import Case, Shape
 from ..family import Axis, Family, Point, Runs, numbers
@@ -21,7 +21,7 @@ def _gemm(case: Case, device: torch.device) -> Runs:
     x, weight = numbers(case, device, m, k), numbers(case, device, n, k)
     grad = numbers(case, device, m, n)
     return {
-        "fwd": lambda: F.linear(x, weight),
+        "fwd": lambda: functional.linear(x, weight),
         "bwd_data": lambda: grad @ weight,
         "bwd_weight": lambda: grad.t() @ x,
     }

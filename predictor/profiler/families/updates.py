@@ -19,7 +19,8 @@ Lists = Sequence[list[Tensor]]
 class _Kernel:
     """A kernel over ``lists`` lists of tensors, which writes ``writes`` of them.
 
-    One more list holds the numbers of the steps, which fused kernels read. Its ``operands`` are stated so that they and one write are all tensors it moves.
+    One more list holds the numbers of the steps, which fused kernels read. Its ``operands`` are
+    stated so that they and one write are all tensors it moves.
     """
 
     run: Callable[[Lists], object]
@@ -52,8 +53,8 @@ _KERNELS: Mapping[str, _Kernel] = {
     "foreach_sqrt": _Kernel(lambda x: torch._foreach_sqrt(x[0]), 1),
     "foreach_add": _Kernel(lambda x: torch._foreach_add_(x[0], x[1], alpha=_RATE), 2),
     "foreach_lerp": _Kernel(lambda x: torch._foreach_lerp_(x[0], x[1], 1 - _DECAY), 2),
-    "foreach_addcmul": _Kernel(lambda x: torch._foreach_addcmul_(*x[:3], 0.1), 3),
-    "foreach_addcdiv": _Kernel(lambda x: torch._foreach_addcdiv_(*x[:3], -_RATE), 3),
+    "foreach_addcmul": _Kernel(lambda x: torch._foreach_addcmul_(x[0], x[1], x[2], 0.1), 3),
+    "foreach_addcdiv": _Kernel(lambda x: torch._foreach_addcdiv_(x[0], x[1], x[2], -_RATE), 3),
     "fused_adamw": _Kernel(_adamw, 4, writes=3),
     "fused_sgd": _Kernel(_sgd, 3, writes=2),
 }
@@ -72,8 +73,7 @@ def _update(case: Case, device: torch.device) -> Runs:
     each = case.size("elements") // tensors
     # Positive: a running mean of squares is, and roots are drawn of it.
     lists = [
-        [numbers(case, device, each).abs() + 1 for _ in range(tensors)]
-        for _ in range(kernel.lists)
+        [numbers(case, device, each).abs() + 1 for _ in range(tensors)] for _ in range(kernel.lists)
     ]
     lists.append([torch.ones((), device=device) for _ in range(tensors)])
     return {"fwd": lambda: kernel.run(lists)}

@@ -75,8 +75,12 @@ def shares(names: tuple[str, ...], scale: float) -> tuple[Share, ...]:
     weights = [1 / (i + 1) for i in range(len(names))]
     total = sum(weights)
     return tuple(
-        Share(key=name, jobs=10 + i, hours=hours(scale * weight / total),
-              unused_gpu_hours=40 * scale * weight / total)
+        Share(
+            key=name,
+            jobs=10 + i,
+            hours=hours(scale * weight / total),
+            unused_gpu_hours=40 * scale * weight / total,
+        )
         for i, (name, weight) in enumerate(zip(names, weights, strict=True))
     )
 
@@ -170,7 +174,8 @@ def forecast(key: str, gpus: int, saturates_s: float | None) -> Forecast:
     ]
     coming = [
         WeekDemand(
-            start_s=SINCE_S + 7 * week * DAY_S, expected=wide(130.0 * gpus + 60 * week),
+            start_s=SINCE_S + 7 * week * DAY_S,
+            expected=wide(130.0 * gpus + 60 * week),
             likely=near(130.0 * gpus + 60 * week),
         )
         for week in range(2, 6)

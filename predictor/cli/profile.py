@@ -1,0 +1,76 @@
+"""`precision-time profile`: the tables of a device that has none."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import JobError, NotInstalledError
+from ..units import duration
+from .console import format_option, progress, show_json, show_table, warn
+from .stopping import stop_asked
+
+if TYPE_CHECKING:
+    from ..profiler.session import Request, Summary
+
+
+@click.command()
+@click.option("--device", default="cuda:0", show_default=True, help="cpu, cuda or cuda:N.")
+@click.option(
+    "--out", required=True, type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of the tables; one that stands there is gone on with.",
+)  # fmt: skip
+@click.option("--minutes", type=float, default=20.0, show_default=True, help="Time of this run.")
+@click.option(
+    "--ranks", type=int, help="Also collectives over so many GPUs, or processes on a CPU."
+)
+@click.option(
+    "--backend", type=click.Choice(("nccl", "gloo")),
+    help="Of the collectives  [default: nccl on GPUs, gloo on a CPU]",
+)  # fmt: skip
+@format_option
+def profile(
+    device: str, out: Path, minutes: float, ranks: int | None, backend: str | None, form: str
+) -> None:
+    """Measure the operators of a device, and its collectives with --ranks.
+
+    The tables have the layout of profiles/; `precision-time profiles add` takes them up. A run that
+    was interrupted goes on where it was. docs/profiling.md says what is measured and how.
+    """
+    if minutes <= 0:
+        raise JobError("minutes", minutes, "more than 0 is accepted")
+    with progress(f"profiling {device}") as shown, stop_asked() as stop:
+        shown("importing torch", 0.0)
+        try:
+            from ..profiler.session import Request, profile
+        except ModuleNotFoundError as error:
+            raise NotInstalledError.of(error, "profile") from None
+        request = Request(
+            device=device, out=out, minutes=minutes, ranks=ranks or 0,
+            backend=backend or ("gloo" if device == "cpu" else "nccl"),
+        )  # fmt: skip
+        summary = profile(request, progress=shown, stop=stop)
+    _show(summary, request, form)
+
+
+def _show(summary: Summary, request: Request, form: str) -> None:
+    refused = sum(summary.refused.values())
+    if refused:
+        warn(f"{refused} rows were not reliable or could not run: {request.out / 'quarantine'}")
+    if form == "json":
+        show_json(asdict(summary))
+        return
+    counts = {**summary.operators, **summary.collectives}
+    show_table(("measured", "rows"), [(op, f"{n:,}") for op, n in counts.items()])
+    if summary.refused:
+        click.echo()
+        show_table(("refused", "rows"), [(why, f"{n:,}") for why, n in summary.refused.items()])
+    rows = sum(counts.values())
+    click.echo(
+        f"\n{summary.device}: {rows:,} rows in {duration(summary.seconds)},"
+        f" {summary.stood + rows:,} in all; `precision-time profiles add {request.out}` and"
+        " `precision-time fit` use them"
+    )

@@ -1,0 +1,70 @@
+"""Peaks a data sheet would state, measured: FLOP/s of a large product, bytes/s of a large copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from .precision_switch import tf32
+from .timing import Timer
+
+TERA = 1e12
+SAMPLES = 7
+# A product or a copy this long has reached its rate; one shorter is doubled.
+LONG_ENOUGH = 0.02
+SMALLEST, LARGEST = 256, 16384  # side of the matrices
+# Bytes copied: too many for the last cache, but a small share of the memory.
+CACHES, COPY_SHARE, FEWEST_COPIED = 2, 0.05, 2**26
+# A CPU that multiplies 16-bit numbers no faster than this times FP32 has no engine for them.
+FASTER = 1.2
+_TENSOR = {"fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+def cpu_peaks(device: torch.device, timer: Timer) -> dict[str, float]:
+    """TFLOP/s by the keys of a sheet; a 16-bit format stands there where it is faster."""
+    fp32 = _product_tflops(device, timer, torch.float32)
+    found = {"fp32": fp32}
+    for name, dtype in _TENSOR.items():
+        tflops = _product_tflops(device, timer, dtype)
+        if tflops > FASTER * fp32:
+            found[f"{name}_tensor"] = tflops
+    return found
+
+
+def gpu_peaks(device: torch.device, timer: Timer, capability: tuple[int, int]) -> dict[str, float]:
+    """TFLOP/s by the keys of a sheet, of the formats that a compute capability has."""
+    with tf32(False):
+        found = {"fp32": _product_tflops(device, timer, torch.float32)}
+    if capability >= (7, 0):
+        found["fp16_tensor"] = _product_tflops(device, timer, torch.float16)
+    if capability >= (8, 0):
+        with tf32(True):
+            found["tf32"] = _product_tflops(device, timer, torch.float32)
+        found["bf16_tensor"] = _product_tflops(device, timer, torch.bfloat16)
+    return found
+
+
+def copy_gb_per_s(device: torch.device, timer: Timer, memory: int, cache: int) -> float:
+    """GB/s of a copy: each byte read once and written once."""
+    size = int(min(max(CACHES * cache, FEWEST_COPIED), COPY_SHARE * memory))
+    source = torch.zeros(size, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    return 2 * size / _best_s(timer, lambda: target.copy_(source)) / 1e9
+
+
+def _product_tflops(device: torch.device, timer: Timer, dtype: torch.dtype) -> float:
+    side, best = SMALLEST, 0.0
+    while True:
+        a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
+        seconds = _best_s(timer, lambda a=a, b=b: a @ b)  # type: ignore[misc]
+        best = max(best, 2 * side**3 / seconds / TERA)
+        if seconds > LONG_ENOUGH or side >= LARGEST:
+            return best
+        side *= 2
+
+
+def _best_s(timer: Timer, run: Callable[[], object]) -> float:
+    """A peak is the best of several samples, not their middle."""
+    run()
+    return min(timer.sample((run,), 1).seconds for _ in range(SAMPLES))

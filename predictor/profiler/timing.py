@@ -1,0 +1,144 @@
+"""Seconds of one call: warm-up, many samples, the median, and how far the samples agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from resource import RUSAGE_SELF, getrusage
+from statistics import median, quantiles
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+from .family import Run
+
+# Distance of the quartiles over the median: more means that the clock fell or others ran here.
+ABSURD_SPREAD = 0.3
+DISAGREE = "samples disagree"
+ATTEMPTS = 3
+FEWEST, MOST = 5, 100  # samples
+SHORTEST_S = 50e-6  # a sample shorter than this says more of the clock than of the call
+WARM_UP = 2  # calls beside one of each copy
+NS = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """The median of some samples, and the distance of their quartiles over it."""
+
+    time_s: float
+    spread: float
+    samples: int
+
+    @property
+    def reliable(self) -> bool:
+        """Whether the samples agree."""
+        return self.spread <= ABSURD_SPREAD
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Seconds of one call, and whether something is known to have come in between."""
+
+    seconds: float
+    disturbed: bool
+
+
+class Timer(Protocol):
+    """Times calls on one device."""
+
+    def sample(self, runs: Sequence[Run], calls: int) -> Sample:
+        """The average of ``calls`` calls that go through ``runs`` in turn."""
+
+
+def timed(timer: Timer, runs: Sequence[Run], budget_s: float) -> Timing:
+    """Time the same call on each of its copies in ``runs``; again where samples disagree.
+
+    Of several attempts the one counts whose samples agree best.
+    """
+    for run in (*runs, *[runs[0]] * WARM_UP):
+        run()
+    attempts = []
+    for _ in range(ATTEMPTS):
+        attempts.append(_attempt(timer, runs, budget_s))
+        if attempts[-1].reliable:
+            break
+    return min(attempts, key=lambda timing: timing.spread)
+
+
+def _attempt(timer: Timer, runs: Sequence[Run], budget_s: float) -> Timing:
+    """Undisturbed samples if there are enough of them, otherwise all."""
+    once = timer.sample(runs, 1).seconds
+    calls = _calls(once, budget_s)
+    wanted = min(max(int(budget_s / max(once * calls, NS)), FEWEST), MOST)
+    every = [timer.sample(runs, calls) for _ in range(wanted)]
+    clean = [sample for sample in every if not sample.disturbed]
+    return timing_of([s.seconds for s in (clean if len(clean) >= FEWEST else every)])
+
+
+def _calls(once_s: float, budget_s: float) -> int:
+    """Calls of a sample: as few as the clock allows."""
+    return max(1, round(min(SHORTEST_S, budget_s / FEWEST) / max(once_s, NS)))
+
+
+def timing_of(samples: Sequence[float]) -> Timing:
+    """Median and spread of samples in seconds."""
+    low, middle, high = quantiles(samples, n=4)
+    return Timing(time_s=median(samples), spread=(high - low) / middle, samples=len(samples))
+
+
+class CpuTimer:
+    """Wall time of calls, with the dispatcher and the Python call that every training step pays.
+
+    A sample is disturbed where the system gave a core of this process to another one.
+    """
+
+    def sample(self, runs: Sequence[Run], calls: int) -> Sample:
+        """See Timer."""
+        before, start = _preemptions(), perf_counter_ns()
+        for number in range(calls):
+            runs[number % len(runs)]()
+        seconds = (perf_counter_ns() - start) * NS / calls
+        return Sample(seconds, _preemptions() > before)
+
+
+def _preemptions() -> int:
+    return getrusage(RUSAGE_SELF).ru_nivcsw
+
+
+class CudaTimer:
+    """Device time between two events, with the calls queued before the first is reached.
+
+    The device waits in a kernel of its own while the host queues the calls, so that no launch
+    lies between them. Where the host was late the sample is taken again behind a longer wait; it
+    is disturbed where the host is late every time. ``cuda`` is the module ``torch.cuda``.
+    """
+
+    CYCLES_PER_S = 2e9  # about the clock of today's GPUs; a guess to start from
+    ATTEMPTS = 8
+
+    def __init__(self, cuda: Any) -> None:
+        self._cuda = cuda
+        self._wait_s = 1e-3
+
+    def sample(self, runs: Sequence[Run], calls: int) -> Sample:
+        """See Timer."""
+        wait_s = self._wait_s
+        for _ in range(self.ATTEMPTS):
+            found = self._queued(runs, calls, wait_s)
+            if not found.disturbed:
+                self._wait_s = wait_s
+                break
+            wait_s *= 2
+        return found
+
+    def _queued(self, runs: Sequence[Run], calls: int, wait_s: float) -> Sample:
+        start, end = (self._cuda.Event(enable_timing=True) for _ in range(2))
+        self._cuda.synchronize()
+        self._cuda._sleep(int(wait_s * self.CYCLES_PER_S))
+        start.record()
+        for number in range(calls):
+            runs[number % len(runs)]()
+        end.record()
+        late = bool(start.query())
+        self._cuda.synchronize()
+        return Sample(start.elapsed_time(end) * 1e-3 / calls, late)
