@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from predictor.limits import EvidenceRule, too_thin
-from predictor.memory import memory_of
 from predictor.native import capability, runs_natively
 
 from .config import Config
@@ -44,9 +43,8 @@ def _too_large(estimate: TypeEstimate, tolerance: float) -> bool:
     """Memory refuses only what exceeds the device by more than such predictions are wrong."""
     if estimate.prediction is None:
         return False
-    job = estimate.prediction.job
-    need = memory_of(job)
-    size = estimate.type.memory_bytes or job.hardware.memory_bytes
+    need = estimate.prediction.memory.memory  # of the largest phase
+    size = estimate.type.memory_bytes or estimate.prediction.job.hardware.memory_bytes
     return need.allocated_bytes > (size - need.framework_bytes) * (1 + tolerance)
 
 

@@ -12,6 +12,7 @@ import profiles
 from profiles.gpus import CPU
 
 from .autocast import TypedOperator
+from .errors import JobError
 from .formats import LOW_ACTIVATIONS, LOW_WEIGHTS
 from .graphs.operator import Direction, Kind, Operator
 from .graphs.traced import find_traced
@@ -35,6 +36,14 @@ def _optimizers() -> Mapping[str, Mapping[str, float]]:
     path = Path(profiles.__file__).parent / "optimizers.yaml"
     rules: Mapping[str, Mapping[str, float]] = yaml.load(path.read_bytes(), yaml.CSafeLoader)
     return rules
+
+
+def check_optimizer(name: str) -> None:
+    """Raise JobError for a name that no known optimizer is a part of."""
+    plain = name.lower().replace("_", "").replace("-", "")
+    if not any(rule in plain for rule in _optimizers()):
+        accepted = f"{', '.join(_optimizers())}, or a function as package.module:name"
+        raise JobError("optimizer", name, accepted)
 
 
 def optimizer_rule(name: str) -> Mapping[str, float]:

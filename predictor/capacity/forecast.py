@@ -49,7 +49,8 @@ def forecasts(
     short = [one for one in found if one.weeks < LEAST_WEEKS]
     long = [one for one in found if one.weeks >= LEAST_WEEKS]
     notes = [
-        f"No forecast of {one.key}: {one.weeks} whole weeks of history, {LEAST_WEEKS} are needed."
+        f"No forecast of {one.key}: {LEAST_WEEKS} whole weeks of history are needed, "
+        f"it has {one.weeks}."
         for one in short[:MOST]
     ]
     if len(long) > MOST:

@@ -30,7 +30,10 @@ GIGA = 1e9
     "--loss", default="auto", show_default=True,
     help="auto, cross_entropy, mse, bce, output, sum, or PACKAGE.MODULE:NAME of a function.",
 )  # fmt: skip
-@click.option("--optimizer", default="adamw", show_default=True, help="Default of the model.")
+@click.option(
+    "--optimizer", default="adamw", show_default=True,
+    help="adamw, sgd, ..., or PACKAGE.MODULE:NAME, called with the parameters: its step is traced.",
+)  # fmt: skip
 @click.option("--again", is_flag=True, help="Trace even where nothing has changed.")
 @format_option
 def trace(
@@ -43,10 +46,13 @@ def trace(
     NAME is a function or class without arguments that gives a torch.nn.Module. One training step
     runs on tensors without data; no GPU is needed, and none afterwards.
     """
+    from ..optimizer import check_optimizer
     from ..trace import TraceRequest, stored_before
     from ..trace.inputs import parsed
     from ..trace.request import free_name
 
+    if ":" not in optimizer:
+        check_optimizer(optimizer)
     request = TraceRequest(
         name=free_name(name or _default_name(factory, hf_config)), factory=factory,
         hf_config=hf_config, task=hf_task, inputs=tuple(parsed(s, dtype) for s in specs),
@@ -83,7 +89,13 @@ def _show(found: Stored, form: str) -> None:
         "forward_gflops_per_sample": graph.forward_flops / GIGA / model.batch_size,
         "operators": len(model.operators), "any_batch_size": model.any_batch,
         "any_seq_len": model.any_seq_len, "priced_by_bytes_alone": list(model.unknown),
+        "optimizer": model.optimizer,
     }  # fmt: skip
+    if model.update:
+        summary["optimizer_bytes_per_parameter"] = round(model.update.bytes_per_parameter, 2)
+        summary["optimizer_launches_per_tensor"] = round(model.update.launches_per_tensor, 2)
+        if model.update.products:
+            warn(f"the optimizer's products are priced by bytes: {', '.join(model.update.products)}")
     if model.unknown:
         warn(f"unknown operators, priced by their bytes alone: {', '.join(model.unknown)}")
     if not model.any_batch:
@@ -96,7 +108,7 @@ def _show(found: Stored, form: str) -> None:
         show_json(summary)
         return
     for key, value in summary.items():
-        click.echo(f"{key:<26}{_text(value)}")
+        click.echo(f"{key:<31}{_text(value)}")
 
 
 def _text(value: object) -> str:

@@ -36,6 +36,8 @@ def _phase(text: str) -> Phase:
             raise JobError("phases", pair.strip()[:MAX_TEXT], accepted)
         read = _READERS.get(name)
         stated[name] = read(value) if read is not None else read_value(name, value)
+    if len(size := stated.get("image_size", ())) == 1:
+        stated["image_size"] = size * 2
     return Phase(**stated)
 
 

@@ -6,12 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..graphs.operator import Direction, Kind
 from ..precision import Dtype
 from .functions import CLASS_NAMES, CLASS_OF, FUNCTIONS, PLAIN, REDUCTION
 from .groups import HEAVY, PROXY
 from .work import DIRECTION_CODE, DIRECTIONS, DTYPE_CODE, DTYPES, KIND_CODE, KINDS, Floats, Ints, Work
+
+# Beside the classes of functions: convolutions with one channel in each group.
+DEPTHWISE = len(CLASS_NAMES)
+PARTS = (*CLASS_NAMES, "depthwise")
 
 # Kinds whose time depends on rows and columns, not on bytes alone.
 BY_ROWS = frozenset({Kind.LAYER_NORM, Kind.SOFTMAX, Kind.EMBEDDING, Kind.LOSS})
@@ -31,12 +36,12 @@ class Cell:
     kind: Kind
     direction: Direction
     dtype: Dtype
-    function: int = PLAIN
+    part: int = PLAIN
 
     @property
     def name(self) -> str:
         """``conv/forward/bf16`` or ``elementwise/forward/fp32/math``."""
-        words = (self.kind, self.direction, self.dtype, CLASS_NAMES[self.function])
+        words = (self.kind, self.direction, self.dtype, PARTS[self.part])
         return "/".join(str(word) for word in words if word)
 
     @property
@@ -51,8 +56,8 @@ class Cell:
             cell = cell._proxy()
 
     def _proxy(self) -> Cell | None:
-        if self.function != PLAIN:
-            return replace(self, function=PLAIN)
+        if self.part != PLAIN:
+            return replace(self, part=PLAIN)
         kind = _PRODUCT.get(self.kind) or PROXY.get(self.kind)
         return None if kind is None else replace(self, kind=kind)
 
@@ -83,17 +88,25 @@ def codes(work: Work) -> Ints:
     numbers = (kind == KIND_CODE[Kind.LOSS]) & (work.dims[:, 0] == 1)
     kind = np.where(numbers, KIND_CODE[Kind.ELEMENTWISE], kind)
     dtype = np.where(work.dtype == DTYPE_CODE[Dtype.TF32], DTYPE_CODE[Dtype.FP32], work.dtype)
-    function = np.where(kind == KIND_CODE[Kind.ELEMENTWISE], function, PLAIN)
+    part = np.where(kind == KIND_CODE[Kind.ELEMENTWISE], function, PLAIN)
+    part = np.where(_depthwise(work), DEPTHWISE, part)
     code = (kind * len(DIRECTIONS) + direction) * len(DTYPES) + dtype
-    return np.asarray(code * len(CLASS_NAMES) + function)
+    return np.asarray(code * len(PARTS) + part)
+
+
+def _depthwise(work: Work) -> NDArray[np.bool_]:
+    weight = work.direction == DIRECTION_CODE[Direction.WEIGHT_GRADIENT]
+    depth = np.where(weight, work.dims[:, 0], work.dims[:, 2])
+    conv = work.kind == KIND_CODE[Kind.CONV]
+    return np.asarray(conv & (work.dims[:, 3] > 1) & (depth <= work.dims[:, 4]))
 
 
 def cell_of(code: int) -> Cell:
     """The cell of a number."""
-    rest, function = divmod(code, len(CLASS_NAMES))
+    rest, part = divmod(code, len(PARTS))
     rest, dtype = divmod(rest, len(DTYPES))
     kind, direction = divmod(rest, len(DIRECTIONS))
-    return Cell(KINDS[kind], DIRECTIONS[direction], DTYPES[dtype], function)
+    return Cell(KINDS[kind], DIRECTIONS[direction], DTYPES[dtype], part)
 
 
 def calls(work: Work) -> Floats:
@@ -106,10 +119,19 @@ def places(cell: Cell, work: Work) -> Floats:
     """What near means in a cell: a label, then logarithms of sizes of one call, (n, 1 + d)."""
     if cell.kind in HEAVY or cell.kind in BY_ROWS:
         columns = 6 if cell.kind is Kind.CONV else 4 if cell.kind in HEAVY else 2
-        sizes = work.dims[:, :columns]
+        sizes = _sizes(cell, work)[:, :columns]
     else:
         sizes = (work.bytes / calls(work))[:, None]
     return np.column_stack((_label(cell, work), np.log(np.maximum(sizes, 1.0))))
+
+
+def _sizes(cell: Cell, work: Work) -> Floats:
+    """Dims; the depth of a convolution is that of the products it counts, strides left out."""
+    dims = work.dims.copy()
+    if cell.kind is Kind.CONV:
+        outputs = 2.0 * dims[:, 0] * dims[:, 1] * np.maximum(dims[:, 3], 1.0)
+        dims[:, 2] = work.flops / np.maximum(outputs, 1.0)
+    return dims
 
 
 def _label(cell: Cell, work: Work) -> Floats:
@@ -120,4 +142,4 @@ def _label(cell: Cell, work: Work) -> Floats:
         return np.zeros(len(work))
     update = work.kind == KIND_CODE[Kind.OPTIMIZER]
     label = np.where(update & (work.function == 0), _FOREACH, work.function)
-    return np.where(cell.function == REDUCTION, _SUM, label).astype(float)
+    return np.where(cell.part == REDUCTION, _SUM, label).astype(float)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import islice
+
+import torch
 
 from profiles.gpus import CPU
 
@@ -13,17 +16,21 @@ from .family import Family
 from .limits import Limits
 
 SEED = 7
-POINTS_LOG2 = 12  # of one family; no run of hours times 4096 shapes of each
+POINTS = 4096  # of one family; no run of hours times 4096 shapes of each
 # Shapes in a row that are too large or known already before a family is given up for this run.
 MISSES = 200
 
-Popular = Mapping[tuple[str, str], Sequence[Shape]]
+Known = Mapping[tuple[str, str], Sequence[Shape]]
 
 
-def ordered(limits: Limits, formats: tuple[str, ...], popular: Popular) -> Iterator[Case]:
-    """Cases that fit, round after round over all families and formats, until none is left."""
+def ordered(limits: Limits, formats: tuple[str, ...], known: Callable[[], Known]) -> Iterator[Case]:
+    """Cases that fit, round after round over all families and formats, until none is left.
+
+    The first round is of spread shapes alone: ``known`` is asked after it.
+    """
+    known = cache(known)
     queues = [
-        (family.turns, _queue(family, dtype, limits, popular.get((family.name, dtype), ())))
+        (family.turns, _queue(family, dtype, limits, known))
         for family in FAMILIES
         for dtype in formats_of(family, formats)
     ]
@@ -37,11 +44,13 @@ def ordered(limits: Limits, formats: tuple[str, ...], popular: Popular) -> Itera
         queues = left
 
 
-def _queue(family: Family, dtype: str, limits: Limits, popular: Sequence[Shape]) -> Iterator[Case]:
-    """Known and spread shapes in turn, each once."""
+def _queue(
+    family: Family, dtype: str, limits: Limits, known: Callable[[], Known]
+) -> Iterator[Case]:
+    """Spread and known shapes in turn, each once."""
     seen: set[str] = set()
     misses = 0
-    for shape in _alternate(popular, _spread(family, cpu=limits.gpu.kind == CPU)):
+    for shape in _shapes(family, dtype, limits, known):
         case = Case(family=family.name, op=family.op, dtype=dtype, shape=shape)
         name = f"{case.cell} {shape.params}"
         if name not in seen and limits.allow(case):
@@ -54,19 +63,23 @@ def _queue(family: Family, dtype: str, limits: Limits, popular: Sequence[Shape])
             return
 
 
-def _alternate(first: Sequence[Shape], second: Iterator[Shape]) -> Iterator[Shape]:
-    for shape in first:
+def _shapes(
+    family: Family, dtype: str, limits: Limits, known: Callable[[], Known]
+) -> Iterator[Shape]:
+    spread = _spread(family, cpu=limits.gpu.kind == CPU)
+    yield from islice(spread, family.turns)
+    for shape in known().get((family.name, dtype), ()):
         yield shape
-        yield from islice(second, 1)
-    yield from second
+        yield from islice(spread, 1)
+    yield from spread
 
 
 def _spread(family: Family, *, cpu: bool) -> Iterator[Shape]:
-    """Shapes at the points of a scrambled Sobol sequence (Owen 1998) over the axes."""
-    from scipy.stats import qmc
-
-    points = qmc.Sobol(len(family.axes), seed=SEED).random_base2(POINTS_LOG2)
-    for shares in points.tolist():
+    """Shapes at the points of a scrambled Sobol sequence over the axes (Owen 1998)."""
+    engine = torch.quasirandom.SobolEngine(  # type: ignore[no-untyped-call]
+        len(family.axes), scramble=True, seed=SEED
+    )
+    for shares in engine.draw(POINTS).tolist():
         point = {
             axis.name: axis.at(share, cpu) for axis, share in zip(family.axes, shares, strict=True)
         }

@@ -109,6 +109,12 @@ def _numbers(size: int, device: torch.device, parts: int = 1) -> torch.Tensor:
     return torch.zeros(max(size // ELEMENT_BYTES // parts, 1), device=device)
 
 
+def _either(name: str, before: str) -> Callable[..., object]:
+    """A function of torch.distributed by the name it has, or had before torch 2.13."""
+    found: Callable[..., object] = getattr(dist, name, None) or getattr(dist, before)
+    return found
+
+
 def _all_reduce(size: int, ranks: int, device: torch.device) -> _Call:
     whole = _numbers(size, device)
     return lambda: dist.all_reduce(whole)
@@ -122,13 +128,15 @@ def _broadcast(size: int, ranks: int, device: torch.device) -> _Call:
 def _all_gather(size: int, ranks: int, device: torch.device) -> _Call:
     part = _numbers(size, device, ranks)
     whole = part.new_zeros(ranks * len(part))
-    return lambda: dist.all_gather_into_tensor(whole, part)
+    gather = _either("all_gather_single", "all_gather_into_tensor")
+    return lambda: gather(whole, part)
 
 
 def _reduce_scatter(size: int, ranks: int, device: torch.device) -> _Call:
     part = _numbers(size, device, ranks)
     whole = part.new_zeros(ranks * len(part))
-    return lambda: dist.reduce_scatter_tensor(part, whole)
+    scatter = _either("reduce_scatter_single", "reduce_scatter_tensor")
+    return lambda: scatter(part, whole)
 
 
 def _all_to_all(size: int, ranks: int, device: torch.device) -> _Call:

@@ -126,7 +126,7 @@ class _Run:
         names = formats(self._gpu)
         limits = Limits.of(self._gpu, self._request.minutes)
         with self._tables(OPERATORS) as (table, quarantine):
-            for case in ordered(limits, names, popular(self._gpu, names)):
+            for case in ordered(limits, names, lambda: popular(self._gpu, names)):
                 if self._over(1.0):
                     break
                 done = table.done | quarantine.done

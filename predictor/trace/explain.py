@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from traceback import walk_tb
 from types import TracebackType
 
 import torch
@@ -13,14 +16,38 @@ from ..errors import GraphError, PrecisionTimeError
 
 _VALUES = (
     "its result depends on values, and a trace has only shapes: take the decision outside of"
-    " forward, or give the network without this part"
+    " forward, set the chance of dropped layers to 0, or give the network without this part"
 )
 _NO_FAKE = (
     "it has no fake implementation: register one with torch.library.register_fake, or build the"
     " network with its plain torch equivalent"
 )
-_DEVICE = "a trace has one device: leave out .cuda(), .cpu() and .to(device) in forward"
-_SHAPES = "the shapes do not fit: check --input against what forward takes"
+# What an error is called and says -> advice; the first that matches.
+_ADVICE = tuple(
+    (re.compile(pattern, re.IGNORECASE), advice)
+    for pattern, advice in (
+        (r"flex_?attention", "trace it with scaled_dot_product_attention"),
+        (r"HigherOrderOperator", "torch.cond and its like are not traced: call the branch that"
+         " training takes"),
+        (r"_OpNamespace", "import the library that brings this operator beside the network"),
+        (r"process group|torch\.distributed", "trace the network of one GPU: collectives are added"
+         " by the layout of the job"),
+        (r"\.numpy\(\)|numpy\.ndarray", "numpy computes outside of torch: write it with torch"
+         " operators"),
+        (r"sparse|nested", "sparse and nested tensors hold sizes that depend on values: use dense"
+         " ones, or Embedding(sparse=True)"),
+        (r"DataDependent|DynamicOutputShape|nonzero|item\(\)", _VALUES),
+        (r"UnsupportedOperator|fake impl|meta kernel|0 active drivers|triton", _NO_FAKE),
+        (r"cuda|nvidia driver|device type|same device", "a trace has one device: leave out"
+         " .cuda(), .cpu() and .to(device) in forward"),
+        (r"^TypeError", "check the names and number of the inputs against what forward takes"),
+        (r"size|shape|dimension|mat1|channels|index", "the shapes do not fit: check --input"
+         " against what forward takes"),
+    )
+)  # fmt: skip
+_OTHER = "forward must run on tensors without data: try it on real inputs first"
+_TORCH = str(Path(torch.__file__).parent)
+_OURS = str(Path(__file__).parent)
 
 
 @contextmanager
@@ -41,40 +68,32 @@ def explained(module: torch.nn.Module) -> Iterator[None]:
 
 def _message(module: torch.nn.Module, error: Exception) -> str:
     said = str(error).strip().split("\n")[0] or type(error).__name__
-    place = _module_path(module, error.__traceback__)
+    said = said.replace("aten._local_scalar_dense.default", "a value is asked for, as by .item()")
+    place = _module_path(module, error.__traceback__) + _line(error.__traceback__)
     return f"cannot trace {place}: {said[:300]}; {_advice(error)}"
 
 
 def _advice(error: Exception) -> str:
-    kind, text = type(error).__name__, str(error)
-    if kind in ("DataDependentOutputException", "DynamicOutputShapeException"):
-        return _VALUES
-    if "GuardOnDataDependent" in kind or "nonzero" in text or "item()" in text:
-        return _VALUES
-    if kind == "UnsupportedOperatorException" or "fake impl" in text or "meta kernel" in text:
-        return _NO_FAKE
-    if "0 active drivers" in text or "triton" in text.lower():
-        return _NO_FAKE
-    if any(
-        word in text.lower() for word in ("cuda", "nvidia driver", "device type", "same device")
-    ):
-        return _DEVICE
-    if isinstance(error, TypeError):
-        return "check the names and number of the inputs against what forward takes"
-    return _SHAPES
+    text = f"{type(error).__name__} {error}"
+    return next((advice for pattern, advice in _ADVICE if pattern.search(text)), _OTHER)
 
 
 def _module_path(module: torch.nn.Module, traceback: TracebackType | None) -> str:
-    """Where in the network the error came from, and the line of code."""
+    """The innermost module of the network that the error came through."""
     names = {id(part): name for name, part in module.named_modules()}
-    found, line = type(module).__name__, ""
-    while traceback is not None:
-        owner = traceback.tb_frame.f_locals.get("self")
-        if isinstance(owner, torch.nn.Module) and id(owner) in names:
-            code = traceback.tb_frame.f_code
-            if "torch/nn/modules/module.py" not in code.co_filename:
-                path = names[id(owner)]
-                found = f"{path} ({type(owner).__name__})" if path else type(owner).__name__
-                line = f" at {code.co_filename.rpartition('/')[2]}:{traceback.tb_lineno}"
-        traceback = traceback.tb_next
-    return found + line
+    found = type(module).__name__
+    for frame, _ in walk_tb(traceback):
+        for owner in list(frame.f_locals.values())[:1]:  # the first argument, self by custom
+            if isinstance(owner, torch.nn.Module) and names.get(id(owner)):
+                found = f"{names[id(owner)]} ({type(owner).__name__})"
+    return found
+
+
+def _line(traceback: TracebackType | None) -> str:
+    """The innermost line of code that is neither torch's nor ours."""
+    found = ""
+    for frame, line in walk_tb(traceback):
+        file = frame.f_code.co_filename
+        if not file.startswith((_TORCH, _OURS)):
+            found = f" at {Path(file).name}:{line}"
+    return found

@@ -58,7 +58,14 @@ def of_config(path: str, task: str | None) -> torch.nn.Module:
         if hasattr(config, name):
             setattr(config, name, value)
     network = _class_of(transformers, raw.get("architectures") or (), task, path)
-    return built(lambda: network(config))
+    made = built(lambda: network(config))
+    # Grouped products of experts exist in this format alone; sizes are the same in any.
+    return made.to(torch.bfloat16) if _has_experts(config) else made
+
+
+def _has_experts(config: Any) -> bool:
+    names = ("num_experts", "num_local_experts", "n_routed_experts")
+    return any(getattr(config.get_text_config(), name, None) for name in names)
 
 
 def _short(error: Exception) -> str:

@@ -32,6 +32,7 @@ LITERAL = frozenset(
         "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "glu", "log_sigmoid_forward", "prelu",
         "_prelu_kernel", "rrelu_with_noise", "hardswish", "hardsigmoid", "hardtanh", "celu",
         "cdist", "_cdist_forward", "_conj_physical", "bucketize", "searchsorted",
+        "floor_divide", "histc", "bincount", "_weight_norm_interface",
     }
 )  # fmt: skip
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from math import prod
 
 from ..graphs.builder import Feature, GraphBuilder
+from ..graphs.operator import Kind
+from ..graphs.recorder import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT
 from .calls import Call, Emit
 
 
@@ -52,6 +54,19 @@ def _convolution(b: GraphBuilder, call: Call) -> None:
     )  # fmt: skip
 
 
+def _grouped(b: GraphBuilder, call: Call) -> None:
+    """Rows sorted by expert, each times its expert's matrix (``torch._grouped_mm``)."""
+    rows, experts = call.inputs[:2]
+    (m, k), (_, _, n) = rows.shape, experts.shape
+    flops, weights = 2.0 * m * n * k, float(experts.elements)
+    a, c = float(m * k), float(m * n)
+    b.emit(Kind.GEMM, FORWARD, (m, n, k), flops=flops, reads=a + weights, writes=c)
+    if call.data_gradient:
+        b.emit(Kind.GEMM, DATA_GRADIENT, (m, k, n), flops=flops, reads=c + weights, writes=a)
+    if call.weight_gradient:
+        b.emit(Kind.GEMM, WEIGHT_GRADIENT, (k, n, m), flops=flops, reads=a + c, writes=weights)
+
+
 def _attention(b: GraphBuilder, call: Call) -> None:
     query, key = call.inputs[:2]
     b.attention(
@@ -79,5 +94,5 @@ def _recurrent(b: GraphBuilder, call: Call) -> None:
 PRODUCTS: Mapping[str, Emit] = {
     "addmm": _product, "mm": _product, "bmm": _product, "baddbmm": _product, "linear": _linear,
     "mv": _matrix_vector, "dot": _matrix_vector, "convolution": _convolution,
-    "whole_attention": _attention, "whole_rnn": _recurrent,
+    "_grouped_mm": _grouped, "whole_attention": _attention, "whole_rnn": _recurrent,
 }  # fmt: skip

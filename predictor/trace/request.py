@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import ArtifactError, JobError
@@ -16,8 +15,9 @@ from ..graphs.catalog import shipped_entry
 from ..graphs.names import normal
 from ..graphs.traced import NAME, Stored, find_traced
 from .inputs import Input
+from .source_files import source_files
 
-TRACER = 1  # raise it when the same network is traced to other operators
+TRACER = 2  # raise it when the same network is traced to other operators
 _LIBRARIES = ("torch", "transformers")
 
 
@@ -27,7 +27,8 @@ class TraceRequest:
 
     ``factory`` is ``package.module:name``, or None with ``hf_config``, the path of a
     ``config.json`` of transformers. ``task`` names the head where the config names none.
-    ``batch_size`` and ``seq_len`` are the sizes that the solved laws are checked at.
+    ``batch_size`` and ``seq_len`` are the sizes that the solved laws are checked at. ``loss`` and
+    ``optimizer`` are names, or functions as ``package.module:name``.
     """
 
     name: str
@@ -62,23 +63,15 @@ class TraceRequest:
         return content.hexdigest()
 
     def _sources(self) -> Iterator[Path]:
-        """The config, or the Python files of the factory's package."""
+        """The config, and the Python files of what is named."""
         if self.hf_config is not None:
             path = Path(self.hf_config)
             if not path.is_file():
                 raise JobError("hf_config", self.hf_config, "a file, a config.json of transformers")
             yield path
-            return
         current_directory_first()
-        package = str(self.factory).partition(":")[0].partition(".")[0]
-        try:
-            spec = find_spec(package)
-        except (ImportError, ValueError):
-            spec = None
-        for place in (spec.submodule_search_locations or ()) if spec else ():
-            yield from sorted(Path(place).rglob("*.py"))
-        if spec and spec.origin and not spec.submodule_search_locations:
-            yield Path(spec.origin)
+        places = (self.factory, self.loss, self.optimizer)
+        yield from source_files(place for place in places if place and ":" in place)
 
 
 def current_directory_first() -> None:

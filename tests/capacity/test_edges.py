@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import time
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +33,23 @@ from predictor.replay import Pool
 PERIOD = Period(since_s=START_S, until_s=START_S + 7 * DAY_S)
 V100 = Pool(name="v100-sxm2-16gb", gpus=4)
 ASKED = "model=resnet50 precision=fp32 batch_size=64 steps=1000"
-NAMES = ("<script>x()</script>", '"onload="x', "=1+1", "+1", "-1", "@x", "\t=1", "\n=1", "\r=1",
-         "＝1", "a|b\nc", "[x](javascript:x)", "{{ 7*7 }}", "\u202eexe", "\x00", "é" * 999)  # fmt: skip
+NAMES = (
+    "<script>x()</script>", '"onload="x', "=1+1", "+1", "-1", "@x", "\t=1", "\n=1", "\r=1", "＝1",
+    "a|b\nc", "[x](javascript:x)", "{{ 7*7 }}", "\u202eexe", "\x00", "é" * 999,
+)  # fmt: skip
+
+
+class Scripts(HTMLParser):
+    """What could run in a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [name for name, _ in attrs if name.startswith("on")]
+        self.found += [tag] if tag in ("script", "iframe", "object", "img", "embed") else []
 
 
 def report_of(fitted: Fitted, *jobs: dict[str, Any], plan: Plan | None = None) -> Report:
@@ -143,15 +160,14 @@ def test_no_name_means_anything_in_any_form(fitted: Fitted, tmp_path: Path) -> N
     ]  # fmt: skip
     found = report_of(fitted, *rows)
     page = in_every_form(found, tmp_path)
-    assert page.count("<script>") == 1
-    assert 'onload="x' not in page.replace("&#34;onload=&#34;x", "")
+    assert Scripts(page).found == ["script"]
     for path in tmp_path.glob("*.csv"):
         with path.open(encoding="utf-8", newline="") as lines:
             for row in list(csv.reader(lines))[1:]:
                 assert not any(cell.startswith(tuple("=+@\t\r\n＝＋＠")) for cell in row)
                 assert not any(cell.startswith("-") and not _number(cell) for cell in row)
     text = render_markdown(found)
-    assert "](javascript" not in text
+    assert not re.search(r"(?<!\\)\]\(", text)
     tables = [line for line in text.splitlines() if line.startswith("| ")]
     assert all(line.endswith(" |") for line in tables)
 

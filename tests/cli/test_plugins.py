@@ -13,7 +13,7 @@ PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text
 COMMANDS = [
     (group, name)
     for group, points in PROJECT["entry-points"].items()
-    if group in ("precision_time.commands", "precision_time.ingest")
+    if group in ("precision_time.commands", "precision_time.ingest", "precision_time.queue")
     for name in points
 ]
 

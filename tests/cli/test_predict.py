@@ -47,6 +47,50 @@ def test_every_option_reaches_the_job(run_json: RunJson) -> None:
     assert found["total_s"] == pytest.approx(100 * found["step_s"])
 
 
+PHASES = ("predict", "bert-large", "--gpu", "a100-sxm4-80gb", "--gpus", "8", "--precision", "amp",
+          "--phase", "steps=700,seq_len=128,batch_size=64",
+          "--phase", "steps=150,seq_len=512,batch_size=8,grad_accum=8,precision=fp32")  # fmt: skip
+
+
+def test_phases_are_summed_and_shown_each(run: Run, run_json: RunJson) -> None:
+    found, shown = run_json(*PHASES), run(*PHASES).stdout
+    assert [(p["steps"], p["precision"], p["batch_size"]) for p in found["phases"]] == [
+        (700, "mixed_fp16_fp32", 64), (150, "fp32", 8),
+    ]  # fmt: skip
+    assert found["total_s"] == pytest.approx(sum(p["total_s"] for p in found["phases"]))
+    assert "bert-large, 2 phases" in shown
+    assert "phase 2, 150 steps" in shown
+    assert "fp32, batch 8 x 8 per GPU, 512 tokens" in shown
+
+
+def test_a_share_of_the_epochs_is_a_phase(run_json: RunJson) -> None:
+    words = ("--phase", "share=90%", "--phase", "share=0.1,precision=fp32")
+    found, plain = run_json("predict", *WORDS, *words), run_json("predict", *WORDS)
+    assert found["steps"] == pytest.approx(plain["steps"], abs=2)
+    assert found["total_s"] > plain["total_s"]
+    compared = run_json(
+        "compare", "resnet50", "--gpu", "v100", "--precision", "amp", "--batch-size", "64",
+        "--epochs", "1", *words,
+    )  # fmt: skip
+    assert len(compared["lines"][0]["phases"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("phase", "said"),
+    [
+        ("share=0.5", "add up to 1"),
+        ("steps=5", "the phases state their length"),
+        ("seq_len=5", "one of share, steps and epochs"),
+        ("share=1,colour=red", "colour=red"),
+        ("share=x", "a number such as"),
+        ("share=1,batch_size=0", "batch_size"),
+        ("share=1,precision=fp1", "fp1"),
+    ],
+)
+def test_a_phase_that_cannot_be_is_named(run: Run, phase: str, said: str) -> None:
+    assert said in run("predict", *WORDS, "--phase", phase, code=2).stderr
+
+
 @pytest.mark.parametrize(
     ("words", "slower"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,7 +63,10 @@ def test_its_sums_are_those_of_the_runs(filled: str) -> None:
         assert sum(s["jobs"] for s in shares) == RUNS + 1
 
 
-def test_its_queue_is_that_of_the_moment(filled: str, fitted: Fitted) -> None:
+def test_its_queue_is_that_of_the_moment(
+    filled: str, fitted: Fitted, session_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRECISION_TIME_HOME", str(session_home))  # where the predictor is
     assert capacity("queue", filled)["queue"] == []
     with History.open(filled) as store:
         waited = {"job_id": "waited", "start_s": START_S + 8.9 * DAY_S, "gpu_type": "v100"}

@@ -41,6 +41,37 @@ def test_blanks_commas_semicolons_quotes_and_case_are_free(text: str) -> None:
     assert values(text) == {"model": "resnet50", "batch_size": 256}
 
 
+def test_phases_read_back_as_they_are_written() -> None:
+    text = ('phases="steps=7038,seq=128,gbs=65536,ga=8,dtype=amp;epochs=0.5,image=224x224;'
+            'epochs=2"')  # fmt: skip
+    stated = parse_text(text, "comment")
+    assert not stated.problems
+    assert parse_text(stated_text(stated), "comment").values == stated.values
+    assert (stated.values["precision"], stated.values["global_batch_size"]) == (AMP, 65536)
+    (small,) = values('phases="steps=1,image=160"')["phases"]
+    assert small.image_size == (160, 160)
+
+
+NO_PHASES = ("share=2", "steps=1,steps", "", ";;", "steps=1,model=x", "x" * 999, "steps=1;" * 17)
+
+
+@pytest.mark.parametrize("text", NO_PHASES)
+def test_phases_that_cannot_be_keep_the_job_from_an_estimate(text: str) -> None:
+    stated = parse_text(f'model=resnet50 batch=1 steps=3 phases="{text}"', "comment")
+    assert [doubt.field for doubt in stated.doubts] == ["phases"]
+
+
+def test_the_length_of_phases_and_that_of_a_weaker_place_are_not_mixed() -> None:
+    phased = parse_text('model=resnet50 batch=1 phases="steps=3;steps=4"', "comment")
+    plain = parse_text("steps=9 epochs=2", "script")
+    assert not {"steps", "epochs"} & set(phased.over(plain).values)
+    assert set(parse_text("steps=9", "comment").over(phased).values) == {
+        "model", "batch_size", "steps",
+    }  # fmt: skip
+    shared = parse_text('phases="share=0.5;share=0.5"', "comment")
+    assert shared.over(parse_text("steps=9", "script")).values["steps"] == 9
+
+
 def test_every_alias_means_its_field_in_any_spelling() -> None:
     text = {"model": "vgg16", "precision": "bf16-mixed", "image_size": "224", "sharding": "1",
             "framework": "pytorch", "optimizer": "adamw", "gpu": "a100", "fabric": "ib-hdr",

@@ -52,6 +52,17 @@ def test_a_job_whose_memory_does_not_fit_is_refused_for_good(decider: Any) -> No
     assert decider().filter(small, ["a1"]).passed == ["a1"]
 
 
+def test_phases_are_summed_and_the_largest_must_fit(decider: Any) -> None:
+    text = "model=gpt2-xl precision=amp batch=1 "
+    small, long = decider(), job(text + 'phases="steps=100,seq=256;steps=50,seq=512"')
+    (found,) = small.estimates(long, [A100])
+    parts = [small.estimates(job(text + t), [A100])[0].total_s(0.95)
+             for t in ("steps=100 seq=256", "steps=50 seq=512")]  # fmt: skip
+    assert found.total_s(0.95) == pytest.approx(sum(parts))
+    large = job(text + 'phases="steps=100;steps=50,batch=16"')
+    assert small.filter(large, ["a1", "t1"]).refused["t1"] == MEMORY
+
+
 def test_how_far_predicted_memory_may_exceed_the_gpu_is_configured(decider: Any) -> None:
     one = job("model=resnet50 precision=fp32 batch=256 epochs=1")
     need = memory_of(decider().estimates(one, [A100])[0].prediction.job)

@@ -9,10 +9,11 @@ from pathlib import Path
 from ..report_data import Range, Report
 from .sections import every_table
 from .table import Column, Kind, Table, Value
-from .text import iso
+from .text import iso, shown
 
 # A spreadsheet takes a cell that begins so for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+_LONGEST = 1_000_000
 _SPANS = (Kind.SPAN, Kind.DURATION_SPAN)
 _MOMENTS = (Kind.MOMENT, Kind.DAY)
 
@@ -51,5 +52,7 @@ def _cells(column: Column, value: Value) -> tuple[str | float, ...]:
     if value is None:
         return ("",) * len(_names(column))
     if isinstance(value, str):
-        return (f"'{value}" if value.startswith(_FORMULA) else value,)
+        # Spelt out, a control character can neither end the line nor hide the rest of it.
+        text = shown(value, _LONGEST)
+        return (f"'{text}" if text.startswith(_FORMULA) else text,)
     return (iso(value) if column.kind in _MOMENTS else value,)

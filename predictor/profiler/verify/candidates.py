@@ -91,7 +91,7 @@ CANDIDATES = (
         batch_size=16,
     ),
     Candidate(
-        name="recommender", build=sequence.Recommender, batch_size=512,
+        name="recommender", build=sequence.Recommender, batch_size=512, optimizer="sgd",
         data=(Data(sizes=(16,)), Data(sizes=(8,), below=5000), Data(sizes=(1,))),
     ),
     Candidate(

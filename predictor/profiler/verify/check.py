@@ -1,0 +1,72 @@
+"""Profiled tables -> time laws -> predicted steps -> measured steps, on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from profiles import joined, roots
+from profiles.gpus import CPU, find_gpu, gpus
+from profiles.tables import operators
+
+from ...collective_time import CollectiveTimes
+from ...operator_time import OperatorTimes
+from ...precision import Precision
+from ...step import StepModel
+from .candidates import CANDIDATES, Candidate
+from .compare import Pair, Verification, compared
+from .measure import measured, precisions
+from .price import graph_of, priced
+
+Progress = Callable[[str, float], None]
+
+
+def verify(
+    directory: Path,
+    name: str,
+    device: torch.device,
+    *,
+    candidates: Sequence[Candidate] = CANDIDATES,
+    progress: Progress = lambda stage, share: None,
+) -> Verification:
+    """Predict steps of small networks from the tables of ``directory``, then measure them.
+
+    ``name`` is the device as ``directory`` calls it, ``device`` the same one for torch. No step of
+    these networks is in any table. A CPU is priced by its own tables alone, a GPU by the shipped
+    ones too. Raises ProfileDataError where the tables cannot be read.
+    """
+    with roots.also(directory):
+        progress("fitting the tables", 0.0)
+        steps = _model(directory, name)
+        pairs = list(_pairs(steps, name, device, candidates, progress))
+    return Verification(device=name, comparisons=compared(pairs))
+
+
+def _model(directory: Path, name: str) -> StepModel:
+    gpu = find_gpu(name)
+    if gpu.kind == CPU:
+        times = OperatorTimes.fit(operators(directory), {gpu.name: gpu})
+    else:
+        times = OperatorTimes.fit(joined.operators(), gpus())
+    return StepModel(times, CollectiveTimes.fit(joined.collectives(), gpus()))
+
+
+def _pairs(
+    steps: StepModel, name: str, device: torch.device, candidates: Sequence[Candidate],
+    progress: Progress,
+) -> Iterator[Pair]:  # fmt: skip
+    for number, candidate in enumerate(candidates):
+        progress(f"training {candidate.name}", number / len(candidates))
+        graph = graph_of(candidate)
+        for precision in precisions(device):
+            predicted_s = priced(steps, candidate, graph, precision, name).step_s
+            yield Pair(
+                network=candidate.name, precision=_word(precision), predicted_s=predicted_s,
+                measured=measured(candidate, precision, device), aside=candidate.aside,
+            )  # fmt: skip
+
+
+def _word(precision: Precision) -> str:
+    return precision.value

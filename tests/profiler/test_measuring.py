@@ -1,0 +1,110 @@
+"""What becomes of a case: rows, or one row that says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+from profiled import SHEET, cases
+
+from predictor.errors import ProfilerError
+from predictor.profiler import measuring
+from predictor.profiler.case import Case, Shape
+from predictor.profiler.device import Device
+from predictor.profiler.families import BY_NAME
+from predictor.profiler.family import Runs
+from predictor.profiler.limits import Limits
+from predictor.profiler.measuring import Row, measured
+from predictor.profiler.sheets import Sheet
+from predictor.profiler.timing import CpuTimer, Timing
+from profiles.gpus import find_gpu
+
+LIMITS = Limits(gpu=find_gpu(SHEET), row_s=0.001)
+GEMM = next(cases(BY_NAME["gemm"], "fp32"))
+
+
+@pytest.fixture
+def device() -> Device:
+    """This CPU, under the name of a GPU."""
+    return Device(
+        torch=torch.device("cpu"), sheet=Sheet(SHEET, None), timer=CpuTimer(), sensors=None,
+        library="torch",
+    )  # fmt: skip
+
+
+def rows(device: Device, case: Case, done: set[str] | None = None) -> list[Row]:
+    return list(measured(case, device, LIMITS, done or set()))
+
+
+def test_the_forward_comes_last_so_that_its_row_ends_the_case(device: Device) -> None:
+    assert [row.direction for row in rows(device, GEMM)] == ["bwd_data", "bwd_weight", "fwd"]
+
+
+def test_directions_that_stand_already_are_left_out(device: Device) -> None:
+    done = {GEMM.id(SHEET, "bwd_data")}
+    assert [row.direction for row in rows(device, GEMM, done)] == ["bwd_weight", "fwd"]
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def runs(case: Case, where: torch.device) -> Runs:
+        raise error
+
+    monkeypatch.setitem(BY_NAME, "gemm", replace(BY_NAME["gemm"], runs=runs))
+
+
+def test_a_shape_that_does_not_fit_in_memory_is_recorded(
+    monkeypatch: pytest.MonkeyPatch, device: Device
+) -> None:
+    failing(monkeypatch, torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 80 GiB"))
+    [row] = rows(device, GEMM)
+    assert row == Row(
+        direction="fwd", timing=None,
+        fault="cannot run: CUDA out of memory. Tried to allocate 80 GiB",
+    )  # fmt: skip
+    assert row.note == "UNRELIABLE"
+
+
+def test_a_real_allocation_that_fails_is_recorded(device: Device) -> None:
+    huge = Case(
+        family="gemm", op="gemm", dtype="fp32",
+        shape=Shape({"m": 2**30, "n": 8, "k": 2**20, "batch": 1}, "b_t=T"),
+    )  # fmt: skip
+    [row] = rows(device, huge)
+    assert row.fault is not None
+    assert "memory" in row.fault
+
+
+def test_a_lost_device_ends_the_run_and_the_case_is_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch, device: Device
+) -> None:
+    failing(monkeypatch, RuntimeError("CUDA error: an illegal memory access was encountered"))
+    found: Iterator[Row] = measured(GEMM, device, LIMITS, set())
+    assert next(found).direction == "fwd"
+    with pytest.raises(ProfilerError, match="run the same command again"):
+        next(found)
+
+
+def test_samples_that_disagree_are_marked(monkeypatch: pytest.MonkeyPatch, device: Device) -> None:
+    uneven = Timing(time_s=1.0, spread=0.8, samples=5)
+    monkeypatch.setattr(measuring, "timed", lambda *_: uneven)
+    for row in rows(device, GEMM):
+        assert (row.fault, row.note) == ("samples disagree", "UNRELIABLE;spread=0.800;samples=5")
+
+
+def test_a_time_that_physics_forbids_is_marked(
+    monkeypatch: pytest.MonkeyPatch, device: Device
+) -> None:
+    monkeypatch.setattr(measuring, "timed", lambda *_: Timing(time_s=1e-12, spread=0.0, samples=5))
+    assert all("of peak FLOP/s" in str(row.fault) for row in rows(device, GEMM))
+
+
+def test_a_gpu_gets_copies_that_its_cache_cannot_hold() -> None:
+    copies = measuring._copies(GEMM, find_gpu("h200-sxm-141gb"))
+    assert copies == measuring.MOST_COPIES
+    large = Case(
+        family="gemm", op="gemm", dtype="fp32",
+        shape=Shape({"m": 8192, "n": 8192, "k": 8192, "batch": 1}, "b_t=T"),
+    )  # fmt: skip
+    assert measuring._copies(large, find_gpu("h200-sxm-141gb")) == 1

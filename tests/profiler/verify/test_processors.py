@@ -1,0 +1,83 @@
+"""Times of a CPU come from its own rows, rows of like shape first."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor.operator_time.cells import DEPTHWISE, Cell, cell_of
+from predictor.operator_time.functions import CLASS_OF, FUNCTIONS, MATH, PLAIN, RANDOM, function_number
+from predictor.operator_time.neighbours import Neighbours, interpolated
+from predictor.graphs.operator import Direction, Kind
+from predictor.precision import Dtype
+
+ANY_CELL = st.builds(
+    Cell, st.sampled_from(Kind), st.sampled_from(Direction), st.sampled_from(Dtype)
+)
+
+
+def bent(x: np.ndarray) -> np.ndarray:
+    """A curve with a kink, as a cache makes one."""
+    return np.where(x < 5.0, 0.0, 0.3 * (x - 5.0))
+
+
+def test_rows_left_out_are_told_better_with_the_correction_than_without() -> None:
+    x = np.linspace(0.0, 10.0, 41)
+    points = np.column_stack((np.zeros_like(x), x))
+    kept = np.arange(len(x)) % 4 != 0
+    near = interpolated(points[kept], bent(x[kept]))
+    left_out = bent(x[~kept])
+    assert np.abs(near.at(points[~kept]) - left_out).max() < 0.3 * np.abs(left_out).max()
+
+
+def test_one_row_that_lies_does_not_bend_the_correction() -> None:
+    x = np.linspace(0.0, 10.0, 40)
+    points, values = np.column_stack((np.zeros_like(x), x)), np.zeros(40)
+    values[20] = 3.0
+    near = interpolated(points, values)
+    assert abs(near.at(np.array([[0.0, x[20]]]))[0]) < 1.0
+
+
+def test_far_from_every_row_nothing_is_corrected() -> None:
+    points = np.array([[0.0, 1.0], [0.0, 1.5], [0.0, 2.0]])
+    near = interpolated(points, np.array([0.5, 0.5, 0.5]))
+    assert near.at(np.array([[0.0, 500.0]]))[0] == pytest.approx(0.0, abs=1e-6)
+    assert near.at(np.zeros((0, 2))).shape == (0,)
+
+
+def test_a_correction_survives_storage() -> None:
+    points = np.array([[0.0, 1.0], [1.0, 1.5], [0.0, 2.0]])
+    near = interpolated(points, np.array([0.1, 0.4, -0.2]))
+    again = Neighbours.from_dict(near.to_dict())
+    assert np.array_equal(near.at(points), again.at(points))
+
+
+@given(ANY_CELL)
+def test_a_cell_without_rows_ends_at_one_that_others_stand_in_for(cell: Cell) -> None:
+    names = [one.name for one in cell.stand_ins]
+    assert names[0] == cell.name
+    assert len(names) == len(set(names)) or len(set(names)) > 1
+    assert len(names) < 100
+
+
+@given(st.integers(0, 10_000))
+def test_a_cell_is_told_by_its_number(code: int) -> None:
+    limit = len(Kind) * len(Direction) * len(Dtype) * (DEPTHWISE + 1)
+    assert isinstance(cell_of(code % limit), Cell)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gelu", MATH), ("gelu_backward", MATH), ("relu_", PLAIN), ("threshold_backward", PLAIN),
+        ("native_dropout", RANDOM), ("bernoulli_", RANDOM), ("_to_copy", PLAIN), ("unheard_of", PLAIN),
+    ],
+)  # fmt: skip
+def test_functions_are_told_by_the_names_of_torch(name: str, expected: int) -> None:
+    assert CLASS_OF[function_number(name)] == expected
+
+
+def test_the_gradient_of_dropout_draws_nothing() -> None:
+    assert FUNCTIONS[function_number("dropout", backward=True)] == "mul"

@@ -1,0 +1,84 @@
+"""What runs and waits in Slurm: which GPUs each job has or may get, and what it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import replay
+from clusters import gpu_node
+
+from predictor.replay import Pool
+from slurm_plugin.cluster import GpuGres, Node, QueuedJob
+from slurm_plugin.config import Hardware, Policy, Slurm
+from slurm_plugin.live_queue import Places, read
+from slurm_plugin.sources.choose import open_source
+
+A100, V100, P100 = "a100-sxm4-80gb", "v100-sxm2-16gb", "p100-pcie-16gb"
+NODES = tuple(gpu_node(name) for name in ("a1", "a2", "p1", "v1"))
+JOB = QueuedJob(
+    job_id=1, user="u1", name="train", state="PENDING", partitions=("gpu",), gpus=2, label="1"
+)
+VERSIONS = ("2205", "2511", "2605")
+
+
+def places(*nodes: Node, **hardware: object) -> Places:
+    return Places(nodes or NODES, Hardware(**hardware))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, None),
+        ({"gpu_type": "v100"}, V100),
+        ({"features": "volta"}, V100),
+        ({"features": "ampere|volta"}, None),
+        ({"gpu_type": "unheard-of"}, "unheard-of"),
+        ({"state": "RUNNING", "node_names": ("p1",)}, P100),
+        ({"state": "RUNNING", "node_names": ("gone",), "gpu_type": "a100"}, A100),
+    ],
+)
+def test_the_type_is_told_where_only_one_will_do(
+    asked: dict[str, object], expected: str | None
+) -> None:
+    job = replace(JOB, **asked)  # type: ignore[arg-type]
+    assert places().gpu_type(job) == expected
+
+
+def test_a_partition_may_leave_one_type() -> None:
+    only = replace(JOB, partitions=("pascal",))
+    assert places(*NODES, gpu_node("p9", partitions=("pascal",))).gpu_type(only) == P100
+
+
+def test_nodes_that_are_down_take_nothing() -> None:
+    down = gpu_node("v1", states=frozenset({"DOWN"}))
+    assert [place.node.name for place in places(down, gpu_node("a1")).usable] == ["a1"]
+
+
+def test_gpus_that_we_do_not_know_keep_the_name_that_slurm_has() -> None:
+    found = places(gpu_node("a1", gpus=(GpuGres("homemade", 2),), features=frozenset())).usable
+    assert [(place.name, place.count) for place in found] == [("homemade", 2)]
+
+
+def test_a_type_that_means_several_gpus_is_the_one_there_is_most_of() -> None:
+    names = {"a1": "a100-sxm4-40gb"}
+    found = places(*NODES, gpu_node("a3"), node_gpus=names)
+    assert found.gpu_type(replace(JOB, gpu_type="a100")) == A100
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_queue_of_a_real_slurm_is_there(tmp_path: Path, version: str) -> None:
+    commands = replay.commands(tmp_path, replay.PAYLOADS / version)
+    policy = Policy(slurm=Slurm(bin_dir=commands, source="text"))
+    source, found = open_source(policy.slurm), read(policy)
+    assert (found.scheduler, found.cluster) == ("slurm", source.settings().cluster_name)
+    theirs = {job.label: job for job in source.queue() if job.gpus}
+    assert {job.job_id for job in found.jobs} == theirs.keys()
+    for job in found.jobs:
+        told = theirs[job.job_id]
+        assert (job.start_s is None) == (told.state == "PENDING")
+        assert (job.gpus, job.priority, job.held) == (told.gpus, told.priority, told.held)
+        assert job.limit_s == (None if told.limit_min is None else 60 * told.limit_min)
+    assert all(isinstance(pool, Pool) for pool in found.pools)
+    assert sum(pool.gpus for pool in found.pools) > 0
