@@ -105,12 +105,13 @@ def whatif(path: Path, clock: Clock) -> None:
 
 
 def _report(path: Path, clock: Clock, predictor: Predictor | None) -> None:
+    from predictor.capacity import facts
     from predictor.capacity import report as module
     from predictor.capacity.render import render_html
     from predictor.capacity.report_data import Period
     from predictor.capacity.source import of_file
 
-    clock.around(module.facts, "hours_of", "splits", "waits", "limits", "predictions",
+    clock.around(facts, "hours_of", "splits", "waits", "limits", "predictions",
                  "tensor_cores")  # fmt: skip
     clock.around(module, "jobs_of", "pools_of", "use", "configurations", "better", "long_limits",
                  "_forecasts", "_drained")  # fmt: skip

@@ -24,7 +24,9 @@ BOOST_TOLERANCE = 1.25
 IN_SWITCH_REDUCTION = 2.0
 CONSISTENCY = 0.03  # throughput against iteration time of one row
 
-_HALVES = {"fp16": ("fp16_tensor", "fp16", "fp32"), "bf16": ("bf16_tensor",)}
+_HALVES = {
+    "fp16": ("fp16_tensor", "fp16", "fp32"), "bf16": ("bf16_tensor",), "fp8": ("fp8_tensor",),
+}  # fmt: skip
 _PRECISIONS = {
     "fp32": None, "fp16": None, "mixed_fp16_fp32": None, "tf32": "tf32", "bf16": "bf16_tensor",
     "mixed_bf16_fp32": "bf16_tensor", "mixed_fp8_bf16": "fp8_tensor",

@@ -21,9 +21,8 @@ class Reference:
     """``build`` makes the network of an entry's sizes; ``changes`` make the entry the same network.
 
     ``inputs`` are arguments of ``forward`` by name, sizes of one sample with ``S`` for the sequence
-    length ``seq_len``; empty for one image. Inputs of one axis hold integers, but ``input_values``.
-    ``depth`` says that ``layers`` is an argument of the entry's builder, so that a test can make it
-    2. ``differs`` says why FLOPs differ by more than 1 %, where they do.
+    length ``seq_len``; None for one image. Inputs of one axis hold integers. ``depth`` says that
+    ``layers`` is an argument of the entry's builder, so that a comparison can choose fewer.
     """
 
     name: str
@@ -32,26 +31,24 @@ class Reference:
     seq_len: int | None = None
     changes: Pairs = ()
     depth: bool = False
-    differs: str = ""
 
-    def sizes(self, *, shallow: bool) -> dict[str, Any]:
-        """The entry's architecture; at two layers where ``shallow`` and possible."""
+    def sizes(self, *, layers: int) -> dict[str, Any]:
+        """The entry's architecture, of so many layers where that can be chosen."""
         found = dict(entry_of(self.name).architecture)
-        return found | ({"layers": 2} if shallow and self.depth else {})
+        return found | ({"layers": layers} if self.depth else {})
 
-    def variant(self, *, shallow: bool) -> Pairs:
-        """Changes to the entry, with two layers where ``shallow`` and possible."""
-        return (*self.changes, ("layers", "2")) if shallow and self.depth else self.changes
+    def variant(self, *, layers: int) -> Pairs:
+        """Changes to the entry, for so many layers where that can be chosen."""
+        return (*self.changes, ("layers", str(layers))) if self.depth else self.changes
 
     def examples(self) -> torch.Tensor | dict[str, torch.Tensor]:
         """Inputs without data."""
         if self.inputs is None:
             size = entry_of(self.name).image_size or ()
             return torch.empty((BATCH, 3, *size), device="meta")
-        return {name: self._example(name, sizes) for name, sizes in self.inputs.items()}
+        return {name: self._example(sizes) for name, sizes in self.inputs.items()}
 
-    def _example(self, name: str, sizes: tuple[int | str, ...]) -> torch.Tensor:
+    def _example(self, sizes: tuple[int | str, ...]) -> torch.Tensor:
         shape = [(self.seq_len or 0) if size == "S" else int(size) for size in sizes]
-        whole = len(sizes) == 1 and name != "input_values"
-        dtype = torch.long if whole else torch.float32
+        dtype = torch.long if len(sizes) == 1 else torch.float32
         return torch.empty((BATCH, *shape), dtype=dtype, device="meta")

@@ -70,20 +70,20 @@ class Electra(torch.nn.Module):
             hidden_size=a["hidden"] // 4, num_attention_heads=a["heads"] // 4,
             intermediate_size=a["hidden"], **sizes,
         )  # fmt: skip
-        self.discriminator: Any = _of("ElectraForPreTraining", wide)
-        self.generator: Any = _of("ElectraForMaskedLM", narrow)
-        theirs = self.discriminator.electra.embeddings
+        discriminator: Any = _of("ElectraForPreTraining", wide)
+        generator: Any = _of("ElectraForMaskedLM", narrow)
+        theirs = discriminator.electra.embeddings
         for table in ("word_embeddings", "position_embeddings", "token_type_embeddings"):
-            setattr(self.generator.electra.embeddings, table, getattr(theirs, table))
-        self.generator.tie_weights()
+            setattr(generator.electra.embeddings, table, getattr(theirs, table))
+        generator.tie_weights()
+        self.networks = torch.nn.ModuleList([generator, discriminator])
 
     def forward(self, input_ids: torch.Tensor) -> dict[str, torch.Tensor]:
         """Logits of the generator, and of the discriminator on what it filled in."""
-        filled: torch.Tensor = self.generator(input_ids).logits
-        return {
-            "generator_logits": filled,
-            "discriminator_logits": self.discriminator(filled.argmax(-1)).logits.unsqueeze(-1),
-        }
+        generator, discriminator = self.networks
+        filled: torch.Tensor = generator(input_ids).logits
+        found = discriminator(filled.argmax(-1)).logits.unsqueeze(-1)
+        return {"generator_logits": filled, "discriminator_logits": found}
 
 
 def decoder(a: Sizes, **more: Any) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def _text(name: str, build: Build, changes: Pairs = ()) -> Reference:
 
 
 def _pair(name: str, build: Build, target: int, *, depth: bool) -> Reference:
-    inputs = {"input_ids": ("S",), "decoder_input_ids": (target,)}
+    inputs: dict[str, tuple[int | str, ...]] = {"input_ids": ("S",), "decoder_input_ids": (target,)}
     return Reference(name=name, build=build, inputs=inputs, seq_len=256, depth=depth)
 
 

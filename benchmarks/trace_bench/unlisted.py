@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +22,10 @@ class Kan(nn.Module):
         pairs = list(pairwise(widths))
         self.edges = nn.ParameterList(nn.Parameter(torch.empty(a, bumps, c)) for a, c in pairs)
         self.straight = nn.ModuleList(nn.Linear(a, c, bias=False) for a, c in pairs)
+        self.centres: Tensor
         self.register_buffer("centres", torch.empty(bumps))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Logits."""
         for edges, straight in zip(self.edges, self.straight, strict=True):
             bumps = torch.exp(-((x[..., None] - self.centres) ** 2))
@@ -41,7 +43,7 @@ class GraphNet(nn.Module):
         self.update = nn.ModuleList(nn.GRUCell(width, width) for _ in range(steps))
         self.out = nn.Linear(width, 1)
 
-    def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
+    def forward(self, nodes: Tensor, edges: Tensor) -> Any:
         """One number a graph."""
         h = self.embed(nodes)
         width, (source, target) = h.shape[-1], edges.unbind(1)
@@ -66,7 +68,7 @@ class Scan(nn.Module):
         self.decay = nn.Parameter(torch.empty(width, states))
         self.head = nn.Linear(width, 500)
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, ids: Tensor) -> Any:
         """Logits of each next word."""
         x = self.table(ids)
         x = F.silu(self.mix(x.transpose(1, 2))[..., : ids.shape[1]].transpose(1, 2))
@@ -96,9 +98,9 @@ class Unet3d(nn.Module):
         self.up = nn.ModuleList(double(2 * c, c) for _, c in back)
         self.out = nn.Conv3d(widths[0], 3, 1)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """Logits of each voxel."""
-        skips = []
+        skips: list[Tensor] = []
         for block in self.down:
             x = block(F.max_pool3d(x, 2) if skips else x)
             skips.append(x)
@@ -119,7 +121,7 @@ class Nerf(nn.Module):
             layers += [nn.Linear(a, width), nn.ReLU()]
         self.trunk, self.out = nn.Sequential(*layers), nn.Linear(width, 4)
 
-    def forward(self, origin: Tensor, direction: Tensor) -> Tensor:
+    def forward(self, origin: Tensor, direction: Tensor) -> Any:
         """Colours of the rays."""
         depth = torch.linspace(2, 6, self.samples)
         points = origin[:, None] + direction[:, None] * depth[:, None]
@@ -142,7 +144,7 @@ class Routed(nn.Module):
         self.narrow = nn.Parameter(torch.empty(experts, 4 * width, width))
         self.head = nn.Linear(width, 500)
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, ids: Tensor) -> Any:
         """Logits of each next word."""
         x = self.table(ids)
         weight, chosen = self.router(x).softmax(-1).topk(2)
@@ -150,7 +152,7 @@ class Routed(nn.Module):
         gate = (places * weight[..., None]).sum(2)
         sent = torch.einsum("bse,bsd->ebsd", gate, x).flatten(1, 2)
         made = torch.bmm(F.gelu(torch.bmm(sent, self.wide)), self.narrow)
-        made = made.unflatten(1, x.shape[:2])
+        made = made.view(-1, *x.shape)
         return self.head(x + torch.einsum("ebsd,bse->bsd", made, gate))
 
 
@@ -165,7 +167,7 @@ class Flow(nn.Module):
             for _ in range(steps)
         )
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """The negative log-likelihood."""
         total = x.new_zeros(x.shape[0])
         for mix, net in zip(self.mix, self.nets, strict=True):
@@ -188,7 +190,7 @@ class Attending(nn.Module):
         self.attention = nn.MultiheadAttention(2 * width, 4, batch_first=True)
         self.out = nn.Linear(2 * width, 500)
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, ids: Tensor) -> Any:
         """Logits of each next word."""
         x, _ = self.lstm(self.table(ids))
         x, _ = self.attention(x, x, x, need_weights=False)

@@ -1,8 +1,9 @@
 """A DeepSpeed engine that a script steps itself.
 
 Uses ``global_steps``, ``global_rank``, ``world_size``, ``train_micro_batch_size_per_gpu()``,
-``gradient_accumulation_steps()``, ``fp16_enabled()``, ``bfloat16_enabled()`` and
-``zero_optimization_stage()`` of DeepSpeedEngine (deepspeed/runtime/engine.py).
+``gradient_accumulation_steps()``, ``fp16_enabled()``, ``bfloat16_enabled()``,
+``torch_autocast_enabled()``, ``torch_autocast_dtype()`` and ``zero_optimization_stage()`` of
+DeepSpeedEngine (deepspeed/runtime/engine.py).
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def follow(engine: Any, *, directory: Path | None = None, **job: Any) -> Followe
     """
     follower = Follower(job, directory=directory)
     follower.begin(lambda: told_by(engine, whole(job.get("steps"))))
-    Guard().run("following the engine", lambda: _attach(engine, follower))
+    guard = Guard()
+    guard.run("following the engine", lambda: _attach(engine, follower, guard))
     return follower
 
 
@@ -51,13 +53,19 @@ def told_by(engine: Any, steps: int | None) -> Told:
 
 
 def precision_of(engine: Any) -> str:
-    """The policy of the configuration: 16-bit parameters over FP32 master weights, or FP32."""
+    """The policy of the configuration: 16-bit parameters over FP32 master weights, or FP32.
+
+    Its own ``torch_autocast``, of DeepSpeed 0.17 and later, keeps FP32 parameters.
+    """
     if engine.fp16_enabled() or engine.bfloat16_enabled():
         return "amp_fp16" if engine.fp16_enabled() else "amp_bf16"
+    autocast = getattr(engine, "torch_autocast_enabled", None)
+    if autocast is not None and autocast():
+        return "amp_bf16" if "bfloat16" in str(engine.torch_autocast_dtype()) else "amp_fp16"
     return float32_here()
 
 
-def _attach(engine: Any, follower: Follower) -> None:
+def _attach(engine: Any, follower: Follower, guard: Guard) -> None:
     seen = engine.global_steps
 
     def stepped() -> None:
@@ -69,14 +77,14 @@ def _attach(engine: Any, follower: Follower) -> None:
     for names, after in ((STEPPING, stepped), (PAUSING, follower.pause)):
         for name in names:
             if callable(getattr(engine, name, None)):
-                setattr(engine, name, _then(getattr(engine, name), after))
+                setattr(engine, name, _then(getattr(engine, name), after, guard))
 
 
-def _then(call: Callable[..., Any], after: Callable[[], None]) -> Callable[..., Any]:
+def _then(call: Callable[..., Any], after: Callable[[], None], guard: Guard) -> Callable[..., Any]:
     @wraps(call)
     def both(*arguments: Any, **named: Any) -> Any:
         result = call(*arguments, **named)
-        after()
+        guard.run("following the engine", after)
         return result
 
     return both

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,7 +26,7 @@ LEVEL = 0.95
 
 
 class Follower:
-    """Follows one training at a time; none of its methods raises.
+    """Follows one training at a time; none of its methods raises, or does anything in a fork.
 
     ``given`` are fields of TrainingJob by which the user corrects the trainer, ``directory`` is
     where the step report goes.
@@ -34,27 +35,27 @@ class Follower:
     def __init__(self, given: Mapping[str, Any], *, directory: Path | None = None) -> None:
         self._given = given
         self._directory = directory
-        self._active = False
+        self._process = 0  # that follows, none before a training and after it
 
     def begin(self, tell: Callable[[], Told]) -> None:
         """The first step comes next; ``tell`` asks the trainer for its settings."""
-        self._guard, self._active = Guard(), False
+        self._guard, self._process = Guard(), 0
         self._guard.run("following the training", lambda: self._begin(tell()))
 
     def step(self) -> None:
         """An optimizer step ended."""
-        if self._active:
+        if self._process == os.getpid():
             self._guard.run("measuring steps", self._step)
 
     def pause(self) -> None:
         """What comes before the next end of a step is no step: an evaluation, a checkpoint."""
-        if self._active:
+        if self._process == os.getpid():
             self._clock.pause()
 
     def end(self, state: JobState = JobState.COMPLETED) -> None:
         """The training ended; a second call does nothing."""
-        if self._active:
-            self._active = False
+        if self._process == os.getpid():
+            self._process = 0
             self._guard.run("the end of the training", lambda: self._end(state))
 
     def _begin(self, told: Told) -> None:
@@ -71,7 +72,7 @@ class Follower:
         self._started_s, self._written_at = time.time(), time.monotonic()
         self._refined = False
         self._clock = StepClock(source_here())
-        self._active = True
+        self._process = os.getpid()
 
     def _predict(self) -> Prediction:
         from .. import artifacts

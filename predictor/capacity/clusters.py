@@ -9,10 +9,12 @@ import polars as pl
 from ..errors import TraceError
 from ..replay import Pool
 
+SPAN = ("gpu_type", "gpus", "begin_s", "finish_s")
+
 
 def peak_gpus(table: pl.DataFrame) -> dict[str, int]:
     """The most GPUs of each type in use at once; one that ends gives back before one starts."""
-    ran = table.filter(pl.col("finish_s") > pl.col("begin_s"))
+    ran = table.select(SPAN).filter(pl.col("finish_s") > pl.col("begin_s"))
     gpus = pl.col("gpus").cast(pl.Int64)
     changes = pl.concat([
         ran.select("gpu_type", at="finish_s", change=-gpus),
@@ -33,7 +35,8 @@ def stated_pools(stated: Sequence[Pool], told: Sequence[Pool]) -> tuple[Pool, ..
 def pools_of(table: pl.DataFrame, stated: Sequence[Pool]) -> tuple[Pool, ...]:
     """The pools that were stated, then those of other types at their peak."""
     known = {pool.name for pool in stated}
-    peaks = peak_gpus(table.filter(~pl.col("gpu_type").is_in(known))).items()
+    others = table.lazy().filter(~pl.col("gpu_type").is_in(known))
+    peaks = peak_gpus(others.select(SPAN).collect()).items()
     return *stated, *(Pool(name=name, gpus=most) for name, most in peaks)
 
 

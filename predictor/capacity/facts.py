@@ -45,7 +45,9 @@ def splits(jobs: Jobs, gpus: Mapping[str, int]) -> Mapping[Dimension, tuple[Shar
 
 def waits(jobs: Jobs) -> tuple[Wait, ...]:
     """Waiting time of the jobs that started in the period, by size."""
-    started = jobs.table.filter(pl.col("start_s") >= jobs.period.since_s)
+    started = jobs.table.select("gpus", "submit_s", "start_s").filter(
+        pl.col("start_s") >= jobs.period.since_s
+    )
     wait = pl.col("start_s") - pl.col("submit_s")
     found = []
     for low, high in zip((0, *SIZES), (*SIZES, None), strict=True):
@@ -65,7 +67,7 @@ def waits(jobs: Jobs) -> tuple[Wait, ...]:
 
 def limits(jobs: Jobs) -> tuple[LimitUse, ...]:
     """How jobs that ended in the period used their limits, by who set these."""
-    ended = jobs.table.filter(pl.col("outcome") != "running")
+    ended = jobs.table.lazy().filter(pl.col("outcome") != "running")
     limited = pl.col("limit_s").is_not_null()
     killed = pl.col("outcome") == "timed_out"
     rows = ended.group_by("limit_by").agg(
@@ -82,7 +84,7 @@ def limits(jobs: Jobs) -> tuple[LimitUse, ...]:
             requested_hours=asked / 3600, accuracy=wall / asked if asked else None,
             unused_gpu_hours=free,
         )
-        for by, n, wall, asked, lost, hours, free in rows.sort("limit_by").iter_rows()
+        for by, n, wall, asked, lost, hours, free in rows.sort("limit_by").collect().iter_rows()
     )  # fmt: skip
 
 
@@ -94,8 +96,10 @@ def predictions(jobs: Jobs) -> tuple[PredictionQuality, ...]:
     step = pl.col("reported_step_s") / pl.col("predicted_step_s")
     ratio = pl.coalesce(step, pl.col("wall_s") / pl.col("predicted_median_s"))
     upper = pl.col("predicted_upper_s") / pl.col("predicted_median_s")
-    known = jobs.table.filter(pl.col("outcome") == "completed").with_columns(
-        error=(1 / ratio - 1).abs(), inside=ratio <= upper
+    known = (
+        jobs.table.lazy()
+        .filter(pl.col("outcome") == "completed")
+        .with_columns(error=(1 / ratio - 1).abs(), inside=ratio <= upper)
     )
     rows = (
         known.filter(pl.col("error").is_finite())
@@ -108,6 +112,7 @@ def predictions(jobs: Jobs) -> tuple[PredictionQuality, ...]:
             pl.col("predicted_level").max().alias("level"),
         )
         .sort("len", "model", descending=[True, False])
+        .collect()
     )  # fmt: skip
     return tuple(
         PredictionQuality(

@@ -28,16 +28,17 @@ def long_limits(table: pl.DataFrame, found: Sequence[Configuration]) -> list[Opp
     if not found:
         return []
     long = _too_long(table, found)
-    rows = long.group_by(_LIKE).agg(
+    groups = long.group_by(_LIKE).agg(
         pl.len().alias("jobs"), pl.col("hours").sum(), pl.col("user").unique().sort(),
         pl.col("freed").filter(~pl.col("killed")).sum(), pl.col("killed").sum(),
         pl.col("at").sort_by("hours", descending=True).first(),
         pl.col("limit_s").median(), pl.col("proposed_s").median(),
     )  # fmt: skip
-    return ranked(_row(row, found[row["at"]]) for row in rows.sort(_LIKE).to_dicts())[:MOST_ROWS]
+    rows = groups.sort(_LIKE).collect().to_dicts()
+    return ranked(_row(row, found[row["at"]]) for row in rows)[:MOST_ROWS]
 
 
-def _too_long(table: pl.DataFrame, found: Sequence[Configuration]) -> pl.DataFrame:
+def _too_long(table: pl.DataFrame, found: Sequence[Configuration]) -> pl.LazyFrame:
     priced = pl.DataFrame({
         "config": [one.config for one in found],
         "gpu_type": [one.gpu_type for one in found],
@@ -46,13 +47,13 @@ def _too_long(table: pl.DataFrame, found: Sequence[Configuration]) -> pl.DataFra
         "step_high_s": [one.found.quantile_s(QUANTILE) for one in found],
         "whole_steps": pl.Series([one.found.steps for one in found], dtype=pl.Int64),
     }).unique(("config", "gpu_type", "gpus"), keep="first", maintain_order=True)  # fmt: skip
-    mine = table.filter(
+    mine = table.lazy().filter(
         (pl.col("outcome") == "completed") & pl.col("limit_s").is_not_null()
         & (pl.col("config") != "") & (pl.col("limit_by").fill_null("") != "precision-time")
     )  # fmt: skip
     wanted_s = STARTUP_S + pl.col("step_high_s") * pl.coalesce("steps", "whole_steps")
     return (
-        mine.join(priced, on=[name for name in KEY if name != "nodes"])
+        mine.join(priced.lazy(), on=[name for name in KEY if name != "nodes"])
         .with_columns(proposed_s=(wanted_s / ROUNDING_S).ceil() * ROUNDING_S)
         .filter(pl.col("limit_s") > TOO_LONG * pl.col("proposed_s"))
         .with_columns(

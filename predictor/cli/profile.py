@@ -12,9 +12,11 @@ from ..errors import JobError, NotInstalledError
 from ..units import duration
 from .console import format_option, progress, show_json, show_table, warn
 from .stopping import stop_asked
+from .verified import show_verification, verification_json
 
 if TYPE_CHECKING:
     from ..profiler.session import Request, Summary
+    from ..profiler.verify import Verification
 
 
 @click.command()
@@ -31,10 +33,15 @@ if TYPE_CHECKING:
     "--backend", type=click.Choice(("nccl", "gloo")),
     help="Of the collectives  [default: nccl on GPUs, gloo on a CPU]",
 )  # fmt: skip
+@click.option(
+    "--verify", is_flag=True,
+    help="Then train small networks on the device, and compare with what the tables predict.",
+)  # fmt: skip
 @format_option
 def profile(
-    device: str, out: Path, minutes: float, ranks: int | None, backend: str | None, form: str
-) -> None:
+    device: str, out: Path, minutes: float, ranks: int | None, backend: str | None, verify: bool,
+    form: str,
+) -> None:  # fmt: skip
     """Measure the operators of a device, and its collectives with --ranks.
 
     The tables have the layout of profiles/; `precision-time profiles add` takes them up. A run that
@@ -45,23 +52,30 @@ def profile(
     with progress(f"profiling {device}") as shown, stop_asked() as stop:
         shown("importing torch", 0.0)
         try:
-            from ..profiler.session import Request, profile
+            from ..profiler.session import Request
+            from ..profiler.session import profile as measure
         except ModuleNotFoundError as error:
             raise NotInstalledError.of(error, "profile") from None
         request = Request(
-            device=device, out=out, minutes=minutes, ranks=ranks or 0,
+            device=device, out=out, minutes=minutes, ranks=ranks,
             backend=backend or ("gloo" if device == "cpu" else "nccl"),
         )  # fmt: skip
-        summary = profile(request, progress=shown, stop=stop)
-    _show(summary, request, form)
+        summary = measure(request, progress=shown, stop=stop)
+        verified = None
+        if verify and not stop.is_set():
+            from ..profiler.verify import verify as check
+
+            verified = check(out, summary.device, device, progress=shown)
+    _show(summary, request, form, verified)
 
 
-def _show(summary: Summary, request: Request, form: str) -> None:
+def _show(summary: Summary, request: Request, form: str, verified: Verification | None) -> None:
     refused = sum(summary.refused.values())
     if refused:
         warn(f"{refused} rows were not reliable or could not run: {request.out / 'quarantine'}")
     if form == "json":
-        show_json(asdict(summary))
+        checked = {} if verified is None else {"verification": verification_json(verified)}
+        show_json(asdict(summary) | checked)
         return
     counts = {**summary.operators, **summary.collectives}
     show_table(("measured", "rows"), [(op, f"{n:,}") for op, n in counts.items()])
@@ -74,3 +88,6 @@ def _show(summary: Summary, request: Request, form: str) -> None:
         f" {summary.stood + rows:,} in all; `precision-time profiles add {request.out}` and"
         " `precision-time fit` use them"
     )
+    if verified is not None:
+        click.echo()
+        show_verification(verified)

@@ -241,10 +241,11 @@ class GraphBuilder(MemoryLayers):
             self.linear(steps * rows, input_size, gates * hidden, bias=False)
             self.parameters(weights)
             self.parameters(bias_tensors * gates * hidden, bias_tensors)
-            moved = {"reads": weights + (gates + 2) * state, "writes": 2.0 * state}
-            self.emit(Kind.RNN, FORWARD, dims, flops=flops, kernels=launches, **moved)
-            if self._backward:
-                self.emit(Kind.RNN, DATA_GRADIENT, dims, flops=flops, kernels=launches, **moved)
+            for direction in (FORWARD, DATA_GRADIENT)[: 1 + self._backward]:
+                self.emit(
+                    Kind.RNN, direction, dims, flops=flops, kernels=launches,
+                    reads=weights + (gates + 2) * state, writes=2.0 * state,
+                )  # fmt: skip
             if self._trainable:
                 self.emit(
                     Kind.GEMM, WEIGHT_GRADIENT, (hidden, gates * hidden, steps * rows),

@@ -53,9 +53,7 @@ class MemoryLayers(Recorder):
 
     def dropout(self, x: Feature | float) -> None:
         """Dropout with a one-byte mask (a quarter of an element)."""
-        self.elementwise(
-            self._elements(x), writes=1.25, backward_reads=1.25, function="dropout"
-        )
+        self.elementwise(self._elements(x), writes=1.25, backward_reads=1.25, function="dropout")
 
     def concat(self, x: Feature | float) -> None:
         """Copy into a concatenated tensor of this size; the backward copies out again."""

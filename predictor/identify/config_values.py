@@ -40,7 +40,8 @@ def settings_of(name: str, text: str) -> dict[str, str] | None:
     if not isinstance(found, dict):
         return None
     plain = (item for item in islice(_nodes(found, "", 0), MAX_SETTINGS) if item is not None)
-    return {name: text for name, value in plain if (text := _text(value)) is not None}
+    told = ((name, _text(value)) for name, value in plain)
+    return {name: text for name, text in told if text is not None}
 
 
 def _nodes(

@@ -12,7 +12,17 @@ from ..graphs.operator import Direction, Kind
 from ..precision import Dtype
 from .functions import CLASS_NAMES, CLASS_OF, FUNCTIONS, PLAIN, REDUCTION
 from .groups import HEAVY, PROXY
-from .work import DIRECTION_CODE, DIRECTIONS, DTYPE_CODE, DTYPES, KIND_CODE, KINDS, Floats, Ints, Work
+from .work import (
+    DIRECTION_CODE,
+    DIRECTIONS,
+    DTYPE_CODE,
+    DTYPES,
+    KIND_CODE,
+    KINDS,
+    Floats,
+    Ints,
+    Work,
+)
 
 # Beside the classes of functions: convolutions with one channel in each group.
 DEPTHWISE = len(CLASS_NAMES)

@@ -62,7 +62,7 @@ def interpolated(points: Floats, values: Floats) -> Neighbours:
     spread = np.full(len(values), noise)
     error, expected = _left_out(covariance, values, spread)
     spread *= np.maximum(1.0, np.abs(error) / (OUTLIER * expected)) ** 2
-    weights = np.linalg.solve(covariance + np.diag(spread**2), values)
+    weights = np.asarray(np.linalg.solve(covariance + np.diag(spread**2), values), dtype=float)
     return Neighbours(points, weights, length, deviation)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..graphs.operator import Kind
 from .cells import Cell, calls, cell_of, codes, places
@@ -17,11 +18,13 @@ from .laws import Constant, Law
 from .neighbours import interpolated
 from .samples import Samples
 from .solve import robust_fit
-from .work import Floats, KIND_CODE, Work
+from .work import KIND_CODE, Floats, Work
 
-MIN_ROWS = 8
+MIN_ROWS = 4  # of all cells that share a law
 MAX_ROWS = 600  # of one cell; the correction costs the cube of it
 SEED = 7
+# How far a cell may move from the law it shares, relative to the prior of that law.
+CELL_DEVIATION = 0.6
 _RNN = KIND_CODE[Kind.RNN]
 
 
@@ -49,24 +52,40 @@ PROCESSOR = Law(
 
 
 def fit_cells(samples: Samples) -> Iterator[Fitted]:
-    """Law and correction of every cell of one CPU that has rows."""
+    """Law and correction of every cell of one CPU that has rows.
+
+    Cells of one kind and format share a law first, which is the prior of each: a short run of the
+    profiler leaves but a few rows in a cell.
+    """
     code = codes(samples.work)
-    random = np.random.default_rng(SEED)
-    for one in np.unique(code):
-        index = np.flatnonzero(code == one)
-        if len(index) > MAX_ROWS:
-            index = np.sort(random.choice(index, MAX_ROWS, replace=False))
-        if len(index) >= MIN_ROWS:
-            yield _fitted(cell_of(int(one)), samples.take(index))
+    cells = {int(one): cell_of(int(one)) for one in np.unique(code)}
+    for shared in dict.fromkeys((c.kind, c.dtype, c.part) for c in cells.values()):
+        alike = [one for one, c in cells.items() if (c.kind, c.dtype, c.part) == shared]
+        index = np.flatnonzero(np.isin(code, alike))
+        if len(index) < MIN_ROWS:
+            continue
+        prior = _constants(samples.take(_thin(index)), PROCESSOR.prior, PROCESSOR.deviation)
+        for one in alike:
+            own = samples.take(_thin(np.flatnonzero(code == one)))
+            yield _fitted(cells[one], own, prior)
 
 
-def _fitted(cell: Cell, samples: Samples) -> Fitted:
-    work, measured = samples.work, np.log(samples.seconds)
+def _thin(index: NDArray[np.intp]) -> NDArray[np.intp]:
+    if len(index) <= MAX_ROWS:
+        return index
+    return np.sort(np.random.default_rng(SEED).choice(index, MAX_ROWS, replace=False))
 
-    def residuals(p: Floats) -> Floats:
-        return np.asarray(np.log(processor_seconds(p[None, :], work)) - measured)
 
-    constants = robust_fit(residuals, PROCESSOR.prior, PROCESSOR.deviation, scale=0.3)
+def _residuals(samples: Samples, p: Floats) -> Floats:
+    return np.asarray(np.log(processor_seconds(p[None, :], samples.work) / samples.seconds))
+
+
+def _constants(samples: Samples, prior: Floats, deviation: Floats) -> Floats:
+    return robust_fit(lambda p: _residuals(samples, p), prior, deviation, scale=0.3)
+
+
+def _fitted(cell: Cell, samples: Samples, prior: Floats) -> Fitted:
+    constants = _constants(samples, prior, PROCESSOR.deviation * CELL_DEVIATION)
     return Fitted(
         group=cell.name,
         architecture=str(samples.architecture[0]),
@@ -74,7 +93,7 @@ def _fitted(cell: Cell, samples: Samples) -> Fitted:
         rows=len(samples),
         gpus=tuple(str(name) for name in np.unique(samples.gpu)),
         sources=tuple(str(name) for name in np.unique(samples.source)),
-        near=interpolated(places(cell, work), -residuals(constants)),
+        near=interpolated(places(cell, samples.work), -_residuals(samples, constants)),
     )
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from profiles.gpus import CPU, Gpu, find_gpu
 from profiles.conventions import param, parse_params
+from profiles.gpus import CPU, Gpu, find_gpu
 from profiles.tables import OperatorTable
 
 from ..graphs.operator import Direction, Kind
@@ -184,7 +184,7 @@ class _Rows:
         return np.where(self.cpu[index], tensors, 1.0)
 
     def _functions(self, index: NDArray[np.intp]) -> Ints:
-        """Number of the element-wise function of each row; a sum has an operator word of its own."""
+        """Number of the element-wise function of each row; a sum has a word of its own."""
         table = self.table
         words = np.char.add(np.char.add(table.op[index], "|"), table.params[index])
         words = np.char.add(np.char.add(words, "|"), table.direction[index])

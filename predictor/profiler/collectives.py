@@ -90,9 +90,8 @@ def collective_rows(
 ) -> Iterator[CollectiveRow]:  # fmt: skip
     """Rows of ``ranks`` processes as they come, without those whose ids are ``done``.
 
-    Raises ProfilerError where a process dies or hangs.
+    The group has passed ``check``. Raises ProfilerError where a process dies or hangs.
     """
-    check(device.torch, ranks, backend)
     fabric = _fabric(device)
     calls = [
         (op, size)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from statistics import median
 
 import torch
 
@@ -10,12 +12,14 @@ from .precision_switch import tf32
 from .timing import Timer
 
 TERA = 1e12
-SAMPLES = 7
+# A peak is the best of this many samples, and of all that fit in so many seconds.
+FEWEST, SAMPLED_S = 5, 0.05
 # A product or a copy this long has reached its rate; one shorter is doubled.
 LONG_ENOUGH = 0.02
 SMALLEST, LARGEST = 256, 16384  # side of the matrices
 # Bytes copied: too many for the last cache, but a small share of the memory.
-CACHES, COPY_SHARE, FEWEST_COPIED = 2, 0.05, 2**26
+CACHES, COPY_SHARE, FEWEST_COPIED = 2, 0.05, 2**28
+PIECES, PASSES = 32, 3
 # A CPU that multiplies 16-bit numbers no faster than this times FP32 has no engine for them.
 FASTER = 1.2
 _TENSOR = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -46,11 +50,17 @@ def gpu_peaks(device: torch.device, timer: Timer, capability: tuple[int, int]) -
 
 
 def copy_gb_per_s(device: torch.device, timer: Timer, memory: int, cache: int) -> float:
-    """GB/s of a copy: each byte read once and written once."""
-    size = int(min(max(CACHES * cache, FEWEST_COPIED), COPY_SHARE * memory))
-    source = torch.zeros(size, dtype=torch.uint8, device=device)
-    target = torch.empty_like(source)
-    return 2 * size / _best_s(timer, lambda: target.copy_(source)) / 1e9
+    """GB/s of a copy, each byte read once and written once: the median of undisturbed samples.
+
+    A CPU copies piece after piece, so that others on the machine do not come into every sample.
+    """
+    pieces = PIECES if device.type == "cpu" else 1
+    each = int(min(max(CACHES * cache, FEWEST_COPIED), COPY_SHARE * memory)) // pieces
+    source = torch.zeros(pieces, each, dtype=torch.uint8, device=device)
+    runs = [partial(to.copy_, part) for to, part in zip(source.clone(), source, strict=True)]
+    samples = [timer.sample((run,), 1) for _ in range(PASSES) for run in runs]
+    quiet = [sample.seconds for sample in samples if not sample.disturbed]
+    return 2 * each / median(quiet or [sample.seconds for sample in samples]) / 1e9
 
 
 def _product_tflops(device: torch.device, timer: Timer, dtype: torch.dtype) -> float:
@@ -65,6 +75,8 @@ def _product_tflops(device: torch.device, timer: Timer, dtype: torch.dtype) -> f
 
 
 def _best_s(timer: Timer, run: Callable[[], object]) -> float:
-    """A peak is the best of several samples, not their middle."""
     run()
-    return min(timer.sample((run,), 1).seconds for _ in range(SAMPLES))
+    seconds: list[float] = []
+    while len(seconds) < FEWEST or sum(seconds) < SAMPLED_S:
+        seconds.append(timer.sample((run,), 1).seconds)
+    return min(seconds)

@@ -17,7 +17,7 @@ from profiles import joined, roots
 from profiles.gpus import find_gpu
 
 from .case import Case
-from .collectives import collective_rows
+from .collectives import check, collective_rows
 from .device import Device, formats, named, opened
 from .directory import COLLECTIVES, OPERATORS, Directory, directory
 from .journal import Journal
@@ -34,12 +34,12 @@ PATH = "precision-time profile"  # what the column `path` of a row says
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What to measure where: ``ranks`` processes for collectives, 0 for none."""
+    """What to measure where; ``ranks`` processes for collectives, None for no collectives."""
 
     device: str
     out: Path
     minutes: float
-    ranks: int = 0
+    ranks: int | None = None
     backend: str = "gloo"
 
 
@@ -67,7 +67,10 @@ def profile(
     directory cannot be used.
     """
     start, now = monotonic(), datetime.now(UTC)
-    where, place = named(request.device), directory(request.out)
+    where = named(request.device)
+    if request.ranks is not None:
+        check(where, request.ranks, request.backend)
+    place = directory(request.out)
     said = f"measured by precision-time profile on {now:%Y-%m-%d}, torch {torch.__version__}"
     progress(f"opening {request.device}", 0.0)
     with _known(place), opened(where, said) as device:
@@ -127,7 +130,7 @@ class _Run:
         limits = Limits.of(self._gpu, self._request.minutes)
         with self._tables(OPERATORS) as (table, quarantine):
             for case in ordered(limits, names, lambda: popular(self._gpu, names)):
-                if self._over(1.0):
+                if self._over():
                     break
                 done = table.done | quarantine.done
                 if case.id(self._name, FORWARD) not in done:
@@ -153,10 +156,9 @@ class _Run:
 
     def collectives(self) -> None:
         """Measure collectives over several ranks, if the request has any."""
-        if not self._request.ranks:
+        if self._request.ranks is None:
             return
-        share = COLLECTIVE_SHARE
-        seconds = share * 60 * self._request.minutes
+        seconds = COLLECTIVE_SHARE * 60 * self._request.minutes
         with self._tables(COLLECTIVES) as (table, quarantine):
             for row in collective_rows(
                 self._device, self._gpu, self._request.ranks, self._request.backend,
@@ -186,8 +188,8 @@ class _Run:
         quarantine.append((*cells[:2], fault, *cells[2:]))
         self._refused[_kind(fault)] += 1
 
-    def _over(self, share: float) -> bool:
-        return self._stop.is_set() or self._elapsed_s() >= share * 60 * self._request.minutes
+    def _over(self) -> bool:
+        return self._stop.is_set() or self._elapsed_s() >= 60 * self._request.minutes
 
     def _elapsed_s(self) -> float:
         return monotonic() - self._start_s

@@ -41,7 +41,7 @@ _ADVICE = tuple(
         (r"cuda|nvidia driver|device type|same device", "a trace has one device: leave out"
          " .cuda(), .cpu() and .to(device) in forward"),
         (r"^TypeError", "check the names and number of the inputs against what forward takes"),
-        (r"size|shape|dimension|mat1|channels|index", "the shapes do not fit: check --input"
+        (r"size|shape|\bdim|mat1|channels|index", "the shapes do not fit: check --input"
          " against what forward takes"),
     )
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import JobError
@@ -32,6 +32,12 @@ class Input:
         symbols = {"B": batch, "S": seq_len}
         return tuple(symbols[s] if isinstance(s, str) else s for s in self.sizes)
 
+    def once(self, seq_len: int) -> Input:
+        """The same input with the first axis alone of those that follow the sequence length."""
+        first = self.sizes.index("S") if "S" in self.sizes else len(self.sizes)
+        rest = (seq_len if size == "S" else size for size in self.sizes[first + 1 :])
+        return replace(self, sizes=(*self.sizes[: first + 1], *rest))
+
 
 def parsed(spec: str, dtype: str) -> Input:
     """An input as the command line states it; raises JobError."""
@@ -50,14 +56,21 @@ def parsed(spec: str, dtype: str) -> Input:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
-    """Inputs, and the batch size they came with."""
+    """Inputs, and the batch size they came with.
+
+    ``once`` are the same with one axis each for the sequence, where another is as long by chance.
+    """
 
     inputs: tuple[Input, ...]
+    once: tuple[Input, ...]
     batch_size: int
 
 
 def of_examples(examples: object, seq_len: int | None) -> Examples:
-    """Inputs like these tensors, batch first; sizes equal to ``seq_len`` are the sequence."""
+    """Inputs like these tensors, batch first; sizes equal to ``seq_len`` are the sequence.
+
+    Raises JobError where they have no batch size in common, or no size that is ``seq_len``.
+    """
     named: Iterable[tuple[str | None, Any]]
     if isinstance(examples, Mapping):
         named = [(str(name), tensor) for name, tensor in examples.items()]
@@ -68,7 +81,11 @@ def of_examples(examples: object, seq_len: int | None) -> Examples:
     batches = sorted({batch for _, batch in found})
     if len(batches) != 1:
         raise JobError("example_inputs", batches, "tensors of one batch size, the first of each")
-    return Examples(inputs=tuple(i for i, _ in found), batch_size=batches[0])
+    inputs = tuple(i for i, _ in found)
+    if seq_len and not any("S" in one.sizes for one in inputs):
+        raise JobError("seq_len", seq_len, "a size of one of the example_inputs")
+    once = tuple(one.once(seq_len or 0) for one in inputs)
+    return Examples(inputs=inputs, once=once, batch_size=batches[0])
 
 
 def _of_example(name: str | None, tensor: Any, seq_len: int | None) -> tuple[Input, int]:

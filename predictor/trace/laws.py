@@ -19,7 +19,7 @@ Traces = Mapping[Point, Sequence[Operator]]
 
 _SIZES = tuple(attrgetter(name) for name in ("flops", "reads", "writes", "kernels"))
 _TOLERANCE = 1e-9
-_CONFUSED = 0.1  # of traffic and launches, where a size asked for is a size of the network too
+_CONFUSED = 0.25  # of traffic and launches, where a size asked for is a size of the network too
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from ..errors import JobError
+from ..errors import GraphError, JobError
 from ..graphs.operator import Kind
 from ..graphs.traced import Law, Stored, SymbolicOperator, TracedModel, store
 from .calls import sizes_of
 from .hf_config import check_length, config_inputs, of_config
-from .inputs import Input, image_size_of, of_examples
+from .inputs import Examples, Input, image_size_of, of_examples
 from .losses import Loss, loss_named
 from .mapping import mapped
 from .optimizers import Factory
@@ -43,10 +43,25 @@ def trace(
     """
     examples = of_examples(example_inputs, seq_len)
     module = network if isinstance(network, torch.nn.Module) else built(network)
+    spelt = _loss(loss)
     return _traced(
-        module, examples.inputs, _loss(loss), name=free_name(name), batch=examples.batch_size,
-        seq_len=seq_len, optimizer=optimizer, key="", source=f"traced from {type(module).__name__}",
+        module, _fitting(module, examples, spelt, seq_len), spelt, name=free_name(name),
+        batch=examples.batch_size, seq_len=seq_len, optimizer=optimizer, key="",
+        source=f"traced from {type(module).__name__}",
     )  # fmt: skip
+
+
+def _fitting(
+    module: torch.nn.Module, examples: Examples, loss: Loss, seq_len: int | None
+) -> Sequence[Input]:
+    """The inputs, an axis that is as long as the sequence by chance told from it by trying."""
+    if examples.inputs == examples.once or seq_len is None:
+        return examples.inputs
+    try:
+        FakeNetwork(module).step(examples.inputs, loss, examples.batch_size, seq_len - 1 or 2)
+    except GraphError:
+        return examples.once
+    return examples.inputs
 
 
 def trace_request(request: TraceRequest) -> Stored:

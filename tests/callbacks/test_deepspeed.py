@@ -34,8 +34,7 @@ def train(directory: Path, ranks: int = 1, **config: Any) -> list[str]:
         port = one.getsockname()[1]
     shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
               "WORLD_SIZE": str(ranks), "LOCAL_SIZE": str(ranks), "OMP_NUM_THREADS": "1",
-              "DS_ACCELERATOR": "cpu", "PYTHONPATH": str(SCRIPT.parents[2]),
-              "TORCH_EXTENSIONS_DIR": str(directory / "extensions")}  # fmt: skip
+              "DS_ACCELERATOR": "cpu", "PYTHONPATH": str(SCRIPT.parents[2])}  # fmt: skip
     started = [
         subprocess.Popen(
             [sys.executable, SCRIPT, json.dumps(whole)], cwd=directory, text=True,
@@ -52,8 +51,6 @@ def train(directory: Path, ranks: int = 1, **config: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("config", "precision"),
     [
-        ({}, "fp32"),
-        ({"bf16": {"enabled": True}, "zero_optimization": {"stage": 2}}, "mixed_bf16_fp32"),
         ({"bf16": {"enabled": True}, "zero_optimization": {"stage": 3}}, "mixed_bf16_fp32"),
         ({"fp16": {"enabled": True}, "zero_optimization": {"stage": 1}}, "mixed_fp16_fp32"),
         (
@@ -62,7 +59,7 @@ def train(directory: Path, ranks: int = 1, **config: Any) -> list[str]:
             "mixed_bf16_fp32",
         ),
     ],
-    ids=["fp32", "bf16-zero2", "bf16-zero3", "fp16-zero1", "autocast-zero1"],
+    ids=["bf16-zero3", "fp16-zero1", "autocast-zero1"],
 )  # fmt: skip
 def test_an_engine_is_followed(
     fitted: Fitted, directory: Path, config: dict[str, Any], precision: str

@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from predictor.callbacks import TrainingLoop, clock, follower, loop, record
+from predictor.ended_job import JobState
 from predictor.fitting import Fitted
+from predictor.step_rate import FILE_NAME, read_report
 
 JOB = {"model": "resnet50", "precision": "amp", "gpu": "a100-sxm4-80gb", "batch_size": 256}
 
@@ -29,6 +33,7 @@ def raising(error: BaseException) -> Callable[..., Any]:
 
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+ERRORS = (FULL, RuntimeError(), MemoryError(), RecursionError())
 
 
 @pytest.mark.parametrize(
@@ -50,7 +55,7 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         (loop, "float32_here"),
     ],
 )
-@pytest.mark.parametrize("error", [FULL, RuntimeError(), MemoryError(), RecursionError()])
+@pytest.mark.parametrize("error", ERRORS)
 def test_a_part_that_fails_is_off(
     fitted: Fitted,
     monkeypatch: pytest.MonkeyPatch,
@@ -138,6 +143,89 @@ def test_a_history_that_cannot_be_written(
     monkeypatch.setenv(record.HISTORY_VARIABLE, "mysql://nowhere/x")
     assert train() == 60
     assert "the history is off" in caplog.text
+
+
+def test_a_directory_that_is_a_file(
+    fitted: Fitted, directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (directory / "reports").touch()
+    assert train(directory=directory / "reports") == 60
+    assert "the step report is off" in caplog.text
+
+
+PARTS = (
+    (follower, "write_report"), (follower, "StepReport"), (follower, "job_id_here"),
+    (follower.StepClock, "mark"), (clock.HostTime, "between"), (follower, "wanted"),
+)  # fmt: skip
+
+
+@given(st.lists(st.booleans(), max_size=80), st.sampled_from(PARTS), st.sampled_from(ERRORS))
+@settings(max_examples=40)
+def test_whatever_fails_at_whatever_step(
+    fails: list[bool], part: tuple[Any, str], error: Exception
+) -> None:
+    turns = iter(fails)
+    owner, name = part
+    real = getattr(owner, name)
+
+    def at_times(*arguments: Any, **named: Any) -> Any:
+        if next(turns, False):
+            raise error
+        return real(*arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(follower, "REFINE_STEPS", 3)
+        patch.setattr(follower, "WRITE_EVERY_S", 0.0)
+        patch.setattr(owner, name, at_times)
+        assert train(gpu=None) == 60
+
+
+def test_a_fork_neither_reports_nor_records(
+    fitted: Fitted, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from predictor.history.store import History
+
+    monkeypatch.setenv(record.HISTORY_VARIABLE, str(directory / "h.sqlite"))
+    with TrainingLoop(**JOB, steps=80) as one:
+        for _ in range(30):
+            one.step()
+        child = os.fork()
+        if child == 0:
+            for _ in range(40):
+                one.step()
+            one.end()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        before = read_report(directory / FILE_NAME)
+        for _ in range(10):
+            one.step()
+    assert before is not None
+    assert before.step < 40
+    after = read_report(directory / FILE_NAME)
+    assert after is not None
+    assert after.step == 40
+    with History.open() as history:
+        assert history.count() == 1
+
+
+def test_an_interrupt_of_the_training_is_a_cancelled_run(
+    fitted: Fitted, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from predictor.history.store import History
+
+    def interrupted() -> None:
+        with TrainingLoop(**JOB, steps=80) as one:
+            for step in range(80):
+                one.step()
+                if step == 39:
+                    raise KeyboardInterrupt
+
+    monkeypatch.setenv(record.HISTORY_VARIABLE, str(directory / "h.sqlite"))
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    with History.open() as history:
+        (run,) = history.runs()
+    assert run.ended.state is JobState.CANCELLED
 
 
 def test_an_interrupt_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,13 +6,12 @@ import os
 import socket
 import subprocess
 import sys
-import types
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from real_trainers import GPU, Engine, fit, hugging_face, network_of
 from torch.utils.data import DataLoader, TensorDataset
 
 from predictor.callbacks import deepspeed, huggingface, lightning
@@ -20,40 +19,12 @@ from predictor.fitting import Fitted
 from predictor.step_rate import FILE_NAME, StepReport, read_report
 
 pytestmark = pytest.mark.filterwarnings("default")  # of the frameworks' own
-GPU = "a100-sxm4-80gb"
 
 
 def reported(directory: Path) -> StepReport:
     report = read_report(directory / FILE_NAME)
     assert report is not None
     return report
-
-
-def network_of(package: Any) -> Any:
-    class Network(package.LightningModule):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(4, 1)
-
-        def training_step(self, batch: Any, index: int) -> torch.Tensor:
-            return self.layer(batch[0]).mean()
-
-        def validation_step(self, batch: Any, index: int) -> None:
-            self.layer(batch[0])
-
-        def configure_optimizers(self) -> torch.optim.Optimizer:
-            return torch.optim.SGD(self.parameters(), lr=0.1)
-
-    return Network()
-
-
-def fit(package: Any, directory: Path, callback: Any, **settings: Any) -> None:
-    data = DataLoader(TensorDataset(torch.randn(160, 4)), batch_size=2)
-    trainer = package.Trainer(
-        accelerator="cpu", logger=False, enable_progress_bar=False, callbacks=[callback],
-        enable_model_summary=False, default_root_dir=directory, **settings,
-    )  # fmt: skip
-    trainer.fit(network_of(package), data, DataLoader(TensorDataset(torch.randn(4, 4))))
 
 
 def test_lightning(fitted: Fitted, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,27 +66,6 @@ def test_lightning_training_that_fails(directory: Path) -> None:
     with pytest.raises(ValueError, match="the user's own"):
         trainer.fit(network_of(package), data)
     assert (reported(directory).step, reported(directory).total_steps) == (40, 80)
-
-
-def hugging_face(directory: Path, **settings: Any) -> Any:
-    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
-
-    config = BertConfig(
-        vocab_size=32, hidden_size=8, num_hidden_layers=1, num_attention_heads=1,
-        intermediate_size=8, max_position_embeddings=8,
-    )  # fmt: skip
-    rows = [{"input_ids": torch.zeros(4, dtype=torch.long), "labels": 0} for _ in range(80)]
-    arguments = TrainingArguments(
-        output_dir=str(directory / "out"), report_to=[], use_cpu=True, disable_tqdm=True,
-        logging_strategy="no", **settings,
-    )  # fmt: skip
-    callback = huggingface.PrecisionTimeCallback("bert-base", gpu=GPU, seq_len=128)
-    trainer = Trainer(
-        model=BertForSequenceClassification(config), args=arguments, train_dataset=rows,
-        eval_dataset=rows[:4], callbacks=[callback],
-    )  # fmt: skip
-    trainer.train()
-    return callback._follower._told
 
 
 def test_hugging_face(fitted: Fitted, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,36 +112,6 @@ def test_of_two_ranks_one_writes(directory: Path) -> None:
     assert (reported(folders[0]).step, list(folders[1].iterdir())) == (40, [])
     assert b"a step measured" in said[0][0]
     assert said[1][0] == b""
-
-
-class Engine:
-    """The attributes of DeepSpeedEngine that are used, and its step at the border of a batch."""
-
-    global_rank, world_size, global_steps, micro = 0, 4, 0, 0
-    module = types.SimpleNamespace(config=types.SimpleNamespace(_name_or_path="bert-large"))
-
-    def train_micro_batch_size_per_gpu(self) -> int:
-        return 8
-
-    def gradient_accumulation_steps(self) -> int:
-        return 2
-
-    def fp16_enabled(self) -> bool:
-        return True
-
-    def bfloat16_enabled(self) -> bool:
-        return False
-
-    def zero_optimization_stage(self) -> int:
-        return 2
-
-    def step(self) -> str:
-        self.micro += 1
-        self.global_steps = self.micro // 2
-        return "stepped"
-
-    def save_checkpoint(self, where: str) -> bool:
-        return True
 
 
 def test_a_deepspeed_engine(

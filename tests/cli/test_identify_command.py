@@ -65,3 +65,25 @@ def test_what_does_not_train_is_said_to_be_no_job(run: Run, run_json: RunJson) -
 @pytest.mark.parametrize("variable", ["BS", "=3"])
 def test_a_variable_without_name_or_value_is_refused(run: Run, variable: str) -> None:
     assert "is not NAME=VALUE" in run("identify", "--env", variable, "ls", code=2).output
+
+
+def test_the_files_a_script_names_are_read_where_the_user_is(
+    run_json: RunJson, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/bash\nsrun python train.py --config c.yaml --epochs 3\n")
+    (tmp_path / "c.yaml").write_text("model: resnet50\nbatch_size: 64\namp: true\nepochs: 90\n")
+    monkeypatch.chdir(tmp_path)
+    found = run_json("identify", str(script))
+    assert {name: (told["value"], told["from"]) for name, told in found["fields"].items()} == {
+        "model": ("resnet50", "file"), "batch_size": ("64", "file"), "epochs": ("3", "script"),
+        "precision": ("mixed_fp16_fp32", "file"),
+    }  # fmt: skip
+    assert found["doubts"] == []
+    monkeypatch.chdir("/")
+    assert "c.yaml is not read" in run("identify", str(script)).output
+
+
+def test_phases_are_a_length(run_json: RunJson) -> None:
+    comment = 'model=bert-large precision=amp batch=8 phases="steps=3,seq=128;steps=4,seq=512"'
+    assert run_json("identify", "--comment", comment, "--", "true")["missing"] == []

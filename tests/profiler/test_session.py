@@ -24,14 +24,14 @@ from profiles.check import check, quarantined
 from profiles.gpus import CPU, find_gpu, gpus
 from profiles.tables import operators
 
-TINY_MINUTES = 0.06
+TINY_MINUTES = 0.15
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory that one short run filled."""
     root = tmp_path_factory.mktemp("profiled") / "here"
-    run(root, minutes=0.15)
+    run(root, minutes=0.3)
     return root
 
 

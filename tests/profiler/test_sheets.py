@@ -137,8 +137,10 @@ def test_the_functions_of_nvml_are_those_of_pynvml() -> None:
         assert hasattr(pynvml, name)
 
 
-@pytest.mark.parametrize(("reasons", "slowed"), [(0x0, False), (0x1, False), (0x4, False),
-                                                 (0x8, True), (0x40, True), (0x81, True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reasons", "slowed"),
+    [(0x0, False), (0x1, False), (0x4, False), (0x8, True), (0x40, True), (0x81, True)],
+)
 def test_heat_and_power_brakes_slow_a_gpu_and_its_power_cap_does_not(
     reasons: int, slowed: bool
 ) -> None:

@@ -1,73 +1,72 @@
-"""A traced network is the network that the catalog builds without torch."""
+"""A traced network is the network that the catalog builds without torch.
+
+Transformers have one layer here; ``benchmarks/tracing.py`` compares whole networks.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
-hf = pytest.importorskip("transformers")
-from traced_networks import images, resnet50, tokens  # noqa: E402
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+from trace_bench import text, vision  # noqa: E402
+from trace_bench.reference import BATCH, Reference  # noqa: E402
 
 from predictor.graphs.catalog import entry_of, graph_of  # noqa: E402
-from predictor.graphs.operator import Direction, Graph, Kind  # noqa: E402
+from predictor.graphs.operator import Direction, Kind, Operator  # noqa: E402
 from predictor.graphs.workload import Workload  # noqa: E402
 from predictor.trace import trace  # noqa: E402
+from predictor.trace.inputs import of_examples  # noqa: E402
+from predictor.trace.losses import loss_named  # noqa: E402
+from predictor.trace.mapping import mapped  # noqa: E402
+from predictor.trace.step import FakeNetwork, built  # noqa: E402
 
 warnings.filterwarnings("ignore", module="transformers")
-EAGER = {"attn_implementation": "eager"}
+LAYERS = 1
+NETWORKS = [*text.NETWORKS, *vision.NETWORKS]
+EACH = pytest.mark.parametrize("reference", NETWORKS, ids=[r.name for r in NETWORKS])
+# One of each kind is traced at all the sizes that laws are solved from.
+SOLVED = [r for r in NETWORKS if r.name in ("gpt2-124m", "llama3.2-1b", "t5-small", "resnet18")]
 
 
-def bert() -> Any:
-    return hf.BertForPreTraining(hf.BertConfig(**EAGER))
-
-
-def gpt2() -> Any:
-    return hf.GPT2LMHeadModel(hf.GPT2Config(use_cache=False, **EAGER))
-
-
-def llama() -> Any:
-    return hf.LlamaForCausalLM(hf.LlamaConfig(
-        vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16,
-        num_attention_heads=32, num_key_value_heads=8, head_dim=64, tie_word_embeddings=True,
-        use_cache=False, **EAGER,
-    ))  # fmt: skip
-
-
-def vit() -> Any:
-    return hf.ViTForImageClassification(hf.ViTConfig(num_labels=1000, **EAGER))
-
-
-NETWORKS = [
-    ("resnet50", resnet50, None), ("vit-base-16", vit, None), ("bert-base", bert, 128),
-    ("gpt2-124m", gpt2, 128), ("llama3.2-1b", llama, 128),
-]  # fmt: skip
-
-
-def matrix_flops(graph: Graph) -> dict[tuple[Kind, Direction], float]:
-    found: dict[tuple[Kind, Direction], float] = {}
-    for o in graph.operators:
+def matrix_flops(operators: Sequence[Operator]) -> dict[tuple[Kind, Direction], float]:
+    found: Counter[tuple[Kind, Direction]] = Counter()
+    for o in operators:
         if o.flops:
-            key = o.kind, o.direction
-            found[key] = found.get(key, 0.0) + o.flops * o.count
-    return found
+            found[o.kind, o.direction] += o.flops * o.count
+    return dict(found)
 
 
-@pytest.mark.parametrize(("name", "network", "length"), NETWORKS, ids=[n[0] for n in NETWORKS])
+def workload(reference: Reference, batch: int, seq_len: int | None) -> Workload:
+    return Workload(batch, seq_len=seq_len, image_size=entry_of(reference.name).image_size)
+
+
+@EACH
+def test_weights_and_flops_are_those_of_the_builder(reference: Reference) -> None:
+    network = FakeNetwork(built(lambda: reference.build(reference.sizes(layers=LAYERS))))
+    inputs = of_examples(reference.examples(), reference.seq_len).inputs
+    ours = mapped(network.step(inputs, loss_named("auto"), BATCH, reference.seq_len or 0))
+    work = workload(reference, BATCH, reference.seq_len)
+    theirs = graph_of(reference.name, reference.variant(layers=LAYERS), work)
+    assert network.weights.parameters == theirs.parameters
+    assert network.weights.trainable == theirs.trainable_parameters
+    assert matrix_flops(ours.operators) == pytest.approx(matrix_flops(theirs.operators), rel=0.01)
+    assert not ours.unknown
+
+
+@pytest.mark.parametrize("reference", SOLVED, ids=[r.name for r in SOLVED])
 def test_sizes_that_were_not_traced_are_those_of_the_builder(
-    home: Path, name: str, network: Callable[[], Any], length: int | None
+    home: Path, reference: Reference
 ) -> None:
-    examples = tokens(length) if length else images(side=224)
-    stored = trace(network, examples, name=f"my-{name}", seq_len=length)
-    entry = entry_of(name)
-    work = Workload(11, seq_len=length and 3 * length, image_size=entry.image_size)
-    changes = (("all_positions", "true"),) if name == "bert-base" else ()
-    ours, built = graph_of(stored.name, (), work), graph_of(name, changes, work)
-    assert ours.parameters == built.parameters
-    assert ours.trainable_parameters == built.trainable_parameters
-    assert matrix_flops(ours) == pytest.approx(matrix_flops(built), rel=0.01)
-    assert stored.model.unknown == ()
+    length = reference.seq_len
+    network = reference.build(reference.sizes(layers=LAYERS))
+    stored = trace(network, reference.examples(), name="own", seq_len=length)
+    work = workload(reference, 11, length and 3 * length)
+    ours = graph_of(stored.name, (), work)
+    theirs = graph_of(reference.name, reference.variant(layers=LAYERS), work)
+    assert matrix_flops(ours.operators) == pytest.approx(matrix_flops(theirs.operators), rel=0.01)

@@ -25,11 +25,35 @@ NAMES = {
     Kind.LAYER_NORM: ("layer_norm", "native_layer_norm", "rms_norm"),
     Kind.GROUP_NORM: ("group_norm",),
     Kind.SOFTMAX: ("softmax",),
-    Kind.LOSS: ("log_softmax", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss"),
+    Kind.LOSS: (
+        "log_softmax",
+        "nll_loss",
+        "nll_loss2d",
+        "mse_loss",
+        "l1_loss",
+        "smooth_l1_loss",
+        "huber_loss",
+        "kl_div",
+        "binary_cross_entropy_with_logits",
+    ),
     Kind.BATCH_NORM: ("batch_norm", "native_batch_norm", "cudnn_batch_norm"),
     Kind.INSTANCE_NORM: ("instance_norm",),
     Kind.POOL: ("max_pool2d", "avg_pool2d", "adaptive_avg_pool2d"),
     Kind.ELEMENTWISE: ("relu", "gelu", "silu", "tanh", "sigmoid", "add", "mul", "dropout", "cat"),
+}
+# On torch's FP32 list, but element-wise here: they run in the format of what is before them.
+FLOWING = {
+    "functions": """acos asin cosh erfinv exp expm1 log log10 log1p log2 pow reciprocal rsqrt sinh
+        softplus tan""",
+    "reductions": """cdist cosine_similarity cumprod cumsum dist frobenius_norm linalg_matrix_norm
+        linalg_vector_norm logsumexp nuclear_norm pdist prod renorm sum""",
+    "losses of several operators": """cosine_embedding_loss hinge_embedding_loss
+        margin_ranking_loss multi_margin_loss multilabel_margin_loss poisson_nll_loss
+        soft_margin_loss triplet_margin_loss""",
+    "resampling": """_upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d
+        _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_bicubic2d upsample_bilinear2d
+        upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d
+        upsample_trilinear3d""",
 }
 LISTED = [(kind, name) for kind, names in NAMES.items() for name in names]
 
@@ -49,6 +73,24 @@ def policies() -> dict[str, str]:
 def test_a_kind_has_the_policy_of_torchs_cuda_lists(kind: Kind, name: str) -> None:
     ours = "lower" if kind in LOWER_PRECISION else "fp32" if kind in FULL_PRECISION else None
     assert policies().get(name) == ours
+
+
+def test_every_operator_of_torchs_fp32_list_is_followed_or_named_here() -> None:
+    fp32 = {name for name, policy in policies().items() if policy == "fp32"}
+    followed = {name for kind, names in NAMES.items() if kind in FULL_PRECISION for name in names}
+    flowing = {name for names in FLOWING.values() for name in names.split()}
+    assert fp32 == followed | flowing
+    assert followed.isdisjoint(flowing)
+
+
+def test_what_torch_promotes_is_element_wise_here() -> None:
+    """Promoted to the widest input: here the format of what is before, FP32 behind FP32."""
+    body = re.search(r"define AT_FORALL_PROMOTE\(_\)((?:.*\\\n)*.*)", HEADER.read_text())
+    assert body is not None
+    promoted = set(re.findall(r"_\((\w+)", body[1]))
+    assert promoted >= {"addcmul", "addcdiv", "scatter_add", "index_put", "grid_sampler"}
+    products = {name for kind, names in NAMES.items() if kind in LOWER_PRECISION for name in names}
+    assert promoted.isdisjoint(products)
 
 
 X, W, C = torch.ones(4, 8), torch.ones(8, 8), torch.ones(2, 8, 6, 6)

@@ -133,3 +133,32 @@ MISTAKES: list[Mistake] = [
 @pytest.mark.parametrize(("words", "said"), MISTAKES, ids=[" ".join(w) for w, _ in MISTAKES])
 def test_a_mistake_is_named_with_what_is_accepted(words: tuple[str, ...], said: str) -> None:
     assert said in run("trace", "--name", "mynet", *words, code=2).stderr
+
+
+def test_an_edit_of_what_is_imported_beside_it_is_seen(project: Path) -> None:
+    sys.modules.pop("own_parts", None)
+    (project / "own_parts.py").write_text("WIDTH = 10\n")
+    (project / "own_nets.py").write_text(MODULE.replace("10)", "own_parts.WIDTH)").replace(
+        "import torch", "import torch\nimport own_parts", 1
+    ))  # fmt: skip
+    assert "tracing" in run(*BUILD).stderr
+    assert run(*BUILD).stderr == ""
+    (project / "own_parts.py").write_text("WIDTH = 11\n")
+    assert "tracing" in run(*BUILD).stderr
+
+
+def test_an_edit_in_a_package_or_in_a_loss_elsewhere_is_seen(project: Path) -> None:
+    package = project / "own_package"
+    (package / "parts").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "nets.py").write_text(MODULE)
+    (package / "parts" / "deep.py").write_text("WIDTH = 1\n")
+    (project / "own_losses.py").write_text("def total(output): return output.sum()\n")
+    words = ("trace", "own_package.nets:build", "--input", "3,32,32", "--name", "packed",
+             "--loss", "own_losses:total")  # fmt: skip
+    assert "tracing" in run(*words).stderr
+    assert run(*words).stderr == ""
+    (package / "parts" / "deep.py").write_text("WIDTH = 2\n")
+    assert "tracing" in run(*words).stderr
+    (project / "own_losses.py").write_text("def total(output): return output.mean()\n")
+    assert "tracing" in run(*words).stderr

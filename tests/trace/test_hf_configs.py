@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
-from predictor.cli.main import main  # noqa: E402
+from predictor.cli.main import main
 
 warnings.filterwarnings("ignore", module="transformers")
 

@@ -90,7 +90,7 @@ def _of_saving(saving: Saving) -> Finding:
         what=(
             f"{span(saving.saved)} GPU-hours of {amount(saving.gpu_hours)} {less}, in"
             f" {counted(saving.rows, 'group')} of like jobs. The largest is"
-            f" {shown(first.what).rstrip('.')}; ask {_people(first.users)} to try the command."
+            f" {shown(first.what, 160).rstrip('.')}; ask {_people(first.users)} to try the command."
         ),
     )  # fmt: skip
 

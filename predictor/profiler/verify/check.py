@@ -12,6 +12,7 @@ from profiles.gpus import CPU, find_gpu, gpus
 from profiles.tables import operators
 
 from ...collective_time import CollectiveTimes
+from ...errors import ProfileError
 from ...operator_time import OperatorTimes
 from ...precision import Precision
 from ...step import StepModel
@@ -26,28 +27,32 @@ Progress = Callable[[str, float], None]
 def verify(
     directory: Path,
     name: str,
-    device: torch.device,
+    device: str,
     *,
     candidates: Sequence[Candidate] = CANDIDATES,
     progress: Progress = lambda stage, share: None,
 ) -> Verification:
     """Predict steps of small networks from the tables of ``directory``, then measure them.
 
-    ``name`` is the device as ``directory`` calls it, ``device`` the same one for torch. No step of
-    these networks is in any table. A CPU is priced by its own tables alone, a GPU by the shipped
-    ones too. Raises ProfileDataError where the tables cannot be read.
+    ``name`` is the device as ``directory`` calls it, ``device`` as torch does (cpu,
+    cuda:0). No step of these networks is in any table. A CPU is priced by its own tables alone, a
+    GPU by the shipped ones too. Raises ProfileError where there are no rows,
+    ProfileDataError where the tables cannot be read.
     """
     with roots.also(directory):
         progress("fitting the tables", 0.0)
         steps = _model(directory, name)
-        pairs = list(_pairs(steps, name, device, candidates, progress))
+        pairs = list(_pairs(steps, name, torch.device(device), candidates, progress))
     return Verification(device=name, comparisons=compared(pairs))
 
 
 def _model(directory: Path, name: str) -> StepModel:
     gpu = find_gpu(name)
+    own = operators(directory)
+    if not (own.gpu == gpu.name).any():
+        raise ProfileError(f"{directory} has no operator row of {name}: profile it for longer")
     if gpu.kind == CPU:
-        times = OperatorTimes.fit(operators(directory), {gpu.name: gpu})
+        times = OperatorTimes.fit(own, {gpu.name: gpu})
     else:
         times = OperatorTimes.fit(joined.operators(), gpus())
     return StepModel(times, CollectiveTimes.fit(joined.collectives(), gpus()))

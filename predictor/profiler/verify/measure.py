@@ -96,9 +96,7 @@ def _steps(
         yield clock() - start
 
 
-def _cast(
-    batch: tuple[torch.Tensor, ...], stored: torch.dtype | None
-) -> tuple[torch.Tensor, ...]:
+def _cast(batch: tuple[torch.Tensor, ...], stored: torch.dtype | None) -> tuple[torch.Tensor, ...]:
     if stored is None:
         return batch
     return tuple(t.to(stored) if t.is_floating_point() else t for t in batch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 from .vision import Classifier, Mean, Patches
 
@@ -23,7 +23,7 @@ class Recurrent(nn.Module):
     def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:
         """The loss of one batch."""
         states, _ = self.rnn(self.table(tokens))
-        return F.cross_entropy(self.head(states).flatten(0, 1), labels.flatten())
+        return functional.cross_entropy(self.head(states).flatten(0, 1), labels.flatten())
 
 
 class Attention(nn.Module):
@@ -39,7 +39,7 @@ class Attention(nn.Module):
         batch, length, width = x.shape
         split = self.inside(x).view(batch, length, 3, self.heads, width // self.heads)
         query, key, value = split.permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
         out: Tensor = self.outside(mixed.transpose(1, 2).reshape(batch, length, width))
         return out
 
@@ -80,7 +80,7 @@ class Language(nn.Module):
         """The loss of one batch."""
         places = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.layers(self.tokens(tokens) + self.positions(places))
-        return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1), labels.flatten())
+        return functional.cross_entropy(self.head(self.norm(x)).flatten(0, 1), labels.flatten())
 
 
 class Recommender(nn.Module):
@@ -98,7 +98,7 @@ class Recommender(nn.Module):
         """The loss of one batch."""
         looked_up = [table(ids[:, i]) for i, table in enumerate(self.tables)]
         score = self.mlp(torch.cat((*looked_up, dense), 1))
-        return F.binary_cross_entropy_with_logits(score, clicks)
+        return functional.binary_cross_entropy_with_logits(score, clicks)
 
 
 def lstm() -> nn.Module:
@@ -149,5 +149,5 @@ class Convolved(nn.Module):
         """The loss of one batch."""
         x = self.table(tokens).transpose(1, 2)
         for layer in self.layers:
-            x = x + F.glu(layer(x), 1)
-        return F.cross_entropy(self.head(x), labels)
+            x = x + functional.glu(layer(x), 1)
+        return functional.cross_entropy(self.head(x), labels)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 
 class Classifier(nn.Module):
@@ -19,7 +19,7 @@ class Classifier(nn.Module):
 
     def forward(self, x: Tensor, labels: Tensor) -> Tensor:
         """The loss of one batch."""
-        return F.cross_entropy(self.layers(x), labels)
+        return functional.cross_entropy(self.layers(x), labels)
 
 
 class Regressor(nn.Module):
@@ -31,7 +31,7 @@ class Regressor(nn.Module):
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of one batch."""
-        return F.mse_loss(self.layers(x), target)
+        return functional.mse_loss(self.layers(x), target)
 
 
 def conv_bn(cin: int, cout: int, kernel: int = 3, stride: int = 1, groups: int = 1) -> nn.Module:
@@ -77,7 +77,7 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Feature map to feature map."""
-        return F.relu(self.second(self.first(x)) + self.skip(x))
+        return functional.relu(self.second(self.first(x)) + self.skip(x))
 
 
 def resnet() -> nn.Module:
@@ -124,11 +124,11 @@ class UNet(nn.Module):
         """The loss of one batch."""
         kept: list[Tensor] = []
         for i, stage in enumerate(self.down):
-            x = stage(F.max_pool2d(x, 2) if i else x)
+            x = stage(functional.max_pool2d(x, 2) if i else x)
             kept.append(x)
         for stage, side in zip(self.up, reversed(kept[:-1]), strict=True):
-            x = stage(torch.cat((F.interpolate(x, scale_factor=2.0), side), 1))
-        return F.cross_entropy(self.head(x), labels)
+            x = stage(torch.cat((functional.interpolate(x, scale_factor=2.0), side), 1))
+        return functional.cross_entropy(self.head(x), labels)
 
 
 class Dense(nn.Module):
@@ -172,7 +172,8 @@ class Mixing(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(batch, positions, width) to the same."""
         x = x + self.tokens(self.norms[0](x).transpose(1, 2)).transpose(1, 2)
-        return x + self.channels(self.norms[1](x))
+        mixed: Tensor = x + self.channels(self.norms[1](x))
+        return mixed
 
 
 def _feed_forward(sizes: Sequence[int]) -> nn.Module:
@@ -189,7 +190,8 @@ class Patches(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, 3, height, width) to (batch, positions, width)."""
-        return self.project(x).flatten(2).transpose(1, 2)
+        cut: Tensor = self.project(x)
+        return cut.flatten(2).transpose(1, 2)
 
 
 class Mean(nn.Module):

@@ -15,6 +15,15 @@ import sample_report
 from browser_page import Browser
 
 from predictor.capacity.render import render_html
+from predictor.capacity.report import Wanted, make_report
+from predictor.capacity.report_data import Period
+from predictor.capacity.source import of_file
+from predictor.capacity.whatif import Plan
+from predictor.fitting import Fitted
+from predictor.replay import Pool
+
+SAMPLE = Path(__file__).parents[3] / "profiles" / "samples" / "history.csv.gz"
+DEMO_GPUS = ("v100-sxm2-16gb", "a100-sxm4-80gb", "h100-sxm5-80gb")
 
 
 @pytest.fixture(scope="session")
@@ -39,4 +48,17 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("hostile") / "report.html"
     path.write_text(render_html(sample_report.hostile()), "utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def demo_page(tmp_path_factory: pytest.TempPathFactory, fitted: Fitted) -> Path:
+    """The report that ``make demo`` makes of the shipped sample."""
+    path = tmp_path_factory.mktemp("demo") / "report.html"
+    period = Period(since_s=1_738_368_000.0, until_s=1_740_787_200.0)  # February 2025
+    pools = tuple(Pool(name=name, gpus=24, gpus_per_node=8) for name in DEMO_GPUS)
+    plan = Plan(add=(Pool(name="a100-sxm4-80gb", gpus=8),))
+    wanted = Wanted(pools=pools, plan=plan, most_configurations=40)
+    found = make_report(of_file(SAMPLE), period, fitted.predictor, wanted)
+    path.write_text(render_html(found), "utf-8")
     return path

@@ -26,7 +26,7 @@ from predictor.capacity.render import (
     render_markdown,
     write_csvs,
 )
-from predictor.capacity.render.findings import findings
+from predictor.capacity.render.findings import findings, savings
 from predictor.capacity.render.headline import headlines
 from predictor.capacity.render.json_form import generated_schema, schema
 from predictor.capacity.render.text import shown
@@ -161,6 +161,33 @@ def test_what_to_do_first_is_the_largest() -> None:
     rich = replace(sample_report.full().opportunities[0], saved_gpu_hours=sample_report.wide(1e6))
     first = findings(replace(sample_report.full(), opportunities=(rich,)))[0]
     assert first.command == rich.command
+
+
+def test_findings_of_one_kind_are_added_up_and_no_row_twice() -> None:
+    base = sample_report.full()
+    row = base.opportunities[0]
+    [saving] = savings(replace(base, opportunities=(row, row, base.opportunities[1])))
+    assert saving.saved.median == pytest.approx(2 * row.saved_gpu_hours.median)
+    assert (saving.rows, saving.first) == (2, row)
+
+
+def test_what_nobody_knows_has_no_column_on_the_page_and_one_in_the_csv(tmp_path: Path) -> None:
+    base = sample_report.full()
+    rows = tuple(replace(each, saved_cost=None) for each in base.opportunities)
+    report = replace(base, opportunities=rows)
+    assert "Saved, EUR" in render_html(base)
+    assert "Saved, EUR" not in render_html(report)
+    write_csvs(report, tmp_path)
+    assert "saved_cost_median" in (tmp_path / "opportunities.csv").read_text("utf-8")
+
+
+def test_a_name_with_line_ends_stays_in_its_row(tmp_path: Path) -> None:
+    base = sample_report.full()
+    job = replace(base.queue[0], name="a\r\n=1,2", user="b\rc")
+    write_csvs(replace(base, queue=(job,)), tmp_path)
+    lines = (tmp_path / "queue.csv").read_bytes().split(b"\n")
+    assert len(lines) == 3
+    assert b"\r" not in lines[1]
 
 
 @given(st.text())

@@ -186,3 +186,36 @@ def test_no_name_can_run_a_script_or_break_the_page(
     assert browser.said() == []
     first = browser.ask("return document.querySelector('#by-user ~ .scroll tbody th').textContent")
     assert first == "<script>document.title='owned'</script>"
+
+
+def test_evidence_and_commands_are_shown_on_demand(browser: Browser, page: Path) -> None:
+    browser.open(page, width=390)
+    first = browser.driver.find_element(By.CSS_SELECTOR, "#opportunities ~ .scroll td.detail")
+    seen = "return arguments[0].querySelector('code').checkVisibility()"
+    assert not browser.ask(seen, first)
+    first.find_element(By.TAG_NAME, "summary").send_keys(Keys.ENTER)
+    assert browser.ask(seen, first)
+    assert "sbatch" in first.text
+    assert browser.ask("return document.documentElement.scrollWidth") == 390
+
+
+def test_every_table_is_in_the_contents(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    links = browser.ask("return [...document.querySelectorAll('.contents a')].map(a => a.hash)")
+    heads = browser.ask("return [...document.querySelectorAll('main h3[id]')].map(h => '#' + h.id)")
+    assert links == heads
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_report_of_the_shipped_sample_opens(
+    browser: Browser, demo_page: Path, width: int
+) -> None:
+    browser.open(demo_page, width=width)
+    assert browser.ask("return document.documentElement.scrollWidth") == width
+    drawn = browser.ask(
+        "return [...document.querySelectorAll('figure')].map(f => [...f.querySelectorAll('svg')]"
+        ".filter(s => s.checkVisibility() && s.getBoundingClientRect().height > 100).length)"
+    )
+    assert drawn == [1] * 8
+    assert "generated" in browser.driver.find_element(By.CSS_SELECTOR, ".banner").text
+    assert browser.said() == []

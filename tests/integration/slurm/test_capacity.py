@@ -2,142 +2,36 @@
 
 from __future__ import annotations
 
-import json
-import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from predictor.cli.main import main
-from predictor.fitting import Fitted
-
+from .accounting_sums import (
+    HOUR_S,
+    Window,
+    is_the_same,
+    iso,
+    report,
+    rows_of_sacct,
+    seconds_of,
+    split,
+)
 from .cluster import SlurmCluster
-from .test_history import ingest
+from .test_history import ingest, stored
 
-HOUR_S = 3600
 LONG = "#!/bin/sh\nsleep 600\n"
 SHORT = "#!/bin/sh\nsleep 1\n"
-# How accounting's words are counted, and the numbers by which its database has them.
-OUTCOMES = {
-    "COMPLETED": "completed", "FAILED": "failed", "NODE_FAIL": "failed",
-    "OUT_OF_MEMORY": "failed", "TIMEOUT": "timed_out", "DEADLINE": "timed_out",
-    "CANCELLED": "cancelled", "PREEMPTED": "preempted", "REQUEUED": "preempted",
-    "RUNNING": "running",
-}  # fmt: skip
+# The numbers by which the database of accounting knows states.
 TIMEOUT, PREEMPTED, NODE_FAIL = 6, 8, 7
-FORMAT = ("JobID", "User", "Account", "Partition", "State", "Start", "End", "ElapsedRaw",
-          "Suspended", "AllocTRES")  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """Whole hours in the past; sreport knows no others."""
-
-    since_s: int
-    until_s: int
-
-    def seconds(self, start_s: int, end_s: int) -> int:
-        return max(0, min(end_s, self.until_s) - max(start_s, self.since_s))
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        return ("--since", iso(self.since_s), "--until", iso(self.until_s))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A job of sacct that had GPUs; ``gpu_s`` are its GPU-seconds inside a window."""
-
-    user: str
-    account: str
-    partition: str
-    outcome: str
-    gpu_s: int
-    suspended_gpu_s: int
-
-
-def iso(moment_s: int) -> str:
-    return datetime.fromtimestamp(moment_s, UTC).isoformat()
-
-
-def report(*words: str) -> Any:
-    done = CliRunner().invoke(
-        main, ["capacity", "report", "--facts-only", "--format", "json", *words]
-    )
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
-
-
-def rows_of_sacct(here: SlurmCluster, window: Window) -> list[Row]:
-    """What sacct says: GPUs times the seconds that a job held them, clipped to the window."""
-    text = here.run(
-        "sacct", "-a", "-X", "-D", "-n", "-P", "--noconvert", f"--format={','.join(FORMAT)}",
-        "-S", f"{iso(window.since_s):.19}", "-E", f"{iso(window.until_s):.19}",
-        env={"SLURM_TIME_FORMAT": "%s", "TZ": "UTC"},
-    ).stdout  # fmt: skip
-    found = [dict(zip(FORMAT, line.split("|"), strict=True)) for line in text.splitlines()]
-    return [row for told in found for row in _row(told, window)]
-
-
-def _row(told: dict[str, str], window: Window) -> Iterator[Row]:
-    gpus = re.search(r"gres/gpu=(\d+)", told["AllocTRES"])
-    if gpus is None or not told["Start"].isdecimal():
-        return
-    start_s, ended = int(told["Start"]), told["End"].isdecimal()
-    end_s = int(told["End"]) if ended else window.until_s
-    hours, minutes, seconds = map(int, told["Suspended"].split(":"))
-    suspended_s = hours * HOUR_S + minutes * 60 + seconds
-    if ended:
-        assert int(told["ElapsedRaw"]) == end_s - start_s - suspended_s
-    outcome = "running" if end_s > window.until_s else OUTCOMES[told["State"].split()[0]]
-    if window.seconds(start_s, end_s):
-        yield Row(
-            user=told["User"], account=told["Account"], partition=told["Partition"],
-            outcome=outcome, gpu_s=int(gpus[1]) * window.seconds(start_s, end_s),
-            suspended_gpu_s=int(gpus[1]) * suspended_s,
-        )  # fmt: skip
-
-
-def summed(rows: Iterable[Row], field: str) -> dict[str, int]:
-    sums: Counter[str] = Counter()
-    for row in rows:
-        sums[getattr(row, field)] += row.gpu_s
-    return {key: found for key, found in sums.items() if found}
-
-
-def split(found: Any, dimension: str) -> dict[str, int]:
-    sums = {each["key"]: seconds_of(each["hours"]) for each in found["splits"][dimension]}
-    return {key: gpu_s for key, gpu_s in sums.items() if gpu_s}
-
-
-def seconds_of(hours: dict[str, float]) -> int:
-    return sum(round(3600 * value) for value in hours.values())
-
-
-def outcomes(hours: dict[str, float]) -> dict[str, int]:
-    return {name: round(3600 * value) for name, value in hours.items() if value}
-
-
-def is_the_same(found: Any, rows: list[Row]) -> None:
-    """Totals, and every split that accounting knows."""
-    assert outcomes(found["hours"]) == summed(rows, "outcome")
-    assert found["origin"]["jobs"] == len(rows)
-    for dimension in ("account", "user", "partition"):
-        assert split(found, dimension) == summed(rows, dimension)
-        jobs = Counter(getattr(row, dimension) for row in rows)
-        assert {e["key"]: e["jobs"] for e in found["splits"][dimension]} == jobs
 
 
 @pytest.fixture
 def users(here: SlurmCluster, user: str | None) -> None:
-    """Who submits is known to accounting, without which sreport counts nobody's jobs."""
+    """Who submits is known to accounting in both accounts: sreport adds up by association."""
     for name in ("root", *([user] if user else [])):
         here.run("sacctmgr", "-i", "add", "account", "teaching", check=False)
         for account in ("research", "teaching"):
@@ -234,6 +128,18 @@ def moved(here: SlurmCluster, sent: Sent, window: Window) -> None:
         sql(here, f"UPDATE bench_job_table SET state = {state} WHERE id_job = {job_id};")
 
 
+@pytest.fixture
+def old_period(here: SlurmCluster, users: None, user: str | None) -> Iterator[Window]:
+    """Two hours in the past with jobs of every shape, which are forgotten afterwards."""
+    hour_s = int(time.time()) // HOUR_S * HOUR_S
+    window = Window(since_s=hour_s - 6 * HOUR_S, until_s=hour_s - 4 * HOUR_S)
+    sent = every_shape(here, user)
+    moved(here, sent, window)
+    yield window
+    ids = ",".join(map(str, sent.ids))
+    sql(here, f"DELETE FROM bench_job_table WHERE id_job IN ({ids});")
+
+
 def sreport(here: SlurmCluster, window: Window, *what: str) -> list[list[str]]:
     text = here.run(
         "sreport", "-n", "-P", "-t", "Seconds", "--tres=gres/gpu", *what,
@@ -248,16 +154,11 @@ def rolled_up(here: SlurmCluster, window: Window) -> None:
     here.wait_until(lambda: bool(sreport(here, window, "cluster", "AccountUtilizationByUser")))
 
 
-@pytest.mark.usefixtures("users")
 def test_an_ingested_period_reconciles_with_sacct_and_sreport(
-    here: SlurmCluster, tmp_path: Path, user: str | None
+    here: SlurmCluster, tmp_path: Path, old_period: Window
 ) -> None:
-    hour_s = int(time.time()) // HOUR_S * HOUR_S
-    window = Window(since_s=hour_s - 6 * HOUR_S, until_s=hour_s - 4 * HOUR_S)
-    sent = every_shape(here, user)
-    moved(here, sent, window)
+    window = old_period
     rolled_up(here, window)
-
     path = str(tmp_path / "history.sqlite")
     told = ingest(here, path, "--since", "1d")
     found = report("--history", path, *window.words)
@@ -290,52 +191,33 @@ def test_an_ingested_period_reconciles_with_sacct_and_sreport(
     }
 
 
+def test_a_job_that_was_resized_counts_from_then_on(here: SlurmCluster, tmp_path: Path) -> None:
+    job_id = here.submit("-N2", "--gres=gpu:p100:1", script=LONG).job_id
+    here.wait(job_id, ["RUNNING"])
+    time.sleep(1.1)
+    here.run("scontrol", "update", f"jobid={job_id}", "NumNodes=1")
+    time.sleep(1.1)
+    here.run("scancel", str(job_id))
+    here.sacct(job_id, "state", records=2)
+    path = str(tmp_path / "history.sqlite")
+    ingest(here, path, "--since", "1h", "--until", iso(int(time.time()) + 1))
+    [job] = [run.ended for run in stored(path, job_id).values()]
+    assert (job.gpus, job.start_s) == (1, job.submit_s)
+    assert job.end_s - job.submit_s >= 1
+
+
 def test_the_report_of_slurm_as_it_is_now_holds_what_runs(here: SlurmCluster) -> None:
+    since_s = int(time.time())
     running = here.submit("-A", "research", "--gres=gpu:v100:3", script=LONG).job_id
     done = here.submit("-A", "research", "--gres=gpu:a100:2", script=SHORT).job_id
     waits = here.submit("-A", "research", "-H", "--gres=gpu:a100:2", script=SHORT).job_id
     here.wait(running, ["RUNNING"])
     here.sacct(done, "state")
     time.sleep(1.1)  # so that the period holds a second of it
-    now_s = int(time.time())
-    window = Window(since_s=now_s - 12 * HOUR_S, until_s=now_s)
+    window = Window(since_s=since_s, until_s=int(time.time()))
     found = report("--from", "slurm", *window.words)
     is_the_same(found, rows_of_sacct(here, window))
     assert found["hours"]["running"] > 0
     assert found["origin"]["kind"] == "slurm"
     assert found["gpus"] == {"a100-sxm4-80gb": 8, "p100-pcie-16gb": 8, "v100-sxm2-16gb": 8}
     assert here.job(waits)["JobState"] == "PENDING"
-
-
-def test_the_queue_starts_when_slurm_expects_it(here: SlurmCluster, fitted: Fitted) -> None:
-    one, both = ("-N1", "--gres=gpu:a100:4"), ("-N2", "--gres=gpu:a100:4")
-    for minutes in (10, 20):
-        runs = here.submit(*one, f"-t{minutes}", script=LONG).job_id
-        here.wait(runs, ["RUNNING"])
-    shapes = ((one, 30), (both, 10), (one, 20), (("--gpus=a100:2",), 60))
-    waiting = [here.submit(*words, f"-t{minutes}", script=LONG).job_id for words, minutes in shapes]
-    held = here.submit("-H", *one, script=LONG).job_id
-    here.wait_until(lambda: len(expected(here)) == len(waiting))
-    done = CliRunner().invoke(main, ["capacity", "queue", "--format", "json"])
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    starts = {int(j["job_id"]): found["at_s"] + j["starts_s"]["median"] for j in found["queue"]}
-    theirs = expected(here)
-    assert starts.keys() == theirs.keys() == set(waiting)
-    assert sorted(starts, key=starts.__getitem__) == sorted(theirs, key=theirs.__getitem__)
-    for job_id, start_s in theirs.items():
-        # slurmctld plans in steps of a minute
-        assert starts[job_id] == pytest.approx(start_s, abs=90)
-    assert {job["gpu_type"] for job in found["queue"]} == {"a100-sxm4-80gb"}
-    assert [(aside["jobs"], aside["example"]) for aside in found["set_aside"]] == [(1, str(held))]
-    [backlog] = found["backlog"]
-    assert backlog["jobs"] == len(waiting)
-
-
-def expected(here: SlurmCluster) -> dict[int, int]:
-    """When slurmctld plans to start what waits."""
-    lines = here.run(
-        "squeue", "--start", "-h", "-o", "%i %S", env={"SLURM_TIME_FORMAT": "%s"}
-    ).stdout.splitlines()
-    found = (line.split() for line in lines)
-    return {int(job_id): int(start) for job_id, start in found if start.isdecimal()}

@@ -6,26 +6,27 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch.nn import functional as F
+from torch.nn import functional
 
 from predictor.autocast import FULL_PRECISION_CPU, LOWER_PRECISION
 from predictor.graphs.operator import Kind
 
 X, W = torch.rand(8, 16), torch.rand(16, 16)
+Q = X[None, None]
 LABELS = torch.zeros(8, dtype=torch.long)
 LOW = torch.bfloat16
 
 CALLS: dict[Kind, Callable[[], torch.Tensor]] = {
-    Kind.GEMM: lambda: F.linear(X, W),
+    Kind.GEMM: lambda: functional.linear(X, W),
     Kind.BATCHED_GEMM: lambda: torch.bmm(X[None], W[None]),
-    Kind.CONV: lambda: F.conv1d(X[None], torch.rand(4, 8, 3)),
-    Kind.ATTENTION: lambda: F.scaled_dot_product_attention(X[None, None], X[None, None], X[None, None]),
+    Kind.CONV: lambda: functional.conv1d(X[None], torch.rand(4, 8, 3)),
+    Kind.ATTENTION: lambda: functional.scaled_dot_product_attention(Q, Q, Q),
     Kind.SOFTMAX: lambda: torch.softmax(X.to(LOW), 1),
-    Kind.LAYER_NORM: lambda: F.layer_norm(X.to(LOW), (16,)),
-    Kind.GROUP_NORM: lambda: F.group_norm(X.to(LOW), 4),
-    Kind.BATCH_NORM: lambda: F.batch_norm(X.to(LOW), None, None, training=True),
-    Kind.LOSS: lambda: F.cross_entropy(X.to(LOW), LABELS),
-    Kind.EMBEDDING: lambda: F.embedding(LABELS, W),
+    Kind.LAYER_NORM: lambda: functional.layer_norm(X.to(LOW), (16,)),
+    Kind.GROUP_NORM: lambda: functional.group_norm(X.to(LOW), 4),
+    Kind.BATCH_NORM: lambda: functional.batch_norm(X.to(LOW), None, None, training=True),
+    Kind.LOSS: lambda: functional.cross_entropy(X.to(LOW), LABELS),
+    Kind.EMBEDDING: lambda: functional.embedding(LABELS, W),
 }  # fmt: skip
 
 

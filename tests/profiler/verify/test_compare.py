@@ -39,9 +39,7 @@ def test_a_network_teaches_nothing_to_its_own_factor(first: float, second: float
 
 
 def test_networks_set_aside_teach_no_factor_and_are_summed_up_apart() -> None:
-    found = compared(
-        [pair("a", 1.0, 1.0), pair("b", 1.0, 1.0), pair("late", 1.0, 4.0, aside=True)]
-    )
+    found = compared([pair("a", 1.0, 1.0), pair("b", 1.0, 1.0), pair("late", 1.0, 4.0, aside=True)])
     result = Verification(device="cpu", comparisons=found)
     assert [c.calibrated_s for c in found] == pytest.approx([1.0, 1.0, 1.0])
     guide, aside = result.summary(aside=False), result.summary(aside=True)

@@ -1,0 +1,66 @@
+"""How the whole-step check is shown."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .console import show_table, warn
+
+if TYPE_CHECKING:
+    from ..profiler.verify import Comparison, Summary, Verification
+
+_HEAD = (
+    "network", "precision", "predicted ms", "measured ms", "spread", "error", "error, calibrated"
+)  # fmt: skip
+_SETS = (("all networks", None), ("networks set aside", True))
+
+
+def show_verification(verified: Verification) -> None:
+    """A line for each network and precision, then mean and median of the absolute errors."""
+    for comparison in verified.unsteady:
+        warn(
+            f"{comparison.network} in {comparison.precision}: measured steps disagree"
+            f" (spread {comparison.measured.spread:.0%}); something else ran on the device"
+        )
+    show_table(_HEAD, [_row(c) for c in verified.comparisons], left=2)
+    click.echo()
+    show_table(
+        ("absolute error", "steps", "mean", "median"),
+        [
+            _sum(name + suffix, found)
+            for name, aside in _SETS
+            for suffix, calibrated in (("", False), (", calibrated", True))
+            if (found := verified.summary(aside=aside, calibrated=calibrated))
+        ],
+    )
+
+
+def _row(comparison: Comparison) -> tuple[str, ...]:
+    measured = comparison.measured
+    return (
+        comparison.network + (" (aside)" if comparison.aside else ""), comparison.precision,
+        f"{comparison.predicted_s * 1e3:.1f}", f"{measured.step_s * 1e3:.1f}",
+        f"{measured.spread:.0%}", f"{comparison.error:+.0%}",
+        f"{comparison.calibrated_error:+.0%}",
+    )  # fmt: skip
+
+
+def _sum(name: str, found: Summary) -> tuple[str, ...]:
+    return name, str(found.steps), f"{found.mean:.1%}", f"{found.median:.1%}"
+
+
+def verification_json(verified: Verification) -> dict[str, Any]:
+    """Plain values; seconds, and errors as shares."""
+    total, calibrated = verified.summary(), verified.summary(calibrated=True)
+    return {
+        "device": verified.device,
+        "mean_error": total and total.mean,
+        "mean_error_calibrated": calibrated and calibrated.mean,
+        "steps": [
+            asdict(c) | {"error": c.error, "calibrated_error": c.calibrated_error}
+            for c in verified.comparisons
+        ],
+    }

@@ -1,0 +1,97 @@
+"""Settings of configurations: found by name, and no text is run, crashes or takes long."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor.identify.config_values import MAX_SETTINGS, settings_of
+from predictor.identify.configured import MAX_READ
+from predictor.identify.files import UserFiles
+from predictor.identify.script import parse_script
+from predictor.identify.shell import UNKNOWN
+
+SAME = {"a.b": "2", "a.c": "true", "d": "x"}
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("c.yaml", "a: {b: 2, c: true}\nd: x\ne: null\n"),
+    ("c.yml", "a:\n  b: 2\n  c: yes\nd: x\n"),
+    ("c.json", '{"a": {"b": 2, "c": true}, "d": "x", "e": null}'),
+    ("c.toml", "d = 'x'\n[a]\nb = 2\nc = true\n"),
+    ("c.py", "a = dict(b=2, c=True)\nd: str = 'x'\nimport os\nos.abort()\n"),
+])  # fmt: skip
+def test_the_same_settings_in_every_form(name: str, text: str) -> None:
+    assert settings_of(name, text) == SAME
+
+
+def test_what_only_running_could_tell_is_unknown() -> None:
+    assert settings_of("c.py", "a = 5 * 8\nb = a\nc = f()\n") == dict.fromkeys("abc", UNKNOWN)
+    assert settings_of("c.yaml", "a: ${b.c}\n") == {"a": UNKNOWN}
+
+
+@pytest.mark.parametrize("name", ["c.yaml", "c.json", "c.toml", "c.py"])
+@given(text=st.text(max_size=300))
+def test_any_text_is_settings_or_none(name: str, text: str) -> None:
+    found = settings_of(name, text)
+    assert found is None or all(isinstance(value, str) for value in found.values())
+
+
+BOMB = "a: &a [[1]]\n" + "".join(
+    f"b{i}: &b{i} {{p: *{'a' if i == 0 else f'b{i - 1}'}, q: *{'a' if i == 0 else f'b{i - 1}'}}}\n"
+    for i in range(40)
+)
+
+
+MANY = "\n".join(f"k{i}: 1" for i in range(5000))
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("c.yaml", "- " * 30_000), ("c.yaml", "[" * 60_000), ("c.yaml", BOMB), ("c.json", "[" * 60_000),
+    ("c.json", '{"a":' * 10_000), ("c.py", "(" * 60_000), ("c.py", "x=" + "-" * 60_000 + "1"),
+    ("c.toml", "a=" + "[" * 60_000), ("c.yaml", "a: 1\n" * 100_000),
+    ("c.yaml", "!!python/object/apply:os.abort []"), ("c.yaml", MANY),
+])  # fmt: skip
+def test_hostile_texts_are_given_up(name: str, text: str) -> None:
+    began = time.perf_counter()
+    assert len(settings_of(name, text) or ()) <= MAX_SETTINGS
+    assert time.perf_counter() - began < 10
+
+
+def test_a_configuration_that_builds_on_itself_ends(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("_BASE_: c.yaml\nmodel: resnet50\n")
+    (tmp_path / "d.yaml").write_text("".join(f"_base_: [{'d.yaml, ' * 9}d.yaml]\n"))
+    files = UserFiles(tmp_path)
+    for name in ("c.yaml", "d.yaml"):
+        read = parse_script("", ("python", "train.py", "--config", name), files=files)
+        assert [doubt.field for doubt in read.doubts] == ["file"]
+
+
+def test_no_more_files_are_read_than_a_few() -> None:
+    class Counting:
+        asked = 0
+
+        def read(self, path: str) -> str | None:
+            self.asked += 1
+            return "epochs: 1"
+
+    files = Counting()
+    words = [word for i in range(100) for word in ("--config", f"{i}.yaml")]
+    parse_script("", ("python", "train.py", *words), files=files)
+    assert files.asked <= MAX_READ
+
+
+def test_only_small_regular_files_of_the_user_are_read(tmp_path: Path) -> None:
+    import os
+
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "large.yaml").write_text("a: 1\n" * 100_000)
+    (tmp_path / "small.yaml").write_text("a: 1\n")
+    files = UserFiles(tmp_path)
+    assert files.read("small.yaml") == "a: 1\n"
+    for name in ("pipe.yaml", "large.yaml", "none.yaml", ".", "a\0b"):
+        assert files.read(name) is None

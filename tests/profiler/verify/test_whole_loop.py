@@ -1,0 +1,78 @@
+"""Profile, fit, predict, train, compare: the loop on the processor the tests run on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from predictor.operator_time import OperatorTimes
+from predictor.profiler.session import Request, profile
+from predictor.profiler.verify import Verification, verify
+from predictor.profiler.verify.candidates import CANDIDATES
+from profiles import roots
+from profiles.gpus import GPU, find_gpu, gpus
+from profiles.tables import OperatorTable, operators, take
+
+MINUTES = 0.5
+GPU_WITH_ROWS = "v100-pcie-16gb"
+CHOSEN = ("lenet", "recommender", "tagger")
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Tables of this processor, and what they call it."""
+    root = tmp_path_factory.mktemp("tables")
+    summary = profile(Request(device="cpu", out=root, minutes=MINUTES))
+    return root, summary.device
+
+
+@pytest.fixture(scope="module")
+def verified(profiled: tuple[Path, str]) -> Verification:
+    root, name = profiled
+    chosen = [replace(c, batch_size=4) for c in CANDIDATES if c.name in CHOSEN]
+    return verify(root, name, "cpu", candidates=chosen)
+
+
+def test_every_network_is_compared_in_both_precisions(verified: Verification) -> None:
+    found = {(c.network, c.precision) for c in verified.comparisons}
+    assert found == {(n, p) for n in CHOSEN for p in ("fp32", "mixed_bf16_fp32")}
+    assert all(c.measured.step_s > 0 for c in verified.comparisons)
+
+
+def test_predictions_have_the_right_size(verified: Verification) -> None:
+    """After seconds of profiling on a machine that others use, no more is promised."""
+    assert all(0.02 < c.predicted_s / c.measured.step_s < 50 for c in verified.comparisons)
+
+
+def test_rows_of_a_cpu_change_no_price_of_a_gpu(profiled: tuple[Path, str]) -> None:
+    root, name = profiled
+    shipped = operators()
+    some = take(shipped, np.flatnonzero(shipped.gpu == GPU_WITH_ROWS))
+    with roots.also(root):
+        own = operators(root)
+        both = OperatorTable(
+            **{f: np.concatenate((getattr(some, f), getattr(own, f))) for f in vars(some)}
+        )
+        alone = {n: gpu for n, gpu in gpus().items() if gpu.kind == GPU}
+        cpu = {name: find_gpu(name)}
+        mixed = OperatorTimes.fit(both, alone | cpu)
+        plain = OperatorTimes.fit(some, alone)
+    known = {(f.group, f.architecture): f.constants for f in mixed.fitted}
+    assert len(known) > len(plain.fitted) > 0
+    for fitted in plain.fitted:
+        assert np.array_equal(known[fitted.group, fitted.architecture], fitted.constants)
+
+
+def test_times_of_a_cpu_survive_storage(profiled: tuple[Path, str]) -> None:
+    root, name = profiled
+    with roots.also(root):
+        times = OperatorTimes.fit(operators(root), {name: find_gpu(name)})
+        again = OperatorTimes.from_arrays(times.to_arrays())
+        assert [f.group for f in again.fitted] == [f.group for f in times.fitted]
+        for one, other in zip(times.fitted, again.fitted, strict=True):
+            assert one.near is not None
+            assert other.near is not None
+            assert np.array_equal(one.near.at(one.near.points), other.near.at(one.near.points))
