@@ -6,12 +6,14 @@
 # make bench-ingest   a million rows of sacct into the history
 # make bench-capacity a report over a million jobs
 # make bench-replay   the queue simulator
+# make bench-tracing  the tracer against the catalog's builders
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint bench bench-slurm bench-k8s bench-capacity bench-ingest bench-replay clean
+.PHONY: demo test lint bench bench-slurm bench-k8s bench-capacity bench-ingest bench-replay \
+	bench-tracing clean
 
 demo: $(VENV)/.report
 	$(BIN)/precision-time predict resnet50 --gpu a100-sxm4-80gb --gpus 8 --precision mixed_fp16_fp32 --batch-size 256 --epochs 90
@@ -46,6 +48,9 @@ bench-capacity: $(VENV)/.report
 
 bench-replay: $(VENV)/.report
 	$(BIN)/python benchmarks/replay.py
+
+bench-tracing: $(VENV)/.dev
+	$(BIN)/python benchmarks/tracing.py
 
 ROWS ?= 1000000
 bench-ingest: $(VENV)/.ingest

@@ -86,4 +86,4 @@ def test_the_files_a_script_names_are_read_where_the_user_is(
 
 def test_phases_are_a_length(run_json: RunJson) -> None:
     comment = 'model=bert-large precision=amp batch=8 phases="steps=3,seq=128;steps=4,seq=512"'
-    assert run_json("identify", "--comment", comment, "--", "true")["missing"] == []
+    assert run_json("identify", "true", "--comment", comment)["missing"] == []
