@@ -68,7 +68,19 @@ def test_the_cron_job_reads_the_history_and_writes_to_the_claim() -> None:
     assert container["env"][0]["valueFrom"]["secretKeyRef"] == {"name": "history", "key": "url"}
     assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "pages"}
     assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert container["args"][-2:] == ["--queue", "kubernetes"]
+    accounts = [found["metadata"]["name"] for found in render(REPORT).all("ServiceAccount")]
+    assert pod["serviceAccountName"] in accounts
+
+
+@needs_helm
+def test_without_the_queue_the_cron_job_never_meets_the_api_server() -> None:
+    rendered = render({**REPORT, "report": {**REPORT["report"], "queue": False}})
+    pod = rendered.one("CronJob", "-report")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert not pod["automountServiceAccountToken"]
+    assert "--queue" not in pod["containers"][0]["args"]
+    names = [found["metadata"]["name"] for found in rendered.objects]
+    assert not [name for name in names if name.endswith("-history")]
 
 
 @needs_helm
@@ -97,8 +109,9 @@ def test_what_is_missing_is_named(missing: str, given: dict[str, Any]) -> None:
 
 @needs_helm
 def test_nothing_follows_the_cluster_unless_wanted() -> None:
-    names = [found["metadata"]["name"] for found in render(REPORT).objects]
-    assert not [name for name in names if name.endswith("-history")]
+    assert [found["metadata"]["name"] for found in render(REPORT).all("Deployment")] == [
+        "pt-precision-time"
+    ]
 
 
 @needs_helm

@@ -48,8 +48,14 @@ def opaque(x: torch.Tensor) -> torch.Tensor:
         (lambda x: torch.ops.precision_time_tests.opaque(x), "register_fake"),
         (lambda x: x.cuda(), "leave out .cuda()"),
         (lambda x: x @ torch.ones(9, 9), "check --input"),
+        (lambda x: x[x > 0], "depends on values"),
+        (lambda x: x + torch.from_numpy(x.detach().numpy()), "torch operators"),
+        (lambda x: torch.ops.no_such_library.fused(x), "import the library"),
+        (lambda x: torch.cond(x.sum() > 0, torch.neg, torch.abs, (x,)), "that training takes"),
+        (lambda x: torch.sparse.mm(torch.eye(4).to_sparse(), x), "use dense"),
     ],
-    ids=["item", "nonzero", "custom-operator", "device", "shapes"],
+    ids=["item", "nonzero", "custom-operator", "device", "shapes", "mask", "numpy", "missing",
+         "branch", "sparse"],
 )  # fmt: skip
 def test_what_torch_cannot_trace_names_the_module_and_the_remedy(
     home: Path, then: Callable[[Any], Any], advice: str
