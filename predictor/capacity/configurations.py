@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-from threadpoolctl import threadpool_limits
 
 from ..cost import Terms
 from ..energy import busy_share, power_of
@@ -69,10 +68,8 @@ class Outlook:
     def of(self, jobs: Iterable[TrainingJob]) -> None:
         """Predict those that are not yet known, many in one pass."""
         fresh = [job for job in dict.fromkeys(jobs) if job not in self._found]
-        # Each job solves systems too small to share: threads would wait for one another, busily.
-        with threadpool_limits(limits=1, user_api="blas"):
-            for at in range(0, len(fresh), BATCH):
-                self._predict(fresh[at : at + BATCH])
+        for at in range(0, len(fresh), BATCH):
+            self._predict(fresh[at : at + BATCH])
 
     def __call__(self, job: TrainingJob | None) -> Prediction | None:
         """The prediction of one job."""

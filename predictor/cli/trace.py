@@ -95,7 +95,9 @@ def _show(found: Stored, form: str) -> None:
         summary["optimizer_bytes_per_parameter"] = round(model.update.bytes_per_parameter, 2)
         summary["optimizer_launches_per_tensor"] = round(model.update.launches_per_tensor, 2)
         if model.update.products:
-            warn(f"the optimizer's products are priced by bytes: {', '.join(model.update.products)}")
+            warn(
+                f"the optimizer's products are priced by bytes: {', '.join(model.update.products)}"
+            )
     if model.unknown:
         warn(f"unknown operators, priced by their bytes alone: {', '.join(model.unknown)}")
     if not model.any_batch:

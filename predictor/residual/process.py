@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..one_thread import one_thread
 from .features import Table, Vocabulary
 from .kernel import CrossCovariance, Floats, Hyperparameters, Rows, covariance
 
@@ -151,9 +152,10 @@ class GaussianProcess:
 
     def predict(self, new: Table, noise_deviation: Floats) -> Posterior:
         """Mean and deviation of each new row; the deviation rests on its nearest fitted rows."""
-        cross = self._cross(new)
-        mean = self.mean + cross @ self.alpha
-        variance = np.array([self._variance(row) for row in cross])
+        with one_thread():
+            cross = self._cross(new)
+            mean = self.mean + cross @ self.alpha
+            variance = np.array([self._variance(row) for row in cross])
         return Posterior(mean, np.sqrt(variance + noise_deviation**2))
 
     def _variance(self, cross: Floats) -> float:

@@ -32,7 +32,7 @@ def config(model_type: str, architecture: str | None, **fields: Any) -> dict[str
     return {"model_type": model_type, **named, **fields}
 
 
-ENCODER = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+ENCODER = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4,
            "intermediate_size": 128}  # fmt: skip
 DECODER = {**ENCODER, "num_key_value_heads": 2, "vocab_size": 500}
 TOWERS = {"text_config": {**ENCODER, "vocab_size": 500, "eos_token_id": 499},
