@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from threading import Event, Thread
 
 import numpy as np
 import pytest
@@ -36,22 +35,4 @@ def test_inside_there_is_one_and_outside_what_was_there() -> None:
 def test_it_ends_with_an_exception_too() -> None:
     with pytest.raises(ValueError, match="inside"), one_thread():
         raise ValueError("inside")
-    assert threads() == 2
-
-
-def test_whoever_leaves_first_does_not_free_the_others() -> None:
-    inside, leave = Event(), Event()
-
-    def stay() -> None:
-        with one_thread():
-            inside.set()
-            leave.wait(10)
-
-    other = Thread(target=stay)
-    with one_thread():
-        other.start()
-        assert inside.wait(10)
-    assert threads() == 1
-    leave.set()
-    other.join()
     assert threads() == 2
