@@ -52,7 +52,7 @@ def named(text: str) -> torch.device:
 def opened(where: torch.device, source: str) -> Iterator[Device]:
     """The device, its sheet measured where none is known; ``source`` is what that sheet says."""
     if where.type == CPU:
-        timer = CpuTimer()
+        timer = CpuTimer(torch.get_num_threads())
         yield Device(
             torch=where, sheet=cpu_sheet(where, timer, source), timer=timer, sensors=None,
             library=f"torch {torch.__version__}",

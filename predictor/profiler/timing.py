@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from resource import RUSAGE_SELF, getrusage
 from statistics import median, quantiles
-from time import perf_counter_ns
+from time import perf_counter_ns, process_time_ns
 from typing import Any, Protocol
 
 from .family import Run
@@ -86,19 +86,33 @@ def timing_of(samples: Sequence[float]) -> Timing:
     return Timing(time_s=median(samples), spread=(high - low) / middle, samples=len(samples))
 
 
-class CpuTimer:
-    """Wall time of calls, with the dispatcher and the Python call that every training step pays.
+def cpu_clock(threads: int) -> Callable[[], int]:
+    """Nanoseconds of work on a CPU.
 
-    A sample is disturbed where the system gave a core of this process to another one.
+    Of one thread the processor time, which other processes cannot take away; of several the time
+    on the wall.
     """
+    return process_time_ns if threads == 1 else perf_counter_ns
+
+
+class CpuTimer:
+    """Time of calls, with the dispatcher and the Python call that every training step pays.
+
+    With several threads a sample is disturbed where the system gave a core to another process.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._clock = cpu_clock(threads)
+        self._alone = threads == 1
 
     def sample(self, runs: Sequence[Run], calls: int) -> Sample:
         """See Timer."""
-        before, start = _preemptions(), perf_counter_ns()
+        clock = self._clock
+        before, start = _preemptions(), clock()
         for number in range(calls):
             runs[number % len(runs)]()
-        seconds = (perf_counter_ns() - start) * NS / calls
-        return Sample(seconds, _preemptions() > before)
+        seconds = (clock() - start) * NS / calls
+        return Sample(seconds, not self._alone and _preemptions() > before)
 
 
 def _preemptions() -> int:

@@ -29,7 +29,7 @@ GEMM = next(cases(BY_NAME["gemm"], "fp32"))
 def device() -> Device:
     """This CPU, under the name of a GPU."""
     return Device(
-        torch=torch.device("cpu"), sheet=Sheet(SHEET, None), timer=CpuTimer(), sensors=None,
+        torch=torch.device("cpu"), sheet=Sheet(SHEET, None), timer=CpuTimer(1), sensors=None,
         library="torch",
     )  # fmt: skip
 

@@ -191,7 +191,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def sheet(cuda: SimpleNamespace) -> Sheet:
-    return gpu_sheet(torch.device("cpu"), CpuTimer(), Sensors(FakeNvml(), None, 0), "measured")
+    return gpu_sheet(torch.device("cpu"), CpuTimer(1), Sensors(FakeNvml(), None, 0), "measured")
 
 
 def test_a_known_gpu_takes_its_shipped_sheet(cuda: SimpleNamespace) -> None:

@@ -78,8 +78,8 @@ def test_after_some_attempts_the_best_one_is_marked() -> None:
 
 def test_more_work_takes_more_time_on_the_cpu() -> None:
     small, large = (torch.randn(n, n) for n in (16, 512))
-    few = timed(CpuTimer(), [lambda: small @ small], 0.01)
-    many = timed(CpuTimer(), [lambda: large @ large], 0.01)
+    few = timed(CpuTimer(1), [lambda: small @ small], 0.01)
+    many = timed(CpuTimer(1), [lambda: large @ large], 0.01)
     assert many.time_s > few.time_s > 0
 
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from statistics import median, quantiles
-from time import perf_counter, process_time
+from time import perf_counter_ns
 from typing import Any
 
 import torch
 
 from ...precision import Precision
+from ..timing import NS, cpu_clock
 from .candidates import Candidate
 
 WARM_UP = 3
@@ -59,8 +60,7 @@ def measured(candidate: Candidate, precision: Precision, device: torch.device) -
     On a CPU of one thread the seconds are those of the processor, which others on the machine
     cannot take away; everywhere else they are those on the wall.
     """
-    alone = device.type == "cpu" and torch.get_num_threads() == 1
-    clock = process_time if alone else perf_counter
+    clock = cpu_clock(torch.get_num_threads()) if device.type == "cpu" else perf_counter_ns
     seconds: list[float] = []
     with _tf32(precision is Precision.TF32):
         steps = _steps(candidate, precision, device, clock)
@@ -73,7 +73,7 @@ def measured(candidate: Candidate, precision: Precision, device: torch.device) -
 
 
 def _steps(
-    candidate: Candidate, precision: Precision, device: torch.device, clock: Callable[[], float]
+    candidate: Candidate, precision: Precision, device: torch.device, clock: Callable[[], int]
 ) -> Iterator[float]:
     """Trains for ever; yields the seconds of each step."""
     torch.manual_seed(0)
@@ -93,7 +93,7 @@ def _steps(
         scaler.step(optimizer)
         scaler.update()
         _wait(device)
-        yield clock() - start
+        yield (clock() - start) * NS
 
 
 def _cast(batch: tuple[torch.Tensor, ...], stored: torch.dtype | None) -> tuple[torch.Tensor, ...]:
