@@ -6,13 +6,14 @@
 # make bench-ingest   a million rows of sacct into the history
 # make bench-capacity a report over a million jobs
 # make bench-replay   the queue simulator
+# make bench-forecast how often demand fell inside the forecast's bands
 # make bench-tracing  the tracer against the catalog's builders
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint bench bench-slurm bench-k8s bench-capacity bench-ingest bench-replay \
+.PHONY: demo test lint bench bench-slurm bench-k8s bench-capacity bench-forecast bench-ingest bench-replay \
 	bench-tracing clean
 
 demo: $(VENV)/.report
@@ -48,6 +49,9 @@ bench-capacity: $(VENV)/.report
 
 bench-replay: $(VENV)/.report
 	$(BIN)/python benchmarks/replay.py
+
+bench-forecast: $(VENV)/.report
+	$(BIN)/python benchmarks/forecast.py
 
 bench-tracing: $(VENV)/.dev
 	$(BIN)/python benchmarks/tracing.py

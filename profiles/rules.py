@@ -17,7 +17,7 @@ Row = Mapping[str, str]
 
 TOLERANCE = 1.05  # boost clocks a little above the data sheet, rounded times
 # GeForce and TITAN cards boost far above their data sheet: an RTX 3090 is rated at 1695 MHz, its
-# highest clock is 2100 MHz. The sheet of a CPU is itself a measurement, made at another moment.
+# highest clock is 2100 MHz.
 BOOST_TOLERANCE = 1.25
 # NVSwitch of Hopper and later reduces in the switch (SHARP), so an all-reduce sends each byte once
 # where the bus-bandwidth formula counts almost two.
@@ -99,7 +99,8 @@ def operator_faults(table: OperatorTable) -> list[str | None]:
     """Why each row contradicts physics: faster than the peak, or than memory, allows.
 
     Convolutions may exceed the peak (their FLOPs are algorithmic; Winograd and FFT do fewer);
-    memory is judged only where the tensors are more than twice the L2 cache.
+    memory is judged only where the tensors are more than twice the L2 cache. The peaks of a CPU
+    are no data sheet but measurements, of another moment than the row: they refute nothing.
     """
     peak, boost, bandwidth, cache = _limits(table)
     compute = table.flops / table.time_s / peak
@@ -131,15 +132,16 @@ def _limits(table: OperatorTable) -> tuple[Floats, Floats, Floats, Floats]:
         name, dtype = str(key).split("|")
         gpu = find_gpu(name)
         boost = BOOST_TOLERANCE if _boosts(gpu) else TOLERANCE
-        peak = matmul_peak(gpu, dtype) or np.nan
-        bandwidth = gpu.bandwidth_bytes_per_s * (boost / TOLERANCE if gpu.kind == CPU else 1.0)
+        peak, bandwidth = matmul_peak(gpu, dtype) or np.nan, gpu.bandwidth_bytes_per_s
+        if gpu.kind == CPU:
+            boost, bandwidth = np.inf, np.inf
         rows.append((peak, boost, bandwidth, gpu.l2_bytes))
     limits = np.array(rows, dtype=np.float64).reshape(-1, 4)[inverse]
     return limits[:, 0], limits[:, 1], limits[:, 2], limits[:, 3]
 
 
 def _boosts(gpu: Gpu) -> bool:
-    return gpu.kind == CPU or "GeForce" in gpu.product or "TITAN" in gpu.product
+    return "GeForce" in gpu.product or "TITAN" in gpu.product
 
 
 def _link(gpu: Gpu) -> float:

@@ -22,6 +22,8 @@ from .timing import DISAGREE, Timing, timed
 
 # Copies of the tensors of a case, so that a GPU does not find them in its L2 cache.
 MOST_COPIES, CACHES = 8, 2.0
+# What a step touches between two uses of a tensor: more than the cache of one core.
+CPU_BYTES = 16 << 20
 UNRELIABLE = "UNRELIABLE"
 FORWARD = "fwd"
 LONGEST_REASON = 200
@@ -81,8 +83,11 @@ def _row(case: Case, direction: str, runs: Sequence[Run], device: Device, limits
 
 
 def _copies(case: Case, gpu: Gpu) -> int:
-    """Copies of the tensors: a CPU has them where the operator before left them, in its cache."""
-    if gpu.kind == CPU:
-        return 1
+    """Copies of the tensors, so that a call finds them no nearer than a training step does.
+
+    On a CPU that is the cache all cores share, as its last-level cache holds more than a small
+    step.
+    """
+    between = CPU_BYTES if gpu.kind == CPU else CACHES * gpu.l2_bytes
     moved = float(case.row(gpu.name, FORWARD, 1.0).bytes[0])
-    return min(max(math.ceil(CACHES * gpu.l2_bytes / moved), 1), MOST_COPIES)
+    return min(max(math.ceil(between / moved), 1), MOST_COPIES)
