@@ -42,7 +42,7 @@ def _row(comparison: Comparison) -> tuple[str, ...]:
     measured = comparison.measured
     return (
         comparison.network + (" (aside)" if comparison.aside else ""), comparison.precision,
-        f"{comparison.predicted_s * 1e3:.1f}", f"{measured.step_s * 1e3:.1f}",
+        f"{comparison.predicted_s * 1e3:.1f}", f"{measured.time_s * 1e3:.1f}",
         f"{measured.spread:.0%}", f"{comparison.error:+.0%}",
         f"{comparison.calibrated_error:+.0%}",
     )  # fmt: skip

@@ -15,7 +15,7 @@ from profiles.tables import OperatorTable
 from ..graphs.operator import Direction, Kind
 from ..precision import Dtype
 from .functions import function_number
-from .shapes import DIRECTION_OF, KIND_OF, dims_of
+from .shapes import DIRECTION_OF, KIND_MARKED, KIND_OF, dims_of
 from .work import (
     DIMS,
     DIRECTION_CODE,
@@ -150,6 +150,9 @@ class _Rows:
         ]
         self.tensor = np.array(tensor)[self.gpu, self.dtype]
         self.cpu = np.array([gpu.kind == CPU for gpu in self.hardware])[self.gpu]
+        for words, kind in KIND_MARKED.items():
+            marked = np.char.find(table.params, words) >= 0
+            self.kind[marked & ~self.cpu] = KIND_CODE[kind]
         self.dims = np.full((len(table), DIMS), np.nan)
         for code in np.unique(self.kind[self.kind != _UNPRICED]):
             rows = np.flatnonzero(self.kind == code)

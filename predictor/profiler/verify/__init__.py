@@ -4,6 +4,5 @@ from __future__ import annotations
 
 from .check import verify
 from .compare import Comparison, Summary, Verification
-from .measure import MeasuredStep
 
-__all__ = ["Comparison", "MeasuredStep", "Summary", "Verification", "verify"]
+__all__ = ["Comparison", "Summary", "Verification", "verify"]

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from .measure import MeasuredStep
+from ..timing import Timing
+
+# Half the steps lie within this share of the median on a machine that does nothing else.
+STEADY = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,18 +25,18 @@ class Comparison:
     precision: str
     predicted_s: float
     calibrated_s: float
-    measured: MeasuredStep
+    measured: Timing
     aside: bool
 
     @property
     def error(self) -> float:
         """Predicted over measured, less one."""
-        return self.predicted_s / self.measured.step_s - 1.0
+        return self.predicted_s / self.measured.time_s - 1.0
 
     @property
     def calibrated_error(self) -> float:
         """As ``error``, with the factor of the others."""
-        return self.calibrated_s / self.measured.step_s - 1.0
+        return self.calibrated_s / self.measured.time_s - 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,7 @@ class Verification:
     @property
     def unsteady(self) -> tuple[Comparison, ...]:
         """Those whose measured steps disagree."""
-        return tuple(c for c in self.comparisons if not c.measured.steady)
+        return tuple(c for c in self.comparisons if c.measured.spread > STEADY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +79,7 @@ class Pair:
     network: str
     precision: str
     predicted_s: float
-    measured: MeasuredStep
+    measured: Timing
     aside: bool
 
 
@@ -94,7 +97,7 @@ def compared(pairs: Sequence[Pair]) -> tuple[Comparison, ...]:
 def _factor(pairs: Sequence[Pair], left_out: Pair) -> float:
     """The median of measured over predicted of the others; networks set aside teach nothing."""
     logs = [
-        math.log(p.measured.step_s / p.predicted_s)
+        math.log(p.measured.time_s / p.predicted_s)
         for p in pairs
         if p.precision == left_out.precision and p.network != left_out.network and not p.aside
     ]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from statistics import median, quantiles
+from contextlib import nullcontext
 from time import perf_counter_ns
 from typing import Any
 
 import torch
 
 from ...precision import Precision
-from ..timing import NS, cpu_clock
+from ..precision_switch import tf32
+from ..timing import NS, Timing, cpu_clock, timing_of
 from .candidates import Candidate
 
 WARM_UP = 3
@@ -20,28 +19,12 @@ STEPS = 12
 SECONDS = 4.0  # a network that is slow gets fewer steps, but no fewer than FEWEST
 FEWEST = 4
 BATCHES = 8  # drawn before, so that tables of tokens see new rows as in training
-# Half the steps lie within this share of the median on a machine that does nothing else.
-STEADY = 0.2
 
 _AUTOCAST = {
     Precision.MIXED_FP16_FP32: torch.float16,
     Precision.MIXED_BF16_FP32: torch.bfloat16,
 }
 _STORED = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredStep:
-    """The median of several steps, and the distance of their quartiles over it."""
-
-    step_s: float
-    spread: float
-    steps: int
-
-    @property
-    def steady(self) -> bool:
-        """Whether the steps agree: nothing else ran on the device."""
-        return self.spread <= STEADY
 
 
 def precisions(device: torch.device) -> tuple[Precision, ...]:
@@ -54,7 +37,7 @@ def precisions(device: torch.device) -> tuple[Precision, ...]:
     return tuple(found)
 
 
-def measured(candidate: Candidate, precision: Precision, device: torch.device) -> MeasuredStep:
+def measured(candidate: Candidate, precision: Precision, device: torch.device) -> Timing:
     """Seconds of one optimizer step (forward, loss, backward, update) of a candidate.
 
     On a CPU of one thread the seconds are those of the processor, which others on the machine
@@ -62,14 +45,13 @@ def measured(candidate: Candidate, precision: Precision, device: torch.device) -
     """
     clock = cpu_clock(torch.get_num_threads()) if device.type == "cpu" else perf_counter_ns
     seconds: list[float] = []
-    with _tf32(precision is Precision.TF32):
+    with tf32(precision is Precision.TF32):
         steps = _steps(candidate, precision, device, clock)
         for _ in range(WARM_UP):
             next(steps)
         while len(seconds) < FEWEST or (len(seconds) < STEPS and sum(seconds) < SECONDS):
             seconds.append(next(steps))
-    low, middle, high = quantiles(seconds, n=4)
-    return MeasuredStep(step_s=median(seconds), spread=(high - low) / middle, steps=len(seconds))
+    return timing_of(seconds)
 
 
 def _steps(
@@ -111,18 +93,6 @@ def _optimizer(name: str, module: torch.nn.Module) -> torch.optim.Optimizer:
 def _autocast(precision: Precision, device: torch.device) -> Any:
     low = _AUTOCAST.get(precision)
     return nullcontext() if low is None else torch.autocast(device.type, dtype=low)
-
-
-@contextmanager
-def _tf32(wanted: bool) -> Iterator[None]:
-    """Let products and convolutions of CUDA run in TF32 or not, and put it back."""
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32
-    matmul.allow_tf32 = cudnn.allow_tf32 = wanted
-    try:
-        yield
-    finally:
-        matmul.allow_tf32, cudnn.allow_tf32 = before
 
 
 def _wait(device: torch.device) -> None:

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.profiler.verify.compare import Pair, Verification, compared
-from predictor.profiler.verify.measure import STEADY, MeasuredStep
+from predictor.profiler.timing import Timing
+from predictor.profiler.verify.compare import STEADY, Pair, Verification, compared
 
 SECONDS = st.floats(min_value=1e-4, max_value=10.0)
 
 
 def pair(network: str, predicted_s: float, measured_s: float, *, aside: bool = False) -> Pair:
-    step = MeasuredStep(step_s=measured_s, spread=0.0, steps=5)
+    step = Timing(time_s=measured_s, spread=0.0, samples=5)
     return Pair(
         network=network, precision="fp32", predicted_s=predicted_s, measured=step, aside=aside
     )
@@ -54,7 +54,7 @@ def test_a_measurement_whose_steps_disagree_is_named() -> None:
     steady = pair("calm", 1.0, 1.0)
     absurd = Pair(
         network="shared", precision="fp32", predicted_s=1.0, aside=False,
-        measured=MeasuredStep(step_s=1.0, spread=2 * STEADY, steps=5),
+        measured=Timing(time_s=1.0, spread=2 * STEADY, samples=5),
     )  # fmt: skip
     result = Verification(device="cpu", comparisons=compared([steady, absurd]))
     assert [c.network for c in result.unsteady] == ["shared"]
