@@ -107,7 +107,7 @@ def test_profiles_check_exits_with_1_on_a_problem(
     run: Run, run_json: RunJson, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = Problem("operators", "row-7", "its time is negative")
-    monkeypatch.setattr("profiles.check.check", lambda: [problem])
+    monkeypatch.setattr("profiles.check.check", lambda root: [problem])
     lines = run("profiles", "check", code=1).stdout.splitlines()
     assert lines[0] == "operators row-7: its time is negative"
     assert lines[1].startswith("1 problems, ")
