@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..operator_time import OperatorEvaluation
+from ..operator_time.evaluate import OperatorEvaluation
 from ..residual.kernel import Floats
 
 

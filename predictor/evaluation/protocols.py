@@ -12,7 +12,7 @@ from profiles.tables import operators
 from ..fitting import Fitted
 from ..graphs.catalog import entry_of
 from ..intervals import Intervals, calibrate
-from ..operator_time import evaluate_operator_times
+from ..operator_time.evaluate import evaluate_operator_times
 from ..paper import paper_step_s
 from ..residual.kernel import Floats
 from ..residual.novelty import GROUPS, Tier, groups, random_folds

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from predictor.operator_time import OperatorEvaluation, OperatorTimes, evaluate_operator_times
+from predictor.operator_time import OperatorTimes
+from predictor.operator_time.evaluate import OperatorEvaluation, evaluate_operator_times
 from profiles.gpus import gpus
 from profiles.tables import operators
 
