@@ -2,8 +2,8 @@
 
 A job names its files, so a path may lead anywhere and a file may be anything: only regular files
 below the work directory are read, through no symbolic link, that belong to the submitting user, or
-to root where everyone may read them. Nothing is read that the user could not have read. A file
-system that hangs holds up one thread, and no decision: until that thread is back, nothing is read.
+to root where everyone may read them. A file system that hangs holds up one thread, and no decision:
+until that thread is back, nothing is read.
 """
 
 from __future__ import annotations

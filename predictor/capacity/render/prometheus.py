@@ -78,22 +78,16 @@ def _splits(report: Report) -> Iterable[Metric]:
             ),
         )
     types = report.splits.get(Dimension.GPU_TYPE, ())[:MOST_VALUES]
-    yield Metric(
+    yield _of_types(
         "gpu_type_idle_gpu_seconds",
         "GPU time that no job held, of types whose number is known.",
-        tuple(
-            Sample(t.idle_gpu_hours * HOUR_S, {"gpu_type": t.key})
-            for t in types if t.idle_gpu_hours is not None
-        ),
-    )  # fmt: skip
-    yield Metric(
+        {t.key: t.idle_gpu_hours for t in types},
+    )
+    yield _of_types(
         "gpu_type_idle_wanted_gpu_seconds",
         "GPU time that no job held while jobs waited for that type.",
-        tuple(
-            Sample(t.idle_wanted_gpu_hours * HOUR_S, {"gpu_type": t.key})
-            for t in types if t.idle_wanted_gpu_hours is not None
-        ),
-    )  # fmt: skip
+        {t.key: t.idle_wanted_gpu_hours for t in types},
+    )
     yield Metric(
         "tensor_core_gpu_seconds",
         "GPU time on GPUs with tensor cores, by what was computed in.",
@@ -206,6 +200,12 @@ def _ahead(report: Report) -> Iterable[Metric]:
 
 def _one(name: str, about: str, value: float | None) -> Metric:
     return Metric(name, about, () if value is None else (Sample(value, {}),))
+
+
+def _of_types(name: str, text: str, hours: Mapping[str, float | None]) -> Metric:
+    """Seconds of the GPU types whose hours are known."""
+    known = ((key, h) for key, h in hours.items() if h is not None)
+    return Metric(name, text, tuple(Sample(h * HOUR_S, {"gpu_type": key}) for key, h in known))
 
 
 def _outcomes(hours: GpuHours, labels: Mapping[str, str]) -> Iterable[Sample]:
