@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,8 +141,8 @@ def test_metrics_on_loopback_count_what_was_asked(tmp_path: Path) -> None:
         with daemon.connect() as client:
             client.sendall(b"nonsense\n")
             client.recv(8192)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as reply:
-            shown = reply.read().decode()
+        # An answer is counted once it is sent, and the metrics are read by another thread.
+        shown = _scraped(port, until="answer_seconds_count 5.0")
     for counted in (
         'requests_total{kind="submit",outcome="decided"} 1.0',
         'requests_total{kind="submit",outcome="repeated"} 2.0',
@@ -155,6 +156,17 @@ def test_metrics_on_loopback_count_what_was_asked(tmp_path: Path) -> None:
         assert f"precision_time_slurm_{counted}" in shown
     age = next(t for t in shown.splitlines() if "snapshot_age_seconds " in t and t[0] != "#")
     assert 0 <= float(age.split()[1]) < START_S
+
+
+def _scraped(port: int, until: str) -> str:
+    """The metrics, once they hold a text or enough time has passed."""
+    deadline = time.monotonic() + START_S
+    while True:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as reply:
+            shown = str(reply.read().decode())
+        if until in shown or time.monotonic() > deadline:
+            return shown
+        time.sleep(0.05)
 
 
 def test_a_slow_reader_of_metrics_delays_no_answer(tmp_path: Path) -> None:

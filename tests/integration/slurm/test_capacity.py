@@ -215,8 +215,16 @@ def test_the_report_of_slurm_as_it_is_now_holds_what_runs(here: SlurmCluster) ->
     here.sacct(done, "state")
     time.sleep(1.1)  # so that the period holds a second of it
     window = Window(since_s=since_s, until_s=int(time.time()))
+    # slurmctld tells accounting of a start when it comes to it.
+    here.wait_until(
+        lambda: (
+            Counter(row.outcome for row in rows_of_sacct(here, window))
+            == {"running": 1, "completed": 1}
+        )
+    )
+    rows = rows_of_sacct(here, window)
     found = report("--from", "slurm", *window.words)
-    is_the_same(found, rows_of_sacct(here, window))
+    is_the_same(found, rows)
     assert found["hours"]["running"] > 0
     assert found["origin"]["kind"] == "slurm"
     assert found["gpus"] == {"a100-sxm4-80gb": 8, "p100-pcie-16gb": 8, "v100-sxm2-16gb": 8}
