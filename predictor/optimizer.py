@@ -28,6 +28,8 @@ BYTES_OF_LAUNCH = 10  # per weight, FP32, where launches are not fused: 1.5 tens
 # A tensor-by-tensor AdamW takes 76 us and SGD 14 us for a tensor of 64 elements, where an addition
 # takes 2.5 us (Xeon, 2 GHz, torch 2.13): so many launches more for each that moves something.
 SMALL_LAUNCHES = 2.0
+# Root of the second moment, and its quotient by the bias correction; of rules with this much state.
+NEW_TENSORS, TWO_MOMENTS = ("sqrt", "div"), 8
 UNSCALE_BYTES = 8  # a gradient read and written
 
 
@@ -82,14 +84,27 @@ def _one_by_one(rule: Mapping[str, float], weights: float, tensors: float) -> li
     """Updates as a CPU runs them: tensor by tensor, each launch with its own traffic.
 
     Half the tensors are matrices, which hold the weights; the others are biases and norms, next to
-    nothing. Python and what it computes with single numbers are launches without traffic.
+    nothing. Python and what it computes with single numbers are launches without traffic. The root
+    and the quotient of a rule with two moments (Adam and its kin) are new tensors.
     """
-    launches = tensors * rule["launches_per_tensor"]
-    per_weight = max(rule["bytes_per_parameter"], BYTES_OF_LAUNCH * rule["launches_per_tensor"])
+    new = NEW_TENSORS if rule["state_bytes_per_parameter"] >= TWO_MOMENTS else ()
+    matrices, each = tensors / 2, rule["launches_per_tensor"]
+    in_place = max(each - len(new), 0.0)
+    moved = max(rule["bytes_per_parameter"], BYTES_OF_LAUNCH * each)
+    per_weight = moved - BYTES_OF_LAUNCH * len(new)
     return [
-        _update(weights, per_weight, launches / 2),
-        _update(0.0, per_weight, launches * (0.5 + SMALL_LAUNCHES)),
+        _update(weights, per_weight, in_place * matrices),
+        *(_new_tensor(function, weights, matrices) for function in new),
+        _update(0.0, per_weight, each * (matrices + SMALL_LAUNCHES * tensors)),
     ]
+
+
+def _new_tensor(function: str, weights: float, launches: float) -> TypedOperator:
+    operator = Operator(
+        Kind.ELEMENTWISE, Direction.UPDATE, (1, int(weights)), 0.0, weights, weights, launches,
+        function=function,
+    )  # fmt: skip
+    return TypedOperator(operator, Dtype.FP32, weights * 2 * Dtype.FP32.bytes, False)
 
 
 def _update(weights: float, per_weight: float, launches: float) -> TypedOperator:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from ..profiler.verify import Comparison, Summary, Verification
 
 _HEAD = (
-    "network", "precision", "predicted ms", "measured ms", "spread", "error", "error, calibrated"
+    "network", "precision", "predicted ms", "measured ms", "pace", "spread", "error",
+    "error, calibrated",
 )  # fmt: skip
 _SETS = (("all networks", None), ("networks set aside", True))
 
@@ -27,13 +28,16 @@ def show_verification(verified: Verification) -> None:
         )
     show_table(_HEAD, [_row(c) for c in verified.comparisons], left=2)
     click.echo()
+    from ..profiler.verify.compare import BY_THE_CLOCK, CALIBRATED, ERROR
+
+    errors = ("", ERROR), (", calibrated", CALIBRATED), (", by the clock", BY_THE_CLOCK)
     show_table(
         ("absolute error", "steps", "mean", "median"),
         [
             _sum(name + suffix, found)
             for name, aside in _SETS
-            for suffix, calibrated in (("", False), (", calibrated", True))
-            if (found := verified.summary(aside=aside, calibrated=calibrated))
+            for suffix, error in errors
+            if (found := verified.summary(error, aside=aside))
         ],
     )
 
@@ -43,7 +47,7 @@ def _row(comparison: Comparison) -> tuple[str, ...]:
     return (
         comparison.network + (" (aside)" if comparison.aside else ""), comparison.precision,
         f"{comparison.predicted_s * 1e3:.1f}", f"{measured.time_s * 1e3:.1f}",
-        f"{measured.spread:.0%}", f"{comparison.error:+.0%}",
+        f"{comparison.pace:.2f}", f"{measured.spread:.0%}", f"{comparison.error:+.0%}",
         f"{comparison.calibrated_error:+.0%}",
     )  # fmt: skip
 
@@ -54,11 +58,15 @@ def _sum(name: str, found: Summary) -> tuple[str, ...]:
 
 def verification_json(verified: Verification) -> dict[str, Any]:
     """Plain values; seconds, and errors as shares."""
-    total, calibrated = verified.summary(), verified.summary(calibrated=True)
+    from ..profiler.verify.compare import BY_THE_CLOCK, CALIBRATED
+
+    total, calibrated = verified.summary(), verified.summary(CALIBRATED)
+    by_the_clock = verified.summary(BY_THE_CLOCK)
     return {
         "device": verified.device,
         "mean_error": total and total.mean,
         "mean_error_calibrated": calibrated and calibrated.mean,
+        "mean_error_by_the_clock": by_the_clock and by_the_clock.mean,
         "steps": [
             asdict(c) | {"error": c.error, "calibrated_error": c.calibrated_error}
             for c in verified.comparisons

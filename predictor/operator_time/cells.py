@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..graphs.operator import Direction, Kind
 from ..precision import Dtype
-from .functions import CLASS_NAMES, CLASS_OF, FUNCTIONS, PLAIN, REDUCTION
+from .functions import CLASS_NAMES, CLASS_OF, FUNCTIONS, LARGEST, PLAIN, REDUCTION
 from .groups import HEAVY, PROXY
 from .work import (
     DIRECTION_CODE,
@@ -24,9 +24,10 @@ from .work import (
     Work,
 )
 
-# Beside the classes of functions: convolutions with one channel in each group.
-DEPTHWISE = len(CLASS_NAMES)
-PARTS = (*CLASS_NAMES, "depthwise")
+# Beside the classes of functions: convolutions with one channel in each group. oneDNN has no fast
+# kernel for the data gradient of one with strides in BF16: it takes 30 times longer.
+DEPTHWISE, STRIDED_DEPTHWISE = len(CLASS_NAMES), len(CLASS_NAMES) + 1
+PARTS = (*CLASS_NAMES, "depthwise", "strided depthwise")
 
 # Kinds whose time depends on rows and columns, not on bytes alone.
 BY_ROWS = frozenset({Kind.LAYER_NORM, Kind.SOFTMAX, Kind.EMBEDDING, Kind.LOSS})
@@ -67,7 +68,7 @@ class Cell:
 
     def _proxy(self) -> Cell | None:
         if self.part != PLAIN:
-            return replace(self, part=PLAIN)
+            return replace(self, part=DEPTHWISE if self.part == STRIDED_DEPTHWISE else PLAIN)
         kind = _PRODUCT.get(self.kind) or PROXY.get(self.kind)
         return None if kind is None else replace(self, kind=kind)
 
@@ -98,8 +99,10 @@ def codes(work: Work) -> Ints:
     numbers = (kind == KIND_CODE[Kind.LOSS]) & (work.dims[:, 0] == 1)
     kind = np.where(numbers, KIND_CODE[Kind.ELEMENTWISE], kind)
     dtype = np.where(work.dtype == DTYPE_CODE[Dtype.TF32], DTYPE_CODE[Dtype.FP32], work.dtype)
-    part = np.where(kind == KIND_CODE[Kind.ELEMENTWISE], function, PLAIN)
-    part = np.where(_depthwise(work), DEPTHWISE, part)
+    pool = (kind == KIND_CODE[Kind.POOL]) & (function == LARGEST)
+    part = np.where((kind == KIND_CODE[Kind.ELEMENTWISE]) | pool, function, PLAIN)
+    strided = (work.dims[:, 5] > 1) & (direction == DIRECTION_CODE[Direction.DATA_GRADIENT])
+    part = np.where(_depthwise(work), np.where(strided, STRIDED_DEPTHWISE, DEPTHWISE), part)
     code = (kind * len(DIRECTIONS) + direction) * len(DTYPES) + dtype
     return np.asarray(code * len(PARTS) + part)
 

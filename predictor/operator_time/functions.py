@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-PLAIN, MATH, RANDOM, REDUCTION = range(4)
-CLASS_NAMES = ("", "math", "random", "reduction")
+PLAIN, MATH, RANDOM, REDUCTION, LARGEST = range(5)
+CLASS_NAMES = ("", "math", "random", "reduction", "largest")
 
 # Any other function moves data and computes little.
 _BY_CLASS = {
@@ -11,7 +11,7 @@ _BY_CLASS = {
     MATH: (
         "gelu", "tanh", "sigmoid", "silu", "acos", "asin", "atan", "celu", "cos", "elu", "erf",
         "exp", "expm1", "glu", "log", "log1p", "log2", "log_sigmoid", "logit", "mish", "pow",
-        "rsqrt", "sin", "softplus", "tan",
+        "rsqrt", "sin", "softplus", "sqrt", "tan",
     ),
     RANDOM: (
         "dropout", "bernoulli", "exponential", "feature_dropout", "normal", "rand", "randint",
@@ -20,9 +20,10 @@ _BY_CLASS = {
     REDUCTION: (
         "sum", "all", "amax", "amin", "any", "linalg_vector_norm", "max", "mean", "min", "norm",
     ),
+    LARGEST: ("max_pool",),  # the largest value of a window, ten times slower than the average
 }  # fmt: skip
 _ALIASES = {
-    "_to_copy": "copy", "clone": "copy", "cat": "copy", "contiguous": "copy", "sub": "add",
+    "to_copy": "copy", "clone": "copy", "cat": "copy", "contiguous": "copy", "sub": "add",
     "div": "mul", "threshold": "relu", "native_dropout": "dropout", "swish": "silu",
     "log_sigmoid_forward": "log_sigmoid", "rand_like": "rand", "randn_like": "randn",
 }  # fmt: skip
@@ -36,9 +37,11 @@ def function_number(name: str, *, backward: bool = False) -> int:
 
     The gradient of a random function multiplies by what was drawn before.
     """
-    plain = name.removesuffix("_").removesuffix("_backward")
-    for kernel in ("foreach", "fused"):
-        if plain.startswith((kernel, f"_{kernel}")):
-            plain = kernel
+    plain = name.removesuffix("_").removesuffix("_backward").removeprefix("_")
+    kernel, _, inner = plain.partition("_")
+    if kernel in ("foreach", "fused"):
+        plain = "sqrt" if inner == "sqrt" else kernel
+    if plain.startswith("max_pool"):
+        plain = "max_pool"
     number = _NUMBER.get(_ALIASES.get(plain, plain), 0)
     return _NUMBER["mul"] if backward and CLASS_OF[number] == RANDOM else number

@@ -129,7 +129,10 @@ def _coded(values: NDArray[np.str_], codes: Mapping[str, int]) -> Ints:
 
 def _function(words: str) -> int:
     op, params, direction = words.split("|")
-    name = "sum" if op == "reduction" else parse_params(params).get("func", "")
+    told = parse_params(params)
+    name = "sum" if op == "reduction" else told.get("func", "")
+    if op == "pool" and told.get("kind") == "max":
+        name = "max_pool"
     return function_number(name, backward=direction != "fwd")
 
 
@@ -174,7 +177,8 @@ class _Rows:
         table = (self.kind == KIND_CODE[Kind.EMBEDDING]) & (self.table.direction == "bwd")
         table &= ~self.cpu
         data = self.direction == DIRECTION_CODE[Direction.DATA_GRADIENT]
-        image = (self.kind == KIND_CODE[Kind.CONV]) & data & (self.dims[:, 1] <= IMAGE_CHANNELS)
+        channels = self.dims[:, 1] * self.dims[:, 3]
+        image = (self.kind == KIND_CODE[Kind.CONV]) & data & (channels <= IMAGE_CHANNELS)
         several = np.zeros(len(self.table), dtype=bool)
         for words in SEVERAL_KERNELS:
             several |= np.char.find(self.table.params, words) >= 0

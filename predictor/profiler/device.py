@@ -13,6 +13,7 @@ from profiles.gpus import Gpu
 from ..errors import ProfilerError
 from . import nvml
 from .nvml import Sensors
+from .pace import Pace
 from .sheets import Sheet, cpu_sheet, gpu_sheet
 from .timing import CpuTimer, CudaTimer, Timer
 
@@ -26,13 +27,14 @@ _FORMATS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A device torch can use. ``sensors`` is None for a CPU."""
+    """A device torch can use. ``sensors`` is None for a CPU, ``pace`` for a GPU."""
 
     torch: torch.device
     sheet: Sheet
     timer: Timer
     sensors: Sensors | None
     library: str
+    pace: Pace | None = None
 
 
 def named(text: str) -> torch.device:

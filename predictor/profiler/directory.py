@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 
 from profiles import gpus
@@ -16,9 +17,12 @@ from profiles.storage import COLLECTIVE_COLUMNS, OPERATOR_COLUMNS, QUARANTINE_CO
 from .. import trusted_files
 from ..errors import ProfilerError
 from .journal import Journal
+from .pace import Pace
 from .sheets import Sheet
+from .timing import cpu_clock
 
 MANIFEST = "manifest.json"
+PACE = "pace.json"
 LICENSE = "not stated: measured on this machine"
 OPERATORS, COLLECTIVES = "operators", "collectives"
 _COLUMNS = {OPERATORS: OPERATOR_COLUMNS, COLLECTIVES: COLLECTIVE_COLUMNS}
@@ -51,6 +55,15 @@ class Directory:
             "citation": citation,
         }  # fmt: skip
         self._add("sources.yaml", key, entry)
+
+    def pace(self, device: str) -> Pace:
+        """What paces of a CPU are relative to: the first moment it was measured for this place."""
+        path = self.root / PACE
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        pace = Pace(cpu_clock(torch.get_num_threads()), known.get(device))
+        if device not in known:
+            self._write(PACE, json.dumps({**known, device: asdict(pace.first)}, indent=2) + "\n")
+        return pace
 
     def log(self, run: Mapping[str, Any]) -> None:
         """Add a run to the manifest."""

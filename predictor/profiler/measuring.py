@@ -20,8 +20,8 @@ from .limits import Limits
 from .precision_switch import tf32
 from .timing import DISAGREE, Timing, timed
 
-# Copies of the tensors of a case, so that a GPU does not find them in its L2 cache.
-MOST_COPIES, CACHES = 8, 2.0
+# Copies of the tensors of a case, so that a device does not find them in its cache.
+MOST_COPIES, CACHES = 32, 2.0
 # What a step touches between two uses of a tensor: more than the cache of one core.
 CPU_BYTES = 16 << 20
 UNRELIABLE = "UNRELIABLE"
@@ -31,11 +31,15 @@ LONGEST_REASON = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One direction of a case: how long it took, and why it is not to be used, if so."""
+    """One direction of a case: how long it took, and why it is not to be used, if so.
+
+    ``pace`` is how fast the device was meanwhile, where that is known; the timing is that of 1.
+    """
 
     direction: str
     timing: Timing | None
     fault: str | None
+    pace: float | None = None
 
     @property
     def note(self) -> str:
@@ -43,6 +47,8 @@ class Row:
         if self.timing is None:
             return UNRELIABLE
         agreement = f"spread={self.timing.spread:.3f};samples={self.timing.samples}"
+        if self.pace is not None:
+            agreement += f";pace={self.pace:.3f}"
         return f"{UNRELIABLE};{agreement}" if self.fault else agreement
 
 
@@ -74,12 +80,14 @@ def _directions(case: Case, device: Device, limits: Limits, done: Collection[str
 
 def _row(case: Case, direction: str, runs: Sequence[Run], device: Device, limits: Limits) -> Row:
     timing = timed(device.timer, runs, limits.row_s)
+    pace = None if device.pace is None else device.pace.since()
+    timing = timing if pace is None else timing.at(pace)
     fault = operator_faults(case.row(limits.gpu.name, direction, timing.time_s))[0]
     if not timing.reliable:
         fault = DISAGREE
     elif device.sensors is not None and device.sensors.slowed():
         fault = "heat or a power brake holds the clocks down"
-    return Row(direction=direction, timing=timing, fault=fault)
+    return Row(direction=direction, timing=timing, fault=fault, pace=pace)
 
 
 def _copies(case: Case, gpu: Gpu) -> int:

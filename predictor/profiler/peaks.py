@@ -58,7 +58,7 @@ def copy_gb_per_s(device: torch.device, timer: Timer, memory: int, cache: int) -
     each = int(min(max(CACHES * cache, FEWEST_COPIED), COPY_SHARE * memory)) // pieces
     source = torch.zeros(pieces, each, dtype=torch.uint8, device=device)
     runs = [partial(to.copy_, part) for to, part in zip(source.clone(), source, strict=True)]
-    samples = [timer.sample((run,), 1) for _ in range(PASSES) for run in runs]
+    samples = [timer.sample(run, 1) for _ in range(PASSES) for run in runs]
     quiet = [sample.seconds for sample in samples if not sample.disturbed]
     return 2 * each / median(quiet or [sample.seconds for sample in samples]) / 1e9
 
@@ -78,5 +78,5 @@ def _best_s(timer: Timer, run: Callable[[], object]) -> float:
     run()
     seconds: list[float] = []
     while len(seconds) < FEWEST or sum(seconds) < SAMPLED_S:
-        seconds.append(timer.sample((run,), 1).seconds)
+        seconds.append(timer.sample(run, 1).seconds)
     return min(seconds)

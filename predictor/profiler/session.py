@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
@@ -18,7 +18,7 @@ from profiles.gpus import find_gpu
 
 from .case import Case
 from .collectives import check, collective_rows
-from .device import Device, formats, named, opened
+from .device import CPU, Device, formats, named, opened
 from .directory import COLLECTIVES, OPERATORS, Directory, directory
 from .journal import Journal
 from .limits import Limits
@@ -75,6 +75,8 @@ def profile(
     progress(f"opening {request.device}", 0.0)
     with _known(place), opened(where, said) as device:
         place.add_sheet(device.sheet)
+        if where.type == CPU:
+            device = replace(device, pace=place.pace(device.sheet.device))
         run = _Run(request, place, device, start, progress, stop or Event())
         run.source = f"{device.sheet.device}-{now:%Y%m%d}"
         place.add_source(run.source, f"{device.sheet.device}, {said}", device.library)

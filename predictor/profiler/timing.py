@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from resource import RUSAGE_SELF, getrusage
 from statistics import median, quantiles
 from time import perf_counter_ns, process_time_ns
@@ -29,6 +29,10 @@ class Timing:
     spread: float
     samples: int
 
+    def at(self, pace: float) -> Timing:
+        """The same at pace 1, if it was measured at ``pace``; the spread stays."""
+        return replace(self, time_s=self.time_s * pace)
+
     @property
     def reliable(self) -> bool:
         """Whether the samples agree."""
@@ -46,8 +50,26 @@ class Sample:
 class Timer(Protocol):
     """Times calls on one device."""
 
-    def sample(self, runs: Sequence[Run], calls: int) -> Sample:
-        """The average of ``calls`` calls that go through ``runs`` in turn."""
+    def sample(self, run: Run, calls: int) -> Sample:
+        """The average of ``calls`` calls."""
+
+
+class Round:
+    """The same call on one copy of its tensors after the other, from sample to sample.
+
+    A result is kept until the turn of its copy comes again, as a training step keeps activations:
+    memory that was given back a moment ago would still be in the cache.
+    """
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._runs, self._turn = runs, 0
+        self._kept: list[object] = [None] * len(runs)
+
+    def __call__(self) -> None:
+        """The next call."""
+        turn = self._turn
+        self._kept[turn] = self._runs[turn]()
+        self._turn = (turn + 1) % len(self._runs)
 
 
 def timed(timer: Timer, runs: Sequence[Run], budget_s: float) -> Timing:
@@ -55,22 +77,23 @@ def timed(timer: Timer, runs: Sequence[Run], budget_s: float) -> Timing:
 
     Of several attempts the one counts whose samples agree best.
     """
-    for run in (*runs, *[runs[0]] * WARM_UP):
+    run = Round(runs)
+    for _ in range(len(runs) + WARM_UP):
         run()
     attempts = []
     for _ in range(ATTEMPTS):
-        attempts.append(_attempt(timer, runs, budget_s))
+        attempts.append(_attempt(timer, run, budget_s))
         if attempts[-1].reliable:
             break
     return min(attempts, key=lambda timing: timing.spread)
 
 
-def _attempt(timer: Timer, runs: Sequence[Run], budget_s: float) -> Timing:
+def _attempt(timer: Timer, run: Run, budget_s: float) -> Timing:
     """Undisturbed samples if there are enough of them, otherwise all."""
-    once = timer.sample(runs, 1).seconds
+    once = timer.sample(run, 1).seconds
     calls = _calls(once, budget_s)
     wanted = min(max(int(budget_s / max(once * calls, NS)), FEWEST), MOST)
-    every = [timer.sample(runs, calls) for _ in range(wanted)]
+    every = [timer.sample(run, calls) for _ in range(wanted)]
     clean = [sample for sample in every if not sample.disturbed]
     return timing_of([s.seconds for s in (clean if len(clean) >= FEWEST else every)])
 
@@ -105,12 +128,12 @@ class CpuTimer:
         self._clock = cpu_clock(threads)
         self._alone = threads == 1
 
-    def sample(self, runs: Sequence[Run], calls: int) -> Sample:
+    def sample(self, run: Run, calls: int) -> Sample:
         """See Timer."""
         clock = self._clock
         before, start = _preemptions(), clock()
-        for number in range(calls):
-            runs[number % len(runs)]()
+        for _ in range(calls):
+            run()
         seconds = (clock() - start) * NS / calls
         return Sample(seconds, not self._alone and _preemptions() > before)
 
@@ -134,24 +157,24 @@ class CudaTimer:
         self._cuda = cuda
         self._wait_s = 1e-3
 
-    def sample(self, runs: Sequence[Run], calls: int) -> Sample:
+    def sample(self, run: Run, calls: int) -> Sample:
         """See Timer."""
         wait_s = self._wait_s
         for _ in range(self.ATTEMPTS):
-            found = self._queued(runs, calls, wait_s)
+            found = self._queued(run, calls, wait_s)
             if not found.disturbed:
                 self._wait_s = wait_s
                 break
             wait_s *= 2
         return found
 
-    def _queued(self, runs: Sequence[Run], calls: int, wait_s: float) -> Sample:
+    def _queued(self, run: Run, calls: int, wait_s: float) -> Sample:
         start, end = (self._cuda.Event(enable_timing=True) for _ in range(2))
         self._cuda.synchronize()
         self._cuda._sleep(int(wait_s * self.CYCLES_PER_S))
         start.record()
-        for number in range(calls):
-            runs[number % len(runs)]()
+        for _ in range(calls):
+            run()
         end.record()
         late = bool(start.query())
         self._cuda.synchronize()

@@ -59,9 +59,10 @@ def _pool(b: GraphBuilder, call: Call) -> None:
     channels = x.shape[1] if len(x.shape) > 2 else 1
     a, c = float(x.elements), float(out.elements)
     dims = (out.elements // channels, channels)
-    b.emit(Kind.POOL, FORWARD, dims, reads=a, writes=c)
+    function = "max_pool" if call.name.startswith("max_pool") else ""
+    b.emit(Kind.POOL, FORWARD, dims, reads=a, writes=c, function=function)
     if b._backward:
-        b.emit(Kind.POOL, DATA_GRADIENT, dims, reads=2 * c, writes=a)
+        b.emit(Kind.POOL, DATA_GRADIENT, dims, reads=2 * c, writes=a, function=function)
 
 
 def _mean(b: GraphBuilder, call: Call) -> None:

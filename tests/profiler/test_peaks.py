@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pytest
 import torch
@@ -23,8 +23,8 @@ class Rated:
         self._flops, self._bytes_per_s = flops, bytes_per_s
         self._late = False
 
-    def sample(self, runs: Sequence[Run], calls: int) -> Sample:
-        result = runs[0]()
+    def sample(self, run: Run, calls: int) -> Sample:
+        result = run()
         assert isinstance(result, torch.Tensor)
         self._late = not self._late
         seconds = self._seconds(result)

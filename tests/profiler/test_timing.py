@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from weakref import ReferenceType, ref
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from predictor.profiler.timing import (
     FEWEST,
     CpuTimer,
     CudaTimer,
+    Round,
     Sample,
     timed,
     timing_of,
@@ -29,7 +31,7 @@ class Script:
         self._samples = samples
         self.asked = 0
 
-    def sample(self, runs: Sequence[Run], calls: int) -> Sample:
+    def sample(self, run: Run, calls: int) -> Sample:
         self.asked += 1
         return next(self._samples)
 
@@ -131,30 +133,50 @@ class Event:
 
 def test_launches_of_a_slow_host_are_not_in_the_time_of_the_device() -> None:
     cuda = Cuda()
-    assert CudaTimer(cuda).sample([cuda.launch], 20).seconds == pytest.approx(cuda.kernel_s)
+    assert CudaTimer(cuda).sample(cuda.launch, 20).seconds == pytest.approx(cuda.kernel_s)
 
 
 def test_a_host_that_was_late_queues_behind_a_longer_wait_from_then_on() -> None:
     cuda = Cuda(launch_s=1e-3)
     timer = CudaTimer(cuda)
-    found = timer.sample([cuda.launch], 20)
+    found = timer.sample(cuda.launch, 20)
     assert not found.disturbed
     assert found.seconds == pytest.approx(cuda.kernel_s)
     tries = len(cuda.waits)
     assert tries > 1
-    timer.sample([cuda.launch], 20)
+    timer.sample(cuda.launch, 20)
     assert len(cuda.waits) == tries + 1
 
 
 def test_a_host_that_is_always_late_says_so() -> None:
     cuda = Cuda(launch_s=10.0)
-    assert CudaTimer(cuda).sample([cuda.launch], 2).disturbed
+    assert CudaTimer(cuda).sample(cuda.launch, 2).disturbed
 
 
-def test_copies_are_gone_through_in_turn() -> None:
-    cuda, seen = Cuda(), list[int]()
-    CudaTimer(cuda).sample([lambda: seen.append(0), lambda: seen.append(1)], 4)
-    assert seen == [0, 1, 0, 1]
+def test_copies_are_gone_through_in_turn_from_sample_to_sample() -> None:
+    seen = list[int]()
+    both = Round([lambda: seen.append(0), lambda: seen.append(1)])
+    timer = CudaTimer(Cuda())
+    for calls in (1, 1, 1, 4):
+        timer.sample(both, calls)
+    assert seen == [0, 1, 0, 1, 0, 1, 0]
+
+
+def test_results_are_kept_until_the_turn_of_their_copy_comes_again() -> None:
+    class Result:
+        pass
+
+    made: list[ReferenceType[Result]] = []
+
+    def call() -> Result:
+        result = Result()
+        made.append(ref(result))
+        return result
+
+    three = Round([call] * 3)
+    for _ in range(5):
+        three()
+    assert [found() is not None for found in made] == [False, False, True, True, True]
 
 
 def test_torch_has_the_functions_of_the_timer() -> None:

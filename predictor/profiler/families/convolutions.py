@@ -91,8 +91,8 @@ FAMILIES = (
     Family(
         name="depthwise conv", op="conv2d", tf32=True, shape=_depthwise_shape, runs=_conv,
         axes=(
-            _BATCH, _SIDE, Axis("in", (8, 384), (16, 2048)), choice("kernel", 3, 3, 5), _STRIDE,
-            _LAYOUT,
+            _BATCH, _SIDE, Axis("in", (8, 384), (16, 2048)), choice("kernel", 3, 3, 5),
+            choice("stride", 1, 1, 2), _LAYOUT,
         ),
     ),
     Family(

@@ -16,6 +16,8 @@ from ...errors import ProfileError
 from ...operator_time import OperatorTimes
 from ...precision import Precision
 from ...step import StepModel
+from ..directory import Directory
+from ..pace import Pace
 from .candidates import CANDIDATES, Candidate
 from .compare import Pair, Verification, compared
 from .measure import measured, precisions
@@ -42,7 +44,9 @@ def verify(
     with roots.also(directory):
         progress("fitting the tables", 0.0)
         steps = _model(directory, name)
-        pairs = list(_pairs(steps, name, torch.device(device), candidates, progress))
+        where = torch.device(device)
+        pace = Directory(directory).pace(name) if where.type == "cpu" else None
+        pairs = list(_pairs(steps, name, where, pace, candidates, progress))
     return Verification(device=name, comparisons=compared(pairs))
 
 
@@ -59,17 +63,18 @@ def _model(directory: Path, name: str) -> StepModel:
 
 
 def _pairs(
-    steps: StepModel, name: str, device: torch.device, candidates: Sequence[Candidate],
-    progress: Progress,
+    steps: StepModel, name: str, device: torch.device, pace: Pace | None,
+    candidates: Sequence[Candidate], progress: Progress,
 ) -> Iterator[Pair]:  # fmt: skip
     for number, candidate in enumerate(candidates):
         progress(f"training {candidate.name}", number / len(candidates))
         graph = graph_of(candidate)
         for precision in precisions(device):
             predicted_s = priced(steps, candidate, graph, precision, name).step_s
+            took = measured(candidate, precision, device, pace)
             yield Pair(
                 network=candidate.name, precision=_word(precision), predicted_s=predicted_s,
-                measured=measured(candidate, precision, device), aside=candidate.aside,
+                measured=took.timing, pace=took.pace, aside=candidate.aside,
             )  # fmt: skip
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
+from statistics import median
 from time import perf_counter_ns
 from typing import Any
 
 import torch
 
 from ...precision import Precision
+from ..pace import Pace
 from ..precision_switch import tf32
 from ..timing import NS, Timing, cpu_clock, timing_of
 from .candidates import Candidate
@@ -37,7 +40,20 @@ def precisions(device: torch.device) -> tuple[Precision, ...]:
     return tuple(found)
 
 
-def measured(candidate: Candidate, precision: Precision, device: torch.device) -> Timing:
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Steps as long as they took at pace 1, and the pace they ran at (``predictor.profiler.pace``).
+
+    On a GPU the pace is 1.
+    """
+
+    timing: Timing
+    pace: float
+
+
+def measured(
+    candidate: Candidate, precision: Precision, device: torch.device, pace: Pace | None
+) -> Measured:
     """Seconds of one optimizer step (forward, loss, backward, update) of a candidate.
 
     On a CPU of one thread the seconds are those of the processor, which others on the machine
@@ -45,13 +61,18 @@ def measured(candidate: Candidate, precision: Precision, device: torch.device) -
     """
     clock = cpu_clock(torch.get_num_threads()) if device.type == "cpu" else perf_counter_ns
     seconds: list[float] = []
+    paces: list[float] = []
     with tf32(precision is Precision.TF32):
         steps = _steps(candidate, precision, device, clock)
         for _ in range(WARM_UP):
             next(steps)
+        if pace is not None:
+            pace.since()
         while len(seconds) < FEWEST or (len(seconds) < STEPS and sum(seconds) < SECONDS):
-            seconds.append(next(steps))
-    return timing_of(seconds)
+            took_s = next(steps)
+            paces.append(1.0 if pace is None else pace.since())
+            seconds.append(took_s * paces[-1])
+    return Measured(timing_of(seconds), median(paces))
 
 
 def _steps(

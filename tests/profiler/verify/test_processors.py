@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.graphs.operator import Direction, Kind
-from predictor.operator_time.cells import DEPTHWISE, Cell, cell_of
+from predictor.autocast import TypedOperator
+from predictor.graphs.operator import Direction, Kind, Operator
+from predictor.operator_time.cells import PARTS, Cell, cell_of, codes
 from predictor.operator_time.functions import (
     CLASS_OF,
     FUNCTIONS,
@@ -18,7 +22,11 @@ from predictor.operator_time.functions import (
     function_number,
 )
 from predictor.operator_time.neighbours import Neighbours, interpolated
+from predictor.operator_time.samples import samples_of
+from predictor.operator_time.work import Engines, work_of
 from predictor.precision import Dtype
+from profiles.gpus import CPU, find_gpu
+from profiles.tables import operators, take
 
 ANY_CELL = st.builds(
     Cell, st.sampled_from(Kind), st.sampled_from(Direction), st.sampled_from(Dtype)
@@ -71,7 +79,7 @@ def test_a_cell_without_rows_ends_at_one_that_others_stand_in_for(cell: Cell) ->
 
 @given(st.integers(0, 10_000))
 def test_a_cell_is_told_by_its_number(code: int) -> None:
-    limit = len(Kind) * len(Direction) * len(Dtype) * (DEPTHWISE + 1)
+    limit = len(Kind) * len(Direction) * len(Dtype) * len(PARTS)
     assert isinstance(cell_of(code % limit), Cell)
 
 
@@ -89,3 +97,44 @@ def test_functions_are_told_by_the_names_of_torch(name: str, expected: int) -> N
 
 def test_the_gradient_of_dropout_draws_nothing() -> None:
     assert FUNCTIONS[function_number("dropout", backward=True)] == "mul"
+
+
+def coded(operator: Operator, dtype: Dtype = Dtype.BF16) -> str:
+    cpu = replace(find_gpu("v100-sxm2-16gb"), kind=CPU)
+    work = work_of(Engines(cpu), [TypedOperator(operator, dtype, 1.0, False)])
+    return cell_of(int(codes(work)[0])).name
+
+
+@pytest.mark.parametrize(("stride", "words"), [(1, "depthwise"), (4, "strided depthwise")])
+def test_a_strided_depthwise_data_gradient_has_a_cell_of_its_own(stride: int, words: str) -> None:
+    dims = (4096, 1, 9, 96, 9, stride)
+    gradient = Operator(Kind.CONV, Direction.DATA_GRADIENT, dims, 1.0, 1.0, 1.0)
+    forward = Operator(Kind.CONV, Direction.FORWARD, dims, 1.0, 1.0, 1.0)
+    assert coded(gradient) == f"conv/data_gradient/bf16/{words}"
+    assert coded(forward) == "conv/forward/bf16/depthwise"
+
+
+def test_the_largest_of_a_window_is_told_from_its_average() -> None:
+    average = Operator(Kind.POOL, Direction.FORWARD, (16, 64), 0.0, 1.0, 1.0)
+    assert coded(average) == "pool/forward/bf16"
+    assert coded(replace(average, function="max_pool")) == "pool/forward/bf16/largest"
+
+
+def test_rows_of_a_depthwise_data_gradient_are_priced_and_those_of_an_image_are_not() -> None:
+    shipped = operators()
+    table = take(
+        shipped, np.flatnonzero((shipped.op == "conv2d") & (shipped.direction == "fwd"))[:2]
+    )
+    sizes = {"in_c": [96.0, 3.0], "out_c": [96.0, 64.0], "groups": [96.0, 1.0]}
+    columns = {name: np.array(values) for name, values in sizes.items()}
+    both = replace(table, **columns, direction=np.array(["bwd_data"] * 2))
+    cpu = replace(find_gpu(str(both.gpu[0])), kind=CPU)
+    with patch("predictor.operator_time.samples.find_gpu", return_value=cpu):
+        work = samples_of(both, {cpu.name: cpu}).work
+    assert work.dims[:, 3].tolist() == [96.0]
+
+
+def test_a_root_of_a_list_is_a_root() -> None:
+    assert FUNCTIONS[function_number("foreach_sqrt")] == "sqrt"
+    assert FUNCTIONS[function_number("_foreach_add_")] == "foreach"
+    assert FUNCTIONS[function_number("_fused_adamw_")] == "fused"
