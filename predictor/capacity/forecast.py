@@ -1,34 +1,28 @@
-"""Demand of the weeks to come: exponential smoothing with a weekly season.
+"""Demand of the weeks to come, with a band that says what a history of its length can tell.
 
-The model is ETS with additive error and a season of seven days on daily GPU-hours, without a trend
-(Hyndman and Athanasopoulos, Forecasting: Principles and Practice, 3rd ed., chapter 8): at the
-lengths of history that a cluster has, a fitted trend made intervals of the backtest in
-``benchmarks/forecast.py`` miss more often, not less. Weeks are sums over simulated days, so that
-their interval holds how days err together. The errors that are resampled are scaled for the
-parameters that were fitted to them, for in-sample errors are too small.
+Weeks are sums over the days that ``forecast_model`` draws, so that their bands hold how days err
+together.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
 
-from ..errors import NotInstalledError
 from ..replay import Floats
 from .demand import WEEK_DAYS, WEEK_S, Demand, by_gpu_type, by_partition, daily
+from .forecast_model import PATHS, paths
 from .report_data import Forecast, Range, WeekDemand
 
 LEAST_WEEKS = 5
 WEEKS_AHEAD = 8
-PATHS = 500
 # Forecasts of one report, those with the most GPU-hours.
 MOST = 12
 METHOD = (
-    f"ETS(A,N,A) on days, season of a week; weeks are sums of {PATHS} paths with "
-    "resampled errors, central 80 % and 95 %"
+    "a level that wanders and drifts, and a season of a week, on days; "
+    f"{PATHS:,} draws over how fast it changes, central 80 % and 95 % of weeks"
 )
 LEVELS = (0.025, 0.1, 0.5, 0.9, 0.975)
 
@@ -83,30 +77,7 @@ def forecast(demand: Demand) -> Forecast:
 
 def _ranges(days: Floats) -> Sequence[tuple[Range, Range]]:
     """The central 95 % and 80 % of each week to come."""
-    sums = _paths(days).reshape(WEEKS_AHEAD, WEEK_DAYS, -1).sum(axis=1)
     return [
         (Range(low=a, median=c, high=e), Range(low=b, median=c, high=d))
-        for a, b, c, d, e in np.quantile(sums, LEVELS, axis=1).T.tolist()
+        for a, b, c, d, e in np.quantile(paths(days, WEEKS_AHEAD), LEVELS, axis=1).T.tolist()
     ]
-
-
-def _paths(days: Floats) -> Floats:
-    """Simulated days to come (days, paths), none below nought."""
-    if np.ptp(days) == 0:  # nothing varies: there is nothing to fit
-        return np.full((WEEKS_AHEAD * WEEK_DAYS, 1), days[0])
-    try:
-        from statsmodels.tsa.exponential_smoothing.ets import ETSModel
-    except ModuleNotFoundError as error:
-        raise NotInstalledError.of(error, "report") from error
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of convergence: the interval is from what was fitted
-        fitted = ETSModel(
-            days / days.mean(), error="add", seasonal="add", seasonal_periods=WEEK_DAYS
-        ).fit(disp=False)
-        ahead = WEEKS_AHEAD * WEEK_DAYS
-        residuals = np.asarray(fitted.resid)
-        scale = np.sqrt(len(residuals) / (len(residuals) - len(fitted.params)))
-        errors = np.random.default_rng(0).choice(scale * residuals, (ahead, PATHS))
-        paths = fitted.simulate(ahead, anchor="end", repetitions=PATHS, random_errors=errors)
-    found: Floats = np.maximum(0.0, np.asarray(paths, dtype=np.float64)) * days.mean()
-    return found
