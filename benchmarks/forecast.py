@@ -2,7 +2,7 @@
 
 From every origin the forecast sees only what was known then. Beside it stands exponential smoothing
 fitted by maximum likelihood (``forecast_baseline``). Run with ``python benchmarks/forecast.py``;
-takes three minutes of a core. The priors of the forecast were chosen on seeds 100 and 101, which
+takes two minutes of a core. The priors of the forecast were chosen on seeds 100 and 101, which
 are none of these.
 """
 
