@@ -2,20 +2,26 @@
 
 The policies are those of torch.autocast on CUDA (docs.pytorch.org/docs/stable/amp.html):
 matrix products and convolutions run in the lower format; softmax, layer norm, group norm and
-losses run in FP32, and so do look-ups in embedding tables, whose weights are FP32. Everything else
-runs in the format of what was computed before it: FP32 behind a forward operator of the FP32 list,
-the lower format behind a gradient. As each forward operator is followed by its gradients, pointwise
-work behind a softmax or layer norm is mostly priced in the lower format, as fused training code
-runs it; torch itself would keep FP32 until the next matrix product.
+losses run in FP32, and so do look-ups in embedding tables, whose weights are FP32.
+
+Everything else of a traced network runs in the format torch gives it: FP32 where its function is on
+torch's FP32 list or any of its inputs is FP32, until the next matrix product. In front of a listed
+function its inputs are cast where they are of the lower format, and the gradient is cast back.
+
+Networks of the catalog do not name their functions. There, everything else runs in the format of
+what was computed before it: FP32 behind a forward operator of the FP32 list, the lower format
+behind a gradient. As each forward operator is followed by its gradients, pointwise work behind a
+softmax or layer norm is mostly priced in the lower format, as fused training code runs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from profiles.gpus import CPU, Gpu
 
+from .autocast_lists import listed_name, wide_origins, widening
 from .graphs.operator import Direction, Graph, Kind, Operator
 from .precision import Dtype, Precision
 
@@ -28,6 +34,7 @@ FULL_PRECISION_CPU = frozenset({Kind.LOSS, Kind.EMBEDDING})
 PRODUCTS = frozenset({Kind.GEMM, Kind.BATCHED_GEMM})
 # In FP8 recipes (Transformer Engine) only the GEMMs of linear layers run in FP8.
 FP8_KINDS = frozenset({Kind.GEMM})
+FULL = Dtype.FP32.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,7 @@ def autocast(graph: Graph, precision: Precision, gpu: Gpu) -> tuple[TypedOperato
     typed = list(_typed(graph, precision, gpu))
     if precision.mixed:
         low = precision.activation_dtype
+        typed = list(_with_casts(typed, low, gpu))
         weights = graph.parameters - graph.sparse_parameters
         cast = Operator(
             Kind.CAST, Direction.UPDATE, (1, weights), 0.0, weights, weights,
@@ -64,6 +72,7 @@ def _typed(graph: Graph, precision: Precision, gpu: Gpu) -> Iterator[TypedOperat
     tensor_cores = {dtype: on_tensor_cores(dtype, gpu) for dtype in set(products.values())}
     kept = FULL_PRECISION_CPU if gpu.kind == CPU else FULL_PRECISION
     full = kept if precision.mixed else frozenset()
+    wide = wide_origins(gpu) if precision.mixed else frozenset()
     for operator in graph.operators:
         kind, tensor_core = operator.kind, False
         if kind in products:
@@ -73,9 +82,50 @@ def _typed(graph: Graph, precision: Precision, gpu: Gpu) -> Iterator[TypedOperat
             dtype = Dtype.FP32
             flowing = Dtype.FP32 if operator.direction is Direction.FORWARD else low
         else:
-            dtype = flowing
+            dtype = _format(operator, wide, low, flowing)
         moved = (operator.reads + operator.writes) * dtype.bytes
         yield TypedOperator(operator, dtype, moved, tensor_core)
+
+
+def _format(operator: Operator, wide: frozenset[str], low: Dtype, flowing: Dtype) -> Dtype:
+    """The format of work that its kind does not settle; ``flowing`` where no trace names inputs."""
+    listed = operator.direction is Direction.FORWARD and _listed(operator) in wide
+    if listed or not wide.isdisjoint(operator.origins or ()):
+        return Dtype.FP32
+    return flowing if operator.origins is None else low
+
+
+def _with_casts(typed: Iterable[TypedOperator], low: Dtype, gpu: Gpu) -> Iterator[TypedOperator]:
+    """The operators, with the casts around listed functions whose inputs are of lower format."""
+    widens, wide = widening(gpu), wide_origins(gpu)
+    cast: TypedOperator | None = None
+    for item in typed:
+        operator = item.operator
+        if operator.direction is Direction.FORWARD:
+            cast = None
+            if _listed(operator) in wide and wide.isdisjoint(operator.origins or ()):
+                cast = _cast(operator, low)
+                if _listed(operator) in widens:
+                    item = replace(item, bytes=item.bytes - operator.reads * (FULL - low.bytes))
+                else:
+                    yield cast
+        yield item
+        if cast and operator.direction is Direction.DATA_GRADIENT:
+            yield replace(cast, operator=replace(cast.operator, direction=operator.direction))
+            cast = None
+
+
+def _listed(operator: Operator) -> str | None:
+    return listed_name(operator.function) if operator.function else None
+
+
+def _cast(of: Operator, low: Dtype) -> TypedOperator:
+    """The cast of what a forward operator reads."""
+    cast = Operator(
+        Kind.CAST, Direction.FORWARD, (1, int(of.reads)), 0.0, of.reads, of.reads, of.kernels,
+        of.count, "_to_copy", of.origins,
+    )  # fmt: skip
+    return TypedOperator(cast, low, of.reads * (FULL + low.bytes), False)
 
 
 def _product_format(kind: Kind, precision: Precision) -> Dtype:

@@ -48,6 +48,9 @@ def fused(typed: Sequence[TypedOperator]) -> Iterator[TypedOperator]:
     behind = inside = False
     for item in typed:
         operator = item.operator
+        if operator.kind is Kind.CAST and operator.function:
+            yield replace(item, bytes=0.0)  # of autocast: a part of the function it is made for
+            continue
         if operator.direction is Direction.FORWARD:
             inside = behind and operator.kind is Kind.ELEMENTWISE
             behind = operator.kind in HOSTS

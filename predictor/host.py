@@ -16,7 +16,7 @@ import profiles
 from profiles.gpus import CPU
 
 from .autocast import TypedOperator
-from .graphs.operator import Direction, Kind
+from .graphs.operator import Direction, Kind, Operator
 from .job import TrainingJob
 
 Floats = NDArray[np.float64]
@@ -41,12 +41,13 @@ class HostRates:
     def seconds(self, typed: Sequence[TypedOperator]) -> Floats:
         """Seconds of one instance of each operator, (n,)."""
         operators = [item.operator for item in typed]
-        return np.array([self._of(o.kind, o.direction) * o.kernels for o in operators])
+        return np.array([self._of(o) * o.kernels for o in operators])
 
-    def _of(self, kind: Kind, direction: Direction) -> float:
-        if kind is Kind.CAST:
-            return self.cast_s if direction is Direction.UPDATE else 0.0
-        return self.forward_s if direction is Direction.FORWARD else self.backward_s
+    def _of(self, operator: Operator) -> float:
+        if operator.kind is Kind.CAST:
+            launched = operator.direction is Direction.UPDATE or operator.function
+            return self.cast_s if launched else 0.0
+        return self.forward_s if operator.direction is Direction.FORWARD else self.backward_s
 
 
 ON_DEVICE = HostRates(0.0, 0.0, 0.0, 0.0)

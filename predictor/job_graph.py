@@ -8,7 +8,7 @@ from dataclasses import replace
 from .autocast import TypedOperator, autocast, runnable
 from .formats import LOW_WEIGHTS, storage_of
 from .graphs.catalog import ModelEntry, graph_of, overrides
-from .graphs.operator import Graph, Kind
+from .graphs.operator import Graph, Kind, Operator
 from .graphs.workload import Workload
 from .job import TrainingJob
 from .lowering import lowered
@@ -45,10 +45,16 @@ def _stored(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOp
         return typed
     return tuple(
         replace(t, dtype=low, bytes=(t.operator.reads + t.operator.writes) * low.bytes)
-        if t.operator.kind in STORED_LOW
+        if t.operator.kind in STORED_LOW or _traced(t.operator)
         else t
         for t in typed
+        if not (t.operator.kind is Kind.CAST and t.operator.function)
     )
+
+
+def _traced(operator: Operator) -> bool:
+    """Whether this is pointwise work of a trace, which autocast would price by its function."""
+    return operator.kind is Kind.ELEMENTWISE and operator.origins is not None
 
 
 def workload(job: TrainingJob, entry: ModelEntry) -> Workload:

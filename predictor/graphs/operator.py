@@ -55,7 +55,8 @@ class Operator:
     ``flops`` counts multiply and add as two. ``reads`` and ``writes`` are ELEMENTS moved to and
     from memory by one instance; the autocast pass turns them into bytes. ``kernels`` is the
     number of device launches of one instance. ``function`` is torch's name of an element-wise
-    operator where a trace knows it.
+    operator where a trace knows it. ``origins`` name what decides the format of a traced operator
+    under autocast (``predictor.autocast_lists``); None takes the format of the operator before.
     """
 
     kind: Kind
@@ -67,6 +68,7 @@ class Operator:
     kernels: float = 1.0
     count: float = 1.0
     function: str = ""
+    origins: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

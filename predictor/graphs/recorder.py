@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -12,6 +12,8 @@ from .operator import Direction, Graph, Kind, Operator
 FORWARD = Direction.FORWARD
 DATA_GRADIENT = Direction.DATA_GRADIENT
 WEIGHT_GRADIENT = Direction.WEIGHT_GRADIENT
+
+Origins = tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class Recorder:
         self._sparse_parameters = 0
         self._input_elements = 0.0
         self._synchronous = False
+        self._given: Origins = None
+        self._result: Origins = None
 
     # --- scopes -----------------------------------------------------------------------------
 
@@ -87,6 +91,16 @@ class Recorder:
             yield
         finally:
             self._trainable, self._backward = outer
+
+    @contextmanager
+    def formats(self, given: Iterable[str], result: Iterable[str]) -> Iterator[None]:
+        """Operators inside work on tensors of these origins, their gradients on the results'."""
+        outer = self._given, self._result
+        self._given, self._result = tuple(sorted(given)), tuple(sorted(result))
+        try:
+            yield
+        finally:
+            self._given, self._result = outer
 
     # --- bookkeeping ------------------------------------------------------------------------
 
@@ -120,12 +134,18 @@ class Recorder:
         count: float = 1.0,
         function: str = "",
     ) -> None:
-        """Add one operator as it is; the layers below are built from this."""
+        """Add one operator; the layers below are built from this."""
+        origins = self._given if direction is FORWARD else self._result
         self._operators.append(
             Operator(
-                kind, direction, dims, flops, reads, writes, kernels, count * self._repeat, function
+                kind, direction, dims, flops, reads, writes, kernels, count * self._repeat,
+                function, origins,
             )
         )  # fmt: skip
+
+    def take(self, operators: Iterable[Operator]) -> None:
+        """Add finished operators."""
+        self._operators.extend(operators)
 
     def build(self) -> Graph:
         """The finished graph."""

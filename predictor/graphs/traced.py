@@ -48,6 +48,7 @@ class SymbolicOperator:
     kernels: Law
     count: int = 1
     function: str = ""
+    origins: tuple[str, ...] | None = None
 
     def at(self, batch: int, seq_len: int) -> Operator:
         """The operator of one micro-batch."""
@@ -58,7 +59,7 @@ class SymbolicOperator:
         return Operator(
             Kind(self.kind), Direction(self.direction), tuple(round(size(d)) for d in self.dims),
             size(self.flops), size(self.reads), size(self.writes), size(self.kernels), self.count,
-            self.function,
+            self.function, self.origins,
         )  # fmt: skip
 
 
@@ -212,10 +213,12 @@ def _operator(raw: dict[str, Any]) -> SymbolicOperator:
     flops, reads, writes, kernels = (
         _law(raw[key]) for key in ("flops", "reads", "writes", "kernels")
     )
+    origins = raw.get("origins")
     return SymbolicOperator(
         kind=Kind(raw["kind"]).value, direction=Direction(raw["direction"]).value,
         dims=tuple(_law(d) for d in raw["dims"]), flops=flops, reads=reads, writes=writes,
         kernels=kernels, count=int(raw["count"]), function=str(raw.get("function", "")),
+        origins=None if origins is None else tuple(str(name) for name in origins),
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ class Tensor:
     ``moved`` is what must be read of it, in elements of four bytes where it does not hold floating
     point numbers; a broadcast is read once. ``weight`` marks parameters and what is computed from
     them alone, ``trained`` whether its gradient is asked for, ``sparse`` a table updated by row.
+    ``origins`` decide its format under autocast (``origins.py``).
     """
 
     shape: tuple[int, ...]
@@ -22,6 +23,7 @@ class Tensor:
     weight: bool = False
     trained: bool = False
     sparse: bool = False
+    origins: frozenset[str] = frozenset()
 
     @property
     def elements(self) -> int:
@@ -39,6 +41,7 @@ class Call:
     ``arguments`` are those of the call in their order, None for tensors. ``free`` calls launch
     nothing, ``pointwise`` is torch's own mark. ``norm`` numbers the RMS norm it is a part of.
     ``reached`` says whether the backward pass came by; ``additions`` are gradients joined there.
+    ``given`` and ``result`` are the origins of what it works on and of what it makes.
     """
 
     name: str
@@ -48,6 +51,8 @@ class Call:
     free: bool = False
     pointwise: bool = False
     norm: int | None = None
+    given: frozenset[str] = frozenset()
+    result: frozenset[str] = frozenset()
     reached: bool = False
     gradients: list[Call] = field(default_factory=list)
     additions: list[Call] = field(default_factory=list)

@@ -120,7 +120,7 @@ def _symbolic(solver: Solver, row: Sequence[Operator]) -> SymbolicOperator:
         kind=first.kind.value, direction=first.direction.value,
         dims=tuple(solver.law([o.dims[i] for o in row]) for i in range(len(first.dims))),
         flops=flops, reads=reads, writes=writes, kernels=kernels, count=int(first.count),
-        function=first.function,
+        function=first.function, origins=first.origins,
     )  # fmt: skip
 
 

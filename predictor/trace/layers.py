@@ -60,6 +60,7 @@ class WholeLayers(TorchFunctionMode):
         handler = _HANDLERS.get(name)
         if handler is None or not (args and isinstance(args[0], torch.Tensor)):
             with ExitStack() as inside:
+                inside.enter_context(self._recording.origins.apart(name))
                 for called in _CALLS.get(name, ()):
                     whole = partial(_HANDLERS[called], self._whole)
                     inside.enter_context(patch.object(torch.nn.functional, called, whole))

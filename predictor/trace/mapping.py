@@ -15,6 +15,7 @@ from ..graphs.operator import Operator
 from .calls import Call, Emit
 from .known import LITERAL, PART_OF_LOSS
 from .memory_layers import MEMORY_LAYERS
+from .origins import CAST_BACK_FIRST
 from .products import PRODUCTS
 from .spelt_norms import norms_whole, spelt_norm
 from .traffic import backward_traffic, joined, traffic
@@ -36,21 +37,24 @@ def mapped(calls: Sequence[Call]) -> Mapped:
     b = GraphBuilder(1)
     unknown: Counter[str] = Counter()
     for group in norms_whole(calls):
-        call = group[0]
-        if call.norm is not None:
-            spelt_norm(b, group)
-        elif call.name in _LAYERS:
-            with ExitStack() as scopes:
-                _gradients(b, call, scopes)
-                _LAYERS[call.name](b, call)
-        elif not call.free and call.name not in PART_OF_LOSS and not _counter(call):
-            traffic(b, [call])
-            if not call.pointwise and call.name.removesuffix("_") not in LITERAL:
-                unknown[call.name] += 1
-        if call.norm is None and call.name not in _LAYERS and call.free:
-            backward_traffic(b, [call])
-        else:
-            joined(b, group)
+        call, result = group[0], group[-1].result
+        whole = call.norm is not None or call.name in _LAYERS
+        back = call.given if call.name in CAST_BACK_FIRST else result
+        with b.formats(result if whole else call.given, back):
+            if call.norm is not None:
+                spelt_norm(b, group)
+            elif call.name in _LAYERS:
+                with ExitStack() as scopes:
+                    _gradients(b, call, scopes)
+                    _LAYERS[call.name](b, call)
+            elif not call.free and call.name not in PART_OF_LOSS and not _counter(call):
+                traffic(b, [call])
+                if not call.pointwise and call.name.removesuffix("_") not in LITERAL:
+                    unknown[call.name] += 1
+            if call.free and not whole:
+                backward_traffic(b, [call])
+            else:
+                joined(b, group)
     return Mapped(operators=b.build().operators, unknown=dict(unknown))
 
 
@@ -69,6 +73,7 @@ def _settle_additions(calls: Sequence[Call]) -> None:
             place = places.pop(addition.outputs[0].shape, None)
             if place not in (None, call):
                 call.additions.remove(addition)
+                addition.result = place.result
                 place.additions.append(addition)
 
 

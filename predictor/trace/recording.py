@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .calls import Call, Tensor
+from .origins import Origins
 
 # Not marked as views by torch, but nothing is launched.
 FREE = frozenset(
@@ -35,6 +36,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[Call] = []
         self.norm: int | None = None
+        self.origins = Origins()
         self._by_node: dict[int, Call] = {}
         self._seen = torch._C._autograd._get_sequence_nr()
         self._weights: dict[int, torch.Tensor] = {}  # storages, held so that none is used again
@@ -82,6 +84,8 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Add one call, to the forward pass or to the call whose gradient it belongs to."""
         tensors = list(tensors_of(values))
         outputs = list(tensors_of([result]))
+        node = torch._C._current_autograd_node()
+        forward = node is None or torch.is_grad_enabled()
         call = Call(
             name=name, inputs=tuple(map(self._tensor, tensors)),
             outputs=tuple(map(self._tensor, outputs)),
@@ -90,8 +94,9 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )  # fmt: skip
         if tensors and all(storage_of(t) in self._weights for t in tensors):
             self.weights(outputs)
-        node = torch._C._current_autograd_node()
-        if node is None or torch.is_grad_enabled():
+        if forward:
+            call.given = self.origins.of(name, tensors, outputs)
+            call.result = self.origins.settle(name, call.given, tensors, outputs)
             self._forward(call)
         else:
             self._backward(call, node._sequence_nr())
@@ -111,8 +116,11 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if owner is None or call.free:
             return
         joined = call.name in ("add", "add_") and len(call.inputs) == 2
-        same = joined and call.inputs[0].shape == call.inputs[1].shape
-        (owner.additions if same else owner.gradients).append(call)
+        if joined and call.inputs[0].shape == call.inputs[1].shape:
+            call.result = _joined_origins(owner, call.outputs[0].shape)
+            owner.additions.append(call)
+        else:
+            owner.gradients.append(call)
 
     def _visit(self, node: int) -> Call | None:
         """The call a node belongs to; None for the end of a gradient in its parameter."""
@@ -129,8 +137,14 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return Tensor(
             shape=tuple(tensor.shape), moved=float(held) if plain else held * width / 4,
             weight=storage in self._weights, trained=tensor.requires_grad,
-            sparse=storage in self._sparse,
+            sparse=storage in self._sparse, origins=self.origins.known(tensor),
         )  # fmt: skip
+
+
+def _joined_origins(owner: Call, shape: tuple[int, ...]) -> frozenset[str]:
+    """Of the gradients summed behind a call, which are those of one of its inputs."""
+    alike = [t for t in owner.inputs if t.shape == shape and t.trained and not t.weight]
+    return frozenset().union(*(t.origins for t in alike or owner.inputs))
 
 
 def _distinct(tensor: torch.Tensor) -> int:

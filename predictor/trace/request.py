@@ -17,7 +17,7 @@ from ..graphs.traced import NAME, Stored, find_traced
 from .inputs import Input
 from .source_files import source_files
 
-TRACER = 2  # raise it when the same network is traced to other operators
+TRACER = 3  # raise it when the same network is traced to other operators
 _LIBRARIES = ("torch", "transformers")
 
 

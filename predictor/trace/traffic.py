@@ -29,7 +29,10 @@ def backward_traffic(b: GraphBuilder, calls: Sequence[Call]) -> None:
 
 def joined(b: GraphBuilder, calls: Sequence[Call]) -> None:
     """The sums of gradients where branches join again."""
-    _emit_gradient(b, [g for c in calls for g in c.additions])
+    additions = [g for c in calls for g in c.additions]
+    origins = frozenset[str]().union(*(g.result for g in additions))
+    with b.formats(origins, origins):
+        _emit_gradient(b, additions)
 
 
 def _emit_gradient(b: GraphBuilder, gradients: Sequence[Call]) -> None:

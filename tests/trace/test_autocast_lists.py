@@ -11,6 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from predictor.autocast import FULL_PRECISION, LOWER_PRECISION  # noqa: E402
+from predictor.autocast_lists import CPU_CAST, CUDA_CAST, CUDA_WIDEN  # noqa: E402
 from predictor.graphs.operator import Kind  # noqa: E402
 
 F = torch.nn.functional
@@ -41,20 +42,20 @@ NAMES = {
     Kind.POOL: ("max_pool2d", "avg_pool2d", "adaptive_avg_pool2d"),
     Kind.ELEMENTWISE: ("relu", "gelu", "silu", "tanh", "sigmoid", "add", "mul", "dropout", "cat"),
 }
-# On torch's FP32 list, but element-wise here: they run in the format of what is before them.
-FLOWING = {
-    "functions": """acos asin cosh erfinv exp expm1 log log10 log1p log2 pow reciprocal rsqrt sinh
-        softplus tan""",
-    "reductions": """cdist cosine_similarity cumprod cumsum dist frobenius_norm linalg_matrix_norm
-        linalg_vector_norm logsumexp nuclear_norm pdist prod renorm sum""",
-    "losses of several operators": """cosine_embedding_loss hinge_embedding_loss
-        margin_ranking_loss multi_margin_loss multilabel_margin_loss poisson_nll_loss
-        soft_margin_loss triplet_margin_loss""",
-    "resampling": """_upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d
-        _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_bicubic2d upsample_bilinear2d
-        upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d
-        upsample_trilinear3d""",
+# Promoted to the widest of their inputs, as is all that no list names.
+PROMOTED = {
+    "cuda": """addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put scatter_add tensordot
+        vdot""",
+    "cpu": "cat index_copy stack",
 }
+LOWER = """_addmm_activation _convolution _native_multi_head_attention
+    _scaled_dot_product_flash_attention _thnn_fused_gru_cell _thnn_fused_lstm_cell addbmm
+    addmm addmv addr baddbmm bmm chain_matmul conv1d conv2d conv3d conv_tbc conv_transpose1d
+    conv_transpose2d conv_transpose3d convolution cudnn_convolution
+    cudnn_convolution_transpose einsum gru_cell linalg_multi_dot linalg_vecdot linear
+    lstm_cell matmul mkldnn_rnn_layer mm mv prelu rnn_relu_cell rnn_tanh_cell
+    scaled_dot_product_attention"""
+REFUSED = {"binary_cross_entropy"}  # by CUDA autocast, with an error
 LISTED = [(kind, name) for kind, names in NAMES.items() for name in names]
 
 
@@ -75,22 +76,27 @@ def test_a_kind_has_the_policy_of_torchs_cuda_lists(kind: Kind, name: str) -> No
     assert policies().get(name) == ours
 
 
-def test_every_operator_of_torchs_fp32_list_is_followed_or_named_here() -> None:
-    fp32 = {name for name, policy in policies().items() if policy == "fp32"}
+def registered(key: str) -> set[str]:
+    """What torch itself has registered for autocast on a device, in its own words."""
+    names = torch._C._dispatch_get_registrations_for_dispatch_key(key)
+    return {name.partition("::")[2].partition(".")[0] for name in names}
+
+
+def test_the_list_of_a_gpu_is_all_that_torch_runs_in_fp32_on_cuda() -> None:
+    fp32 = {name for name, policy in policies().items() if policy == "fp32"} | {"norm"}
+    assert fp32 == CUDA_CAST | CUDA_WIDEN
+    others = {*LOWER.split(), *PROMOTED["cuda"].split()} | REFUSED
+    assert registered("AutocastCUDA") - others == fp32
+
+
+def test_the_list_of_a_cpu_is_all_that_torch_runs_in_fp32_there() -> None:
+    others = {*LOWER.split(), *PROMOTED["cpu"].split()}
+    assert registered("AutocastCPU") - others == CPU_CAST
+
+
+def test_kinds_that_run_in_fp32_are_on_the_list() -> None:
     followed = {name for kind, names in NAMES.items() if kind in FULL_PRECISION for name in names}
-    flowing = {name for names in FLOWING.values() for name in names.split()}
-    assert fp32 == followed | flowing
-    assert followed.isdisjoint(flowing)
-
-
-def test_what_torch_promotes_is_element_wise_here() -> None:
-    """Promoted to the widest input: here the format of what is before, FP32 behind FP32."""
-    body = re.search(r"define AT_FORALL_PROMOTE\(_\)((?:.*\\\n)*.*)", HEADER.read_text())
-    assert body is not None
-    promoted = set(re.findall(r"_\((\w+)", body[1]))
-    assert promoted >= {"addcmul", "addcdiv", "scatter_add", "index_put", "grid_sampler"}
-    products = {name for kind, names in NAMES.items() if kind in LOWER_PRECISION for name in names}
-    assert promoted.isdisjoint(products)
+    assert followed <= CUDA_CAST | CUDA_WIDEN
 
 
 X, W, C = torch.ones(4, 8), torch.ones(8, 8), torch.ones(2, 8, 6, 6)

@@ -23,8 +23,4 @@ def traced(b: GraphBuilder, work: Workload, *, trace: str) -> None:
     b.parameters(model.sparse_parameters, 0, sparse=True)
     with b.frozen():
         b.parameters(model.parameters - model.trainable_parameters)
-    for o in model.operators_at(work):
-        b.emit(
-            o.kind, o.direction, o.dims,
-            flops=o.flops, reads=o.reads, writes=o.writes, kernels=o.kernels, count=o.count,
-        )  # fmt: skip
+    b.take(model.operators_at(work))
