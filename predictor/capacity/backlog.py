@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..backtest.workload import UNLIMITED_S
 from ..replay import Floats, Ints, Pool, Schedule, Trace, replay
+from .conditions import Conditions, Flags, conditions
 from .configurations import TAIL, Outlook
+from .live import Live
 from .report_data import Backlog, QueuedJob, Range, SetAside
 from .waiting import DRAWS, Queue, Remaining, remaining
 
-Flags = NDArray[np.bool_]
 ANY = "any"
 NO_PREDICTION = "no prediction: drawn from what past jobs used of their limits"
 FIRST_QUANTILES = (TAIL, 0.5, 1 - TAIL)
@@ -23,33 +23,40 @@ FIRST_QUANTILES = (TAIL, 0.5, 1 - TAIL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleared:
-    """The backlog by GPU type, every waiting job by its start, and jobs that nothing can hold."""
+    """The backlog by GPU type, every waiting job by its start, and jobs that are left out."""
 
     backlog: tuple[Backlog, ...] = ()
     queue: tuple[QueuedJob, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-def cleared(queue: Queue, pools: Sequence[Pool], outlook: Outlook) -> Cleared:
+def cleared(
+    queue: Queue, pools: Sequence[Pool], outlook: Outlook, live: Live | None = None
+) -> Cleared:
     """How the queue drains on these pools if nothing more is submitted; running jobs go on.
 
-    A pool is taken to be at least as large as what runs in it.
+    ``live`` tells what jobs of a scheduler wait for besides GPUs. A pool is taken to be at least as
+    large as what runs in it.
     """
-    if not queue.waits.any():
-        return Cleared(set_aside=_held(queue))
     pools = _holding(queue, pools)
     may = _may(queue, pools)
-    ok: Flags = np.any(may, axis=1)
-    aside = _held(queue) + _aside(queue, ok)
-    if not ok.any():
-        return Cleared(set_aside=aside)
+    rules = conditions(queue, np.any(may, axis=1), live)
+    ok, aside = rules.placed, rules.set_aside
+    if not queue.waits[ok].any():
+        return Cleared(set_aside=aside, notes=rules.notes)
     left = remaining(queue, outlook)
-    schedules = [_replayed(queue, may, ok, left.seconds[:, draw], pools) for draw in range(DRAWS)]
+    schedules = [
+        _replayed(queue, may, rules, left.seconds[:, draw], pools) for draw in range(DRAWS)
+    ]
     start_s = np.array([one.start_s for one in schedules])
     end_s = np.array([one.end_s for one in schedules])
     rows = np.flatnonzero(ok)
     waits = np.flatnonzero(queue.waits[rows] > 0)
-    jobs = [_queued(queue, left, int(rows[at]), start_s[:, at], end_s[:, at]) for at in waits]
+    jobs = [
+        _queued(queue, left, int(rows[at]), start_s[:, at], end_s[:, at], rules.texts[rows[at]])
+        for at in waits
+    ]
     types = [queue.table["gpu_type"][int(rows[at])] or ANY for at in waits]
     backlog = tuple(
         _backlog(queue, left, rows, waits[[name == each for each in types]], end_s, name)
@@ -57,24 +64,25 @@ def cleared(queue: Queue, pools: Sequence[Pool], outlook: Outlook) -> Cleared:
     )
     return Cleared(
         backlog=backlog, queue=tuple(sorted(jobs, key=lambda job: job.starts_s.median)),
-        set_aside=aside,
+        set_aside=aside, notes=rules.notes,
     )  # fmt: skip
 
 
 def _replayed(
-    queue: Queue, may: Flags, ok: Flags, seconds: Floats, pools: Sequence[Pool]
+    queue: Queue, may: Flags, rules: Conditions, seconds: Floats, pools: Sequence[Pool]
 ) -> Schedule:
     """One draw; running jobs come first, and times count from the moment of the queue."""
-    waits, table = queue.waits, queue.table
+    table, ok = queue.table, rules.placed
     limit = table["limit_s"].fill_null(UNLIMITED_S).to_numpy()
     ran = (queue.at_s - table["start_s"].fill_null(queue.at_s)).to_numpy()
     limit = np.maximum(limit - ran, 1.0)
     run = np.where(may, seconds[:, None], np.nan)
     trace = Trace(
-        submit_s=np.zeros(int(ok.sum())), gpus=table["gpus"].to_numpy().astype(np.int64)[ok],
-        limit_s=limit[ok], run_s=run[ok], priority=(1 - waits).astype(np.int64)[ok],
+        submit_s=rules.soonest_s[ok], gpus=table["gpus"].to_numpy().astype(np.int64)[ok],
+        limit_s=limit[ok], run_s=run[ok],
+        priority=np.arange(int(ok.sum()), 0, -1), runs=queue.waits[ok] == 0,
     )  # fmt: skip
-    return replay(trace, pools)
+    return replay(trace, pools, gates=rules.gates, away=rules.away)
 
 
 def _may(queue: Queue, pools: Sequence[Pool]) -> Flags:
@@ -100,28 +108,15 @@ def _holding(queue: Queue, pools: Sequence[Pool]) -> tuple[Pool, ...]:
     return tuple(sizes.values())
 
 
-def _held(queue: Queue) -> tuple[SetAside, ...]:
-    if not queue.held:
-        return ()
-    reason = "it is held until somebody releases it"
-    return (SetAside(reason=reason, jobs=len(queue.held), example=queue.held[0]),)
-
-
-def _aside(queue: Queue, ok: Flags) -> tuple[SetAside, ...]:
-    lost = queue.table.filter(~ok & (queue.waits > 0))
-    if not lost.height:
-        return ()
-    reason = "it waits for more GPUs of its type than there are known to be"
-    return (SetAside(reason=reason, jobs=lost.height, example=lost["job_id"][0]),)
-
-
-def _queued(queue: Queue, left: Remaining, row: int, start: Floats, end: Floats) -> QueuedJob:
+def _queued(
+    queue: Queue, left: Remaining, row: int, start: Floats, end: Floats, waits_for: str
+) -> QueuedJob:  # fmt: skip
     job = queue.table.row(row, named=True)
     found = left.predictions[row]
     return QueuedJob(
         job_id=job["job_id"], name=job["name"] or "", user=job["user"] or "", gpus=job["gpus"],
         gpu_type=job["gpu_type"] or ANY, starts_s=range_of(start),
-        ends_s=range_of(end),
+        ends_s=range_of(end), waits_for=waits_for,
         evidence=NO_PREDICTION if found is None else "; ".join(found.evidence),
     )  # fmt: skip
 

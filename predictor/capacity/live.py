@@ -8,7 +8,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..replay import Pool
+from ..replay import Away, Pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AfterJob:
+    """A job that has to end before another may start, or to have ``started`` ``delay_s`` ago."""
+
+    job_id: str
+    started: bool = False
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """What a waiting job waits for besides GPUs; ``text`` says it for people.
+
+    It waits for all jobs of ``after``, or for ``any_of`` them, and for ``not_before_s`` (Unix
+    seconds). Of its array ``at_most`` tasks run at once. ``never`` says why it
+    will not start at all as things are, ``reservation`` names the one it is to run in.
+    """
+
+    text: str = ""
+    after: tuple[AfterJob, ...] = ()
+    any_of: bool = False
+    not_before_s: float | None = None
+    at_most: int | None = None
+    never: str = ""
+    reservation: str = ""
+
+
+NOTHING = Waits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +48,8 @@ class LiveJob:
     Times are Unix seconds, ``limit_s`` None for unlimited. ``gpu_type`` is the name that
     predictions use or else the scheduler's, None where several would do. ``asked`` is the job in
     the shared grammar, empty where nothing is known of it. Of waiting jobs a higher ``priority``
-    goes first; one that is ``held`` waits for a person.
+    goes first; one that is ``held`` waits for a person. ``array`` is the same for all tasks of an
+    array, ``reserved`` tells a running job on GPUs of ``Live.away``.
     """
 
     job_id: str
@@ -35,17 +66,26 @@ class LiveJob:
     asked: str = ""
     priority: int = 0
     held: bool = False
+    array: str = ""
+    reserved: bool = False
+    waits: Waits = NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """The GPU jobs of a cluster at ``at_s`` (Unix seconds), and the GPUs that take jobs by type."""
+    """The GPU jobs of a cluster at ``at_s`` (Unix seconds), and the GPUs that take jobs by type.
+
+    ``away`` are those of them that reservations hold, in Unix seconds; ``notes`` say what of that
+    could not be told.
+    """
 
     scheduler: str
     cluster: str
     at_s: float
     jobs: tuple[LiveJob, ...]
     pools: tuple[Pool, ...]
+    away: tuple[Away, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import polars as pl
@@ -15,16 +15,17 @@ from .waiting import HELD, PRIORITY
 
 PENDING = "pending"
 NO_PAST = empty()
+_TOLD = tuple(field.name for field in fields(LiveJob) if field.name in (*COLUMNS, PRIORITY, HELD))
 
 
 def with_live(source: Source, live: Live) -> Source:
     """The jobs of a source that had ended when the queue was read, and those of the queue.
 
-    The GPUs of the scheduler come with them.
+    The GPUs of the scheduler come with them, and what its jobs wait for.
     """
     past = source.frame.filter(pl.col("end_s") < live.at_s)
     frame = pl.concat([past, frame_of(live)], how="diagonal")
-    return replace(source, frame=frame, pools=live.pools)
+    return replace(source, frame=frame, pools=live.pools, live=live)
 
 
 def frame_of(live: Live) -> pl.LazyFrame:
@@ -36,9 +37,7 @@ def frame_of(live: Live) -> pl.LazyFrame:
 
 
 def _row(job: LiveJob, live: Live) -> dict[str, Any]:
-    told = {
-        name: value for name, value in asdict(job).items() if name in (*COLUMNS, PRIORITY, HELD)
-    }
+    told = {name: getattr(job, name) for name in _TOLD}
     return told | {
         "scheduler": live.scheduler, "cluster": live.cluster,
         "state": PENDING if job.start_s is None else RUNNING,

@@ -66,7 +66,7 @@ def make_report(
     outlook = None if predictor is None else Outlook(predictor)
     opportunities, said = _opportunities(jobs, outlook, pools, wanted)
     forecast, why_not = _forecasts(source.frame, period, wanted.pools)
-    drained = _drained(source.frame, period, pools, outlook)
+    drained = _drained(source, period, pools, outlook)
     plan = wanted.plan
     gpus = {pool.name: pool.gpus for pool in pools}
     known = None if guessed or not pools else sum(pool.gpus for pool in pools)
@@ -87,7 +87,7 @@ def make_report(
         whatif=None if plan is None or outlook is None else what_if(
             jobs, plan, outlook, wanted.terms, pools, most=wanted.most_configurations
         ),
-        notes=(*notes, *said, *why_not),
+        notes=(*notes, *said, *why_not, *drained.notes),
     )  # fmt: skip
 
 
@@ -119,8 +119,8 @@ def _forecasts(
 
 
 def _drained(
-    frame: pl.LazyFrame, period: Period, pools: Sequence[Pool], outlook: Outlook | None
+    source: Source, period: Period, pools: Sequence[Pool], outlook: Outlook | None
 ) -> Cleared:
     if outlook is None:
         return Cleared()
-    return cleared(queue_at(frame, period.until_s), pools, outlook)
+    return cleared(queue_at(source.frame, period.until_s), pools, outlook, source.live)

@@ -15,6 +15,7 @@ from ..history.store import History
 from ..history.where import Where
 from ..replay import Pool
 from .jobs import COLUMNS
+from .live import Live
 
 # What a file has to tell of every job; the other columns may be missing.
 NEEDED = ("job_id", "submit_s", "start_s", "end_s", "gpus")
@@ -30,13 +31,14 @@ _DEFAULTS = {"state": "completed", "nodes": 1, "asked": ""}
 class Source:
     """Jobs as a lazy table with the columns of ``jobs.COLUMNS``, and what to call it.
 
-    ``pools`` are the GPUs that a scheduler has, none where none was asked.
+    ``pools`` are the GPUs that a scheduler has, none where none was asked; ``live`` is its queue.
     """
 
     frame: pl.LazyFrame
     kind: str
     name: str
     pools: tuple[Pool, ...] = ()
+    live: Live | None = None
 
 
 def of_history(

@@ -147,6 +147,7 @@ def queue(form: str, **asked: Any) -> None:
     from ..capacity.clusters import stated_pools
     from ..capacity.configurations import Outlook
     from ..capacity.jobs import jobs_of
+    from ..capacity.render.text import counted
     from ..capacity.waiting import queue_at
 
     want = Asked(**asked)
@@ -155,12 +156,17 @@ def queue(form: str, **asked: Any) -> None:
         known = stated_pools(want.pools, source.pools)
         pools = pools_in(jobs_of(source.frame, period).table, known)
         waiting = queue_at(source.frame, period.until_s)
-    found = cleared(waiting, pools, Outlook(predictor(want.version)))
+        live = source.live
+    found = cleared(waiting, pools, Outlook(predictor(want.version)), live)
     for aside in found.set_aside:
-        warn(f"{count(aside.jobs)} jobs left out, such as {aside.example}: {aside.reason}")
+        warn(f"{counted(aside.jobs, 'job')} left out, such as {aside.example}: {aside.reason}")
     if form == "json":
         show_json({"at_s": waiting.at_s} | asdict(found))
         return
+    for note in found.notes:
+        click.echo(note)
+    if found.notes:
+        click.echo()
     show_table(
         ("GPU type", "waiting", "GPU-hours (95 %)", "not known", "their GPU-h at most", "drained"),
         [(b.gpu_type, count(b.jobs), span(b.gpu_hours), count(b.unknown_jobs),
@@ -168,8 +174,9 @@ def queue(form: str, **asked: Any) -> None:
     )  # fmt: skip
     click.echo()
     show_table(
-        ("job", "name", "user", "GPU type", "GPUs", "starts in", "ends in"),
-        [(j.job_id, j.name, j.user, j.gpu_type, str(j.gpus), times(j.starts_s), times(j.ends_s))
+        ("job", "name", "user", "GPU type", "waits for", "GPUs", "starts in", "ends in"),
+        [(j.job_id, j.name, j.user, j.gpu_type, j.waits_for or "GPUs", str(j.gpus),
+          times(j.starts_s), times(j.ends_s))
          for j in found.queue],
-        left=4,
+        left=5,
     )  # fmt: skip

@@ -47,7 +47,7 @@ def show(found: Report) -> None:
         click.echo()
         show_table(
             ("opportunity", "jobs", "GPU-hours", "saved (95 %)"),
-            [(f"{o.kind.value}: {o.what}", count(o.jobs), count(o.gpu_hours),
+            [(f"{o.kind.words}: {o.what}", count(o.jobs), count(o.gpu_hours),
               span(o.saved_gpu_hours)) for o in found.opportunities[:SHOWN_ROWS]],
         )  # fmt: skip
     if found.whatif is not None:
@@ -101,6 +101,8 @@ def times(found: Range | None) -> str:
     """A median with its range, of seconds."""
     if found is None:
         return "-"
+    if found.low == found.high:
+        return _time(found.median)
     return f"{_time(found.median)} ({_time(found.low)} .. {_time(found.high)})"
 
 

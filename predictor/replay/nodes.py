@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .away import Absences, Away
 from .trace import Ints, Pool
 
 # (node, GPUs of it) of one job.
@@ -30,16 +31,25 @@ class Reservation:
 class Nodes:
     """One pool while it is replayed; a pool without nodes is one large node."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, away: Sequence[Away] = ()) -> None:
         self.gpus = pool.gpus
         self.size = pool.gpus_per_node or pool.gpus
         self.free = [self.size] * (pool.gpus // self.size)
+        self.away = Absences(away, len(self.free), self.size)
         self._ends: list[tuple[float, int]] = []
         self._shares: dict[int, Share] = {}
 
-    def room(self, gpus: int, end_s: float, held: Reservation | None) -> Share | None:
-        """Where a job could start now without touching what is held; None where it cannot."""
-        return place(self._usable(held, end_s), self.size, gpus)
+    def room(
+        self, gpus: int, now_s: float, end_s: float, held: Reservation | None, *, runs: bool = False
+    ) -> Share | None:
+        """Where a job could start now without touching what is held; None where it cannot.
+
+        To one that ``runs`` already absences do not matter.
+        """
+        free = self._usable(held, end_s)
+        if self.away and not runs:
+            free = self.away.left(free, now_s, end_s, self._ends, self._shares)
+        return place(free, self.size, gpus)
 
     def may_fit(
         self, gpus: Ints, end_s: NDArray[np.float64], held: Reservation | None
@@ -67,8 +77,10 @@ class Nodes:
             self.free[node] += count
         del self._ends[bisect_left(self._ends, (end_s, job))]
 
-    def reserve(self, gpus: int) -> Reservation:
+    def reserve(self, gpus: int, now_s: float, limit_s: float) -> Reservation:
         """The earliest time at which the limits of running jobs leave room."""
+        if self.away:
+            return self._reserve_beside_absences(gpus, now_s, limit_s)
         free, size = list(self.free), self.size
         whole, rest = divmod(gpus, size)
         wholes, widest = free.count(size), max(free)
@@ -85,6 +97,22 @@ class Nodes:
                 for node, count in share:
                     free[node] -= count
                 return Reservation(end_s, free)
+        raise AssertionError("a job that fits the empty pool has room after the last one")
+
+    def _reserve_beside_absences(self, gpus: int, now_s: float, limit_s: float) -> Reservation:
+        """The same where GPUs are away for a time."""
+        free, ended = list(self.free), 0
+        for at_s in sorted({*(end_s for end_s, _ in self._ends), *self.away.returns(now_s)}):
+            while ended < len(self._ends) and self._ends[ended][0] <= at_s:
+                for node, count in self._shares[self._ends[ended][1]]:
+                    free[node] += count
+                ended += 1
+            left = self.away.left(free, at_s, at_s + limit_s, self._ends, self._shares)
+            share = place(left, self.size, gpus)
+            if share is not None:
+                for node, count in share:
+                    free[node] -= count
+                return Reservation(at_s, free)
         raise AssertionError("a job that fits the empty pool has room after the last one")
 
     def _usable(self, held: Reservation | None, end_s: float) -> Sequence[int]:

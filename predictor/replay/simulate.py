@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TraceError
+from .away import Away
+from .gates import NO_GATES, Arrivals, Gates
 from .nodes import Nodes, Reservation
 from .trace import Pool, Schedule, Trace
 
@@ -42,10 +44,13 @@ def replay(
     *,
     policy: Policy = Policy.EASY,
     depth: int = BACKFILL_DEPTH,
+    gates: Gates = NO_GATES,
+    away: Sequence[Away] = (),
 ) -> Schedule:
     """Start every job of the trace on the pools that are the columns of its ``run_s``.
 
-    ``depth`` is how many waiting jobs EASY looks at behind the first that cannot start. Raises
+    ``depth`` is how many waiting jobs EASY looks at behind the first that cannot start. ``gates``
+    are what jobs wait for besides, ``away`` GPUs that are kept from them for a time. Raises
     TraceError where the pools are not those of the trace, or no pool can ever hold a job.
     """
     if trace.run_s.shape[1] != len(pools):
@@ -61,9 +66,15 @@ def replay(
         start_s=empty, end_s=empty.copy(), killed=np.zeros(len(trace), dtype=bool),
         pool=np.zeros(len(trace), dtype=np.int64), promised_s=empty.copy(),
     )  # fmt: skip
-    for rows, columns in _apart(may):
-        _Replay(trace, may, rows, columns, pools, schedule, policy, depth).run()
+    parts = _apart(may) if gates == NO_GATES else _whole(may)
+    for rows, columns in parts:
+        _Replay(trace, may, rows, columns, pools, schedule, policy, depth, gates, away).run()
     return schedule
+
+
+def _whole(may: NDArray[np.bool_]) -> list[tuple[Rows, list[int]]]:
+    """All of them: a job may wait for one of any pool."""
+    return [(np.arange(len(may)), list(range(may.shape[1])))]
 
 
 def _apart(may: NDArray[np.bool_]) -> list[tuple[Rows, list[int]]]:
@@ -85,40 +96,54 @@ class _Replay:
     def __init__(
         self, trace: Trace, may: NDArray[np.bool_], rows: Rows, columns: list[int],
         pools: Sequence[Pool], schedule: Schedule, policy: Policy, depth: int,
+        gates: Gates, away: Sequence[Away],
     ) -> None:  # fmt: skip
         priority = np.zeros(len(rows)) if trace.priority is None else trace.priority[rows]
         self.job = rows[np.lexsort((rows, trace.submit_s[rows], -priority))]
         self.columns, self.schedule = columns, schedule
         self.easy, self.depth = policy is Policy.EASY, depth
-        self.submit_s = trace.submit_s[self.job]
+        self.arrivals = Arrivals(
+            trace.submit_s[self.job].tolist(), gates, np.argsort(self.job).tolist()
+        )
+        runs = np.zeros(len(trace), dtype=bool) if trace.runs is None else trace.runs
+        self.runs: list[bool] = runs[self.job].tolist()
         self.gpus, self.limit_s = trace.gpus[self.job], trace.limit_s[self.job]
         self.may = may[self.job][:, columns]
         self.gpus_of: list[int] = self.gpus.tolist()
         self.limit_of: list[float] = self.limit_s.tolist()
         self.pools_of: list[list[bool]] = self.may.tolist()
         self.run_of: list[list[float]] = trace.run_s[self.job][:, columns].tolist()
-        self.nodes = [Nodes(pools[column]) for column in columns]
+        self.nodes = [
+            Nodes(pools[column], [one for one in away if one.pool == pools[column].name])
+            for column in columns
+        ]
+        self.returns = sorted(s for nodes in self.nodes for s in nodes.away.returns(-np.inf))
         self.waiting: list[int] = []
         # (end, rank, pool, end by limit) of the running jobs, the next to end first.
         self.ends: list[tuple[float, int, int, float]] = []
 
     def run(self) -> None:
         """Every event in turn: ends, then submissions, then one look at the queue."""
-        arrivals = np.argsort(self.submit_s, kind="stable").tolist()
-        submit_s, at, count = self.submit_s.tolist(), 0, len(arrivals)
-        while at < count or self.ends:
-            next_s = submit_s[arrivals[at]] if at < count else np.inf
-            now_s = min(next_s, self.ends[0][0]) if self.ends else next_s
+        now_s = -np.inf
+        while (now_s := self._next_s(now_s)) < np.inf:
             while self.ends and self.ends[0][0] <= now_s:
                 _, rank, pool, limit_end_s = heapq.heappop(self.ends)
                 self.nodes[pool].stop(rank, limit_end_s)
-            while at < count and submit_s[arrivals[at]] <= now_s:
-                insort(self.waiting, arrivals[at])
-                at += 1
+                self.arrivals.ended(rank, now_s)
+            for rank in self.arrivals.until(now_s):
+                insort(self.waiting, rank)
             self._start_heads(now_s)
             window = self._window()
             if len(window) and self._may_start(window, now_s, {}).any():
                 self._pass_by(window, now_s)
+
+    def _next_s(self, now_s: float) -> float:
+        """When the next job comes or ends, or GPUs come back."""
+        while self.returns and self.returns[0] <= now_s:
+            del self.returns[0]
+        end_s = self.ends[0][0] if self.ends else np.inf
+        back_s = self.returns[0] if self.returns else np.inf
+        return min(self.arrivals.next_s, end_s, back_s)
 
     def _start_heads(self, now_s: float) -> None:
         started = 0
@@ -141,7 +166,7 @@ class _Replay:
             for at, rank in enumerate(window.tolist()):
                 if self._start(rank, now_s, held):
                     del self.waiting[bisect_left(self.waiting, rank)]
-                elif not self._reserve(rank, held):
+                elif not self._reserve(rank, now_s, held):
                     continue
                 window = window[at + 1 :]
                 break
@@ -167,7 +192,9 @@ class _Replay:
         for pool, nodes in enumerate(self.nodes):
             if not self.pools_of[rank][pool]:
                 continue
-            share = nodes.room(self.gpus_of[rank], limit_end_s, held.get(pool))
+            share = nodes.room(
+                self.gpus_of[rank], now_s, limit_end_s, held.get(pool), runs=self.runs[rank]
+            )
             if share is not None:
                 nodes.start(rank, share, limit_end_s, held.get(pool))
                 self._record(rank, pool, now_s, limit_end_s)
@@ -181,8 +208,9 @@ class _Replay:
         out.start_s[job], out.end_s[job], out.killed[job] = now_s, end_s, killed
         out.pool[job] = self.columns[pool]
         heapq.heappush(self.ends, (end_s, rank, pool, limit_end_s))
+        self.arrivals.started(rank, now_s)
 
-    def _reserve(self, rank: int, held: dict[int, Reservation]) -> bool:
+    def _reserve(self, rank: int, now_s: float, held: dict[int, Reservation]) -> bool:
         """Hold room for a job that waits; False where other jobs hold all of its pools."""
         open_pools = [
             pool for pool, may in enumerate(self.pools_of[rank]) if may and pool not in held
@@ -192,7 +220,8 @@ class _Replay:
         if not self.easy:  # nobody passes by in any of its pools
             held |= {p: Reservation(-np.inf, [0] * len(self.nodes[p].free)) for p in open_pools}
             return True
-        found = {pool: self.nodes[pool].reserve(self.gpus_of[rank]) for pool in open_pools}
+        gpus, limit_s = self.gpus_of[rank], self.limit_of[rank]
+        found = {pool: self.nodes[pool].reserve(gpus, now_s, limit_s) for pool in open_pools}
         best = min(found, key=lambda pool: found[pool].shadow_s)
         held[best] = found[best]
         job, promised_s = self.job[rank], self.schedule.promised_s

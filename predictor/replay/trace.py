@@ -41,7 +41,9 @@ class Trace:
     ``submit_s`` (n,) in seconds of any origin, ``gpus`` (n,), ``limit_s`` (n,) after which a job
     is killed. ``run_s`` (n, pools) is how long the job would run in each pool if nothing stopped
     it, NaN where it may not run there. ``priority`` (n,): higher first, then by submission;
-    None where all are equal. Raises TraceError, naming the field and the first job it is wrong in.
+    None where all are equal. ``runs`` (n,) are the jobs that run already when they come: GPUs that
+    are to go away are no reason for them to wait; None where there are none. Raises TraceError,
+    naming the field and the first job it is wrong in.
     """
 
     submit_s: Floats
@@ -49,12 +51,15 @@ class Trace:
     limit_s: Floats
     run_s: Floats
     priority: Ints | None = None
+    runs: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         n = len(self.submit_s)
         shapes = {"gpus": self.gpus.shape, "limit_s": self.limit_s.shape}
         if self.priority is not None:
             shapes["priority"] = self.priority.shape
+        if self.runs is not None:
+            shapes["runs"] = self.runs.shape
         for name, shape in shapes.items():
             if shape != (n,):
                 raise TraceError(f"{name} has the shape {shape}: ({n},) is accepted")

@@ -43,13 +43,13 @@ class TextForm:
     def nodes(self) -> tuple[Node, ...]:
         """All nodes, by name."""
         lines = self._commands.text("scontrol", "-a", "show", "nodes", "-d", "-o").splitlines()
-        found = (_node(_pairs(line)) for line in lines if line.startswith("NodeName="))
+        found = (_node(pairs(line)) for line in lines if line.startswith("NodeName="))
         return tuple(sorted(found, key=lambda node: node.name))
 
     def partitions(self) -> tuple[Partition, ...]:
         """All partitions, hidden ones too, by name."""
         lines = self._commands.text("scontrol", "-a", "show", "partitions", "-o").splitlines()
-        found = (_partition(_pairs(line)) for line in lines if line.startswith("PartitionName="))
+        found = (_partition(pairs(line)) for line in lines if line.startswith("PartitionName="))
         return tuple(sorted(found, key=lambda partition: partition.name))
 
     def queue(self) -> tuple[QueuedJob, ...]:
@@ -86,7 +86,7 @@ class TextForm:
         return [line.split("|") for line in text.splitlines()]
 
 
-def _pairs(line: str) -> Mapping[str, str]:
+def pairs(line: str) -> Mapping[str, str]:
     """``Key=value`` of a line. What people write (Comment, Reason) is last: first ones hold."""
     found: dict[str, str] = {}
     for word in line.split():

@@ -31,8 +31,11 @@ def _file(name: str, argv: Sequence[str]) -> str:
     if name == "sacctmgr":
         return f"{'qos' if 'qos' in argv else 'associations'}.txt"
     if name == "scontrol":
-        what = next((word for word in ("nodes", "partitions", "config") if word in argv), "version")
+        asked = ("nodes", "partitions", "config", "reservation")
+        what = next((word for word in asked if word in argv), "version")
         return f"{what}.{form}"
+    if name == "squeue" and "PENDING" in argv:
+        return "waits.txt"
     return {"sacct": "ended", "sinfo": "nodes", "squeue": "queue"}[name] + f".{form}"
 
 

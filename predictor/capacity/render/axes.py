@@ -11,7 +11,7 @@ from .text import shown
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_LETTERS, _FEW_LETTERS = 44, 18
+_LETTERS, _FEW_LETTERS = 54, 18
 
 
 def when(unix_s: float) -> float:

@@ -28,7 +28,7 @@ def render_markdown(report: Report) -> str:
             parts += [f"{escaped(section.lead)}\n"] if section.lead else []
             parts += [_table(table) for table in tables]
     if report.notes:
-        parts.append("## What this report leaves out\n")
+        parts.append("## Notes on this report\n")
         parts.append("".join(f"- {escaped(shown(note, 400))}\n" for note in report.notes))
     return "\n".join(parts)
 

@@ -35,7 +35,7 @@ def opportunities(canvas: Canvas, report: Report) -> None:
     found = report.opportunities[:10]
     heads = [o.what.split(" " if canvas.narrow else ":")[0] for o in found]
     names = [f"{i}. {head}" for i, head in enumerate(heads, start=1)]
-    tips = [f"{o.kind.value}: {shown(o.what)}" for o in found]
+    tips = [f"{o.kind.words}: {shown(o.what)}" for o in found]
     marks = [_MARKS[o.kind] for o in found]
     _intervals(
         canvas, names, tips, [o.saved_gpu_hours for o in found], 1.0, "GPU-hours saved", marks
@@ -59,7 +59,7 @@ def forecasts(canvas: Canvas, report: Report) -> None:
     rows = canvas.axes(len(found), sharex=True)
     for axes, forecast in zip(rows, found, strict=True):
         _forecast(canvas, axes, forecast)
-    dates_below(rows[-1], 3 if canvas.narrow else 8)
+    dates_below(rows[-1], 4 if canvas.narrow else 8)
 
 
 def _forecast(canvas: Canvas, axes: Axes, forecast: Forecast) -> None:
@@ -90,8 +90,8 @@ def _forecast(canvas: Canvas, axes: Axes, forecast: Forecast) -> None:
     axes.set_ylim(0, axes.get_ylim()[1] * 1.15)
     axes.locator_params(axis="y", nbins=4)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    unit = "" if canvas.narrow else ": GPU-hours a week, measured (solid) and expected (dashed)"
-    titled(axes, short(canvas, forecast.key) + unit)
+    lines = "" if canvas.narrow else ", measured (solid) and expected (dashed)"
+    titled(axes, f"{short(canvas, forecast.key)}: GPU-hours a week{lines}")
 
 
 def _intervals(

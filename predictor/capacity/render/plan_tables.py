@@ -16,8 +16,8 @@ def opportunities(report: Report) -> Table:
         title="What a change would have saved",
         definition=(
             "GPU-hours of like jobs, and how many fewer they would have needed, with the 95 %"
-            " interval. A shorter limit frees hours for planning, it saves none. Rows may count the"
-            " same job: do not add them up."
+            " interval; only changes of which even the low end of it saves. A shorter limit frees"
+            " hours for planning, it saves none. Rows may count the same job: do not add them up."
         ),
         evidence="Predicted; the details say from what.",
         columns=(
@@ -34,7 +34,7 @@ def opportunities(report: Report) -> Table:
             Column("command", "How to send the next one", Kind.CODE, detail=True),
         ),
         rows=tuple(
-            (o.kind.value, o.what, o.jobs, o.gpu_hours, o.saved_gpu_hours, o.saved_cost,
+            (o.kind.words, o.what, o.jobs, o.gpu_hours, o.saved_gpu_hours, o.saved_cost,
              o.saved_kwh, o.saved_co2e_kg, ", ".join(o.users), o.evidence, o.command)
             for o in report.opportunities
         ),
@@ -69,26 +69,32 @@ def backlog(report: Report) -> Table:
 
 def queue(report: Report) -> Table:
     """When each waiting job starts and ends."""
+    told = any(job.waits_for for job in report.queue)
     return Table(
         name="queue",
         title="When waiting jobs start and end",
-        definition="From the moment of the report, by replaying the queue with predicted times.",
+        definition=(
+            "From the moment of the report, by replaying the queue with predicted times."
+            + (" Waits for: what it needs besides GPUs; a dash where that is nothing." * told)
+        ),
         evidence="Predicted; the details say from what.",
         columns=(
             Column("job_id", "Job", Kind.NAME),
             Column("name", "Name", Kind.NAME),
-            Column("user", "User", Kind.NAME),
-            Column("gpus", "GPUs", Kind.COUNT),
-            Column("gpu_type", "GPU type", Kind.NAME),
             Column("starts_s", "Starts in", Kind.DURATION_SPAN),
             Column("ends_s", "Ends in", Kind.DURATION_SPAN),
+            Column("waits_for", "Waits for", Kind.TEXT),
+            Column("gpus", "GPUs", Kind.COUNT),
+            Column("gpu_type", "GPU type", Kind.NAME),
+            Column("user", "User", Kind.NAME),
             Column("evidence", "Evidence", Kind.TEXT, detail=True),
         ),
         rows=tuple(
-            (j.job_id, j.name, j.user, j.gpus, j.gpu_type, j.starts_s, j.ends_s, j.evidence)
+            (j.job_id, j.name, j.starts_s, j.ends_s, j.waits_for or None, j.gpus, j.gpu_type,
+             j.user, j.evidence)
             for j in report.queue
         ),
-    )
+    )  # fmt: skip
 
 
 def forecast(report: Report) -> Table:
@@ -128,7 +134,8 @@ def whatif(report: Report) -> Table:
         title="The period under a change",
         definition=(
             "Both rows are replays of the same submissions (FIFO with EASY backfill), so that they"
-            " are alike. Utilisation: GPU-hours of jobs over those of all GPUs."
+            " are alike. Utilisation: GPU-hours of jobs in the period over those of all GPUs."
+            " GPU-hours and kWh are of whole jobs, also before and after the period."
         ),
         evidence="Simulated with predicted run times.",
         columns=(

@@ -65,7 +65,7 @@ def opportunities(report: Report) -> str:
     """The first of the list."""
     best = report.opportunities[0]
     return (
-        f"First, {best.kind.value}: {shown(best.what)}; {span(best.saved_gpu_hours)} of"
+        f"First, {best.kind.words}: {shown(best.what)}; {span(best.saved_gpu_hours)} of"
         f" {amount(best.gpu_hours)} GPU-hours."
     )
 
@@ -83,7 +83,8 @@ def forecast(report: Report) -> str:
     if not full:
         may = [shown(f.key, 40) for f in report.forecasts if _may_exceed(f)]
         text = "No demand is expected to exceed its capacity in the weeks shown"
-        return f"{text}; that of {', '.join(may[:3])} may, within its 95 %." if may else f"{text}."
+        rest = f"; that of {', '.join(may[:3])} may, within the 95 % interval" if may else ""
+        return f"{text}{rest}."
     when, key = min(full)
     return (
         f"{shown(key)} is the first whose demand exceeds its capacity: the week from {day(when)}."

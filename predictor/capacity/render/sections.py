@@ -87,9 +87,9 @@ def _whatif_lead(report: Report) -> str:
         return ""
     before, after = rough(found.baseline.mean_wait_s), rough(found.changed.mean_wait_s)
     text = (
-        f"{shown(found.change, 200)}: the mean wait of {before} becomes {after}. In truth"
-        f" {rough(found.history_mean_wait_s)} was waited: the nearer the replay of the period as it"
-        " was, the further to trust it."
+        f"{shown(found.change, 200)}: the mean wait goes from {before} to {after}, both replayed."
+        f" Jobs really waited {rough(found.history_mean_wait_s)}: the nearer the first is to that,"
+        " the further to trust the second."
     )
     if found.unmoved_jobs:
         text += f" {found.unmoved_jobs:,} jobs could not be predicted and kept time and GPU type."

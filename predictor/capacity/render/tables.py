@@ -175,8 +175,11 @@ def set_aside(report: Report) -> Table:
     """Jobs that count nowhere."""
     return Table(
         name="set-aside",
-        title="Jobs that count nowhere",
-        definition="Records that could not be counted, and why; the example is one job's number.",
+        title="Jobs that are left out",
+        definition=(
+            "Records that could not be counted, waiting jobs that could not be placed, and why; the"
+            " example is one job's number."
+        ),
         evidence=MEASURED,
         columns=(
             Column("reason", "Reason", Kind.TEXT),
