@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 from profiles.gpus import CPU, Gpu
 
 from .autocast_lists import listed_name, wide_origins, widening
-from .graphs.operator import Direction, Graph, Kind, Operator
+from .graphs.operator import PRODUCT_KINDS, Direction, Graph, Kind, Operator
 from .precision import Dtype, Precision
 
-LOWER_PRECISION = frozenset({Kind.GEMM, Kind.BATCHED_GEMM, Kind.CONV, Kind.ATTENTION, Kind.RNN})
+LOWER_PRECISION = PRODUCT_KINDS
 FULL_PRECISION = frozenset(
     {Kind.SOFTMAX, Kind.LAYER_NORM, Kind.GROUP_NORM, Kind.LOSS, Kind.EMBEDDING}
 )
@@ -96,36 +96,54 @@ def _format(operator: Operator, wide: frozenset[str], low: Dtype, flowing: Dtype
 
 
 def _with_casts(typed: Iterable[TypedOperator], low: Dtype, gpu: Gpu) -> Iterator[TypedOperator]:
-    """The operators, with the casts around listed functions whose inputs are of lower format."""
+    """The operators, with the casts around listed functions whose inputs are of lower format.
+
+    On a CPU also those in front of products whose inputs are FP32: compiled and fused training code
+    of GPUs has few of them.
+    """
     widens, wide = widening(gpu), wide_origins(gpu)
-    cast: TypedOperator | None = None
+    cast: dict[bool, TypedOperator | None] = {}
     for item in typed:
         operator = item.operator
+        product = operator.kind in PRODUCT_KINDS
         if operator.direction is Direction.FORWARD:
-            cast = None
-            if _listed(operator) in wide and wide.isdisjoint(operator.origins or ()):
-                cast = _cast(operator, low)
+            cast[product], low_inputs = None, wide.isdisjoint(operator.origins or ())
+            if _listed(operator) in wide and low_inputs:
+                cast[product] = _cast(operator, operator.reads, low)
                 if _listed(operator) in widens:
                     item = replace(item, bytes=item.bytes - operator.reads * (FULL - low.bytes))
                 else:
-                    yield cast
+                    yield cast[product]
+            elif gpu.kind == CPU and product and not low_inputs:
+                cast[product] = _cast(operator, operator.reads - _weights(operator), low)
+                yield cast[product]
         yield item
-        if cast and operator.direction is Direction.DATA_GRADIENT:
-            yield replace(cast, operator=replace(cast.operator, direction=operator.direction))
-            cast = None
+        before = cast.get(product)
+        if before and operator.direction is Direction.DATA_GRADIENT:
+            yield replace(before, operator=replace(before.operator, direction=operator.direction))
+            cast[product] = None
 
 
 def _listed(operator: Operator) -> str | None:
     return listed_name(operator.function) if operator.function else None
 
 
-def _cast(of: Operator, low: Dtype) -> TypedOperator:
-    """The cast of what a forward operator reads."""
+def _weights(product: Operator) -> float:
+    """Elements of the weights that a forward product reads beside its input, 0 where both are."""
+    if product.kind not in (Kind.GEMM, Kind.CONV):
+        return 0.0
+    _, n, k = product.dims[:3]
+    groups = product.dims[3] if product.kind is Kind.CONV else 1
+    return float(n * k * groups)
+
+
+def _cast(of: Operator, elements: float, low: Dtype) -> TypedOperator:
+    """The cast of so many elements that a forward operator reads."""
     cast = Operator(
-        Kind.CAST, Direction.FORWARD, (1, int(of.reads)), 0.0, of.reads, of.reads, of.kernels,
+        Kind.CAST, Direction.FORWARD, (1, int(elements)), 0.0, elements, elements, of.kernels,
         of.count, "_to_copy", of.origins,
     )  # fmt: skip
-    return TypedOperator(cast, low, of.reads * (FULL + low.bytes), False)
+    return TypedOperator(cast, low, elements * (FULL + low.bytes), False)
 
 
 def _product_format(kind: Kind, precision: Precision) -> Dtype:

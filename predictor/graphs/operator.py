@@ -27,6 +27,9 @@ class Kind(StrEnum):
     OPTIMIZER = "optimizer"
 
 
+PRODUCT_KINDS = frozenset({Kind.GEMM, Kind.BATCHED_GEMM, Kind.CONV, Kind.ATTENTION, Kind.RNN})
+
+
 class Direction(StrEnum):
     """Which pass of the step an operator belongs to."""
 

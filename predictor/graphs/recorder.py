@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 
-from .operator import Direction, Graph, Kind, Operator
+from .operator import PRODUCT_KINDS, Direction, Graph, Kind, Operator
 
 FORWARD = Direction.FORWARD
 DATA_GRADIENT = Direction.DATA_GRADIENT
@@ -59,6 +59,7 @@ class Recorder:
         self._input_elements = 0.0
         self._synchronous = False
         self._given: Origins = None
+        self._entering: Origins = None
         self._result: Origins = None
 
     # --- scopes -----------------------------------------------------------------------------
@@ -93,14 +94,21 @@ class Recorder:
             self._trainable, self._backward = outer
 
     @contextmanager
-    def formats(self, given: Iterable[str], result: Iterable[str]) -> Iterator[None]:
-        """Operators inside work on tensors of these origins, their gradients on the results'."""
-        outer = self._given, self._result
-        self._given, self._result = tuple(sorted(given)), tuple(sorted(result))
+    def formats(
+        self, given: Iterable[str], result: Iterable[str], *, entering: Iterable[str] = ()
+    ) -> Iterator[None]:
+        """Operators inside work on tensors of these origins, their gradients on the results'.
+
+        ``entering`` are those of what comes into a product, before it is cast.
+        """
+        outer = self._given, self._result, self._entering
+        self._given, self._result, self._entering = (
+            tuple(sorted(names)) for names in (given, result, entering)
+        )
         try:
             yield
         finally:
-            self._given, self._result = outer
+            self._given, self._result, self._entering = outer
 
     # --- bookkeeping ------------------------------------------------------------------------
 
@@ -135,7 +143,8 @@ class Recorder:
         function: str = "",
     ) -> None:
         """Add one operator; the layers below are built from this."""
-        origins = self._given if direction is FORWARD else self._result
+        given = self._entering if kind in PRODUCT_KINDS else self._given
+        origins = given if direction is FORWARD else self._result
         self._operators.append(
             Operator(
                 kind, direction, dims, flops, reads, writes, kernels, count * self._repeat,

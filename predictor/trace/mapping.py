@@ -40,7 +40,7 @@ def mapped(calls: Sequence[Call]) -> Mapped:
         call, result = group[0], group[-1].result
         whole = call.norm is not None or call.name in _LAYERS
         back = call.given if call.name in CAST_BACK_FIRST else result
-        with b.formats(result if whole else call.given, back):
+        with b.formats(result if whole else call.given, back, entering=call.given):
             if call.norm is not None:
                 spelt_norm(b, group)
             elif call.name in _LAYERS:

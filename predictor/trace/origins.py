@@ -37,34 +37,47 @@ TAKEN_APART = frozenset(
     }
 )  # fmt: skip
 
+# Products that torch takes apart: all they are given is cast first, the bias too.
+LOWERED_APART = frozenset({"linear", "matmul", "__matmul__", "__rmatmul__"})
+
 # Autograd casts what comes back before it works on it.
 CAST_BACK_FIRST = frozenset({"cumprod", "cumsum"})
 
 
 class Origins:
-    """The origins of the tensors of one step, by their storage; ``within`` a function of a list."""
+    """The origins of the tensors of one step, by their storage; ``within`` a function of a list.
+
+    ``lowered`` says that a product is being taken apart.
+    """
 
     def __init__(self) -> None:
         self.within: str | None = None
+        self.lowered = False
         self._known: dict[int, tuple[torch.Tensor, Names]] = {}  # held: no number is used again
 
     @contextmanager
     def apart(self, name: str) -> Iterator[None]:
         """What is called inside belongs to this function, where torch takes it apart."""
-        outer = self.within
-        if outer is None and name in TAKEN_APART:
+        outer = self.within, self.lowered
+        if self.within is None and name in TAKEN_APART:
             self.within = listed_name(name)
+        self.lowered |= name in LOWERED_APART
         try:
             yield
         finally:
-            self.within = outer
+            self.within, self.lowered = outer
 
     def of(
         self, name: str, tensors: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
     ) -> Names:
-        """What decides the format that a function works in, before autocast looks at its name."""
+        """What decides the format that a function works in, before autocast looks at its name.
+
+        Of a product, the origins of what was computed before; its weights are cast once a step.
+        """
         floating = [t for t in tensors if t.is_floating_point()]
-        if name in LOWERED:
+        if name in PRODUCTS:
+            return self._computed(floating)
+        if name in LOWERED or self.lowered:
             return LOW
         if not floating:
             return frozenset({STORED})
@@ -83,11 +96,19 @@ class Origins:
     ) -> Names:
         """Note the origins of the results of a function, and give them."""
         listed = listed_name(name)
-        result = LOW if name in LOWERED else given | ({listed} if listed else set())
+        result = given | ({listed} if listed else set())
+        if name in LOWERED:
+            result = LOW
+        elif self.lowered:  # a copy on the way to the product
+            result = self._computed(tensors)
         for tensor in outputs:
             if not any(_shares([tensor], t) for t in tensors):
                 self._known[_storage(tensor)] = (tensor, result)
         return result
+
+    def _computed(self, tensors: Sequence[torch.Tensor]) -> Names:
+        """The origins of those of the tensors that are no weights and no inputs of the network."""
+        return LOW.union(*(self.known(t) for t in tensors if _storage(t) in self._known))
 
     def known(self, tensor: torch.Tensor) -> Names:
         """The origins of one tensor."""
