@@ -101,27 +101,36 @@ def _with_casts(typed: Iterable[TypedOperator], low: Dtype, gpu: Gpu) -> Iterato
     On a CPU also those in front of products whose inputs are FP32: compiled and fused training code
     of GPUs has few of them.
     """
-    widens, wide = widening(gpu), wide_origins(gpu)
-    cast: dict[bool, TypedOperator | None] = {}
+    wide, widens = wide_origins(gpu), widening(gpu)
+    casts: dict[
+        bool, TypedOperator | None
+    ] = {}  # of products, and of all else: a bias lies between
     for item in typed:
         operator = item.operator
         product = operator.kind in PRODUCT_KINDS
         if operator.direction is Direction.FORWARD:
-            cast[product], low_inputs = None, wide.isdisjoint(operator.origins or ())
-            if _listed(operator) in wide and low_inputs:
-                cast[product] = _cast(operator, operator.reads, low)
-                if _listed(operator) in widens:
-                    item = replace(item, bytes=item.bytes - operator.reads * (FULL - low.bytes))
-                else:
-                    yield cast[product]
-            elif gpu.kind == CPU and product and not low_inputs:
-                cast[product] = _cast(operator, operator.reads - _weights(operator), low)
-                yield cast[product]
+            casts[product] = cast = _cast_before(operator, low, wide, gpu.kind == CPU)
+            if cast and _listed(operator) in widens:
+                item = replace(item, bytes=item.bytes - operator.reads * (FULL - low.bytes))
+            elif cast:
+                yield cast
         yield item
-        before = cast.get(product)
-        if before and operator.direction is Direction.DATA_GRADIENT:
-            yield replace(before, operator=replace(before.operator, direction=operator.direction))
-            cast[product] = None
+        behind = casts.get(product)
+        if behind and operator.direction is Direction.DATA_GRADIENT:
+            yield replace(behind, operator=replace(behind.operator, direction=operator.direction))
+            casts[product] = None
+
+
+def _cast_before(
+    operator: Operator, low: Dtype, wide: frozenset[str], on_cpu: bool
+) -> TypedOperator | None:
+    """The cast of what a forward operator reads, None where it reads what it computes in."""
+    low_inputs = wide.isdisjoint(operator.origins or ())
+    if _listed(operator) in wide and low_inputs:
+        return _cast(operator, operator.reads, low)
+    if on_cpu and operator.kind in PRODUCT_KINDS and not low_inputs:
+        return _cast(operator, operator.reads - _weights(operator), low)
+    return None
 
 
 def _listed(operator: Operator) -> str | None:
