@@ -9,13 +9,13 @@ from typing import Any
 
 from kubernetes.client import ApiClient, BatchV1Api, CoreV1Api
 
-from predictor.capacity.live import Live, LiveJob, NodeGpus, pools_of_nodes
+from predictor.capacity.live import NOTHING, Live, LiveJob, NodeGpus, Waits, pools_of_nodes
 
 from .cli.cluster import IN_CLUSTER, KUBECONFIG, api_client
 from .config import Config
 from .history.groups import SCHEDULER, Group, job_id
 from .history.records import cluster_of, objects
-from .history.seen import Reader, gpu_name
+from .history.seen import Reader, Seen, SeenPod, gpu_name
 from .history.stream import PAGE
 from .history.table import Table
 from .node_labels import gpu_node
@@ -25,6 +25,8 @@ from .records import GpuNode
 from .selectors import selects
 from .server.loading import config_at, rules_of
 from .workload import template_job
+
+NOWHERE = "it asks for nodes of which none takes pods"
 
 
 def live() -> Live:
@@ -62,6 +64,7 @@ class _Queue:
         self._types: dict[str, str | None] = {}
         self._priorities: dict[str, int] = {}
         self._suspended: set[str] = set()
+        self._nowhere: set[str] = set()
 
     def job(self, job: Mapping[str, Any]) -> None:
         if self._table.job(job):
@@ -74,7 +77,7 @@ class _Queue:
             self._look("Pod", pod, pod)
 
     def jobs(self) -> Iterator[LiveJob]:
-        return (self._job(group) for group in self._table.going())
+        return (job for group in self._table.going() for job in self._parts(group))
 
     def _look(self, kind: str, obj: Mapping[str, Any], template: Mapping[str, Any]) -> None:
         """Which GPUs it may get, and its priority: the API server writes that on pods alone."""
@@ -82,33 +85,43 @@ class _Queue:
         if made is None:
             return
         uid = pod_name(obj).uid
-        names = {
-            gpu_name(node.type_for(made.resource))
-            for node in self.usable
-            if selects(made, node.labels, node.name)
-        } - {None}
+        fits = [node for node in self.usable if selects(made, node.labels, node.name)]
+        if not fits:
+            self._nowhere.add(uid)
+        names = {gpu_name(node.type_for(made.resource)) for node in fits} - {None}
         self._types[uid] = names.pop() if len(names) == 1 else None
         self._priorities[uid] = count(template, "spec", "priority") or 0
 
-    def _job(self, group: Group) -> LiveJob:
+    def _parts(self, group: Group) -> Iterator[LiveJob]:
+        """A job that waits, or what of it has GPUs, and what still waits for them."""
         jobs = [job for job in group.jobs.values() if job.state is None]
         pods = [pod for pod in group.pods.values() if pod.of.state is None]
+        started = [pod for pod in pods if pod.of.start_s is not None]
+        waiting = [pod for pod in pods if pod.of.start_s is None]
+        if not started:
+            yield self._job(jobs, pods, sum(one.gpus for one in jobs or (p.of for p in pods)))
+            return
+        for part in (started, waiting):
+            if part:
+                yield self._job(jobs, part, sum(pod.of.gpus for pod in part))
+
+    def _job(self, jobs: list[Seen], pods: list[SeenPod], gpus: int) -> LiveJob:
         seen = (*jobs, *(pod.of for pod in pods))
         started = [pod for pod in pods if pod.of.start_s is not None]
         starts = [pod.of.start_s for pod in started if pod.of.start_s is not None]
         types = {pod.gpu_type for pod in started} or {self._types.get(one.uid) for one in seen}
         limits = [one.limit_s for one in seen if one.limit_s is not None]
         held = bool(jobs) and all(one.uid in self._suspended and not one.queue for one in jobs)
-        head = seen[0]
+        head, nowhere = seen[0], not started and any(one.uid in self._nowhere for one in seen)
         return LiveJob(
             job_id=job_id(head), name=head.name, user="", account=head.namespace,
             partition=head.queue, submit_s=min(one.submit_s for one in seen),
             start_s=min(starts, default=None), limit_s=min(limits, default=None),
-            gpus=sum(one.gpus for one in jobs or seen),
-            gpu_type=types.pop() if len(types) == 1 else None,
+            gpus=gpus, gpu_type=types.pop() if len(types) == 1 else None,
             nodes=len({pod.node for pod in started}) or 1,
             asked=max((one.asked for one in seen), key=len),
             priority=max(self._priorities.get(one.uid, 0) for one in seen), held=held,
+            waits=Waits(never=NOWHERE) if nowhere else NOTHING,
         )  # fmt: skip
 
 

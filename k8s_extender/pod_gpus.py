@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from .mig import RESOURCE_PREFIX
-from .plain import count, items, mapping, text
+from .plain import MOST, at, count, items, mapping, text
 
 MAX_GPUS = 1024
 # Annotations of KAI-Scheduler: its pods ask for no resource.
 KAI_FRACTION = "gpu-fraction"
 KAI_DEVICES = "gpu-fraction-num-devices"
+# Whole quantities as the API server keeps them; it writes the others as plain digits.
+_QUANTITY = re.compile(r"\+?(\d{1,10})(?:(k|Ki)|[eE]\+?(\d{1,2}))?", re.ASCII)
+_SUFFIXES = {"k": 1000, "Ki": 1024}
 _FRACTION = re.compile(r"0?\.\d{1,6}|1(?:\.0{1,6})?", re.ASCII)
 
 
@@ -62,9 +65,18 @@ def _total(spec: Mapping[str, Any], resource: str) -> int:
 
 def _of(container: Any, resource: str) -> int:
     """Requests, or limits where there is no request: of GPUs both are equal."""
-    requested = count(container, "resources", "requests", resource)
-    limit = count(container, "resources", "limits", resource)
-    return (limit if requested is None else requested) or 0
+    asked = (at(container, "resources", part, resource) for part in ("requests", "limits"))
+    return next((found for found in map(_whole, asked) if found is not None), 0)
+
+
+def _whole(quantity: Any) -> int | None:
+    """A number of GPUs: a user may write ``2e0``, and the API server leaves it so."""
+    match = _QUANTITY.fullmatch(quantity) if isinstance(quantity, str) else None
+    if match is None:
+        return count(quantity)
+    digits, suffix, exponent = match.groups()
+    found = int(digits) * _SUFFIXES.get(suffix, 1) * 10 ** int(exponent or 0)
+    return found if found <= MOST else None
 
 
 def _slices(spec: Mapping[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 
 from kubernetes.client import ApiClient, BatchV1Api, CoreV1Api
 
@@ -77,7 +78,7 @@ class Follower:
             return Tally()
         try:
             self._history = self._history or self._open()
-            tally = fill(self._history, runs.values())
+            tally = fill(self._history, chain.from_iterable(runs.values()))
         except HistoryError:
             self._history = None
             raise

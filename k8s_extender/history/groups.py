@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -40,38 +41,19 @@ class Group:
         seen = (*self.jobs.values(), *(pod.of for pod in self.pods.values()))
         return not self.ended and any(one.state is None for one in seen)
 
-    def run(self, cluster: str) -> Run:
-        """The run of a group that has ended.
+    def runs(self, cluster: str) -> tuple[Run, ...]:
+        """The runs of a group that has ended, one an attempt; the last stands for the group.
 
-        Pods that ran together without a break are its last attempt, and give start, nodes and
-        GPUs (the most at one time). A Job whose pods are gone starts when the Job did, so that
-        waiting for nodes is counted.
+        Pods that ran together without a break are an attempt, and give start, nodes and GPUs (the
+        most at one time). Attempts before the last held GPUs too: each is a run under the uid of
+        its first pod. A Job whose pods are gone starts when the Job did, so that waiting for nodes
+        is counted, and had the GPUs that its node selector names.
         """
         jobs = tuple(self.jobs.values())
         closing_s = max((job.end_s for job in jobs if job.end_s is not None), default=None)
-        spans = _last_attempt(_spans(self.pods.values(), closing_s))
-        pods = [span.pod for span in spans] or list(self.pods.values())
-        seen = (*jobs, *(pod.of for pod in pods))
-        starts = [span.start_s for span in spans] or _known(job.start_s for job in jobs)
-        ends = [span.end_s for span in spans] or _known(one.end_s for one in seen)
-        submit_s, limits = min(one.submit_s for one in seen), _known(one.limit_s for one in seen)
-        start_s, head = min(starts, default=None), seen[0]
-        nodes = tuple(dict.fromkeys(pod.node for pod in pods if pod.node))
-        types = {pod.gpu_type for pod in pods}
-        said = max(seen, key=lambda one: len(one.asked))
-        return Run(
-            ended=EndedJob(
-                scheduler=SCHEDULER, cluster=cluster, job_id=job_id(head), name=head.name,
-                user="", account=head.namespace, partition=head.queue, qos=head.priority,
-                state=_state(jobs, pods), submit_s=submit_s, start_s=start_s,
-                end_s=max(ends, default=start_s or submit_s), limit_s=min(limits, default=None),
-                gpus=_most_gpus(spans) or max(one.gpus for one in seen),
-                gpu_type=types.pop() if len(types) == 1 else None,
-                nodes=len(nodes), node_names=nodes,
-            ),
-            asked=said.asked, origin=said.origin, limit_by=_limit_by(seen, limits),
-            predicted=_predicted(pods, seen), reported=_reported(pods),
-        )  # fmt: skip
+        *earlier, last = _attempts(_spans(self.pods.values(), closing_s)) or [[]]
+        run = _last_run(cluster, jobs, [span.pod for span in last] or [*self.pods.values()], last)
+        return (*(_earlier_run(run, spans) for spans in earlier), run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +73,61 @@ def _spans(pods: Iterable[SeenPod], closing_s: float | None) -> Iterator[_Span]:
             yield _Span(pod.of.start_s, max(pod.of.start_s, end_s), pod)
 
 
-def _last_attempt(spans: Iterable[_Span]) -> list[_Span]:
-    """From the last end back to a time when none of them ran."""
-    found: list[_Span] = []
-    for span in sorted(spans, key=lambda span: span.end_s, reverse=True):
-        if found and span.end_s <= min(other.start_s for other in found):
-            break
-        found.append(span)
+def _attempts(spans: Iterable[_Span]) -> list[list[_Span]]:
+    """Those that ran together, the first attempt first; between two there is a time without any."""
+    found: list[list[_Span]] = []
+    for span in sorted(spans, key=lambda span: (span.start_s, span.end_s)):
+        attempt = found[-1] if found else []
+        ends_s = max((other.end_s for other in attempt), default=-math.inf)
+        if span.start_s < ends_s or (attempt and span.start_s == attempt[0].start_s):
+            attempt.append(span)
+        else:
+            found.append([span])
     return found
+
+
+def _earlier_run(last: Run, spans: Sequence[_Span]) -> Run:
+    """An attempt that another one followed: what was asked is the same."""
+    pods = [span.pod for span in spans]
+    first, types, nodes = pods[0].of, {pod.gpu_type for pod in pods}, _nodes(pods)
+    ended = replace(
+        last.ended, job_id=first.uid, state=_state((), pods), submit_s=first.submit_s,
+        start_s=spans[0].start_s, end_s=max(span.end_s for span in spans), gpus=_most_gpus(spans),
+        gpu_type=types.pop() if len(types) == 1 else None, nodes=len(nodes), node_names=nodes,
+    )  # fmt: skip
+    predicted = _predicted(pods, [pod.of for pod in pods])
+    return replace(last, ended=ended, predicted=predicted, reported=_reported(pods))
+
+
+def _last_run(
+    cluster: str, jobs: Sequence[Seen], pods: Sequence[SeenPod], spans: Sequence[_Span]
+) -> Run:
+    """The Jobs with the pods of the last attempt, and when those ran."""
+    seen = (*jobs, *(pod.of for pod in pods))
+    starts = [span.start_s for span in spans] or _known(job.start_s for job in jobs)
+    ends = [span.end_s for span in spans] or _known(one.end_s for one in seen)
+    submit_s, limits = min(one.submit_s for one in seen), _known(one.limit_s for one in seen)
+    start_s, head = min(starts, default=None), seen[0]
+    nodes = _nodes(pods)
+    types = {pod.gpu_type for pod in pods} or {job.wanted_gpu for job in jobs}
+    said = max(seen, key=lambda one: len(one.asked))
+    return Run(
+        ended=EndedJob(
+            scheduler=SCHEDULER, cluster=cluster, job_id=job_id(head), name=head.name,
+            user="", account=head.namespace, partition=head.queue, qos=head.priority,
+            state=_state(jobs, pods), submit_s=submit_s, start_s=start_s,
+            end_s=max(ends, default=start_s or submit_s), limit_s=min(limits, default=None),
+            gpus=_most_gpus(spans) or max(one.gpus for one in seen),
+            gpu_type=types.pop() if len(types) == 1 else None,
+            nodes=len(nodes), node_names=nodes,
+        ),
+        asked=said.asked, origin=said.origin, limit_by=_limit_by(seen, limits),
+        predicted=_predicted(pods, seen), reported=_reported(pods),
+    )  # fmt: skip
+
+
+def _nodes(pods: Iterable[SeenPod]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(pod.node for pod in pods if pod.node))
 
 
 def _most_gpus(spans: Iterable[_Span]) -> int:

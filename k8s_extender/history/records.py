@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from kubernetes.client import ApiClient, BatchV1Api, CoreV1Api
@@ -32,8 +33,8 @@ def records(
 ) -> Iterator[Item]:
     """The GPU runs that ended from ``since_s`` (Unix seconds) on, in no order.
 
-    Jobs with their pods, and pods that no Job made. Raises ClusterError where the API server does
-    not answer. Needs the verb list on nodes, pods and Jobs.
+    Jobs with their pods, one run an attempt, and pods that no Job made. Raises ClusterError where
+    the API server does not answer. Needs the verb list on nodes, pods and Jobs.
     """
     nodes = NodeWatch(client, config).list_once()
     table = Table(Reader(config, rules_of(config), nodes.get), cluster_of(config))
@@ -43,7 +44,8 @@ def records(
     for pod in objects(core.list_pod_for_all_namespaces, page):
         if not table.pod(pod) and pod_state(pod) is not None:
             yield NOT_OURS
-    yield from (run for run in table.ended().values() if run.ended.end_s >= since_s)
+    ended = chain.from_iterable(table.ended().values())
+    yield from (run for run in ended if run.ended.end_s >= since_s)
 
 
 def objects(call: Any, page: int) -> Iterator[Mapping[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +15,15 @@ from predictor.step_rate import parse_line
 
 from ..admission.limits import FILLED
 from ..config import Config
+from ..node_labels import GPU
 from ..plain import count, items, mapping, text, texts
 from ..pod_name import pod_name
 from ..records import GpuNode, GpuType, PodJob
 from ..workload import QUEUES, template_job
-from .said import predicted
-from .states import conditions, ended_containers, job_state, pod_state, unix_s
+from .said import gpu_called, predicted
+from .states import ENDED, conditions, ended_containers, job_state, pod_state, unix_s
 
+PRODUCT = f"{GPU}product"
 JOBSET = "jobset.sigs.k8s.io/jobset-name"
 NodeOf = Callable[[str], GpuNode | None]
 
@@ -40,7 +42,8 @@ class Seen:
     """What a pod and a Job have in common; times in Unix seconds, durations in seconds.
 
     ``group`` names what trains together: a JobSet, a controller, or the object alone. ``state``
-    is None while it goes on. ``filled_s`` is the deadline that we set.
+    is None while it goes on. ``filled_s`` is the deadline that we set, ``wanted_gpu`` the type that
+    its node selector names.
     """
 
     uid: str
@@ -57,6 +60,7 @@ class Seen:
     limit_s: float | None
     filled_s: float | None
     gpus: int
+    wanted_gpu: str | None
     asked: str
     origin: str
     predicted: Predicted | None
@@ -90,7 +94,7 @@ class Reader:
             return None
         name, start_s = text(pod, "spec", "nodeName"), unix_s(text(pod, "status", "startTime"))
         state, node = pod_state(pod, deleted=deleted_s is not None), self.node_of(name)
-        ends = [*_ends(pod), *(() if deleted_s is None else (deleted_s,)), start_s]
+        ends = [_end_s(pod, deleted_s), start_s]
         return SeenPod(
             _seen(pod, job, pod, state, start_s, ends, job.gpus_per_pod),
             name,
@@ -142,6 +146,7 @@ def _seen(
         limit_s=min((float(s) for s in limits if s), default=None),
         filled_s=None if filled_s is None else float(filled_s),
         gpus=gpus,
+        wanted_gpu=gpu_called(job.node_selector.get(PRODUCT)),
         asked=stated_text(stated),
         origin=stated.origins.get("model") or next(iter(stated.origins.values()), ""),
         predicted=predicted(annotations, filled_s),
@@ -162,13 +167,25 @@ def _name(obj: Mapping[str, Any], owner: Owner) -> str:
     return generated.rstrip("-") or text(obj, "metadata", "name")
 
 
-def _ends(pod: Mapping[str, Any]) -> Iterator[float]:
-    """When a pod ended, the most certain first: its containers, else its last condition."""
-    finished = (unix_s(text(ended, "finishedAt")) for ended in ended_containers(pod))
-    changed = (unix_s(text(c, "lastTransitionTime")) for c in items(pod, "status", "conditions"))
-    for stamps in (finished, changed):
-        if found := [stamp for stamp in stamps if stamp is not None]:
-            yield max(found)
+def _end_s(pod: Mapping[str, Any], deleted_s: float | None) -> float | None:
+    """When a pod ended: when its last container did, if all of them tell.
+
+    The node of another is gone, or it was deleted while it ran: its last condition tells, or what
+    deleted it.
+    """
+    finished = _stamps(ended_containers(pod), "finishedAt")
+    statuses = items(pod, "status", "containerStatuses")
+    if finished and all(text(s, "state", "terminated", "finishedAt") for s in statuses):
+        return max(finished)
+    if deleted_s is not None and text(pod, "status", "phase") not in ENDED:
+        return deleted_s
+    changed = _stamps(items(pod, "status", "conditions"), "lastTransitionTime")
+    return max((*finished, *changed), default=deleted_s)
+
+
+def _stamps(told: Iterable[Any], name: str) -> list[float]:
+    stamps = (unix_s(text(one, name)) for one in told)
+    return [stamp for stamp in stamps if stamp is not None]
 
 
 def gpu_name(kind: GpuType | None) -> str | None:

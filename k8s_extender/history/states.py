@@ -15,7 +15,7 @@ from predictor.ended_job import JobState
 
 from ..plain import items, mapping, text
 
-_PHASES = ("Succeeded", "Failed")
+ENDED = ("Succeeded", "Failed")  # phases
 # status.reason of a pod, or the reason of its condition DisruptionTarget
 _REASONS = {
     "DeadlineExceeded": JobState.TIMEOUT,
@@ -40,7 +40,7 @@ _TELLING = (JobState.OUT_OF_MEMORY, JobState.TIMEOUT, JobState.NODE_FAIL, JobSta
 def pod_state(pod: Mapping[str, Any], *, deleted: bool = False) -> JobState | None:
     """How a pod ended; None for one that goes on, unless it is ``deleted``."""
     phase = text(pod, "status", "phase")
-    if phase not in _PHASES and not deleted:
+    if phase not in ENDED and not deleted:
         return None
     if phase == "Succeeded":
         return JobState.COMPLETED
@@ -71,8 +71,9 @@ def conditions(obj: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def ended_containers(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """What is told of each container that ended."""
-    for status in items(pod, "status", "containerStatuses"):
+    """What is told of each container that ended; those that others wait for come last."""
+    kinds = ("containerStatuses", "initContainerStatuses")
+    for status in (status for kind in kinds for status in items(pod, "status", kind)):
         for kept in ("state", "lastState"):
             if found := mapping(status, kept, "terminated"):
                 yield found

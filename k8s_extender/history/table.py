@@ -68,23 +68,23 @@ class Table:
                 if jobs[uid].state is None:
                     del jobs[uid]
 
-    def ended(self) -> dict[str, Run]:
+    def ended(self) -> dict[str, tuple[Run, ...]]:
         """The runs that ended and are not stored as they are, by group."""
         with self._lock:
             self._tidy()
             changed = ((key, self._groups[key]) for key in self._changed)
-            return {key: group.run(self._cluster) for key, group in changed if group.ended}
+            return {key: group.runs(self._cluster) for key, group in changed if group.ended}
 
     def going(self) -> list[Group]:
         """The groups of which something still runs or waits."""
         with self._lock:
             return [group for group in self._groups.values() if group.going]
 
-    def stored(self, runs: Mapping[str, Run]) -> None:
+    def stored(self, runs: Mapping[str, tuple[Run, ...]]) -> None:
         """What ``ended`` gave was stored."""
         with self._lock:
-            for key, run in runs.items():
-                if self._groups[key].run(self._cluster) == run:
+            for key, known in runs.items():
+                if self._groups[key].runs(self._cluster) == known:
                     self._changed.pop(key, None)
             self._tidy()
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -110,6 +111,17 @@ class StandIn:
         configuration = Configuration()
         configuration.host = f"http://127.0.0.1:{self.port}"
         return ApiClient(configuration)
+
+    def kubeconfig(self, folder: Path) -> Path:
+        """A file that names it."""
+        path = folder / "kubeconfig"
+        path.write_text(json.dumps({
+            "apiVersion": "v1", "kind": "Config", "current-context": "it",
+            "clusters": [{"name": "here", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}],
+            "users": [{"name": "me", "user": {}}],
+            "contexts": [{"name": "it", "context": {"cluster": "here", "user": "me"}}],
+        }))  # fmt: skip
+        return path
 
     def fill(self, nodes: list[dict[str, Any]]) -> None:
         """Nodes that are there from the start, without events."""

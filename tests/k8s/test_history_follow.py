@@ -98,7 +98,8 @@ def test_what_is_deleted_while_it_runs_was_cancelled(
     cluster: StandIn, path: Path, following: Callable[..., Follower]
 ) -> None:
     begins(cluster, "dropped")
-    cluster.put(running("alone"), PODS)
+    ready = [condition("Ready", 2), condition("PodScheduled", 1)]
+    cluster.put(running("alone", conditions=ready), PODS)
     follower = following()
     cluster.delete("dropped", JOBS)
     cluster.delete("dropped-0", PODS)

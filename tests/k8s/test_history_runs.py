@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from api_server_stand_in import JOBS, PODS, StandIn, served
-from ended_objects import condition, job, moment_s, of_job, owner, pod, running
+from ended_objects import condition, job, moment_s, of_job, owner, pod, running, stamp
 from gfd_nodes import a100, node
 
 from k8s_extender.config import config_of
@@ -53,15 +53,50 @@ def test_a_job_with_its_pods_is_one_run(cluster: StandIn) -> None:
     assert run.origin == "script"
 
 
-def test_a_run_is_the_last_attempt_and_its_gpus_are_not_added_up(cluster: StandIn) -> None:
-    cluster.put(job("retried", ended=condition("Complete", 90)), JOBS)
+def test_every_attempt_is_a_run_and_their_gpus_are_not_added_up(cluster: StandIn) -> None:
+    cluster.put(job("retried", ended=condition("Complete", 90), deadline_s=7200), JOBS)
     mine = of_job("retried")
-    cluster.put(pod("first", ran=(1, 20), phase="Failed", owned=mine, node="t4-0"), PODS)
+    cluster.put(pod("first", ran=(1, 20), phase="Failed", owned=mine, gpus=4, node="t4-0"), PODS)
     cluster.put(pod("second", ran=(30, 90), owned=mine), PODS)
+    earlier, last = (run.ended for run in sorted(found(cluster), key=lambda r: r.ended.end_s))
+    assert (last.job_id, last.state, last.gpus) == ("uid-retried", JobState.COMPLETED, 8)
+    assert (last.start_s, last.end_s) == (moment_s(30), moment_s(90))
+    assert (last.node_names, last.gpu_type) == (("a100-0",), "a100-sxm4-80gb")
+    assert (earlier.job_id, earlier.state, earlier.gpus) == ("uid-first", JobState.FAILED, 4)
+    assert (earlier.start_s, earlier.end_s) == (moment_s(1), moment_s(20))
+    assert (earlier.node_names, earlier.gpu_type) == (("t4-0",), "t4-16gb")
+    assert (earlier.name, earlier.limit_s) == (last.name, last.limit_s) == ("retried", 7200)
+
+
+def test_pods_of_one_attempt_overlap_or_start_together(cluster: StandIn) -> None:
+    cluster.put(job("gang", pods=4, ended=condition("Complete", 90)), JOBS)
+    for i, ran in enumerate(((1.0, 1.0), (1.0, 40.0), (30.0, 70.0), (69.0, 90.0))):
+        cluster.put(pod(f"gang-{i}", ran=ran, owned=of_job("gang")), PODS)
     ended = one(cluster).ended
-    assert (ended.state, ended.gpus) == (JobState.COMPLETED, 8)
-    assert (ended.start_s, ended.end_s) == (moment_s(30), moment_s(90))
-    assert (ended.node_names, ended.gpu_type) == (("a100-0",), "a100-sxm4-80gb")
+    assert (ended.start_s, ended.end_s, ended.gpus) == (moment_s(1), moment_s(90), 16)
+
+
+def test_gpus_are_held_while_a_first_container_prepares(cluster: StandIn) -> None:
+    fetching = pod("fetching", ran=(1, None), phase="Failed",
+                   conditions=[condition("PodScheduled", 1)])  # fmt: skip
+    done = {"terminated": {"finishedAt": stamp(50), "reason": "OOMKilled"}}
+    fetching["status"] |= {
+        "initContainerStatuses": [{"name": "fetch", "state": done}],
+        "containerStatuses": [{"name": "main", "state": {"waiting": {}}}],
+    }
+    cluster.put(fetching, PODS)
+    ended = one(cluster).ended
+    assert (ended.end_s, ended.state) == (moment_s(50), JobState.OUT_OF_MEMORY)
+
+
+def test_a_pod_ends_with_its_node_where_a_container_cannot_tell(cluster: StandIn) -> None:
+    lost = pod("lost", ran=(1, 20), phase="Failed",
+               conditions=[condition("Ready", 2),
+                           condition("DisruptionTarget", 60, "DeletionByPodGC")])  # fmt: skip
+    lost["status"]["containerStatuses"].append({"name": "more", "state": {"running": {}}})
+    cluster.put(lost, PODS)
+    ended = one(cluster).ended
+    assert (ended.end_s, ended.state) == (moment_s(60), JobState.NODE_FAIL)
 
 
 def test_pods_alone_and_of_other_controllers_are_runs(cluster: StandIn) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from api_server_stand_in import JOBS, PODS, StandIn, served
 from click.testing import CliRunner, Result
 from ended_objects import condition, job, moment_s, of_job, pod, running
@@ -42,16 +41,7 @@ def cluster() -> Iterator[StandIn]:
 @pytest.fixture
 def reached(cluster: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     """The cluster, which $KUBECONFIG names."""
-    context = {"cluster": "here", "user": "me"}
-    path = tmp_path / "kubeconfig"
-    path.write_text(yaml.safe_dump({
-        "apiVersion": "v1", "kind": "Config", "current-context": "it",
-        "clusters": [
-            {"name": "here", "cluster": {"server": f"http://127.0.0.1:{cluster.port}"}}
-        ],
-        "users": [{"name": "me", "user": {}}], "contexts": [{"name": "it", "context": context}],
-    }))  # fmt: skip
-    monkeypatch.setenv("KUBECONFIG", str(path))
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path)))
     return cluster
 
 
@@ -116,6 +106,15 @@ def test_the_type_is_told_where_only_one_will_do(cluster: StandIn) -> None:
     assert (found["any"].gpu_type, found["small"].gpu_type) == (None, T4)
 
 
+def test_what_only_nodes_away_could_run_is_told(cluster: StandIn) -> None:
+    elsewhere = {"nodeSelector": {"kubernetes.io/hostname": "a100-2"}}  # which is cordoned
+    cluster.put(pending("elsewhere", **elsewhere), PODS)
+    cluster.put(pending("anywhere"), PODS)
+    cluster.put(running("there", node="a100-2", **elsewhere), PODS)
+    told = {name: bool(job.waits.never) for name, job in jobs_of(cluster).items()}
+    assert told == {"elsewhere": True, "anywhere": False, "there": False}
+
+
 def test_what_ended_or_serves_or_has_no_gpus_is_not_in_it(cluster: StandIn) -> None:
     cluster.put(job("done", ended=condition("Complete", 61)), JOBS)
     cluster.put(pod("done-0", owned=of_job("done")), PODS)
@@ -131,6 +130,17 @@ def test_an_attempt_that_failed_is_no_start(cluster: StandIn) -> None:
     cluster.put(pod("again-0", phase="Failed", owned=of_job("again")), PODS)
     cluster.put(pending("again-1", owned=of_job("again")), PODS)
     assert jobs_of(cluster)["again"].start_s is None
+
+
+def test_a_part_that_has_gpus_runs_and_the_other_waits(cluster: StandIn) -> None:
+    cluster.put(job("half", pods=3), JOBS)
+    cluster.put(pod("half-0", owned=of_job("half")), PODS)
+    cluster.put(running("half-1", owned=of_job("half")), PODS)
+    cluster.put(pending("half-2", gpus=4, owned=of_job("half")), PODS)
+    parts = queue_of(cluster).jobs
+    assert {(part.job_id, part.start_s, part.gpus) for part in parts} == {
+        ("uid-half", moment_s(1), 8), ("uid-half", None, 4),
+    }  # fmt: skip
 
 
 def test_a_suspended_job_waits_for_its_queue_or_else_for_a_person(cluster: StandIn) -> None:

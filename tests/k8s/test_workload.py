@@ -105,6 +105,20 @@ def test_gpus_are_read_from_limits_or_requests(value: int | str, part: str) -> N
     assert job(pod({"resources": {part: {GPU: value}}})).gpus_per_pod == 2
 
 
+@pytest.mark.parametrize(
+    ("quantity", "gpus"),
+    [("2e0", 2), ("2E+0", 2), ("2e00", 2), ("+2", 2), ("02", 2), ("1k", 1000), ("1Ki", 1024),
+     ("1e2", 100)],
+)  # fmt: skip
+def test_quantities_are_read_as_the_api_server_keeps_them(quantity: str, gpus: int) -> None:
+    assert job(pod(container(quantity))).gpus_per_pod == gpus
+
+
+@pytest.mark.parametrize("quantity", ["-2", "2e99", "1e-1", "two", "2 ", "", "1Mi"])
+def test_other_quantities_are_no_gpus(quantity: str) -> None:
+    assert pod_job(pod(container(quantity)), CONFIG) is None
+
+
 def test_gpus_of_all_containers_add_up() -> None:
     assert job(pod(container(2), container(None), container(1))).gpus_per_pod == 3
 

@@ -92,6 +92,11 @@ class ControlPlane:
         settings.api_key = {"authorization": f"Bearer {TOKEN}"}
         return client.ApiClient(settings)
 
+    @property
+    def etcd(self) -> str:
+        """The URL of the store behind the API server."""
+        return f"http://127.0.0.1:{self._etcd}"
+
     def use(self, pair: Pair) -> None:
         """Put a certificate in the place the extender reads it from."""
         for source, target in ((pair.key, self.certificate.key),
@@ -213,7 +218,7 @@ class ControlPlane:
         self.extender_kubeconfig = self.kubeconfig_of(name, RELEASE_NAMESPACE)
 
     def _start_etcd(self) -> None:
-        mine, peer = f"http://127.0.0.1:{self._etcd}", f"http://127.0.0.1:{self._peer}"
+        mine, peer = self.etcd, f"http://127.0.0.1:{self._peer}"
         self._run(
             "etcd", "--data-dir", str(self.root / "etcd"), "--unsafe-no-fsync",
             "--listen-client-urls", mine, "--advertise-client-urls", mine,
@@ -228,7 +233,8 @@ class ControlPlane:
         daemon = self._run(
             "kube-apiserver", "--bind-address", "127.0.0.1", "--secure-port", str(self._port),
             "--advertise-address", "127.0.0.1",  # else it wants a default route
-            "--etcd-servers", f"http://127.0.0.1:{self._etcd}", "--authorization-mode", "RBAC",
+            "--etcd-servers", self.etcd, "--authorization-mode", "RBAC",
+            "--storage-media-type", "application/json",  # which tests can read and change
             "--token-auth-file", str(tokens), "--service-cluster-ip-range", "10.0.0.0/24",
             "--tls-cert-file", certificate, "--tls-private-key-file", key,
             "--service-account-issuer", "https://kubernetes.default.svc",
