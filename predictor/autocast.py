@@ -102,9 +102,7 @@ def _with_casts(typed: Iterable[TypedOperator], low: Dtype, gpu: Gpu) -> Iterato
     of GPUs has few of them.
     """
     wide, widens = wide_origins(gpu), widening(gpu)
-    casts: dict[
-        bool, TypedOperator | None
-    ] = {}  # of products, and of all else
+    casts: dict[bool, TypedOperator | None] = {}  # of products, and of all else
     for item in typed:
         operator = item.operator
         product = operator.kind in PRODUCT_KINDS
