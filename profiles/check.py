@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import ProfileDataError
-from .gpus import CPU, Gpu, find_gpu, gpus
+from .gpus import CPU, CPU_PREFIX, Gpu, find_gpu, gpus
 from .roots import also
 from .rules import collective_faults, measurement_fault, operator_faults
 from .storage import HERE, sources
@@ -87,8 +87,8 @@ def _sheet_faults(gpu: Gpu) -> Iterator[str]:
         yield "peak_tflops has no fp32"
         return
     if gpu.kind == CPU:
-        if not gpu.name.startswith("cpu-"):
-            yield "the name of a CPU starts with cpu-"
+        if not gpu.name.startswith(CPU_PREFIX):
+            yield f"the name of a CPU starts with {CPU_PREFIX}"
         return
     if gpu.tensor_core_generation == 0 and any(name.endswith("_tensor") for name in peak):
         yield "tensor peak without tensor cores"

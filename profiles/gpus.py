@@ -16,6 +16,7 @@ from .errors import ProfileDataError, UnknownGpuError
 from .roots import roots
 
 GPU, CPU = "gpu", "cpu"
+CPU_PREFIX = "cpu-"  # what names of CPUs start with
 KINDS = (GPU, CPU)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from .conventions import DIM_FIELDS, SHAPE_FIELDS, Floats, Texts, fill_elements, work
 from .errors import ProfileDataError
 from .gpus import find_gpu
+from .pace import at_usual_pace
 from .storage import (
     COLLECTIVE_COLUMNS,
     HERE,
@@ -110,9 +111,14 @@ class CollectiveTable:
 
 @cache
 def operators(root: Path = HERE) -> OperatorTable:
-    """Every operator row; raises ProfileDataError where a file is malformed."""
-    columns = _stacked(root, "operators", OPERATOR_COLUMNS)
-    return operator_table(*columns)
+    """Every operator row; raises ProfileDataError where a file is malformed.
+
+    Those of a CPU are at the pace that was usual while they were measured.
+    """
+    gpu, columns = _stacked(root, "operators", OPERATOR_COLUMNS)
+    table = operator_table(gpu, columns)
+    times = at_usual_pace(table.gpu, _texts(columns["note"]), table.time_s)
+    return replace(table, time_s=times)
 
 
 @cache

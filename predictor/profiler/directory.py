@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
+from numpy.typing import NDArray
 
 from profiles import gpus
-from profiles.storage import COLLECTIVE_COLUMNS, OPERATOR_COLUMNS, QUARANTINE_COLUMNS
+from profiles.storage import COLLECTIVE_COLUMNS, OPERATOR_COLUMNS, QUARANTINE_COLUMNS, read_table
 
 from .. import trusted_files
 from ..errors import ProfilerError
@@ -64,6 +66,11 @@ class Directory:
         if device not in known:
             self._write(PACE, json.dumps({**known, device: asdict(pace.first)}, indent=2) + "\n")
         return pace
+
+    def notes(self, device: str) -> NDArray[np.str_]:
+        """The notes of the operator rows of a device, (n,)."""
+        columns = read_table(self.root / OPERATORS / f"{device}.csv", OPERATOR_COLUMNS, self.root)
+        return np.array(columns[OPERATOR_COLUMNS.index("note")])
 
     def log(self, run: Mapping[str, Any]) -> None:
         """Add a run to the manifest."""

@@ -8,7 +8,7 @@ work: a product, a sum of long tensors, and calls that compute next to nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import exp, log
 from statistics import fmean, median
 
@@ -42,6 +42,11 @@ class Pace:
         self._runs = _kernels()
         self.first = Kernels(**first) if first is not None else self._sampled(FIRST)
         self._last = self.now()
+
+    def relative_to(self, pace: float) -> Pace:
+        """The same, relative to what this one calls ``pace``."""
+        first = {name: seconds / pace for name, seconds in asdict(self.first).items()}
+        return Pace(self._clock, first)
 
     def now(self) -> float:
         """The pace of this moment."""

@@ -14,7 +14,7 @@ import yaml
 
 from profiles import roots
 from profiles.errors import UnknownGpuError
-from profiles.gpus import CPU, find_gpu, spelling
+from profiles.gpus import CPU, CPU_PREFIX, find_gpu, spelling
 from profiles.storage import HERE
 
 from .cpu_facts import cpu_facts
@@ -39,7 +39,7 @@ class Sheet:
 def cpu_sheet(device: torch.device, timer: Timer, source: str) -> Sheet:
     """The CPU with the threads torch uses; measured unless an added directory has it."""
     facts, threads = cpu_facts(), torch.get_num_threads()
-    name = f"cpu-{facts.slug}-{threads}t"
+    name = f"{CPU_PREFIX}{facts.slug}-{threads}t"
     known = _known(name)
     if known is not None:
         return known

@@ -57,6 +57,13 @@ def test_a_row_between_two_moments_has_their_mean() -> None:
     assert pace.since() == pytest.approx((1.0 + 0.5) / 2)
 
 
+def test_what_is_usual_can_be_what_paces_are_relative_to() -> None:
+    kernels = {"product_s": 1e-3, "sum_s": 1e-3, "calls_s": 1e-3}
+    pace = Pace(clock(ns for ns in [1_250_000] * 27), kernels)
+    assert pace.now() == pytest.approx(0.8)
+    assert pace.relative_to(0.8).first.product_s == pytest.approx(1.25e-3)
+
+
 def test_times_are_those_of_pace_1() -> None:
     slow = Timing(time_s=2.0, spread=0.1, samples=9)
     assert slow.at(0.5) == Timing(time_s=1.0, spread=0.1, samples=9)

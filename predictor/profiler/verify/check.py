@@ -9,6 +9,7 @@ import torch
 
 from profiles import joined, roots
 from profiles.gpus import CPU, find_gpu, gpus
+from profiles.pace import usual_pace
 from profiles.tables import operators
 
 from ...collective_time import CollectiveTimes
@@ -45,9 +46,15 @@ def verify(
         progress("fitting the tables", 0.0)
         steps = _model(directory, name)
         where = torch.device(device)
-        pace = Directory(directory).pace(name) if where.type == "cpu" else None
+        pace = _usual(directory, name) if where.type == "cpu" else None
         pairs = list(_pairs(steps, name, where, pace, candidates, progress))
     return Verification(device=name, comparisons=compared(pairs))
+
+
+def _usual(directory: Path, name: str) -> Pace:
+    """Paces relative to what was usual when the tables were measured."""
+    place = Directory(directory)
+    return place.pace(name).relative_to(usual_pace(place.notes(name)))
 
 
 def _model(directory: Path, name: str) -> StepModel:

@@ -19,8 +19,8 @@ class Comparison:
     """One network in one precision: seconds of a step from tables alone, and as it was measured.
 
     ``calibrated_s`` is the prediction times one factor that the OTHER networks show in the same
-    precision. ``measured`` is at the pace of the tables, ``pace`` what the device ran at: 0.9 is a
-    tenth slower. ``aside`` marks networks that were no guide to the predictor.
+    precision. ``measured`` is at the usual pace of the tables, ``pace`` what the device ran at over
+    that: 0.9 is a tenth slower. ``aside`` marks networks that were no guide to the predictor.
     """
 
     network: str

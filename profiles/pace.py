@@ -1,0 +1,35 @@
+"""The pace that was usual while the rows of a CPU were measured.
+
+The clock of a CPU moves by tens of per cent within minutes. Its profiler states in the note of each
+row how fast the CPU was, relative to the first moment of the directory, and the time as it would
+have been then. Prices are those of the usual pace, as that moment may have been any.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .gpus import CPU_PREFIX
+
+_PACE = re.compile(r"(?:^|;)pace=([0-9.]+)")
+
+
+def usual_pace(notes: NDArray[np.str_]) -> float:
+    """The median pace of rows by their notes, 1 where none states one."""
+    paces = [float(found[1]) for note in notes if (found := _PACE.search(str(note)))]
+    return float(np.median(paces)) if paces else 1.0
+
+
+def at_usual_pace(
+    devices: NDArray[np.str_], notes: NDArray[np.str_], time_s: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Seconds (n,) of rows at the usual pace of each CPU among ``devices`` (n,)."""
+    times = time_s.copy()
+    for name in np.unique(devices):
+        if str(name).startswith(CPU_PREFIX):
+            rows = devices == name
+            times[rows] /= usual_pace(notes[rows])
+    return times
