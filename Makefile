@@ -26,7 +26,7 @@ demo: $(VENV)/.report
 # Files of tests go to as many processes as there are WORKERS.
 WORKERS ?= 2
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check

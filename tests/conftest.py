@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,26 +17,6 @@ STRIDE = 12  # every 12th shipped run: about 400 of all sources and families
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread files that wait for real daemons between those that compute, one after the other.
-
-    Two workers side by side then seldom wait both (``make test``).
-    """
-    files = [list(group) for _, group in groupby(items, key=lambda item: item.path)]
-    waiting = [group for group in files if "integration" in group[0].path.parts]
-    if not waiting or len(waiting) == len(files):
-        return
-    computing = [item for group in files if group not in waiting for item in group]
-    share = len(computing) / len(waiting)
-    turn: list[tuple[float, list[pytest.Item]]] = [(i * share, w) for i, w in enumerate(waiting)]
-    done = 0
-    for group in files:
-        if group not in waiting:
-            turn.append((float(done), group))
-            done += len(group)
-    items[:] = [item for _, group in sorted(turn, key=lambda pair: pair[0]) for item in group]
 
 
 @pytest.fixture(scope="session", autouse=True)
