@@ -56,7 +56,8 @@ def autocast(graph: Graph, precision: Precision, gpu: Gpu) -> tuple[TypedOperato
     typed = list(_typed(graph, precision, gpu))
     if precision.mixed:
         low = precision.activation_dtype
-        typed = list(_with_casts(typed, low, gpu))
+        if any(o.origins is not None for o in graph.operators):  # of a trace
+            typed = list(_with_casts(typed, low, gpu))
         weights = graph.parameters - graph.sparse_parameters
         cast = Operator(
             Kind.CAST, Direction.UPDATE, (1, weights), 0.0, weights, weights,

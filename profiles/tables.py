@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from .conventions import DIM_FIELDS, SHAPE_FIELDS, Floats, Texts, fill_elements, work
 from .errors import ProfileDataError
 from .gpus import find_gpu
-from .pace import at_usual_pace
 from .storage import (
     COLLECTIVE_COLUMNS,
     HERE,
@@ -25,6 +24,7 @@ from .storage import (
     read_table,
     sources,
 )
+from .usual_pace import at_usual_pace
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,7 @@ def operators(root: Path = HERE) -> OperatorTable:
     """
     gpu, columns = _stacked(root, "operators", OPERATOR_COLUMNS)
     table = operator_table(gpu, columns)
-    times = at_usual_pace(table.gpu, _texts(columns["note"]), table.time_s)
-    return replace(table, time_s=times)
+    return replace(table, time_s=at_usual_pace(table.gpu, columns["note"], table.time_s))
 
 
 @cache

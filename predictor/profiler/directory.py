@@ -8,10 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import yaml
-from numpy.typing import NDArray
 
 from profiles import gpus
 from profiles.storage import COLLECTIVE_COLUMNS, OPERATOR_COLUMNS, QUARANTINE_COLUMNS, read_table
@@ -67,10 +65,10 @@ class Directory:
             self._write(PACE, json.dumps({**known, device: asdict(pace.first)}, indent=2) + "\n")
         return pace
 
-    def notes(self, device: str) -> NDArray[np.str_]:
-        """The notes of the operator rows of a device, (n,)."""
+    def notes(self, device: str) -> tuple[str, ...]:
+        """The notes of the operator rows of a device."""
         columns = read_table(self.root / OPERATORS / f"{device}.csv", OPERATOR_COLUMNS, self.root)
-        return np.array(columns[OPERATOR_COLUMNS.index("note")])
+        return columns[OPERATOR_COLUMNS.index("note")]
 
     def log(self, run: Mapping[str, Any]) -> None:
         """Add a run to the manifest."""

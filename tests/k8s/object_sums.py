@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
+
+from windows import Window
 
 GPU = "nvidia.com/gpu"
 SINCE_H, UNTIL_H = 6, 30  # the period, in hours after the nodes were created
@@ -23,23 +25,6 @@ OUTCOMES = {
 WORST = ("timed_out", "preempted", "failed", "completed")
 
 Object = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """A period in Unix seconds."""
-
-    since_s: int
-    until_s: int
-
-    def seconds(self, start_s: int, end_s: int) -> int:
-        return max(0, min(end_s, self.until_s) - max(start_s, self.since_s))
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        moments = (datetime.fromtimestamp(s, UTC) for s in (self.since_s, self.until_s))
-        since, until = (moment.isoformat() for moment in moments)
-        return ("--since", since, "--until", until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

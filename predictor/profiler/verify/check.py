@@ -9,8 +9,8 @@ import torch
 
 from profiles import joined, roots
 from profiles.gpus import CPU, find_gpu, gpus
-from profiles.pace import usual_pace
 from profiles.tables import operators
+from profiles.usual_pace import usual_pace
 
 from ...collective_time import CollectiveTimes
 from ...errors import ProfileError

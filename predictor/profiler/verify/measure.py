@@ -42,7 +42,7 @@ def precisions(device: torch.device) -> tuple[Precision, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Steps as long as they took at pace 1, and the pace they ran at (``predictor.profiler.pace``).
+    """Steps as long as they took at pace 1, and the pace they ran at (``Pace`` says of what).
 
     On a GPU the pace is 1.
     """

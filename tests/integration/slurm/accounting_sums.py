@@ -7,10 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from click.testing import CliRunner
+from windows import Window, iso
 
 from predictor.cli.main import main
 
@@ -29,21 +29,6 @@ FORMAT = ("JobID", "User", "Account", "Partition", "State", "Start", "End", "Ela
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """Whole hours in the past; sreport knows no others."""
-
-    since_s: int
-    until_s: int
-
-    def seconds(self, start_s: int, end_s: int) -> int:
-        return max(0, min(end_s, self.until_s) - max(start_s, self.since_s))
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        return ("--since", iso(self.since_s), "--until", iso(self.until_s))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """A job of sacct that had GPUs; ``gpu_s`` are its GPU-seconds inside a window."""
 
@@ -53,10 +38,6 @@ class Row:
     outcome: str
     gpu_s: int
     suspended_gpu_s: int
-
-
-def iso(moment_s: int) -> str:
-    return datetime.fromtimestamp(moment_s, UTC).isoformat()
 
 
 def report(*words: str) -> Any:

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from windows import Window, iso
 
 from .accounting_sums import (
     HOUR_S,
-    Window,
     is_the_same,
-    iso,
     report,
     rows_of_sacct,
     seconds_of,

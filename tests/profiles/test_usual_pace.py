@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiles.pace import at_usual_pace, usual_pace
 from profiles.tables import operators
+from profiles.usual_pace import at_usual_pace, usual_pace
 
 PACES = st.lists(st.floats(0.3, 3.0).map(lambda x: round(x, 3)), min_size=1, max_size=9)
 
 
-def noted(paces: list[float]) -> np.ndarray:
-    return np.array([f"spread=0.010;samples=9;pace={pace:.3f}" for pace in paces])
+def noted(paces: list[float]) -> list[str]:
+    return [f"spread=0.010;samples=9;pace={pace:.3f}" for pace in paces]
 
 
 @given(PACES)
@@ -23,7 +23,7 @@ def test_the_usual_pace_is_the_median_of_the_rows(paces: list[float]) -> None:
 
 
 def test_rows_that_state_no_pace_stay_as_they_are() -> None:
-    assert usual_pace(np.array(["", "spread=0.1", "space=2.0"])) == 1.0
+    assert usual_pace(["", "spread=0.1", "space=2.0"]) == 1.0
 
 
 def test_each_cpu_has_a_usual_pace_of_its_own_and_a_gpu_none() -> None:
