@@ -1,6 +1,6 @@
 """One measured run of ``capacity.py`` in a process of its own: what each stage took, as JSON.
 
-A stage is a function of ``predictor.capacity.report``, timed where the report calls it.
+A stage is a function of ``predictor.site.capacity.report``, timed where the report calls it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 if TYPE_CHECKING:
-    from predictor.core import Predictor
+    from predictor.estimate.core import Predictor
 
 SINCE_S, UNTIL_S = 1_736_121_600.0, 1_740_960_000.0
 ADDED = "a100-sxm4-80gb", 8
@@ -85,14 +85,14 @@ def whatif(path: Path, clock: Clock) -> None:
     """One change of a long period, replayed."""
     import polars as pl
 
-    from predictor.capacity import whatif as module
-    from predictor.capacity.clusters import pools_of
-    from predictor.capacity.configurations import Outlook
-    from predictor.capacity.jobs import jobs_of
-    from predictor.capacity.report_data import Period
-    from predictor.capacity.source import of_file
-    from predictor.cost import Terms
-    from predictor.replay import Pool
+    from predictor.planning.cost import Terms
+    from predictor.site.capacity import whatif as module
+    from predictor.site.capacity.clusters import pools_of
+    from predictor.site.capacity.configurations import Outlook
+    from predictor.site.capacity.jobs import jobs_of
+    from predictor.site.capacity.report_data import Period
+    from predictor.site.capacity.source import of_file
+    from predictor.site.replay import Pool
 
     outlook = Outlook(_predictor())
     frame = of_file(path).frame
@@ -105,11 +105,11 @@ def whatif(path: Path, clock: Clock) -> None:
 
 
 def _report(path: Path, clock: Clock, predictor: Predictor | None) -> None:
-    from predictor.capacity import facts
-    from predictor.capacity import report as module
-    from predictor.capacity.render import render_html
-    from predictor.capacity.report_data import Period
-    from predictor.capacity.source import of_file
+    from predictor.site.capacity import facts
+    from predictor.site.capacity import report as module
+    from predictor.site.capacity.render import render_html
+    from predictor.site.capacity.report_data import Period
+    from predictor.site.capacity.source import of_file
 
     clock.around(facts, "hours_of", "splits", "waits", "limits", "predictions",
                  "tensor_cores")  # fmt: skip
@@ -123,7 +123,7 @@ def _report(path: Path, clock: Clock, predictor: Predictor | None) -> None:
 
 
 def _predictor() -> Predictor:
-    from predictor.store import load_predictor
+    from predictor.estimate.store import load_predictor
 
     return load_predictor(None, lambda *_: None)
 

@@ -20,10 +20,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import forecast_baseline
 from forecast_histories import JUMP_WEEK, Origin, generated, of_sample
 
-from predictor.capacity import forecast_model
-from predictor.capacity.demand import WEEK_DAYS
-from predictor.capacity.forecast import LEAST_WEEKS, LEVELS, WEEKS_AHEAD
-from predictor.replay import Floats
+from predictor.site.capacity import forecast_model
+from predictor.site.capacity.demand import WEEK_DAYS
+from predictor.site.capacity.forecast import LEAST_WEEKS, LEVELS, WEEKS_AHEAD
+from predictor.site.replay import Floats
 
 SEEDS, STEP = range(10, 14), 4
 METHODS: dict[str, Callable[[Floats, int], Floats]] = {

@@ -11,8 +11,8 @@ import warnings
 import numpy as np
 from statsmodels.tsa.exponential_smoothing.ets import ETSModel
 
-from predictor.capacity.demand import WEEK_DAYS
-from predictor.replay import Floats
+from predictor.site.capacity.demand import WEEK_DAYS
+from predictor.site.replay import Floats
 
 PATHS = 500
 

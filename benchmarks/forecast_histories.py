@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from predictor.backtest.generate import POOLS, START_S, Sample, sample
-from predictor.capacity.demand import DAY_S, WEEK_DAYS, WEEK_S, by_gpu_type, daily
-from predictor.capacity.source import of_file
-from predictor.replay import Floats, Ints
+from predictor.site.backtest.generate import POOLS, START_S, Sample, sample
+from predictor.site.capacity.demand import DAY_S, WEEK_DAYS, WEEK_S, by_gpu_type, daily
+from predictor.site.capacity.source import of_file
+from predictor.site.replay import Floats, Ints
 
 SAMPLE = Path(__file__).resolve().parents[1] / "profiles" / "samples" / "history.csv.gz"
 SAMPLE_WEEKS, WEEKS = 8, 40

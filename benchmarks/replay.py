@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from goals import Goal
 
-from predictor.backtest.arrivals import lengths, sizes, stated_limits
-from predictor.replay import Policy, Pool, Schedule, Trace, replay
+from predictor.site.backtest.arrivals import lengths, sizes, stated_limits
+from predictor.site.replay import Policy, Pool, Schedule, Trace, replay
 
 JOBS, GPUS = 100_000, 1024
 SIZES = [1, 2, 4, 8, 16, 32]

@@ -104,7 +104,7 @@ def measure_fit() -> Figures:
 def measure_predictions() -> Figures:
     """A stored predictor: seconds to load, bytes once it has predicted, seconds a prediction."""
     from precision_time import TrainingJob, load_predictor
-    from predictor.precision import Precision
+    from predictor.job.precision import Precision
 
     start = time.perf_counter()
     predictor = load_predictor()

@@ -29,14 +29,14 @@ from trace_bench import text, vision
 from trace_bench.reference import Reference
 from trace_bench.unlisted import UNLISTED, Unlisted
 
-from predictor.core import Predictor
+from predictor.estimate.core import Predictor
+from predictor.estimate.store import load_predictor
 from predictor.graphs.catalog import Pairs, entry_of, graph_of
 from predictor.graphs.operator import Direction, Graph, Kind
 from predictor.graphs.workload import Workload
-from predictor.job import TrainingJob
-from predictor.precision import Precision
-from predictor.store import load_predictor
-from predictor.trace import trace
+from predictor.job.precision import Precision
+from predictor.job.training_job import TrainingJob
+from predictor.measure.trace import trace
 
 BATCH = 16
 LAYERS = 6  # of transformers whose depth is one number: what is compared is a layer and the ends

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from predictor.history.settings import HistorySettings
-from predictor.residual.novelty import Tier
+from predictor.estimate.residual.novelty import Tier
 from predictor.settings import Section, read_settings, settings_of
+from predictor.site.history.settings import HistorySettings
 
 from .errors import ConfigError
 from .words import FabricName, GpuName, PrecisionName, Price

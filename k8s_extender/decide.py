@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from predictor.core import Predictor
+from predictor.estimate.core import Predictor
 
 from .config import Config
 from .estimate import TypeEstimate, estimates

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from predictor.calibration.source import site_source
-from predictor.core import Predictor
 from predictor.errors import PrecisionTimeError
-from predictor.job import TrainingJob
-from predictor.prediction import Prediction
+from predictor.estimate.core import Predictor
+from predictor.estimate.prediction import Prediction
+from predictor.job.training_job import TrainingJob
+from predictor.site.calibration.source import site_source
 
 from .config import Config
 from .records import GpuType, PodJob

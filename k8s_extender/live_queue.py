@@ -9,7 +9,7 @@ from typing import Any
 
 from kubernetes.client import ApiClient, BatchV1Api, CoreV1Api
 
-from predictor.capacity.live import NOTHING, Live, LiveJob, NodeGpus, Waits, pools_of_nodes
+from predictor.site.capacity.live import NOTHING, Live, LiveJob, NodeGpus, Waits, pools_of_nodes
 
 from .cli.cluster import IN_CLUSTER, KUBECONFIG, api_client
 from .config import Config

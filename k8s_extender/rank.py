@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
-from predictor.core import Predictor
-from predictor.energy import energy_of
 from predictor.errors import PrecisionTimeError
-from predictor.job import TrainingJob
-from predictor.precision import Precision
+from predictor.estimate.core import Predictor
+from predictor.job.precision import Precision
+from predictor.job.training_job import TrainingJob
+from predictor.planning.energy import energy_of
 
 from .config import Config
 from .estimate import TypeEstimate

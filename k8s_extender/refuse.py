@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from predictor.limits import EvidenceRule, too_thin
-from predictor.native import capability, runs_natively
+from predictor.estimate.limits import EvidenceRule, too_thin
+from predictor.job.native import capability, runs_natively
 
 from .config import Config
 from .estimate import TypeEstimate

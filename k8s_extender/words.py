@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from predictor.errors import PrecisionTimeError
-from predictor.fabrics import fabric_of
-from predictor.precision import parse_precision
+from predictor.job.fabrics import fabric_of
+from predictor.job.precision import parse_precision
 from profiles.errors import ProfileDataError
 from profiles.gpus import find_gpu, gpus
 

@@ -1,7 +1,7 @@
 """The Python face of precision-time: ``from precision_time import predict_time``.
 
-Names are looked up in ``predictor.api`` when they are first used, so that importing this package
-costs no numpy, no scikit-learn and no torch.
+Names are looked up in ``predictor.estimate.api`` when they are first used, so that importing this
+package costs no numpy, no scikit-learn and no torch.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from predictor.api import (
+    from predictor.estimate.api import (
         PrecisionTimeError,
         Prediction,
         TrainingJob,
@@ -31,7 +31,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from predictor import api
+    from predictor.estimate import api
 
     return globals().setdefault(name, getattr(api, name))
 

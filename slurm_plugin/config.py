@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from predictor.history.settings import HistorySettings
 from predictor.settings import Section, read_settings, settings_of
+from predictor.site.history.settings import HistorySettings
 
 from .errors import PolicyError
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
-from predictor.calibration.lengths import LengthModel
-from predictor.core import Predictor
+from predictor.estimate.core import Predictor
 from predictor.identify.grammar import parse_text
 from predictor.identify.identify import identify
 from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.stated import Stated
+from predictor.site.calibration.lengths import LengthModel
 
 from .candidates import Candidate, candidates
 from .cluster import Cluster

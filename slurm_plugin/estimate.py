@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from predictor.calibration.source import site_source
-from predictor.core import Predictor
 from predictor.errors import PrecisionTimeError
+from predictor.estimate.core import Predictor
+from predictor.estimate.prediction import Prediction
 from predictor.identify.stated import Stated
-from predictor.job import TrainingJob
-from predictor.prediction import Prediction
+from predictor.job.training_job import TrainingJob
+from predictor.site.calibration.source import site_source
 
 from .candidates import Candidate
 from .config import Policy

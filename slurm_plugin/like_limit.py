@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from predictor.calibration.lengths import LengthEstimate, LengthModel
-from predictor.calibration.like_jobs import LikeJob
 from predictor.identify.stated import Stated
+from predictor.site.calibration.lengths import LengthEstimate, LengthModel
+from predictor.site.calibration.like_jobs import LikeJob
 from predictor.units import duration
 
 from .config import Limits

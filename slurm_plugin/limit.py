@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from predictor.limits import EvidenceRule, Limit, LimitRule, time_limit, too_thin
-from predictor.residual.novelty import Tier
+from predictor.estimate.limits import EvidenceRule, Limit, LimitRule, time_limit, too_thin
+from predictor.estimate.residual.novelty import Tier
 
 from .cluster import Cluster
 from .config import Limits

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from predictor.capacity.live import Live, LiveJob, NodeGpus, pools_of_nodes
 from predictor.identify.rules import RuleContext
+from predictor.site.capacity.live import Live, LiveJob, NodeGpus, pools_of_nodes
 
 from .cluster import QueuedJob
 from .config import Policy

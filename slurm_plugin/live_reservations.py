@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from predictor.replay import Away
+from predictor.site.replay import Away
 
 from .live_places import Place
 from .sources.reservations_text import Reservation

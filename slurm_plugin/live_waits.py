@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from predictor.capacity.live import AfterJob, Waits
+from predictor.site.capacity.live import AfterJob, Waits
 
 from .cluster import QueuedJob
 from .dependencies import Dependencies, Dependency, parse

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from predictor.estimate.limits import Limit
 from predictor.identify.stated import Problem
-from predictor.job import TrainingJob
-from predictor.limits import Limit
+from predictor.job.training_job import TrainingJob
 from predictor.units import duration
 
 MAX_PROBLEMS = 4

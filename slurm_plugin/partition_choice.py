@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from predictor.core import Predictor
+from predictor.estimate.core import Predictor
 from predictor.identify.stated import Stated
 from predictor.units import duration
 

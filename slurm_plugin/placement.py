@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from predictor.native import CAPABILITY_NAMES, capability, has_tensor_cores, runs_natively
-from predictor.precision import Dtype, Precision
+from predictor.job.native import CAPABILITY_NAMES, capability, has_tensor_cores, runs_natively
+from predictor.job.precision import Dtype, Precision
 
 from .candidates import Candidate, suffice
 from .config import Placement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from predictor.calibration.site_state import SiteState, read_state
+from predictor.site.calibration.site_state import SiteState, read_state
 
 from .config import Policy
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from predictor.fitting import Fitted
+    from predictor.estimate.fitting import Fitted
 
 STRIDE = 12  # every 12th shipped run: about 400 of all sources and families
 
@@ -39,10 +39,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def fitted(session_home: Path) -> Fitted:
     """A predictor fitted on a sample of the shipped runs, stored and in use for this test run."""
-    from predictor import artifacts, store
-    from predictor.fitting import fit_priced, fit_steps, price
-    from predictor.measurement import shipped
-    from predictor.residual.model import HyperparameterSets
+    from predictor.estimate import artifacts, store
+    from predictor.estimate.fitting import fit_priced, fit_steps, price
+    from predictor.estimate.measurement import shipped
+    from predictor.estimate.residual.model import HyperparameterSets
 
     steps = fit_steps()
     priced, unreadable = price(steps, shipped()[::STRIDE])

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from predictor import artifacts
+from predictor.estimate import artifacts
 
 WRITER = """
 import sys

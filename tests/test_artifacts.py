@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays, floating_dtypes, integer_dtypes
 from numpy.typing import NDArray
 
-from predictor import artifacts, manifest
 from predictor.errors import ArtifactError
+from predictor.estimate import artifacts, manifest
 
 STATE = {
     "z": 1,

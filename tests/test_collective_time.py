@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.collective_law import OPERATIONS
-from predictor.collective_time import CollectiveTimes
 from predictor.errors import JobError
-from predictor.fabrics import fabric_of
+from predictor.job.fabrics import fabric_of
+from predictor.physics.collective_law import OPERATIONS
+from predictor.physics.collective_time import CollectiveTimes
 from profiles.gpus import find_gpu, gpus
 from profiles.tables import CollectiveTable, collectives
 

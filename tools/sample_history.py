@@ -14,12 +14,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from predictor.backtest.generate import generate
-from predictor.capacity.jobs import COLUMNS
-from predictor.history import tables
-from predictor.history.rows import row_of
-from predictor.history.run import Run
-from predictor.replay import Pool
+from predictor.site.backtest.generate import generate
+from predictor.site.capacity.jobs import COLUMNS
+from predictor.site.history import tables
+from predictor.site.history.rows import row_of
+from predictor.site.history.run import Run
+from predictor.site.replay import Pool
 
 SEED, DAYS, JOBS_PER_DAY = 7, 56.0, 145.0
 POOLS = tuple(

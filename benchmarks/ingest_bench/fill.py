@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from predictor.history.ingest import Tally, fill
-from predictor.history.store import History
+from predictor.site.history.ingest import Tally, fill
+from predictor.site.history.store import History
 from slurm_plugin.config import Policy, Slurm
 from slurm_plugin.history.records import records
 

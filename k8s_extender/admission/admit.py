@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from predictor.core import Predictor
+from predictor.estimate.core import Predictor
 from predictor.identify.rules import Rules
 
 from ..config import Config

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from predictor.core import Predictor
-from predictor.limits import Limit, LimitRule, time_limit, too_thin
-from predictor.prediction import Prediction
+from predictor.estimate.core import Predictor
+from predictor.estimate.limits import Limit, LimitRule, time_limit, too_thin
+from predictor.estimate.prediction import Prediction
 
 from ..config import Config, Deadline
 from ..durations import go_duration

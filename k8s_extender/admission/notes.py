@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from predictor.estimate.limits import Limit
 from predictor.identify.stated import Problem, Stated
-from predictor.limits import Limit
 from predictor.units import duration
 
 from ..config import PREFIX

@@ -8,8 +8,8 @@ from itertools import chain
 from kubernetes.client import ApiClient, BatchV1Api, CoreV1Api
 
 from predictor.errors import HistoryError
-from predictor.history.ingest import Tally, fill
-from predictor.history.store import History
+from predictor.site.history.ingest import Tally, fill
+from predictor.site.history.store import History
 
 from ..config import Config
 from ..errors import ClusterError

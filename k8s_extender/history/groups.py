@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-from predictor.ended_job import EndedJob, JobState
-from predictor.history.run import LimitBy, Predicted, Reported, Run
+from predictor.site.ended_job import EndedJob, JobState
+from predictor.site.history.run import LimitBy, Predicted, Reported, Run
 
 from .seen import Seen, SeenPod
 from .states import together

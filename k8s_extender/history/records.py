@@ -8,7 +8,7 @@ from typing import Any
 
 from kubernetes.client import ApiClient, BatchV1Api, CoreV1Api
 
-from predictor.history.ingest import Item, LeftOut
+from predictor.site.history.ingest import Item, LeftOut
 
 from ..config import Config
 from ..nodes import NodeWatch

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from predictor.history.run import Predicted
+from predictor.site.history.run import Predicted
 from profiles.errors import UnknownGpuError
 from profiles.gpus import find_gpu
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from predictor.ended_job import JobState
-from predictor.history.run import Predicted, Reported
-from predictor.history.step_reports import reported
 from predictor.identify.grammar import stated_text
 from predictor.identify.rules import Rules
-from predictor.step_rate import parse_line
+from predictor.site.ended_job import JobState
+from predictor.site.history.run import Predicted, Reported
+from predictor.site.history.step_reports import reported
+from predictor.site.step_rate import parse_line
 
 from ..admission.limits import FILLED
 from ..config import Config

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from predictor.ended_job import JobState
+from predictor.site.ended_job import JobState
 
 from ..plain import items, mapping, text
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from predictor.history.run import Run
+from predictor.site.history.run import Run
 
 from .groups import SERVICES, Group
 from .seen import Reader, Seen, SeenPod

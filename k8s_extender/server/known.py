@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from weakref import ReferenceType, ref
 
-from predictor.core import Predictor
+from predictor.estimate.core import Predictor
 from predictor.identify.rules import Rules
 
 from ..config import Config

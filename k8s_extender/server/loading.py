@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from predictor import artifacts
-from predictor.core import Predictor
+from predictor.estimate import artifacts
+from predictor.estimate.core import Predictor
+from predictor.estimate.store import load_predictor
 from predictor.identify.grammar import parse_text
 from predictor.identify.rules import Rules, read_rules
-from predictor.store import load_predictor
 
 from ..config import Config, read_config
 from ..decide import NodeTable

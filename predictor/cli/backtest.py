@@ -14,8 +14,8 @@ from .moments import MOMENT
 from .past_jobs import of_history, of_sample, of_swf, pools_of, usual
 
 if TYPE_CHECKING:
-    from ..backtest.run import Backtest, Workers
-    from ..replay import Pool
+    from ..site.backtest.run import Backtest, Workers
+    from ..site.replay import Pool
 
 TIERS = ("run", "configuration", "table", "site")
 HEAD = ("policy", "predicted", "killed", "GPU-h killed", "GPU-h unused", "of reserved",
@@ -119,11 +119,11 @@ def backtest(
     a limit; a simulator of FIFO or EASY backfill starts them. See docs/backtest.md for what each
     figure means and does not tell.
     """
-    from ..backtest.policies import policies_of
-    from ..backtest.run import Workers
-    from ..backtest.run import backtest as run
-    from ..backtest.workload import HOUR_S, LimitBounds
-    from ..replay import Policy
+    from ..site.backtest.policies import policies_of
+    from ..site.backtest.run import Workers
+    from ..site.backtest.run import backtest as run
+    from ..site.backtest.workload import HOUR_S, LimitBounds
+    from ..site.replay import Policy
 
     if (history is not None) + (swf is not None) + generated != 1:
         raise TraceError("nothing to replay: give one of --history, --swf and --generated")
@@ -163,8 +163,8 @@ def _check_installed(workers: Workers, output: Path | None) -> None:
 
 
 def _written(found: Backtest, folder: Path) -> list[Path]:
-    from ..backtest.plots import write_plots
-    from ..backtest.tables import write_tables
+    from ..site.backtest.plots import write_plots
+    from ..site.backtest.tables import write_tables
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

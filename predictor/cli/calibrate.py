@@ -15,14 +15,14 @@ from .history_filters import filter_options, where_of
 from .predictors import predictor, refit
 
 if TYPE_CHECKING:
-    from ..calibration.calibrate import Comparison
-    from ..calibration.gather import Gathered
-    from ..calibration.held_back import Checked, Errors
-    from ..calibration.site_state import SiteState
-    from ..core import Predictor
+    from ..estimate.core import Predictor
     from ..evaluation.figures import Figure
-    from ..history.store import History
-    from ..history.where import Where
+    from ..site.calibration.calibrate import Comparison
+    from ..site.calibration.gather import Gathered
+    from ..site.calibration.held_back import Checked, Errors
+    from ..site.calibration.site_state import SiteState
+    from ..site.history.store import History
+    from ..site.history.where import Where
 
 HEAD = ("", "runs", "mean before", "after", "median before", "after", "inside 95 % before", "after")
 ALL = "all held-back runs"
@@ -72,8 +72,8 @@ def calibrate(
 def _read(
     store: History, where: Where, hold_back: float, bar: Progress
 ) -> tuple[SiteState, Gathered]:
-    from ..calibration.gather import cut_at, gather
-    from ..calibration.site_state import SiteState
+    from ..site.calibration.gather import cut_at, gather
+    from ..site.calibration.site_state import SiteState
 
     bar("start-up and lengths", 0.0)
     state = SiteState.learn(store.runs(where))
@@ -84,8 +84,8 @@ def _read(
 
 def _taught_s() -> float:
     """When the last run ended that taught the predictor in use; 0 for none."""
-    from .. import artifacts
-    from ..calibration.calibrate import UNTIL
+    from ..estimate import artifacts
+    from ..site.calibration.calibrate import UNTIL
 
     current = artifacts.current()
     used = (m for m in artifacts.versions() if m.version == current)
@@ -97,12 +97,12 @@ def _calibrate(
     dry_run: bool,
 ) -> tuple[Comparison, str | None]:  # fmt: skip
     """The comparison, and the version that was stored."""
-    from .. import artifacts, store
-    from ..calibration.calibrate import compare, fit_all
-    from ..calibration.guards import Guards
-    from ..calibration.quarantine import read_quarantine
-    from ..calibration.refit import Base
-    from ..calibration.site_state import write_state
+    from ..estimate import artifacts, store
+    from ..site.calibration.calibrate import compare, fit_all
+    from ..site.calibration.guards import Guards
+    from ..site.calibration.quarantine import read_quarantine
+    from ..site.calibration.refit import Base
+    from ..site.calibration.site_state import write_state
 
     guards = Guards(before, read_quarantine())
     base = Base.of(progress=bar)
@@ -125,7 +125,7 @@ def _calibrate(
 def _show(
     compared: Comparison, gathered: Gathered, state: SiteState, stored: str | None, *, force: bool
 ) -> None:
-    from ..calibration.calibrate import reasons
+    from ..site.calibration.calibrate import reasons
 
     cells = compared.cells.cells
     used = sum(cell.runs for cell in cells)
@@ -161,7 +161,7 @@ def _stored(version: str | None, *, used: bool) -> str:
 
 
 def _rows(compared: Comparison) -> list[tuple[str, ...]]:
-    from ..calibration.held_back import errors_by, stack
+    from ..site.calibration.held_back import errors_by, stack
 
     before, after = errors_by(compared.before, stack), errors_by(compared.after, stack)
     rows = [_row(ALL, *_both(compared))]
@@ -169,7 +169,7 @@ def _rows(compared: Comparison) -> list[tuple[str, ...]]:
 
 
 def _both(compared: Comparison) -> tuple[Errors | None, Errors | None]:
-    from ..calibration.held_back import Errors
+    from ..site.calibration.held_back import Errors
 
     return Errors.of(compared.before), Errors.of(compared.after)
 
@@ -187,7 +187,7 @@ def _row(name: str, before: Errors | None, after: Errors | None) -> tuple[str, .
 def _plain(
     compared: Comparison, gathered: Gathered, state: SiteState, stored: str | None
 ) -> dict[str, Any]:
-    from ..calibration.held_back import errors_by, stack
+    from ..site.calibration.held_back import errors_by, stack
 
     def plain(checked: Sequence[Checked]) -> dict[str, Any]:
         return {name: asdict(errors) for name, errors in errors_by(checked, stack).items()}

@@ -17,7 +17,7 @@ from .past_jobs import pools_of
 from .predictors import predictor
 
 if TYPE_CHECKING:
-    from ..replay import Pool
+    from ..site.replay import Pool
 
 BRINGS = ("jinja2", "polars", "pydantic", "sqlalchemy", "statsmodels", "alembic")
 PRECISIONS = ("mixed",)
@@ -65,8 +65,8 @@ def report(
 
     With --add, --remove or --to-precision also what that change would have done.
     """
-    from ..capacity.report import Wanted, make_report
-    from ..capacity.whatif import Plan
+    from ..site.capacity.report import Wanted, make_report
+    from ..site.capacity.whatif import Plan
 
     forms = Forms.take(fields)
     want = Asked(**fields)
@@ -107,11 +107,11 @@ def whatif(
     """
     from dataclasses import asdict
 
-    from ..capacity.clusters import pools_of as pools_in
-    from ..capacity.clusters import stated_pools
-    from ..capacity.configurations import Outlook
-    from ..capacity.jobs import jobs_of
-    from ..capacity.whatif import Plan, what_if
+    from ..site.capacity.clusters import pools_of as pools_in
+    from ..site.capacity.clusters import stated_pools
+    from ..site.capacity.configurations import Outlook
+    from ..site.capacity.jobs import jobs_of
+    from ..site.capacity.whatif import Plan, what_if
 
     want = Asked(**asked)
     if not (add or remove or to_precision):
@@ -142,13 +142,13 @@ def queue(form: str, **asked: Any) -> None:
     """
     from dataclasses import asdict
 
-    from ..capacity.backlog import cleared
-    from ..capacity.clusters import pools_of as pools_in
-    from ..capacity.clusters import stated_pools
-    from ..capacity.configurations import Outlook
-    from ..capacity.jobs import jobs_of
-    from ..capacity.render.text import counted
-    from ..capacity.waiting import queue_at
+    from ..site.capacity.backlog import cleared
+    from ..site.capacity.clusters import pools_of as pools_in
+    from ..site.capacity.clusters import stated_pools
+    from ..site.capacity.configurations import Outlook
+    from ..site.capacity.jobs import jobs_of
+    from ..site.capacity.render.text import counted
+    from ..site.capacity.waiting import queue_at
 
     want = Asked(**asked)
     with opened_queue(want) as source:

@@ -12,7 +12,7 @@ import click
 from ..errors import HistoryError
 
 if TYPE_CHECKING:
-    from ..capacity.report_data import Report
+    from ..site.capacity.report_data import Report
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _OPTIONS = (
@@ -70,7 +70,7 @@ class Forms:
         """The report with hashed names where a key was given."""
         if self.site_key is None:
             return report
-        from ..capacity.render import anonymised
+        from ..site.capacity.render import anonymised
 
         return anonymised(report, self.site_key)
 
@@ -87,7 +87,7 @@ def written(found: Report, forms: Forms) -> list[Path]:
     paths = (forms.output, forms.csv_dir, forms.json_file, forms.prometheus)
     if not (any(paths) or forms.email):
         return []
-    from ..capacity import render
+    from ..site.capacity import render
 
     try:
         if forms.output is not None:
@@ -110,7 +110,7 @@ def written(found: Report, forms: Forms) -> list[Path]:
 def _mail(found: Report, forms: Forms) -> None:
     if not forms.email:
         return
-    from ..capacity.render import mail
+    from ..site.capacity.render import mail
 
     message = mail.message(found, forms.email_from, forms.email)
     if forms.send:

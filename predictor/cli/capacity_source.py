@@ -24,10 +24,10 @@ from .past_jobs import pools_of
 from .plugins import declared, load, remedy
 
 if TYPE_CHECKING:
-    from ..capacity.report_data import Period
-    from ..capacity.source import Source
-    from ..cost import Terms
-    from ..replay import Pool
+    from ..planning.cost import Terms
+    from ..site.capacity.report_data import Period
+    from ..site.capacity.source import Source
+    from ..site.replay import Pool
 
 DAY_S = 86400.0
 SINCE_DAYS = 30
@@ -92,7 +92,7 @@ class Asked:
     @property
     def period(self) -> Period:
         """The period; raises HistoryError for one that ends before it begins."""
-        from ..capacity.report_data import Period
+        from ..site.capacity.report_data import Period
 
         until_s = time.time() if self.until is None else self.until
         since_s = until_s - SINCE_DAYS * DAY_S if self.since is None else self.since
@@ -103,8 +103,8 @@ class Asked:
     @property
     def terms(self) -> Terms:
         """Prices, grid and overhead."""
-        from ..cost import Terms
-        from ..prices import read_tariff
+        from ..planning.cost import Terms
+        from ..planning.prices import read_tariff
 
         if self.prices is None:
             return Terms()
@@ -139,7 +139,7 @@ def opened_queue(asked: Asked) -> Iterator[Source]:
         with opened(asked) as source:
             yield source
         return
-    from ..capacity.live_jobs import with_live
+    from ..site.capacity.live_jobs import with_live
 
     live = queue_here() if asked.source == HERE else read_queue(asked.source)
     with _past(asked.history, live.scheduler) as source:
@@ -148,7 +148,7 @@ def opened_queue(asked: Asked) -> Iterator[Source]:
 
 @contextmanager
 def _ended(asked: Asked) -> Iterator[Source]:
-    from ..capacity.source import of_file, of_history
+    from ..site.capacity.source import of_file, of_history
 
     if asked.source in declared(INGEST):
         with _read_now(asked) as source:
@@ -169,7 +169,7 @@ def _ended(asked: Asked) -> Iterator[Source]:
 
 def _with_queue(source: Source, name: str) -> Source:
     """A report of the past is worth having without the queue of now."""
-    from ..capacity.live_jobs import with_live
+    from ..site.capacity.live_jobs import with_live
 
     if name not in declared(QUEUE):
         names = ", ".join(declared(QUEUE)) or "none: no adapter is installed"
@@ -184,7 +184,7 @@ def _with_queue(source: Source, name: str) -> Source:
 @contextmanager
 def _past(history: str | None, scheduler: str) -> Iterator[Source]:
     """The history, or no jobs where none was named and there is none."""
-    from ..capacity.source import Source, empty, of_history
+    from ..site.capacity.source import Source, empty, of_history
 
     try:
         store = open_history(history, create=False)
@@ -200,8 +200,8 @@ def _past(history: str | None, scheduler: str) -> Iterator[Source]:
 @contextmanager
 def _read_now(asked: Asked) -> Iterator[Source]:
     """What a scheduler tells, in a history that is gone afterwards, and its queue."""
-    from ..capacity.live_jobs import with_live
-    from ..capacity.source import of_history
+    from ..site.capacity.live_jobs import with_live
+    from ..site.capacity.source import of_history
 
     name = asked.source
     live = read_queue(name) if name in declared(QUEUE) else None

@@ -10,7 +10,7 @@ from ..units import count, duration, percent, short
 from .console import show_table
 
 if TYPE_CHECKING:
-    from ..capacity.report_data import Range, Report, Scenario, WhatIf
+    from ..site.capacity.report_data import Range, Report, Scenario, WhatIf
 
 SHOWN_ROWS = 10
 

@@ -15,9 +15,9 @@ from .options import job_of, job_options
 from .predictors import predictor
 
 if TYPE_CHECKING:
-    from ..core import Predictor
-    from ..job import TrainingJob
-    from ..prediction import Prediction
+    from ..estimate.core import Predictor
+    from ..estimate.prediction import Prediction
+    from ..job.training_job import TrainingJob
 
 GPUS = ("v100-sxm2-16gb", "v100-sxm2-32gb", "a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm5-80gb")
 PRECISIONS = ("fp32", "tf32", "mixed_fp16_fp32", "mixed_bf16_fp32")
@@ -112,8 +112,8 @@ def has_units(precision: str, gpu: str) -> bool:
     """Whether the GPU computes the format of matrix products on tensor cores or natively."""
     from profiles.gpus import find_gpu
 
-    from ..autocast import on_tensor_cores
-    from ..precision import parse_precision
+    from ..job.precision import parse_precision
+    from ..physics.autocast import on_tensor_cores
 
     hardware, dtype = find_gpu(gpu), parse_precision(precision).matmul_dtype
     return on_tensor_cores(dtype, hardware) or dtype.value in hardware.peak_flops
@@ -121,7 +121,7 @@ def has_units(precision: str, gpu: str) -> bool:
 
 def compared(model: Predictor, jobs: Sequence[TrainingJob]) -> list[Line]:
     """Every job predicted, with its speed-ups; FP32 is predicted even where nobody asked for it."""
-    from ..precision import Precision
+    from ..job.precision import Precision
 
     plain = [job.but(precision=Precision.FP32) for job in jobs]
     found = model.predict_many([*jobs, *plain])

@@ -13,9 +13,9 @@ from ..errors import JobError
 from ..units import percent, short
 
 if TYPE_CHECKING:
-    from ..cost import Cost, Terms
-    from ..interruptions import Interruptions
-    from ..prices import Tariff
+    from ..planning.cost import Cost, Terms
+    from ..planning.interruptions import Interruptions
+    from ..planning.prices import Tariff
 
 KILO, TON_G = 1000.0, 1e6
 MINUTE_S = 60.0
@@ -60,7 +60,7 @@ def take_terms(fields: dict[str, Any], quantile: float | None = None) -> Terms |
 
     ``loader_rate`` stays, for it is no matter of cost. Raises PriceError and JobError.
     """
-    from ..cost import Terms
+    from ..planning.cost import Terms
 
     path, partition = fields.pop("prices"), fields.pop("partition")
     interruptions = _take_interruptions(fields)
@@ -72,14 +72,14 @@ def take_terms(fields: dict[str, Any], quantile: float | None = None) -> Terms |
 
 
 def _tariff(path: Path | None, partition: str | None) -> Tariff:
-    from ..cost import UNSTATED
-    from ..prices import read_tariff
+    from ..planning.cost import UNSTATED
+    from ..planning.prices import read_tariff
 
     return UNSTATED if path is None else read_tariff(path, partition)
 
 
 def _take_interruptions(fields: dict[str, Any]) -> Interruptions | None:
-    from ..interruptions import Interruptions
+    from ..planning.interruptions import Interruptions
 
     per_day = fields.pop("interruptions_per_day")
     names = ("restart_min", "checkpoint_every_min", "checkpoint_write_min")

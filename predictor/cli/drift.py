@@ -16,15 +16,15 @@ from .filling import history_option, open_history
 from .history_filters import filter_options, where_of
 
 if TYPE_CHECKING:
-    from ..calibration.candidates import Candidates
-    from ..core import Predictor
-    from ..drift.chart import Change
-    from ..drift.figures import Figures
-    from ..drift.observed import AtSubmit, InUse
-    from ..drift.snapshot import StreamState
-    from ..drift.watch import Drift, Watched
-    from ..history.store import History
-    from ..history.where import Where
+    from ..estimate.core import Predictor
+    from ..site.calibration.candidates import Candidates
+    from ..site.drift.chart import Change
+    from ..site.drift.figures import Figures
+    from ..site.drift.observed import AtSubmit, InUse
+    from ..site.drift.snapshot import StreamState
+    from ..site.drift.watch import Drift, Watched
+    from ..site.history.store import History
+    from ..site.history.where import Where
 
 HEAD = ("cluster", "GPU", "stack", "model", "measured", "compared", "predicted", "bias",
         "inside 95 %", "its 95 %")  # fmt: skip
@@ -80,8 +80,8 @@ def _watch(
 ) -> Drift:  # fmt: skip
     from collections import Counter
 
-    from ..drift.observed import observations
-    from ..drift.watch import watch
+    from ..site.drift.observed import observations
+    from ..site.drift.watch import watch
 
     left: Counter[str] = Counter()
     said = _in_use() if repredict else _at_submit()
@@ -91,29 +91,29 @@ def _watch(
 
 def _candidates() -> Candidates:
     """Made with the start-up times that were last learned."""
-    from ..calibration.candidates import Candidates
-    from ..calibration.site_state import read_state
+    from ..site.calibration.candidates import Candidates
+    from ..site.calibration.site_state import read_state
 
     return Candidates(read_state().fixed)
 
 
 def _in_use() -> InUse:
-    from .. import artifacts
-    from ..drift.observed import InUse
+    from ..estimate import artifacts
+    from ..site.drift.observed import InUse
     from .predictors import predictor
 
     return InUse(predictor(), artifacts.current())
 
 
 def _at_submit() -> AtSubmit:
-    from ..drift.observed import AtSubmit
+    from ..site.drift.observed import AtSubmit
 
     return AtSubmit(_stored)
 
 
 def _stored(version: str) -> Predictor | None:
     from ..errors import ArtifactError
-    from ..store import load_predictor
+    from ..estimate.store import load_predictor
 
     try:
         return load_predictor(version)
@@ -123,13 +123,13 @@ def _stored(version: str) -> Predictor | None:
 
 
 def _write(found: Drift) -> None:
-    from ..drift.snapshot import write_snapshot
+    from ..site.drift.snapshot import write_snapshot
 
     write_snapshot(map(_state, found.streams), time.time())
 
 
 def _state(watched: Watched) -> StreamState:
-    from ..drift.snapshot import StreamState
+    from ..site.drift.snapshot import StreamState
 
     stream, figures, change = watched.stream, watched.figures, watched.standing
     return StreamState(

@@ -15,10 +15,10 @@ from .predictors import refit, without_rows
 from .rows import grouping, ids, read_rows, reason
 
 if TYPE_CHECKING:
+    from ..estimate.fitting import Fitted
+    from ..estimate.measurement import Row
     from ..evaluation.evaluate import Report
     from ..evaluation.scores import Score
-    from ..fitting import Fitted
-    from ..measurement import Row
 
 MAIN = "full"
 # Methods that need no fitted row: `full` unless it is calibrated, `paper` always.
@@ -109,8 +109,8 @@ def fitted_for(
     methods: Sequence[str], calibrate: int, held_out: Sequence[Row] | None, version: str | None
 ) -> Fitted:
     """The stored predictor where the methods need no fitted row, else a new fit."""
+    from ..estimate.measurement import shipped
     from ..evaluation.evaluate import leaked
-    from ..measurement import shipped
 
     calibrated = calibrate > 0 and MAIN in methods
     if held_out is None and not calibrated and FROM_STORE.issuperset(methods):

@@ -13,9 +13,9 @@ from ..units import count
 from .console import progress, show_json, warn
 
 if TYPE_CHECKING:
-    from ..history.ingest import Item, Tally
-    from ..history.settings import HistorySettings
-    from ..history.store import History
+    from ..site.history.ingest import Item, Tally
+    from ..site.history.settings import HistorySettings
+    from ..site.history.store import History
 
 
 def history_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,7 +36,7 @@ def open_history(
     Raises HistoryError, and NotInstalledError without what the extra ``history`` brings.
     """
     try:
-        from ..history.store import History
+        from ..site.history.store import History
     except ModuleNotFoundError as error:
         raise NotInstalledError.of(error, "history") from error
     return History.open(url, settings=settings, create=create)
@@ -51,7 +51,7 @@ def filled(
     since_s: float = 0.0,
 ) -> Tally:
     """Fill the history under a progress bar; ``share`` is what part of the source is read."""
-    from ..history.ingest import fill
+    from ..site.history.ingest import fill
 
     def told(tally: Tally) -> None:
         bar(f"{count(tally.records)} records", share(tally))

@@ -19,7 +19,7 @@ from .history_filters import filter_options, where_of
 from .moments import MOMENT
 
 if TYPE_CHECKING:
-    from ..history.run import Run
+    from ..site.history.run import Run
 
 DAY_S = 86400
 BRINGS = ("alembic", "polars", "pydantic", "sqlalchemy")
@@ -46,8 +46,8 @@ def history() -> None:
 @history_option
 def path(history: str | None) -> None:
     """Print where the history is."""
-    from ..history.engine import shown, url_of
-    from ..history.settings import history_url, stored_settings
+    from ..site.history.engine import shown, url_of
+    from ..site.history.settings import history_url, stored_settings
 
     click.echo(shown(url_of(history_url(history, stored_settings()))))
 
@@ -97,7 +97,7 @@ def forget(history: str | None, before: float | None) -> None:
 @filter_options
 def export(file: Path, history: str | None, **filters: Any) -> None:
     """Write runs to FILE, one a row: .parquet, .csv or .ndjson."""
-    from ..history.export import export as write
+    from ..site.history.export import export as write
 
     where = where_of(filters)
     with open_history(history, create=False) as store:

@@ -73,7 +73,7 @@ def _script(word: str) -> str | None:
 
 
 def _missing(stated: Stated) -> list[str]:
-    from ..phases import lasting
+    from ..job.phases import lasting
 
     found = set(stated.values) | ({"steps"} if lasting(stated.values.get("phases", ())) else set())
     return [" or ".join(names) for names in NEEDED if not found & set(names)]

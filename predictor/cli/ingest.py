@@ -34,7 +34,7 @@ def csv(file: Path, history: str | None, form: str) -> None:
 
     rows = read_rows(file)
     with open_history(history) as store:
-        from ..history.csv_rows import items
+        from ..site.history.csv_rows import items
 
         found = items(rows, file.stat().st_mtime)
         show(filled(store, found, lambda tally: tally.records / len(rows)), store.url, form)

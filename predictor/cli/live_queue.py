@@ -8,7 +8,7 @@ from ..errors import NotInstalledError, PrecisionTimeError, ReportError
 from .plugins import declared, remedy
 
 if TYPE_CHECKING:
-    from ..capacity.live import Live
+    from ..site.capacity.live import Live
 
 GROUP = "precision_time.queue"
 

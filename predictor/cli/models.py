@@ -14,7 +14,7 @@ from .predictors import FITTING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..manifest import Manifest
+    from ..estimate.manifest import Manifest
 
 
 @click.command()
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 @format_option
 def fit(directories: tuple[Path, ...], form: str) -> None:
     """Fit a predictor from profiles/ and every directory added to it, store and use it."""
-    from ..added_profiles import add
-    from ..store import fit_and_store
+    from ..estimate.added_profiles import add
+    from ..estimate.store import fit_and_store
 
     for directory in directories:
         add(directory)
@@ -47,8 +47,8 @@ def learn(rows: int | None, seed: int) -> None:
     """Learn the hyper-parameters stored beside the tables; minutes, once per data release."""
     from dataclasses import replace
 
-    from ..fitting import HYPERPARAMETERS, learn_and_store
-    from ..residual.learn import KNOWN_SCHEDULE, NOVEL_SCHEDULE
+    from ..estimate.fitting import HYPERPARAMETERS, learn_and_store
+    from ..estimate.residual.learn import KNOWN_SCHEDULE, NOVEL_SCHEDULE
 
     known, novel = (
         replace(schedule, seed=seed, rows=rows or schedule.rows)
@@ -71,7 +71,7 @@ def models() -> None:
 @format_option
 def list_(form: str) -> None:
     """List the stored predictors, oldest first; * marks the one in use and those pinned."""
-    from .. import artifacts
+    from ..estimate import artifacts
 
     found, current, pinned = artifacts.versions(), artifacts.current(), artifacts.pinned()
     if form == "json":
@@ -90,7 +90,7 @@ def list_(form: str) -> None:
 @click.argument("version")
 def use(version: str) -> None:
     """Put a stored predictor to use."""
-    from .. import artifacts
+    from ..estimate import artifacts
 
     click.echo(artifacts.use(version).version)
 
@@ -98,7 +98,7 @@ def use(version: str) -> None:
 @models.command()
 def rollback() -> None:
     """Go back to the predictor in use before this one."""
-    from .. import artifacts
+    from ..estimate import artifacts
 
     click.echo(artifacts.rollback().version)
 
@@ -111,7 +111,7 @@ def pin(version: str) -> None:
     A daemon stays with it whatever is put to use, where its configuration names it as
     predictor_version.
     """
-    from .. import artifacts
+    from ..estimate import artifacts
 
     click.echo(artifacts.pin(version).version)
 
@@ -120,7 +120,7 @@ def pin(version: str) -> None:
 @click.argument("version")
 def unpin(version: str) -> None:
     """Let a pinned predictor be removed again."""
-    from .. import artifacts
+    from ..estimate import artifacts
 
     artifacts.unpin(version)
     click.echo(version)
@@ -130,7 +130,7 @@ def unpin(version: str) -> None:
 @click.argument("version")
 def remove(version: str) -> None:
     """Delete a stored predictor that is neither in use nor pinned."""
-    from .. import artifacts
+    from ..estimate import artifacts
 
     artifacts.remove(version)
     click.echo(f"removed {version}")
@@ -141,7 +141,7 @@ def _mark(yes: bool) -> str:
 
 
 def _plain(manifest: Manifest, current: str | None, pinned: Sequence[str]) -> dict[str, object]:
-    from ..store import tables_hash
+    from ..estimate.store import tables_hash
 
     return {
         "version": manifest.version,

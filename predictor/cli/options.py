@@ -12,8 +12,8 @@ from ..errors import JobError
 
 if TYPE_CHECKING:
     from ..graphs.catalog import ModelEntry
-    from ..job import TrainingJob
-    from ..phases import Phase
+    from ..job.phases import Phase
+    from ..job.training_job import TrainingJob
 
 Decorator = Callable[[Any], Any]
 
@@ -112,11 +112,11 @@ def job_options_but_gpus(command: Any) -> Any:
 
 def job_of(model: str, precision: str, gpu: str, fields: Mapping[str, Any]) -> TrainingJob:
     """The job that the values of ``job_options`` describe; raises JobError."""
-    from ..frameworks import parse_framework
     from ..graphs.catalog import entry_of
-    from ..job import TrainingJob
-    from ..phases import with_first
-    from ..precision import parse_precision
+    from ..job.frameworks import parse_framework
+    from ..job.phases import with_first
+    from ..job.precision import parse_precision
+    from ..job.training_job import TrainingJob
 
     entry = entry_of(model)
     stated = dict(fields) | {"precision": parse_precision(precision)}
@@ -146,7 +146,7 @@ def phases(texts: Sequence[str]) -> tuple[Phase, ...]:
 
 def pairs(field: str, texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """``k=v`` texts as sorted pairs; a word without ``=`` is switched on. Raises JobError."""
-    from ..job import parse_pairs
+    from ..job.training_job import parse_pairs
 
     for text in texts:
         if not text.partition("=")[0].strip():

@@ -15,9 +15,9 @@ from .predictors import predictor, refit
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..backtest.workload import LimitBounds, Workload
-    from ..history.run import Run
-    from ..replay import Pool
+    from ..site.backtest.workload import LimitBounds, Workload
+    from ..site.history.run import Run
+    from ..site.replay import Pool
 
 
 def pools_of(
@@ -28,7 +28,7 @@ def pools_of(
 
 
 def _pool(text: str) -> Pool:
-    from ..replay import Pool
+    from ..site.replay import Pool
 
     name, _, size = text.rpartition(":")
     gpus, _, per_node = size.partition("/")
@@ -41,7 +41,7 @@ def of_swf(
     path: Path, processors_per_gpu: float, pools: Sequence[Pool], bounds: LimitBounds
 ) -> Workload:
     """The jobs of an SWF file on one pool; raises TraceError."""
-    from ..backtest.swf import read_swf, workload_of_swf
+    from ..site.backtest.swf import read_swf, workload_of_swf
 
     if len(pools) > 1:
         raise TraceError("an SWF file is replayed on one pool: give --pool once")
@@ -56,17 +56,17 @@ def of_history(
     pools: Sequence[Pool], bounds: LimitBounds,
 ) -> Workload:  # fmt: skip
     """The runs of a history, those that say what they are predicted by a stored predictor."""
-    from ..backtest.past import workload_of_runs
+    from ..site.backtest.past import workload_of_runs
 
     with open_history(url, create=False) as store:
-        from ..history.where import Where
+        from ..site.history.where import Where
 
         runs = _no_samples(store.runs(Where(since_s=since, until_s=until)))
         return workload_of_runs(runs, predictor(version).predict, pools=pools, bounds=bounds)
 
 
 def _no_samples(runs: Iterator[Run]) -> Iterator[Run]:
-    from ..backtest.generate import CLUSTER
+    from ..site.backtest.generate import CLUSTER
 
     warned = False
     for run in runs:
@@ -84,9 +84,9 @@ def of_sample(
     bounds: LimitBounds,
 ) -> Workload:  # fmt: skip
     """A generated sample, predicted by a fit that never saw the run a job is drawn from."""
-    from ..backtest.generate import POOLS, sample, workload_of_sample
-    from ..backtest.out_of_sample import held_out_predictions
-    from ..residual.novelty import Tier
+    from ..estimate.residual.novelty import Tier
+    from ..site.backtest.generate import POOLS, sample, workload_of_sample
+    from ..site.backtest.out_of_sample import held_out_predictions
 
     fitted = refit()
     found = sample(
@@ -98,7 +98,7 @@ def of_sample(
 
 def usual(work: Workload) -> tuple[str, ...]:
     """The policies to compare where none are named."""
-    from ..backtest.policies import DEFAULT, ORACLE, POLICIES, USERS
+    from ..site.backtest.policies import DEFAULT, ORACLE, POLICIES, USERS
 
     if any(found is not None for found in work.predictions):
         return POLICIES

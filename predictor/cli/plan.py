@@ -17,8 +17,8 @@ from .options import job_of, job_options_but_gpus
 from .predictors import predictor
 
 if TYPE_CHECKING:
-    from ..job import TrainingJob
-    from ..plans import Plan, Plans
+    from ..job.training_job import TrainingJob
+    from ..planning.plans import Plan, Plans
 
 FOUND_NONE = 1
 MARK = "->"
@@ -84,8 +84,8 @@ def plan(
     no longer (in GPU-hours without prices). Plans must fit the memory of their GPUs. Exit code 1
     means that there is none.
     """
-    from ..cost import Terms
-    from ..plans import make_plans
+    from ..planning.cost import Terms
+    from ..planning.plans import make_plans
 
     terms = take_terms(fields, quantile) or Terms()
     prices = terms.tariff.per_gpu_hour

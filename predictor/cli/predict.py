@@ -14,8 +14,8 @@ from .options import job_of, job_options
 from .predictors import predictor
 
 if TYPE_CHECKING:
-    from ..cost import Terms
-    from ..prediction import Prediction
+    from ..estimate.prediction import Prediction
+    from ..planning.cost import Terms
 
 LABEL_WIDTH = 26
 ENDS = (0.025, 0.975)  # the quantiles that 95 % lie between
@@ -40,7 +40,7 @@ def predict(
     MODEL is a name of `precision-time catalog list`. Times are those of one optimizer step, and of
     the whole job where --steps or --epochs is given; then --prices adds cost, energy and CO2e.
     """
-    from ..input_rate import input_bound
+    from ..planning.input_rate import input_bound
 
     terms, loader_rate = take_terms(fields), fields.pop("loader_rate")
     job = job_of(model, precision, gpu, fields)
@@ -103,7 +103,7 @@ def phases(found: Prediction) -> Iterator[str]:
 
 def costs(found: Prediction, terms: Terms) -> Iterator[str]:
     """The total with its interruptions, and what it costs."""
-    from ..cost import cost_of
+    from ..planning.cost import cost_of
 
     cost, low, high = (cost_of(found, terms, level) for level in (None, *ENDS))
     stops = terms.interruptions
@@ -116,7 +116,7 @@ def costs(found: Prediction, terms: Terms) -> Iterator[str]:
 
 def cost_dict(found: Prediction, terms: Terms) -> dict[str, Any]:
     """What ``costs`` says, as plain values for JSON."""
-    from ..cost import cost_of
+    from ..planning.cost import cost_of
 
     low, high = (cost_of(found, terms, level) for level in ENDS)
     ends = {

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from .console import progress
 
 if TYPE_CHECKING:
-    from ..core import Predictor
-    from ..fitting import Fitted
-    from ..measurement import Measurement
+    from ..estimate.core import Predictor
+    from ..estimate.fitting import Fitted
+    from ..estimate.measurement import Measurement
 
 FITTING = "fitting a predictor from profiles/"
 FIRST = "no fitted predictor is in use yet: fitting one from profiles/, under a minute"
@@ -18,7 +18,7 @@ FIRST = "no fitted predictor is in use yet: fitting one from profiles/, under a 
 
 def predictor(version: str | None = None) -> Predictor:
     """The predictor in use, or a version; the very first time it is fitted and stored."""
-    from ..store import load_predictor
+    from ..estimate.store import load_predictor
 
     with progress(FIRST) as bar:
         return load_predictor(version, bar)
@@ -26,7 +26,7 @@ def predictor(version: str | None = None) -> Predictor:
 
 def refit(measurements: Sequence[Measurement] | None = None) -> Fitted:
     """Fit on these measurements, by default those shipped; nothing is stored."""
-    from ..fitting import fit
+    from ..estimate.fitting import fit
 
     with progress(FITTING) as bar:
         return fit(measurements, progress=bar)
@@ -36,9 +36,9 @@ def without_rows(version: str | None = None) -> Fitted:
     """A stored predictor as a Fitted that holds no rows: for methods that need no fitted row."""
     import numpy as np
 
-    from ..fitting import Fitted
-    from ..residual.model import FittedResidual
-    from ..residual.process import Conditioned
+    from ..estimate.fitting import Fitted
+    from ..estimate.residual.model import FittedResidual
+    from ..estimate.residual.process import Conditioned
 
     stored = predictor(version)
     nothing = np.empty(0)

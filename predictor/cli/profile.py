@@ -15,8 +15,8 @@ from .stopping import stop_asked
 from .verified import show_verification, verification_json
 
 if TYPE_CHECKING:
-    from ..profiler.session import Request, Summary
-    from ..profiler.verify import Verification
+    from ..measure.profiler.session import Request, Summary
+    from ..measure.profiler.verify import Verification
 
 
 @click.command()
@@ -52,8 +52,8 @@ def profile(
     with progress(f"profiling {device}") as shown, stop_asked() as stop:
         shown("importing torch", 0.0)
         try:
-            from ..profiler.session import Request
-            from ..profiler.session import profile as measure
+            from ..measure.profiler.session import Request
+            from ..measure.profiler.session import profile as measure
         except ModuleNotFoundError as error:
             raise NotInstalledError.of(error, "profile") from None
         request = Request(
@@ -63,7 +63,7 @@ def profile(
         summary = measure(request, progress=shown, stop=stop)
         verified = None
         if verify and not stop.is_set():
-            from ..profiler.verify import verify as check
+            from ..measure.profiler.verify import verify as check
 
             verified = check(out, summary.device, device, progress=shown)
     _show(summary, request, form, verified)

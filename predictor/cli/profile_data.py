@@ -13,7 +13,7 @@ import click
 from .console import format_option, show_json, show_table
 
 if TYPE_CHECKING:
-    from ..added_profiles import Added
+    from ..estimate.added_profiles import Added
 
 _REPEAT = re.compile(r"(the same \w+ as) .*")
 
@@ -66,7 +66,7 @@ def add(directory: Path, name: str | None) -> None:
 
     Its devices can be named from then on, and the next `precision-time fit` uses its rows.
     """
-    from ..added_profiles import add as keep
+    from ..estimate.added_profiles import add as keep
 
     kept = keep(directory, name)
     click.echo(f"{kept.name}: {_rows(kept)}; run `precision-time fit` to use them")
@@ -76,7 +76,7 @@ def add(directory: Path, name: str | None) -> None:
 @click.argument("name")
 def remove(name: str) -> None:
     """Delete an added directory."""
-    from ..added_profiles import remove as drop
+    from ..estimate.added_profiles import remove as drop
 
     drop(name)
     click.echo(f"removed {name}")
@@ -86,7 +86,7 @@ def remove(name: str) -> None:
 @format_option
 def list_(form: str) -> None:
     """List the directories that were added."""
-    from ..added_profiles import added
+    from ..estimate.added_profiles import added
 
     found = added()
     if form == "json":

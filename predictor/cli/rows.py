@@ -11,7 +11,7 @@ from ..errors import JobError, MeasurementError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..measurement import Row
+    from ..estimate.measurement import Row
 
 COMPUTED = ("tier", "source", "stack")  # columns that an evaluation adds to those of the file
 
@@ -21,7 +21,7 @@ def read_rows(path: Path) -> list[Row]:
 
     Raises MeasurementError where the file cannot be read or has no rows.
     """
-    from ..measurement import read_csv
+    from ..estimate.measurement import read_csv
 
     try:
         rows = read_csv(path)

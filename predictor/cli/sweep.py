@@ -14,7 +14,7 @@ from .costs import cost_options, kilowatt_hours, money, take_terms
 from .predictors import predictor
 
 if TYPE_CHECKING:
-    from ..sweeps.search import Configuration, Search, Total
+    from ..planning.sweeps.search import Configuration, Search, Total
 
 MARK = "*"
 TOO_LARGE = "x"
@@ -43,11 +43,11 @@ def sweep(
     of their GPUs are marked and get no trials. docs/sweeps.md has the file.
     """
     try:
-        from ..sweeps.search import search_of, within
-        from ..sweeps.space import read_space
+        from ..planning.sweeps.search import search_of, within
+        from ..planning.sweeps.space import read_space
     except ModuleNotFoundError as error:
         raise NotInstalledError.of(error, "sweep") from None
-    from ..cost import Terms
+    from ..planning.cost import Terms
 
     terms = take_terms(fields) or Terms()
     _check("gpu_hours", gpu_hours)

@@ -46,10 +46,10 @@ def trace(
     NAME is a function or class without arguments that gives a torch.nn.Module. One training step
     runs on tensors without data; no GPU is needed, and none afterwards.
     """
-    from ..optimizer import check_optimizer
-    from ..trace import TraceRequest, stored_before
-    from ..trace.inputs import parsed
-    from ..trace.request import free_name
+    from ..measure.trace import TraceRequest, stored_before
+    from ..measure.trace.inputs import parsed
+    from ..measure.trace.request import free_name
+    from ..physics.optimizer import check_optimizer
 
     if ":" not in optimizer:
         check_optimizer(optimizer)
@@ -62,7 +62,7 @@ def trace(
     if found is None:
         with progress(f"tracing {request.name}") as shown:
             shown("importing torch", 0.0)
-            from ..trace import trace_request
+            from ..measure.trace import trace_request
 
             found = trace_request(request)
     _show(found, form)

@@ -10,7 +10,7 @@ import click
 from .console import show_table, warn
 
 if TYPE_CHECKING:
-    from ..profiler.verify import Comparison, Summary, Verification
+    from ..measure.profiler.verify import Comparison, Summary, Verification
 
 _HEAD = (
     "network", "precision", "predicted ms", "measured ms", "pace", "spread", "error",
@@ -28,7 +28,7 @@ def show_verification(verified: Verification) -> None:
         )
     show_table(_HEAD, [_row(c) for c in verified.comparisons], left=2)
     click.echo()
-    from ..profiler.verify.compare import BY_THE_CLOCK, CALIBRATED, ERROR
+    from ..measure.profiler.verify.compare import BY_THE_CLOCK, CALIBRATED, ERROR
 
     errors = ("", ERROR), (", calibrated", CALIBRATED), (", by the clock", BY_THE_CLOCK)
     show_table(
@@ -58,7 +58,7 @@ def _sum(name: str, found: Summary) -> tuple[str, ...]:
 
 def verification_json(verified: Verification) -> dict[str, Any]:
     """Plain values; seconds, and errors as shares."""
-    from ..profiler.verify.compare import BY_THE_CLOCK, CALIBRATED
+    from ..measure.profiler.verify.compare import BY_THE_CLOCK, CALIBRATED
 
     total, calibrated = verified.summary(), verified.summary(CALIBRATED)
     by_the_clock = verified.summary(BY_THE_CLOCK)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import JobError
-from ..fitting import Fitted
-from ..measurement import Measurement, Row, Unreadable, parse, shipped
+from ..estimate.fitting import Fitted
+from ..estimate.measurement import Measurement, Row, Unreadable, parse, shipped
 from .methods import METHODS, Answer, method_of
 from .scores import CALIBRATION, Outcome, Score, score, score_by
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..operator_time.evaluate import OperatorEvaluation
-from ..residual.kernel import Floats
+from ..estimate.residual.kernel import Floats
+from ..physics.operator_time.evaluate import OperatorEvaluation
 
 
 @dataclass(frozen=True, slots=True)

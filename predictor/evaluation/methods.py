@@ -8,14 +8,14 @@ from typing import Protocol
 
 import numpy as np
 
-from ..core import Predictor
 from ..errors import GraphError, JobError
-from ..fitting import Fitted, Priced, fit_priced, price, price_parallel, targets
-from ..measurement import Measurement, Unreadable
-from ..paper import paper_step_s
-from ..residual.features import without_precision
-from ..residual.model import HyperparameterSets
-from ..step import StepModel
+from ..estimate.core import Predictor
+from ..estimate.fitting import Fitted, Priced, fit_priced, price, price_parallel, targets
+from ..estimate.measurement import Measurement, Unreadable
+from ..estimate.residual.features import without_precision
+from ..estimate.residual.model import HyperparameterSets
+from ..physics.step import StepModel
+from .paper import paper_step_s
 
 METHODS = ("full", "physical", "paper", "blind")
 

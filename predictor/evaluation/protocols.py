@@ -9,15 +9,15 @@ import numpy as np
 from profiles.gpus import gpus
 from profiles.tables import operators
 
-from ..fitting import Fitted
+from ..estimate.fitting import Fitted
+from ..estimate.intervals import Intervals, calibrate
+from ..estimate.residual.kernel import Floats
+from ..estimate.residual.novelty import GROUPS, Tier, groups, random_folds
 from ..graphs.catalog import entry_of
-from ..intervals import Intervals, calibrate
-from ..operator_time.evaluate import evaluate_operator_times
-from ..paper import paper_step_s
-from ..residual.kernel import Floats
-from ..residual.novelty import GROUPS, Tier, groups, random_folds
+from ..physics.operator_time.evaluate import evaluate_operator_times
 from .figures import Coverage, Figure, Validation, summary
 from .methods import blind_of
+from .paper import paper_step_s
 from .sites import site_figures
 from .validator import FOLDS, Mask, Validator
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..operator_time.evaluate import OperatorError
-from ..residual.kernel import Floats
+from ..estimate.residual.kernel import Floats
+from ..physics.operator_time.evaluate import OperatorError
 from .figures import Coverage, Figure, Validation
 
 PLOT_SPEEDUP, PLOT_STEP = "speedup.svg", "predicted-vs-measured.svg"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ..fitting import Fitted
-from ..residual.kernel import Floats
+from ..estimate.fitting import Fitted
+from ..estimate.residual.kernel import Floats
 from .figures import Figure, summary
 from .validator import Mask, Validator
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..fitting import Fitted, Priced, targets
-from ..residual.features import NUMBERS, Table, without_precision
-from ..residual.kernel import Floats, Rows
-from ..residual.novelty import Tier, groups, random_folds
-from ..residual.process import leave_out
+from ..estimate.fitting import Fitted, Priced, targets
+from ..estimate.residual.features import NUMBERS, Table, without_precision
+from ..estimate.residual.kernel import Floats, Rows
+from ..estimate.residual.novelty import Tier, groups, random_folds
+from ..estimate.residual.process import leave_out
 from .figures import Figure, summary
 
 Mask = NDArray[np.bool_]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..errors import JobError
-from ..precision import Precision, parse_precision
+from ..job.precision import Precision, parse_precision
 from .keys import OFF, ON, key_of
 
 # What a flag that is merely switched on adds; the words of its value may say otherwise.

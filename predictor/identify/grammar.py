@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..phases import Phase
-from ..precision import Precision
+from ..job.phases import Phase
+from ..job.precision import Precision
 from .draft import Draft, nearest_keys
 from .keys import ALIASES, FIELD_OF, key_of
 from .phase_text import phases_text

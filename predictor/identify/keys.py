@@ -17,9 +17,9 @@ from profiles.errors import UnknownGpuError
 from profiles.gpus import find_gpu
 
 from ..errors import JobError
-from ..fabrics import fabric_of
-from ..frameworks import FRAMEWORKS, Framework, parse_framework
-from ..job import SHARDINGS, Pairs
+from ..job.fabrics import fabric_of
+from ..job.frameworks import FRAMEWORKS, Framework, parse_framework
+from ..job.training_job import SHARDINGS, Pairs
 from .models import resolve_model
 
 # Field of TrainingJob -> the other ways to write its key. `-` is as good as `_`, case is free.

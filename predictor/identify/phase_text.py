@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import JobError
-from ..phases import PHASE_FIELDS, Phase
-from ..precision import parse_precision
+from ..job.phases import PHASE_FIELDS, Phase
+from ..job.precision import parse_precision
 from .keys import FIELD_OF, MAX_TEXT, key_of, read_share, read_value
 
 MAX_PHASES = 16

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import JobError
-from ..job import TrainingJob
-from ..phases import lasting
+from ..job.phases import lasting
+from ..job.training_job import TrainingJob
 
 # Fields that say the same thing in two ways: a place that states one settles all of the set.
 ALTERNATIVES = (

@@ -19,8 +19,8 @@ from predictor.units import count
 from ..config import Policy
 
 if TYPE_CHECKING:
-    from predictor.history.ingest import Tally
-    from predictor.history.store import History
+    from predictor.site.history.ingest import Tally
+    from predictor.site.history.store import History
 
 HOUR_S = 3600.0
 EVERY_S = 60.0
@@ -85,7 +85,7 @@ def _once(
     until_s: float | None,
     overlap_s: float,
 ) -> Tally:
-    from predictor.history.ingest import period
+    from predictor.site.history.ingest import period
 
     from ..history.follow import cursor_of
     from ..history.records import records

@@ -9,7 +9,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
 
-from predictor import artifacts
+from predictor.estimate import artifacts
 
 from ..cluster import Cluster
 from ..config import DEFAULT_PATH, Policy, read_policy
@@ -18,7 +18,7 @@ from ..site_times import settled, state_for
 from . import notify
 
 if TYPE_CHECKING:
-    from predictor.core import Predictor
+    from predictor.estimate.core import Predictor
     from predictor.identify.rules import Rules
 
 # Jobs decided before the first request, so that imports and first calls are behind us.
@@ -100,7 +100,7 @@ class Loader:
         return RealDecider(predictor, policy, self._view, rules, self._version or "", lengths)
 
     def _predictor_of(self, version: str | None) -> Predictor:
-        from predictor.store import load_predictor
+        from predictor.estimate.store import load_predictor
 
         wanted = version or artifacts.current()
         if self._predictor is None or wanted is None or wanted != self._version:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
-from predictor.drift.metrics import show_drift
+from predictor.site.drift.metrics import show_drift
 
 from .connection import Closing
 from .records import Ending, Record

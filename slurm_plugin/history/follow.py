@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from predictor.errors import HistoryError
-from predictor.history.ingest import Tally, fill, period
-from predictor.history.store import History
+from predictor.site.history.ingest import Tally, fill, period
+from predictor.site.history.store import History
 
 from ..config import Policy
 from ..sources.base import SlurmSource

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from predictor.ended_job import EndedJob
-from predictor.history.ingest import Item, LeftOut, Through, Unread
-from predictor.history.run import Reported
+from predictor.site.ended_job import EndedJob
+from predictor.site.history.ingest import Item, LeftOut, Through, Unread
+from predictor.site.history.run import Reported
 
 from ..cluster import Partition
 from ..config import Policy

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from predictor.ended_job import EndedJob
 from predictor.errors import StepReportError
-from predictor.history.run import Reported
-from predictor.history.step_reports import reported
+from predictor.site.ended_job import EndedJob
+from predictor.site.history.run import Reported
+from predictor.site.history.step_reports import reported
 
 from ..cluster import QueuedJob
 from ..config import Policy

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from predictor.ended_job import EndedJob
-from predictor.history.run import LimitBy, Predicted, Reported, Run
 from predictor.identify.grammar import stated_text
 from predictor.identify.identify import identify
 from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.stated import Stated
+from predictor.site.ended_job import EndedJob
+from predictor.site.history.run import LimitBy, Predicted, Reported, Run
 
 from ..limit import MINUTE_S
 from ..mark import Mark, parse_mark

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from predictor.ended_job import EndedJob
+from predictor.site.ended_job import EndedJob
 
 from ..errors import SourceError
 from ..hostlist import expand

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from predictor.ended_job import EndedJob
+from predictor.site.ended_job import EndedJob
 
 from ..cluster import Node, Partition, QueuedJob, Settings, WallLimits
 

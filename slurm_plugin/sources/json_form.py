@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from predictor.ended_job import EndedJob
+from predictor.site.ended_job import EndedJob
 
 from ..cluster import Node, Partition, QueuedJob, Settings, WallLimits
 from ..errors import SourceError

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from predictor.ended_job import EndedJob
+from predictor.site.ended_job import EndedJob
 
 from ..cluster import GpuGres, Node, Partition, QueuedJob, Settings, WallLimits
 from ..errors import SourceError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from predictor.ended_job import EndedJob
+from predictor.site.ended_job import EndedJob
 
 from ..cluster import Association, Node, Partition, QueuedJob, Settings, WallLimits
 from ..errors import SourceError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from predictor.ended_job import JobState
+from predictor.site.ended_job import JobState
 
 _ABSENT = frozenset({"", "(null)", "N/A", "n/a", "None assigned"})
 _LIMIT = re.compile(r"(?:(?P<days>\d+)-)?(?P<parts>\d+(?::\d+){0,2})")

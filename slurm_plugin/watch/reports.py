@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from predictor.errors import StepReportError
-from predictor.step_rate import StepReport, last_report, read_report, report_paths
+from predictor.site.step_rate import StepReport, last_report, read_report, report_paths
 
 from ..cluster import QueuedJob
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from predictor.step_rate import StepReport
+from predictor.site.step_rate import StepReport
 
 from ..cluster import QueuedJob
 from ..config import Policy

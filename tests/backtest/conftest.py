@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from predictor.backtest.generate import Sample, sample, workload_of_sample
-from predictor.backtest.out_of_sample import held_out_predictions
-from predictor.backtest.workload import Workload
-from predictor.replay import Pool
-from predictor.residual.novelty import Tier
+from predictor.estimate.residual.novelty import Tier
+from predictor.site.backtest.generate import Sample, sample, workload_of_sample
+from predictor.site.backtest.out_of_sample import held_out_predictions
+from predictor.site.backtest.workload import Workload
+from predictor.site.replay import Pool
 
 if TYPE_CHECKING:
-    from predictor.fitting import Fitted
+    from predictor.estimate.fitting import Fitted
 
 POOLS = (
     Pool(name="a100-sxm4-80gb", gpus=32, gpus_per_node=8),

@@ -19,22 +19,22 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from predictor.backtest.generate import generate
-from predictor.backtest.past import workload_of_runs
-from predictor.backtest.plots import write_plots
-from predictor.backtest.policies import POLICIES as USUAL
-from predictor.backtest.policies import policies_of
-from predictor.backtest.run import Backtest, Workers, backtest
-from predictor.backtest.tables import write_tables
-from predictor.backtest.workload import LimitBounds, Workload
 from predictor.cli.main import main
-from predictor.ended_job import JobState
 from predictor.errors import TraceError
-from predictor.history.run import LimitBy, Run
-from predictor.replay import Policy, Pool
+from predictor.site.backtest.generate import generate
+from predictor.site.backtest.past import workload_of_runs
+from predictor.site.backtest.plots import write_plots
+from predictor.site.backtest.policies import POLICIES as USUAL
+from predictor.site.backtest.policies import policies_of
+from predictor.site.backtest.run import Backtest, Workers, backtest
+from predictor.site.backtest.tables import write_tables
+from predictor.site.backtest.workload import LimitBounds, Workload
+from predictor.site.ended_job import JobState
+from predictor.site.history.run import LimitBy, Run
+from predictor.site.replay import Policy, Pool
 
 if TYPE_CHECKING:
-    from predictor.fitting import Fitted
+    from predictor.estimate.fitting import Fitted
 
 POLICIES = policies_of(["users", "default", "ours@0.9", "oracle"])
 HERE = Workers(jobs=1)
@@ -174,7 +174,7 @@ def test_a_dask_cluster_gives_the_same_figures(
 def test_a_scheduler_that_does_not_answer_is_named(
     work: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("predictor.backtest.run.CONNECT_S", 0.5)
+    monkeypatch.setattr("predictor.site.backtest.run.CONNECT_S", 0.5)
     address = f"tcp://127.0.0.1:{free_port()}"
     with pytest.raises(TraceError, match=address):
         backtest(work, POLICIES, workers=Workers(backend="dask", scheduler=address))
@@ -228,7 +228,7 @@ def test_an_swf_file_by_command(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("fitted")
 def test_a_history_by_command(runs: list[Run], tmp_path: Path) -> None:
-    from predictor.history.store import History
+    from predictor.site.history.store import History
 
     url = str(tmp_path / "history.sqlite")
     with History.open(url) as store:

@@ -7,14 +7,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from predictor.backtest.arrivals import DAY_S, WEEKEND, daily_cycle
-from predictor.backtest.generate import CLUSTER, START_S, generate
-from predictor.ended_job import JobState
 from predictor.errors import TraceError
-from predictor.history.run import LimitBy, Run
+from predictor.estimate.measurement import shipped
 from predictor.identify.grammar import parse_text
-from predictor.measurement import shipped
-from predictor.replay import Pool
+from predictor.site.backtest.arrivals import DAY_S, WEEKEND, daily_cycle
+from predictor.site.backtest.generate import CLUSTER, START_S, generate
+from predictor.site.ended_job import JobState
+from predictor.site.history.run import LimitBy, Run
+from predictor.site.replay import Pool
 
 POOLS = (
     Pool(name="a100-sxm4-80gb", gpus=64, gpus_per_node=8),

@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from predictor.backtest.figures import curve, figures_of, is_killed, limit_figures, queue_length
-from predictor.backtest.policies import LimitPolicy, Limits, limits_of, policies_of
-from predictor.backtest.workload import LimitBounds, Workload
 from predictor.errors import TraceError
-from predictor.replay import Pool, Trace, in_pools, replay
+from predictor.site.backtest.figures import (
+    curve,
+    figures_of,
+    is_killed,
+    limit_figures,
+    queue_length,
+)
+from predictor.site.backtest.policies import LimitPolicy, Limits, limits_of, policies_of
+from predictor.site.backtest.workload import LimitBounds, Workload
+from predictor.site.replay import Pool, Trace, in_pools, replay
 
 if TYPE_CHECKING:
-    from predictor.backtest.generate import Sample
+    from predictor.site.backtest.generate import Sample
 
 HOUR = 3600.0
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from predictor.backtest.swf import read_swf, workload_of_swf
-from predictor.backtest.workload import HOUR_S, LimitBounds
 from predictor.errors import TraceError
-from predictor.replay import Pool
+from predictor.site.backtest.swf import read_swf, workload_of_swf
+from predictor.site.backtest.workload import HOUR_S, LimitBounds
+from predictor.site.replay import Pool
 
 BOUNDS = LimitBounds(default_s=HOUR_S)
 # number submit wait run procs cpu mem req_procs req_time req_mem status user group exe queue part

@@ -11,20 +11,20 @@ import pytest
 from click.testing import CliRunner
 from site_runs import run_of, slow_site
 
-from predictor import artifacts
-from predictor.calibration.calibrate import UNTIL, Comparison, compare
-from predictor.calibration.fixed_times import fixed_times
-from predictor.calibration.gather import LATEST, Gathered, cut_at, gather
-from predictor.calibration.refit import Base, with_noise
-from predictor.calibration.site_state import read_state
 from predictor.cli.main import main
-from predictor.ended_job import JobState
 from predictor.errors import HistoryError
-from predictor.fitting import Fitted
-from predictor.history.run import Run
-from predictor.history.store import History
-from predictor.history.where import EVERY_RUN
-from predictor.residual.model import HyperparameterSets
+from predictor.estimate import artifacts
+from predictor.estimate.fitting import Fitted
+from predictor.estimate.residual.model import HyperparameterSets
+from predictor.site.calibration.calibrate import UNTIL, Comparison, compare
+from predictor.site.calibration.fixed_times import fixed_times
+from predictor.site.calibration.gather import LATEST, Gathered, cut_at, gather
+from predictor.site.calibration.refit import Base, with_noise
+from predictor.site.calibration.site_state import read_state
+from predictor.site.ended_job import JobState
+from predictor.site.history.run import Run
+from predictor.site.history.store import History
+from predictor.site.history.where import EVERY_RUN
 
 FACTOR = 3.0
 RUNS = 120
@@ -116,7 +116,7 @@ def history(tmp_path: Path, site: list[Run]) -> str:
 def calibrated(monkeypatch: pytest.MonkeyPatch, base: Base, *words: str) -> Any:
     monkeypatch.setattr(Base, "of", lambda rows=None, progress=None: base)
     monkeypatch.setattr(
-        "predictor.calibration.refit.stored_hyperparameters", HyperparameterSets.initial
+        "predictor.site.calibration.refit.stored_hyperparameters", HyperparameterSets.initial
     )
     return CliRunner().invoke(main, ["calibrate", *words], catch_exceptions=False)
 
@@ -129,7 +129,7 @@ def test_the_command_stores_and_uses_what_is_better(
     home: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from predictor import store
+    from predictor.estimate import store
 
     artifacts.use(store.store(fitted.predictor, {}).version)
     first = artifacts.current()

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from site_runs import ASKED, GPU, run_of, told
 
-from predictor.calibration.candidate import Candidate, Evidence
-from predictor.calibration.candidates import MIN_STEPS, Candidates
-from predictor.calibration.fixed_times import FixedTime, FixedTimes
-from predictor.ended_job import JobState
+from predictor.site.calibration.candidate import Candidate, Evidence
+from predictor.site.calibration.candidates import MIN_STEPS, Candidates
+from predictor.site.calibration.fixed_times import FixedTime, FixedTimes
+from predictor.site.ended_job import JobState
 
 KNOWN = FixedTimes(
     cluster="alpha",

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from site_runs import ASKED, run_of, told
 
-from predictor.calibration.candidate import Candidate, Evidence
-from predictor.calibration.candidates import Candidates
-from predictor.calibration.cells import ONLY_BOUNDS, OUTLIER, cells_of
-from predictor.calibration.weighted import censored_median, weighted_quantile
+from predictor.site.calibration.candidate import Candidate, Evidence
+from predictor.site.calibration.candidates import Candidates
+from predictor.site.calibration.cells import ONLY_BOUNDS, OUTLIER, cells_of
+from predictor.site.calibration.weighted import censored_median, weighted_quantile
 
 STEPS = st.floats(1e-3, 1e3)
 

@@ -12,11 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from site_runs import ASKED, run_of, told
 
-from predictor.calibration.candidate import Candidate, Evidence
-from predictor.calibration.candidates import Candidates
-from predictor.calibration.cells import cells_of
-from predictor.calibration.gather import LATEST, gather
-from predictor.calibration.guards import (
+from predictor.errors import ArtifactError, PrecisionTimeError, RulesError
+from predictor.estimate.fitting import Fitted
+from predictor.estimate.measurement import shipped
+from predictor.site.calibration.candidate import Candidate, Evidence
+from predictor.site.calibration.candidates import Candidates
+from predictor.site.calibration.cells import cells_of
+from predictor.site.calibration.gather import LATEST, gather
+from predictor.site.calibration.guards import (
     ALONE,
     CAUGHT,
     IMPOSSIBLE,
@@ -30,12 +33,9 @@ from predictor.calibration.guards import (
     disagreement,
     floor_by,
 )
-from predictor.calibration.quarantine import Quarantine, read_quarantine
-from predictor.ended_job import JobState
-from predictor.errors import ArtifactError, PrecisionTimeError, RulesError
-from predictor.fitting import Fitted
-from predictor.history.run import Run
-from predictor.measurement import shipped
+from predictor.site.calibration.quarantine import Quarantine, read_quarantine
+from predictor.site.ended_job import JobState
+from predictor.site.history.run import Run
 
 STEPS_S = st.floats(1e-3, 1e3)
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from site_runs import run_of
 
-from predictor.calibration.lengths import MIN_RUNS, LengthModel
-from predictor.calibration.like_jobs import LikeJob, command_pattern, name_pattern
-from predictor.ended_job import JobState
-from predictor.history.run import Run
+from predictor.site.calibration.lengths import MIN_RUNS, LengthModel
+from predictor.site.calibration.like_jobs import LikeJob, command_pattern, name_pattern
+from predictor.site.ended_job import JobState
+from predictor.site.history.run import Run
 
 BARE = {"asked": "", "submit_line": ""}
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 from site_runs import run_of, told
 
-from predictor.calibration.candidate import Candidate
-from predictor.calibration.candidates import Candidates
-from predictor.calibration.held_back import Checked
-from predictor.calibration.promotion import MIN_RUNS, judge
+from predictor.site.calibration.candidate import Candidate
+from predictor.site.calibration.candidates import Candidates
+from predictor.site.calibration.held_back import Checked
+from predictor.site.calibration.promotion import MIN_RUNS, judge
 
 
 def checked(

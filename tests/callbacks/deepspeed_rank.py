@@ -8,7 +8,7 @@ import sys
 import deepspeed
 import torch
 
-from predictor.callbacks import deepspeed as precision_time
+from predictor.integrations import deepspeed as precision_time
 
 config = json.loads(sys.argv[1])
 deepspeed.init_distributed("gloo")

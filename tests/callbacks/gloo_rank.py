@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import distributed
 
-from predictor.callbacks import TrainingLoop
+from predictor.integrations import TrainingLoop
 
 distributed.init_process_group("gloo")
 weight = torch.zeros(8)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from predictor.callbacks import huggingface
+from predictor.integrations import huggingface
 
 GPU = "a100-sxm4-80gb"
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from real_trainers import GPU, Engine, fit, hugging_face
 
-from predictor.callbacks import TrainingLoop, deepspeed, huggingface, lightning
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
+from predictor.integrations import TrainingLoop, deepspeed, huggingface, lightning
 
 pytestmark = pytest.mark.filterwarnings("default")  # of the frameworks' own
 STEPS = 200

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from predictor.fitting import Fitted
-from predictor.step_rate import FILE_NAME, read_report
+from predictor.estimate.fitting import Fitted
+from predictor.site.step_rate import FILE_NAME, read_report
 
 SCRIPT = Path(__file__).with_name("deepspeed_rank.py")
 pytestmark = pytest.mark.skipif(

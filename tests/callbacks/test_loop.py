@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from predictor.callbacks import TrainingLoop, follower, reports
-from predictor.callbacks.clock import SKIPPED, StepClock
-from predictor.fitting import Fitted
-from predictor.step_rate import FILE_NAME, parse_line, read_report
+from predictor.estimate.fitting import Fitted
+from predictor.integrations import TrainingLoop, follower, reports
+from predictor.integrations.clock import SKIPPED, StepClock
+from predictor.site.step_rate import FILE_NAME, parse_line, read_report
 
 JOB = {"model": "resnet50", "precision": "amp", "gpu": "a100-sxm4-80gb", "batch_size": 256}
 STEP_S = 0.002
@@ -124,7 +124,7 @@ def test_only_the_first_rank_speaks(
 def test_a_run_without_scheduler_is_recorded(
     fitted: Fitted, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from predictor.history.store import History
+    from predictor.site.history.store import History
 
     monkeypatch.setenv("PRECISION_TIME_HISTORY", str(directory / "h.sqlite"))
     train(40)

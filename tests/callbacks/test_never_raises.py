@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predictor.callbacks import TrainingLoop, clock, follower, loop, record
-from predictor.ended_job import JobState
-from predictor.fitting import Fitted
-from predictor.step_rate import FILE_NAME, read_report
+from predictor.estimate.fitting import Fitted
+from predictor.integrations import TrainingLoop, clock, follower, loop, record
+from predictor.site.ended_job import JobState
+from predictor.site.step_rate import FILE_NAME, read_report
 
 JOB = {"model": "resnet50", "precision": "amp", "gpu": "a100-sxm4-80gb", "batch_size": 256}
 
@@ -183,7 +183,7 @@ def test_whatever_fails_at_whatever_step(
 def test_a_fork_neither_reports_nor_records(
     fitted: Fitted, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from predictor.history.store import History
+    from predictor.site.history.store import History
 
     monkeypatch.setenv(record.HISTORY_VARIABLE, str(directory / "h.sqlite"))
     with TrainingLoop(**JOB, steps=80) as one:
@@ -211,7 +211,7 @@ def test_a_fork_neither_reports_nor_records(
 def test_an_interrupt_of_the_training_is_a_cancelled_run(
     fitted: Fitted, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from predictor.history.store import History
+    from predictor.site.history.store import History
 
     def interrupted() -> None:
         with TrainingLoop(**JOB, steps=80) as one:

@@ -14,9 +14,9 @@ import torch
 from real_trainers import GPU, Engine, fit, hugging_face, network_of
 from torch.utils.data import DataLoader, TensorDataset
 
-from predictor.callbacks import deepspeed, huggingface, lightning
-from predictor.fitting import Fitted
-from predictor.step_rate import FILE_NAME, StepReport, read_report
+from predictor.estimate.fitting import Fitted
+from predictor.integrations import deepspeed, huggingface, lightning
+from predictor.site.step_rate import FILE_NAME, StepReport, read_report
 
 pytestmark = pytest.mark.filterwarnings("default")  # of the frameworks' own
 

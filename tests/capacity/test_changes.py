@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from capacity_jobs import START_S, frame, job
 
-from predictor.capacity.changes import in_mixed_precision, with_fewer_gpus
-from predictor.capacity.clusters import changed
-from predictor.capacity.configurations import Outlook, configurations, step_ratio, training_job
-from predictor.capacity.jobs import Jobs, jobs_of
-from predictor.capacity.long_limits import long_limits
-from predictor.capacity.opportunities import better
-from predictor.capacity.report_data import OpportunityKind, Period, WhatIf
-from predictor.capacity.whatif import Plan, what_if
-from predictor.cost import Terms
 from predictor.errors import TraceError
-from predictor.fitting import Fitted
-from predictor.prices import Tariff
-from predictor.replay import Pool
+from predictor.estimate.fitting import Fitted
+from predictor.planning.cost import Terms
+from predictor.planning.prices import Tariff
+from predictor.site.capacity.changes import in_mixed_precision, with_fewer_gpus
+from predictor.site.capacity.clusters import changed
+from predictor.site.capacity.configurations import Outlook, configurations, step_ratio, training_job
+from predictor.site.capacity.jobs import Jobs, jobs_of
+from predictor.site.capacity.long_limits import long_limits
+from predictor.site.capacity.opportunities import better
+from predictor.site.capacity.report_data import OpportunityKind, Period, WhatIf
+from predictor.site.capacity.whatif import Plan, what_if
+from predictor.site.replay import Pool
 
 PERIOD = Period(since_s=START_S, until_s=START_S + 86_400)
 FP32 = "model=resnet50 precision=fp32 batch_size=64 steps=1000"

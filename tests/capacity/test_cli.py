@@ -10,10 +10,10 @@ import pytest
 from capacity_jobs import START_S, frame, job
 from click.testing import CliRunner, Result
 
-from predictor.capacity.source import is_sample, of_file
 from predictor.cli.main import main
 from predictor.errors import HistoryError
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
+from predictor.site.capacity.source import is_sample, of_file
 
 SAMPLE = Path(__file__).parents[2] / "profiles" / "samples" / "history.csv.gz"
 ASKED = "model=resnet50 precision=fp32 batch_size=64 steps=1000"

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from capacity_jobs import START_S, frame
 
-from predictor.capacity.backlog import Cleared, cleared
-from predictor.capacity.conditions import BEHIND_ONE, HELD, IN_RESERVATION, TOO_LARGE
-from predictor.capacity.configurations import Outlook
-from predictor.capacity.live import AfterJob, Live, LiveJob, NodeGpus, Waits, pools_of_nodes
-from predictor.capacity.live_jobs import with_live
-from predictor.capacity.source import Source
-from predictor.capacity.waiting import queue_at
-from predictor.fitting import Fitted
-from predictor.replay import Away
+from predictor.estimate.fitting import Fitted
+from predictor.site.capacity.backlog import Cleared, cleared
+from predictor.site.capacity.conditions import BEHIND_ONE, HELD, IN_RESERVATION, TOO_LARGE
+from predictor.site.capacity.configurations import Outlook
+from predictor.site.capacity.live import AfterJob, Live, LiveJob, NodeGpus, Waits, pools_of_nodes
+from predictor.site.capacity.live_jobs import with_live
+from predictor.site.capacity.source import Source
+from predictor.site.capacity.waiting import queue_at
+from predictor.site.replay import Away
 
 NOW_S = START_S
 V100 = "v100-sxm2-16gb"

@@ -15,20 +15,20 @@ from capacity_jobs import DAY_S, START_S, frame, job
 from jsonschema import Draft202012Validator
 from prometheus_client.parser import text_string_to_metric_families
 
-from predictor.capacity.render import (
+from predictor.estimate.fitting import Fitted
+from predictor.site.capacity.render import (
     prometheus_text,
     render_html,
     render_json,
     render_markdown,
     write_csvs,
 )
-from predictor.capacity.render.json_form import schema
-from predictor.capacity.report import Wanted, make_report
-from predictor.capacity.report_data import Dimension, Period, Report
-from predictor.capacity.source import Source
-from predictor.capacity.whatif import Plan
-from predictor.fitting import Fitted
-from predictor.replay import Pool
+from predictor.site.capacity.render.json_form import schema
+from predictor.site.capacity.report import Wanted, make_report
+from predictor.site.capacity.report_data import Dimension, Period, Report
+from predictor.site.capacity.source import Source
+from predictor.site.capacity.whatif import Plan
+from predictor.site.replay import Pool
 
 PERIOD = Period(since_s=START_S, until_s=START_S + 7 * DAY_S)
 V100 = Pool(name="v100-sxm2-16gb", gpus=4)

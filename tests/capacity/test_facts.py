@@ -9,13 +9,13 @@ from capacity_jobs import DAY_S, START_S, frame, job, many_jobs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.capacity import facts
-from predictor.capacity.clusters import peak_gpus
-from predictor.capacity.jobs import Jobs, jobs_of
-from predictor.capacity.report import make_report
-from predictor.capacity.report_data import Dimension, Period
-from predictor.capacity.slots import idle_while_waiting, use
-from predictor.capacity.source import Source
+from predictor.site.capacity import facts
+from predictor.site.capacity.clusters import peak_gpus
+from predictor.site.capacity.jobs import Jobs, jobs_of
+from predictor.site.capacity.report import make_report
+from predictor.site.capacity.report_data import Dimension, Period
+from predictor.site.capacity.slots import idle_while_waiting, use
+from predictor.site.capacity.source import Source
 
 HOUR_S = 3600.0
 WEEK = Period(since_s=START_S, until_s=START_S + 4 * DAY_S)

@@ -10,8 +10,8 @@ from demand_days import WEEK, seasonal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predictor.capacity.forecast_model import PATHS, paths, step_variance
-from predictor.replay import Floats
+from predictor.site.capacity.forecast_model import PATHS, paths, step_variance
+from predictor.site.replay import Floats
 
 AHEAD = 8
 

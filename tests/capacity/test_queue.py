@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from capacity_jobs import START_S, frame, job
 
-from predictor.capacity.backlog import Cleared, cleared
-from predictor.capacity.configurations import Outlook
-from predictor.capacity.waiting import queue_at
-from predictor.fitting import Fitted
-from predictor.replay import Pool
+from predictor.estimate.fitting import Fitted
+from predictor.site.capacity.backlog import Cleared, cleared
+from predictor.site.capacity.configurations import Outlook
+from predictor.site.capacity.waiting import queue_at
+from predictor.site.replay import Pool
 
 NOW_S = START_S + 3600
 V100 = Pool(name="v100-sxm2-16gb", gpus=4)

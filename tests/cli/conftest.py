@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from predictor.cli.main import main
-from predictor.fitting import Fitted
-from predictor.measurement import shipped
+from predictor.estimate.fitting import Fitted
+from predictor.estimate.measurement import shipped
 
 Run = Callable[..., Result]
 Row = Mapping[str, str]
@@ -46,7 +46,7 @@ def no_refit(fitted: Fitted, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         asked.append(measurements)
         return fitted
 
-    monkeypatch.setattr("predictor.fitting.fit", fit)
+    monkeypatch.setattr("predictor.estimate.fitting.fit", fit)
     return asked
 
 

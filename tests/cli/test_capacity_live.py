@@ -14,13 +14,13 @@ import pytest
 from capacity_jobs import START_S, frame, job
 from click.testing import CliRunner, Result
 
-from predictor.capacity.live import Live, LiveJob, NodeGpus, pools_of_nodes
-from predictor.capacity.live_jobs import with_live
-from predictor.capacity.source import Source
-from predictor.capacity.waiting import queue_at
 from predictor.cli import capacity_source, live_queue
 from predictor.errors import ReportError
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
+from predictor.site.capacity.live import Live, LiveJob, NodeGpus, pools_of_nodes
+from predictor.site.capacity.live_jobs import with_live
+from predictor.site.capacity.source import Source
+from predictor.site.capacity.waiting import queue_at
 
 NOW_S = START_S + 3600
 V100 = "v100-sxm2-16gb"

@@ -16,9 +16,9 @@ from history_runs import run_number
 from smtp_server import MailServer, mail_server
 
 from predictor.cli.main import main
-from predictor.ended_job import JobState
-from predictor.fitting import Fitted
-from predictor.history.store import History
+from predictor.estimate.fitting import Fitted
+from predictor.site.ended_job import JobState
+from predictor.site.history.store import History
 
 PERSON, ACCOUNT, JOB = "ada-lovelace", "countess-lab", "secret-project"
 NAMES = (PERSON, ACCOUNT, JOB)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from predictor.fitting import Fitted
-from predictor.measurement import shipped
+from predictor.estimate.fitting import Fitted
+from predictor.estimate.measurement import shipped
 
 from .conftest import write_csv
 

@@ -14,8 +14,8 @@ import pytest
 from click.testing import Result
 from history_runs import PERIOD_S, bare, run_number
 
-from predictor.ended_job import JobState
-from predictor.history.store import Cursor, History
+from predictor.site.ended_job import JobState
+from predictor.site.history.store import Cursor, History
 
 Run = Callable[..., Result]
 END_S = run_number(0).ended.end_s

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from predictor import artifacts, store
+from predictor.estimate import artifacts, store
+from predictor.estimate.fitting import Fitted
+from predictor.estimate.residual.learn import KNOWN_SCHEDULE, NOVEL_SCHEDULE
 from predictor.evaluation.figures import Coverage, Figure, Validation
-from predictor.fitting import Fitted
-from predictor.residual.learn import KNOWN_SCHEDULE, NOVEL_SCHEDULE
 
 Run = Callable[..., Result]
 RunJson = Callable[..., Any]
@@ -92,7 +92,7 @@ def test_the_first_prediction_says_that_it_fits(
         progress("residual", 0.5)
         return fitted
 
-    monkeypatch.setattr("predictor.fitting.fit", fit)
+    monkeypatch.setattr("predictor.estimate.fitting.fit", fit)
     words = ("predict", "resnet50", "--gpu", "v100", "--precision", "amp", "--batch-size", "8")
     assert "no fitted predictor is in use yet" in run(*words).stderr
     assert run(*words).stderr == ""
@@ -101,7 +101,8 @@ def test_the_first_prediction_says_that_it_fits(
 def test_learn_hands_on_its_schedules(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(
-        "predictor.fitting.learn_and_store", lambda schedules, progress: asked.extend(schedules)
+        "predictor.estimate.fitting.learn_and_store",
+        lambda schedules, progress: asked.extend(schedules),
     )
     run("learn", "--rows", "200", "--seed", "5")
     assert [(s.rows, s.seed) for s in asked] == [(200, 5), (200, 5)]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from predictor.fitting import Fitted
-from predictor.job import TrainingJob
-from predictor.precision import Precision
+from predictor.estimate.fitting import Fitted
+from predictor.job.precision import Precision
+from predictor.job.training_job import TrainingJob
 
 Run = Callable[..., Result]
 RunJson = Callable[..., Any]

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from predictor.fitting import Fitted
-from predictor.measurement import Measurement, shipped
-from predictor.residual.features import CATEGORIES, NUMBERS, Features, Vocabulary
-from predictor.residual.kernel import Hyperparameters
-from predictor.step import StepModel
+from predictor.estimate.fitting import Fitted
+from predictor.estimate.measurement import Measurement, shipped
+from predictor.estimate.residual.features import CATEGORIES, NUMBERS, Features, Vocabulary
+from predictor.estimate.residual.kernel import Hyperparameters
+from predictor.physics.step import StepModel
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,14 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from precision_time import predict_time
-from predictor import api, artifacts, store
-from predictor.core import Predictor, steps_of
 from predictor.errors import ArtifactError, JobError, UnknownModelError
-from predictor.fitting import Fitted
-from predictor.job import TrainingJob
-from predictor.measurement import Measurement
-from predictor.precision import Precision
-from predictor.prediction import Prediction
+from predictor.estimate import api, artifacts, store
+from predictor.estimate.core import Predictor, steps_of
+from predictor.estimate.fitting import Fitted
+from predictor.estimate.measurement import Measurement
+from predictor.estimate.prediction import Prediction
+from predictor.job.precision import Precision
+from predictor.job.training_job import TrainingJob
 
 LEVELS = st.floats(0.001, 0.999)
 
@@ -268,7 +268,9 @@ class TestPredictor:
         self, fitted: Fitted, jobs: list[TrainingJob], predictions: list[Prediction]
     ) -> None:
         fresh = Predictor(
-            fitted.predictor.steps, fitted.predictor.residual, fitted.predictor.intervals
+            fitted.predictor.steps,
+            fitted.predictor.residual,
+            fitted.predictor.intervals,
         )
         with ThreadPoolExecutor(4) as pool:
             found = list(pool.map(fresh.predict, [*jobs, *jobs[::-1]]))
@@ -334,7 +336,7 @@ class TestStore:
             fits.append(1)
             return fitted
 
-        monkeypatch.setattr("predictor.fitting.fit", fit)
+        monkeypatch.setattr("predictor.estimate.fitting.fit", fit)
         first, second = store.load_predictor(), store.load_predictor()
         assert len(fits) == 1
         job = TrainingJob(model="resnet50", precision=Precision.FP32, gpu="a100", batch_size=8)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from predictor.autocast import FP8_KINDS, LOWER_PRECISION, TypedOperator, autocast, runnable
 from predictor.graphs.catalog import entry_of, graph_of
 from predictor.graphs.operator import Direction, Graph, Kind, Operator
 from predictor.graphs.workload import Workload
-from predictor.precision import Dtype, Precision
+from predictor.job.precision import Dtype, Precision
+from predictor.physics.autocast import FP8_KINDS, LOWER_PRECISION, TypedOperator, autocast, runnable
 from profiles.gpus import find_gpu
 
 V100, A100, H100 = (find_gpu(name) for name in ("v100", "a100", "h100"))

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.cost import Terms, cost_of
 from predictor.errors import JobError, PriceError
-from predictor.fitting import Fitted
-from predictor.interruptions import Interruptions
-from predictor.job import TrainingJob
-from predictor.precision import Precision
-from predictor.prediction import Prediction
-from predictor.prices import Tariff, read_tariff, tariff_of
+from predictor.estimate.fitting import Fitted
+from predictor.estimate.prediction import Prediction
+from predictor.job.precision import Precision
+from predictor.job.training_job import TrainingJob
+from predictor.planning.cost import Terms, cost_of
+from predictor.planning.interruptions import Interruptions
+from predictor.planning.prices import Tariff, read_tariff, tariff_of
 
 JOB = TrainingJob(
     model="resnet50", precision=Precision.MIXED_FP16_FP32, gpu="a100-sxm4-80gb", gpus=8,

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.energy import Overhead, Power, busy_share, energy_of, power_of
 from predictor.errors import JobError
-from predictor.fitting import Fitted
-from predictor.input_rate import input_bound
-from predictor.job import TrainingJob
-from predictor.precision import Precision
-from predictor.prediction import Prediction
+from predictor.estimate.fitting import Fitted
+from predictor.estimate.prediction import Prediction
+from predictor.job.precision import Precision
+from predictor.job.training_job import TrainingJob
+from predictor.planning.energy import Overhead, Power, busy_share, energy_of, power_of
+from predictor.planning.input_rate import input_bound
 from profiles.gpus import find_gpu, gpus
 
 JOB = TrainingJob(

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from predictor.errors import JobError
+from predictor.estimate.fitting import Fitted
+from predictor.estimate.measurement import Measurement, Row, shipped, source_of
 from predictor.evaluation.evaluate import (
     COLUMNS,
     EXCLUDED,
@@ -21,8 +23,6 @@ from predictor.evaluation.evaluate import (
 )
 from predictor.evaluation.methods import METHODS
 from predictor.evaluation.scores import CALIBRATION
-from predictor.fitting import Fitted
-from predictor.measurement import Measurement, Row, shipped, source_of
 
 NEW = {
     "id": "new", "source_repo": "example/new-site", "framework": "pytorch 21.06",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from predictor.frameworks import parse_framework
+from predictor.job.frameworks import parse_framework
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from predictor.estimate.measurement import measurement
 from predictor.graphs.catalog import entry_of
-from predictor.host import busy_s, host_rates
-from predictor.job import TrainingJob
-from predictor.job_graph import job_graph
-from predictor.measurement import measurement
-from predictor.step import StepModel
+from predictor.job.training_job import TrainingJob
+from predictor.physics.host import busy_s, host_rates
+from predictor.physics.job_graph import job_graph
+from predictor.physics.step import StepModel
 
 SMALL = TrainingJob(model="resnet50", precision="amp", gpu="h100", batch_size=1)
 SECONDS = st.floats(1e-6, 1e3)

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.errors import JobError
-from predictor.fitting import Fitted
-from predictor.input_rate import input_bound, input_bound_s
-from predictor.job import TrainingJob
-from predictor.precision import Precision
-from predictor.prediction import Prediction
+from predictor.estimate.fitting import Fitted
+from predictor.estimate.prediction import Prediction
+from predictor.job.precision import Precision
+from predictor.job.training_job import TrainingJob
+from predictor.planning.input_rate import input_bound, input_bound_s
 
 JOB = TrainingJob(
     model="resnet50", precision=Precision.MIXED_FP16_FP32, gpu="v100-sxm2-32gb", gpus=16,

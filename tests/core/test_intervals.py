@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.intervals import MAX_SCORES, MIN_SCORES, Intervals, calibrate
-from predictor.residual.kernel import Floats
-from predictor.residual.novelty import Tier
+from predictor.estimate.intervals import MAX_SCORES, MIN_SCORES, Intervals, calibrate
+from predictor.estimate.residual.kernel import Floats
+from predictor.estimate.residual.novelty import Tier
 
 LEVELS = (0.9, 0.95, 0.99)
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.errors import JobError
-from predictor.job import TrainingJob
-from predictor.precision import Precision
+from predictor.job.precision import Precision
+from predictor.job.training_job import TrainingJob
 
 
 def job(**changes: Any) -> TrainingJob:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.residual.features import CATEGORIES, NUMBERS, Features, Table, Vocabulary
-from predictor.residual.kernel import (
+from predictor.estimate.residual.features import CATEGORIES, NUMBERS, Features, Table, Vocabulary
+from predictor.estimate.residual.kernel import (
     TERMS,
     CrossCovariance,
     Floats,

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from predictor.residual.features import Features, Vocabulary
-from predictor.residual.kernel import Floats, Hyperparameters, covariance
-from predictor.residual.learn import Schedule, _leave_out, _likelihood, learn
-from predictor.residual.process import Conditioned, condition, leave_out
+from predictor.estimate.residual.features import Features, Vocabulary
+from predictor.estimate.residual.kernel import Floats, Hyperparameters, covariance
+from predictor.estimate.residual.learn import Schedule, _leave_out, _likelihood, learn
+from predictor.estimate.residual.process import Conditioned, condition, leave_out
 
 ROWS = 60
 MakeRows = Callable[..., list[Features]]

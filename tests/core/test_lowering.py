@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from predictor.autocast import TypedOperator
-from predictor.fusion import fused
 from predictor.graphs.catalog import entry_of
 from predictor.graphs.operator import Direction, Kind, Operator
-from predictor.job import TrainingJob
-from predictor.job_graph import job_graph, job_operators
-from predictor.layout import channels_last
-from predictor.precision import Dtype
-from predictor.step import StepModel
+from predictor.job.precision import Dtype
+from predictor.job.training_job import TrainingJob
+from predictor.physics.autocast import TypedOperator
+from predictor.physics.fusion import fused
+from predictor.physics.job_graph import job_graph, job_operators
+from predictor.physics.layout import channels_last
+from predictor.physics.step import StepModel
 
 RESNET = TrainingJob(model="resnet50", precision="amp", gpu="a100", batch_size=64)
 

@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 
 from predictor.errors import JobError, MeasurementError
-from predictor.measurement import Measurement, Unreadable, measurement, parse, read_csv, shipped
-from predictor.precision import Precision
+from predictor.estimate.measurement import (
+    Measurement,
+    Unreadable,
+    measurement,
+    parse,
+    read_csv,
+    shipped,
+)
+from predictor.job.precision import Precision
 from profiles.tables import measurements
 
 ROW = {

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from predictor.job import TrainingJob
-from predictor.memory import memory_of, stage_memory
-from predictor.memory.check import errors, share_that_fits
-from predictor.precision import Precision
+from predictor.evaluation.memory import errors, share_that_fits
+from predictor.job.precision import Precision
+from predictor.job.training_job import TrainingJob
+from predictor.physics.memory import memory_of, stage_memory
 
 GIB = 2**30
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.errors import JobError
-from predictor.fits import Fit, fits, largest_batch
-from predictor.job import TrainingJob
-from predictor.memory import memory_of
-from predictor.precision import Precision
+from predictor.estimate.fits import Fit, fits, largest_batch
+from predictor.job.precision import Precision
+from predictor.job.training_job import TrainingJob
+from predictor.physics.memory import memory_of
 
 GIB = 2**30
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from predictor.formats import Storage
 from predictor.graphs.catalog import entry_of
 from predictor.graphs.workload import Workload
-from predictor.memory.account import Checkpointing, account_of
+from predictor.physics.formats import Storage
+from predictor.physics.memory.account import Checkpointing, account_of
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

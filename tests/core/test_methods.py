@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from predictor.errors import JobError
+from predictor.estimate.fitting import Fitted, price
+from predictor.estimate.measurement import Measurement, measurement
+from predictor.estimate.residual.features import without_precision
 from predictor.evaluation.methods import Answer, Method, method_of
-from predictor.fitting import Fitted, price
-from predictor.job import TrainingJob
-from predictor.measurement import Measurement, measurement
-from predictor.paper import paper_step_s
-from predictor.precision import Precision
-from predictor.residual.features import without_precision
-from predictor.step import StepModel
+from predictor.evaluation.paper import paper_step_s
+from predictor.job.precision import Precision
+from predictor.job.training_job import TrainingJob
+from predictor.physics.step import StepModel
 
 ROW = {
     "id": "r", "source_repo": "example/new-site", "framework": "pytorch", "model": "resnet50",

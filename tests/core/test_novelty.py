@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.residual.features import CATEGORIES, NUMBERS, Features, Vocabulary
-from predictor.residual.novelty import KEYS, Known, Tier, elsewhere, groups, random_folds
+from predictor.estimate.residual.features import CATEGORIES, NUMBERS, Features, Vocabulary
+from predictor.estimate.residual.novelty import KEYS, Known, Tier, elsewhere, groups, random_folds
 
 MakeRows = Callable[..., list[Features]]
 

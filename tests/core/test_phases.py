@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from two_phase_runs import errors, held_out, runs, table
 
 from precision_time import predict_phases, predict_time
-from predictor.core import steps_of
-from predictor.cost import Terms, cost_of
 from predictor.errors import JobError
-from predictor.fits import fits
-from predictor.fitting import Fitted
-from predictor.input_rate import input_bound
-from predictor.job import TrainingJob
-from predictor.phases import Phase, parts_of
-from predictor.precision import Precision
-from predictor.residual.model import HyperparameterSets
+from predictor.estimate.core import steps_of
+from predictor.estimate.fits import fits
+from predictor.estimate.fitting import Fitted
+from predictor.estimate.residual.model import HyperparameterSets
+from predictor.job.phases import Phase, parts_of
+from predictor.job.precision import Precision
+from predictor.job.training_job import TrainingJob
+from predictor.planning.cost import Terms, cost_of
+from predictor.planning.input_rate import input_bound
 
 BASE: dict[str, Any] = {"model": "bert-large", "gpu": "a100-sxm4-80gb", "gpus": 8,
                         "precision": Precision.MIXED_FP16_FP32, "batch_size": 32}  # fmt: skip

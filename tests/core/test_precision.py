@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from predictor.errors import JobError
-from predictor.precision import ALIASES, Dtype, Precision, parse_precision
+from predictor.job.precision import ALIASES, Dtype, Precision, parse_precision
 
 
 @pytest.mark.parametrize("precision", Precision)

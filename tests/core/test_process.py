@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.residual.features import Features, Vocabulary
-from predictor.residual.kernel import Floats, Hyperparameters, Rows, covariance
-from predictor.residual.process import Conditioned, GaussianProcess, condition, leave_out
+from predictor.estimate.residual.features import Features, Vocabulary
+from predictor.estimate.residual.kernel import Floats, Hyperparameters, Rows, covariance
+from predictor.estimate.residual.process import Conditioned, GaussianProcess, condition, leave_out
 
 ROWS = 90
 MakeRows = Callable[..., list[Features]]

@@ -7,15 +7,15 @@ import math
 import numpy as np
 import pytest
 
+from predictor.estimate.fitting import Fitted, fit_priced, price
+from predictor.estimate.measurement import shipped
+from predictor.estimate.residual.model import HyperparameterSets
+from predictor.estimate.residual.novelty import GROUPS, Tier, groups
 from predictor.evaluation.figures import Validation, summary
 from predictor.evaluation.protocols import halves, validate
 from predictor.evaluation.report import markdown
 from predictor.evaluation.validator import Validator
-from predictor.fitting import Fitted, fit_priced, price
-from predictor.measurement import shipped
-from predictor.residual.model import HyperparameterSets
-from predictor.residual.novelty import GROUPS, Tier, groups
-from predictor.step import StepModel
+from predictor.physics.step import StepModel
 
 SOURCES = ("deeplearningexamples", "dlperf")
 MODELS = ("resnet50", "se-resnext101-32x4d", "ssd300", "gnmt-v2", "ncf", "jasper-10x5dr", "vgg16")

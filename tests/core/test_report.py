@@ -9,7 +9,7 @@ import pytest
 
 from predictor.evaluation.figures import Coverage, Figure, Validation
 from predictor.evaluation.report import markdown, write
-from predictor.operator_time.evaluate import OperatorError, OperatorEvaluation
+from predictor.physics.operator_time.evaluate import OperatorError, OperatorEvaluation
 
 VALIDATION = Validation(
     figures=(Figure("random 5-fold", "full", 0.0614, 0.0331, 0.144, 1961),),

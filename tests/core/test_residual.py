@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from predictor.residual.features import CATEGORIES, Features, Vocabulary
-from predictor.residual.kernel import Floats, Hyperparameters
-from predictor.residual.model import (
+from predictor.estimate.residual.features import CATEGORIES, Features, Vocabulary
+from predictor.estimate.residual.kernel import Floats, Hyperparameters
+from predictor.estimate.residual.model import (
     FittedResidual,
     HyperparameterSets,
     Residual,
     fit_residual,
 )
-from predictor.residual.novelty import Tier
-from predictor.residual.process import GaussianProcess
+from predictor.estimate.residual.novelty import Tier
+from predictor.estimate.residual.process import GaussianProcess
 
 ROWS = 150
 RELATIVE = 1e-3  # the two processes share their robust weights

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.autocast import LOWER_PRECISION, autocast
 from predictor.graphs.catalog import entry_of
 from predictor.graphs.operator import Kind
 from predictor.graphs.parts import is_forward, parts_of
-from predictor.job import TrainingJob
-from predictor.job_graph import job_graph
-from predictor.parallel.recompute import Recompute, again
-from predictor.precision import Precision
-from predictor.step import StepModel, StepTime
+from predictor.job.precision import Precision
+from predictor.job.training_job import TrainingJob
+from predictor.physics.autocast import LOWER_PRECISION, autocast
+from predictor.physics.job_graph import job_graph
+from predictor.physics.parallel.recompute import Recompute, again
+from predictor.physics.step import StepModel, StepTime
 
 MODELS = ("resnet50", "bert-base", "gpt2", "gnmt-v2", "dlrm", "ncf", "unet3d-mlperf", "lstm-lm",
           "ssd300")  # fmt: skip

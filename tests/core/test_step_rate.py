@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from predictor.errors import StepReportError
-from predictor.step_rate import (
+from predictor.site.step_rate import (
     FILE_NAME,
     MAX_FILE_BYTES,
     TAIL_BYTES,

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import sklearn.ensemble
 
-from predictor.residual.features import Features, Table, Vocabulary
-from predictor.residual.kernel import Floats
-from predictor.residual.trees import Trees, fit_trees
+from predictor.estimate.residual.features import Features, Table, Vocabulary
+from predictor.estimate.residual.kernel import Floats
+from predictor.estimate.residual.trees import Trees, fit_trees
 
 ROWS = 600
 MakeRows = Callable[..., list[Features]]

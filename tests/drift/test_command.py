@@ -14,11 +14,11 @@ from click.testing import CliRunner, Result
 from drift_noise import replicate_noise
 from site_runs import GPU, START_S, run_of, told
 
-from predictor import artifacts
 from predictor.cli.main import main
-from predictor.fitting import Fitted
-from predictor.history.run import Predicted, Run
-from predictor.history.store import History
+from predictor.estimate import artifacts
+from predictor.estimate.fitting import Fitted
+from predictor.site.history.run import Predicted, Run
+from predictor.site.history.store import History
 
 RUNS, CHANGED = 240, 160
 

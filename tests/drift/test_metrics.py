@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from k8s_extender.server.metrics import Metrics as K8sMetrics
-from predictor.drift.snapshot import MAX_STREAMS, StreamState, read_snapshot, write_snapshot
+from predictor.site.drift.snapshot import MAX_STREAMS, StreamState, read_snapshot, write_snapshot
 from slurm_plugin.daemon.metrics import Metrics as SlurmMetrics
 
 DAEMONS = (("precision_time_slurm", SlurmMetrics), ("precision_time_k8s", K8sMetrics))

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from predictor import artifacts
 from predictor.cli.main import main
 from predictor.errors import ArtifactError
+from predictor.estimate import artifacts
 
 
 def stored() -> str:

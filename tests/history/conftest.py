@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from postgres_server import PostgresServer, postgres_server
 
-from predictor.history.store import History
+from predictor.site.history.store import History
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,10 @@ from history_runs import bare, run_number
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from predictor.ended_job import EndedJob, JobState
 from predictor.errors import HistoryError
-from predictor.history.run import LimitBy, Predicted, Reported, Run
-from predictor.history.store import STAGED_ROWS, Added, Cursor, History, Where
+from predictor.site.ended_job import EndedJob, JobState
+from predictor.site.history.run import LimitBy, Predicted, Reported, Run
+from predictor.site.history.store import STAGED_ROWS, Added, Cursor, History, Where
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 WORDS = TEXTS.filter(bool)

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from history_runs import START_S, run_number
 
 from predictor.cli.main import main
-from predictor.ended_job import JobState
-from predictor.fitting import Fitted
-from predictor.history.store import History
+from predictor.estimate.fitting import Fitted
+from predictor.site.ended_job import JobState
+from predictor.site.history.store import History
 
 RUNS = 200
 STATES = tuple(JobState)

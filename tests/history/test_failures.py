@@ -16,8 +16,8 @@ from history_runs import run_number
 from postgres_server import PostgresServer
 
 from predictor.errors import HistoryError
-from predictor.history.run import Run
-from predictor.history.store import READ_ROWS, STAGED_ROWS, Added, Cursor, History
+from predictor.site.history.run import Run
+from predictor.site.history.store import READ_ROWS, STAGED_ROWS, Added, Cursor, History
 
 from .writers import all_said, writer
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from history_runs import run_number
 
-from predictor.history.store import Cursor, History
+from predictor.site.history.store import Cursor, History
 
 RUNS = [run_number(n) for n in range(30)]
 

@@ -9,10 +9,10 @@ from history_runs import run_number
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from predictor.history import ingest
-from predictor.history.ingest import Item, LeftOut, Tally, Through, Unread, fill, period
-from predictor.history.run import Run
-from predictor.history.store import History
+from predictor.site.history import ingest
+from predictor.site.history.ingest import Item, LeftOut, Tally, Through, Unread, fill, period
+from predictor.site.history.run import Run
+from predictor.site.history.store import History
 
 NAME = "slurm:north"
 

@@ -14,14 +14,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from predictor.cli.main import main
-from predictor.ended_job import JobState
 from predictor.errors import MeasurementError
-from predictor.history.csv_rows import items, run_of
-from predictor.history.ingest import Unread
-from predictor.history.run import Run
-from predictor.history.store import History
+from predictor.estimate.measurement import Measurement, measurement, shipped
 from predictor.identify.grammar import parse_text
-from predictor.measurement import Measurement, measurement, shipped
+from predictor.site.ended_job import JobState
+from predictor.site.history.csv_rows import items, run_of
+from predictor.site.history.ingest import Unread
+from predictor.site.history.run import Run
+from predictor.site.history.store import History
 
 WRITTEN_S = 1_700_000_000.0
 ROW = {
@@ -120,7 +120,7 @@ def test_the_installed_schedulers_add_a_command_each() -> None:
 def test_a_history_without_its_extra_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "predictor.history.store")
+    monkeypatch.delitem(sys.modules, "predictor.site.history.store")
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     path = written(tmp_path / "runs.csv", ROW)
     failed = run("csv", str(path), "--history", str(tmp_path / "h"), code=2)

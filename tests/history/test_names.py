@@ -9,8 +9,8 @@ import pytest
 from history_runs import run_number
 
 from predictor.errors import HistoryError
-from predictor.history.settings import HistorySettings
-from predictor.history.store import Added, History, Where
+from predictor.site.history.settings import HistorySettings
+from predictor.site.history.store import Added, History, Where
 
 RUN = run_number(
     1,

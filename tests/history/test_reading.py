@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 from history_runs import PERIOD_S, START_S, bare, run_number
 
-from predictor.ended_job import JobState
 from predictor.errors import HistoryError
-from predictor.history.frame import BLOCK_ROWS
-from predictor.history.store import READ_ROWS, Added, History, Where
-from predictor.history.tables import COLUMNS
+from predictor.site.ended_job import JobState
+from predictor.site.history.frame import BLOCK_ROWS
+from predictor.site.history.store import READ_ROWS, Added, History, Where
+from predictor.site.history.tables import COLUMNS
 
 RUNS = tuple(run_number(n) for n in range(40))
 END_S = RUNS[0].ended.end_s
@@ -113,7 +113,7 @@ def test_a_query_of_the_frame_is_that_of_the_runs(filled: History) -> None:
 def test_a_frame_longer_than_a_block_is_whole(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("predictor.history.frame.BLOCK_ROWS", 7)
+    monkeypatch.setattr("predictor.site.history.frame.BLOCK_ROWS", 7)
     assert BLOCK_ROWS > 7
     history.add(RUNS)
     frame = history.frame(columns=["job_id", "end_s"])

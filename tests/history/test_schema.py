@@ -15,11 +15,11 @@ from setuptools import find_packages
 from sqlalchemy import insert, text
 
 from predictor.errors import HistoryError
-from predictor.history.engine import engine_of, reading, url_of, writing
-from predictor.history.rows import row_of
-from predictor.history.schema import HEAD, MIGRATIONS, VERSION_TABLE, migrate, revisions
-from predictor.history.store import Cursor, History
-from predictor.history.tables import COLUMNS, METADATA, RUNS
+from predictor.site.history.engine import engine_of, reading, url_of, writing
+from predictor.site.history.rows import row_of
+from predictor.site.history.schema import HEAD, MIGRATIONS, VERSION_TABLE, migrate, revisions
+from predictor.site.history.store import Cursor, History
+from predictor.site.history.tables import COLUMNS, METADATA, RUNS
 
 FIRST, *LATER = reversed(revisions())
 RUN = run_number(1)
@@ -141,5 +141,7 @@ def test_a_database_that_cannot_hold_every_name_is_refused(postgres: PostgresSer
 
 
 def test_the_revisions_are_in_the_package() -> None:
-    packages = find_packages(str(MIGRATIONS.parents[2]), include=["predictor", "predictor.*"])
-    assert {"predictor.history.migrations", "predictor.history.migrations.versions"} <= {*packages}
+    packages = find_packages(str(MIGRATIONS.parents[3]), include=["predictor", "predictor.*"])
+    assert {"predictor.site.history.migrations", "predictor.site.history.migrations.versions"} <= {
+        *packages
+    }

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from history_runs import run_number
 
-from predictor.history.store import STAGED_ROWS, History
+from predictor.site.history.store import STAGED_ROWS, History
 
 from .writers import all_said, said, writer
 

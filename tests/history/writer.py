@@ -16,8 +16,8 @@ from dataclasses import asdict
 from history_runs import run_number
 
 from predictor.errors import HistoryError
-from predictor.history.run import Run
-from predictor.history.store import STAGED_ROWS, Cursor, History
+from predictor.site.history.run import Run
+from predictor.site.history.store import STAGED_ROWS, Cursor, History
 
 
 def main(url: str, rows: str, *words: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from predictor.identify.flags import flags
 from predictor.identify.keys import FIELD_OF
 from predictor.identify.script import parse_script
-from predictor.precision import Precision
+from predictor.job.precision import Precision
 
 FLAGS = "--model resnet50 --batch-size 32 --epochs 5"
 SAID = {"model": "resnet50", "batch_size": 32, "epochs": 5.0}

@@ -20,8 +20,8 @@ from predictor.identify.keys import FIELD_OF, MOST
 from predictor.identify.script import parse_script
 from predictor.identify.shell import read_script
 from predictor.identify.stated import Stated
-from predictor.job import JOB_FIELDS
-from predictor.precision import Precision
+from predictor.job.precision import Precision
+from predictor.job.training_job import JOB_FIELDS
 
 SCRIPTS = [path.read_text() for path in sorted((Path(__file__).parent / "scripts").glob("*.sh"))]
 MODELS = frozenset(entry.name for entry in entries())

@@ -11,7 +11,7 @@ from predictor.identify.draft import settle
 from predictor.identify.grammar import parse_mapping, parse_text, stated_text
 from predictor.identify.keys import FIELD_OF
 from predictor.identify.stated import Stated
-from predictor.precision import Precision
+from predictor.job.precision import Precision
 
 AMP = Precision.MIXED_FP16_FP32
 

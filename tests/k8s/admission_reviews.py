@@ -16,7 +16,7 @@ import yaml
 from k8s_extender.admission import Admission, Knowledge
 from k8s_extender.config import config_of
 from k8s_extender.records import GpuNode, GpuType
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 from predictor.identify.rules import Rules
 from profiles.gpus import find_gpu
 

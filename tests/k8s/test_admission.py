@@ -26,9 +26,9 @@ from k8s_extender.decide import Decider
 from k8s_extender.durations import seconds_of
 from k8s_extender.records import GpuType
 from k8s_extender.workload import pod_job
-from predictor.fitting import Fitted
-from predictor.job import TrainingJob
-from predictor.precision import Precision
+from predictor.estimate.fitting import Fitted
+from predictor.job.precision import Precision
+from predictor.job.training_job import TrainingJob
 
 DURATION, P95, STEP, BASIS = (
     f"{OURS}{name}"

@@ -26,7 +26,7 @@ from mutants import mutants
 from k8s_extender.admission import Admission, Knowledge, Outcome, Reviewed
 from k8s_extender.admission.review import MAX_BODY_BYTES
 from k8s_extender.errors import WireError
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 
 LABELLED = {"kueue.x-k8s.io/queue-name": "q"}
 OBJECTS = [

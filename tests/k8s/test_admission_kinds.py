@@ -11,7 +11,7 @@ from admission_reviews import OURS, STATED, admitted, knowledge, manifest, nodes
 from k8s_extender.admission import Knowledge
 from k8s_extender.replicas import PODS
 from k8s_extender.workload import pod_job, template_job
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 
 from admission_reviews import A100, V100  # isort: skip
 

@@ -9,7 +9,7 @@ import pytest
 from admission_reviews import OURS, STATED, Admitted, admitted, job, knowledge, pod
 
 from k8s_extender.admission import Knowledge
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 
 QUEUED = {"kueue.x-k8s.io/queue-name": "team-queue"}
 KUEUE_LIMIT = "kueue.x-k8s.io/max-exec-time-seconds"

@@ -11,7 +11,7 @@ import yaml
 from admission_reviews import OURS, admitted, job, knowledge
 
 import k8s_extender.admission
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 
 NAMESPACE_LABEL = f"{OURS}deadline"
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"

@@ -15,9 +15,9 @@ from k8s_extender.decide import Decider
 from k8s_extender.records import GpuNode, GpuType
 from k8s_extender.refuse import DEADLINE, MEMORY, PRECISION
 from k8s_extender.wire import prioritize_answer
-from predictor.energy import energy_of
-from predictor.fitting import Fitted
-from predictor.memory import memory_of
+from predictor.estimate.fitting import Fitted
+from predictor.physics.memory import memory_of
+from predictor.planning.energy import energy_of
 
 
 @pytest.fixture(scope="module")

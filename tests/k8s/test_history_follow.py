@@ -14,9 +14,9 @@ from gfd_nodes import a100
 from k8s_extender.config import config_of
 from k8s_extender.history import table
 from k8s_extender.history.follow import Follower
-from predictor.ended_job import EndedJob, JobState
 from predictor.errors import HistoryError
-from predictor.history.store import History
+from predictor.site.ended_job import EndedJob, JobState
+from predictor.site.history.store import History
 
 COMPLETE = condition("Complete", 61)
 

@@ -23,8 +23,8 @@ from k8s_extender.server.metrics import Metrics
 from k8s_extender.server.state import State
 from k8s_extender.server.upkeep import Upkeep
 from k8s_extender.wire import prioritize_answer
-from predictor.core import Predictor
-from predictor.fitting import Fitted
+from predictor.estimate.core import Predictor
+from predictor.estimate.fitting import Fitted
 from predictor.identify.rules import Rules
 
 JOBS = tuple(job(text) for text in (MIXED, FP32, BF16, ""))

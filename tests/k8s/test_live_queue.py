@@ -17,10 +17,10 @@ from gfd_nodes import a100, node
 
 from k8s_extender.config import config_of
 from k8s_extender.live_queue import read
-from predictor.capacity.live import Live, LiveJob
 from predictor.cli.main import main
-from predictor.fitting import Fitted
-from predictor.replay import Pool
+from predictor.estimate.fitting import Fitted
+from predictor.site.capacity.live import Live, LiveJob
+from predictor.site.replay import Pool
 
 A100, T4 = "a100-sxm4-80gb", "t4-16gb"
 T4_ONLY = {"nodeSelector": {"nvidia.com/gpu.product": "Tesla-T4"}}

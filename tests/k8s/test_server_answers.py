@@ -24,7 +24,7 @@ from k8s_server_process import (
 )
 
 from k8s_extender.refuse import PRECISION
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 
 CALLS = ("filter", "prioritize", "preempt")
 NAMES = [each["metadata"]["name"] for each in CLUSTER]

@@ -35,7 +35,7 @@ from k8s_server_process import (
 
 from k8s_extender.cli.scheduler_config import seconds
 from predictor.cli.main import main
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 
 EXTENDER: dict[str, Any] = {
     "urlPrefix": "http://127.0.0.1:1",

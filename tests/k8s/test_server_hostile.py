@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from k8s_server_process import CLUSTER, MIXED, ServerProcess, names_body, pod, serving
 
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 
 NAMES = [each["metadata"]["name"] for each in CLUSTER]
 MIB = 2**20

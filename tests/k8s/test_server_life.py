@@ -18,7 +18,7 @@ import yaml
 from k8s_certificates import Volume, openssl, self_signed
 from k8s_server_process import BF16, MIXED, ServerProcess, call, names_body, pod, serving
 
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 
 PATIENCE_S = 30.0
 ASKED = ["a100-0", "p100-0"]

@@ -19,7 +19,7 @@ from k8s_extender.pod_sets import KINDS
 from k8s_extender.records import PodJob
 from k8s_extender.workload import POLICIES, pod_job, template_job
 from predictor.identify.rules import read_rules
-from predictor.precision import Precision
+from predictor.job.precision import Precision
 
 HERE = Path(__file__).parent
 CONFIG = config_of({})

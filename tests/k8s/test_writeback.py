@@ -24,7 +24,7 @@ from k8s_extender.records import FilterResult, PodJob
 from k8s_extender.refuse import PRECISION
 from k8s_extender.workload import pod_job
 from k8s_extender.writeback import Writeback
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 
 BF16 = {"model": "bert-large", "precision": "bf16-mixed", "batch-size": "32", "steps": "7038"}
 FP32 = {**BF16, "precision": "fp32"}

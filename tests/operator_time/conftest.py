@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from predictor.operator_time import OperatorTimes
-from predictor.operator_time.evaluate import OperatorEvaluation, evaluate_operator_times
+from predictor.physics.operator_time import OperatorTimes
+from predictor.physics.operator_time.evaluate import OperatorEvaluation, evaluate_operator_times
 from profiles.gpus import gpus
 from profiles.tables import operators
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from predictor.graphs.operator import Kind
-from predictor.operator_time.samples import samples_of
-from predictor.operator_time.work import KINDS
+from predictor.physics.operator_time.samples import samples_of
+from predictor.physics.operator_time.work import KINDS
 from profiles.gpus import gpus
 from profiles.storage import OPERATOR_COLUMNS
 from profiles.tables import operator_table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from predictor.operator_time.evaluate import OperatorEvaluation
+from predictor.physics.operator_time.evaluate import OperatorEvaluation
 
 # Mean error measured on held-out shapes: 5 to 8 % (FP32 GEMM), 10 to 15 % (FP16), 14 to 30 %
 # (convolution). The bounds leave room for other rows, not for another model.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from predictor.autocast import TypedOperator
 from predictor.graphs.operator import Direction, Kind, Operator
-from predictor.operator_time import OperatorTimes
-from predictor.precision import Dtype
+from predictor.job.precision import Dtype
+from predictor.physics.autocast import TypedOperator
+from predictor.physics.operator_time import OperatorTimes
 from profiles.gpus import find_gpu, gpus
 from profiles.tables import operators, take
 

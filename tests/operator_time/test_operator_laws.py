@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.autocast import TypedOperator
 from predictor.graphs.operator import Direction, Kind, Operator
-from predictor.operator_time import OperatorTimes
-from predictor.precision import Dtype
+from predictor.job.precision import Dtype
+from predictor.physics.autocast import TypedOperator
+from predictor.physics.operator_time import OperatorTimes
 from profiles.gpus import find_gpu, gpus
 
 GPUS = ("v100-sxm2-16gb", "a100-sxm4-80gb", "h100-sxm5-80gb", "rtx4090-24gb")

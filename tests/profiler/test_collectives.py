@@ -11,10 +11,10 @@ import torch
 from profiled import rows
 
 from predictor.errors import ProfilerError
-from predictor.profiler import collectives
-from predictor.profiler.collectives import check as check_group
-from predictor.profiler.ranks import CALLS
-from predictor.profiler.session import Request, profile
+from predictor.measure.profiler import collectives
+from predictor.measure.profiler.collectives import check as check_group
+from predictor.measure.profiler.ranks import CALLS
+from predictor.measure.profiler.session import Request, profile
 from profiles import joined
 from profiles.check import check
 from profiles.tables import collectives as collective_rows

@@ -10,15 +10,15 @@ import torch
 from profiled import SHEET, cases
 
 from predictor.errors import ProfilerError
-from predictor.profiler import measuring
-from predictor.profiler.case import Case, Shape
-from predictor.profiler.device import Device
-from predictor.profiler.families import BY_NAME
-from predictor.profiler.family import Runs
-from predictor.profiler.limits import Limits
-from predictor.profiler.measuring import Row, measured
-from predictor.profiler.sheets import Sheet
-from predictor.profiler.timing import CpuTimer, Timing
+from predictor.measure.profiler import measuring
+from predictor.measure.profiler.case import Case, Shape
+from predictor.measure.profiler.device import Device
+from predictor.measure.profiler.families import BY_NAME
+from predictor.measure.profiler.family import Runs
+from predictor.measure.profiler.limits import Limits
+from predictor.measure.profiler.measuring import Row, measured
+from predictor.measure.profiler.sheets import Sheet
+from predictor.measure.profiler.timing import CpuTimer, Timing
 from profiles.gpus import find_gpu
 
 LIMITS = Limits(gpu=find_gpu(SHEET), row_s=0.001)

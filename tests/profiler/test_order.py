@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.profiler.case import Case, Shape
-from predictor.profiler.families import BY_NAME, FAMILIES, formats_of
-from predictor.profiler.family import Axis
-from predictor.profiler.limits import CALLS, Limits, roofline_s
-from predictor.profiler.order import ordered
-from predictor.profiler.popular import popular
+from predictor.measure.profiler.case import Case, Shape
+from predictor.measure.profiler.families import BY_NAME, FAMILIES, formats_of
+from predictor.measure.profiler.family import Axis
+from predictor.measure.profiler.limits import CALLS, Limits, roofline_s
+from predictor.measure.profiler.order import ordered
+from predictor.measure.profiler.popular import popular
 from profiles.gpus import find_gpu
 
 GPU = find_gpu("h200-sxm-141gb")

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predictor.profiler.family import Run
-from predictor.profiler.peaks import copy_gb_per_s, cpu_peaks
-from predictor.profiler.timing import Sample
+from predictor.measure.profiler.family import Run
+from predictor.measure.profiler.peaks import copy_gb_per_s, cpu_peaks
+from predictor.measure.profiler.timing import Sample
 
 CPU = torch.device("cpu")
 

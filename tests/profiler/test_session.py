@@ -15,10 +15,10 @@ import pytest
 import torch
 from profiled import operator_rows, rows
 
-from predictor import added_profiles
 from predictor.errors import ProfilerError
-from predictor.operator_time.samples import samples_of
-from predictor.profiler.session import Request, Summary, profile
+from predictor.estimate import added_profiles
+from predictor.measure.profiler.session import Request, Summary, profile
+from predictor.physics.operator_time.samples import samples_of
 from profiles import joined
 from profiles.check import check, quarantined
 from profiles.gpus import CPU, find_gpu, gpus

@@ -13,13 +13,13 @@ import torch
 import yaml
 
 from predictor.errors import NotInstalledError, ProfilerError
-from predictor.profiler import nvml, sheets
-from predictor.profiler.cpu_facts import cpu_facts
-from predictor.profiler.directory import directory
-from predictor.profiler.nvml import Nvml, Sensors
-from predictor.profiler.sensing import Watched
-from predictor.profiler.sheets import Sheet, gpu_sheet
-from predictor.profiler.timing import CpuTimer
+from predictor.measure.profiler import nvml, sheets
+from predictor.measure.profiler.cpu_facts import cpu_facts
+from predictor.measure.profiler.directory import directory
+from predictor.measure.profiler.nvml import Nvml, Sensors
+from predictor.measure.profiler.sensing import Watched
+from predictor.measure.profiler.sheets import Sheet, gpu_sheet
+from predictor.measure.profiler.timing import CpuTimer
 from profiles import joined
 from profiles.check import check
 from profiles.gpus import find_gpu, gpus
@@ -216,7 +216,7 @@ def test_an_unknown_gpu_gets_a_sheet_that_the_check_takes(
 
 
 def test_formats_follow_the_sheet() -> None:
-    from predictor.profiler.device import formats
+    from predictor.measure.profiler.device import formats
 
     assert formats(find_gpu("p100-pcie-16gb")) == ("fp32", "fp16")
     assert formats(find_gpu("v100-sxm2-16gb")) == ("fp32", "fp16")

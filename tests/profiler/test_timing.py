@@ -11,8 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.profiler.family import Run
-from predictor.profiler.timing import (
+from predictor.measure.profiler.family import Run
+from predictor.measure.profiler.timing import (
     ATTEMPTS,
     FEWEST,
     CpuTimer,

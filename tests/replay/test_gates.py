@@ -6,7 +6,17 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predictor.replay import NO_GATES, After, Away, Gates, Pool, Schedule, Throttle, Trace, replay
+from predictor.site.replay import (
+    NO_GATES,
+    After,
+    Away,
+    Gates,
+    Pool,
+    Schedule,
+    Throttle,
+    Trace,
+    replay,
+)
 
 POOL = Pool(name="p", gpus=8, gpus_per_node=4)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.errors import TraceError
-from predictor.replay import Policy, Pool, Schedule, Trace, in_pools, replay
+from predictor.site.replay import Policy, Pool, Schedule, Trace, in_pools, replay
 
 GPUS = 8
 NODE = 4

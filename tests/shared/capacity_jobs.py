@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 from hypothesis import strategies as st
 
-from predictor.capacity.jobs import COLUMNS
-from predictor.capacity.source import _NUMBERS, _WHOLE
+from predictor.site.capacity.jobs import COLUMNS
+from predictor.site.capacity.source import _NUMBERS, _WHOLE
 
 DAY_S = 86400.0
 # A Monday, 00:00 UTC.

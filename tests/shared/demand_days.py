@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from capacity_jobs import START_S
 
-from predictor.capacity.demand import Demand
-from predictor.capacity.forecast import forecast
-from predictor.capacity.report_data import Forecast
-from predictor.replay import Floats
+from predictor.site.capacity.demand import Demand
+from predictor.site.capacity.forecast import forecast
+from predictor.site.capacity.report_data import Forecast
+from predictor.site.replay import Floats
 
 WEEK = np.array([100.0, 110, 105, 100, 95, 30, 20])
 

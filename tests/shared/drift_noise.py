@@ -9,8 +9,8 @@ from math import log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.calibration.cells import without_length
-from predictor.measurement import shipped
+from predictor.estimate.measurement import shipped
+from predictor.site.calibration.cells import without_length
 
 
 @cache

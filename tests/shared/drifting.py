@@ -9,9 +9,9 @@ from math import exp
 import numpy as np
 from drift_noise import replicate_noise
 
-from predictor.drift.stream import Observation
-from predictor.job import TrainingJob
-from predictor.precision import Precision
+from predictor.job.precision import Precision
+from predictor.job.training_job import TrainingJob
+from predictor.site.drift.stream import Observation
 
 WEEK_S = 7 * 86400.0
 MODELS = ("resnet50", "resnet18", "bert-base")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from predictor.ended_job import EndedJob, JobState
-from predictor.history.run import LimitBy, Predicted, Reported, Run
+from predictor.site.ended_job import EndedJob, JobState
+from predictor.site.history.run import LimitBy, Predicted, Reported, Run
 
 START_S = 1_700_000_000.0
 PERIOD_S = 60.0

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from predictor.core import steps_of
-from predictor.ended_job import EndedJob, JobState
-from predictor.history.run import Reported, Run
+from predictor.estimate.core import steps_of
 from predictor.identify.grammar import parse_text
-from predictor.step import StepModel
+from predictor.physics.step import StepModel
+from predictor.site.ended_job import EndedJob, JobState
+from predictor.site.history.run import Reported, Run
 
 DAY_S = 86400.0
 START_S = 1_760_000_000.0

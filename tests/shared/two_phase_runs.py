@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from predictor.core import Predictor
-from predictor.fitting import Fitted, fit, fit_priced
-from predictor.job import TrainingJob, parse_pairs
-from predictor.measurement import parse
-from predictor.residual.model import HyperparameterSets
+from predictor.estimate.core import Predictor
+from predictor.estimate.fitting import Fitted, fit, fit_priced
+from predictor.estimate.measurement import parse
+from predictor.estimate.residual.model import HyperparameterSets
+from predictor.job.training_job import TrainingJob, parse_pairs
 from profiles.tables import measurements
 
 MODEL = "bert-large"
@@ -96,7 +96,7 @@ def table(asked: Sequence[Run], seen: np.ndarray, unseen: np.ndarray) -> str:
 
 def main() -> None:
     """Print the table of a full fit."""
-    from predictor.fitting import stored_hyperparameters
+    from predictor.estimate.fitting import stored_hyperparameters
 
     asked, fitted = runs(), fit()
     other = held_out(fitted, stored_hyperparameters())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from clusters import cluster
 
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 from slurm_plugin.cluster import Cluster
 from slurm_plugin.config import policy_of
 from slurm_plugin.decide import Decider

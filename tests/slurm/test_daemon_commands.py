@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from daemon_process import DaemonProcess, running
 
 from predictor.cli.main import main
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 from predictor.graphs.catalog import find_entry
 from slurm_plugin.cli.decide import request_of
 from slurm_plugin.daemon.client import encode_request
@@ -170,7 +170,7 @@ def test_the_real_daemon_reloads_and_stops(real: DaemonProcess) -> None:
 def test_a_new_predictor_in_use_is_taken_at_a_reload(
     real: DaemonProcess, fitted: Fitted, run: Run
 ) -> None:
-    from predictor import artifacts, store
+    from predictor.estimate import artifacts, store
 
     before = artifacts.current()
     assert before is not None

@@ -10,7 +10,7 @@ import pytest
 from clusters import FEATURES, JOB, cluster, gpu_node, submit
 
 from predictor.identify.grammar import parse_text
-from predictor.job import TrainingJob
+from predictor.job.training_job import TrainingJob
 from slurm_plugin.cluster import Association, Partition, QueuedJob, WallLimits
 from slurm_plugin.decide import Decider
 from slurm_plugin.mark import MAX_CHARS, Mark, parse_mark

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from predictor.identify.identify import identify
 from predictor.identify.keys import ALIASES, FIELD_OF
 from predictor.identify.rules import RuleContext, read_rules
-from predictor.step_rate import FILE_NAME, StepReport, parse_line, read_report
+from predictor.site.step_rate import FILE_NAME, StepReport, parse_line, read_report
 from slurm_plugin.config import Policy, Watch
 from slurm_plugin.daemon.metrics import PREFIX, Metrics, SnapshotState
 

@@ -13,10 +13,10 @@ import replay
 from click.testing import CliRunner
 
 from predictor.cli.main import main
-from predictor.ended_job import EndedJob, JobState
 from predictor.errors import HistoryError
-from predictor.history.store import Cursor, History
-from predictor.step_rate import StepReport, report_paths, write_report
+from predictor.site.ended_job import EndedJob, JobState
+from predictor.site.history.store import Cursor, History
+from predictor.site.step_rate import StepReport, report_paths, write_report
 from slurm_plugin.cluster import QueuedJob
 from slurm_plugin.config import Policy, Slurm
 from slurm_plugin.errors import SourceError

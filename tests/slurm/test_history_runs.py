@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import replay
 
-from predictor.ended_job import EndedJob, JobState
-from predictor.history.ingest import LeftOut, Through, Unread, fill
-from predictor.history.run import LimitBy, Predicted, Run
-from predictor.history.store import History
 from predictor.identify.rules import read_rules
+from predictor.site.ended_job import EndedJob, JobState
+from predictor.site.history.ingest import LeftOut, Through, Unread, fill
+from predictor.site.history.run import LimitBy, Predicted, Run
+from predictor.site.history.store import History
 from slurm_plugin.cluster import GpuGres, Node
 from slurm_plugin.config import Hardware, Policy, Slurm
 from slurm_plugin.history.gpus import GpuNames

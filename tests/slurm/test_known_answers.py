@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from clusters import JOB, cluster, submit
 
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 from slurm_plugin.cluster import Cluster
 from slurm_plugin.config import Policy
 from slurm_plugin.decide import Decider

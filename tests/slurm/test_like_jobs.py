@@ -10,9 +10,9 @@ import yaml
 from clusters import cluster, submit
 from site_runs import run_of, told
 
-from predictor.calibration.lengths import LengthModel
-from predictor.calibration.site_state import SiteState, write_state
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
+from predictor.site.calibration.lengths import LengthModel
+from predictor.site.calibration.site_state import SiteState, write_state
 from slurm_plugin.config import Limits, policy_of
 from slurm_plugin.daemon.loading import policy_at
 from slurm_plugin.decide import Decider

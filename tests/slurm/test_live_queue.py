@@ -9,7 +9,7 @@ import pytest
 import replay
 from clusters import gpu_node
 
-from predictor.replay import Pool
+from predictor.site.replay import Pool
 from slurm_plugin.cluster import GpuGres, Node, QueuedJob
 from slurm_plugin.config import Hardware, Policy, Slurm
 from slurm_plugin.live_queue import Places, read

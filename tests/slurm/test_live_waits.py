@@ -9,8 +9,8 @@ import pytest
 import replay
 from clusters import gpu_node
 
-from predictor.capacity.live import AfterJob, Waits
-from predictor.replay import Away
+from predictor.site.capacity.live import AfterJob, Waits
+from predictor.site.replay import Away
 from slurm_plugin.cluster import QueuedJob
 from slurm_plugin.config import Hardware, Policy, Slurm
 from slurm_plugin.dependencies import Dependency, parse

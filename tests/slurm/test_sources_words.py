@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.ended_job import JobState
+from predictor.site.ended_job import JobState
 from slurm_plugin.cluster import GpuGres
 from slurm_plugin.errors import SourceError
 from slurm_plugin.hostlist import compress, expand

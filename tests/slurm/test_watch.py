@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 import pytest
 from click.testing import CliRunner
 
-from predictor.ended_job import EndedJob
 from predictor.errors import StepReportError
-from predictor.step_rate import StepReport, write_report
+from predictor.site.ended_job import EndedJob
+from predictor.site.step_rate import StepReport, write_report
 from slurm_plugin.cli.watch import watch
 from slurm_plugin.cluster import Association, Node, Partition, QueuedJob, Settings, WallLimits
 from slurm_plugin.config import Exclude, Policy, Slurm, Watch

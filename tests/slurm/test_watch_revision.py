@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from predictor.step_rate import StepReport
+from predictor.site.step_rate import StepReport
 from slurm_plugin.cluster import QueuedJob
 from slurm_plugin.config import Limits, Policy, Watch
 from slurm_plugin.limit import Bounds

@@ -6,11 +6,11 @@ import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from predictor.cost import Terms
 from predictor.errors import JobError
-from predictor.fitting import Fitted
-from predictor.prices import Tariff
-from predictor.sweeps.optuna import (
+from predictor.estimate.fitting import Fitted
+from predictor.planning.cost import Terms
+from predictor.planning.prices import Tariff
+from predictor.planning.sweeps.optuna import (
     AMOUNT_ATTRIBUTE,
     HOURS_ATTRIBUTE,
     REFUSED_ATTRIBUTE,

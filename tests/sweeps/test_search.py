@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from predictor.cli.main import main
-from predictor.cost import Terms
-from predictor.fitting import Fitted
-from predictor.sweeps.search import search_of, within
-from predictor.sweeps.space import Space
+from predictor.estimate.fitting import Fitted
+from predictor.planning.cost import Terms
+from predictor.planning.sweeps.search import search_of, within
+from predictor.planning.sweeps.space import Space
 
 JOB = {"model": "resnet50", "gpu": "a100-sxm4-80gb", "batch_size": 64, "steps": 1000}
 SPACE = {"job": JOB, "vary": {"precision": ["fp32", "amp"], "gpus": [1, 4]}, "trials": 3}

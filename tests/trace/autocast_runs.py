@@ -14,15 +14,15 @@ from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from predictor.autocast import TypedOperator, autocast  # noqa: E402
-from predictor.autocast_lists import CUDA_CAST, CUDA_WIDEN  # noqa: E402
 from predictor.graphs.operator import Graph, Kind  # noqa: E402
-from predictor.precision import Dtype, Precision  # noqa: E402
-from predictor.trace.inputs import of_examples  # noqa: E402
-from predictor.trace.losses import loss_named  # noqa: E402
-from predictor.trace.mapping import mapped  # noqa: E402
-from predictor.trace.recording import FREE  # noqa: E402
-from predictor.trace.step import FakeNetwork  # noqa: E402
+from predictor.job.precision import Dtype, Precision  # noqa: E402
+from predictor.measure.trace.inputs import of_examples  # noqa: E402
+from predictor.measure.trace.losses import loss_named  # noqa: E402
+from predictor.measure.trace.mapping import mapped  # noqa: E402
+from predictor.measure.trace.recording import FREE  # noqa: E402
+from predictor.measure.trace.step import FakeNetwork  # noqa: E402
+from predictor.physics.autocast import TypedOperator, autocast  # noqa: E402
+from predictor.physics.autocast_lists import CUDA_CAST, CUDA_WIDEN  # noqa: E402
 from profiles.gpus import CPU, find_gpu  # noqa: E402
 
 SIDE = 8

@@ -20,11 +20,11 @@ from trace_bench.reference import BATCH, Reference  # noqa: E402
 from predictor.graphs.catalog import entry_of, graph_of  # noqa: E402
 from predictor.graphs.operator import Direction, Kind, Operator  # noqa: E402
 from predictor.graphs.workload import Workload  # noqa: E402
-from predictor.trace import trace  # noqa: E402
-from predictor.trace.inputs import of_examples  # noqa: E402
-from predictor.trace.losses import loss_named  # noqa: E402
-from predictor.trace.mapping import mapped  # noqa: E402
-from predictor.trace.step import FakeNetwork, built  # noqa: E402
+from predictor.measure.trace import trace  # noqa: E402
+from predictor.measure.trace.inputs import of_examples  # noqa: E402
+from predictor.measure.trace.losses import loss_named  # noqa: E402
+from predictor.measure.trace.mapping import mapped  # noqa: E402
+from predictor.measure.trace.step import FakeNetwork, built  # noqa: E402
 
 warnings.filterwarnings("ignore", module="transformers")
 LAYERS = 1

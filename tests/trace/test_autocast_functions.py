@@ -26,15 +26,15 @@ from autocast_runs import (  # noqa: E402
     typed,
 )  # fmt: skip
 
-from predictor.autocast import TypedOperator, autocast  # noqa: E402
-from predictor.fusion import fused  # noqa: E402
 from predictor.graphs.catalog import entry_of, graph_of  # noqa: E402
 from predictor.graphs.operator import Direction, Graph, Kind  # noqa: E402
 from predictor.graphs.workload import Workload  # noqa: E402
-from predictor.job import TrainingJob  # noqa: E402
-from predictor.job_graph import job_graph, job_operators  # noqa: E402
-from predictor.precision import Dtype, Precision  # noqa: E402
-from predictor.trace import trace  # noqa: E402
+from predictor.job.precision import Dtype, Precision  # noqa: E402
+from predictor.job.training_job import TrainingJob  # noqa: E402
+from predictor.measure.trace import trace  # noqa: E402
+from predictor.physics.autocast import TypedOperator, autocast  # noqa: E402
+from predictor.physics.fusion import fused  # noqa: E402
+from predictor.physics.job_graph import job_graph, job_operators  # noqa: E402
 
 F = torch.nn.functional
 LOSS = 3  # operators of the sum behind the function

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-from predictor.autocast import FULL_PRECISION, LOWER_PRECISION  # noqa: E402
-from predictor.autocast_lists import CPU_CAST, CUDA_CAST, CUDA_WIDEN  # noqa: E402
 from predictor.graphs.operator import Kind  # noqa: E402
+from predictor.physics.autocast import FULL_PRECISION, LOWER_PRECISION  # noqa: E402
+from predictor.physics.autocast_lists import CPU_CAST, CUDA_CAST, CUDA_WIDEN  # noqa: E402
 
 F = torch.nn.functional
 HEADER = Path(torch.__file__).parent / "include" / "ATen" / "autocast_mode.h"

@@ -7,9 +7,9 @@ import pytest
 torch = pytest.importorskip("torch")
 from autocast_runs import SIDE, Behind, Function, Ran, step_on_cpu, typed  # noqa: E402
 
-from predictor.autocast import TypedOperator  # noqa: E402
 from predictor.graphs.operator import Direction, Kind  # noqa: E402
-from predictor.precision import Dtype  # noqa: E402
+from predictor.job.precision import Dtype  # noqa: E402
+from predictor.physics.autocast import TypedOperator  # noqa: E402
 
 F = torch.nn.functional
 

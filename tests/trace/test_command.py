@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 pytest.importorskip("torch")
 from predictor.cli.main import main
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 from predictor.graphs.catalog import entry_of, graph_of
 from predictor.graphs.workload import Workload
 

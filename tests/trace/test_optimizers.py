@@ -17,12 +17,12 @@ import profiles
 torch = pytest.importorskip("torch")
 from predictor.cli.main import main  # noqa: E402
 from predictor.errors import JobError  # noqa: E402
-from predictor.fitting import Fitted  # noqa: E402
+from predictor.estimate.fitting import Fitted  # noqa: E402
 from predictor.graphs.catalog import entry_of  # noqa: E402
 from predictor.graphs.traced import find_traced  # noqa: E402
-from predictor.optimizer import optimizer_rule  # noqa: E402
-from predictor.trace import trace  # noqa: E402
-from predictor.trace.step import FakeNetwork, built  # noqa: E402
+from predictor.measure.trace import trace  # noqa: E402
+from predictor.measure.trace.step import FakeNetwork, built  # noqa: E402
+from predictor.physics.optimizer import optimizer_rule  # noqa: E402
 
 nn, optim = torch.nn, torch.optim
 RULES = yaml.safe_load((Path(profiles.__file__).parent / "optimizers.yaml").read_text())
@@ -101,7 +101,7 @@ def test_the_step_of_a_job_is_priced_by_it(
     fitted: Fitted, session_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRECISION_TIME_HOME", str(session_home))
-    from predictor.api import predict_time
+    from predictor.estimate.api import predict_time
 
     example = torch.empty(8, 256, device="meta")
     own = trace(network, example, name="own", optimizer=Lamb)

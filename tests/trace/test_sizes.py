@@ -14,9 +14,9 @@ from predictor.errors import JobError  # noqa: E402
 from predictor.graphs.catalog import graph_of  # noqa: E402
 from predictor.graphs.operator import Direction, Kind, Operator  # noqa: E402
 from predictor.graphs.workload import Workload  # noqa: E402
-from predictor.trace import trace  # noqa: E402
-from predictor.trace.sizes import grids  # noqa: E402
-from predictor.trace.solve import Seen, solved  # noqa: E402
+from predictor.measure.trace import trace  # noqa: E402
+from predictor.measure.trace.sizes import grids  # noqa: E402
+from predictor.measure.trace.solve import Seen, solved  # noqa: E402
 
 nn = torch.nn
 WIDTH, HEADS = 16, 4

@@ -11,11 +11,11 @@ torch = pytest.importorskip("torch")
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 from trace_bench.unlisted import UNLISTED, Unlisted  # noqa: E402
 
-from predictor.api import predict_time  # noqa: E402
-from predictor.fitting import Fitted  # noqa: E402
+from predictor.estimate.api import predict_time  # noqa: E402
+from predictor.estimate.fitting import Fitted  # noqa: E402
 from predictor.graphs.catalog import graph_of  # noqa: E402
 from predictor.graphs.workload import Workload  # noqa: E402
-from predictor.trace import trace  # noqa: E402
+from predictor.measure.trace import trace  # noqa: E402
 
 EACH = pytest.mark.parametrize("name", UNLISTED)
 

@@ -14,13 +14,13 @@ import pytest
 import sample_report
 from browser_page import Browser
 
-from predictor.capacity.render import render_html
-from predictor.capacity.report import Wanted, make_report
-from predictor.capacity.report_data import Period
-from predictor.capacity.source import of_file
-from predictor.capacity.whatif import Plan
-from predictor.fitting import Fitted
-from predictor.replay import Pool
+from predictor.estimate.fitting import Fitted
+from predictor.site.capacity.render import render_html
+from predictor.site.capacity.report import Wanted, make_report
+from predictor.site.capacity.report_data import Period
+from predictor.site.capacity.source import of_file
+from predictor.site.capacity.whatif import Plan
+from predictor.site.replay import Pool
 
 SAMPLE = Path(__file__).parents[3] / "profiles" / "samples" / "history.csv.gz"
 DEMO_GPUS = ("v100-sxm2-16gb", "a100-sxm4-80gb", "h100-sxm5-80gb")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from predictor.capacity.report_data import (
+from predictor.site.capacity.report_data import (
     Backlog,
     Dimension,
     Forecast,
@@ -28,7 +28,7 @@ from predictor.capacity.report_data import (
     WeekDemand,
     WhatIf,
 )
-from predictor.history.run import LimitBy
+from predictor.site.history.run import LimitBy
 
 Make = Callable[[], Report]
 DAY_S = 86400.0

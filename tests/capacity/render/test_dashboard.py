@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sample_report
 
-from predictor.capacity.render.prometheus import PREFIX, metrics
+from predictor.site.capacity.render.prometheus import PREFIX, metrics
 
 PATH = Path(__file__).parents[3] / "charts/precision-time/files/capacity-dashboard.json"
 DASHBOARD: dict[str, Any] = json.loads(PATH.read_text("utf-8"))

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from prometheus_client.parser import text_string_to_metric_families
 
-from predictor.capacity.render import (
+from predictor.errors import HistoryError, JobError, NotInstalledError, ReportError
+from predictor.site.capacity.render import (
     anonymised,
     mail,
     prometheus_text,
@@ -26,12 +27,11 @@ from predictor.capacity.render import (
     render_markdown,
     write_csvs,
 )
-from predictor.capacity.render.findings import findings, savings
-from predictor.capacity.render.headline import headlines
-from predictor.capacity.render.json_form import generated_schema, schema
-from predictor.capacity.render.text import shown
-from predictor.capacity.report_data import Report
-from predictor.errors import HistoryError, JobError, NotInstalledError, ReportError
+from predictor.site.capacity.render.findings import findings, savings
+from predictor.site.capacity.render.headline import headlines
+from predictor.site.capacity.render.json_form import generated_schema, schema
+from predictor.site.capacity.render.text import shown
+from predictor.site.capacity.report_data import Report
 
 EVERY = (sample_report.full, sample_report.empty, sample_report.hostile)
 every_report = pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from chart_render import HELM, LIBRARY
 
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 
 from .control_plane import ControlPlane, missing
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 
 from .cluster import SlurmCluster
 from .daemon import PATIENT, DecisionDaemon, install_hook

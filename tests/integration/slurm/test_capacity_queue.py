@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from predictor.cli.main import main
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 
 from .cluster import SlurmCluster
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from predictor.cli.main import main
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 
 from .cluster import SlurmCluster
 from .test_capacity_queue import LONG, expected

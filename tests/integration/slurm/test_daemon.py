@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from daemon_process import DaemonProcess
 
 from predictor.cli.main import main
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 from slurm_plugin.config import Slurm
 from slurm_plugin.daemon.follow_ups import Followed, follow_up
 from slurm_plugin.decide import FollowUp

@@ -15,7 +15,7 @@ from pathlib import Path
 import fake_daemon
 import pytest
 
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 from slurm_plugin.protocol import Answer
 
 from .cluster import SlurmCluster

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from predictor.ended_job import JobState
-from predictor.history.run import LimitBy, Run
-from predictor.history.store import History, Where
+from predictor.site.ended_job import JobState
+from predictor.site.history.run import LimitBy, Run
+from predictor.site.history.store import History, Where
 from slurm_plugin.config import Policy, Slurm
 from slurm_plugin.history.follow import Follower
 from slurm_plugin.mark import Mark

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from predictor.fitting import Fitted
+from predictor.estimate.fitting import Fitted
 
 from .cluster import SlurmCluster
 from .installation import Installation

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from predictor.autocast import FULL_PRECISION_CPU, LOWER_PRECISION
 from predictor.graphs.operator import Kind
+from predictor.physics.autocast import FULL_PRECISION_CPU, LOWER_PRECISION
 
 X, W = torch.rand(8, 16), torch.rand(16, 16)
 Q = X[None, None]

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from predictor.graphs.operator import Kind
-from predictor.profiler.verify.candidates import CANDIDATES, Candidate
-from predictor.profiler.verify.price import graph_of
+from predictor.measure.profiler.verify.candidates import CANDIDATES, Candidate
+from predictor.measure.profiler.verify.price import graph_of
 
 
 @pytest.mark.parametrize("candidate", CANDIDATES, ids=lambda c: c.name)

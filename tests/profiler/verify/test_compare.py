@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.profiler.timing import Timing
-from predictor.profiler.verify.compare import STEADY, Pair, Verification, compared
+from predictor.measure.profiler.timing import Timing
+from predictor.measure.profiler.verify.compare import STEADY, Pair, Verification, compared
 
 SECONDS = st.floats(min_value=1e-4, max_value=10.0)
 

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.autocast import TypedOperator
 from predictor.graphs.operator import Direction, Kind, Operator
-from predictor.operator_time.cells import PARTS, Cell, cell_of, codes
-from predictor.operator_time.functions import (
+from predictor.job.precision import Dtype
+from predictor.physics.autocast import TypedOperator
+from predictor.physics.operator_time.cells import PARTS, Cell, cell_of, codes
+from predictor.physics.operator_time.functions import (
     CLASS_OF,
     FUNCTIONS,
     MATH,
@@ -21,10 +22,9 @@ from predictor.operator_time.functions import (
     RANDOM,
     function_number,
 )
-from predictor.operator_time.neighbours import Neighbours, interpolated
-from predictor.operator_time.samples import samples_of
-from predictor.operator_time.work import Engines, work_of
-from predictor.precision import Dtype
+from predictor.physics.operator_time.neighbours import Neighbours, interpolated
+from predictor.physics.operator_time.samples import samples_of
+from predictor.physics.operator_time.work import Engines, work_of
 from profiles.gpus import CPU, find_gpu
 from profiles.tables import operators, take
 
@@ -129,7 +129,7 @@ def test_rows_of_a_depthwise_data_gradient_are_priced_and_those_of_an_image_are_
     columns = {name: np.array(values) for name, values in sizes.items()}
     both = replace(table, **columns, direction=np.array(["bwd_data"] * 2))
     cpu = replace(find_gpu(str(both.gpu[0])), kind=CPU)
-    with patch("predictor.operator_time.samples.find_gpu", return_value=cpu):
+    with patch("predictor.physics.operator_time.samples.find_gpu", return_value=cpu):
         work = samples_of(both, {cpu.name: cpu}).work
     assert work.dims[:, 3].tolist() == [96.0]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from predictor.operator_time import OperatorTimes
-from predictor.profiler.session import Request, profile
-from predictor.profiler.verify import Verification, verify
-from predictor.profiler.verify.candidates import CANDIDATES
+from predictor.measure.profiler.session import Request, profile
+from predictor.measure.profiler.verify import Verification, verify
+from predictor.measure.profiler.verify.candidates import CANDIDATES
+from predictor.physics.operator_time import OperatorTimes
 from profiles import roots
 from profiles.gpus import GPU, find_gpu, gpus
 from profiles.tables import OperatorTable, operators, take

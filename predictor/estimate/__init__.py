@@ -1,0 +1,1 @@
+"""From physics to an answer: residual, intervals, fitting, stored predictors, the Prediction."""

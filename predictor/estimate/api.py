@@ -1,0 +1,69 @@
+"""The Python face: one function for one time, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from ..errors import JobError, PrecisionTimeError
+from ..job.phases import phases_of, with_first
+from ..job.training_job import JOB_FIELDS, TrainingJob
+from .core import Predictor
+from .prediction import Interval, Prediction
+from .store import load_predictor
+
+__all__ = [
+    "Interval",
+    "PrecisionTimeError",
+    "Prediction",
+    "Predictor",
+    "TrainingJob",
+    "load_predictor",
+    "predict_phases",
+    "predict_time",
+]  # fmt: skip
+
+# The GPU a one-line question means when it names none; the answer says so in its job.
+DEFAULT_GPU = "a100-sxm4-80gb"
+
+
+@cache
+def _loaded() -> Predictor:
+    return load_predictor()
+
+
+def predict_time(
+    model: str, precision: str, gpus: int = 1, *, gpu: str = DEFAULT_GPU, **job: Any
+) -> Prediction:
+    """Predict how long a training job takes.
+
+    ``precision`` is a policy or an alias (``amp``, ``bf16-mixed``, ``tf32`` ...); ``job`` holds
+    any other field of TrainingJob: ``batch_size`` (per GPU) or ``global_batch_size``, ``steps``
+    or ``epochs``, ``seq_len``, ``framework`` ... Returns a Prediction: ``step_s`` and ``total_s``
+    in seconds, ``interval(0.95)``, ``throughput`` in samples per second.
+
+    Raises JobError, naming field, value and what is accepted.
+    """
+    for name in job:
+        if name not in JOB_FIELDS:
+            raise JobError(name, job[name], f"not a field; fields are {', '.join(JOB_FIELDS)}")
+    return _loaded().predict(
+        TrainingJob(model=model, precision=precision, gpus=gpus, gpu=gpu, **job)  # type: ignore[arg-type]
+    )
+
+
+def predict_phases(model: str, *phases: Mapping[str, Any], **job: Any) -> Prediction:
+    """Predict a training that changes on its way, from its phases in their order.
+
+    Each is a mapping of a length (``steps``, ``epochs`` or a ``share`` of those of the job) and of
+    what it changes: ``precision``, ``batch_size``, ``seq_len`` ... ``job`` is as in
+    ``predict_time``; precision and batch are those of the first phase where it has none. The
+    Prediction is the sum, with that of each phase in ``phases``.
+
+    Raises JobError, naming field, value and what is accepted.
+    """
+    stated = with_first({**job, "phases": phases_of(phases)})
+    if stated.get("precision") is None:
+        raise JobError("precision", None, "name it for the job or in the first phase")
+    return predict_time(model, **stated)

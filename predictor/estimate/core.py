@@ -1,0 +1,162 @@
+"""The fitted predictor: physics, residual and intervals joined."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ..errors import JobError
+from ..graphs.catalog import entry_of
+from ..job.phases import parts_of
+from ..job.precision import Precision
+from ..job.training_job import TrainingJob
+from ..physics.collective_time import CollectiveTimes
+from ..physics.operator_time import OperatorTimes
+from ..physics.parallel.warnings import split_warnings
+from ..physics.step import StepModel, StepTime
+from .intervals import Intervals
+from .phase_sum import summed
+from .prediction import Prediction
+from .residual.features import CATEGORIES, Features, features
+from .residual.model import Estimate, Residual
+from .residual.novelty import Tier
+
+SEEN_JOBS = 8192
+# What a prediction counts measured runs of.
+EVIDENCE = (("model",), ("model", "gpu"), ("model", "gpu", "precision"))
+
+
+class Predictor:
+    """Predicts jobs; immutable once made, safe to share between threads."""
+
+    def __init__(self, steps: StepModel, residual: Residual, intervals: Intervals) -> None:
+        self.steps = steps
+        self.residual = residual
+        self.intervals = intervals
+        codes = residual.known.table.codes
+        self._runs = {
+            keys: Counter(map(tuple, codes[:, [CATEGORIES.index(k) for k in keys]].tolist()))
+            for keys in EVIDENCE
+        }
+        self._seen = lru_cache(maxsize=SEEN_JOBS)(self._predict)
+
+    def predict(self, job: TrainingJob) -> Prediction:
+        """Predict one job; raises JobError for an unknown model and GraphError without a graph."""
+        return self._seen(job)
+
+    def predict_many(self, jobs: Sequence[TrainingJob]) -> list[Prediction]:
+        """Predict many jobs in one pass; a job in phases is their sum."""
+        parts = [parts_of(job) for job in jobs]
+        plain = [one for job, of in zip(jobs, parts, strict=True) for one in of or (job,)]
+        found = iter(self._predict_plain(plain))
+        return [
+            summed(job, [next(found) for _ in of]) if of else next(found)
+            for job, of in zip(jobs, parts, strict=True)
+        ]
+
+    def _predict_plain(self, jobs: Sequence[TrainingJob]) -> list[Prediction]:
+        lengths = [steps_of(job) for job in jobs]
+        prices = [self.steps.price(job) for job in jobs]
+        rows = [features(job, step) for job, step in zip(jobs, prices, strict=True)]
+        estimates = self.residual.estimate(rows) if rows else []
+        return [
+            self._prediction(*parts)
+            for parts in zip(jobs, lengths, prices, rows, estimates, strict=True)
+        ]
+
+    def _predict(self, job: TrainingJob) -> Prediction:
+        return self.predict_many([job])[0]
+
+    def _prediction(
+        self,
+        job: TrainingJob,
+        steps: int | None,
+        physical: StepTime,
+        row: Features,
+        estimate: Estimate,
+    ) -> Prediction:
+        correction = math.exp(estimate.mean)
+        step_s = float(physical.step_s * correction)
+        tier, deviation = estimate.tier, estimate.deviation
+        return Prediction(
+            job=job,
+            step_s=step_s,
+            throughput=job.step_samples / step_s,
+            steps=steps,
+            physical=physical,
+            correction=correction,
+            deviation=deviation,
+            tier=tier,
+            evidence=(tier.meaning, *self._evidence(row)),
+            warnings=_warnings(job, tier),
+            _factor=lambda level: self.intervals.factor(tier, deviation, level),
+        )
+
+    def _evidence(self, row: Features) -> list[str]:
+        one = self.residual.vocabulary.encode([row]).codes[0].tolist()
+        found = []
+        for keys, counts in self._runs.items():
+            count = counts[tuple(one[CATEGORIES.index(key)] for key in keys)]
+            found.append(f"{count} measured runs of the same {', '.join(keys)}")
+        return found
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """The numbers of the predictor, by name; see ``to_state`` for the rest."""
+        parts = {"residual": self.residual.to_arrays(), "intervals": self.intervals.to_arrays()}
+        return {f"{part}/{k}": v for part, arrays in parts.items() for k, v in arrays.items()}
+
+    def to_state(self) -> dict[str, Any]:
+        """What JSON holds of the predictor."""
+        return {
+            "operators": self.steps.operators.to_arrays(),
+            "collectives": self.steps.collectives.to_arrays(),
+            "residual": self.residual.to_state(),
+        }
+
+    @classmethod
+    def from_stored(cls, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> Predictor:
+        """The inverse of ``to_arrays`` and ``to_state``."""
+
+        def part(name: str) -> dict[str, NDArray[Any]]:
+            start = f"{name}/"
+            return {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
+
+        steps = StepModel(
+            OperatorTimes.from_arrays(state["operators"]),
+            CollectiveTimes.from_arrays(state["collectives"]),
+        )
+        residual = Residual.from_stored(part("residual"), state["residual"])
+        return cls(steps, residual, Intervals.from_arrays(part("intervals")))
+
+
+def steps_of(job: TrainingJob) -> int | None:
+    """Optimizer steps of the whole job: stated, or epochs times data set over global batch."""
+    if parts := parts_of(job):
+        steps = [steps_of(part) for part in parts]
+        return None if None in steps else sum(n or 0 for n in steps)
+    if job.steps is not None:
+        return job.steps
+    if job.epochs is None:
+        return None
+    size = job.dataset_size or entry_of(job.model).dataset_size
+    if size is None:
+        raise JobError("dataset_size", None, f"epochs of {job.model} need dataset_size, in samples")
+    return max(1, math.ceil(job.epochs * size / job.step_samples))
+
+
+def _warnings(job: TrainingJob, tier: Tier) -> tuple[str, ...]:
+    found = []
+    gpu = job.hardware
+    if job.precision is Precision.TF32 and "tf32" not in gpu.peak_flops:
+        found.append(f"{gpu.product} has no TF32 tensor cores: priced as FP32")
+    low = job.precision.activation_dtype.value
+    if low in ("fp16", "bf16") and f"{low}_tensor" not in gpu.peak_flops:
+        found.append(f"{gpu.product} has no {low} tensor cores: expect no gain over FP32")
+    if tier is Tier.MODEL:
+        found.append("this model was never measured: run a few steps and calibrate")
+    return (*found, *split_warnings(job))

@@ -1,0 +1,191 @@
+"""Fits a predictor from ``profiles/`` and the profile directories added to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+import profiles
+from profiles.gpus import gpus
+from profiles.joined import collectives, operators
+
+from ..errors import GraphError, JobError, ProfileError
+from ..physics.collective_time import CollectiveTimes
+from ..physics.operator_time import OperatorTimes
+from ..physics.step import StepModel, StepTime
+from .core import Predictor
+from .intervals import calibrate
+from .measurement import Measurement, Unreadable, shipped
+from .residual.features import Features, Vocabulary, features, without_precision
+from .residual.kernel import Floats, Hyperparameters
+from .residual.learn import KNOWN_SCHEDULE, NOVEL_SCHEDULE, Schedule, learn
+from .residual.model import FOLDS, FittedResidual, HyperparameterSets, fit_residual
+from .residual.novelty import random_folds
+
+HYPERPARAMETERS = Path(profiles.__file__).parent / "hyperparameters.json"
+
+# Below this many measurements starting worker processes costs more than it saves.
+WORTH_WORKERS = 1000
+
+Progress = Callable[[str, float], None]
+
+
+def quiet(_stage: str, _share: float) -> None:
+    """Progress that says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A measurement with its physical price and features."""
+
+    measurement: Measurement
+    step: StepTime
+    row: Features
+
+    @property
+    def target(self) -> float:
+        """log(measured / physical)."""
+        return float(np.log(self.measurement.step_s / self.step.step_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A predictor, and what it was fitted on."""
+
+    predictor: Predictor
+    priced: tuple[Priced, ...]
+    residual: FittedResidual
+    unreadable: tuple[Unreadable, ...]
+
+
+def fit_steps() -> StepModel:
+    """The physical model from operator and collective tables."""
+    return StepModel(
+        OperatorTimes.fit(operators(), gpus()), CollectiveTimes.fit(collectives(), gpus())
+    )
+
+
+def price(
+    steps: StepModel, measurements: Sequence[Measurement], *, blind: bool = False
+) -> tuple[list[Priced], list[Unreadable]]:
+    """Physical price and features of each measurement; those without a graph come second."""
+    priced: list[Priced] = []
+    failed: list[Unreadable] = []
+    for measurement in measurements:
+        job = without_precision(measurement.job) if blind else measurement.job
+        try:
+            step = steps.price(job)
+        except (GraphError, JobError) as error:
+            failed.append(Unreadable(measurement.id, str(error), measurement.row))
+            continue
+        priced.append(Priced(measurement, step, features(job, step)))
+    return priced, failed
+
+
+def price_parallel(
+    steps: StepModel, measurements: Sequence[Measurement], *, blind: bool = False, jobs: int = 2
+) -> tuple[list[Priced], list[Unreadable]]:
+    """``price`` over joblib workers, rows in order."""
+    if len(measurements) < WORTH_WORKERS:
+        return price(steps, measurements, blind=blind)
+    size = max(1, -(-len(measurements) // jobs))
+    parts = [measurements[i : i + size] for i in range(0, len(measurements), size)]
+    done = Parallel(n_jobs=jobs)(delayed(price)(steps, part, blind=blind) for part in parts)
+    priced = [p for part, _ in done for p in part]
+    return priced, [u for _, part in done for u in part]
+
+
+def targets(priced: Sequence[Priced]) -> Floats:
+    """log(measured / physical) of each row, (n,)."""
+    return np.array([p.target for p in priced])
+
+
+@cache
+def stored_hyperparameters() -> HyperparameterSets:
+    """Those learned by ``precision-time learn`` and stored beside the tables."""
+    try:
+        raw = json.loads(HYPERPARAMETERS.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ProfileError(
+            f"{HYPERPARAMETERS.name} is missing: run `precision-time learn`"
+        ) from error
+    return HyperparameterSets(Hyperparameters(**raw["known"]), Hyperparameters(**raw["novel"]))
+
+
+def fit(
+    measurements: Sequence[Measurement] | None = None,
+    *,
+    steps: StepModel | None = None,
+    hyper: HyperparameterSets | None = None,
+    blind: bool = False,
+    progress: Progress = quiet,
+) -> Fitted:
+    """Fit everything; ``measurements`` default to those shipped.
+
+    ``blind`` fits the same design without any knowledge of precision. ``progress`` is called with
+    a stage name and the share done.
+    """
+    progress("operator and collective tables", 0.0)
+    steps = steps or fit_steps()
+    progress("pricing measurements", 0.15)
+    rows = shipped() if measurements is None else measurements
+    priced, unreadable = price_parallel(steps, rows, blind=blind)
+    progress("residual", 0.45)
+    return fit_priced(steps, priced, unreadable, hyper=hyper, progress=progress)
+
+
+def fit_priced(
+    steps: StepModel,
+    priced: Sequence[Priced],
+    unreadable: Sequence[Unreadable] = (),
+    *,
+    hyper: HyperparameterSets | None = None,
+    progress: Progress = quiet,
+) -> Fitted:
+    """Fit residual and intervals to measurements already priced."""
+    y = targets(priced)
+    fitted = fit_residual([p.row for p in priced], y, hyper or stored_hyperparameters())
+    progress("intervals", 0.95)
+    intervals = calibrate(
+        {tier: (y - held.mean, held.deviation) for tier, held in fitted.held_out.items()}
+    )
+    predictor = Predictor(steps, fitted.residual, intervals)
+    progress("done", 1.0)
+    return Fitted(predictor, tuple(priced), fitted, tuple(unreadable))
+
+
+def learn_and_store(
+    schedules: tuple[Schedule, Schedule] = (KNOWN_SCHEDULE, NOVEL_SCHEDULE),
+    progress: Progress = quiet,
+    *,
+    path: Path = HYPERPARAMETERS,
+) -> HyperparameterSets:
+    """Learn both sets from all rows but those of random fold 0, and store them.
+
+    Fold 0 stays clean: no row of it teaches anything that its own prediction rests on.
+    """
+    priced, _ = price_parallel(fit_steps(), shipped())
+    rows, y = [p.row for p in priced], targets(priced)
+    vocabulary = Vocabulary.of(rows, {})
+    table = vocabulary.encode(rows)
+    taught = np.setdiff1d(np.arange(len(y)), random_folds(len(y), FOLDS)[0])
+    known, novel = (
+        learn(table.take(taught), vocabulary, y[taught], schedule, progress)
+        for schedule in schedules
+    )
+    sets = HyperparameterSets(known, novel)
+    path.write_text(json.dumps(_rounded(asdict(sets)), indent=1) + "\n", encoding="utf-8")
+    return sets
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _rounded(v) for k, v in value.items()}
+    return float(f"{value:.4g}")

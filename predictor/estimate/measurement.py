@@ -1,0 +1,277 @@
+"""A measured run: the job it was, and the time of one optimizer step it took."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from profiles.errors import UnknownGpuError
+from profiles.gpus import find_gpu
+from profiles.tables import measurements
+
+from ..errors import JobError, MeasurementError
+from ..graphs.catalog import ModelEntry, entry_of, find_entry
+from ..job.fabrics import system_fabric
+from ..job.frameworks import parse_framework, submission_options
+from ..job.precision import parse_precision
+from ..job.training_job import TrainingJob, parse_pairs
+
+Row = Mapping[str, str]
+
+# Options that are fields of a TrainingJob or say nothing about its speed.
+_NOT_OPTIONS = {"container", "optimizer", "tp", "pp", "cp", "ep", "vp", "dp", "micro_batch",
+                "grad_accum", "data", "tdp", "code"}  # fmt: skip
+# Options that change the network itself -> the builder argument they mean.
+_GRAPH_OPTIONS = {"partial_fc_sample_ratio": "partial_fc_sample_ratio"}
+# A translation batch beyond this is in tokens of one side (fairseq's max-tokens), not in pairs.
+TOKEN_BATCH = 1000
+_PUBLISHED = re.compile(r"(?:first seen|release table|NVIDIA table) (20\d\d)-(\d\d)-\d\d")
+# Placement of one worker a machine (Gavel), over the network of cloud machines.
+UNCONSOLIDATED = "unconsolidated"
+CLOUD_FABRIC = "ethernet-10"
+_REQUIRED = ("model", "gpu", "gpus", "precision")
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One end-to-end run. ``step_s`` is seconds of one optimizer step over all GPUs."""
+
+    id: str
+    job: TrainingJob
+    step_s: float
+    source: str
+    row: Row
+
+    @property
+    def stack(self) -> tuple[str, str, str]:
+        """What one calibration run speaks for: source, framework and GPU."""
+        return self.source, self.row.get("framework", ""), self.job.gpu
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A row that tells no time of one step, and why.
+
+    ``job`` is what it ran, as far as that can be predicted: its time cannot be compared.
+    """
+
+    id: str
+    reason: str
+    row: Row
+    job: TrainingJob | None = None
+
+
+def read_csv(path: Path) -> list[Row]:
+    """Rows of a measurement file; raises MeasurementError naming a missing column."""
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        missing = [c for c in ("id", *_REQUIRED) if c not in (reader.fieldnames or ())]
+        if missing:
+            raise MeasurementError(f"{path.name}: no column {', '.join(missing)}")
+        return [{k: v or "" for k, v in row.items() if k} for row in reader]
+
+
+@cache
+def shipped() -> tuple[Measurement, ...]:
+    """The measurements under ``profiles/`` that have a step time and a known model."""
+    return tuple(m for m in parse(measurements()) if isinstance(m, Measurement))
+
+
+def parse(rows: Iterable[Row]) -> list[Measurement | Unreadable]:
+    """Every row, in order, as a measurement or with the reason why not."""
+    found: list[Measurement | Unreadable] = []
+    for row in rows:
+        try:
+            found.append(measurement(row))
+        except (MeasurementError, JobError) as error:
+            found.append(_unreadable(row, str(error)))
+    return found
+
+
+def measurement(row: Row) -> Measurement:
+    """One row in the columns of ``profiles/measurements``; raises MeasurementError or JobError."""
+    for column in _REQUIRED:
+        if not row.get(column):
+            raise MeasurementError(f"{column} is empty")
+    entry = find_entry(row["model"])
+    if entry is None:
+        raise MeasurementError(f"model {row['model']!r} is not in the catalog")
+    job = _job(row, entry)
+    return Measurement(row.get("id", ""), job, _step_s(row, job, entry), job.source, row)
+
+
+def _unreadable(row: Row, reason: str) -> Unreadable:
+    """With its job where only the time of a step is missing, or the batch too."""
+    try:
+        entry = entry_of(row["model"])
+        if not row.get("batch_per_gpu") and not row.get("global_batch"):
+            batch = usual_batches().get(entry.name)
+            if batch is None:
+                return Unreadable(row.get("id", ""), reason, row)
+            reason += f": predicted for {batch} per GPU, measured most often"
+            row = {**row, "batch_per_gpu": str(batch)}
+        return Unreadable(row.get("id", ""), reason, row, _job(row, entry))
+    except (MeasurementError, JobError, KeyError):
+        return Unreadable(row.get("id", ""), reason, row)
+
+
+@cache
+def usual_batches() -> Mapping[str, int]:
+    """The batch per GPU that most shipped runs of a model have, by model."""
+    counts: dict[str, Counter[int]] = {}
+    for row in measurements():
+        entry, batch = find_entry(row["model"]), row.get("batch_per_gpu", "")
+        if entry is not None and batch:
+            counts.setdefault(entry.name, Counter())[round(float(batch))] += 1
+    return {model: count.most_common(1)[0][0] for model, count in counts.items()}
+
+
+def source_of(row: Row) -> str:
+    """Short name of the source: the last part of its repository, without a release number."""
+    return re.sub(r"_v?\d[\d.]*$", "", row.get("source_repo", "").rpartition("/")[2]).lower()
+
+
+def _number(row: Row, column: str) -> float | None:
+    text = row.get(column, "")
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        raise MeasurementError(f"{column}={text!r} is not a number") from None
+    if not math.isfinite(value) or value <= 0:
+        raise MeasurementError(f"{column}={text!r} is not a positive number")
+    return value
+
+
+def _count(row: Row, column: str) -> int | None:
+    value = _number(row, column)
+    return None if value is None else max(1, round(value))
+
+
+def _job(row: Row, entry: ModelEntry) -> TrainingJob:
+    options = submission_options(row.get("framework", ""), row.get("source_repo", ""))
+    options |= dict(parse_pairs(row.get("options", "")))
+    framework = parse_framework(row.get("framework", ""), row.get("options", ""), entry.name)
+    gpus = _count(row, "gpus") or 1
+    split = {k: _split(options, k) for k in ("tp", "pp", "cp", "ep", "vp")}
+    ranks = max(1, gpus // (split["tp"] * split["pp"] * split["cp"]))
+    batch, accum = _batch(row, ranks, entry)
+    nodes = _count(row, "nodes")
+    spread = options.get("placement") == UNCONSOLIDATED
+    if spread and nodes is None:
+        nodes = gpus
+    try:
+        hardware = find_gpu(row["gpu"])
+    except UnknownGpuError as error:
+        raise MeasurementError(str(error)) from None
+    return TrainingJob(
+        model=entry.name,
+        precision=parse_precision(row["precision"]),
+        gpu=hardware.name,
+        gpus=gpus,
+        gpus_per_node=_count(row, "gpus_per_node") or (math.ceil(gpus / nodes) if nodes else 8),
+        batch_size=batch,
+        grad_accum=accum,
+        seq_len=_count(row, "seq_len"),
+        image_size=_image_size(row.get("image_size", ""), entry),
+        optimizer=options.get("optimizer"),
+        framework=framework.name,
+        framework_date=framework.date or _published(row),
+        tensor_parallel=split["tp"],
+        pipeline_parallel=split["pp"],
+        context_parallel=split["cp"],
+        expert_parallel=split["ep"],
+        virtual_stages=split["vp"] if split["pp"] > 1 else 1,
+        sharding=_sharding(options),
+        fabric=_fabric(row, spread=spread) if (nodes or 1) > 1 else None,
+        options=tuple(sorted((k, v) for k, v in options.items() if k not in _NOT_OPTIONS)),
+        variant=_variant(row, entry, options),
+        source=source_of(row),
+    )
+
+
+def _fabric(row: Row, *, spread: bool) -> str | None:
+    return system_fabric(row.get("system", "")) or (CLOUD_FABRIC if spread else None)
+
+
+def _published(row: Row) -> float | None:
+    """When a table of a release was first seen: its software is as old or a little older."""
+    match = _PUBLISHED.search(row.get("note", ""))
+    return None if match is None else int(match[1]) + int(match[2]) / 12
+
+
+def _split(options: Mapping[str, str], key: str) -> int:
+    text = options.get(key, "1")
+    return int(text) if text.isdigit() and int(text) else 1
+
+
+def _sharding(options: Mapping[str, str]) -> str:
+    zero = options.get("zero", "")
+    if options.get("fsdp") == "hybrid_shard":
+        return "hsdp"
+    if options.get("data_parallel_sharding_strategy") == "optim_grads_params":
+        return "fsdp"
+    if zero in ("1", "2", "3"):
+        return f"zero{zero}"
+    if options.get("use_distributed_optimizer") == "on":
+        return "zero1"
+    return "fsdp" if options.get("fsdp", "off") not in ("off", "no_shard") else "ddp"
+
+
+def _batch(row: Row, ranks: int, entry: ModelEntry) -> tuple[int, int]:
+    batch, total = _number(row, "batch_per_gpu"), _number(row, "global_batch")
+    accum = _count(row, "grad_accum")
+    if batch is None and total is None:
+        raise MeasurementError("no batch_per_gpu and no global_batch")
+    if accum is None:
+        times = total / (batch * ranks) if batch and total else 1.0
+        accum = round(times) if times >= 2 and abs(times - round(times)) < 1e-6 else 1
+    if batch is None:
+        assert total is not None
+        batch = total / (ranks * accum)
+    if entry.family == "seq2seq" and "tokens" in entry.units and batch > TOKEN_BATCH:
+        batch /= entry.units["tokens"]
+    return max(1, round(batch)), accum
+
+
+def _image_size(text: str, entry: ModelEntry) -> tuple[int, ...] | None:
+    axes = re.fullmatch(r"\s*(\d+)(?:\.0)?(?:x(\d+))?(?:x(\d+))?\s*", text)
+    if axes is None or entry.image_size is None:
+        return None  # ranges such as 800-1333 mean the default of the catalog
+    size = tuple(int(n) for n in axes.groups() if n)
+    return size * len(entry.image_size) if len(size) == 1 else size
+
+
+def _variant(
+    row: Row, entry: ModelEntry, options: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    pairs = dict(parse_pairs(row.get("model_variant", "")))
+    for option, argument in _GRAPH_OPTIONS.items():
+        if option in options:
+            pairs[argument] = options[option]
+    if row.get("task", "") == "question-answering" and entry.group == "transformer":
+        pairs.setdefault("finetune-squad", "on")
+    return tuple(sorted(pairs.items()))
+
+
+def _step_s(row: Row, job: TrainingJob, entry: ModelEntry) -> float:
+    throughput = _number(row, "throughput")
+    if throughput is not None:
+        unit = row.get("unit", "") or "samples/s"
+        if unit == "steps/s":
+            return 1 / throughput
+        return job.step_samples * entry.samples_of(unit, job.seq_len) / throughput
+    iteration = _number(row, "iteration_s")
+    if iteration is not None:
+        return iteration
+    total, steps = _number(row, "total_s"), _number(row, "steps")
+    if total is not None and steps is not None:
+        return total / steps
+    raise MeasurementError("no throughput, iteration_s, or total_s with steps")

@@ -1,0 +1,110 @@
+"""What a prediction says: times, interval, parts, evidence and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..job.training_job import TrainingJob
+from ..physics.step import StepTime
+from .fits import Fit, fits
+from .residual.novelty import Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Central interval of the step time in seconds that holds a share ``level`` of outcomes."""
+
+    level: float
+    low_s: float
+    high_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The predicted time of a job.
+
+    ``step_s`` is the median of one optimizer step, ``total_s`` of all steps (None where the job
+    states no length), ``throughput`` in samples per second over all GPUs. ``physical`` is the
+    price from operator and collective tables alone, ``correction`` the factor learned from
+    measurements on top of it, ``deviation`` its standard deviation in ln units. ``tier`` says how
+    new the job is to the measurements. Of a job in ``phases`` all of it is their mean or sum.
+    """
+
+    job: TrainingJob
+    step_s: float
+    throughput: float
+    steps: int | None
+    physical: StepTime
+    correction: float
+    deviation: float
+    tier: Tier
+    evidence: tuple[str, ...]
+    warnings: tuple[str, ...]
+    _factor: Callable[[float], float] = field(repr=False, compare=False)
+    phases: tuple[Prediction, ...] = ()
+
+    @property
+    def total_s(self) -> float | None:
+        """Seconds of all steps."""
+        return None if self.steps is None else self.step_s * self.steps
+
+    @property
+    def gpu_hours(self) -> float | None:
+        """GPU-hours of all steps."""
+        return None if self.total_s is None else self.total_s * self.job.gpus / 3600
+
+    def quantile_s(self, level: float) -> float:
+        """Step time that a share ``level`` in (0, 1) of such jobs stays below, in seconds."""
+        return self.step_s * self._factor(level)
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """Central interval of the step time."""
+        tail = (1 - level) / 2
+        low, high = self.quantile_s(tail), self.quantile_s(1 - tail)
+        return Interval(level, min(low, self.step_s), max(high, self.step_s))
+
+    def total_quantile_s(self, level: float) -> float | None:
+        """Time of all steps that a share ``level`` of such jobs stays below, in seconds."""
+        return None if self.steps is None else self.quantile_s(level) * self.steps
+
+    @property
+    def memory(self) -> Fit:
+        """Memory of one GPU by part, whether the job fits it, and what would make it fit."""
+        return fits(self.job)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; seconds, samples per second, ratios, bytes."""
+        intervals = {}
+        for level in (0.9, 0.95, 0.99):
+            found = self.interval(level)
+            intervals[str(level)] = {"step_low_s": found.low_s, "step_high_s": found.high_s}
+            if self.steps is not None:
+                intervals[str(level)] |= {
+                    "total_low_s": found.low_s * self.steps,
+                    "total_high_s": found.high_s * self.steps,
+                }
+        physical, job = self.physical, self.job
+        phases = {"phases": [one.as_dict() for one in self.phases]} if self.phases else {}
+        return {
+            "model": job.model, "precision": job.precision.value, "gpu": job.gpu,
+            "gpus": job.gpus, "nodes": job.nodes, "batch_size": job.micro_batch_size,
+            "global_batch_size": job.step_samples, "grad_accum": job.grad_accum,
+            "step_s": self.step_s, "throughput": self.throughput, "steps": self.steps,
+            "total_s": self.total_s, "gpu_hours": self.gpu_hours, "intervals": intervals,
+            "parts": {
+                "compute_s": physical.compute_s, "tensor_core_s": physical.tensor_core_s,
+                "memory_bound_s": physical.memory_s, "host_s": physical.host_s,
+                "communication_s": physical.communication_s,
+                "exposed_communication_s": physical.exposed_s,
+                "node_link_s": physical.node_link_s, "fabric_s": physical.fabric_s,
+                "bubble_s": physical.bubble_s,
+                "optimizer_s": physical.optimizer_s, "physical_step_s": physical.step_s,
+                "correction": self.correction,
+            },
+            "tensor_core_share": physical.tensor_core_share,
+            "memory": self.memory.as_dict(),
+            "tier": self.tier.value, "evidence": list(self.evidence),
+            "warnings": list(self.warnings), **phases,
+        }  # fmt: skip

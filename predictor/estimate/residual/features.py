@@ -1,0 +1,186 @@
+"""What the residual model sees of a job: categories, numbers and options."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log, log10
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...graphs.catalog import entry_of, overrides
+from ...job.precision import Dtype, Precision
+from ...job.training_job import TrainingJob
+from ...physics.autocast import on_tensor_cores, runnable
+from ...physics.step import StepTime
+
+CATEGORIES = ("source", "model", "variant", "group", "framework", "architecture", "gpu",
+              "precision", "engine", "sharding", "optimizer", "task")  # fmt: skip
+NUMBERS = ("batch", "gpus", "nodes", "accum", "seq", "pixels", "parameters", "date", "host",
+           "tensor", "matmul", "memory", "recurrent", "exposed", "update", "step", "peak",
+           "bandwidth", "intensity", "split")  # fmt: skip
+# A missing number is its own point, far from every known one; missing values equal each other.
+MISSING = 1e3
+# An option column needs this many rows to say anything.
+MIN_OPTION_ROWS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """One job: ``categories`` and ``numbers`` in the order of CATEGORIES and NUMBERS."""
+
+    categories: tuple[str, ...]
+    numbers: tuple[float, ...]
+    options: frozenset[str]
+
+
+def features(job: TrainingJob, step: StepTime) -> Features:
+    """Features of a job whose physical step time is known. Numbers are natural logs or shares."""
+    entry = entry_of(job.model)
+    gpu = job.hardware
+    dtype = runnable(job.precision, gpu).matmul_dtype
+    engine = "tensor" if on_tensor_cores(dtype, gpu) else "plain"
+    image = job.image_size or entry.image_size
+    variant = dict(overrides(entry, job.variant))
+    task = variant.pop("head", "")
+    busy = step.compute_s + step.host_s
+    categories = (
+        job.source,
+        entry.name,
+        ";".join(f"{k}={v}" for k, v in sorted(variant.items())),
+        entry.group,
+        job.framework,
+        gpu.architecture,
+        gpu.name,
+        job.precision.value,
+        engine,
+        job.sharding,
+        job.optimizer or entry.optimizer,
+        task,
+    )
+    numbers = (
+        log(job.micro_batch_size),
+        log(job.gpus),
+        log(job.nodes),
+        log(job.grad_accum),
+        log(job.seq_len or entry.seq_len or 1),
+        log(float(np.prod(image))) if image else 0.0,
+        log(step.parameters + 1),
+        MISSING if job.framework_date is None else job.framework_date,
+        step.host_s / busy,
+        step.tensor_core_s / busy,
+        step.matmul_s / busy,
+        step.memory_s / busy,
+        step.recurrent_s / busy,
+        step.exposed_s / step.step_s,
+        step.optimizer_s / step.step_s,
+        log(step.step_s / job.grad_accum),
+        log(_peak(job, dtype)),
+        log(gpu.bandwidth_bytes_per_s),
+        log10(step.flops / max(step.bytes, 1.0) + 1e-3),
+        log(job.split),
+    )
+    return Features(categories, numbers, frozenset(f"{k}={v}" for k, v in job.options))
+
+
+def _peak(job: TrainingJob, dtype: Dtype) -> float:
+    peaks = job.hardware.peak_flops
+    for key in ("tf32" if dtype is Dtype.TF32 else f"{dtype.value}_tensor", dtype.value):
+        if key in peaks:
+            return peaks[key]
+    return peaks["fp32"]
+
+
+def without_precision(job: TrainingJob) -> TrainingJob:
+    """The job as a precision-blind predictor sees it."""
+    return job.but(
+        precision=Precision.FP32,
+        options=tuple(
+            (k, v)
+            for k, v in job.options
+            if not any(word in k for word in ("amp", "precision", "dtype", "fp8", "loss_scal"))
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Codes of category values and option columns, frozen when a residual is fitted."""
+
+    values: tuple[Mapping[str, int], ...]
+    options: tuple[str, ...]
+    weights: NDArray[np.float64]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Sources in the order of their codes."""
+        return tuple(self.values[CATEGORIES.index("source")])
+
+    @classmethod
+    def of(cls, rows: Sequence[Features], weights: Mapping[str, float]) -> Vocabulary:
+        """Codes for every value seen; options seen at least MIN_OPTION_ROWS times.
+
+        ``weights`` are those learned for options; one never learned weighs 1.
+        """
+        values = tuple(
+            {v: i for i, v in enumerate(dict.fromkeys(r.categories[c] for r in rows))}
+            for c in range(len(CATEGORIES))
+        )
+        counts = Counter(o for r in rows for o in r.options)
+        kept = sorted(o for o, n in counts.items() if n >= MIN_OPTION_ROWS)
+        return cls(values, tuple(kept), np.array([weights.get(o, 1.0) for o in kept]))
+
+    def encode(self, rows: Sequence[Features]) -> Table:
+        """Rows as arrays; a value never seen has the code -1 and equals nothing."""
+        codes = np.array(
+            [[v.get(x, -1) for v, x in zip(self.values, r.categories, strict=True)] for r in rows],
+            dtype=np.int32,
+        ).reshape(len(rows), len(CATEGORIES))
+        options = np.array(
+            [[o in r.options for o in self.options] for r in rows], dtype=np.float32
+        ).reshape(len(rows), len(self.options))
+        numbers = np.array([r.numbers for r in rows], dtype=np.float64)
+        return Table(codes, numbers.reshape(len(rows), len(NUMBERS)), options, self.weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Encoded rows: ``codes`` (n, categories), ``numbers`` (n, numbers), ``options`` (n, m).
+
+    ``weights`` (m,) say how far apart two rows are that differ in one option.
+    """
+
+    codes: NDArray[np.int32]
+    numbers: NDArray[np.float64]
+    options: NDArray[np.float32]
+    weights: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def take(self, rows: NDArray[np.intp]) -> Table:
+        """The rows at these positions."""
+        return Table(self.codes[rows], self.numbers[rows], self.options[rows], self.weights)
+
+    def column(self, category: str) -> NDArray[np.int32]:
+        """The codes of one category, (n,)."""
+        return self.codes[:, CATEGORIES.index(category)]
+
+    def option_distance(self, other: Table) -> NDArray[np.float64]:
+        """Weighted number of options in which rows differ, (n, other n)."""
+        a, b = self.options * self.weights, other.options * other.weights
+        shared = a @ other.options.T
+        distance: NDArray[np.float64] = a.sum(1)[:, None] + b.sum(1)[None, :] - 2 * shared
+        return distance
+
+    def code(self, categories: Sequence[str]) -> NDArray[np.int64]:
+        """One integer per row for a combination of categories; -1 where a value is unknown."""
+        combined = np.zeros(len(self), dtype=np.int64)
+        unknown = np.zeros(len(self), dtype=bool)
+        for name in categories:
+            column = self.codes[:, CATEGORIES.index(name)].astype(np.int64)
+            combined = combined * 65_537 + column + 1
+            unknown |= column < 0
+        return np.where(unknown, -1, combined)

@@ -1,0 +1,98 @@
+"""`python -m predictor.evaluation.memory`: predicted against measured memory.
+
+Two questions, and nothing is fitted to either. Megatron-LM's continuous integration states
+``max_memory_allocated`` of its last rank, which logs: how far off is the last pipeline stage? Every
+measured job ran: how many does the model say fit their GPU?
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from statistics import mean, median
+
+from ..estimate.measurement import Measurement, shipped
+from ..job.training_job import TrainingJob
+from ..physics.memory.model import memory_of, stage_memory
+
+COLUMN = "peak_memory_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class PeakError:
+    """Absolute relative errors of a group of runs, and the median of predicted / measured - 1."""
+
+    group: str
+    runs: int
+    mean: float
+    median: float
+    bias: float
+
+    @classmethod
+    def of(cls, group: str, ratios: Iterable[float]) -> PeakError:
+        """From predicted over measured."""
+        values = list(ratios)
+        errors = [abs(r - 1) for r in values]
+        return cls(group, len(values), mean(errors), median(errors), median(values) - 1)
+
+
+def groups_of(job: TrainingJob) -> Mapping[str, str]:
+    """What errors are told apart by."""
+    backend = job.option("attention_backend")
+    if not backend:
+        local = job.option("transformer_impl") != "transformer_engine"
+        backend = "unfused: local layers" if local else "not stated: Transformer Engine decides"
+    return {
+        "model": job.model,
+        "precision": job.precision.value,
+        "sharding": job.sharding,
+        "attention": backend,
+        "parallel": f"tp{job.tensor_parallel} pp{job.pipeline_parallel} cp{job.context_parallel}",
+        "sequence parallel": job.option("sequence_parallel", "off"),
+        "checkpointing": job.option("act_ckpt", "off"),
+    }
+
+
+@cache
+def ratios() -> tuple[tuple[Measurement, float], ...]:
+    """Every run with a measured peak, and predicted over measured."""
+    return tuple(
+        (m, stage_memory(m.job, m.job.pipeline_parallel - 1).allocated_bytes / float(peak))
+        for m in shipped()
+        if (peak := m.row.get(COLUMN))
+    )
+
+
+def errors() -> Iterator[PeakError]:
+    """Of all runs, then by group; recipes are runs of one configuration, counted once."""
+    yield PeakError.of("all", (r for _, r in ratios()))
+    recipes = {(m.job, m.row[COLUMN]): r for m, r in ratios()}
+    yield PeakError.of("all, equal runs counted once", recipes.values())
+    found: dict[str, list[float]] = defaultdict(list)
+    for run, ratio in ratios():
+        for kind, value in groups_of(run.job).items():
+            found[f"{kind} {value}"].append(ratio)
+    yield from (PeakError.of(group, values) for group, values in sorted(found.items()))
+
+
+@cache
+def share_that_fits() -> tuple[float, int]:
+    """Share of the distinct measured jobs whose predicted memory their GPU has, and how many."""
+    jobs = {m.job for m in shipped()}
+    fitting = sum(memory_of(job).total_bytes <= job.hardware.memory_bytes for job in jobs)
+    return fitting / len(jobs), len(jobs)
+
+
+def main() -> None:
+    """Print both as Markdown."""
+    print("| runs | mean | median | bias | n |\n|---|---|---|---|---|")
+    for e in errors():
+        print(f"| {e.group} | {e.mean:.1%} | {e.median:.1%} | {e.bias:+.1%} | {e.runs} |")
+    share, jobs = share_that_fits()
+    print(f"\n{share:.1%} of {jobs} distinct jobs that ran are predicted to fit")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""One training from before its first step to its end: predict, measure, report, record."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import ArtifactError
+from ..estimate.prediction import Prediction
+from ..job.training_job import TrainingJob
+from ..site.ended_job import JobState
+from ..site.step_rate import StepReport, write_report
+from ..units import duration, span
+from .clock import StepClock, source_here
+from .guard import Guard
+from .record import record, wanted
+from .reports import job_id_here, report_path, write_last_words
+from .told import Told, job_of, whole
+
+REFINE_STEPS = 20
+WRITE_EVERY_S = 30.0
+LEVEL = 0.95
+
+
+class Follower:
+    """Follows one training at a time; none of its methods raises, or does anything in a fork.
+
+    ``given`` are fields of TrainingJob by which the user corrects the trainer, ``directory`` is
+    where the step report goes.
+    """
+
+    def __init__(self, given: Mapping[str, Any], *, directory: Path | None = None) -> None:
+        self._given = given
+        self._directory = directory
+        self._process = 0  # that follows, none before a training and after it
+
+    def begin(self, tell: Callable[[], Told]) -> None:
+        """The first step comes next; ``tell`` asks the trainer for its settings."""
+        self._guard, self._process = Guard(), 0
+        self._guard.run("following the training", lambda: self._begin(tell()))
+
+    def step(self) -> None:
+        """An optimizer step ended."""
+        if self._process == os.getpid():
+            self._guard.run("measuring steps", self._step)
+
+    def pause(self) -> None:
+        """What comes before the next end of a step is no step: an evaluation, a checkpoint."""
+        if self._process == os.getpid():
+            self._clock.pause()
+
+    def end(self, state: JobState = JobState.COMPLETED) -> None:
+        """The training ended; a second call does nothing."""
+        if self._process == os.getpid():
+            self._process = 0
+            self._guard.run("the end of the training", lambda: self._end(state))
+
+    def _begin(self, told: Told) -> None:
+        if not told.leader:
+            return
+        self._told, self._steps = told, 0
+        self._job: TrainingJob | None = None
+        self._found = self._guard.run("the prediction", self._predict)
+        self._total = told.total_steps or whole(self._given.get("steps"))
+        if self._found is not None:
+            self._total = self._total or self._found.steps
+            self._guard.say(_expectation(self._found))
+        self._path = report_path(self._directory)
+        self._started_s, self._written_at = time.time(), time.monotonic()
+        self._refined = False
+        self._clock = StepClock(source_here())
+        self._process = os.getpid()
+
+    def _predict(self) -> Prediction:
+        from ..estimate import artifacts
+        from ..estimate.store import load_predictor
+
+        self._job = job_of(self._told, self._given)
+        if artifacts.current() is None:  # a fit takes a minute, and the GPUs are waiting
+            raise ArtifactError("no predictor is fitted: run `precision-time fit` once")
+        return load_predictor().predict(self._job)
+
+    def _step(self) -> None:
+        self._steps += 1
+        self._clock.mark()
+        if not self._refined and self._clock.measured >= REFINE_STEPS:
+            self._refined = True
+            self._refine()
+        elif self._refined and time.monotonic() - self._written_at >= WRITE_EVERY_S:
+            self._write()
+
+    def _refine(self) -> None:
+        step_s = self._clock.step_s
+        predicted = "" if self._found is None else f", {duration(self._found.step_s)} predicted"
+        left = ""
+        if step_s is not None and self._total:
+            rest_s = step_s * max(0, self._total - self._told.first_step - self._steps)
+            left = f"; {duration(rest_s)} to go without evaluation and checkpoints"
+        self._guard.say(f"{duration(step_s)} a step measured{predicted}{left}")
+        self._write()
+
+    def _write(self) -> None:
+        self._written_at = time.monotonic()
+        self._guard.run("the step report", self._write_report)
+
+    def _write_report(self) -> None:
+        report = self._report()
+        if report is not None:
+            write_report(self._path, report)
+
+    def _report(self) -> StepReport | None:
+        """None where the length or the step time is not known."""
+        step_s, step = self._clock.step_s, self._told.first_step + self._steps
+        if step_s is None or not self._total:
+            return None
+        return StepReport(
+            step=step, total_steps=max(step, self._total), step_s=step_s, job_id=job_id_here(),
+            step_s_spread=self._clock.spread_s, first_step=self._told.first_step,
+            started_s=self._started_s, written_s=time.time(), paused_s=self._clock.paused_s,
+        )  # fmt: skip
+
+    def _end(self, state: JobState) -> None:
+        report = self._guard.run("the step report", self._report)
+        if report is None:
+            return
+        self._guard.run("the step report", lambda: write_report(self._path, report))
+        self._guard.run("the termination message", lambda: write_last_words(report))
+        if wanted() and self._job is not None:
+            job = self._job
+            self._guard.run(
+                "the history",
+                lambda: record(
+                    job, self._found, report,
+                    submit_s=self._started_s, end_s=time.time(), state=state,
+                ),
+            )  # fmt: skip
+
+
+def _expectation(found: Prediction) -> str:
+    level, job = found.interval(LEVEL), found.job
+    of = f"{job.model} on {job.gpus} x {job.gpu} at {job.precision.value}"
+    share = f"{LEVEL:.0%}"
+    if found.steps is None or found.total_s is None:
+        return f"{of}: {duration(found.step_s)} a step ({share}: {span(level.low_s, level.high_s)})"
+    low_s, high_s = level.low_s * found.steps, level.high_s * found.steps
+    return f"{of}: {duration(found.total_s)} predicted ({share}: {span(low_s, high_s)})"

@@ -1,0 +1,1 @@
+"""What is asked: the training job, its precision, its phases, where it runs."""

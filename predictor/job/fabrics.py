@@ -1,0 +1,115 @@
+"""How GPUs are wired, in a node and between nodes: ``profiles/fabrics.yaml``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import profiles
+from profiles.gpus import Gpu
+
+from ..errors import JobError
+
+BITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """The network of one node: ``rails`` adapters of ``rail_bytes_per_s`` in each direction."""
+
+    name: str
+    family: str
+    rail_bytes_per_s: float
+    rails: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """How the GPUs of a node are wired, and the network such a node has unless told otherwise."""
+
+    topology: str
+    gpus_per_node: int
+    fabric: Fabric
+
+
+@cache
+def fabric_data() -> Mapping[str, Any]:
+    """The file as it is."""
+    path = Path(profiles.__file__).parent / "fabrics.yaml"
+    data: Mapping[str, Any] = yaml.load(path.read_bytes(), yaml.CSafeLoader)
+    return data
+
+
+@cache
+def node_of(gpu_name: str) -> Node:
+    """The usual node of a GPU of ``gpus.yaml``."""
+    for entry in fabric_data()["nodes"]:
+        if any(fnmatch(gpu_name, pattern) for pattern in entry["gpus"]):
+            fabric = _fabric(entry["fabric"], entry["rails"])
+            return Node(entry["topology"], entry["gpus_per_node"], fabric)
+    raise JobError("gpu", gpu_name, "a name that a pattern of fabrics.yaml matches")
+
+
+def fabric_of(gpu: Gpu, text: str | None) -> Fabric:
+    """The network a job names, such as ``ib-edr``, ``4x ib-hdr`` or ``25GbE``.
+
+    None means the usual one of the GPU's node. Without a count it has as many rails as the usual
+    node when it is the usual fabric, else one. Raises JobError naming the known fabrics.
+    """
+    usual = node_of(gpu.name).fabric
+    if text is None:
+        return usual
+    words = re.sub(r"[\s_]+", "-", text.strip().lower())
+    match = re.fullmatch(r"(?:(\d+)-?x-?)?(.+)", words)
+    count, name = match.groups() if match else (None, words)
+    name = _names().get(name, "")
+    if not name:
+        known = ", ".join(fabric_data()["fabrics"])
+        raise JobError("fabric", text, f"one of {known}, with a count of adapters: 4x ib-hdr")
+    if count is None:
+        return usual if name == usual.name else _fabric(name, 1)
+    return _fabric(name, max(1, int(count)))
+
+
+def measured_fabric(text: str) -> Fabric | None:
+    """What the fabric text of a collective table means, None where it does not tell."""
+    for entry in fabric_data()["measured"]:
+        if entry["text"] == text:
+            return _fabric(entry["fabric"], entry["rails"])
+    return None
+
+
+def system_fabric(text: str) -> str | None:
+    """The fabric that the description of a cluster names, None where it names none."""
+    for entry in fabric_data()["systems"]:
+        if match := re.search(entry["pattern"], text):
+            return str(entry["fabric"].format(match[1]))
+    return None
+
+
+def times_copies(source: str, operation: str) -> bool:
+    """Whether rows of this source hold copies next to the collective."""
+    return any(
+        source.startswith(entry["source"]) and operation in entry["operations"]
+        for entry in fabric_data()["copied"]
+    )
+
+
+@cache
+def _names() -> Mapping[str, str]:
+    names: dict[str, str] = {}
+    for name, entry in fabric_data()["fabrics"].items():
+        names.update(dict.fromkeys((name, *entry["aliases"]), name))
+    return names
+
+
+def _fabric(name: str, rails: int) -> Fabric:
+    entry = fabric_data()["fabrics"][name]
+    return Fabric(name, entry["family"], entry["gbit_per_s"] * 1e9 / BITS, rails)

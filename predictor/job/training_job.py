@@ -1,0 +1,248 @@
+"""What is to be predicted: one training job, validated when it is made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
+
+from profiles.errors import UnknownGpuError
+from profiles.gpus import Gpu, find_gpu
+
+from ..errors import JobError
+from .phases import Phase, parts_of, phases_of
+from .precision import Precision, parse_precision
+
+SHARDINGS = ("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
+NEEDS_FP8 = (Precision.MIXED_FP8_BF16, Precision.MIXED_FP8_FP16)
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingJob:
+    """A training job on one kind of GPU.
+
+    ``batch_size`` is in samples PER GPU and micro-step (per data-parallel rank when the model is
+    split); ``global_batch_size`` is its alternative for the whole optimizer step, never both.
+    ``seq_len`` is in tokens, ``mean_seq_len`` what is left of it without padding (packed, binned or
+    unpadded batches), ``image_size`` in pixels or voxels per axis. One replica of the model is
+    split over ``tensor_parallel`` x ``context_parallel`` x ``pipeline_parallel`` GPUs;
+    ``virtual_stages`` are the chunks of layers of each pipeline stage, ``expert_parallel`` the GPUs
+    that share the experts of a mixture, and ``sequence_parallel`` extends tensor parallelism to
+    norms and residuals. ``sharding`` divides states among replicas: ``hsdp`` shards inside a node
+    and replicates between nodes. The length is ``steps``
+    (optimizer steps) or ``epochs`` times ``dataset_size`` samples. ``options`` are what else
+    changes the run (``xla``, ``channels_last``, ``flash_attention``, ``act_ckpt`` ...),
+    ``variant`` what else defines the network (``layers``, ``hidden`` ...); both as mappings or
+    ``k=v;k=v`` text. ``phases`` are what it changes on its way, as Phase or as mappings.
+    ``source`` names the site a measurement or a request comes from.
+
+    Raises JobError, naming field, value and what is accepted.
+    """
+
+    model: str
+    precision: Precision
+    gpu: str
+    gpus: int = 1
+    gpus_per_node: int = 8
+    batch_size: int | None = None
+    global_batch_size: int | None = None
+    grad_accum: int = 1
+    seq_len: int | None = None
+    mean_seq_len: int | None = None
+    image_size: tuple[int, ...] | None = None
+    optimizer: str | None = None
+    framework: str = "pytorch"
+    framework_date: float | None = None
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    context_parallel: int = 1
+    expert_parallel: int = 1
+    virtual_stages: int = 1
+    sequence_parallel: bool = False
+    sharding: str = "ddp"
+    fabric: str | None = None
+    steps: int | None = None
+    epochs: float | None = None
+    dataset_size: int | None = None
+    options: Pairs = ()
+    variant: Pairs = ()
+    phases: tuple[Phase, ...] = ()
+    source: str = ""
+    hardware: Gpu = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__
+        self._check_texts()
+        if not isinstance(self.precision, Precision):
+            set_(self, "precision", parse_precision(str(self.precision)))
+        set_(self, "options", _pairs(self.options))
+        set_(self, "variant", _pairs(self.variant))
+        set_(self, "image_size", _image_size(self.image_size))
+        set_(self, "phases", phases_of(self.phases))
+        try:
+            gpu = find_gpu(self.gpu)
+        except UnknownGpuError as error:
+            raise JobError("gpu", self.gpu, _after_colon(error)) from None
+        set_(self, "gpu", gpu.name)
+        set_(self, "hardware", gpu)
+        self._check_numbers()
+        self._settle_sequence_parallel()
+        self._check_batch()
+        self._check_parallelism()
+        self._check_precision(gpu)
+        parts_of(self)  # raises where a phase is not possible
+
+    @property
+    def data_parallel(self) -> int:
+        """Model replicas: GPUs over the ranks one model is split into."""
+        return self.gpus // self.split
+
+    @property
+    def split(self) -> int:
+        """GPUs that hold one replica together."""
+        return self.tensor_parallel * self.pipeline_parallel * self.context_parallel
+
+    @property
+    def micro_batch_size(self) -> int:
+        """Samples of one micro-step on one data-parallel rank."""
+        if self.batch_size is not None:
+            return self.batch_size
+        assert self.global_batch_size is not None
+        return self.global_batch_size // (self.data_parallel * self.grad_accum)
+
+    @property
+    def step_samples(self) -> int:
+        """Samples of one optimizer step over all GPUs."""
+        if self.global_batch_size is not None:
+            return self.global_batch_size
+        return self.micro_batch_size * self.grad_accum * self.data_parallel
+
+    @property
+    def nodes(self) -> int:
+        """Nodes the GPUs fill."""
+        return math.ceil(self.gpus / self.gpus_per_node)
+
+    def option(self, key: str, default: str = "") -> str:
+        """Value of one option, or ``default``."""
+        return next((v for k, v in self.options if k == key), default)
+
+    def but(self, **changes: Any) -> Self:
+        """The same job with other fields."""
+        return replace(self, **changes)
+
+    def _check_texts(self) -> None:
+        for name in ("model", "gpu", "framework", "source"):
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                raise JobError(name, value, "a name is accepted")
+
+    def _check_numbers(self) -> None:
+        for name in _COUNTS:
+            value = getattr(self, name)
+            if value is None and name in _OPTIONAL:
+                continue
+            if isinstance(value, float) and value.is_integer():
+                value = int(value)
+                object.__setattr__(self, name, value)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise JobError(name, value, "a whole number of at least 1 is accepted")
+        if self.epochs is not None and not (
+            isinstance(self.epochs, int | float) and math.isfinite(self.epochs) and self.epochs > 0
+        ):
+            raise JobError("epochs", self.epochs, "a positive number is accepted")
+        if self.steps is not None and self.epochs is not None:
+            raise JobError("steps", self.steps, "give steps or epochs, not both")
+        if self.sharding not in SHARDINGS:
+            raise JobError("sharding", self.sharding, f"accepted are {', '.join(SHARDINGS)}")
+        if self.gpus_per_node > self.gpus:
+            object.__setattr__(self, "gpus_per_node", self.gpus)
+
+    def _settle_sequence_parallel(self) -> None:
+        """As a field or as an option it means the same; alone it means nothing."""
+        asked = bool(self.sequence_parallel) or self.option("sequence_parallel") == "on"
+        set_ = object.__setattr__
+        set_(self, "sequence_parallel", asked and self.tensor_parallel > 1)
+        if asked and self.option("sequence_parallel") != "on":
+            pairs = {**dict(self.options), "sequence_parallel": "on"}
+            set_(self, "options", tuple(sorted(pairs.items())))
+
+    def _check_batch(self) -> None:
+        if (self.batch_size is None) == (self.global_batch_size is None):
+            raise JobError(
+                "batch_size", self.batch_size,
+                "give batch_size (per GPU) or global_batch_size, exactly one of them",
+            )  # fmt: skip
+
+    def _check_parallelism(self) -> None:
+        if self.gpus % self.split:
+            raise JobError(
+                "gpus", self.gpus,
+                "must be a multiple of tensor_parallel x pipeline_parallel x context_parallel "
+                f"= {self.split}",
+            )  # fmt: skip
+        if self.virtual_stages > 1 and self.pipeline_parallel == 1:
+            raise JobError(
+                "virtual_stages", self.virtual_stages,
+                "they divide a pipeline stage: pipeline_parallel of at least 2 is needed",
+            )  # fmt: skip
+        if self.seq_len and self.mean_seq_len and self.mean_seq_len > self.seq_len:
+            raise JobError(
+                "mean_seq_len", self.mean_seq_len, f"at most seq_len = {self.seq_len} is accepted"
+            )
+        if self.global_batch_size is not None:
+            ranks = self.data_parallel * self.grad_accum
+            if self.global_batch_size % ranks:
+                raise JobError(
+                    "global_batch_size", self.global_batch_size,
+                    f"must be a multiple of data-parallel ranks x grad_accum = {ranks}",
+                )  # fmt: skip
+
+    def _check_precision(self, gpu: Gpu) -> None:
+        if self.precision in NEEDS_FP8 and "fp8_tensor" not in gpu.peak_flops:
+            raise JobError(
+                "precision", self.precision.value,
+                f"{gpu.product} has no FP8 tensor cores; mixed_bf16_fp32 or mixed_fp16_fp32 run",
+            )  # fmt: skip
+
+
+_COUNTS = ("gpus", "gpus_per_node", "batch_size", "global_batch_size", "grad_accum", "seq_len",
+           "mean_seq_len", "tensor_parallel", "pipeline_parallel", "context_parallel",
+           "expert_parallel", "virtual_stages", "steps", "dataset_size")  # fmt: skip
+_OPTIONAL = {"batch_size", "global_batch_size", "seq_len", "mean_seq_len", "steps", "dataset_size"}
+JOB_FIELDS = tuple(f.name for f in fields(TrainingJob) if f.init)
+
+
+def parse_pairs(text: str) -> Pairs:
+    """``k=v;k;k=v`` as sorted pairs; a word without ``=`` has the value ``on``."""
+    items = (part.strip().partition("=") for part in text.split(";") if part.strip())
+    return tuple(sorted((k.strip().lower(), _plain(v)) for k, _, v in items))
+
+
+def _plain(value: object) -> str:
+    text = str(value).strip()
+    return {"true": "on", "false": "off"}.get(text.lower(), text) or "on"
+
+
+def _after_colon(error: UnknownGpuError) -> str:
+    """The advice of a domain error, without the field and value it repeats."""
+    return str(error).partition("; ")[2] or str(error)
+
+
+def _pairs(value: str | Mapping[str, object] | Pairs) -> Pairs:
+    if isinstance(value, str):
+        return parse_pairs(value)
+    if isinstance(value, Mapping):
+        return tuple(sorted((str(k).lower(), _plain(v)) for k, v in value.items()))
+    return tuple(value)
+
+
+def _image_size(value: int | tuple[int, ...] | None) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    size = (value, value) if isinstance(value, int) else tuple(value)
+    if not all(isinstance(n, int) and n > 0 for n in size) or not 1 <= len(size) <= 3:
+        raise JobError("image_size", value, "one to three positive whole numbers are accepted")
+    return size

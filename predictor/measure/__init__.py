@@ -1,0 +1,1 @@
+"""From a device or a module to tables and graphs; this room knows torch."""

@@ -1,0 +1,99 @@
+"""A profile directory being filled: sheets, sources, tables, quarantine, and what ran when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from profiles import gpus
+from profiles.storage import COLLECTIVE_COLUMNS, OPERATOR_COLUMNS, QUARANTINE_COLUMNS, read_table
+
+from ... import trusted_files
+from ...errors import ProfilerError
+from .journal import Journal
+from .pace import Pace
+from .sheets import Sheet
+from .timing import cpu_clock
+
+MANIFEST = "manifest.json"
+PACE = "pace.json"
+LICENSE = "not stated: measured on this machine"
+OPERATORS, COLLECTIVES = "operators", "collectives"
+_COLUMNS = {OPERATORS: OPERATOR_COLUMNS, COLLECTIVES: COLLECTIVE_COLUMNS}
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A directory in the layout of ``profiles/``."""
+
+    root: Path
+
+    def table(self, kind: str, device: str) -> Journal:
+        """The operators or collectives of a device, open for more rows."""
+        return Journal(self.root / kind / f"{device}.csv", _COLUMNS[kind])
+
+    def quarantine(self, kind: str) -> Journal:
+        """Rows of a kind that no fit is to use, with the reason."""
+        columns = (*QUARANTINE_COLUMNS, *_COLUMNS[kind][2:])
+        return Journal(self.root / "quarantine" / f"{kind}.csv", columns)
+
+    def add_sheet(self, sheet: Sheet) -> None:
+        """State the device where the shipped sheets lack it; a sheet that stands here stays."""
+        self._add("gpus.yaml", sheet.device, sheet.entry)
+        gpus.forget()
+
+    def add_source(self, key: str, citation: str, version: str) -> None:
+        """State where rows come from."""
+        entry = {
+            "repository": "precision-time profile", "commit": version, "license": LICENSE,
+            "citation": citation,
+        }  # fmt: skip
+        self._add("sources.yaml", key, entry)
+
+    def pace(self, device: str) -> Pace:
+        """What paces of a CPU are relative to: the first moment it was measured for this place."""
+        path = self.root / PACE
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        pace = Pace(cpu_clock(torch.get_num_threads()), known.get(device))
+        if device not in known:
+            self._write(PACE, json.dumps({**known, device: asdict(pace.first)}, indent=2) + "\n")
+        return pace
+
+    def notes(self, device: str) -> tuple[str, ...]:
+        """The notes of the operator rows of a device."""
+        columns = read_table(self.root / OPERATORS / f"{device}.csv", OPERATOR_COLUMNS, self.root)
+        return columns[OPERATOR_COLUMNS.index("note")]
+
+    def log(self, run: Mapping[str, Any]) -> None:
+        """Add a run to the manifest."""
+        path = self.root / MANIFEST
+        runs = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        self._write(MANIFEST, json.dumps([*runs, run], indent=2) + "\n")
+
+    def _add(self, name: str, key: str, entry: Mapping[str, Any] | None) -> None:
+        path = self.root / name
+        known = yaml.safe_load(path.read_bytes()) if path.exists() else None
+        known = known or {}
+        if entry is not None and key not in known:
+            known[key] = dict(entry)
+        if entry is not None or not path.exists():
+            self._write(name, yaml.safe_dump(known, sort_keys=False) if known else "{}\n")
+
+    def _write(self, name: str, text: str) -> None:
+        (self.root / (trusted_files.DRAFT_PREFIX + name)).unlink(missing_ok=True)
+        trusted_files.replace_text(self.root / name, text)
+
+
+def directory(root: Path) -> Directory:
+    """The directory, made where missing; raises ProfilerError where it cannot be written."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        return Directory(root.resolve(strict=True))
+    except OSError as error:
+        raise ProfilerError(f"out={root} cannot be written: {error.strerror}") from None

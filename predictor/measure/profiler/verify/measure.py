@@ -1,0 +1,121 @@
+"""Trains a small network for a few steps and times them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter_ns
+from typing import Any
+
+import torch
+
+from ....job.precision import Precision
+from ..pace import Pace
+from ..precision_switch import tf32
+from ..timing import NS, Timing, cpu_clock, timing_of
+from .candidates import Candidate
+
+WARM_UP = 3
+STEPS = 12
+SECONDS = 4.0  # a network that is slow gets fewer steps, but no fewer than FEWEST
+FEWEST = 4
+BATCHES = 8  # drawn before, so that tables of tokens see new rows as in training
+
+_AUTOCAST = {
+    Precision.MIXED_FP16_FP32: torch.float16,
+    Precision.MIXED_BF16_FP32: torch.bfloat16,
+}
+_STORED = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
+
+
+def precisions(device: torch.device) -> tuple[Precision, ...]:
+    """What a device is measured in."""
+    if device.type == "cpu":
+        return (Precision.FP32, Precision.MIXED_BF16_FP32)
+    found = [Precision.FP32, Precision.FP16, Precision.MIXED_FP16_FP32]
+    if torch.cuda.get_device_capability(device) >= (8, 0):
+        found += [Precision.TF32, Precision.BF16, Precision.MIXED_BF16_FP32]
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Steps as long as they took at pace 1, and the pace they ran at (``Pace`` says of what).
+
+    On a GPU the pace is 1.
+    """
+
+    timing: Timing
+    pace: float
+
+
+def measured(
+    candidate: Candidate, precision: Precision, device: torch.device, pace: Pace | None
+) -> Measured:
+    """Seconds of one optimizer step (forward, loss, backward, update) of a candidate.
+
+    On a CPU of one thread the seconds are those of the processor, which others on the machine
+    cannot take away; everywhere else they are those on the wall.
+    """
+    clock = cpu_clock(torch.get_num_threads()) if device.type == "cpu" else perf_counter_ns
+    seconds: list[float] = []
+    paces: list[float] = []
+    with tf32(precision is Precision.TF32):
+        steps = _steps(candidate, precision, device, clock)
+        for _ in range(WARM_UP):
+            next(steps)
+        if pace is not None:
+            pace.since()
+        while len(seconds) < FEWEST or (len(seconds) < STEPS and sum(seconds) < SECONDS):
+            took_s = next(steps)
+            paces.append(1.0 if pace is None else pace.since())
+            seconds.append(took_s * paces[-1])
+    return Measured(timing_of(seconds), median(paces))
+
+
+def _steps(
+    candidate: Candidate, precision: Precision, device: torch.device, clock: Callable[[], int]
+) -> Iterator[float]:
+    """Trains for ever; yields the seconds of each step."""
+    torch.manual_seed(0)
+    stored = _STORED.get(precision)
+    module = candidate.build().to(device, stored).train()
+    batches = [_cast(candidate.batch(device), stored) for _ in range(BATCHES)]
+    optimizer = _optimizer(candidate.optimizer, module)
+    scaler = torch.amp.GradScaler(device.type, enabled=precision is Precision.MIXED_FP16_FP32)
+    while True:
+        batches = [*batches[1:], batches[0]]
+        _wait(device)
+        start = clock()
+        optimizer.zero_grad()
+        with _autocast(precision, device):
+            loss = module(*batches[0])
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        _wait(device)
+        yield (clock() - start) * NS
+
+
+def _cast(batch: tuple[torch.Tensor, ...], stored: torch.dtype | None) -> tuple[torch.Tensor, ...]:
+    if stored is None:
+        return batch
+    return tuple(t.to(stored) if t.is_floating_point() else t for t in batch)
+
+
+def _optimizer(name: str, module: torch.nn.Module) -> torch.optim.Optimizer:
+    if name == "sgd":
+        return torch.optim.SGD(module.parameters(), lr=1e-3, momentum=0.9)
+    return torch.optim.AdamW(module.parameters(), lr=1e-4)
+
+
+def _autocast(precision: Precision, device: torch.device) -> Any:
+    low = _AUTOCAST.get(precision)
+    return nullcontext() if low is None else torch.autocast(device.type, dtype=low)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,138 @@
+"""How every size of every operator depends on batch size and sequence length, solved from traces.
+
+A size is a polynomial in both: exact interpolation over a grid of points, in fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from operator import attrgetter
+
+from ...graphs.operator import Operator
+from ...graphs.traced import Law, SymbolicOperator
+
+Point = tuple[int, int]  # batch size and sequence length
+Traces = Mapping[Point, Sequence[Operator]]
+
+_SIZES = tuple(attrgetter(name) for name in ("flops", "reads", "writes", "kernels"))
+_TOLERANCE = 1e-9
+_CONFUSED = 0.25  # of traffic and launches, where a size asked for is a size of the network too
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The points a law is solved from: all pairs of batch sizes and sequence lengths."""
+
+    batches: tuple[int, ...]
+    seq_lens: tuple[int, ...]
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """Every pair."""
+        return tuple(product(self.batches, self.seq_lens))
+
+
+def constant(size: float) -> Law:
+    """A law that depends on nothing."""
+    return ((float(size), 0, 0),) if size else ()
+
+
+class Solver:
+    """Solves laws over one grid; equal columns of sizes are solved once."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+        self._by_batch = _basis(grid.batches)
+        self._by_length = _basis(grid.seq_lens)
+        self._known: dict[tuple[float, ...], Law] = {}
+
+    def law(self, sizes: Sequence[float]) -> Law:
+        """The polynomial through one size a point, in the order of ``Grid.points``."""
+        column = tuple(sizes)
+        if column not in self._known:
+            same = all(size == column[0] for size in column)
+            self._known[column] = constant(column[0]) if same else self._solved(column)
+        return self._known[column]
+
+    def _solved(self, sizes: Sequence[float]) -> Law:
+        width = len(self._grid.seq_lens)
+        exact = [Fraction(size) for size in sizes]
+        terms = []
+        for i, j in product(range(len(self._grid.batches)), range(width)):
+            total = sum(
+                exact[a * width + c] * self._by_batch[a][i] * self._by_length[c][j]
+                for a, c in product(range(len(self._grid.batches)), range(width))
+            )
+            if total:
+                terms.append((float(total), i, j))
+        return tuple(terms)
+
+
+def solve(traces: Traces, grid: Grid) -> tuple[SymbolicOperator, ...] | None:
+    """Operators as laws; None where the traces are not the same operators in the same order."""
+    columns = [traces[point] for point in grid.points]
+    if len({len(column) for column in columns}) > 1:
+        return None
+    solver = Solver(grid)
+    found = []
+    for row in zip(*columns, strict=True):
+        if len({(o.kind, o.direction, len(o.dims), o.count) for o in row}) > 1:
+            return None
+        found.append(_symbolic(solver, row))
+    return tuple(found)
+
+
+def holds(laws: Sequence[SymbolicOperator], operators: Sequence[Operator], point: Point) -> bool:
+    """Whether the laws give these operators, which were not solved from, at their point."""
+    return len(laws) == len(operators) and all(
+        _equal(law.at(*point), operator) for law, operator in zip(laws, operators, strict=True)
+    )
+
+
+def alike(laws: Sequence[SymbolicOperator], operators: Sequence[Operator], point: Point) -> bool:
+    """Whether the laws give the same work in all, though perhaps divided otherwise.
+
+    At sizes that the network has too, a sum is skipped or found elsewhere: FLOPs are the same,
+    traffic and launches nearly so.
+    """
+    ours = [law.at(*point) for law in laws]
+    allowed = (_TOLERANCE, _CONFUSED, _CONFUSED, _CONFUSED)
+    for size, share in zip(_SIZES, allowed, strict=True):
+        given, found = (sum(size(o) * o.count for o in every) for every in (ours, operators))
+        if abs(given - found) > share * max(1.0, found):
+            return False
+    return True
+
+
+def _equal(a: Operator, b: Operator) -> bool:
+    if (a.kind, a.direction, a.dims) != (b.kind, b.direction, b.dims):
+        return False
+    return all(abs(s(a) - s(b)) <= _TOLERANCE * max(1.0, abs(s(b))) for s in _SIZES)
+
+
+def _symbolic(solver: Solver, row: Sequence[Operator]) -> SymbolicOperator:
+    first = row[0]
+    flops, reads, writes, kernels = (solver.law([s(o) for o in row]) for s in _SIZES)
+    return SymbolicOperator(
+        kind=first.kind.value, direction=first.direction.value,
+        dims=tuple(solver.law([o.dims[i] for o in row]) for i in range(len(first.dims))),
+        flops=flops, reads=reads, writes=writes, kernels=kernels, count=int(first.count),
+        function=first.function, origins=first.origins,
+    )  # fmt: skip
+
+
+def _basis(nodes: Sequence[int]) -> list[list[Fraction]]:
+    """Coefficients of each Lagrange polynomial over the nodes, lowest power first."""
+    found = []
+    for node in nodes:
+        row = [Fraction(1)]
+        for other in nodes:
+            if other != node:
+                scale = Fraction(1, node - other)
+                up, flat = [Fraction(0), *row], [*row, Fraction(0)]
+                row = [scale * (u - other * f) for u, f in zip(up, flat, strict=True)]
+        found.append(row)
+    return found

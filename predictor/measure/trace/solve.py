@@ -1,0 +1,95 @@
+"""Traces at a few sizes -> operators for any batch size and sequence length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...errors import GraphError
+from ...graphs.operator import Operator
+from ...graphs.traced import SymbolicOperator
+from .laws import Grid, Point, alike, holds, solve
+from .repeats import folded
+from .sizes import grids, near
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The operators of one trace, and every size of every tensor in it."""
+
+    operators: Sequence[Operator]
+    sizes: frozenset[int]
+
+
+Run = Callable[[int, int], Seen]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solved:
+    """Operators as laws, and of which sizes they are laws."""
+
+    operators: tuple[SymbolicOperator, ...]
+    any_batch: bool
+    any_seq_len: bool
+
+
+def solved(run: Run, batch: int, seq_len: int | None) -> Solved:
+    """Solve the operators that ``run`` gives for a batch size and a sequence length.
+
+    The laws must hold at the sizes asked for, from which they were not solved; where those are
+    sizes of the network too, at a point beside them. Where no laws do, the length is held fixed,
+    then the batch too.
+    """
+    known: dict[Point, Seen] = {}
+
+    def at(point: Point) -> Seen:
+        if point not in known:
+            known[point] = run(*point)
+        return known[point]
+
+    asked = (batch, seq_len or 0)
+    taken = at(asked).sizes
+    for grid in grids(*asked, taken):
+        laws = _laws(at, grid)
+        if laws is not None and _holds(laws, at, asked, grid):
+            return _solved(laws, grid)
+    grid = Grid((batch,), asked[1:])
+    laws = solve({asked: at(asked).operators}, grid)
+    assert laws is not None  # one point has one structure
+    return _solved(laws, grid)
+
+
+def _solved(laws: Sequence[SymbolicOperator], grid: Grid) -> Solved:
+    return Solved(
+        operators=folded(laws), any_batch=len(grid.batches) > 1, any_seq_len=len(grid.seq_lens) > 1
+    )
+
+
+def _laws(at: Callable[[Point], Seen], grid: Grid) -> tuple[SymbolicOperator, ...] | None:
+    """The laws over a grid; None where there are none, or a point is not possible."""
+    traces: dict[Point, Sequence[Operator]] = {}
+    try:
+        for point in grid.points:
+            traces[point] = at(point).operators
+            if len(traces[point]) != len(traces[grid.points[0]]):
+                return None
+    except GraphError:
+        return None
+    return solve(traces, grid)
+
+
+def _holds(
+    laws: Sequence[SymbolicOperator], at: Callable[[Point], Seen], asked: Point, grid: Grid
+) -> bool:
+    """Whether the laws give what is traced at the point asked for, or all but what it confuses."""
+    if holds(laws, at(asked).operators, asked):
+        return True
+    if not alike(laws, at(asked).operators, asked):
+        return False
+    beside = near(*asked, at(asked).sizes)
+    if len(grid.seq_lens) == 1:
+        beside = (beside[0], asked[1])
+    try:
+        return holds(laws, at(beside).operators, beside)
+    except GraphError:
+        return False

@@ -1,0 +1,1 @@
+"""What operators and messages take, in time and memory."""

@@ -1,0 +1,178 @@
+"""The autocast pass: decides the number format and the bytes of every operator.
+
+The policies are those of torch.autocast on CUDA (docs.pytorch.org/docs/stable/amp.html):
+matrix products and convolutions run in the lower format; softmax, layer norm, group norm and
+losses run in FP32, and so do look-ups in embedding tables, whose weights are FP32.
+
+Everything else of a traced network runs in the format torch gives it: FP32 where its function is on
+torch's FP32 list or any of its inputs is FP32, until the next matrix product. In front of a listed
+function its inputs are cast where they are of the lower format, and the gradient is cast back.
+
+Networks of the catalog do not name their functions. There, everything else runs in the format of
+what was computed before it: FP32 behind a forward operator of the FP32 list, the lower format
+behind a gradient. As each forward operator is followed by its gradients, pointwise work behind a
+softmax or layer norm is mostly priced in the lower format, as fused training code runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from profiles.gpus import CPU, Gpu
+
+from ..graphs.operator import PRODUCT_KINDS, Direction, Graph, Kind, Operator
+from ..job.precision import Dtype, Precision
+from .autocast_lists import listed_name, wide_origins, widening
+
+LOWER_PRECISION = PRODUCT_KINDS
+FULL_PRECISION = frozenset(
+    {Kind.SOFTMAX, Kind.LAYER_NORM, Kind.GROUP_NORM, Kind.LOSS, Kind.EMBEDDING}
+)
+# torch.autocast on a CPU leaves norms and softmax in the format they are given.
+FULL_PRECISION_CPU = frozenset({Kind.LOSS, Kind.EMBEDDING})
+PRODUCTS = frozenset({Kind.GEMM, Kind.BATCHED_GEMM})
+# In FP8 recipes (Transformer Engine) only the GEMMs of linear layers run in FP8.
+FP8_KINDS = frozenset({Kind.GEMM})
+FULL = Dtype.FP32.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TypedOperator:
+    """An operator after the pass: its format, bytes moved by one instance, and its engine."""
+
+    operator: Operator
+    dtype: Dtype
+    bytes: float
+    tensor_core: bool
+
+
+def autocast(graph: Graph, precision: Precision, gpu: Gpu) -> tuple[TypedOperator, ...]:
+    """Type every operator of a graph and add the weight casts of a mixed policy.
+
+    A mixed policy casts each FP32 weight once a micro-step to the lower format, and writes its
+    gradient back in FP32.
+    """
+    typed = list(_typed(graph, precision, gpu))
+    if precision.mixed:
+        low = precision.activation_dtype
+        if any(o.origins is not None for o in graph.operators):  # of a trace
+            typed = list(_with_casts(typed, low, gpu))
+        weights = graph.parameters - graph.sparse_parameters
+        cast = Operator(
+            Kind.CAST, Direction.UPDATE, (1, weights), 0.0, weights, weights,
+            kernels=float(graph.parameter_tensors),
+        )  # fmt: skip
+        typed.append(TypedOperator(cast, low, weights * (4.0 + low.bytes), False))
+    return tuple(typed)
+
+
+def _typed(graph: Graph, precision: Precision, gpu: Gpu) -> Iterator[TypedOperator]:
+    flowing = low = precision.activation_dtype
+    products = {kind: _product_format(kind, precision) for kind in LOWER_PRECISION}
+    tensor_cores = {dtype: on_tensor_cores(dtype, gpu) for dtype in set(products.values())}
+    kept = FULL_PRECISION_CPU if gpu.kind == CPU else FULL_PRECISION
+    full = kept if precision.mixed else frozenset()
+    wide = wide_origins(gpu) if precision.mixed else frozenset()
+    for operator in graph.operators:
+        kind, tensor_core = operator.kind, False
+        if kind in products:
+            dtype, flowing = products[kind], low
+            tensor_core = tensor_cores[dtype] and not vector(operator)
+        elif kind in full:
+            dtype = Dtype.FP32
+            flowing = Dtype.FP32 if operator.direction is Direction.FORWARD else low
+        else:
+            dtype = _format(operator, wide, low, flowing)
+        moved = (operator.reads + operator.writes) * dtype.bytes
+        yield TypedOperator(operator, dtype, moved, tensor_core)
+
+
+def _format(operator: Operator, wide: frozenset[str], low: Dtype, flowing: Dtype) -> Dtype:
+    """The format of work that its kind does not settle; ``flowing`` where no trace names inputs."""
+    listed = operator.direction is Direction.FORWARD and _listed(operator) in wide
+    if listed or not wide.isdisjoint(operator.origins or ()):
+        return Dtype.FP32
+    return flowing if operator.origins is None else low
+
+
+def _with_casts(typed: Iterable[TypedOperator], low: Dtype, gpu: Gpu) -> Iterator[TypedOperator]:
+    """The operators, with the casts around listed functions whose inputs are of lower format.
+
+    On a CPU also those in front of products whose inputs are FP32: compiled and fused training code
+    of GPUs has few of them.
+    """
+    wide, widens = wide_origins(gpu), widening(gpu)
+    casts: dict[bool, TypedOperator | None] = {}  # of products, and of all else
+    for item in typed:
+        operator = item.operator
+        product = operator.kind in PRODUCT_KINDS
+        if operator.direction is Direction.FORWARD:
+            casts[product] = cast = _cast_before(operator, low, wide, gpu.kind == CPU)
+            if cast and _listed(operator) in widens:
+                item = replace(item, bytes=item.bytes - operator.reads * (FULL - low.bytes))
+            elif cast:
+                yield cast
+        yield item
+        behind = casts.get(product)
+        if behind and operator.direction is Direction.DATA_GRADIENT:
+            yield replace(behind, operator=replace(behind.operator, direction=operator.direction))
+            casts[product] = None
+
+
+def _cast_before(
+    operator: Operator, low: Dtype, wide: frozenset[str], on_cpu: bool
+) -> TypedOperator | None:
+    """The cast of what a forward operator reads, None where it reads what it computes in."""
+    low_inputs = wide.isdisjoint(operator.origins or ())
+    if _listed(operator) in wide and low_inputs:
+        return _cast(operator, operator.reads, low)
+    if on_cpu and operator.kind in PRODUCT_KINDS and not low_inputs:
+        return _cast(operator, operator.reads - _weights(operator), low)
+    return None
+
+
+def _listed(operator: Operator) -> str | None:
+    return listed_name(operator.function) if operator.function else None
+
+
+def _weights(product: Operator) -> float:
+    """Elements of the weights that a forward product reads beside its input, 0 where both are."""
+    if product.kind not in (Kind.GEMM, Kind.CONV):
+        return 0.0
+    _, n, k = product.dims[:3]
+    groups = product.dims[3] if product.kind is Kind.CONV else 1
+    return float(n * k * groups)
+
+
+def _cast(of: Operator, elements: float, low: Dtype) -> TypedOperator:
+    """The cast of so many elements that a forward operator reads."""
+    cast = Operator(
+        Kind.CAST, Direction.FORWARD, (1, int(elements)), 0.0, elements, elements, of.kernels,
+        of.count, "_to_copy", of.origins,
+    )  # fmt: skip
+    return TypedOperator(cast, low, elements * (FULL + low.bytes), False)
+
+
+def _product_format(kind: Kind, precision: Precision) -> Dtype:
+    matmul = precision.matmul_dtype
+    fits = matmul is not Dtype.FP8 or kind in FP8_KINDS
+    return matmul if fits else precision.activation_dtype
+
+
+def vector(operator: Operator) -> bool:
+    """Whether a product is of a matrix and a vector, which ordinary cores compute (cuBLAS GEMV)."""
+    return operator.kind in PRODUCTS and min(operator.dims[:3]) == 1
+
+
+def on_tensor_cores(dtype: Dtype, gpu: Gpu) -> bool:
+    """Whether this GPU multiplies this format on tensor cores."""
+    key = "tf32" if dtype is Dtype.TF32 else f"{dtype.value}_tensor"
+    return key in gpu.peak_flops
+
+
+def runnable(precision: Precision, gpu: Gpu) -> Precision:
+    """The policy as the hardware runs it: TF32 without TF32 tensor cores is FP32."""
+    if precision is Precision.TF32 and "tf32" not in gpu.peak_flops:
+        return Precision.FP32
+    return precision

@@ -1,0 +1,99 @@
+"""What the host needs to launch the operators of a step, and how that joins device time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+import profiles
+from profiles.gpus import CPU
+
+from ..graphs.operator import Direction, Kind, Operator
+from ..job.training_job import TrainingJob
+from .autocast import TypedOperator
+
+Floats = NDArray[np.float64]
+
+# Exponent that joins GPU and host time: the larger one decides, a tie costs 26 % more.
+OVERLAP_NORM = 3.0
+EAGER = "pytorch"  # what a framework without rates of its own is taken for
+_CAPTURED = ("cuda_graph", "cuda_graphs")
+_COMPILED = ("xla", "compile", "torch_compile")
+_OFF = ("", "off", "none", "no")
+
+
+@dataclass(frozen=True, slots=True)
+class HostRates:
+    """Seconds of host work for one operator of each pass, one cast, one optimizer launch."""
+
+    forward_s: float
+    backward_s: float
+    cast_s: float
+    update_s: float
+
+    def seconds(self, typed: Sequence[TypedOperator]) -> Floats:
+        """Seconds of one instance of each operator, (n,)."""
+        operators = [item.operator for item in typed]
+        return np.array([self._of(o) * o.kernels for o in operators])
+
+    def _of(self, operator: Operator) -> float:
+        if operator.kind is Kind.CAST:
+            launched = operator.direction is Direction.UPDATE or operator.function
+            return self.cast_s if launched else 0.0
+        return self.forward_s if operator.direction is Direction.FORWARD else self.backward_s
+
+
+ON_DEVICE = HostRates(0.0, 0.0, 0.0, 0.0)
+
+
+def host_rates(job: TrainingJob) -> HostRates:
+    """The rates of a job's framework, compiled or captured as its options say.
+
+    All zero on a CPU: the rows of its tables hold the launch.
+    """
+    if job.hardware.kind == CPU:
+        return ON_DEVICE
+    core = job.framework == "megatron" and bool(job.option("transformer_impl"))
+    compiled = any(job.option(key).lower() not in _OFF for key in _COMPILED)
+    captured = any(job.option(key).lower() == "on" for key in _CAPTURED)
+    return _rates("megatron-core" if core else job.framework, compiled, captured)
+
+
+@cache
+def _rates(framework: str, compiled: bool, captured: bool) -> HostRates:
+    table = _table()
+    known = table["frameworks"]
+    rates = known.get(framework, known[EAGER])
+    share = table["compiled_share"] if compiled else 1.0
+    if captured:
+        rates, share = dict.fromkeys(rates, table["cuda_graph_us"]), 1.0
+    scale = share * 1e-6
+    cast_us = table["cuda_graph_us"] if captured else table["cast_us"]
+    return HostRates(
+        rates["forward_us"] * scale, rates["backward_us"] * scale, cast_us * scale,
+        rates["update_us"] * 1e-6,
+    )  # fmt: skip
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    path = Path(profiles.__file__).parent / "host.yaml"
+    table: Mapping[str, Any] = yaml.load(path.read_bytes(), yaml.CSafeLoader)
+    return table
+
+
+def busy_s(device_s: float, host_s: float, *, synchronous: bool = False) -> float:
+    """Seconds that device and host take together.
+
+    One runs ahead of the other, unless the host waits for results (``synchronous``).
+    """
+    if synchronous:
+        return device_s + host_s
+    return float((device_s**OVERLAP_NORM + host_s**OVERLAP_NORM) ** (1 / OVERLAP_NORM))

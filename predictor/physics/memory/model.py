@@ -1,0 +1,168 @@
+"""Peak memory of one GPU of a training job, by part.
+
+ZeRO: Rajbhandari et al. arXiv 1910.02054. Pipeline schedules and activations of transformers:
+Narayanan et al. arXiv 2104.04473, Korthikanti et al. arXiv 2205.05198.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+
+from ...graphs.catalog import ModelEntry, entry_of, overrides
+from ...graphs.workload import Workload
+from ...job.training_job import TrainingJob
+from ..formats import Storage, storage_of
+from ..job_graph import workload
+from ..optimizer import optimizer_rule
+from ..parallel.experts import expert_share
+from ..parallel.recompute import Recompute, recompute_of
+from ..parallel.stages import layer_shares, virtual_stages
+from .account import Account, Checkpointing, Part, account_of
+from .states import States, states_of
+
+# What a process holds on a GPU beside its tensors: CUDA context and kernels. 1343 MB where Hugging
+# Face shows it ("Model training anatomy", after one tensor was placed); CUDA 11.7 and later load
+# kernels when they are first used, and hold less.
+FRAMEWORK_BYTES = 1343 * 2**20
+# cuBLAS workspace of one handle: 32 MiB from Hopper on, 8 MiB before (CUBLAS_WORKSPACE_CONFIG).
+CUBLAS_WORKSPACE_BYTES = {True: 32 * 2**20, False: 8 * 2**20}
+HOPPER = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes on one GPU at the moment it holds most.
+
+    ``casts_bytes`` are copies of the weights that autocast makes in the lower format;
+    ``optimizer_bytes`` include FP32 masters; ``activations_bytes`` is what autograd keeps of the
+    micro-batches in flight, ``workspace_bytes`` what the operator at hand needs on top;
+    ``buffers_bytes`` are gradient buckets and gathered weights. ``framework_bytes`` (CUDA context)
+    is outside of what ``torch.cuda.max_memory_allocated`` counts.
+    """
+
+    weights_bytes: float
+    casts_bytes: float
+    gradients_bytes: float
+    optimizer_bytes: float
+    activations_bytes: float
+    buffers_bytes: float
+    workspace_bytes: float
+    framework_bytes: float = FRAMEWORK_BYTES
+
+    @property
+    def allocated_bytes(self) -> float:
+        """What ``torch.cuda.max_memory_allocated`` would say."""
+        return self.total_bytes - self.framework_bytes
+
+    @property
+    def total_bytes(self) -> float:
+        """Sum of all parts."""
+        return (
+            self.weights_bytes + self.casts_bytes + self.gradients_bytes + self.optimizer_bytes
+            + self.activations_bytes + self.buffers_bytes + self.workspace_bytes
+            + self.framework_bytes
+        )  # fmt: skip
+
+    def as_dict(self) -> dict[str, float]:
+        """All parts and their sum, in bytes."""
+        return asdict(self) | {"total_bytes": self.total_bytes}
+
+
+@lru_cache(maxsize=4096)
+def memory_of(job: TrainingJob) -> Memory:
+    """Memory of the GPU that needs most; raises GraphError where the model has no graph."""
+    stages = {0, job.pipeline_parallel - 1}
+    return max((stage_memory(job, s) for s in stages), key=lambda m: m.total_bytes)
+
+
+def stage_memory(job: TrainingJob, stage: int) -> Memory:
+    """Memory of a GPU of one pipeline stage, counted from 0."""
+    entry = entry_of(job.model)
+    storage = storage_of(job)
+    account = account_for(job, entry, storage)
+    inner, peak = _activations(job, account, stage)
+    states = states_of(
+        job, storage, optimizer_rule(job.optimizer or entry.optimizer), account,
+        _weights(job, account, stage), expert_share(job, entry),
+    )  # fmt: skip
+    workspace = peak + CUBLAS_WORKSPACE_BYTES[job.hardware.compute_capability[0] >= HOPPER]
+    return _at_peak(states, inner, workspace)
+
+
+def _at_peak(states: States, activations: float, workspace: float) -> Memory:
+    """The larger of two moments: early in the backward pass, and the optimizer step."""
+    held = Memory(
+        weights_bytes=states.weights, casts_bytes=0.0, gradients_bytes=states.gradients,
+        optimizer_bytes=states.optimizer, activations_bytes=0.0, buffers_bytes=states.buffers,
+        workspace_bytes=states.step_workspace,
+    )  # fmt: skip
+    backward = replace(
+        held, casts_bytes=states.casts, activations_bytes=activations, workspace_bytes=workspace,
+        gradients_bytes=states.gradients if states.gradients_stay else 0.0,
+    )  # fmt: skip
+    return max(held, backward, key=lambda m: m.total_bytes)
+
+
+def account_for(job: TrainingJob, entry: ModelEntry, storage: Storage) -> Account:
+    """Activations and weights of the whole network, before it is cut into pipeline stages."""
+    return account_of(
+        entry.name, overrides(entry, job.variant), _workload(job, entry), storage,
+        _checkpointing(job), job.sequence_parallel,
+    )  # fmt: skip
+
+
+def _workload(job: TrainingJob, entry: ModelEntry) -> Workload:
+    """As the step time has it; what sequence parallelism divides is told apart in the account."""
+    return replace(workload(job, entry), sequence_parallel=False)
+
+
+def _checkpointing(job: TrainingJob) -> Checkpointing:
+    recompute = recompute_of(job)
+    return Checkpointing(recompute is Recompute.LAYERS, recompute is Recompute.ATTENTION)
+
+
+def _share(job: TrainingJob, account: Account, stage: int) -> float:
+    """Share of the layers on a stage."""
+    return layer_shares(job, account.parts.layers)[stage]
+
+
+def _weights(job: TrainingJob, account: Account, stage: int) -> float:
+    """Weights of one stage: its layers, the embedding on the first, the head on the last."""
+    share = _share(job, account, stage)
+    return account.parts.stage_weights(stage, share, job.pipeline_parallel)
+
+
+def _activations(job: TrainingJob, account: Account, stage: int) -> tuple[float, float]:
+    """Bytes that micro-batches in flight keep on one stage, and what the backward needs on top."""
+    stages = job.pipeline_parallel
+    first, last = stage == 0, stage == stages - 1
+    body = _part_of(account.body, _share(job, account, stage))
+    parts = [account.start] * first + [body] + [account.end] * last
+    before, peak = 0.0, 0.0
+    for part in parts:
+        peak = max(peak, before + part.peak)
+        before += part.kept
+    end = account.end.kept if last else 0.0  # its backward follows its forward at once
+    more = (before - end) * max(0.0, in_flight(job, account, stage) - 1.0)
+    return before + more, peak - before
+
+
+def _part_of(body: Part, share: float) -> Part:
+    return Part(body.kept * share, body.kept * share + body.peak - body.kept)
+
+
+def in_flight(job: TrainingJob, account: Account, stage: int) -> float:
+    """Sets of activations a stage holds at once under 1F1B, interleaved or not.
+
+    Interleaving cuts a stage into chunks: a set of one chunk is that share of a set.
+    """
+    stages, accum = job.pipeline_parallel, job.grad_accum
+    if stages == 1:
+        return 1.0
+    chunks = virtual_stages(job, account.parts.layers)
+    if chunks == 1:
+        return float(min(stages - stage, accum))
+    group = int(job.option("microbatch_group_size_per_virtual_pipeline_stage") or stages)
+    warm_up = 2 * (stages - stage - 1) + (chunks - 1) * group
+    return min(warm_up + 1, accum * chunks) / chunks

@@ -1,0 +1,128 @@
+"""Groups of operators that share constants, and where a group without rows takes them from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...graphs.operator import Direction, Kind
+from .attention import ATTENTION
+from .laws import Law
+from .memory import MEMORY
+from .recurrent import RECURRENT
+from .tiles import BATCHED_GEMM, CONV, GEMM
+from .work import (
+    CLASSES,
+    CORES,
+    DIRECTION_CODE,
+    HALF,
+    KIND_CODE,
+    KINDS,
+    TF32,
+    Ints,
+    Work,
+)
+
+HEAVY: dict[Kind, Law] = {
+    Kind.GEMM: GEMM,
+    Kind.BATCHED_GEMM: BATCHED_GEMM,
+    Kind.CONV: CONV,
+    Kind.ATTENTION: ATTENTION,
+    Kind.RNN: RECURRENT,
+}
+WIDTHS = ("half", "fp32")
+PASSES = ("forward", "backward")
+SLOTS = 4  # per kind: three format classes, or two passes x two widths
+
+# Formats whose kernels are built alike. Ordinary cores never stand in for tensor cores.
+OTHER_CLASS = {TF32: HALF, HALF: TF32}
+
+# Kinds without rows of their own move their bytes like these.
+PROXY = {
+    Kind.INSTANCE_NORM: Kind.BATCH_NORM,
+    Kind.GROUP_NORM: Kind.BATCH_NORM,
+    Kind.LOSS: Kind.SOFTMAX,
+    Kind.CAST: Kind.ELEMENTWISE,
+    Kind.OPTIMIZER: Kind.ELEMENTWISE,
+    Kind.EMBEDDING: Kind.ELEMENTWISE,
+    Kind.POOL: Kind.ELEMENTWISE,
+    Kind.BATCH_NORM: Kind.LAYER_NORM,
+    Kind.LAYER_NORM: Kind.ELEMENTWISE,
+    Kind.SOFTMAX: Kind.ELEMENTWISE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Operators of one kind and format class (heavy), or kind, pass and element width."""
+
+    kind: Kind
+    part: str
+    width: str = ""
+
+    @property
+    def law(self) -> Law:
+        """The time law of the group."""
+        return HEAVY.get(self.kind, MEMORY)
+
+    @property
+    def name(self) -> str:
+        """``conv/half`` or ``softmax/backward/fp32``."""
+        return "/".join(filter(None, (self.kind.value, self.part, self.width)))
+
+    @property
+    def slot(self) -> int:
+        """Position in arrays of constants over all groups."""
+        if self.kind in HEAVY:
+            return KIND_CODE[self.kind] * SLOTS + CLASSES.index(self.part)
+        inner = PASSES.index(self.part) * 2 + WIDTHS.index(self.width)
+        return KIND_CODE[self.kind] * SLOTS + inner
+
+    @property
+    def stand_ins(self) -> tuple[Group, ...]:
+        """Groups to take constants from when no GPU has rows of this one, best first."""
+        if self.kind in HEAVY:
+            return self._heavy_stand_ins()
+        other_width = WIDTHS[1 - WIDTHS.index(self.width)]
+        other_pass = PASSES[1 - PASSES.index(self.part)]
+        same = (
+            Group(self.kind, self.part, other_width),
+            Group(self.kind, other_pass, self.width),
+            Group(self.kind, other_pass, other_width),
+        )
+        if self.kind not in PROXY:
+            return same
+        proxy = Group(PROXY[self.kind], self.part, self.width)
+        return (*same, proxy, *proxy.stand_ins)
+
+    def _heavy_stand_ins(self) -> tuple[Group, ...]:
+        if self.part == CORES:
+            return (Group(self.kind, HALF),) if self.kind is Kind.ATTENTION else ()
+        return (Group(self.kind, OTHER_CLASS[self.part]),)
+
+
+def groups() -> tuple[Group, ...]:
+    """Every group, with or without rows."""
+    heavy = [Group(kind, part) for kind in HEAVY for part in CLASSES]
+    light = [
+        Group(kind, part, width)
+        for kind in KINDS
+        if kind not in HEAVY
+        for part in PASSES
+        for width in WIDTHS
+    ]
+    return (*heavy, *light)
+
+
+_IS_HEAVY = np.array([kind in HEAVY for kind in KINDS])
+_FORWARD = DIRECTION_CODE[Direction.FORWARD]
+_UPDATE = DIRECTION_CODE[Direction.UPDATE]
+
+
+def slots(work: Work) -> Ints:
+    """Slot of the group of each operator, (n,)."""
+    backward = (work.direction != _FORWARD) & (work.direction != _UPDATE)
+    inner = backward * 2 + (work.element_bytes > 2)
+    inner = np.where(_IS_HEAVY[work.kind], work.format_class, inner)
+    return np.asarray(work.kind * SLOTS + inner)

@@ -1,0 +1,159 @@
+"""Device times of operators on any GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+
+from profiles.gpus import CPU, Gpu
+from profiles.tables import OperatorTable
+
+from ...graphs.operator import Kind
+from ..autocast import TypedOperator
+from .carry import resolve
+from .fit import Fitted, fit_groups
+from .groups import HEAVY, SLOTS, groups, slots
+from .laws import Law
+from .memory import MEMORY
+from .neighbours import Neighbours, stored
+from .processors import ProcessorTimes, fit_cells
+from .samples import samples_of
+from .tiles import CONV
+from .work import KINDS, MATRIX_KINDS, Engines, Floats, Work, work_of
+
+_MATRIX, _MEMORY = 0, 1
+_FORMULAS: tuple[Law, ...] = (CONV, MEMORY, HEAVY[Kind.ATTENTION], HEAVY[Kind.RNN])
+_FORMULA_OF = np.array(
+    [
+        _MATRIX
+        if kind in MATRIX_KINDS
+        else _FORMULAS.index(HEAVY[kind])
+        if kind in HEAVY
+        else _MEMORY
+        for kind in KINDS
+    ]
+)
+_WIDEST = max(len(law.constants) for law in _FORMULAS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prices:
+    """Constants of every slot on one GPU, (slots, p), and the evidence of each."""
+
+    engines: Engines
+    constants: Floats
+    evidence: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class OperatorTimes:
+    """Fitted time laws; ``seconds`` prices operators on a GPU."""
+
+    fitted: tuple[Fitted, ...]
+    _prices: dict[str, _Prices] = field(default_factory=dict, repr=False, compare=False)
+    _processors: dict[str, ProcessorTimes] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def fit(cls, table: OperatorTable, gpus: Mapping[str, Gpu]) -> OperatorTimes:
+        """Constants from the rows of ``table`` on ``gpus``."""
+        cpus = [gpu for gpu in gpus.values() if gpu.kind == CPU and gpu.name in table.gpu]
+        others = {name: gpu for name, gpu in gpus.items() if gpu.kind != CPU}
+        cells = [fit_cells(samples_of(table, {cpu.name: cpu})) for cpu in cpus]
+        return cls((*fit_groups(samples_of(table, others)), *chain.from_iterable(cells)))
+
+    def seconds(self, gpu: Gpu, operators: Sequence[TypedOperator]) -> Floats:
+        """Device seconds (n,) of ONE instance of each operator, without host launch gaps."""
+        if not operators:
+            return np.zeros(0)
+        if gpu.kind == CPU:
+            return self._processor(gpu).seconds(work_of(Engines(gpu), operators))
+        prices = self._on(gpu)
+        return price(prices.constants, work_of(prices.engines, operators))
+
+    def evidence(self, gpu: Gpu, operators: Sequence[TypedOperator]) -> list[str]:
+        """What the prices of ``operators`` rest on, one line per kind and format among them."""
+        if not operators:
+            return []
+        if gpu.kind == CPU:
+            return self._processor(gpu).evidence(work_of(Engines(gpu), operators))
+        prices = self._on(gpu)
+        present = np.unique(slots(work_of(prices.engines, operators)))
+        return [prices.evidence[int(slot)] for slot in present]
+
+    def to_arrays(self) -> dict[str, list[object]]:
+        """The fitted constants as JSON-able columns."""
+        return {
+            "group": [f.group for f in self.fitted],
+            "architecture": [f.architecture for f in self.fitted],
+            "constants": [f.constants.tolist() for f in self.fitted],
+            "rows": [f.rows for f in self.fitted],
+            "gpus": [list(f.gpus) for f in self.fitted],
+            "sources": [list(f.sources) for f in self.fitted],
+            "near": stored([f.near for f in self.fitted]),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Sequence[object]]) -> OperatorTimes:
+        """The inverse of ``to_arrays``."""
+        columns = [arrays[c] for c in _COLUMNS]
+        near = arrays.get("near", [None] * len(columns[0]))
+        return cls(tuple(_fitted(row) for row in zip(*columns, near, strict=True)))
+
+    def constants(self, gpu: Gpu) -> Floats:
+        """Constants of every slot on ``gpu``, (slots, p), as ``price`` takes them."""
+        return self._on(gpu).constants
+
+    def _processor(self, gpu: Gpu) -> ProcessorTimes:
+        if gpu.name not in self._processors:
+            own = [f for f in self.fitted if f.architecture == gpu.name]
+            self._processors[gpu.name] = ProcessorTimes(own)
+        return self._processors[gpu.name]
+
+    def _on(self, gpu: Gpu) -> _Prices:
+        if gpu.name not in self._prices:
+            self._prices[gpu.name] = self._resolve(gpu)
+        return self._prices[gpu.name]
+
+    def _resolve(self, gpu: Gpu) -> _Prices:
+        table = {(f.group, f.architecture): f for f in self.fitted}
+        constants = np.zeros((len(KINDS) * SLOTS, _WIDEST))
+        evidence = {}
+        for group in groups():
+            source = resolve(table, group, gpu)
+            constants[group.slot, : len(source.constants)] = source.constants
+            evidence[group.slot] = source.evidence
+        return _Prices(Engines(gpu), constants, evidence)
+
+
+_COLUMNS = ("group", "architecture", "constants", "rows", "gpus", "sources")
+
+
+def _fitted(row: Sequence[object]) -> Fitted:
+    group, architecture, constants, rows, gpus, sources, near = row
+    assert isinstance(gpus, Sequence)
+    assert isinstance(sources, Sequence)
+    return Fitted(
+        group=str(group),
+        architecture=str(architecture),
+        constants=np.asarray(constants, dtype=float),
+        rows=int(str(rows)),
+        gpus=tuple(str(g) for g in gpus),
+        sources=tuple(str(s) for s in sources),
+        near=Neighbours.from_dict(near) if isinstance(near, Mapping) else None,
+    )
+
+
+def price(constants: Floats, work: Work) -> Floats:
+    """Seconds (n,) of ``work`` with ``constants`` (slots, p) of its GPU."""
+    formula = _FORMULA_OF[work.kind]
+    slot = slots(work)
+    seconds = np.empty(len(work))
+    for code in np.unique(formula):
+        law = _FORMULAS[code]
+        index = np.flatnonzero(formula == code)
+        p = constants[slot[index], : len(law.constants)]
+        seconds[index] = law.formula(p, work.take(index))
+    return seconds

@@ -1,0 +1,226 @@
+"""Rows of the operator table as training samples of the time laws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profiles.conventions import param, parse_params
+from profiles.gpus import CPU, Gpu, find_gpu
+from profiles.tables import OperatorTable
+
+from ...graphs.operator import Direction, Kind
+from ...job.precision import Dtype
+from .functions import function_number
+from .shapes import DIRECTION_OF, KIND_MARKED, KIND_OF, dims_of
+from .work import (
+    DIMS,
+    DIRECTION_CODE,
+    DTYPE_CODE,
+    DTYPES,
+    KIND_CODE,
+    KINDS,
+    MATRIX_KINDS,
+    Engines,
+    Floats,
+    Ints,
+    Work,
+    tensor_peak,
+)
+
+# A source whose fastest rows take longer than this timed the host launch with the kernel.
+KERNEL_TIMED_S = 4e-6
+FLOOR_QUANTILE = 0.01
+# Of a host-timed source only rows well above its floor say something about the device; about a
+# third of the floor still sits in them (checked on element-wise rows of NeuSight on V100, A100).
+FLOOR_MULTIPLE = 3.0
+FLOOR_SHARE = 0.3
+
+# Rows that time several kernels as one; our graphs hold each kernel by itself.
+SEVERAL_KERNELS = ("unfused", "includes=", "func=rope", "func=silu_mul", "func=bias_dropout_add")
+
+IMAGE_CHANNELS = 4  # of a photograph or a spectrogram
+
+_MATRIX = [KIND_CODE[kind] for kind in MATRIX_KINDS]
+_HEAVY = [*_MATRIX, KIND_CODE[Kind.RNN], KIND_CODE[Kind.ATTENTION]]
+_FP32 = DTYPE_CODE[Dtype.FP32]
+_UNPRICED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """``n`` measured operators: what was done, where, by whom measured, and device seconds (n,).
+
+    ``architecture`` (n,) is ``sm70`` and the like, ``shape`` (n,) an integer that is equal for
+    equal dims.
+    """
+
+    work: Work
+    seconds: Floats
+    architecture: NDArray[np.str_]
+    gpu: NDArray[np.str_]
+    tdp_w: Floats
+    source: NDArray[np.str_]
+    shape: Ints
+
+    def take(self, index: NDArray[np.intp]) -> Samples:
+        """The samples at ``index``, in that order."""
+        return Samples(
+            self.work.take(index),
+            *(getattr(self, f.name)[index] for f in fields(self) if f.name != "work"),
+        )
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+
+def architecture_of(gpu: Gpu) -> str:
+    """Key of devices that share constants: the instruction set, for example ``sm80``.
+
+    A CPU shares with none but itself.
+    """
+    if gpu.kind == CPU:
+        return gpu.name
+    major, minor = gpu.compute_capability
+    return f"sm{major}{minor}"
+
+
+def samples_of(table: OperatorTable, gpus: Mapping[str, Gpu]) -> Samples:
+    """Rows of ``table`` on GPUs of ``gpus`` that price one operator on the device alone."""
+    rows = _Rows(table)
+    floor = np.where(rows.cpu, 0.0, _floors(table, rows.gpu))
+    index = np.flatnonzero(
+        rows.priced()
+        & np.array([gpu.name in gpus for gpu in rows.hardware])[rows.gpu]
+        & (table.time_s > FLOOR_MULTIPLE * floor)
+    )
+    work = rows.work(index)
+    gpu = rows.gpu[index]
+    return Samples(
+        work=work,
+        seconds=table.time_s[index] - FLOOR_SHARE * floor[index],
+        architecture=np.array([architecture_of(g) for g in rows.hardware])[gpu],
+        gpu=np.array([g.name for g in rows.hardware])[gpu],
+        tdp_w=np.array([g.tdp_w for g in rows.hardware])[gpu],
+        source=table.source[index],
+        shape=np.unique(work.dims, axis=0, return_inverse=True)[1].reshape(-1),
+    )
+
+
+def _floors(table: OperatorTable, gpu: Ints) -> Floats:
+    """Fixed launch cost inside each row: 0 where the source timed kernels."""
+    source = np.unique(table.source, return_inverse=True)[1]
+    pair = source * (int(gpu.max(initial=0)) + 1) + gpu
+    floor = np.zeros(len(table))
+    for code in np.unique(pair):
+        rows = pair == code
+        smallest = float(np.quantile(table.time_s[rows], FLOOR_QUANTILE))
+        floor[rows] = smallest if smallest > KERNEL_TIMED_S else 0.0
+    return floor
+
+
+def _coded(values: NDArray[np.str_], codes: Mapping[str, int]) -> Ints:
+    words, inverse = np.unique(values, return_inverse=True)
+    return np.array([codes.get(str(word), _UNPRICED) for word in words])[inverse]
+
+
+def _function(words: str) -> int:
+    op, params, direction = words.split("|")
+    told = parse_params(params)
+    name = "sum" if op == "reduction" else told.get("func", "")
+    if op == "pool" and told.get("kind") == "max":
+        name = "max_pool"
+    return function_number(name, backward=direction != "fwd")
+
+
+class _Rows:
+    """Codes of every row of a table, and the arrays the time laws want."""
+
+    def __init__(self, table: OperatorTable) -> None:
+        names, self.gpu = np.unique(table.gpu, return_inverse=True)
+        self.table = table
+        self.hardware: Sequence[Gpu] = [find_gpu(str(name)) for name in names]
+        self.kind = _coded(table.op, {word: KIND_CODE[kind] for word, kind in KIND_OF.items()})
+        self.direction = _coded(
+            table.direction, {word: DIRECTION_CODE[d] for word, d in DIRECTION_OF.items()}
+        )
+        self.dtype = _coded(table.dtype, {d.value: code for d, code in DTYPE_CODE.items()})
+        tensor = [
+            [tensor_peak(gpu, dtype) is not None for dtype in DTYPES] for gpu in self.hardware
+        ]
+        self.tensor = np.array(tensor)[self.gpu, self.dtype]
+        self.cpu = np.array([gpu.kind == CPU for gpu in self.hardware])[self.gpu]
+        for words, kind in KIND_MARKED.items():
+            marked = np.char.find(table.params, words) >= 0
+            self.kind[marked & ~self.cpu] = KIND_CODE[kind]
+        self.dims = np.full((len(table), DIMS), np.nan)
+        for code in np.unique(self.kind[self.kind != _UNPRICED]):
+            rows = np.flatnonzero(self.kind == code)
+            self.dims[rows] = dims_of(table, KINDS[code], self.direction[rows], rows)
+
+    def priced(self) -> NDArray[np.bool_]:
+        """False where a row prices no single operator of ours.
+
+        That is both gradients of a matrix product in one, 16-bit matrix work off tensor cores,
+        the weight gradient of a recurrent layer (a GEMM in our graphs), that of an embedding
+        table (its rows do not count the gradient of the whole table), that of an image, which
+        training never needs, several kernels in one row, and unknown shapes.
+        """
+        both = np.isin(self.kind, _MATRIX) & (self.table.direction == "bwd")
+        plain = np.isin(self.kind, _HEAVY) & (self.dtype != _FP32) & ~self.tensor & ~self.cpu
+        weight = self.direction == DIRECTION_CODE[Direction.WEIGHT_GRADIENT]
+        recurrent = (self.kind == KIND_CODE[Kind.RNN]) & weight
+        known = np.isfinite(self.dims).all(axis=1) & np.isfinite(self.table.bytes)
+        table = (self.kind == KIND_CODE[Kind.EMBEDDING]) & (self.table.direction == "bwd")
+        table &= ~self.cpu
+        data = self.direction == DIRECTION_CODE[Direction.DATA_GRADIENT]
+        channels = self.dims[:, 1] * self.dims[:, 3]
+        image = (self.kind == KIND_CODE[Kind.CONV]) & data & (channels <= IMAGE_CHANNELS)
+        several = np.zeros(len(self.table), dtype=bool)
+        for words in SEVERAL_KERNELS:
+            several |= np.char.find(self.table.params, words) >= 0
+        coded = (self.kind != _UNPRICED) & (self.direction != _UNPRICED)
+        return np.asarray(coded & known & ~(both | plain | recurrent | table | image | several))
+
+    def _kernels(self, index: NDArray[np.intp]) -> Floats:
+        """One launch a row; a CPU goes through the tensors of a list one by one."""
+        tensors = param(self.table.params[index], "tensors", 1.0)
+        return np.where(self.cpu[index], tensors, 1.0)
+
+    def _functions(self, index: NDArray[np.intp]) -> Ints:
+        """Number of the element-wise function of each row; a sum has a word of its own."""
+        table = self.table
+        words = np.char.add(np.char.add(table.op[index], "|"), table.params[index])
+        words = np.char.add(np.char.add(words, "|"), table.direction[index])
+        unique, inverse = np.unique(words, return_inverse=True)
+        return np.array([_function(str(word)) for word in unique], dtype=np.int64)[inverse]
+
+    def work(self, index: NDArray[np.intp]) -> Work:
+        """The rows at ``index`` as the time laws see them."""
+        gpu, dtype, hardware = self.gpu[index], self.dtype[index], self.hardware
+        engines = [Engines(g) for g in hardware]
+        lane = dtype * 2 + self.tensor[index]
+
+        def spec(values: Sequence[float]) -> Floats:
+            return np.array(values, dtype=float)[gpu]
+
+        return Work(
+            kind=self.kind[index],
+            direction=self.direction[index],
+            format_class=np.stack([e.format_class for e in engines])[gpu, lane],
+            element_bytes=np.array([d.bytes for d in DTYPES], dtype=float)[dtype],
+            dims=self.dims[index],
+            flops=self.table.flops[index],
+            bytes=self.table.bytes[index],
+            kernels=self._kernels(index),
+            rate=np.stack([e.rate for e in engines])[gpu, lane],
+            fp32_rate=spec([g.peak_flops["fp32"] for g in hardware]),
+            bandwidth=spec([g.bandwidth_bytes_per_s for g in hardware]),
+            sms=spec([float(g.sms) for g in hardware]),
+            l2=spec([float(g.l2_bytes) for g in hardware]),
+            dtype=dtype,
+            function=self._functions(index),
+        )

@@ -1,0 +1,180 @@
+"""Matrix work (GEMM, batched GEMM, convolution): tiles of the output in waves over the SMs.
+
+A library computes C[m,n] in tiles, each on one SM, with or without splitting k; it picks the
+tile and the split that finish first. A tile of (a, b) needs 2ab(k + k0) FLOPs at the rate of one
+SM, slowed by the share (1/a + 1/b) of operand loads from L2. Tiles run in waves, the last one
+partly empty. Memory traffic overlaps with that, launch and drain latency does not. All of it is
+monotone in m, n, k and batch, so the minimum over tiles and splits is too. The one exception is
+alignment: tensor cores want leading dimensions in multiples of 8, to which cuDNN fills up channels.
+
+Convolutions are implicit GEMMs, with an efficiency per class and direction: 1x1, 3x3 (Winograd in
+FP32, hence above peak), 5x5, and all others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...graphs.operator import Direction, Kind
+from .laws import Constant, Law, power_mean, sigmoid
+from .work import CLASSES, CORES, DIRECTION_CODE, KIND_CODE, Floats, Ints, Work
+
+TILE_M = np.array([256, 128, 128, 64, 128, 64, 64, 32, 64, 32, 16.0])
+TILE_N = np.array([128, 256, 128, 128, 64, 64, 32, 64, 16, 32, 64.0])
+SPLITS = (1, 2, 4, 8, 16, 32)
+LOADS = 128.0 * (1.0 / TILE_M + 1.0 / TILE_N)
+MIN_K = 32.0  # the depth of one main-loop step
+PARTIAL_BYTES = 4.0  # split-k partial sums are FP32
+ALIGNMENT = 8
+
+BASE = 8
+CONV_CLASSES = ("1x1", "3x3", "5x5", "other")
+MATRIX_CONSTANTS = (
+    Constant("efficiency", -0.1, 0.5),
+    Constant("load_cost", -1.5, 0.6),
+    Constant("depth_latency", 3.0, 0.7),
+    Constant("memory_efficiency", -0.25, 0.2),
+    Constant("latency_us", 1.0, 0.15),
+    Constant("wave_quantisation", 0.0, 1.5),
+    Constant("split_cost", 0.0, 0.8),
+    Constant("misalignment", 0.2, 0.5),
+)
+CONV_CONSTANTS = MATRIX_CONSTANTS + tuple(
+    Constant(f"{shape}_{direction}", 0.0, 0.4)
+    for shape in CONV_CLASSES
+    for direction in ("forward", "data_gradient", "weight_gradient")
+)
+
+# Grouped and depthwise convolutions have direct kernels on the ordinary cores, and no measured
+# rows. They stream their tensors at these shares of the memory bandwidth (forward, data, weight
+# gradient: that one reduces over all positions with little parallelism) and compute at this share
+# of the FP32 peak; chosen once, from a coarse grid over the depthwise networks of
+# pytorch-image-models.
+DIRECT_BANDWIDTH = np.array([0.6, 0.6, 0.3])
+DIRECT_RATE = 0.08
+
+_WEIGHT = DIRECTION_CODE[Direction.WEIGHT_GRADIENT]
+_DATA = DIRECTION_CODE[Direction.DATA_GRADIENT]
+_CONV = KIND_CODE[Kind.CONV]
+_BATCHED = KIND_CODE[Kind.BATCHED_GEMM]
+
+
+def matrix_seconds(p: Floats, work: Work) -> Floats:
+    """Seconds of gemm, batched_gemm and conv operators; ``p`` is (n or 1, 8 or 20)."""
+    conv = work.kind == _CONV
+    m, n, k = _padded(work, conv)
+    batch = np.where((work.kind == _BATCHED) | conv, np.maximum(work.dims[:, 3], 1.0), 1.0)
+    c = np.exp(p[:, :5])
+    log_offset = _conv_offset(p, work, conv)
+    rate = work.rate * c[:, 0] * np.exp(log_offset)
+    compute = _tiled(p, c, work, m, n, k, batch, rate / work.sms)
+    compute = compute * np.where(_misaligned(work) & ~conv, _penalty(p, work), 1.0)
+    if np.any(grouped := conv & (batch > 1)):
+        direct = _direct(work)
+        compute = np.where(grouped, np.minimum(compute, direct), compute)
+        compute = np.where(grouped & _direct_only(work), direct, compute)
+    memory = work.bytes / (work.bandwidth * c[:, 3])
+    return np.asarray(c[:, 4] * 1e-6 + power_mean(compute, memory))
+
+
+def _tiled(
+    p: Floats, c: Floats, work: Work, m: Floats, n: Floats, k: Floats, batch: Floats, rate: Floats
+) -> Floats:
+    tiles = np.ceil(m[:, None] / TILE_M) * np.ceil(n[:, None] / TILE_N)
+    tiles *= (batch / work.sms)[:, None]
+    per_depth = (2.0 * TILE_M * TILE_N) * (1.0 + c[:, 1:2] * LOADS) / rate[:, None]
+    quantised = sigmoid(p[:, 5:6])
+    partial = np.exp(p[:, 6]) * batch * m * n * PARTIAL_BYTES / work.bandwidth
+    best = np.full(len(work), np.inf)
+    for split in SPLITS:
+        waves = tiles * split
+        waves = quantised * np.ceil(waves) + (1.0 - quantised) * np.maximum(waves, 1.0)
+        waves *= per_depth
+        depth = np.maximum(k / split, MIN_K) + c[:, 2]
+        seconds = waves.min(axis=1) * depth
+        if split > 1:
+            seconds += split * partial
+        best = np.minimum(best, seconds)
+    return best
+
+
+def _conv_offset(p: Floats, work: Work, conv: np.ndarray) -> Floats:
+    if p.shape[1] == BASE or not conv.any():
+        return np.zeros(1)
+    column = BASE + 3 * conv_class(work) + np.minimum(work.direction, _WEIGHT)
+    offset = np.take_along_axis(np.broadcast_to(p, (len(work), p.shape[1])), column[:, None], 1)
+    return np.where(conv, offset[:, 0], 0.0)
+
+
+def conv_class(work: Work) -> Ints:
+    """Index into ``CONV_CLASSES`` of each operator.
+
+    Tensor cores take any number of taps alike where the channels are wide, as they have no
+    Winograd; a stride costs them nothing but in the data gradient, which it leaves full of gaps.
+    """
+    volume, stride = work.dims[:, 4], work.dims[:, 5]
+    weight = work.direction == _WEIGHT
+    wide = np.where(weight, work.dims[:, 0], work.dims[:, 2]) > ALIGNMENT * volume
+    tensor_cores = work.format_class != CLASSES.index(CORES)
+    whole = (stride == 1) | (work.direction != _DATA)
+    dense = (stride == 1) | (whole & tensor_cores)
+    taps = (volume == 9) | (tensor_cores & (volume > 1))
+    return np.select(
+        [(volume == 1) & whole, (volume == 25) & dense, taps & wide & dense], [0, 2, 1], 3
+    )
+
+
+def _padded(work: Work, conv: np.ndarray) -> tuple[Floats, Floats, Floats]:
+    """(m, n, k) of the work that is done.
+
+    Of the k of a strided convolution's data gradient only what FLOPs count is multiplied. cuDNN
+    fills the channels of a tensor-core convolution up to a multiple of 8.
+    """
+    m, n, k = work.dims[:, 0], work.dims[:, 1], work.dims[:, 2]
+    if conv.any():
+        products = np.maximum(2.0 * m * n * np.maximum(work.dims[:, 3], 1.0), 1.0)
+        k = np.where(conv, np.minimum(k, np.maximum(work.flops / products, 1.0)), k)
+    filled = conv & (work.format_class != CLASSES.index(CORES)) & (work.dims[:, 3] <= 1)
+    if not filled.any():
+        return m, n, k
+    volume, weight = np.maximum(work.dims[:, 4], 1.0), work.direction == _WEIGHT
+    return (
+        np.where(filled & weight, _fill(m / volume) * volume, m),
+        np.where(filled, _fill(n), n),
+        np.where(filled & ~weight, _fill(k / volume) * volume, k),
+    )
+
+
+def _fill(channels: Floats) -> Floats:
+    return np.asarray(np.ceil(channels / ALIGNMENT) * ALIGNMENT)
+
+
+def _misaligned(work: Work) -> np.ndarray:
+    m, n, k = work.dims[:, 0], work.dims[:, 1], work.dims[:, 2]
+    inner = np.where(work.direction == _WEIGHT, m, k)
+    tensor_cores = work.format_class != CLASSES.index(CORES)
+    return np.asarray(tensor_cores & ((inner % ALIGNMENT != 0) | (n % ALIGNMENT != 0)))
+
+
+def _penalty(p: Floats, work: Work) -> Floats:
+    """At worst the tensor cores are left alone and the ordinary cores do the work."""
+    ceiling = np.maximum(np.log(work.rate / work.fp32_rate), 0.5)
+    return np.exp(np.clip(p[:, 7], 0.0, ceiling))
+
+
+def _direct(work: Work) -> Floats:
+    direction = np.minimum(work.direction, _WEIGHT)
+    memory = work.bytes / (work.bandwidth * DIRECT_BANDWIDTH[direction])
+    return power_mean(memory, work.flops / (work.fp32_rate * DIRECT_RATE))
+
+
+def _direct_only(work: Work) -> np.ndarray:
+    """Depthwise, or 16-bit off the tensor cores: no kernel works in tiles there."""
+    depth = np.where(work.direction == _WEIGHT, work.dims[:, 0], work.dims[:, 2])
+    off_tensor_cores = (work.format_class == CLASSES.index(CORES)) & (work.element_bytes == 2)
+    return np.asarray((depth <= work.dims[:, 4]) | off_tensor_cores)
+
+
+GEMM = Law("gemm", MATRIX_CONSTANTS, matrix_seconds)
+BATCHED_GEMM = Law("batched_gemm", MATRIX_CONSTANTS, matrix_seconds)
+CONV = Law("conv", CONV_CONSTANTS, matrix_seconds)

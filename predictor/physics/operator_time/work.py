@@ -1,0 +1,149 @@
+"""Operators of one GPU as arrays: what the time laws see of shape, format and hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profiles.gpus import Gpu
+
+from ...graphs.operator import Direction, Kind
+from ...job.precision import Dtype
+from ..autocast import TypedOperator
+from .functions import function_number
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+KINDS = tuple(Kind)
+DIRECTIONS = tuple(Direction)
+DTYPES = tuple(Dtype)
+MATRIX_KINDS = (Kind.GEMM, Kind.BATCHED_GEMM, Kind.CONV)
+KIND_CODE = {kind: code for code, kind in enumerate(KINDS)}
+DIRECTION_CODE = {direction: code for code, direction in enumerate(DIRECTIONS)}
+DTYPE_CODE = {dtype: code for code, dtype in enumerate(DTYPES)}
+DIMS = 6
+_PADDING = tuple((0,) * (DIMS - n) for n in range(DIMS + 1))
+
+# Classes of formats that share constants; the rate and the bytes differ inside a class.
+CORES, TF32, HALF = "cores", "tf32", "half"
+CLASSES = (CORES, TF32, HALF)
+_TENSOR_PEAK = {
+    Dtype.TF32: "tf32",
+    Dtype.FP16: "fp16_tensor",
+    Dtype.BF16: "bf16_tensor",
+    Dtype.FP8: "fp8_tensor",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """``n`` operators of one GPU or of many.
+
+    ``dims`` (n, 6) is zero-padded ``Operator.dims``. ``rate`` (n,) is the peak FLOP/s of the
+    format on the engine that runs it, ``fp32_rate`` that of the ordinary cores; ``bandwidth`` in
+    bytes/s, ``l2`` in bytes. Codes index ``KINDS``, ``DIRECTIONS``, ``CLASSES``;
+    ``element_bytes`` is the width of the stored format; ``dtype`` indexes ``DTYPES`` and
+    ``function`` the element-wise ``FUNCTIONS``; only CPUs are priced by them.
+    """
+
+    kind: Ints
+    direction: Ints
+    format_class: Ints
+    element_bytes: Floats
+    dims: Floats
+    flops: Floats
+    bytes: Floats
+    kernels: Floats
+    rate: Floats
+    fp32_rate: Floats
+    bandwidth: Floats
+    sms: Floats
+    l2: Floats
+    dtype: Ints
+    function: Ints
+
+    def take(self, index: NDArray[np.intp]) -> Work:
+        """The operators at ``index``, in that order."""
+        return Work(**{name: getattr(self, name)[index] for name in self.__slots__})
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+
+def tensor_peak(gpu: Gpu, dtype: Dtype) -> float | None:
+    """Peak FLOP/s of ``dtype`` on the tensor cores of ``gpu``, None where it has none."""
+    key = _TENSOR_PEAK.get(dtype)
+    return None if key is None else gpu.peak_flops.get(key)
+
+
+def core_peak(gpu: Gpu, dtype: Dtype) -> float:
+    """Peak FLOP/s on ordinary cores; formats they lack are emulated at the FP32 rate."""
+    return max(gpu.peak_flops.get(dtype.value, 0.0), gpu.peak_flops["fp32"])
+
+
+def engine(gpu: Gpu, dtype: Dtype, tensor_core: bool) -> tuple[str, float]:
+    """Format class and peak FLOP/s that price ``dtype``: (class, FLOP/s)."""
+    peak = tensor_peak(gpu, dtype) if tensor_core else None
+    if peak is None:
+        plain = Dtype.FP32 if dtype is Dtype.TF32 else dtype
+        return CORES, core_peak(gpu, plain)
+    return (TF32 if dtype is Dtype.TF32 else HALF), peak
+
+
+class Engines:
+    """Format class and rate of every (dtype, tensor core or not) of one GPU, for lookups."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        pairs = [engine(gpu, dtype, tensor) for dtype in DTYPES for tensor in (False, True)]
+        self.format_class = np.array([CLASSES.index(name) for name, _ in pairs])
+        self.rate = np.array([rate for _, rate in pairs])
+        self.gpu = gpu
+
+
+_ELEMENT_BYTES = np.array([dtype.bytes for dtype in DTYPES], dtype=float)
+
+
+def work_of(engines: Engines, operators: Sequence[TypedOperator]) -> Work:
+    """Arrays of ``operators`` on the GPU of ``engines``."""
+    inner = [typed.operator for typed in operators]
+    n = len(inner)
+    codes = np.array(
+        [
+            (KIND_CODE[o.kind], DIRECTION_CODE[o.direction], DTYPE_CODE[t.dtype], t.tensor_core)
+            for o, t in zip(inner, operators, strict=True)
+        ],
+        dtype=np.int64,
+    ).reshape(n, 4)
+    dims = np.array([o.dims + _PADDING[len(o.dims)] for o in inner], dtype=float)
+    amounts = np.array(
+        [(o.flops, t.bytes, o.kernels) for o, t in zip(inner, operators, strict=True)], dtype=float
+    ).reshape(n, 3)
+    engine_code = codes[:, 2] * 2 + codes[:, 3]
+    gpu = engines.gpu
+    return Work(
+        kind=codes[:, 0],
+        direction=codes[:, 1],
+        format_class=engines.format_class[engine_code],
+        element_bytes=_ELEMENT_BYTES[codes[:, 2]],
+        dims=dims.reshape(n, DIMS),
+        flops=amounts[:, 0],
+        bytes=amounts[:, 1],
+        kernels=amounts[:, 2],
+        rate=engines.rate[engine_code],
+        fp32_rate=np.full(n, gpu.peak_flops["fp32"]),
+        bandwidth=np.full(n, gpu.bandwidth_bytes_per_s),
+        sms=np.full(n, float(gpu.sms)),
+        l2=np.full(n, float(gpu.l2_bytes)),
+        dtype=codes[:, 2],
+        function=np.array([_function(o.function, o.direction) for o in inner], dtype=np.int64),
+    )
+
+
+@cache
+def _function(name: str, direction: Direction) -> int:
+    return function_number(name, backward=direction is not Direction.FORWARD)

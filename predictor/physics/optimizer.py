@@ -1,0 +1,122 @@
+"""The optimizer step: its traffic, and the launches it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+import profiles
+from profiles.gpus import CPU
+
+from ..errors import JobError
+from ..graphs.operator import Direction, Kind, Operator
+from ..graphs.traced import find_traced
+from ..job.precision import Dtype
+from ..job.training_job import TrainingJob
+from .autocast import TypedOperator
+from .formats import LOW_ACTIVATIONS, LOW_WEIGHTS
+from .operator_time import OperatorTimes
+
+# Frameworks that step with one multi-tensor kernel whatever the recipe calls it: apex FusedAdam in
+# Megatron-LM and NeMo, flat parameters under FSDP in llm-foundry.
+FUSED_BY_DEFAULT = LOW_WEIGHTS | LOW_ACTIVATIONS
+FUSED_LAUNCHES = 0.05  # per weight tensor, as the fused entries of optimizers.yaml
+BYTES_OF_LAUNCH = 10  # per weight, FP32, where launches are not fused: 1.5 tensors read, 1 written
+# A tensor-by-tensor AdamW takes 76 us and SGD 14 us for a tensor of 64 elements, where an addition
+# takes 2.5 us (Xeon, 2 GHz, torch 2.13): so many launches more for each that moves something.
+SMALL_LAUNCHES = 2.0
+# Root of the second moment, and its quotient by the bias correction; of rules with this much state.
+NEW_TENSORS, TWO_MOMENTS = ("sqrt", "div"), 8
+UNSCALE_BYTES = 8  # a gradient read and written
+
+
+@cache
+def _optimizers() -> Mapping[str, Mapping[str, float]]:
+    path = Path(profiles.__file__).parent / "optimizers.yaml"
+    rules: Mapping[str, Mapping[str, float]] = yaml.load(path.read_bytes(), yaml.CSafeLoader)
+    return rules
+
+
+def check_optimizer(name: str) -> None:
+    """Raise JobError for a name that no known optimizer is a part of."""
+    plain = name.lower().replace("_", "").replace("-", "")
+    if not any(rule in plain for rule in _optimizers()):
+        accepted = f"{', '.join(_optimizers())}, or a function as package.module:name"
+        raise JobError("optimizer", name, accepted)
+
+
+def optimizer_rule(name: str) -> Mapping[str, float]:
+    """Traffic and launches of an optimizer; an unknown name is priced as its nearest known part.
+
+    The name of a traced network means the optimizer it was traced with.
+    """
+    if "@" in name and (found := find_traced(name)) and (update := found.model.update):
+        return {
+            "bytes_per_parameter": update.bytes_per_parameter,
+            "state_bytes_per_parameter": update.state_bytes_per_parameter,
+            "launches_per_tensor": update.launches_per_tensor,
+        }
+    rules = _optimizers()
+    key = name.lower().replace("_", "").replace("-", "")
+    if key in rules:
+        return rules[key]
+    known = [rule for rule in rules if rule in key]
+    return rules[max(known, key=len)] if known else rules["adam"]
+
+
+def update_seconds(
+    operators: OperatorTimes, job: TrainingJob, rule: Mapping[str, float], weights: float,
+    tensors: float,
+) -> float:  # fmt: skip
+    """Device seconds of the update of ``weights`` elements in ``tensors``, those of one shard."""
+    per_weight = rule["bytes_per_parameter"] + UNSCALE_BYTES * job.precision.mixed
+    if job.hardware.kind == CPU:
+        updates = _one_by_one(rule, weights, tensors)
+    else:
+        updates = [_update(weights, per_weight, 1.0)]
+    return float(operators.seconds(job.hardware, updates).sum())
+
+
+def _one_by_one(rule: Mapping[str, float], weights: float, tensors: float) -> list[TypedOperator]:
+    """Updates as a CPU runs them: tensor by tensor, each launch with its own traffic.
+
+    Half the tensors are matrices, which hold the weights; the others are biases and norms, next to
+    nothing. Python and what it computes with single numbers are launches without traffic. The root
+    and the quotient of a rule with two moments (Adam and its kin) are new tensors.
+    """
+    new = NEW_TENSORS if rule["state_bytes_per_parameter"] >= TWO_MOMENTS else ()
+    matrices, each = tensors / 2, rule["launches_per_tensor"]
+    in_place = max(each - len(new), 0.0)
+    moved = max(rule["bytes_per_parameter"], BYTES_OF_LAUNCH * each)
+    per_weight = moved - BYTES_OF_LAUNCH * len(new)
+    return [
+        _update(weights, per_weight, in_place * matrices),
+        *(_new_tensor(function, weights, matrices) for function in new),
+        _update(0.0, per_weight, each * (matrices + SMALL_LAUNCHES * tensors)),
+    ]
+
+
+def _new_tensor(function: str, weights: float, launches: float) -> TypedOperator:
+    operator = Operator(
+        Kind.ELEMENTWISE, Direction.UPDATE, (1, int(weights)), 0.0, weights, weights, launches,
+        function=function,
+    )  # fmt: skip
+    return TypedOperator(operator, Dtype.FP32, weights * 2 * Dtype.FP32.bytes, False)
+
+
+def _update(weights: float, per_weight: float, launches: float) -> TypedOperator:
+    update = Operator(
+        Kind.OPTIMIZER, Direction.UPDATE, (1, int(weights)), 0.0, weights, weights, launches
+    )
+    return TypedOperator(update, Dtype.FP32, weights * per_weight, False)
+
+
+def update_launches(job: TrainingJob, rule: Mapping[str, float], tensors: float) -> float:
+    """Device launches of the update of ``tensors`` weight tensors."""
+    each = rule["launches_per_tensor"]
+    if job.framework in FUSED_BY_DEFAULT:
+        each = min(each, FUSED_LAUNCHES)
+    return tensors * (each + FUSED_LAUNCHES * job.precision.mixed)

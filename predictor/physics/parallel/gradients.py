@@ -1,0 +1,96 @@
+"""Messages of data parallelism: gradients, and weights where replicas share their states.
+
+Plain replicas all-reduce gradients in buckets while the backward pass runs (Li et al., arXiv
+2006.15704). ZeRO (Rajbhandari et al., arXiv 1910.02054): stages 1 and 2 reduce-scatter gradients
+and gather weights after the step, stage 2 reduces every micro-step; stage 3 and FSDP (Zhao et al.,
+arXiv 2304.11277) gather each unit's weights before its forward and its backward, the next one
+behind the work of this one. Hybrid sharding does so inside a node, and all-reduces between nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from ...job.training_job import TrainingJob
+from ..formats import LOW_WEIGHTS, Storage
+from .placement import Group
+from .traffic import NO_TRAFFIC, Traffic, Wires
+
+# Bytes of one gradient bucket of torch DDP; the last one can never be hidden.
+BUCKET_BYTES = 25 * 2**20
+FULLY = ("zero3", "fsdp", "hsdp")
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """What one GPU reduces over a group: trained elements, in how many units, and its work.
+
+    ``forward_s`` and ``backward_s`` are seconds of one micro-step.
+    """
+
+    weights: float
+    units: int
+    forward_s: float
+    backward_s: float
+
+
+def gradient_traffic(wires: Wires, group: Group, held: Replica, storage: Storage) -> Traffic:
+    """Messages of one optimizer step over the replicas of ``group``."""
+    job = wires.job
+    if group.gpus == 1 or held.weights <= 0:
+        return NO_TRAFFIC
+    if job.sharding in FULLY:
+        return _fully_sharded(wires, group, held, storage)
+    gradients = held.weights * storage.gradient
+    if job.sharding == "ddp":
+        reduced = wires.send("all_reduce", gradients, group)
+        return _behind_backward(job, reduced, gradients, held)
+    scattered = wires.send("reduce_scatter", gradients, group)
+    passes = job.grad_accum if job.sharding == "zero2" else 1
+    gathered = wires.send("all_gather", held.weights * _sent(job), group)
+    if _overlaps(job, "overlap_param_gather"):
+        gathered = gathered.behind(held.forward_s, first=1 / held.units)
+    return _behind_backward(job, scattered, gradients, held).times(passes) + gathered
+
+
+def _fully_sharded(wires: Wires, group: Group, held: Replica, storage: Storage) -> Traffic:
+    job = wires.job
+    shard = Group(group.in_node, 1) if job.sharding == "hsdp" else group
+    reduced = _reduced(job, storage)
+    gather = wires.send("all_gather", held.weights * _sent(job), shard)
+    scatter = wires.send("reduce_scatter", held.weights * reduced, shard)
+    first = 1 / held.units
+    forward = gather.behind(held.forward_s, first=first)
+    backward = (gather + scatter).behind(held.backward_s, first=first)
+    total = (forward + backward).times(job.grad_accum)
+    if job.sharding == "hsdp" and group.nodes > 1:
+        between = Group(group.nodes, group.nodes)
+        own = held.weights * reduced / shard.gpus
+        total += wires.send("all_reduce", own, between).behind(held.backward_s, first=first)
+    return total
+
+
+def _behind_backward(job: TrainingJob, sent: Traffic, sent_bytes: float, held: Replica) -> Traffic:
+    """Buckets go out as the last backward of a step fills them; all after it where not asked."""
+    if not _overlaps(job, "overlap_grad_reduce"):
+        return sent
+    last = 1 / max(1, ceil(sent_bytes / BUCKET_BYTES))
+    return sent.behind((1 - last) * held.backward_s, first=last)
+
+
+def _overlaps(job: TrainingJob, option: str) -> bool:
+    """Megatron-LM overlaps where an option says so, everybody else always does."""
+    return job.option(option) == "on" or job.framework != "megatron"
+
+
+def _sent(job: TrainingJob) -> int:
+    """Bytes of one gathered weight: the lower format of a mixed policy."""
+    return job.precision.activation_dtype.bytes
+
+
+def _reduced(job: TrainingJob, storage: Storage) -> int:
+    """Bytes of one gradient a sharded unit reduces: the lower format unless told otherwise."""
+    if job.option("fsdp_mixed_precision") == "default" or job.framework in LOW_WEIGHTS:
+        return storage.gradient
+    return job.precision.activation_dtype.bytes

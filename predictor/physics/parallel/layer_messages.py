@@ -1,0 +1,198 @@
+"""Messages inside forward and backward: tensor, context and expert parallelism, stage to stage.
+
+Tensor parallelism (Shoeybi et al., arXiv 1909.08053) sums the output of each branch of a layer over
+its GPUs, forward and backward; with sequence parallelism (Korthikanti et al., arXiv 2205.05198)
+each sum is a reduce-scatter and an all-gather, and the backward gathers the input once more for the
+weight gradient. What the backward sends overlaps with weight gradients, as in Megatron-LM. The
+vocabulary is split too: the embedding is summed, and the loss needs three numbers of each token.
+
+Context parallelism passes keys and values round a ring, behind the attention to those that came
+before (Liu et al., arXiv 2310.01889). Expert parallelism sends each token to its experts and back
+(Lepikhin et al., arXiv 2006.16668).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...graphs.catalog import ModelEntry
+from ...graphs.operator import Graph, Kind, Operator
+from ...graphs.parts import hidden_norms, is_forward, parts_of
+from ...job.training_job import TrainingJob
+from ..job_graph import dimension
+from .placement import Placement
+from .recompute import Recompute
+from .traffic import NO_TRAFFIC, Traffic, Wires
+
+LOSS_SUMS = 3  # all-reduces of one FP32 number a token: maximum, sum of exponentials, target logit
+FULL = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWork:
+    """Device seconds of the repeated layers, one micro-step: what messages can hide behind."""
+
+    forward_products_s: float
+    weight_gradients_s: float
+    attention_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """Messages of one micro-step: in all repeated layers, and at the first and the last stage.
+
+    ``boundary`` are those of one stage with its neighbours.
+    """
+
+    body: Traffic = NO_TRAFFIC
+    start: Traffic = NO_TRAFFIC
+    end: Traffic = NO_TRAFFIC
+    boundary: Traffic = NO_TRAFFIC
+
+
+def inline_messages(
+    wires: Wires,
+    place: Placement,
+    graph: Graph,
+    entry: ModelEntry,
+    work: LayerWork,
+    recompute: Recompute,
+    virtual: int,
+) -> Inline:
+    """The messages of a job inside one micro-step."""
+    first, end = parts_of(graph).body
+    body, behind = graph.operators[first:end], graph.operators[end:]
+    again = recompute is Recompute.LAYERS
+    layers = (
+        _tensor(wires, place, body, work, again)
+        + _context(wires, place, body, entry, work)
+        + _experts(wires, place, body, entry, again)
+    )
+    return Inline(
+        layers,
+        _embedding(wires, place, body),
+        _loss(wires, place, behind or graph.operators),
+        _boundary(wires, place, body, virtual),
+    )
+
+
+def stream_bytes(job: TrainingJob, norm: Operator) -> float:
+    """Bytes of the hidden state that this norm reads, on all GPUs that divide its tokens."""
+    shares = job.tensor_parallel if job.sequence_parallel else 1
+    return float(norm.dims[0] * norm.dims[1] * shares * job.precision.activation_dtype.bytes)
+
+
+def _sum(wires: Wires, place: Placement, payload: float, times: float) -> Traffic:
+    """A sum over the tensor-parallel GPUs, and the copy of it they all need."""
+    if not wires.job.sequence_parallel:
+        return wires.send("all_reduce", payload, place.tensor, times)
+    scatter = wires.send("reduce_scatter", payload, place.tensor, times)
+    return scatter + wires.send("all_gather", payload, place.tensor, times)
+
+
+def _tensor(
+    wires: Wires, place: Placement, body: tuple[Operator, ...], work: LayerWork, again: bool
+) -> Traffic:
+    job = wires.job
+    if job.tensor_parallel == 1:
+        return NO_TRAFFIC
+    forward = backward = NO_TRAFFIC
+    for norm in hidden_norms(body):
+        payload = stream_bytes(job, norm)
+        one = _sum(wires, place, payload, norm.count)
+        forward += one.times(1.0 + again)
+        backward += one
+        if job.sequence_parallel:
+            backward += wires.send("all_gather", payload, place.tensor, norm.count)
+    if job.option("tp_comm_overlap") == "on":
+        forward = forward.behind(work.forward_products_s, first=1 / job.tensor_parallel)
+    return forward + backward.behind(work.weight_gradients_s)
+
+
+def _context(
+    wires: Wires,
+    place: Placement,
+    body: tuple[Operator, ...],
+    entry: ModelEntry,
+    work: LayerWork,
+) -> Traffic:
+    job = wires.job
+    hops = job.context_parallel - 1
+    norms = hidden_norms(body)
+    if not hops or not norms:
+        return NO_TRAFFIC
+    ring = wires.send(
+        "send_recv", _key_value_bytes(job, entry, norms[0]), place.context, 3 * hops * _cores(body)
+    )
+    return ring.behind(work.attention_s)
+
+
+def _key_value_bytes(job: TrainingJob, entry: ModelEntry, norm: Operator) -> float:
+    """Keys and values of one layer on one GPU: as wide as the stream unless heads share them."""
+    heads = dimension(job, entry, "heads") or 1
+    width = dimension(job, entry, "head_dim") or norm.dims[1] // heads
+    shared = dimension(job, entry, "kv_heads") or heads
+    share = max(1.0, shared / job.tensor_parallel) * width / norm.dims[1]
+    return 2 * stream_bytes(job, norm) * share
+
+
+def _cores(body: tuple[Operator, ...]) -> float:
+    """Attention cores of the layers: fused operators, or pairs of products of activations."""
+    kinds = {Kind.ATTENTION: 1.0, Kind.BATCHED_GEMM: 0.5}
+    return sum(kinds.get(o.kind, 0.0) * o.count for o in body if is_forward(o))
+
+
+def _experts(
+    wires: Wires,
+    place: Placement,
+    body: tuple[Operator, ...],
+    entry: ModelEntry,
+    again: bool,
+) -> Traffic:
+    """Tokens to their experts and back, forward and backward."""
+    job = wires.job
+    norms = hidden_norms(body)
+    if job.expert_parallel == 1 or not norms:
+        return NO_TRAFFIC
+    experts, hidden = dimension(job, entry, "experts"), norms[0].dims[1]
+    shares = job.tensor_parallel if job.sequence_parallel else 1
+    element = job.precision.activation_dtype.bytes * (dimension(job, entry, "topk") or 2)
+    total = NO_TRAFFIC
+    for router in body:
+        if router.kind is Kind.SOFTMAX and is_forward(router) and router.dims[1] == experts:
+            payload = router.dims[0] / shares * hidden * element
+            times = 2 * (2 + again) * router.count
+            total += wires.send("all_to_all", payload, place.expert, times)
+    if job.option("overlap_moe_expert_parallel_comm") == "on":
+        return total.times(0.5) + total.times(0.5).behind(total.seconds)
+    return total
+
+
+def _embedding(wires: Wires, place: Placement, body: tuple[Operator, ...]) -> Traffic:
+    norms = hidden_norms(body)
+    if wires.job.tensor_parallel == 1 or not norms:
+        return NO_TRAFFIC
+    return _sum(wires, place, stream_bytes(wires.job, norms[0]), 1)
+
+
+def _loss(wires: Wires, place: Placement, behind: tuple[Operator, ...]) -> Traffic:
+    losses = [o for o in behind if o.kind is Kind.LOSS and is_forward(o)]
+    norms = hidden_norms(behind)
+    if wires.job.tensor_parallel == 1 or not losses or not norms:
+        return NO_TRAFFIC
+    tokens = losses[0].dims[0]
+    sums = wires.send("all_reduce", tokens * FULL, place.tensor, LOSS_SUMS)
+    return sums + _sum(wires, place, stream_bytes(wires.job, norms[0]), 1)
+
+
+def _boundary(wires: Wires, place: Placement, body: tuple[Operator, ...], virtual: int) -> Traffic:
+    """Activations to the next stage and gradients back; interleaved schedules hide them."""
+    job = wires.job
+    norms = hidden_norms(body)
+    if job.pipeline_parallel == 1 or not norms:
+        return NO_TRAFFIC
+    shares = job.tensor_parallel if job.sequence_parallel else 1
+    both = wires.send(
+        "send_recv", stream_bytes(job, norms[0]) / shares, place.next_stage, 2 * virtual
+    )
+    return both if virtual == 1 else both.behind(both.seconds)

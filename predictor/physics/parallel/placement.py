@@ -1,0 +1,73 @@
+"""Which GPUs talk to each other, and how many nodes they stand on.
+
+Megatron-LM's order of ranks: tensor parallelism innermost, then context, data and, outermost,
+pipeline parallelism (Narayanan et al., arXiv 2104.04473); experts are spread over the ranks of
+context and data parallelism (``parallel_state.initialize_model_parallel``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from ...job.training_job import TrainingJob
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """GPUs of one collective, spread evenly over nodes."""
+
+    gpus: int
+    nodes: int
+
+    @property
+    def in_node(self) -> int:
+        """GPUs of the group on one node."""
+        return ceil(self.gpus / self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The groups one GPU belongs to.
+
+    ``data`` reduces gradients: replicas and their context-parallel ranks. ``expert_data`` does so
+    for experts, which fewer GPUs hold in copies. ``next_stage`` are the two GPUs of a boundary
+    between pipeline stages, of those that stand farthest apart.
+    """
+
+    tensor: Group
+    context: Group
+    expert: Group
+    data: Group
+    expert_data: Group
+    next_stage: Group
+
+
+def place(job: TrainingJob) -> Placement:
+    """The groups of a job whose ranks fill one node after another."""
+    tensor, context = job.tensor_parallel, job.context_parallel
+    stage = job.gpus // job.pipeline_parallel
+    replicas = job.data_parallel * context
+    data_stride, hop = tensor, stage
+    if job.option("use_tp_pp_dp_mapping") == "on":
+        data_stride, hop = tensor * job.pipeline_parallel, tensor * context
+    experts = expert_tensor_parallel(job) * job.expert_parallel
+    return Placement(
+        tensor=_group(job, tensor, 1),
+        context=_group(job, context, tensor),
+        expert=_group(job, job.expert_parallel, expert_tensor_parallel(job)),
+        data=_group(job, replicas, data_stride),
+        expert_data=_group(job, max(1, stage // experts), experts),
+        next_stage=Group(2, 2 if hop * job.pipeline_parallel > job.gpus_per_node else 1),
+    )
+
+
+def expert_tensor_parallel(job: TrainingJob) -> int:
+    """GPUs one expert is split over; that of the other layers unless stated."""
+    stated = job.option("etp")
+    return int(stated) if stated.isdigit() else job.tensor_parallel
+
+
+def _group(job: TrainingJob, size: int, stride: int) -> Group:
+    together = max(1, min(size, job.gpus_per_node // stride))
+    return Group(size, ceil(size / together))

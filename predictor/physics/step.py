@@ -1,0 +1,216 @@
+"""The physical time of one optimizer step: compute, host, communication, optimizer, overlap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from ..graphs.catalog import ModelEntry, entry_of
+from ..graphs.operator import Graph, Kind
+from ..graphs.parts import is_forward, parts_of
+from ..job.training_job import TrainingJob
+from .collective_time import CollectiveTimes
+from .formats import storage_of
+from .host import busy_s, host_rates
+from .job_graph import job_graph, job_operators
+from .operator_time import OperatorTimes
+from .operator_time.work import Floats
+from .optimizer import optimizer_rule, update_launches, update_seconds
+from .parallel.checks import check_split
+from .parallel.experts import expert_share
+from .parallel.gradients import Replica, gradient_traffic
+from .parallel.layer_messages import Inline, LayerWork, inline_messages
+from .parallel.placement import place
+from .parallel.recompute import again, recompute_of
+from .parallel.stages import layer_shares, pipeline, virtual_stages
+from .parallel.traffic import NO_TRAFFIC, Traffic, Wires
+from .stage_work import Class, StageWork, stage_work
+
+# Elements of the result of an embedding lookup travel in FP32, forward and backward.
+SPARSE_BYTES = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Seconds of one optimizer step by part, on the GPU of the pipeline stage that has most to do.
+
+    ``compute_s`` is device time of all micro-steps, of which ``tensor_core_s``, ``matmul_s``
+    (off tensor cores), ``recurrent_s`` and ``memory_s`` are classes; ``host_s`` what the host
+    needs to launch it; ``communication_s`` all messages, of which ``node_link_s`` run inside a
+    node (NVLink or PCIe) and ``fabric_s`` between nodes, and ``exposed_s`` are hidden behind
+    nothing; ``bubble_s`` is waiting for other pipeline stages. ``flops`` and ``bytes`` are per GPU
+    and step, ``parameters`` those of one GPU before sharding.
+    """
+
+    step_s: float
+    compute_s: float
+    tensor_core_s: float
+    matmul_s: float
+    recurrent_s: float
+    memory_s: float
+    host_s: float
+    communication_s: float
+    node_link_s: float
+    fabric_s: float
+    exposed_s: float
+    optimizer_s: float
+    bubble_s: float
+    flops: float
+    bytes: float
+    parameters: int
+
+    @property
+    def tensor_core_share(self) -> float:
+        """Share of device time on tensor cores."""
+        return self.tensor_core_s / self.compute_s if self.compute_s else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StepModel:
+    """Prices a job from operator and collective tables; nothing in it is fitted end to end."""
+
+    operators: OperatorTimes
+    collectives: CollectiveTimes
+
+    def price(self, job: TrainingJob) -> StepTime:
+        """The physical step time of a job.
+
+        Raises GraphError where the model has no graph, JobError for a split that cannot be.
+        """
+        entry = entry_of(job.model)
+        return self.price_graph(job, entry, job_graph(job, entry))
+
+    def price_graph(self, job: TrainingJob, entry: ModelEntry, graph: Graph) -> StepTime:
+        """As ``price``, for a network that no catalog holds; ``entry`` says what it is."""
+        check_split(job, entry)
+        return _Step(self, job, entry, graph).price()
+
+    def work(self, job: TrainingJob, graph: Graph) -> StageWork:
+        """Device work of one micro-step of the whole network."""
+        typed = job_operators(job, graph)
+        once_s = self.operators.seconds(job.hardware, typed)
+        host_s = host_rates(job).seconds(typed)
+        return stage_work(graph, typed, once_s, host_s, again(graph, recompute_of(job)))
+
+
+class _Step:
+    """One pricing: what its parts share."""
+
+    def __init__(self, model: StepModel, job: TrainingJob, entry: ModelEntry, graph: Graph) -> None:
+        self.model, self.job, self.entry, self.graph = model, job, entry, graph
+        self.work = model.work(job, graph)
+        self.parts = parts_of(graph)
+        self.place = place(job)
+        self.wires = Wires(model.collectives, job)
+        self.shares = layer_shares(job, self.parts.layers)
+        self.virtual = virtual_stages(job, self.parts.layers)
+        self.inline = self._inline()
+        self.sparse = self._sparse()
+        self.micro_step_s = cache(self._micro_step_s)
+
+    def price(self) -> StepTime:
+        stages, accum = self._stages(), self.job.grad_accum
+        micro = [self.micro_step_s(*stage) for stage in stages]  # most stages are alike
+        slowest = micro.index(max(micro))
+        run = pipeline(micro, accum, self.virtual)
+        data, optimizer_s = self._after_backward(stages)
+        here, work = np.array(stages[slowest]), self.work
+        traffic = self._messages(here).times(accum) + data
+        classes = {kind: work.class_s(kind, here) * accum for kind in Class}
+        return StepTime(
+            step_s=run.busy_s + run.bubble_s + data.exposed_s + optimizer_s,
+            compute_s=sum(classes.values()),
+            tensor_core_s=classes[Class.TENSOR_CORE],
+            matmul_s=classes[Class.MATMUL],
+            recurrent_s=classes[Class.RECURRENT],
+            memory_s=classes[Class.MEMORY],
+            host_s=self._host_s(here) * accum,
+            communication_s=traffic.seconds,
+            node_link_s=traffic.node_s,
+            fabric_s=traffic.fabric_s,
+            exposed_s=traffic.exposed_s,
+            optimizer_s=optimizer_s,
+            bubble_s=run.bubble_s,
+            flops=work.of_stage(work.flops, here) * accum,
+            bytes=work.of_stage(work.bytes, here) * accum,
+            parameters=round(self._weights(slowest)),
+        )
+
+    def _stages(self) -> list[tuple[float, float, float]]:
+        """Shares of start, layers and end that each stage has."""
+        last = len(self.shares) - 1
+        return [(float(i == 0), share, float(i == last)) for i, share in enumerate(self.shares)]
+
+    def _micro_step_s(self, *stage: float) -> float:
+        here = np.array(stage)
+        device_s = self.work.of_stage(self.work.seconds, here)
+        return (
+            busy_s(device_s, self._host_s(here), synchronous=self.graph.synchronous)
+            + self._messages(here).exposed_s
+        )
+
+    def _host_s(self, here: Floats) -> float:
+        return self.work.of_stage(self.work.host_s, here)
+
+    def _messages(self, here: Floats) -> Traffic:
+        """Messages of one micro-step of a stage."""
+        start, body, end = here.tolist()
+        inline = self.inline
+        first = inline.start + self.sparse
+        return (
+            first.times(start) + inline.body.times(body) + inline.end.times(end) + inline.boundary
+        )
+
+    def _inline(self) -> Inline:
+        if self.job.split == 1 and self.job.expert_parallel == 1:
+            return Inline()
+        work = self.work
+        products = (work.kind == Class.TENSOR_CORE) | (work.kind == Class.MATMUL)
+        layers = LayerWork(
+            forward_products_s=work.layers_s(products & work.forward),
+            weight_gradients_s=work.layers_s(products & work.weight),
+            attention_s=work.layers_s(work.core),
+        )
+        return inline_messages(
+            self.wires, self.place, self.graph, self.entry, layers, recompute_of(self.job),
+            self.virtual,
+        )  # fmt: skip
+
+    def _sparse(self) -> Traffic:
+        """Rows of tables that are spread over the GPUs, to the samples that asked and back."""
+        if not self.graph.sparse_parameters or self.job.data_parallel == 1:
+            return NO_TRAFFIC
+        rows = sum(
+            o.writes for o in self.graph.operators if o.kind is Kind.EMBEDDING and is_forward(o)
+        )
+        return self.wires.send("all_to_all", rows * SPARSE_BYTES, self.place.data, 2)
+
+    def _weights(self, stage: int) -> float:
+        return self.parts.stage_weights(stage, self.shares[stage], len(self.shares))
+
+    def _after_backward(self, stages: list[tuple[float, float, float]]) -> tuple[Traffic, float]:
+        """Gradient messages and optimizer seconds of the stage that holds most weights."""
+        stage = max(range(len(stages)), key=self._weights)
+        graph, here = self.graph, np.array(stages[stage])
+        dense = float(graph.trainable_parameters - graph.sparse_parameters)
+        held = dense * self._weights(stage) / max(1, graph.parameters)
+        experts = expert_share(self.job, self.entry)
+        forward_s = self.work.of_stage(self.work.forward_s, here)
+        backward_s = self.work.of_stage(self.work.seconds, here) - forward_s
+        storage, traffic = storage_of(self.job), NO_TRAFFIC
+        for weights, group in (
+            (held * (1 - experts), self.place.data), (held * experts, self.place.expert_data)
+        ):  # fmt: skip
+            replica = Replica(weights, self.parts.layers, forward_s, backward_s)
+            traffic += gradient_traffic(self.wires, group, replica, storage)
+        return traffic, self._optimizer_s(held)
+
+    def _optimizer_s(self, held: float) -> float:
+        job, graph = self.job, self.graph
+        rule = optimizer_rule(job.optimizer or self.entry.optimizer)
+        shards = 1 if job.sharding == "ddp" else self.place.data.gpus
+        tensors = graph.parameter_tensors * held / max(1.0, float(graph.trainable_parameters))
+        device_s = update_seconds(self.model.operators, job, rule, held / shards, tensors)
+        return max(device_s, host_rates(job).update_s * update_launches(job, rule, tensors))

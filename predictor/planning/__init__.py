@@ -1,0 +1,1 @@
+"""What a job costs in money and energy, and which plan or sweep is best."""

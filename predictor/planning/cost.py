@@ -1,0 +1,101 @@
+"""What a predicted job costs: money, energy and CO2e, by the tariff of a site."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import JobError
+from ..estimate.prediction import Prediction
+from .energy import Energy, energy_of
+from .interruptions import Interruptions
+from .prices import Tariff
+
+JOULES_PER_KWH = 3.6e6
+UNSTATED = Tariff()
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On what a job runs: the tariff, how often it is interrupted, and how careful to be.
+
+    ``quantile`` is the share of such jobs that shall take no longer; None takes the median.
+    """
+
+    tariff: Tariff = UNSTATED
+    interruptions: Interruptions | None = None
+    quantile: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.quantile is not None and not 0 < self.quantile < 1:
+            raise JobError("quantile", self.quantile, "a share between 0 and 1 is accepted")
+
+    def elapsed_s(self, found: Prediction, quantile: float | None = None) -> float:
+        """Expected seconds that a job holds its GPUs; raises JobError for one without a length."""
+        level = self.quantile if quantile is None else quantile
+        work_s = found.total_s if level is None else found.total_quantile_s(level)
+        if work_s is None:
+            raise JobError("steps", None, "energy and cost need a length: steps or epochs")
+        if self.interruptions is None:
+            return work_s
+        return self.interruptions.expected_s(work_s, found.job.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a job costs that holds its GPUs for ``seconds``.
+
+    ``amount`` is in ``currency``, None where its GPU has no price; ``co2e_g`` and ``co2e_high_g``
+    are grams for the estimated and the highest energy, None where the grid is not stated.
+    """
+
+    seconds: float
+    gpu_hours: float
+    currency: str
+    per_gpu_hour: float | None
+    energy: Energy
+    grid_g_per_kwh: float | None
+
+    @property
+    def amount(self) -> float | None:
+        """Money for the GPU-hours."""
+        return None if self.per_gpu_hour is None else self.per_gpu_hour * self.gpu_hours
+
+    @property
+    def co2e_g(self) -> float | None:
+        """Grams of CO2e for the estimated energy."""
+        return self._grams(self.energy.energy_j)
+
+    @property
+    def co2e_high_g(self) -> float | None:
+        """Grams of CO2e for boards at their limit."""
+        return self._grams(self.energy.high_j)
+
+    def _grams(self, joules: float) -> float | None:
+        grid = self.grid_g_per_kwh
+        return None if grid is None else joules / JOULES_PER_KWH * grid
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; seconds, currency, joules, grams."""
+        return {
+            "elapsed_s": self.seconds, "elapsed_gpu_hours": self.gpu_hours,
+            "currency": self.currency or None, "price_per_gpu_hour": self.per_gpu_hour,
+            "amount": self.amount, "co2e_g": self.co2e_g, "co2e_high_g": self.co2e_high_g,
+            **self.energy.as_dict(),
+        }  # fmt: skip
+
+
+def cost_of(found: Prediction, terms: Terms, quantile: float | None = None) -> Cost:
+    """What a job costs on these terms; ``quantile`` instead of that of the terms if given.
+
+    Raises JobError for a job without a length.
+    """
+    seconds, tariff = terms.elapsed_s(found, quantile), terms.tariff
+    return Cost(
+        seconds=seconds,
+        gpu_hours=seconds * found.job.gpus / 3600,
+        currency=tariff.currency,
+        per_gpu_hour=tariff.per_gpu_hour.get(found.job.gpu),
+        energy=energy_of(found, seconds, tariff.overhead),
+        grid_g_per_kwh=tariff.grid_g_per_kwh,
+    )

@@ -1,0 +1,183 @@
+"""Optuna studies: what one will take, and trials that its budget does not allow.
+
+Needs ``pip install 'precision-time[sweep]'``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from ...errors import JobError, NotInstalledError
+from ...estimate.core import Predictor
+from ...estimate.prediction import Prediction
+from ...job.training_job import JOB_FIELDS
+from ...units import gibibytes
+from ..cost import Terms, cost_of
+from .space import MOST_CONFIGURATIONS, job_of
+
+try:
+    import optuna
+    from optuna.distributions import (
+        BaseDistribution,
+        CategoricalDistribution,
+        IntDistribution,
+    )
+except ImportError as error:
+    raise NotInstalledError.of(error, "sweep") from error
+
+HOURS_ATTRIBUTE = "predicted_gpu_hours"
+AMOUNT_ATTRIBUTE = "predicted_cost"
+REFUSED_ATTRIBUTE = "refused_by_budget"
+TOO_LARGE_ATTRIBUTE = "does_not_fit_memory"
+LEVEL = 0.95
+FREE = Terms()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyHours:
+    """GPU-hours of a study, and the ends of 95 % where every trial errs alike.
+
+    ``amount`` is money, None where a GPU has no price; ``too_large`` the share of trials that do
+    not fit the memory of their GPUs, and take nothing.
+    """
+
+    gpu_hours: float
+    low: float
+    high: float
+    amount: float | None
+    energy_j: float
+    too_large: float
+
+
+def study_hours(
+    model: Predictor,
+    space: Mapping[str, BaseDistribution],
+    n_trials: int,
+    job: Mapping[str, Any],
+    terms: Terms = FREE,
+) -> StudyHours:
+    """What a study takes whose sampler draws every value of its space alike.
+
+    Only trials that do not fit the memory of their GPUs are taken as pruned.
+
+    Parameters of ``space`` that are fields of TrainingJob change the time, all others do not.
+    Raises JobError for an impossible job, and for a continuous range of a field.
+    """
+    varied = {name: _values(name, of) for name, of in space.items() if name in JOB_FIELDS}
+    count = 1
+    for values in varied.values():
+        count *= len(values)
+    if count > MOST_CONFIGURATIONS:
+        raise JobError("space", count, f"up to {MOST_CONFIGURATIONS} combinations are accepted")
+    jobs = [
+        job_of({**job, **dict(zip(varied, chosen, strict=True))})
+        for chosen in product(*varied.values())
+    ]
+    found = [one for one in model.predict_many(jobs) if one.memory.ok]
+    tail, each = (1 - LEVEL) / 2, n_trials / len(jobs)
+    mean, low, high = (
+        each * sum(_hours(one, level) for one in found) for level in (None, tail, 1 - tail)
+    )
+    costs = [cost_of(one, terms) for one in found]
+    amounts = [cost.amount for cost in costs if cost.amount is not None]
+    return StudyHours(
+        gpu_hours=mean, low=low, high=high,
+        amount=each * sum(amounts) if len(amounts) == len(costs) else None,
+        energy_j=each * sum(cost.energy.energy_j for cost in costs),
+        too_large=1 - len(found) / len(jobs),
+    )  # fmt: skip
+
+
+class Budget:
+    """The GPU-hours or the money of a study; ``job`` are the fields that no trial changes.
+
+    ``amount`` is in the currency of the tariff of ``terms``, in which every GPU needs a price.
+
+    >>> def objective(trial):
+    ...     budget.admit(trial, batch_size=trial.suggest_categorical("batch_size", [64, 128]))
+    ...     return train(trial)
+    """
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        /,
+        *,
+        gpu_hours: float = math.inf,
+        amount: float = math.inf,
+        terms: Terms = FREE,
+        **job: Any,
+    ) -> None:
+        for name, bound in (("gpu_hours", gpu_hours), ("amount", amount)):
+            if not bound > 0:
+                raise JobError(name, bound, "a number above 0 is accepted")
+        self.gpu_hours = gpu_hours
+        self.amount = amount
+        self._terms = terms
+        self._predictor = predictor
+        self._job = job
+
+    def spent(self, study: optuna.Study, attribute: str = HOURS_ATTRIBUTE) -> float:
+        """GPU-hours predicted for the trials that were admitted, running ones included.
+
+        ``attribute`` may ask for the money instead. They are kept with the study, so workers that
+        share its storage share the budget; of workers that ask at the same moment each may be
+        admitted.
+        """
+        admitted = (t for t in study.get_trials(deepcopy=False)
+                    if not t.user_attrs.get(REFUSED_ATTRIBUTE))  # fmt: skip
+        return sum(float(t.user_attrs.get(attribute) or 0.0) for t in admitted)
+
+    def admit(self, trial: optuna.Trial, **fields: Any) -> Prediction:
+        """The prediction of a trial with these fields, also kept in its user attributes.
+
+        Raises optuna.TrialPruned where it would exceed what is left or does not fit the memory of
+        its GPUs, JobError for an impossible job or one without a price where there is an amount.
+        """
+        found = self._predictor.predict(job_of({**self._job, **fields}))
+        reason = self._too_large(found) or self._too_dear(found, trial.study)
+        trial.set_user_attr(REFUSED_ATTRIBUTE, bool(reason))
+        trial.set_user_attr(TOO_LARGE_ATTRIBUTE, not found.memory.ok)
+        trial.set_user_attr(HOURS_ATTRIBUTE, _hours(found, None))
+        trial.set_user_attr(AMOUNT_ATTRIBUTE, cost_of(found, self._terms).amount)
+        if reason:
+            raise optuna.TrialPruned(reason)
+        return found
+
+    def _too_large(self, found: Prediction) -> str:
+        fit = found.memory
+        needs = f"{gibibytes(fit.need_bytes)} of {gibibytes(fit.have_bytes)} per GPU"
+        return "" if fit.ok else f"it does not fit: {needs} are needed"
+
+    def _too_dear(self, found: Prediction, study: optuna.Study) -> str:
+        hours, left = _hours(found, None), self.gpu_hours - self.spent(study)
+        if hours > left:
+            return f"{hours:.3g} GPU-hours are predicted, {left:.3g} are left"
+        if self.amount == math.inf:
+            return ""
+        cost = cost_of(found, self._terms)
+        if cost.amount is None:
+            raise JobError("amount", self.amount, f"{found.job.gpu} has no price in the tariff")
+        left = self.amount - self.spent(study, AMOUNT_ATTRIBUTE)
+        if cost.amount > left:
+            return f"{cost.amount:.3g} {cost.currency} are predicted, {left:.3g} are left"
+        return ""
+
+
+def _hours(found: Prediction, level: float | None) -> float:
+    total_s = found.total_s if level is None else found.total_quantile_s(level)
+    if total_s is None:
+        raise JobError("steps", None, "GPU-hours need a length: steps or epochs")
+    return total_s * found.job.gpus / 3600
+
+
+def _values(name: str, of: BaseDistribution) -> list[Any]:
+    if isinstance(of, CategoricalDistribution):
+        return list(of.choices)
+    if isinstance(of, IntDistribution):
+        return list(range(of.low, of.high + 1, of.step))
+    raise JobError(name, of, "a categorical or whole-number distribution is accepted")

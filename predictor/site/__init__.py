@@ -1,0 +1,1 @@
+"""What jobs that ended or run teach: history, calibration, drift, replay, backtest, capacity."""

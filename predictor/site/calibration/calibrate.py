@@ -1,0 +1,125 @@
+"""One calibration: gather the runs of a site, fit, and check on those held back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...errors import HistoryError
+from ...estimate.core import Predictor
+from ...estimate.fitting import Fitted, Progress, quiet
+from ...estimate.residual.model import HyperparameterSets
+from .candidate import Candidate
+from .cells import Cells, cells_of
+from .gather import Gathered
+from .guards import Caught, Guarded, Guards
+from .held_back import Checked, Errors, beyond, check
+from .promotion import Verdict, judge
+from .refit import Base, fit_site
+
+# The figure of a manifest that says when the last run ended that taught it, in Unix seconds.
+UNTIL = "site runs until"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The same held-back runs before and after.
+
+    ``fitted`` was taught by the earlier runs alone. ``beyond`` counts the runs cut off at their
+    limit that took longer than its interval allows, ``left`` the runs that are no row by reason,
+    ``caught`` the users whose reports are often impossible.
+    """
+
+    fitted: Fitted
+    cells: Cells
+    before: tuple[Checked, ...]
+    after: tuple[Checked, ...]
+    beyond: int
+    left: Counter[str]
+    caught: tuple[Caught, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the new predictor is better on the runs held back, and why."""
+        return judge(self.before, self.after)
+
+    @property
+    def better(self) -> bool:
+        """True where the new one should replace the one in use."""
+        return self.verdict.better
+
+    def figures(self, taught: Sequence[Candidate]) -> dict[str, float]:
+        """For the manifest of what is stored, which ``taught`` taught."""
+        figures = {
+            UNTIL: max(c.run.ended.end_s for c in taught),
+            "rows": float(len(self.fitted.priced)),
+            "refused": float(len(self.fitted.unreadable)),
+            "site rows": float(len(self.cells.cells)),
+            "site runs": float(sum(cell.runs for cell in self.cells.cells)),
+        }
+        for name, checked in (("before", self.before), ("after", self.after)):
+            errors = Errors.of(checked)
+            if errors is not None:
+                figures |= {
+                    f"held-back mean error {name}": errors.mean,
+                    f"held-back median error {name}": errors.median,
+                    f"held-back 95 % coverage {name}": errors.coverage,
+                    "held-back runs": float(errors.runs),
+                }
+        return figures | self.verdict.figures()
+
+
+def compare(
+    before: Predictor,
+    base: Base,
+    gathered: Gathered,
+    *,
+    guards: Guards | None = None,
+    hyper: HyperparameterSets | None = None,
+    progress: Progress = quiet,
+) -> Comparison:
+    """Fit to the earlier runs and check the later ones, by both predictors.
+
+    Without ``guards`` every run is taken at its word. Raises HistoryError where no earlier run
+    tells a step time.
+    """
+    earlier = _admitted(gathered.earlier, guards)
+    later = _admitted(gathered.measured_later, guards)
+    cells, left = cells_of(earlier.kept), gathered.left + earlier.left + later.left
+    if not cells.cells:
+        raise HistoryError(
+            f"none of {gathered.runs} runs tells a step time: {reasons(left + cells.left)}"
+        )
+    fitted = fit_site(base, cells, hyper, progress)
+    return Comparison(
+        fitted=fitted,
+        cells=cells,
+        before=tuple(check(before, later.kept)),
+        after=tuple(check(fitted.predictor, later.kept)),
+        beyond=beyond(fitted.predictor, gathered.bounds),
+        left=left + cells.left,
+        caught=earlier.caught,
+    )
+
+
+def fit_all(
+    base: Base,
+    gathered: Gathered,
+    *,
+    guards: Guards | None = None,
+    hyper: HyperparameterSets | None = None,
+    progress: Progress = quiet,
+) -> Fitted:
+    """Fit to all runs, those that checked it too."""
+    cells = cells_of(_admitted((*gathered.earlier, *gathered.later), guards).kept)
+    return fit_site(base, cells, hyper, progress)
+
+
+def reasons(left: Counter[str]) -> str:
+    """Why runs are no rows, most frequent first."""
+    return ", ".join(f"{number} {why}" for why, number in left.most_common())
+
+
+def _admitted(candidates: Sequence[Candidate], guards: Guards | None) -> Guarded:
+    return Guarded(kept=tuple(candidates)) if guards is None else guards.admit(candidates)

@@ -1,0 +1,34 @@
+"""A run of the history that may become a measurement of its site."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ...job.training_job import TrainingJob
+from ..history.run import Run
+
+
+class Evidence(StrEnum):
+    """What a step time rests on."""
+
+    REPORTED = "reported"
+    ELAPSED = "elapsed"
+    LOWER_BOUND = "lower bound"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A run with the job it was and seconds of one optimizer step.
+
+    ``job.source`` is the site. ``step_s`` is below the truth for a ``LOWER_BOUND``: the run hit
+    its limit before its last step. ``weight`` from 0 to 1 is how much of a measurement it counts,
+    ``user`` whose word it is (hashed where the history is).
+    """
+
+    run: Run
+    job: TrainingJob
+    step_s: float
+    kind: Evidence
+    user: str
+    weight: float = 1.0

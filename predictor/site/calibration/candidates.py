@@ -1,0 +1,117 @@
+"""Which runs of a history tell the time of a step, and what they tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from ...errors import JobError
+from ...estimate.core import steps_of
+from ...identify.grammar import parse_text
+from ...job.training_job import TrainingJob
+from ..ended_job import JobState
+from ..history.run import Run
+from .candidate import Candidate, Evidence
+from .fixed_times import FixedTimes, of_cluster
+from .source import site_source
+
+MIN_STEPS = 20  # a report of fewer is of caches that warm up
+MAX_LOADER_SHARE = 0.1  # of the step spent waiting for input: beyond, the GPU is not what is slow
+# Start-up of a cluster that has reported none: nothing, or at most this, as the daemons assume.
+UNKNOWN_STARTUP_S = 600.0
+# What is not known of the start-up may be this share of a run whose elapsed time is a measurement.
+MAX_DOUBT = 0.1
+INTERRUPTED = (JobState.PREEMPTED, JobState.NODE_FAIL)
+CUT_OFF = (JobState.TIMEOUT, JobState.DEADLINE)
+
+
+class Candidates:
+    """Makes candidates of runs; ``fixed`` are the start-up and pauses known of the clusters."""
+
+    def __init__(self, fixed: Iterable[FixedTimes] = ()) -> None:
+        self._fixed = tuple(fixed)
+        self._jobs = lru_cache(maxsize=8192)(_job)  # sweeps ask the same many times
+
+    def of(self, run: Run) -> Candidate | str:
+        """The candidate, or why the run is none: a few words, the same for all such runs."""
+        ended = run.ended
+        if ended.start_s is None or ended.end_s <= ended.start_s:
+            return "never ran"
+        if run.model is None:
+            return "model not known"
+        if ended.state in INTERRUPTED:
+            return "preempted or lost its node"
+        if run.reported is not None and (run.reported.loader_bound or 0.0) > MAX_LOADER_SHARE:
+            return "waited for input"
+        job = self._job(run)
+        if isinstance(job, str):
+            return job
+        return self._reported(run, job) or self._elapsed(run, job)
+
+    def _job(self, run: Run) -> TrainingJob | str:
+        ended = run.ended
+        if ended.gpus < 1:
+            return "no GPUs"
+        gpu = _gpu(run)
+        if gpu is None:
+            return "GPU type not known"
+        per_node = -(-ended.gpus // max(1, ended.nodes))
+        return self._jobs(run.asked, gpu, ended.gpus, per_node, site_source(ended.cluster))
+
+    def _reported(self, run: Run, job: TrainingJob) -> Candidate | None:
+        said = run.reported
+        if said is None or said.steps < MIN_STEPS:
+            return None
+        return _candidate(run, job, said.step_s, Evidence.REPORTED)
+
+    def _elapsed(self, run: Run, job: TrainingJob) -> Candidate | str:
+        ended = run.ended
+        if ended.state not in (JobState.COMPLETED, *CUT_OFF):
+            return "failed or cancelled without a report of its steps"
+        try:
+            steps = steps_of(job)
+        except JobError:
+            steps = None
+        if steps is None:
+            return "length not known"
+        assert ended.start_s is not None
+        elapsed_s = ended.end_s - ended.start_s
+        startup_s, doubt_s, pause_share = self._besides(run)
+        if elapsed_s <= startup_s or doubt_s > MAX_DOUBT * elapsed_s:
+            return "too short for its start-up"
+        step_s = (elapsed_s - startup_s) / (1 + pause_share) / steps
+        cut_off = ended.state in CUT_OFF
+        return _candidate(run, job, step_s, Evidence.LOWER_BOUND if cut_off else Evidence.ELAPSED)
+
+    def _besides(self, run: Run) -> tuple[float, float, float]:
+        """Start-up in seconds, what is not known of it, and the share of pauses."""
+        known = of_cluster(self._fixed, run.ended.cluster)
+        pause_share = known.pause_share.median if known and known.pause_share else 0.0
+        if run.reported is not None and run.reported.startup_s is not None:
+            return run.reported.startup_s, 0.0, pause_share
+        if known is None or known.startup_s is None:
+            return 0.0, UNKNOWN_STARTUP_S, pause_share
+        startup = known.startup_s
+        return startup.median, startup.high - startup.median, pause_share
+
+
+def _candidate(run: Run, job: TrainingJob, step_s: float, kind: Evidence) -> Candidate:
+    return Candidate(run=run, job=job, step_s=step_s, kind=kind, user=run.ended.user)
+
+
+def _gpu(run: Run) -> str | None:
+    """The GPU the job was given: the scheduler's type, else the one it was predicted on."""
+    said = run.predicted.gpu if run.predicted is not None else None
+    return run.ended.gpu_type or said or run.gpu
+
+
+def _job(asked: str, gpu: str, gpus: int, per_node: int, source: str) -> TrainingJob | str:
+    """The job on the GPUs it was given, or why it is not a whole description."""
+    stated = parse_text(asked, "history")
+    if "phases" in stated.values:  # no step of them is the one that was measured
+        return "ran in phases"
+    try:
+        asked_job = stated.job(gpu=gpu, gpus=gpus, gpus_per_node=per_node)
+        return asked_job.but(gpu=gpu, gpus=gpus, gpus_per_node=per_node, source=source)
+    except JobError as error:
+        return f"{error.field} missing or not possible"

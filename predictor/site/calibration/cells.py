@@ -1,0 +1,119 @@
+"""Like runs as one measurement: a million runs of a site become a few thousand rows."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import exp, log
+
+import numpy as np
+
+from ...estimate.measurement import Measurement
+from ...job.training_job import TrainingJob
+from .candidate import Candidate, Evidence
+from .weighted import MAD_TO_DEVIATION, censored_median, spread, weighted_quantile
+
+# An outlier is this many robust deviations from the median of at least so many like runs.
+MAX_DEVIATIONS = 5.0
+MIN_LIKE = 4
+# Runs of one job on one cluster differ by this at least, so nothing nearer is an outlier.
+LEAST_SPREAD = 0.03
+OUTLIER = "far from like runs"
+ONLY_BOUNDS = "hit the limit, as all like runs did"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """Runs of one configuration on one cluster.
+
+    ``step_s`` is their median, runs that hit their limit taken as lower bounds. ``runs`` count
+    those that were measured, ``bounds`` those that hit the limit; ``spread`` is the robust
+    standard deviation of ln step time among the measured ones, None for fewer than MIN_LIKE.
+    """
+
+    job: TrainingJob
+    step_s: float
+    runs: int
+    bounds: int
+    users: int
+    spread: float | None
+
+    def measurement(self, number: int) -> Measurement:
+        """As a row of the site."""
+        source = self.job.source
+        row = {"framework": self.job.framework, "note": f"{self.runs} runs of {self.users} users"}
+        return Measurement(f"{source}/{number}", self.job, self.step_s, source, row)
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """All cells, and how many runs are in none of them by reason."""
+
+    cells: tuple[Cell, ...]
+    left: Counter[str]
+
+    def measurements(self) -> list[Measurement]:
+        """One row a cell."""
+        return [cell.measurement(number) for number, cell in enumerate(self.cells)]
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation of one run around its cell in ln, None where no cell is large."""
+        known = [(cell.spread, cell.runs) for cell in self.cells if cell.spread is not None]
+        if not known:
+            return None
+        spreads, runs = zip(*known, strict=True)
+        return float(np.sqrt(np.average(np.square(spreads), weights=runs)))
+
+
+def cells_of(candidates: Iterable[Candidate]) -> Cells:
+    """Join candidates of the same configuration; those without weight and outliers are left out."""
+    members: defaultdict[TrainingJob, list[Candidate]] = defaultdict(list)
+    for candidate in candidates:
+        if candidate.weight > 0:
+            members[without_length(candidate.job)].append(candidate)
+    left: Counter[str] = Counter()
+    cells = []
+    for job, like in members.items():
+        kept = _inliers(like)
+        if len(kept) < len(like):
+            left[OUTLIER] += len(like) - len(kept)
+        if all(c.kind is Evidence.LOWER_BOUND for c in kept):
+            left[ONLY_BOUNDS] += len(kept)
+        else:
+            cells.append(_cell(job, like, kept))
+    return Cells(tuple(cells), left)
+
+
+def without_length(job: TrainingJob) -> TrainingJob:
+    """The job whatever its length, which its step time does not depend on."""
+    return job.but(steps=None, epochs=None, dataset_size=None)
+
+
+def _inliers(like: Sequence[Candidate]) -> list[Candidate]:
+    measured = [c for c in like if c.kind is not Evidence.LOWER_BOUND]
+    if len(measured) < MIN_LIKE:
+        return list(like)
+    values, weights = [log(c.step_s) for c in measured], [c.weight for c in measured]
+    middle = weighted_quantile(values, weights, 0.5)
+    deviation = weighted_quantile([abs(v - middle) for v in values], weights, 0.5)
+    most = MAX_DEVIATIONS * max(MAD_TO_DEVIATION * deviation, LEAST_SPREAD)
+    return [
+        c for c in like if c.kind is Evidence.LOWER_BOUND or abs(log(c.step_s) - middle) <= most
+    ]
+
+
+def _cell(job: TrainingJob, like: Sequence[Candidate], kept: Sequence[Candidate]) -> Cell:
+    """The median is over outliers too: without far honest runs, liars could be more than half."""
+    measured = [log(c.step_s) for c in kept if c.kind is not Evidence.LOWER_BOUND]
+    censored = [c.kind is Evidence.LOWER_BOUND for c in like]
+    middle = censored_median([log(c.step_s) for c in like], [c.weight for c in like], censored)
+    return Cell(
+        job=job,
+        step_s=exp(middle),
+        runs=len(measured),
+        bounds=len(kept) - len(measured),
+        users=len({c.user for c in kept}),
+        spread=max(spread(measured), LEAST_SPREAD / 3) if len(measured) >= MIN_LIKE else None,
+    )

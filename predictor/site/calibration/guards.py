@@ -1,0 +1,209 @@
+"""What keeps one user from moving the estimates of others by reports that are not true.
+
+A report must agree with the scheduler's clock and with physics. In every cell each user has the
+same weight, however many runs: while fewer than half of its users lie, the median of the cell lies
+between honest values. A user who is alone in a cell must not be further than MOST_ALONE from what
+the users of the same stack and GPU measure. Who is caught often is left out whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import log
+
+import numpy as np
+
+from ...errors import GraphError, JobError
+from ...estimate.core import Predictor, steps_of
+from ...job.training_job import TrainingJob
+from ...physics.step import StepModel
+from ..ended_job import JobState
+from .candidate import Candidate, Evidence
+from .cells import without_length
+from .quarantine import Quarantine
+
+# Reported steps may take so much more than the elapsed time: medians are not means.
+MOST_OF_ELAPSED = 1.1
+# What no step accounts for may be this share of the elapsed time, or this long.
+MOST_UNACCOUNTED, LEAST_UNACCOUNTED_S = 0.5, 600.0
+MOST_STEPS = 1.05  # of those the job was to make
+MOST_ALONE = 3.0
+MIN_OTHERS = 3  # users of a stack and GPU that tell where it stands
+# So many runs that cannot be true, and so large a share of a user's, leave all of them out.
+CAUGHT_RUNS, CAUGHT_SHARE = 3, 0.2
+
+Stack = tuple[str, str, str]  # site, framework and GPU
+
+NAMED = "in quarantine.yaml"
+IMPOSSIBLE = "faster than the GPU can compute"
+LONGER = "reports more step time than it ran"
+UNACCOUNTED = "reports steps for less than half of its time"
+TOO_MANY = "reports more steps than it was to make"
+ALONE = f"alone in its cell, and further than x {MOST_ALONE:g} from others of the stack"
+CAUGHT = "of a user whose reports are often impossible"
+LIES = (IMPOSSIBLE, LONGER, TOO_MANY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caught:
+    """A user whose runs are all left out: ``lies`` of ``runs`` could not be true."""
+
+    user: str
+    lies: int
+    runs: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """The candidates that may teach, with their weights; the others are counted by reason."""
+
+    kept: tuple[Candidate, ...]
+    left: Counter[str] = field(default_factory=Counter)
+    caught: tuple[Caught, ...] = ()
+
+
+class Guards:
+    """Judges candidates by a predictor that they did not teach."""
+
+    def __init__(self, before: Predictor, quarantine: Quarantine) -> None:
+        self._expected = _expected_by(before)
+        self._floor = floor_by(before.steps)
+        self._quarantine = quarantine
+
+    def admit(self, candidates: Sequence[Candidate]) -> Guarded:
+        """Those that may teach, each user of a cell with the same weight."""
+        reasons = [self._refused(c) for c in candidates]
+        caught = _caught(zip(candidates, reasons, strict=True))
+        names = {c.user for c in caught}
+        reasons = [
+            CAUGHT if reason is None and c.user in names else reason
+            for c, reason in zip(candidates, reasons, strict=True)
+        ]
+        passed = [c for c, why in zip(candidates, reasons, strict=True) if why is None]
+        left = Counter(why for why in reasons if why is not None)
+        kept = self._near_others(passed)
+        if len(kept) < len(passed):
+            left[ALONE] = len(passed) - len(kept)
+        return Guarded(kept=tuple(balanced(kept)), left=left, caught=caught)
+
+    def _refused(self, candidate: Candidate) -> str | None:
+        if self._quarantine.holds(candidate):
+            return NAMED
+        floor_s = self._floor(without_length(candidate.job))
+        if floor_s is not None and candidate.step_s < floor_s:
+            return IMPOSSIBLE
+        return disagreement(candidate)
+
+    def _near_others(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Without the runs of users alone in their cell that are far from others of the stack."""
+        users: defaultdict[TrainingJob, set[str]] = defaultdict(set)
+        ratios: defaultdict[Stack, dict[str, list[float]]] = defaultdict(dict)
+        found = []
+        for one in candidates:
+            job = without_length(one.job)
+            expected_s = self._expected(job)
+            ratio = None if expected_s is None else log(one.step_s / expected_s)
+            users[job].add(one.user)
+            if ratio is not None:
+                ratios[_stack(one)].setdefault(one.user, []).append(ratio)
+            found.append((one, job, ratio))
+        middles = {stack: _middles(by_user) for stack, by_user in ratios.items()}
+        return [
+            one
+            for one, job, ratio in found
+            if ratio is None or len(users[job]) > 1 or _near(ratio, one.user, middles[_stack(one)])
+        ]
+
+
+def disagreement(candidate: Candidate) -> str | None:
+    """How a report contradicts the scheduler's clock or its own job; None where it does not."""
+    run, said = candidate.run, candidate.run.reported
+    if candidate.kind is not Evidence.REPORTED or said is None or run.ended.start_s is None:
+        return None
+    elapsed_s = run.ended.end_s - run.ended.start_s
+    stepping_s = said.steps * said.step_s
+    if stepping_s > MOST_OF_ELAPSED * elapsed_s:
+        return LONGER
+    steps = _steps(candidate.job)
+    if steps is not None and said.steps > MOST_STEPS * steps:
+        return TOO_MANY
+    rest_s = elapsed_s - stepping_s
+    finished = run.ended.state is JobState.COMPLETED
+    if finished and rest_s > max(MOST_UNACCOUNTED * elapsed_s, LEAST_UNACCOUNTED_S):
+        return UNACCOUNTED
+    return None
+
+
+def balanced(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """The same with weights that add up to 1 for each user in each cell."""
+    found = list(candidates)
+    cells = [(without_length(c.job), c.user) for c in found]
+    runs = Counter(cells)
+    return [replace(c, weight=1 / runs[cell]) for c, cell in zip(found, cells, strict=True)]
+
+
+def floor_by(steps: StepModel) -> Callable[[TrainingJob], float | None]:
+    """The least seconds a step can take: its arithmetic at the highest peak rate of the GPU.
+
+    None for a job without a graph.
+    """
+    known: dict[TrainingJob, float | None] = {}
+
+    def floor_s(job: TrainingJob) -> float | None:
+        if job not in known:
+            try:
+                known[job] = steps.price(job).flops / max(job.hardware.peak_flops.values())
+            except (GraphError, JobError):
+                known[job] = None
+        return known[job]
+
+    return floor_s
+
+
+def _expected_by(predictor: Predictor) -> Callable[[TrainingJob], float | None]:
+    def expected_s(job: TrainingJob) -> float | None:
+        try:
+            return predictor.predict(job).step_s
+        except (GraphError, JobError):
+            return None
+
+    return expected_s
+
+
+def _caught(judged: Iterable[tuple[Candidate, str | None]]) -> tuple[Caught, ...]:
+    runs: Counter[str] = Counter()
+    lies: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for candidate, reason in judged:
+        runs[candidate.user] += 1
+        if reason in LIES:
+            lies[candidate.user][reason] += 1
+    return tuple(
+        Caught(user=user, lies=why.total(), runs=runs[user], reason=why.most_common(1)[0][0])
+        for user, why in sorted(lies.items())
+        if why.total() >= max(CAUGHT_RUNS, CAUGHT_SHARE * runs[user])
+    )
+
+
+def _stack(candidate: Candidate) -> Stack:
+    job = candidate.job
+    return job.source, job.framework, job.gpu
+
+
+def _middles(by_user: dict[str, list[float]]) -> dict[str, float]:
+    return {user: float(np.median(ratios)) for user, ratios in by_user.items()}
+
+
+def _near(ratio: float, user: str, middles: dict[str, float]) -> bool:
+    """True within MOST_ALONE of the median of the other users, or where they are too few."""
+    others = [middle for name, middle in middles.items() if name != user]
+    return len(others) < MIN_OTHERS or abs(ratio - float(np.median(others))) <= log(MOST_ALONE)
+
+
+def _steps(job: TrainingJob) -> int | None:
+    try:
+        return steps_of(job)
+    except JobError:
+        return None

@@ -1,0 +1,88 @@
+"""What daemons know of a site besides the predictor: fixed times and lengths, in one JSON file.
+
+``<home>/site.json``, written by ``precision-time calibrate`` and read at every (re)load, so that no
+decision waits for a database. It holds hashes of users and names, never the names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ... import trusted_files as files
+from ...errors import ArtifactError
+from ..history.run import Run
+from .fixed_times import FixedTime, FixedTimes, fixed_times, of_cluster
+from .lengths import LengthLearner, LengthModel
+from .source import PREFIX
+
+FILE_NAME = "site.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SiteState:
+    """Fixed times of every cluster, and the lengths of like jobs."""
+
+    fixed: tuple[FixedTimes, ...] = ()
+    lengths: LengthModel = field(default_factory=LengthModel)
+
+    @classmethod
+    def learn(cls, runs: Iterable[Run]) -> SiteState:
+        """From runs, oldest first, read once."""
+        learner = LengthLearner()
+        fixed = fixed_times(learner.through(runs))
+        return cls(fixed, learner.model())
+
+    def cluster(self, site: str) -> FixedTimes | None:
+        """The fixed times of a site; without a name, of the only cluster there is."""
+        clusters = {f.cluster for f in self.fixed}
+        name = site.removeprefix(PREFIX) or (next(iter(clusters)) if len(clusters) == 1 else "")
+        return of_cluster(self.fixed, name)
+
+
+def write_state(state: SiteState, home: Path | None = None) -> Path:
+    """Put the file in place of the one before; raises ArtifactError."""
+    root = files.home() if home is None else home
+    path = root / FILE_NAME
+    raw = {
+        "format": FORMAT,
+        "fixed": [asdict(f) for f in state.fixed],
+        "lengths": state.lengths.as_dict(),
+    }
+    with files.exclusive(root):
+        files.replace_text(path, json.dumps(raw, allow_nan=False))
+    return path
+
+
+def read_state(home: Path | None = None) -> SiteState:
+    """The state, empty where there is none; raises ArtifactError for a file not to be trusted."""
+    path = (files.home() if home is None else home) / FILE_NAME
+    try:
+        raw = json.loads(files.trusted(path).read_bytes())
+        if raw["format"] != FORMAT:
+            raise ValueError(f"format {raw['format']}, not {FORMAT}")
+        fixed = tuple(_fixed(f) for f in raw["fixed"])
+        return SiteState(fixed, LengthModel.from_dict(raw["lengths"]))
+    except FileNotFoundError:
+        return SiteState()
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtifactError(
+            f"{path} is not what `precision-time calibrate` writes ({error}): run it again"
+        ) from None
+
+
+def _fixed(raw: Mapping[str, Any]) -> FixedTimes:
+    return FixedTimes(
+        cluster=raw["cluster"],
+        group=raw["group"],
+        startup_s=_time(raw["startup_s"]),
+        pause_share=_time(raw["pause_share"]),
+    )
+
+
+def _time(raw: Mapping[str, Any] | None) -> FixedTime | None:
+    return None if raw is None else FixedTime(**raw)

@@ -1,0 +1,98 @@
+"""Matplotlib figures as SVG that takes its colours from the page and says values on hover."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import escape
+
+from ....errors import NotInstalledError
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# What is drawn in these colours takes the CSS variable of the same name.
+DONE, RUNNING, CANCELLED, LOST = "#0072b2", "#009e73", "#808080", "#d55e00"
+INK, MUTED, GRID = "#1b1f24", "#59636e", "#d1d9e0"
+_VARIABLES = {
+    DONE: "--plot-done", RUNNING: "--plot-running", CANCELLED: "--plot-cancelled",
+    LOST: "--plot-lost", INK: "--ink", MUTED: "--muted", GRID: "--line",
+}  # fmt: skip
+WIDE_IN, NARROW_IN = 9.6, 4.4
+_STYLE: Any = {
+    "svg.fonttype": "none", "figure.facecolor": "none", "axes.facecolor": "none",
+    "svg.hashsalt": "precision-time", "text.parse_math": False,
+    "font.family": "DejaVu Sans", "font.size": 10, "axes.spines.top": False,
+    "axes.spines.right": False, "axes.edgecolor": MUTED, "axes.labelcolor": MUTED,
+    "axes.grid": True, "axes.axisbelow": True, "grid.color": GRID, "grid.linewidth": 0.6,
+    "text.color": INK, "xtick.color": MUTED, "ytick.color": MUTED, "legend.frameon": False,
+    "xtick.major.size": 0, "ytick.major.size": 0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Canvas:
+    """One figure being drawn; ``narrow`` is the drawing for a phone."""
+
+    figure: Figure
+    narrow: bool
+    tips: list[str]
+
+    def axes(self, rows: int = 1, **given: Any) -> list[Axes]:
+        """Axes below one another."""
+        found = self.figure.subplots(rows, 1, squeeze=False, **given)
+        return [row[0] for row in found]
+
+    def tip(self, artist: Artist, text: str) -> None:
+        """What is said on hover."""
+        artist.set_gid(f"tip-{len(self.tips)}")
+        self.tips.append(text)
+
+
+def draw(name: str, height_in: float, paint: Callable[[Canvas], None], *, narrow: bool) -> str:
+    """The SVG element of one drawing, ids prefixed with its name.
+
+    Raises NotInstalledError without matplotlib.
+    """
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise NotInstalledError(
+            "the plots of a report need matplotlib: pip install 'precision-time[report]'"
+        ) from error
+    with rc_context(_STYLE), warnings.catch_warnings():
+        # The browser has the glyphs that matplotlib's own font lacks.
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure = Figure((NARROW_IN if narrow else WIDE_IN, height_in), layout="constrained")
+        canvas = Canvas(figure, narrow, [])
+        paint(canvas)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    return _for_page(text.getvalue(), f"{name}-{'narrow' if narrow else 'wide'}", canvas.tips)
+
+
+def _for_page(svg: str, prefix: str, tips: list[str]) -> str:
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, count=1, flags=re.DOTALL)
+    svg = re.sub(r"\s*<style.*?</style>", "", svg, count=1, flags=re.DOTALL)
+    svg = re.sub(r"<svg [^>]*?(viewBox=\"[^\"]*\")[^>]*>", r"<svg {attributes} \1>", svg, count=1)
+    svg = re.sub(
+        r"(<g id=\"tip-(\d+)\"[^>]*>)",
+        lambda found: f"{found[1]}<title>{escape(tips[int(found[2])])}</title>",
+        svg,
+    )
+    # Every drawing of a page needs ids of its own.
+    svg = re.sub(r"(?<=\sid=\")(?=[\w.-]+\")", f"{prefix}-", svg)
+    svg = re.sub(r"(?<=href=\"#)|(?<=url\(#)", f"{prefix}-", svg)
+    svg = svg.replace("xlink:href", "href")
+    svg = re.sub(r"(?<=font: )([^;\"]*?px) [^;\"]*", r"\1 var(--font)", svg)
+    for colour, variable in _VARIABLES.items():
+        svg = svg.replace(colour, f"var({variable})")
+    return svg.replace("{attributes}", f'class="{prefix.rsplit("-", 1)[1]}" aria-hidden="true"', 1)

@@ -1,0 +1,96 @@
+"""A table of a report: what the page, the mail and the CSV files are all made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from ....units import MISSING, percent
+from ..report_data import Range
+from . import text
+
+Value = str | float | int | Range | None
+
+
+class Kind(StrEnum):
+    """What a column holds, which says how it is written and sorted."""
+
+    NAME = "name"
+    TEXT = "text"
+    CODE = "code"
+    COUNT = "count"
+    AMOUNT = "amount"
+    SHARE = "share"
+    DURATION = "duration"
+    MOMENT = "moment"
+    DAY = "day"
+    SPAN = "span"
+    DURATION_SPAN = "duration-span"
+
+
+_FORMS: Mapping[Kind, Callable[[Any], str]] = {
+    Kind.NAME: text.shown,
+    Kind.TEXT: lambda value: text.shown(value, 300),
+    Kind.CODE: lambda value: text.shown(value, 600),
+    Kind.COUNT: lambda value: f"{value:,}",
+    Kind.AMOUNT: text.amount,
+    Kind.SHARE: percent,
+    Kind.DURATION: text.rough,
+    Kind.MOMENT: text.moment,
+    Kind.DAY: text.day,
+    Kind.SPAN: text.span,
+    Kind.DURATION_SPAN: text.duration_span,
+}
+_WORDS = (Kind.NAME, Kind.TEXT, Kind.CODE)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """``name`` heads it in CSV, unit included; ``label`` heads it for people.
+
+    What is ``detail`` is shown on demand, behind the other columns.
+    """
+
+    name: str
+    label: str
+    kind: Kind = Kind.AMOUNT
+    detail: bool = False
+
+    @property
+    def numeric(self) -> bool:
+        """Whether it is sorted by size and set to the right."""
+        return self.kind not in _WORDS
+
+    def text(self, value: Value) -> str:
+        """The value for people."""
+        return MISSING if value is None else _FORMS[self.kind](value)
+
+    def order(self, value: Value) -> str:
+        """What a script sorts the value by; empty where it is not known."""
+        if value is None:
+            return ""
+        if isinstance(value, Range):
+            return repr(float(value.median))
+        return repr(float(value)) if not isinstance(value, str) else text.shown(value).casefold()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """``definition`` says what the figures mean, ``evidence`` what they rest on."""
+
+    name: str
+    title: str
+    definition: str
+    evidence: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Value, ...], ...]
+
+    @property
+    def told(self) -> tuple[int, ...]:
+        """Places of the columns in which something is known."""
+        return tuple(
+            place for place in range(len(self.columns))
+            if any(row[place] is not None for row in self.rows)
+        )  # fmt: skip

@@ -1,0 +1,126 @@
+"""The whole report of a period, put together from its parts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from ...errors import NotInstalledError
+from ...planning.cost import Terms
+from ..replay import Pool
+from . import facts
+from .backlog import Cleared, cleared
+from .clusters import pools_of, stated_pools
+from .configurations import Outlook, configurations
+from .forecast import forecasts
+from .jobs import Jobs, jobs_of
+from .long_limits import long_limits
+from .opportunities import better, ranked
+from .report_data import Forecast, Opportunity, Origin, Period, Report
+from .slots import use
+from .source import Source, is_sample
+from .waiting import queue_at
+from .whatif import MOST_CONFIGURATIONS, Plan, what_if
+
+if TYPE_CHECKING:
+    from ...estimate.core import Predictor
+
+TITLE = "GPU capacity"
+NO_TERMS = Terms()
+_GUESSED = (
+    "How many there are is not known of {}: idle GPU-hours are not told, and elsewhere a type "
+    "counts as large as the most of it that was in use at once."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a report is to hold besides facts; ``pools`` are the GPUs there are, where known."""
+
+    pools: tuple[Pool, ...] = ()
+    terms: Terms = NO_TERMS
+    plan: Plan | None = None
+    most_configurations: int = MOST_CONFIGURATIONS
+    title: str = TITLE
+
+
+def make_report(
+    source: Source, period: Period, predictor: Predictor | None, wanted: Wanted | None = None
+) -> Report:
+    """The report of a period; without a predictor it holds facts and the forecast alone.
+
+    Raises HistoryError where the source cannot be read, TraceError for a plan that cannot be
+    replayed.
+    """
+    wanted = Wanted() if wanted is None else wanted
+    wanted = replace(wanted, pools=stated_pools(wanted.pools, source.pools))
+    jobs = jobs_of(source.frame, period)
+    pools = pools_of(jobs.table, wanted.pools)
+    guessed = [pool.name for pool in pools if pool not in wanted.pools]
+    notes = [_GUESSED.format(", ".join(guessed))] if guessed else []
+    outlook = None if predictor is None else Outlook(predictor)
+    opportunities, said = _opportunities(jobs, outlook, pools, wanted)
+    forecast, why_not = _forecasts(source.frame, period, wanted.pools)
+    drained = _drained(source, period, pools, outlook)
+    plan = wanted.plan
+    gpus = {pool.name: pool.gpus for pool in pools}
+    known = None if guessed or not pools else sum(pool.gpus for pool in pools)
+    return Report(
+        made_s=time.time(), title=wanted.title, version=version("precision-time"),
+        currency=wanted.terms.tariff.currency or None,
+        origin=Origin(
+            kind=source.kind, name=source.name, jobs=jobs.table.height,
+            sample=is_sample(jobs.table.lazy()), set_aside=jobs.set_aside + drained.set_aside,
+        ),
+        period=period, gpus=gpus, hours=facts.hours_of(jobs.table),
+        capacity=None if known is None else known * period.hours,
+        splits=facts.splits(jobs, {pool.name: pool.gpus for pool in wanted.pools}),
+        use=use(jobs, known), waits=facts.waits(jobs), limits=facts.limits(jobs),
+        predictions=facts.predictions(jobs),
+        tensor_cores=facts.tensor_cores(jobs), opportunities=opportunities,
+        backlog=drained.backlog, queue=drained.queue, forecasts=forecast,
+        whatif=None if plan is None or outlook is None else what_if(
+            jobs, plan, outlook, wanted.terms, pools, most=wanted.most_configurations
+        ),
+        notes=(*notes, *said, *why_not, *drained.notes),
+    )  # fmt: skip
+
+
+def _opportunities(
+    jobs: Jobs, outlook: Outlook | None, pools: Sequence[Pool], wanted: Wanted
+) -> tuple[tuple[Opportunity, ...], tuple[str, ...]]:
+    if outlook is None:
+        return (), ("No changes were looked for: no predictor was used.",)
+    found = configurations(jobs.table, outlook, wanted.most_configurations)
+    names = [pool.name for pool in pools]
+    saving = ranked(better(found, outlook, names, wanted.terms))
+    rows = [*saving, *long_limits(jobs.table, found)]
+    hours = float(jobs.table["hours"].sum())
+    share = sum(one.hours for one in found) / hours if hours else 0.0
+    note = (
+        f"Changes were looked for in the {len(found)} configurations with most GPU-hours that could"
+        f" be predicted: {100 * share:.0f} % of all GPU-hours."
+    )
+    return tuple(rows), (note,)
+
+
+def _forecasts(
+    frame: pl.LazyFrame, period: Period, stated: Sequence[Pool]
+) -> tuple[tuple[Forecast, ...], tuple[str, ...]]:
+    try:
+        return forecasts(frame, period.until_s, {pool.name: pool.gpus for pool in stated})
+    except NotInstalledError as error:
+        return (), (f"No forecast: {error}.",)
+
+
+def _drained(
+    source: Source, period: Period, pools: Sequence[Pool], outlook: Outlook | None
+) -> Cleared:
+    if outlook is None:
+        return Cleared()
+    return cleared(queue_at(source.frame, period.until_s), pools, outlook, source.live)

@@ -1,0 +1,108 @@
+"""Where a report's jobs come from: a history, or a file of the same columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from ...errors import HistoryError
+from ..backtest.generate import CLUSTER
+from ..history.run import LimitBy
+from ..history.store import History
+from ..history.where import Where
+from ..replay import Pool
+from .jobs import COLUMNS
+from .live import Live
+
+# What a file has to tell of every job; the other columns may be missing.
+NEEDED = ("job_id", "submit_s", "start_s", "end_s", "gpus")
+_WHOLE = ("gpus", "nodes")
+_NUMBERS = (
+    "submit_s", "start_s", "end_s", "limit_s", "predicted_step_s", "predicted_median_s",
+    "predicted_upper_s", "predicted_level", "reported_step_s",
+)  # fmt: skip
+_DEFAULTS = {"state": "completed", "nodes": 1, "asked": ""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Jobs as a lazy table with the columns of ``jobs.COLUMNS``, and what to call it.
+
+    ``pools`` are the GPUs that a scheduler has, none where none was asked; ``live`` is its queue.
+    """
+
+    frame: pl.LazyFrame
+    kind: str
+    name: str
+    pools: tuple[Pool, ...] = ()
+    live: Live | None = None
+
+
+def of_history(
+    store: History, *, since_s: float | None = None, scheduler: str | None = None
+) -> Source:
+    """The jobs of a history that ended since then, of one scheduler if named."""
+    schedulers = () if scheduler is None else (scheduler,)
+    frame = store.frame(Where(since_s=since_s, schedulers=schedulers), COLUMNS)
+    return Source(frame=frame, kind=scheduler or "history", name=store.url)
+
+
+def of_file(path: Path) -> Source:
+    """The jobs of a CSV (also .csv.gz) or Parquet file with the columns of a history.
+
+    Raises HistoryError where it cannot be read, or a column that is needed is missing.
+    """
+    try:
+        frame = _scan(path)
+        there = frame.collect_schema().names()
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise HistoryError(f"{path} cannot be read: {error}") from error
+    if missing := [name for name in NEEDED if name not in there]:
+        raise HistoryError(f"{path}: no column {', '.join(missing)}; needed: {', '.join(NEEDED)}")
+    columns = [_column(name, name in there) for name in COLUMNS]
+    return Source(frame=frame.select(columns), kind="file", name=path.name)
+
+
+def empty() -> pl.LazyFrame:
+    """A table of no jobs."""
+    return pl.LazyFrame(schema={name: _dtype(name) for name in COLUMNS})
+
+
+def is_sample(frame: pl.LazyFrame) -> bool:
+    """Whether the jobs are generated ones."""
+    clusters = frame.select("cluster").unique().collect()["cluster"]
+    return CLUSTER in clusters.to_list()
+
+
+def _scan(path: Path) -> pl.LazyFrame:
+    ways: Mapping[str, Callable[[Path], pl.LazyFrame]] = {
+        ".csv": _scan_csv, ".gz": _scan_csv, ".parquet": pl.scan_parquet,
+    }  # fmt: skip
+    way = ways.get(path.suffix)
+    if way is None:
+        raise HistoryError(f"{path}: files that end in {', '.join(ways)} are accepted")
+    if not path.is_file():
+        raise HistoryError(f"{path} cannot be read: there is no such file")
+    return way(path)
+
+
+def _scan_csv(path: Path) -> pl.LazyFrame:
+    """Everything as text, which ``_column`` turns into numbers."""
+    return pl.scan_csv(path, infer_schema=False)
+
+
+def _column(name: str, there: bool) -> pl.Expr:
+    dtype = _dtype(name)
+    found = pl.col(name).cast(dtype) if there else pl.lit(None, dtype)
+    if name == "limit_by":
+        known = found.is_in([by.value for by in LimitBy])
+        found = pl.when(known).then(found)
+    default = 0 if name == "gpus" else _DEFAULTS.get(name)
+    return (found if default is None else found.fill_null(default)).alias(name)
+
+
+def _dtype(name: str) -> type[pl.DataType]:
+    return pl.Int64 if name in _WHOLE else pl.Float64 if name in _NUMBERS else pl.String

@@ -1,0 +1,118 @@
+"""The runs of a history as observations: what each took, and what had been said of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from math import log
+
+from ...errors import GraphError, JobError
+from ...estimate.core import Predictor
+from ...job.training_job import TrainingJob
+from ..calibration.candidate import Candidate, Evidence
+from ..calibration.candidates import Candidates
+from ..history.run import Run
+from .stream import Observation
+
+LEVEL = 0.95
+
+Load = Callable[[str], Predictor | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A prediction of one step in seconds; the interval is None where nobody can tell it now."""
+
+    step_s: float
+    low_s: float | None
+    high_s: float | None
+    version: str | None
+
+
+class AtSubmit:
+    """What was said before the job ran, with the interval of the version that said it.
+
+    ``load`` gives a stored version, None for one that is no longer there.
+    """
+
+    def __init__(self, load: Load) -> None:
+        self._predictor = lru_cache(maxsize=None)(load)
+
+    def __call__(self, run: Run, job: TrainingJob) -> Said | None:
+        """None where nothing was said, or of another GPU or number of them than it ran on."""
+        said = run.predicted
+        if said is None or not said.step_s or said.step_s <= 0:
+            return None
+        if said.gpus not in (None, job.gpus) or not _same_gpu(said.gpu, job):
+            return None
+        predictor = self._predictor(said.version) if said.version else None
+        again = None if predictor is None else said_by(predictor, job, said.version)
+        low, high = (None, None) if again is None else (again.low_s, again.high_s)
+        if again is not None and low is not None and high is not None:
+            low, high = (said.step_s * bound / again.step_s for bound in (low, high))
+        return Said(step_s=said.step_s, low_s=low, high_s=high, version=said.version)
+
+
+class InUse:
+    """What one predictor says of every run, as if it had been asked before."""
+
+    def __init__(self, predictor: Predictor, version: str | None) -> None:
+        self._predictor = predictor
+        self._version = version
+
+    def __call__(self, run: Run, job: TrainingJob) -> Said | None:
+        """None where it cannot predict the job."""
+        return said_by(self._predictor, job, self._version)
+
+
+def said_by(predictor: Predictor, job: TrainingJob, version: str | None) -> Said | None:
+    """The prediction of one step; None for a job it cannot predict."""
+    try:
+        found = predictor.predict(job)
+    except (GraphError, JobError):
+        return None
+    interval = found.interval(LEVEL)
+    return Said(step_s=found.step_s, low_s=interval.low_s, high_s=interval.high_s, version=version)
+
+
+def observations(
+    runs: Iterable[Run],
+    candidates: Candidates,
+    said: Callable[[Run, TrainingJob], Said | None],
+    left: Counter[str],
+) -> Iterator[Observation]:
+    """One for every run that tells a step time; ``left`` counts the others by reason."""
+    for run in runs:
+        found = candidates.of(run)
+        if isinstance(found, str):
+            left[found] += 1
+        else:
+            yield _observation(found, said(run, found.job))
+
+
+def _observation(candidate: Candidate, said: Said | None) -> Observation:
+    measured_s, bound = candidate.step_s, candidate.kind is Evidence.LOWER_BOUND
+    inside = None
+    if said is not None and said.low_s is not None and said.high_s is not None and not bound:
+        inside = said.low_s <= measured_s <= said.high_s
+    return Observation(
+        end_s=candidate.run.ended.end_s,
+        user=candidate.user,
+        job=candidate.job,
+        step_s=measured_s,
+        lower_bound=bound,
+        error=None if said is None or bound else log(measured_s / said.step_s),
+        inside=inside,
+        version=None if said is None else said.version,
+    )
+
+
+def _same_gpu(name: str | None, job: TrainingJob) -> bool:
+    if name is None or name == job.gpu:
+        return True
+    try:
+        return job.but(gpu=name).gpu == job.gpu
+    except JobError:
+        return False

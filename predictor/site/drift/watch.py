@@ -1,0 +1,114 @@
+"""All streams of a history: errors and coverage by week, and the changes that stand."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from ...estimate.manifest import VERSION
+from .chart import Change, Chart
+from .figures import Figures, Week, weeks_of
+from .ranks import SequentialRanks
+from .stream import Observation, Stream
+from .threshold import YEAR_S, limit_for
+
+DEFAULT_FALSE_ALARMS = 1.0  # a year, on the whole site
+LEAST_SPAN_S = 4 * 7 * 86400.0  # of a history, to tell from it how many runs a year brings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What is known of a stream; ``standing`` is the last change the predictor has not learned."""
+
+    stream: Stream
+    measured: int
+    scored: int
+    figures: Figures
+    weeks: tuple[Week, ...]
+    changes: tuple[Change, ...]
+    standing: Change | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """All streams, those with most runs first, and what the alarms were set to.
+
+    ``limit`` is that of every chart, for ``false_alarms_per_year`` of ``scores_per_year``.
+    """
+
+    streams: tuple[Watched, ...]
+    false_alarms_per_year: float
+    scores_per_year: float
+    limit: float
+    left: Counter[str]
+
+    @property
+    def alarms(self) -> Iterator[Watched]:
+        """The streams whose change stands."""
+        return (watched for watched in self.streams if watched.standing is not None)
+
+
+def watch(
+    observed: Iterable[Observation],
+    left: Counter[str],
+    *,
+    false_alarms_per_year: float = DEFAULT_FALSE_ALARMS,
+    runs_per_week: float | None = None,
+) -> Drift:
+    """Watch runs that come oldest first.
+
+    ``runs_per_week`` are those comparable with earlier ones; by default as many as there were.
+    """
+    runs = list(observed)
+    per_year = _scores_per_year(runs) if runs_per_week is None else 2 * runs_per_week * 365.25 / 7
+    limit = limit_for(false_alarms_per_year, per_year)
+    members: defaultdict[Stream, list[Observation]] = defaultdict(list)
+    for one in runs:
+        for stream in one.streams:
+            members[stream].append(one)
+    watched = [_watched(stream, those, limit) for stream, those in members.items()]
+    watched.sort(key=lambda w: (w.stream.model is not None, -w.measured, w.stream.where))
+    return Drift(
+        streams=tuple(watched),
+        false_alarms_per_year=false_alarms_per_year,
+        scores_per_year=per_year,
+        limit=limit,
+        left=left,
+    )
+
+
+def _scores_per_year(runs: Sequence[Observation]) -> float:
+    """Twice the runs that have enough like them, as each is in two streams."""
+    if not runs:
+        return 0.0
+    ranks = SequentialRanks()
+    scores = (ranks.score(o.like, o.step_s, lower_bound=o.lower_bound) for o in runs)
+    scored = sum(score is not None for score in scores)
+    return 2 * scored * YEAR_S / max(LEAST_SPAN_S, runs[-1].end_s - runs[0].end_s)
+
+
+def _watched(stream: Stream, observed: Sequence[Observation], limit: float) -> Watched:
+    chart = Chart(limit)
+    for one in observed:
+        chart.add(one)
+    changes = chart.changes
+    return Watched(
+        stream=stream,
+        measured=len(observed),
+        scored=chart.scored,
+        figures=Figures.of(observed),
+        weeks=tuple(weeks_of(observed)),
+        changes=changes,
+        standing=changes[-1] if changes and not _learned(changes[-1], observed) else None,
+    )
+
+
+def _learned(change: Change, observed: Sequence[Observation]) -> bool:
+    """True where the last prediction came from a predictor made after the alarm."""
+    version = next((o.version for o in reversed(observed) if o.version is not None), None)
+    if version is None or not VERSION.fullmatch(version):
+        return False
+    made = datetime.strptime(version[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
+    return made.timestamp() > change.alarm_s

@@ -1,0 +1,161 @@
+"""Connections to the two databases, made to behave alike.
+
+On both a transaction is whole or not at all, one writer works at a time while readers go on with
+what was committed before, and an error becomes a HistoryError that names the history.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, CursorResult, Engine, Select, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+
+from ...errors import HistoryError, NotInstalledError
+
+WAIT_S = 30  # for another writer, whose transaction is a batch
+POSTGRES = "postgresql"
+SQLITE = "sqlite"
+_WRITES = "history_writes"
+_WRITER_LOCK = 0x70726563  # of pg_advisory_xact_lock, one in a database
+_DRIVERS = {
+    "sqlite": "sqlite+pysqlite",
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+}
+_PRAGMAS = (
+    "journal_mode=WAL",
+    "synchronous=NORMAL",
+    "foreign_keys=ON",
+    "secure_delete=ON",  # what was forgotten is not left in pages that are free
+)
+_ACCEPTED = "a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE is accepted"
+_FULL = "make room; nothing of this batch was kept"
+_READ_ONLY = "it can only be read by this user"
+_DAMAGED = "it is something else, or damaged: give another path, or put its last copy there"
+_HINTS = (
+    ("disk is full", _FULL),
+    ("could not extend", _FULL),
+    ("disk I/O error", f"the disk fails or is full: {_FULL}"),
+    ("readonly", _READ_ONLY),
+    ("read-only", _READ_ONLY),
+    ("not a database", _DAMAGED),
+    ("malformed", _DAMAGED),
+    ("is locked", f"another writer has held it for {WAIT_S} s: try again"),
+    ("lock timeout", f"another writer has held it for {WAIT_S} s: try again"),
+)
+
+
+def url_of(text: str) -> URL:
+    """A path or a URL as the URL of a driver; raises HistoryError for another database."""
+    if "://" not in text:
+        return URL.create(_DRIVERS[SQLITE], database=str(Path(text).expanduser()))
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise HistoryError(f"the URL of the history cannot be read: {_ACCEPTED}") from None
+    driver = _DRIVERS.get(url.get_backend_name())
+    if driver is None or (url.get_backend_name() == SQLITE and not url.database):
+        raise HistoryError(f"history {shown(url)} is not possible: {_ACCEPTED}")
+    return url.set(drivername=driver)
+
+
+def shown(url: URL) -> str:
+    """The URL for people: without its password and without our driver."""
+    return url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
+
+
+def engine_of(url: URL) -> Engine:
+    """Connections of a history; raises NotInstalledError without a driver for it."""
+    if url.get_backend_name() == SQLITE:
+        engine = create_engine(url, connect_args={"timeout": WAIT_S})
+        event.listen(engine, "connect", _set_up_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    try:
+        engine = create_engine(url, pool_pre_ping=True)
+    except ModuleNotFoundError as error:
+        raise NotInstalledError.of(error, "postgres") from None
+    event.listen(engine, "begin", _begin_postgres)
+    return engine
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that no other writer is in, committed when the block ends without an error."""
+    with refusing(engine), engine.execution_options(**{_WRITES: True}).begin() as connection:
+        yield connection
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A transaction in which every query sees one state of the history, however long it reads."""
+    with refusing(engine), engine.connect() as connection:
+        yield connection
+
+
+@contextmanager
+def streaming(engine: Engine, query: Select[Any], rows: int) -> Iterator[CursorResult[Any]]:
+    """The result of a query, fetched so many rows at a time."""
+    with (
+        reading(engine) as connection,
+        connection.execution_options(yield_per=rows).execute(query) as result,
+    ):
+        yield result
+
+
+def give_back_space(engine: Engine) -> None:
+    """Take free pages off a SQLite file, and empty its log unless somebody needs that just now.
+
+    ``execute`` of the driver would free one page.
+    """
+    with refusing(engine), closing(engine.raw_connection()) as connection:
+        driver = connection.driver_connection
+        assert driver is not None
+        driver.executescript(
+            "PRAGMA incremental_vacuum; PRAGMA busy_timeout=0; PRAGMA wal_checkpoint(TRUNCATE);"
+            f" PRAGMA busy_timeout={WAIT_S * 1000}"
+        )
+
+
+@contextmanager
+def refusing(engine: Engine) -> Iterator[None]:
+    """Errors of the database in the block as HistoryError."""
+    assert engine.dialect.dbapi is not None
+    try:
+        yield
+    except (SQLAlchemyError, engine.dialect.dbapi.Error, UnicodeError) as error:
+        raise HistoryError(f"history {shown(engine.url)}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    text = " ".join(str(cause).split()) or type(cause).__name__
+    hint = next((f"; {hint}" for fragment, hint in _HINTS if fragment in text), "")
+    return text + hint
+
+
+def _set_up_sqlite(connection: sqlite3.Connection, _: Any) -> None:
+    """WAL lets readers go on beside a writer; what ``kill -9`` leaves is whole with NORMAL."""
+    connection.isolation_level = None  # BEGIN is ours: see _begin_sqlite
+    for pragma in _PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if _writes(connection) else "BEGIN")
+
+
+def _begin_postgres(connection: Connection) -> None:
+    """Writers that overlap would wait for each other's rows in any order, and so for ever."""
+    if _writes(connection):
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT_S}s'")
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})")
+
+
+def _writes(connection: Connection) -> bool:
+    return bool(connection.get_execution_options().get(_WRITES))

@@ -1,0 +1,54 @@
+"""The runs as a table of Polars, read in blocks of columns while it is worked on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+from polars.io.plugins import register_io_source
+from sqlalchemy import BigInteger, Double, Engine, select
+from sqlalchemy.types import TypeEngine
+
+from ...errors import HistoryError
+from .engine import streaming
+from .tables import COLUMNS, RUNS
+from .where import Where, conditions
+
+BLOCK_ROWS = 20_000
+
+
+def lazy_frame(engine: Engine, where: Where, columns: Sequence[str] | None) -> pl.LazyFrame:
+    """The runs, in no order; raises HistoryError for an unknown column.
+
+    Only the columns that a query needs are read from the database.
+    """
+    names = tuple(COLUMNS if columns is None else columns)
+    if unknown := [name for name in names if name not in COLUMNS]:
+        raise HistoryError(f"columns={unknown} is not possible: {', '.join(COLUMNS)} are accepted")
+
+    def blocks(
+        wanted: list[str] | None, condition: pl.Expr | None, n_rows: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        for block in _blocks(engine, where, names if wanted is None else wanted, n_rows):
+            yield block if condition is None else block.filter(condition)
+
+    schema = {name: _dtype(RUNS.columns[name].type) for name in names}
+    return register_io_source(blocks, schema=schema)
+
+
+def _blocks(
+    engine: Engine, where: Where, names: Sequence[str], n_rows: int | None
+) -> Iterator[pl.DataFrame]:
+    columns = [RUNS.columns[name] for name in names]
+    schema = {column.name: _dtype(column.type) for column in columns}
+    query = select(*columns).where(*conditions(where)).limit(n_rows)
+    with streaming(engine, query, BLOCK_ROWS) as found:
+        for rows in found.partitions():
+            values = zip(schema.items(), zip(*rows, strict=True), strict=True)
+            yield pl.DataFrame([pl.Series(name, cells, kind) for (name, kind), cells in values])
+
+
+def _dtype(kind: TypeEngine[object]) -> type[pl.DataType]:
+    if isinstance(kind, BigInteger):
+        return pl.Int64
+    return pl.Float64 if isinstance(kind, Double) else pl.String

@@ -1,0 +1,17 @@
+"""Runs the revisions on the open connection that ``schema.upgrade`` hands over."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from predictor.site.history.schema import CONNECTION, VERSION_TABLE
+from predictor.site.history.tables import METADATA
+
+context.configure(
+    connection=context.config.attributes[CONNECTION],
+    target_metadata=METADATA,
+    version_table=VERSION_TABLE,
+    transactional_ddl=True,  # both databases roll a half-made schema back
+)
+with context.begin_transaction():
+    context.run_migrations()

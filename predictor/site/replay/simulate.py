@@ -1,0 +1,230 @@
+"""Replays a trace on pools of GPUs, first come first served or with EASY backfill.
+
+EASY (Lifka, JSSPP 1995; Mu'alem and Feitelson, IEEE TPDS 12, 2001): the first waiting job that
+cannot start gets a reservation at the earliest time that the limits of running jobs promise; a
+later job may start before it if it ends by its own limit until then, or takes GPUs that are spare
+then. Where jobs may run in several pools, each pool holds at most one reservation, of the first
+waiting job that this pool serves earliest. Pools are tried in their order, as Slurm tries nodes by
+weight.
+
+A job is never preempted, and one that ends at its limit is not submitted again.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import TraceError
+from .away import Away
+from .gates import NO_GATES, Arrivals, Gates
+from .nodes import Nodes, Reservation
+from .trace import Pool, Schedule, Trace
+
+# Waiting jobs looked at behind the first that cannot start; Slurm's bf_max_job_test.
+BACKFILL_DEPTH = 500
+Rows = NDArray[np.intp]
+
+
+class Policy(StrEnum):
+    """Who may start before a job that waits."""
+
+    FIFO = "fifo"
+    EASY = "easy"
+
+
+def replay(
+    trace: Trace,
+    pools: Sequence[Pool],
+    *,
+    policy: Policy = Policy.EASY,
+    depth: int = BACKFILL_DEPTH,
+    gates: Gates = NO_GATES,
+    away: Sequence[Away] = (),
+) -> Schedule:
+    """Start every job of the trace on the pools that are the columns of its ``run_s``.
+
+    ``depth`` is how many waiting jobs EASY looks at behind the first that cannot start. ``gates``
+    are what jobs wait for besides, ``away`` GPUs that are kept from them for a time. Raises
+    TraceError where the pools are not those of the trace, or no pool can ever hold a job.
+    """
+    if trace.run_s.shape[1] != len(pools):
+        raise TraceError(
+            f"run_s has {trace.run_s.shape[1]} columns for {len(pools)} pools: one each is accepted"
+        )
+    may = ~np.isnan(trace.run_s) & (trace.gpus[:, None] <= np.array([p.gpus for p in pools]))
+    if not may.any(axis=1).all():
+        job = int(np.argmin(may.any(axis=1)))
+        raise TraceError(f"gpus={trace.gpus[job]} of job {job}: no pool it may run in has as many")
+    empty = np.full(len(trace), np.nan)
+    schedule = Schedule(
+        start_s=empty, end_s=empty.copy(), killed=np.zeros(len(trace), dtype=bool),
+        pool=np.zeros(len(trace), dtype=np.int64), promised_s=empty.copy(),
+    )  # fmt: skip
+    parts = _apart(may) if gates == NO_GATES else _whole(may)
+    for rows, columns in parts:
+        _Replay(trace, may, rows, columns, pools, schedule, policy, depth, gates, away).run()
+    return schedule
+
+
+def _whole(may: NDArray[np.bool_]) -> list[tuple[Rows, list[int]]]:
+    """All of them: a job may wait for one of any pool."""
+    return [(np.arange(len(may)), list(range(may.shape[1])))]
+
+
+def _apart(may: NDArray[np.bool_]) -> list[tuple[Rows, list[int]]]:
+    """Jobs and pools that never compete with others: rows and columns of each such part."""
+    label = np.arange(may.shape[1])
+    for kind in np.unique(may, axis=0) if len(may) else ():
+        met = np.unique(label[kind])
+        label[np.isin(label, met)] = met[0]
+    of_job = label[may.argmax(axis=1)] if len(may) else np.empty(0, dtype=np.intp)
+    return [
+        (np.flatnonzero(of_job == part), np.flatnonzero(label == part).tolist())
+        for part in np.unique(of_job)
+    ]
+
+
+class _Replay:
+    """One part of a trace; jobs go by their rank: priority first, then submission."""
+
+    def __init__(
+        self, trace: Trace, may: NDArray[np.bool_], rows: Rows, columns: list[int],
+        pools: Sequence[Pool], schedule: Schedule, policy: Policy, depth: int,
+        gates: Gates, away: Sequence[Away],
+    ) -> None:  # fmt: skip
+        priority = np.zeros(len(rows)) if trace.priority is None else trace.priority[rows]
+        self.job = rows[np.lexsort((rows, trace.submit_s[rows], -priority))]
+        self.columns, self.schedule = columns, schedule
+        self.easy, self.depth = policy is Policy.EASY, depth
+        self.arrivals = Arrivals(
+            trace.submit_s[self.job].tolist(), gates, np.argsort(self.job).tolist()
+        )
+        runs = np.zeros(len(trace), dtype=bool) if trace.runs is None else trace.runs
+        self.runs: list[bool] = runs[self.job].tolist()
+        self.gpus, self.limit_s = trace.gpus[self.job], trace.limit_s[self.job]
+        self.may = may[self.job][:, columns]
+        self.gpus_of: list[int] = self.gpus.tolist()
+        self.limit_of: list[float] = self.limit_s.tolist()
+        self.pools_of: list[list[bool]] = self.may.tolist()
+        self.run_of: list[list[float]] = trace.run_s[self.job][:, columns].tolist()
+        self.nodes = [
+            Nodes(pools[column], [one for one in away if one.pool == pools[column].name])
+            for column in columns
+        ]
+        self.returns = sorted(s for nodes in self.nodes for s in nodes.away.returns(-np.inf))
+        self.waiting: list[int] = []
+        # (end, rank, pool, end by limit) of the running jobs, the next to end first.
+        self.ends: list[tuple[float, int, int, float]] = []
+
+    def run(self) -> None:
+        """Every event in turn: ends, then submissions, then one look at the queue."""
+        now_s = -np.inf
+        while (now_s := self._next_s(now_s)) < np.inf:
+            while self.ends and self.ends[0][0] <= now_s:
+                _, rank, pool, limit_end_s = heapq.heappop(self.ends)
+                self.nodes[pool].stop(rank, limit_end_s)
+                self.arrivals.ended(rank, now_s)
+            for rank in self.arrivals.until(now_s):
+                insort(self.waiting, rank)
+            self._start_heads(now_s)
+            window = self._window()
+            if len(window) and self._may_start(window, now_s, {}).any():
+                self._pass_by(window, now_s)
+
+    def _next_s(self, now_s: float) -> float:
+        """When the next job comes or ends, or GPUs come back."""
+        while self.returns and self.returns[0] <= now_s:
+            del self.returns[0]
+        end_s = self.ends[0][0] if self.ends else np.inf
+        back_s = self.returns[0] if self.returns else np.inf
+        return min(self.arrivals.next_s, end_s, back_s)
+
+    def _start_heads(self, now_s: float) -> None:
+        started = 0
+        while started < len(self.waiting) and self._start(self.waiting[started], now_s, {}):
+            started += 1
+        del self.waiting[:started]
+
+    def _window(self) -> Rows:
+        """The waiting jobs to look at; none where nobody may start but the first."""
+        alone = len(self.waiting) < 2 or not (self.easy or len(self.nodes) > 1)
+        if alone or not any(max(nodes.free) for nodes in self.nodes):
+            return np.empty(0, dtype=np.intp)
+        return np.array(self.waiting[: self.depth + 1] if self.easy else self.waiting)
+
+    def _pass_by(self, window: Rows, now_s: float) -> None:
+        """Start whoever may go before the first waiting job, in order."""
+        held: dict[int, Reservation] = {}
+        while len(window):
+            window = window[self._may_start(window, now_s, held, or_reserve=True)]
+            for at, rank in enumerate(window.tolist()):
+                if self._start(rank, now_s, held):
+                    del self.waiting[bisect_left(self.waiting, rank)]
+                elif not self._reserve(rank, now_s, held):
+                    continue
+                window = window[at + 1 :]
+                break
+            else:
+                return
+
+    def _may_start(
+        self, window: Rows, now_s: float, held: dict[int, Reservation], *, or_reserve: bool = False
+    ) -> NDArray[np.bool_]:
+        """Jobs (n,) that may have room now; with ``or_reserve`` also those that may reserve."""
+        found = np.zeros(len(window), dtype=bool)
+        end_s = now_s + self.limit_s[window]
+        for pool, nodes in enumerate(self.nodes):
+            may = self.may[window, pool]
+            if not or_reserve or pool in held:
+                may = may & nodes.may_fit(self.gpus[window], end_s, held.get(pool))
+            found |= may
+        return found
+
+    def _start(self, rank: int, now_s: float, held: dict[int, Reservation]) -> bool:
+        """Start a job in the first pool with room for it."""
+        limit_end_s = now_s + self.limit_of[rank]
+        for pool, nodes in enumerate(self.nodes):
+            if not self.pools_of[rank][pool]:
+                continue
+            share = nodes.room(
+                self.gpus_of[rank], now_s, limit_end_s, held.get(pool), runs=self.runs[rank]
+            )
+            if share is not None:
+                nodes.start(rank, share, limit_end_s, held.get(pool))
+                self._record(rank, pool, now_s, limit_end_s)
+                return True
+        return False
+
+    def _record(self, rank: int, pool: int, now_s: float, limit_end_s: float) -> None:
+        run_s, job, out = self.run_of[rank][pool], self.job[rank], self.schedule
+        killed = run_s > self.limit_of[rank]
+        end_s = limit_end_s if killed else now_s + run_s
+        out.start_s[job], out.end_s[job], out.killed[job] = now_s, end_s, killed
+        out.pool[job] = self.columns[pool]
+        heapq.heappush(self.ends, (end_s, rank, pool, limit_end_s))
+        self.arrivals.started(rank, now_s)
+
+    def _reserve(self, rank: int, now_s: float, held: dict[int, Reservation]) -> bool:
+        """Hold room for a job that waits; False where other jobs hold all of its pools."""
+        open_pools = [
+            pool for pool, may in enumerate(self.pools_of[rank]) if may and pool not in held
+        ]
+        if not open_pools:
+            return False
+        if not self.easy:  # nobody passes by in any of its pools
+            held |= {p: Reservation(-np.inf, [0] * len(self.nodes[p].free)) for p in open_pools}
+            return True
+        gpus, limit_s = self.gpus_of[rank], self.limit_of[rank]
+        found = {pool: self.nodes[pool].reserve(gpus, now_s, limit_s) for pool in open_pools}
+        best = min(found, key=lambda pool: found[pool].shadow_s)
+        held[best] = found[best]
+        job, promised_s = self.job[rank], self.schedule.promised_s
+        if rank == self.waiting[0] and np.isnan(promised_s[job]):
+            promised_s[job] = found[best].shadow_s
+        return True

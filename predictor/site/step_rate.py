@@ -1,0 +1,253 @@
+"""What a running training job says of its steps, for whoever follows it: a file, or a line.
+
+The file is ``precision-time-steps.json`` in the job's directory, or, where several jobs share
+one, ``precision-time-steps.<job id>.json``: a JSON object with ``"v": 1`` and the fields of
+StepReport. The line on stdout is ``precision-time: step=1200 total_steps=56302 step_s=0.118``,
+with the same field names. Both are somebody else's claim: they are read with bounds on size and
+values, never through a symbolic link, and only where they belong to the user of the job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import StepReportError
+
+VERSION = 1
+FILE_NAME = "precision-time-steps.json"
+LINE_PREFIX = "precision-time:"
+MAX_FILE_BYTES = 64 * 1024
+TAIL_BYTES = 64 * 1024
+FILE_MODE = 0o644  # the scheduler's daemon is another user
+
+_MAX_STEPS = 10**12
+_MAX_STEP_S = 86400.0  # no optimizer step takes a day
+_MAX_UNIX_S = 1e11
+_COUNTS = ("step", "total_steps", "first_step")
+_NUMBERS = {"step_s": _MAX_STEP_S, "step_s_spread": _MAX_STEP_S, "started_s": _MAX_UNIX_S,
+            "written_s": _MAX_UNIX_S, "paused_s": _MAX_UNIX_S}  # fmt: skip
+_REQUIRED = ("step", "total_steps", "step_s")
+_MAY_BE_NONE = ("step_s_spread", "started_s", "written_s")
+_PAIR = re.compile(r"(\w+)=(\S+)")
+_JOB_ID = re.compile(r"[!-~]{0,128}")
+_LINE_BREAK = re.compile(r"[\r\n]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepReport:
+    """How far a job is and how fast it goes.
+
+    ``step`` optimizer steps of ``total_steps`` are done, counted from the start of the training;
+    ``first_step`` is where this run of it took over (a checkpoint). ``step_s`` is the median of
+    recent steps in seconds, ``step_s_spread`` their spread. ``started_s`` (when this run's first
+    step began) and ``written_s`` (when this was said) are Unix seconds, ``paused_s`` the seconds
+    between them that will not come again. None where it was not said.
+
+    Raises StepReportError naming field, value and what is accepted.
+    """
+
+    step: int
+    total_steps: int
+    step_s: float
+    job_id: str = ""
+    step_s_spread: float | None = None
+    first_step: int = 0
+    started_s: float | None = None
+    written_s: float | None = None
+    paused_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in _COUNTS:
+            _check(name, getattr(self, name), _MAX_STEPS, whole=True)
+        for name, most in _NUMBERS.items():
+            if getattr(self, name) is not None or name not in _MAY_BE_NONE:
+                _check(name, getattr(self, name), most, whole=False)
+        if self.step_s <= 0:
+            raise StepReportError(f"step_s={self.step_s!r} is not possible: above 0 is accepted")
+        if not self.first_step <= self.step <= self.total_steps:
+            raise StepReportError(
+                f"step={self.step} is not possible: from first_step={self.first_step} to "
+                f"total_steps={self.total_steps} is accepted"
+            )
+        if not isinstance(self.job_id, str) or not _JOB_ID.fullmatch(self.job_id):
+            raise StepReportError(
+                f"job_id={_shown(self.job_id)} is not possible: up to 128 printable characters of "
+                "ASCII without blanks are accepted"
+            )
+
+    @property
+    def steps_of_run(self) -> int:
+        """Steps that this run has made."""
+        return self.step - self.first_step
+
+    @property
+    def remaining_steps(self) -> int:
+        """Steps still to be made."""
+        return self.total_steps - self.step
+
+    def line(self) -> str:
+        """The line for stdout."""
+        said = ((k, v) for k, v in asdict(self).items() if v not in (None, ""))
+        return " ".join([LINE_PREFIX, *(f"{k}={v}" for k, v in said)])
+
+
+def read_report(path: Path, *, owner: int | None = None) -> StepReport | None:
+    """The report in a file, None where there is no file.
+
+    ``written_s`` is the file's own time where the report does not say it. Raises StepReportError
+    where the file cannot be trusted (a link, not a regular file, not of the user ``owner``, above
+    64 KiB) or does not hold a possible report, such as a half-written one.
+    """
+    found = _read(path, owner, MAX_FILE_BYTES + 1, from_end=False)
+    if found is None:
+        return None
+    raw, changed_s = found
+    if len(raw) > MAX_FILE_BYTES:
+        raise StepReportError(f"{path}: above {MAX_FILE_BYTES} bytes")
+    try:
+        said = json.loads(raw, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise StepReportError(f"{path} is not JSON: {error}") from None
+    if not isinstance(said, dict) or said.get("v") != VERSION:
+        raise StepReportError(f'{path}: a JSON object with "v": {VERSION} is accepted')
+    return _report({"written_s": changed_s, **said})
+
+
+def last_report(path: Path, *, owner: int | None = None) -> StepReport | None:
+    """The last line with a possible report in the last 64 KiB of a text file, None without one.
+
+    ``written_s`` is the file's own time. Raises StepReportError as ``read_report`` does.
+    """
+    found = _read(path, owner, TAIL_BYTES, from_end=True)
+    if found is None:
+        return None
+    raw, changed_s = found
+    lines = _LINE_BREAK.split(raw.decode("utf-8", "replace"))
+    for line in reversed(lines[:-1]):  # the last one may still be growing
+        said = _line(line)
+        if said is not None:
+            with contextlib.suppress(StepReportError):
+                return _report({"written_s": changed_s, **said})
+    return None
+
+
+def parse_line(text: str) -> StepReport | None:
+    """The report in a line of output, None where there is none or an impossible one.
+
+    What stands before ``precision-time:`` (a rank, a time) is skipped.
+    """
+    said = _line(text)
+    if said is None:
+        return None
+    try:
+        return _report(said)
+    except StepReportError:
+        return None
+
+
+def write_report(path: Path, report: StepReport) -> None:
+    """Put a report in place of the one before, whole or not at all; raises OSError."""
+    stated = {k: v for k, v in asdict(report).items() if v not in (None, "")}
+    handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump({"v": VERSION, **stated}, file)
+        os.chmod(draft, FILE_MODE)
+        os.replace(draft, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)
+        raise
+
+
+def report_paths(directory: Path, name: str, job_id: str) -> tuple[Path, Path]:
+    """Where a job's report may be: the file of this job alone, then the one named ``name``."""
+    stem, dot, suffix = name.rpartition(".")
+    alone = f"{stem}.{job_id}.{suffix}" if dot and stem else f"{name}.{job_id}"
+    return directory / alone, directory / name
+
+
+def _read(
+    path: Path, owner: int | None, most: int, *, from_end: bool
+) -> tuple[bytes, float] | None:
+    """At most ``most`` bytes of a user's file, and when it was changed in Unix seconds."""
+    try:
+        # NONBLOCK: a FIFO would hold the reader for ever.
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise StepReportError(f"{path} cannot be opened: {error}") from None
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise StepReportError(f"{path} is not a regular file")
+        if owner is not None and status.st_uid != owner:
+            raise StepReportError(f"{path} belongs to user {status.st_uid}, not to {owner}")
+        start = max(0, status.st_size - most) if from_end else 0
+        return _pread(handle, most, start), status.st_mtime
+    except OSError as error:
+        raise StepReportError(f"{path} cannot be read: {error}") from None
+    finally:
+        os.close(handle)
+
+
+def _pread(handle: int, most: int, start: int) -> bytes:
+    """``most`` bytes from ``start``, fewer only at the end of the file."""
+    raw = b""
+    while len(raw) < most and (more := os.pread(handle, most - len(raw), start + len(raw))):
+        raw += more
+    return raw
+
+
+def _line(text: str) -> dict[str, Any] | None:
+    """The fields of a line as numbers where they are some; None where it is no report."""
+    _, found, rest = text.rpartition(LINE_PREFIX)
+    said: dict[str, Any] = dict(_PAIR.findall(rest)) if found else {}
+    if not all(name in said for name in _REQUIRED):
+        return None
+    for name in said.keys() & {*_COUNTS, *_NUMBERS}:
+        try:
+            said[name] = int(said[name]) if name in _COUNTS else float(said[name])
+        except ValueError:
+            return None
+    return said
+
+
+def _report(said: Mapping[str, Any]) -> StepReport:
+    known = {k: v for k, v in said.items() if k in StepReport.__dataclass_fields__}
+    for name in known.keys() & {*_COUNTS}:
+        if isinstance(known[name], float) and known[name].is_integer():
+            known[name] = int(known[name])
+    missing = [name for name in _REQUIRED if name not in known]
+    if missing:
+        raise StepReportError(f"{', '.join(missing)} missing")
+    if isinstance(known.get("job_id"), int):
+        known["job_id"] = str(known["job_id"])
+    return StepReport(**known)
+
+
+def _check(name: str, value: object, most: float, *, whole: bool) -> None:
+    kinds = int if whole else int | float
+    if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value <= most:
+        kind = "a whole number" if whole else "a number"
+        raise StepReportError(
+            f"{name}={_shown(value)} is not possible: {kind} from 0 to {most:g} is accepted"
+        )
+
+
+def _shown(value: object) -> str:
+    return ascii(value)[:80]
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number of JSON")
