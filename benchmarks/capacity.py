@@ -53,8 +53,10 @@ def write_whatif_jobs(path: Path, jobs: int) -> None:
     sample = of_file(SAMPLE).frame.filter(pl.col("end_s") <= UNTIL_S).collect()
     copies = []
     for copy in range(-(-jobs // sample.height)):
-        moved = [(pl.col(name) + copy * (UNTIL_S - SINCE_S)).alias(name)
-                 for name in ("submit_s", "start_s", "end_s")]  # fmt: skip
+        moved = [
+            (pl.col(name) + copy * (UNTIL_S - SINCE_S)).alias(name)
+            for name in ("submit_s", "start_s", "end_s")
+        ]
         number = pl.concat_str("job_id", pl.lit(f"-{copy}")).alias("job_id")
         copies.append(sample.with_columns(*moved, number))
     pl.concat(copies).head(jobs).write_parquet(path)
@@ -63,9 +65,12 @@ def write_whatif_jobs(path: Path, jobs: int) -> None:
 def measured(run: str, path: Path) -> dict[str, Any]:
     """What one process took."""
     done = subprocess.run(
-        [sys.executable, str(STAGES), run, str(path)], stdout=subprocess.PIPE, text=True,
-        check=True, env=os.environ | THREADS,
-    )  # fmt: skip
+        [sys.executable, str(STAGES), run, str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env=os.environ | THREADS,
+    )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -75,8 +80,10 @@ def show(name: str, found: dict[str, Any]) -> None:
     size = f"{found['bytes'] / 2**20:,.0f} MiB at most"
     print(f"{name}: {found['cpu_s']:.1f} s of processor, {found['seconds']:.1f} s, {size}")
     for stage in found["stages"]:
-        print(f"  {stage['name']:24s} {stage['cpu_s']:6.2f} s of processor "
-              f"{stage['seconds']:7.2f} s {stage['bytes'] / 2**20:7,.0f} MiB")  # fmt: skip
+        print(
+            f"  {stage['name']:24s} {stage['cpu_s']:6.2f} s of processor "
+            f"{stage['seconds']:7.2f} s {stage['bytes'] / 2**20:7,.0f} MiB"
+        )
 
 
 def main() -> int:

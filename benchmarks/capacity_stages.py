@@ -111,10 +111,18 @@ def _report(path: Path, clock: Clock, predictor: Predictor | None) -> None:
     from predictor.site.capacity.report_data import Period
     from predictor.site.capacity.source import of_file
 
-    clock.around(facts, "hours_of", "splits", "waits", "limits", "predictions",
-                 "tensor_cores")  # fmt: skip
-    clock.around(module, "jobs_of", "pools_of", "use", "configurations", "better", "long_limits",
-                 "_forecasts", "_drained")  # fmt: skip
+    clock.around(facts, "hours_of", "splits", "waits", "limits", "predictions", "tensor_cores")
+    clock.around(
+        module,
+        "jobs_of",
+        "pools_of",
+        "use",
+        "configurations",
+        "better",
+        "long_limits",
+        "_forecasts",
+        "_drained",
+    )
     with clock.stage("all"):
         period = Period(since_s=SINCE_S, until_s=UNTIL_S)
         found = module.make_report(of_file(path), period, predictor)

@@ -27,8 +27,9 @@ from predictor.site.replay import Floats
 
 SEEDS, STEP = range(10, 14), 4
 METHODS: dict[str, Callable[[Floats, int], Floats]] = {
-    "forecast": forecast_model.paths, "ETS": forecast_baseline.paths,
-}  # fmt: skip
+    "forecast": forecast_model.paths,
+    "ETS": forecast_baseline.paths,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +65,14 @@ def outcomes(origin: Origin, paths: Callable[[Floats, int], Floats]) -> Iterator
     for ahead, (band, came) in enumerate(zip(bands, origin.came, strict=False)):
         low, lower, median, upper, high = band
         yield Outcome(
-            history=origin.history, known_weeks=weeks, ahead=ahead,
-            in_80=bool(lower <= came <= upper), in_95=bool(low <= came <= high),
-            width=float(high - low) / mean, error=abs(float(median - came)) / mean,
-        )  # fmt: skip
+            history=origin.history,
+            known_weeks=weeks,
+            ahead=ahead,
+            in_80=bool(lower <= came <= upper),
+            in_95=bool(low <= came <= high),
+            width=float(high - low) / mean,
+            error=abs(float(median - came)) / mean,
+        )
 
 
 def show(name: str, found: Sequence[Sequence[Outcome]]) -> None:

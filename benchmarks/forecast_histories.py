@@ -55,9 +55,10 @@ def generated(seeds: range, least_weeks: int, step: int) -> Iterator[Origin]:
                 for name, one in _happenings(days, rng):
                     for origin in range(least_weeks, WEEKS, step):
                         yield Origin(
-                            history=f"{size}, {name}", days=one[: origin * WEEK_DAYS],
+                            history=f"{size}, {name}",
+                            days=one[: origin * WEEK_DAYS],
                             came=_weekly(one)[origin:],
-                        )  # fmt: skip
+                        )
 
 
 def _happenings(days: Floats, rng: np.random.Generator) -> Iterator[tuple[str, Floats]]:

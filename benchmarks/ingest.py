@@ -44,8 +44,15 @@ def stand_in(folder: Path, rows: int) -> Path:
     """A directory of commands: a sacct with so many rows, the rest as captured."""
     folder.mkdir()
     commands = replay.commands(folder, PAYLOADS)
-    words = [sys.executable, "-S", sacct.__file__, str(PAYLOADS / "ended.txt"),
-             str(rows), str(DAYS), str(FIRST_S)]  # fmt: skip
+    words = [
+        sys.executable,
+        "-S",
+        sacct.__file__,
+        str(PAYLOADS / "ended.txt"),
+        str(rows),
+        str(DAYS),
+        str(FIRST_S),
+    ]
     (commands / "sacct").write_text(f'#!/bin/sh\nexec {" ".join(words)} "$@"\n')
     return commands
 
@@ -53,8 +60,12 @@ def stand_in(folder: Path, rows: int) -> Path:
 def count(commands: Path) -> Bare:
     """The rows and bytes of the whole period, read as fast as they can be printed."""
     first, last = ("2023-11-14T22:13:20", "2100-01-01T00:00:00")
-    argv = [str(commands / "sacct"), "--delimiter=~~0123456789abcdef~~", f"--starttime={first}",
-            f"--endtime={last}"]  # fmt: skip
+    argv = [
+        str(commands / "sacct"),
+        "--delimiter=~~0123456789abcdef~~",
+        f"--starttime={first}",
+        f"--endtime={last}",
+    ]
     rows = size = 0
     began = time.perf_counter()
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
@@ -90,10 +101,14 @@ def report(rows: int, bare: Bare, first: dict[str, Any], again: dict[str, Any]) 
         print((f"{name:24}" + "".join(f"{cell:>{VALUE}}" for cell in cells)).rstrip())
     growth = first["end_bytes"] / first["early_bytes"]
     mib = {name: first[f"{name}_bytes"] / 2**20 for name in ("early", "end", "peak")}
-    print(f"\nmemory: {mib['early']:.0f} MiB after a tenth of the rows, {mib['end']:.0f} MiB after "
-          f"all ({growth:.2f} x), peak {mib['peak']:.0f} MiB")  # fmt: skip
-    print(f"records: {first['new']:,} new, left out {first['left_out']}, {first['unread']} unread; "
-          f"again: {again['new']} new, {again['changed']} changed\n")  # fmt: skip
+    print(
+        f"\nmemory: {mib['early']:.0f} MiB after a tenth of the rows, {mib['end']:.0f} MiB after "
+        f"all ({growth:.2f} x), peak {mib['peak']:.0f} MiB"
+    )
+    print(
+        f"records: {first['new']:,} new, left out {first['left_out']}, {first['unread']} unread; "
+        f"again: {again['new']} new, {again['changed']} changed\n"
+    )
     limit_s, whole = GOAL_S * rows / ROWS, first["records"] == rows == bare.rows
     return [
         Goal("time", f"{first['wall_s']:.0f} s of {limit_s:.0f} s", first["wall_s"] <= limit_s),

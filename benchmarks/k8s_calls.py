@@ -110,10 +110,7 @@ def _in_turns(asking: Asking, contenders: Mapping[str, Contender]) -> dict[str, 
 def watched(calls: int, directory: Path) -> Memory:
     """Memory over a number of calls, everything as by default, and then over new shapes."""
     directory.mkdir()
-    with (
-        servers.api_server(MEMORY_NAMES) as api,
-        servers.ours(directory / "ours", api) as server,
-    ):
+    with servers.api_server(MEMORY_NAMES) as api, servers.ours(directory / "ours", api) as server:
         connection, asking = server.connect(), Asking(MEMORY_NAMES)
         kinds = [Contender(connection), Contender(connection, BF16)]
         resident = []

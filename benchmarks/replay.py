@@ -45,9 +45,11 @@ def trace_of(jobs: int, load: float) -> Trace:
     limits = stated_limits(rng, run_s)
     span_s = float((run_s * gpus).sum()) / (GPUS * load)
     return Trace(
-        submit_s=np.sort(rng.uniform(0, span_s, jobs)), gpus=gpus,
-        limit_s=np.where(np.isnan(limits), DEFAULT_S, limits), run_s=run_s[:, None],
-    )  # fmt: skip
+        submit_s=np.sort(rng.uniform(0, span_s, jobs)),
+        gpus=gpus,
+        limit_s=np.where(np.isnan(limits), DEFAULT_S, limits),
+        run_s=run_s[:, None],
+    )
 
 
 def timed(trace: Trace, load: float, pool: Pool, policy: Policy) -> Timing:
@@ -70,8 +72,10 @@ def main(arguments: list[str]) -> int:
     """Print the table; 1 where the goal is missed."""
     jobs = int(arguments[0]) if arguments else JOBS
     print(f"{jobs:,} jobs on {GPUS:,} GPUs")
-    print(f"{'load':>5}  {'pool':12}{'policy':8}{'seconds':>9}{'jobs/s':>9}{'most wait':>11}"
-          f"{'mean wait':>11}")  # fmt: skip
+    print(
+        f"{'load':>5}  {'pool':12}{'policy':8}{'seconds':>9}{'jobs/s':>9}{'most wait':>11}"
+        f"{'mean wait':>11}"
+    )
     found = []
     for load in LOADS:
         trace = trace_of(jobs, load)
@@ -79,13 +83,19 @@ def main(arguments: list[str]) -> int:
             for policy in Policy:
                 one = timed(trace, load, pool, policy)
                 found.append(one)
-                print(f"{load:>5}  {pool.name:12}{policy:8}{one.seconds:>9.1f}"
-                      f"{jobs / one.seconds:>9,.0f}{one.longest_queue:>11,}"
-                      f"{one.mean_wait_h:>9.1f} h", flush=True)  # fmt: skip
+                print(
+                    f"{load:>5}  {pool.name:12}{policy:8}{one.seconds:>9.1f}"
+                    f"{jobs / one.seconds:>9,.0f}{one.longest_queue:>11,}"
+                    f"{one.mean_wait_h:>9.1f} h",
+                    flush=True,
+                )
     slowest = max(one.seconds for one in found if one.load == LOADS[0])
     allowed_s = GOAL_S * jobs / JOBS
-    goal = Goal(f"every replay at load {LOADS[0]} in {allowed_s:g} s", f"{slowest:.1f} s",
-                slowest <= allowed_s)  # fmt: skip
+    goal = Goal(
+        f"every replay at load {LOADS[0]} in {allowed_s:g} s",
+        f"{slowest:.1f} s",
+        slowest <= allowed_s,
+    )
     print(f"\n{goal.name}: {goal.reached}, {'kept' if goal.kept else 'MISSED'}")
     return 0 if goal.kept else 1
 

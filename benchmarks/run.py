@@ -124,12 +124,22 @@ def measure_predictions() -> Figures:
         """Llama 3.1 405B as in table 4 of arXiv 2407.21783, with other batches."""
         by_hand = ("embedding", "loss")
         return TrainingJob(
-            model="llama3.1-405b", precision=Precision.MIXED_BF16_FP32, gpu="h100-sxm5-80gb",
-            gpus=16384, batch_size=batch_size, grad_accum=16, seq_len=8192, tensor_parallel=8,
-            pipeline_parallel=16, virtual_stages=8, sequence_parallel=True, sharding="zero1",
-            framework="megatron", steps=1000,
+            model="llama3.1-405b",
+            precision=Precision.MIXED_BF16_FP32,
+            gpu="h100-sxm5-80gb",
+            gpus=16384,
+            batch_size=batch_size,
+            grad_accum=16,
+            seq_len=8192,
+            tensor_parallel=8,
+            pipeline_parallel=16,
+            virtual_stages=8,
+            sequence_parallel=True,
+            sharding="zero1",
+            framework="megatron",
+            steps=1000,
             options=tuple((f"account_for_{end}_in_pipeline_split", "on") for end in by_hand),
-        )  # fmt: skip
+        )
 
     for model in MODELS:  # what a process does once is not part of a prediction
         predictor.predict(job(model, 7))

@@ -39,9 +39,7 @@ TIMED = tuple(kind for kind in LABELS if kind != "none")
 DO_NOTHING = Path(client.__file__).with_name("do_nothing.py")
 # slurmctld's own work in the background would hide what a hook costs: intervals as by default.
 BENCH = Bench(
-    accounting=False,
-    scheduler=("bf_interval=30",),
-    lines=("MaxJobCount=100000", "MinJobAge=2"),
+    accounting=False, scheduler=("bf_interval=30",), lines=("MaxJobCount=100000", "MinJobAge=2")
 )
 DAEMON = {"deadline_ms": 40.0, "log_format": "json"}  # as by default, unlike in the tests
 REFRESH_S = 15.0
@@ -91,14 +89,26 @@ class Measurement:
         self.cluster.clear()
 
     def _sbatch(self, job: Job) -> float:
-        argv = ["sbatch", "--hold", "--parsable", "--output=/dev/null", f"--job-name={job.name}",
-                f"--comment={job.comment}", f"--gres={TRES}", str(SCRIPT)]  # fmt: skip
+        argv = [
+            "sbatch",
+            "--hold",
+            "--parsable",
+            "--output=/dev/null",
+            f"--job-name={job.name}",
+            f"--comment={job.comment}",
+            f"--gres={TRES}",
+            str(SCRIPT),
+        ]
         program = self.cluster.installation.program("sbatch")
         start = time.perf_counter()
         subprocess.run(
-            [program, *argv[1:]], env=self.cluster.env, cwd=self.cluster.work, check=True,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            [program, *argv[1:]],
+            env=self.cluster.env,
+            cwd=self.cluster.work,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         return time.perf_counter() - start
 
     def _keep_calls(self, times_ms: dict[str, list[float]]) -> None:

@@ -76,9 +76,11 @@ def compared(reference: Reference, predictor: Predictor) -> Row:
         network = reference.build(reference.sizes(layers=LAYERS))
     start = time.process_time()
     stored = trace(
-        network, reference.examples(),
-        name=f"own-{reference.name}".replace("_", "-"), seq_len=reference.seq_len,
-    )  # fmt: skip
+        network,
+        reference.examples(),
+        name=f"own-{reference.name}".replace("_", "-"),
+        seq_len=reference.seq_len,
+    )
     seconds = time.process_time() - start
     entry = entry_of(reference.name)
     work = Workload(BATCH, seq_len=reference.seq_len, image_size=entry.image_size)
@@ -86,16 +88,19 @@ def compared(reference: Reference, predictor: Predictor) -> Row:
     variant = reference.variant(layers=LAYERS)
     built = graph_of(reference.name, variant, work)
     return Row(
-        name=reference.name, parameters_apart=ours.parameters - built.parameters,
-        flops=worst_flops(ours, built), traffic=traffic(ours) / traffic(built) - 1,
-        launches=launches(ours) / launches(built) - 1, seconds=seconds,
+        name=reference.name,
+        parameters_apart=ours.parameters - built.parameters,
+        flops=worst_flops(ours, built),
+        traffic=traffic(ours) / traffic(built) - 1,
+        launches=launches(ours) / launches(built) - 1,
+        seconds=seconds,
         steps=tuple(
             step_s(predictor, stored.name, (), reference, precision)
             / step_s(predictor, reference.name, variant, reference, precision)
             - 1
             for precision in PRECISIONS
         ),
-    )  # fmt: skip
+    )
 
 
 def worst_flops(ours: Graph, built: Graph) -> float:
@@ -129,9 +134,15 @@ def step_s(
 ) -> float:
     """Physical step time of one GPU, the same optimizer for both."""
     job = TrainingJob(
-        model=model, gpu=GPU, gpus=1, batch_size=BATCH, precision=Precision(precision),
-        seq_len=reference.seq_len, variant=variant, optimizer="adamw",
-    )  # fmt: skip
+        model=model,
+        gpu=GPU,
+        gpus=1,
+        batch_size=BATCH,
+        precision=Precision(precision),
+        seq_len=reference.seq_len,
+        variant=variant,
+        optimizer="adamw",
+    )
     return float(predictor.predict(job).physical.step_s)
 
 
@@ -143,10 +154,14 @@ def unlisted_seconds(name: str, one: Unlisted, predictor: Predictor) -> float:
     )
     predictor.predict(
         TrainingJob(
-            model=stored.name, gpu=GPU, gpus=1, batch_size=BATCH, seq_len=one.seq_len,
+            model=stored.name,
+            gpu=GPU,
+            gpus=1,
+            batch_size=BATCH,
+            seq_len=one.seq_len,
             precision=Precision("mixed_bf16_fp32"),
         )
-    )  # fmt: skip
+    )
     seconds = time.process_time() - start
     unknown = ", ".join(stored.model.unknown) or "none"
     click.echo(f"{name:28}{seconds:7.1f} s   priced by bytes alone: {unknown}")
@@ -193,8 +208,9 @@ def main(names: tuple[str, ...]) -> None:
                 click.echo(rows[-1])
         unlisted = [
             unlisted_seconds(name, one, predictor)
-            for name, one in UNLISTED.items() if not names or name in names
-        ]  # fmt: skip
+            for name, one in UNLISTED.items()
+            if not names or name in names
+        ]
     if rows:
         show_spread(rows)
     found = goals(rows, unlisted)

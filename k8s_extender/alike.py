@@ -17,10 +17,15 @@ from .records import PodJob
 MAX_KINDS = 256
 MAX_BYTES = 2**14
 # Labels and annotations that are another's for each Job or each pod; names in them are for rules.
-OF_ONE = frozenset((
-    "batch.kubernetes.io/controller-uid", "controller-uid", "batch.kubernetes.io/job-name",
-    "job-name", "batch.kubernetes.io/job-completion-index",
-))  # fmt: skip
+OF_ONE = frozenset(
+    (
+        "batch.kubernetes.io/controller-uid",
+        "controller-uid",
+        "batch.kubernetes.io/job-name",
+        "job-name",
+        "batch.kubernetes.io/job-completion-index",
+    )
+)
 # The service account's volume has a name of its own in each pod. Containers are compared apart.
 OF_SPEC = frozenset(("volumes", "hostname", "nodeName", "containers", "initContainers"))
 OF_CONTAINER = frozenset(("volumeMounts",))

@@ -48,9 +48,12 @@ def read(client: ApiClient, config: Config, *, page: int = PAGE) -> Live:
     for pod in objects(core.list_pod_for_all_namespaces, page):
         queue.pod(pod)
     return Live(
-        scheduler=SCHEDULER, cluster=cluster_of(config), at_s=at_s, jobs=tuple(queue.jobs()),
+        scheduler=SCHEDULER,
+        cluster=cluster_of(config),
+        at_s=at_s,
+        jobs=tuple(queue.jobs()),
         pools=pools_of_nodes(tuple(gpus for node in queue.usable for gpus in _gpus(node))),
-    )  # fmt: skip
+    )
 
 
 class _Queue:
@@ -114,15 +117,22 @@ class _Queue:
         held = bool(jobs) and all(one.uid in self._suspended and not one.queue for one in jobs)
         head, nowhere = seen[0], not started and any(one.uid in self._nowhere for one in seen)
         return LiveJob(
-            job_id=job_id(head), name=head.name, user="", account=head.namespace,
-            partition=head.queue, submit_s=min(one.submit_s for one in seen),
-            start_s=min(starts, default=None), limit_s=min(limits, default=None),
-            gpus=gpus, gpu_type=types.pop() if len(types) == 1 else None,
+            job_id=job_id(head),
+            name=head.name,
+            user="",
+            account=head.namespace,
+            partition=head.queue,
+            submit_s=min(one.submit_s for one in seen),
+            start_s=min(starts, default=None),
+            limit_s=min(limits, default=None),
+            gpus=gpus,
+            gpu_type=types.pop() if len(types) == 1 else None,
             nodes=len({pod.node for pod in started}) or 1,
             asked=max((one.asked for one in seen), key=len),
-            priority=max(self._priorities.get(one.uid, 0) for one in seen), held=held,
+            priority=max(self._priorities.get(one.uid, 0) for one in seen),
+            held=held,
             waits=Waits(never=NOWHERE) if nowhere else NOTHING,
-        )  # fmt: skip
+        )
 
 
 def _takes_pods(node: Mapping[str, Any]) -> bool:

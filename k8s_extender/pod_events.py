@@ -59,13 +59,20 @@ def body(event: PodEvent, pod: PodName) -> dict[str, Any]:
             "namespace": pod.namespace,
         },
         "involvedObject": {
-            "apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name,
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": pod.namespace,
+            "name": pod.name,
             "uid": pod.uid,
         },
-        "reason": event.reason, "message": event.message, "type": event.type,
-        "source": {"component": COMPONENT}, "count": 1,
-        "firstTimestamp": now, "lastTimestamp": now,
-    }  # fmt: skip
+        "reason": event.reason,
+        "message": event.message,
+        "type": event.type,
+        "source": {"component": COMPONENT},
+        "count": 1,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+    }
 
 
 def _short(text: str) -> str:

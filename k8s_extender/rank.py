@@ -43,9 +43,12 @@ class Ranking:
 
     def _policies(self) -> Mapping[str, Callable[[Sequence[TypeEstimate]], dict[GpuType, float]]]:
         return {
-            "time": self._speed, "cost": self._thrift, "energy": self._frugality,
-            "balanced": self._balanced, "reserve": self._reserved,
-        }  # fmt: skip
+            "time": self._speed,
+            "cost": self._thrift,
+            "energy": self._frugality,
+            "balanced": self._balanced,
+            "reserve": self._reserved,
+        }
 
     def _speed(self, found: Sequence[TypeEstimate]) -> dict[GpuType, float]:
         """Runs per second."""

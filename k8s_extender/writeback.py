@@ -82,10 +82,13 @@ class Writeback:
             ANNOTATION_PAUSE_S,
             None,
             lambda: self._api.patch_namespaced_pod(
-                pod.name, pod.namespace, {"metadata": metadata},
-                _preload_content=False, _request_timeout=CALL_TIMEOUT_S,
+                pod.name,
+                pod.namespace,
+                {"metadata": metadata},
+                _preload_content=False,
+                _request_timeout=CALL_TIMEOUT_S,
             ),
-        )  # fmt: skip
+        )
 
     def _tell(self, pod: PodName, event: PodEvent) -> None:
         body = pod_events.body(event, pod)

@@ -219,10 +219,14 @@ def _refused(table: Sorted, book: Book) -> Packed:
 
 def _write_sources(root: Path, done: Mapping[str, Sorted], book: Book) -> None:
     entries = {
-        key: {"repository": s.repository, "commit": s.commit, "license": s.license,
-              "citation": s.citation}
+        key: {
+            "repository": s.repository,
+            "commit": s.commit,
+            "license": s.license,
+            "citation": s.citation,
+        }
         for key, s in book.sources.items()
-    }  # fmt: skip
+    }
     text = yaml.safe_dump(entries, sort_keys=True, allow_unicode=True, width=1000)
     (root / "sources.yaml").write_text(text, encoding="utf-8")
     tally = Tally(

@@ -30,9 +30,13 @@ def forget() -> None:
     roots.forget()
     gpus.forget()
     for read in (
-        storage.sources, storage.texts, tables.operators, tables.collectives, _operators,
+        storage.sources,
+        storage.texts,
+        tables.operators,
+        tables.collectives,
+        _operators,
         _collectives,
-    ):  # fmt: skip
+    ):
         read.cache_clear()
 
 

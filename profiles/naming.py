@@ -58,9 +58,10 @@ def naming(root: Path = HERE) -> Naming:
             libraries={prefix: re.compile(text) for prefix, text in raw["libraries"].items()},
             tags=re.compile(f"(?:{'|'.join(raw['tags'])})$"),
             patterns=tuple(_pattern(item) for item in raw["patterns"]),
-            refusals=tuple(Refusal(match=re.compile(r["match"]), reason=r["reason"])
-                           for r in raw["refusals"]),
-        )  # fmt: skip
+            refusals=tuple(
+                Refusal(match=re.compile(r["match"]), reason=r["reason"]) for r in raw["refusals"]
+            ),
+        )
     except (KeyError, TypeError, AttributeError, re.error) as error:
         raise ProfileDataError(f"{FILE}: {type(error).__name__}: {error}") from error
 

@@ -88,18 +88,38 @@ def _is_size(text: str, least: int) -> bool:
 def operator_cells(row: Row, key: str) -> Cells:
     """An operator row in ``OPERATOR_COLUMNS``."""
     return (
-        row["id"], key, row["source_path"], row["library"], row["op"], row["direction"],
-        row["precision"], shape(row), row["params"], number(row["time_us"]), row["note"],
-    )  # fmt: skip
+        row["id"],
+        key,
+        row["source_path"],
+        row["library"],
+        row["op"],
+        row["direction"],
+        row["precision"],
+        shape(row),
+        row["params"],
+        number(row["time_us"]),
+        row["note"],
+    )
 
 
 def collective_cells(row: Row, key: str) -> Cells:
     """A collective row in ``COLLECTIVE_COLUMNS``; the bus bandwidth is derived, not stored."""
     return (
-        row["id"], key, row["source_path"], row["system"], row["interconnect"], row["library"],
-        row["op"], number(row["gpus"]), number(row["nodes"]), number(row["gpus_per_node"]),
-        number(row["bytes"]), row["precision"], number(row["time_us"]), row["note"],
-    )  # fmt: skip
+        row["id"],
+        key,
+        row["source_path"],
+        row["system"],
+        row["interconnect"],
+        row["library"],
+        row["op"],
+        number(row["gpus"]),
+        number(row["nodes"]),
+        number(row["gpus_per_node"]),
+        number(row["bytes"]),
+        row["precision"],
+        number(row["time_us"]),
+        row["note"],
+    )
 
 
 def measurement_cells(row: Row, key: str) -> Cells:

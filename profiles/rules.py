@@ -25,18 +25,45 @@ IN_SWITCH_REDUCTION = 2.0
 CONSISTENCY = 0.03  # throughput against iteration time of one row
 
 _HALVES = {
-    "fp16": ("fp16_tensor", "fp16", "fp32"), "bf16": ("bf16_tensor",), "fp8": ("fp8_tensor",),
-}  # fmt: skip
+    "fp16": ("fp16_tensor", "fp16", "fp32"),
+    "bf16": ("bf16_tensor",),
+    "fp8": ("fp8_tensor",),
+}
 _PRECISIONS = {
-    "fp32": None, "fp16": None, "mixed_fp16_fp32": None, "tf32": "tf32", "bf16": "bf16_tensor",
-    "mixed_bf16_fp32": "bf16_tensor", "mixed_fp8_bf16": "fp8_tensor",
+    "fp32": None,
+    "fp16": None,
+    "mixed_fp16_fp32": None,
+    "tf32": "tf32",
+    "bf16": "bf16_tensor",
+    "mixed_bf16_fp32": "bf16_tensor",
+    "mixed_fp8_bf16": "fp8_tensor",
     "mixed_fp8_fp16": "fp8_tensor",
-}  # fmt: skip
-_UNITS = {"images/s", "sequences/s", "samples/s", "tokens/s", "volumes/s", "frames/s",
-          "molecules/s", "audio_samples/s", "steps/s"}  # fmt: skip
+}
+_UNITS = {
+    "images/s",
+    "sequences/s",
+    "samples/s",
+    "tokens/s",
+    "volumes/s",
+    "frames/s",
+    "molecules/s",
+    "audio_samples/s",
+    "steps/s",
+}
 _TIMES = ("throughput", "iteration_s", "epoch_s", "total_s")
-_NUMBERS = ("gpus", "nodes", "gpus_per_node", "batch_per_gpu", "grad_accum", "global_batch",
-            "seq_len", *_TIMES, "steps", "epochs", "peak_memory_bytes")  # fmt: skip
+_NUMBERS = (
+    "gpus",
+    "nodes",
+    "gpus_per_node",
+    "batch_per_gpu",
+    "grad_accum",
+    "global_batch",
+    "seq_len",
+    *_TIMES,
+    "steps",
+    "epochs",
+    "peak_memory_bytes",
+)
 
 
 def matmul_peak(gpu: Gpu, dtype: str) -> float | None:
@@ -167,10 +194,7 @@ def collective_faults(table: CollectiveTable) -> list[str | None]:
 
 
 def _mark(
-    reasons: list[str | None],
-    bad: NDArray[np.bool_],
-    text: str,
-    value: Floats | None = None,
+    reasons: list[str | None], bad: NDArray[np.bool_], text: str, value: Floats | None = None
 ) -> None:
     for row in np.flatnonzero(bad).tolist():
         if reasons[row] is None:

@@ -15,29 +15,89 @@ from .errors import ProfileDataError
 HERE = Path(__file__).parent
 
 OPERATOR_COLUMNS = (
-    "id", "source", "path", "library", "op", "direction", "dtype", "shape", "params", "time_us",
+    "id",
+    "source",
+    "path",
+    "library",
+    "op",
+    "direction",
+    "dtype",
+    "shape",
+    "params",
+    "time_us",
     "note",
-)  # fmt: skip
+)
 COLLECTIVE_COLUMNS = (
-    "id", "source", "path", "system", "fabric", "library", "op", "gpus", "nodes",
-    "gpus_per_node", "bytes", "dtype", "time_us", "note",
-)  # fmt: skip
+    "id",
+    "source",
+    "path",
+    "system",
+    "fabric",
+    "library",
+    "op",
+    "gpus",
+    "nodes",
+    "gpus_per_node",
+    "bytes",
+    "dtype",
+    "time_us",
+    "note",
+)
 # The columns measurements are exchanged in; on disk `source` stands for the first three after id.
 MEASUREMENT_COLUMNS = (
-    "id", "source_repo", "source_commit", "source_path", "license", "framework", "model",
-    "model_variant", "task", "dataset", "system", "gpu", "gpus", "nodes", "gpus_per_node",
-    "precision", "batch_per_gpu", "grad_accum", "global_batch", "seq_len", "image_size",
-    "throughput", "unit", "iteration_s", "epoch_s", "total_s", "steps", "epochs", "options",
-    "note", "peak_memory_bytes",
-)  # fmt: skip
+    "id",
+    "source_repo",
+    "source_commit",
+    "source_path",
+    "license",
+    "framework",
+    "model",
+    "model_variant",
+    "task",
+    "dataset",
+    "system",
+    "gpu",
+    "gpus",
+    "nodes",
+    "gpus_per_node",
+    "precision",
+    "batch_per_gpu",
+    "grad_accum",
+    "global_batch",
+    "seq_len",
+    "image_size",
+    "throughput",
+    "unit",
+    "iteration_s",
+    "epoch_s",
+    "total_s",
+    "steps",
+    "epochs",
+    "options",
+    "note",
+    "peak_memory_bytes",
+)
 STORED_MEASUREMENT_COLUMNS = ("id", "source", "source_path", *MEASUREMENT_COLUMNS[5:])
 # A quarantine file starts with these; the raw columns of its table follow.
 QUARANTINE_COLUMNS = ("id", "source", "reason")
 # Columns whose cells may be a reference to a text in texts.csv.
-SHARED_COLUMNS = frozenset({
-    "path", "source_path", "library", "params", "note", "system", "fabric", "interconnect",
-    "options", "model_variant", "framework", "task", "dataset",
-})  # fmt: skip
+SHARED_COLUMNS = frozenset(
+    {
+        "path",
+        "source_path",
+        "library",
+        "params",
+        "note",
+        "system",
+        "fabric",
+        "interconnect",
+        "options",
+        "model_variant",
+        "framework",
+        "task",
+        "dataset",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,23 +172,38 @@ def operator_table(gpu: Sequence[str], columns: Mapping[str, Sequence[str]]) -> 
     fill_elements(op, dims)
     done = work(op, direction, dtype, params, dims)
     return OperatorTable(
-        id=_texts(columns["id"]), gpu=_texts(gpu), source=_texts(columns["source"]),
-        library=_texts(columns["library"]), op=op, direction=direction, dtype=dtype,
-        params=params, time_s=_floats(columns["time_us"]) * 1e-6,
-        flops=done.flops, bytes=done.bytes, **dims,
-    )  # fmt: skip
+        id=_texts(columns["id"]),
+        gpu=_texts(gpu),
+        source=_texts(columns["source"]),
+        library=_texts(columns["library"]),
+        op=op,
+        direction=direction,
+        dtype=dtype,
+        params=params,
+        time_s=_floats(columns["time_us"]) * 1e-6,
+        flops=done.flops,
+        bytes=done.bytes,
+        **dims,
+    )
 
 
 def collective_table(gpu: Sequence[str], columns: Mapping[str, Sequence[str]]) -> CollectiveTable:
     """The table of stored columns (``COLLECTIVE_COLUMNS``)."""
     return CollectiveTable(
-        id=_texts(columns["id"]), gpu=_texts(gpu), source=_texts(columns["source"]),
-        library=_texts(columns["library"]), system=_texts(columns["system"]),
-        fabric=_texts(columns["fabric"]), op=_texts(columns["op"]),
-        dtype=_texts(columns["dtype"]), gpus=_floats(columns["gpus"]),
-        nodes=_floats(columns["nodes"]), gpus_per_node=_floats(columns["gpus_per_node"]),
-        bytes=_floats(columns["bytes"]), time_s=_floats(columns["time_us"]) * 1e-6,
-    )  # fmt: skip
+        id=_texts(columns["id"]),
+        gpu=_texts(gpu),
+        source=_texts(columns["source"]),
+        library=_texts(columns["library"]),
+        system=_texts(columns["system"]),
+        fabric=_texts(columns["fabric"]),
+        op=_texts(columns["op"]),
+        dtype=_texts(columns["dtype"]),
+        gpus=_floats(columns["gpus"]),
+        nodes=_floats(columns["nodes"]),
+        gpus_per_node=_floats(columns["gpus_per_node"]),
+        bytes=_floats(columns["bytes"]),
+        time_s=_floats(columns["time_us"]) * 1e-6,
+    )
 
 
 def take(table: OperatorTable, rows: NDArray[np.intp]) -> OperatorTable:

@@ -31,10 +31,7 @@ class Candidate:
 
 
 def candidates(
-    pools: Iterable[Pool],
-    request: Request,
-    wanted: GpuRequest,
-    partitions: Iterable[str],
+    pools: Iterable[Pool], request: Request, wanted: GpuRequest, partitions: Iterable[str]
 ) -> tuple[Candidate, ...]:
     """Nodes of ``partitions`` that the request allows and whose GPUs suffice, down ones too.
 

@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-UNUSABLE = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "FUTURE",
-                      "INVAL", "INVALID_REG", "NOT_RESPONDING", "UNKNOWN",
-                      "PERFCTRS"})  # fmt: skip
+UNUSABLE = frozenset(
+    {
+        "DOWN",
+        "DRAIN",
+        "DRAINED",
+        "DRAINING",
+        "FAIL",
+        "FAILING",
+        "FUTURE",
+        "INVAL",
+        "INVALID_REG",
+        "NOT_RESPONDING",
+        "UNKNOWN",
+        "PERFCTRS",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,10 +256,12 @@ class Decider:
             comment = outcome.mark().text()
             self.follow_ups.put(
                 FollowUp(
-                    job_id=request.job_id, old_limit_min=mark.limit,
-                    time_limit_min=limit, admin_comment=comment,
+                    job_id=request.job_id,
+                    old_limit_min=mark.limit,
+                    time_limit_min=limit,
+                    admin_comment=comment,
                 )
-            )  # fmt: skip
+            )
         return Answer(log=outcome.answer().log, ttl_s=0)
 
 

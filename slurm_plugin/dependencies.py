@@ -36,14 +36,20 @@ def parse(text: str) -> Dependencies:
     """
     any_of = "?" in text
     found = (_ONE.fullmatch(part) for part in re.split("[,?]", text) if part)
-    return Dependencies(any_of=any_of, every=tuple(
-        _dependency(match) for match in found
-        if match and not (any_of and match["state"] == "failed")
-    ))  # fmt: skip
+    return Dependencies(
+        any_of=any_of,
+        every=tuple(
+            _dependency(match)
+            for match in found
+            if match and not (any_of and match["state"] == "failed")
+        ),
+    )
 
 
 def _dependency(match: re.Match[str]) -> Dependency:
     return Dependency(
-        kind=match["kind"], job=match["job"] or "", task=match["task"],
+        kind=match["kind"],
+        job=match["job"] or "",
+        task=match["task"],
         delay_s=MINUTE_S * int(match["minutes"] or 0),
-    )  # fmt: skip
+    )

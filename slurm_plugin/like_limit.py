@@ -30,9 +30,12 @@ def from_like_jobs(
     if policy.history_mode == "off" or policy.mode == "off" or settled:
         return choice
     like = LikeJob(
-        user=request.user, gpus=wanted.gpus, name=request.name or "",
-        command=" ".join(request.argv), model=stated.model or "",
-    )  # fmt: skip
+        user=request.user,
+        gpus=wanted.gpus,
+        name=request.name or "",
+        command=" ".join(request.argv),
+        model=stated.model or "",
+    )
     found = lengths.estimate(like, policy.quantile)
     if found is None:
         return choice

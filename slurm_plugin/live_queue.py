@@ -44,11 +44,14 @@ def read(policy: Policy) -> Live:
     waits = _waiters(commands, queue, at_s, notes)
     runs = Runs(rules_of(policy))
     return Live(
-        scheduler=SCHEDULER, cluster=source.settings().cluster_name, at_s=at_s,
+        scheduler=SCHEDULER,
+        cluster=source.settings().cluster_name,
+        at_s=at_s,
         jobs=tuple(_job(job, runs, places, waits, reserved) for job in queue if job.gpus),
         pools=pools_of_nodes(tuple(NodeGpus(p.name, p.count) for p in places.usable)),
-        away=reserved.away, notes=(*notes, *reserved.notes),
-    )  # fmt: skip
+        away=reserved.away,
+        notes=(*notes, *reserved.notes),
+    )
 
 
 def _reserved(commands: Commands, places: Places, at_s: float, notes: list[str]) -> Kept:
@@ -70,20 +73,27 @@ def _waiters(
     return Waiters(queue, told, at_s)
 
 
-def _job(
-    job: QueuedJob, runs: Runs, places: Places, waits: Waiters, reserved: Kept
-) -> LiveJob:  # fmt: skip
+def _job(job: QueuedJob, runs: Runs, places: Places, waits: Waiters, reserved: Kept) -> LiveJob:
     context = RuleContext(
         name=job.name, user=job.user, account=job.account, partition=job.partitions[0]
     )
     pending = job.state == "PENDING"
     return LiveJob(
-        job_id=job.label, name=job.name, user=job.user, account=job.account,
-        partition=job.partitions[0], submit_s=job.submit_s,
+        job_id=job.label,
+        name=job.name,
+        user=job.user,
+        account=job.account,
+        partition=job.partitions[0],
+        submit_s=job.submit_s,
         start_s=None if pending else job.start_s,
-        limit_s=None if job.limit_min is None else job.limit_min * MINUTE_S, gpus=job.gpus,
-        gpu_type=places.gpu_type(job), nodes=job.nodes,
+        limit_s=None if job.limit_min is None else job.limit_min * MINUTE_S,
+        gpus=job.gpus,
+        gpu_type=places.gpu_type(job),
+        nodes=job.nodes,
         asked=runs.asked(job.comment, job.admin_comment, context).text,
-        priority=job.priority, held=job.held, array=job.label.partition("_")[0],
-        reserved=not reserved.nodes.isdisjoint(job.node_names), waits=waits(job),
-    )  # fmt: skip
+        priority=job.priority,
+        held=job.held,
+        array=job.label.partition("_")[0],
+        reserved=not reserved.nodes.isdisjoint(job.node_names),
+        waits=waits(job),
+    )

@@ -16,10 +16,22 @@ from .sources.waits_text import Waiting
 
 _NEVER = "DependencyNeverSatisfied"
 # Reasons that the replay foresees, and those that other fields than the reason tell of.
-_FORESEEN = frozenset({
-    "", "None", "Resources", "Priority", "Dependency", "JobArrayTaskLimit", "BeginTime",
-    "Reservation", "JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", _NEVER,
-})  # fmt: skip
+_FORESEEN = frozenset(
+    {
+        "",
+        "None",
+        "Resources",
+        "Priority",
+        "Dependency",
+        "JobArrayTaskLimit",
+        "BeginTime",
+        "Reservation",
+        "JobHeldUser",
+        "JobHeldAdmin",
+        "JobHoldMaxRequeue",
+        _NEVER,
+    }
+)
 _OTHER_END = "it waits for a job that did not end as it asks"
 _TO_FAIL = "it waits for a job to fail, which is not foreseen"
 _NOTHING = Waiting()
@@ -61,10 +73,13 @@ class Waiters:
             found.times.append(told.eligible_s)
         return Waits(
             text=_text(found.words, told, self._at_s, any_of=asked.any_of),
-            after=tuple(found.after), any_of=asked.any_of, at_most=told.at_most,
-            not_before_s=max(found.times, default=None), never=_never(told, asked),
+            after=tuple(found.after),
+            any_of=asked.any_of,
+            at_most=told.at_most,
+            not_before_s=max(found.times, default=None),
+            never=_never(told, asked),
             reservation=told.reservation,
-        )  # fmt: skip
+        )
 
     def _add(self, found: _Found, one: Dependency, job: QueuedJob) -> None:
         if one.kind == "afternotok":

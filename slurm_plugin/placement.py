@@ -87,9 +87,14 @@ def _own_choice(request: Request, wanted: GpuRequest) -> str | None:
 
 
 def _steered(
-    kept: tuple[Candidate, ...], target: list[Candidate], request: Request, wanted: GpuRequest,
-    precision: Precision, policy: Placement, aim: str,
-) -> Placed:  # fmt: skip
+    kept: tuple[Candidate, ...],
+    target: list[Candidate],
+    request: Request,
+    wanted: GpuRequest,
+    precision: Precision,
+    policy: Placement,
+    aim: str,
+) -> Placed:
     if policy.method == "gres":
         return _typed(kept, target, request, wanted, policy, aim)
     ours = _expression(kept, target, precision, policy)
@@ -125,9 +130,13 @@ def _expression(
 
 
 def _typed(
-    kept: tuple[Candidate, ...], target: Sequence[Candidate], request: Request,
-    wanted: GpuRequest, policy: Placement, aim: str,
-) -> Placed:  # fmt: skip
+    kept: tuple[Candidate, ...],
+    target: Sequence[Candidate],
+    request: Request,
+    wanted: GpuRequest,
+    policy: Placement,
+    aim: str,
+) -> Placed:
     """One GRES type can be asked for: the one with most usable nodes."""
     types = {c.label for c in target}
     by_type = {t: tuple(c for c in target if c.label == t) for t in sorted(types)}

@@ -117,8 +117,16 @@ class Answer:
         return (urlencode(pairs, encoding="utf-8", errors="replace") + "\n").encode("ascii")
 
 
-_NUMBERS = {"uid", "min_nodes", "max_nodes", "num_tasks", "ntasks_per_node", "sockets_per_node",
-            "het_job_offset", "job_id"}  # fmt: skip
+_NUMBERS = {
+    "uid",
+    "min_nodes",
+    "max_nodes",
+    "num_tasks",
+    "ntasks_per_node",
+    "sockets_per_node",
+    "het_job_offset",
+    "job_id",
+}
 _TIMES = {"time_limit", "time_min"}
 _LISTS = {"partitions", "usable_partitions", "argv"}
 _TEXTS = {f.name for f in fields(Request)} - _NUMBERS - _TIMES - _LISTS - {"environment", "old"}
@@ -134,9 +142,11 @@ def parse_request(line: bytes) -> Request:
         raise ProtocolError(f"request of {len(line)} bytes; at most {MAX_REQUEST_BYTES} are read")
     try:
         pairs = parse_qsl(
-            line.decode("utf-8", "replace").rstrip("\n"), keep_blank_values=True,
-            max_num_fields=MAX_FIELDS, errors="replace",
-        )  # fmt: skip
+            line.decode("utf-8", "replace").rstrip("\n"),
+            keep_blank_values=True,
+            max_num_fields=MAX_FIELDS,
+            errors="replace",
+        )
     except ValueError as error:
         raise ProtocolError(f"request is not form-encoded: {error}") from None
     stated: dict[str, object] = {}

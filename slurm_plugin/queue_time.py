@@ -70,9 +70,15 @@ class _State:
 
 
 def expected_wait_s(
-    cluster: Cluster, gpus: int, gpus_per_node: int | None, nodes: frozenset[str], partition: str,
-    now: float, priority: int | None = None, run_time: RunTime | None = None,
-) -> Wait | None:  # fmt: skip
+    cluster: Cluster,
+    gpus: int,
+    gpus_per_node: int | None,
+    nodes: frozenset[str],
+    partition: str,
+    now: float,
+    priority: int | None = None,
+    run_time: RunTime | None = None,
+) -> Wait | None:
     """One answer of a QueueModel; make the model once where more than one is wanted."""
     model = QueueModel(cluster, now=now, run_time=run_time)
     return model.wait(gpus, gpus_per_node, nodes, partition, priority=priority)
@@ -105,9 +111,15 @@ class QueueModel:
         self._group = self._connected()
 
     def wait(
-        self, gpus: int, gpus_per_node: int | None, nodes: frozenset[str], partition: str, *,
-        gpu_type: str | None = None, priority: int | None = None,
-    ) -> Wait | None:  # fmt: skip
+        self,
+        gpus: int,
+        gpus_per_node: int | None,
+        nodes: frozenset[str],
+        partition: str,
+        *,
+        gpu_type: str | None = None,
+        priority: int | None = None,
+    ) -> Wait | None:
         """How long a job of ``gpus`` in all would wait on ``nodes`` of ``partition``.
 
         Jobs of the same or higher priority are before it, all jobs where ``priority`` is None.

@@ -65,8 +65,13 @@ def gpu_request(request: Request) -> GpuRequest | None:
     stated = [field for field in FIELDS if any(g.name == "gpu" for g in entries[field])]
     every = [gres for found in entries.values() for gres in found]
     if any(gres.name in SHARED for gres in every):
-        return GpuRequest(gpus=0, nodes=_nodes(request), gpus_per_node=None, shared=True,
-                          how=_shared_field(entries))  # fmt: skip
+        return GpuRequest(
+            gpus=0,
+            nodes=_nodes(request),
+            gpus_per_node=None,
+            shared=True,
+            how=_shared_field(entries),
+        )
     if not stated:
         return None
     counts = {field: _gpus(entries[field]) for field in FIELDS}
@@ -74,9 +79,13 @@ def gpu_request(request: Request) -> GpuRequest | None:
     untyped = any(gres.name == "gpu" and gres.type is None for gres in every)
     total = _total(counts, request)
     return GpuRequest(
-        gpus=total.gpus, nodes=total.nodes, gpus_per_node=total.gpus_per_node,
-        type=types[0] if len(types) == 1 and not untyped else None, types=types, how=stated[0],
-    )  # fmt: skip
+        gpus=total.gpus,
+        nodes=total.nodes,
+        gpus_per_node=total.gpus_per_node,
+        type=types[0] if len(types) == 1 and not untyped else None,
+        types=types,
+        how=stated[0],
+    )
 
 
 def with_type(request: Request, gpu_type: str) -> str | None:

@@ -36,12 +36,21 @@ GPU_NAMES = st.sampled_from(
 PLACES = st.tuples(st.integers(1, 64), st.integers(1, 8))
 
 
-@given(gpu=GPU_NAMES, operation=st.sampled_from(OPERATIONS), place=PLACES,
-       payload=st.floats(1, 1e11), factor=st.floats(1, 100))  # fmt: skip
+@given(
+    gpu=GPU_NAMES,
+    operation=st.sampled_from(OPERATIONS),
+    place=PLACES,
+    payload=st.floats(1, 1e11),
+    factor=st.floats(1, 100),
+)
 def test_more_bytes_never_take_less_time(
-    times: CollectiveTimes, gpu: str, operation: str, place: tuple[int, int], payload: float,
+    times: CollectiveTimes,
+    gpu: str,
+    operation: str,
+    place: tuple[int, int],
+    payload: float,
     factor: float,
-) -> None:  # fmt: skip
+) -> None:
     nodes, inside = place
     hardware = find_gpu(gpu)
     small = times.seconds(hardware, operation, payload, nodes * inside, nodes)
@@ -100,8 +109,10 @@ def test_the_slower_fabric_takes_longer(times: CollectiveTimes) -> None:
 def test_the_usual_fabric_of_a_node_is_that_of_its_generation() -> None:
     usual = {name: fabric_of(find_gpu(name), None) for name in ("v100", "a100", "h100")}
     assert [(f.name, f.rails) for f in usual.values()] == [
-        ("ib-edr", 4), ("ib-hdr", 8), ("ib-ndr", 8),
-    ]  # fmt: skip
+        ("ib-edr", 4),
+        ("ib-hdr", 8),
+        ("ib-ndr", 8),
+    ]
 
 
 @pytest.mark.parametrize("text", ["token-ring", "", "0.5x ib-edr"])

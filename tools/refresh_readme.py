@@ -19,8 +19,12 @@ def output_of(command: str) -> str:
     env_bin = Path(sys.executable).parent
     done = subprocess.run(
         f"PATH={env_bin}:$PATH COLUMNS=100 {command}",
-        shell=True, check=True, capture_output=True, text=True, cwd=README.parent,
-    )  # fmt: skip
+        shell=True,
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=README.parent,
+    )
     return done.stdout.rstrip() + "\n"
 
 

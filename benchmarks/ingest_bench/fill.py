@@ -34,10 +34,12 @@ def main(bin_dir: str, history: str, since_s: str, until_s: str, count: str) -> 
         tally = fill(store, found, cursor="slurm:bench", since_s=float(since_s), told=told)
         wall_s = time.perf_counter() - began
     figures = {
-        "wall_s": wall_s, "processor_s": time.process_time() - processor,
-        "waited_s": waited_s() - waited, "end_bytes": resident_bytes(),
+        "wall_s": wall_s,
+        "processor_s": time.process_time() - processor,
+        "waited_s": waited_s() - waited,
+        "end_bytes": resident_bytes(),
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-    }  # fmt: skip
+    }
     print(json.dumps({**figures, **memory, **tally.as_dict()}))
     return 0
 

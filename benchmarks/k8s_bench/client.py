@@ -37,9 +37,9 @@ class Connection:
     def __init__(self, port: int, context: ssl.SSLContext | None = None) -> None:
         plain = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket = plain if context is None else context.wrap_socket(
-            plain, server_hostname="127.0.0.1"
-        )  # fmt: skip
+        self._socket = (
+            plain if context is None else context.wrap_socket(plain, server_hostname="127.0.0.1")
+        )
 
     def ask(self, request: bytes) -> Answer:
         """Send one request and read its whole answer; raises OSError where the server closes."""

@@ -25,10 +25,7 @@ async def app(scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send
         body += message["body"]
         more = message["more_body"]
     answer = _answer(scope["path"], orjson.loads(body)["NodeNames"])
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(answer)),
-    ]
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": answer})
 
@@ -48,9 +45,17 @@ def main(certificate: str | None = None, key: str | None = None) -> None:
     bound = socket.create_server(("127.0.0.1", 0))
     print(bound.getsockname()[1], flush=True)
     config = uvicorn.Config(
-        app, loop="uvloop", http="httptools", ws="none", lifespan="off", log_config=None,
-        access_log=False, timeout_keep_alive=120, ssl_certfile=certificate, ssl_keyfile=key,
-    )  # fmt: skip
+        app,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_keep_alive=120,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+    )
     uvicorn.Server(config).run(sockets=[bound])
 
 

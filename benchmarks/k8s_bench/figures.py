@@ -61,18 +61,30 @@ def goals(figures: Figures) -> list[Goal]:
     for (names, tls), kinds in sorted(figures.pairs_s.items()):
         where = f"{names} names, {'TLS' if tls else 'plain'}"
         share = rate(kinds[GOAL]) / rate(kinds[BASE])
-        found.append(Goal(f"{where}: calls/s >= {MIN_SHARE:.0%} of do nothing", f"{share:.0%}",
-                          share >= MIN_SHARE))  # fmt: skip
+        found.append(
+            Goal(
+                f"{where}: calls/s >= {MIN_SHARE:.0%} of do nothing",
+                f"{share:.0%}",
+                share >= MIN_SHARE,
+            )
+        )
         if names == LARGEST:
             p99_ms = 1e3 * percentile(kinds[GOAL], 0.99)
-            found.append(Goal(f"{where}: p99 of a pair < {MAX_P99_MS:g} ms", f"{p99_ms:.2f} ms",
-                              p99_ms < MAX_P99_MS))  # fmt: skip
+            found.append(
+                Goal(
+                    f"{where}: p99 of a pair < {MAX_P99_MS:g} ms",
+                    f"{p99_ms:.2f} ms",
+                    p99_ms < MAX_P99_MS,
+                )
+            )
     found += [
-        Goal(f"memory grows <= {MAX_GROWTH:.0%} in the last half of {m.calls} calls",
-             f"{m.growth:+.1%}, {m.start_bytes / 2**20:.0f} to {m.end_bytes / 2**20:.0f} MiB",
-             m.growth <= MAX_GROWTH)
+        Goal(
+            f"memory grows <= {MAX_GROWTH:.0%} in the last half of {m.calls} calls",
+            f"{m.growth:+.1%}, {m.start_bytes / 2**20:.0f} to {m.end_bytes / 2**20:.0f} MiB",
+            m.growth <= MAX_GROWTH,
+        )
         for m in figures.memory
-    ]  # fmt: skip
+    ]
     return found
 
 

@@ -66,11 +66,29 @@ def certificate(directory: Path) -> Certificate | None:
         return None
     made = Certificate(directory / "tls.crt", directory / "tls.key")
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-         "-nodes", "-days", "2", "-subj", "/CN=extender", "-addext", "subjectAltName=IP:127.0.0.1",
-         "-out", str(made.file), "-keyout", str(made.key)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=extender",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-out",
+            str(made.file),
+            "-keyout",
+            str(made.key),
+        ],
+        check=True,
+        capture_output=True,
+    )
     return made
 
 
@@ -100,8 +118,15 @@ def ours(
     _write(directory / "config.yaml", {"server": own | files, **config})
     _write(directory / "kubeconfig", _kubeconfig(api_port))
     log = directory / "log"
-    argv = [str(PROGRAM), "k8s", "serve", "--config", str(directory / "config.yaml"),
-            "--kubeconfig", str(directory / "kubeconfig")]  # fmt: skip
+    argv = [
+        str(PROGRAM),
+        "k8s",
+        "serve",
+        "--config",
+        str(directory / "config.yaml"),
+        "--kubeconfig",
+        str(directory / "kubeconfig"),
+    ]
     with log.open("wb") as stderr, _started(argv, EXTENDER_CORES, stderr=stderr) as process:
         port = _listening(process, log)
         server = Server(process, port, made)
@@ -168,11 +193,13 @@ def _events(log: Path) -> Sequence[Mapping[str, Any]]:
 def _kubeconfig(port: int) -> dict[str, Any]:
     server = {"server": f"http://127.0.0.1:{port}"}
     return {
-        "apiVersion": "v1", "kind": "Config", "current-context": "bench",
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "bench",
         "clusters": [{"name": "bench", "cluster": server}],
         "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
         "users": [{"name": "bench", "user": {}}],
-    }  # fmt: skip
+    }
 
 
 def _write(path: Path, value: object) -> None:

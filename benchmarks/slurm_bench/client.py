@@ -23,8 +23,11 @@ def missing(installation: Installation) -> str | None:
         return "gcc is not installed"
     found = subprocess.run(
         ["gcc", "-E", "-x", "c", *_includes(installation), "-", "-o", "/dev/null"],
-        input=_HEADER, text=True, capture_output=True, check=False,
-    )  # fmt: skip
+        input=_HEADER,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     return "slurm/slurm.h is not installed, Debian: libslurm-dev" if found.returncode else None
 
 
@@ -37,19 +40,32 @@ class Client:
         prefix, plugins = cluster.installation.prefix, cluster.installation.plugin_dir
         libraries = [] if prefix is None or plugins is None else [f"-L{plugins.parent}"]
         subprocess.run(
-            ["gcc", "-O2", *_includes(cluster.installation), str(SOURCE), *libraries, "-lslurm",
-             "-pthread", "-o", str(self.program)],
+            [
+                "gcc",
+                "-O2",
+                *_includes(cluster.installation),
+                str(SOURCE),
+                *libraries,
+                "-lslurm",
+                "-pthread",
+                "-o",
+                str(self.program),
+            ],
             check=True,
-        )  # fmt: skip
+        )
 
     def submit(self, jobs: Sequence[Job], threads: int) -> float:
         """Seconds until all were accepted, each held; raises CalledProcessError."""
         lines = "".join(f"{job.name}\t{job.comment}\n" for job in jobs)
         done = subprocess.run(
             [str(self.program), str(threads), str(SCRIPT), gpus(self.cluster)],
-            input=lines, env=self.cluster.env, stdout=subprocess.PIPE, text=True, check=True,
+            input=lines,
+            env=self.cluster.env,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
             timeout=TIMEOUT_S,
-        )  # fmt: skip
+        )
         return float(done.stdout)
 
 

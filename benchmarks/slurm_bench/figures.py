@@ -63,19 +63,28 @@ def goals(figures: Figures) -> list[Goal]:
     found = [
         Goal(f"inside the hook, p50 <= {MAX_P50_MS:g} ms", f"{p50:.2f} ms", p50 <= MAX_P50_MS),
         Goal(f"inside the hook, p99 <= {MAX_P99_MS:g} ms", f"{p99:.2f} ms", p99 <= MAX_P99_MS),
-        Goal(f"repeated, p50 <= {MAX_REPEATED_MS:g} ms", f"{again:.3f} ms",
-             again <= MAX_REPEATED_MS),
-        Goal("sbatch, loss within the spread of the empty hook",
-             f"{added.median_ms:+.2f} ms of {spread:.2f} ms", added.median_ms <= spread),
-    ]  # fmt: skip
+        Goal(
+            f"repeated, p50 <= {MAX_REPEATED_MS:g} ms", f"{again:.3f} ms", again <= MAX_REPEATED_MS
+        ),
+        Goal(
+            "sbatch, loss within the spread of the empty hook",
+            f"{added.median_ms:+.2f} ms of {spread:.2f} ms",
+            added.median_ms <= spread,
+        ),
+    ]
     for threads, rates in sorted(figures.rates.items()):
         share = statistics.median(rates["known"]) / statistics.median(rates["empty"])
         name = f"API, {threads} thread{'s' * (threads > 1)}, >= {MIN_RATE_SHARE:.0%} of empty"
         found.append(Goal(name, f"{share:.0%}", share >= MIN_RATE_SHARE))
     every = [a for kind in ("known", "renamed", "new", "repeated") for a in figures.answered[kind]]
     share = sum(every) / len(every)
-    found.append(Goal(f"answered, >= {MIN_ANSWERED:.0%}", f"{share:.2%} of {len(every)}",
-                      share >= MIN_ANSWERED))  # fmt: skip
+    found.append(
+        Goal(
+            f"answered, >= {MIN_ANSWERED:.0%}",
+            f"{share:.2%} of {len(every)}",
+            share >= MIN_ANSWERED,
+        )
+    )
     return found
 
 

@@ -22,9 +22,11 @@ def _of(model: str, config: Any) -> torch.nn.Module:
 
 def _encoder(a: Sizes) -> dict[str, Any]:
     return {
-        "hidden_size": a["hidden"], "num_hidden_layers": a["layers"],
-        "num_attention_heads": a["heads"], "intermediate_size": a.get("ffn", 4 * a["hidden"]),
-    }  # fmt: skip
+        "hidden_size": a["hidden"],
+        "num_hidden_layers": a["layers"],
+        "num_attention_heads": a["heads"],
+        "intermediate_size": a.get("ffn", 4 * a["hidden"]),
+    }
 
 
 def bert(a: Sizes) -> torch.nn.Module:
@@ -49,10 +51,17 @@ def distilbert(a: Sizes) -> torch.nn.Module:
 def deberta(a: Sizes) -> torch.nn.Module:
     """DeBERTa v3 with a classifier of three classes."""
     config = hf.DebertaV2Config(
-        vocab_size=128100, type_vocab_size=0, relative_attention=True, position_buckets=256,
-        norm_rel_ebd="layer_norm", share_att_key=True, pos_att_type=["p2c", "c2p"],
-        position_biased_input=False, num_labels=3, **_encoder(a),
-    )  # fmt: skip
+        vocab_size=128100,
+        type_vocab_size=0,
+        relative_attention=True,
+        position_buckets=256,
+        norm_rel_ebd="layer_norm",
+        share_att_key=True,
+        pos_att_type=["p2c", "c2p"],
+        position_biased_input=False,
+        num_labels=3,
+        **_encoder(a),
+    )
     return _of("DebertaV2ForSequenceClassification", config)
 
 
@@ -63,13 +72,17 @@ class Electra(torch.nn.Module):
         super().__init__()
         sizes = {"embedding_size": a["hidden"], "num_hidden_layers": a["layers"]}
         wide = hf.ElectraConfig(
-            hidden_size=a["hidden"], num_attention_heads=a["heads"],
-            intermediate_size=4 * a["hidden"], **sizes,
-        )  # fmt: skip
+            hidden_size=a["hidden"],
+            num_attention_heads=a["heads"],
+            intermediate_size=4 * a["hidden"],
+            **sizes,
+        )
         narrow = hf.ElectraConfig(
-            hidden_size=a["hidden"] // 4, num_attention_heads=a["heads"] // 4,
-            intermediate_size=a["hidden"], **sizes,
-        )  # fmt: skip
+            hidden_size=a["hidden"] // 4,
+            num_attention_heads=a["heads"] // 4,
+            intermediate_size=a["hidden"],
+            **sizes,
+        )
         discriminator: Any = _of("ElectraForPreTraining", wide)
         generator: Any = _of("ElectraForMaskedLM", narrow)
         theirs = discriminator.electra.embeddings
@@ -89,11 +102,14 @@ class Electra(torch.nn.Module):
 def decoder(a: Sizes, **more: Any) -> dict[str, Any]:
     """Sizes that most configurations of decoders spell alike."""
     found = {
-        "vocab_size": a["vocab"], "hidden_size": a["hidden"], "num_hidden_layers": a["layers"],
-        "num_attention_heads": a["heads"], "num_key_value_heads": a.get("kv_heads", a["heads"]),
+        "vocab_size": a["vocab"],
+        "hidden_size": a["hidden"],
+        "num_hidden_layers": a["layers"],
+        "num_attention_heads": a["heads"],
+        "num_key_value_heads": a.get("kv_heads", a["heads"]),
         "intermediate_size": a.get("ffn", 4 * a["hidden"]),
         "tie_word_embeddings": not a.get("untied_embeddings", False),
-    }  # fmt: skip
+    }
     return found | ({"head_dim": a["head_dim"]} if "head_dim" in a else {}) | more
 
 
@@ -110,9 +126,13 @@ def gpt2(a: Sizes) -> torch.nn.Module:
 def opt(a: Sizes) -> torch.nn.Module:
     """OPT with learned positions."""
     config = hf.OPTConfig(
-        vocab_size=a["vocab"], hidden_size=a["hidden"], num_hidden_layers=a["layers"],
-        num_attention_heads=a["heads"], ffn_dim=4 * a["hidden"], word_embed_proj_dim=a["hidden"],
-    )  # fmt: skip
+        vocab_size=a["vocab"],
+        hidden_size=a["hidden"],
+        num_hidden_layers=a["layers"],
+        num_attention_heads=a["heads"],
+        ffn_dim=4 * a["hidden"],
+        word_embed_proj_dim=a["hidden"],
+    )
     return _of("OPTForCausalLM", config)
 
 
@@ -134,29 +154,44 @@ def neox(a: Sizes) -> torch.nn.Module:
 def falcon(a: Sizes) -> torch.nn.Module:
     """Falcon without multi-query attention."""
     config = hf.FalconConfig(
-        vocab_size=a["vocab"], hidden_size=a["hidden"], num_hidden_layers=a["layers"],
-        num_attention_heads=a["heads"], num_kv_heads=a["heads"], alibi=True, bias=True,
-        new_decoder_architecture=False, multi_query=False, parallel_attn=False,
-    )  # fmt: skip
+        vocab_size=a["vocab"],
+        hidden_size=a["hidden"],
+        num_hidden_layers=a["layers"],
+        num_attention_heads=a["heads"],
+        num_kv_heads=a["heads"],
+        alibi=True,
+        bias=True,
+        new_decoder_architecture=False,
+        multi_query=False,
+        parallel_attn=False,
+    )
     return _of("FalconForCausalLM", config)
 
 
 def gptj(a: Sizes) -> torch.nn.Module:
     """GPT-J with attention and feed-forward in parallel."""
     config = hf.GPTJConfig(
-        vocab_size=a["vocab"], n_embd=a["hidden"], n_layer=a["layers"], n_head=a["heads"],
+        vocab_size=a["vocab"],
+        n_embd=a["hidden"],
+        n_layer=a["layers"],
+        n_head=a["heads"],
         tie_word_embeddings=False,
-    )  # fmt: skip
+    )
     return _of("GPTJForCausalLM", config)
 
 
 def t5(a: Sizes) -> torch.nn.Module:
     """T5 v1.0 or v1.1."""
     config = hf.T5Config(
-        d_model=a["hidden"], d_ff=a["ffn"], num_layers=a["layers"], num_heads=a["heads"], d_kv=64,
-        vocab_size=32128, tie_word_embeddings=a.get("tied", False),
+        d_model=a["hidden"],
+        d_ff=a["ffn"],
+        num_layers=a["layers"],
+        num_heads=a["heads"],
+        d_kv=64,
+        vocab_size=32128,
+        tie_word_embeddings=a.get("tied", False),
         feed_forward_proj="gated-gelu" if a["activation"] == "geglu" else "relu",
-    )  # fmt: skip
+    )
     built: Any = _of("T5ForConditionalGeneration", config)
     if not a.get("tied", False):  # transformers 5 ties the head of v1.1 too
         built.lm_head = torch.nn.Linear(a["hidden"], 32128, bias=False)
@@ -166,10 +201,14 @@ def t5(a: Sizes) -> torch.nn.Module:
 def bart(a: Sizes) -> torch.nn.Module:
     """BART."""
     config = hf.BartConfig(
-        d_model=a["hidden"], encoder_layers=a["encoder_layers"],
-        decoder_layers=a["decoder_layers"], encoder_attention_heads=a["heads"],
-        decoder_attention_heads=a["heads"], encoder_ffn_dim=a["ffn"], decoder_ffn_dim=a["ffn"],
-    )  # fmt: skip
+        d_model=a["hidden"],
+        encoder_layers=a["encoder_layers"],
+        decoder_layers=a["decoder_layers"],
+        encoder_attention_heads=a["heads"],
+        decoder_attention_heads=a["heads"],
+        encoder_ffn_dim=a["ffn"],
+        decoder_ffn_dim=a["ffn"],
+    )
     return _of("BartForConditionalGeneration", config)
 
 
@@ -215,4 +254,4 @@ NETWORKS = (
     _pair("t5-small", t5, 114, depth=True),
     _pair("t5-v1.1-small", t5, 114, depth=True),
     _pair("bart-base", bart, 142, depth=False),
-)  # fmt: skip
+)

@@ -221,11 +221,12 @@ class Unlisted:
         length = seq_len or self.seq_len or 0
         return {
             name: torch.empty(
-                (batch, *(length if s == "S" else int(s) for s in sizes)), device="meta",
+                (batch, *(length if s == "S" else int(s) for s in sizes)),
+                device="meta",
                 dtype=torch.long if name in self.whole else torch.float32,
             )
             for name, sizes in self.inputs.items()
-        }  # fmt: skip
+        }
 
 
 def _text(build: Callable[[], nn.Module], *runs: str) -> Unlisted:
@@ -235,13 +236,16 @@ def _text(build: Callable[[], nn.Module], *runs: str) -> Unlisted:
 UNLISTED: Mapping[str, Unlisted] = {
     "kan": Unlisted(build=Kan, inputs={"x": (28,)}, runs=("gemm",)),
     "graph-net": Unlisted(
-        build=GraphNet, inputs={"nodes": (20, 16), "edges": (2, 50)}, runs=("gemm", "elementwise")),
+        build=GraphNet, inputs={"nodes": (20, 16), "edges": (2, 50)}, runs=("gemm", "elementwise")
+    ),
     "scan": _text(Scan, "conv", "gemm", "embedding"),
     "unet-3d": Unlisted(build=Unet3d, inputs={"x": (1, 16, 16, 16)}, runs=("conv", "group_norm")),
     "nerf": Unlisted(
-        build=Nerf, inputs={"origin": (3,), "direction": (3,)}, runs=("gemm",), loss="mse"),
+        build=Nerf, inputs={"origin": (3,), "direction": (3,)}, runs=("gemm",), loss="mse"
+    ),
     "routed": _text(Routed, "gemm", "batched_gemm", "softmax"),
     "flow": Unlisted(
-        build=Flow, inputs={"x": (32,)}, runs=("gemm",), unknown=("_linalg_slogdet x4",)),
+        build=Flow, inputs={"x": (32,)}, runs=("gemm",), unknown=("_linalg_slogdet x4",)
+    ),
     "attending": _text(Attending, "rnn", "attention", "embedding"),
-}  # fmt: skip
+}

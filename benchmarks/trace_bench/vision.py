@@ -28,9 +28,13 @@ def _classifier(name: str, **config: Any) -> Build:
 
 def _vit(a: Sizes) -> torch.nn.Module:
     settings = hf.ViTConfig(
-        num_labels=CLASSES, hidden_size=a["hidden"], num_hidden_layers=a["layers"],
-        num_attention_heads=a["heads"], intermediate_size=4 * a["hidden"], patch_size=a["patch"],
-    )  # fmt: skip
+        num_labels=CLASSES,
+        hidden_size=a["hidden"],
+        num_hidden_layers=a["layers"],
+        num_attention_heads=a["heads"],
+        intermediate_size=4 * a["hidden"],
+        patch_size=a["patch"],
+    )
     made: torch.nn.Module = hf.ViTForImageClassification._from_config(
         settings, attn_implementation="eager"
     )
@@ -69,8 +73,10 @@ class _Joined(nn.Module):
 def densenet(a: Sizes) -> torch.nn.Module:
     """DenseNet with a growth of 32."""
     layers: list[nn.Module] = [
-        nn.Conv2d(3, 64, 7, 2, 3, bias=False), *_normed(64), nn.MaxPool2d(3, 2, 1),
-    ]  # fmt: skip
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+        *_normed(64),
+        nn.MaxPool2d(3, 2, 1),
+    ]
     width = 64
     for block, repeats in enumerate(a["blocks"]):
         if block:
@@ -136,19 +142,29 @@ class WordLstm(nn.Module):
 
 WORDS: dict[str, tuple[int | str, ...]] = {"words": ("S",)}
 NETWORKS = (
-    Reference(name="resnet18", build=_classifier(
-        "ResNet", layer_type="basic", depths=[2, 2, 2, 2], hidden_sizes=[64, 128, 256, 512])),
-    Reference(name="resnet34", build=_classifier(
-        "ResNet", layer_type="basic", hidden_sizes=[64, 128, 256, 512])),
+    Reference(
+        name="resnet18",
+        build=_classifier(
+            "ResNet", layer_type="basic", depths=[2, 2, 2, 2], hidden_sizes=[64, 128, 256, 512]
+        ),
+    ),
+    Reference(
+        name="resnet34",
+        build=_classifier("ResNet", layer_type="basic", hidden_sizes=[64, 128, 256, 512]),
+    ),
     Reference(name="resnet50", build=_classifier("ResNet")),
     Reference(name="resnet50-v1", build=_classifier("ResNet", downsample_in_bottleneck=True)),
-    Reference(name="regnety-040", build=_classifier(
-        "RegNet", hidden_sizes=[128, 192, 512, 1088], groups_width=64)),
+    Reference(
+        name="regnety-040",
+        build=_classifier("RegNet", hidden_sizes=[128, 192, 512, 1088], groups_width=64),
+    ),
     Reference(name="convnext-tiny", build=_classifier("ConvNext")),
     Reference(name="mobilenet-v1", build=_classifier("MobileNetV1", tf_padding=False)),
     Reference(name="mobilenet-v2", build=_classifier("MobileNetV2", tf_padding=False)),
-    Reference(name="poolformer_s12", build=_classifier(
-        "PoolFormer", depths=[2, 2, 6, 2], hidden_sizes=[64, 128, 320, 512])),
+    Reference(
+        name="poolformer_s12",
+        build=_classifier("PoolFormer", depths=[2, 2, 6, 2], hidden_sizes=[64, 128, 320, 512]),
+    ),
     Reference(name="swin-tiny", build=_classifier("Swin")),
     Reference(name="vit-base-16", build=_vit, depth=True),
     Reference(name="vit-small-16", build=_vit, depth=True),
@@ -158,5 +174,6 @@ NETWORKS = (
     Reference(name="convmixer-1024-20-ks9-p14", build=convmixer, depth=True),
     Reference(name="ptb-lstm", build=lambda _: WordLstm(10000, 200), seq_len=20, inputs=WORDS),
     Reference(
-        name="ptb-lstm-large", build=lambda _: WordLstm(10000, 1500), seq_len=36, inputs=WORDS),
-)  # fmt: skip
+        name="ptb-lstm-large", build=lambda _: WordLstm(10000, 1500), seq_len=36, inputs=WORDS
+    ),
+)

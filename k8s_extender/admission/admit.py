@@ -104,10 +104,14 @@ class Admission:
             outcome, decision, answered = Outcome.FAILED, _Decision(), answer(request.uid)
         self._tell(
             Reviewed(
-                uid=request.uid, kind=request.kind, name=request.name, outcome=outcome,
-                duration_s=time.perf_counter() - began, deadline_s=decision.deadline_s,
+                uid=request.uid,
+                kind=request.kind,
+                name=request.name,
+                outcome=outcome,
+                duration_s=time.perf_counter() - began,
+                deadline_s=decision.deadline_s,
             )
-        )  # fmt: skip
+        )
         return answered
 
     def _tell(self, reviewed: Reviewed) -> None:
@@ -143,9 +147,13 @@ def _decided(request: Request, known: Knowledge, *, by_namespace: bool) -> _Deci
         limits.pass_on(patch, obj, parts, told_s, config.deadline)
     _annotate(patch, request, parts, job, found, known.version)
     lines = notes.lines(
-        job.stated, found, own,
-        asked=asked, filled_s=seconds if filled else None, quantile=config.deadline.quantile,
-    )  # fmt: skip
+        job.stated,
+        found,
+        own,
+        asked=asked,
+        filled_s=seconds if filled else None,
+        quantile=config.deadline.quantile,
+    )
     return _Decision(patch.operations, lines, seconds if filled else None)
 
 

@@ -39,10 +39,11 @@ def predicted(slowest: TypeEstimate, version: str) -> dict[str, str]:
     median_s, high_s = slowest.total_s(0.5), slowest.total_s(0.95)
     times = {DURATION: median_s, P95: high_s}
     words = {
-        "tier": prediction.tier.value, "predictor": version,
+        "tier": prediction.tier.value,
+        "predictor": version,
         "gpu": "-".join(slowest.type.product.split()),
         "gpus": prediction.job.gpus,
-    }  # fmt: skip
+    }
     return {
         **{name: go_duration(seconds) for name, seconds in times.items() if seconds is not None},
         STEP: f"{prediction.step_s * slowest.slowdown:.6g}",

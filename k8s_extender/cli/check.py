@@ -19,21 +19,25 @@ FOUND_SOMETHING = 1
 
 @click.command()
 @click.option(
-    "--config", type=click.Path(dir_okay=False, path_type=Path),
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
     help="The configuration file.  [default: all defaults]",
-)  # fmt: skip
+)
 @click.option(
-    "--kubeconfig", metavar="FILE|in-cluster",
+    "--kubeconfig",
+    metavar="FILE|in-cluster",
     help="Ask the API server what this account may do.  [default: not asked]",
-)  # fmt: skip
+)
 @click.option(
-    "--scheduler-config", type=click.Path(dir_okay=False, path_type=Path),
+    "--scheduler-config",
+    type=click.Path(dir_okay=False, path_type=Path),
     help="The KubeSchedulerConfiguration that names the extender.  [default: not looked at]",
-)  # fmt: skip
+)
 @click.option(
-    "--connect", metavar="HOST:PORT",
+    "--connect",
+    metavar="HOST:PORT",
     help="Where the extender is reached from here.  [default: as in urlPrefix]",
-)  # fmt: skip
+)
 @click.pass_context
 def check(
     ctx: click.Context,

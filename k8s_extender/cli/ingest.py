@@ -29,14 +29,19 @@ EVERY_S = 5.0
     "--follow", is_flag=True, help="Watch the cluster, and add runs as they end, until SIGTERM."
 )
 @click.option(
-    "--config", type=click.Path(dir_okay=False, path_type=Path),
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
     help="The configuration file.  [default: all defaults]",
-)  # fmt: skip
+)
 @click.option(
-    "--kubeconfig", default=IN_CLUSTER, show_default=True, envvar=KUBECONFIG, show_envvar=True,
+    "--kubeconfig",
+    default=IN_CLUSTER,
+    show_default=True,
+    envvar=KUBECONFIG,
+    show_envvar=True,
     metavar=f"FILE|{IN_CLUSTER}",
     help="How to reach the API server.",
-)  # fmt: skip
+)
 @history_option
 @format_option
 def kubernetes(

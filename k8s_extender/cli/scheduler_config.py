@@ -143,9 +143,10 @@ def promises_of(extender: Extender, resources: tuple[str, ...]) -> Iterator[Prom
     yield promise("binding is left to the scheduler", not extender.bindVerb, "remove bindVerb")
     yield promise("scores count", extender.weight > 0, "set weight: 10, as prioritizeVerb needs")
     yield promise(
-        "names are sent, not whole nodes", extender.nodeCacheCapable,
+        "names are sent, not whole nodes",
+        extender.nodeCacheCapable,
         "set nodeCacheCapable: true: without, idle and busy nodes score alike in the scheduler",
-    )  # fmt: skip
+    )
     yield promise(
         "pods are scheduled while the extender is away", extender.ignorable, "set ignorable: true"
     )
@@ -218,9 +219,10 @@ def _tls(extender: Extender) -> Iterator[Promise]:
         yield Promise("the way to the extender does not leave the pod")
         return
     yield promise(
-        "the extender is asked over TLS", url.scheme == "https" and extender.enableHTTPS,
+        "the extender is asked over TLS",
+        url.scheme == "https" and extender.enableHTTPS,
         "set urlPrefix: https://... and enableHTTPS: true",
-    )  # fmt: skip
+    )
     yield promise(
         "the extender's certificate is verified",
         extender.tlsConfig is not None and extender.tlsConfig.verifies,

@@ -22,13 +22,17 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 
 @click.command()
 @click.option(
-    "--config", type=click.Path(dir_okay=False, path_type=Path),
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
     help="The configuration file.  [default: all defaults]",
-)  # fmt: skip
+)
 @click.option(
-    "--kubeconfig", default=IN_CLUSTER, show_default=True, metavar="FILE|in-cluster",
+    "--kubeconfig",
+    default=IN_CLUSTER,
+    show_default=True,
+    metavar="FILE|in-cluster",
     help="How to reach the API server.",
-)  # fmt: skip
+)
 @click.option("--check-config", is_flag=True, help="Read configuration and rules, say so, and end.")
 def serve(config: Path | None, kubeconfig: str, check_config: bool) -> None:
     """Answer kube-scheduler and the API server, in the foreground.

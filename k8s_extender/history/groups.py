@@ -91,10 +91,17 @@ def _earlier_run(last: Run, spans: Sequence[_Span]) -> Run:
     pods = [span.pod for span in spans]
     first, types, nodes = pods[0].of, {pod.gpu_type for pod in pods}, _nodes(pods)
     ended = replace(
-        last.ended, job_id=first.uid, state=_state((), pods), submit_s=first.submit_s,
-        start_s=spans[0].start_s, end_s=max(span.end_s for span in spans), gpus=_most_gpus(spans),
-        gpu_type=types.pop() if len(types) == 1 else None, nodes=len(nodes), node_names=nodes,
-    )  # fmt: skip
+        last.ended,
+        job_id=first.uid,
+        state=_state((), pods),
+        submit_s=first.submit_s,
+        start_s=spans[0].start_s,
+        end_s=max(span.end_s for span in spans),
+        gpus=_most_gpus(spans),
+        gpu_type=types.pop() if len(types) == 1 else None,
+        nodes=len(nodes),
+        node_names=nodes,
+    )
     predicted = _predicted(pods, [pod.of for pod in pods])
     return replace(last, ended=ended, predicted=predicted, reported=_reported(pods))
 
@@ -113,17 +120,30 @@ def _last_run(
     said = max(seen, key=lambda one: len(one.asked))
     return Run(
         ended=EndedJob(
-            scheduler=SCHEDULER, cluster=cluster, job_id=job_id(head), name=head.name,
-            user="", account=head.namespace, partition=head.queue, qos=head.priority,
-            state=_state(jobs, pods), submit_s=submit_s, start_s=start_s,
-            end_s=max(ends, default=start_s or submit_s), limit_s=min(limits, default=None),
+            scheduler=SCHEDULER,
+            cluster=cluster,
+            job_id=job_id(head),
+            name=head.name,
+            user="",
+            account=head.namespace,
+            partition=head.queue,
+            qos=head.priority,
+            state=_state(jobs, pods),
+            submit_s=submit_s,
+            start_s=start_s,
+            end_s=max(ends, default=start_s or submit_s),
+            limit_s=min(limits, default=None),
             gpus=_most_gpus(spans) or max(one.gpus for one in seen),
             gpu_type=types.pop() if len(types) == 1 else None,
-            nodes=len(nodes), node_names=nodes,
+            nodes=len(nodes),
+            node_names=nodes,
         ),
-        asked=said.asked, origin=said.origin, limit_by=_limit_by(seen, limits),
-        predicted=_predicted(pods, seen), reported=_reported(pods),
-    )  # fmt: skip
+        asked=said.asked,
+        origin=said.origin,
+        limit_by=_limit_by(seen, limits),
+        predicted=_predicted(pods, seen),
+        reported=_reported(pods),
+    )
 
 
 def _nodes(pods: Iterable[SeenPod]) -> tuple[str, ...]:
@@ -132,8 +152,11 @@ def _nodes(pods: Iterable[SeenPod]) -> tuple[str, ...]:
 
 def _most_gpus(spans: Iterable[_Span]) -> int:
     """The most GPUs that were held at one time."""
-    changes = [(at_s, change) for span in spans for at_s, change in
-               ((span.end_s, -span.pod.of.gpus), (span.start_s, span.pod.of.gpus))]  # fmt: skip
+    changes = [
+        (at_s, change)
+        for span in spans
+        for at_s, change in ((span.end_s, -span.pod.of.gpus), (span.start_s, span.pod.of.gpus))
+    ]
     held = accumulate(change for _, change in sorted(changes))
     return max(held, default=0)
 

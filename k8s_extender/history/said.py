@@ -29,11 +29,16 @@ def predicted(annotations: Mapping[str, str], filled_s: int | None) -> Predicted
         return None
     basis = dict(_PAIR.findall(annotations.get(BASIS, "")))
     return Predicted(
-        step_s=step_s, median_s=median_s, upper_s=upper_s,
-        level=None if upper_s is None else LEVEL, gpu=gpu_called(basis.get("gpu")),
-        gpus=count(basis, "gpus"), version=basis.get("predictor"), tier=basis.get("tier"),
+        step_s=step_s,
+        median_s=median_s,
+        upper_s=upper_s,
+        level=None if upper_s is None else LEVEL,
+        gpu=gpu_called(basis.get("gpu")),
+        gpus=count(basis, "gpus"),
+        version=basis.get("predictor"),
+        tier=basis.get("tier"),
         limit_s=None if filled_s is None else float(filled_s),
-    )  # fmt: skip
+    )
 
 
 def gpu_called(product: str | None) -> str | None:

@@ -33,8 +33,14 @@ _REASONS = {
     "TerminationByKubelet": JobState.NODE_FAIL,
 }
 # Of several pods that failed, what says most of why: the others mostly fail of it.
-_TELLING = (JobState.OUT_OF_MEMORY, JobState.TIMEOUT, JobState.NODE_FAIL, JobState.PREEMPTED,
-            JobState.FAILED, JobState.CANCELLED)  # fmt: skip
+_TELLING = (
+    JobState.OUT_OF_MEMORY,
+    JobState.TIMEOUT,
+    JobState.NODE_FAIL,
+    JobState.PREEMPTED,
+    JobState.FAILED,
+    JobState.CANCELLED,
+)
 
 
 def pod_state(pod: Mapping[str, Any], *, deleted: bool = False) -> JobState | None:

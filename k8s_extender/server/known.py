@@ -138,9 +138,13 @@ class Brain(Decider):
         The entry keeps it alive.
         """
         key = (
-            id(job.stated), job.gpus_per_pod, job.pods, job.deadline_s, job.scheduling_policy,
+            id(job.stated),
+            job.gpus_per_pod,
+            job.pods,
+            job.deadline_s,
+            job.scheduling_policy,
             job.gpu_fraction,
-        )  # fmt: skip
+        )
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = _Known(job)

@@ -114,9 +114,16 @@ class Listener:
         self._idle_s = keep_alive_s + SPARE_S
         self.closed = closed
         self._config = uvicorn.Config(
-            app, http=Connection, ws="none", lifespan="off", log_config=None, access_log=False,
-            proxy_headers=False, server_header=False, timeout_keep_alive=round(keep_alive_s),
-        )  # fmt: skip
+            app,
+            http=Connection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=round(keep_alive_s),
+        )
         self._config.load()
         self._state = ServerState()
         self._server: asyncio.Server | None = None
@@ -187,8 +194,10 @@ def bind(host: str, port: int, field: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server(
-            (host, port), family=family, backlog=BACKLOG,
+            (host, port),
+            family=family,
+            backlog=BACKLOG,
             dualstack_ipv6=family == socket.AF_INET6 and socket.has_dualstack_ipv6(),
-        )  # fmt: skip
+        )
     except OSError as error:
         raise ConfigError(f"{field}: {host}:{port} cannot be listened on: {error}") from None

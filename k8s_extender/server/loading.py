@@ -69,9 +69,14 @@ class Loader:
 
     def _brain(self, version: str, predictor: Predictor, config: Config, rules: Rules) -> Brain:
         return Brain(
-            predictor, config, self._nodes, rules=rules,
-            version=version, job_of=self._job_of, predicted=self._predicted,
-        )  # fmt: skip
+            predictor,
+            config,
+            self._nodes,
+            rules=rules,
+            version=version,
+            job_of=self._job_of,
+            predicted=self._predicted,
+        )
 
 
 def settle() -> None:

@@ -104,9 +104,11 @@ class Service:
         ledger = Ledger(self._metrics, self._log)
         verbs = Verbs(state, ledger, self._later, gpu_node=gpu_node, hearing=self._hearing)
         handlers: dict[str, Handler] = {
-            "filter": verbs.filter, "prioritize": verbs.prioritize, "preempt": verbs.preempt,
+            "filter": verbs.filter,
+            "prioritize": verbs.prioritize,
+            "preempt": verbs.preempt,
             **admission_handlers(state, self._metrics, self._log),
-        }  # fmt: skip
+        }
         return App(
             pages=health(state),
             handlers=_versioned(handlers),
@@ -119,16 +121,21 @@ class Service:
         server, closed = self._state.config.server, self._metrics.closed
         context = None if self._certificates is None else self._certificates.context
         yield Listener(
-            self._app, bind(server.host, server.port, "server.port"),
-            keep_alive_s=server.keep_alive_s, context=context, closed=closed,
-        )  # fmt: skip
+            self._app,
+            bind(server.host, server.port, "server.port"),
+            keep_alive_s=server.keep_alive_s,
+            context=context,
+            closed=closed,
+        )
         if server.metrics_port is not None:
             shown = metrics_page(self._metrics, self._state, before=self._later.run)
             pages = {**health(self._state), **shown}
             yield Listener(
-                App(pages=pages), bind(server.host, server.metrics_port, "server.metrics_port"),
-                keep_alive_s=server.keep_alive_s, closed=closed,
-            )  # fmt: skip
+                App(pages=pages),
+                bind(server.host, server.metrics_port, "server.metrics_port"),
+                keep_alive_s=server.keep_alive_s,
+                closed=closed,
+            )
 
     async def _drain(self) -> None:
         """Serve on while schedulers may still ask here; each answer closes its connection."""

@@ -18,75 +18,120 @@ if TYPE_CHECKING:
     from ..site.replay import Pool
 
 TIERS = ("run", "configuration", "table", "site")
-HEAD = ("policy", "predicted", "killed", "GPU-h killed", "GPU-h unused", "of reserved",
-        "wait mean", "median", "95 %", "slowdown", "in use", "makespan")  # fmt: skip
+HEAD = (
+    "policy",
+    "predicted",
+    "killed",
+    "GPU-h killed",
+    "GPU-h unused",
+    "of reserved",
+    "wait mean",
+    "median",
+    "95 %",
+    "slowdown",
+    "in use",
+    "makespan",
+)
 
 
 @click.command()
 @click.option("--history", metavar="PATH|URL", help="Replay the runs of a history.")
 @click.option(
-    "--swf", type=click.Path(path_type=Path), metavar="FILE",
+    "--swf",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
     help="Replay a file in the Standard Workload Format, .gz or not.",
-)  # fmt: skip
+)
 @click.option("--generated", is_flag=True, help="Replay a sample drawn from measured runs.")
 @click.option(
-    "--policy", "policies", metavar="NAME,..",
+    "--policy",
+    "policies",
+    metavar="NAME,..",
     help="users, default, oracle, ours@Q (predicted, with quantile Q), fill@Q (predicted where the "
     "user stated none).  [default: users,default,fill@0.95,ours@0.9,ours@0.95,ours@0.99,oracle]",
-)  # fmt: skip
+)
 @click.option(
-    "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
     help="Write plots and CSV files.",
-)  # fmt: skip
+)
 @click.option(
-    "--pool", "pools", multiple=True, callback=pools_of, metavar="NAME:GPUS[/PER_NODE]",
+    "--pool",
+    "pools",
+    multiple=True,
+    callback=pools_of,
+    metavar="NAME:GPUS[/PER_NODE]",
     help="GPUs there were; repeatable.  [default: the most ever in use at once, MaxProcs of the "
     "SWF header, 1,024 GPUs of three types for a sample]",
-)  # fmt: skip
+)
 @click.option(
-    "--default-limit-h", type=click.FloatRange(0, min_open=True), default=24.0, show_default=True,
+    "--default-limit-h",
+    type=click.FloatRange(0, min_open=True),
+    default=24.0,
+    show_default=True,
     help="Hours of a job whose user stated no limit.",
-)  # fmt: skip
+)
 @click.option(
-    "--max-limit-h", type=click.FloatRange(0, min_open=True),
+    "--max-limit-h",
+    type=click.FloatRange(0, min_open=True),
     help="Hours of the longest limit.  [default: 8760; 168 for a sample]",
-)  # fmt: skip
+)
 @click.option(
-    "--queue", type=click.Choice(("easy", "fifo")), default="easy", show_default=True,
+    "--queue",
+    type=click.Choice(("easy", "fifo")),
+    default="easy",
+    show_default=True,
     help="How waiting jobs are started.",
-)  # fmt: skip
+)
 @click.option(
-    "--depth", type=click.IntRange(0), default=500, show_default=True,
+    "--depth",
+    type=click.IntRange(0),
+    default=500,
+    show_default=True,
     help="Waiting jobs that backfill looks at; bf_max_job_test of Slurm.",
-)  # fmt: skip
+)
 @click.option("--since", type=MOMENT, help="History: runs that ended at or after this time.")
 @click.option("--until", type=MOMENT, help="History: runs that ended before this time.")
 @click.option("--version", help="History: stored predictor to use  [default: the one in use]")
 @click.option(
-    "--processors-per-gpu", type=click.FloatRange(0, min_open=True), default=1.0,
-    show_default=True, help="SWF: processors that count as one GPU.",
-)  # fmt: skip
+    "--processors-per-gpu",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="SWF: processors that count as one GPU.",
+)
 @click.option(
-    "--days", type=click.FloatRange(0, min_open=True), default=14.0, show_default=True,
+    "--days",
+    type=click.FloatRange(0, min_open=True),
+    default=14.0,
+    show_default=True,
     help="Sample: days of submissions.",
-)  # fmt: skip
+)
 @click.option(
-    "--jobs-per-day", type=click.FloatRange(0, min_open=True),
+    "--jobs-per-day",
+    type=click.FloatRange(0, min_open=True),
     help="Sample: jobs a day  [default: what offers 85 % of the GPUs' time]",
-)  # fmt: skip
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Sample: of every draw.")
 @click.option(
-    "--tier", type=click.Choice(TIERS), default="run", show_default=True,
+    "--tier",
+    type=click.Choice(TIERS),
+    default="run",
+    show_default=True,
     help="Sample: what the predictor may have seen of a job. run: others like it at its site; "
     "configuration: not at this precision; table: not on this GPU; site: nothing from there.",
-)  # fmt: skip
+)
 @click.option(
     "--jobs", type=int, default=-1, show_default=True, help="Processes; -1 for one a core."
 )
 @click.option(
-    "--backend", type=click.Choice(("loky", "dask")), default="loky", show_default=True,
+    "--backend",
+    type=click.Choice(("loky", "dask")),
+    default="loky",
+    show_default=True,
     help="Where the replays run: here, or on a Dask cluster.",
-)  # fmt: skip
+)
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler, such as tcp://HOST:8786.")
 @format_option
 def backtest(
@@ -179,13 +224,14 @@ def _as_dict(found: Backtest) -> dict[str, object]:
     work = found.work
     return {
         "jobs": len(work),
-        "pools": [{"name": p.name, "gpus": p.gpus, "gpus_per_node": p.gpus_per_node}
-                  for p in work.pools],
+        "pools": [
+            {"name": p.name, "gpus": p.gpus, "gpus_per_node": p.gpus_per_node} for p in work.pools
+        ],
         "skipped": dict(work.skipped),
         "killed_in_the_past": int(work.censored.sum()),
         "policies": [each.figures.as_dict() for each in found.replayed],
         "curve": [{"quantile": p.quantile} | asdict(p.limits) for p in found.curve],
-    }  # fmt: skip
+    }
 
 
 def _show(found: Backtest) -> None:
@@ -202,13 +248,20 @@ def _show(found: Backtest) -> None:
     for each in found.replayed:
         figures, limits = each.figures, each.figures.limits
         waits = map(_wait, (figures.wait_mean_s, figures.wait_median_s, figures.wait_p95_s))
-        rows.append((
-            figures.policy, percent(limits.predicted_share), percent(limits.kill_rate),
-            percent(limits.killed_share_of_used), count(limits.unused_gpu_hours),
-            percent(limits.unused_share_of_reserved), *waits,
-            short(figures.bounded_slowdown), percent(figures.utilisation),
-            duration(figures.makespan_s),
-        ))  # fmt: skip
+        rows.append(
+            (
+                figures.policy,
+                percent(limits.predicted_share),
+                percent(limits.kill_rate),
+                percent(limits.killed_share_of_used),
+                count(limits.unused_gpu_hours),
+                percent(limits.unused_share_of_reserved),
+                *waits,
+                short(figures.bounded_slowdown),
+                percent(figures.utilisation),
+                duration(figures.makespan_s),
+            )
+        )
     show_table(HEAD, rows)
 
 

@@ -31,24 +31,33 @@ ALL = "all held-back runs"
 @click.command()
 @history_option
 @click.option(
-    "--hold-back", type=click.FloatRange(0.05, 0.5), default=0.2, show_default=True,
+    "--hold-back",
+    type=click.FloatRange(0.05, 0.5),
+    default=0.2,
+    show_default=True,
     help="Share of the runs, the latest, that check what the others taught.",
-)  # fmt: skip
+)
 @click.option(
     "--force", is_flag=True, help="Use the new predictor whatever the held-back runs say."
 )
 @click.option("--dry-run", is_flag=True, help="Store nothing.")
 @click.option(
-    "--shipped", is_flag=True,
+    "--shipped",
+    is_flag=True,
     help="Take the sources of the shipped measurements for sites, and tell the error with 0, 1 "
     "and 3 runs of each; reads no history.",
-)  # fmt: skip
+)
 @filter_options
 @format_option
 def calibrate(
-    history: str | None, hold_back: float, force: bool, dry_run: bool, shipped: bool, form: str,
+    history: str | None,
+    hold_back: float,
+    force: bool,
+    dry_run: bool,
+    shipped: bool,
+    form: str,
     **filters: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Fit to the shipped measurements and the runs of the history.
 
     Shows the error on the latest runs, which taught nothing, before and after; stores the new
@@ -93,9 +102,14 @@ def _taught_s() -> float:
 
 
 def _calibrate(
-    state: SiteState, gathered: Gathered, before: Predictor, bar: Progress, *, force: bool,
+    state: SiteState,
+    gathered: Gathered,
+    before: Predictor,
+    bar: Progress,
+    *,
+    force: bool,
     dry_run: bool,
-) -> tuple[Comparison, str | None]:  # fmt: skip
+) -> tuple[Comparison, str | None]:
     """The comparison, and the version that was stored."""
     from ..estimate import artifacts, store
     from ..site.calibration.calibrate import compare, fit_all

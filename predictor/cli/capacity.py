@@ -27,18 +27,25 @@ def plan_options(command: Any) -> Any:
     """Adds ``--add``, ``--remove`` and ``--to-precision``."""
     for option in (
         click.option(
-            "--to-precision", type=click.Choice(PRECISIONS),
+            "--to-precision",
+            type=click.Choice(PRECISIONS),
             help="Send jobs of fp32 and tf32 in mixed precision.",
         ),
         click.option(
-            "--remove", multiple=True, callback=pools_of, metavar="TYPE:GPUS",
+            "--remove",
+            multiple=True,
+            callback=pools_of,
+            metavar="TYPE:GPUS",
             help="GPUs to take away; their jobs may run on every type they fit. Repeatable.",
         ),
         click.option(
-            "--add", multiple=True, callback=pools_of, metavar="TYPE:GPUS[/PER_NODE]",
+            "--add",
+            multiple=True,
+            callback=pools_of,
+            metavar="TYPE:GPUS[/PER_NODE]",
             help="GPUs to add; jobs may run on a type that was not there before. Repeatable.",
         ),
-    ):  # fmt: skip
+    ):
         command = option(command)
     return command
 
@@ -76,10 +83,16 @@ def report(
         raise TraceError("--facts-only predicts nothing, and a change needs predictions")
     with opened(want) as source:
         found = make_report(
-            source, want.period, None if facts_only else predictor(want.version),
-            Wanted(pools=want.pools, terms=want.terms, plan=plan,
-                   most_configurations=want.configurations),
-        )  # fmt: skip
+            source,
+            want.period,
+            None if facts_only else predictor(want.version),
+            Wanted(
+                pools=want.pools,
+                terms=want.terms,
+                plan=plan,
+                most_configurations=want.configurations,
+            ),
+        )
     found = forms.private(found)
     for path in written(found, forms):
         click.echo(f"wrote {path}", err=True)
@@ -120,10 +133,13 @@ def whatif(
         jobs = jobs_of(source.frame, want.period)
         known = stated_pools(want.pools, source.pools)
     found = what_if(
-        jobs, Plan(add=add, remove=remove, mixed=to_precision is not None),
-        Outlook(predictor(want.version)), want.terms, pools_in(jobs.table, known),
+        jobs,
+        Plan(add=add, remove=remove, mixed=to_precision is not None),
+        Outlook(predictor(want.version)),
+        want.terms,
+        pools_in(jobs.table, known),
         most=want.configurations,
-    )  # fmt: skip
+    )
     if form == "json":
         show_json(asdict(found))
     else:
@@ -169,14 +185,33 @@ def queue(form: str, **asked: Any) -> None:
         click.echo()
     show_table(
         ("GPU type", "waiting", "GPU-hours (95 %)", "not known", "their GPU-h at most", "drained"),
-        [(b.gpu_type, count(b.jobs), span(b.gpu_hours), count(b.unknown_jobs),
-          count(b.unknown_gpu_hours), times(b.drain_s)) for b in found.backlog],
-    )  # fmt: skip
+        [
+            (
+                b.gpu_type,
+                count(b.jobs),
+                span(b.gpu_hours),
+                count(b.unknown_jobs),
+                count(b.unknown_gpu_hours),
+                times(b.drain_s),
+            )
+            for b in found.backlog
+        ],
+    )
     click.echo()
     show_table(
         ("job", "name", "user", "GPU type", "waits for", "GPUs", "starts in", "ends in"),
-        [(j.job_id, j.name, j.user, j.gpu_type, j.waits_for or "GPUs", str(j.gpus),
-          times(j.starts_s), times(j.ends_s))
-         for j in found.queue],
+        [
+            (
+                j.job_id,
+                j.name,
+                j.user,
+                j.gpu_type,
+                j.waits_for or "GPUs",
+                str(j.gpus),
+                times(j.starts_s),
+                times(j.ends_s),
+            )
+            for j in found.queue
+        ],
         left=5,
-    )  # fmt: skip
+    )

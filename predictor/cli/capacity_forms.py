@@ -20,25 +20,34 @@ _OPTIONS = (
         "--output", type=_FILE, metavar="FILE", help="Write one page (.html) or Markdown (.md)."
     ),
     click.option(
-        "--csv", "csv_dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+        "--csv",
+        "csv_dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
         help="Write every table as CSV.",
     ),
     click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write all as JSON."),
     click.option(
-        "--prometheus", type=_FILE, metavar="FILE",
+        "--prometheus",
+        type=_FILE,
+        metavar="FILE",
         help="Write gauges for node_exporter's textfile collector.",
     ),
     click.option(
-        "--email", multiple=True, metavar="ADDRESS",
+        "--email",
+        multiple=True,
+        metavar="ADDRESS",
         help="Print the report as a mail to this address; repeatable.",
     ),
     click.option("--email-from", default="root", show_default=True, help="Sender of the mail."),
     click.option("--send", is_flag=True, help="Hand the mail to the local sendmail."),
     click.option(
-        "--site-key", type=_FILE, metavar="FILE",
+        "--site-key",
+        type=_FILE,
+        metavar="FILE",
         help="Replace names of people and jobs by hashes with this key.",
     ),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,10 +37,13 @@ BEFORE_S = 26 * 7 * DAY_S
 HISTORY, HERE = "history", "here"
 
 _FROM = click.option(
-    "--from", "source", default=HISTORY, show_default=True,
+    "--from",
+    "source",
+    default=HISTORY,
+    show_default=True,
     metavar="history|slurm|kubernetes|FILE",
     help="Jobs: of the history, read from a scheduler now, or of a CSV or Parquet file.",
-)  # fmt: skip
+)
 _QUEUE = click.option(
     "--queue",
     metavar="slurm|kubernetes",
@@ -58,20 +61,28 @@ _OPTIONS = (
     click.option("--since", type=MOMENT, help="Begin of the period  [default: 30d]"),
     click.option("--until", type=MOMENT, help="End of the period  [default: now]"),
     click.option(
-        "--gpus", "pools", multiple=True, callback=pools_of, metavar="TYPE:GPUS[/PER_NODE]",
+        "--gpus",
+        "pools",
+        multiple=True,
+        callback=pools_of,
+        metavar="TYPE:GPUS[/PER_NODE]",
         help="GPUs there are; repeatable  [default: the most ever in use at once]",
     ),
     click.option(
-        "--prices", type=click.Path(dir_okay=False, path_type=Path),
+        "--prices",
+        type=click.Path(dir_okay=False, path_type=Path),
         help="Your price file, also with grid factor and PUE: docs/cost.md.",
     ),
     click.option("--partition", help="Partition or site of the price file."),
     click.option("--version", help="Stored predictor to use  [default: the one in use]"),
     click.option(
-        "--configurations", type=click.IntRange(1), default=300, show_default=True,
+        "--configurations",
+        type=click.IntRange(1),
+        default=300,
+        show_default=True,
         help="Distinct configurations to predict, those with the most GPU-hours first.",
     ),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

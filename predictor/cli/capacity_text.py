@@ -28,16 +28,23 @@ def show(found: Report) -> None:
         click.echo(f"  {note}")
     click.echo()
     lines = {
-        "allocated": hours.allocated, "completed": hours.completed, "running": hours.running,
-        "cancelled": hours.cancelled, "failed": hours.failed, "timed out": hours.timed_out,
-        "preempted": hours.preempted, "idle": found.idle,
-    }  # fmt: skip
+        "allocated": hours.allocated,
+        "completed": hours.completed,
+        "running": hours.running,
+        "cancelled": hours.cancelled,
+        "failed": hours.failed,
+        "timed out": hours.timed_out,
+        "preempted": hours.preempted,
+        "idle": found.idle,
+    }
     whole = found.capacity or hours.allocated
     show_table(
         ("GPU-hours", "", "share"),
-        [(name, count(value), percent(None if value is None or not whole else value / whole))
-         for name, value in lines.items()],
-    )  # fmt: skip
+        [
+            (name, count(value), percent(None if value is None or not whole else value / whole))
+            for name, value in lines.items()
+        ],
+    )
     click.echo()
     show_table(
         ("wait by GPUs", "jobs", "median", "95 %"),
@@ -47,9 +54,16 @@ def show(found: Report) -> None:
         click.echo()
         show_table(
             ("opportunity", "jobs", "GPU-hours", "saved (95 %)"),
-            [(f"{o.kind.words}: {o.what}", count(o.jobs), count(o.gpu_hours),
-              span(o.saved_gpu_hours)) for o in found.opportunities[:SHOWN_ROWS]],
-        )  # fmt: skip
+            [
+                (
+                    f"{o.kind.words}: {o.what}",
+                    count(o.jobs),
+                    count(o.gpu_hours),
+                    span(o.saved_gpu_hours),
+                )
+                for o in found.opportunities[:SHOWN_ROWS]
+            ],
+        )
     if found.whatif is not None:
         click.echo()
         show_whatif(found.whatif, found.currency or "")
@@ -72,10 +86,16 @@ def show_whatif(found: WhatIf, currency: str) -> None:
 
 
 _FIGURES = {
-    "jobs": "jobs", "jobs with nowhere to run": "never_started", "mean wait": "mean_wait_s",
-    "median wait": "median_wait_s", "95 % wait": "p95_wait_s", "in use": "utilisation",
-    "GPU-hours": "gpu_hours", "energy (estimate)": "kwh", "cost": "cost",
-}  # fmt: skip
+    "jobs": "jobs",
+    "jobs with nowhere to run": "never_started",
+    "mean wait": "mean_wait_s",
+    "median wait": "median_wait_s",
+    "95 % wait": "p95_wait_s",
+    "in use": "utilisation",
+    "GPU-hours": "gpu_hours",
+    "energy (estimate)": "kwh",
+    "cost": "cost",
+}
 
 
 def _cell(name: str, one: Scenario, currency: str) -> str:

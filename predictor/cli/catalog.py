@@ -106,14 +106,16 @@ def gpus(form: str) -> None:
 
     found = [
         {
-            "name": g.name, "product": g.product, "architecture": g.architecture,
+            "name": g.name,
+            "product": g.product,
+            "architecture": g.architecture,
             "memory_gib": g.memory_bytes / 2**30,
             "bandwidth_gb_per_s": g.bandwidth_bytes_per_s / GIGA,
             "peak_tflops": {k: v / 1e12 for k, v in g.peak_flops.items()},
             "aliases": list(g.aliases),
         }
         for g in sheets().values()
-    ]  # fmt: skip
+    ]
     if form == "json":
         show_json(found)
         return
@@ -121,11 +123,14 @@ def gpus(form: str) -> None:
     head = ("GPU", "architecture", "GiB", "GB/s", *(f"{f} TFLOP/s" for f in formats))
     rows = [
         (
-            str(g["name"]), str(g["architecture"]), f"{g['memory_gib']:.0f}",
-            f"{g['bandwidth_gb_per_s']:.0f}", *(_peak(g["peak_tflops"], f) for f in formats),
+            str(g["name"]),
+            str(g["architecture"]),
+            f"{g['memory_gib']:.0f}",
+            f"{g['bandwidth_gb_per_s']:.0f}",
+            *(_peak(g["peak_tflops"], f) for f in formats),
         )
         for g in found
-    ]  # fmt: skip
+    ]
     show_table(head, rows, left=2)
 
 
@@ -186,11 +191,15 @@ def details(entry: ModelEntry) -> dict[str, Any]:
 
 def _brief(entry: ModelEntry) -> dict[str, Any]:
     return {
-        "name": entry.name, "aliases": list(entry.aliases), "group": entry.group,
-        "family": entry.family, "seq_len": entry.seq_len,
+        "name": entry.name,
+        "aliases": list(entry.aliases),
+        "group": entry.group,
+        "family": entry.family,
+        "seq_len": entry.seq_len,
         "image_size": entry.image_size and list(entry.image_size),
-        "optimizer": entry.optimizer, "parameters": entry.parameters,
-    }  # fmt: skip
+        "optimizer": entry.optimizer,
+        "parameters": entry.parameters,
+    }
 
 
 def _input(entry: ModelEntry) -> str:

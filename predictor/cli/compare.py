@@ -51,9 +51,11 @@ class Line:
     "--gpu", "gpus_", multiple=True, help=f"GPU; repeatable  [default: {', '.join(GPUS)}]"
 )
 @click.option(
-    "--precision", "precisions", multiple=True,
+    "--precision",
+    "precisions",
+    multiple=True,
     help=f"Precision; repeatable  [default: {', '.join(PRECISIONS)}]",
-)  # fmt: skip
+)
 @job_options
 @click.option("--version", help="Stored predictor to use  [default: the one in use]")
 @format_option

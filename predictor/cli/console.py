@@ -23,9 +23,13 @@ GAP = "  "
 def format_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds ``--format text|json`` as the argument ``form``."""
     add = click.option(
-        "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True,
+        "--format",
+        "form",
+        type=click.Choice(FORMATS),
+        default="text",
+        show_default=True,
         help="Form of what goes to stdout.",
-    )  # fmt: skip
+    )
     return add(command)
 
 
@@ -123,9 +127,12 @@ class _TerminalProgress:
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
             self._bar = Progress(
-                TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(),
-                console=Console(stderr=True), transient=True,
-            )  # fmt: skip
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TimeElapsedColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
             self._bar.add_task(self._title, total=1.0)
             self._bar.start()
         task = self._bar.task_ids[0]

@@ -24,28 +24,34 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(min|[smhd])")
 
 _OPTIONS = (
     click.option(
-        "--prices", type=click.Path(dir_okay=False, path_type=Path),
+        "--prices",
+        type=click.Path(dir_okay=False, path_type=Path),
         help="Your price file, also with grid factor and PUE: docs/cost.md.",
     ),
     click.option("--partition", help="Partition or site of the price file."),
     click.option(
-        "--interruptions-per-day", type=float,
+        "--interruptions-per-day",
+        type=float,
         help="Interruptions of one node a day, such as of spot capacity; any stops the job.",
     ),
     click.option("--restart-min", type=float, help="Minutes to restart after one  [default: 0]"),
     click.option(
-        "--checkpoint-every-min", type=float,
+        "--checkpoint-every-min",
+        type=float,
         help="Minutes of work between checkpoints  [default: none are written]",
     ),
     click.option(
-        "--checkpoint-write-min", type=float,
+        "--checkpoint-write-min",
+        type=float,
         help="Minutes that the job stands still for one  [default: 0]",
     ),
     click.option(
-        "--loader-rate", type=float, metavar="SAMPLES_PER_S",
+        "--loader-rate",
+        type=float,
+        metavar="SAMPLES_PER_S",
         help="Samples per second that one node can read; no step is faster.",
     ),
-)  # fmt: skip
+)
 
 
 def cost_options(command: Any) -> Any:

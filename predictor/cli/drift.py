@@ -26,8 +26,18 @@ if TYPE_CHECKING:
     from ..site.history.store import History
     from ..site.history.where import Where
 
-HEAD = ("cluster", "GPU", "stack", "model", "measured", "compared", "predicted", "bias",
-        "inside 95 %", "its 95 %")  # fmt: skip
+HEAD = (
+    "cluster",
+    "GPU",
+    "stack",
+    "model",
+    "measured",
+    "compared",
+    "predicted",
+    "bias",
+    "inside 95 %",
+    "its 95 %",
+)
 WEEK_HEAD = ("week", *HEAD[:4], "predicted", "bias", "inside 95 %", "its 95 %")
 FOUND = 1
 
@@ -35,15 +45,22 @@ FOUND = 1
 @click.command()
 @history_option
 @click.option(
-    "--false-alarms", type=click.FloatRange(0.001, 1000), default=1.0, show_default=True,
+    "--false-alarms",
+    type=click.FloatRange(0.001, 1000),
+    default=1.0,
+    show_default=True,
     help="False alarms a year on the whole site, all streams together.",
-)  # fmt: skip
+)
 @click.option(
-    "--runs-per-week", type=click.FloatRange(0, min_open=True),
+    "--runs-per-week",
+    type=click.FloatRange(0, min_open=True),
     help="Runs with enough earlier ones like them.  [default: as the history has]",
-)  # fmt: skip
-@click.option("--repredict", is_flag=True, help="Judge the predictor in use on all runs instead of "
-              "what was said at submit.")  # fmt: skip
+)
+@click.option(
+    "--repredict",
+    is_flag=True,
+    help="Judge the predictor in use on all runs instead of what was said at submit.",
+)
 @click.option("--weekly", is_flag=True, help="Show every week of every stream.")
 @click.option("--snapshot", is_flag=True, help="Write drift.json, which the daemons' metrics show.")
 @click.option("--fail-on-alarm", is_flag=True, help="Exit with 1 where a change stands.")
@@ -51,9 +68,18 @@ FOUND = 1
 @format_option
 @click.pass_context
 def drift(
-    ctx: click.Context, /, history: str | None, false_alarms: float, runs_per_week: float | None,
-    repredict: bool, weekly: bool, snapshot: bool, fail_on_alarm: bool, form: str, **filters: Any,
-) -> None:  # fmt: skip
+    ctx: click.Context,
+    /,
+    history: str | None,
+    false_alarms: float,
+    runs_per_week: float | None,
+    repredict: bool,
+    weekly: bool,
+    snapshot: bool,
+    fail_on_alarm: bool,
+    form: str,
+    **filters: Any,
+) -> None:
     """Tell whether the cluster is still as it was predicted.
 
     For each stack, GPU and model: the median share by which runs took longer than predicted, how
@@ -75,9 +101,13 @@ def drift(
 
 
 def _watch(
-    store: History, where: Where, false_alarms: float, runs_per_week: float | None, *,
+    store: History,
+    where: Where,
+    false_alarms: float,
+    runs_per_week: float | None,
+    *,
     repredict: bool,
-) -> Drift:  # fmt: skip
+) -> Drift:
     from collections import Counter
 
     from ..site.drift.observed import observations
@@ -133,11 +163,16 @@ def _state(watched: Watched) -> StreamState:
 
     stream, figures, change = watched.stream, watched.figures, watched.standing
     return StreamState(
-        cluster=stream.cluster, framework=stream.framework, gpu=stream.gpu,
-        model=stream.model or "", runs=watched.measured, bias=figures.bias,
-        coverage=figures.coverage, alarm=0 if change is None else int(copysign(1, change.shift)),
+        cluster=stream.cluster,
+        framework=stream.framework,
+        gpu=stream.gpu,
+        model=stream.model or "",
+        runs=watched.measured,
+        bias=figures.bias,
+        coverage=figures.coverage,
+        alarm=0 if change is None else int(copysign(1, change.shift)),
         shift=0.0 if change is None else change.shift,
-    )  # fmt: skip
+    )
 
 
 def _show(found: Drift, *, weekly: bool) -> None:

@@ -29,18 +29,26 @@ COLUMNS = ("rows", "predicted", "skipped", "mean", "median", "p90", "inside 95 %
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--method", default=MAIN, show_default=True,
+    "--method",
+    default=MAIN,
+    show_default=True,
     help="full, physical (tables and one factor), paper (arXiv 2604.16145), blind (without any "
     "knowledge of precision), or all.",
-)  # fmt: skip
+)
 @click.option(
-    "--calibrate", type=click.IntRange(0), default=0, show_default=True, metavar="N",
+    "--calibrate",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
     help="Rows of each group that are shown first, and not scored.",
-)  # fmt: skip
+)
 @click.option(
-    "--calibrate-by", default="stack", show_default=True,
+    "--calibrate-by",
+    default="stack",
+    show_default=True,
     help="Groups to calibrate: stack (source, framework and GPU), source or model.",
-)  # fmt: skip
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the calibration draw.")
 @click.option(
     "--by", metavar="COL,..", help="Score each value of these columns, tier or stack too."
@@ -49,13 +57,17 @@ COLUMNS = ("rows", "predicted", "skipped", "mean", "median", "p90", "inside 95 %
     "--exclude-ids", metavar="FILE|ID,..", help="Ids not to be scored: a list, or a file of them."
 )
 @click.option(
-    "--predictions", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT.csv",
+    "--predictions",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="OUT.csv",
     help="Write one line a row; of several methods, OUT.<method>.csv for all but full.",
-)  # fmt: skip
+)
 @click.option(
-    "--trained-without", type=click.Path(path_type=Path), metavar="FILE.csv",
+    "--trained-without",
+    type=click.Path(path_type=Path),
+    metavar="FILE.csv",
     help="Fit first, without the shipped rows that this file also holds.",
-)  # fmt: skip
+)
 @click.option("--version", help="Stored predictor to use  [default: the one in use]")
 @format_option
 def evaluate(
@@ -92,9 +104,15 @@ def evaluate(
     if held_out is None:
         _warn_of_leaks(rows)
     reports = run(
-        rows, fitted_for(methods, calibrate, held_out, version), methods=methods, by=columns,
-        calibrate=calibrate, calibrate_by=calibrate_by, seed=seed, exclude_ids=excluded,
-    )  # fmt: skip
+        rows,
+        fitted_for(methods, calibrate, held_out, version),
+        methods=methods,
+        by=columns,
+        calibrate=calibrate,
+        calibrate_by=calibrate_by,
+        seed=seed,
+        exclude_ids=excluded,
+    )
     if predictions is not None:
         _write(predictions, reports)
     if form == "text":
@@ -117,10 +135,11 @@ def fitted_for(
         return without_rows(version)
     if version is not None:
         raise JobError(
-            "version", version,
+            "version",
+            version,
             "a stored predictor serves --method full or paper without --calibrate and "
             "--trained-without; leave --version out to fit one",
-        )  # fmt: skip
+        )
     if held_out is None:
         return refit()
     known = {m.id for m in leaked(held_out)}

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 def history_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds ``--history`` as the argument ``history``."""
     add = click.option(
-        "--history", metavar="PATH|URL",
+        "--history",
+        metavar="PATH|URL",
         help="The history.  [default: $PRECISION_TIME_HISTORY, or history.sqlite in "
         "$PRECISION_TIME_HOME]",
-    )  # fmt: skip
+    )
     return add(command)
 
 

@@ -23,8 +23,20 @@ if TYPE_CHECKING:
 
 DAY_S = 86400
 BRINGS = ("alembic", "polars", "pydantic", "sqlalchemy")
-HEAD = ("ended", "job", "user", "state", "model", "precision", "GPUs", "ran", "predicted", "limit",
-        "step", "predicted step")  # fmt: skip
+HEAD = (
+    "ended",
+    "job",
+    "user",
+    "state",
+    "model",
+    "precision",
+    "GPUs",
+    "ran",
+    "predicted",
+    "limit",
+    "step",
+    "predicted step",
+)
 FIRST_NUMBER = 6
 
 
@@ -124,12 +136,19 @@ def show(jobs: tuple[str, ...], history: str | None, last: int, form: str, **fil
 def _cells(run: Run) -> tuple[str, ...]:
     job, said, told = run.ended, run.predicted, run.reported
     return (
-        _moment(job.end_s), job.job_id, job.user or MISSING, job.state.value,
-        run.model or MISSING, run.precision or MISSING, str(job.gpus),
+        _moment(job.end_s),
+        job.job_id,
+        job.user or MISSING,
+        job.state.value,
+        run.model or MISSING,
+        run.precision or MISSING,
+        str(job.gpus),
         duration(None if job.start_s is None else job.end_s - job.start_s),
-        duration(said.median_s if said else None), duration(job.limit_s),
-        duration(told.step_s if told else None), duration(said.step_s if said else None),
-    )  # fmt: skip
+        duration(said.median_s if said else None),
+        duration(job.limit_s),
+        duration(told.step_s if told else None),
+        duration(said.step_s if said else None),
+    )
 
 
 def _text(name: str, value: Any) -> str:

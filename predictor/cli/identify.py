@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from ..identify.stated import Stated
 
 # What a time is predicted from; one of each is enough.
-NEEDED = (
-    ("model",), ("precision",), ("batch_size", "global_batch_size"), ("steps", "epochs"),
-)  # fmt: skip
+NEEDED = (("model",), ("precision",), ("batch_size", "global_batch_size"), ("steps", "epochs"))
 MOST_READ = 64 * 1024
 
 
@@ -45,9 +43,12 @@ def identify(
     environment = dict(_variable(text) for text in variables)
     script = _script(words[0])
     stated = read(
-        comment=comment, environment=environment, script=script, argv=words,
+        comment=comment,
+        environment=environment,
+        script=script,
+        argv=words,
         files=UserFiles(Path.cwd()),
-    )  # fmt: skip
+    )
     if form == "json":
         show_json(_summary(stated))
         return

@@ -62,7 +62,25 @@ def main() -> None:
 
 
 for command in (
-    predict, identify, compare, plan, sweep, evaluate, validate, calibrate, drift, backtest,
-    fit, learn, models, history, capacity, catalog, gpus, profile, profiles, trace,
-):  # fmt: skip
+    predict,
+    identify,
+    compare,
+    plan,
+    sweep,
+    evaluate,
+    validate,
+    calibrate,
+    drift,
+    backtest,
+    fit,
+    learn,
+    models,
+    history,
+    capacity,
+    catalog,
+    gpus,
+    profile,
+    profiles,
+    trace,
+):
     main.add_command(command)

@@ -19,9 +19,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--profiles", "directories", multiple=True, metavar="DIR", type=click.Path(path_type=Path),
+    "--profiles",
+    "directories",
+    multiple=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
     help="Add this directory of measured tables first, as `profiles add` does; repeatable.",
-)  # fmt: skip
+)
 @format_option
 def fit(directories: tuple[Path, ...], form: str) -> None:
     """Fit a predictor from profiles/ and every directory added to it, store and use it."""
@@ -79,10 +83,15 @@ def list_(form: str) -> None:
         return
     head = ("version", "in use", "pinned", "created", "figures")
     rows = [
-        (m.version, _mark(m.version == current), _mark(m.version in pinned), m.created[:19],
-         _figures(m))
+        (
+            m.version,
+            _mark(m.version == current),
+            _mark(m.version in pinned),
+            m.created[:19],
+            _figures(m),
+        )
         for m in found
-    ]  # fmt: skip
+    ]
     show_table(head, rows, left=len(head))
 
 

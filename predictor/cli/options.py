@@ -33,12 +33,16 @@ _OPTIONS = (
         "--global-batch-size", type=int, help="Samples of one optimizer step over all GPUs."
     ),
     click.option(
-        "--grad-accum", type=int, default=1, show_default=True,
+        "--grad-accum",
+        type=int,
+        default=1,
+        show_default=True,
         help="Micro-steps in one optimizer step.",
     ),
     click.option("--seq-len", type=int, help="Tokens of one sample  [default: of the model]"),
     click.option(
-        "--mean-seq-len", type=int,
+        "--mean-seq-len",
+        type=int,
         help="Tokens of one sample without padding, where batches are packed or binned.",
     ),
     click.option(
@@ -46,33 +50,48 @@ _OPTIONS = (
     ),
     click.option("--steps", type=int, help="Length: optimizer steps."),
     click.option("--epochs", type=float, help="Length: epochs."),
+    click.option("--dataset-size", type=int, help="Samples of one epoch  [default: of the model]"),
     click.option(
-        "--dataset-size", type=int, help="Samples of one epoch  [default: of the model]"
-    ),
-    click.option(
-        "--framework", default="pytorch", show_default=True,
+        "--framework",
+        default="pytorch",
+        show_default=True,
         help='Name, also with a version: "pytorch 2.3".',
     ),
     click.option("--optimizer", help="Name, such as adamw  [default: of the model]"),
     click.option("--sharding", default="ddp", show_default=True, help=f"{SHARDINGS}."),
     click.option(
-        "--tensor-parallel", type=int, default=1, show_default=True,
+        "--tensor-parallel",
+        type=int,
+        default=1,
+        show_default=True,
         help="GPUs that split every layer.",
     ),
     click.option(
-        "--pipeline-parallel", type=int, default=1, show_default=True,
+        "--pipeline-parallel",
+        type=int,
+        default=1,
+        show_default=True,
         help="GPUs that split the layers among them.",
     ),
     click.option(
-        "--virtual-stages", type=int, default=1, show_default=True,
+        "--virtual-stages",
+        type=int,
+        default=1,
+        show_default=True,
         help="Chunks of layers of each pipeline stage (interleaved schedule).",
     ),
     click.option(
-        "--context-parallel", type=int, default=1, show_default=True,
+        "--context-parallel",
+        type=int,
+        default=1,
+        show_default=True,
         help="GPUs that split the sequence.",
     ),
     click.option(
-        "--expert-parallel", type=int, default=1, show_default=True,
+        "--expert-parallel",
+        type=int,
+        default=1,
+        show_default=True,
         help="GPUs that share the experts of a mixture.",
     ),
     click.option(
@@ -82,20 +101,28 @@ _OPTIONS = (
         "--fabric", help="Network between nodes: 4x ib-hdr, 25GbE  [default: usual for the GPU]"
     ),
     click.option(
-        "--option", "options", multiple=True, metavar="K=V",
+        "--option",
+        "options",
+        multiple=True,
+        metavar="K=V",
         help="What else changes the run: xla=on, channels_last=on, act_ckpt=on; repeatable.",
     ),
     click.option(
-        "--variant", multiple=True, metavar="K=V",
+        "--variant",
+        multiple=True,
+        metavar="K=V",
         help="What else defines the network: layers=24, hidden=1024; repeatable.",
     ),
     click.option(
-        "--phase", "phases", multiple=True, metavar="K=V,...",
+        "--phase",
+        "phases",
+        multiple=True,
+        metavar="K=V,...",
         help="A phase, in their order: steps, epochs or a share of them, and what else it is: "
         "share=0.9,precision=fp16; repeatable.",
     ),
     click.option("--source", default="", help="Site whose measured runs count as one's own."),
-)  # fmt: skip
+)
 
 
 def job_options(command: Any) -> Any:

@@ -46,15 +46,21 @@ def of_swf(
     if len(pools) > 1:
         raise TraceError("an SWF file is replayed on one pool: give --pool once")
     return workload_of_swf(
-        read_swf(path), processors_per_gpu=processors_per_gpu,
-        pool=pools[0] if pools else None, bounds=bounds,
-    )  # fmt: skip
+        read_swf(path),
+        processors_per_gpu=processors_per_gpu,
+        pool=pools[0] if pools else None,
+        bounds=bounds,
+    )
 
 
 def of_history(
-    url: str, since: float | None, until: float | None, version: str | None,
-    pools: Sequence[Pool], bounds: LimitBounds,
-) -> Workload:  # fmt: skip
+    url: str,
+    since: float | None,
+    until: float | None,
+    version: str | None,
+    pools: Sequence[Pool],
+    bounds: LimitBounds,
+) -> Workload:
     """The runs of a history, those that say what they are predicted by a stored predictor."""
     from ..site.backtest.past import workload_of_runs
 
@@ -80,9 +86,13 @@ def _no_samples(runs: Iterator[Run]) -> Iterator[Run]:
 
 
 def of_sample(
-    seed: int, days: float, pools: Sequence[Pool], jobs_per_day: float | None, tier: str,
+    seed: int,
+    days: float,
+    pools: Sequence[Pool],
+    jobs_per_day: float | None,
+    tier: str,
     bounds: LimitBounds,
-) -> Workload:  # fmt: skip
+) -> Workload:
     """A generated sample, predicted by a fit that never saw the run a job is drawn from."""
     from ..estimate.residual.novelty import Tier
     from ..site.backtest.generate import POOLS, sample, workload_of_sample
@@ -90,9 +100,12 @@ def of_sample(
 
     fitted = refit()
     found = sample(
-        seed=seed, days=days, pools=pools or POOLS, jobs_per_day=jobs_per_day,
+        seed=seed,
+        days=days,
+        pools=pools or POOLS,
+        jobs_per_day=jobs_per_day,
         rows=[priced.measurement for priced in fitted.priced],
-    )  # fmt: skip
+    )
     return workload_of_sample(found, held_out_predictions(fitted, Tier(tier)), bounds)
 
 

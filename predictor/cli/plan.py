@@ -47,19 +47,24 @@ class Wish:
 @click.argument("model")
 @click.option("--gpus", "counts", default="1,2,4,8", show_default=True, help="Numbers of GPUs.")
 @click.option(
-    "--gpu", "gpus_", multiple=True,
+    "--gpu",
+    "gpus_",
+    multiple=True,
     help=f"GPU; repeatable  [default: those with a price, else {', '.join(GPUS)}]",
-)  # fmt: skip
+)
 @click.option(
-    "--precision", "precisions", multiple=True,
+    "--precision",
+    "precisions",
+    multiple=True,
     help=f"Precision; repeatable  [default: {', '.join(PRECISIONS)}]",
-)  # fmt: skip
+)
 @click.option("--budget", type=float, help="Most money, in the currency of --prices.")
 @click.option("--within", help="Longest time from start to end: 24h, 1d12h, 90min.")
 @click.option(
-    "--quantile", type=float,
+    "--quantile",
+    type=float,
     help="Share of such jobs that shall keep to it, such as 0.95  [default: the median]",
-)  # fmt: skip
+)
 @click.option("--all", "every", is_flag=True, help="Show also plans that others beat.")
 @cost_options
 @job_options_but_gpus
@@ -155,10 +160,11 @@ def _check_length(fields: Mapping[str, Any], counts: Sequence[int]) -> None:
     """Plans must do the same work: steps of a batch per GPU do more on more GPUs."""
     if fields["steps"] is not None and fields["batch_size"] is not None and len(counts) > 1:
         raise JobError(
-            "steps", fields["steps"],
+            "steps",
+            fields["steps"],
             "steps of a batch per GPU are more work on more GPUs: give epochs, or "
             "global_batch_size instead of batch_size",
-        )  # fmt: skip
+        )
 
 
 def _show_json(plans: Plans, chosen: Plan | None, left_out: Sequence[str]) -> None:

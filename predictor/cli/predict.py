@@ -25,9 +25,10 @@ ENDS = (0.025, 0.975)  # the quantiles that 95 % lie between
 @click.argument("model")
 @click.option("--gpu", required=True, help="GPU: name, product or alias, such as a100-sxm4-80gb.")
 @click.option(
-    "--precision", required=True,
+    "--precision",
+    required=True,
     help="fp32, tf32, fp16, bf16, mixed_fp16_fp32, mixed_bf16_fp32, mixed_fp8_bf16, or amp ...",
-)  # fmt: skip
+)
 @job_options
 @cost_options
 @click.option("--version", "version", help="Stored predictor to use  [default: the one in use]")
@@ -120,9 +121,11 @@ def cost_dict(found: Prediction, terms: Terms) -> dict[str, Any]:
 
     low, high = (cost_of(found, terms, level) for level in ENDS)
     ends = {
-        "amount_low": low.amount, "amount_high": high.amount,
-        "elapsed_low_s": low.seconds, "elapsed_high_s": high.seconds,
-    }  # fmt: skip
+        "amount_low": low.amount,
+        "amount_high": high.amount,
+        "elapsed_low_s": low.seconds,
+        "elapsed_high_s": high.seconds,
+    }
     return {"cost": cost_of(found, terms).as_dict() | ends}
 
 

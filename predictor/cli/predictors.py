@@ -43,8 +43,11 @@ def without_rows(version: str | None = None) -> Fitted:
     stored = predictor(version)
     nothing = np.empty(0)
     conditioned = Conditioned(
-        inverse=np.empty((0, 0)), alpha=nothing, noise=nothing, plain_noise=nothing,
+        inverse=np.empty((0, 0)),
+        alpha=nothing,
+        noise=nothing,
+        plain_noise=nothing,
         mean=stored.residual.known.mean,
-    )  # fmt: skip
+    )
     residual = FittedResidual(stored.residual, conditioned, conditioned, {})
     return Fitted(stored, (), residual, ())

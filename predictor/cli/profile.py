@@ -22,26 +22,35 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--device", default="cuda:0", show_default=True, help="cpu, cuda or cuda:N.")
 @click.option(
-    "--out", required=True, type=click.Path(file_okay=False, path_type=Path),
+    "--out",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
     help="Directory of the tables; one that stands there is gone on with.",
-)  # fmt: skip
+)
 @click.option("--minutes", type=float, default=20.0, show_default=True, help="Time of this run.")
 @click.option(
     "--ranks", type=int, help="Also collectives over so many GPUs, or processes on a CPU."
 )
 @click.option(
-    "--backend", type=click.Choice(("nccl", "gloo")),
+    "--backend",
+    type=click.Choice(("nccl", "gloo")),
     help="Of the collectives  [default: nccl on GPUs, gloo on a CPU]",
-)  # fmt: skip
+)
 @click.option(
-    "--verify", is_flag=True,
+    "--verify",
+    is_flag=True,
     help="Then train small networks on the device, and compare with what the tables predict.",
-)  # fmt: skip
+)
 @format_option
 def profile(
-    device: str, out: Path, minutes: float, ranks: int | None, backend: str | None, verify: bool,
+    device: str,
+    out: Path,
+    minutes: float,
+    ranks: int | None,
+    backend: str | None,
+    verify: bool,
     form: str,
-) -> None:  # fmt: skip
+) -> None:
     """Measure the operators of a device, and its collectives with --ranks.
 
     The tables have the layout of profiles/; `precision-time profiles add` takes them up. A run that
@@ -57,9 +66,12 @@ def profile(
         except ModuleNotFoundError as error:
             raise NotInstalledError.of(error, "profile") from None
         request = Request(
-            device=device, out=out, minutes=minutes, ranks=ranks,
+            device=device,
+            out=out,
+            minutes=minutes,
+            ranks=ranks,
             backend=backend or ("gloo" if device == "cpu" else "nccl"),
-        )  # fmt: skip
+        )
         summary = measure(request, progress=shown, stop=stop)
         verified = None
         if verify and not stop.is_set():

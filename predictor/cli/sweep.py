@@ -75,22 +75,44 @@ def _show_json(search: Search, kept: Search) -> None:
     low, high = search.interval()
     efficient = set(map(id, search.efficient()))
     lines = [
-        {**one.plan.as_dict(), "trials": one.trials, "kept_trials": left.trials,
-         "efficient": id(one.plan) in efficient, "fits": one.fit.ok}
+        {
+            **one.plan.as_dict(),
+            "trials": one.trials,
+            "kept_trials": left.trials,
+            "efficient": id(one.plan) in efficient,
+            "fits": one.fit.ok,
+        }
         for one, left in zip(search.configurations, kept.configurations, strict=True)
-    ]  # fmt: skip
-    show_json({
-        "trials": search.trials, "kept_trials": kept.trials, "mean_share": search.share,
-        "total": search.total().as_dict(), "total_low": low.as_dict(),
-        "total_high": high.as_dict(), "kept_total": kept.total().as_dict(),
-        "configurations": lines,
-    })  # fmt: skip
+    ]
+    show_json(
+        {
+            "trials": search.trials,
+            "kept_trials": kept.trials,
+            "mean_share": search.share,
+            "total": search.total().as_dict(),
+            "total_low": low.as_dict(),
+            "total_high": high.as_dict(),
+            "kept_total": kept.total().as_dict(),
+            "configurations": lines,
+        }
+    )
 
 
 def _show_text(search: Search, kept: Search, currency: str) -> None:
     efficient = set(map(id, search.efficient()))
-    head = ["", "model", "GPU", "precision", "GPUs", "batch", "a trial", "GPU-hours", "cost",
-            "trials", "kept"]  # fmt: skip
+    head = [
+        "",
+        "model",
+        "GPU",
+        "precision",
+        "GPUs",
+        "batch",
+        "a trial",
+        "GPU-hours",
+        "cost",
+        "trials",
+        "kept",
+    ]
     pairs = zip(search.configurations, kept.configurations, strict=True)
     rows = [_cells(one, left.trials, id(one.plan) in efficient, currency) for one, left in pairs]
     show_table(head, rows, left=4)
@@ -137,7 +159,15 @@ def _cells(one: Configuration, kept: int, efficient: bool, currency: str) -> lis
     amount = "-" if cost.amount is None else money(cost.amount, currency)
     mark = MARK if efficient else "" if one.fit.ok else TOO_LARGE
     return [
-        mark, job.model, job.gpu, job.precision.value, str(job.gpus),
-        str(job.micro_batch_size), duration(cost.seconds), short(cost.gpu_hours), amount,
-        str(one.trials), str(kept),
-    ]  # fmt: skip
+        mark,
+        job.model,
+        job.gpu,
+        job.precision.value,
+        str(job.gpus),
+        str(job.micro_batch_size),
+        duration(cost.seconds),
+        short(cost.gpu_hours),
+        amount,
+        str(one.trials),
+        str(kept),
+    ]

@@ -19,28 +19,44 @@ GIGA = 1e9
 @click.option("--hf-config", metavar="FILE", help="A config.json of transformers, instead.")
 @click.option("--hf-task", help="Its head, such as causal-lm  [default: architectures in FILE]")
 @click.option(
-    "--input", "specs", multiple=True, metavar="[NAME=]SIZES[:DTYPE]",
+    "--input",
+    "specs",
+    multiple=True,
+    metavar="[NAME=]SIZES[:DTYPE]",
     help="Sizes of one sample: 3,224,224, or S:int64 with the sequence length as S. Repeatable.",
-)  # fmt: skip
+)
 @click.option("--dtype", default="float32", show_default=True, help="Of inputs that state none.")
 @click.option("--batch-size", type=int, default=8, show_default=True, help="Samples of the check.")
 @click.option("--seq-len", type=int, help="Tokens of one sample, the default of the model.")
 @click.option("--name", help="Name in the catalog  [default: of the factory or config]")
 @click.option(
-    "--loss", default="auto", show_default=True,
+    "--loss",
+    default="auto",
+    show_default=True,
     help="auto, cross_entropy, mse, bce, output, sum, or PACKAGE.MODULE:NAME of a function.",
-)  # fmt: skip
+)
 @click.option(
-    "--optimizer", default="adamw", show_default=True,
+    "--optimizer",
+    default="adamw",
+    show_default=True,
     help="adamw, sgd, ..., or PACKAGE.MODULE:NAME, called with the parameters: its step is traced.",
-)  # fmt: skip
+)
 @click.option("--again", is_flag=True, help="Trace even where nothing has changed.")
 @format_option
 def trace(
-    factory: str | None, hf_config: str | None, hf_task: str | None, specs: tuple[str, ...],
-    dtype: str, batch_size: int, seq_len: int | None, name: str | None, loss: str, optimizer: str,
-    again: bool, form: str,
-) -> None:  # fmt: skip
+    factory: str | None,
+    hf_config: str | None,
+    hf_task: str | None,
+    specs: tuple[str, ...],
+    dtype: str,
+    batch_size: int,
+    seq_len: int | None,
+    name: str | None,
+    loss: str,
+    optimizer: str,
+    again: bool,
+    form: str,
+) -> None:
     """Trace a torch network, so that `predict` knows it by its name.
 
     NAME is a function or class without arguments that gives a torch.nn.Module. One training step
@@ -54,10 +70,16 @@ def trace(
     if ":" not in optimizer:
         check_optimizer(optimizer)
     request = TraceRequest(
-        name=free_name(name or _default_name(factory, hf_config)), factory=factory,
-        hf_config=hf_config, task=hf_task, inputs=tuple(parsed(s, dtype) for s in specs),
-        batch_size=batch_size, seq_len=seq_len, loss=loss, optimizer=optimizer,
-    )  # fmt: skip
+        name=free_name(name or _default_name(factory, hf_config)),
+        factory=factory,
+        hf_config=hf_config,
+        task=hf_task,
+        inputs=tuple(parsed(s, dtype) for s in specs),
+        batch_size=batch_size,
+        seq_len=seq_len,
+        loss=loss,
+        optimizer=optimizer,
+    )
     found = None if again else stored_before(request)
     if found is None:
         with progress(f"tracing {request.name}") as shown:
@@ -84,13 +106,17 @@ def _show(found: Stored, form: str) -> None:
     work = Workload(model.batch_size, seq_len=model.seq_len, image_size=model.image_size)
     graph = graph_of(found.name, (), work)
     summary: dict[str, Any] = {
-        "name": model.name, "stored_as": found.name, "parameters": model.parameters,
+        "name": model.name,
+        "stored_as": found.name,
+        "parameters": model.parameters,
         "trainable_parameters": model.trainable_parameters,
         "forward_gflops_per_sample": graph.forward_flops / GIGA / model.batch_size,
-        "operators": len(model.operators), "any_batch_size": model.any_batch,
-        "any_seq_len": model.any_seq_len, "priced_by_bytes_alone": list(model.unknown),
+        "operators": len(model.operators),
+        "any_batch_size": model.any_batch,
+        "any_seq_len": model.any_seq_len,
+        "priced_by_bytes_alone": list(model.unknown),
         "optimizer": model.optimizer,
-    }  # fmt: skip
+    }
     if model.update:
         summary["optimizer_bytes_per_parameter"] = round(model.update.bytes_per_parameter, 2)
         summary["optimizer_launches_per_tensor"] = round(model.update.launches_per_tensor, 2)

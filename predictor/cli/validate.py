@@ -22,14 +22,20 @@ ALL = "all"
 
 @click.command()
 @click.option(
-    "--protocol", default=ALL, show_default=True, metavar="all|NAME",
+    "--protocol",
+    default=ALL,
+    show_default=True,
+    metavar="all|NAME",
     help="Show only protocols whose name starts like this.",
-)  # fmt: skip
+)
 @click.option("--no-write", is_flag=True, help="Leave accuracy.md and the plots as they are.")
 @click.option(
-    "--docs", type=click.Path(file_okay=False, path_type=Path), default="docs",
-    show_default=True, help="Folder of accuracy.md and the plots.",
-)  # fmt: skip
+    "--docs",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="docs",
+    show_default=True,
+    help="Folder of accuracy.md and the plots.",
+)
 @format_option
 def validate(protocol: str, no_write: bool, docs: Path, form: str) -> None:
     """Cross-validate on the shipped measurements, from the easiest protocol to the hardest.
@@ -90,16 +96,23 @@ def _show(figures: Sequence[Figure], coverages: Sequence[Coverage]) -> None:
 
 def _figure(figure: Figure) -> dict[str, object]:
     return {
-        "protocol": figure.protocol, "method": figure.method, "mean": _number(figure.mean),
-        "median": _number(figure.median), "p90": _number(figure.p90), "n": figure.n,
-    }  # fmt: skip
+        "protocol": figure.protocol,
+        "method": figure.method,
+        "mean": _number(figure.mean),
+        "median": _number(figure.median),
+        "p90": _number(figure.p90),
+        "n": figure.n,
+    }
 
 
 def _coverage(coverage: Coverage) -> dict[str, object]:
     return {
-        "scope": coverage.scope, "level": coverage.level, "coverage": _number(coverage.coverage),
-        "half_width": _number(coverage.half_width), "n": coverage.n,
-    }  # fmt: skip
+        "scope": coverage.scope,
+        "level": coverage.level,
+        "coverage": _number(coverage.coverage),
+        "half_width": _number(coverage.half_width),
+        "n": coverage.n,
+    }
 
 
 def _number(value: float) -> float | None:

@@ -13,9 +13,15 @@ if TYPE_CHECKING:
     from ..measure.profiler.verify import Comparison, Summary, Verification
 
 _HEAD = (
-    "network", "precision", "predicted ms", "measured ms", "pace", "spread", "error",
+    "network",
+    "precision",
+    "predicted ms",
+    "measured ms",
+    "pace",
+    "spread",
+    "error",
     "error, calibrated",
-)  # fmt: skip
+)
 _SETS = (("all networks", None), ("networks set aside", True))
 
 
@@ -45,11 +51,15 @@ def show_verification(verified: Verification) -> None:
 def _row(comparison: Comparison) -> tuple[str, ...]:
     measured = comparison.measured
     return (
-        comparison.network + (" (aside)" if comparison.aside else ""), comparison.precision,
-        f"{comparison.predicted_s * 1e3:.1f}", f"{measured.time_s * 1e3:.1f}",
-        f"{comparison.pace:.2f}", f"{measured.spread:.0%}", f"{comparison.error:+.0%}",
+        comparison.network + (" (aside)" if comparison.aside else ""),
+        comparison.precision,
+        f"{comparison.predicted_s * 1e3:.1f}",
+        f"{measured.time_s * 1e3:.1f}",
+        f"{comparison.pace:.2f}",
+        f"{measured.spread:.0%}",
+        f"{comparison.error:+.0%}",
         f"{comparison.calibrated_error:+.0%}",
-    )  # fmt: skip
+    )
 
 
 def _sum(name: str, found: Summary) -> tuple[str, ...]:

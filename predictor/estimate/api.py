@@ -22,7 +22,7 @@ __all__ = [
     "load_predictor",
     "predict_phases",
     "predict_time",
-]  # fmt: skip
+]
 
 # The GPU a one-line question means when it names none; the answer says so in its job.
 DEFAULT_GPU = "a100-sxm4-80gb"

@@ -56,10 +56,13 @@ class Fit:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; bytes."""
         return {
-            "fits": self.ok, "need_bytes": self.need_bytes, "have_bytes": self.have_bytes,
-            "margin": self.margin, "parts": self.memory.as_dict(),
+            "fits": self.ok,
+            "need_bytes": self.need_bytes,
+            "have_bytes": self.have_bytes,
+            "margin": self.margin,
+            "parts": self.memory.as_dict(),
             "advice": [a.text for a in self.advice],
-        }  # fmt: skip
+        }
 
 
 @lru_cache(maxsize=4096)

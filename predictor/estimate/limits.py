@@ -61,8 +61,11 @@ def time_limit(predictions: Sequence[Prediction], rule: LimitRule) -> Limit:
     capped = rule.cap_s is not None and limit_s > rule.cap_s
     return Limit(
         rule.cap_s if capped and rule.cap_s is not None else limit_s,
-        median_s, quantile_s, slowest, capped,
-    )  # fmt: skip
+        median_s,
+        quantile_s,
+        slowest,
+        capped,
+    )
 
 
 def too_thin(predictions: Iterable[Prediction], rule: EvidenceRule) -> str | None:

@@ -65,8 +65,9 @@ def load_predictor(
     if artifact.manifest.tables_hash != tables_hash():
         _log.warning(
             "predictor %s was fitted on other tables than those installed: "
-            "run `precision-time fit`", artifact.manifest.version,
-        )  # fmt: skip
+            "run `precision-time fit`",
+            artifact.manifest.version,
+        )
     try:
         return Predictor.from_stored(artifact.arrays, artifact.state)
     except (KeyError, ValueError) as error:

@@ -21,8 +21,20 @@ CALIBRATE_BY = ("stack", "source", "model")
 COLUMNS = ("id", "measured_s", "predicted_s", "ape", "lower_95", "upper_95", "tier", "reason")
 EXCLUDED = "excluded"
 # Columns that together tell one run from another, where ids differ between files.
-FINGERPRINT = ("source_repo", "model", "gpu", "gpus", "precision", "batch_per_gpu", "framework",
-               "global_batch", "seq_len", "throughput", "iteration_s", "total_s")  # fmt: skip
+FINGERPRINT = (
+    "source_repo",
+    "model",
+    "gpu",
+    "gpus",
+    "precision",
+    "batch_per_gpu",
+    "framework",
+    "global_batch",
+    "seq_len",
+    "throughput",
+    "iteration_s",
+    "total_s",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +106,7 @@ def draw(rows: Sequence[Measurement], count: int, by: str, seed: int) -> list[Me
     return drawn
 
 
-def _numbered(
-    parsed: Sequence[Measurement | Unreadable],
-) -> list[Measurement | Unreadable]:
+def _numbered(parsed: Sequence[Measurement | Unreadable]) -> list[Measurement | Unreadable]:
     """Under their positions: a file may use an id twice, or none."""
     return [replace(item, id=str(i)) for i, item in enumerate(parsed)]
 
@@ -134,9 +144,15 @@ def _outcome(
     if isinstance(answer, Unreadable):
         return Outcome(_id(item), item.step_s, *empty, answer.reason, item.row)
     return Outcome(
-        _id(item), item.step_s, answer.step_s, answer.lower_95, answer.upper_95, answer.tier,
-        "", item.row,
-    )  # fmt: skip
+        _id(item),
+        item.step_s,
+        answer.step_s,
+        answer.lower_95,
+        answer.upper_95,
+        answer.tier,
+        "",
+        item.row,
+    )
 
 
 def leaked(rows: Sequence[Row]) -> list[Measurement]:

@@ -51,6 +51,10 @@ def summary(protocol: str, method: str, errors: Floats) -> Figure:
     if not len(errors):
         return Figure(protocol, method, np.nan, np.nan, np.nan, 0)
     return Figure(
-        protocol, method, float(errors.mean()), float(np.median(errors)),
-        float(np.quantile(errors, 0.9)), len(errors),
-    )  # fmt: skip
+        protocol,
+        method,
+        float(errors.mean()),
+        float(np.median(errors)),
+        float(np.quantile(errors, 0.9)),
+        len(errors),
+    )

@@ -33,9 +33,13 @@ def validate(
     figures = [
         v.figure("random 5-fold, DLE + DLPerf on V100/A100", "full", random),
         v.figure("random 5-fold, all sources", "full", random, everything),
-        v.figure("random 5-fold, fold 0 only (no row of it taught the hyper-parameters)", "full",
-                 random, v.paper_rows & _fold_zero(len(v.y))),
-    ]  # fmt: skip
+        v.figure(
+            "random 5-fold, fold 0 only (no row of it taught the hyper-parameters)",
+            "full",
+            random,
+            v.paper_rows & _fold_zero(len(v.y)),
+        ),
+    ]
     figures += _well_known(v, random)
     figures += _yardsticks(v)
     if blind:
@@ -46,9 +50,10 @@ def validate(
         )
     progress("grouped folds")
     figures.append(
-        v.figure("grouped 5-fold (configuration without batch and precision)", "full",
-                 v.grouped_folds())
-    )  # fmt: skip
+        v.figure(
+            "grouped 5-fold (configuration without batch and precision)", "full", v.grouped_folds()
+        )
+    )
     progress("unseen models")
     figures.append(v.figure("leave one model out", "full", v.unseen_model()))
     figures.append(
@@ -57,31 +62,46 @@ def validate(
     known = v.table.code(("source", "model", "variant", "framework"))
     for runs in (1, 3):
         figures.append(
-            v.figure(f"unseen model + {runs} run(s) of it", "full",
-                     v.with_runs(("model",), known, runs))
-        )  # fmt: skip
+            v.figure(
+                f"unseen model + {runs} run(s) of it", "full", v.with_runs(("model",), known, runs)
+            )
+        )
     figures += site_figures(fitted, progress)
     progress("speed-up and scaling")
     measured, predicted = _speedups(v)
     figures.append(
-        summary("speed-up of mixed precision, both twins held out", "full",
-                np.abs(predicted / measured - 1))
-    )  # fmt: skip
+        summary(
+            "speed-up of mixed precision, both twins held out",
+            "full",
+            np.abs(predicted / measured - 1),
+        )
+    )
     figures.append(
-        summary("speed-up of mixed precision, both twins held out", "constant 1",
-                np.abs(1 / measured - 1))
-    )  # fmt: skip
+        summary(
+            "speed-up of mixed precision, both twins held out",
+            "constant 1",
+            np.abs(1 / measured - 1),
+        )
+    )
     figures.append(
-        v.figure("1 to n GPUs (every multi-GPU row of the model held out)", "full", v.scaling(),
-                 v.paper_rows & ~v.single)
-    )  # fmt: skip
+        v.figure(
+            "1 to n GPUs (every multi-GPU row of the model held out)",
+            "full",
+            v.scaling(),
+            v.paper_rows & ~v.single,
+        )
+    )
     progress("operator times")
     usable = np.isfinite(random) & v.paper_rows
     return Validation(
-        tuple(figures), tuple(coverages(v)),
-        np.exp(v.y + v.phys)[usable], np.exp(random + v.phys)[usable], measured, predicted,
+        tuple(figures),
+        tuple(coverages(v)),
+        np.exp(v.y + v.phys)[usable],
+        np.exp(random + v.phys)[usable],
+        measured,
+        predicted,
         evaluate_operator_times(operators(), gpus(), architectures=("sm70", "sm80")),
-    )  # fmt: skip
+    )
 
 
 def _well_known(v: Validator, random: Floats) -> list[Figure]:
@@ -102,11 +122,15 @@ def _well_known(v: Validator, random: Floats) -> list[Figure]:
     wanted = np.array([j.gpu.startswith(("v100", "a100")) for j in jobs])
     mixed = np.array([j.precision.mixed for j in jobs])
     return [
-        v.figure(f"random 5-fold, {name}, {kind}, V100/A100", "full", random,
-                 np.array(rows) & wanted & side)
+        v.figure(
+            f"random 5-fold, {name}, {kind}, V100/A100",
+            "full",
+            random,
+            np.array(rows) & wanted & side,
+        )
         for name, rows in choices.items()
         for kind, side in (("fp32/tf32", ~mixed), ("mixed", mixed))
-    ]  # fmt: skip
+    ]
 
 
 def _fold_zero(n: int) -> Mask:

@@ -94,13 +94,19 @@ def _plots(validation: Validation, directory: Path) -> list[Path]:
     matplotlib.rcParams["svg.hashsalt"] = "precision-time"
     step, speedup = directory / PLOT_STEP, directory / PLOT_SPEEDUP
     _scatter(
-        step, validation.measured_s, validation.predicted_s,
-        "step time, random folds: measured (s)", "predicted (s)",
-    )  # fmt: skip
+        step,
+        validation.measured_s,
+        validation.predicted_s,
+        "step time, random folds: measured (s)",
+        "predicted (s)",
+    )
     _scatter(
-        speedup, validation.measured_ratio, validation.predicted_ratio,
-        "speed-up of mixed precision, both twins held out: measured", "predicted",
-    )  # fmt: skip
+        speedup,
+        validation.measured_ratio,
+        validation.predicted_ratio,
+        "speed-up of mixed precision, both twins held out: measured",
+        "predicted",
+    )
     return [step, speedup]
 
 
@@ -112,8 +118,14 @@ def _scatter(path: Path, x: Floats, y: Floats, xlabel: str, ylabel: str) -> None
     low, high = float(min(x.min(), y.min())), float(max(x.max(), y.max()))
     axes.plot([low, high], [low, high], color="black", linewidth=0.8, label="exact")
     for factor, label in ((1.2, "20 % off"), (1 / 1.2, None)):
-        axes.plot([low, high], [low * factor, high * factor], color="grey", linewidth=0.6,
-                  linestyle="--", label=label)  # fmt: skip
+        axes.plot(
+            [low, high],
+            [low * factor, high * factor],
+            color="grey",
+            linewidth=0.6,
+            linestyle="--",
+            label=label,
+        )
     axes.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=ylabel, aspect="equal")
     axes.legend(frameon=False)
     figure.savefig(path, metadata={"Date": None})

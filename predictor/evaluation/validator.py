@@ -132,9 +132,22 @@ def _configuration(priced: Priced) -> str:
     job = priced.measurement.job
     software = [f"{k}={v}" for k, v in without_precision(job).options]
     return repr(
-        (job.source, job.model, job.variant, job.framework, job.framework_date, job.gpu, job.gpus,
-         job.gpus_per_node, job.seq_len, job.image_size, job.optimizer, job.split, software)
-    )  # fmt: skip
+        (
+            job.source,
+            job.model,
+            job.variant,
+            job.framework,
+            job.framework_date,
+            job.gpu,
+            job.gpus,
+            job.gpus_per_node,
+            job.seq_len,
+            job.image_size,
+            job.optimizer,
+            job.split,
+            software,
+        )
+    )
 
 
 def folded(members: list[Rows], seed: int) -> list[Rows]:

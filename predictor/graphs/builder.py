@@ -102,21 +102,33 @@ class GraphBuilder(MemoryLayers):
         rows_in, rows_out = self.batch_size * x.positions, self.batch_size * out.positions
         tail = (groups, volume, step)
         self.emit(
-            Kind.CONV, FORWARD, (rows_out, cout, cin * volume, *tail),
-            flops=flops, reads=n_in + weights, writes=n_out,
-        )  # fmt: skip
+            Kind.CONV,
+            FORWARD,
+            (rows_out, cout, cin * volume, *tail),
+            flops=flops,
+            reads=n_in + weights,
+            writes=n_out,
+        )
         if bias:
             self.elementwise(n_out, reads=1, backward_writes=0)
         if self._backward and data_gradient:
             self.emit(
-                Kind.CONV, DATA_GRADIENT, (rows_in, cin, cout * volume, *tail),
-                flops=flops, reads=n_out + weights, writes=n_in,
-            )  # fmt: skip
+                Kind.CONV,
+                DATA_GRADIENT,
+                (rows_in, cin, cout * volume, *tail),
+                flops=flops,
+                reads=n_out + weights,
+                writes=n_in,
+            )
         if self._trainable:
             self.emit(
-                Kind.CONV, WEIGHT_GRADIENT, (cin * volume, cout, rows_out, *tail),
-                flops=flops, reads=n_out + n_in, writes=weights,
-            )  # fmt: skip
+                Kind.CONV,
+                WEIGHT_GRADIENT,
+                (cin * volume, cout, rows_out, *tail),
+                flops=flops,
+                reads=n_out + n_in,
+                writes=weights,
+            )
 
     def linear(
         self,
@@ -141,19 +153,31 @@ class GraphBuilder(MemoryLayers):
         flops = 2.0 * rows * weights
         a, c = rows * in_features, rows * out_features
         self.emit(
-            Kind.GEMM, FORWARD, (rows, out_features, in_features),
-            flops=flops, reads=a + weights, writes=c,
-        )  # fmt: skip
+            Kind.GEMM,
+            FORWARD,
+            (rows, out_features, in_features),
+            flops=flops,
+            reads=a + weights,
+            writes=c,
+        )
         if self._backward and data_gradient:
             self.emit(
-                Kind.GEMM, DATA_GRADIENT, (rows, in_features, out_features),
-                flops=flops, reads=c + weights, writes=a,
-            )  # fmt: skip
+                Kind.GEMM,
+                DATA_GRADIENT,
+                (rows, in_features, out_features),
+                flops=flops,
+                reads=c + weights,
+                writes=a,
+            )
         if self._trainable:
             self.emit(
-                Kind.GEMM, WEIGHT_GRADIENT, (in_features, out_features, rows),
-                flops=flops, reads=a + c, writes=weights,
-            )  # fmt: skip
+                Kind.GEMM,
+                WEIGHT_GRADIENT,
+                (in_features, out_features, rows),
+                flops=flops,
+                reads=a + c,
+                writes=weights,
+            )
             if bias:
                 self.emit(Kind.ELEMENTWISE, WEIGHT_GRADIENT, (rows, out_features), reads=c)
 
@@ -164,13 +188,21 @@ class GraphBuilder(MemoryLayers):
         self.emit(Kind.BATCHED_GEMM, FORWARD, (m, n, k, batch), flops=flops, reads=a + b, writes=c)
         if self._backward:
             self.emit(
-                Kind.BATCHED_GEMM, DATA_GRADIENT, (m, k, n, batch),
-                flops=flops, reads=c + b, writes=a,
-            )  # fmt: skip
+                Kind.BATCHED_GEMM,
+                DATA_GRADIENT,
+                (m, k, n, batch),
+                flops=flops,
+                reads=c + b,
+                writes=a,
+            )
             self.emit(
-                Kind.BATCHED_GEMM, DATA_GRADIENT, (k, n, m, batch),
-                flops=flops, reads=c + a, writes=b,
-            )  # fmt: skip
+                Kind.BATCHED_GEMM,
+                DATA_GRADIENT,
+                (k, n, m, batch),
+                flops=flops,
+                reads=c + a,
+                writes=b,
+            )
 
     def attention(
         self,
@@ -209,9 +241,14 @@ class GraphBuilder(MemoryLayers):
         self.emit(Kind.ATTENTION, FORWARD, dims, flops=flops, reads=q + kv, writes=q)
         if self._backward:
             self.emit(
-                Kind.ATTENTION, DATA_GRADIENT, dims,
-                flops=2.5 * flops, reads=3 * q + kv, writes=q + kv, kernels=2,
-            )  # fmt: skip
+                Kind.ATTENTION,
+                DATA_GRADIENT,
+                dims,
+                flops=2.5 * flops,
+                reads=3 * q + kv,
+                writes=q + kv,
+                kernels=2,
+            )
 
     def rnn(
         self,
@@ -243,11 +280,20 @@ class GraphBuilder(MemoryLayers):
             self.parameters(bias_tensors * gates * hidden, bias_tensors)
             for direction in (FORWARD, DATA_GRADIENT)[: 1 + self._backward]:
                 self.emit(
-                    Kind.RNN, direction, dims, flops=flops, kernels=launches,
-                    reads=weights + (gates + 2) * state, writes=2.0 * state,
-                )  # fmt: skip
+                    Kind.RNN,
+                    direction,
+                    dims,
+                    flops=flops,
+                    kernels=launches,
+                    reads=weights + (gates + 2) * state,
+                    writes=2.0 * state,
+                )
             if self._trainable:
                 self.emit(
-                    Kind.GEMM, WEIGHT_GRADIENT, (hidden, gates * hidden, steps * rows),
-                    flops=flops, reads=state * (1 + gates), writes=weights,
-                )  # fmt: skip
+                    Kind.GEMM,
+                    WEIGHT_GRADIENT,
+                    (hidden, gates * hidden, steps * rows),
+                    flops=flops,
+                    reads=state * (1 + gates),
+                    writes=weights,
+                )

@@ -32,8 +32,12 @@ _SPELLINGS = {
     "decoder_seq": "target_len",
     "d_model": "hidden",
 }
-_HEADS = {"finetune-squad": "squad", "finetune-mrpc": "classification",
-          "finetune-sst2": "classification", "finetune-ner-bc5cdr-chem": "ner"}  # fmt: skip
+_HEADS = {
+    "finetune-squad": "squad",
+    "finetune-mrpc": "classification",
+    "finetune-sst2": "classification",
+    "finetune-ner-bc5cdr-chem": "ner",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +118,20 @@ def traced_entry(name: str) -> ModelEntry | None:
         return None
     model = found.model
     return ModelEntry(
-        name=found.name, family=FAMILY, group=model.group, aliases=(model.name,),
-        architecture={"trace": found.name}, image_size=model.image_size, seq_len=model.seq_len,
-        optimizer=found.name if model.update else model.optimizer, dataset_size=None, units={},
-        parameters=model.parameters, forward_gflops=None, source=model.source,
-    )  # fmt: skip
+        name=found.name,
+        family=FAMILY,
+        group=model.group,
+        aliases=(model.name,),
+        architecture={"trace": found.name},
+        image_size=model.image_size,
+        seq_len=model.seq_len,
+        optimizer=found.name if model.update else model.optimizer,
+        dataset_size=None,
+        units={},
+        parameters=model.parameters,
+        forward_gflops=None,
+        source=model.source,
+    )
 
 
 def traced_entries() -> tuple[ModelEntry, ...]:
@@ -156,10 +169,15 @@ def _variant(entry: ModelEntry, meaning: Meaning) -> ModelEntry:
         return entry
     stated = ", ".join(f"{k}={v}" for k, v in changes.items()) or f"{side} pixels"
     return replace(
-        entry, name=meaning.name, aliases=(), architecture={**entry.architecture, **changes},
-        image_size=size, parameters=None, forward_gflops=None,
+        entry,
+        name=meaning.name,
+        aliases=(),
+        architecture={**entry.architecture, **changes},
+        image_size=size,
+        parameters=None,
+        forward_gflops=None,
         source=f"{entry.name} with {stated}, as the name says; {entry.source}",
-    )  # fmt: skip
+    )
 
 
 @cache

@@ -28,16 +28,24 @@ class MemoryLayers(Recorder):
         """
         cols = int(elements)
         self.emit(
-            Kind.ELEMENTWISE, FORWARD, (1, cols),
-            reads=reads * elements, writes=writes * elements, kernels=kernels, function=function,
-        )  # fmt: skip
+            Kind.ELEMENTWISE,
+            FORWARD,
+            (1, cols),
+            reads=reads * elements,
+            writes=writes * elements,
+            kernels=kernels,
+            function=function,
+        )
         if self._backward and backward_writes:
             back = reads + 1 if backward_reads is None else backward_reads
             self.emit(
-                Kind.ELEMENTWISE, DATA_GRADIENT, (1, cols),
-                reads=back * elements, writes=backward_writes * elements,
+                Kind.ELEMENTWISE,
+                DATA_GRADIENT,
+                (1, cols),
+                reads=back * elements,
+                writes=backward_writes * elements,
                 kernels=kernels if backward_kernels is None else backward_kernels,
-            )  # fmt: skip
+            )
 
     def activation(self, x: Feature | float) -> None:
         """ReLU, GELU, SiLU ...: one read and one write forward, two reads and one write back."""
@@ -173,6 +181,10 @@ class MemoryLayers(Recorder):
         if self._trainable:
             table = 0 if sparse else vocab * width
             self.emit(
-                Kind.EMBEDDING, WEIGHT_GRADIENT, (rows, width),
-                reads=2 * n, writes=n + table, kernels=2,
-            )  # fmt: skip
+                Kind.EMBEDDING,
+                WEIGHT_GRADIENT,
+                (rows, width),
+                reads=2 * n,
+                writes=n + table,
+                kernels=2,
+            )

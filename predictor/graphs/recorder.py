@@ -147,10 +147,18 @@ class Recorder:
         origins = given if direction is FORWARD else self._result
         self._operators.append(
             Operator(
-                kind, direction, dims, flops, reads, writes, kernels, count * self._repeat,
-                function, origins,
+                kind,
+                direction,
+                dims,
+                flops,
+                reads,
+                writes,
+                kernels,
+                count * self._repeat,
+                function,
+                origins,
             )
-        )  # fmt: skip
+        )
 
     def take(self, operators: Iterable[Operator]) -> None:
         """Add finished operators."""

@@ -57,10 +57,17 @@ class SymbolicOperator:
             return value(law, batch, seq_len)
 
         return Operator(
-            Kind(self.kind), Direction(self.direction), tuple(round(size(d)) for d in self.dims),
-            size(self.flops), size(self.reads), size(self.writes), size(self.kernels), self.count,
-            self.function, self.origins,
-        )  # fmt: skip
+            Kind(self.kind),
+            Direction(self.direction),
+            tuple(round(size(d)) for d in self.dims),
+            size(self.flops),
+            size(self.reads),
+            size(self.writes),
+            size(self.kernels),
+            self.count,
+            self.function,
+            self.origins,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,10 +210,13 @@ def _decoded(raw: dict[str, Any]) -> TracedModel:
     operators = tuple(_operator(o) for o in raw.pop("operators"))
     image, update = raw.pop("image_size"), raw.pop("update", None)
     return TracedModel(
-        operators=operators, image_size=image and tuple(image),
-        input_elements=_law(raw.pop("input_elements")), unknown=tuple(raw.pop("unknown")),
-        update=update and Update(**{**update, "products": tuple(update["products"])}), **raw,
-    )  # fmt: skip
+        operators=operators,
+        image_size=image and tuple(image),
+        input_elements=_law(raw.pop("input_elements")),
+        unknown=tuple(raw.pop("unknown")),
+        update=update and Update(**{**update, "products": tuple(update["products"])}),
+        **raw,
+    )
 
 
 def _operator(raw: dict[str, Any]) -> SymbolicOperator:
@@ -215,11 +225,17 @@ def _operator(raw: dict[str, Any]) -> SymbolicOperator:
     )
     origins = raw.get("origins")
     return SymbolicOperator(
-        kind=Kind(raw["kind"]).value, direction=Direction(raw["direction"]).value,
-        dims=tuple(_law(d) for d in raw["dims"]), flops=flops, reads=reads, writes=writes,
-        kernels=kernels, count=int(raw["count"]), function=str(raw.get("function", "")),
+        kind=Kind(raw["kind"]).value,
+        direction=Direction(raw["direction"]).value,
+        dims=tuple(_law(d) for d in raw["dims"]),
+        flops=flops,
+        reads=reads,
+        writes=writes,
+        kernels=kernels,
+        count=int(raw["count"]),
+        function=str(raw.get("function", "")),
         origins=None if origins is None else tuple(str(name) for name in origins),
-    )  # fmt: skip
+    )
 
 
 def _law(raw: Sequence[Sequence[float]]) -> Law:

@@ -37,9 +37,15 @@ def joint_precision(signals: Mapping[str, str]) -> Precision | None:
 
 
 _STRONGEST_FIRST = (
-    Precision.MIXED_FP8_FP16, Precision.MIXED_FP8_BF16, Precision.MIXED_FP16_FP32,
-    Precision.MIXED_BF16_FP32, Precision.FP16, Precision.BF16, Precision.TF32, Precision.FP32,
-)  # fmt: skip
+    Precision.MIXED_FP8_FP16,
+    Precision.MIXED_FP8_BF16,
+    Precision.MIXED_FP16_FP32,
+    Precision.MIXED_BF16_FP32,
+    Precision.FP16,
+    Precision.BF16,
+    Precision.TF32,
+    Precision.FP32,
+)
 
 
 def _meant(name: str, text: str) -> tuple[Precision | str, ...]:

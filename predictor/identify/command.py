@@ -23,10 +23,17 @@ FILE = "file"  # the origin of what a configuration says
 _UNSET = frozenset(("", "-1", "-1.0", "0", "auto", "none", "null", "default", "infinity", "inf"))
 # The field that a key beyond the grammar is about.
 _ABOUT = {
-    "node_batch": "batch_size", "accumulated_batch": "batch_size", "unclear_batch": "batch_size",
-    "total_batch": "global_batch_size", "total_samples": "steps", "input_size": "image_size",
-    "nodes": "batch_size", "config": "model", "micro": "batch_size", "shared_accum": "grad_accum",
-}  # fmt: skip
+    "node_batch": "batch_size",
+    "accumulated_batch": "batch_size",
+    "unclear_batch": "batch_size",
+    "total_batch": "global_batch_size",
+    "total_samples": "steps",
+    "input_size": "image_size",
+    "nodes": "batch_size",
+    "config": "model",
+    "micro": "batch_size",
+    "shared_accum": "grad_accum",
+}
 # openmmlab: 8 GPUs x 32 samples, 100 epochs or a schedule of 12 (user_guides/config of mmdet).
 _GPUS_BATCH = re.compile(r"[-_](\d{1,3})xb(\d{1,4})(?=[-_]|$)", re.ASCII)
 _CONFIG_EPOCHS = re.compile(r"[-_](\d{1,3})e(?=[-_]|$)", re.ASCII)

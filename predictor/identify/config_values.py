@@ -115,5 +115,7 @@ def _literal(node: ast.expr, known: Mapping[str, Any]) -> Any:
 
 
 _READERS: Mapping[str, Callable[[str], Any]] = {
-    "json": json.loads, "toml": tomllib.loads, "py": _read_python,
-}  # fmt: skip
+    "json": json.loads,
+    "toml": tomllib.loads,
+    "py": _read_python,
+}

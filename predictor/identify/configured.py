@@ -55,9 +55,11 @@ def configured(launch: Launch, files: Files | None, origin: str) -> Configured:
     whole = replace(launch, after=(*words, *launch.after))
     family, tables = family_of(whole), reading.tables(whole)
     unread = tuple(
-        told for one, settings in read if not _of_deepspeed(one)
+        told
+        for one, settings in read
+        if not _of_deepspeed(one)
         for told in _unread(one, settings, family)
-    )  # fmt: skip
+    )
     missing = tuple(one for one in named if _of_deepspeed(one) and one.paths[0] in reading.missing)
     left = tuple(one for one in missing if not one.agreed)
     return Configured(whole, tables, (*unread, *left), reading.launcher_unread)

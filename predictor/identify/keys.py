@@ -26,11 +26,24 @@ from .models import resolve_model
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "model": ("arch", "net", "model_name"),
     "precision": ("dtype",),
-    "batch_size": ("batch", "bs", "micro_batch", "micro_batch_size", "batch_per_gpu",
-                   "per_device_batch_size", "per_device_train_batch_size", "per_gpu_batch_size"),
+    "batch_size": (
+        "batch",
+        "bs",
+        "micro_batch",
+        "micro_batch_size",
+        "batch_per_gpu",
+        "per_device_batch_size",
+        "per_device_train_batch_size",
+        "per_gpu_batch_size",
+    ),
     "global_batch_size": ("global_batch", "gbs", "total_batch_size"),
-    "grad_accum": ("ga", "accumulate", "gradient_accumulation_steps", "grad_accum_steps",
-                   "accumulate_grad_batches"),
+    "grad_accum": (
+        "ga",
+        "accumulate",
+        "gradient_accumulation_steps",
+        "grad_accum_steps",
+        "accumulate_grad_batches",
+    ),
     "seq_len": ("seq", "sequence_length", "seq_length", "max_seq_length", "max_seq_len"),
     "mean_seq_len": ("mean_sequence_length",),
     "image_size": ("image", "img_size"),
@@ -54,7 +67,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "options": (),
     "variant": (),
     "phases": (),
-}  # fmt: skip
+}
 # Keys that together say the precision, as the flags of training scripts do.
 AUTOCAST_KEYS = ("amp", "fp16", "bf16", "fp8", "tf32", "mixed_precision")
 FIELD_OF: Mapping[str, str] = {
@@ -78,12 +91,21 @@ ON = frozenset(("on", "true", "yes", "1"))
 OFF = frozenset(("off", "false", "no", "0", "none", ""))
 # Ranges beyond which a number is a slip: no GPU and no cluster holds more.
 MOST: Mapping[str, int] = {
-    "batch_size": 2**24, "global_batch_size": 2**31, "grad_accum": 2**20, "seq_len": 2**24,
-    "mean_seq_len": 2**24, "steps": 2**40, "dataset_size": 2**53, "gpus": 2**20,
+    "batch_size": 2**24,
+    "global_batch_size": 2**31,
+    "grad_accum": 2**20,
+    "seq_len": 2**24,
+    "mean_seq_len": 2**24,
+    "steps": 2**40,
+    "dataset_size": 2**53,
+    "gpus": 2**20,
     "gpus_per_node": 2**10,
-    "tensor_parallel": 2**12, "pipeline_parallel": 2**12, "context_parallel": 2**12,
-    "expert_parallel": 2**12, "virtual_stages": 2**10,
-}  # fmt: skip
+    "tensor_parallel": 2**12,
+    "pipeline_parallel": 2**12,
+    "context_parallel": 2**12,
+    "expert_parallel": 2**12,
+    "virtual_stages": 2**10,
+}
 _MOST_EPOCHS = 10**6
 _MOST_AXIS = 2**14
 _MOST_CHANNELS = 4

@@ -179,9 +179,7 @@ def _agreed(stated: Sequence[Stated], what: str) -> Stated:
     problems = [p for one in stated for p in one.problems]
     for name, origin in clashes.items():
         del values[name], origins[name]
-        problems.append(
-            Problem(origin, f"{what} differ in {name}: state it in --comment", name)
-        )  # fmt: skip
+        problems.append(Problem(origin, f"{what} differ in {name}: state it in --comment", name))
     return Stated(values, origins, tuple(dict.fromkeys(problems)), unknown)
 
 

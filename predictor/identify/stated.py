@@ -17,11 +17,27 @@ ALTERNATIVES = (
     ("framework", "framework_date"),
 )
 # Fields that a time follows from: said, but not readable, they must not be taken as their default.
-DECISIVE = frozenset((
-    "batch_size", "global_batch_size", "grad_accum", "seq_len", "image_size", "steps", "epochs",
-    "dataset_size", "mean_seq_len", "tensor_parallel", "pipeline_parallel", "context_parallel",
-    "expert_parallel", "virtual_stages", "variant", "phases", "file",
-))  # fmt: skip
+DECISIVE = frozenset(
+    (
+        "batch_size",
+        "global_batch_size",
+        "grad_accum",
+        "seq_len",
+        "image_size",
+        "steps",
+        "epochs",
+        "dataset_size",
+        "mean_seq_len",
+        "tensor_parallel",
+        "pipeline_parallel",
+        "context_parallel",
+        "expert_parallel",
+        "virtual_stages",
+        "variant",
+        "phases",
+        "file",
+    )
+)
 # A place that states one of each settles what a configuration file that is not read may say.
 _LENGTHS = ("steps", "epochs")
 _WHOLE = (("batch_size", "global_batch_size"), _LENGTHS)
@@ -140,7 +156,8 @@ def _accumulation(fields: Mapping[str, Any]) -> dict[str, int]:
     total = fields["global_batch_size"]
     if total % samples:
         raise JobError(
-            "global_batch_size", total,
+            "global_batch_size",
+            total,
             f"must be a multiple of batch_size x data-parallel ranks = {samples}",
-        )  # fmt: skip
+        )
     return {"grad_accum": total // samples}

@@ -117,10 +117,16 @@ class Follower:
         if step_s is None or not self._total:
             return None
         return StepReport(
-            step=step, total_steps=max(step, self._total), step_s=step_s, job_id=job_id_here(),
-            step_s_spread=self._clock.spread_s, first_step=self._told.first_step,
-            started_s=self._started_s, written_s=time.time(), paused_s=self._clock.paused_s,
-        )  # fmt: skip
+            step=step,
+            total_steps=max(step, self._total),
+            step_s=step_s,
+            job_id=job_id_here(),
+            step_s_spread=self._clock.spread_s,
+            first_step=self._told.first_step,
+            started_s=self._started_s,
+            written_s=time.time(),
+            paused_s=self._clock.paused_s,
+        )
 
     def _end(self, state: JobState) -> None:
         report = self._guard.run("the step report", self._report)
@@ -133,10 +139,14 @@ class Follower:
             self._guard.run(
                 "the history",
                 lambda: record(
-                    job, self._found, report,
-                    submit_s=self._started_s, end_s=time.time(), state=state,
+                    job,
+                    self._found,
+                    report,
+                    submit_s=self._started_s,
+                    end_s=time.time(),
+                    state=state,
                 ),
-            )  # fmt: skip
+            )
 
 
 def _expectation(found: Prediction) -> str:

@@ -88,9 +88,13 @@ class TrainingLoop:
         given = self._job.keys() & {"steps", "epochs"}
         total = whole(self._job.get("steps")) if given else length
         return Told(
-            precision=float32_here(), gpus=gpus_here(), gpus_per_node=gpus_per_node_here(),
-            total_steps=total, first_step=self._first_step, leader=rank_here() == 0,
-        )  # fmt: skip
+            precision=float32_here(),
+            gpus=gpus_here(),
+            gpus_per_node=gpus_per_node_here(),
+            total_steps=total,
+            first_step=self._first_step,
+            leader=rank_here() == 0,
+        )
 
 
 def state_of(error: BaseException | None) -> JobState:

@@ -46,16 +46,32 @@ def record(
     from ..site.history.store import History
 
     ended = EndedJob(
-        scheduler=SCHEDULER, cluster=job.source or platform.node() or SCHEDULER,
-        job_id=f"{os.getpid()}", name=job.model, user=getpass.getuser(), account="", partition="",
-        qos="", state=state, submit_s=submit_s, start_s=submit_s, end_s=end_s, limit_s=None,
-        gpus=job.gpus, gpu_type=job.gpu, nodes=job.nodes, node_names=(),
-    )  # fmt: skip
+        scheduler=SCHEDULER,
+        cluster=job.source or platform.node() or SCHEDULER,
+        job_id=f"{os.getpid()}",
+        name=job.model,
+        user=getpass.getuser(),
+        account="",
+        partition="",
+        qos="",
+        state=state,
+        submit_s=submit_s,
+        start_s=submit_s,
+        end_s=end_s,
+        limit_s=None,
+        gpus=job.gpus,
+        gpu_type=job.gpu,
+        nodes=job.nodes,
+        node_names=(),
+    )
     predicted = None if found is None else _predicted(found)
     run = Run(
-        ended=ended, asked=asked(job), origin="callback", predicted=predicted,
+        ended=ended,
+        asked=asked(job),
+        origin="callback",
+        predicted=predicted,
         reported=reported(report, submit_s),
-    )  # fmt: skip
+    )
     with History.open() as history:
         history.add([run])
 
@@ -64,6 +80,11 @@ def _predicted(found: Prediction) -> Predicted:
     from ..site.history.run import Predicted
 
     return Predicted(
-        step_s=found.step_s, median_s=found.total_s, upper_s=found.total_quantile_s(LEVEL),
-        level=LEVEL, gpu=found.job.gpu, gpus=found.job.gpus, tier=found.tier.value,
-    )  # fmt: skip
+        step_s=found.step_s,
+        median_s=found.total_s,
+        upper_s=found.total_quantile_s(LEVEL),
+        level=LEVEL,
+        gpu=found.job.gpu,
+        gpus=found.job.gpus,
+        tier=found.tier.value,
+    )

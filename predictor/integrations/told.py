@@ -70,10 +70,14 @@ _NEEDED = {
 
 def _fields(told: Told, given: Mapping[str, Any]) -> dict[str, Any]:
     said = {
-        "model": told.model, "precision": told.precision, "grad_accum": told.grad_accum,
-        "gpus": told.gpus, "gpus_per_node": told.gpus_per_node, "sharding": told.sharding,
+        "model": told.model,
+        "precision": told.precision,
+        "grad_accum": told.grad_accum,
+        "gpus": told.gpus,
+        "gpus_per_node": told.gpus_per_node,
+        "sharding": told.sharding,
         "gpu": None if "gpu" in given else gpu_here(),
-    }  # fmt: skip
+    }
     if "global_batch_size" not in given:
         said["batch_size"] = told.batch_size
     return {name: value for name, value in said.items() if value is not None}

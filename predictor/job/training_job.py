@@ -172,22 +172,25 @@ class TrainingJob:
     def _check_batch(self) -> None:
         if (self.batch_size is None) == (self.global_batch_size is None):
             raise JobError(
-                "batch_size", self.batch_size,
+                "batch_size",
+                self.batch_size,
                 "give batch_size (per GPU) or global_batch_size, exactly one of them",
-            )  # fmt: skip
+            )
 
     def _check_parallelism(self) -> None:
         if self.gpus % self.split:
             raise JobError(
-                "gpus", self.gpus,
+                "gpus",
+                self.gpus,
                 "must be a multiple of tensor_parallel x pipeline_parallel x context_parallel "
                 f"= {self.split}",
-            )  # fmt: skip
+            )
         if self.virtual_stages > 1 and self.pipeline_parallel == 1:
             raise JobError(
-                "virtual_stages", self.virtual_stages,
+                "virtual_stages",
+                self.virtual_stages,
                 "they divide a pipeline stage: pipeline_parallel of at least 2 is needed",
-            )  # fmt: skip
+            )
         if self.seq_len and self.mean_seq_len and self.mean_seq_len > self.seq_len:
             raise JobError(
                 "mean_seq_len", self.mean_seq_len, f"at most seq_len = {self.seq_len} is accepted"
@@ -196,21 +199,36 @@ class TrainingJob:
             ranks = self.data_parallel * self.grad_accum
             if self.global_batch_size % ranks:
                 raise JobError(
-                    "global_batch_size", self.global_batch_size,
+                    "global_batch_size",
+                    self.global_batch_size,
                     f"must be a multiple of data-parallel ranks x grad_accum = {ranks}",
-                )  # fmt: skip
+                )
 
     def _check_precision(self, gpu: Gpu) -> None:
         if self.precision in NEEDS_FP8 and "fp8_tensor" not in gpu.peak_flops:
             raise JobError(
-                "precision", self.precision.value,
+                "precision",
+                self.precision.value,
                 f"{gpu.product} has no FP8 tensor cores; mixed_bf16_fp32 or mixed_fp16_fp32 run",
-            )  # fmt: skip
+            )
 
 
-_COUNTS = ("gpus", "gpus_per_node", "batch_size", "global_batch_size", "grad_accum", "seq_len",
-           "mean_seq_len", "tensor_parallel", "pipeline_parallel", "context_parallel",
-           "expert_parallel", "virtual_stages", "steps", "dataset_size")  # fmt: skip
+_COUNTS = (
+    "gpus",
+    "gpus_per_node",
+    "batch_size",
+    "global_batch_size",
+    "grad_accum",
+    "seq_len",
+    "mean_seq_len",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "context_parallel",
+    "expert_parallel",
+    "virtual_stages",
+    "steps",
+    "dataset_size",
+)
 _OPTIONAL = {"batch_size", "global_batch_size", "seq_len", "mean_seq_len", "steps", "dataset_size"}
 JOB_FIELDS = tuple(f.name for f in fields(TrainingJob) if f.init)
 

@@ -60,9 +60,14 @@ def autocast(graph: Graph, precision: Precision, gpu: Gpu) -> tuple[TypedOperato
             typed = list(_with_casts(typed, low, gpu))
         weights = graph.parameters - graph.sparse_parameters
         cast = Operator(
-            Kind.CAST, Direction.UPDATE, (1, weights), 0.0, weights, weights,
+            Kind.CAST,
+            Direction.UPDATE,
+            (1, weights),
+            0.0,
+            weights,
+            weights,
             kernels=float(graph.parameter_tensors),
-        )  # fmt: skip
+        )
         typed.append(TypedOperator(cast, low, weights * (4.0 + low.bytes), False))
     return tuple(typed)
 
@@ -148,9 +153,17 @@ def _weights(product: Operator) -> float:
 def _cast(of: Operator, elements: float, low: Dtype) -> TypedOperator:
     """The cast of so many elements that a forward operator reads."""
     cast = Operator(
-        Kind.CAST, Direction.FORWARD, (1, int(elements)), 0.0, elements, elements, of.kernels,
-        of.count, "_to_copy", of.origins,
-    )  # fmt: skip
+        Kind.CAST,
+        Direction.FORWARD,
+        (1, int(elements)),
+        0.0,
+        elements,
+        elements,
+        of.kernels,
+        of.count,
+        "_to_copy",
+        of.origins,
+    )
     return TypedOperator(cast, low, elements * (FULL + low.bytes), False)
 
 

@@ -54,9 +54,15 @@ def storage_of(job: TrainingJob) -> Storage:
         half = job.precision in (Precision.MIXED_FP16_FP32, Precision.MIXED_FP8_FP16)
         gradient = low if half else FULL
         return Storage(
-            low, saved, low, low, gradient, master=FULL, upcast_gradient=FULL if half else 0,
+            low,
+            saved,
+            low,
+            low,
+            gradient,
+            master=FULL,
+            upcast_gradient=FULL if half else 0,
             loss_in_place=True,
-        )  # fmt: skip
+        )
     if job.framework in LOW_ACTIVATIONS:
         return Storage(low, saved, low, FULL, FULL, loss=low, loss_in_place=True)
     if "o2" in (job.option("amp").lower(), job.option("opt_level").lower()):

@@ -77,9 +77,11 @@ def _rates(framework: str, compiled: bool, captured: bool) -> HostRates:
     scale = share * 1e-6
     cast_us = table["cuda_graph_us"] if captured else table["cast_us"]
     return HostRates(
-        rates["forward_us"] * scale, rates["backward_us"] * scale, cast_us * scale,
+        rates["forward_us"] * scale,
+        rates["backward_us"] * scale,
+        cast_us * scale,
         rates["update_us"] * 1e-6,
-    )  # fmt: skip
+    )
 
 
 @cache

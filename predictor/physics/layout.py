@@ -71,10 +71,12 @@ def transposes(typed: Sequence[TypedOperator]) -> list[TypedOperator]:
     return [
         TypedOperator(
             Operator(Kind.CAST, direction, (1, int(elements)), 0.0, elements, elements, kernels),
-            dtype, 2 * elements * dtype.bytes, False,
+            dtype,
+            2 * elements * dtype.bytes,
+            False,
         )
         for (direction, dtype), (elements, kernels) in moved.items()
-    ]  # fmt: skip
+    ]
 
 
 def off_tensor_cores(typed: Sequence[TypedOperator]) -> Iterator[TypedOperator]:

@@ -68,9 +68,12 @@ def optimizer_rule(name: str) -> Mapping[str, float]:
 
 
 def update_seconds(
-    operators: OperatorTimes, job: TrainingJob, rule: Mapping[str, float], weights: float,
+    operators: OperatorTimes,
+    job: TrainingJob,
+    rule: Mapping[str, float],
+    weights: float,
     tensors: float,
-) -> float:  # fmt: skip
+) -> float:
     """Device seconds of the update of ``weights`` elements in ``tensors``, those of one shard."""
     per_weight = rule["bytes_per_parameter"] + UNSCALE_BYTES * job.precision.mixed
     if job.hardware.kind == CPU:
@@ -101,9 +104,15 @@ def _one_by_one(rule: Mapping[str, float], weights: float, tensors: float) -> li
 
 def _new_tensor(function: str, weights: float, launches: float) -> TypedOperator:
     operator = Operator(
-        Kind.ELEMENTWISE, Direction.UPDATE, (1, int(weights)), 0.0, weights, weights, launches,
+        Kind.ELEMENTWISE,
+        Direction.UPDATE,
+        (1, int(weights)),
+        0.0,
+        weights,
+        weights,
+        launches,
         function=function,
-    )  # fmt: skip
+    )
     return TypedOperator(operator, Dtype.FP32, weights * 2 * Dtype.FP32.bytes, False)
 
 

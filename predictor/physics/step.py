@@ -174,9 +174,14 @@ class _Step:
             attention_s=work.layers_s(work.core),
         )
         return inline_messages(
-            self.wires, self.place, self.graph, self.entry, layers, recompute_of(self.job),
+            self.wires,
+            self.place,
+            self.graph,
+            self.entry,
+            layers,
+            recompute_of(self.job),
             self.virtual,
-        )  # fmt: skip
+        )
 
     def _sparse(self) -> Traffic:
         """Rows of tables that are spread over the GPUs, to the samples that asked and back."""
@@ -201,8 +206,9 @@ class _Step:
         backward_s = self.work.of_stage(self.work.seconds, here) - forward_s
         storage, traffic = storage_of(self.job), NO_TRAFFIC
         for weights, group in (
-            (held * (1 - experts), self.place.data), (held * experts, self.place.expert_data)
-        ):  # fmt: skip
+            (held * (1 - experts), self.place.data),
+            (held * experts, self.place.expert_data),
+        ):
             replica = Replica(weights, self.parts.layers, forward_s, backward_s)
             traffic += gradient_traffic(self.wires, group, replica, storage)
         return traffic, self._optimizer_s(held)

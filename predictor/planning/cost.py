@@ -78,11 +78,15 @@ class Cost:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; seconds, currency, joules, grams."""
         return {
-            "elapsed_s": self.seconds, "elapsed_gpu_hours": self.gpu_hours,
-            "currency": self.currency or None, "price_per_gpu_hour": self.per_gpu_hour,
-            "amount": self.amount, "co2e_g": self.co2e_g, "co2e_high_g": self.co2e_high_g,
+            "elapsed_s": self.seconds,
+            "elapsed_gpu_hours": self.gpu_hours,
+            "currency": self.currency or None,
+            "price_per_gpu_hour": self.per_gpu_hour,
+            "amount": self.amount,
+            "co2e_g": self.co2e_g,
+            "co2e_high_g": self.co2e_high_g,
             **self.energy.as_dict(),
-        }  # fmt: skip
+        }
 
 
 def cost_of(found: Prediction, terms: Terms, quantile: float | None = None) -> Cost:

@@ -83,11 +83,16 @@ class Energy:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; joules, watts of one GPU, ratios."""
         return {
-            "energy_j": self.energy_j, "energy_low_j": self.low_j, "energy_high_j": self.high_j,
-            "busy_share": self.busy_share, "idle_w": self.power.idle_w,
-            "board_w": self.power.board_w, "idle_source": self.power.source or None,
-            "pue": self.overhead.pue, "host_w_per_gpu": self.overhead.host_w_per_gpu,
-        }  # fmt: skip
+            "energy_j": self.energy_j,
+            "energy_low_j": self.low_j,
+            "energy_high_j": self.high_j,
+            "busy_share": self.busy_share,
+            "idle_w": self.power.idle_w,
+            "board_w": self.power.board_w,
+            "idle_source": self.power.source or None,
+            "pue": self.overhead.pue,
+            "host_w_per_gpu": self.overhead.host_w_per_gpu,
+        }
 
 
 GPUS_ONLY = Overhead()

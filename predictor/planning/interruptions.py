@@ -52,10 +52,11 @@ class Interruptions:
         expected_s = segment_s / rate * (work_s / every_s)
         if expected_s > ENDLESS * work_s:
             raise JobError(
-                "interruptions_per_day", self.per_day,
+                "interruptions_per_day",
+                self.per_day,
                 f"{nodes} nodes with so many would take over {ENDLESS} times as long: "
                 "checkpoint more often",
-            )  # fmt: skip
+            )
         return expected_s
 
     def expected(self, work_s: float, nodes: int) -> float:
@@ -66,5 +67,7 @@ class Interruptions:
 # A run this many times longer than its work is a mistake of the input, not a plan.
 ENDLESS = 1000
 _OPTIONS = {
-    "per_day": "interruptions_per_day", "restart_s": "restart", "write_s": "checkpoint_write",
-}  # fmt: skip
+    "per_day": "interruptions_per_day",
+    "restart_s": "restart",
+    "write_s": "checkpoint_write",
+}

@@ -71,19 +71,15 @@ class Plans:
         within_s: float | None,
     ) -> Plan | None:
         within = (
-            p for p in self.plans
-            if (budget is None or p.price <= budget)
-            and (within_s is None or p.seconds <= within_s)
-        )  # fmt: skip
+            p
+            for p in self.plans
+            if (budget is None or p.price <= budget) and (within_s is None or p.seconds <= within_s)
+        )
         return min(within, key=key, default=None)
 
 
 def make_plans(
-    model: Predictor,
-    jobs: Iterable[TrainingJob],
-    terms: Terms,
-    *,
-    loader_rate: float | None = None,
+    model: Predictor, jobs: Iterable[TrainingJob], terms: Terms, *, loader_rate: float | None = None
 ) -> Plans:
     """What each job costs that fits its GPU and, where there are prices at all, has one.
 

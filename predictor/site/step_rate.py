@@ -33,8 +33,13 @@ _MAX_STEPS = 10**12
 _MAX_STEP_S = 86400.0  # no optimizer step takes a day
 _MAX_UNIX_S = 1e11
 _COUNTS = ("step", "total_steps", "first_step")
-_NUMBERS = {"step_s": _MAX_STEP_S, "step_s_spread": _MAX_STEP_S, "started_s": _MAX_UNIX_S,
-            "written_s": _MAX_UNIX_S, "paused_s": _MAX_UNIX_S}  # fmt: skip
+_NUMBERS = {
+    "step_s": _MAX_STEP_S,
+    "step_s_spread": _MAX_STEP_S,
+    "started_s": _MAX_UNIX_S,
+    "written_s": _MAX_UNIX_S,
+    "paused_s": _MAX_UNIX_S,
+}
 _REQUIRED = ("step", "total_steps", "step_s")
 _MAY_BE_NONE = ("step_s_spread", "started_s", "written_s")
 _PAIR = re.compile(r"(\w+)=(\S+)")

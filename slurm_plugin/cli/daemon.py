@@ -15,9 +15,10 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 
 @click.command()
 @click.option(
-    "--config", type=click.Path(dir_okay=False, path_type=Path),
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
     help="The policy file.  [default: /etc/precision-time/slurm.yaml, if it is there]",
-)  # fmt: skip
+)
 @click.option("--check-config", is_flag=True, help="Read policy and rules, say so, and end.")
 def daemon(config: Path | None, check_config: bool) -> None:
     """Answer the submit hook, in the foreground.

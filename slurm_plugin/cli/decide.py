@@ -56,9 +56,10 @@ def _sbatch_options(command: Any) -> Any:
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
 @click.option(
-    "--script", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    "--script",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A batch script; its #SBATCH lines count where no option says otherwise.",
-)  # fmt: skip
+)
 @_sbatch_options
 @click.option("--user", help="Whose job it would be.  [default: this user]")
 @click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="The policy file.")
@@ -110,9 +111,19 @@ def request_of(
     limit = options.get("time")
     per_node = options.get("gpus_per_node")
     plain = (
-        "comment", "extra", "partition", "features", "prefer", "req_nodes", "exc_nodes",
-        "reservation", "account", "qos", "name", "array_inx",
-    )  # fmt: skip
+        "comment",
+        "extra",
+        "partition",
+        "features",
+        "prefer",
+        "req_nodes",
+        "exc_nodes",
+        "reservation",
+        "account",
+        "qos",
+        "name",
+        "array_inx",
+    )
     bound = minutes(limit) if limit else None
     return Request(
         uid=_uid(user),

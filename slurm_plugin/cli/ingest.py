@@ -28,22 +28,29 @@ EVERY_S = 60.0
 
 @click.command()
 @click.option(
-    "--since", type=MOMENT,
+    "--since",
+    type=MOMENT,
     help="Jobs that ended since then  [default: since the last ingest, else 30d]",
-)  # fmt: skip
+)
 @click.option("--until", type=MOMENT, help="Jobs that ended before then  [default: now]")
 @click.option(
-    "--overlap", type=click.FloatRange(0), default=24.0, show_default=True, metavar="HOURS",
+    "--overlap",
+    type=click.FloatRange(0),
+    default=24.0,
+    show_default=True,
+    metavar="HOURS",
     help="How late accounting may have heard of an end: so much is read again.",
-)  # fmt: skip
+)
 @click.option(
-    "--follow", is_flag=True,
+    "--follow",
+    is_flag=True,
     help="Go on until SIGTERM, a look a minute, and join what running jobs report of their steps.",
-)  # fmt: skip
+)
 @click.option(
-    "--config", type=click.Path(dir_okay=False, path_type=Path),
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
     help="The policy file.  [default: /etc/precision-time/slurm.yaml, if it is there]",
-)  # fmt: skip
+)
 @history_option
 @format_option
 def slurm(
@@ -79,11 +86,7 @@ def slurm(
 
 
 def _once(
-    store: History,
-    policy: Policy,
-    since_s: float | None,
-    until_s: float | None,
-    overlap_s: float,
+    store: History, policy: Policy, since_s: float | None, until_s: float | None, overlap_s: float
 ) -> Tally:
     from predictor.site.history.ingest import period
 
@@ -96,10 +99,12 @@ def _once(
     read = period(store.cursor(name), until_s or time.time(), since_s=since_s, overlap_s=overlap_s)
     length_s = max(1.0, read.until_s - read.since_s)
     return filled(
-        store, records(policy, read.since_s, read.until_s),
+        store,
+        records(policy, read.since_s, read.until_s),
         lambda tally: ((tally.at_s or read.since_s) - read.since_s) / length_s,
-        cursor=name, since_s=read.since_s,
-    )  # fmt: skip
+        cursor=name,
+        since_s=read.since_s,
+    )
 
 
 def _follow(

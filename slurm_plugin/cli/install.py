@@ -21,20 +21,37 @@ def _place_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = (
         click.option("--slurm-conf", type=FILE, help="slurm.conf; by default slurmctld is asked."),
         click.option("--slurm-bin", type=DIRECTORY, help="Directory of scontrol and sbatch."),
-        click.option("--lua-dir", type=DIRECTORY,
-                     help="Directory of our Lua modules; by default that of slurm.conf."),
-        click.option("--lua-library", type=FILE,
-                     help="Lua library slurmctld loads; by default ldd tells."),
+        click.option(
+            "--lua-dir",
+            type=DIRECTORY,
+            help="Directory of our Lua modules; by default that of slurm.conf.",
+        ),
+        click.option(
+            "--lua-library", type=FILE, help="Lua library slurmctld loads; by default ldd tells."
+        ),
         click.option("--config", type=FILE, help="Policy file."),
         click.option("--home", type=DIRECTORY, help="Directory of fitted predictors."),
         click.option("--prefix", type=DIRECTORY, help="Keep our own files below this directory."),
-        click.option("--root", type=DIRECTORY,
-                     help="Prepare a tree below this directory and run no command."),
-        click.option("--no-systemd", "systemd", is_flag=True, flag_value=False, default=True,
-                     help="The daemon is run by something else."),
-        click.option("--no-reconfigure", "reconfigure", is_flag=True, flag_value=False,
-                     default=True, help="Leave `scontrol reconfigure` to me."),
-    )  # fmt: skip
+        click.option(
+            "--root", type=DIRECTORY, help="Prepare a tree below this directory and run no command."
+        ),
+        click.option(
+            "--no-systemd",
+            "systemd",
+            is_flag=True,
+            flag_value=False,
+            default=True,
+            help="The daemon is run by something else.",
+        ),
+        click.option(
+            "--no-reconfigure",
+            "reconfigure",
+            is_flag=True,
+            flag_value=False,
+            default=True,
+            help="Leave `scontrol reconfigure` to me.",
+        ),
+    )
     for option in reversed(options):
         command = option(command)
     return command
@@ -42,8 +59,14 @@ def _place_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @_place_options
-@click.option("--no-fit", "fit", is_flag=True, flag_value=False, default=True,
-              help="Leave fitting the predictor to me.")  # fmt: skip
+@click.option(
+    "--no-fit",
+    "fit",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Leave fitting the predictor to me.",
+)
 @click.option("--chain", is_flag=True, help="Add our lines to a job_submit.lua that is there.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 def install(dry_run: bool, **given: Any) -> None:

@@ -13,8 +13,11 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command("label-nodes")
-@click.option("--from-json", type=click.File("r"),
-              help="Nodes as `--format json` printed them there, - for stdin.")  # fmt: skip
+@click.option(
+    "--from-json",
+    type=click.File("r"),
+    help="Nodes as `--format json` printed them there, - for stdin.",
+)
 @click.option("--config", type=FILE, help="Policy file that names the features.")
 @format_option
 def label_nodes(from_json: TextIO | None, config: Path | None, form: str) -> None:

@@ -18,10 +18,11 @@ from ..watch.history_child import HistoryChild
 
 @click.command()
 @click.option(
-    "--config", type=click.Path(dir_okay=False, path_type=Path),
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
     help="The policy file, read anew before every pass.  "
     "[default: /etc/precision-time/slurm.yaml, if it is there]",
-)  # fmt: skip
+)
 @click.option("--once", is_flag=True, help="One pass over the running jobs, then end.")
 @click.option("--dry-run", is_flag=True, help="Say what would change, change nothing.")
 def watch(config: Path | None, once: bool, dry_run: bool) -> None:

@@ -221,9 +221,15 @@ def _decided(
 ) -> Decided:
     answer = replace(answer, log=f"{answer.log} id={name}")
     return Decided(
-        id=name, ending=ending, answer=answer, line=answer.encode(), kind=request.kind,
-        user=request.user, job_name=request.name or "", words=words(answer.log),
-    )  # fmt: skip
+        id=name,
+        ending=ending,
+        answer=answer,
+        line=answer.encode(),
+        kind=request.kind,
+        user=request.user,
+        job_name=request.name or "",
+        words=words(answer.log),
+    )
 
 
 def _named(decided: Decided, line: bytes) -> Decided:

@@ -120,8 +120,10 @@ def follow_up(due: FollowUp, slurm: Slurm) -> Followed:
     scontrol(slurm, "update", target, f"admincomment={due.admin_comment}")
     _log.info(
         "job %d: limit %d -> %d min, as its own change needs",
-        due.job_id, due.old_limit_min, due.time_limit_min,
-    )  # fmt: skip
+        due.job_id,
+        due.old_limit_min,
+        due.time_limit_min,
+    )
     return Followed.CHANGED
 
 

@@ -22,11 +22,7 @@ if TYPE_CHECKING:
     from predictor.identify.rules import Rules
 
 # Jobs decided before the first request, so that imports and first calls are behind us.
-WARM_UP = (
-    ("resnet50", "amp", "a100"),
-    ("bert-base", "bf16", "v100"),
-    ("gpt2", "fp32", "h100"),
-)
+WARM_UP = (("resnet50", "amp", "a100"), ("bert-base", "bf16", "v100"), ("gpt2", "fp32", "h100"))
 FIT_EXTENSION_S = 120
 _log = logging.getLogger(__name__)
 

@@ -23,10 +23,7 @@ ReportOf = Callable[[EndedJob], Reported | None]
 
 
 def records(
-    policy: Policy,
-    since_s: float,
-    until_s: float,
-    report_of: ReportOf = lambda _: None,
+    policy: Policy, since_s: float, until_s: float, report_of: ReportOf = lambda _: None
 ) -> Iterator[Item]:
     """The runs of all GPU jobs that ended in [since_s, until_s), a day after the other.
 

@@ -50,9 +50,12 @@ class Runs:
         """The run of a job."""
         mark = _mark(job.decision)
         context = RuleContext(
-            name=job.name, user=job.user, account=job.account, partition=job.partition,
+            name=job.name,
+            user=job.user,
+            account=job.account,
+            partition=job.partition,
             command=job.submit_line,
-        )  # fmt: skip
+        )
         asked = self.asked(job.stated, job.decision, context)
         return Run(
             ended=job,
@@ -113,11 +116,16 @@ def predicted(mark: Mark) -> Predicted | None:
         return None
     limit = mark.limit if mark.first is None else mark.first
     return Predicted(
-        step_s=mark.step_s, median_s=mark.p50_s, upper_s=mark.hi_s,
-        level=None if mark.hi_s is None else mark.q, gpu=mark.gpu, gpus=mark.gpus,
-        version=mark.version, tier=mark.tier,
+        step_s=mark.step_s,
+        median_s=mark.p50_s,
+        upper_s=mark.hi_s,
+        level=None if mark.hi_s is None else mark.q,
+        gpu=mark.gpu,
+        gpus=mark.gpus,
+        version=mark.version,
+        tier=mark.tier,
         limit_s=None if limit is None else float(limit * MINUTE_S),
-    )  # fmt: skip
+    )
 
 
 def command_of(submit_line: str) -> tuple[str, tuple[str, ...]]:

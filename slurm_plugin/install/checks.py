@@ -58,8 +58,11 @@ def run_checks(options: Options) -> Iterator[Finding]:
     except (InstallError, PolicyError) as error:
         yield Finding(State.FAILED, "Slurm and the policy are found", str(error))
         return
-    yield Finding(State.OK, "Slurm and the policy are found",
-                  f"Slurm {site.version or '(version unknown)'}, {site.conf}")  # fmt: skip
+    yield Finding(
+        State.OK,
+        "Slurm and the policy are found",
+        f"Slurm {site.version or '(version unknown)'}, {site.conf}",
+    )
     for promise, check in _checks(options, site, rules):
         yield _finding(promise, check)
 

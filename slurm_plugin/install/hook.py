@@ -103,9 +103,12 @@ def chained(text: str, place: Place) -> str:
     A block that is there already is renewed.
     """
     block = _CHAIN.format(
-        begin=BEGIN, end=END, path=quoted(f"{place.modules}/?.lua;"), require=_REQUIRE,
+        begin=BEGIN,
+        end=END,
+        path=quoted(f"{place.modules}/?.lua;"),
+        require=_REQUIRE,
         configure=f"{_configure(place)}\n  " if _configure(place) else "",
-    )  # fmt: skip
+    )
     text = without_block(text)
     last = _LAST_RETURN.search(text)
     at = last.start() if last else len(text)

@@ -78,9 +78,13 @@ def _module_steps(options: Options, place: Place) -> Iterator[Step]:
 
 
 def _try_all(
-    options: Options, site: Site, library: Path, path: Path,
-    before: bytes | None, after: bytes | None,
-) -> Iterator[str]:  # fmt: skip
+    options: Options,
+    site: Site,
+    library: Path,
+    path: Path,
+    before: bytes | None,
+    after: bytes | None,
+) -> Iterator[str]:
     """Run what would be live in the Lua of slurmctld; yields notes, raises InstallError."""
     content = after if after is not None else hook.shipped()[hook.SCRIPT].encode()
     tried = _try(site, library, content)

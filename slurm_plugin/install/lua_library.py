@@ -66,12 +66,23 @@ def try_script(
     }
     interpreter = str(Path(sys.executable).resolve())
     reply = run_argv(
-        ("env", "-u", "LUA_PATH", "-u", "LUA_CPATH", "-u", "LUA_INIT",
-         interpreter, "-I", "-S", str(PROBE)),
+        (
+            "env",
+            "-u",
+            "LUA_PATH",
+            "-u",
+            "LUA_CPATH",
+            "-u",
+            "LUA_INIT",
+            interpreter,
+            "-I",
+            "-S",
+            str(PROBE),
+        ),
         user=user if os.geteuid() == 0 else None,
         timeout_s=PROBE_TIMEOUT_S,
         given=json.dumps(asked),
-    )  # fmt: skip
+    )
     return _tried(reply, library)
 
 

@@ -33,8 +33,10 @@ def in_use(options: Options, site: Site) -> InUse | None:
     try:
         reply = run_argv(
             (str(program()), "models", "list", "--format", "json"),
-            user=site.user, environment=_environment(options), timeout_s=120,
-        )  # fmt: skip
+            user=site.user,
+            environment=_environment(options),
+            timeout_s=120,
+        )
         used = [model for model in json.loads(reply) if model["in_use"]]
     except (InstallError, ValueError) as error:
         raise InstallError(f"{options.home_path} cannot be read: {error}") from None

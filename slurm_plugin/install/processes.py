@@ -32,11 +32,17 @@ def run_argv(
     """What a command writes to stdout, ``given`` on its stdin; raises InstallError."""
     try:
         done = subprocess.run(
-            argv, input=given, capture_output=True, text=True, errors="replace",
-            timeout=timeout_s, check=False, env={**os.environ, **(environment or {})},
+            argv,
+            input=given,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+            env={**os.environ, **(environment or {})},
             stdin=subprocess.DEVNULL if given is None else None,
             **_identity(user),
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         raise InstallError(f"{argv[0]} did not end within {timeout_s:g} s") from None
     except OSError as error:

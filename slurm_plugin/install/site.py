@@ -17,11 +17,21 @@ from .processes import run_argv
 from .slurm_conf import Setting
 from .steps import Account
 
-USUAL_CONFS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf",
-               "/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf")  # fmt: skip
+USUAL_CONFS = (
+    "/etc/slurm/slurm.conf",
+    "/etc/slurm-llnl/slurm.conf",
+    "/usr/local/etc/slurm.conf",
+    "/opt/slurm/etc/slurm.conf",
+)
 PLUGIN_FILE = "job_submit_lua.so"
-USUAL_PLUGIN_DIRS = ("/usr/lib/*/slurm-wlm", "/usr/lib/*/slurm", "/usr/lib64/slurm",
-                     "/usr/lib/slurm", "/usr/local/lib/slurm", "/opt/slurm/lib*/slurm")  # fmt: skip
+USUAL_PLUGIN_DIRS = (
+    "/usr/lib/*/slurm-wlm",
+    "/usr/lib/*/slurm",
+    "/usr/lib64/slurm",
+    "/usr/lib/slurm",
+    "/usr/local/lib/slurm",
+    "/opt/slurm/lib*/slurm",
+)
 CONTROLLER_TIMEOUT_S = 30.0
 
 
@@ -76,9 +86,12 @@ def running_plugins(site: Site) -> tuple[str, ...] | None:
     """The job submit plugins slurmctld has loaded now, None where it does not answer."""
     try:
         shown = parse_config(
-            run_argv((site.command("scontrol"), "show", "config"),
-                     environment=site.environment, timeout_s=CONTROLLER_TIMEOUT_S)
-        )  # fmt: skip
+            run_argv(
+                (site.command("scontrol"), "show", "config"),
+                environment=site.environment,
+                timeout_s=CONTROLLER_TIMEOUT_S,
+            )
+        )
     except InstallError:
         return None
     return _names(shown.get("JobSubmitPlugins", ""))

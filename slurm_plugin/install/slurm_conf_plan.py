@@ -38,9 +38,12 @@ def slurm_conf_steps(options: Options, site: Site, notes: list[str]) -> Iterator
         text = conf_text(site)
         after = slurm_conf.with_plugin(text, str(site.conf))
         yield WriteFile(
-            path=site.conf, kind=Kind.SLURM_CONF, before=_bytes(text), after=_bytes(after),
+            path=site.conf,
+            kind=Kind.SLURM_CONF,
+            before=_bytes(text),
+            after=_bytes(after),
             then=then,
-        )  # fmt: skip
+        )
     elif site.running is not None and PLUGIN not in site.running and then is not None:
         yield then
     else:
@@ -52,9 +55,10 @@ def slurm_conf_steps(options: Options, site: Site, notes: list[str]) -> Iterator
 def reload(site: Site) -> Command:
     """The command after which slurmctld has read slurm.conf again."""
     return Command(
-        argv=(site.command("scontrol"), "reconfigure"), why="slurmctld reads slurm.conf again",
+        argv=(site.command("scontrol"), "reconfigure"),
+        why="slurmctld reads slurm.conf again",
         environment=site.environment,
-    )  # fmt: skip
+    )
 
 
 def controller(site: Site) -> AwaitController:

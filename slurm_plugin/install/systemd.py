@@ -33,21 +33,27 @@ def steps(options: Options, site: Site, socket: Path) -> Iterator[Step]:
         if not path.parent.exists():
             yield MakeDirectory(path=path.parent)
         yield WriteFile(
-            path=path, kind=Kind.UNIT, before=before, after=after,
+            path=path,
+            kind=Kind.UNIT,
+            before=before,
+            after=after,
             then=RELOAD if options.live else None,
-        )  # fmt: skip
+        )
     if not options.live:
         return
     if not (_is("is-enabled") and _is("is-active")):
         yield Command(
-            argv=("systemctl", "enable", "--now", SERVICE), why="start the daemon, also at boot",
-            undo=STOP.argv, timeout_s=START_TIMEOUT_S,
-        )  # fmt: skip
+            argv=("systemctl", "enable", "--now", SERVICE),
+            why="start the daemon, also at boot",
+            undo=STOP.argv,
+            timeout_s=START_TIMEOUT_S,
+        )
     elif before != after:
         yield Command(
-            argv=("systemctl", "restart", SERVICE), why="the unit changed",
+            argv=("systemctl", "restart", SERVICE),
+            why="the unit changed",
             timeout_s=START_TIMEOUT_S,
-        )  # fmt: skip
+        )
 
 
 def _is(question: str) -> bool:

@@ -21,13 +21,26 @@ def submit_trial(site: Site, rules: Policy) -> str:
     """
     if rules.limits.mode == "off" and rules.placement.mode == "off":
         return "the policy is off for limits and placement: nothing is to be shown"
-    argv = (site.command("sbatch"), "--test-only", "--comment", COMMENT, "--gres=gpu:1",
-            "--wrap", "true")  # fmt: skip
+    argv = (
+        site.command("sbatch"),
+        "--test-only",
+        "--comment",
+        COMMENT,
+        "--gres=gpu:1",
+        "--wrap",
+        "true",
+    )
     try:
         done = subprocess.run(
-            argv, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S,
-            check=False, env={**os.environ, **site.environment}, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            argv,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
+            check=False,
+            env={**os.environ, **site.environment},
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InstallError(f"{argv[0]} cannot be run: {error}") from None
     ours = [line for line in done.stderr.splitlines() if MARK in line]

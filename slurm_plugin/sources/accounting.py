@@ -23,10 +23,28 @@ from .marked import new_mark, tuples
 from .words import ended_state, stated, unix_s
 
 FIELDS = (
-    "JobID", "Cluster", "User", "Account", "Partition", "QOS", "State", "Submit", "Start", "End",
-    "TimelimitRaw", "AllocTRES", "ReqTRES", "NNodes", "NodeList", "ConsumedEnergyRaw",
-    "Constraints", "JobName", "Comment", "AdminComment", "SubmitLine",
-)  # fmt: skip
+    "JobID",
+    "Cluster",
+    "User",
+    "Account",
+    "Partition",
+    "QOS",
+    "State",
+    "Submit",
+    "Start",
+    "End",
+    "TimelimitRaw",
+    "AllocTRES",
+    "ReqTRES",
+    "NNodes",
+    "NodeList",
+    "ConsumedEnergyRaw",
+    "Constraints",
+    "JobName",
+    "Comment",
+    "AdminComment",
+    "SubmitLine",
+)
 # RESIZING and REVOKED are not among them: such a job goes on, here or on another cluster
 STATES = "CD,F,CA,TO,PR,NF,OOM,DL,BF,RQ"
 DAY_S = 86400
@@ -123,11 +141,20 @@ def _read(commands: Commands, start_s: float, end_s: float) -> Generator[list[st
     """The rows of jobs that ended in a period, by FIELDS."""
     mark = new_mark()
     output = commands.stream(
-        "sacct", "--noheader", "--allusers", "--allocations", "--duplicates", "--noconvert",
-        "--parsable", f"--delimiter={mark}", f"--starttime={_day_and_time(start_s)}",
-        f"--endtime={_day_and_time(end_s + 1)}", f"--state={STATES}",
-        f"--format={','.join(FIELDS)}", timeout_s=commands.timeout_s * _PATIENCE,
-    )  # fmt: skip
+        "sacct",
+        "--noheader",
+        "--allusers",
+        "--allocations",
+        "--duplicates",
+        "--noconvert",
+        "--parsable",
+        f"--delimiter={mark}",
+        f"--starttime={_day_and_time(start_s)}",
+        f"--endtime={_day_and_time(end_s + 1)}",
+        f"--state={STATES}",
+        f"--format={','.join(FIELDS)}",
+        timeout_s=commands.timeout_s * _PATIENCE,
+    )
     with closing(output):
         yield from tuples(output, mark, len(FIELDS))
 
@@ -138,23 +165,58 @@ def _day_and_time(moment_s: float) -> str:
 
 def _job(row: Sequence[str], gpu_name: GpuName | None = None) -> EndedJob | None:
     """The job of a row; None where it goes on. Raises SourceError and ValueError."""
-    (job_id, cluster, user, account, partition, qos, state_text, submit, start, end, limit,
-     allocated, requested, node_count, node_list, energy, constraint, name, comment, decision,
-     submit_line) = row  # fmt: skip
+    (
+        job_id,
+        cluster,
+        user,
+        account,
+        partition,
+        qos,
+        state_text,
+        submit,
+        start,
+        end,
+        limit,
+        allocated,
+        requested,
+        node_count,
+        node_list,
+        energy,
+        constraint,
+        name,
+        comment,
+        decision,
+        submit_line,
+    ) = row
     state, end_s = ended_state(state_text), unix_s(end)
     if state is None or end_s is None:
         return None
     gpus, names = _gpus(allocated, requested), _names(node_list)
     submit_s = unix_s(submit) or 0.0
     return EndedJob(
-        scheduler="slurm", cluster=cluster, job_id=job_id, name=name, user=user, account=account,
-        partition=partition, qos=qos, state=state, submit_s=submit_s,
-        start_s=_start_s(start, submit_s) if names else None, end_s=end_s, limit_s=_limit_s(limit),
-        gpus=gpus.count, gpu_type=gpus.type if gpu_name is None else gpu_name(gpus.type, names),
-        nodes=len(names) or int(node_count or 0), node_names=names, stated=comment,
-        decision=decision, submit_line=submit_line, constraint=constraint,
+        scheduler="slurm",
+        cluster=cluster,
+        job_id=job_id,
+        name=name,
+        user=user,
+        account=account,
+        partition=partition,
+        qos=qos,
+        state=state,
+        submit_s=submit_s,
+        start_s=_start_s(start, submit_s) if names else None,
+        end_s=end_s,
+        limit_s=_limit_s(limit),
+        gpus=gpus.count,
+        gpu_type=gpus.type if gpu_name is None else gpu_name(gpus.type, names),
+        nodes=len(names) or int(node_count or 0),
+        node_names=names,
+        stated=comment,
+        decision=decision,
+        submit_line=submit_line,
+        constraint=constraint,
         energy_j=_energy_j(energy),
-    )  # fmt: skip
+    )
 
 
 def _start_s(start: str, submit_s: float) -> float | None:

@@ -35,8 +35,10 @@ def open_source(policy: Slurm) -> SlurmSource:
         return form
 
     ways: dict[str, Callable[[], SlurmSource]] = {
-        "pyslurm": pyslurm, "json": json, "text": lambda: text,
-    }  # fmt: skip
+        "pyslurm": pyslurm,
+        "json": json,
+        "text": lambda: text,
+    }
     if policy.source != "auto":
         source = ways[policy.source]()
         _log.info("reading Slurm %s with %s, as slurm.source says", version, source.name)

@@ -78,9 +78,12 @@ class Commands:
         program = self._program(argv[0])
         try:
             return subprocess.Popen(
-                [program, *argv[1:]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=errors, env=_environment(),
-            )  # fmt: skip
+                [program, *argv[1:]],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=_environment(),
+            )
         except OSError as error:
             raise SourceError(f"{program} cannot be run: {error.strerror}") from None
 

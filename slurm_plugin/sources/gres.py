@@ -59,9 +59,11 @@ def asked_gpus(
 ) -> Gpus:
     """What a job asked for; a request per socket counts one socket a node, the least there is."""
     asked = (
-        tres_gpus(per_job), tres_gpus(per_node).times(nodes), tres_gpus(per_task).times(tasks),
+        tres_gpus(per_job),
+        tres_gpus(per_node).times(nodes),
+        tres_gpus(per_task).times(tasks),
         tres_gpus(per_socket).times(nodes),
-    )  # fmt: skip
+    )
     return first(asked)
 
 

@@ -89,40 +89,74 @@ def _said(error: Any) -> str:
 
 def _node(item: Mapping[str, Any]) -> Node:
     return Node(
-        name=item["name"], partitions=tuple(sorted(item.get("partitions") or ())),
+        name=item["name"],
+        partitions=tuple(sorted(item.get("partitions") or ())),
         features=frozenset(_words(item.get("active_features"))),
-        gpus=node_gres(item.get("gres") or ""), gpus_used=gpus_used(item.get("gres_used") or ""),
+        gpus=node_gres(item.get("gres") or ""),
+        gpus_used=gpus_used(item.get("gres_used") or ""),
         states=node_states([*_words(item.get("state")), *_words(item.get("state_flags"))]),
-    )  # fmt: skip
+    )
 
 
 def _raw_job(item: Mapping[str, Any]) -> RawJob:
     nodes, tasks = _whole(item, "node_count") or 1, _whole(item, "tasks") or 1
-    texts = {key: item.get(key) or "" for key in (
-        "user_name", "name", "state_reason", "account", "qos", "nodes", "features", "comment",
-        "admin_comment", "current_working_directory", "standard_output", "array_task_string",
-        "tres_per_job", "tres_per_node", "tres_per_task", "tres_per_socket",
-    )}  # fmt: skip
+    texts = {
+        key: item.get(key) or ""
+        for key in (
+            "user_name",
+            "name",
+            "state_reason",
+            "account",
+            "qos",
+            "nodes",
+            "features",
+            "comment",
+            "admin_comment",
+            "current_working_directory",
+            "standard_output",
+            "array_task_string",
+            "tres_per_job",
+            "tres_per_node",
+            "tres_per_task",
+            "tres_per_socket",
+        )
+    }
     return RawJob(
-        job_id=item["job_id"], array_id=_whole(item, "array_job_id") or None,
-        task=_whole(item, "array_task_id"), tasks=texts["array_task_string"],
-        het_id=_whole(item, "het_job_id") or None, het_offset=_whole(item, "het_job_offset") or 0,
-        user=texts["user_name"], name=texts["name"], states=_words(item.get("job_state")),
-        reason=texts["state_reason"], partitions=listed(item.get("partition") or ""),
-        account=texts["account"], qos=texts["qos"],
+        job_id=item["job_id"],
+        array_id=_whole(item, "array_job_id") or None,
+        task=_whole(item, "array_task_id"),
+        tasks=texts["array_task_string"],
+        het_id=_whole(item, "het_job_id") or None,
+        het_offset=_whole(item, "het_job_offset") or 0,
+        user=texts["user_name"],
+        name=texts["name"],
+        states=_words(item.get("job_state")),
+        reason=texts["state_reason"],
+        partitions=listed(item.get("partition") or ""),
+        account=texts["account"],
+        qos=texts["qos"],
         tres=tres_gpus(item.get("tres_alloc_str") or item.get("tres_req_str") or ""),
         asked=asked_gpus(
-            per_job=texts["tres_per_job"], per_node=texts["tres_per_node"],
-            per_task=texts["tres_per_task"], per_socket=texts["tres_per_socket"],
-            nodes=nodes, tasks=tasks,
+            per_job=texts["tres_per_job"],
+            per_node=texts["tres_per_node"],
+            per_task=texts["tres_per_task"],
+            per_socket=texts["tres_per_socket"],
+            nodes=nodes,
+            tasks=tasks,
         ),
-        node_count=nodes, nodes=texts["nodes"], features=texts["features"],
-        priority=_whole(item, "priority") or 0, submit_s=float(_whole(item, "submit_time") or 0),
+        node_count=nodes,
+        nodes=texts["nodes"],
+        features=texts["features"],
+        priority=_whole(item, "priority") or 0,
+        submit_s=float(_whole(item, "submit_time") or 0),
         start_s=float(_whole(item, "start_time") or 0) or None,
-        limit_min=_whole(item, "time_limit"), comment=texts["comment"],
-        admin_comment=texts["admin_comment"], work_dir=texts["current_working_directory"],
-        stdout=texts["standard_output"], batch=bool(item.get("batch_flag")),
-    )  # fmt: skip
+        limit_min=_whole(item, "time_limit"),
+        comment=texts["comment"],
+        admin_comment=texts["admin_comment"],
+        work_dir=texts["current_working_directory"],
+        stdout=texts["standard_output"],
+        batch=bool(item.get("batch_flag")),
+    )
 
 
 def _words(value: Any) -> tuple[str, ...]:

@@ -45,11 +45,13 @@ class PyslurmForm:
         config = _load(self._api.slurmctld.Config)
         enforced = config.enforce_partition_limits
         return Settings(
-            version=config.version, cluster_name=config.cluster_name or "",
-            slurm_user=config.slurm_user_name or "", slurm_conf=config.slurm_conf_path or "",
+            version=config.version,
+            cluster_name=config.cluster_name or "",
+            slurm_user=config.slurm_user_name or "",
+            slurm_conf=config.slurm_conf_path or "",
             enforce_part_limits=str(enforced or "NO").upper(),
             job_submit_plugins=tuple(config.job_submit_plugins or ()),
-        )  # fmt: skip
+        )
 
     def nodes(self) -> tuple[Node, ...]:
         """All nodes, by name."""
@@ -95,9 +97,13 @@ def _release(version: str) -> str:
 def _try_in_child() -> None:
     try:
         tried = subprocess.run(
-            [sys.executable, "-c", _TRIAL], capture_output=True, text=True, timeout=_TRIAL_S,
-            check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            [sys.executable, "-c", _TRIAL],
+            capture_output=True,
+            text=True,
+            timeout=_TRIAL_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
     except subprocess.TimeoutExpired:
         raise SourceError(f"pyslurm gave no answer within {_TRIAL_S:g} s") from None
     if tried.returncode:
@@ -114,10 +120,13 @@ def _load(kind: Any) -> Any:
 
 def _node(node: Any) -> Node:
     return Node(
-        name=node.name, partitions=tuple(sorted(node.partitions or ())),
-        features=frozenset(node.active_features or ()), gpus=_gres(node.configured_gres or {}),
-        gpus_used=_by_type(node.allocated_gres or {}).count, states=node_states([node.state]),
-    )  # fmt: skip
+        name=node.name,
+        partitions=tuple(sorted(node.partitions or ())),
+        features=frozenset(node.active_features or ()),
+        gpus=_gres(node.configured_gres or {}),
+        gpus_used=_by_type(node.allocated_gres or {}).count,
+        states=node_states([node.state]),
+    )
 
 
 def _gres(counts: Mapping[str, int]) -> tuple[GpuGres, ...]:
@@ -132,10 +141,13 @@ def _by_type(counts: Mapping[str, int]) -> Gpus:
 
 def _partition(partition: Any) -> Partition:
     return Partition(
-        name=partition.name, default=bool(partition.is_default),
-        default_min=_minutes(partition.default_time), max_min=_minutes(partition.max_time),
-        qos=partition.qos or None, up=partition.state == "UP",
-    )  # fmt: skip
+        name=partition.name,
+        default=bool(partition.is_default),
+        default_min=_minutes(partition.default_time),
+        max_min=_minutes(partition.max_time),
+        qos=partition.qos or None,
+        up=partition.state == "UP",
+    )
 
 
 def _minutes(value: Any) -> int | None:
@@ -147,19 +159,34 @@ def _raw_job(job: Any) -> RawJob:
     per_node = {k.removeprefix("gres/"): v for k, v in (job.gres_per_node or {}).items()}
     nodes = int(job.num_nodes or 1)
     return RawJob(
-        job_id=job.id, array_id=job.array_id, task=task, tasks=job.array_tasks_waiting or "",
-        het_id=job.heterogeneous_id, het_offset=job.heterogeneous_offset or 0,
-        user=job.user_name or "", name=job.name or "", states=(job.state,),
-        reason=job.state_reason or "", partitions=tuple((job.partition or "").split(",")),
-        account=job.account or "", qos=job.qos or "",
+        job_id=job.id,
+        array_id=job.array_id,
+        task=task,
+        tasks=job.array_tasks_waiting or "",
+        het_id=job.heterogeneous_id,
+        het_offset=job.heterogeneous_offset or 0,
+        user=job.user_name or "",
+        name=job.name or "",
+        states=(job.state,),
+        reason=job.state_reason or "",
+        partitions=tuple((job.partition or "").split(",")),
+        account=job.account or "",
+        qos=job.qos or "",
         tres=_by_type({name: gpu.count for name, gpu in (job.gpus or {}).items()}),
-        asked=_by_type(per_node).times(nodes), node_count=nodes, nodes=job.allocated_nodes or "",
-        features=",".join(job.constraints or ()), priority=job.priority or 0,
-        submit_s=float(job.submit_time or 0), start_s=float(job.start_time or 0) or None,
-        limit_min=_minutes(job.time_limit), comment=job.comment or "",
-        admin_comment=job.admin_comment or "", work_dir=job.working_directory or "",
-        stdout=_stdout(job, task), batch=bool(job.is_batch_job),
-    )  # fmt: skip
+        asked=_by_type(per_node).times(nodes),
+        node_count=nodes,
+        nodes=job.allocated_nodes or "",
+        features=",".join(job.constraints or ()),
+        priority=job.priority or 0,
+        submit_s=float(job.submit_time or 0),
+        start_s=float(job.start_time or 0) or None,
+        limit_min=_minutes(job.time_limit),
+        comment=job.comment or "",
+        admin_comment=job.admin_comment or "",
+        work_dir=job.working_directory or "",
+        stdout=_stdout(job, task),
+        batch=bool(job.is_batch_job),
+    )
 
 
 def _task(job: Any) -> int | None:

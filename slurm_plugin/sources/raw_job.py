@@ -68,15 +68,29 @@ class RawJob:
         gpus = first((self.tres, self.asked))
         names = expand(self.nodes)
         return QueuedJob(
-            job_id=self.job_id, user=self.user, name=self.name, state=state,
-            partitions=self.partitions, account=self.account, qos=self.qos, gpus=gpus.count,
-            gpu_type=gpus.type, nodes=len(names) or self.node_count, node_names=names,
-            features=self.features, priority=self.priority, submit_s=self.submit_s,
-            start_s=self.start_s, limit_min=self.limit_min,
+            job_id=self.job_id,
+            user=self.user,
+            name=self.name,
+            state=state,
+            partitions=self.partitions,
+            account=self.account,
+            qos=self.qos,
+            gpus=gpus.count,
+            gpu_type=gpus.type,
+            nodes=len(names) or self.node_count,
+            node_names=names,
+            features=self.features,
+            priority=self.priority,
+            submit_s=self.submit_s,
+            start_s=self.start_s,
+            limit_min=self.limit_min,
             held=state == "PENDING" and (not self.priority or self.reason in _HELD),
-            comment=self.comment, admin_comment=self.admin_comment, work_dir=self.work_dir,
-            stdout=self._stdout(names[0] if names else ""), label=self._label(),
-        )  # fmt: skip
+            comment=self.comment,
+            admin_comment=self.admin_comment,
+            work_dir=self.work_dir,
+            stdout=self._stdout(names[0] if names else ""),
+            label=self._label(),
+        )
 
     def _label(self) -> str:
         if self.array_id is not None and self.task is not None:
@@ -87,10 +101,13 @@ class RawJob:
         in_array = self.array_id is not None
         pattern = self.stdout or (output_path.default(in_array) if self.batch else "")
         values = {
-            "A": str(self.array_id if in_array else self.job_id), "j": str(self.job_id),
-            "a": "" if self.task is None else str(self.task), "N": node.partition(".")[0],
-            "u": self.user, "x": self.name,
-        }  # fmt: skip
+            "A": str(self.array_id if in_array else self.job_id),
+            "j": str(self.job_id),
+            "a": "" if self.task is None else str(self.task),
+            "N": node.partition(".")[0],
+            "u": self.user,
+            "x": self.name,
+        }
         return output_path.expand(pattern, self.work_dir, values)
 
 

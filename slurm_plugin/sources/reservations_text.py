@@ -45,14 +45,19 @@ def _reservation(found: Mapping[str, str], cpus: Mapping[str, int]) -> Reservati
         return None
     kept = _CPUS.search(found.get("TRES", ""))
     return Reservation(
-        name=found["ReservationName"], nodes=nodes, begin_s=begin_s, end_s=end_s,
+        name=found["ReservationName"],
+        nodes=nodes,
+        begin_s=begin_s,
+        end_s=end_s,
         whole=kept is None or int(kept[1]) >= sum(cpus.get(node, 0) for node in nodes),
         floating="TIME_FLOAT" in listed(found.get("Flags", "")),
-    )  # fmt: skip
+    )
 
 
 def _cpus(commands: Commands) -> dict[str, int]:
     """CPUs of each node."""
-    words = (line.split() for line in commands.text("sinfo", "-h", "-a", "-N", "-o", "%N %c")
-             .splitlines())  # fmt: skip
+    words = (
+        line.split()
+        for line in commands.text("sinfo", "-h", "-a", "-N", "-o", "%N %c").splitlines()
+    )
     return {name: int(number) for name, number in words if number.isdecimal()}

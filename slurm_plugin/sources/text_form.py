@@ -34,11 +34,13 @@ class TextForm:
             raise SourceError("scontrol show config tells no SLURM_VERSION")
         user = _USER.fullmatch(found.get("SlurmUser", ""))
         return Settings(
-            version=found["SLURM_VERSION"], cluster_name=stated(found.get("ClusterName", "")),
-            slurm_user=user[1] if user else "", slurm_conf=stated(found.get("SLURM_CONF", "")),
+            version=found["SLURM_VERSION"],
+            cluster_name=stated(found.get("ClusterName", "")),
+            slurm_user=user[1] if user else "",
+            slurm_conf=stated(found.get("SLURM_CONF", "")),
             enforce_part_limits=found.get("EnforcePartLimits", "NO"),
             job_submit_plugins=listed(found.get("JobSubmitPlugins", "")),
-        )  # fmt: skip
+        )
 
     def nodes(self) -> tuple[Node, ...]:
         """All nodes, by name."""
@@ -98,17 +100,21 @@ def pairs(line: str) -> Mapping[str, str]:
 
 def _node(pairs: Mapping[str, str]) -> Node:
     return Node(
-        name=pairs["NodeName"], partitions=tuple(sorted(listed(pairs.get("Partitions", "")))),
+        name=pairs["NodeName"],
+        partitions=tuple(sorted(listed(pairs.get("Partitions", "")))),
         features=frozenset(listed(pairs.get("ActiveFeatures", ""))),
-        gpus=node_gres(pairs.get("Gres", "")), gpus_used=gpus_used(pairs.get("GresUsed", "")),
+        gpus=node_gres(pairs.get("Gres", "")),
+        gpus_used=gpus_used(pairs.get("GresUsed", "")),
         states=node_states([pairs.get("State", "UNKNOWN")]),
-    )  # fmt: skip
+    )
 
 
 def _partition(pairs: Mapping[str, str]) -> Partition:
     return Partition(
-        name=pairs["PartitionName"], default=pairs.get("Default") == "YES",
+        name=pairs["PartitionName"],
+        default=pairs.get("Default") == "YES",
         default_min=minutes(pairs.get("DefaultTime", "")),
-        max_min=minutes(pairs.get("MaxTime", "")), qos=stated(pairs.get("QoS", "")) or None,
+        max_min=minutes(pairs.get("MaxTime", "")),
+        qos=stated(pairs.get("QoS", "")) or None,
         up=pairs.get("State") == "UP",
-    )  # fmt: skip
+    )

@@ -11,9 +11,16 @@ from .raw_job import array_tasks
 from .words import stated, unix_s
 
 FIELDS = (
-    "JobID", "ArrayJobID", "ArrayTaskID", "HetJobID", "HetJobOffset", "Reason", "Dependency",
-    "EligibleTime", "Reservation",
-)  # fmt: skip
+    "JobID",
+    "ArrayJobID",
+    "ArrayTaskID",
+    "HetJobID",
+    "HetJobOffset",
+    "Reason",
+    "Dependency",
+    "EligibleTime",
+    "Reservation",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +64,9 @@ def _at_most(row: Mapping[str, str]) -> int | None:
 
 def _waiting(row: Mapping[str, str], at_most: int | None) -> Waiting:
     return Waiting(
-        reason=stated(row["Reason"]), dependency=stated(row["Dependency"]),
-        eligible_s=unix_s(row["EligibleTime"]), reservation=stated(row["Reservation"]),
+        reason=stated(row["Reason"]),
+        dependency=stated(row["Dependency"]),
+        eligible_s=unix_s(row["EligibleTime"]),
+        reservation=stated(row["Reservation"]),
         at_most=at_most,
-    )  # fmt: skip
+    )

@@ -10,12 +10,20 @@ from predictor.site.ended_job import JobState
 _ABSENT = frozenset({"", "(null)", "N/A", "n/a", "None assigned"})
 _LIMIT = re.compile(r"(?:(?P<days>\d+)-)?(?P<parts>\d+(?::\d+){0,2})")
 _QUEUE = {
-    "PENDING": "PENDING", "REQUEUED": "PENDING", "REQUEUE_HOLD": "PENDING",
-    "REQUEUE_FED": "PENDING", "RESV_DEL_HOLD": "PENDING", "SPECIAL_EXIT": "PENDING",
-    "RUNNING": "RUNNING", "CONFIGURING": "RUNNING", "POWER_UP_NODE": "RUNNING",
-    "RESIZING": "RUNNING", "SIGNALING": "RUNNING", "STOPPED": "RUNNING",
+    "PENDING": "PENDING",
+    "REQUEUED": "PENDING",
+    "REQUEUE_HOLD": "PENDING",
+    "REQUEUE_FED": "PENDING",
+    "RESV_DEL_HOLD": "PENDING",
+    "SPECIAL_EXIT": "PENDING",
+    "RUNNING": "RUNNING",
+    "CONFIGURING": "RUNNING",
+    "POWER_UP_NODE": "RUNNING",
+    "RESIZING": "RUNNING",
+    "SIGNALING": "RUNNING",
+    "STOPPED": "RUNNING",
     "SUSPENDED": "SUSPENDED",
-}  # fmt: skip
+}
 _ENDED = {state.name: state for state in JobState} | {"BOOT_FAIL": JobState.NODE_FAIL}
 
 

@@ -120,9 +120,12 @@ def revise(
         return None
     first = mark.limit if mark.first is None else mark.first
     return Revision(
-        job=job, old_min=mark.limit, limit_min=limit_min, needed_min=needed,
+        job=job,
+        old_min=mark.limit,
+        limit_min=limit_min,
+        needed_min=needed,
         mark=replace(mark, limit=limit_min, first=first),
-    )  # fmt: skip
+    )
 
 
 def least_min(job: QueuedJob, now_s: float) -> float:

@@ -92,8 +92,10 @@ class Watcher:
         """Write it, unless the job ended or somebody changed it since it was read."""
         before = revision.job
         if now is None or (now.state, now.limit_min, now.admin_comment) != (
-            before.state, before.limit_min, before.admin_comment,
-        ):  # fmt: skip
+            before.state,
+            before.limit_min,
+            before.admin_comment,
+        ):
             return False
         try:
             set_limit(revision, policy.slurm)

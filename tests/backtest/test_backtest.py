@@ -130,10 +130,23 @@ def dask_scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder, port = tmp_path_factory.mktemp("dask"), free_port()
     address = f"tcp://127.0.0.1:{port}"
     dask = [sys.executable, "-m", "distributed.cli"]
-    scheduler = [f"{dask[2]}.dask_scheduler", "--host", "127.0.0.1", "--port", str(port),
-                 "--no-dashboard"]  # fmt: skip
-    worker = [f"{dask[2]}.dask_worker", address, "--nthreads", "1", "--no-dashboard",
-              "--local-directory", str(folder)]  # fmt: skip
+    scheduler = [
+        f"{dask[2]}.dask_scheduler",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--no-dashboard",
+    ]
+    worker = [
+        f"{dask[2]}.dask_worker",
+        address,
+        "--nthreads",
+        "1",
+        "--no-dashboard",
+        "--local-directory",
+        str(folder),
+    ]
     processes = []
     with (folder / "log").open("wb") as log:
         for arguments in (scheduler, worker, worker):
@@ -233,8 +246,18 @@ def test_a_history_by_command(runs: list[Run], tmp_path: Path) -> None:
     url = str(tmp_path / "history.sqlite")
     with History.open(url) as store:
         store.add(runs)
-    result = run("--history", url, "--pool", "a100-sxm4-80gb:16/8", "--jobs", "1",
-                 "--policy", "users,fill@0.9,oracle", "--format", "json")  # fmt: skip
+    result = run(
+        "--history",
+        url,
+        "--pool",
+        "a100-sxm4-80gb:16/8",
+        "--jobs",
+        "1",
+        "--policy",
+        "users,fill@0.9,oracle",
+        "--format",
+        "json",
+    )
     assert result.exit_code == 0, result.output
     assert "generated sample" in result.stderr
     said = json.loads(result.stdout)

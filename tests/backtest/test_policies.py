@@ -133,9 +133,11 @@ def test_figures_of_two_jobs_by_hand() -> None:
     policy = LimitPolicy.parse("users")
     given = limits_of(work, policy)
     trace = Trace(
-        submit_s=work.submit_s, gpus=work.gpus, limit_s=given.limit_s,
+        submit_s=work.submit_s,
+        gpus=work.gpus,
+        limit_s=given.limit_s,
         run_s=in_pools(work.run_s, work.pool, 1),
-    )  # fmt: skip
+    )
     out = replay(trace, work.pools)
     found = figures_of(work, policy, given, out)
     # The first runs for an hour of its two; the second waits 50 minutes and is killed at its hour.

@@ -86,8 +86,10 @@ def test_gzip_reads_the_same(path: Path, tmp_path: Path) -> None:
 def test_without_a_header_the_machine_is_as_large_as_it_was_used(tmp_path: Path) -> None:
     path = tmp_path / "bare.swf"
     rows = ((0, 100, 4), (50, 10, 8), (100, 10, 9))  # the first ends as the third starts
-    lines = [f"{i} {t} 0 {run} {p} -1 -1 -1 -1 -1 1 -1 -1 -1 -1 -1 -1 -1"
-             for i, (t, run, p) in enumerate(rows)]  # fmt: skip
+    lines = [
+        f"{i} {t} 0 {run} {p} -1 -1 -1 -1 -1 1 -1 -1 -1 -1 -1 -1 -1"
+        for i, (t, run, p) in enumerate(rows)
+    ]
     path.write_text("\n".join(lines))
     assert workload_of_swf(read_swf(path), bounds=BOUNDS).pools[0].gpus == 12
 

@@ -197,9 +197,17 @@ def test_who_is_in_the_file_teaches_nothing(entry: str, fitted: Fitted, home: Pa
 
 @pytest.mark.parametrize(
     "text",
-    ["user: a", "- a", "- {user: a, job: b}", "- {reason: b}", "- {user: ''}", "- {user: a, x: 1}",
-     "- [", "- user: [a]"],
-)  # fmt: skip
+    [
+        "user: a",
+        "- a",
+        "- {user: a, job: b}",
+        "- {reason: b}",
+        "- {user: ''}",
+        "- {user: a, x: 1}",
+        "- [",
+        "- user: [a]",
+    ],
+)
 def test_a_file_that_is_not_possible_is_an_error_that_names_it(text: str, home: Path) -> None:
     home.mkdir()
     (home / "quarantine.yaml").write_text(text)

@@ -14,9 +14,14 @@ from predictor.site.calibration.promotion import MIN_RUNS, judge
 
 
 def checked(
-    runs: int, error: float, *, noise: float = 0.02, groups: int = 8, inside: float = 1.0,
+    runs: int,
+    error: float,
+    *,
+    noise: float = 0.02,
+    groups: int = 8,
+    inside: float = 1.0,
     seed: int = 0,
-) -> list[Checked]:  # fmt: skip
+) -> list[Checked]:
     """Runs of so many users whose error is ``error`` on average."""
     rng = np.random.default_rng(seed)
     found = []

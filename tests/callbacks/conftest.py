@@ -6,8 +6,17 @@ from pathlib import Path
 
 import pytest
 
-OUTSIDE = ("SLURM_JOB_ID", "SLURM_SUBMIT_DIR", "SLURM_PROCID", "RANK", "WORLD_SIZE", "POD_UID",
-           "LOCAL_WORLD_SIZE", "KUBERNETES_SERVICE_HOST", "PRECISION_TIME_HISTORY")  # fmt: skip
+OUTSIDE = (
+    "SLURM_JOB_ID",
+    "SLURM_SUBMIT_DIR",
+    "SLURM_PROCID",
+    "RANK",
+    "WORLD_SIZE",
+    "POD_UID",
+    "LOCAL_WORLD_SIZE",
+    "KUBERNETES_SERVICE_HOST",
+    "PRECISION_TIME_HISTORY",
+)
 
 
 @pytest.fixture(autouse=True)

@@ -36,9 +36,14 @@ def network_of(package: Any) -> Any:
 def fit(package: Any, directory: Path, callback: Any, **settings: Any) -> None:
     data = DataLoader(TensorDataset(torch.randn(160, 4)), batch_size=2)
     trainer = package.Trainer(
-        accelerator="cpu", logger=False, enable_progress_bar=False, callbacks=[callback],
-        enable_model_summary=False, default_root_dir=directory, **settings,
-    )  # fmt: skip
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        callbacks=[callback],
+        enable_model_summary=False,
+        default_root_dir=directory,
+        **settings,
+    )
     trainer.fit(network_of(package), data, DataLoader(TensorDataset(torch.randn(4, 4))))
 
 
@@ -46,19 +51,31 @@ def hugging_face(directory: Path, **settings: Any) -> Any:
     from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
     config = BertConfig(
-        vocab_size=32, hidden_size=8, num_hidden_layers=1, num_attention_heads=1,
-        intermediate_size=8, max_position_embeddings=8,
-    )  # fmt: skip
+        vocab_size=32,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        intermediate_size=8,
+        max_position_embeddings=8,
+    )
     rows = [{"input_ids": torch.zeros(4, dtype=torch.long), "labels": 0} for _ in range(80)]
     arguments = TrainingArguments(
-        output_dir=str(directory / "out"), report_to=[], use_cpu=True, disable_tqdm=True,
-        logging_strategy="no", per_device_eval_batch_size=1, **settings,
-    )  # fmt: skip
+        output_dir=str(directory / "out"),
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+        logging_strategy="no",
+        per_device_eval_batch_size=1,
+        **settings,
+    )
     callback = huggingface.PrecisionTimeCallback("bert-base", gpu=GPU, seq_len=128)
     trainer = Trainer(
-        model=BertForSequenceClassification(config), args=arguments, train_dataset=rows,
-        eval_dataset=rows, callbacks=[callback],
-    )  # fmt: skip
+        model=BertForSequenceClassification(config),
+        args=arguments,
+        train_dataset=rows,
+        eval_dataset=rows,
+        callbacks=[callback],
+    )
     trainer.train()
     return callback._follower._told
 

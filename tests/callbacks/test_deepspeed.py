@@ -26,23 +26,36 @@ OPTIMIZER = {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}}
 def train(directory: Path, ranks: int = 1, **config: Any) -> list[str]:
     """What each rank printed on stdout; every rank must end well."""
     whole = {
-        "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2,
-        "optimizer": OPTIMIZER, "steps_per_print": 10**9, **config,
-    }  # fmt: skip
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 2,
+        "optimizer": OPTIMIZER,
+        "steps_per_print": 10**9,
+        **config,
+    }
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
-    shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-              "WORLD_SIZE": str(ranks), "LOCAL_SIZE": str(ranks), "OMP_NUM_THREADS": "1",
-              "DS_ACCELERATOR": "cpu", "PYTHONPATH": str(SCRIPT.parents[2])}  # fmt: skip
+    shared = {
+        **os.environ,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_SIZE": str(ranks),
+        "OMP_NUM_THREADS": "1",
+        "DS_ACCELERATOR": "cpu",
+        "PYTHONPATH": str(SCRIPT.parents[2]),
+    }
     started = [
         subprocess.Popen(
-            [sys.executable, SCRIPT, json.dumps(whole)], cwd=directory, text=True,
+            [sys.executable, SCRIPT, json.dumps(whole)],
+            cwd=directory,
+            text=True,
             env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         for rank in range(ranks)
-    ]  # fmt: skip
+    ]
     said = [process.communicate(timeout=240) for process in started]
     assert [process.returncode for process in started] == [0] * ranks, said
     return [out for out, _ in said]
@@ -54,13 +67,15 @@ def train(directory: Path, ranks: int = 1, **config: Any) -> list[str]:
         ({"bf16": {"enabled": True}, "zero_optimization": {"stage": 3}}, "mixed_bf16_fp32"),
         ({"fp16": {"enabled": True}, "zero_optimization": {"stage": 1}}, "mixed_fp16_fp32"),
         (
-            {"torch_autocast": {"enabled": True, "dtype": "bfloat16"},
-             "zero_optimization": {"stage": 1}},
+            {
+                "torch_autocast": {"enabled": True, "dtype": "bfloat16"},
+                "zero_optimization": {"stage": 1},
+            },
             "mixed_bf16_fp32",
         ),
     ],
     ids=["bf16-zero3", "fp16-zero1", "autocast-zero1"],
-)  # fmt: skip
+)
 def test_an_engine_is_followed(
     fitted: Fitted, directory: Path, config: dict[str, Any], precision: str
 ) -> None:

@@ -131,8 +131,10 @@ def test_a_run_without_scheduler_is_recorded(
     with History.open() as history:
         (run,) = history.runs()
     assert (run.model, run.precision, run.ended.gpu_type) == (
-        "resnet50", "mixed_fp16_fp32", "a100-sxm4-80gb",
-    )  # fmt: skip
+        "resnet50",
+        "mixed_fp16_fp32",
+        "a100-sxm4-80gb",
+    )
     assert run.reported is not None
     assert run.reported.steps == 40
     assert run.reported.step_s >= STEP_S

@@ -154,9 +154,13 @@ def test_a_directory_that_is_a_file(
 
 
 PARTS = (
-    (follower, "write_report"), (follower, "StepReport"), (follower, "job_id_here"),
-    (follower.StepClock, "mark"), (clock.HostTime, "between"), (follower, "wanted"),
-)  # fmt: skip
+    (follower, "write_report"),
+    (follower, "StepReport"),
+    (follower, "job_id_here"),
+    (follower.StepClock, "mark"),
+    (clock.HostTime, "between"),
+    (follower, "wanted"),
+)
 
 
 @given(st.lists(st.booleans(), max_size=80), st.sampled_from(PARTS), st.sampled_from(ERRORS))

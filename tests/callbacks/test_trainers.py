@@ -31,8 +31,14 @@ def test_lightning(fitted: Fitted, directory: Path, capsys: pytest.CaptureFixtur
     import lightning.pytorch as package
 
     callback = lightning.PrecisionTimeCallback("resnet50", gpu=GPU)
-    fit(package, directory, callback, max_epochs=2, accumulate_grad_batches=2,
-        precision="bf16-mixed")  # fmt: skip
+    fit(
+        package,
+        directory,
+        callback,
+        max_epochs=2,
+        accumulate_grad_batches=2,
+        precision="bf16-mixed",
+    )
     said, report = capsys.readouterr().out, reported(directory)
     assert f"resnet50 on 1 x {GPU} at mixed_bf16_fp32" in said
     assert "a step measured" in said
@@ -59,10 +65,14 @@ def test_lightning_training_that_fails(directory: Path) -> None:
 
     data = DataLoader(TensorDataset(torch.randn(160, 4)), batch_size=2)
     trainer = package.Trainer(
-        accelerator="cpu", logger=False, enable_progress_bar=False, max_epochs=1,
-        callbacks=[lightning.PrecisionTimeCallback(), Failing()], enable_model_summary=False,
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        max_epochs=1,
+        callbacks=[lightning.PrecisionTimeCallback(), Failing()],
+        enable_model_summary=False,
         enable_checkpointing=False,
-    )  # fmt: skip
+    )
     with pytest.raises(ValueError, match="the user's own"):
         trainer.fit(network_of(package), data)
     assert (reported(directory).step, reported(directory).total_steps) == (40, 80)
@@ -70,9 +80,14 @@ def test_lightning_training_that_fails(directory: Path) -> None:
 
 def test_hugging_face(fitted: Fitted, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = hugging_face(
-        directory, num_train_epochs=2, per_device_train_batch_size=1, save_strategy="no",
-        gradient_accumulation_steps=2, bf16=True, eval_strategy="epoch",
-    )  # fmt: skip
+        directory,
+        num_train_epochs=2,
+        per_device_train_batch_size=1,
+        save_strategy="no",
+        gradient_accumulation_steps=2,
+        bf16=True,
+        eval_strategy="epoch",
+    )
     said, report = capsys.readouterr().out, reported(directory)
     assert f"bert-base-uncased on 1 x {GPU} at mixed_bf16_fp32" in said or "bert-base" in said
     assert "a step measured" in said
@@ -97,16 +112,26 @@ def free_port() -> int:
 
 def test_of_two_ranks_one_writes(directory: Path) -> None:
     script = Path(__file__).with_name("gloo_rank.py")
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2",
-              "OMP_NUM_THREADS": "1", "PYTHONPATH": str(script.parents[2])}  # fmt: skip
+    shared = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "WORLD_SIZE": "2",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(script.parents[2]),
+    }
     folders = [directory / str(rank) for rank in range(2)]
     for folder in folders:
         folder.mkdir()
     ranks = [
-        subprocess.Popen([sys.executable, script], env={**os.environ, **shared, "RANK": str(rank)},
-                         cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            [sys.executable, script],
+            env={**os.environ, **shared, "RANK": str(rank)},
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         for rank, folder in enumerate(folders)
-    ]  # fmt: skip
+    ]
     said = [rank.communicate(timeout=240) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], said
     assert (reported(folders[0]).step, list(folders[1].iterdir())) == (40, [])

@@ -62,8 +62,11 @@ def test_mixed_precision_saves_measured_hours_times_the_predicted_ratio(fitted: 
     old, new = found[0].found, outlook(in_mixed_precision(found[0].job))
     assert new is not None
     ratio = step_ratio(old, new)
-    rows = [row for row in better(found, outlook, [V100], terms)
-            if row.kind is OpportunityKind.MIXED_PRECISION]  # fmt: skip
+    rows = [
+        row
+        for row in better(found, outlook, [V100], terms)
+        if row.kind is OpportunityKind.MIXED_PRECISION
+    ]
     assert bool(rows) == (ratio.high < 1)  # listed only where even the cautious end saves
     for row in rows:
         assert row.saved_gpu_hours.median == pytest.approx(1 - ratio.median)
@@ -104,8 +107,10 @@ def test_the_baseline_of_an_idle_cluster_is_its_history(fitted: Fitted) -> None:
 
 
 def test_more_gpus_of_their_type_shorten_the_wait_of_jobs_in_a_row(fitted: Fitted) -> None:
-    rows = [job(job_id=str(n), gpus=4, start_s=START_S + n * 3600, end_s=START_S + (n + 1) * 3600)
-            for n in range(3)]  # fmt: skip
+    rows = [
+        job(job_id=str(n), gpus=4, start_s=START_S + n * 3600, end_s=START_S + (n + 1) * 3600)
+        for n in range(3)
+    ]
     found = replayed(fitted, Plan(add=(Pool(name=V100, gpus=8),)), *rows)
     assert found.baseline.mean_wait_s == found.history_mean_wait_s == 3600
     assert found.changed.mean_wait_s == 0

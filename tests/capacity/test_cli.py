@@ -36,8 +36,18 @@ def jobs(tmp_path: Path) -> Path:
 
 def test_the_report_of_a_file_as_json(jobs: Path, tmp_path: Path, fitted: Fitted) -> None:
     file = tmp_path / "report.json"
-    found = run("report", "--from", str(jobs), *PERIOD, "--gpus", "v100-sxm2-16gb:8",
-                "--format", "json", "--json", str(file))  # fmt: skip
+    found = run(
+        "report",
+        "--from",
+        str(jobs),
+        *PERIOD,
+        "--gpus",
+        "v100-sxm2-16gb:8",
+        "--format",
+        "json",
+        "--json",
+        str(file),
+    )
     assert found.exit_code == 0, found.output
     said = json.loads(found.stdout)
     assert said["hours"]["completed"] == pytest.approx(6)
@@ -48,9 +58,21 @@ def test_the_report_of_a_file_as_json(jobs: Path, tmp_path: Path, fitted: Fitted
 
 
 def test_every_form_is_written(jobs: Path, tmp_path: Path) -> None:
-    found = run("report", "--facts-only", "--from", str(jobs), *PERIOD,
-                "--output", str(tmp_path / "r.html"), "--csv", str(tmp_path / "csv"),
-                "--prometheus", str(tmp_path / "r.prom"), "--email", "ops@example.org")  # fmt: skip
+    found = run(
+        "report",
+        "--facts-only",
+        "--from",
+        str(jobs),
+        *PERIOD,
+        "--output",
+        str(tmp_path / "r.html"),
+        "--csv",
+        str(tmp_path / "csv"),
+        "--prometheus",
+        str(tmp_path / "r.prom"),
+        "--email",
+        "ops@example.org",
+    )
     assert found.exit_code == 0, found.output
     assert "<html" in (tmp_path / "r.html").read_text()
     assert list((tmp_path / "csv").glob("*.csv"))
@@ -65,8 +87,18 @@ def test_the_capacity_is_not_told_where_a_type_is_not_stated(jobs: Path) -> None
 
 
 def test_an_empty_period_is_a_report_of_nothing(jobs: Path) -> None:
-    found = run("report", "--facts-only", "--from", str(jobs), "--since", "2020-01-01",
-                "--until", "2020-02-01", "--format", "json")  # fmt: skip
+    found = run(
+        "report",
+        "--facts-only",
+        "--from",
+        str(jobs),
+        "--since",
+        "2020-01-01",
+        "--until",
+        "2020-02-01",
+        "--format",
+        "json",
+    )
     assert found.exit_code == 0, found.output
     assert json.loads(found.stdout)["origin"]["jobs"] == 0
 
@@ -78,8 +110,18 @@ def test_the_queue_is_shown_with_its_starts(jobs: Path, fitted: Fitted) -> None:
 
 
 def test_what_if_compares_two_replays(jobs: Path, fitted: Fitted) -> None:
-    found = run("whatif", "--from", str(jobs), *PERIOD, "--gpus", "v100-sxm2-16gb:10",
-                "--to-precision", "mixed", "--format", "json")  # fmt: skip
+    found = run(
+        "whatif",
+        "--from",
+        str(jobs),
+        *PERIOD,
+        "--gpus",
+        "v100-sxm2-16gb:10",
+        "--to-precision",
+        "mixed",
+        "--format",
+        "json",
+    )
     assert found.exit_code == 0, found.output
     said = json.loads(found.stdout)
     assert said["baseline"]["jobs"] == said["changed"]["jobs"] == 4

@@ -21,9 +21,17 @@ NOW_S = START_S
 V100 = "v100-sxm2-16gb"
 # Without a history a job that cannot be predicted takes its limit.
 JOB = LiveJob(
-    job_id="1", name="train", user="ada", account="lab", partition="gpu", submit_s=NOW_S - 60,
-    start_s=None, limit_s=100.0, gpus=1, gpu_type=V100,
-)  # fmt: skip
+    job_id="1",
+    name="train",
+    user="ada",
+    account="lab",
+    partition="gpu",
+    submit_s=NOW_S - 60,
+    start_s=None,
+    limit_s=100.0,
+    gpus=1,
+    gpu_type=V100,
+)
 NODES = pools_of_nodes((NodeGpus(V100, 4), NodeGpus(V100, 4)))
 
 
@@ -41,9 +49,14 @@ def runs(job_id: str, **more: object) -> LiveJob:
 
 def drained(fitted: Fitted, *jobs: LiveJob, away: tuple[Away, ...] = ()) -> Cleared:
     live = Live(
-        scheduler="slurm", cluster="c", at_s=NOW_S, jobs=jobs, pools=NODES, away=away,
+        scheduler="slurm",
+        cluster="c",
+        at_s=NOW_S,
+        jobs=jobs,
+        pools=NODES,
+        away=away,
         notes=("a note",),
-    )  # fmt: skip
+    )
     source = with_live(Source(frame=frame([]), kind="slurm", name="slurm"), live)
     return cleared(
         queue_at(source.frame, NOW_S), source.pools, Outlook(fitted.predictor), source.live
@@ -96,15 +109,26 @@ def test_tasks_of_an_array_take_turns(fitted: Fitted) -> None:
 
 def test_what_keeps_a_job_out_keeps_those_behind_it_out(fitted: Fitted) -> None:
     found = drained(
-        fitted, waits("1", held=True), waits("2", "1"), waits("3", "2"), waits("4", gpus=16),
-        waits("5", never="it never does"), waits("6", reservation="maint"),
-        waits("7", "8"), waits("8", "7"), waits("9"), waits("10", "9", "2", any_of=True),
-    )  # fmt: skip
+        fitted,
+        waits("1", held=True),
+        waits("2", "1"),
+        waits("3", "2"),
+        waits("4", gpus=16),
+        waits("5", never="it never does"),
+        waits("6", reservation="maint"),
+        waits("7", "8"),
+        waits("8", "7"),
+        waits("9"),
+        waits("10", "9", "2", any_of=True),
+    )
     assert starts(found) == {"9": 0, "10": 100}
     assert left_out(found) == {
-        HELD: (1, "1"), BEHIND_ONE: (4, "2"), TOO_LARGE: (1, "4"), "it never does": (1, "5"),
+        HELD: (1, "1"),
+        BEHIND_ONE: (4, "2"),
+        TOO_LARGE: (1, "4"),
+        "it never does": (1, "5"),
         IN_RESERVATION: (1, "6"),
-    }  # fmt: skip
+    }
 
 
 def test_a_reservation_keeps_its_gpus_for_its_time(fitted: Fitted) -> None:

@@ -34,9 +34,23 @@ PERIOD = Period(since_s=START_S, until_s=START_S + 7 * DAY_S)
 V100 = Pool(name="v100-sxm2-16gb", gpus=4)
 ASKED = "model=resnet50 precision=fp32 batch_size=64 steps=1000"
 NAMES = (
-    "<script>x()</script>", '"onload="x', "=1+1", "+1", "-1", "@x", "\t=1", "\n=1", "\r=1", "＝1",
-    "a|b\nc", "[x](javascript:x)", "{{ 7*7 }}", "\u202eexe", "\x00", "é" * 999,
-)  # fmt: skip
+    "<script>x()</script>",
+    '"onload="x',
+    "=1+1",
+    "+1",
+    "-1",
+    "@x",
+    "\t=1",
+    "\n=1",
+    "\r=1",
+    "＝1",
+    "a|b\nc",
+    "[x](javascript:x)",
+    "{{ 7*7 }}",
+    "\u202eexe",
+    "\x00",
+    "é" * 999,
+)
 
 
 class Scripts(HTMLParser):
@@ -87,13 +101,15 @@ def test_one_job_is_a_report(fitted: Fitted, tmp_path: Path) -> None:
     assert found.whatif.changed.jobs == 1
 
 
-def test_jobs_whose_clock_jumped_are_told_and_count_nowhere(
-    fitted: Fitted, tmp_path: Path
-) -> None:  # fmt: skip
+def test_jobs_whose_clock_jumped_are_told_and_count_nowhere(fitted: Fitted, tmp_path: Path) -> None:
     back = job(job_id="back", start_s=START_S + 9, end_s=START_S + 5)
     early = job(job_id="early", start_s=START_S - 5)
-    future = job(job_id="later", submit_s=PERIOD.until_s + 5, start_s=PERIOD.until_s + 9,
-                 end_s=PERIOD.until_s + 99)  # fmt: skip
+    future = job(
+        job_id="later",
+        submit_s=PERIOD.until_s + 5,
+        start_s=PERIOD.until_s + 9,
+        end_s=PERIOD.until_s + 99,
+    )
     found = report_of(fitted, back, early, future, job())
     assert found.hours.allocated == pytest.approx(1)
     assert sorted(each.example for each in found.origin.set_aside) == ["back", "early"]
@@ -126,12 +142,14 @@ def test_the_local_time_of_the_machine_changes_nothing(
 
 def test_types_that_nobody_knows_count_and_are_not_predicted(
     fitted: Fitted, tmp_path: Path
-) -> None:  # fmt: skip
+) -> None:
     found = report_of(
-        fitted, job(job_id="1", gpu_type="homemade-9000", asked=ASKED),
-        job(job_id="2", gpu_type=None, asked=ASKED), job(job_id="3", gpu_type=""),
+        fitted,
+        job(job_id="1", gpu_type="homemade-9000", asked=ASKED),
+        job(job_id="2", gpu_type=None, asked=ASKED),
+        job(job_id="3", gpu_type=""),
         plan=Plan(mixed=True),
-    )  # fmt: skip
+    )
     in_every_form(found, tmp_path)
     types = {share.key: share.jobs for share in found.splits[Dimension.GPU_TYPE]}
     assert types == {"homemade-9000": 1, "unknown": 2, V100.name: 0}
@@ -153,11 +171,23 @@ def test_jobs_without_a_limit_are_told_in_no_sum_of_limits(fitted: Fitted, tmp_p
 
 def test_no_name_means_anything_in_any_form(fitted: Fitted, tmp_path: Path) -> None:
     rows = [
-        job(job_id=name, name=name, user=name, account=name, partition=name, gpu_type=name,
-            model=name, precision=name, asked=name, state=state, end_s=end_s,
-            start_s=None if end_s is None else START_S)
-        for name in NAMES for state, end_s in (("completed", START_S + 60), ("pending", None))
-    ]  # fmt: skip
+        job(
+            job_id=name,
+            name=name,
+            user=name,
+            account=name,
+            partition=name,
+            gpu_type=name,
+            model=name,
+            precision=name,
+            asked=name,
+            state=state,
+            end_s=end_s,
+            start_s=None if end_s is None else START_S,
+        )
+        for name in NAMES
+        for state, end_s in (("completed", START_S + 60), ("pending", None))
+    ]
     found = report_of(fitted, *rows)
     page = in_every_form(found, tmp_path)
     assert Scripts(page).found == ["script"]

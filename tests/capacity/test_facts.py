@@ -151,9 +151,10 @@ def test_a_wait_counts_where_the_job_started() -> None:
 
 def test_what_was_reserved_and_not_used_is_told_by_every_split() -> None:
     found = in_week(
-        job(job_id="1", gpus=4, limit_s=3 * HOUR_S), job(job_id="2", user="bob", state="failed"),
+        job(job_id="1", gpus=4, limit_s=3 * HOUR_S),
+        job(job_id="2", user="bob", state="failed"),
         job(job_id="3", limit_s=None),
-    )  # fmt: skip
+    )
     for shares in facts.splits(found, {}).values():
         assert sum(share.unused_gpu_hours for share in shares) == pytest.approx(4 * 2)
     users = {s.key: s.unused_gpu_hours for s in facts.splits(found, {})[Dimension.USER]}
@@ -178,8 +179,10 @@ def test_idle_while_waited_for_is_of_the_same_type_and_no_more_than_was_wanted()
 
 
 def test_the_accuracy_of_all_limits_is_not_the_mean_of_its_parts() -> None:
-    source = Source(frame=frame([
-        job(job_id="1"), job(job_id="2", limit_by="default", limit_s=36_000.0),
-    ]), kind="file", name="x")  # fmt: skip
+    source = Source(
+        frame=frame([job(job_id="1"), job(job_id="2", limit_by="default", limit_s=36_000.0)]),
+        kind="file",
+        name="x",
+    )
     report = make_report(source, WEEK, None)
     assert report.wall_time_accuracy == pytest.approx(2 / 12)

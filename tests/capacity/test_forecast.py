@@ -25,15 +25,27 @@ def test_too_little_history_is_refused_with_the_reason(weeks: int) -> None:
 
 def test_an_empty_history_is_refused() -> None:
     assert forecasts(frame([]), START_S, {}) == (
-        (), ("No forecast: there is no whole week of history.",)
-    )  # fmt: skip
+        (),
+        ("No forecast: there is no whole week of history.",),
+    )
 
 
 def test_a_type_that_is_new_is_refused_and_the_others_are_not() -> None:
-    old = [job(job_id=str(n), submit_s=START_S + n * DAY_S, start_s=START_S + n * DAY_S,
-               end_s=START_S + n * DAY_S + 3600 * (1 + n % 5)) for n in range(42)]  # fmt: skip
-    new = job(submit_s=START_S + 5 * WEEK_S, start_s=START_S + 5 * WEEK_S,
-              end_s=START_S + 5 * WEEK_S + 60, gpu_type="b200")  # fmt: skip
+    old = [
+        job(
+            job_id=str(n),
+            submit_s=START_S + n * DAY_S,
+            start_s=START_S + n * DAY_S,
+            end_s=START_S + n * DAY_S + 3600 * (1 + n % 5),
+        )
+        for n in range(42)
+    ]
+    new = job(
+        submit_s=START_S + 5 * WEEK_S,
+        start_s=START_S + 5 * WEEK_S,
+        end_s=START_S + 5 * WEEK_S + 60,
+        gpu_type="b200",
+    )
     found, notes = forecasts(frame([*old, new]), START_S + 6 * WEEK_S, {})
     assert [one.key for one in found if one.key == V100] == [V100]
     assert "No forecast of b200" in notes[0]
@@ -47,8 +59,14 @@ def test_demand_counts_in_the_day_of_submission_with_all_its_hours() -> None:
 def test_what_came_after_the_moment_is_not_known() -> None:
     until_s = START_S + WEEK_S
     short = job(job_id="1", limit_s=7200.0)
-    later = job(job_id="2", submit_s=until_s - 60, start_s=until_s - 60, end_s=until_s + 50 * DAY_S,
-                limit_s=4 * 3600.0, gpus=2)  # fmt: skip
+    later = job(
+        job_id="2",
+        submit_s=until_s - 60,
+        start_s=until_s - 60,
+        end_s=until_s + 50 * DAY_S,
+        limit_s=4 * 3600.0,
+        gpus=2,
+    )
     hours = daily(frame([short, later]), until_s)["hours"].sum()
     assert hours == pytest.approx(1 + 2 * 2)  # half of its limit, as jobs before it used
 

@@ -25,14 +25,25 @@ from predictor.site.capacity.waiting import queue_at
 NOW_S = START_S + 3600
 V100 = "v100-sxm2-16gb"
 WAITS = LiveJob(
-    job_id="20", name="train", user="ada", account="lab", partition="gpu", submit_s=NOW_S - 60,
-    start_s=None, limit_s=7200.0, gpus=2, gpu_type=V100,
-)  # fmt: skip
+    job_id="20",
+    name="train",
+    user="ada",
+    account="lab",
+    partition="gpu",
+    submit_s=NOW_S - 60,
+    start_s=None,
+    limit_s=7200.0,
+    gpus=2,
+    gpu_type=V100,
+)
 RUNS = replace(WAITS, job_id="10", start_s=NOW_S - 30, gpus=4)
 LIVE = Live(
-    scheduler="slurm", cluster="c", at_s=NOW_S, jobs=(RUNS, WAITS),
+    scheduler="slurm",
+    cluster="c",
+    at_s=NOW_S,
+    jobs=(RUNS, WAITS),
     pools=pools_of_nodes((NodeGpus(V100, 4),)),
-)  # fmt: skip
+)
 Adapters = Callable[[Mapping[str, Callable[[], Live]]], None]
 
 
@@ -93,8 +104,10 @@ def test_jobs_of_a_queue_stand_beside_those_that_ended_before() -> None:
     source = with_live(Source(frame=frame(ended), kind="slurm", name="slurm"), LIVE)
     table = source.frame.sort("job_id").collect()
     assert table.select("job_id", "state").rows() == [
-        ("1", "completed"), ("10", "running"), ("20", "pending"),
-    ]  # fmt: skip
+        ("1", "completed"),
+        ("10", "running"),
+        ("20", "pending"),
+    ]
     assert ids(source) == ["10", "20"]
     assert source.pools == LIVE.pools
 
@@ -157,8 +170,16 @@ def test_a_queue_is_added_to_the_report_of_a_file(
     adapters: Adapters, jobs: str, fitted: Fitted
 ) -> None:
     adapters({"slurm": lambda: LIVE})
-    words = ("--from", jobs, "--since", "2025-01-06T00:00+00:00", "--until",
-             "2025-01-06T01:00+00:00", "--format", "json")  # fmt: skip
+    words = (
+        "--from",
+        jobs,
+        "--since",
+        "2025-01-06T00:00+00:00",
+        "--until",
+        "2025-01-06T01:00+00:00",
+        "--format",
+        "json",
+    )
     found = run("report", *words, "--queue", "slurm")
     assert found.exit_code == 0, found.output
     said = json.loads(found.stdout)

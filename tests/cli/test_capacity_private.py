@@ -60,9 +60,15 @@ def history(tmp_path: Path) -> str:
     folder = tmp_path / PERSON
     folder.mkdir()
     ended = {
-        "name": JOB, "user": PERSON, "account": ACCOUNT, "state": JobState.FAILED, "gpus": 2,
-        "submit_s": START_S, "start_s": START_S, "end_s": START_S + 3600,
-    }  # fmt: skip
+        "name": JOB,
+        "user": PERSON,
+        "account": ACCOUNT,
+        "state": JobState.FAILED,
+        "gpus": 2,
+        "submit_s": START_S,
+        "start_s": START_S,
+        "end_s": START_S + 3600,
+    }
     with History.open(str(folder / "history.sqlite")) as store:
         store.add([run_number(0, ended=ended)])
         return store.url
@@ -81,10 +87,17 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MailServ
 
 def everything(folder: Path) -> tuple[str, ...]:
     return (
-        "--output", str(folder / "r.html"), "--csv", str(folder / "csv"),
-        "--json", str(folder / "r.json"), "--prometheus", str(folder / "r.prom"),
-        "--email", "ops@example.org",
-    )  # fmt: skip
+        "--output",
+        str(folder / "r.html"),
+        "--csv",
+        str(folder / "csv"),
+        "--json",
+        str(folder / "r.json"),
+        "--prometheus",
+        str(folder / "r.prom"),
+        "--email",
+        "ops@example.org",
+    )
 
 
 def forms(folder: Path, said: Result) -> dict[str, str]:
@@ -127,8 +140,19 @@ def test_where_the_history_is_tells_no_name_either(history: str, key: str) -> No
 
 
 def test_a_mail_is_shown_before_it_is_sent(queue: str, key: str, server: MailServer) -> None:
-    words = ("--facts-only", "--from", queue, "--site-key", key, "--email", "ops@example.org",
-             "--email", "root", "--email-from", "hpc@example.org")  # fmt: skip
+    words = (
+        "--facts-only",
+        "--from",
+        queue,
+        "--site-key",
+        key,
+        "--email",
+        "ops@example.org",
+        "--email",
+        "root",
+        "--email-from",
+        "hpc@example.org",
+    )
     shown = run(*words)
     assert "To: ops@example.org, root" in shown.stderr
     assert not server.delivered

@@ -138,9 +138,10 @@ def test_coverage_of_one_gpu(run: Run, run_json: RunJson) -> None:
     assert {cell["gpu"] for cell in found["operators"]} == {"v100-sxm2-32gb"}
     assert {cell["gpu"] for cell in found["collectives"]} == {"v100-sxm2-32gb"}
     gemm = {
-        c["direction"]: c["rows"] for c in found["operators"]
+        c["direction"]: c["rows"]
+        for c in found["operators"]
         if (c["op"], c["dtype"]) == ("gemm", "fp16")
-    }  # fmt: skip
+    }
     text = run("profiles", "coverage", "--gpu", "v100-sxm2-32gb").stdout
     (line,) = [x for x in text.splitlines() if x.split()[1:2] == ["gemm"]]
     assert f"{gemm['fwd'] or '-'}+{gemm['bwd'] or '-'}" in line.split()

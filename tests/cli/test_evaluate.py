@@ -19,8 +19,18 @@ Run = Callable[..., Result]
 RunJson = Callable[..., Any]
 Rows = tuple[Mapping[str, str], ...]
 
-KEYS = {"rows", "predicted", "skipped", "mape_mean", "mape_median", "p90", "coverage_95",
-        "half_width_95_median", "by", "method"}  # fmt: skip
+KEYS = {
+    "rows",
+    "predicted",
+    "skipped",
+    "mape_mean",
+    "mape_median",
+    "p90",
+    "coverage_95",
+    "half_width_95_median",
+    "by",
+    "method",
+}
 UNKNOWN = "model 'no-such-net' is not in the catalog"
 TIMELESS = "no throughput, iteration_s, or total_s with steps"
 
@@ -66,9 +76,15 @@ def test_calibration_rows_are_not_scored(
     run_json: RunJson, file: Path, rows: Rows, no_refit: list[Any]
 ) -> None:
     found = run_json(
-        "evaluate", str(file), "--method", "physical", "--calibrate", "2",
-        "--calibrate-by", "source",
-    )  # fmt: skip
+        "evaluate",
+        str(file),
+        "--method",
+        "physical",
+        "--calibrate",
+        "2",
+        "--calibrate-by",
+        "source",
+    )
     assert found["skipped"]["calibration"] == 2
     assert found["predicted"] == len(rows) - 2
     assert no_refit == [None]
@@ -97,9 +113,13 @@ def test_excluded_ids_are_not_scored(
 
 
 def test_all_methods_stand_side_by_side(
-    run_json: RunJson, file: Path, tmp_path: Path, fitted: Fitted, no_refit: list[Any],
+    run_json: RunJson,
+    file: Path,
+    tmp_path: Path,
+    fitted: Fitted,
+    no_refit: list[Any],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr("predictor.evaluation.methods.blind_of", lambda fitted: fitted)
     out = tmp_path / "out.csv"
     found = run_json("evaluate", str(file), "--method", "all", "--predictions", str(out))

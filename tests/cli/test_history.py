@@ -45,10 +45,17 @@ def test_the_status_says_what_it_holds(place: str, run_json: Callable[..., Any],
     size = found.pop("bytes")
     assert size == Path(place).stat().st_size
     assert found == {
-        "url": f"sqlite:///{place}", "schema": "0002", "names": "none", "keep_days": None,
-        "runs": 10, "predicted": 9, "reported": 9, "first_end_s": END_S,
-        "last_end_s": END_S + 9 * PERIOD_S, "cursors": {"slurm alpha": END_S},
-    }  # fmt: skip
+        "url": f"sqlite:///{place}",
+        "schema": "0002",
+        "names": "none",
+        "keep_days": None,
+        "runs": 10,
+        "predicted": 9,
+        "reported": 9,
+        "first_end_s": END_S,
+        "last_end_s": END_S + 9 * PERIOD_S,
+        "cursors": {"slurm alpha": END_S},
+    }
     lines = run("history", "status").stdout.splitlines()
     assert ["runs", "10"] in [line.split() for line in lines]
     assert lines[-1].startswith("slurm alpha until")
@@ -107,8 +114,9 @@ def test_the_schema_is_brought_up_to_date(place: str, run: Run) -> None:
     assert run("history", "migrate").stdout == "0002\n"
 
 
-@pytest.mark.parametrize("command", [("status",), ("show",), ("forget", "--before", "1d"),
-                                     ("export", "runs.csv")])  # fmt: skip
+@pytest.mark.parametrize(
+    "command", [("status",), ("show",), ("forget", "--before", "1d"), ("export", "runs.csv")]
+)
 def test_a_history_that_is_not_there_is_not_made(
     run: Run, tmp_path: Path, command: tuple[str, ...]
 ) -> None:

@@ -39,8 +39,11 @@ def test_a_script_is_read_with_its_arguments_and_variables(
     script.write_text("#!/bin/bash\nsrun python train.py --model $1 --batch-size $BS --epochs 3\n")
     found = run_json("identify", str(script), "vgg16", "--env", "BS=32", "--comment", "amp=on")
     assert {name: told["value"] for name, told in found["fields"].items()} == {
-        "model": "vgg16", "batch_size": "32", "epochs": "3", "precision": "mixed_fp16_fp32",
-    }  # fmt: skip
+        "model": "vgg16",
+        "batch_size": "32",
+        "epochs": "3",
+        "precision": "mixed_fp16_fp32",
+    }
     assert found["fields"]["precision"]["from"] == "comment"
     assert (found["missing"], found["doubts"], found["problems"]) == ([], [], [])
 
@@ -76,9 +79,11 @@ def test_the_files_a_script_names_are_read_where_the_user_is(
     monkeypatch.chdir(tmp_path)
     found = run_json("identify", str(script))
     assert {name: (told["value"], told["from"]) for name, told in found["fields"].items()} == {
-        "model": ("resnet50", "file"), "batch_size": ("64", "file"), "epochs": ("3", "script"),
+        "model": ("resnet50", "file"),
+        "batch_size": ("64", "file"),
+        "epochs": ("3", "script"),
         "precision": ("mixed_fp16_fp32", "file"),
-    }  # fmt: skip
+    }
     assert found["doubts"] == []
     monkeypatch.chdir("/")
     assert "c.yaml is not read" in run("identify", str(script)).output

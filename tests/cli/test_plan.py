@@ -80,10 +80,31 @@ def test_efficient_plans_are_those_that_none_beats(run_json: RunJson, prices: st
 
 
 def test_a_plan_costs_what_predict_says(run_json: RunJson, prices: str) -> None:
-    words = ("--prices", prices, "--partition", "spot", "--interruptions-per-day", "2",
-             "--restart-min", "10", "--checkpoint-every-min", "30")  # fmt: skip
-    plans = run_json("plan", *JOB, *words, "--gpus", "16", "--gpu", "h100", "--precision", "amp",
-                     "--budget", "1000")["plans"]  # fmt: skip
+    words = (
+        "--prices",
+        prices,
+        "--partition",
+        "spot",
+        "--interruptions-per-day",
+        "2",
+        "--restart-min",
+        "10",
+        "--checkpoint-every-min",
+        "30",
+    )
+    plans = run_json(
+        "plan",
+        *JOB,
+        *words,
+        "--gpus",
+        "16",
+        "--gpu",
+        "h100",
+        "--precision",
+        "amp",
+        "--budget",
+        "1000",
+    )["plans"]
     alone = run_json("predict", *JOB, *words, "--gpus", "16", "--gpu", "h100", "--precision", "amp")
     assert plans[0]["cost"] == {k: alone["cost"][k] for k in plans[0]["cost"]}
     assert plans[0]["cost"]["price_per_gpu_hour"] == 2
@@ -105,17 +126,45 @@ def test_the_chosen_plan_is_marked_once(run: Run, prices: str) -> None:
 
 
 def test_plans_that_do_not_fit_are_left_out(run_json: RunJson) -> None:
-    found = run_json("plan", "resnet50", "--batch-size", "256", "--epochs", "1", "--gpus", "1",
-                     "--precision", "fp32", "--gpu", "v100-16gb", "--gpu", "a100-80gb",
-                     "--within", "100d")  # fmt: skip
+    found = run_json(
+        "plan",
+        "resnet50",
+        "--batch-size",
+        "256",
+        "--epochs",
+        "1",
+        "--gpus",
+        "1",
+        "--precision",
+        "fp32",
+        "--gpu",
+        "v100-16gb",
+        "--gpu",
+        "a100-80gb",
+        "--within",
+        "100d",
+    )
     assert [one["gpu"] for one in found["plans"]] == ["a100-sxm4-80gb"]
     assert any("v100-sxm2-16gb" in line and "GiB" in line for line in found["left_out"])
 
 
 def test_a_global_batch_is_split_into_micro_steps_that_fit(run_json: RunJson) -> None:
-    found = run_json("plan", "resnet50", "--global-batch-size", "8192", "--steps", "100",
-                     "--gpus", "1,3,8", "--precision", "amp", "--gpu", "v100-16gb",
-                     "--within", "100d")  # fmt: skip
+    found = run_json(
+        "plan",
+        "resnet50",
+        "--global-batch-size",
+        "8192",
+        "--steps",
+        "100",
+        "--gpus",
+        "1,3,8",
+        "--precision",
+        "amp",
+        "--gpu",
+        "v100-16gb",
+        "--within",
+        "100d",
+    )
     assert {one["gpus"] for one in found["plans"]} == {1, 8}
     for one in found["plans"]:
         assert one["memory"]["fits"]

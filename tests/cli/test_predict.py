@@ -14,17 +14,32 @@ from predictor.job.training_job import TrainingJob
 
 Run = Callable[..., Result]
 RunJson = Callable[..., Any]
-WORDS = ("resnet-50", "--gpu", "a100-sxm4-80gb", "--gpus", "8", "--precision", "amp",
-         "--batch-size", "256", "--epochs", "90")  # fmt: skip
+WORDS = (
+    "resnet-50",
+    "--gpu",
+    "a100-sxm4-80gb",
+    "--gpus",
+    "8",
+    "--precision",
+    "amp",
+    "--batch-size",
+    "256",
+    "--epochs",
+    "90",
+)
 
 pytestmark = pytest.mark.usefixtures("fitted")
 
 
 def test_json_is_the_prediction(run_json: RunJson, fitted: Fitted) -> None:
     job = TrainingJob(
-        model="resnet50", precision=Precision.MIXED_FP16_FP32, gpu="a100-sxm4-80gb", gpus=8,
-        batch_size=256, epochs=90,
-    )  # fmt: skip
+        model="resnet50",
+        precision=Precision.MIXED_FP16_FP32,
+        gpu="a100-sxm4-80gb",
+        gpus=8,
+        batch_size=256,
+        epochs=90,
+    )
     expected = fitted.predictor.predict(job).as_dict()
     found = run_json("predict", *WORDS)
     assert found.keys() == expected.keys()
@@ -34,29 +49,73 @@ def test_json_is_the_prediction(run_json: RunJson, fitted: Fitted) -> None:
 
 def test_every_option_reaches_the_job(run_json: RunJson) -> None:
     found = run_json(
-        "predict", "gpt", "--gpu", "h100-sxm5-80gb", "--gpus", "32", "--gpus-per-node", "4",
-        "--precision", "bf16-mixed", "--global-batch-size", "64", "--grad-accum", "4",
-        "--seq-len", "1024", "--steps", "100", "--framework", "megatron", "--optimizer", "adamw",
-        "--sharding", "zero1", "--tensor-parallel", "2", "--pipeline-parallel", "2",
-        "--fabric", "8x ib-ndr", "--variant", "layers=24", "--variant", "hidden=1024",
-        "--variant", "heads=16", "--option", "act_ckpt=on",
-    )  # fmt: skip
+        "predict",
+        "gpt",
+        "--gpu",
+        "h100-sxm5-80gb",
+        "--gpus",
+        "32",
+        "--gpus-per-node",
+        "4",
+        "--precision",
+        "bf16-mixed",
+        "--global-batch-size",
+        "64",
+        "--grad-accum",
+        "4",
+        "--seq-len",
+        "1024",
+        "--steps",
+        "100",
+        "--framework",
+        "megatron",
+        "--optimizer",
+        "adamw",
+        "--sharding",
+        "zero1",
+        "--tensor-parallel",
+        "2",
+        "--pipeline-parallel",
+        "2",
+        "--fabric",
+        "8x ib-ndr",
+        "--variant",
+        "layers=24",
+        "--variant",
+        "hidden=1024",
+        "--variant",
+        "heads=16",
+        "--option",
+        "act_ckpt=on",
+    )
     assert (found["model"], found["nodes"], found["steps"]) == ("gpt", 8, 100)
     assert (found["global_batch_size"], found["grad_accum"], found["batch_size"]) == (64, 4, 2)
     assert found["precision"] == "mixed_bf16_fp32"
     assert found["total_s"] == pytest.approx(100 * found["step_s"])
 
 
-PHASES = ("predict", "bert-large", "--gpu", "a100-sxm4-80gb", "--gpus", "8", "--precision", "amp",
-          "--phase", "steps=700,seq_len=128,batch_size=64",
-          "--phase", "steps=150,seq_len=512,batch_size=8,grad_accum=8,precision=fp32")  # fmt: skip
+PHASES = (
+    "predict",
+    "bert-large",
+    "--gpu",
+    "a100-sxm4-80gb",
+    "--gpus",
+    "8",
+    "--precision",
+    "amp",
+    "--phase",
+    "steps=700,seq_len=128,batch_size=64",
+    "--phase",
+    "steps=150,seq_len=512,batch_size=8,grad_accum=8,precision=fp32",
+)
 
 
 def test_phases_are_summed_and_shown_each(run: Run, run_json: RunJson) -> None:
     found, shown = run_json(*PHASES), run(*PHASES).stdout
     assert [(p["steps"], p["precision"], p["batch_size"]) for p in found["phases"]] == [
-        (700, "mixed_fp16_fp32", 64), (150, "fp32", 8),
-    ]  # fmt: skip
+        (700, "mixed_fp16_fp32", 64),
+        (150, "fp32", 8),
+    ]
     assert found["total_s"] == pytest.approx(sum(p["total_s"] for p in found["phases"]))
     assert "bert-large, 2 phases" in shown
     assert "phase 2, 150 steps" in shown
@@ -69,9 +128,18 @@ def test_a_share_of_the_epochs_is_a_phase(run_json: RunJson) -> None:
     assert found["steps"] == pytest.approx(plain["steps"], abs=2)
     assert found["total_s"] > plain["total_s"]
     compared = run_json(
-        "compare", "resnet50", "--gpu", "v100", "--precision", "amp", "--batch-size", "64",
-        "--epochs", "1", *words,
-    )  # fmt: skip
+        "compare",
+        "resnet50",
+        "--gpu",
+        "v100",
+        "--precision",
+        "amp",
+        "--batch-size",
+        "64",
+        "--epochs",
+        "1",
+        *words,
+    )
     assert len(compared["lines"][0]["phases"]) == 2
 
 
@@ -166,8 +234,16 @@ def test_memory_says_need_and_verdict(run: Run, run_json: RunJson) -> None:
 
 
 def test_a_job_that_does_not_fit_is_told_what_would(run: Run, run_json: RunJson) -> None:
-    words = ("predict", "resnet50", "--gpu", "v100-sxm2-16gb", "--precision", "fp32",
-             "--batch-size", "256")  # fmt: skip
+    words = (
+        "predict",
+        "resnet50",
+        "--gpu",
+        "v100-sxm2-16gb",
+        "--precision",
+        "fp32",
+        "--batch-size",
+        "256",
+    )
     lines = run(*words).stdout.splitlines()
     assert any("does not fit" in line for line in lines)
     advice = run_json(*words)["memory"]["advice"]

@@ -10,9 +10,28 @@ from importlib.metadata import entry_points
 import pytest
 from click.testing import Result
 
-COMMANDS = ("predict", "identify", "compare", "plan", "sweep", "evaluate", "validate", "calibrate",
-            "drift", "backtest", "fit", "learn", "models", "history", "capacity", "catalog", "gpus",
-            "profile", "profiles", "trace")  # fmt: skip
+COMMANDS = (
+    "predict",
+    "identify",
+    "compare",
+    "plan",
+    "sweep",
+    "evaluate",
+    "validate",
+    "calibrate",
+    "drift",
+    "backtest",
+    "fit",
+    "learn",
+    "models",
+    "history",
+    "capacity",
+    "catalog",
+    "gpus",
+    "profile",
+    "profiles",
+    "trace",
+)
 PLUGINS = tuple(sorted(point.name for point in entry_points(group="precision_time.commands")))
 JOB = ("predict", "resnet50", "--gpu", "a100", "--precision", "amp", "--batch-size", "8")
 Run = Callable[..., Result]

@@ -12,11 +12,19 @@ from predictor.units import count, duration, percent, short
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (3.4e-4, "340 us"), (0.0852, "85.2 ms"), (0.99999, "1000 ms"), (12.34, "12.3 s"),
-        (59.99, "60.0 s"), (60.2, "1 min 00 s"), (3599.4, "59 min 59 s"), (3599.6, "1 h 00 min"),
-        (11_100, "3 h 05 min"), (273_900, "76 h 05 min"), (None, "-"),
+        (3.4e-4, "340 us"),
+        (0.0852, "85.2 ms"),
+        (0.99999, "1000 ms"),
+        (12.34, "12.3 s"),
+        (59.99, "60.0 s"),
+        (60.2, "1 min 00 s"),
+        (3599.4, "59 min 59 s"),
+        (3599.6, "1 h 00 min"),
+        (11_100, "3 h 05 min"),
+        (273_900, "76 h 05 min"),
+        (None, "-"),
     ],
-)  # fmt: skip
+)
 def test_durations(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
 

@@ -155,9 +155,17 @@ class TestPrediction:
 
     def test_public_numbers_are_python_numbers(self, predictions: list[Prediction]) -> None:
         for found in predictions:
-            numbers = (found.step_s, found.throughput, found.correction, found.deviation,
-                       found.quantile_s(0.9), found.interval().low_s, found.interval().high_s,
-                       found.physical.step_s, found.physical.memory_s)  # fmt: skip
+            numbers = (
+                found.step_s,
+                found.throughput,
+                found.correction,
+                found.deviation,
+                found.quantile_s(0.9),
+                found.interval().low_s,
+                found.interval().high_s,
+                found.physical.step_s,
+                found.physical.memory_s,
+            )
             assert {type(n) for n in numbers} == {float}
 
     def test_parts_multiply(self, predictions: list[Prediction]) -> None:
@@ -220,16 +228,23 @@ class TestLength:
         assert many.total_quantile_s(0.9) == pytest.approx(many.quantile_s(0.9) * steps * factor)
 
     @given(
-        epochs=st.floats(0.01, 100), size=st.integers(1, 10**6), batch=st.integers(1, 512),
+        epochs=st.floats(0.01, 100),
+        size=st.integers(1, 10**6),
+        batch=st.integers(1, 512),
         gpus=st.sampled_from((1, 4, 8)),
-    )  # fmt: skip
+    )
     def test_epochs_are_as_many_steps_as_see_all_samples(
         self, epochs: float, size: int, batch: int, gpus: int
     ) -> None:
         job = TrainingJob(
-            model="resnet50", precision=Precision.FP32, gpu="a100", gpus=gpus, batch_size=batch,
-            epochs=epochs, dataset_size=size,
-        )  # fmt: skip
+            model="resnet50",
+            precision=Precision.FP32,
+            gpu="a100",
+            gpus=gpus,
+            batch_size=batch,
+            epochs=epochs,
+            dataset_size=size,
+        )
         steps = steps_of(job)
         assert steps is not None
         assert steps * job.step_samples >= epochs * size
@@ -268,9 +283,7 @@ class TestPredictor:
         self, fitted: Fitted, jobs: list[TrainingJob], predictions: list[Prediction]
     ) -> None:
         fresh = Predictor(
-            fitted.predictor.steps,
-            fitted.predictor.residual,
-            fitted.predictor.intervals,
+            fitted.predictor.steps, fitted.predictor.residual, fitted.predictor.intervals
         )
         with ThreadPoolExecutor(4) as pool:
             found = list(pool.map(fresh.predict, [*jobs, *jobs[::-1]]))
@@ -299,9 +312,12 @@ class TestStore:
         assert artifacts.current() is None
 
     def test_other_tables_are_logged_and_still_load(
-        self, home: Path, fitted: Fitted, monkeypatch: pytest.MonkeyPatch,
+        self,
+        home: Path,
+        fitted: Fitted,
+        monkeypatch: pytest.MonkeyPatch,
         caplog: pytest.LogCaptureFixture,
-    ) -> None:  # fmt: skip
+    ) -> None:
         version = store.store(fitted.predictor, {}).version
         with caplog.at_level(logging.WARNING):
             store.load_predictor(version)

@@ -71,8 +71,14 @@ class TestFormats:
         assert [t.tensor_core for t in typed] == [False, True]
 
     def test_pointwise_work_takes_the_format_of_its_inputs(self) -> None:
-        kinds = (Kind.GEMM, Kind.ELEMENTWISE, Kind.SOFTMAX, Kind.ELEMENTWISE, Kind.GEMM,
-                 Kind.ELEMENTWISE)  # fmt: skip
+        kinds = (
+            Kind.GEMM,
+            Kind.ELEMENTWISE,
+            Kind.SOFTMAX,
+            Kind.ELEMENTWISE,
+            Kind.GEMM,
+            Kind.ELEMENTWISE,
+        )
         typed = chain(kinds, Precision.MIXED_BF16_FP32)
         assert [t.dtype.value for t in typed] == ["bf16", "bf16", "fp32", "fp32", "bf16", "bf16"]
 
@@ -93,9 +99,16 @@ class TestFormats:
 class TestEngine:
     @pytest.mark.parametrize(
         ("gpu", "tensor_cores"),
-        [("k80", ""), ("p100", ""), ("v100", "fp16"), ("t4", "fp16"), ("a100", "tf32 fp16 bf16"),
-         ("rtx3090", "tf32 fp16 bf16"), ("h100", "tf32 fp16 bf16 fp8")],
-    )  # fmt: skip
+        [
+            ("k80", ""),
+            ("p100", ""),
+            ("v100", "fp16"),
+            ("t4", "fp16"),
+            ("a100", "tf32 fp16 bf16"),
+            ("rtx3090", "tf32 fp16 bf16"),
+            ("h100", "tf32 fp16 bf16 fp8"),
+        ],
+    )
     def test_each_generation_multiplies_its_formats(self, gpu: str, tensor_cores: str) -> None:
         found = set()
         for precision in Precision:

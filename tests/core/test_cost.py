@@ -20,9 +20,13 @@ from predictor.planning.interruptions import Interruptions
 from predictor.planning.prices import Tariff, read_tariff, tariff_of
 
 JOB = TrainingJob(
-    model="resnet50", precision=Precision.MIXED_FP16_FP32, gpu="a100-sxm4-80gb", gpus=8,
-    batch_size=256, steps=1000,
-)  # fmt: skip
+    model="resnet50",
+    precision=Precision.MIXED_FP16_FP32,
+    gpu="a100-sxm4-80gb",
+    gpus=8,
+    batch_size=256,
+    steps=1000,
+)
 FILE: dict[str, Any] = {
     "currency": "EUR",
     "prices_per_gpu_hour": {"a100-80gb": 3, "h100": 5.5},
@@ -138,6 +142,11 @@ def test_the_example_states_nothing() -> None:
 
     raw = yaml.safe_load(block[1])
     assert set(raw) == {
-        "currency", "prices_per_gpu_hour", "grid_g_per_kwh", "pue", "host_w_per_gpu", "partitions",
-    }  # fmt: skip
+        "currency",
+        "prices_per_gpu_hour",
+        "grid_g_per_kwh",
+        "pue",
+        "host_w_per_gpu",
+        "partitions",
+    }
     assert tariff_of(raw) == tariff_of(raw, "spot") == Tariff()

@@ -16,9 +16,13 @@ from predictor.planning.input_rate import input_bound
 from profiles.gpus import find_gpu, gpus
 
 JOB = TrainingJob(
-    model="resnet50", precision=Precision.MIXED_FP16_FP32, gpu="a100-sxm4-80gb", gpus=8,
-    batch_size=256, steps=1000,
-)  # fmt: skip
+    model="resnet50",
+    precision=Precision.MIXED_FP16_FP32,
+    gpu="a100-sxm4-80gb",
+    gpus=8,
+    batch_size=256,
+    steps=1000,
+)
 SECONDS = st.floats(1, 1e8)
 
 

@@ -25,10 +25,17 @@ from predictor.evaluation.methods import METHODS
 from predictor.evaluation.scores import CALIBRATION
 
 NEW = {
-    "id": "new", "source_repo": "example/new-site", "framework": "pytorch 21.06",
-    "model": "resnet50", "gpu": "a100-sxm4-80gb", "gpus": "1", "precision": "mixed_fp16_fp32",
-    "batch_per_gpu": "256", "throughput": "2600", "unit": "images/s",
-}  # fmt: skip
+    "id": "new",
+    "source_repo": "example/new-site",
+    "framework": "pytorch 21.06",
+    "model": "resnet50",
+    "gpu": "a100-sxm4-80gb",
+    "gpus": "1",
+    "precision": "mixed_fp16_fp32",
+    "batch_per_gpu": "256",
+    "throughput": "2600",
+    "unit": "images/s",
+}
 BROKEN = (
     NEW | {"id": "no-gpu", "gpu": ""},
     NEW | {"id": "no-model", "model": "no-such-net"},
@@ -49,10 +56,17 @@ def reports(file: list[Row], fitted: Fitted) -> list[Report]:
 
 
 SLOW_RUNS = tuple(
-    NEW | {"id": f"{model}-{batch}", "model": model, "batch_per_gpu": str(batch),
-           "throughput": "", "iteration_s": "60"}
-    for model in ("resnet50", "vgg16", "bert-large") for batch in (8, 16, 32)
-)  # fmt: skip
+    NEW
+    | {
+        "id": f"{model}-{batch}",
+        "model": model,
+        "batch_per_gpu": str(batch),
+        "throughput": "",
+        "iteration_s": "60",
+    }
+    for model in ("resnet50", "vgg16", "bert-large")
+    for batch in (8, 16, 32)
+)
 
 
 @pytest.fixture(scope="module")

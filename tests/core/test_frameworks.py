@@ -31,9 +31,14 @@ def test_names(text: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("model", "name"),
-    [("resnet50", "mxnet"), ("unet3d-mlperf", "mxnet"), ("dlrm-dcnv2", "hugectr"),
-     ("bert-large", "pytorch"), ("gpt3-175b", "nemo")],
-)  # fmt: skip
+    [
+        ("resnet50", "mxnet"),
+        ("unet3d-mlperf", "mxnet"),
+        ("dlrm-dcnv2", "hugectr"),
+        ("bert-large", "pytorch"),
+        ("gpt3-175b", "nemo"),
+    ],
+)
 def test_one_submission_of_several_frameworks_is_told_apart_by_the_network(
     model: str, name: str
 ) -> None:

@@ -58,9 +58,15 @@ def test_two_stage_detectors_wait_for_the_device(steps: StepModel) -> None:
 
 def row(**columns: str) -> dict[str, str]:
     base = {
-        "id": "x", "model": "resnet50", "gpu": "a100-sxm4-80gb", "gpus": "8", "batch_per_gpu": "64",
-        "precision": "mixed_fp16_fp32", "throughput": "1000", "unit": "images/s",
-    }  # fmt: skip
+        "id": "x",
+        "model": "resnet50",
+        "gpu": "a100-sxm4-80gb",
+        "gpus": "8",
+        "batch_per_gpu": "64",
+        "precision": "mixed_fp16_fp32",
+        "throughput": "1000",
+        "unit": "images/s",
+    }
     return base | columns
 
 

@@ -14,9 +14,13 @@ from predictor.job.training_job import TrainingJob
 from predictor.planning.input_rate import input_bound, input_bound_s
 
 JOB = TrainingJob(
-    model="resnet50", precision=Precision.MIXED_FP16_FP32, gpu="v100-sxm2-32gb", gpus=16,
-    batch_size=128, steps=1000,
-)  # fmt: skip
+    model="resnet50",
+    precision=Precision.MIXED_FP16_FP32,
+    gpu="v100-sxm2-32gb",
+    gpus=16,
+    batch_size=128,
+    steps=1000,
+)
 
 
 @pytest.fixture(scope="module")

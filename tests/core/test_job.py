@@ -15,8 +15,11 @@ from predictor.job.training_job import TrainingJob
 
 def job(**changes: Any) -> TrainingJob:
     fields: dict[str, Any] = {
-        "model": "resnet50", "precision": Precision.FP32, "gpu": "a100-sxm4-80gb", "batch_size": 32,
-    }  # fmt: skip
+        "model": "resnet50",
+        "precision": Precision.FP32,
+        "gpu": "a100-sxm4-80gb",
+        "batch_size": 32,
+    }
     return TrainingJob(**fields | changes)
 
 
@@ -82,13 +85,21 @@ def test_fp8_needs_fp8_tensor_cores(gpu: str, runs: bool) -> None:
 
 def test_spellings_of_one_job_are_one_job() -> None:
     plain = job(
-        precision="amp", gpu="A100-SXM4-80GB", image_size=224, gpus=8.0,
-        options="xla;channels_last=true", variant={"layers": 6},
-    )  # fmt: skip
+        precision="amp",
+        gpu="A100-SXM4-80GB",
+        image_size=224,
+        gpus=8.0,
+        options="xla;channels_last=true",
+        variant={"layers": 6},
+    )
     exact = job(
-        precision=Precision.MIXED_FP16_FP32, gpu="a100-sxm4-80gb", image_size=(224, 224), gpus=8,
-        options={"channels_last": "on", "XLA": True}, variant="layers=6",
-    )  # fmt: skip
+        precision=Precision.MIXED_FP16_FP32,
+        gpu="a100-sxm4-80gb",
+        image_size=(224, 224),
+        gpus=8,
+        options={"channels_last": "on", "XLA": True},
+        variant="layers=6",
+    )
     assert plain == exact
     assert hash(plain) == hash(exact)
     assert plain.option("xla") == "on"

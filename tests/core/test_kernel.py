@@ -124,9 +124,11 @@ class TestCovariance:
     def test_an_option_that_matters_more_separates_more(self, table: MakeTable) -> None:
         rows = table(2)
         apart = replace(
-            rows, codes=rows.codes[[0, 0]], numbers=rows.numbers[[0, 0]],
+            rows,
+            codes=rows.codes[[0, 0]],
+            numbers=rows.numbers[[0, 0]],
             options=np.eye(2, rows.options.shape[1], dtype=np.float32),
-        )  # fmt: skip
+        )
         close, far = (
             covariance(replace(apart, weights=np.full_like(rows.weights, w)), INITIAL)[0, 1]
             for w in (0.1, 3.0)

@@ -75,9 +75,12 @@ def taught(random_rows: MakeRows, vocabulary: Vocabulary) -> tuple[Hyperparamete
     losses: list[float] = []
     schedule = Schedule(12, 4, leave_out=((), ("model",)), rows=ROWS, rate=0.3)
     hyper = learn(
-        table.take(half), vocabulary, targets[half], schedule,
+        table.take(half),
+        vocabulary,
+        targets[half],
+        schedule,
         lambda stage, loss: losses.append(loss),
-    )  # fmt: skip
+    )
     errors = []
     for h in (Hyperparameters.initial(), hyper):
         fitted = condition(covariance(table, h), targets, h.noise_of(vocabulary, table))
@@ -86,9 +89,7 @@ def taught(random_rows: MakeRows, vocabulary: Vocabulary) -> tuple[Hyperparamete
     return hyper, np.array(losses), np.array(errors)
 
 
-def test_learning_explains_the_rows_better(
-    taught: tuple[Hyperparameters, Floats, Floats],
-) -> None:
+def test_learning_explains_the_rows_better(taught: tuple[Hyperparameters, Floats, Floats]) -> None:
     _, losses, _ = taught
     assert len(losses) == 16
     assert losses[11] < losses[0]

@@ -24,9 +24,10 @@ def operators(job: TrainingJob) -> tuple[TypedOperator, ...]:
 def copies(job: TrainingJob) -> float:
     """Bytes of the copies between layouts."""
     return sum(
-        t.bytes for t in operators(job)
+        t.bytes
+        for t in operators(job)
         if t.operator.kind is Kind.CAST and t.operator.direction is not Direction.UPDATE
-    )  # fmt: skip
+    )
 
 
 def pointwise_bytes(job: TrainingJob) -> float:

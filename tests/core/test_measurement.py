@@ -19,10 +19,17 @@ from predictor.job.precision import Precision
 from profiles.tables import measurements
 
 ROW = {
-    "id": "r1", "source_repo": "example/made-up_v1.2", "framework": "pytorch 21.06",
-    "model": "resnet50", "gpu": "a100-sxm4-80gb", "gpus": "8", "precision": "mixed_fp16_fp32",
-    "batch_per_gpu": "256.0", "throughput": "20480", "unit": "images/s",
-}  # fmt: skip
+    "id": "r1",
+    "source_repo": "example/made-up_v1.2",
+    "framework": "pytorch 21.06",
+    "model": "resnet50",
+    "gpu": "a100-sxm4-80gb",
+    "gpus": "8",
+    "precision": "mixed_fp16_fp32",
+    "batch_per_gpu": "256.0",
+    "throughput": "20480",
+    "unit": "images/s",
+}
 
 
 def run(**changes: str) -> Measurement:
@@ -40,8 +47,9 @@ class TestStepTime:
         assert run(unit="steps/s", throughput="4").step_s == pytest.approx(0.25)
 
     def test_from_tokens_per_second(self) -> None:
-        found = run(model="gpt2", seq_len="1024", batch_per_gpu="4", throughput="65536",
-                    unit="tokens/s")  # fmt: skip
+        found = run(
+            model="gpt2", seq_len="1024", batch_per_gpu="4", throughput="65536", unit="tokens/s"
+        )
         assert found.step_s == pytest.approx(8 * 4 * 1024 / 65536)
 
     def test_from_the_iteration(self) -> None:
@@ -69,8 +77,9 @@ class TestJob:
         assert (job.micro_batch_size, job.grad_accum, job.step_samples) == (64, 1, 512)
 
     def test_options_that_split_the_model_are_fields(self) -> None:
-        job = run(model="gpt2", gpus="16", options="tp=4;pp=2;zero=1;flash_attention", seq_len="8"
-                  ).job  # fmt: skip
+        job = run(
+            model="gpt2", gpus="16", options="tp=4;pp=2;zero=1;flash_attention", seq_len="8"
+        ).job
         assert (job.tensor_parallel, job.pipeline_parallel, job.data_parallel) == (4, 2, 2)
         assert job.sharding == "zero1"
         assert job.options == (("flash_attention", "on"), ("zero", "1"))

@@ -16,9 +16,12 @@ GIB = 2**30
 
 def job(model: str = "gpt2", **fields: Any) -> TrainingJob:
     stated: dict[str, Any] = {
-        "precision": Precision.MIXED_BF16_FP32, "gpu": "a100-sxm4-80gb", "gpus": 8,
-        "batch_size": 8, "optimizer": "adamw",
-    }  # fmt: skip
+        "precision": Precision.MIXED_BF16_FP32,
+        "gpu": "a100-sxm4-80gb",
+        "gpus": 8,
+        "batch_size": 8,
+        "optimizer": "adamw",
+    }
     return TrainingJob(model=model, **(stated | fields))
 
 

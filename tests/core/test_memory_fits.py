@@ -20,8 +20,10 @@ GIB = 2**30
 
 def job(model: str = "resnet50", **fields: Any) -> TrainingJob:
     stated: dict[str, Any] = {
-        "precision": Precision.FP32, "gpu": "v100-sxm2-16gb", "batch_size": 256
-    }  # fmt: skip
+        "precision": Precision.FP32,
+        "gpu": "v100-sxm2-16gb",
+        "batch_size": 256,
+    }
     return TrainingJob(model=model, **(stated | fields))
 
 
@@ -41,11 +43,17 @@ def test_mixed_precision_fits_a_batch_that_fp32_does_not() -> None:
     [
         job(),
         job("bert-large", batch_size=32, seq_len=512, gpus=8),
-        job("llama2-7b", gpu="a100-sxm4-80gb", gpus=8, batch_size=1, seq_len=4096,
-            precision=Precision.MIXED_BF16_FP32),
+        job(
+            "llama2-7b",
+            gpu="a100-sxm4-80gb",
+            gpus=8,
+            batch_size=1,
+            seq_len=4096,
+            precision=Precision.MIXED_BF16_FP32,
+        ),
         job("gpt2", batch_size=8, seq_len=1024, gpus=4, gpu="t4-16gb"),
     ],
-)  # fmt: skip
+)
 def test_every_advice_makes_the_job_fit(tight: TrainingJob) -> None:
     found = fits(tight)
     assert not found.ok

@@ -97,13 +97,16 @@ IMAGES = {
     "vgg16": vgg16,
     "mobilenet-v2": image_model("MobileNetV2"),
     "efficientnet-b0": image_model(
-        "EfficientNet", image_size=224, width_coefficient=1.0, depth_coefficient=1.0,
+        "EfficientNet",
+        image_size=224,
+        width_coefficient=1.0,
+        depth_coefficient=1.0,
         hidden_dim=1280,
     ),
     "convnext-tiny": image_model("ConvNext"),
     "vit-base-16": image_model("ViT", **EAGER),
     "swin-tiny": image_model("Swin", **EAGER),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", IMAGES)

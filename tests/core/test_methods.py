@@ -18,9 +18,16 @@ from predictor.job.training_job import TrainingJob
 from predictor.physics.step import StepModel
 
 ROW = {
-    "id": "r", "source_repo": "example/new-site", "framework": "pytorch", "model": "resnet50",
-    "gpu": "a100", "gpus": "1", "precision": "fp32", "batch_per_gpu": "64", "iteration_s": "0.2",
-}  # fmt: skip
+    "id": "r",
+    "source_repo": "example/new-site",
+    "framework": "pytorch",
+    "model": "resnet50",
+    "gpu": "a100",
+    "gpus": "1",
+    "precision": "fp32",
+    "batch_per_gpu": "64",
+    "iteration_s": "0.2",
+}
 
 
 def run(**changes: str) -> Measurement:
@@ -29,8 +36,12 @@ def run(**changes: str) -> Measurement:
 
 def job(**changes: Any) -> TrainingJob:
     fields: dict[str, Any] = {
-        "model": "bert-large", "precision": "amp", "gpu": "a100", "batch_size": 8, "seq_len": 128,
-    }  # fmt: skip
+        "model": "bert-large",
+        "precision": "amp",
+        "gpu": "a100",
+        "batch_size": 8,
+        "seq_len": 128,
+    }
     return TrainingJob(**fields | changes)
 
 

@@ -74,9 +74,11 @@ def test_groups_are_a_partition_by_key(random_rows: MakeRows, vocabulary: Vocabu
 
 def test_elsewhere_is_seen_under_another_value() -> None:
     rows = [
-        row(model="both", source="a"), row(model="both", source="b"),
-        row(model="once", source="a"), row(model="once", source="a"),
-    ]  # fmt: skip
+        row(model="both", source="a"),
+        row(model="both", source="b"),
+        row(model="once", source="a"),
+        row(model="once", source="a"),
+    ]
     table = Vocabulary.of(rows, {}).encode(rows)
     assert elsewhere(table, ("model",), ("source",)).tolist() == [True, True, False, False]
 

@@ -23,9 +23,12 @@ BF16 = 2
 
 def job(model: str = "llama2-7b", **fields: Any) -> TrainingJob:
     stated: dict[str, Any] = {
-        "precision": Precision.MIXED_BF16_FP32, "gpu": "a100-sxm4-80gb", "gpus": 8,
-        "batch_size": 1, "framework": "megatron",
-    }  # fmt: skip
+        "precision": Precision.MIXED_BF16_FP32,
+        "gpu": "a100-sxm4-80gb",
+        "gpus": 8,
+        "batch_size": 1,
+        "framework": "megatron",
+    }
     return TrainingJob(model=model, **(stated | fields))
 
 
@@ -33,11 +36,17 @@ def llama3(**fields: Any) -> TrainingJob:
     """The 405B run of The Llama 3 Herd of Models, arXiv 2407.21783, table 4."""
     options = "account_for_embedding_in_pipeline_split=on;account_for_loss_in_pipeline_split=on"
     stated: dict[str, Any] = {
-        "gpu": "h100-sxm5-80gb", "gpus": 16384, "seq_len": 8192, "grad_accum": 16,
-        "tensor_parallel": 8, "pipeline_parallel": 16, "virtual_stages": 8,
-        "sequence_parallel": True, "sharding": "zero1",
+        "gpu": "h100-sxm5-80gb",
+        "gpus": 16384,
+        "seq_len": 8192,
+        "grad_accum": 16,
+        "tensor_parallel": 8,
+        "pipeline_parallel": 16,
+        "virtual_stages": 8,
+        "sequence_parallel": True,
+        "sharding": "zero1",
         "options": f"{options};overlap_grad_reduce=on;overlap_param_gather=on",
-    }  # fmt: skip
+    }
     return job("llama3.1-405b", **(stated | fields))
 
 
@@ -282,9 +291,7 @@ def test_hidden_traffic_is_still_traffic(
     assert hidden.exposed_s >= min(first * sent.seconds, sent.seconds) * (1 - 1e-9)
 
 
-def test_llama_3_405b_loses_as_much_as_published_from_8192_to_16384_gpus(
-    steps: StepModel,
-) -> None:
+def test_llama_3_405b_loses_as_much_as_published_from_8192_to_16384_gpus(steps: StepModel) -> None:
     """430 and 400 TFLOP/s per GPU: the same batch of 16 M tokens, half the micro-steps."""
     half, full = (
         steps.price(llama3(gpus=gpus, grad_accum=accum)).step_s * gpus

@@ -23,8 +23,13 @@ from predictor.job.training_job import TrainingJob
 from predictor.planning.cost import Terms, cost_of
 from predictor.planning.input_rate import input_bound
 
-BASE: dict[str, Any] = {"model": "bert-large", "gpu": "a100-sxm4-80gb", "gpus": 8,
-                        "precision": Precision.MIXED_FP16_FP32, "batch_size": 32}  # fmt: skip
+BASE: dict[str, Any] = {
+    "model": "bert-large",
+    "gpu": "a100-sxm4-80gb",
+    "gpus": 8,
+    "precision": Precision.MIXED_FP16_FP32,
+    "batch_size": 32,
+}
 # Published totals hold start-up, checkpoints and evaluation; the fit behind is of a sample.
 MOST_SEEN, MOST_UNSEEN = 0.25, 0.35
 
@@ -70,9 +75,7 @@ def test_shares_give_every_step_to_one_phase(parts: list[int], steps: int) -> No
     shares = [{"share": part / sum(parts)} for part in parts]
     found = [part.steps or 0 for part in parts_of(job(*shares, steps=steps))]
     assert sum(found) == steps
-    assert all(
-        abs(n - steps * p / sum(parts)) <= 1 for n, p in zip(found, parts, strict=True)
-    )  # fmt: skip
+    assert all(abs(n - steps * p / sum(parts)) <= 1 for n, p in zip(found, parts, strict=True))
 
 
 def test_a_precision_schedule_lies_between_its_precisions(fitted: Fitted) -> None:

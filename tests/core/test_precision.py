@@ -63,5 +63,9 @@ def test_formats_of_the_policies() -> None:
 
 def test_bytes_of_one_element() -> None:
     assert {d: d.bytes for d in Dtype} == {
-        Dtype.FP32: 4, Dtype.TF32: 4, Dtype.FP16: 2, Dtype.BF16: 2, Dtype.FP8: 1,
-    }  # fmt: skip
+        Dtype.FP32: 4,
+        Dtype.TF32: 4,
+        Dtype.FP16: 2,
+        Dtype.BF16: 2,
+        Dtype.FP8: 1,
+    }

@@ -102,8 +102,10 @@ class TestWhatIsHeldOut:
             members = {*plain.tolist(), *mixed.tolist()}
             assert not members & seen
             seen |= members
-            assert len({(jobs[i].source, jobs[i].model, jobs[i].gpu, jobs[i].gpus) for i in members}
-                       ) == 1  # fmt: skip
+            assert (
+                len({(jobs[i].source, jobs[i].model, jobs[i].gpu, jobs[i].gpus) for i in members})
+                == 1
+            )
             assert all(jobs[i].precision.mixed for i in mixed)
             assert not any(jobs[i].precision.mixed for i in plain)
 
@@ -131,8 +133,9 @@ class TestValidation:
     ) -> None:
         priced = validator.fitted.priced
         rate = np.array([p.measurement.job.step_samples / p.measurement.step_s for p in priced])
-        possible = [m / p for plain, mixed in validator.twins() for m in rate[mixed]
-                    for p in rate[plain]]  # fmt: skip
+        possible = [
+            m / p for plain, mixed in validator.twins() for m in rate[mixed] for p in rate[plain]
+        ]
         assert len(validation.measured_ratio) == sum(len(m) for _, m in validator.twins())
         for ratio in validation.measured_ratio:
             assert np.isclose(possible, ratio).any()
@@ -173,10 +176,11 @@ class TestValidation:
         operators = [
             error
             for errors in (
-                validation.operators.held_out_shapes, validation.operators.held_out_architectures
+                validation.operators.held_out_shapes,
+                validation.operators.held_out_architectures,
             )
             for error in errors
             if error.gpu.startswith(("v100", "a100"))
-        ]  # fmt: skip
+        ]
         expected = len(validation.figures) + len(validation.coverages) + len(operators)
         assert len(lines) == expected + 3

@@ -19,10 +19,13 @@ VALIDATION = Validation(
     measured_ratio=np.array([1.5, 2.0]),
     predicted_ratio=np.array([1.4, 2.2]),
     operators=OperatorEvaluation(
-        (OperatorError("shape", "gemm fp32", "v100-pcie-32gb", 240, 0.055, 0.041, -0.01),
-         OperatorError("shape", "gemm fp32", "t4-16gb", 99, 0.2, 0.1, 0.0)), (),
+        (
+            OperatorError("shape", "gemm fp32", "v100-pcie-32gb", 240, 0.055, 0.041, -0.01),
+            OperatorError("shape", "gemm fp32", "t4-16gb", 99, 0.2, 0.1, 0.0),
+        ),
+        (),
     ),
-)  # fmt: skip
+)
 
 
 def test_every_figure_has_its_protocol_method_errors_and_count() -> None:
@@ -43,8 +46,10 @@ def test_the_plots_the_page_names_are_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     written = write(VALIDATION, tmp_path)
     assert [path.name for path in written] == [
-        "accuracy.md", "predicted-vs-measured.svg", "speedup.svg",
-    ]  # fmt: skip
+        "accuracy.md",
+        "predicted-vs-measured.svg",
+        "speedup.svg",
+    ]
     for path in written[1:]:
         assert path.name in written[0].read_text()
         assert path.read_text().startswith("<?xml")

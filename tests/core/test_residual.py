@@ -62,9 +62,12 @@ def said_by(
 
 class TestWhoSpeaks:
     def test_measured_configurations_are_of_the_known_set(
-        self, random_rows: MakeRows, targets: Floats, sets: HyperparameterSets,
+        self,
+        random_rows: MakeRows,
+        targets: Floats,
+        sets: HyperparameterSets,
         residual: FittedResidual,
-    ) -> None:  # fmt: skip
+    ) -> None:
         rows = random_rows(ROWS)
         found = residual.residual.estimate(rows[:20])
         mean, deviation = said_by(sets.known, rows, targets, rows[:20])
@@ -73,9 +76,12 @@ class TestWhoSpeaks:
         assert [e.deviation for e in found] == pytest.approx(deviation.tolist(), rel=RELATIVE)
 
     def test_new_sites_and_models_are_of_the_novel_set(
-        self, random_rows: MakeRows, targets: Floats, sets: HyperparameterSets,
+        self,
+        random_rows: MakeRows,
+        targets: Floats,
+        sets: HyperparameterSets,
         residual: FittedResidual,
-    ) -> None:  # fmt: skip
+    ) -> None:
         rows = random_rows(ROWS)
         asked = [renamed(r, source="new") for r in rows[:10]]
         asked += [renamed(r, model="new") for r in rows[:10]]

@@ -12,9 +12,13 @@ from predictor.evaluation.scores import CALIBRATION, Outcome, score, score_by
 
 def outcome(measured_s: float = 1.0, predicted_s: float | None = 1.0, **changes: Any) -> Outcome:
     fields: dict[str, Any] = {
-        "id": "a", "lower_95": None, "upper_95": None, "tier": "run", "reason": "",
+        "id": "a",
+        "lower_95": None,
+        "upper_95": None,
+        "tier": "run",
+        "reason": "",
         "row": {"model": "resnet50", "source_repo": "x/y", "framework": "mxnet", "gpu": "v100"},
-    }  # fmt: skip
+    }
     return Outcome(measured_s=measured_s, predicted_s=predicted_s, **fields | changes)
 
 

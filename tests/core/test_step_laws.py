@@ -21,8 +21,17 @@ from predictor.physics.job_graph import job_graph
 from predictor.physics.parallel.recompute import Recompute, again
 from predictor.physics.step import StepModel, StepTime
 
-MODELS = ("resnet50", "bert-base", "gpt2", "gnmt-v2", "dlrm", "ncf", "unet3d-mlperf", "lstm-lm",
-          "ssd300")  # fmt: skip
+MODELS = (
+    "resnet50",
+    "bert-base",
+    "gpt2",
+    "gnmt-v2",
+    "dlrm",
+    "ncf",
+    "unet3d-mlperf",
+    "lstm-lm",
+    "ssd300",
+)
 SPLITTABLE = ("bert-base", "gpt2")
 GPUS = ("k80", "v100", "t4", "a100", "h100")
 PRECISIONS = tuple(p for p in Precision if p.matmul_dtype.value != "fp8")

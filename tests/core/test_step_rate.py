@@ -83,15 +83,18 @@ def test_no_line_of_output_raises(text: str) -> None:
     assert report is None or report.step_s > 0
 
 
-@pytest.mark.parametrize("line", [
-    "precision-time: step=9 total_steps=5 step_s=1",
-    "precision-time: step=1 total_steps=5 step_s=-1",
-    "precision-time: step=1 total_steps=5 step_s=nan",
-    "precision-time: step=1 total_steps=5 step_s=inf",
-    "precision-time: step=1 total_steps=1e99 step_s=1",
-    "precision-time: step=1 total_steps=" + "9" * 5000 + " step_s=1",
-    "precision-time: resnet50, fp32: 3 h",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "precision-time: step=9 total_steps=5 step_s=1",
+        "precision-time: step=1 total_steps=5 step_s=-1",
+        "precision-time: step=1 total_steps=5 step_s=nan",
+        "precision-time: step=1 total_steps=5 step_s=inf",
+        "precision-time: step=1 total_steps=1e99 step_s=1",
+        "precision-time: step=1 total_steps=" + "9" * 5000 + " step_s=1",
+        "precision-time: resnet50, fp32: 3 h",
+    ],
+)
 def test_a_line_that_cannot_be_true_is_no_report(line: str) -> None:
     assert parse_line(line) is None
 
@@ -101,22 +104,25 @@ def test_without_a_file_there_is_no_report(tmp_path: Path) -> None:
     assert last_report(tmp_path / "out.txt") is None
 
 
-@pytest.mark.parametrize(("change", "named"), [
-    ({"v": 2}, '"v": 1'),
-    ({"step": 60000}, "step=60000"),
-    ({"step": -1}, "step=-1"),
-    ({"step": True}, "step=True"),
-    ({"step": 1.5}, "step=1.5"),
-    ({"step": [1]}, "step="),
-    ({"total_steps": 10**13}, "total_steps="),
-    ({"step_s": 0}, "step_s=0"),
-    ({"step_s": 1e9}, "step_s="),
-    ({"step_s": "0.1"}, "step_s='0.1'"),
-    ({"job_id": "1 2\n"}, "job_id="),
-    ({"job_id": None}, "job_id="),
-    ({"first_step": 1300}, "first_step=1300"),
-    ({"written_s": 1e300}, "written_s="),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"v": 2}, '"v": 1'),
+        ({"step": 60000}, "step=60000"),
+        ({"step": -1}, "step=-1"),
+        ({"step": True}, "step=True"),
+        ({"step": 1.5}, "step=1.5"),
+        ({"step": [1]}, "step="),
+        ({"total_steps": 10**13}, "total_steps="),
+        ({"step_s": 0}, "step_s=0"),
+        ({"step_s": 1e9}, "step_s="),
+        ({"step_s": "0.1"}, "step_s='0.1'"),
+        ({"job_id": "1 2\n"}, "job_id="),
+        ({"job_id": None}, "job_id="),
+        ({"first_step": 1300}, "first_step=1300"),
+        ({"written_s": 1e300}, "written_s="),
+    ],
+)
 def test_a_value_that_cannot_be_is_named(
     change: dict[str, Any], named: str, tmp_path: Path
 ) -> None:
@@ -162,13 +168,16 @@ def test_no_content_of_a_file_raises_anything_else(tmp_path: Path) -> None:
     harmless()
 
 
-@pytest.mark.parametrize("raw", [
-    b'{"v":1,"step":1,"total_steps":2,"step_s":NaN}',
-    b'{"v":1,"step":1,"total_steps":2,"step_s":1e999}',
-    b"[" * 60_000,
-    b'{"v":1,"step":' + b"9" * 5000 + b"}",
-    b'{"v":1}' + b" " * MAX_FILE_BYTES,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"v":1,"step":1,"total_steps":2,"step_s":NaN}',
+        b'{"v":1,"step":1,"total_steps":2,"step_s":1e999}',
+        b"[" * 60_000,
+        b'{"v":1,"step":' + b"9" * 5000 + b"}",
+        b'{"v":1}' + b" " * MAX_FILE_BYTES,
+    ],
+)
 def test_files_made_to_hurt_are_refused(raw: bytes, tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     path.write_bytes(raw)

@@ -17,9 +17,16 @@ DAEMONS = (("precision_time_slurm", SlurmMetrics), ("precision_time_k8s", K8sMet
 
 def state(model: str = "", *, runs: int = 100, alarm: int = 0) -> StreamState:
     return StreamState(
-        cluster="alpha", framework="pytorch", gpu="a100-sxm4-80gb", model=model, runs=runs,
-        bias=0.18, coverage=0.91, alarm=alarm, shift=0.18 if alarm else 0.0,
-    )  # fmt: skip
+        cluster="alpha",
+        framework="pytorch",
+        gpu="a100-sxm4-80gb",
+        model=model,
+        runs=runs,
+        bias=0.18,
+        coverage=0.91,
+        alarm=alarm,
+        shift=0.18 if alarm else 0.0,
+    )
 
 
 @pytest.mark.parametrize(("prefix", "metrics"), DAEMONS)

@@ -14,9 +14,21 @@ from predictor.graphs.registry import builder_of
 from predictor.graphs.workload import Workload
 
 FAMILIES = {
-    "resnet", "efficientnet", "vgg", "alexnet", "squeezenet", "shufflenet", "densenet",
-    "inception", "regnet", "convnext", "insightface", "mobilefacenet", "vit", "swin",
-}  # fmt: skip
+    "resnet",
+    "efficientnet",
+    "vgg",
+    "alexnet",
+    "squeezenet",
+    "shufflenet",
+    "densenet",
+    "inception",
+    "regnet",
+    "convnext",
+    "insightface",
+    "mobilefacenet",
+    "vit",
+    "swin",
+}
 CATALOG = [entry.name for entry in entries() if entry.family in FAMILIES]
 
 
@@ -43,19 +55,35 @@ def test_parameters_and_flops_are_those_of_the_catalog(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("resnet18", 11_689_512), ("resnet34", 21_797_672), ("resnet50", 25_557_032),
-        ("resnet101", 44_549_160), ("resnet152", 60_192_808), ("resnext50-32x4d", 25_028_904),
-        ("resnext101-32x8d", 88_791_336), ("resnext101-64x4d", 83_455_272),
-        ("wide-resnet50-2", 68_883_240), ("wide-resnet101-2", 126_886_696),
-        ("vgg16", 138_357_544), ("vgg19-bn", 143_678_248), ("torchvision:alexnet", 61_100_840),
-        ("torchvision:inception_v3", 27_161_264), ("densenet121", 7_978_856),
-        ("densenet201", 20_013_928), ("mobilenet-v2", 3_504_872), ("mnasnet-1.0", 4_383_312),
-        ("shufflenet-v2-x1.0", 2_278_604), ("squeezenet-1.0", 1_248_424),
-        ("efficientnet-b0", 5_288_548), ("efficientnet-b7", 66_347_960),
-        ("efficientnet-v2-s", 21_458_488), ("convnext-tiny", 28_589_128),
-        ("vit-base-16", 86_567_656), ("vit-large-16", 304_326_632), ("swin-tiny", 28_288_354),
+        ("resnet18", 11_689_512),
+        ("resnet34", 21_797_672),
+        ("resnet50", 25_557_032),
+        ("resnet101", 44_549_160),
+        ("resnet152", 60_192_808),
+        ("resnext50-32x4d", 25_028_904),
+        ("resnext101-32x8d", 88_791_336),
+        ("resnext101-64x4d", 83_455_272),
+        ("wide-resnet50-2", 68_883_240),
+        ("wide-resnet101-2", 126_886_696),
+        ("vgg16", 138_357_544),
+        ("vgg19-bn", 143_678_248),
+        ("torchvision:alexnet", 61_100_840),
+        ("torchvision:inception_v3", 27_161_264),
+        ("densenet121", 7_978_856),
+        ("densenet201", 20_013_928),
+        ("mobilenet-v2", 3_504_872),
+        ("mnasnet-1.0", 4_383_312),
+        ("shufflenet-v2-x1.0", 2_278_604),
+        ("squeezenet-1.0", 1_248_424),
+        ("efficientnet-b0", 5_288_548),
+        ("efficientnet-b7", 66_347_960),
+        ("efficientnet-v2-s", 21_458_488),
+        ("convnext-tiny", 28_589_128),
+        ("vit-base-16", 86_567_656),
+        ("vit-large-16", 304_326_632),
+        ("swin-tiny", 28_288_354),
     ],
-)  # fmt: skip
+)
 def test_catalog_states_the_parameters_that_torchvision_documents(
     name: str, parameters: int
 ) -> None:
@@ -73,10 +101,13 @@ def bottleneck(a: int, planes: int, stride: int, groups: int, squeeze: bool) -> 
     """A residual block of the (SE-)ResNeXt family, without its activations."""
     width, out = planes * 4 // 64 * groups, planes * 4
     path = [
-        nn.Conv2d(a, width, 1, bias=False), nn.BatchNorm2d(width),
-        nn.Conv2d(width, width, 3, stride, 1, groups=groups, bias=False), nn.BatchNorm2d(width),
-        nn.Conv2d(width, out, 1, bias=False), nn.BatchNorm2d(out),
-    ]  # fmt: skip
+        nn.Conv2d(a, width, 1, bias=False),
+        nn.BatchNorm2d(width),
+        nn.Conv2d(width, width, 3, stride, 1, groups=groups, bias=False),
+        nn.BatchNorm2d(width),
+        nn.Conv2d(width, out, 1, bias=False),
+        nn.BatchNorm2d(out),
+    ]
     if squeeze:
         gate = [nn.AdaptiveAvgPool2d(1), nn.Conv2d(out, out // 16, 1), nn.Conv2d(out // 16, out, 1)]
         path.append(Gate(nn.Sequential(*gate)))
@@ -140,9 +171,11 @@ def densenet121() -> Any:
             width //= 2
         for _ in range(repeats):
             layer = nn.Sequential(
-                nn.BatchNorm2d(width), nn.Conv2d(width, 128, 1, bias=False),
-                nn.BatchNorm2d(128), nn.Conv2d(128, 32, 3, padding=1, bias=False),
-            )  # fmt: skip
+                nn.BatchNorm2d(width),
+                nn.Conv2d(width, 128, 1, bias=False),
+                nn.BatchNorm2d(128),
+                nn.Conv2d(128, 32, 3, padding=1, bias=False),
+            )
             layers.append(Concatenate(nn.Identity(), layer))
             width += 32
     tail = [nn.BatchNorm2d(width), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 1000)]
@@ -174,12 +207,15 @@ REFERENCES: dict[str, Callable[[], Any]] = {
     "mobilenet-v1": pretrained("MobileNetV1"),
     "mobilenet-v2": pretrained("MobileNetV2", tf_padding=False),
     "efficientnet-b4": pretrained(
-        "EfficientNet", width_coefficient=1.4, depth_coefficient=1.8, hidden_dim=1792,
+        "EfficientNet",
+        width_coefficient=1.4,
+        depth_coefficient=1.8,
+        hidden_dim=1792,
         image_size=380,
     ),
     "vit-base-16": pretrained("ViT"),
     "swin-tiny": pretrained("Swin"),
-}  # fmt: skip
+}
 
 
 # transformers pads strided convolutions so that odd maps lose a row: compare where none is odd.
@@ -260,12 +296,15 @@ def test_graph_is_linear_in_the_batch(name: str) -> None:
 
 def test_aliases_of_the_measured_sites_mean_the_same_network() -> None:
     for name, alias in (
-        ("resnet50", "resnet50-v1.5"), ("resnet50", "resnet50-v1b"),
-        ("resnet50", "timm:tv_resnet50"), ("efficientnet-b4", "timm:tf_efficientnet_b4_ns"),
+        ("resnet50", "resnet50-v1.5"),
+        ("resnet50", "resnet50-v1b"),
+        ("resnet50", "timm:tv_resnet50"),
+        ("efficientnet-b4", "timm:tf_efficientnet_b4_ns"),
         ("mnasnet-0.5", "torchvision:mnasnet0_5"),
         ("convnext-base-384", "timm:convnext_base_384_in22ft1k"),
-        ("vit-base-16", "timm:deit_base_patch16_224"), ("densenet121", "timm:tv_densenet121"),
-    ):  # fmt: skip
+        ("vit-base-16", "timm:deit_base_patch16_224"),
+        ("densenet121", "timm:tv_densenet121"),
+    ):
         assert entry_of(alias).name == name
     assert entry_of("resnet50-v1").name == "resnet50-v1"
     assert entry_of("torchvision:inception_v3").name != entry_of("timm:inception_v3").name

@@ -53,10 +53,18 @@ class Block(nn.Module):
         one, three = (stride, 1) if t.get("stride_in_1x1", True) else (1, stride)
         self.path = nn.Sequential(
             conv(a, width, 1, stride=one, bias=False),
-            conv(width, width, 3, stride=three, groups=groups, bias=False,
-                 dilation=dilation, padding=dilation),
+            conv(
+                width,
+                width,
+                3,
+                stride=three,
+                groups=groups,
+                bias=False,
+                dilation=dilation,
+                padding=dilation,
+            ),
             conv(width, out, 1, bias=False),
-        )  # fmt: skip
+        )
         self.shortcut = conv(a, out, 1, stride=stride, bias=False) if a != out else nn.Identity()
 
     def forward(self, x: Any) -> Any:
@@ -99,9 +107,14 @@ class Detector(nn.Module):
         self.width = {"fpn": 256, "c4": 1024, "dc5": 2048}[neck]
         anchors = 3 if neck == "fpn" else 15
         self.rpn = nn.ModuleList(
-            [conv(self.width, self.width), conv(self.width, anchors, 1),
-             conv(self.width, 4 * anchors, 1)] if rpn else []
-        )  # fmt: skip
+            [
+                conv(self.width, self.width),
+                conv(self.width, anchors, 1),
+                conv(self.width, 4 * anchors, 1),
+            ]
+            if rpn
+            else []
+        )
         if neck == "c4" and not heads:
             del self.stages[3]
         foreground = classes if background_outputs else classes - 1
@@ -173,10 +186,7 @@ class Predictor(nn.Module):
 
 class Retina(Detector):
     def __init__(
-        self,
-        trunk: dict[str, Any],
-        extra_from_pyramid: bool = False,
-        classes: int = 80,
+        self, trunk: dict[str, Any], extra_from_pyramid: bool = False, classes: int = 80
     ) -> None:
         super().__init__(trunk, rpn=False, heads=())
         del self.lateral[0], self.output[0]

@@ -57,10 +57,13 @@ def test_tensor_parallelism_divides_a_video_dit() -> None:
 @pytest.mark.parametrize(
     ("name", "millions"),
     [
-        ("imagen-base-500m", 500), ("imagen-base-2b", 2000), ("imagen-sr1-430m-unet", 430),
-        ("imagen-sr1-600m-effunet", 600), ("imagen-sr2-600m-effunet", 600),
+        ("imagen-base-500m", 500),
+        ("imagen-base-2b", 2000),
+        ("imagen-sr1-430m-unet", 430),
+        ("imagen-sr1-600m-effunet", 600),
+        ("imagen-sr2-600m-effunet", 600),
     ],
-)  # fmt: skip
+)
 def test_imagen_has_the_size_in_its_name(name: str, millions: float) -> None:
     assert graph(name).parameters / 1e6 == pytest.approx(millions, rel=0.04)
 

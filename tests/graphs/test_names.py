@@ -78,8 +78,9 @@ def test_any_text_is_an_entry_or_nothing_and_stays_what_it_is(text: str) -> None
 def test_a_size_in_the_name_is_the_size_of_the_graph() -> None:
     entry = entry_of("google/bert_uncased_L-4_H-512_A-8")
     built = graph_of(entry.name, (), Workload(1, seq_len=128))
-    known = graph_of("bert-base", (("heads", "8"), ("hidden", "512"), ("layers", "4")),
-                     Workload(1, seq_len=128))  # fmt: skip
+    known = graph_of(
+        "bert-base", (("heads", "8"), ("hidden", "512"), ("layers", "4")), Workload(1, seq_len=128)
+    )
     assert built.parameters == known.parameters == pytest.approx(29.1e6, rel=0.01)
     assert "layers=4" in entry.source
     assert entry.parameters is None
@@ -95,10 +96,16 @@ def test_an_image_size_in_the_name_is_the_default_of_the_entry() -> None:
     assert entry_of("facebook/DiT-XL-2-512").image_size == (512, 512)
 
 
-@pytest.mark.parametrize(("name", "said"), [
-    ("minigo", "plays games"), ("ResNet50V2", "pre-activation"), ("ssd", "could be"),
-    ("llama", "family of sizes"), ("resnet51", "not in the catalog"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("minigo", "plays games"),
+        ("ResNet50V2", "pre-activation"),
+        ("ssd", "could be"),
+        ("llama", "family of sizes"),
+        ("resnet51", "not in the catalog"),
+    ],
+)
 def test_a_refusal_says_why_and_what_is_near(name: str, said: str) -> None:
     with pytest.raises(UnknownModelError, match=said):
         entry_of(name)

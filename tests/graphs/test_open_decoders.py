@@ -20,11 +20,14 @@ Sizes = Mapping[str, Any]
 def common(a: Sizes, **more: Any) -> dict[str, Any]:
     """Sizes that most configurations of transformers spell alike."""
     found = {
-        "vocab_size": a["vocab"], "hidden_size": a["hidden"], "num_hidden_layers": a["layers"],
-        "num_attention_heads": a["heads"], "num_key_value_heads": a.get("kv_heads", a["heads"]),
+        "vocab_size": a["vocab"],
+        "hidden_size": a["hidden"],
+        "num_hidden_layers": a["layers"],
+        "num_attention_heads": a["heads"],
+        "num_key_value_heads": a.get("kv_heads", a["heads"]),
         "intermediate_size": a.get("ffn", 4 * a["hidden"]),
         "tie_word_embeddings": not a.get("untied_embeddings", False),
-    }  # fmt: skip
+    }
     return found | ({"head_dim": a["head_dim"]} if "head_dim" in a else {}) | more
 
 
@@ -36,18 +39,28 @@ def neox(a: Sizes) -> Any:
 
 def falcon(a: Sizes) -> Any:
     return hf.FalconConfig(
-        vocab_size=a["vocab"], hidden_size=a["hidden"], num_hidden_layers=a["layers"],
-        num_attention_heads=a["heads"], num_kv_heads=a.get("kv_heads", a["heads"]),
-        new_decoder_architecture=a.get("kv_heads", 1) > 1, alibi=a["pos_emb"] == "alibi",
-        bias=a["bias"], multi_query=a.get("kv_heads") == 1, parallel_attn="kv_heads" in a,
-    )  # fmt: skip
+        vocab_size=a["vocab"],
+        hidden_size=a["hidden"],
+        num_hidden_layers=a["layers"],
+        num_attention_heads=a["heads"],
+        num_kv_heads=a.get("kv_heads", a["heads"]),
+        new_decoder_architecture=a.get("kv_heads", 1) > 1,
+        alibi=a["pos_emb"] == "alibi",
+        bias=a["bias"],
+        multi_query=a.get("kv_heads") == 1,
+        parallel_attn="kv_heads" in a,
+    )
 
 
 def opt(a: Sizes) -> Any:
     return hf.OPTConfig(
-        vocab_size=a["vocab"], hidden_size=a["hidden"], num_hidden_layers=a["layers"],
-        num_attention_heads=a["heads"], ffn_dim=4 * a["hidden"], word_embed_proj_dim=a["hidden"],
-    )  # fmt: skip
+        vocab_size=a["vocab"],
+        hidden_size=a["hidden"],
+        num_hidden_layers=a["layers"],
+        num_attention_heads=a["heads"],
+        ffn_dim=4 * a["hidden"],
+        word_embed_proj_dim=a["hidden"],
+    )
 
 
 def bloom(a: Sizes) -> Any:
@@ -58,24 +71,32 @@ def bloom(a: Sizes) -> Any:
 
 def gpt2(a: Sizes) -> Any:
     return hf.GPT2Config(
-        vocab_size=a.get("vocab", 50257), n_embd=a["hidden"], n_layer=a["layers"],
-        n_head=a["heads"], n_positions=a.get("max_position", 2048),
-    )  # fmt: skip
+        vocab_size=a.get("vocab", 50257),
+        n_embd=a["hidden"],
+        n_layer=a["layers"],
+        n_head=a["heads"],
+        n_positions=a.get("max_position", 2048),
+    )
 
 
 def gptj(a: Sizes) -> Any:
     return hf.GPTJConfig(
-        vocab_size=a["vocab"], n_embd=a["hidden"], n_layer=a["layers"], n_head=a["heads"],
+        vocab_size=a["vocab"],
+        n_embd=a["hidden"],
+        n_layer=a["layers"],
+        n_head=a["heads"],
         tie_word_embeddings=False,
-    )  # fmt: skip
+    )
 
 
 def gpt_neo(a: Sizes) -> Any:
     return hf.GPTNeoConfig(
-        hidden_size=a["hidden"], num_layers=a["layers"], num_heads=a["heads"],
+        hidden_size=a["hidden"],
+        num_layers=a["layers"],
+        num_heads=a["heads"],
         max_position_embeddings=a["max_position"],
         attention_types=[[["global", "local"], a["layers"] // 2]],
-    )  # fmt: skip
+    )
 
 
 def stablelm(a: Sizes) -> Any:
@@ -87,10 +108,14 @@ def nemotron(a: Sizes) -> Any:
 
 
 def qwen_moe(a: Sizes) -> Any:
-    return hf.Qwen3MoeConfig(**common(
-        a, num_experts=a["experts"], num_experts_per_tok=a["topk"],
-        moe_intermediate_size=a["moe_ffn"],
-    ))  # fmt: skip
+    return hf.Qwen3MoeConfig(
+        **common(
+            a,
+            num_experts=a["experts"],
+            num_experts_per_tok=a["topk"],
+            moe_intermediate_size=a["moe_ffn"],
+        )
+    )
 
 
 def mixtral(a: Sizes) -> Any:
@@ -100,14 +125,24 @@ def mixtral(a: Sizes) -> Any:
 def deepseek(kind: Callable[..., Any]) -> Callable[[Sizes], Any]:
     def config(a: Sizes) -> Any:
         shared = a["shared_ffn"] // a["moe_ffn"]
-        return kind(**common(
-            a, n_routed_experts=a["experts"], num_experts_per_tok=a["topk"],
-            n_shared_experts=shared, moe_intermediate_size=a["moe_ffn"],
-            first_k_dense_replace=int(a["moe_layer_freq"][5:].partition("+")[0]),
-            q_lora_rank=a["q_lora_rank"] or None, kv_lora_rank=a["kv_lora_rank"],
-            qk_nope_head_dim=a["qk_head_dim"], qk_rope_head_dim=a["qk_rope_dim"],
-            v_head_dim=a["v_head_dim"], head_dim=a["qk_rope_dim"], n_group=1, topk_group=1,
-        ))  # fmt: skip
+        return kind(
+            **common(
+                a,
+                n_routed_experts=a["experts"],
+                num_experts_per_tok=a["topk"],
+                n_shared_experts=shared,
+                moe_intermediate_size=a["moe_ffn"],
+                first_k_dense_replace=int(a["moe_layer_freq"][5:].partition("+")[0]),
+                q_lora_rank=a["q_lora_rank"] or None,
+                kv_lora_rank=a["kv_lora_rank"],
+                qk_nope_head_dim=a["qk_head_dim"],
+                qk_rope_head_dim=a["qk_rope_dim"],
+                v_head_dim=a["v_head_dim"],
+                head_dim=a["qk_rope_dim"],
+                n_group=1,
+                topk_group=1,
+            )
+        )
 
     return config
 
@@ -152,9 +187,16 @@ CLASSES: dict[str, tuple[str, Callable[[Sizes], Any]]] = {
 
 # one of each architecture: FLOPs are counted operator by operator
 COUNTED = (
-    "qwen2.5-0.5b", "gemma-2-2b", "gemma-3-1b", "olmo-2-7b", "phi-2", "falcon-7b", "gpt-j-6b",
-    "gpt-neo-1.3b", "stablelm-2-1.6b",
-)  # fmt: skip
+    "qwen2.5-0.5b",
+    "gemma-2-2b",
+    "gemma-3-1b",
+    "olmo-2-7b",
+    "phi-2",
+    "falcon-7b",
+    "gpt-j-6b",
+    "gpt-neo-1.3b",
+    "stablelm-2-1.6b",
+)
 
 
 def reference(name: str, **changes: Any) -> Any:

@@ -14,9 +14,16 @@ from predictor.graphs.registry import builder_of
 from predictor.graphs.workload import Workload
 
 FAMILIES = {
-    "byobnet", "cspnet", "dla", "hrnet", "pruned_resnet", "selecsls", "split_resnet", "tresnet",
+    "byobnet",
+    "cspnet",
+    "dla",
+    "hrnet",
+    "pruned_resnet",
+    "selecsls",
+    "split_resnet",
+    "tresnet",
     "vovnet",
-}  # fmt: skip
+}
 CATALOG = [entry.name for entry in entries() if entry.family in FAMILIES]
 
 
@@ -47,16 +54,28 @@ def test_parameters_and_flops_are_those_of_the_catalog(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("timm:botnet26t_256", 12.49), ("timm:lambda_resnet26rpt_256", 10.99),
-        ("timm:haloregnetz_b", 11.68), ("timm:regnetz_d8_evos", 23.46),
-        ("timm:regnetv_040", 20.64), ("timm:gernet_s", 8.17), ("timm:repvgg_b2g4", 61.76),
-        ("timm:semobilevit_s", 5.74), ("timm:mobilevitv2_200_in22ft1k", 18.45),
-        ("timm:cspdarknet53", 27.64), ("timm:dla169", 53.39), ("timm:dla60_res2next", 17.03),
-        ("timm:resnest269e", 110.93), ("timm:skresnet18", 11.96), ("timm:gluon_senet154", 115.09),
-        ("timm:ecaresnet101d_pruned", 24.88), ("timm:ese_vovnet39b_evos", 24.58),
-        ("timm:hrnet_w48", 77.47), ("timm:selecsls84", 50.95), ("timm:tresnet_xl_448", 78.44),
+        ("timm:botnet26t_256", 12.49),
+        ("timm:lambda_resnet26rpt_256", 10.99),
+        ("timm:haloregnetz_b", 11.68),
+        ("timm:regnetz_d8_evos", 23.46),
+        ("timm:regnetv_040", 20.64),
+        ("timm:gernet_s", 8.17),
+        ("timm:repvgg_b2g4", 61.76),
+        ("timm:semobilevit_s", 5.74),
+        ("timm:mobilevitv2_200_in22ft1k", 18.45),
+        ("timm:cspdarknet53", 27.64),
+        ("timm:dla169", 53.39),
+        ("timm:dla60_res2next", 17.03),
+        ("timm:resnest269e", 110.93),
+        ("timm:skresnet18", 11.96),
+        ("timm:gluon_senet154", 115.09),
+        ("timm:ecaresnet101d_pruned", 24.88),
+        ("timm:ese_vovnet39b_evos", 24.58),
+        ("timm:hrnet_w48", 77.47),
+        ("timm:selecsls84", 50.95),
+        ("timm:tresnet_xl_448", 78.44),
     ],
-)  # fmt: skip
+)
 def test_catalog_states_the_millions_of_parameters_of_the_training_benchmark(
     name: str, parameters: float
 ) -> None:

@@ -21,10 +21,22 @@ from predictor.graphs.workload import Workload
 FILE = Path(profiles.__file__).parent / "models" / "timm-convnets.yaml"
 NAMES = sorted(yaml.safe_load(FILE.read_text()))
 ONE_OF_EACH = (
-    "resnetv2-50", "resnetv2-50x1-bitm", "nfnet-l0", "dpn68b", "densenetblur121d", "xception65p",
-    "inception-resnet-v2", "pnasnet5large", "ghostnet-100", "mixnet-s", "rexnet-100",
-    "efficientnet-cc-b0-4e", "convnext-nano-ols", "convmixer-1536-20", "edgenext-xx-small",
-)  # fmt: skip
+    "resnetv2-50",
+    "resnetv2-50x1-bitm",
+    "nfnet-l0",
+    "dpn68b",
+    "densenetblur121d",
+    "xception65p",
+    "inception-resnet-v2",
+    "pnasnet5large",
+    "ghostnet-100",
+    "mixnet-s",
+    "rexnet-100",
+    "efficientnet-cc-b0-4e",
+    "convnext-nano-ols",
+    "convmixer-1536-20",
+    "edgenext-xx-small",
+)
 
 
 def graph(name: str, batch: int = 1, size: int | None = None, **changes: Any) -> Graph:
@@ -82,12 +94,19 @@ def test_backward_is_about_twice_the_forward(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "tensors"),
     [
-        ("resnetv2-50", 153), ("resnetv2-50d-evos", 210), ("nf-resnet50", 161),
-        ("dm-nfnet-f3", 845), ("nasnetalarge", 1018), ("pnasnet5large", 777),
-        ("ghostnet-100", 272), ("mixnet-s", 249), ("rexnet-100", 227),
-        ("efficientnet-cc-b0-4e", 229), ("edgenext-x-small", 214),
+        ("resnetv2-50", 153),
+        ("resnetv2-50d-evos", 210),
+        ("nf-resnet50", 161),
+        ("dm-nfnet-f3", 845),
+        ("nasnetalarge", 1018),
+        ("pnasnet5large", 777),
+        ("ghostnet-100", 272),
+        ("mixnet-s", 249),
+        ("rexnet-100", 227),
+        ("efficientnet-cc-b0-4e", 229),
+        ("edgenext-x-small", 214),
     ],
-)  # fmt: skip
+)
 def test_weight_tensors_are_as_many_as_timm_has(name: str, tensors: int) -> None:
     assert graph(name).parameter_tensors == tensors
 
@@ -95,11 +114,12 @@ def test_weight_tensors_are_as_many_as_timm_has(name: str, tensors: int) -> None
 @pytest.mark.parametrize(
     ("name", "same"),
     [
-        ("timm:resnetv2_50x1_bit", "resnetv2-50x1-bitm"), ("timm:tf_mixnet_m", "mixnet-m"),
+        ("timm:resnetv2_50x1_bit", "resnetv2-50x1-bitm"),
+        ("timm:tf_mixnet_m", "mixnet-m"),
         ("timm:legacy_xception", "xception"),
         ("timm:tf_efficientnet_cc_b0_8e", "efficientnet-cc-b0-8e"),
     ],
-)  # fmt: skip
+)
 def test_other_names_of_the_same_network_resolve(name: str, same: str) -> None:
     entry = find_entry(name)
     assert entry is not None

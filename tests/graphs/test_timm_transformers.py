@@ -14,17 +14,42 @@ from predictor.graphs.registry import builder_of
 from predictor.graphs.workload import Workload
 
 FAMILIES = {
-    "xcit", "swin_v2", "swin_v2_cr", "vit_hybrid", "vit_relpos", "vit_parallel", "mixer", "cait",
-    "pit", "crossvit", "levit", "nest", "poolformer", "volo", "coat_lite", "convit", "twins_svt",
-    "sequencer2d", "tnt",
-}  # fmt: skip
+    "xcit",
+    "swin_v2",
+    "swin_v2_cr",
+    "vit_hybrid",
+    "vit_relpos",
+    "vit_parallel",
+    "mixer",
+    "cait",
+    "pit",
+    "crossvit",
+    "levit",
+    "nest",
+    "poolformer",
+    "volo",
+    "coat_lite",
+    "convit",
+    "twins_svt",
+    "sequencer2d",
+    "tnt",
+}
 CATALOG = [entry.name for entry in entries() if entry.family in FAMILIES]
 PER_FAMILY = list({entry_of(name).family: name for name in CATALOG}.values())
 # whose weights or structure depend on the number of positions
 SIZED = {
-    "vit_hybrid", "vit_parallel", "mixer", "cait", "pit", "crossvit", "levit", "nest", "volo",
-    "convit", "tnt",
-}  # fmt: skip
+    "vit_hybrid",
+    "vit_parallel",
+    "mixer",
+    "cait",
+    "pit",
+    "crossvit",
+    "levit",
+    "nest",
+    "volo",
+    "convit",
+    "tnt",
+}
 
 
 def graph(name: str, batch: int = 1, *, flash: bool = False, scale: int = 1) -> Graph:
@@ -55,13 +80,17 @@ def test_parameters_and_flops_are_those_of_timm(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "millions"),
     [
-        ("timm:xcit_large_24_p8_384_dist", 188.93), ("timm:volo_d5_448", 295.91),
+        ("timm:xcit_large_24_p8_384_dist", 188.93),
+        ("timm:volo_d5_448", 295.91),
         ("timm:swinv2_large_window12to24_192to384_22kft1k", 196.74),
-        ("timm:swinv2_cr_huge_384", 657.94), ("timm:vit_base_r50_s16_224", 98.66),
-        ("timm:mixer_b16_224_miil", 59.88), ("timm:tnt_b_patch16_224", 65.41),
-        ("timm:jx_nest_base", 67.72), ("timm:cait_m48_448", 356.46),
+        ("timm:swinv2_cr_huge_384", 657.94),
+        ("timm:vit_base_r50_s16_224", 98.66),
+        ("timm:mixer_b16_224_miil", 59.88),
+        ("timm:tnt_b_patch16_224", 65.41),
+        ("timm:jx_nest_base", 67.72),
+        ("timm:cait_m48_448", 356.46),
     ],
-)  # fmt: skip
+)
 def test_names_of_measurements_have_the_parameters_printed_there(
     name: str, millions: float
 ) -> None:
@@ -113,9 +142,11 @@ def test_xcit_scores_are_between_channels_whatever_the_image() -> None:
 def test_swin_v2_windows_shift_in_half_of_the_blocks_of_large_maps() -> None:
     attention = forward(graph("swinv2_tiny_window8_256", flash=True), Kind.ATTENTION)
     assert attention == {
-        (64, 64, 32, 64 * 3): 2, (64, 64, 32, 16 * 6): 2,
-        (64, 64, 32, 4 * 12): 6, (64, 64, 32, 24): 2,
-    }  # fmt: skip
+        (64, 64, 32, 64 * 3): 2,
+        (64, 64, 32, 16 * 6): 2,
+        (64, 64, 32, 4 * 12): 6,
+        (64, 64, 32, 24): 2,
+    }
 
 
 def test_position_network_of_swin_v2_cr_runs_on_pairs_and_not_on_samples() -> None:
@@ -150,8 +181,11 @@ def test_pit_halves_the_map_between_stages() -> None:
 def test_crossvit_branches_exchange_three_times() -> None:
     attention = forward(graph("crossvit_15_240", flash=True), Kind.ATTENTION)
     assert attention == {
-        (401, 401, 32, 6): 3, (197, 197, 64, 6): 15, (1, 401, 32, 6): 3, (1, 197, 64, 6): 3,
-    }  # fmt: skip
+        (401, 401, 32, 6): 3,
+        (197, 197, 64, 6): 15,
+        (1, 401, 32, 6): 3,
+        (1, 197, 64, 6): 3,
+    }
 
 
 def test_twins_alternates_windows_and_a_coarse_map() -> None:

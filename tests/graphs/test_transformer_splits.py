@@ -134,9 +134,10 @@ def test_one_kernel_scales_masks_and_normalises_a_multiple_of_four_score_matrice
 def test_flash_attention_is_one_causal_operator() -> None:
     fused = graph("llama2-7b", flash_attention=True)
     forward = [
-        op for op in fused.operators
+        op
+        for op in fused.operators
         if op.kind is Kind.ATTENTION and op.direction is Direction.FORWARD
-    ]  # fmt: skip
+    ]
     assert [op.count for op in forward] == [32]
     scores = 2.0 * 2 * 4096 * 4096 * 4096 * 32
     saved = graph("llama2-7b").forward_flops - fused.forward_flops

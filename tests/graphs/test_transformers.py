@@ -76,11 +76,14 @@ def gpt2(layers: int, hidden: int, heads: int, **more: Any) -> Any:
 def llama(name: str) -> Any:
     a = CATALOG[name]["architecture"]
     config = hf.LlamaConfig(
-        vocab_size=a["vocab"], hidden_size=a["hidden"], intermediate_size=a["ffn"],
-        num_hidden_layers=a["layers"], num_attention_heads=a["heads"],
+        vocab_size=a["vocab"],
+        hidden_size=a["hidden"],
+        intermediate_size=a["ffn"],
+        num_hidden_layers=a["layers"],
+        num_attention_heads=a["heads"],
         num_key_value_heads=a.get("kv_heads", a["heads"]),
         tie_word_embeddings=not a["untied_embeddings"],
-    )  # fmt: skip
+    )
     return meta("LlamaForCausalLM", config)
 
 
@@ -95,20 +98,28 @@ def mpt(name: str) -> Any:
 def nemotron(name: str) -> Any:
     a = CATALOG[name]["architecture"]
     config = hf.NemotronConfig(
-        vocab_size=a["vocab"], hidden_size=a["hidden"], intermediate_size=4 * a["hidden"],
-        num_hidden_layers=a["layers"], num_attention_heads=a["heads"],
+        vocab_size=a["vocab"],
+        hidden_size=a["hidden"],
+        intermediate_size=4 * a["hidden"],
+        num_hidden_layers=a["layers"],
+        num_attention_heads=a["heads"],
         num_key_value_heads=a.get("kv_heads", a["heads"]),
-    )  # fmt: skip
+    )
     return meta("NemotronForCausalLM", config)
 
 
 def t5(name: str) -> Any:
     a = CATALOG[name]["architecture"]
     config = hf.T5Config(
-        d_model=a["hidden"], d_ff=a["ffn"], num_layers=a["layers"], num_heads=a["heads"],
-        d_kv=64, vocab_size=32128, tie_word_embeddings=a.get("tied", False),
+        d_model=a["hidden"],
+        d_ff=a["ffn"],
+        num_layers=a["layers"],
+        num_heads=a["heads"],
+        d_kv=64,
+        vocab_size=32128,
+        tie_word_embeddings=a.get("tied", False),
         feed_forward_proj="gated-gelu" if a["activation"] == "geglu" else "relu",
-    )  # fmt: skip
+    )
     module = meta("T5ForConditionalGeneration", config)
     if not a.get("tied", False):  # transformers 5 ties the head of v1.1 too
         module.lm_head = torch.nn.Linear(a["hidden"], 32128, bias=False, device="meta")
@@ -117,15 +128,23 @@ def t5(name: str) -> Any:
 
 def bart(layers: int, hidden: int, heads: int) -> Any:
     config = hf.BartConfig(
-        d_model=hidden, encoder_layers=layers, decoder_layers=layers,
-        encoder_attention_heads=heads, decoder_attention_heads=heads,
-        encoder_ffn_dim=4 * hidden, decoder_ffn_dim=4 * hidden,
-    )  # fmt: skip
+        d_model=hidden,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        encoder_attention_heads=heads,
+        decoder_attention_heads=heads,
+        encoder_ffn_dim=4 * hidden,
+        decoder_ffn_dim=4 * hidden,
+    )
     return meta("BartForConditionalGeneration", config)
 
 
-LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16,
-         "intermediate_size": 4096}  # fmt: skip
+LARGE = {
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+}
 SUMMARY = {"input_ids": 1024, "decoder_input_ids": 142}
 SPANS = {"input_ids": 512, "decoder_input_ids": 114}
 EVERY = {"all_positions": True}
@@ -136,32 +155,75 @@ REFERENCES: dict[str, tuple[Callable[[], Any], dict[str, int], dict[str, Any]]] 
     "bert-base": (bert, {"input_ids": 128}, EVERY),
     "bert-large": (lambda: bert(**LARGE), {"input_ids": 128}, EVERY),
     "distilbert-base": (
-        lambda: meta("DistilBertForMaskedLM", hf.DistilBertConfig()), {"input_ids": 128}, EVERY),
+        lambda: meta("DistilBertForMaskedLM", hf.DistilBertConfig()),
+        {"input_ids": 128},
+        EVERY,
+    ),
     "roberta-base": (roberta, {"input_ids": 512}, {}),
     "roberta-large": (lambda: roberta(**LARGE), {"input_ids": 512}, {}),
     "gpt2-124m": (lambda: gpt2(12, 768, 12), {"input_ids": 1024}, {}),
     "gpt2-355m": (lambda: gpt2(24, 1024, 16), {"input_ids": 1024}, {}),
     "gpt2-774m": (lambda: gpt2(36, 1280, 20), {"input_ids": 1024}, {}),
     "gpt2-1558m": (lambda: gpt2(48, 1600, 25), {"input_ids": 1024}, {}),
-    "gpt3-175b": (lambda: gpt2(96, 12288, 96, vocab_size=51200, n_positions=2048),
-                  {"input_ids": 2048}, {}),
-    "opt-1.3b": (lambda: meta("OPTForCausalLM", hf.OPTConfig(
-        hidden_size=2048, num_hidden_layers=24, ffn_dim=8192, num_attention_heads=32)),
-        {"input_ids": 2048}, {}),
-    "bloom-176b": (lambda: meta("BloomForCausalLM", hf.BloomConfig(
-        vocab_size=250880, hidden_size=14336, n_layer=70, n_head=112)), {"input_ids": 2048}, {}),
+    "gpt3-175b": (
+        lambda: gpt2(96, 12288, 96, vocab_size=51200, n_positions=2048),
+        {"input_ids": 2048},
+        {},
+    ),
+    "opt-1.3b": (
+        lambda: meta(
+            "OPTForCausalLM",
+            hf.OPTConfig(
+                hidden_size=2048, num_hidden_layers=24, ffn_dim=8192, num_attention_heads=32
+            ),
+        ),
+        {"input_ids": 2048},
+        {},
+    ),
+    "bloom-176b": (
+        lambda: meta(
+            "BloomForCausalLM",
+            hf.BloomConfig(vocab_size=250880, hidden_size=14336, n_layer=70, n_head=112),
+        ),
+        {"input_ids": 2048},
+        {},
+    ),
     "mpt-125m": (lambda: mpt("mpt-125m"), {"input_ids": 2048}, ALIBI),
     "mpt-7b": (lambda: mpt("mpt-7b"), {"input_ids": 2048}, ALIBI),
     "bart-base": (lambda: bart(6, 768, 12), SUMMARY, {}),
     "bart-large": (lambda: bart(12, 1024, 16), SUMMARY, {}),
-    **{name: (lambda name=name: llama(name), {"input_ids": 4096}, {}) for name in (
-        "llama2-7b", "llama2-13b", "llama2-70b", "llama3-8b", "llama3-70b", "llama3.1-405b",
-        "llama3.2-3b", "tinyllama-1.1b", "mistral-7b", "llama-34b", "internlm-7b")},
-    **{name: (lambda name=name: nemotron(name), {"input_ids": 4096}, {})
-       for name in ("nemotron-8b", "nemotron-22b")},
-    **{name: (lambda name=name: t5(name), SPANS, {}) for name in (
-        "t5-small", "t5-base", "t5-large", "t5-v1.1-small", "t5-v1.1-large", "t5-v1.1-xxl")},
-}  # fmt: skip
+    **{
+        name: (lambda name=name: llama(name), {"input_ids": 4096}, {})
+        for name in (
+            "llama2-7b",
+            "llama2-13b",
+            "llama2-70b",
+            "llama3-8b",
+            "llama3-70b",
+            "llama3.1-405b",
+            "llama3.2-3b",
+            "tinyllama-1.1b",
+            "mistral-7b",
+            "llama-34b",
+            "internlm-7b",
+        )
+    },
+    **{
+        name: (lambda name=name: nemotron(name), {"input_ids": 4096}, {})
+        for name in ("nemotron-8b", "nemotron-22b")
+    },
+    **{
+        name: (lambda name=name: t5(name), SPANS, {})
+        for name in (
+            "t5-small",
+            "t5-base",
+            "t5-large",
+            "t5-v1.1-small",
+            "t5-v1.1-large",
+            "t5-v1.1-xxl",
+        )
+    },
+}
 
 
 @pytest.fixture(scope="module")
@@ -194,10 +256,14 @@ def test_squad_head() -> None:
 
 def test_electra_trains_generator_and_discriminator() -> None:
     sizes = {"embedding_size": 768, "num_hidden_layers": 12}
-    discriminator = meta("ElectraForPreTraining", hf.ElectraConfig(
-        hidden_size=768, num_attention_heads=12, intermediate_size=3072, **sizes))  # fmt: skip
-    generator = meta("ElectraForMaskedLM", hf.ElectraConfig(
-        hidden_size=192, num_attention_heads=3, intermediate_size=768, **sizes))  # fmt: skip
+    discriminator = meta(
+        "ElectraForPreTraining",
+        hf.ElectraConfig(hidden_size=768, num_attention_heads=12, intermediate_size=3072, **sizes),
+    )
+    generator = meta(
+        "ElectraForMaskedLM",
+        hf.ElectraConfig(hidden_size=192, num_attention_heads=3, intermediate_size=768, **sizes),
+    )
     shared = (30522 + 512 + 2) * 768
     built = graph("electra-base", predictions=128)
     assert built.parameters == weights(discriminator) + weights(generator) - shared
@@ -207,11 +273,22 @@ def test_electra_trains_generator_and_discriminator() -> None:
 
 def test_deberta_attends_to_positions() -> None:
     config = hf.DebertaV2Config(
-        vocab_size=1000, hidden_size=96, num_hidden_layers=3, num_attention_heads=4,
-        intermediate_size=384, type_vocab_size=0, relative_attention=True, position_buckets=256,
-        norm_rel_ebd="layer_norm", share_att_key=True, pos_att_type=["p2c", "c2p"],
-        position_biased_input=False, conv_kernel_size=3, conv_act="gelu", num_labels=3,
-    )  # fmt: skip
+        vocab_size=1000,
+        hidden_size=96,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=384,
+        type_vocab_size=0,
+        relative_attention=True,
+        position_buckets=256,
+        norm_rel_ebd="layer_norm",
+        share_att_key=True,
+        pos_att_type=["p2c", "c2p"],
+        position_biased_input=False,
+        conv_kernel_size=3,
+        conv_act="gelu",
+        num_labels=3,
+    )
     module = hf.DebertaV2ForSequenceClassification(config).train()
     with counter.FlopCounterMode(display=False) as count:
         module(input_ids=torch.zeros(1, 128, dtype=torch.long))
@@ -230,33 +307,67 @@ def test_mixtral_weights_and_active_flops() -> None:
 
 def test_switch_weights() -> None:
     config = hf.SwitchTransformersConfig(
-        d_model=1024, d_kv=64, d_ff=4096, num_layers=24, num_decoder_layers=24, num_heads=16,
-        num_experts=4, num_sparse_encoder_layers=12, num_sparse_decoder_layers=12,
-    )  # fmt: skip
+        d_model=1024,
+        d_kv=64,
+        d_ff=4096,
+        num_layers=24,
+        num_decoder_layers=24,
+        num_heads=16,
+        num_experts=4,
+        num_sparse_encoder_layers=12,
+        num_sparse_decoder_layers=12,
+    )
     module = meta("SwitchTransformersForConditionalGeneration", config)
     assert graph("switch-xl-4e").parameters == weights(module)
 
 
 def test_latent_attention() -> None:
     config = hf.DeepseekV2Config(
-        num_hidden_layers=2, first_k_dense_replace=2, hidden_size=512, num_attention_heads=8,
-        num_key_value_heads=8, intermediate_size=1024, vocab_size=1000, q_lora_rank=192,
-        kv_lora_rank=64, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16, head_dim=8,
-    )  # fmt: skip
+        num_hidden_layers=2,
+        first_k_dense_replace=2,
+        hidden_size=512,
+        num_attention_heads=8,
+        num_key_value_heads=8,
+        intermediate_size=1024,
+        vocab_size=1000,
+        q_lora_rank=192,
+        kv_lora_rank=64,
+        qk_nope_head_dim=16,
+        qk_rope_head_dim=8,
+        v_head_dim=16,
+        head_dim=8,
+    )
     module = meta("DeepseekV2ForCausalLM", config)
     built = graph(
-        "llama2-7b", seq_len=512, layers=2, hidden=512, heads=8, ffn=1024, vocab=1000, mla=True,
-        q_lora_rank=192, kv_lora_rank=64, qk_head_dim=16, qk_rope_dim=8, v_head_dim=16,
-    )  # fmt: skip
+        "llama2-7b",
+        seq_len=512,
+        layers=2,
+        hidden=512,
+        heads=8,
+        ffn=1024,
+        vocab=1000,
+        mla=True,
+        q_lora_rank=192,
+        kv_lora_rank=64,
+        qk_head_dim=16,
+        qk_rope_dim=8,
+        v_head_dim=16,
+    )
     assert built.parameters == weights(module)
     assert built.forward_flops == pytest.approx(flops(module, input_ids=512), rel=0.01)
 
 
 def test_mamba_weights() -> None:
     config = hf.Mamba2Config(
-        hidden_size=1024, num_heads=32, head_dim=64, n_groups=8, state_size=128,
-        num_hidden_layers=2, vocab_size=50304, tie_word_embeddings=True,
-    )  # fmt: skip
+        hidden_size=1024,
+        num_heads=32,
+        head_dim=64,
+        n_groups=8,
+        state_size=128,
+        num_hidden_layers=2,
+        vocab_size=50304,
+        tie_word_embeddings=True,
+    )
     built = graph("mamba-hybrid-style", hybrid_pattern="M|M", hidden=1024, heads=16)
     assert built.parameters == weights(meta("Mamba2ForCausalLM", config))
 

@@ -29,26 +29,61 @@ def optional(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 JOBS = st.builds(
-    EndedJob, scheduler=TEXTS, cluster=TEXTS, job_id=TEXTS, name=TEXTS, user=TEXTS, account=TEXTS,
-    partition=TEXTS, qos=TEXTS, state=st.sampled_from(JobState), submit_s=SECONDS,
-    start_s=optional(SECONDS), end_s=SECONDS, limit_s=optional(SECONDS), gpus=COUNTS,
-    gpu_type=optional(WORDS), nodes=COUNTS, node_names=st.lists(TEXTS, max_size=3).map(tuple),
-    stated=TEXTS, decision=TEXTS, submit_line=TEXTS, constraint=TEXTS, energy_j=optional(SECONDS),
-)  # fmt: skip
+    EndedJob,
+    scheduler=TEXTS,
+    cluster=TEXTS,
+    job_id=TEXTS,
+    name=TEXTS,
+    user=TEXTS,
+    account=TEXTS,
+    partition=TEXTS,
+    qos=TEXTS,
+    state=st.sampled_from(JobState),
+    submit_s=SECONDS,
+    start_s=optional(SECONDS),
+    end_s=SECONDS,
+    limit_s=optional(SECONDS),
+    gpus=COUNTS,
+    gpu_type=optional(WORDS),
+    nodes=COUNTS,
+    node_names=st.lists(TEXTS, max_size=3).map(tuple),
+    stated=TEXTS,
+    decision=TEXTS,
+    submit_line=TEXTS,
+    constraint=TEXTS,
+    energy_j=optional(SECONDS),
+)
 PREDICTED = st.builds(
-    Predicted, step_s=SECONDS, median_s=optional(SECONDS), upper_s=optional(SECONDS),
-    level=optional(st.floats(0, 1)), gpu=optional(WORDS), gpus=optional(COUNTS),
-    version=optional(WORDS), tier=optional(WORDS), limit_s=optional(SECONDS),
-)  # fmt: skip
+    Predicted,
+    step_s=SECONDS,
+    median_s=optional(SECONDS),
+    upper_s=optional(SECONDS),
+    level=optional(st.floats(0, 1)),
+    gpu=optional(WORDS),
+    gpus=optional(COUNTS),
+    version=optional(WORDS),
+    tier=optional(WORDS),
+    limit_s=optional(SECONDS),
+)
 REPORTED = st.builds(
-    Reported, step_s=SECONDS, steps=COUNTS, step_s_spread=optional(SECONDS),
-    total_steps=optional(COUNTS), startup_s=optional(SECONDS), paused_s=optional(SECONDS),
+    Reported,
+    step_s=SECONDS,
+    steps=COUNTS,
+    step_s_spread=optional(SECONDS),
+    total_steps=optional(COUNTS),
+    startup_s=optional(SECONDS),
+    paused_s=optional(SECONDS),
     loader_bound=optional(st.floats(0, 1)),
-)  # fmt: skip
+)
 RUNS = st.builds(
-    Run, ended=JOBS, asked=TEXTS, origin=TEXTS, limit_by=optional(st.sampled_from(LimitBy)),
-    predicted=optional(PREDICTED), reported=optional(REPORTED),
-)  # fmt: skip
+    Run,
+    ended=JOBS,
+    asked=TEXTS,
+    origin=TEXTS,
+    limit_by=optional(st.sampled_from(LimitBy)),
+    predicted=optional(PREDICTED),
+    reported=optional(REPORTED),
+)
 
 
 @FOR_ALL

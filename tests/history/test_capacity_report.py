@@ -38,9 +38,19 @@ def capacity(command: str, url: str, *words: str) -> Any:
     period = ("--since", at(START_S), "--until", at(START_S + DAY_S))
     done = CliRunner().invoke(
         main,
-        ["capacity", command, "--from", "history", "--history", url, "--format", "json", *period,
-         *words],
-    )  # fmt: skip
+        [
+            "capacity",
+            command,
+            "--from",
+            "history",
+            "--history",
+            url,
+            "--format",
+            "json",
+            *period,
+            *words,
+        ],
+    )
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
 

@@ -106,7 +106,13 @@ def test_a_tally_is_plain_json(history: History) -> None:
     told: list[Tally] = []
     fill(history, days(2), cursor=NAME, told=told.append)
     assert told[-1].as_dict() == {
-        "records": 2, "new": 2, "changed": 0, "same": 0,
+        "records": 2,
+        "new": 2,
+        "changed": 0,
+        "same": 0,
         "states": {state.value: n for state, n in told[-1].states.items()},
-        "left_out": {}, "unread": 0, "reasons": [], "cursor_s": 86400.0,
-    }  # fmt: skip
+        "left_out": {},
+        "unread": 0,
+        "reasons": [],
+        "cursor_s": 86400.0,
+    }

@@ -25,10 +25,17 @@ from predictor.site.history.store import History
 
 WRITTEN_S = 1_700_000_000.0
 ROW = {
-    "id": "a1", "model": "resnet50", "gpu": "a100-sxm4-80gb", "gpus": "8",
-    "precision": "mixed_fp16_fp32", "batch_per_gpu": "256", "iteration_s": "0.12",
-    "framework": "pytorch", "source_repo": "https://github.com/lab/north", "options": "",
-}  # fmt: skip
+    "id": "a1",
+    "model": "resnet50",
+    "gpu": "a100-sxm4-80gb",
+    "gpus": "8",
+    "precision": "mixed_fp16_fp32",
+    "batch_per_gpu": "256",
+    "iteration_s": "0.12",
+    "framework": "pytorch",
+    "source_repo": "https://github.com/lab/north",
+    "options": "",
+}
 
 
 def measured(**changes: str) -> Measurement:
@@ -60,8 +67,9 @@ def test_a_row_becomes_a_run_that_reported_its_steps() -> None:
     assert reported is not None
     assert (reported.step_s, reported.steps) == (0.12, 1000)
     assert (found.asked, found.origin) == (
-        "model=resnet50 precision=mixed_fp16_fp32 batch_size=256", "csv",
-    )  # fmt: skip
+        "model=resnet50 precision=mixed_fp16_fp32 batch_size=256",
+        "csv",
+    )
 
 
 def test_a_row_may_tell_when_it_ran() -> None:
@@ -83,8 +91,17 @@ def test_what_is_asked_reads_back_without_a_problem_for_every_shipped_run() -> N
         job, stated = one.job, parse_text(run_of(one, WRITTEN_S).asked, "csv")
         assert stated.problems == ()
         again = stated.job(gpu=job.gpu, gpus=job.gpus, gpus_per_node=job.gpus_per_node)
-        for name in ("model", "precision", "micro_batch_size", "step_samples", "seq_len",
-                     "image_size", "grad_accum", "sharding", "split"):  # fmt: skip
+        for name in (
+            "model",
+            "precision",
+            "micro_batch_size",
+            "step_samples",
+            "seq_len",
+            "image_size",
+            "grad_accum",
+            "sharding",
+            "split",
+        ):
             assert getattr(again, name) == getattr(job, name), one.id
 
 

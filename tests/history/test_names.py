@@ -15,11 +15,14 @@ from predictor.site.history.store import Added, History, Where
 RUN = run_number(
     1,
     ended={
-        "user": "gwendolyn", "account": "gwendolyn-lab", "name": "gwendolyn-train",
-        "stated": "model=resnet50 # for gwendolyn", "decision": "asked by gwendolyn",
+        "user": "gwendolyn",
+        "account": "gwendolyn-lab",
+        "name": "gwendolyn-train",
+        "stated": "model=resnet50 # for gwendolyn",
+        "decision": "asked by gwendolyn",
         "submit_line": "sbatch /home/gwendolyn/train.sh",
     },
-)  # fmt: skip
+)
 
 
 def settings(tmp_path: Path, mode: str, secret: str = "s3cret of the site") -> HistorySettings:
@@ -84,10 +87,15 @@ def test_what_was_read_can_be_added_again(url: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("job_id", "kept"),
     [
-        ("123", True), ("123_4", True), ("123+0", True), ("123.5", True),
-        ("0b8f51a4-9b1b-4f6c-8d0e-5a2f3c4d5e6f", True), ("team/gwendolyn", False), ("abe", False),
+        ("123", True),
+        ("123_4", True),
+        ("123+0", True),
+        ("123.5", True),
+        ("0b8f51a4-9b1b-4f6c-8d0e-5a2f3c4d5e6f", True),
+        ("team/gwendolyn", False),
+        ("abe", False),
     ],
-)  # fmt: skip
+)
 def test_an_id_a_scheduler_made_up_is_kept_and_a_name_is_not(
     tmp_path: Path, job_id: str, kept: bool
 ) -> None:

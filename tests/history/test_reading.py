@@ -50,11 +50,21 @@ def test_runs_that_end_together_come_in_order_of_their_key(history: History) -> 
         (Where(names=("train-4",), accounts=("group1",)), [4, 19, 34]),
         (Where(clusters=("beta",)), []),
         (Where(states=(JobState.FAILED,)), []),
-        (Where(models=("resnet50",), precisions=("mixed_fp16_fp32",), gpu_types=("a100",),
-               schedulers=("slurm",), partitions=("gpu",), states=(JobState.COMPLETED,),
-               only_reported=True, job_ids=("1001",)), [1]),
+        (
+            Where(
+                models=("resnet50",),
+                precisions=("mixed_fp16_fp32",),
+                gpu_types=("a100",),
+                schedulers=("slurm",),
+                partitions=("gpu",),
+                states=(JobState.COMPLETED,),
+                only_reported=True,
+                job_ids=("1001",),
+            ),
+            [1],
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_condition_keeps_what_it_names(filled: History, where: Where, numbers: list[int]) -> None:
     runs = [RUNS[n] for n in numbers]
     assert list(filled.runs(where)) == runs

@@ -19,39 +19,70 @@ def values(text: str, **variables: str) -> dict[str, Any]:
     return dict(parse_script(text, environment=variables).values)
 
 
-@pytest.mark.parametrize("launcher", [
-    "python run.py", "python3.11 -u run.py", "./run.py", "/opt/env/bin/python code/run.py",
-    "srun -N2 --gpus=8 python run.py", "mpirun -np 8 -x PATH python run.py",
-    "torchrun --nproc_per_node=8 --nnodes $N run.py", "python -m torch.distributed.run run.py",
-    "python -m torch.distributed.launch --nproc_per_node 8 run.py", "python -m my.package.run",
-    "accelerate launch --num_processes 8 run.py", "deepspeed --num_gpus=8 run.py",
-    "horovodrun -np 4 python run.py", "singularity exec --nv img.sif python run.py",
-    "srun apptainer exec --nv img.sif torchrun run.py", "docker run --gpus all img python run.py",
-    "CUDA_VISIBLE_DEVICES=0 nohup python run.py", "time python run.py", "timeout 3h python run.py",
-    "conda run -n env python run.py", "nsys profile -o x python run.py", "torchrun -m pkg.run",
-    "srun -m block python run.py", "exec python run.py", "python $WHERE/run.py", "python $SCRIPT",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        "python run.py",
+        "python3.11 -u run.py",
+        "./run.py",
+        "/opt/env/bin/python code/run.py",
+        "srun -N2 --gpus=8 python run.py",
+        "mpirun -np 8 -x PATH python run.py",
+        "torchrun --nproc_per_node=8 --nnodes $N run.py",
+        "python -m torch.distributed.run run.py",
+        "python -m torch.distributed.launch --nproc_per_node 8 run.py",
+        "python -m my.package.run",
+        "accelerate launch --num_processes 8 run.py",
+        "deepspeed --num_gpus=8 run.py",
+        "horovodrun -np 4 python run.py",
+        "singularity exec --nv img.sif python run.py",
+        "srun apptainer exec --nv img.sif torchrun run.py",
+        "docker run --gpus all img python run.py",
+        "CUDA_VISIBLE_DEVICES=0 nohup python run.py",
+        "time python run.py",
+        "timeout 3h python run.py",
+        "conda run -n env python run.py",
+        "nsys profile -o x python run.py",
+        "torchrun -m pkg.run",
+        "srun -m block python run.py",
+        "exec python run.py",
+        "python $WHERE/run.py",
+        "python $SCRIPT",
+    ],
+)
 def test_any_launcher_leads_to_the_program(launcher: str) -> None:
     assert values(f"{launcher} {FLAGS}") == SAID
 
 
-@pytest.mark.parametrize("text", [
-    f"echo python run.py {FLAGS}", f"# python run.py {FLAGS}", f"./simulate {FLAGS}",
-    f"python evaluate.py {FLAGS}", f"python run.py {FLAGS} --evaluate", f"cat run.py {FLAGS}",
-    f"python preprocess_data.py {FLAGS}", f"cat <<E\npython run.py {FLAGS}\nE",
-    f"grep {FLAGS} x.py",
-    "python run_glue.py --model_name_or_path bert-base-uncased --do_eval",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"echo python run.py {FLAGS}",
+        f"# python run.py {FLAGS}",
+        f"./simulate {FLAGS}",
+        f"python evaluate.py {FLAGS}",
+        f"python run.py {FLAGS} --evaluate",
+        f"cat run.py {FLAGS}",
+        f"python preprocess_data.py {FLAGS}",
+        f"cat <<E\npython run.py {FLAGS}\nE",
+        f"grep {FLAGS} x.py",
+        "python run_glue.py --model_name_or_path bert-base-uncased --do_eval",
+    ],
+)
 def test_what_does_not_train_says_nothing(text: str) -> None:
     stated = parse_script(text)
     assert not stated.values
     assert not stated.problems
 
 
-@pytest.mark.parametrize("text", [
-    f"srun bash -c 'python run.py {FLAGS}'", f'bash -lc "torchrun run.py {FLAGS}"',
-    f"apptainer exec x.sif bash -e -c 'cd /x; python run.py {FLAGS}'",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"srun bash -c 'python run.py {FLAGS}'",
+        f'bash -lc "torchrun run.py {FLAGS}"',
+        f"apptainer exec x.sif bash -e -c 'cd /x; python run.py {FLAGS}'",
+    ],
+)
 def test_a_command_for_another_shell_is_read(text: str) -> None:
     assert values(text) == SAID
 
@@ -61,18 +92,28 @@ def test_without_a_script_the_command_itself_is_read() -> None:
     assert dict(parse_script("", argv).values) == SAID
 
 
-@pytest.mark.parametrize(("flag", "precision"), [
-    ("--fp16", Precision.MIXED_FP16_FP32), ("--bf16 True", Precision.MIXED_BF16_FP32),
-    ("--amp", Precision.MIXED_FP16_FP32), ("--precision 16", Precision.MIXED_FP16_FP32),
-    ("--precision bf16-mixed", Precision.MIXED_BF16_FP32),
-    ("--dtype float16", Precision.MIXED_FP16_FP32),
-    ("--precision bf16-true", Precision.BF16), ("--precision 32-true", Precision.FP32),
-    ("--opt-level O2", Precision.MIXED_FP16_FP32),
-    ("--mixed_precision=fp8", Precision.MIXED_FP8_BF16),
-    ("--bf16 --tf32 true", Precision.MIXED_BF16_FP32), ("--tf32 True", Precision.TF32),
-    ("--amp --amp-dtype bfloat16", Precision.MIXED_BF16_FP32),
-    ("--fp16 False", None), ("--bf16=0", None), ("--amp-dtype bfloat16", None), ("", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("flag", "precision"),
+    [
+        ("--fp16", Precision.MIXED_FP16_FP32),
+        ("--bf16 True", Precision.MIXED_BF16_FP32),
+        ("--amp", Precision.MIXED_FP16_FP32),
+        ("--precision 16", Precision.MIXED_FP16_FP32),
+        ("--precision bf16-mixed", Precision.MIXED_BF16_FP32),
+        ("--dtype float16", Precision.MIXED_FP16_FP32),
+        ("--precision bf16-true", Precision.BF16),
+        ("--precision 32-true", Precision.FP32),
+        ("--opt-level O2", Precision.MIXED_FP16_FP32),
+        ("--mixed_precision=fp8", Precision.MIXED_FP8_BF16),
+        ("--bf16 --tf32 true", Precision.MIXED_BF16_FP32),
+        ("--tf32 True", Precision.TF32),
+        ("--amp --amp-dtype bfloat16", Precision.MIXED_BF16_FP32),
+        ("--fp16 False", None),
+        ("--bf16=0", None),
+        ("--amp-dtype bfloat16", None),
+        ("", None),
+    ],
+)
 def test_precision_flags_mean_autocast(flag: str, precision: Precision | None) -> None:
     said = values(f"python train.py --model vgg16 {flag}")
     assert said.get("precision") == precision
@@ -105,10 +146,13 @@ def test_a_batch_that_may_be_of_one_gpu_or_of_all_is_asked_for() -> None:
     assert "global_batch_size" in stated.problems[0].text
 
 
-@pytest.mark.parametrize(("text", "size"), [
-    ("python main.py -a vgg16 -b 256 data", 256),
-    ("python main.py --arch vgg16 -b 256 --world-size 3 --multiprocessing-distributed", 768),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("python main.py -a vgg16 -b 256 data", 256),
+        ("python main.py --arch vgg16 -b 256 --world-size 3 --multiprocessing-distributed", 768),
+    ],
+)
 def test_the_imagenet_example_takes_the_batch_of_a_node(text: str, size: int) -> None:
     assert values(text)["global_batch_size"] == size
 
@@ -147,10 +191,28 @@ def test_an_unknown_model_of_a_flag_is_kept_by_name() -> None:
 
 
 def test_every_flag_of_the_table_means_a_key_that_is_read() -> None:
-    special = {"dtype", "amp_dtype", "input_size", "total_batch", "node_batch", "accumulated_batch",
-               "unclear_batch", "total_samples", "nodes", "config", "recompute", "attention",
-               "strategy", "micro", "shared_accum", "finetuning", "file", "agreed",
-               "component", "wrapper"}  # fmt: skip
+    special = {
+        "dtype",
+        "amp_dtype",
+        "input_size",
+        "total_batch",
+        "node_batch",
+        "accumulated_batch",
+        "unclear_batch",
+        "total_samples",
+        "nodes",
+        "config",
+        "recompute",
+        "attention",
+        "strategy",
+        "micro",
+        "shared_accum",
+        "finetuning",
+        "file",
+        "agreed",
+        "component",
+        "wrapper",
+    }
     table = flags()
     for family in (table.generic, *table.families):
         assert family.source

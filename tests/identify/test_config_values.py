@@ -18,13 +18,16 @@ from predictor.identify.shell import UNKNOWN
 SAME = {"a.b": "2", "a.c": "true", "d": "x"}
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    ("c.yaml", "a: {b: 2, c: true}\nd: x\ne: null\n"),
-    ("c.yml", "a:\n  b: 2\n  c: yes\nd: x\n"),
-    ("c.json", '{"a": {"b": 2, "c": true}, "d": "x", "e": null}'),
-    ("c.toml", "d = 'x'\n[a]\nb = 2\nc = true\n"),
-    ("c.py", "a = dict(b=2, c=True)\nd: str = 'x'\nimport os\nos.abort()\n"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("c.yaml", "a: {b: 2, c: true}\nd: x\ne: null\n"),
+        ("c.yml", "a:\n  b: 2\n  c: yes\nd: x\n"),
+        ("c.json", '{"a": {"b": 2, "c": true}, "d": "x", "e": null}'),
+        ("c.toml", "d = 'x'\n[a]\nb = 2\nc = true\n"),
+        ("c.py", "a = dict(b=2, c=True)\nd: str = 'x'\nimport os\nos.abort()\n"),
+    ],
+)
 def test_the_same_settings_in_every_form(name: str, text: str) -> None:
     assert settings_of(name, text) == SAME
 
@@ -50,12 +53,22 @@ BOMB = "a: &a [[1]]\n" + "".join(
 MANY = "\n".join(f"k{i}: 1" for i in range(5000))
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    ("c.yaml", "- " * 30_000), ("c.yaml", "[" * 60_000), ("c.yaml", BOMB), ("c.json", "[" * 60_000),
-    ("c.json", '{"a":' * 10_000), ("c.py", "(" * 60_000), ("c.py", "x=" + "-" * 60_000 + "1"),
-    ("c.toml", "a=" + "[" * 60_000), ("c.yaml", "a: 1\n" * 100_000),
-    ("c.yaml", "!!python/object/apply:os.abort []"), ("c.yaml", MANY),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("c.yaml", "- " * 30_000),
+        ("c.yaml", "[" * 60_000),
+        ("c.yaml", BOMB),
+        ("c.json", "[" * 60_000),
+        ("c.json", '{"a":' * 10_000),
+        ("c.py", "(" * 60_000),
+        ("c.py", "x=" + "-" * 60_000 + "1"),
+        ("c.toml", "a=" + "[" * 60_000),
+        ("c.yaml", "a: 1\n" * 100_000),
+        ("c.yaml", "!!python/object/apply:os.abort []"),
+        ("c.yaml", MANY),
+    ],
+)
 def test_hostile_texts_are_given_up(name: str, text: str) -> None:
     began = time.perf_counter()
     assert len(settings_of(name, text) or ()) <= MAX_SETTINGS

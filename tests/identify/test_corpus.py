@@ -56,8 +56,10 @@ def test_files_are_worth_reading() -> None:
     fields = sum(len(case.read.values) - len(case.read_alone.values) for case in WITH_FILES)
     whole = [case for case in WITH_FILES if not case.read.doubts]
     alone = [case for case in whole if not case.read_alone.doubts]
-    print(f"\n{len(WITH_FILES)} launches with files: {fields} more fields read, "
-          f"{len(whole)} without doubt instead of {len(alone)}")  # fmt: skip
+    print(
+        f"\n{len(WITH_FILES)} launches with files: {fields} more fields read, "
+        f"{len(whole)} without doubt instead of {len(alone)}"
+    )
     assert fields > 2 * len(WITH_FILES)
     assert len(whole) > len(alone)
 

@@ -28,22 +28,32 @@ def problems(text: str) -> list[str]:
 
 def test_the_comment_of_the_readme_is_read() -> None:
     assert values("model=resnet50 precision=amp epochs=90 batch=256") == {
-        "model": "resnet50", "precision": AMP, "epochs": 90.0, "batch_size": 256,
-    }  # fmt: skip
+        "model": "resnet50",
+        "precision": AMP,
+        "epochs": 90.0,
+        "batch_size": 256,
+    }
 
 
-@pytest.mark.parametrize("text", [
-    "model=resnet50,batch=256", "model=resnet50; batch=256", "MODEL = ResNet-50  Batch = 256",
-    "run 7 (model=resnet50, batch=256) of Ann's sweep", "model='resnet50' batch=\"256\"",
-    "batch=1 model=resnet50 bs=256", "model=resnet50\nbatch_size=256\n", "arch=resnet_50 BS=2_5_6",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model=resnet50,batch=256",
+        "model=resnet50; batch=256",
+        "MODEL = ResNet-50  Batch = 256",
+        "run 7 (model=resnet50, batch=256) of Ann's sweep",
+        "model='resnet50' batch=\"256\"",
+        "batch=1 model=resnet50 bs=256",
+        "model=resnet50\nbatch_size=256\n",
+        "arch=resnet_50 BS=2_5_6",
+    ],
+)
 def test_blanks_commas_semicolons_quotes_and_case_are_free(text: str) -> None:
     assert values(text) == {"model": "resnet50", "batch_size": 256}
 
 
 def test_phases_read_back_as_they_are_written() -> None:
-    text = ('phases="steps=7038,seq=128,gbs=65536,ga=8,dtype=amp;epochs=0.5,image=224x224;'
-            'epochs=2"')  # fmt: skip
+    text = 'phases="steps=7038,seq=128,gbs=65536,ga=8,dtype=amp;epochs=0.5,image=224x224;epochs=2"'
     stated = parse_text(text, "comment")
     assert not stated.problems
     assert parse_text(stated_text(stated), "comment").values == stated.values
@@ -66,34 +76,69 @@ def test_the_length_of_phases_and_that_of_a_weaker_place_are_not_mixed() -> None
     plain = parse_text("steps=9 epochs=2", "script")
     assert not {"steps", "epochs"} & set(phased.over(plain).values)
     assert set(parse_text("steps=9", "comment").over(phased).values) == {
-        "model", "batch_size", "steps",
-    }  # fmt: skip
+        "model",
+        "batch_size",
+        "steps",
+    }
     shared = parse_text('phases="share=0.5;share=0.5"', "comment")
     assert shared.over(parse_text("steps=9", "script")).values["steps"] == 9
 
 
 def test_every_alias_means_its_field_in_any_spelling() -> None:
-    text = {"model": "vgg16", "precision": "bf16-mixed", "image_size": "224", "sharding": "1",
-            "framework": "pytorch", "optimizer": "adamw", "gpu": "a100", "fabric": "ib-hdr",
-            "options": "xla=on", "variant": "layers=2", "framework_date": "2024",
-            "phases": '"steps=1"'}  # fmt: skip
+    text = {
+        "model": "vgg16",
+        "precision": "bf16-mixed",
+        "image_size": "224",
+        "sharding": "1",
+        "framework": "pytorch",
+        "optimizer": "adamw",
+        "gpu": "a100",
+        "fabric": "ib-hdr",
+        "options": "xla=on",
+        "variant": "layers=2",
+        "framework_date": "2024",
+        "phases": '"steps=1"',
+    }
     for key, field in FIELD_OF.items():
         for spelling in (key, key.replace("_", "-"), key.upper()):
             assert field in values(f"{spelling}={text.get(field, '1')}"), spelling
 
 
-@pytest.mark.parametrize(("text", "steps"), [
-    ("1e5", 100_000), ("50k", 50_000), ("1.2M", 1_200_000), ("90.0", 90), ("1_000", 1000),
-    ("0005", 5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("1e5", 100_000),
+        ("50k", 50_000),
+        ("1.2M", 1_200_000),
+        ("90.0", 90),
+        ("1_000", 1000),
+        ("0005", 5),
+    ],
+)
 def test_numbers_may_be_written_short(text: str, steps: int) -> None:
     assert values(f"steps={text}") == {"steps": steps}
 
 
-@pytest.mark.parametrize("text", [
-    "0", "-1", "1.5", "nan", "inf", "1e400", "1e-3", "99999999999999999999", "abc", "", "0x10",
-    "٣", "1__", "$(reboot)", "1;2" * 99,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0",
+        "-1",
+        "1.5",
+        "nan",
+        "inf",
+        "1e400",
+        "1e-3",
+        "99999999999999999999",
+        "abc",
+        "",
+        "0x10",
+        "٣",
+        "1__",
+        "$(reboot)",
+        "1;2" * 99,
+    ],
+)
 def test_an_impossible_count_is_told_and_the_other_fields_survive(text: str) -> None:
     stated = parse_text(f'model=resnet50 steps="{text}" batch=8', "comment")
     if text != "1__":
@@ -102,12 +147,17 @@ def test_an_impossible_count_is_told_and_the_other_fields_survive(text: str) -> 
         assert stated.problems[0].text.startswith("steps=")
 
 
-@pytest.mark.parametrize(("text", "size"), [
-    ("model=resnet50 image=160", (160, 160)), ("model=resnet50 image=160x192", (160, 192)),
-    ("model=resnet50 img_size=3x160x160", (160, 160)),
-    ("image=96 model=unet3d", (96, 96, 96)), ("image_size=64x96x96 net=unet3d", (64, 96, 96)),
-    ("image=160", (160,)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("model=resnet50 image=160", (160, 160)),
+        ("model=resnet50 image=160x192", (160, 192)),
+        ("model=resnet50 img_size=3x160x160", (160, 160)),
+        ("image=96 model=unet3d", (96, 96, 96)),
+        ("image_size=64x96x96 net=unet3d", (64, 96, 96)),
+        ("image=160", (160,)),
+    ],
+)
 def test_one_number_stands_for_all_axes_of_the_model(text: str, size: tuple[int, ...]) -> None:
     assert values(text)["image_size"] == size
 
@@ -118,15 +168,27 @@ def test_an_image_size_that_the_model_does_not_take_is_told() -> None:
     assert "accepted" in problems("model=resnet50 image=0x5")[0]
 
 
-@pytest.mark.parametrize(("text", "precision"), [
-    ("precision=amp", AMP), ("precision=O1", AMP), ("precision=16-mixed", AMP),
-    ("dtype=bf16", Precision.BF16), ("precision=fp16", Precision.FP16), ("amp=on", AMP),
-    ("fp16=true", AMP), ("bf16=True", Precision.MIXED_BF16_FP32), ("amp=O2", AMP),
-    ("amp=bf16", Precision.MIXED_BF16_FP32), ("fp8=on", Precision.MIXED_FP8_BF16),
-    ("fp8=on fp16=on", Precision.MIXED_FP8_FP16), ("tf32=1", Precision.TF32),
-    ("mixed_precision=no", Precision.FP32), ("tf32=on bf16=on", Precision.MIXED_BF16_FP32),
-    ("precision=fp32 amp=on", Precision.FP32),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "precision"),
+    [
+        ("precision=amp", AMP),
+        ("precision=O1", AMP),
+        ("precision=16-mixed", AMP),
+        ("dtype=bf16", Precision.BF16),
+        ("precision=fp16", Precision.FP16),
+        ("amp=on", AMP),
+        ("fp16=true", AMP),
+        ("bf16=True", Precision.MIXED_BF16_FP32),
+        ("amp=O2", AMP),
+        ("amp=bf16", Precision.MIXED_BF16_FP32),
+        ("fp8=on", Precision.MIXED_FP8_BF16),
+        ("fp8=on fp16=on", Precision.MIXED_FP8_FP16),
+        ("tf32=1", Precision.TF32),
+        ("mixed_precision=no", Precision.FP32),
+        ("tf32=on bf16=on", Precision.MIXED_BF16_FP32),
+        ("precision=fp32 amp=on", Precision.FP32),
+    ],
+)
 def test_precision_is_a_word_or_the_flags_of_training_scripts(
     text: str, precision: Precision
 ) -> None:
@@ -142,10 +204,18 @@ def test_two_formats_at_once_are_a_problem() -> None:
     assert "one of them" in problems("fp16=on bf16=on")[0]
 
 
-@pytest.mark.parametrize(("text", "sharding"), [
-    ("zero=2", "zero2"), ("zero=1", "zero1"), ("zero=0", "ddp"), ("fsdp=on", "fsdp"),
-    ("sharding=zero3", "zero3"), ("fsdp='full_shard auto_wrap'", "fsdp"), ("sharding=ddp", "ddp"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "sharding"),
+    [
+        ("zero=2", "zero2"),
+        ("zero=1", "zero1"),
+        ("zero=0", "ddp"),
+        ("fsdp=on", "fsdp"),
+        ("sharding=zero3", "zero3"),
+        ("fsdp='full_shard auto_wrap'", "fsdp"),
+        ("sharding=ddp", "ddp"),
+    ],
+)
 def test_sharding_has_the_words_of_deepspeed_and_fsdp(text: str, sharding: str) -> None:
     assert values(text) == {"sharding": sharding}
 
@@ -167,10 +237,21 @@ def test_framework_gpu_fabric_and_optimizer_are_normalised() -> None:
     assert said["optimizer"] == "fusedadam"
 
 
-@pytest.mark.parametrize("text", [
-    "gpu=a10000", "fabric=pigeon", "fabric='99x ib-hdr'", "optimizer=magic", "framework=excel",
-    "sharding=zero9", "precision=fp7", "epochs=-1", "epochs=1e9", "zero=7",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gpu=a10000",
+        "fabric=pigeon",
+        "fabric='99x ib-hdr'",
+        "optimizer=magic",
+        "framework=excel",
+        "sharding=zero9",
+        "precision=fp7",
+        "epochs=-1",
+        "epochs=1e9",
+        "zero=7",
+    ],
+)
 def test_a_word_that_is_not_known_is_told_with_what_is_accepted(text: str) -> None:
     (problem,) = problems(f"batch=4 {text}")
     key, _, value = text.replace("'", "").partition("=")
@@ -207,10 +288,15 @@ def test_an_empty_value_does_not_swallow_the_next_pair() -> None:
 
 def test_environment_variables_have_the_same_keys() -> None:
     stated = parse_mapping(
-        {"PRECISION_TIME": "model=vgg16 batch=8 epochs=2", "PRECISION_TIME_BATCH_SIZE": "16",
-         "PRECISION_TIME_HOME": "/home/a", "PATH": "/bin", "PRECISION_TIME_EPOHCS": "3"},
+        {
+            "PRECISION_TIME": "model=vgg16 batch=8 epochs=2",
+            "PRECISION_TIME_BATCH_SIZE": "16",
+            "PRECISION_TIME_HOME": "/home/a",
+            "PATH": "/bin",
+            "PRECISION_TIME_EPOHCS": "3",
+        },
         "environment",
-    )  # fmt: skip
+    )
     assert dict(stated.values) == {"model": "vgg16", "batch_size": 16, "epochs": 2.0}
     assert set(stated.origins.values()) == {"environment"}
     (problem,) = stated.problems
@@ -219,19 +305,28 @@ def test_environment_variables_have_the_same_keys() -> None:
 
 def test_annotations_have_the_same_keys() -> None:
     stated = parse_mapping(
-        {"precision-time.io/model": "vgg16", "precision-time.io/batch-size": "16",
-         "precision-time.io/job": "epochs=2", "kubernetes.io/name": "x"},
+        {
+            "precision-time.io/model": "vgg16",
+            "precision-time.io/batch-size": "16",
+            "precision-time.io/job": "epochs=2",
+            "kubernetes.io/name": "x",
+        },
         "annotation",
-    )  # fmt: skip
+    )
     assert dict(stated.values) == {"model": "vgg16", "batch_size": 16, "epochs": 2.0}
     assert not stated.problems
 
 
-@pytest.mark.parametrize("text", [
-    "model=resnet50 precision=amp batch=256 epochs=0.1 image=3x160x192 fw='pytorch 2.3'",
-    "model=gpt-style variant='layers=24;hidden=1024' gbs=512 bs=2 tp=2 pp=4 cp=2 zero=1 steps=10k",
-    "gpu=h100 gpus=16 gpus_per_node=8 fabric='8x ib-ndr' opt=lamb samples=1e6 image=224 ga=3 seq=9",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model=resnet50 precision=amp batch=256 epochs=0.1 image=3x160x192 fw='pytorch 2.3'",
+        "model=gpt-style variant='layers=24;hidden=1024' gbs=512 bs=2 tp=2 pp=4 cp=2 zero=1"
+        " steps=10k",
+        "gpu=h100 gpus=16 gpus_per_node=8 fabric='8x ib-ndr' opt=lamb samples=1e6 image=224"
+        " ga=3 seq=9",
+    ],
+)
 def test_the_text_of_what_was_stated_reads_back_as_it(text: str) -> None:
     stated = parse_text(text, "comment")
     assert not stated.problems
@@ -243,9 +338,11 @@ def test_the_stronger_place_settles_alternatives_and_joins_options() -> None:
     weak = parse_text("batch=4 steps=9 model=vgg16 options='xla=off;dali=on'", "script")
     both = strong.over(weak)
     assert dict(both.values) == {
-        "global_batch_size": 512, "epochs": 3.0, "model": "vgg16",
+        "global_batch_size": 512,
+        "epochs": 3.0,
+        "model": "vgg16",
         "options": (("dali", "on"), ("xla", "on")),
-    }  # fmt: skip
+    }
     assert both.origins["model"] == "script"
 
 

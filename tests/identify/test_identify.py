@@ -18,9 +18,13 @@ def test_places_go_before_each_other_in_their_order() -> None:
         annotations={"precision-time.io/job": "model=vgg11 optimizer=lamb epochs=4"},
     )
     assert {name: stated.origins[name] for name in stated.values} == {
-        "model": "comment", "batch_size": "extra", "epochs": "environment",
-        "image_size": "script", "precision": "script", "optimizer": "annotation",
-    }  # fmt: skip
+        "model": "comment",
+        "batch_size": "extra",
+        "epochs": "environment",
+        "image_size": "script",
+        "precision": "script",
+        "optimizer": "annotation",
+    }
     assert stated.values["image_size"] == (160, 160)
 
 

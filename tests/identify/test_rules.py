@@ -76,21 +76,25 @@ def test_an_empty_file_has_no_rules(tmp_path: Path) -> None:
     assert read_rules(tmp_path / "rules.yaml") == Rules()
 
 
-@pytest.mark.parametrize(("rule", "words"), [
-    ("{name: a, match: {name: '('}, job: {model: vgg16}}", ["rule 1 (a)", "match.name='('"]),
-    ("{name: a, match: {host: x}, job: {model: vgg16}}", ["match.host", "work_dir"]),
-    ("{name: a, match: {name: 5}, job: {model: vgg16}}", ["match.name=5", "quote"]),
-    ("{name: a, match: {name: x}, job: {model: vgg99}}", ["vgg99", "vgg19"]),
-    ("{name: a, match: {name: x}, job: {modle: vgg16}}", ["job.modle"]),
-    ("{name: a, match: {name: x}, job: {epochs: -1}}", ["epochs='-1'"]),
-    ("{name: a, match: {name: x}, job: {model: '{x}'}}", ["no group x"]),
-    ("{name: a, match: {}, job: {model: vgg16}}", ["match={}"]),
-    ("{name: a, match: {name: x}}", ["name, match and job"]),
-    ("{match: {name: x}, job: {model: vgg16}}", ["name, match and job"]),
-    ("{name: '', match: {name: x}, job: {model: vgg16}}", ["name=''"]),
-    ("7", ["rule 1"]), ("{", ["rules.yaml"]),
-    ("{name: a, match: {name: x}, job: {steps: 1, epochs: 2}}", ["give one of them"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("{name: a, match: {name: '('}, job: {model: vgg16}}", ["rule 1 (a)", "match.name='('"]),
+        ("{name: a, match: {host: x}, job: {model: vgg16}}", ["match.host", "work_dir"]),
+        ("{name: a, match: {name: 5}, job: {model: vgg16}}", ["match.name=5", "quote"]),
+        ("{name: a, match: {name: x}, job: {model: vgg99}}", ["vgg99", "vgg19"]),
+        ("{name: a, match: {name: x}, job: {modle: vgg16}}", ["job.modle"]),
+        ("{name: a, match: {name: x}, job: {epochs: -1}}", ["epochs='-1'"]),
+        ("{name: a, match: {name: x}, job: {model: '{x}'}}", ["no group x"]),
+        ("{name: a, match: {}, job: {model: vgg16}}", ["match={}"]),
+        ("{name: a, match: {name: x}}", ["name, match and job"]),
+        ("{match: {name: x}, job: {model: vgg16}}", ["name, match and job"]),
+        ("{name: '', match: {name: x}, job: {model: vgg16}}", ["name=''"]),
+        ("7", ["rule 1"]),
+        ("{", ["rules.yaml"]),
+        ("{name: a, match: {name: x}, job: {steps: 1, epochs: 2}}", ["give one of them"]),
+    ],
+)
 def test_a_wrong_rule_is_named_with_its_field(tmp_path: Path, rule: str, words: list[str]) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text(f"rules:\n  - {rule}\n")

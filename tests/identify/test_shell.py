@@ -27,8 +27,14 @@ def test_quotes_hold_words_together() -> None:
 
 def test_commands_end_where_bash_ends_them() -> None:
     assert words("a b; c && d || e | f & (g)\nh") == [
-        ("a", "b"), ("c",), ("d",), ("e",), ("f",), ("g",), ("h",),
-    ]  # fmt: skip
+        ("a", "b"),
+        ("c",),
+        ("d",),
+        ("e",),
+        ("f",),
+        ("g",),
+        ("h",),
+    ]
 
 
 def test_redirections_are_no_words() -> None:
@@ -55,13 +61,26 @@ def test_arrays_are_their_words_over_many_lines() -> None:
     assert words(text)[-1] == ("run", "--x", "1", "b c", "--y", "--x", "1", "b c", "--y")
 
 
-@pytest.mark.parametrize("text", [
-    "run $A", "A=$(cat x)\nrun $A", "run `date`", "run $((1 + 2))", "run $(a $(b) c)",
-    "if x; then A=1; fi\nrun $A", "for A in 1 2; do run $A; done", "read A\nrun $A",
-    "f() { A=1; }\nrun $A", "A=1\ncase $1 in\n x) A=2 ;;\nesac\nrun $A",
-    "while x; do A=1; done\nrun $A",
-    "f() {\n run $1\n}", "shift\nrun $1", "set -- q r\nrun $1", 'A=("$B")\nrun ${A[@]}',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "run $A",
+        "A=$(cat x)\nrun $A",
+        "run `date`",
+        "run $((1 + 2))",
+        "run $(a $(b) c)",
+        "if x; then A=1; fi\nrun $A",
+        "for A in 1 2; do run $A; done",
+        "read A\nrun $A",
+        "f() { A=1; }\nrun $A",
+        "A=1\ncase $1 in\n x) A=2 ;;\nesac\nrun $A",
+        "while x; do A=1; done\nrun $A",
+        "f() {\n run $1\n}",
+        "shift\nrun $1",
+        "set -- q r\nrun $1",
+        'A=("$B")\nrun ${A[@]}',
+    ],
+)
 def test_what_only_running_could_tell_is_unknown(text: str) -> None:
     found = [w for w in words(text, "argument") if w[0] == "run"]
     assert found == [("run", UNKNOWN)]
@@ -71,10 +90,17 @@ def test_options_of_the_shell_leave_the_arguments_alone() -> None:
     assert words("set -euo pipefail\nrun $1", "x")[-1] == ("run", "x")
 
 
-@pytest.mark.parametrize("text", [
-    "for i in 1 2; do run; done", "while true\ndo\n run\ndone", "f() {\n run\n}", "f () { run; }",
-    "for ((i = 0; i < 3; i++)); do run; done", "until x; do if y; then run; fi; done",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for i in 1 2; do run; done",
+        "while true\ndo\n run\ndone",
+        "f() {\n run\n}",
+        "f () { run; }",
+        "for ((i = 0; i < 3; i++)); do run; done",
+        "until x; do if y; then run; fi; done",
+    ],
+)
 def test_a_command_in_a_loop_or_function_is_marked(text: str) -> None:
     commands = read_script(f"before\n{text}\nafter").commands
     marks = {c.words[0]: c.repeated for c in commands}

@@ -31,9 +31,13 @@ STATED = {
 }
 ALWAYS: dict[str, Any] = {"deadline": {"mode": "always"}, "evidence": {"max_interval_ratio": 100}}
 GROUPS = {
-    "Pod": "", "Job": "batch", "PyTorchJob": "kubeflow.org", "JobSet": "jobset.x-k8s.io",
-    "RayJob": "ray.io", "Workload": "kueue.x-k8s.io",
-}  # fmt: skip
+    "Pod": "",
+    "Job": "batch",
+    "PyTorchJob": "kubeflow.org",
+    "JobSet": "jobset.x-k8s.io",
+    "RayJob": "ray.io",
+    "Workload": "kueue.x-k8s.io",
+}
 
 
 def gpus(name: str, **more: Any) -> GpuType:
@@ -125,10 +129,7 @@ class Admitted:
 
 
 def knowledge(
-    fitted: Fitted,
-    table: Mapping[str, GpuNode] = BOTH,
-    rules: Rules | None = None,
-    **config: Any,
+    fitted: Fitted, table: Mapping[str, GpuNode] = BOTH, rules: Rules | None = None, **config: Any
 ) -> Knowledge:
     """What reviews rest on in a test; a configuration that always fills, where none is given."""
     settings = config_of(ALWAYS | config)

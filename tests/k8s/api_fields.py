@@ -11,9 +11,13 @@ from kubernetes import client
 # What the client calls objects of other groups by the same name.
 CLASSES = {"Event": "CoreV1Event"}
 TYPES: dict[str, tuple[type, ...]] = {
-    "str": (str,), "int": (int,), "bool": (bool,), "float": (int, float),
-    "datetime": (str,), "bytes": (str,),
-}  # fmt: skip
+    "str": (str,),
+    "int": (int,),
+    "bool": (bool,),
+    "float": (int, float),
+    "datetime": (str,),
+    "bytes": (str,),
+}
 
 
 def unknown_fields(document: dict[str, Any]) -> list[str]:

@@ -115,12 +115,20 @@ class StandIn:
     def kubeconfig(self, folder: Path) -> Path:
         """A file that names it."""
         path = folder / "kubeconfig"
-        path.write_text(json.dumps({
-            "apiVersion": "v1", "kind": "Config", "current-context": "it",
-            "clusters": [{"name": "here", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}],
-            "users": [{"name": "me", "user": {}}],
-            "contexts": [{"name": "it", "context": {"cluster": "here", "user": "me"}}],
-        }))  # fmt: skip
+        path.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "current-context": "it",
+                    "clusters": [
+                        {"name": "here", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}
+                    ],
+                    "users": [{"name": "me", "user": {}}],
+                    "contexts": [{"name": "it", "context": {"cluster": "here", "user": "me"}}],
+                }
+            )
+        )
         return path
 
     def fill(self, nodes: list[dict[str, Any]]) -> None:
@@ -277,8 +285,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _status(self, status: int, message: str = "") -> None:
         self._json(
-            status,
-            {"kind": "Status", "code": status, "reason": str(status), "message": message},
+            status, {"kind": "Status", "code": status, "reason": str(status), "message": message}
         )
 
     def _json(self, status: int, value: Any) -> None:
@@ -310,8 +317,9 @@ class _Handler(BaseHTTPRequestHandler):
         metadata = {"resourceVersion": version}
         if after < len(snapshot):
             metadata |= {"continue": f"{version}:{after}"}
-        return self._json(200, {"kind": "List", "metadata": metadata,
-                                "items": snapshot[first:after]})  # fmt: skip
+        return self._json(
+            200, {"kind": "List", "metadata": metadata, "items": snapshot[first:after]}
+        )
 
     def _watch(self, collection: Collection, query: dict[str, str]) -> None:
         since = int(query["resourceVersion"])

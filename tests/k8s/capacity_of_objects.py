@@ -39,10 +39,12 @@ def told(report: Any) -> Sums:
     """What a report says, of all and by every split."""
     everything = {"": Share(report["origin"]["jobs"], _seconds(report["hours"]))}
     return {"all": everything} | {
-        split: {part["key"]: Share(part["jobs"], _seconds(part["hours"]))
-                for part in report["splits"][split]}
+        split: {
+            part["key"]: Share(part["jobs"], _seconds(part["hours"]))
+            for part in report["splits"][split]
+        }
         for split in SPLITS
-    }  # fmt: skip
+    }
 
 
 def added_up(rows: Sequence[Row]) -> Sums:
@@ -66,12 +68,16 @@ def sums_of(objects: Sequence[Object]) -> Sums:
 
 def waiting(objects: Sequence[Object]) -> dict[str, int]:
     """GPUs of what the scheduler cannot place, and of Jobs that wait to be let in, by name."""
-    pods = {_named(o): gpus_of(o["spec"]) for o in objects
-            if o["kind"] == "Pod" and "nodeName" not in o["spec"]}  # fmt: skip
+    pods = {
+        _named(o): gpus_of(o["spec"])
+        for o in objects
+        if o["kind"] == "Pod" and "nodeName" not in o["spec"]
+    }
     return pods | {
         o["metadata"]["name"]: gpus_of(o["spec"]["template"]["spec"])
-        for o in objects if o["kind"] == "Job" and o["spec"].get("suspend")
-    }  # fmt: skip
+        for o in objects
+        if o["kind"] == "Job" and o["spec"].get("suspend")
+    }
 
 
 def running(objects: Sequence[Object]) -> dict[str, int]:

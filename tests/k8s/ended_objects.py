@@ -24,9 +24,7 @@ def owner(kind: str, name: str) -> dict[str, Any]:
 
 
 def condition(kind: str, minute: float, reason: str = "") -> dict[str, Any]:
-    return {
-        "type": kind, "status": "True", "reason": reason, "lastTransitionTime": stamp(minute),
-    }  # fmt: skip
+    return {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": stamp(minute)}
 
 
 def spec(gpus: int, **more: Any) -> dict[str, Any]:
@@ -57,17 +55,23 @@ def pod(
         state = {"terminated": {"finishedAt": stamp(end), "reason": ended_by, "message": message}}
     return {
         "metadata": {
-            "name": name, "namespace": "team", "uid": f"uid-{name}", "labels": labels or {},
-            "creationTimestamp": stamp(0), "annotations": annotations or {},
+            "name": name,
+            "namespace": "team",
+            "uid": f"uid-{name}",
+            "labels": labels or {},
+            "creationTimestamp": stamp(0),
+            "annotations": annotations or {},
             "ownerReferences": [owned] if owned else [],
         },
         "spec": spec(gpus, nodeName=node, **more),
         "status": {
-            "phase": phase, "reason": reason, "startTime": stamp(begin),
+            "phase": phase,
+            "reason": reason,
+            "startTime": stamp(begin),
             "conditions": conditions or [],
             "containerStatuses": [{"name": "main", "state": state}],
         },
-    }  # fmt: skip
+    }
 
 
 def running(name: str, **more: Any) -> dict[str, Any]:
@@ -92,16 +96,22 @@ def job(
     done = ended is not None and ended["type"] == "Complete"
     return {
         "metadata": {
-            "name": name, "namespace": "team", "uid": f"uid-{name}", "labels": labels or {},
-            "creationTimestamp": stamp(0), "annotations": annotations or {},
-            "ownerReferences": [owned] if owned else [], **metadata,
+            "name": name,
+            "namespace": "team",
+            "uid": f"uid-{name}",
+            "labels": labels or {},
+            "creationTimestamp": stamp(0),
+            "annotations": annotations or {},
+            "ownerReferences": [owned] if owned else [],
+            **metadata,
         },
         "spec": {**together, **limit, "template": {"metadata": {}, "spec": spec(gpus)}},
         "status": {
-            "startTime": stamp(0.5), "conditions": [ended] if ended else [],
+            "startTime": stamp(0.5),
+            "conditions": [ended] if ended else [],
             **({"completionTime": ended["lastTransitionTime"]} if ended and done else {}),
         },
-    }  # fmt: skip
+    }
 
 
 def of_job(name: str) -> dict[str, Any]:

@@ -18,11 +18,16 @@ def node(
     resources: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     discovered = {
-        f"{GPU}product": product, f"{GPU}memory": str(memory), f"{GPU}count": str(gpus),
-        f"{GPU}replicas": "1", f"{GPU}sharing-strategy": "none", f"{GPU}present": "true",
-        f"{GPU}compute.major": str(capability[0]), f"{GPU}compute.minor": str(capability[1]),
+        f"{GPU}product": product,
+        f"{GPU}memory": str(memory),
+        f"{GPU}count": str(gpus),
+        f"{GPU}replicas": "1",
+        f"{GPU}sharing-strategy": "none",
+        f"{GPU}present": "true",
+        f"{GPU}compute.major": str(capability[0]),
+        f"{GPU}compute.minor": str(capability[1]),
         "nvidia.com/mig.strategy": "single",
-    }  # fmt: skip
+    }
     offered = {"cpu": "64", "nvidia.com/gpu": str(gpus)} | (resources or {})
     return {
         "metadata": {

@@ -22,9 +22,15 @@ A100, V100, P100, T4 = (kind(n) for n in ("a100", "v100", "p100", "t4"))
 NODES = {
     name: GpuNode(name, type_)
     for name, type_ in {
-        "a1": A100, "a2": A100, "v1": V100, "v2": V100, "p1": P100, "t1": T4, "cpu1": None,
+        "a1": A100,
+        "a2": A100,
+        "v1": V100,
+        "v2": V100,
+        "p1": P100,
+        "t1": T4,
+        "cpu1": None,
     }.items()
-}  # fmt: skip
+}
 
 
 def job(text: str = MIXED, **changes: Any) -> PodJob:

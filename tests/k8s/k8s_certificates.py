@@ -33,10 +33,21 @@ def self_signed(directory: Path, name: str, host: str = "IP:127.0.0.1") -> Pair:
     directory.mkdir(parents=True, exist_ok=True)
     pair = Pair(directory / "tls.crt", directory / "tls.key")
     command = [
-        "openssl", "req", "-x509", *EC, "-days", "2", "-subj", f"/CN={name}",
-        "-addext", f"subjectAltName={host}",
-        "-out", str(pair.certificate), "-keyout", str(pair.key),
-    ]  # fmt: skip
+        "openssl",
+        "req",
+        "-x509",
+        *EC,
+        "-days",
+        "2",
+        "-subj",
+        f"/CN={name}",
+        "-addext",
+        f"subjectAltName={host}",
+        "-out",
+        str(pair.certificate),
+        "-keyout",
+        str(pair.key),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     return pair
 

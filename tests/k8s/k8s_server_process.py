@@ -51,9 +51,14 @@ def node(name: str, gpu: str | None = None, count: int = 4) -> dict[str, Any]:
 
 
 CLUSTER = [
-    node("a100-0", "a100"), node("a100-1", "a100"), node("v100-0", "v100"), node("v100-1", "v100"),
-    node("p100-0", "p100"), node("t4-0", "t4"), node("cpu-0"),
-]  # fmt: skip
+    node("a100-0", "a100"),
+    node("a100-1", "a100"),
+    node("v100-0", "v100"),
+    node("v100-1", "v100"),
+    node("p100-0", "p100"),
+    node("t4-0", "t4"),
+    node("cpu-0"),
+]
 
 
 def captured(name: str) -> dict[str, Any]:
@@ -67,7 +72,10 @@ def pod(name: str = "train", said: Mapping[str, str] | None = None, gpus: int = 
     annotations = {f"precision-time.io/{key}": value for key, value in (said or {}).items()}
     return {
         "metadata": {
-            "name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": "1",
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "resourceVersion": "1",
             "annotations": annotations,
         },
         "spec": {
@@ -75,7 +83,7 @@ def pod(name: str = "train", said: Mapping[str, str] | None = None, gpus: int = 
                 {"name": "train", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
             ]
         },
-    }  # fmt: skip
+    }
 
 
 MIXED = {"model": "resnet50", "precision": "amp", "batch-size": "128", "epochs": "90"}
@@ -117,8 +125,9 @@ class ServerProcess:
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, str(STAND_IN), str(self.config_file), str(self.nodes_file)],
-                stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1"},
-            )  # fmt: skip
+                stderr=log,
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+            )
         self.ports = self.wait_for_event(lambda e: e["event"] == "listening")["ports"]
         return self
 

@@ -9,9 +9,31 @@ from typing import Any
 from hypothesis import strategies as st
 
 ODD = st.sampled_from(
-    [None, True, -1, 0, 3, 2.5, 1e308, 10**30, "", "x", "-1", "1e9", "9" * 400, "$(A)$(B)",
-     "\x00", "\ud800", [], [None], [[]], {}, {"": ""}, {"metadata": []}]
-)  # fmt: skip
+    [
+        None,
+        True,
+        -1,
+        0,
+        3,
+        2.5,
+        1e308,
+        10**30,
+        "",
+        "x",
+        "-1",
+        "1e9",
+        "9" * 400,
+        "$(A)$(B)",
+        "\x00",
+        "\ud800",
+        [],
+        [None],
+        [[]],
+        {},
+        {"": ""},
+        {"metadata": []},
+    ]
+)
 
 
 @st.composite

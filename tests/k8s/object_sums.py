@@ -15,13 +15,17 @@ SINCE_H, UNTIL_H = 6, 30  # the period, in hours after the nodes were created
 QUEUE = "kueue.x-k8s.io/queue-name"
 INDEX = "batch.kubernetes.io/job-completion-index"
 TYPES = {
-    "NVIDIA-A100-SXM4-80GB": "a100-sxm4-80gb", "Tesla-V100-SXM2-32GB": "v100-sxm2-32gb",
-    "Tesla-T4": "t4-16gb", "NVIDIA-LAB-SAMPLE-900": "NVIDIA-LAB-SAMPLE-900",
-}  # fmt: skip
+    "NVIDIA-A100-SXM4-80GB": "a100-sxm4-80gb",
+    "Tesla-V100-SXM2-32GB": "v100-sxm2-32gb",
+    "Tesla-T4": "t4-16gb",
+    "NVIDIA-LAB-SAMPLE-900": "NVIDIA-LAB-SAMPLE-900",
+}
 OUTCOMES = {
-    "DeadlineExceeded": "timed_out", "Evicted": "preempted", "EvictionByEvictionAPI": "preempted",
+    "DeadlineExceeded": "timed_out",
+    "Evicted": "preempted",
+    "EvictionByEvictionAPI": "preempted",
     "PreemptionByScheduler": "preempted",
-}  # fmt: skip
+}
 WORST = ("timed_out", "preempted", "failed", "completed")
 
 Object = dict[str, Any]
@@ -55,11 +59,20 @@ def window_of(objects: Iterable[Object]) -> Window:
 
 def rows_of(objects: Sequence[Object], window: Window) -> list[Row]:
     """Everything that held GPUs in the window, if only for a moment."""
-    types = {o["metadata"]["name"]: TYPES[o["metadata"]["labels"][f"{GPU}.product"]]
-             for o in objects if o["kind"] == "Node"}  # fmt: skip
+    types = {
+        o["metadata"]["name"]: TYPES[o["metadata"]["labels"][f"{GPU}.product"]]
+        for o in objects
+        if o["kind"] == "Node"
+    }
     rows = (_row(job, pods, types, window) for job, pods in _attempts(objects))
-    return [row for row in rows if row is not None and row.gpus
-            and row.end_s > window.since_s and row.start_s < window.until_s]  # fmt: skip
+    return [
+        row
+        for row in rows
+        if row is not None
+        and row.gpus
+        and row.end_s > window.since_s
+        and row.start_s < window.until_s
+    ]
 
 
 def gpus_of(body: Object) -> int:
@@ -100,12 +113,14 @@ def _row(
     found = {types[pod["spec"]["nodeName"]] for pod in began}
     head = pods[0] if job is None else job
     status = head["status"]
-    spans = [(_at(pod["status"]["startTime"]), _end(pod, window), gpus_of(pod["spec"]))
-             for pod in began]  # fmt: skip
+    spans = [
+        (_at(pod["status"]["startTime"]), _end(pod, window), gpus_of(pod["spec"])) for pod in began
+    ]
     if job is not None and not pods and "startTime" in status:
         wanted = gpus_of(job["spec"]["template"]["spec"]) * job["spec"]["completions"]
-        spans = [(_at(status["startTime"]), _at(status["conditions"][-1]["lastTransitionTime"]),
-                  wanted)]  # fmt: skip
+        spans = [
+            (_at(status["startTime"]), _at(status["conditions"][-1]["lastTransitionTime"]), wanted)
+        ]
         selector = job["spec"]["template"]["spec"]["nodeSelector"]
         found = {TYPES[selector[f"{GPU}.product"]]}
     if not spans:
@@ -114,12 +129,18 @@ def _row(
     gpus = sum(gpus for _, _, gpus in spans)
     outcome = "running" if end_s > window.until_s else _outcome(job, pods)
     return Row(
-        name=head["metadata"]["name"], account=head["metadata"]["namespace"],
-        user="unknown", partition=head["metadata"].get("labels", {}).get(QUEUE, "unknown"),
-        gpu_type=found.pop() if len(found) == 1 else "unknown", outcome=outcome, gpus=gpus,
-        start_s=start_s, end_s=end_s, gpu_s=gpus * window.seconds(start_s, end_s),
+        name=head["metadata"]["name"],
+        account=head["metadata"]["namespace"],
+        user="unknown",
+        partition=head["metadata"].get("labels", {}).get(QUEUE, "unknown"),
+        gpu_type=found.pop() if len(found) == 1 else "unknown",
+        outcome=outcome,
+        gpus=gpus,
+        start_s=start_s,
+        end_s=end_s,
+        gpu_s=gpus * window.seconds(start_s, end_s),
         held_s=sum(gpus * window.seconds(start, end) for start, end, gpus in spans),
-    )  # fmt: skip
+    )
 
 
 def _end(pod: Object, window: Window) -> int:
@@ -127,11 +148,17 @@ def _end(pod: Object, window: Window) -> int:
     status = pod["status"]
     if status["phase"] == "Running":
         return window.until_s + 1
-    states = [c["state"].get("terminated", {}) for kind in ("initC", "c")
-              for c in status.get(f"{kind}ontainerStatuses", ())]  # fmt: skip
+    states = [
+        c["state"].get("terminated", {})
+        for kind in ("initC", "c")
+        for c in status.get(f"{kind}ontainerStatuses", ())
+    ]
     finished = [_at(state["finishedAt"]) for state in states if state.get("finishedAt")]
-    given_up = [_at(c["lastTransitionTime"]) for c in status["conditions"]
-                if c["type"] == "DisruptionTarget"]  # fmt: skip
+    given_up = [
+        _at(c["lastTransitionTime"])
+        for c in status["conditions"]
+        if c["type"] == "DisruptionTarget"
+    ]
     return max((*finished, *given_up), default=_at(status["startTime"]))
 
 

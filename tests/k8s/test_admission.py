@@ -57,10 +57,15 @@ def deadline(obj: dict[str, Any]) -> int:
 def predicted_on(fitted: Fitted, gpu: str) -> Any:
     return fitted.predictor.predict(
         TrainingJob(
-            model="resnet50", precision=Precision.MIXED_FP16_FP32, gpu=gpu, gpus=1,
-            gpus_per_node=1, batch_size=128, epochs=90,
+            model="resnet50",
+            precision=Precision.MIXED_FP16_FP32,
+            gpu=gpu,
+            gpus=1,
+            gpus_per_node=1,
+            batch_size=128,
+            epochs=90,
         )
-    )  # fmt: skip
+    )
 
 
 def test_a_job_gets_the_times_of_the_slowest_gpu_it_may_land_on(
@@ -74,9 +79,11 @@ def test_a_job_gets_the_times_of_the_slowest_gpu_it_may_land_on(
     assert seconds(found, P95) == pytest.approx(slowest.total_quantile_s(0.95), abs=1)
     words = dict(word.split("=") for word in found[BASIS].split())
     assert words == {
-        "tier": slowest.tier.value, "predictor": "20261201-1",
-        "gpu": V100.product.replace(" ", "-"), "gpus": "1",
-    }  # fmt: skip
+        "tier": slowest.tier.value,
+        "predictor": "20261201-1",
+        "gpu": V100.product.replace(" ", "-"),
+        "gpus": "1",
+    }
 
 
 def test_the_deadline_covers_the_slowest_gpu_start_up_and_checkpoints(
@@ -93,12 +100,23 @@ def test_the_deadline_covers_the_slowest_gpu_start_up_and_checkpoints(
     "pinned",
     [
         {"nodeSelector": {"pool": "fast"}},
-        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-            "nodeSelectorTerms": [
-                {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["fast"]}]}
-            ]}}}},
+        {
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {
+                                "matchExpressions": [
+                                    {"key": "pool", "operator": "In", "values": ["fast"]}
+                                ]
+                            }
+                        ]
+                    }
+                }
+            }
+        },
     ],
-)  # fmt: skip
+)
 def test_a_gpu_the_pods_cannot_land_on_does_not_count(
     known: Knowledge, pinned: dict[str, Any]
 ) -> None:
@@ -197,9 +215,11 @@ def test_a_bare_pod_is_filled_itself(known: Knowledge) -> None:
 
 
 OWNERS = {
-    "batch/v1": "Job", "ray.io/v1": "RayCluster", "kubeflow.org/v1": "PyTorchJob",
+    "batch/v1": "Job",
+    "ray.io/v1": "RayCluster",
+    "kubeflow.org/v1": "PyTorchJob",
     "jobset.x-k8s.io/v1alpha2": "JobSet",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("version", "kind"), OWNERS.items(), ids=list(OWNERS.values()))

@@ -163,8 +163,10 @@ def test_annotations_are_left_out_where_the_object_has_no_room_for_them(known: K
 
 
 def test_warnings_stay_within_what_the_api_server_takes(known: Knowledge) -> None:
-    noisy = {f"{OURS}{key}": "\x07\n" + "é" * 9000 for key in
-             ("model", "batch-size", "epochs", "steps", "precision", "gpu", "fabric")}  # fmt: skip
+    noisy = {
+        f"{OURS}{key}": "\x07\n" + "é" * 9000
+        for key in ("model", "batch-size", "epochs", "steps", "precision", "gpu", "fabric")
+    }
     warnings = admitted(known, job(noisy)).response["warnings"]
     assert warnings
     assert sum(len(line.encode()) for line in warnings) <= 4096

@@ -99,13 +99,17 @@ def test_runs_one_after_another_are_counted_as_the_webhook_counts_them(
 @pytest.mark.parametrize(
     ("namespace", "object_", "said", "asked"),
     [
-        ("fill", None, None, True), ("fill", "annotated", None, True),
-        ("annotated", None, None, False), ("annotated", None, "True", True),
-        ("annotated", "fill", None, False), (None, "fill", None, True),
-        ("other", "fill", None, True), (None, "annotated", "true", True),
+        ("fill", None, None, True),
+        ("fill", "annotated", None, True),
+        ("annotated", None, None, False),
+        ("annotated", None, "True", True),
+        ("annotated", "fill", None, False),
+        (None, "fill", None, True),
+        ("other", "fill", None, True),
+        (None, "annotated", "true", True),
         (None, "annotated", None, False),
     ],
-)  # fmt: skip
+)
 def test_a_deadline_is_asked_for_as_the_webhook_is_asked(
     namespace: str | None, object_: str | None, said: str | None, asked: bool
 ) -> None:
@@ -163,11 +167,21 @@ def declining_template() -> dict[str, Any]:
         job({P95: "1h", "slinky.slurm.net/timelimit": "10"}),
     ],
     ids=[
-        "own", "own of pods", "declined", "nothing", "word", "empty", "negative", "too long",
-        "declined in capitals", "declined in the template", "limit of Kueue",
-        "limit of the bridge", "old limit of the bridge",
+        "own",
+        "own of pods",
+        "declined",
+        "nothing",
+        "word",
+        "empty",
+        "negative",
+        "too long",
+        "declined in capitals",
+        "declined in the template",
+        "limit of Kueue",
+        "limit of the bridge",
+        "old limit of the bridge",
     ],
-)  # fmt: skip
+)
 def test_jobs_that_are_left_alone(obj: dict[str, Any]) -> None:
     assert not matches(obj)
 

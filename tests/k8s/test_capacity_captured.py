@@ -56,8 +56,12 @@ def test_a_report_adds_up_to_the_second(cluster: StandIn, objects: list[Object])
 def test_all_shapes_are_in_it(objects: list[Object]) -> None:
     rows = rows_of(objects, window_of(objects))
     assert {row.outcome for row in rows} == {
-        "completed", "failed", "timed_out", "preempted", "running",
-    }  # fmt: skip
+        "completed",
+        "failed",
+        "timed_out",
+        "preempted",
+        "running",
+    }
     attempts = {row.name: row.outcome for row in rows if row.name in ("low", "low-0-00000")}
     assert attempts == {"low-0-00000": "preempted", "low": "completed"}
 
@@ -97,6 +101,4 @@ def test_the_queue_is_what_waits(cluster: StandIn, objects: list[Object], fitted
     waits, placed = waiting(objects), {job["name"]: job["gpus"] for job in found["queue"]}
     assert placed == {name: waits[name] for name in ("half", "waits", "queued")}
     assert waits.keys() - placed.keys() == {"parked", "waits-cordoned"}
-    assert {aside["reason"]: aside["jobs"] for aside in found["set_aside"]} == {
-        HELD: 1, NOWHERE: 1,
-    }  # fmt: skip
+    assert {aside["reason"]: aside["jobs"] for aside in found["set_aside"]} == {HELD: 1, NOWHERE: 1}

@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 from api_fields import unknown_fields
 from chart_files import CHART, values
-from chart_render import (
-    NAMESPACE,
-    HelmError,
-    Rendered,
-    lint,
-    needs_helm,
-    render,
-)
+from chart_render import NAMESPACE, HelmError, Rendered, lint, needs_helm, render
 
 from k8s_extender.cli.access import rights
 from k8s_extender.config import Config, config_of
@@ -72,9 +65,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
 # Kinds of custom resources, which the client of Kubernetes does not know.
 CUSTOM = {"ServiceMonitor", "Issuer", "Certificate"}
 CLUSTER_WIDE = {
-    "ClusterRole", "ClusterRoleBinding", "MutatingWebhookConfiguration",
-    "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "PriorityClass",
-}  # fmt: skip
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "MutatingWebhookConfiguration",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+    "PriorityClass",
+}
 
 every_variant = pytest.mark.parametrize("given", VARIANTS.values(), ids=list(VARIANTS))
 
@@ -208,8 +205,10 @@ def test_probes_need_no_client_certificate() -> None:
     (closed,) = containers(render({"config": server}))
     (bare,) = containers(render({"config": server, "metrics": {"enabled": False}}))
     assert open_["readinessProbe"]["httpGet"] == {
-        "path": "/readyz", "port": "https", "scheme": "HTTPS",
-    }  # fmt: skip
+        "path": "/readyz",
+        "port": "https",
+        "scheme": "HTTPS",
+    }
     assert closed["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
     assert bare["readinessProbe"]["tcpSocket"] == {"port": "https"}
 

@@ -106,10 +106,13 @@ def test_jobs_and_pods_are_looked_at_and_other_kinds_where_asked() -> None:
     assert resources() == {"batch/v1/jobs", "/v1/pods"}
     kinds = dict.fromkeys(("pytorchjobs", "jobsets", "rayjobs", "workloads"), True)
     assert resources({"admission": {"webhook": {"kinds": kinds}}}) == {
-        "batch/v1/jobs", "/v1/pods", "kubeflow.org/v1/pytorchjobs",
-        "jobset.x-k8s.io/v1alpha2/jobsets", "ray.io/v1/rayjobs",
+        "batch/v1/jobs",
+        "/v1/pods",
+        "kubeflow.org/v1/pytorchjobs",
+        "jobset.x-k8s.io/v1alpha2/jobsets",
+        "ray.io/v1/rayjobs",
         "kueue.x-k8s.io/v1beta1/workloads",
-    }  # fmt: skip
+    }
 
 
 def test_without_admission_nothing_is_registered() -> None:
@@ -142,10 +145,16 @@ def test_the_policy_is_the_one_without_a_chart() -> None:
 @pytest.mark.parametrize(
     ("namespace", "object_", "bound"),
     [
-        (None, None, 0), ("fill", None, 1), ("annotated", None, 1), (None, "fill", 1),
-        (None, "annotated", 1), ("fill", "fill", 1), ("other", "fill", 1), ("other", None, 0),
+        (None, None, 0),
+        ("fill", None, 1),
+        ("annotated", None, 1),
+        (None, "fill", 1),
+        (None, "annotated", 1),
+        ("fill", "fill", 1),
+        ("other", "fill", 1),
+        ("other", None, 0),
     ],
-)  # fmt: skip
+)
 def test_the_policy_is_bound_to_what_asks_for_it_once(
     namespace: str | None, object_: str | None, bound: int
 ) -> None:

@@ -25,9 +25,7 @@ ASKED = {
     for name in re.findall(rf"{PREFIX}_\w+", target["expr"])
 }
 SECRET: dict[str, Any] = {"secret": {"name": "history"}}
-REPORT: dict[str, Any] = {
-    "report": {"enabled": True, "existingClaim": "pages"}, "history": SECRET,
-}  # fmt: skip
+REPORT: dict[str, Any] = {"report": {"enabled": True, "existingClaim": "pages"}, "history": SECRET}
 
 
 def test_every_gauge_that_is_asked_for_is_in_a_full_report() -> None:
@@ -127,8 +125,10 @@ def test_the_follower_reads_jobs_pods_and_nodes_and_changes_nothing() -> None:
     assert container["securityContext"]["readOnlyRootFilesystem"]
     (role,) = (r for r in rendered.all("ClusterRole") if r["metadata"]["name"].endswith("-history"))
     assert {resource for rule in role["rules"] for resource in rule["resources"]} == {
-        "nodes", "pods", "jobs",
-    }  # fmt: skip
+        "nodes",
+        "pods",
+        "jobs",
+    }
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
     (bound,) = (
         b for b in rendered.all("ClusterRoleBinding") if b["roleRef"]["name"].endswith("-history")

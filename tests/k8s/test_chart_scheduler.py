@@ -21,17 +21,35 @@ pytestmark = needs_helm
 SECOND = {"mode": "second-scheduler"}
 # kubescheduler.config.k8s.io/v1 is read strictly: any other key keeps kube-scheduler from starting.
 TOP = {
-    "apiVersion", "kind", "parallelism", "leaderElection", "clientConnection", "profiles",
-    "percentageOfNodesToScore", "podInitialBackoffSeconds", "podMaxBackoffSeconds", "extenders",
-    "enableProfiling", "enableContentionProfiling", "delayCacheUntilActive",
-}  # fmt: skip
+    "apiVersion",
+    "kind",
+    "parallelism",
+    "leaderElection",
+    "clientConnection",
+    "profiles",
+    "percentageOfNodesToScore",
+    "podInitialBackoffSeconds",
+    "podMaxBackoffSeconds",
+    "extenders",
+    "enableProfiling",
+    "enableContentionProfiling",
+    "delayCacheUntilActive",
+}
 EXTENDER = {
-    "urlPrefix", "filterVerb", "preemptVerb", "prioritizeVerb", "weight", "bindVerb",
-    "enableHTTPS", "tlsConfig", "httpTimeout", "nodeCacheCapable", "managedResources", "ignorable",
-}  # fmt: skip
-TLS = {
-    "insecure", "serverName", "certFile", "keyFile", "caFile", "certData", "keyData", "caData",
-}  # fmt: skip
+    "urlPrefix",
+    "filterVerb",
+    "preemptVerb",
+    "prioritizeVerb",
+    "weight",
+    "bindVerb",
+    "enableHTTPS",
+    "tlsConfig",
+    "httpTimeout",
+    "nodeCacheCapable",
+    "managedResources",
+    "ignorable",
+}
+TLS = {"insecure", "serverName", "certFile", "keyFile", "caFile", "certData", "keyData", "caData"}
 
 
 @pytest.mark.parametrize("given", [{}, SECOND, {"registration": {"preempt": False}}])
@@ -56,8 +74,10 @@ def test_the_registration_is_the_recommended_one() -> None:
     assert extender["enableHTTPS"] is True
     assert extender["weight"] > 0
     assert [extender[f"{v}Verb"] for v in ("filter", "prioritize", "preempt")] == [
-        "filter", "prioritize", "preempt",
-    ]  # fmt: skip
+        "filter",
+        "prioritize",
+        "preempt",
+    ]
     assert "bindVerb" not in extender
     assert "insecure" not in extender["tlsConfig"]
 

@@ -19,12 +19,14 @@ pytestmark = needs_library
 
 KINDS = (("secrets", "Secret"), ("services", "Service"))
 RESOURCES = {
-    "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "v1",
+    "kind": "APIResourceList",
+    "apiVersion": "v1",
+    "groupVersion": "v1",
     "resources": [
         {"name": name, "kind": kind, "namespaced": True, "singularName": "", "verbs": ["get"]}
         for name, kind in KINDS
     ],
-}  # fmt: skip
+}
 ADDRESS = "10.96.17.4"
 
 
@@ -68,19 +70,23 @@ def cluster(*objects: dict[str, Any]) -> Iterator[str]:
 def kubeconfig(address: str) -> str:
     return json.dumps(
         {
-            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
             "clusters": [{"name": "c", "cluster": {"server": address}}],
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
             "users": [{"name": "u", "user": {}}],
         }
-    )  # fmt: skip
+    )
 
 
 def installed(secret: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
     yield {
-        "kind": "Service", "apiVersion": "v1", "spec": {"clusterIP": ADDRESS},
+        "kind": "Service",
+        "apiVersion": "v1",
+        "spec": {"clusterIP": ADDRESS},
         "metadata": {"name": "pt-precision-time", "namespace": NAMESPACE},
-    }  # fmt: skip
+    }
     if secret is not None:
         yield secret
 
@@ -126,9 +132,11 @@ def test_the_scheduler_gets_the_address_of_the_service(first: Rendered) -> None:
 def test_the_authority_of_cert_manager_is_found_once_it_is_issued() -> None:
     values = {"certificates": {"source": "certManager"}}
     issued = {
-        "kind": "Secret", "apiVersion": "v1", "data": {"ca.crt": base64.b64encode(b"CA").decode()},
+        "kind": "Secret",
+        "apiVersion": "v1",
+        "data": {"ca.crt": base64.b64encode(b"CA").decode()},
         "metadata": {"name": "pt-precision-time-tls", "namespace": NAMESPACE},
-    }  # fmt: skip
+    }
     with cluster() as kubeconfig:
         before = render_in(kubeconfig, values).extender()["tlsConfig"]
     with cluster(*installed(issued)) as kubeconfig:

@@ -56,8 +56,10 @@ def test_phases_are_summed_and_the_largest_must_fit(decider: Any) -> None:
     text = "model=gpt2-xl precision=amp batch=1 "
     small, long = decider(), job(text + 'phases="steps=100,seq=256;steps=50,seq=512"')
     (found,) = small.estimates(long, [A100])
-    parts = [small.estimates(job(text + t), [A100])[0].total_s(0.95)
-             for t in ("steps=100 seq=256", "steps=50 seq=512")]  # fmt: skip
+    parts = [
+        small.estimates(job(text + t), [A100])[0].total_s(0.95)
+        for t in ("steps=100 seq=256", "steps=50 seq=512")
+    ]
     assert found.total_s(0.95) == pytest.approx(sum(parts))
     large = job(text + 'phases="steps=100;steps=50,batch=16"')
     assert small.filter(large, ["a1", "t1"]).refused["t1"] == MEMORY
@@ -131,8 +133,11 @@ def test_by_cost_a_cheap_gpu_may_win(decider: Any) -> None:
 
 @pytest.mark.parametrize("policy", ["cost", "energy"])
 def test_a_part_of_a_gpu_costs_and_draws_the_part_that_it_is(decider: Any, policy: str) -> None:
-    parts = {"whole": A100, "shared": kind("a100", replicas=4),
-             "mig": kind("a100", mig="1g.10gb", mig_share=1 / 7)}  # fmt: skip
+    parts = {
+        "whole": A100,
+        "shared": kind("a100", replicas=4),
+        "mig": kind("a100", mig="1g.10gb", mig_share=1 / 7),
+    }
     nodes = {name: GpuNode(name, type_) for name, type_ in parts.items()}
     prices = {A100.gpu.name: 2.0}  # type: ignore[union-attr]
     config = {"prioritize": {"policy": policy}, "hardware": {"prices_per_gpu_hour": prices}}
@@ -166,8 +171,11 @@ def test_scores_are_whole_numbers_within_bounds(decider: Any, policy: str) -> No
 def test_slices_and_shared_gpus_are_slower_than_whole_ones(decider: Any) -> None:
     slice_ = kind("a100", mig="1g.10gb", mig_share=1 / 7)
     shared = kind("a100", replicas=4)
-    nodes = {"whole": GpuNode("whole", A100), "mig": GpuNode("mig", slice_),
-             "shared": GpuNode("shared", shared)}  # fmt: skip
+    nodes = {
+        "whole": GpuNode("whole", A100),
+        "mig": GpuNode("mig", slice_),
+        "shared": GpuNode("shared", shared),
+    }
     times = {e.type: e.step_s for e in decider(nodes).estimates(job(), [A100, slice_, shared])}
     assert times[slice_] == pytest.approx(7 * times[A100])
     assert times[shared] == pytest.approx(4 * times[A100])

@@ -76,8 +76,14 @@ def test_every_annotation_and_event_written_is_there() -> None:
     text = section(TEXT, "## What is written back")
     rows = re.findall(r"^\| `(precision-time\.io/\S+)` \|", text, re.MULTILINE)
     assert set(rows) == {
-        notes.DURATION, notes.P95, notes.STEP, notes.BASIS, BY_GPU, PODS, limits.FILLED,
-    }  # fmt: skip
+        notes.DURATION,
+        notes.P95,
+        notes.STEP,
+        notes.BASIS,
+        BY_GPU,
+        PODS,
+        limits.FILLED,
+    }
     assert {pod_events.REFUSED, pod_events.UNCLEAR} == set(re.findall(r"`(P\w+)`", text))
 
 
@@ -106,9 +112,15 @@ def test_every_metric_is_there() -> None:
 
 def test_the_values_named_exist_in_the_chart() -> None:
     groups = (
-        "admission", "certificates", "registration", "secondScheduler", "metrics", "service",
-        "networkPolicy", "podSecurityContext",
-    )  # fmt: skip
+        "admission",
+        "certificates",
+        "registration",
+        "secondScheduler",
+        "metrics",
+        "service",
+        "networkPolicy",
+        "podSecurityContext",
+    )
     named = re.findall(rf"`((?:{'|'.join(groups)})(?:\.[A-Za-z]\w*)+)", TEXT)
     sets = re.findall(r"--set (\S+?)[`\s]", TEXT)
     named += [re.sub(r"=.*", "", one) for each in sets for one in each.split(",")]

@@ -116,9 +116,13 @@ def test_a_pod_that_is_preempted_does_not_end_its_job(
     begins(cluster, "held")
     follower = following()
     cluster.put(
-        running("held-0", owned=of_job("held"),
-                conditions=[condition("DisruptionTarget", 5, "PreemptionByScheduler")]), PODS,
-    )  # fmt: skip
+        running(
+            "held-0",
+            owned=of_job("held"),
+            conditions=[condition("DisruptionTarget", 5, "PreemptionByScheduler")],
+        ),
+        PODS,
+    )
     cluster.delete("held-0", PODS)
     ends(cluster, "other")
     assert set(stored(follower, path, "other")) == {"other"}

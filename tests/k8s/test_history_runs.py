@@ -77,8 +77,9 @@ def test_pods_of_one_attempt_overlap_or_start_together(cluster: StandIn) -> None
 
 
 def test_gpus_are_held_while_a_first_container_prepares(cluster: StandIn) -> None:
-    fetching = pod("fetching", ran=(1, None), phase="Failed",
-                   conditions=[condition("PodScheduled", 1)])  # fmt: skip
+    fetching = pod(
+        "fetching", ran=(1, None), phase="Failed", conditions=[condition("PodScheduled", 1)]
+    )
     done = {"terminated": {"finishedAt": stamp(50), "reason": "OOMKilled"}}
     fetching["status"] |= {
         "initContainerStatuses": [{"name": "fetch", "state": done}],
@@ -90,9 +91,12 @@ def test_gpus_are_held_while_a_first_container_prepares(cluster: StandIn) -> Non
 
 
 def test_a_pod_ends_with_its_node_where_a_container_cannot_tell(cluster: StandIn) -> None:
-    lost = pod("lost", ran=(1, 20), phase="Failed",
-               conditions=[condition("Ready", 2),
-                           condition("DisruptionTarget", 60, "DeletionByPodGC")])  # fmt: skip
+    lost = pod(
+        "lost",
+        ran=(1, 20),
+        phase="Failed",
+        conditions=[condition("Ready", 2), condition("DisruptionTarget", 60, "DeletionByPodGC")],
+    )
     lost["status"]["containerStatuses"].append({"name": "more", "state": {"running": {}}})
     cluster.put(lost, PODS)
     ended = one(cluster).ended
@@ -166,11 +170,13 @@ def test_how_a_failed_job_ended_is_told_by_its_pods(
 
 def test_the_prediction_and_the_deadline_we_filled_are_read_back(cluster: StandIn) -> None:
     written = {
-        "precision-time.io/predicted-duration": "1h", "precision-time.io/predicted-p95": "1h30m",
+        "precision-time.io/predicted-duration": "1h",
+        "precision-time.io/predicted-p95": "1h30m",
         "precision-time.io/predicted-step-seconds": "0.25",
-        "precision-time.io/predicted-basis":
-            "tier=site predictor=v7 gpu=NVIDIA-A100-SXM4-80GB gpus=8",
-    }  # fmt: skip
+        "precision-time.io/predicted-basis": (
+            "tier=site predictor=v7 gpu=NVIDIA-A100-SXM4-80GB gpus=8"
+        ),
+    }
     filled = {"precision-time.io/filled-deadline-seconds": "5400"}
     cluster.put(job("j", ended=COMPLETE, deadline_s=5400, annotations=filled), JOBS)
     cluster.put(pod("j-0", owned=of_job("j"), annotations=written), PODS)
@@ -218,8 +224,12 @@ def test_only_runs_since_a_time_are_given(cluster: StandIn) -> None:
 
 def test_objects_of_wrong_types_raise_nothing(cluster: StandIn) -> None:
     broken = pod("broken")
-    broken["status"] = {"phase": "Failed", "startTime": 7, "containerStatuses": "none",
-                        "conditions": [None, {"type": []}]}  # fmt: skip
+    broken["status"] = {
+        "phase": "Failed",
+        "startTime": 7,
+        "containerStatuses": "none",
+        "conditions": [None, {"type": []}],
+    }
     broken["metadata"]["ownerReferences"] = ["x"]
     cluster.put(broken, PODS)
     assert one(cluster).ended.start_s is None

@@ -80,8 +80,9 @@ def at(minute: float) -> str:
 
 def test_the_gpus_are_those_of_nodes_that_take_pods(cluster: StandIn) -> None:
     assert queue_of(cluster).pools == (
-        Pool(name=A100, gpus=16, gpus_per_node=8), Pool(name=T4, gpus=4, gpus_per_node=4),
-    )  # fmt: skip
+        Pool(name=A100, gpus=16, gpus_per_node=8),
+        Pool(name=T4, gpus=4, gpus_per_node=4),
+    )
 
 
 def test_a_job_runs_with_its_pods_or_waits_for_them(cluster: StandIn) -> None:
@@ -139,8 +140,9 @@ def test_a_part_that_has_gpus_runs_and_the_other_waits(cluster: StandIn) -> None
     cluster.put(pending("half-2", gpus=4, owned=of_job("half")), PODS)
     parts = queue_of(cluster).jobs
     assert {(part.job_id, part.start_s, part.gpus) for part in parts} == {
-        ("uid-half", moment_s(1), 8), ("uid-half", None, 4),
-    }  # fmt: skip
+        ("uid-half", moment_s(1), 8),
+        ("uid-half", None, 4),
+    }
 
 
 def test_a_suspended_job_waits_for_its_queue_or_else_for_a_person(cluster: StandIn) -> None:
@@ -171,8 +173,9 @@ def test_the_report_of_a_cluster_as_it_is_now(reached: StandIn) -> None:
     reached.put(pod("bad", gpus=2, node="t4-0", ran=(ended, ended + 30), phase="Failed"), PODS)
     reached.put(running("now", gpus=4, ran=(ended, None)), PODS)
     reached.put(pending("waits"), PODS)
-    found = capacity("report", "--facts-only", "--from", "kubernetes", "--since", at(began),
-                     "--until", at(until))  # fmt: skip
+    found = capacity(
+        "report", "--facts-only", "--from", "kubernetes", "--since", at(began), "--until", at(until)
+    )
     assert found.exit_code == 0, found.output
     said = json.loads(found.stdout)
     # the API server tells whole seconds

@@ -39,9 +39,12 @@ def captured_nodes() -> Iterator[dict[str, Any]]:
 def test_nodes_of_the_captured_call_are_known() -> None:
     known = {n.name: n.type for n in map(read, captured_nodes())}
     assert {name: k.gpu.name for name, k in known.items() if k and k.gpu} == {
-        "t4-0": "t4-16gb", "v100-0": "v100-sxm2-16gb", "v100-1": "v100-sxm2-16gb",
-        "a100-0": "a100-sxm4-80gb", "a100-1": "a100-sxm4-80gb",
-    }  # fmt: skip
+        "t4-0": "t4-16gb",
+        "v100-0": "v100-sxm2-16gb",
+        "v100-1": "v100-sxm2-16gb",
+        "a100-0": "a100-sxm4-80gb",
+        "a100-1": "a100-sxm4-80gb",
+    }
     assert [k.count for k in known.values() if k] == [4, 8, 8, 8, 8]
 
 
@@ -103,10 +106,15 @@ def test_mps_parts_the_memory_and_time_slicing_does_not(strategy: str, sharers: 
 
 
 def test_mixed_slices_are_known_by_the_resource_that_counts_them() -> None:
-    raw = a100("a", labels={"nvidia.com/mig.strategy": "mixed",
-                            "nvidia.com/mig-3g.40gb.memory": "40192"},
-               resources={"nvidia.com/mig-1g.10gb": "14", "nvidia.com/mig-3g.40gb": "2",
-                          "nvidia.com/mig-2g.20gb": "0"})  # fmt: skip
+    raw = a100(
+        "a",
+        labels={"nvidia.com/mig.strategy": "mixed", "nvidia.com/mig-3g.40gb.memory": "40192"},
+        resources={
+            "nvidia.com/mig-1g.10gb": "14",
+            "nvidia.com/mig-3g.40gb": "2",
+            "nvidia.com/mig-2g.20gb": "0",
+        },
+    )
     found = read(raw)
     small, large = found.slices["nvidia.com/mig-1g.10gb"], found.slices["nvidia.com/mig-3g.40gb"]
     assert set(found.slices) == {"nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"}

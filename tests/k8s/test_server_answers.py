@@ -195,11 +195,12 @@ def test_whole_nodes_come_back_compressed_for_who_takes_gzip(server: ServerProce
 @given(
     st.lists(
         st.sampled_from(NAMES) | st.from_regex(r"[a-z][a-z0-9.-]{0,30}", fullmatch=True),
-        unique=True, max_size=200,
+        unique=True,
+        max_size=200,
     ),
     st.integers(0, 5000),
     st.sampled_from([MIXED, BF16, {}, {"precision": "bf16-mixed"}, {"model": "?", "epochs": "-1"}]),
-)  # fmt: skip
+)
 def test_no_node_is_ever_lost_without_a_reason(
     server: ServerProcess, names: list[str], more: int, said: dict[str, str]
 ) -> None:
@@ -217,9 +218,13 @@ def test_no_node_is_ever_lost_without_a_reason(
 
 def test_what_is_asked_wrongly_is_told_so(server: ServerProcess) -> None:
     for method, path, status in (
-        ("GET", "/v1/filter", 405), ("POST", "/livez", 405), ("POST", "/v1/bind", 404),
-        ("GET", "/", 404), ("PUT", "/v1/filter", 405), ("GET", "/metrics", 404),
-    ):  # fmt: skip
+        ("GET", "/v1/filter", 405),
+        ("POST", "/livez", 405),
+        ("POST", "/v1/bind", 404),
+        ("GET", "/", 404),
+        ("PUT", "/v1/filter", 405),
+        ("GET", "/metrics", 404),
+    ):
         with contextlib.closing(server.connect()) as connection:
             connection.request(method, path)
             answer = connection.getresponse()
@@ -234,10 +239,17 @@ def test_each_decision_is_one_line_of_the_log(server: ServerProcess) -> None:
     assert 0 < duration < 10_000_000
     assert line.pop("time")
     assert line == {
-        "level": "info", "event": "decision", "verb": "filter", "outcome": "decided",
-        "namespace": "default", "pod": "logged", "uid": "uid-logged",
-        "nodes": len(NAMES), "passed": 3, "reasons": {PRECISION["bf16"]: 4},
-    }  # fmt: skip
+        "level": "info",
+        "event": "decision",
+        "verb": "filter",
+        "outcome": "decided",
+        "namespace": "default",
+        "pod": "logged",
+        "uid": "uid-logged",
+        "nodes": len(NAMES),
+        "passed": 3,
+        "reasons": {PRECISION["bf16"]: 4},
+    }
 
 
 def test_metrics_have_few_labels_and_base_units(server: ServerProcess) -> None:

@@ -22,16 +22,7 @@ import yaml
 from api_server_stand_in import served
 from click.testing import CliRunner, Result
 from k8s_certificates import openssl, self_signed
-from k8s_server_process import (
-    BF16,
-    CLUSTER,
-    MIXED,
-    ServerProcess,
-    names_body,
-    node,
-    pod,
-    serving,
-)
+from k8s_server_process import BF16, CLUSTER, MIXED, ServerProcess, names_body, node, pod, serving
 
 from k8s_extender.cli.scheduler_config import seconds
 from predictor.cli.main import main
@@ -110,13 +101,15 @@ def kubeconfig(directory: Path, port: int) -> Path:
     path.write_text(
         yaml.safe_dump(
             {
-                "apiVersion": "v1", "kind": "Config", "current-context": "c",
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
                 "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
                 "users": [{"name": "u", "user": {}}],
                 "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
             }
         )
-    )  # fmt: skip
+    )
     return path
 
 
@@ -134,9 +127,11 @@ def check(*arguments: object) -> tuple[int, dict[str, str]]:
 def scheduler_config(directory: Path, extender: dict[str, Any], **more: Any) -> Path:
     path = directory / "scheduler.yaml"
     config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
-        "percentageOfNodesToScore": 100, "extenders": [extender],
-    }  # fmt: skip
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "percentageOfNodesToScore": 100,
+        "extenders": [extender],
+    }
     path.write_text(yaml.safe_dump(config | more))
     return path
 
@@ -168,9 +163,7 @@ def test_rights_that_the_configuration_does_not_need_are_not_asked_for(tmp_path:
         assert check("--config", config, "--kubeconfig", file) == (0, {})
 
 
-def test_nodes_without_labels_and_unknown_products_are_told_with_what_to_do(
-    tmp_path: Path,
-) -> None:
+def test_nodes_without_labels_and_unknown_products_are_told_with_what_to_do(tmp_path: Path) -> None:
     with api_server(tmp_path, nodes=[node("bare")]) as file:
         failed = check("--kubeconfig", file)[1]
         assert "GPU feature discovery" in failed["1 nodes are listed, 0 of them with GPUs"]
@@ -274,12 +267,15 @@ def test_a_certificate_of_another_ca_or_name_is_told(fitted: Fitted, tmp_path: P
             "the scheduler trusts whoever answers",
         ),
         (
-            {"urlPrefix": "https://precision-time.invalid", "enableHTTPS": True,
-             "tlsConfig": {"insecure": True, "caFile": "ca.pem"}},
+            {
+                "urlPrefix": "https://precision-time.invalid",
+                "enableHTTPS": True,
+                "tlsConfig": {"insecure": True, "caFile": "ca.pem"},
+            },
             "no insecure",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_is_registered_otherwise_than_we_advise_is_told_with_what_to_do(
     tmp_path: Path, change: dict[str, Any], remedy: str
 ) -> None:
@@ -358,8 +354,9 @@ class Installed(ServerProcess):
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", "from predictor.cli.main import main; main()", *command],
-                stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1"},
-            )  # fmt: skip
+                stderr=log,
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+            )
         self.ports = self.wait_for_event(lambda e: e["event"] == "listening")["ports"]
         return self
 

@@ -147,9 +147,20 @@ def test_compressed_bodies_are_refused(server: ServerProcess) -> None:
         b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000,
         b"GET /" + b"a" * 200_000,
     ],
-    ids=["TLS hello", "half a line", "negative length", "two lengths", "endless length",
-         "broken URL", "path of bytes", "upgrade", "HTTP/2", "many headers", "long line"],
-)  # fmt: skip
+    ids=[
+        "TLS hello",
+        "half a line",
+        "negative length",
+        "two lengths",
+        "endless length",
+        "broken URL",
+        "path of bytes",
+        "upgrade",
+        "HTTP/2",
+        "many headers",
+        "long line",
+    ],
+)
 def test_what_is_no_http_ends_the_connection_or_is_told_so(
     server: ServerProcess, sent: bytes
 ) -> None:

@@ -218,8 +218,9 @@ def test_new_handshakes_get_the_new_certificate_while_old_connections_go_on(tmp_
     volume = Volume(tmp_path / "volume")
     volume.write_pair(old)
     tls = {
-        "certificate": str(volume.directory / "tls.crt"), "key": str(volume.directory / "tls.key"),
-    }  # fmt: skip
+        "certificate": str(volume.directory / "tls.crt"),
+        "key": str(volume.directory / "tls.key"),
+    }
     body = names_body(pod("tls", MIXED), ASKED)
     with (
         serving(tmp_path / "s", old.trusted(), server=tls) as server,
@@ -242,15 +243,17 @@ def test_a_broken_pair_leaves_the_old_certificate_in_use(tmp_path: Path) -> None
     volume = Volume(tmp_path / "volume")
     volume.write_pair(old)
     tls = {
-        "certificate": str(volume.directory / "tls.crt"), "key": str(volume.directory / "tls.key"),
-    }  # fmt: skip
+        "certificate": str(volume.directory / "tls.crt"),
+        "key": str(volume.directory / "tls.key"),
+    }
     broken = {
         "a key of another": {
-            "tls_crt": new.certificate.read_bytes(), "tls_key": old.key.read_bytes(),
+            "tls_crt": new.certificate.read_bytes(),
+            "tls_key": old.key.read_bytes(),
         },
         "nothing": {"tls_crt": b"", "tls_key": b""},
         "no PEM": {"tls_crt": b"\x00\xff", "tls_key": b"\x00\xff"},
-    }  # fmt: skip
+    }
     body = names_body(pod("tls", MIXED), ASKED)
     with serving(tmp_path / "s", old.trusted(), server=tls) as server:
         for i, files in enumerate(broken.values(), 1):
@@ -268,9 +271,10 @@ def test_a_broken_pair_leaves_the_old_certificate_in_use(tmp_path: Path) -> None
 def test_with_a_client_ca_only_clients_it_signed_are_answered(tmp_path: Path) -> None:
     ours, client, stranger = (self_signed(tmp_path / n, n) for n in ("ours", "client", "stranger"))
     tls = {
-        "certificate": str(ours.certificate), "key": str(ours.key),
+        "certificate": str(ours.certificate),
+        "key": str(ours.key),
         "client_ca": str(client.certificate),
-    }  # fmt: skip
+    }
     body = names_body(pod("tls", MIXED), ASKED)
     with serving(tmp_path / "s", ours.trusted(client), server=tls) as server:
         assert server.post("/v1/filter", body)[0] == 200

@@ -19,14 +19,31 @@ POD: dict[str, Any] = {"metadata": {"name": "p"}, "spec": {"containers": []}}
 names = st.lists(st.text(min_size=1, max_size=12), max_size=60, unique=True)
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(
-        st.sampled_from(["Pod", "Nodes", "NodeNames", "metadata", "name", "items", "spec", "UID",
-                         "NodeNameToVictims", "NodeNameToMetaVictims", "Pods", "NumPDBViolations"]),
-        inner, max_size=5,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "Pod",
+                    "Nodes",
+                    "NodeNames",
+                    "metadata",
+                    "name",
+                    "items",
+                    "spec",
+                    "UID",
+                    "NodeNameToVictims",
+                    "NodeNameToMetaVictims",
+                    "Pods",
+                    "NumPDBViolations",
+                ]
+            ),
+            inner,
+            max_size=5,
+        )
     ),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 def body(**args: Any) -> bytes:
@@ -176,9 +193,22 @@ def test_null_stands_for_nothing_wherever_go_sends_it() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"{", b"null", b"[]", b"1", b'"x"', b"\xff\xfe", b"\xef\xbb\xbf{}", b'{"Pod": NaN}',
-     b'{"Pod": Infinity}', b"[" * 100_000, b'{"a":' * 100_000, b"\x00" * 1000],
-)  # fmt: skip
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b"1",
+        b'"x"',
+        b"\xff\xfe",
+        b"\xef\xbb\xbf{}",
+        b'{"Pod": NaN}',
+        b'{"Pod": Infinity}',
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"\x00" * 1000,
+    ],
+)
 def test_what_is_no_call_is_refused(text: bytes) -> None:
     for read in (wire.nodes_request, wire.preempt_request):
         with pytest.raises(WireError):

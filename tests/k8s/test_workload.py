@@ -52,10 +52,15 @@ def pod(
     **spec: Any,
 ) -> dict[str, Any]:
     return {
-        "metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": labels or {},
-                     "annotations": annotations or {}},
+        "metadata": {
+            "name": "p",
+            "namespace": "ns",
+            "uid": "u",
+            "labels": labels or {},
+            "annotations": annotations or {},
+        },
         "spec": {"containers": list(containers or [container()]), **spec},
-    }  # fmt: skip
+    }
 
 
 def job(raw: Any, **config: Any) -> PodJob:
@@ -107,9 +112,17 @@ def test_gpus_are_read_from_limits_or_requests(value: int | str, part: str) -> N
 
 @pytest.mark.parametrize(
     ("quantity", "gpus"),
-    [("2e0", 2), ("2E+0", 2), ("2e00", 2), ("+2", 2), ("02", 2), ("1k", 1000), ("1Ki", 1024),
-     ("1e2", 100)],
-)  # fmt: skip
+    [
+        ("2e0", 2),
+        ("2E+0", 2),
+        ("2e00", 2),
+        ("+2", 2),
+        ("02", 2),
+        ("1k", 1000),
+        ("1Ki", 1024),
+        ("1e2", 100),
+    ],
+)
 def test_quantities_are_read_as_the_api_server_keeps_them(quantity: str, gpus: int) -> None:
     assert job(pod(container(quantity))).gpus_per_pod == gpus
 
@@ -135,8 +148,10 @@ def test_init_containers_run_before_and_sidecars_beside() -> None:
 def test_slices_and_resources_of_the_site_count() -> None:
     mig = job(pod(container(2, "nvidia.com/mig-1g.5gb")))
     assert (mig.gpus_per_pod, mig.resource) == (2, "nvidia.com/mig-1g.5gb")
-    shared = job(pod(container(1, "nvidia.com/gpu.shared")),
-                 hardware={"resources": [GPU, "nvidia.com/gpu.shared"]})  # fmt: skip
+    shared = job(
+        pod(container(1, "nvidia.com/gpu.shared")),
+        hardware={"resources": [GPU, "nvidia.com/gpu.shared"]},
+    )
     assert shared.resource == "nvidia.com/gpu.shared"
     assert pod_job(pod(container(1, "nvidia.com/gpu.shared")), CONFIG) is None
 
@@ -152,23 +167,29 @@ def test_fractions_of_kai_are_part_of_a_gpu() -> None:
 
 def test_annotations_say_what_is_trained() -> None:
     found = job(
-        pod(annotations={
-            "precision-time.io/model": "bert-large",
-            "precision-time.io/precision": "mixed_bf16_fp32",
-            "precision-time.io/steps": "7038",
-            "precision-time.io/batch-size": "64",
-        })
-    )  # fmt: skip
+        pod(
+            annotations={
+                "precision-time.io/model": "bert-large",
+                "precision-time.io/precision": "mixed_bf16_fp32",
+                "precision-time.io/steps": "7038",
+                "precision-time.io/batch-size": "64",
+            }
+        )
+    )
     assert found.stated.values == {
-        "model": "bert-large", "precision": Precision.MIXED_BF16_FP32, "steps": 7038,
+        "model": "bert-large",
+        "precision": Precision.MIXED_BF16_FP32,
+        "steps": 7038,
         "batch_size": 64,
-    }  # fmt: skip
+    }
     assert not found.stated.problems
 
 
 def test_what_is_written_back_is_not_taken_for_a_statement() -> None:
-    written = {f"precision-time.io/predicted-{name}": "3h" for name in
-               ("duration", "duration-p95", "step-seconds", "basis")}  # fmt: skip
+    written = {
+        f"precision-time.io/predicted-{name}": "3h"
+        for name in ("duration", "duration-p95", "step-seconds", "basis")
+    }
     assert not job(pod(annotations=written)).stated.problems
 
 
@@ -190,8 +211,10 @@ def test_commands_and_their_variables_are_read() -> None:
 
 
 def test_an_escaped_variable_stays_as_it_is() -> None:
-    train = container(command=["python", "train.py", "--model", "$$(MODEL)"],
-                      env=[{"name": "MODEL", "value": "resnet50"}])  # fmt: skip
+    train = container(
+        command=["python", "train.py", "--model", "$$(MODEL)"],
+        env=[{"name": "MODEL", "value": "resnet50"}],
+    )
     assert job(pod(train)).stated.model is None
 
 
@@ -222,8 +245,9 @@ def test_rules_of_the_site_know_pods_by_owner_namespace_and_queue(tmp_path: Path
         '    match: {name: "^nightly-", account: "^vision$", partition: "^prod$"}\n'
         "    job: {model: resnet50, batch: 128, precision: amp}\n"
     )
-    raw = pod(labels={"batch.kubernetes.io/job-name": "nightly-7",
-                      "kueue.x-k8s.io/queue-name": "prod"})  # fmt: skip
+    raw = pod(
+        labels={"batch.kubernetes.io/job-name": "nightly-7", "kueue.x-k8s.io/queue-name": "prod"}
+    )
     raw["metadata"]["namespace"] = "vision"
     found = pod_job(raw, CONFIG, read_rules(path))
     assert found is not None
@@ -281,8 +305,11 @@ def test_annotations_tell_the_pods_before_anything_else() -> None:
 
 
 def test_owners_tell_the_pods_of_a_group() -> None:
-    for name in ("kueue.x-k8s.io/pod-group-total-count", "leaderworkerset.sigs.k8s.io/size",
-                 "jobset.sigs.k8s.io/replicatedjob-replicas"):  # fmt: skip
+    for name in (
+        "kueue.x-k8s.io/pod-group-total-count",
+        "leaderworkerset.sigs.k8s.io/size",
+        "jobset.sigs.k8s.io/replicatedjob-replicas",
+    ):
         assert job(pod(annotations={name: "4"})).pods == 4
         assert job(pod(labels={name: "4"})).pods == 4
 
@@ -317,8 +344,11 @@ def test_an_indexed_job_trains_with_all_pods_that_run_at_once() -> None:
     found = made("Job", manifest("job"))
     assert (found.gpus_per_pod, found.pods, found.deadline_s) == (2, 4, 10800)
     assert found.stated.values == {
-        "model": "resnet50", "batch_size": 128, "epochs": 90.0, "precision": Precision.FP32,
-    }  # fmt: skip
+        "model": "resnet50",
+        "batch_size": 128,
+        "epochs": 90.0,
+        "precision": Precision.FP32,
+    }
 
 
 @pytest.mark.parametrize("change", [{"completionMode": "NonIndexed"}, {"completions": 100}])
@@ -335,9 +365,17 @@ def test_kinds_without_known_pods_are_no_jobs() -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("4h", 14400), ("PT4H", 14400), ("14400", 14400), ("1h30m", 5400), ("P1DT30M", 88200),
-     ("2d", 172800), ("1.5h", 5400), ("90.5", 90.5)],
-)  # fmt: skip
+    [
+        ("4h", 14400),
+        ("PT4H", 14400),
+        ("14400", 14400),
+        ("1h30m", 5400),
+        ("P1DT30M", 88200),
+        ("2d", 172800),
+        ("1.5h", 5400),
+        ("90.5", 90.5),
+    ],
+)
 def test_deadlines_are_read_as_people_write_them(text: str, seconds: float) -> None:
     found = job(pod(annotations={"precision-time.io/deadline": text}))
     assert found.deadline_s == seconds
@@ -378,19 +416,37 @@ def test_a_policy_that_does_not_exist_is_told() -> None:
 
 ORIGINALS = [
     ("Pod", captured("filter-nodeCacheCapable-true")["Pod"]),
-    ("Pod", pod(
-        container(8, command=["bash", "-c", "torchrun --nnodes=2 train.py --model resnet50"],
-                  env=[{"name": "A", "value": "$(B)"}, {"name": "WORLD_SIZE", "value": "16"}]),
-        annotations={"precision-time.io/deadline": "4h", "gpu-fraction": "0.5",
-                     "precision-time.io/pods": "2", "precision-time.io/policy": "time"},
-        initContainers=[container(1, restartPolicy="Always")],
-        affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-            "nodeSelectorTerms": [{"matchExpressions": [
-                {"key": "a", "operator": "In", "values": ["b"]}]}]}}},
-    )),
-    *((name, manifest(name.lower()))
-      for name in ("Job", "PyTorchJob", "JobSet", "RayJob", "Workload")),
-]  # fmt: skip
+    (
+        "Pod",
+        pod(
+            container(
+                8,
+                command=["bash", "-c", "torchrun --nnodes=2 train.py --model resnet50"],
+                env=[{"name": "A", "value": "$(B)"}, {"name": "WORLD_SIZE", "value": "16"}],
+            ),
+            annotations={
+                "precision-time.io/deadline": "4h",
+                "gpu-fraction": "0.5",
+                "precision-time.io/pods": "2",
+                "precision-time.io/policy": "time",
+            },
+            initContainers=[container(1, restartPolicy="Always")],
+            affinity={
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
+                        ]
+                    }
+                }
+            },
+        ),
+    ),
+    *(
+        (name, manifest(name.lower()))
+        for name in ("Job", "PyTorchJob", "JobSet", "RayJob", "Workload")
+    ),
+]
 
 
 @given(st.sampled_from(ORIGINALS).flatmap(lambda o: st.tuples(st.just(o[0]), mutants([o[1]]))))
@@ -399,8 +455,13 @@ def test_no_object_makes_it_raise(case: tuple[str, Any]) -> None:
     assert found is None or (found.gpus >= 1 and found.pods >= 1)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=9),
-                    lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=9), inner),
-                    max_leaves=20), st.sampled_from(KINDS))  # fmt: skip
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=9),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=9), inner),
+        max_leaves=20,
+    ),
+    st.sampled_from(KINDS),
+)
 def test_no_json_makes_it_raise(raw: Any, kind: str) -> None:
     assert template_job(kind, raw, CONFIG) is None

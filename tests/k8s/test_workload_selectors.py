@@ -98,7 +98,9 @@ def test_a_term_about_the_nodes_name() -> None:
     assert not selected([{"matchFields": [{"key": "spec.x", "operator": "In", "values": ["y"]}]}])
 
 
-@given(mutants([[term(("gpu", "In", ["a100"])), term(("gpus", "Gt", ["4"]))]]),
-       st.dictionaries(st.text(max_size=3), st.text(max_size=3)))  # fmt: skip
+@given(
+    mutants([[term(("gpu", "In", ["a100"])), term(("gpus", "Gt", ["4"]))]]),
+    st.dictionaries(st.text(max_size=3), st.text(max_size=3)),
+)
 def test_no_terms_make_it_raise(terms: Any, selector: dict[str, str]) -> None:
     assert selected(terms, selector) in (True, False)

@@ -71,11 +71,13 @@ class Pod:
 def pod(cluster: StandIn, stated: dict[str, str] = BF16, uid: str = "u1") -> Pod:
     raw = {
         "metadata": {
-            "name": "train", "namespace": "ns", "uid": uid,
+            "name": "train",
+            "namespace": "ns",
+            "uid": uid,
             "annotations": {f"{OURS}{key}": value for key, value in stated.items()},
         },
         "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
-    }  # fmt: skip
+    }
     cluster.pods["ns", "train"] = raw
     job = pod_job(raw, config_of({}))
     assert job is not None
@@ -191,11 +193,7 @@ def test_a_pod_that_says_nothing_is_left_alone(cluster: StandIn, write: Any, dec
 
 @pytest.mark.parametrize(
     ("annotate", "patches", "events"),
-    [
-        ({"pods": False}, 0, 1),
-        ({"events": False}, 1, 0),
-        ({"pods": False, "events": False}, 0, 0),
-    ],
+    [({"pods": False}, 0, 1), ({"events": False}, 1, 0), ({"pods": False, "events": False}, 0, 0)],
 )
 def test_what_is_written_is_up_to_the_configuration(
     cluster: StandIn, write: Any, decider: Any, annotate: Any, patches: int, events: int

@@ -18,11 +18,7 @@ from predictor.physics.operator_time import OperatorTimes
 from profiles.gpus import find_gpu, gpus
 
 GPUS = ("v100-sxm2-16gb", "a100-sxm4-80gb", "h100-sxm5-80gb", "rtx4090-24gb")
-FORWARD, DATA, WEIGHT = (
-    Direction.FORWARD,
-    Direction.DATA_GRADIENT,
-    Direction.WEIGHT_GRADIENT,
-)
+FORWARD, DATA, WEIGHT = (Direction.FORWARD, Direction.DATA_GRADIENT, Direction.WEIGHT_GRADIENT)
 DTYPES = (Dtype.FP32, Dtype.TF32, Dtype.FP16, Dtype.BF16)
 MEMORY_BOUND = tuple(
     kind
@@ -86,67 +82,110 @@ eights = st.integers(1, 1024).map(lambda x: 8 * x)
 
 
 @given(
-    gpu=gpu_names, kind=kinds, dtype=dtypes, direction=directions,
-    m=eights, n=eights, k=eights, batch=st.integers(1, 64),
-    axis=st.integers(0, 3), more=st.integers(1, 64),
-)  # fmt: skip
+    gpu=gpu_names,
+    kind=kinds,
+    dtype=dtypes,
+    direction=directions,
+    m=eights,
+    n=eights,
+    k=eights,
+    batch=st.integers(1, 64),
+    axis=st.integers(0, 3),
+    more=st.integers(1, 64),
+)
 def test_a_larger_matrix_product_never_takes_less_time(
-    times: OperatorTimes, gpu: str, kind: Kind, dtype: Dtype, direction: Direction,
-    m: int, n: int, k: int, batch: int, axis: int, more: int,
-) -> None:  # fmt: skip
+    times: OperatorTimes,
+    gpu: str,
+    kind: Kind,
+    dtype: Dtype,
+    direction: Direction,
+    m: int,
+    n: int,
+    k: int,
+    batch: int,
+    axis: int,
+    more: int,
+) -> None:
     small = [m, n, k, batch]
     large = list(small)
     large[axis] += more * (8 if axis < 3 else 1)
     if kind is Kind.CONV and (batch == 1) != (large[3] == 1):
         large[3] = batch  # dense and grouped convolutions are different kernels
     low, high = price(
-        times, gpu,
-        matrix(gpu, kind, dtype, direction, *small), matrix(gpu, kind, dtype, direction, *large),
-    )  # fmt: skip
+        times,
+        gpu,
+        matrix(gpu, kind, dtype, direction, *small),
+        matrix(gpu, kind, dtype, direction, *large),
+    )
     assert 0 < low <= high * (1 + 1e-9)
 
 
 @given(
-    gpu=gpu_names, kind=st.sampled_from(MEMORY_BOUND), dtype=dtypes,
-    direction=st.sampled_from(tuple(Direction)), elements=st.integers(1, 10**9),
+    gpu=gpu_names,
+    kind=st.sampled_from(MEMORY_BOUND),
+    dtype=dtypes,
+    direction=st.sampled_from(tuple(Direction)),
+    elements=st.integers(1, 10**9),
     more=st.integers(0, 10**9),
-)  # fmt: skip
+)
 def test_more_bytes_never_take_less_time(
-    times: OperatorTimes, gpu: str, kind: Kind, dtype: Dtype, direction: Direction,
-    elements: int, more: int,
-) -> None:  # fmt: skip
+    times: OperatorTimes,
+    gpu: str,
+    kind: Kind,
+    dtype: Dtype,
+    direction: Direction,
+    elements: int,
+    more: int,
+) -> None:
     low, high = price(
-        times, gpu,
-        stream(kind, direction, dtype, elements), stream(kind, direction, dtype, elements + more),
-    )  # fmt: skip
+        times,
+        gpu,
+        stream(kind, direction, dtype, elements),
+        stream(kind, direction, dtype, elements + more),
+    )
     assert 0 < low <= high
 
 
-@given(gpu=gpu_names, length=st.integers(1, 8192), heads=st.integers(1, 512),
-       more=st.integers(0, 4096), direction=st.sampled_from((FORWARD, DATA)))  # fmt: skip
+@given(
+    gpu=gpu_names,
+    length=st.integers(1, 8192),
+    heads=st.integers(1, 512),
+    more=st.integers(0, 4096),
+    direction=st.sampled_from((FORWARD, DATA)),
+)
 def test_longer_attention_never_takes_less_time(
     times: OperatorTimes, gpu: str, length: int, heads: int, more: int, direction: Direction
 ) -> None:
     base, longer, wider = price(
-        times, gpu, attention(gpu, length, heads, direction),
+        times,
+        gpu,
+        attention(gpu, length, heads, direction),
         attention(gpu, length + more, heads, direction),
         attention(gpu, length, heads + more, direction),
-    )  # fmt: skip
+    )
     assert 0 < base <= longer * (1 + 1e-9)
     assert base <= wider * (1 + 1e-9)
 
 
-@given(gpu=gpu_names, steps=st.integers(1, 500), batch=st.integers(1, 512),
-       hidden=st.integers(16, 4096), dtype=dtypes, more=st.integers(0, 500))  # fmt: skip
+@given(
+    gpu=gpu_names,
+    steps=st.integers(1, 500),
+    batch=st.integers(1, 512),
+    hidden=st.integers(16, 4096),
+    dtype=dtypes,
+    more=st.integers(0, 500),
+)
 def test_more_recurrent_work_never_takes_less_time(
     times: OperatorTimes, gpu: str, steps: int, batch: int, hidden: int, dtype: Dtype, more: int
 ) -> None:
     base, *larger = price(
-        times, gpu, recurrent(gpu, steps, batch, hidden, dtype),
+        times,
+        gpu,
+        recurrent(gpu, steps, batch, hidden, dtype),
         recurrent(gpu, steps + more, batch, hidden, dtype),
         recurrent(gpu, steps, batch + more, hidden, dtype),
         recurrent(gpu, steps, batch, hidden + more, dtype),
-    )  # fmt: skip
+    )
     assert base > 0
     assert base <= min(larger)
 
@@ -177,14 +216,13 @@ def test_volta_emulates_bf16_no_faster_than_fp32(times: OperatorTimes) -> None:
     assert seconds[0] == pytest.approx(seconds[1], rel=0.02)
 
 
-def test_tensor_core_convolutions_pay_for_channels_filled_up_to_eight(
-    times: OperatorTimes,
-) -> None:
+def test_tensor_core_convolutions_pay_for_channels_filled_up_to_eight(times: OperatorTimes) -> None:
     gpu = "v100-sxm2-16gb"
     seconds = price(
-        times, gpu,
+        times,
+        gpu,
         *(matrix(gpu, Kind.CONV, Dtype.FP16, FORWARD, 50176, n, 512, 1) for n in (505, 512)),
-    )  # fmt: skip
+    )
     assert seconds[0] == pytest.approx(seconds[1], rel=0.02)
 
 

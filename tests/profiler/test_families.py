@@ -107,9 +107,11 @@ def test_each_gradient_of_a_convolution_comes_without_the_other() -> None:
 def test_an_image_gets_no_gradient() -> None:
     shape = next(cases(BY_NAME["conv"], "fp32")).shape
     photo = Case(
-        family="conv", op="conv2d", dtype="fp32",
+        family="conv",
+        op="conv2d",
+        dtype="fp32",
         shape=type(shape)({**shape.sizes, "in_c": 3}, shape.params),
-    )  # fmt: skip
+    )
     assert set(BY_NAME["conv"].runs(photo, CPU)) == {"fwd", "bwd_weight"}
 
 
@@ -132,9 +134,11 @@ def test_a_weight_gradient_is_stated_where_the_library_computes_it_along() -> No
 def test_fp8_products_multiply_in_fp8() -> None:
     family = BY_NAME["fp8 gemm"]
     case = Case(
-        family=family.name, op="gemm", dtype="fp8",
+        family=family.name,
+        op="gemm",
+        dtype="fp8",
         shape=family.shape({"m": 20, "n": 32, "k": 48}) or pytest.fail("no shape"),
-    )  # fmt: skip
+    )
     assert case.size("m") == 32
     out = family.runs(case, CPU)["fwd"]()
     assert isinstance(out, torch.Tensor)

@@ -29,9 +29,12 @@ GEMM = next(cases(BY_NAME["gemm"], "fp32"))
 def device() -> Device:
     """This CPU, under the name of a GPU."""
     return Device(
-        torch=torch.device("cpu"), sheet=Sheet(SHEET, None), timer=CpuTimer(1), sensors=None,
+        torch=torch.device("cpu"),
+        sheet=Sheet(SHEET, None),
+        timer=CpuTimer(1),
+        sensors=None,
         library="torch",
-    )  # fmt: skip
+    )
 
 
 def rows(device: Device, case: Case, done: set[str] | None = None) -> list[Row]:
@@ -60,17 +63,20 @@ def test_a_shape_that_does_not_fit_in_memory_is_recorded(
     failing(monkeypatch, torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 80 GiB"))
     [row] = rows(device, GEMM)
     assert row == Row(
-        direction="fwd", timing=None,
+        direction="fwd",
+        timing=None,
         fault="cannot run: CUDA out of memory. Tried to allocate 80 GiB",
-    )  # fmt: skip
+    )
     assert row.note == "UNRELIABLE"
 
 
 def test_a_real_allocation_that_fails_is_recorded(device: Device) -> None:
     huge = Case(
-        family="gemm", op="gemm", dtype="fp32",
+        family="gemm",
+        op="gemm",
+        dtype="fp32",
         shape=Shape({"m": 2**30, "n": 8, "k": 2**20, "batch": 1}, "b_t=T"),
-    )  # fmt: skip
+    )
     [row] = rows(device, huge)
     assert row.fault is not None
     assert "memory" in row.fault
@@ -104,7 +110,9 @@ def test_a_gpu_gets_copies_that_its_cache_cannot_hold() -> None:
     copies = measuring._copies(GEMM, find_gpu("h200-sxm-141gb"))
     assert copies == measuring.MOST_COPIES
     large = Case(
-        family="gemm", op="gemm", dtype="fp32",
+        family="gemm",
+        op="gemm",
+        dtype="fp32",
         shape=Shape({"m": 8192, "n": 8192, "k": 8192, "batch": 1}, "b_t=T"),
-    )  # fmt: skip
+    )
     assert measuring._copies(large, find_gpu("h200-sxm-141gb")) == 1

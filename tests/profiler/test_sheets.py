@@ -177,16 +177,21 @@ def test_a_missing_package_says_what_installs_it(monkeypatch: pytest.MonkeyPatch
 def cuda(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """What torch says of a GPU; products and copies run on the CPU."""
     said = SimpleNamespace(
-        name="NVIDIA H200", major=12, minor=0, total_memory=96 * 2**30, L2_cache_size=96 * 2**20,
+        name="NVIDIA H200",
+        major=12,
+        minor=0,
+        total_memory=96 * 2**30,
+        L2_cache_size=96 * 2**20,
         multi_processor_count=188,
-    )  # fmt: skip
+    )
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: said.name)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: said)
     monkeypatch.setattr(sheets, "copy_gb_per_s", lambda *_: 1500.0)
     monkeypatch.setattr(
-        sheets, "gpu_peaks",
+        sheets,
+        "gpu_peaks",
         lambda *_: {"fp32": 90.0, "tf32": 200.0, "fp16_tensor": 400.0, "bf16_tensor": 401.0},
-    )  # fmt: skip
+    )
     return said
 
 

@@ -18,22 +18,55 @@ ORIGIN = {
     "license": "MIT",
 }
 OPERATOR = {
-    **ORIGIN, **dict.fromkeys(DIM_FIELDS, ""), "id": "op1", "gpu": "v100-sxm2-16gb",
-    "library": "test", "op": "gemm", "direction": "fwd", "precision": "fp16", "m": "4096.0",
-    "n": "4096.0", "k": "4096.0", "batch": "1.0", "params": "", "time_us": "1500.0", "note": "",
-}  # fmt: skip
-COLLECTIVE = {
-    **ORIGIN, "id": "co1", "gpu": "a100-sxm4-80gb", "system": "", "interconnect": "nvswitch",
-    "library": "test", "op": "all_reduce", "gpus": "8", "nodes": "1.0", "gpus_per_node": "8.0",
-    "bytes": "1000000000", "precision": "fp16", "time_us": "8000.0", "bus_gb_s": "",
+    **ORIGIN,
+    **dict.fromkeys(DIM_FIELDS, ""),
+    "id": "op1",
+    "gpu": "v100-sxm2-16gb",
+    "library": "test",
+    "op": "gemm",
+    "direction": "fwd",
+    "precision": "fp16",
+    "m": "4096.0",
+    "n": "4096.0",
+    "k": "4096.0",
+    "batch": "1.0",
+    "params": "",
+    "time_us": "1500.0",
     "note": "",
-}  # fmt: skip
+}
+COLLECTIVE = {
+    **ORIGIN,
+    "id": "co1",
+    "gpu": "a100-sxm4-80gb",
+    "system": "",
+    "interconnect": "nvswitch",
+    "library": "test",
+    "op": "all_reduce",
+    "gpus": "8",
+    "nodes": "1.0",
+    "gpus_per_node": "8.0",
+    "bytes": "1000000000",
+    "precision": "fp16",
+    "time_us": "8000.0",
+    "bus_gb_s": "",
+    "note": "",
+}
 MEASUREMENT = {
-    **dict.fromkeys(MEASUREMENT_COLUMNS, ""), **ORIGIN, "id": "me1", "framework": "pytorch",
-    "model": "resnet50", "gpu": "v100-sxm2-16gb", "gpus": "8", "nodes": "1.0",
-    "gpus_per_node": "8.0", "precision": "mixed_fp16_fp32", "global_batch": "2048.0",
-    "throughput": "8000.0", "unit": "images/s", "iteration_s": "0.256",
-}  # fmt: skip
+    **dict.fromkeys(MEASUREMENT_COLUMNS, ""),
+    **ORIGIN,
+    "id": "me1",
+    "framework": "pytorch",
+    "model": "resnet50",
+    "gpu": "v100-sxm2-16gb",
+    "gpus": "8",
+    "nodes": "1.0",
+    "gpus_per_node": "8.0",
+    "precision": "mixed_fp16_fp32",
+    "global_batch": "2048.0",
+    "throughput": "8000.0",
+    "unit": "images/s",
+    "iteration_s": "0.256",
+}
 
 Rows = Sequence[Mapping[str, str]]
 WriteTables = Callable[..., Path]

@@ -22,10 +22,16 @@ from profiles.tables import operators
 
 DEVICE = "cpu-test-2t"
 SHEET = {
-    "kind": "cpu", "product": "Test CPU, 2 threads", "architecture": "cpu", "sms": 2,
-    "memory_gib": 24, "bandwidth_gb_per_s": 20, "l2_mib": 32,
-    "peak_tflops": {"fp32": 0.2}, "source": "written by a test",
-}  # fmt: skip
+    "kind": "cpu",
+    "product": "Test CPU, 2 threads",
+    "architecture": "cpu",
+    "sms": 2,
+    "memory_gib": 24,
+    "bandwidth_gb_per_s": 20,
+    "l2_mib": 32,
+    "peak_tflops": {"fp32": 0.2},
+    "source": "written by a test",
+}
 SOURCE = {"repository": "r", "commit": "c", "license": "CC0-1.0", "citation": "a test"}
 
 
@@ -45,8 +51,19 @@ def directory(tmp_path: Path, home: Path) -> Iterator[Path]:
 
 
 def _gemm(number: int, n: int, time_us: float) -> tuple[str, ...]:
-    return (f"t{number}", "site", "x", "torch", "gemm", "fwd", "fp32", f"{n} {n} {n} 1", "",
-            f"{time_us:.2f}", "")  # fmt: skip
+    return (
+        f"t{number}",
+        "site",
+        "x",
+        "torch",
+        "gemm",
+        "fwd",
+        "fp32",
+        f"{n} {n} {n} 1",
+        "",
+        f"{time_us:.2f}",
+        "",
+    )
 
 
 def test_an_added_device_has_a_name_rows_and_a_price(directory: Path) -> None:

@@ -9,9 +9,19 @@ from profiles.gpus import find_gpu, gpus
 
 # FP32 lanes of one SM by compute capability (CUDA C++ Programming Guide, arithmetic throughput).
 LANES = {
-    (3, 7): 192, (5, 2): 128, (6, 0): 64, (6, 1): 128, (7, 0): 64, (7, 5): 64, (8, 0): 64,
-    (8, 6): 128, (8, 9): 128, (9, 0): 128, (10, 0): 128, (12, 0): 128,
-}  # fmt: skip
+    (3, 7): 192,
+    (5, 2): 128,
+    (6, 0): 64,
+    (6, 1): 128,
+    (7, 0): 64,
+    (7, 5): 64,
+    (8, 0): 64,
+    (8, 6): 128,
+    (8, 9): 128,
+    (9, 0): 128,
+    (10, 0): 128,
+    (12, 0): 128,
+}
 
 
 @pytest.mark.parametrize(

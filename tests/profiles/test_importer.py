@@ -26,9 +26,12 @@ def _varied(row: Row, count: int) -> list[Row]:
 
 
 def test_rows_come_back_as_they_went_in(
-    write_tables: WriteTables, tmp_path: Path, operator_row: Row, collective_row: Row,
+    write_tables: WriteTables,
+    tmp_path: Path,
+    operator_row: Row,
+    collective_row: Row,
     measurement_row: Row,
-) -> None:  # fmt: skip
+) -> None:
     measurement_row |= {"note": 'quotes " and, commas; é', "peak_memory_bytes": "123456"}
     raw = write_tables(
         operators=[operator_row], collectives=[collective_row], measurements=[measurement_row]
@@ -74,8 +77,15 @@ def test_same_rows_give_the_same_bytes_in_any_order(
 def test_dense_sweeps_are_thinned_over_their_whole_range(
     write_tables: WriteTables, tmp_path: Path, operator_row: Row
 ) -> None:
-    row = {**operator_row, "op": "elementwise", "m": "", "n": "", "k": "", "batch": "",
-           "params": "func=relu"}  # fmt: skip
+    row = {
+        **operator_row,
+        "op": "elementwise",
+        "m": "",
+        "n": "",
+        "k": "",
+        "batch": "",
+        "params": "func=relu",
+    }
     rows = [
         {**row, "id": f"op{i}", "elements": str(4096.0 * i), "time_us": str(10.0 + i)}
         for i in range(1, 501)
@@ -91,8 +101,16 @@ def test_dense_sweeps_are_thinned_over_their_whole_range(
 def test_backward_rows_are_never_thinned(
     write_tables: WriteTables, tmp_path: Path, operator_row: Row
 ) -> None:
-    row = {**operator_row, "op": "layernorm", "direction": "bwd", "m": "", "n": "", "k": "",
-           "batch": "", "cols": "1024.0"}  # fmt: skip
+    row = {
+        **operator_row,
+        "op": "layernorm",
+        "direction": "bwd",
+        "m": "",
+        "n": "",
+        "k": "",
+        "batch": "",
+        "cols": "1024.0",
+    }
     rows = [
         {**row, "id": f"op{i}", "rows": str(8.0 * i), "time_us": str(50.0 + i)}
         for i in range(1, 601)
@@ -136,8 +154,15 @@ def test_a_corrupted_operator_row_is_quarantined_with_its_reason(
 def test_memory_faster_than_its_bandwidth_is_quarantined_unless_it_fits_the_cache(
     write_tables: WriteTables, tmp_path: Path, operator_row: Row
 ) -> None:
-    row = {**operator_row, "op": "softmax", "m": "", "n": "", "k": "", "batch": "",
-           "cols": "1024.0"}  # fmt: skip
+    row = {
+        **operator_row,
+        "op": "softmax",
+        "m": "",
+        "n": "",
+        "k": "",
+        "batch": "",
+        "cols": "1024.0",
+    }
     rows = [
         {**row, "id": "big1", "rows": "65536.0", "time_us": "100.0"},
         {**row, "id": "small1", "rows": "512.0", "time_us": "1.0"},
@@ -151,10 +176,27 @@ def test_a_convolution_may_beat_the_peak(
     write_tables: WriteTables, tmp_path: Path, operator_row: Row
 ) -> None:
     image = {"in_n": "32.0", "in_c": "256.0", "in_h": "28.0", "in_w": "28.0", "out_c": "256.0"}
-    window = {"kernel_h": "3", "kernel_w": "3", "stride_h": "1", "stride_w": "1", "pad_h": "1",
-              "pad_w": "1", "groups": "1"}  # fmt: skip
-    row = {**operator_row, "op": "conv2d", "precision": "fp32", "m": "", "n": "", "k": "",
-           "batch": "", **image, **window, "time_us": "1000.0"}  # fmt: skip
+    window = {
+        "kernel_h": "3",
+        "kernel_w": "3",
+        "stride_h": "1",
+        "stride_w": "1",
+        "pad_h": "1",
+        "pad_w": "1",
+        "groups": "1",
+    }
+    row = {
+        **operator_row,
+        "op": "conv2d",
+        "precision": "fp32",
+        "m": "",
+        "n": "",
+        "k": "",
+        "batch": "",
+        **image,
+        **window,
+        "time_us": "1000.0",
+    }
     import_directory(write_tables(operators=[row]), tmp_path / "out")
     table = operators(tmp_path / "out")
     assert table.flops[0] == 2 * 32 * 28 * 28 * 256 * 256 * 9

@@ -26,10 +26,16 @@ def test_rules_are_read(tmp_path: Path) -> None:
     assert rules.refusals[0].reason == "plays"
 
 
-@pytest.mark.parametrize(("old", "new"), [
-    ("net-(", "net-(("), ("entry", "entrance"), ("reason", "why"), ("tags", "ends"),
-    ("{'lib:': 'lib[:/]'}", "[]"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("net-(", "net-(("),
+        ("entry", "entrance"),
+        ("reason", "why"),
+        ("tags", "ends"),
+        ("{'lib:': 'lib[:/]'}", "[]"),
+    ],
+)
 def test_a_malformed_rule_is_refused(old: str, new: str, tmp_path: Path) -> None:
     (tmp_path / "names.yaml").write_text(SOUND.replace(old, new), encoding="utf-8")
     with pytest.raises(ProfileDataError, match=r"names\.yaml"):

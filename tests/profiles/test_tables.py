@@ -39,26 +39,50 @@ def _work(op: str, direction: str, dtype: str, params: str, **dims: float) -> tu
         ("layernorm", "bwd", "fp16", "", {"elements": 10}, 0, 80),
         ("batchnorm", "fwd", "fp32", "", {"elements": 10}, 0, 120),
         (
-            "attention", "fwd", "bf16", "causal=1;kv_heads=2",
+            "attention",
+            "fwd",
+            "bf16",
+            "causal=1;kv_heads=2",
             {"batch": 2, "heads": 4, "head_dim": 8, "seq_len": 16},
-            4 * 2 * 4 * 16 * 16 * 8 / 2, (2 * 2 * 4 + 2 * 2 * 2) * 16 * 8 * 2,
+            4 * 2 * 4 * 16 * 16 * 8 / 2,
+            (2 * 2 * 4 + 2 * 2 * 2) * 16 * 8 * 2,
         ),
         (
-            "rnn", "fwd", "fp32", "cell=lstm;hidden=4;layers=1;input_gemm=excluded",
-            {"batch": 3, "seq_len": 5}, 2 * 3 * 5 * 4 * 4 * 4, (4 * 16 + 8 * 60) * 4,
+            "rnn",
+            "fwd",
+            "fp32",
+            "cell=lstm;hidden=4;layers=1;input_gemm=excluded",
+            {"batch": 3, "seq_len": 5},
+            2 * 3 * 5 * 4 * 4 * 4,
+            (4 * 16 + 8 * 60) * 4,
         ),
     ],
-)  # fmt: skip
+)
 def test_flops_and_bytes_follow_the_written_conventions(
-    op: str, direction: str, dtype: str, params: str, dims: dict[str, float], flops: float,
+    op: str,
+    direction: str,
+    dtype: str,
+    params: str,
+    dims: dict[str, float],
+    flops: float,
     moved: float,
-) -> None:  # fmt: skip
+) -> None:
     assert _work(op, direction, dtype, params, **dims) == (flops, moved)
 
 
 def test_strided_pointwise_convolution_reads_a_quarter_of_its_input() -> None:
-    image = {"in_n": 1, "in_c": 8, "in_h": 4, "in_w": 4, "out_c": 8, "kernel_h": 1, "kernel_w": 1,
-             "pad_h": 0, "pad_w": 0, "groups": 1}  # fmt: skip
+    image = {
+        "in_n": 1,
+        "in_c": 8,
+        "in_h": 4,
+        "in_w": 4,
+        "out_c": 8,
+        "kernel_h": 1,
+        "kernel_w": 1,
+        "pad_h": 0,
+        "pad_w": 0,
+        "groups": 1,
+    }
     flops, moved = _work("conv2d", "fwd", "fp32", "", **image, stride_h=2, stride_w=2)
     assert flops == 2 * 4 * 8 * 8
     assert moved == (32 + 64 + 32) * 4

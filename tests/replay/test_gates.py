@@ -22,17 +22,25 @@ POOL = Pool(name="p", gpus=8, gpus_per_node=4)
 
 
 def replayed(
-    *run_s: float, gpus: int = 1, gates: Gates = NO_GATES, away: tuple[Away, ...] = (),
-    pools: int = 1, runs: tuple[int, ...] = (), limit_s: float = 1000.0,
-) -> Schedule:  # fmt: skip
+    *run_s: float,
+    gpus: int = 1,
+    gates: Gates = NO_GATES,
+    away: tuple[Away, ...] = (),
+    pools: int = 1,
+    runs: tuple[int, ...] = (),
+    limit_s: float = 1000.0,
+) -> Schedule:
     """Jobs that come at once; with more pools the n-th job runs in pool n alone."""
     n = len(run_s)
     table = np.full((n, pools), np.nan)
     table[np.arange(n), np.arange(n) % pools] = run_s
     trace = Trace(
-        submit_s=np.zeros(n), gpus=np.full(n, gpus), limit_s=np.full(n, limit_s), run_s=table,
+        submit_s=np.zeros(n),
+        gpus=np.full(n, gpus),
+        limit_s=np.full(n, limit_s),
+        run_s=table,
         runs=np.isin(np.arange(n), runs),
-    )  # fmt: skip
+    )
     named = [Pool(name=f"p{i}", gpus=8, gpus_per_node=4) for i in range(pools)]
     return replay(trace, [POOL] if pools == 1 else named, gates=gates, away=away)
 

@@ -45,9 +45,13 @@ def starts(jobs: list[Job], policy: Policy, pool: Pool = FLAT) -> list[float]:
 def jobs_of(gpus: st.SearchStrategy[int], pools: int = 1) -> st.SearchStrategy[list[Job]]:
     places = st.sets(st.integers(0, pools - 1), min_size=1).map(frozenset)
     job = st.builds(
-        Job, submit=st.integers(0, 12), gpus=gpus, limit=st.integers(1, 12),
-        run=st.integers(1, 15), pools=places,
-    )  # fmt: skip
+        Job,
+        submit=st.integers(0, 12),
+        gpus=gpus,
+        limit=st.integers(1, 12),
+        run=st.integers(1, 15),
+        pools=places,
+    )
     return st.lists(job, min_size=1, max_size=14)
 
 
@@ -158,8 +162,9 @@ def second_by_second(jobs: list[Job], *, easy: bool) -> list[float]:
     while len(started) < len(jobs):
 
         def used(at: int, *, by_limit: bool = False) -> int:
-            length = {i: jobs[i].limit if by_limit else min(jobs[i].run, jobs[i].limit)
-                      for i in started}  # fmt: skip
+            length = {
+                i: jobs[i].limit if by_limit else min(jobs[i].run, jobs[i].limit) for i in started
+            }
             return sum(jobs[i].gpus for i, t in started.items() if t <= at < t + length[i])
 
         waiting = [i for i, j in enumerate(jobs) if i not in started and j.submit <= now]
@@ -238,9 +243,11 @@ def test_a_job_beyond_one_node_takes_whole_nodes_and_the_rest_on_another() -> No
 
 def test_a_job_runs_as_long_as_the_pool_it_got_makes_it() -> None:
     trace = Trace(
-        submit_s=np.array([0.0, 0.0]), gpus=np.array([8, 8]), limit_s=np.array([50.0, 50.0]),
+        submit_s=np.array([0.0, 0.0]),
+        gpus=np.array([8, 8]),
+        limit_s=np.array([50.0, 50.0]),
         run_s=np.array([[10.0, 30.0], [10.0, 30.0]]),
-    )  # fmt: skip
+    )
     out = replay(trace, [FLAT, Pool(name="v100", gpus=GPUS)])
     assert out.pool.tolist() == [0, 1]
     assert out.end_s.tolist() == [10, 30]

@@ -25,11 +25,24 @@ SCHEMA = {
 def job(**values: Any) -> dict[str, Any]:
     """One job that ran for the first hour of the first day on one GPU, but for ``values``."""
     usual: dict[str, Any] = {
-        "scheduler": "slurm", "cluster": "c", "job_id": "1", "name": "train", "user": "ada",
-        "account": "lab", "partition": "gpu", "state": "completed", "submit_s": START_S,
-        "start_s": START_S, "end_s": START_S + 3600, "limit_s": 7200.0, "gpus": 1,
-        "gpu_type": "v100-sxm2-16gb", "nodes": 1, "asked": "", "limit_by": "user",
-    }  # fmt: skip
+        "scheduler": "slurm",
+        "cluster": "c",
+        "job_id": "1",
+        "name": "train",
+        "user": "ada",
+        "account": "lab",
+        "partition": "gpu",
+        "state": "completed",
+        "submit_s": START_S,
+        "start_s": START_S,
+        "end_s": START_S + 3600,
+        "limit_s": 7200.0,
+        "gpus": 1,
+        "gpu_type": "v100-sxm2-16gb",
+        "nodes": 1,
+        "asked": "",
+        "limit_by": "user",
+    }
     return usual | values
 
 
@@ -47,12 +60,16 @@ def many_jobs(draw: st.DrawFn) -> list[dict[str, Any]]:
         start = submit + draw(st.floats(0, DAY_S))
         found.append(
             job(
-                job_id=str(number), submit_s=submit, start_s=start,
-                end_s=start + draw(st.floats(0, 3 * DAY_S)), gpus=draw(st.integers(0, 64)),
-                gpu_type=draw(st.sampled_from(TYPES)), state=draw(st.sampled_from(STATES)),
+                job_id=str(number),
+                submit_s=submit,
+                start_s=start,
+                end_s=start + draw(st.floats(0, 3 * DAY_S)),
+                gpus=draw(st.integers(0, 64)),
+                gpu_type=draw(st.sampled_from(TYPES)),
+                state=draw(st.sampled_from(STATES)),
                 user=draw(st.sampled_from(("ada", "", "<b>bob</b>"))),
                 limit_s=draw(st.one_of(st.none(), st.floats(60, 9 * DAY_S))),
                 limit_by=draw(st.sampled_from((None, "user", "default", "precision-time"))),
             )
-        )  # fmt: skip
+        )
     return found

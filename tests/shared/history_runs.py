@@ -20,24 +20,47 @@ def run_number(number: int, *, ended: Mapping[str, Any] | None = None, **changes
     """
     submit_s = START_S + number * PERIOD_S
     job = EndedJob(
-        scheduler="slurm", cluster="alpha", job_id=str(1000 + number), name=f"train-{number % 5}",
-        user=f"user{number % 7}", account=f"group{number % 3}", partition="gpu", qos="normal",
-        state=JobState.COMPLETED, submit_s=submit_s, start_s=submit_s + 30.25,
-        end_s=submit_s + 4000.000001, limit_s=7200.0, gpus=8, gpu_type="a100", nodes=2,
-        node_names=("n1", "n2"), stated="model=resnet50 precision=amp", decision="precision-time",
-        submit_line="sbatch train.sh", constraint="tensorcore", energy_j=1.5e7,
-    )  # fmt: skip
+        scheduler="slurm",
+        cluster="alpha",
+        job_id=str(1000 + number),
+        name=f"train-{number % 5}",
+        user=f"user{number % 7}",
+        account=f"group{number % 3}",
+        partition="gpu",
+        qos="normal",
+        state=JobState.COMPLETED,
+        submit_s=submit_s,
+        start_s=submit_s + 30.25,
+        end_s=submit_s + 4000.000001,
+        limit_s=7200.0,
+        gpus=8,
+        gpu_type="a100",
+        nodes=2,
+        node_names=("n1", "n2"),
+        stated="model=resnet50 precision=amp",
+        decision="precision-time",
+        submit_line="sbatch train.sh",
+        constraint="tensorcore",
+        energy_j=1.5e7,
+    )
     run = Run(
         ended=replace(job, **(ended or {})),
         asked="model=resnet50 precision=mixed_fp16_fp32 gpu=a100-sxm4-80gb batch_size=256",
         origin="comment",
         limit_by=LimitBy.US,
         predicted=Predicted(
-            step_s=0.118, median_s=3600.5, upper_s=5400.25, level=0.95, gpu="a100-sxm4-80gb",
-            gpus=8, version="v1", tier="site", limit_s=7200.0,
+            step_s=0.118,
+            median_s=3600.5,
+            upper_s=5400.25,
+            level=0.95,
+            gpu="a100-sxm4-80gb",
+            gpus=8,
+            version="v1",
+            tier="site",
+            limit_s=7200.0,
         ),
         reported=Reported(step_s=0.12, steps=30_000, step_s_spread=0.001, startup_s=42.0),
-    )  # fmt: skip
+    )
     return replace(run, **changes)
 
 

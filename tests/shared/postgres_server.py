@@ -51,9 +51,14 @@ class PostgresServer:
         if self._user is not None:
             os.chown(self.directory, self._user.pw_uid, self._user.pw_gid)
         self._run(
-            "initdb", "--auth=trust", "--username=tests", "--encoding=UTF8", "--locale=C",
-            "--no-sync", f"--pgdata={self._data}",
-        )  # fmt: skip
+            "initdb",
+            "--auth=trust",
+            "--username=tests",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--no-sync",
+            f"--pgdata={self._data}",
+        )
         self.start()
         return self
 
@@ -70,8 +75,12 @@ class PostgresServer:
         with log:
             self._process = subprocess.Popen(
                 [*DIES_WITH_US, self._programs / "postgres", "-D", self._data, *options],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", **self._identity(),
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                **self._identity(),
+            )
         deadline = time.monotonic() + START_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -100,9 +109,22 @@ class PostgresServer:
     def sql(self, statement: str, database: str = "postgres") -> str:
         """What a statement says, as psql prints it without a head."""
         return self._run(
-            "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", str(self.directory),
-            "-U", "tests", "-d", database, "-c", statement,
-        ).strip()  # fmt: skip
+            "psql",
+            "-X",
+            "-q",
+            "-A",
+            "-t",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-h",
+            str(self.directory),
+            "-U",
+            "tests",
+            "-d",
+            database,
+            "-c",
+            statement,
+        ).strip()
 
     def limit_files(self, most_bytes: int | None) -> None:
         """Let the sessions that are open write no file beyond a size; None ends it.
@@ -122,9 +144,12 @@ class PostgresServer:
 
     def _run(self, program: str, *words: str) -> str:
         done = subprocess.run(
-            [self._programs / program, *words], capture_output=True, text=True, cwd="/",
+            [self._programs / program, *words],
+            capture_output=True,
+            text=True,
+            cwd="/",
             **self._identity(),
-        )  # fmt: skip
+        )
         if done.returncode:
             raise RuntimeError(f"{program}: {done.stderr}")
         return done.stdout

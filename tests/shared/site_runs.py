@@ -30,12 +30,25 @@ def run_of(
     """A run of its own: it ends ``number`` hours after the first, by one of four users."""
     end_s = START_S + number * 3600.0
     job = EndedJob(
-        scheduler="slurm", cluster="alpha", job_id=str(number), name=f"train-{number}",
-        user=f"user{number % 4}", account="lab", partition="gpu", qos="normal",
-        state=JobState.COMPLETED, submit_s=end_s - elapsed_s - 60, start_s=end_s - elapsed_s,
-        end_s=end_s, limit_s=86400.0, gpus=4, gpu_type=GPU, nodes=1, node_names=("n1",),
+        scheduler="slurm",
+        cluster="alpha",
+        job_id=str(number),
+        name=f"train-{number}",
+        user=f"user{number % 4}",
+        account="lab",
+        partition="gpu",
+        qos="normal",
+        state=JobState.COMPLETED,
+        submit_s=end_s - elapsed_s - 60,
+        start_s=end_s - elapsed_s,
+        end_s=end_s,
+        limit_s=86400.0,
+        gpus=4,
+        gpu_type=GPU,
+        nodes=1,
+        node_names=("n1",),
         submit_line=f"sbatch --exclusive -t 60 /home/u/train.sh --seed {number}",
-    )  # fmt: skip
+    )
     return Run(ended=replace(job, **ended), asked=asked, origin="comment", reported=reported)
 
 

@@ -38,9 +38,10 @@ class Run:
 def runs() -> list[Run]:
     """Every row of the model with a total whose batches are those of the recipe."""
     rows = [
-        row for row in measurements()
+        row
+        for row in measurements()
         if row["model"] == MODEL and row["total_s"] and "phase1_seq" in row["options"]
-    ]  # fmt: skip
+    ]
     return [run for row in rows for run in _run(row)]
 
 
@@ -89,8 +90,10 @@ def table(asked: Sequence[Run], seen: np.ndarray, unseen: np.ndarray) -> str:
         f"{run.id:<44}{run.total_s / 3600:>12.2f}{a:>+9.1%}{b:>+10.1%}"
         for run, a, b in zip(asked, seen, unseen, strict=True)
     ]
-    sums = (f"{'median of the absolute error':<56}{np.median(abs(seen)):>9.1%}"
-            f"{np.median(abs(unseen)):>10.1%}")  # fmt: skip
+    sums = (
+        f"{'median of the absolute error':<56}{np.median(abs(seen)):>9.1%}"
+        f"{np.median(abs(unseen)):>10.1%}"
+    )
     return "\n".join([head, *lines, sums])
 
 
@@ -104,10 +107,11 @@ def main() -> None:
     for name, one in (("seen", fitted.predictor), ("held out", other)):
         for level in (0.5, 0.95):
             inside = [
-                (p.total_quantile_s((1 - level) / 2) or 0) <= r.total_s
+                (p.total_quantile_s((1 - level) / 2) or 0)
+                <= r.total_s
                 <= (p.total_quantile_s((1 + level) / 2) or 0)
                 for p, r in zip(one.predict_many([r.job for r in asked]), asked, strict=True)
-            ]  # fmt: skip
+            ]
             print(f"{name}: {np.mean(inside):.0%} in the interval of {level:.0%}")
 
 

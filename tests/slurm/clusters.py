@@ -45,8 +45,13 @@ def cluster(**changes: object) -> Cluster:
 
 def submit(**fields: object) -> Request:
     given: dict[str, object] = {
-        "uid": 21001, "user": "u1", "account": "lab1", "name": "train", "comment": JOB,
-        "partitions": (GPU_PARTITION,), "usable_partitions": ("cpu", "gpu", "nolimit", "short"),
+        "uid": 21001,
+        "user": "u1",
+        "account": "lab1",
+        "name": "train",
+        "comment": JOB,
+        "partitions": (GPU_PARTITION,),
+        "usable_partitions": ("cpu", "gpu", "nolimit", "short"),
         "tres_per_node": "gres:gpu:4",
-    }  # fmt: skip
+    }
     return Request(**(given | fields))  # type: ignore[arg-type]

@@ -63,8 +63,9 @@ class StandIn:
         limit = int(value) if what == "limit" else None
         return Answer(
             log=f"model=resnet50 gpu=a100 tier=model limit={limit} reason=set",
-            time_limit=limit, message=f"{self.site} call {self.asked}",
-        )  # fmt: skip
+            time_limit=limit,
+            message=f"{self.site} call {self.asked}",
+        )
 
 
 def loader(policy: Path) -> Callable[[View], Callable[[], Loaded]]:

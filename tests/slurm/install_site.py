@@ -35,8 +35,14 @@ slurm.log_info("initialized")
 return slurm.SUCCESS
 """
 LIBRARIES = {"5.1": "liblua5.1.so.0", "5.3": "liblua5.3.so.0", "5.4": "liblua5.4.so.0"}
-LIBRARY_DIRS = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
-                "/usr/lib64", "/usr/lib", "/usr/local/lib")  # fmt: skip
+LIBRARY_DIRS = (
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/lib",
+)
 
 
 def lua_library(version: str) -> Path:

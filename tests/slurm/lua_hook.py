@@ -79,24 +79,25 @@ class Hook:
     """One interpreter; ``modules`` is where Lua looks besides what the script says."""
 
     def __init__(
-        self,
-        interpreter: str,
-        script: Path = MODULES / "job_submit.lua",
-        modules: Path = MODULES,
+        self, interpreter: str, script: Path = MODULES / "job_submit.lua", modules: Path = MODULES
     ) -> None:
         self._process = subprocess.Popen(
             [interpreter, str(HARNESS), str(modules)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/",
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd="/",
+        )
         self.script = script
 
     def __enter__(self) -> Hook:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._process.communicate(timeout=20)
 
     @property
@@ -124,9 +125,11 @@ class Hook:
         self.call("configure", settings=settings)
 
     def submit(
-        self, job: Mapping[str, Any] | None = None,
-        partitions: Mapping[str, Mapping[str, int]] = PARTITIONS, **changed: Any,
-    ) -> Called:  # fmt: skip
+        self,
+        job: Mapping[str, Any] | None = None,
+        partitions: Mapping[str, Mapping[str, int]] = PARTITIONS,
+        **changed: Any,
+    ) -> Called:
         """Submits a job, JOB with changes unless given; a None takes a field away."""
         asked = {**(JOB if job is None else job), **changed}
         asked = {k: v for k, v in asked.items() if v is not None}
@@ -145,10 +148,14 @@ def _called(result: Mapping[str, Any], asked: Mapping[str, Any]) -> Called:
     before = {k: _as_told(v) for k, v in asked.items()}
     logs = [(level, text) for level, text in result["logs"]]
     return Called(
-        returned=result["returned"], job=result["job"] or {}, logs=logs, user=result["user"],
-        environment_faults=result["environment_faults"], seconds=result.get("seconds", 0.0),
+        returned=result["returned"],
+        job=result["job"] or {},
+        logs=logs,
+        user=result["user"],
+        environment_faults=result["environment_faults"],
+        seconds=result.get("seconds", 0.0),
         before={**before, **{k: v for k, v in (result["job"] or {}).items() if k in _TABLES}},
-    )  # fmt: skip
+    )
 
 
 _TABLES = ("argv", "environment")

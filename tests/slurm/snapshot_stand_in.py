@@ -40,12 +40,20 @@ def view(nodes: int, jobs: int) -> Cluster:
         nodes=tuple(Node(name=f"n{i}", partitions=("gpu",)) for i in range(nodes)),
         queue=tuple(
             QueuedJob(
-                job_id=i, user=f"u{i % 50}", name=f"job-{i}", state="PENDING", partitions=("gpu",),
-                gpus=8, submit_s=1.0 * i, limit_min=60, comment="model=resnet50", label=str(i),
+                job_id=i,
+                user=f"u{i % 50}",
+                name=f"job-{i}",
+                state="PENDING",
+                partitions=("gpu",),
+                gpus=8,
+                submit_s=1.0 * i,
+                limit_min=60,
+                comment="model=resnet50",
+                label=str(i),
             )
             for i in range(jobs)
         ),
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

@@ -57,10 +57,32 @@ def test_the_usual_forms_are_understood() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "a*2", "[a*1&b*1]", "(a|b)c", "((a))", "((a|b)&c)&d", "a&", "|a", "a||b", "()", "!a",
-     "a & b", "a)", "(a", "[a|b", "[a|b]&[c|d]", "[a|b]|c", "c|[a|b]", "[a|b]&c|d", "[a&b]",
-     "[(a|b)|c]", "([a|b])", "a&b" * MAX_LENGTH],
-)  # fmt: skip
+    [
+        "",
+        "a*2",
+        "[a*1&b*1]",
+        "(a|b)c",
+        "((a))",
+        "((a|b)&c)&d",
+        "a&",
+        "|a",
+        "a||b",
+        "()",
+        "!a",
+        "a & b",
+        "a)",
+        "(a",
+        "[a|b",
+        "[a|b]&[c|d]",
+        "[a|b]|c",
+        "c|[a|b]",
+        "[a|b]&c|d",
+        "[a&b]",
+        "[(a|b)|c]",
+        "([a|b])",
+        "a&b" * MAX_LENGTH,
+    ],
+)
 def test_other_forms_are_left_alone(text: str) -> None:
     assert parse(text) is None
     assert and_also(text or "a*2", "d") is None

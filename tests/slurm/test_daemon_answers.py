@@ -138,8 +138,15 @@ def test_ten_thousand_fuzzed_lines_are_each_answered(daemon: DaemonProcess) -> N
 
 def _fuzzed(draw: random.Random) -> bytes:
     """A request line with some bytes changed, some doubled and some left out."""
-    raw = bytearray(line(comment=f"limit={draw.randrange(1, 999)}", uid="7", min_nodes="2",
-                         time_limit="inf", script="#!/bin/sh\n$(reboot) %s 'quoted'"))  # fmt: skip
+    raw = bytearray(
+        line(
+            comment=f"limit={draw.randrange(1, 999)}",
+            uid="7",
+            min_nodes="2",
+            time_limit="inf",
+            script="#!/bin/sh\n$(reboot) %s 'quoted'",
+        )
+    )
     for _ in range(draw.randrange(1, 12)):
         at = draw.randrange(len(raw))
         match draw.randrange(3):
@@ -225,8 +232,15 @@ def test_jobs_that_differ_in_name_and_directory_are_decided_once(daemon: DaemonP
 
 
 def test_jobs_that_differ_in_anything_else_are_decided_each(daemon: DaemonProcess) -> None:
-    fields = [{}, {"user": "grace"}, {"script": "&name=b"}, {"comment": "limit=47 name=c"},
-              {"array_inx": "1-2"}, {"extra": "a"}, {"env.PRECISION_TIME": "b"}]  # fmt: skip
+    fields = [
+        {},
+        {"user": "grace"},
+        {"script": "&name=b"},
+        {"comment": "limit=47 name=c"},
+        {"array_inx": "1-2"},
+        {"extra": "a"},
+        {"env.PRECISION_TIME": "b"},
+    ]
     asked = [{"comment": "limit=47", "user": "ada", "name": "a"} | more for more in fields]
     answers = [daemon.ask(**one) for one in asked]  # type: ignore[arg-type]
     assert len({answer["log"] for answer in answers}) == len(fields)

@@ -115,8 +115,9 @@ def test_a_missing_extra_is_named_in_one_line(missing: str, words: tuple[str, ..
 def test_an_error_of_our_own_code_is_not_taken_for_a_missing_extra() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, "slurm_plugin.daemon.loading", "slurm", "daemon"],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+    )
     assert "pip install" not in done.stderr
     assert "Traceback" in done.stderr
 
@@ -250,11 +251,19 @@ def test_only_our_variables_of_the_environment_are_sent() -> None:
 
 def test_a_request_is_read_as_it_was_written() -> None:
     request = Request(
-        kind="modify", uid=7, user="ada", comment="a=b&c\n%41 ü", time_limit=float("inf"),
-        min_nodes=2, argv=("train.sh", "--x=1 2"), environment={"PRECISION_TIME": "model=x"},
+        kind="modify",
+        uid=7,
+        user="ada",
+        comment="a=b&c\n%41 ü",
+        time_limit=float("inf"),
+        min_nodes=2,
+        argv=("train.sh", "--x=1 2"),
+        environment={"PRECISION_TIME": "model=x"},
         partitions=(PartitionRequest("a", None, None), PartitionRequest("b:c", 5, 60)),
-        usable_partitions=("a", "b:c"), old={"admin_comment": "x"}, job_id=9,
-    )  # fmt: skip
+        usable_partitions=("a", "b:c"),
+        old={"admin_comment": "x"},
+        job_id=9,
+    )
     assert parse_request(encode_request(request)) == request
 
 

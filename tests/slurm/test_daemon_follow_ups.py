@@ -75,8 +75,13 @@ def test_a_pending_job_with_the_old_limit_gets_the_new_one(
     commands.jobs("PENDING 3:55:00")
     assert followed(Change(17, 235, 500, MARK)) is Followed.CHANGED
     assert commands.asked == [
-        "update", "jobid=17", "timelimit=500", "update", "jobid=17", f"admincomment={MARK}",
-    ]  # fmt: skip
+        "update",
+        "jobid=17",
+        "timelimit=500",
+        "update",
+        "jobid=17",
+        f"admincomment={MARK}",
+    ]
     assert not list(Path.cwd().glob("hacked"))
 
 

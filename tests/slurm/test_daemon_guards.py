@@ -189,10 +189,18 @@ def test_an_impossible_metrics_address_is_named_at_start(tmp_path: Path, address
 
 def _bytes_for(daemon: DaemonProcess, uid: int) -> int:
     done = subprocess.run(
-        [sys.executable, "-c", AS_ANOTHER_USER.format(uid=uid), str(daemon.socket),
-         line(comment="limit=5").hex()],
-        capture_output=True, text=True, timeout=START_S, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            AS_ANOTHER_USER.format(uid=uid),
+            str(daemon.socket),
+            line(comment="limit=5").hex(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=START_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 

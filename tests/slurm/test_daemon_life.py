@@ -125,8 +125,10 @@ def test_a_socket_made_by_systemd_is_used_and_left_there(tmp_path: Path) -> None
         with daemon.log_file.open("ab") as log:
             daemon.process = subprocess.Popen(
                 [sys.executable, "-c", start, str(made.fileno()), *daemon.command],
-                pass_fds=[made.fileno()], stderr=log, env=environment,
-            )  # fmt: skip
+                pass_fds=[made.fileno()],
+                stderr=log,
+                env=environment,
+            )
         daemon.notified.wait_for("READY=1", daemon.process)
         assert daemon.ask("limit=5")["time_limit"] == "5"
         assert daemon.end() == 0

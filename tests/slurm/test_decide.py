@@ -22,8 +22,13 @@ Decide = Any
 def seconds(decider: Decider, gpu: str, quantile: float, **changes: Any) -> float:
     """Time of all steps of JOB on one GPU type, straight from the predictor."""
     job = TrainingJob(
-        model="resnet50", precision="mixed_fp16_fp32", gpu=gpu, gpus=4, batch_size=256, epochs=90,  # type: ignore[arg-type]
-    ).but(**changes)  # fmt: skip
+        model="resnet50",
+        precision="mixed_fp16_fp32",
+        gpu=gpu,
+        gpus=4,
+        batch_size=256,
+        epochs=90,  # type: ignore[arg-type]
+    ).but(**changes)
     found = decider.predictor.predict(job).total_quantile_s(quantile)
     assert found is not None
     return found
@@ -238,8 +243,11 @@ def test_unknown_keys_are_reported(decider: Decide) -> None:
 
 def test_excluded_users_accounts_partitions_and_qos_pass(decider: Decide) -> None:
     for exclude in (
-        {"users": ["u1"]}, {"accounts": ["lab1"]}, {"partitions": ["gpu"]}, {"qos": ["q"]},
-    ):  # fmt: skip
+        {"users": ["u1"]},
+        {"accounts": ["lab1"]},
+        {"partitions": ["gpu"]},
+        {"qos": ["q"]},
+    ):
         answer = decider(exclude=exclude).decide(submit(qos="q"))
         assert answer == Answer(log=answer.log)
         assert "excluded" in answer.log
@@ -320,9 +328,13 @@ class TestModify:
 
     def change(self, decide: Decider, mark: str, **fields: Any) -> Answer:
         old = {
-            "time_limit": str(getattr(parse_mark(mark), "limit", 600)), "admin_comment": mark,
-            "comment": JOB, "tres_per_node": "gres:gpu:a100:4", "partition": "gpu", "name": "train",
-        }  # fmt: skip
+            "time_limit": str(getattr(parse_mark(mark), "limit", 600)),
+            "admin_comment": mark,
+            "comment": JOB,
+            "tres_per_node": "gres:gpu:a100:4",
+            "partition": "gpu",
+            "name": "train",
+        }
         old |= fields.pop("old", {})
         given = {"kind": "modify", "job_id": 7, "comment": None, "tres_per_node": None} | fields
         return decide.decide(submit(**given, old=old))
@@ -371,11 +383,18 @@ class TestPartitions:
         fast = tuple(replace(n, partitions=("fast",)) for n in cluster().nodes if n.name[0] == "a")
         running = tuple(
             QueuedJob(
-                job_id=i, user="u2", name="other", state="RUNNING", partitions=("fast",), gpus=4,
-                node_names=(node.name,), start_s=1.8e9, limit_min=100_000,
+                job_id=i,
+                user="u2",
+                name="other",
+                state="RUNNING",
+                partitions=("fast",),
+                gpus=4,
+                node_names=(node.name,),
+                start_s=1.8e9,
+                limit_min=100_000,
             )
             for i, node in enumerate(fast)
-        )  # fmt: skip
+        )
         used = tuple(replace(n, gpus_used=4) for n in fast) if busy else fast
         parts = (Partition(name="gpu", default=True, max_min=2880), Partition(name="fast"))
         return cluster(nodes=slow + used, partitions=parts, queue=running if busy else ())

@@ -104,30 +104,59 @@ def test_an_accounting_that_is_away_loses_nothing(policy: Policy, path: Path, sl
 def job(tmp_path: Path) -> QueuedJob:
     """Two hours into its run."""
     return QueuedJob(
-        job_id=123, label="120_3", user=ME.pw_name, name="train", state="RUNNING", gpus=8,
-        partitions=("gpu",), account="lab", qos="normal", submit_s=time.time() - 8000,
-        start_s=time.time() - 7200, limit_min=240, work_dir=str(tmp_path),
-    )  # fmt: skip
+        job_id=123,
+        label="120_3",
+        user=ME.pw_name,
+        name="train",
+        state="RUNNING",
+        gpus=8,
+        partitions=("gpu",),
+        account="lab",
+        qos="normal",
+        submit_s=time.time() - 8000,
+        start_s=time.time() - 7200,
+        limit_min=240,
+        work_dir=str(tmp_path),
+    )
 
 
 def report(job: QueuedJob, **changes: float) -> None:
     assert job.start_s is not None
     now_s = time.time()
     said = StepReport(
-        step=5000, total_steps=9000, step_s=0.5, job_id="123", first_step=1000,
-        started_s=job.start_s + 90, written_s=now_s, paused_s=40.0,
-    )  # fmt: skip
+        step=5000,
+        total_steps=9000,
+        step_s=0.5,
+        job_id="123",
+        first_step=1000,
+        started_s=job.start_s + 90,
+        written_s=now_s,
+        paused_s=40.0,
+    )
     path, _ = report_paths(Path(job.work_dir), Policy().watch.rate_file, "123")
     write_report(path, replace(said, **changes))  # type: ignore[arg-type]
 
 
 def ended(job: QueuedJob, job_id: str) -> EndedJob:
     return EndedJob(
-        scheduler="slurm", cluster="bench", job_id=job_id, name="train", user=job.user,
-        account="lab", partition="gpu", qos="normal", state=JobState.COMPLETED,
-        submit_s=float(int(job.submit_s)), start_s=job.start_s, end_s=time.time(), limit_s=None,
-        gpus=8, gpu_type=None, nodes=1, node_names=("a1",),
-    )  # fmt: skip
+        scheduler="slurm",
+        cluster="bench",
+        job_id=job_id,
+        name="train",
+        user=job.user,
+        account="lab",
+        partition="gpu",
+        qos="normal",
+        state=JobState.COMPLETED,
+        submit_s=float(int(job.submit_s)),
+        start_s=job.start_s,
+        end_s=time.time(),
+        limit_s=None,
+        gpus=8,
+        gpu_type=None,
+        nodes=1,
+        node_names=("a1",),
+    )
 
 
 def test_the_last_report_of_a_job_is_joined_by_any_of_its_ids(job: QueuedJob) -> None:

@@ -26,14 +26,36 @@ from slurm_plugin.sources.commands import Commands
 VERSIONS = ("2205", "2511", "2605")
 SINCE_S, UNTIL_S = 1795219000.0 - 86400, 1795219000.0 + 86400
 JOB = EndedJob(
-    scheduler="slurm", cluster="north", job_id="7", name="train", user="ann", account="lab",
-    partition="gpu", qos="normal", state=JobState.COMPLETED, submit_s=1e9, start_s=1e9 + 5,
-    end_s=1e9 + 4000, limit_s=7200.0, gpus=8, gpu_type="a100", nodes=1, node_names=("n1",),
-)  # fmt: skip
+    scheduler="slurm",
+    cluster="north",
+    job_id="7",
+    name="train",
+    user="ann",
+    account="lab",
+    partition="gpu",
+    qos="normal",
+    state=JobState.COMPLETED,
+    submit_s=1e9,
+    start_s=1e9 + 5,
+    end_s=1e9 + 4000,
+    limit_s=7200.0,
+    gpus=8,
+    gpu_type="a100",
+    nodes=1,
+    node_names=("n1",),
+)
 MARK = Mark(
-    limit=120, p50_s=3600.0, hi_s=5400.0, q=0.95, step_s=0.118, gpu="a100-sxm4-80gb", gpus=8,
-    tier="site", version="v7", job="model=resnet50 precision=mixed_fp16_fp32 batch_size=256",
-)  # fmt: skip
+    limit=120,
+    p50_s=3600.0,
+    hi_s=5400.0,
+    q=0.95,
+    step_s=0.118,
+    gpu="a100-sxm4-80gb",
+    gpus=8,
+    tier="site",
+    version="v7",
+    job="model=resnet50 precision=mixed_fp16_fp32 batch_size=256",
+)
 
 
 def run(runs: Runs | None = None, **changes: Any) -> Run:
@@ -50,9 +72,16 @@ def test_our_mark_tells_what_was_asked_predicted_and_set() -> None:
     found = run(decision=MARK.text(), stated="model=vgg16")
     assert (found.asked, found.origin, found.limit_by) == (MARK.job, "decision", LimitBy.US)
     assert found.predicted == Predicted(
-        step_s=0.118, median_s=3600.0, upper_s=5400.0, level=0.95, gpu="a100-sxm4-80gb", gpus=8,
-        version="v7", tier="site", limit_s=7200.0,
-    )  # fmt: skip
+        step_s=0.118,
+        median_s=3600.0,
+        upper_s=5400.0,
+        level=0.95,
+        gpu="a100-sxm4-80gb",
+        gpus=8,
+        version="v7",
+        tier="site",
+        limit_s=7200.0,
+    )
 
 
 def test_a_limit_that_watch_moved_is_still_ours_and_the_prediction_keeps_the_first() -> None:
@@ -75,21 +104,36 @@ def test_the_comments_of_others_are_no_decision(decision: str) -> None:
 @pytest.mark.parametrize(
     ("words", "asked", "origin"),
     [
-        ({"stated": "model=vgg16 precision=fp32 bs=32"},
-         "model=vgg16 precision=fp32 batch_size=32", "comment"),
-        ({"submit_line": "srun --gres=gpu:8 python train.py --arch resnet50 --batch-size 64"},
-         "model=resnet50 batch_size=64", "script"),
-        ({"submit_line": "sbatch --gres=gpu:1 train.py --arch resnet50"}, "model=resnet50",
-         "script"),
-        ({"submit_line": "sbatch -J x --wrap=torchrun train.py --arch resnet50"},
-         "model=resnet50", "script"),
-        ({"submit_line": "sbatch -J x --wrap exec torchrun train.py --arch resnet50"},
-         "model=resnet50", "script"),
+        (
+            {"stated": "model=vgg16 precision=fp32 bs=32"},
+            "model=vgg16 precision=fp32 batch_size=32",
+            "comment",
+        ),
+        (
+            {"submit_line": "srun --gres=gpu:8 python train.py --arch resnet50 --batch-size 64"},
+            "model=resnet50 batch_size=64",
+            "script",
+        ),
+        (
+            {"submit_line": "sbatch --gres=gpu:1 train.py --arch resnet50"},
+            "model=resnet50",
+            "script",
+        ),
+        (
+            {"submit_line": "sbatch -J x --wrap=torchrun train.py --arch resnet50"},
+            "model=resnet50",
+            "script",
+        ),
+        (
+            {"submit_line": "sbatch -J x --wrap exec torchrun train.py --arch resnet50"},
+            "model=resnet50",
+            "script",
+        ),
         ({"submit_line": "sbatch job.sh resnet50"}, "", ""),
         ({"stated": "a=b and c"}, "", ""),
         ({}, "", ""),
     ],
-)  # fmt: skip
+)
 def test_without_a_mark_the_words_of_the_user_tell(
     words: dict[str, str], asked: str, origin: str
 ) -> None:

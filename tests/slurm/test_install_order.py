@@ -82,8 +82,16 @@ class Machine:
         return CliRunner().invoke(uninstall, self._where())
 
     def _where(self) -> list[str]:
-        return ["--prefix", str(self.root), "--slurm-conf", str(self.conf), "--slurm-bin",
-                str(self.root / "bin"), "--lua-library", str(self.library)]  # fmt: skip
+        return [
+            "--prefix",
+            str(self.root),
+            "--slurm-conf",
+            str(self.conf),
+            "--slurm-bin",
+            str(self.root / "bin"),
+            "--lua-library",
+            str(self.library),
+        ]
 
 
 @pytest.fixture

@@ -15,16 +15,24 @@ from slurm_plugin.install.steps import Account
 from slurm_plugin.install.unit import SERVICE, shipped, unit
 
 SITE = Site(
-    conf=Path("/etc/slurm/slurm.conf"), version="22.05.8", user=Account("root", 0, 0),
-    plugin=None, running=None, commands=None,
-)  # fmt: skip
+    conf=Path("/etc/slurm/slurm.conf"),
+    version="22.05.8",
+    user=Account("root", 0, 0),
+    plugin=None,
+    running=None,
+    commands=None,
+)
 SOCKET = Path("/run/precision-time/slurm.sock")
 HOME = Path("/var/lib/precision-time")
 
 
 def made(**given: Path) -> str:
-    usual = {"program": Path(sys.executable), "config": Path("/etc/precision-time/slurm.yaml"),
-             "home": HOME, "socket": SOCKET}  # fmt: skip
+    usual = {
+        "program": Path(sys.executable),
+        "config": Path("/etc/precision-time/slurm.yaml"),
+        "home": HOME,
+        "socket": SOCKET,
+    }
     return unit(SITE, **{**usual, **given})
 
 
@@ -54,10 +62,17 @@ def test_directories_elsewhere_are_made_writable_instead() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["Type=notify", "NoNewPrivileges=yes", "ProtectSystem=strict", "PrivateTmp=yes",
-     "RuntimeDirectory=precision-time", "RuntimeDirectoryMode=0750", "Restart=on-failure",
-     "ExecReload=/bin/kill -HUP $MAINPID"],
-)  # fmt: skip
+    [
+        "Type=notify",
+        "NoNewPrivileges=yes",
+        "ProtectSystem=strict",
+        "PrivateTmp=yes",
+        "RuntimeDirectory=precision-time",
+        "RuntimeDirectoryMode=0750",
+        "Restart=on-failure",
+        "ExecReload=/bin/kill -HUP $MAINPID",
+    ],
+)
 def test_the_shipped_unit_keeps_its_promises(line: str) -> None:
     assert f"{line}\n" in shipped()
     assert re.search(r"^WatchdogSec=\d+$", shipped(), re.M)

@@ -42,9 +42,20 @@ def test_a_file_of_the_user_below_the_work_directory_is_read(work: Path, path: s
 
 
 @pytest.mark.parametrize(
-    "path", ["../outside.yaml", "sub/../../outside.yaml", "/etc/hostname", "", ".", "sub", "a\0b",
-             "no.yaml", "conf.yaml/x", "x" * 5000]
-)  # fmt: skip
+    "path",
+    [
+        "../outside.yaml",
+        "sub/../../outside.yaml",
+        "/etc/hostname",
+        "",
+        ".",
+        "sub",
+        "a\0b",
+        "no.yaml",
+        "conf.yaml/x",
+        "x" * 5000,
+    ],
+)
 def test_nothing_else_is(work: Path, path: str) -> None:
     assert read(work, path) is None
 
@@ -74,9 +85,12 @@ def test_a_large_file_is_not_read(work: Path) -> None:
 def test_the_owner_is_the_user_or_root_for_everyone(work: Path) -> None:
     file = work / "conf.yaml"
     for owner, mode, uid, may in (
-        (4711, 0o600, 4711, True), (4711, 0o644, 4712, False), (0, 0o644, 4711, True),
-        (0, 0o640, 4711, False), (4712, 0o777, 4711, False),
-    ):  # fmt: skip
+        (4711, 0o600, 4711, True),
+        (4711, 0o644, 4712, False),
+        (0, 0o644, 4711, True),
+        (0, 0o640, 4711, False),
+        (4712, 0o777, 4711, False),
+    ):
         os.chown(file, owner, -1)
         file.chmod(mode)
         assert (owned_text(str(work), "conf.yaml", uid) is not None) == may, (owner, mode, uid)

@@ -15,14 +15,33 @@ from slurm_plugin.known import MAX_KEPT, KnownAnswers, job_of
 from slurm_plugin.protocol import Answer, PartitionRequest, Request
 
 ELSEWHERE: dict[str, Any] = {
-    "uid": 7, "user": "u2", "account": "lab2", "qos": "low", "partition": "short", "time_min": 5.0,
-    "partitions": (PartitionRequest("short", 10, 30),), "usable_partitions": ("short",),
-    "time_limit": 60.0, "min_nodes": 2, "max_nodes": 3, "num_tasks": 2, "ntasks_per_node": 2,
-    "sockets_per_node": 2, "tres_per_job": "gres:gpu:8", "tres_per_node": "gres:gpu:2",
-    "tres_per_socket": "gres:gpu:1", "tres_per_task": "gres:gpu:1", "features": "gpu",
-    "prefer": "a100", "req_nodes": "a1", "exc_nodes": "a1", "reservation": "r1", "array_inx": "1-4",
-    "het_job_offset": 1, "admin_comment": "mine",
-}  # fmt: skip
+    "uid": 7,
+    "user": "u2",
+    "account": "lab2",
+    "qos": "low",
+    "partition": "short",
+    "time_min": 5.0,
+    "partitions": (PartitionRequest("short", 10, 30),),
+    "usable_partitions": ("short",),
+    "time_limit": 60.0,
+    "min_nodes": 2,
+    "max_nodes": 3,
+    "num_tasks": 2,
+    "ntasks_per_node": 2,
+    "sockets_per_node": 2,
+    "tres_per_job": "gres:gpu:8",
+    "tres_per_node": "gres:gpu:2",
+    "tres_per_socket": "gres:gpu:1",
+    "tres_per_task": "gres:gpu:1",
+    "features": "gpu",
+    "prefer": "a100",
+    "req_nodes": "a1",
+    "exc_nodes": "a1",
+    "reservation": "r1",
+    "array_inx": "1-4",
+    "het_job_offset": 1,
+    "admin_comment": "mine",
+}
 TOLD = {"name", "comment", "extra", "script", "argv", "environment", "work_dir"}
 
 

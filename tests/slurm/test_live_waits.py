@@ -143,10 +143,12 @@ def test_the_record_of_an_array_tells_of_each_task(tmp_path: Path) -> None:
     )
     turns = Waiting(reason="JobArrayTaskLimit", at_most=2)
     assert waits_text.read(commands) == {
-        "9_2": turns, "9_3": turns, "9_5": turns,
+        "9_2": turns,
+        "9_3": turns,
+        "9_5": turns,
         "9_4": Waiting(reason="Resources", eligible_s=5.0, reservation="maint", at_most=2),
         "6+1": Waiting(reason="Dependency", dependency="afterok:1(unfulfilled)"),
-    }  # fmt: skip
+    }
 
 
 RESERVED = (
@@ -167,8 +169,9 @@ def test_reservations_are_read(tmp_path: Path) -> None:
     kept = Reservation(name="whole", nodes=both, begin_s=100.0, end_s=200.0)
     assert reservations_text.read(commands) == (
         replace(kept, name="later", nodes=frozenset({"a2"}), floating=True),
-        replace(kept, name="part", whole=False), kept,
-    )  # fmt: skip
+        replace(kept, name="part", whole=False),
+        kept,
+    )
     none = printing(tmp_path, scontrol="No reservations in the system\n")
     assert reservations_text.read(none) == ()
 
@@ -178,10 +181,16 @@ def test_only_whole_nodes_with_gpus_are_away() -> None:
     each = sum(place.count for place in places if place.name == A100) // 2
     base = Reservation(name="r", nodes=frozenset({"a1", "c9"}), begin_s=NOW_S - 1, end_s=NOW_S + 60)
     found = kept(
-        [base, replace(base, name="part", whole=False), replace(base, name="float", floating=True),
-         replace(base, nodes=frozenset({"c9"})), replace(base, end_s=NOW_S)],
-        places, NOW_S,
-    )  # fmt: skip
+        [
+            base,
+            replace(base, name="part", whole=False),
+            replace(base, name="float", floating=True),
+            replace(base, nodes=frozenset({"c9"})),
+            replace(base, end_s=NOW_S),
+        ],
+        places,
+        NOW_S,
+    )
     assert found.away == (Away(pool=A100, gpus=each, from_s=NOW_S - 1, until_s=NOW_S + 60),)
     assert found.nodes == base.nodes
     first, part, floating = found.notes

@@ -127,8 +127,13 @@ def test_where_every_node_fits_nothing_is_written(decider: Decide) -> None:
 
 
 def test_nodes_that_cannot_hold_the_job_do_not_count(decider: Decide) -> None:
-    small = Node(name="s1", partitions=("gpu",), features=frozenset({"t4"}),
-                 gpus=(GpuGres("t4", 1),), states=frozenset({"IDLE"}))  # fmt: skip
+    small = Node(
+        name="s1",
+        partitions=("gpu",),
+        features=frozenset({"t4"}),
+        gpus=(GpuGres("t4", 1),),
+        states=frozenset({"IDLE"}),
+    )
     view = cluster(nodes=(gpu_node("a1"), small))
     answer = decider(view).decide(submit())
     assert answer.message is not None

@@ -24,8 +24,16 @@ def gpu_node(name: str, gpus: int = 4, kind: str = "a100", **changes: Any) -> No
 
 def job(state: str, gpus: int, hours: float | None, **changes: Any) -> QueuedJob:
     limit = None if hours is None else round(hours * 60)
-    made = QueuedJob(job_id=1, user="u1", name="j", state=state, partitions=("gpu",), gpus=gpus,
-                     limit_min=limit, start_s=NOW if state == "RUNNING" else None)  # fmt: skip
+    made = QueuedJob(
+        job_id=1,
+        user="u1",
+        name="j",
+        state=state,
+        partitions=("gpu",),
+        gpus=gpus,
+        limit_min=limit,
+        start_s=NOW if state == "RUNNING" else None,
+    )
     return replace(made, **changes)
 
 
@@ -44,9 +52,13 @@ def cluster(*parts: Node | QueuedJob, **changes: Any) -> Cluster:
 
 
 def wait(
-    view: Cluster, gpus: int, per_node: int | None = None, only: set[str] | None = None,
-    partition: str = "gpu", **options: Any,
-) -> Wait | None:  # fmt: skip
+    view: Cluster,
+    gpus: int,
+    per_node: int | None = None,
+    only: set[str] | None = None,
+    partition: str = "gpu",
+    **options: Any,
+) -> Wait | None:
     nodes = frozenset(node.name for node in view.nodes if only is None or node.name in only)
     model = QueueModel(view, run_time=options.pop("run_time", None))
     return model.wait(gpus, per_node, nodes, partition, **options)
@@ -228,9 +240,13 @@ def test_jobs_beyond_those_placed_one_by_one_still_count() -> None:
 SMALL = st.integers(1, 8)
 HOURS = st.integers(1, 9)
 PENDING = st.builds(
-    pending, st.sampled_from([1, 2, 3, 4, 8, 12]), HOURS, nodes=st.integers(1, 3),
-    priority=st.integers(0, 3), gpu_type=st.sampled_from([None, "a100", "v100"]),
-)  # fmt: skip
+    pending,
+    st.sampled_from([1, 2, 3, 4, 8, 12]),
+    HOURS,
+    nodes=st.integers(1, 3),
+    priority=st.integers(0, 3),
+    gpu_type=st.sampled_from([None, "a100", "v100"]),
+)
 RUNNING = st.builds(running, st.integers(1, 4), HOURS, st.sampled_from(["n1", "n2", "n3"]))
 NODES = (N1, N2, gpu_node("n3", 8, "v100"))
 VIEWS = st.builds(lambda jobs: cluster(*NODES, *jobs), st.lists(PENDING | RUNNING, max_size=12))

@@ -113,10 +113,12 @@ def test_a_slurmctld_that_is_down_is_a_source_error(tmp_path: Path) -> None:
         ("not json", "did not print JSON"),
         ("[]", "printed JSON without a list of jobs"),
         ('{"jobs": {}}', "printed JSON without a list of jobs"),
-        (json.dumps({"errors": [{"error": "Unable to contact slurm controller"}], "jobs": []}),
-         "Unable to contact slurm controller"),
+        (
+            json.dumps({"errors": [{"error": "Unable to contact slurm controller"}], "jobs": []}),
+            "Unable to contact slurm controller",
+        ),
     ],
-)  # fmt: skip
+)
 def test_json_that_is_not_what_was_asked_for_is_a_source_error(
     tmp_path: Path, printed: str, said: str
 ) -> None:
@@ -156,9 +158,10 @@ def test_a_slurmdbd_that_is_back_is_said_once(
 def test_without_accounting_there_are_no_wall_limits(tmp_path: Path) -> None:
     commands = Commands(policy(tmp_path).bin_dir)
     program(
-        tmp_path, "sacctmgr",
+        tmp_path,
+        "sacctmgr",
         "echo 'You are not running a supported accounting_storage plugin' >&2; exit 1",
-    )  # fmt: skip
+    )
     assert TextForm(commands).wall_limits() == WallLimits()
 
 

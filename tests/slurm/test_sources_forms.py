@@ -48,9 +48,11 @@ def replayed_pyslurm(path: Path) -> Any:
     config = SimpleNamespace(**stored["config"])
     settings = type("Config", (), {"load": staticmethod(lambda: config)})
     return SimpleNamespace(
-        Nodes=kind("Nodes", "nodes"), Partitions=kind("Partitions", "partitions"),
-        Jobs=kind("Jobs", "jobs"), slurmctld=SimpleNamespace(Config=settings),
-    )  # fmt: skip
+        Nodes=kind("Nodes", "nodes"),
+        Partitions=kind("Partitions", "partitions"),
+        Jobs=kind("Jobs", "jobs"),
+        slurmctld=SimpleNamespace(Config=settings),
+    )
 
 
 @pytest.fixture(params=FORMS, ids=lambda form: "-".join(form))
@@ -71,8 +73,10 @@ def test_json_and_text_give_the_same_view(version: str, tmp_path: Path) -> None:
     assert other.nodes == text.nodes
     assert other.queue == text.queue
     assert (other.partitions, other.settings, other.walls) == (
-        text.partitions, text.settings, text.walls,
-    )  # fmt: skip
+        text.partitions,
+        text.settings,
+        text.walls,
+    )
     assert len(text.nodes) == 7
     assert len(text.queue) >= 19
 
@@ -83,8 +87,11 @@ def test_pyslurm_gives_the_same_view_but_for_two_paths(tmp_path: Path) -> None:
     text = take(open_form(tmp_path / "a", "2511", "text"))
     other = take(open_form(tmp_path / "b", "2511", "pyslurm"))
     assert (other.nodes, other.partitions, other.settings, other.walls) == (
-        text.nodes, text.partitions, text.settings, text.walls,
-    )  # fmt: skip
+        text.nodes,
+        text.partitions,
+        text.settings,
+        text.walls,
+    )
     differing = [(a, b) for a, b in zip(text.queue, other.queue, strict=True) if a != b]
     assert {a.label for a, _ in differing} == {"22", "23"}
     assert all(without_stdout(a) == without_stdout(b) for a, b in differing)
@@ -99,10 +106,13 @@ def test_nodes_have_their_gpus_features_partitions_and_states(source: SlurmSourc
     states = nodes["a1"].states
     assert states - {"PLANNED"} == {"MIXED"}
     assert nodes["a1"] == Node(
-        name="a1", partitions=("gpu", "nolimit", "short"),
+        name="a1",
+        partitions=("gpu", "nolimit", "short"),
         features=frozenset({"a100", "ampere", "gpu", "tensorcore", "bf16", "tf32"}),
-        gpus=(GpuGres("a100", 4),), gpus_used=2, states=states,
-    )  # fmt: skip
+        gpus=(GpuGres("a100", 4),),
+        gpus_used=2,
+        states=states,
+    )
     assert nodes["a2"].gpus_used == 4
     assert nodes["c1"].gpus == ()
     assert nodes["p2"].states == {"IDLE", "DRAIN"}
@@ -137,9 +147,7 @@ def test_wall_limits_are_those_set_and_no_others(source: SlurmSource) -> None:
     )
 
 
-def test_a_running_job_tells_its_nodes_gpus_and_what_was_written_on_it(
-    source: SlurmSource,
-) -> None:
+def test_a_running_job_tells_its_nodes_gpus_and_what_was_written_on_it(source: SlurmSource) -> None:
     job = by_label(source)["4"]
     assert (job.state, job.node_names, job.gpus, job.gpu_type) == ("RUNNING", ("a1",), 2, "a100")
     assert (job.features, job.limit_min, job.user) == ("tensorcore", 30, "root")

@@ -50,12 +50,24 @@ def test_bytes_that_are_no_table_are_an_error(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("30:00", 30), ("45", 45), ("2:00:00", 120), ("1-00:00:00", 1440), ("2-01:00:00", 2940),
-        ("365-00:00:00", 525600), ("1-12", 2160), ("1-12:30", 2190), ("0:30", 1), ("00:10:00", 10),
-        ("UNLIMITED", None), ("NONE", None), ("NOT_SET", None), ("INVALID", None), ("", None),
+        ("30:00", 30),
+        ("45", 45),
+        ("2:00:00", 120),
+        ("1-00:00:00", 1440),
+        ("2-01:00:00", 2940),
+        ("365-00:00:00", 525600),
+        ("1-12", 2160),
+        ("1-12:30", 2190),
+        ("0:30", 1),
+        ("00:10:00", 10),
+        ("UNLIMITED", None),
+        ("NONE", None),
+        ("NOT_SET", None),
+        ("INVALID", None),
+        ("", None),
         ("Partition_Limit", None),
     ],
-)  # fmt: skip
+)
 def test_limits_are_minutes(text: str, expected: int | None) -> None:
     assert minutes(text) == expected
 
@@ -74,13 +86,20 @@ def test_no_time_is_none(text: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["PENDING"], "PENDING"), (["RUNNING", "CONFIGURING"], "RUNNING"),
-        (["CONFIGURING"], "RUNNING"), (["COMPLETED", "COMPLETING"], None),
-        (["COMPLETING"], None), (["SUSPENDED"], "SUSPENDED"), (["PENDING", "REQUEUED"], "PENDING"),
-        (["SPECIAL_EXIT", "PENDING"], "PENDING"), (["REQUEUE_HOLD"], "PENDING"),
-        (["STOPPED", "RUNNING"], "RUNNING"), (["CANCELLED"], None), ([], None),
+        (["PENDING"], "PENDING"),
+        (["RUNNING", "CONFIGURING"], "RUNNING"),
+        (["CONFIGURING"], "RUNNING"),
+        (["COMPLETED", "COMPLETING"], None),
+        (["COMPLETING"], None),
+        (["SUSPENDED"], "SUSPENDED"),
+        (["PENDING", "REQUEUED"], "PENDING"),
+        (["SPECIAL_EXIT", "PENDING"], "PENDING"),
+        (["REQUEUE_HOLD"], "PENDING"),
+        (["STOPPED", "RUNNING"], "RUNNING"),
+        (["CANCELLED"], None),
+        ([], None),
     ],
-)  # fmt: skip
+)
 def test_states_of_the_queue_are_three(words: list[str], expected: str | None) -> None:
     assert queue_state(words) == expected
 
@@ -88,14 +107,22 @@ def test_states_of_the_queue_are_three(words: list[str], expected: str | None) -
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("COMPLETED", JobState.COMPLETED), ("CANCELLED by 1000", JobState.CANCELLED),
-        ("NODE_FAIL", JobState.NODE_FAIL), ("BOOT_FAIL", JobState.NODE_FAIL),
-        ("OUT_OF_MEMORY", JobState.OUT_OF_MEMORY), ("PREEMPTED", JobState.PREEMPTED),
-        ("DEADLINE", JobState.DEADLINE), ("TIMEOUT", JobState.TIMEOUT),
-        ("FAILED", JobState.FAILED), ("REQUEUED", JobState.REQUEUED), ("REVOKED", None),
-        ("RESIZING", None), ("RUNNING", None), ("", None),
+        ("COMPLETED", JobState.COMPLETED),
+        ("CANCELLED by 1000", JobState.CANCELLED),
+        ("NODE_FAIL", JobState.NODE_FAIL),
+        ("BOOT_FAIL", JobState.NODE_FAIL),
+        ("OUT_OF_MEMORY", JobState.OUT_OF_MEMORY),
+        ("PREEMPTED", JobState.PREEMPTED),
+        ("DEADLINE", JobState.DEADLINE),
+        ("TIMEOUT", JobState.TIMEOUT),
+        ("FAILED", JobState.FAILED),
+        ("REQUEUED", JobState.REQUEUED),
+        ("REVOKED", None),
+        ("RESIZING", None),
+        ("RUNNING", None),
+        ("", None),
     ],
-)  # fmt: skip
+)
 def test_ends_of_jobs_have_one_word(text: str, expected: JobState | None) -> None:
     assert ended_state(text) is expected
 
@@ -108,12 +135,15 @@ def test_node_states_of_all_spellings_are_words_in_upper_case() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("gpu:a100:4", (GpuGres("a100", 4),)), ("gpu:4", (GpuGres(None, 4),)),
+        ("gpu:a100:4", (GpuGres("a100", 4),)),
+        ("gpu:4", (GpuGres(None, 4),)),
         ("gpu:a100:2(S:0-1),gpu:v100:1(IDX:0,2)", (GpuGres("a100", 2), GpuGres("v100", 1))),
-        ("gpu:1g.10gb:7(S:0),shard:28", (GpuGres("1g.10gb", 7),)), ("(null)", ()), ("", ()),
+        ("gpu:1g.10gb:7(S:0),shard:28", (GpuGres("1g.10gb", 7),)),
+        ("(null)", ()),
+        ("", ()),
         ("shard:a100:8,nvme:2", ()),
     ],
-)  # fmt: skip
+)
 def test_gpus_of_a_node_are_read(text: str, expected: tuple[GpuGres, ...]) -> None:
     assert node_gres(text) == expected
     assert gpus_used(text) == sum(gres.count for gres in expected)
@@ -122,13 +152,18 @@ def test_gpus_of_a_node_are_read(text: str, expected: tuple[GpuGres, ...]) -> No
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("cpu=1,gres/gpu=4,gres/gpu:a100=4", Gpus(4, "a100")), ("gres/gpu=2", Gpus(2)),
-        ("gres/gpu:a100=2,gres/gpu:v100=1,gres/gpu=3", Gpus(3)), ("cpu=2,mem=4G", Gpus()),
-        ("gres:gpu:v100:4", Gpus(4, "v100")), ("gres/gpu:2", Gpus(2)), ("gres:gpu", Gpus(1)),
-        ("gres/gpumem=80G,gres/gpuutil=9", Gpus()), ("gres/gpu:1g.10gb=2", Gpus(2, "1g.10gb")),
+        ("cpu=1,gres/gpu=4,gres/gpu:a100=4", Gpus(4, "a100")),
+        ("gres/gpu=2", Gpus(2)),
+        ("gres/gpu:a100=2,gres/gpu:v100=1,gres/gpu=3", Gpus(3)),
+        ("cpu=2,mem=4G", Gpus()),
+        ("gres:gpu:v100:4", Gpus(4, "v100")),
+        ("gres/gpu:2", Gpus(2)),
+        ("gres:gpu", Gpus(1)),
+        ("gres/gpumem=80G,gres/gpuutil=9", Gpus()),
+        ("gres/gpu:1g.10gb=2", Gpus(2, "1g.10gb")),
         ("N/A", Gpus()),
     ],
-)  # fmt: skip
+)
 def test_gpus_of_a_job_are_read(text: str, expected: Gpus) -> None:
     assert tres_gpus(text) == expected
 
@@ -153,12 +188,14 @@ def test_array_tasks_are_expanded(tasks: set[int]) -> None:
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("a[1-3,7],b01", ("a1", "a2", "a3", "a7", "b01")), ("", ()), ("c1", ("c1",)),
+        ("a[1-3,7],b01", ("a1", "a2", "a3", "a7", "b01")),
+        ("", ()),
+        ("c1", ("c1",)),
         ("n[08-11]", ("n08", "n09", "n10", "n11")),
         ("r[1-2]n[1-2]", ("r1n1", "r1n2", "r2n1", "r2n2")),
         ("a,b-c.d", ("a", "b-c.d")),
     ],
-)  # fmt: skip
+)
 def test_host_lists_are_expanded(text: str, names: tuple[str, ...]) -> None:
     assert expand(text) == names
 

@@ -38,12 +38,18 @@ def captured(version: str, name: str) -> Request:
         ("gpussock", GpuRequest(gpus=2, nodes=1, gpus_per_node=2, how="tres_per_socket")),
         (
             "gputyped",
-            GpuRequest(gpus=1, nodes=None, gpus_per_node=None, type="a100", types=("a100",),
-                       how="tres_per_job"),
+            GpuRequest(
+                gpus=1,
+                nodes=None,
+                gpus_per_node=None,
+                type="a100",
+                types=("a100",),
+                how="tres_per_job",
+            ),
         ),
         ("salloc1", GpuRequest(gpus=1, nodes=1, gpus_per_node=1, how="tres_per_node")),
     ],
-)  # fmt: skip
+)
 def test_captured_jobs_of_every_version_are_understood(
     version: str, name: str, expected: GpuRequest
 ) -> None:
@@ -61,46 +67,87 @@ REAL = {
     "--gres=gpu:2 -N3": (Request(tres_per_node="gres:gpu:2", min_nodes=3, max_nodes=3), 6, 3, 2),
     "--gres=gpu:4 -N2-4": (Request(tres_per_node="gres/gpu:4", min_nodes=2, max_nodes=4), 8, 2, 4),
     "--gres=gpu:4 -n8 --ntasks-per-node=4": (
-        Request(tres_per_node="gres:gpu:4", num_tasks=8, ntasks_per_node=4), 8, 2, 4,
+        Request(tres_per_node="gres:gpu:4", num_tasks=8, ntasks_per_node=4),
+        8,
+        2,
+        4,
     ),
     "--gres=gpu:2 -n3 --ntasks-per-node=2": (
-        Request(tres_per_node="gres:gpu:2", num_tasks=3, ntasks_per_node=2), 4, 2, 2,
+        Request(tres_per_node="gres:gpu:2", num_tasks=3, ntasks_per_node=2),
+        4,
+        2,
+        2,
     ),
     "--gpus=4 -N2": (Request(tres_per_job="gres/gpu:4", min_nodes=2, max_nodes=2), 4, 2, None),
     "--gpus=4 -N1": (Request(tres_per_job="gres/gpu:4", min_nodes=1, max_nodes=1), 4, 1, 4),
     "--gpus=4 --gpus-per-node=2": (
-        Request(tres_per_job="gres:gpu:4", tres_per_node="gres:gpu:2"), 4, 2, 2,
+        Request(tres_per_job="gres:gpu:4", tres_per_node="gres:gpu:2"),
+        4,
+        2,
+        2,
     ),
     "--gpus-per-task=2 -n4 --ntasks-per-node=2": (
-        Request(tres_per_task="gres:gpu:2", num_tasks=4, ntasks_per_node=2), 8, 2, 4,
+        Request(tres_per_task="gres:gpu:2", num_tasks=4, ntasks_per_node=2),
+        8,
+        2,
+        4,
     ),
     "--gpus-per-task=1 -N2": (
-        Request(tres_per_task="gres/gpu=1", min_nodes=2, max_nodes=2, num_tasks=2), 2, 2, None,
+        Request(tres_per_task="gres/gpu=1", min_nodes=2, max_nodes=2, num_tasks=2),
+        2,
+        2,
+        None,
     ),
     "--gpus-per-task=1 -N4 -n4 --ntasks-per-node=2": (
-        Request(tres_per_task="gres/gpu=1", min_nodes=4, max_nodes=4, num_tasks=4,
-                ntasks_per_node=2), 4, 4, None,
+        Request(
+            tres_per_task="gres/gpu=1", min_nodes=4, max_nodes=4, num_tasks=4, ntasks_per_node=2
+        ),
+        4,
+        4,
+        None,
     ),
     "--gpus-per-socket=2 --sockets-per-node=2 -N2": (
-        Request(tres_per_socket="gres:gpu:2", min_nodes=2, max_nodes=2, num_tasks=4,
-                sockets_per_node=2), 8, 2, 4,
+        Request(
+            tres_per_socket="gres:gpu:2", min_nodes=2, max_nodes=2, num_tasks=4, sockets_per_node=2
+        ),
+        8,
+        2,
+        4,
     ),
     "--gpus=8 --gpus-per-task=2": (
-        Request(tres_per_job="gres:gpu:8", tres_per_task="gres:gpu:2", num_tasks=4), 8, None, None,
+        Request(tres_per_job="gres:gpu:8", tres_per_task="gres:gpu:2", num_tasks=4),
+        8,
+        None,
+        None,
     ),
     "--gpus-per-node=4 --gpus-per-task=2 -n3": (
-        Request(tres_per_node="gres:gpu:4", tres_per_task="gres:gpu:2", num_tasks=3,
-                ntasks_per_node=2), 8, 2, 4,
+        Request(
+            tres_per_node="gres:gpu:4", tres_per_task="gres:gpu:2", num_tasks=3, ntasks_per_node=2
+        ),
+        8,
+        2,
+        4,
     ),
     "--gpus-per-node=4 --gpus-per-task=2 -N2": (
-        Request(tres_per_node="gres:gpu:4", tres_per_task="gres:gpu:2", min_nodes=2, max_nodes=2,
-                num_tasks=2, ntasks_per_node=2), 8, 2, 4,
+        Request(
+            tres_per_node="gres:gpu:4",
+            tres_per_task="gres:gpu:2",
+            min_nodes=2,
+            max_nodes=2,
+            num_tasks=2,
+            ntasks_per_node=2,
+        ),
+        8,
+        2,
+        4,
     ),
     "--gpus-per-node=4 --gpus-per-socket=2 --sockets-per-node=2": (
-        Request(tres_per_node="gres/gpu:4", tres_per_socket="gres/gpu:2",
-                sockets_per_node=2), 4, 1, 4,
+        Request(tres_per_node="gres/gpu:4", tres_per_socket="gres/gpu:2", sockets_per_node=2),
+        4,
+        1,
+        4,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("options", REAL)
@@ -208,14 +255,21 @@ TEXTS = st.lists(PIECES, max_size=9).map("".join) | st.text(max_size=30)
 NUMBERS = st.none() | st.integers(0, 2**32)
 
 
-@given(st.fixed_dictionaries({name: st.none() | TEXTS for name in TRES}),
-       st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS))  # fmt: skip
+@given(
+    st.fixed_dictionaries({name: st.none() | TEXTS for name in TRES}),
+    st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS),
+)
 def test_no_text_raises_and_no_submittedis_empty(
     texts: dict[str, Any], numbers: tuple[int | None, ...]
 ) -> None:
     nodes, tasks, per_node, sockets = numbers
-    request = Request(min_nodes=nodes, num_tasks=tasks, ntasks_per_node=per_node,
-                      sockets_per_node=sockets, **texts)  # fmt: skip
+    request = Request(
+        min_nodes=nodes,
+        num_tasks=tasks,
+        ntasks_per_node=per_node,
+        sockets_per_node=sockets,
+        **texts,
+    )
     found = gpu_request(request)
     assert found is None or found.shared or found.gpus > 0
     with_type(request, "a100")

@@ -64,11 +64,20 @@ def job(tmp_path: Path) -> QueuedJob:
     """Two hours into a limit of four."""
     (tmp_path / "work").mkdir()
     return QueuedJob(
-        job_id=123, label="123", user=ME.pw_name, name="train", state="RUNNING",
-        partitions=("gpu",), account="lab", qos="normal", start_s=time.time() - 7200,
-        limit_min=240, admin_comment=MARK.text(), work_dir=str(tmp_path / "work"),
+        job_id=123,
+        label="123",
+        user=ME.pw_name,
+        name="train",
+        state="RUNNING",
+        partitions=("gpu",),
+        account="lab",
+        qos="normal",
+        start_s=time.time() - 7200,
+        limit_min=240,
+        admin_comment=MARK.text(),
+        work_dir=str(tmp_path / "work"),
         stdout=str(tmp_path / "work" / "slurm-123.out"),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture
@@ -93,8 +102,7 @@ def calls(bin_dir: Path) -> list[str]:
 
 def policy(bin_dir: Path, **changes: object) -> Policy:
     return Policy(
-        slurm=Slurm(bin_dir=bin_dir),
-        watch=Watch.model_validate({"mode": "apply", **changes}),
+        slurm=Slurm(bin_dir=bin_dir), watch=Watch.model_validate({"mode": "apply", **changes})
     )
 
 
@@ -154,13 +162,16 @@ def test_switched_off_it_does_not_even_ask_slurm(job: QueuedJob, bin_dir: Path) 
     assert queue.reads == 0
 
 
-@pytest.mark.parametrize("change", [
-    {"admin_comment": ""},
-    {"admin_comment": "ticket 4711"},
-    {"limit_min": 300},
-    {"state": "PENDING"},
-    {"admin_comment": Mark(p50_s=9000.0).text()},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"admin_comment": ""},
+        {"admin_comment": "ticket 4711"},
+        {"limit_min": 300},
+        {"state": "PENDING"},
+        {"admin_comment": Mark(p50_s=9000.0).text()},
+    ],
+)
 def test_jobs_whose_limit_is_not_ours_are_left_alone(
     change: dict[str, object], job: QueuedJob, bin_dir: Path
 ) -> None:
@@ -172,8 +183,12 @@ def test_jobs_whose_limit_is_not_ours_are_left_alone(
 
 def test_excluded_jobs_are_left_alone(job: QueuedJob, bin_dir: Path) -> None:
     report(job, late())
-    for exclude in ({"users": [ME.pw_name]}, {"accounts": ["lab"]}, {"qos": ["normal"]},
-                    {"partitions": ["gpu"]}):  # fmt: skip
+    for exclude in (
+        {"users": [ME.pw_name]},
+        {"accounts": ["lab"]},
+        {"qos": ["normal"]},
+        {"partitions": ["gpu"]},
+    ):
         whole = policy(bin_dir).model_copy(update={"exclude": Exclude.model_validate(exclude)})
         assert Watcher(Queue([job]), print).watch(whole) == ()
 
@@ -191,8 +206,11 @@ def test_the_longest_time_of_partition_and_account_bounds_an_extension(
     report(job, late())
     part = (Partition(name="gpu", max_min=300),)
     lab = WallLimits(associations=(Association(account="lab", max_wall_min=270),))
-    for queue, most in ((Queue([job], part), 300), (Queue([job], walls=lab), 270),
-                        (Queue([job], walls=WallLimits(qos={"normal": 280})), 280)):  # fmt: skip
+    for queue, most in (
+        (Queue([job], part), 300),
+        (Queue([job], walls=lab), 270),
+        (Queue([job], walls=WallLimits(qos={"normal": 280})), 280),
+    ):
         (found,) = Watcher(queue, print, dry_run=True).watch(policy(bin_dir))
         assert found.limit_min == most
 

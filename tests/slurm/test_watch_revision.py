@@ -21,9 +21,16 @@ HOUR_S = 3600.0
 FREE = Bounds(floor_min=1, cap_min=None)
 MARK = Mark(limit=240, p50_s=9000.0, hi_s=12000.0, q=0.95, gpu="a100-sxm4-80gb", job="model=x")
 JOB = QueuedJob(
-    job_id=123, label="123", user="ann", name="train", state="RUNNING", partitions=("gpu",),
-    start_s=START_S, limit_min=240, admin_comment=MARK.text(),
-)  # fmt: skip
+    job_id=123,
+    label="123",
+    user="ann",
+    name="train",
+    state="RUNNING",
+    partitions=("gpu",),
+    start_s=START_S,
+    limit_min=240,
+    admin_comment=MARK.text(),
+)
 BOTH = Policy(watch=Watch(mode="apply", trim=True))
 
 
@@ -31,15 +38,23 @@ def report(
     done: int, total: int, step_s: float, *, at_s: float = 2 * HOUR_S, **said: Any
 ) -> StepReport:
     return StepReport(
-        step=done, total_steps=total, step_s=step_s, written_s=START_S + at_s,
+        step=done,
+        total_steps=total,
+        step_s=step_s,
+        written_s=START_S + at_s,
         **{"job_id": "123", **said},
-    )  # fmt: skip
+    )
 
 
 def revised(
-    said: StepReport, *, job: QueuedJob = JOB, mark: Mark = MARK, policy: Policy = BOTH,
-    within: Bounds = FREE, at_s: float = 2 * HOUR_S,
-) -> Revision | None:  # fmt: skip
+    said: StepReport,
+    *,
+    job: QueuedJob = JOB,
+    mark: Mark = MARK,
+    policy: Policy = BOTH,
+    within: Bounds = FREE,
+    at_s: float = 2 * HOUR_S,
+) -> Revision | None:
     return revise(job, mark, said, policy, START_S + at_s, within)
 
 
@@ -159,16 +174,19 @@ def test_a_run_from_a_checkpoint_is_judged_by_its_own_steps() -> None:
     assert found == revised(report(4000, 8000, 0.9, started_s=START_S + 300))
 
 
-@pytest.mark.parametrize(("said", "why"), [
-    (report(5000, 11000, 1.44, job_id="124"), "of job 124"),
-    (report(5000, 11000, 1.44, job_id=""), "not stated"),
-    (report(5000, 11000, 1.44, at_s=-60), "older than this run"),
-    (report(5000, 11000, 1.44, at_s=HOUR_S), "60 min old"),
-    (report(5000, 11000, 1.44, at_s=3 * HOUR_S), "in the future"),
-    (report(5000, 11000, 8000.0), "longer than the job has run"),
-    (report(19, 11000, 1.44), "19 of 20 steps"),
-    (report(1019, 11000, 1.44, first_step=1000), "19 of 20 steps"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (report(5000, 11000, 1.44, job_id="124"), "of job 124"),
+        (report(5000, 11000, 1.44, job_id=""), "not stated"),
+        (report(5000, 11000, 1.44, at_s=-60), "older than this run"),
+        (report(5000, 11000, 1.44, at_s=HOUR_S), "60 min old"),
+        (report(5000, 11000, 1.44, at_s=3 * HOUR_S), "in the future"),
+        (report(5000, 11000, 8000.0), "longer than the job has run"),
+        (report(19, 11000, 1.44), "19 of 20 steps"),
+        (report(1019, 11000, 1.44, first_step=1000), "19 of 20 steps"),
+    ],
+)
 def test_a_report_that_says_nothing_of_this_run_changes_nothing(said: StepReport, why: str) -> None:
     assert why in str(objection(JOB, said, BOTH, START_S + 2 * HOUR_S))
     assert revised(said) is None
@@ -195,21 +213,29 @@ def situations(draw: st.DrawFn) -> tuple[QueuedJob, Mark, StepReport, Policy, fl
     step_s = draw(st.floats(1e-3, 100))
     to_go = int(draw(st.floats(0, 3)) * limit * 60 / step_s)
     said = StepReport(
-        step=first + done, total_steps=first + done + to_go, first_step=first, job_id="123",
-        step_s=step_s, written_s=START_S + at_s,
+        step=first + done,
+        total_steps=first + done + to_go,
+        first_step=first,
+        job_id="123",
+        step_s=step_s,
+        written_s=START_S + at_s,
         started_s=draw(st.none() | st.floats(START_S - 100, START_S + 1e6)),
         paused_s=draw(st.floats(0, 1e5)),
-    )  # fmt: skip
+    )
     policy = Policy(
         limits=Limits(
-            rounding_min=draw(st.integers(1, 60)), startup_min=draw(st.sampled_from([0, 10])),
+            rounding_min=draw(st.integers(1, 60)),
+            startup_min=draw(st.sampled_from([0, 10])),
             checkpoint_share=draw(st.sampled_from([0, 0.02])),
         ),
         watch=Watch(
-            mode="apply", trim=draw(st.booleans()), extend=draw(st.booleans()),
-            max_extension=draw(st.floats(1, 10)), margin_share=draw(st.floats(0, 1)),
+            mode="apply",
+            trim=draw(st.booleans()),
+            extend=draw(st.booleans()),
+            max_extension=draw(st.floats(1, 10)),
+            margin_share=draw(st.floats(0, 1)),
         ),
-    )  # fmt: skip
+    )
     within = Bounds(draw(st.integers(1, 100)), draw(st.none() | st.integers(1, 20_000)))
     job = replace(JOB, limit_min=draw(st.sampled_from([limit, limit, limit, None, limit + 1])))
     return job, mark, said, policy, START_S + at_s, within

@@ -54,11 +54,16 @@ def test_a_budget_keeps_the_most_trials_that_fit(fitted: Fitted, share: float) -
 
 
 LARGE = {
-    "job": {"model": "bert-large", "gpu": "a100-sxm4-80gb", "seq_len": 512, "epochs": 1,
-            "dataset_size": 100_000},
+    "job": {
+        "model": "bert-large",
+        "gpu": "a100-sxm4-80gb",
+        "seq_len": 512,
+        "epochs": 1,
+        "dataset_size": 100_000,
+    },
     "vary": {"precision": ["fp32", "amp"], "batch_size": [8, 4096], "gpus": [1, 4]},
     "trials": 5,
-}  # fmt: skip
+}
 
 
 def test_what_does_not_fit_gets_no_trials_and_is_not_chosen(fitted: Fitted) -> None:
@@ -79,16 +84,15 @@ def test_what_does_not_fit_gets_no_trials_and_is_not_chosen(fitted: Fitted) -> N
 def test_the_pareto_set_is_of_each_training(fitted: Fitted) -> None:
     vary = {"model": ["resnet18", "resnet152"], "precision": ["fp32", "amp"], "gpus": [1, 2, 4]}
     job = {"gpu": "a100-sxm4-80gb", "batch_size": 64, "epochs": 1, "dataset_size": 10**6}
-    search = search_of(
-        fitted.predictor, Space.model_validate({"job": job, "vary": vary}), Terms()
-    )  # fmt: skip
+    search = search_of(fitted.predictor, Space.model_validate({"job": job, "vary": vary}), Terms())
     chosen = search.efficient()
     assert {plan.found.job.model for plan in chosen} == {"resnet18", "resnet152"}
     for plan in chosen:
         rivals = [
-            c.plan for c in search.configurations
+            c.plan
+            for c in search.configurations
             if c.plan.found.job.model == plan.found.job.model and c.plan is not plan
-        ]  # fmt: skip
+        ]
         assert not any(r.seconds <= plan.seconds and r.price <= plan.price for r in rivals)
 
 
@@ -106,8 +110,14 @@ def test_the_command_marks_what_does_not_fit(fitted: Fitted, tmp_path: Path) -> 
 
 def test_phases_are_part_of_a_search(fitted: Fitted) -> None:
     phases = [{"share": 0.9, "seq_len": 128}, {"share": 0.1, "seq_len": 512}]
-    job = {"model": "bert-base", "gpu": "a100-sxm4-80gb", "precision": "amp", "batch_size": 8,
-           "steps": 1000, "phases": phases}  # fmt: skip
+    job = {
+        "model": "bert-base",
+        "gpu": "a100-sxm4-80gb",
+        "precision": "amp",
+        "batch_size": 8,
+        "steps": 1000,
+        "phases": phases,
+    }
     search = search_of(fitted.predictor, Space.model_validate({"job": job}), Terms())
     (one,) = search.configurations
     assert one.plan.cost.seconds == pytest.approx(

@@ -71,10 +71,12 @@ class Dispatched(TorchDispatchMode):  # type: ignore[misc]
         if made and func.namespace == "aten" and not (func.is_view or name in FREE):
             self.ran.append(
                 Ran(
-                    name=name, inputs=_formats(args), output=made[0],
+                    name=name,
+                    inputs=_formats(args),
+                    output=made[0],
                     backward=torch._C._current_autograd_node() is not None,
                 )
-            )  # fmt: skip
+            )
         return result
 
 

@@ -24,7 +24,7 @@ from autocast_runs import (  # noqa: E402
     forward_on_cuda,
     step_on_cpu,
     typed,
-)  # fmt: skip
+)
 
 from predictor.graphs.catalog import entry_of, graph_of  # noqa: E402
 from predictor.graphs.operator import Direction, Graph, Kind  # noqa: E402
@@ -82,8 +82,9 @@ def test_nothing_is_cast_behind_what_is_fp32_already(function: Function) -> None
         return function(F.layer_norm(h, (SIDE,)), w)
 
     assert [t.operator.kind for t in forward(behind_fp32, "cuda")] == [
-        Kind.LAYER_NORM, Kind.ELEMENTWISE,
-    ]  # fmt: skip
+        Kind.LAYER_NORM,
+        Kind.ELEMENTWISE,
+    ]
 
 
 @each(WIDENING)
@@ -115,11 +116,14 @@ def _spelt_rms_norm(h: object, w: object) -> object:
 NETWORKS: Mapping[str, Function] = {
     "rms_norm": _spelt_rms_norm,
     "gelu": lambda h, w: 0.5 * h * (1 + torch.tanh(0.8 * (h + 0.04 * torch.pow(h, 3)))),
-    "softplus": lambda h, w: h * F.softplus(h), "cumsum": lambda h, w: h.cumsum(0) * h,
+    "softplus": lambda h, w: h * F.softplus(h),
+    "cumsum": lambda h, w: h.cumsum(0) * h,
     "norm": lambda h, w: h / torch.linalg.vector_norm(h, dim=1, keepdim=True),
-    "prod": lambda h, w: h * h.prod(1, keepdim=True), "exp": lambda h, w: torch.relu(h.exp() @ w),
-    "swiglu": lambda h, w: F.silu(h) * (h @ w), "log": lambda h, w: torch.log1p(h.exp()).tanh(),
-}  # fmt: skip
+    "prod": lambda h, w: h * h.prod(1, keepdim=True),
+    "exp": lambda h, w: torch.relu(h.exp() @ w),
+    "swiglu": lambda h, w: F.silu(h) * (h @ w),
+    "log": lambda h, w: torch.log1p(h.exp()).tanh(),
+}
 
 
 @pytest.mark.parametrize("device", GPUS)
@@ -167,9 +171,13 @@ def test_a_compiler_takes_the_casts_of_autocast_into_the_function() -> None:
 def test_a_framework_that_keeps_all_in_the_lower_format_casts_nothing(home: Path) -> None:
     stored = trace(Behind(NETWORKS["gelu"]), torch.empty(SIDE, SIDE), name="own", loss="sum")
     job = TrainingJob(
-        model=stored.name, gpu="a100", gpus=1, batch_size=SIDE, precision="amp",
+        model=stored.name,
+        gpu="a100",
+        gpus=1,
+        batch_size=SIDE,
+        precision="amp",
         framework="megatron",
-    )  # fmt: skip
+    )
     found = job_operators(job, job_graph(job, entry_of(stored.name)))
     assert {t.dtype for t in found if t.operator.kind is Kind.ELEMENTWISE} == {Dtype.FP16}
     assert not [t for t in found if t.operator.kind is Kind.CAST and t.operator.function]

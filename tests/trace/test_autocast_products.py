@@ -41,9 +41,8 @@ def lowering(function: Function, *, backward: bool) -> list[Ran]:
     """The casts to the lower format that torch runs on a CPU."""
     ran = step_on_cpu(Behind(function))[1]
     return [
-        r for r in ran
-        if r.name == "_to_copy" and r.output is Dtype.BF16 and r.backward is backward
-    ]  # fmt: skip
+        r for r in ran if r.name == "_to_copy" and r.output is Dtype.BF16 and r.backward is backward
+    ]
 
 
 @each

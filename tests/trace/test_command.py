@@ -80,8 +80,14 @@ def test_sequence_length_and_batch_are_free_again() -> None:
 
 def test_a_config_needs_no_weights(project: Path) -> None:
     pytest.importorskip("transformers")
-    config = {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4, "vocab_size": 1000,
-              "architectures": ["GPT2LMHeadModel"]}  # fmt: skip
+    config = {
+        "model_type": "gpt2",
+        "n_layer": 2,
+        "n_embd": 64,
+        "n_head": 4,
+        "vocab_size": 1000,
+        "architectures": ["GPT2LMHeadModel"],
+    }
     (project / "config.json").write_text(json.dumps(config))
     words = ("--hf-config", "config.json", "--seq-len", "32", "--name", "gpt-own")
     told = json.loads(run("trace", *words, "--format", "json").stdout)
@@ -138,9 +144,11 @@ def test_a_mistake_is_named_with_what_is_accepted(words: tuple[str, ...], said: 
 def test_an_edit_of_what_is_imported_beside_it_is_seen(project: Path) -> None:
     sys.modules.pop("own_parts", None)
     (project / "own_parts.py").write_text("WIDTH = 10\n")
-    (project / "own_nets.py").write_text(MODULE.replace("10)", "own_parts.WIDTH)").replace(
-        "import torch", "import torch\nimport own_parts", 1
-    ))  # fmt: skip
+    (project / "own_nets.py").write_text(
+        MODULE.replace("10)", "own_parts.WIDTH)").replace(
+            "import torch", "import torch\nimport own_parts", 1
+        )
+    )
     assert "tracing" in run(*BUILD).stderr
     assert run(*BUILD).stderr == ""
     (project / "own_parts.py").write_text("WIDTH = 11\n")
@@ -154,8 +162,16 @@ def test_an_edit_in_a_package_or_in_a_loss_elsewhere_is_seen(project: Path) -> N
     (package / "nets.py").write_text(MODULE)
     (package / "parts" / "deep.py").write_text("WIDTH = 1\n")
     (project / "own_losses.py").write_text("def total(output): return output.sum()\n")
-    words = ("trace", "own_package.nets:build", "--input", "3,32,32", "--name", "packed",
-             "--loss", "own_losses:total")  # fmt: skip
+    words = (
+        "trace",
+        "own_package.nets:build",
+        "--input",
+        "3,32,32",
+        "--name",
+        "packed",
+        "--loss",
+        "own_losses:total",
+    )
     assert "tracing" in run(*words).stderr
     assert run(*words).stderr == ""
     (package / "parts" / "deep.py").write_text("WIDTH = 2\n")

@@ -32,40 +32,96 @@ def config(model_type: str, architecture: str | None, **fields: Any) -> dict[str
     return {"model_type": model_type, **named, **fields}
 
 
-ENCODER = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4,
-           "intermediate_size": 128}  # fmt: skip
+ENCODER = {
+    "hidden_size": 64,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+}
 DECODER = {**ENCODER, "num_key_value_heads": 2, "vocab_size": 500}
-TOWERS = {"text_config": {**ENCODER, "vocab_size": 500, "eos_token_id": 499},
-          "vision_config": {**ENCODER, "image_size": 32, "patch_size": 8}}  # fmt: skip
-SPEECH = {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
-          "decoder_attention_heads": 4, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128}  # fmt: skip
+TOWERS = {
+    "text_config": {**ENCODER, "vocab_size": 500, "eos_token_id": 499},
+    "vision_config": {**ENCODER, "image_size": 32, "patch_size": 8},
+}
+SPEECH = {
+    "d_model": 64,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 128,
+    "decoder_ffn_dim": 128,
+}
 BERT = config("bert", None, vocab_size=500, **ENCODER)
 CASES = {
-    "bert-classifier": Case(
-        BERT, ("--seq-len", "32", "--hf-task", "sequence-classification")),
+    "bert-classifier": Case(BERT, ("--seq-len", "32", "--hf-task", "sequence-classification")),
     "qwen3": Case(config("qwen3", "Qwen3ForCausalLM", head_dim=16, **DECODER)),
     "gemma2": Case(config("gemma2", "Gemma2ForCausalLM", head_dim=16, **DECODER)),
-    "mixtral": Case(config(
-        "mixtral", "MixtralForCausalLM", num_local_experts=4, **DECODER)),
-    "t5": Case(config("t5", "T5ForConditionalGeneration", d_model=64, d_ff=128, num_layers=2,
-                      num_heads=4, d_kv=16, vocab_size=500)),
+    "mixtral": Case(config("mixtral", "MixtralForCausalLM", num_local_experts=4, **DECODER)),
+    "t5": Case(
+        config(
+            "t5",
+            "T5ForConditionalGeneration",
+            d_model=64,
+            d_ff=128,
+            num_layers=2,
+            num_heads=4,
+            d_kv=16,
+            vocab_size=500,
+        )
+    ),
     "bart": Case(config("bart", "BartForConditionalGeneration", vocab_size=500, **SPEECH)),
-    "vit": Case(config("vit", "ViTForImageClassification", image_size=32, patch_size=8,
-                       **ENCODER), ()),
-    "convnext": Case(config("convnext", "ConvNextForImageClassification", image_size=64,
-                            depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 32, 64]), ()),
-    "segformer": Case(config("segformer", "SegformerForSemanticSegmentation",
-                             depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 32, 64]),
-                      ("--input", "pixel_values=3,64,64")),
+    "vit": Case(
+        config("vit", "ViTForImageClassification", image_size=32, patch_size=8, **ENCODER), ()
+    ),
+    "convnext": Case(
+        config(
+            "convnext",
+            "ConvNextForImageClassification",
+            image_size=64,
+            depths=[1, 1, 1, 1],
+            hidden_sizes=[8, 16, 32, 64],
+        ),
+        (),
+    ),
+    "segformer": Case(
+        config(
+            "segformer",
+            "SegformerForSemanticSegmentation",
+            depths=[1, 1, 1, 1],
+            hidden_sizes=[8, 16, 32, 64],
+        ),
+        ("--input", "pixel_values=3,64,64"),
+    ),
     "clip": Case(config("clip", "CLIPModel", projection_dim=32, **TOWERS)),
-    "whisper": Case(config(
-        "whisper", "WhisperForConditionalGeneration", vocab_size=500, num_mel_bins=16,
-        max_source_positions=50, pad_token_id=0, **SPEECH)),
-    "wav2vec2": Case(config("wav2vec2", "Wav2Vec2ForCTC", vocab_size=40, **ENCODER),
-                     ("--seq-len", "16000")),
-    "mamba2": Case(config("mamba2", "Mamba2ForCausalLM", hidden_size=64, num_heads=8, head_dim=16,
-                          n_groups=1, state_size=16, num_hidden_layers=2, vocab_size=500)),
-}  # fmt: skip
+    "whisper": Case(
+        config(
+            "whisper",
+            "WhisperForConditionalGeneration",
+            vocab_size=500,
+            num_mel_bins=16,
+            max_source_positions=50,
+            pad_token_id=0,
+            **SPEECH,
+        )
+    ),
+    "wav2vec2": Case(
+        config("wav2vec2", "Wav2Vec2ForCTC", vocab_size=40, **ENCODER), ("--seq-len", "16000")
+    ),
+    "mamba2": Case(
+        config(
+            "mamba2",
+            "Mamba2ForCausalLM",
+            hidden_size=64,
+            num_heads=8,
+            head_dim=16,
+            n_groups=1,
+            state_size=16,
+            num_hidden_layers=2,
+            vocab_size=500,
+        )
+    ),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -100,9 +156,12 @@ MISTAKES: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "task of another kind": (BERT, ("--hf-task", "ctc"), "a task that bert has a head for"),
     "no length": (BERT, ("--hf-task", "masked-lm"), "seq_len=None"),
     "too long": (
-        BERT, ("--hf-task", "masked-lm", "--seq-len", "4096"), "seq_len=4096 is not possible: at"),
+        BERT,
+        ("--hf-task", "masked-lm", "--seq-len", "4096"),
+        "seq_len=4096 is not possible: at",
+    ),
     "no image size": (CASES["segformer"].config, (), "pixel_values=3,HEIGHT,WIDTH"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MISTAKES)

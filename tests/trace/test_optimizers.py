@@ -153,9 +153,13 @@ def test_the_command_names_it() -> None:
 @pytest.mark.usefixtures("project")
 @pytest.mark.parametrize(
     ("optimizer", "said"),
-    [("lion2", "sgd, momentum"), ("own_steps:nothing", "gives a torch optimizer"),
-     ("own_steps:build", "callable with the parameters"), ("own_steps:none", "has no none")],
-)  # fmt: skip
+    [
+        ("lion2", "sgd, momentum"),
+        ("own_steps:nothing", "gives a torch optimizer"),
+        ("own_steps:build", "callable with the parameters"),
+        ("own_steps:none", "has no none"),
+    ],
+)
 def test_a_mistake_is_named(optimizer: str, said: str) -> None:
     result = run(optimizer)
     assert result.exit_code == 2

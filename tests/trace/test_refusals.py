@@ -54,9 +54,19 @@ def opaque(x: torch.Tensor) -> torch.Tensor:
         (lambda x: torch.cond(x.sum() > 0, torch.neg, torch.abs, (x,)), "that training takes"),
         (lambda x: torch.sparse.mm(torch.eye(4).to_sparse(), x), "use dense"),
     ],
-    ids=["item", "nonzero", "custom-operator", "device", "shapes", "mask", "numpy", "missing",
-         "branch", "sparse"],
-)  # fmt: skip
+    ids=[
+        "item",
+        "nonzero",
+        "custom-operator",
+        "device",
+        "shapes",
+        "mask",
+        "numpy",
+        "missing",
+        "branch",
+        "sparse",
+    ],
+)
 def test_what_torch_cannot_trace_names_the_module_and_the_remedy(
     home: Path, then: Callable[[Any], Any], advice: str
 ) -> None:

@@ -17,10 +17,15 @@ class Bottleneck(nn.Module):  # type: ignore[misc, name-defined]
         super().__init__()
         out = 4 * planes
         self.path = nn.Sequential(
-            nn.Conv2d(width, planes, 1, bias=False), nn.BatchNorm2d(planes), nn.ReLU(inplace=True),
-            nn.Conv2d(planes, planes, 3, stride, 1, bias=False), nn.BatchNorm2d(planes),
-            nn.ReLU(inplace=True), nn.Conv2d(planes, out, 1, bias=False), nn.BatchNorm2d(out),
-        )  # fmt: skip
+            nn.Conv2d(width, planes, 1, bias=False),
+            nn.BatchNorm2d(planes),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(planes, planes, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(planes),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(planes, out, 1, bias=False),
+            nn.BatchNorm2d(out),
+        )
         down = (nn.Conv2d(width, out, 1, stride, bias=False), nn.BatchNorm2d(out))
         self.shortcut = nn.Sequential(*down) if width != out else nn.Identity()
 
@@ -29,8 +34,12 @@ class Bottleneck(nn.Module):  # type: ignore[misc, name-defined]
 
 
 def resnet50() -> Any:
-    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
-              nn.MaxPool2d(3, 2, 1)]  # fmt: skip
+    layers = [
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(3, 2, 1),
+    ]
     width = 64
     for stage, blocks in enumerate((3, 4, 6, 3)):
         for block in range(blocks):
@@ -42,9 +51,12 @@ def resnet50() -> Any:
 
 def small() -> Any:
     return nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
         nn.Linear(8, 10),
-    )  # fmt: skip
+    )
 
 
 def images(batch: int = 4, side: int = 32) -> Any:

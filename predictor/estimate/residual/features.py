@@ -16,11 +16,42 @@ from ...job.training_job import TrainingJob
 from ...physics.autocast import on_tensor_cores, runnable
 from ...physics.step import StepTime
 
-CATEGORIES = ("source", "model", "variant", "group", "framework", "architecture", "gpu",
-              "precision", "engine", "sharding", "optimizer", "task")  # fmt: skip
-NUMBERS = ("batch", "gpus", "nodes", "accum", "seq", "pixels", "parameters", "date", "host",
-           "tensor", "matmul", "memory", "recurrent", "exposed", "update", "step", "peak",
-           "bandwidth", "intensity", "split")  # fmt: skip
+CATEGORIES = (
+    "source",
+    "model",
+    "variant",
+    "group",
+    "framework",
+    "architecture",
+    "gpu",
+    "precision",
+    "engine",
+    "sharding",
+    "optimizer",
+    "task",
+)
+NUMBERS = (
+    "batch",
+    "gpus",
+    "nodes",
+    "accum",
+    "seq",
+    "pixels",
+    "parameters",
+    "date",
+    "host",
+    "tensor",
+    "matmul",
+    "memory",
+    "recurrent",
+    "exposed",
+    "update",
+    "step",
+    "peak",
+    "bandwidth",
+    "intensity",
+    "split",
+)
 # A missing number is its own point, far from every known one; missing values equal each other.
 MISSING = 1e3
 # An option column needs this many rows to say anything.

@@ -48,39 +48,66 @@ def _terms() -> tuple[Term, ...]:
     t = Term
     return (
         # physics alone: what software loses on this mix of work
-        t((), PHYSICS), t((), ("host", "step")), t((), ("gpus", "nodes", "exposed")),
-        t((), ("peak", "bandwidth", "intensity")), t(("precision",), PHYSICS),
-        t(("architecture",), PHYSICS), t(("framework",), PHYSICS),
-        t(("precision", "architecture")), t(("engine", "group")),
-        t(("architecture", "engine", "group")), t(("group",), PHYSICS),
-        t(("group",), ("gpus", "nodes")), t(("group",), ("parameters", "step")),
+        t((), PHYSICS),
+        t((), ("host", "step")),
+        t((), ("gpus", "nodes", "exposed")),
+        t((), ("peak", "bandwidth", "intensity")),
+        t(("precision",), PHYSICS),
+        t(("architecture",), PHYSICS),
+        t(("framework",), PHYSICS),
+        t(("precision", "architecture")),
+        t(("engine", "group")),
+        t(("architecture", "engine", "group")),
+        t(("group",), PHYSICS),
+        t(("group",), ("gpus", "nodes")),
+        t(("group",), ("parameters", "step")),
         # framework and its era
-        t(("framework",)), t(("framework",), ("date",)), t(("framework", "group")),
-        t(("framework",), ("gpus", "nodes")), t(("framework",), ("host",)),
-        t(("framework", "precision"), (), True), t(("framework", "precision", "architecture")),
-        t(("framework", "sharding"), ("split", "gpus")), t(("optimizer", "framework")),
+        t(("framework",)),
+        t(("framework",), ("date",)),
+        t(("framework", "group")),
+        t(("framework",), ("gpus", "nodes")),
+        t(("framework",), ("host",)),
+        t(("framework", "precision"), (), True),
+        t(("framework", "precision", "architecture")),
+        t(("framework", "sharding"), ("split", "gpus")),
+        t(("optimizer", "framework")),
         # model
-        t(("model",)), t(("model",), ("batch", "host")), t(("model",), ("gpus", "nodes")),
-        t(("model", "variant", "task"), ("seq", "pixels")), t(("model", "task"), ("parameters",)),
-        t(("model", "precision")), t(("model", "architecture")), t(("model", "gpu")),
+        t(("model",)),
+        t(("model",), ("batch", "host")),
+        t(("model",), ("gpus", "nodes")),
+        t(("model", "variant", "task"), ("seq", "pixels")),
+        t(("model", "task"), ("parameters",)),
+        t(("model", "precision")),
+        t(("model", "architecture")),
+        t(("model", "gpu")),
         t(("model", "architecture", "precision"), ("batch",)),
-        t(("model", "framework")), t(("model", "framework"), ("date",)),
-        t(("model", "framework"), (), True), t(("model", "framework", "precision"), ("date",)),
+        t(("model", "framework")),
+        t(("model", "framework"), ("date",)),
+        t(("model", "framework"), (), True),
+        t(("model", "framework", "precision"), ("date",)),
         t(("model", "framework", "architecture", "precision")),
-        t(("model", "framework"), ("gpus", "nodes", "batch")), t(("model",), PHYSICS),
+        t(("model", "framework"), ("gpus", "nodes", "batch")),
+        t(("model",), PHYSICS),
         # site
-        t(("source",)), t(("source", "group")), t(("source", "model")),
-        t(("source", "framework", "gpu")), t(("source", "precision", "architecture")),
-        t(("source",), ("gpus", "nodes")), t(("source",), PHYSICS),
+        t(("source",)),
+        t(("source", "group")),
+        t(("source", "model")),
+        t(("source", "framework", "gpu")),
+        t(("source", "precision", "architecture")),
+        t(("source",), ("gpus", "nodes")),
+        t(("source",), PHYSICS),
         t(("source", "framework", "gpu", "model")),
         t(("source", "model", "framework"), ("date",), True),
         t(("source", "gpu", "precision", "group")),
         t(("source", "model", "framework", "gpu", "precision"), ("gpus", "accum")),
-        t(("source", "model", "framework", "precision", "variant"),
-          ("batch", "gpus", "seq", "date"), True),
+        t(
+            ("source", "model", "framework", "precision", "variant"),
+            ("batch", "gpus", "seq", "date"),
+            True,
+        ),
         t(("source", "framework", "group"), ("split", "accum", "nodes")),
         t(("source", "model", "variant"), ("split", "gpus", "accum", "batch", "seq")),
-    )  # fmt: skip
+    )
 
 
 TERMS = _terms()
@@ -122,9 +149,11 @@ class Hyperparameters:
         return float(sum(d * d for d in self.deviations.values()))
 
 
-_START = dict.fromkeys(NUMBERS, 2.0) | dict.fromkeys(PHYSICS, 1.0) | {
-    "date": 3.0, "options": 4.0, "step": 3.0, "peak": 2.0, "bandwidth": 2.0, "intensity": 1.5,
-}  # fmt: skip
+_START = (
+    dict.fromkeys(NUMBERS, 2.0)
+    | dict.fromkeys(PHYSICS, 1.0)
+    | {"date": 3.0, "options": 4.0, "step": 3.0, "peak": 2.0, "bandwidth": 2.0, "intensity": 1.5}
+)
 
 
 def blocks(term: Term, table: Table) -> Iterator[Rows]:

@@ -108,13 +108,17 @@ class Residual:
         """The numbers, by name; see ``to_state`` for the words."""
         table = self.known.table
         arrays: dict[str, NDArray[Any]] = {
-            "codes": table.codes, "numbers": table.numbers, "options": table.options,
-        }  # fmt: skip
+            "codes": table.codes,
+            "numbers": table.numbers,
+            "options": table.options,
+        }
         for name, p in (("known", self.known), ("novel", self.novel)):
             arrays |= {
-                f"{name}/alpha": p.alpha, f"{name}/noise": p.noise,
-                f"{name}/weights": p.table.weights, f"{name}/covariance": p.covariance,
-            }  # fmt: skip
+                f"{name}/alpha": p.alpha,
+                f"{name}/noise": p.noise,
+                f"{name}/weights": p.table.weights,
+                f"{name}/covariance": p.covariance,
+            }
         return arrays | {f"trees/{k}": v for k, v in self.trees.to_arrays().items()}
 
     def to_state(self) -> dict[str, Any]:
@@ -123,12 +127,13 @@ class Residual:
             "values": [list(v) for v in self.vocabulary.values],
             "options": list(self.vocabulary.options),
             "hyperparameters": {
-                "known": asdict(self.known.hyper), "novel": asdict(self.novel.hyper),
+                "known": asdict(self.known.hyper),
+                "novel": asdict(self.novel.hyper),
             },
             "means": {"known": self.known.mean, "novel": self.novel.mean},
             "blends": {t.value: asdict(b) for t, b in self.blends.items()},
             "bounds": list(self.bounds),
-        }  # fmt: skip
+        }
 
     @classmethod
     def from_stored(cls, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> Residual:
@@ -139,10 +144,13 @@ class Residual:
                 arrays["codes"], arrays["numbers"], arrays["options"], arrays[f"{name}/weights"]
             )
             return GaussianProcess(
-                table, Hyperparameters(**state["hyperparameters"][name]),
-                arrays[f"{name}/alpha"], arrays[f"{name}/noise"],
-                state["means"][name], arrays[f"{name}/covariance"],
-            )  # fmt: skip
+                table,
+                Hyperparameters(**state["hyperparameters"][name]),
+                arrays[f"{name}/alpha"],
+                arrays[f"{name}/noise"],
+                state["means"][name],
+                arrays[f"{name}/covariance"],
+            )
 
         known = process("known")
         vocabulary = Vocabulary(

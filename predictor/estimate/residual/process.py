@@ -51,10 +51,7 @@ class Conditioned:
 
 
 def condition(
-    covariance_: Floats,
-    targets: Floats,
-    noise_deviation: Floats,
-    weights: Floats | None = None,
+    covariance_: Floats, targets: Floats, noise_deviation: Floats, weights: Floats | None = None
 ) -> Conditioned:
     """Condition on ``targets`` (n,) with robust noise; ``covariance_`` is (n, n) without noise.
 

@@ -51,19 +51,27 @@ class Trees:
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """All arrays by name."""
         return {
-            "base": np.array(self.base), "column": self.column, "threshold": self.threshold,
-            "left": self.left, "right": self.right, "value": self.value, "widths": self.widths,
-        }  # fmt: skip
+            "base": np.array(self.base),
+            "column": self.column,
+            "threshold": self.threshold,
+            "left": self.left,
+            "right": self.right,
+            "value": self.value,
+            "widths": self.widths,
+        }
 
     @classmethod
     def from_arrays(cls, a: Mapping[str, NDArray[Any]]) -> Trees:
         """The inverse of ``to_arrays``."""
         return cls(
             float(a["base"]),
-            a["column"].astype(np.int32), a["threshold"].astype(np.float64),
-            a["left"].astype(np.int32), a["right"].astype(np.int32),
-            a["value"].astype(np.float64), a["widths"].astype(np.int32),
-        )  # fmt: skip
+            a["column"].astype(np.int32),
+            a["threshold"].astype(np.float64),
+            a["left"].astype(np.int32),
+            a["right"].astype(np.int32),
+            a["value"].astype(np.float64),
+            a["widths"].astype(np.int32),
+        )
 
 
 def fit_trees(table: Table, targets: Floats) -> Trees:
@@ -74,10 +82,16 @@ def fit_trees(table: Table, targets: Floats) -> Trees:
         [int(table.codes[:, CATEGORIES.index(c)].max(initial=-1)) + 1 for c in ONE_HOT], np.int32
     )
     model = GradientBoostingRegressor(
-        n_estimators=TREES, learning_rate=0.1, subsample=0.5,
-        max_leaf_nodes=LEAVES, min_samples_leaf=ROWS_PER_LEAF, max_depth=None, max_features=0.3,
-        random_state=0, init="zero",
-    )  # fmt: skip
+        n_estimators=TREES,
+        learning_rate=0.1,
+        subsample=0.5,
+        max_leaf_nodes=LEAVES,
+        min_samples_leaf=ROWS_PER_LEAF,
+        max_depth=None,
+        max_features=0.3,
+        random_state=0,
+        init="zero",
+    )
     base = float(np.median(targets))
     spread = float(np.median(np.abs(targets - base)))
     near = np.clip(targets - base, -OUTLIER * spread, OUTLIER * spread)

@@ -64,10 +64,20 @@ def _sparse_linear(b: GraphBuilder, rows: int, ids: int, items: int, out: int) -
     flops = 2.0 * rows * ids * out
     moved = float(rows * ids * out)
     b.emit(
-        Kind.EMBEDDING, Direction.FORWARD, (rows * ids, out),
-        flops=flops, reads=moved, writes=rows * out, kernels=2,
-    )  # fmt: skip
+        Kind.EMBEDDING,
+        Direction.FORWARD,
+        (rows * ids, out),
+        flops=flops,
+        reads=moved,
+        writes=rows * out,
+        kernels=2,
+    )
     b.emit(
-        Kind.EMBEDDING, Direction.WEIGHT_GRADIENT, (rows * ids, out),
-        flops=flops, reads=moved, writes=moved + items * out, kernels=3,
-    )  # fmt: skip
+        Kind.EMBEDDING,
+        Direction.WEIGHT_GRADIENT,
+        (rows * ids, out),
+        flops=flops,
+        reads=moved,
+        writes=moved + items * out,
+        kernels=3,
+    )

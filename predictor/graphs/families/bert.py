@@ -41,10 +41,7 @@ def bert(
     on ``all_positions``, plus next sentence), ``squad``, ``ner`` or ``classification``.
     """
     seq, rows = work.tokens, b.batch_size * work.tokens
-    block = Block.of(
-        hidden, heads, ffn or 4 * hidden,
-        joint_projections=pre_norm, work=work,
-    )  # fmt: skip
+    block = Block.of(hidden, heads, ffn or 4 * hidden, joint_projections=pre_norm, work=work)
     rows_of_vocab = vocab_share(vocab, work.tensor_parallel, vocab_divisor)
     b.input(3 * seq)
     embed(b, block, rows, rows_of_vocab, max(max_position, seq), type_vocab, normed=not pre_norm)

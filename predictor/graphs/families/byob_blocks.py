@@ -65,9 +65,14 @@ def norm_act(b: GraphBuilder, x: Feature, norm: str, *, act: bool = True) -> Non
     gates = 3 if act else 0
     kernels = 4 + gates
     b.elementwise(
-        b.batch_size * x.elements, reads=1.5 * kernels, writes=kernels, kernels=kernels,
-        backward_reads=2.5 * kernels, backward_writes=1.5 * kernels, backward_kernels=2 * kernels,
-    )  # fmt: skip
+        b.batch_size * x.elements,
+        reads=1.5 * kernels,
+        writes=kernels,
+        kernels=kernels,
+        backward_reads=2.5 * kernels,
+        backward_writes=1.5 * kernels,
+        backward_kernels=2 * kernels,
+    )
 
 
 def convolve(
@@ -175,9 +180,16 @@ def rep(
         b.add(x)
     for kernel in (1, 3):
         y = convolve(
-            b, x, row.channels, kernel, style,
-            stride=row.stride, groups=groups, act=False, first=first,
-        )  # fmt: skip
+            b,
+            x,
+            row.channels,
+            kernel,
+            style,
+            stride=row.stride,
+            groups=groups,
+            act=False,
+            first=first,
+        )
     b.add(y)
     b.activation(y)
     return y

@@ -59,8 +59,15 @@ def _positional_attention(b: GraphBuilder, tokens: int, width: int, heads: int) 
     for _ in range(2):
         b.softmax(groups * tokens, tokens)
     b.parameters(heads)
-    b.elementwise(pairs * heads, reads=4, writes=3, backward_reads=5, backward_writes=2,
-                  kernels=3, backward_kernels=6)  # fmt: skip
+    b.elementwise(
+        pairs * heads,
+        reads=4,
+        writes=3,
+        backward_reads=5,
+        backward_writes=2,
+        kernels=3,
+        backward_kernels=6,
+    )
     b.elementwise(pairs * heads, reads=2, kernels=2, backward_reads=4, backward_kernels=3)
     b.linear(rows, width, width, bias=False)
     b.concat(rows * width)

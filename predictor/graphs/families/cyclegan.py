@@ -63,9 +63,15 @@ def _discriminator(
     """The 70x70 patch classifier: 4x4 convolutions, three of them strided."""
     for position, (factor, stride) in enumerate(((1, 2), (2, 2), (4, 2), (8, 1))):
         x = b.conv(
-            x, width * factor, 4, stride=stride, padding=1, bias=True, shared=shared,
+            x,
+            width * factor,
+            4,
+            stride=stride,
+            padding=1,
+            bias=True,
+            shared=shared,
             data_gradient=position > 0 or image_gradient,
-        )  # fmt: skip
+        )
         if position:
             b.instance_norm(x, affine=False)
         b.activation(x)

@@ -96,13 +96,7 @@ def _separable(
 
 
 def _conv(
-    b: GraphBuilder,
-    x: Feature,
-    channels: int,
-    kernel: int,
-    *,
-    stride: int = 1,
-    first: bool = False,
+    b: GraphBuilder, x: Feature, channels: int, kernel: int, *, stride: int = 1, first: bool = False
 ) -> Feature:
     x = b.conv(x, channels, kernel, stride=stride, data_gradient=not first)
     b.batch_norm(x)

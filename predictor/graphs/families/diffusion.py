@@ -151,9 +151,13 @@ def _attention(
     for _ in range(2):
         b.linear(b.batch_size * keys, key_width, width, bias=False, data_gradient=own)
     b.attention(
-        width // condition.head_dim, x.positions, keys, condition.head_dim,
-        flash=condition.flash, dropout=False,
-    )  # fmt: skip
+        width // condition.head_dim,
+        x.positions,
+        keys,
+        condition.head_dim,
+        flash=condition.flash,
+        dropout=False,
+    )
     b.linear(rows, width, width)
     b.add(x)
 

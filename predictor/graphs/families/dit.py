@@ -109,9 +109,17 @@ def video_dit(
     _time_embedding(b, FREQUENCIES, FREQUENCIES)
     b.layer_norm(b.batch_size, hidden, bias=False)
     block = _Block(
-        hidden, heads, tokens, context, context_tokens, False, True, True,
-        work.flash_attention, work.tensor_parallel,
-    )  # fmt: skip
+        hidden,
+        heads,
+        tokens,
+        context,
+        context_tokens,
+        False,
+        True,
+        True,
+        work.flash_attention,
+        work.tensor_parallel,
+    )
     with b.repeat(layers):
         _layer(b, block)
     b.linear(rows, hidden, patch_elements)
@@ -137,9 +145,12 @@ def _layer(b: GraphBuilder, block: _Block) -> None:
         _modulated_norm(b, block, rows)
         b.linear(rows, block.hidden, width, bias=block.bias)
         b.linear(
-            b.batch_size * block.context_tokens, block.context, 2 * width,
-            bias=block.bias, data_gradient=False,
-        )  # fmt: skip
+            b.batch_size * block.context_tokens,
+            block.context,
+            2 * width,
+            bias=block.bias,
+            data_gradient=False,
+        )
         _attend(b, block, block.context_tokens)
         _gated_residual(b, block, rows)
     _modulated_norm(b, block, rows)
@@ -175,8 +186,9 @@ def _modulated_norm(b: GraphBuilder, block: _Block, rows: int) -> None:
     b.emit(kind, Direction.FORWARD, (rows, width), reads=n, writes=n)
     b.emit(kind, Direction.DATA_GRADIENT, (rows, width), reads=3 * n, writes=n, kernels=sums)
     if not block.fused:
-        b.elementwise(n, reads=2, writes=2, backward_reads=5, backward_writes=2,
-                      kernels=3, backward_kernels=4)  # fmt: skip
+        b.elementwise(
+            n, reads=2, writes=2, backward_reads=5, backward_writes=2, kernels=3, backward_kernels=4
+        )
 
 
 def _gated_residual(b: GraphBuilder, block: _Block, rows: int) -> None:
@@ -184,5 +196,6 @@ def _gated_residual(b: GraphBuilder, block: _Block, rows: int) -> None:
     if block.fused:
         b.elementwise(n, reads=2, backward_reads=2, backward_kernels=2)
     else:
-        b.elementwise(n, reads=3, writes=2, backward_reads=4, backward_writes=2,
-                      kernels=2, backward_kernels=3)  # fmt: skip
+        b.elementwise(
+            n, reads=3, writes=2, backward_reads=4, backward_writes=2, kernels=2, backward_kernels=3
+        )

@@ -74,12 +74,7 @@ def dla(
 
 
 def _tree(
-    units: list[Unit],
-    x: Feature,
-    levels: int,
-    channels: int,
-    stride: int,
-    children: list[Feature],
+    units: list[Unit], x: Feature, levels: int, channels: int, stride: int, children: list[Feature]
 ) -> Feature:
     """Append the units of one tree in their order; ``children`` are what its root also takes."""
     if stride > 1:

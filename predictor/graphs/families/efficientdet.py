@@ -15,9 +15,15 @@ from .retinanet import focal_loss, match_anchors
 
 # A cell's nodes: (level of the node, values it sums). Values 0-4 are P3-P7, 5 on the nodes.
 _NODES = (
-    (3, (3, 4)), (2, (2, 5)), (1, (1, 6)), (0, (0, 7)),
-    (1, (1, 7, 8)), (2, (2, 6, 9)), (3, (3, 5, 10)), (4, (4, 11)),
-)  # fmt: skip
+    (3, (3, 4)),
+    (2, (2, 5)),
+    (1, (1, 6)),
+    (0, (0, 7)),
+    (1, (1, 7, 8)),
+    (2, (2, 6, 9)),
+    (3, (3, 5, 10)),
+    (4, (4, 11)),
+)
 _LEVELS = 5
 
 
@@ -91,9 +97,13 @@ def _weighted_sum(b: GraphBuilder, x: Feature, inputs: int) -> None:
     b.parameters(inputs)
     b.elementwise(
         b.batch_size * x.elements,
-        reads=4 * inputs, writes=3 * inputs + 1, kernels=2 * inputs + 5,
-        backward_reads=6 * inputs, backward_writes=3 * inputs, backward_kernels=8 * inputs,
-    )  # fmt: skip
+        reads=4 * inputs,
+        writes=3 * inputs + 1,
+        kernels=2 * inputs + 5,
+        backward_reads=6 * inputs,
+        backward_writes=3 * inputs,
+        backward_kernels=8 * inputs,
+    )
 
 
 def _separable(

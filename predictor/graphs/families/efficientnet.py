@@ -23,14 +23,7 @@ from ...errors import GraphError
 from ..builder import Feature, GraphBuilder
 from ..registry import family
 from ..workload import Workload
-from .image import (
-    classifier,
-    conv_norm,
-    image_input,
-    prelu,
-    round_channels,
-    squeeze_excite,
-)
+from .image import classifier, conv_norm, image_input, prelu, round_channels, squeeze_excite
 
 BLOCKS = ("cn", "ds", "da", "ir", "er")
 
@@ -99,9 +92,8 @@ def efficientnet(
     style = InvertedStyle(se_from_expanded, se_divisor, quantised, exact_expansion=exact_expansion)
     x = image_input(b, work)
     x = _conv(
-        b, x, stem if fixed_ends else _scaled(stem, width), 3, style,
-        stride=stem_stride, first=True,
-    )  # fmt: skip
+        b, x, stem if fixed_ends else _scaled(stem, width), 3, style, stride=stem_stride, first=True
+    )
     x = inverted_stages(b, x, scaled_stages(stages, width, depth, fixed_ends), style)[-1]
     wide = head if fixed_ends or not scale_head else max(head, _scaled(head, width))
     if head_after_pool:
@@ -130,11 +122,16 @@ def scaled_stages(
         end = fixed_ends and position in (0, len(rows) - 1)
         stages.append(
             Stage(
-                name, int(repeats) if end else ceil(float(repeats) * depth),
-                int(kernel), int(stride), float(expand), _scaled(int(channels), width),
-                float(se), name != "da" and block == name,
+                name,
+                int(repeats) if end else ceil(float(repeats) * depth),
+                int(kernel),
+                int(stride),
+                float(expand),
+                _scaled(int(channels), width),
+                float(se),
+                name != "da" and block == name,
             )
-        )  # fmt: skip
+        )
     return stages
 
 
@@ -203,9 +200,15 @@ def _conv(
         fake_quantise(b, weights)
         fake_quantise(b, b.batch_size * x.elements)
     y = conv_norm(
-        b, x, channels, kernel, stride=stride, groups=groups,
-        act=act and not style.prelu, first=first,
-    )  # fmt: skip
+        b,
+        x,
+        channels,
+        kernel,
+        stride=stride,
+        groups=groups,
+        act=act and not style.prelu,
+        first=first,
+    )
     if act and style.prelu:
         prelu(b, y)
     return y

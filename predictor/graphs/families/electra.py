@@ -58,9 +58,12 @@ def electra(
 
 def _block(hidden: int, heads: int, ffn: int, fraction: float, work: Workload) -> Block:
     return Block.of(
-        int(hidden * fraction), max(1, ceil(heads * fraction)), int(ffn * fraction),
-        joint_projections=False, work=work,
-    )  # fmt: skip
+        int(hidden * fraction),
+        max(1, ceil(heads * fraction)),
+        int(ffn * fraction),
+        joint_projections=False,
+        work=work,
+    )
 
 
 def _sample(b: GraphBuilder, masked: int, seq_len: int, vocab: int) -> None:

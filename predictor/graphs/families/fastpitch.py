@@ -127,10 +127,18 @@ def _align(
         b.elementwise(pairs, kernels=3)  # prior, copy, mask
     cells = b.batch_size * frames * text
     b.emit(
-        Kind.LOSS, Direction.FORWARD, (b.batch_size * frames, text),
-        reads=4 * cells, writes=3 * cells, kernels=12 * b.batch_size,
-    )  # fmt: skip
+        Kind.LOSS,
+        Direction.FORWARD,
+        (b.batch_size * frames, text),
+        reads=4 * cells,
+        writes=3 * cells,
+        kernels=12 * b.batch_size,
+    )
     b.emit(
-        Kind.LOSS, Direction.DATA_GRADIENT, (b.batch_size * frames, text),
-        reads=4 * cells, writes=3 * cells, kernels=8 * b.batch_size,
-    )  # fmt: skip
+        Kind.LOSS,
+        Direction.DATA_GRADIENT,
+        (b.batch_size * frames, text),
+        reads=4 * cells,
+        writes=3 * cells,
+        kernels=8 * b.batch_size,
+    )

@@ -38,9 +38,13 @@ def norm_layer(b: GraphBuilder, x: Feature, norm: str) -> None:
     if norm == "frozen":
         # x * scale + shift, scale and shift recomputed from four vectors at every call
         b.elementwise(
-            b.batch_size * x.elements, reads=2, writes=2, kernels=6,
-            backward_reads=1, backward_kernels=1,
-        )  # fmt: skip
+            b.batch_size * x.elements,
+            reads=2,
+            writes=2,
+            kernels=6,
+            backward_reads=1,
+            backward_kernels=1,
+        )
     elif norm == "batch":
         b.batch_norm(x)
     elif norm == "group":

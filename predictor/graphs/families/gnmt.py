@@ -80,12 +80,20 @@ def _attention(b: GraphBuilder, steps: int, hidden: int, fused: bool) -> None:
         b.elementwise(scored)  # tanh
     flops = 2.0 * scored
     b.emit(
-        Kind.GEMM, Direction.FORWARD, (pairs, 1, hidden),
-        flops=flops, reads=0.0 if fused else scored, writes=pairs,
-    )  # fmt: skip
+        Kind.GEMM,
+        Direction.FORWARD,
+        (pairs, 1, hidden),
+        flops=flops,
+        reads=0.0 if fused else scored,
+        writes=pairs,
+    )
     b.emit(
-        Kind.GEMM, Direction.DATA_GRADIENT, (pairs, hidden, 1),
-        flops=flops, reads=pairs, writes=0.0 if fused else scored,
-    )  # fmt: skip
+        Kind.GEMM,
+        Direction.DATA_GRADIENT,
+        (pairs, hidden, 1),
+        flops=flops,
+        reads=pairs,
+        writes=0.0 if fused else scored,
+    )
     b.softmax(rows, steps)
     b.batched_matmul(b.batch_size, steps, hidden, steps)

@@ -16,14 +16,7 @@ from ..workload import Workload
 from .latent_attention import Latent, latent_attention
 from .lora import adapted_attention
 from .moe import Mixture, dense_layers, moe_feed_forward
-from .transformer import (
-    Block,
-    feed_forward,
-    language_head,
-    self_attention,
-    soft_cap,
-    vocab_share,
-)
+from .transformer import Block, feed_forward, language_head, self_attention, soft_cap, vocab_share
 from .transformer import norm as normalise
 
 
@@ -99,17 +92,36 @@ def gpt(
     width = ffn or 4 * hidden
     split = work.tensor_parallel
     block = Block.of(
-        hidden, heads, width, kv_heads=kv_heads, head_dim=head_dim, bias=bias,
-        qkv_bias=qkv_bias, out_bias=out_bias, pre_norm=pre_norm, post_norm=post_norm,
-        softcap=softcap, rms_norm=norm.lower().startswith("rms"), norm_bias=norm_bias,
-        activation=activation, gated=swiglu, dropout=dropout, rotary=pos_emb == "rope",
-        joint_projections=joint_projections, work=work,
-    )  # fmt: skip
+        hidden,
+        heads,
+        width,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        bias=bias,
+        qkv_bias=qkv_bias,
+        out_bias=out_bias,
+        pre_norm=pre_norm,
+        post_norm=post_norm,
+        softcap=softcap,
+        rms_norm=norm.lower().startswith("rms"),
+        norm_bias=norm_bias,
+        activation=activation,
+        gated=swiglu,
+        dropout=dropout,
+        rotary=pos_emb == "rope",
+        joint_projections=joint_projections,
+        work=work,
+    )
     latent = Latent(q_lora_rank, kv_lora_rank, qk_head_dim, qk_rope_dim, v_head_dim)
     layer = Layer(
-        block, work.tokens, lora_rank=lora_rank if finetune == "lora" else 0, qk_norm=qk_layernorm,
-        wide_qk_norm=wide_qk_layernorm, parallel=shared_norm, latent=latent if mla else None,
-    )  # fmt: skip
+        block,
+        work.tokens,
+        lora_rank=lora_rank if finetune == "lora" else 0,
+        qk_norm=qk_layernorm,
+        wide_qk_norm=wide_qk_layernorm,
+        parallel=shared_norm,
+        latent=latent if mla else None,
+    )
     own, shared = ceil((moe_ffn or width) / split), ceil(shared_ffn / split)
     mixture = Mixture(experts, topk, own, shared, work.expert_parallel)
     rows_of_vocab = vocab_share(vocab, split, vocab_divisor)

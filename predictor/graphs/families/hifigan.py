@@ -98,13 +98,21 @@ def _discriminate(
         b.parameters(channels * (2 if weight_normed else 1), 2)
         with b.repeat(_RUNS):
             x = b.conv(
-                x, channels, kernel if flat else (kernel, 1),
-                stride=stride if flat else (stride, 1), groups=groups, shared=True,
-            )  # fmt: skip
+                x,
+                channels,
+                kernel if flat else (kernel, 1),
+                stride=stride if flat else (stride, 1),
+                groups=groups,
+                shared=True,
+            )
             b.elementwise(  # bias, leaky ReLU, and in half of the runs feature matching
-                b.batch_size * x.elements, reads=2.5, writes=2, backward_reads=3,
-                backward_writes=1.5, kernels=3.5,
-            )  # fmt: skip
+                b.batch_size * x.elements,
+                reads=2.5,
+                writes=2,
+                backward_reads=3,
+                backward_writes=1.5,
+                kernels=3.5,
+            )
     b.parameters(weights, len(layers) + 1)
     with b.repeat(_RUNS):  # spectral norm takes a power iteration of small kernels
         each = (len(layers) + 1) * (1 if weight_normed else 8)
@@ -121,7 +129,12 @@ def _period_discriminator(b: GraphBuilder, samples: int, period: int) -> None:
 
 def _scale_discriminator(b: GraphBuilder, samples: int, *, weight_normed: bool) -> None:
     layers = [
-        (128, 15, 1, 1), (128, 41, 2, 4), (256, 41, 2, 16), (512, 41, 4, 16),
-        (1024, 41, 4, 16), (1024, 41, 1, 16), (1024, 5, 1, 1),
-    ]  # fmt: skip
+        (128, 15, 1, 1),
+        (128, 41, 2, 4),
+        (256, 41, 2, 16),
+        (512, 41, 4, 16),
+        (1024, 41, 4, 16),
+        (1024, 41, 1, 16),
+        (1024, 5, 1, 1),
+    ]
     _discriminate(b, Feature(1, (samples,)), layers, 3, weight_normed)

@@ -31,9 +31,13 @@ def normalise(b: GraphBuilder, x: Feature, norm: str = "batch") -> None:
         b.group_norm(x)
     elif norm == "frozen":
         b.elementwise(
-            b.batch_size * x.elements, reads=2, writes=2, kernels=2,
-            backward_reads=1, backward_kernels=1,
-        )  # fmt: skip
+            b.batch_size * x.elements,
+            reads=2,
+            writes=2,
+            kernels=2,
+            backward_reads=1,
+            backward_kernels=1,
+        )
     elif norm != "none":
         raise GraphError(f"norm={norm!r} is not known: batch, group, frozen, none")
 
@@ -53,9 +57,8 @@ def conv_norm(
 ) -> Feature:
     """Convolution without bias, norm and (``act``) an activation; ``first``: of the network."""
     y = b.conv(
-        x, channels, kernel, stride=stride, padding=padding, groups=groups,
-        data_gradient=not first,
-    )  # fmt: skip
+        x, channels, kernel, stride=stride, padding=padding, groups=groups, data_gradient=not first
+    )
     normalise(b, y, norm)
     if act:
         b.activation(y)
@@ -89,9 +92,8 @@ def _eca_kernel(channels: int) -> int:
 def gate(b: GraphBuilder, x: Feature) -> None:
     """Multiply by one value per channel; the gradient of the gate is a product and a sum."""
     b.elementwise(
-        b.batch_size * x.elements, reads=1,
-        backward_reads=4, backward_writes=2, backward_kernels=3,
-    )  # fmt: skip
+        b.batch_size * x.elements, reads=1, backward_reads=4, backward_writes=2, backward_kernels=3
+    )
 
 
 def prelu(b: GraphBuilder, x: Feature) -> None:

@@ -12,9 +12,7 @@ from .inception import join, pooled_branch, stem
 
 Branch = Sequence[tuple[int, int | tuple[int, int]]]  # (channels, kernel) of each convolution
 
-BLOCK_35: Sequence[Branch] = (
-    ((32, 1),), ((32, 1), (32, 3)), ((32, 1), (48, 3), (64, 3)),
-)  # fmt: skip
+BLOCK_35: Sequence[Branch] = (((32, 1),), ((32, 1), (32, 3)), ((32, 1), (48, 3), (64, 3)))
 BLOCK_17: Sequence[Branch] = (((192, 1),), ((128, 1), (160, (1, 7)), (192, (7, 1))))
 BLOCK_8: Sequence[Branch] = (((192, 1),), ((192, 1), (224, (1, 3)), (256, (3, 1))))
 

@@ -180,15 +180,27 @@ def mixed_conv(
     n_in, n_out, mixed = batch * x.elements, batch * y.elements, batch * weights
     tail = (groups * batch, volume, step)
     b.emit(
-        Kind.CONV, FORWARD, (y.positions, cout, cin * volume, *tail),
-        flops=flops, reads=n_in + mixed, writes=n_out,
-    )  # fmt: skip
+        Kind.CONV,
+        FORWARD,
+        (y.positions, cout, cin * volume, *tail),
+        flops=flops,
+        reads=n_in + mixed,
+        writes=n_out,
+    )
     b.emit(
-        Kind.CONV, DATA_GRADIENT, (x.positions, cin, cout * volume, *tail),
-        flops=flops, reads=n_out + mixed, writes=n_in,
-    )  # fmt: skip
+        Kind.CONV,
+        DATA_GRADIENT,
+        (x.positions, cin, cout * volume, *tail),
+        flops=flops,
+        reads=n_out + mixed,
+        writes=n_in,
+    )
     b.emit(
-        Kind.CONV, WEIGHT_GRADIENT, (cin * volume, cout, y.positions, *tail),
-        flops=flops, reads=n_out + n_in, writes=mixed,
-    )  # fmt: skip
+        Kind.CONV,
+        WEIGHT_GRADIENT,
+        (cin * volume, cout, y.positions, *tail),
+        flops=flops,
+        reads=n_out + n_in,
+        writes=mixed,
+    )
     return y

@@ -47,9 +47,16 @@ def mamba(
     """
     split, seq = work.tensor_parallel, work.tokens
     block = Block.of(
-        hidden, heads, ffn or 4 * hidden, kv_heads=kv_heads, bias=False, dropout=False,
-        rms_norm=rms_norm, norm_bias=norm_bias, work=work,
-    )  # fmt: skip
+        hidden,
+        heads,
+        ffn or 4 * hidden,
+        kv_heads=kv_heads,
+        bias=False,
+        dropout=False,
+        rms_norm=rms_norm,
+        norm_bias=norm_bias,
+        work=work,
+    )
     mixture = Mixture(experts, topk, block.ffn, expert_parallel=work.expert_parallel)
     table = vocab_share(vocab, split, vocab_divisor)
     rows = b.batch_size * seq
@@ -65,8 +72,9 @@ def mamba(
         with b.repeat(times):
             if letter == "M":
                 inner = expand * hidden // split
-                mixer(b, block, seq, inner, inner // mamba_head_dim, groups, state,
-                      conv_kernel, chunk)  # fmt: skip
+                mixer(
+                    b, block, seq, inner, inner // mamba_head_dim, groups, state, conv_kernel, chunk
+                )
             elif letter == "*":
                 self_attention(b, block, seq, causal=True)
             elif letter == "-":
@@ -97,9 +105,13 @@ def mixer(
     norm(b, block, rows)
     b.linear(rows, block.hidden, inner + mixed + heads, bias=False)
     b.conv(
-        Feature(mixed, (seq_len,)), mixed, conv_kernel, padding=(conv_kernel - 1,),
-        groups=mixed, bias=True,
-    )  # fmt: skip
+        Feature(mixed, (seq_len,)),
+        mixed,
+        conv_kernel,
+        padding=(conv_kernel - 1,),
+        groups=mixed,
+        bias=True,
+    )
     b.activation(rows * mixed)
     b.parameters(3 * heads, 3)
     _scan(b, seq_len, inner, heads, groups, state, chunk)

@@ -34,9 +34,14 @@ def mobilevit(
         if not work.flash_attention:
             b.concat(rows * 3 * hidden)
         b.attention(
-            heads, tokens, tokens, hidden // heads,
-            batch=sequences, flash=work.flash_attention, dropout=False,
-        )  # fmt: skip
+            heads,
+            tokens,
+            tokens,
+            hidden // heads,
+            batch=sequences,
+            flash=work.flash_attention,
+            dropout=False,
+        )
         b.concat(rows * hidden)
         b.linear(rows, hidden, hidden)
         b.add(rows * hidden)

@@ -77,9 +77,12 @@ def _atom_flow(
     b.elementwise(rows * graph_width * edge_types, reads=1, backward_reads=1)
     b.batched_matmul(b.batch_size * edge_types, nodes, graph_width, nodes)
     b.elementwise(  # sum over edge types and the atom itself
-        rows * graph_width, reads=edge_types + 1, backward_reads=1, backward_writes=edge_types,
+        rows * graph_width,
+        reads=edge_types + 1,
+        backward_reads=1,
+        backward_writes=edge_types,
         kernels=2,
-    )  # fmt: skip
+    )
     _node_norm(b, nodes, graph_width)
     for width, out in pairwise((graph_width, *widths)):
         b.linear(rows, width, out)

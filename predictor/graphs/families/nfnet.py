@@ -60,9 +60,15 @@ def nfnet(
     ``stem``: quad (four 3x3), 7x7 (and a max-pool) or 3x3. ``attention``: none, se or eca.
     """
     style = NormFree(
-        bottleneck, group_size, expand_input, second_3x3, attention, se_ratio,
-        learned_skip, scaled_activation,
-    )  # fmt: skip
+        bottleneck,
+        group_size,
+        expand_input,
+        second_3x3,
+        attention,
+        se_ratio,
+        learned_skip,
+        scaled_activation,
+    )
     x = _stem(b, image_input(b, work), stem, round_channels(stem_channels * width), style)
     for stage, (depth, base) in enumerate(zip(depths, channels, strict=True)):
         out = round_channels(base * width)
@@ -95,8 +101,9 @@ def _stem(b: GraphBuilder, x: Feature, stem: str, out: int, style: NormFree) -> 
 def _block(
     b: GraphBuilder, x: Feature, out: int, stride: int, style: NormFree, *, narrow: bool = False
 ) -> Feature:
-    mid = round_channels((x.channels if style.expand_input else out) * (
-        1.0 if narrow else style.bottleneck))  # fmt: skip
+    mid = round_channels(
+        (x.channels if style.expand_input else out) * (1.0 if narrow else style.bottleneck)
+    )
     groups = mid // style.group_size if style.group_size else 1
     if style.group_size:
         mid = groups * style.group_size
@@ -118,9 +125,8 @@ def _block(
         b.parameters(1)
         b.elementwise(b.batch_size * y.elements, backward_reads=3, backward_kernels=3)
     b.elementwise(  # scale by a constant, then add
-        b.batch_size * y.elements, reads=3, writes=2, kernels=2,
-        backward_reads=3, backward_writes=2,
-    )  # fmt: skip
+        b.batch_size * y.elements, reads=3, writes=2, kernels=2, backward_reads=3, backward_writes=2
+    )
     return y
 
 
@@ -140,6 +146,10 @@ def _activation(b: GraphBuilder, x: Feature, style: NormFree, *, products: int =
     """The activation and what it is multiplied with: constants, one kernel each."""
     more = products + style.scaled_activation
     b.elementwise(
-        b.batch_size * x.elements, reads=1 + more, writes=1 + more, kernels=1 + more,
-        backward_reads=2 + more, backward_writes=1 + more,
-    )  # fmt: skip
+        b.batch_size * x.elements,
+        reads=1 + more,
+        writes=1 + more,
+        kernels=1 + more,
+        backward_reads=2 + more,
+        backward_writes=1 + more,
+    )

@@ -26,9 +26,14 @@ def pit(
 ) -> None:
     """ViT stages with strided depthwise convolutions between; overlapping patches."""
     x = b.conv(
-        image_input(b, work), head_dim * heads[0], patch,
-        stride=stride, padding=0, bias=True, data_gradient=False,
-    )  # fmt: skip
+        image_input(b, work),
+        head_dim * heads[0],
+        patch,
+        stride=stride,
+        padding=0,
+        bias=True,
+        data_gradient=False,
+    )
     b.parameters(x.elements)
     b.elementwise(b.batch_size * x.elements, backward_reads=1)
     b.parameters(special_tokens * x.channels)

@@ -74,9 +74,12 @@ def rcnn(
         return
     foreground = classes if background_outputs else classes - 1
     sampled = _Regions(
-        rois * b.batch_size, positive_rois * b.batch_size, classes, foreground,
+        rois * b.batch_size,
+        positive_rois * b.batch_size,
+        classes,
+        foreground,
         4 if box_stages > 1 else 4 * foreground,
-    )  # fmt: skip
+    )
     if neck == "c4":
         _residual_heads(b, levels[0], net, sampled, heads)
         return

@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from ..builder import Feature, GraphBuilder
 from ..registry import family
 from ..workload import Workload
-from .image import (
-    channel_attention,
-    classifier,
-    conv_norm,
-    image_input,
-    normalise,
-    squeeze_excite,
-)
+from .image import channel_attention, classifier, conv_norm, image_input, normalise, squeeze_excite
 
 CIFAR_PIXELS = 64  # up to here networks keep the resolution: 3x3 stem, no max-pool (section 4.2)
 
@@ -69,9 +62,16 @@ def resnet(
     x = image_input(b, work)
     x = stem(b, x, stem_channels, norm, pool=stem_pool)
     style = BlockStyle(
-        bottleneck, groups, width_per_group, stride_in_1x1, se_reduction,
-        efficient_attention, average_down, anti_alias, norm,
-    )  # fmt: skip
+        bottleneck,
+        groups,
+        width_per_group,
+        stride_in_1x1,
+        se_reduction,
+        efficient_attention,
+        average_down,
+        anti_alias,
+        norm,
+    )
     x = residual_stages(b, x, blocks, style)[-1]
     classifier(b, x, classes, dropout=dropout)
 

@@ -46,14 +46,7 @@ def rgat(
 
 
 def _attend(
-    b: GraphBuilder,
-    edges: int,
-    targets: int,
-    width: int,
-    hidden: int,
-    heads: int,
-    *,
-    first: bool,
+    b: GraphBuilder, edges: int, targets: int, width: int, hidden: int, heads: int, *, first: bool
 ) -> None:
     """Project sources, score edges, softmax over the edges of a target, weighted sum."""
     b.linear(edges, width, hidden, bias=False, data_gradient=not first)

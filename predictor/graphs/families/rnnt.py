@@ -55,15 +55,26 @@ def _joint(b: GraphBuilder, frames: int, symbols: int, hidden: int, classes: int
     """
     pairs = b.batch_size * frames * symbols
     b.elementwise(
-        pairs * hidden, reads=0.1, writes=1.25, backward_reads=2, backward_writes=0.1,
+        pairs * hidden,
+        reads=0.1,
+        writes=1.25,
+        backward_reads=2,
+        backward_writes=0.1,
         backward_kernels=2,
-    )  # fmt: skip
+    )
     b.linear(pairs, hidden, classes)
     b.emit(
-        Kind.LOSS, Direction.FORWARD, (pairs, classes),
-        reads=pairs * classes, writes=5 * pairs, kernels=3,
-    )  # fmt: skip
+        Kind.LOSS,
+        Direction.FORWARD,
+        (pairs, classes),
+        reads=pairs * classes,
+        writes=5 * pairs,
+        kernels=3,
+    )
     b.emit(
-        Kind.LOSS, Direction.DATA_GRADIENT, (pairs, classes),
-        reads=pairs * (classes + 5), writes=pairs * classes,
-    )  # fmt: skip
+        Kind.LOSS,
+        Direction.DATA_GRADIENT,
+        (pairs, classes),
+        reads=pairs * (classes + 5),
+        writes=pairs * classes,
+    )

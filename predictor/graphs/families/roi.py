@@ -64,9 +64,13 @@ def roi_align(b: GraphBuilder, x: Feature, rois: int, pooled: int, levels: int =
     """
     out = Feature(x.channels, (pooled, pooled))
     b.elementwise(
-        rois * out.elements, reads=4, kernels=2 + 6 * levels,
-        backward_reads=5, backward_writes=4, backward_kernels=2 + 4 * levels,
-    )  # fmt: skip
+        rois * out.elements,
+        reads=4,
+        kernels=2 + 6 * levels,
+        backward_reads=5,
+        backward_writes=4,
+        backward_kernels=2 + 4 * levels,
+    )
     return out
 
 

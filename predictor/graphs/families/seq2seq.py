@@ -49,9 +49,15 @@ def seq2seq(
     """
     source, target = work.tokens, target_len or work.tokens
     block = Block.of(
-        hidden, heads, ffn, activation=activation, inner_dropout=inner_dropout,
-        bias=projection_bias, joint_projections=False, work=work,
-    )  # fmt: skip
+        hidden,
+        heads,
+        ffn,
+        activation=activation,
+        inner_dropout=inner_dropout,
+        bias=projection_bias,
+        joint_projections=False,
+        work=work,
+    )
     rows_of_vocab = vocab_share(vocab, work.tensor_parallel)
     b.input(source + 2 * target)
     _embed(b, block, source, source_vocab or rows_of_vocab, max_position, embedding_norm)

@@ -88,7 +88,5 @@ def _weigh(b: GraphBuilder, y: Feature, parts: int) -> None:
     """Softmax over the parts, one weight per channel, and the weighted sum of the parts."""
     b.softmax(b.batch_size * y.channels, parts)
     n = b.batch_size * y.elements
-    b.elementwise(
-        n * parts, backward_reads=4, backward_writes=2, backward_kernels=3,
-    )  # fmt: skip
+    b.elementwise(n * parts, backward_reads=4, backward_writes=2, backward_kernels=3)
     _sum_of(b, y, parts)

@@ -60,6 +60,11 @@ def _chain(b: GraphBuilder, x: Feature, *, reads: float, writes: float, kernels:
     """Scale, shift and slope (or threshold) per channel; the backward is twice the kernels."""
     b.parameters(3 * x.channels, 3)
     b.elementwise(
-        b.batch_size * x.elements, reads=reads, writes=writes, kernels=kernels,
-        backward_reads=2 * reads, backward_writes=1.5 * writes, backward_kernels=2 * kernels,
-    )  # fmt: skip
+        b.batch_size * x.elements,
+        reads=reads,
+        writes=writes,
+        kernels=kernels,
+        backward_reads=2 * reads,
+        backward_writes=1.5 * writes,
+        backward_kernels=2 * kernels,
+    )

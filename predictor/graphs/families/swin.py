@@ -98,7 +98,12 @@ def _window_attention(
         for _ in range(2 if shift else 1):
             b.elementwise(windows * heads * tokens * tokens, backward_reads=1)
     b.attention(
-        heads, tokens, tokens, width // heads,
-        batch=windows, flash=work.flash_attention, dropout=False,
-    )  # fmt: skip
+        heads,
+        tokens,
+        tokens,
+        width // heads,
+        batch=windows,
+        flash=work.flash_attention,
+        dropout=False,
+    )
     b.concat(windows * tokens * width)

@@ -119,9 +119,15 @@ def _block(
 
 
 def _cosine_attention(
-    b: GraphBuilder, work: Workload, windows: int, side: int, width: int, heads: int,
-    shift: bool, style: _Style,
-) -> None:  # fmt: skip
+    b: GraphBuilder,
+    work: Workload,
+    windows: int,
+    side: int,
+    width: int,
+    heads: int,
+    shift: bool,
+    style: _Style,
+) -> None:
     tokens = side**2
     rows = windows * tokens
     b.parameters(heads)

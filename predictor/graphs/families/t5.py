@@ -66,11 +66,18 @@ def t5(
     every ``expert_step``-th layer is a top-1 mixture.
     """
     block = Block.of(
-        hidden, heads, ffn, head_dim=head_dim, bias=bias, rms_norm=not layer_norm,
+        hidden,
+        heads,
+        ffn,
+        head_dim=head_dim,
+        bias=bias,
+        rms_norm=not layer_norm,
         activation="gelu_new" if activation == "geglu" else activation,
-        gated=activation == "geglu", inner_dropout=not layer_norm, joint_projections=layer_norm,
+        gated=activation == "geglu",
+        inner_dropout=not layer_norm,
+        joint_projections=layer_norm,
         work=work,
-    )  # fmt: skip
+    )
     mixture = Mixture(experts, 1, block.ffn) if experts else None
     table = vocab_share(vocab, work.tensor_parallel, vocab_divisor)
     source, target = work.tokens, target_len
@@ -103,8 +110,9 @@ def _positions(
 def _stack(b: GraphBuilder, block: Block, stack: Stack, mixture: Mixture | None) -> None:
     rows = b.batch_size * stack.seq_len
     for times, sparse in (
-        (stack.layers - stack.sparse_layers, None), (stack.sparse_layers, mixture)
-    ):  # fmt: skip
+        (stack.layers - stack.sparse_layers, None),
+        (stack.sparse_layers, mixture),
+    ):
         if not times:
             continue
         with b.repeat(times):

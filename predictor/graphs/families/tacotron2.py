@@ -111,9 +111,13 @@ def _lstm_cell(b: GraphBuilder, width: int, hidden: int) -> None:
     _step_linear(b, rows, width, 4 * hidden, bias=True)
     _step_linear(b, rows, hidden, 4 * hidden, bias=True)
     b.elementwise(
-        2 * rows * hidden, reads=4.5, writes=3, backward_reads=4, backward_writes=2,
+        2 * rows * hidden,
+        reads=4.5,
+        writes=3,
+        backward_reads=4,
+        backward_writes=2,
         backward_kernels=2,
-    )  # fmt: skip
+    )
     b.dropout(rows * hidden)
 
 

@@ -98,9 +98,14 @@ def _select(
 ) -> None:
     """Weights of the variables from all of them together, a network for each, their mixture."""
     _grn(
-        b, rows, hidden * variables, hidden, out=variables,
-        context_rows=b.batch_size if context else 0, dropout=False,
-    )  # fmt: skip
+        b,
+        rows,
+        hidden * variables,
+        hidden,
+        out=variables,
+        context_rows=b.batch_size if context else 0,
+        dropout=False,
+    )
     if not context:
         b.parameters(hidden * hidden)  # declared, never given a context
     b.softmax(rows, variables)

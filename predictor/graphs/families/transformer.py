@@ -86,16 +86,25 @@ class Block:
             head_dim=head_dim or hidden // heads,
             ffn=ceil(ffn / tensor_parallel),
             kv_heads=ceil((kv_heads or heads) / tensor_parallel),
-            bias=bias, qkv_bias=bias if qkv_bias is None else qkv_bias,
+            bias=bias,
+            qkv_bias=bias if qkv_bias is None else qkv_bias,
             out_bias=bias if out_bias is None else out_bias,
-            pre_norm=pre_norm, post_norm=post_norm, softcap=softcap,
-            rms_norm=rms_norm, norm_bias=norm_bias and not rms_norm,
-            activation=activation, gated=gated, dropout=dropout, inner_dropout=inner_dropout,
-            rotary=rotary, joint_projections=joint_projections,
-            fused=work.flash_attention or work.fused_layers, flash=work.flash_attention,
+            pre_norm=pre_norm,
+            post_norm=post_norm,
+            softcap=softcap,
+            rms_norm=rms_norm,
+            norm_bias=norm_bias and not rms_norm,
+            activation=activation,
+            gated=gated,
+            dropout=dropout,
+            inner_dropout=inner_dropout,
+            rotary=rotary,
+            joint_projections=joint_projections,
+            fused=work.flash_attention or work.fused_layers,
+            flash=work.flash_attention,
             norm_shares=tensor_parallel if work.sequence_parallel else 1,
             key_shares=work.context_parallel,
-        )  # fmt: skip
+        )
 
     @property
     def attention_width(self) -> int:
@@ -157,9 +166,14 @@ def rotary(b: GraphBuilder, block: Block, elements: float) -> None:
         b.elementwise(elements, backward_reads=1)
         return
     b.elementwise(
-        elements, reads=5.5, writes=4.5, backward_reads=5.5, backward_writes=4.5,
-        kernels=10, backward_kernels=12,
-    )  # fmt: skip
+        elements,
+        reads=5.5,
+        writes=4.5,
+        backward_reads=5.5,
+        backward_writes=4.5,
+        kernels=10,
+        backward_kernels=12,
+    )
 
 
 def attend(
@@ -185,10 +199,16 @@ def attend(
     if block.softcap and not block.flash:
         soft_cap(b, samples * block.heads * query_len * key_len)
     b.attention(
-        block.heads, query_len, key_len, block.head_dim,
-        batch=samples, flash=block.flash, causal=causal, dropout=block.dropout,
+        block.heads,
+        query_len,
+        key_len,
+        block.head_dim,
+        batch=samples,
+        flash=block.flash,
+        causal=causal,
+        dropout=block.dropout,
         fused_softmax=softmax_is_fused(block, samples, key_len),
-    )  # fmt: skip
+    )
     if not block.flash:
         b.elementwise(queries, backward_reads=1)
 
@@ -196,9 +216,14 @@ def attend(
 def soft_cap(b: GraphBuilder, elements: float) -> None:
     """Division, tanh and product that bound scores or logits (Gemma 2, arXiv 2408.00118)."""
     b.elementwise(
-        elements, reads=3, writes=3, backward_reads=4, backward_writes=3,
-        kernels=3, backward_kernels=3,
-    )  # fmt: skip
+        elements,
+        reads=3,
+        writes=3,
+        backward_reads=4,
+        backward_writes=3,
+        kernels=3,
+        backward_kernels=3,
+    )
 
 
 def softmax_is_fused(block: Block, samples: int, key_len: int) -> bool:
@@ -261,9 +286,14 @@ def activate(b: GraphBuilder, block: Block, elements: float) -> None:
         return
     if block.activation == "gelu_new" and not block.fused:
         b.elementwise(
-            elements, reads=10, writes=8, backward_reads=13, backward_writes=9,
-            kernels=8, backward_kernels=9,
-        )  # fmt: skip
+            elements,
+            reads=10,
+            writes=8,
+            backward_reads=13,
+            backward_writes=9,
+            kernels=8,
+            backward_kernels=9,
+        )
     else:
         b.activation(elements)
     if block.activation == "squared-relu" and not block.fused:
@@ -290,13 +320,7 @@ def feed_forward(b: GraphBuilder, block: Block, rows: int) -> None:
 
 
 def language_head(
-    b: GraphBuilder,
-    rows: int,
-    hidden: int,
-    vocab: int,
-    *,
-    tied: bool = True,
-    bias: bool = False,
+    b: GraphBuilder, rows: int, hidden: int, vocab: int, *, tied: bool = True, bias: bool = False
 ) -> None:
     """Vocabulary GEMM, FP32 copy of the logits, cross entropy; tied weights are not counted."""
     b.linear(rows, hidden, vocab, bias=False, shared=tied)

@@ -55,13 +55,7 @@ def unet(
 
 
 def _double(
-    b: GraphBuilder,
-    x: Feature,
-    width: int,
-    out: int,
-    padding: int | None,
-    *,
-    first: bool = False,
+    b: GraphBuilder, x: Feature, width: int, out: int, padding: int | None, *, first: bool = False
 ) -> Feature:
     x = b.conv(x, width, 3, padding=padding, bias=True, data_gradient=not first)
     b.activation(x)

@@ -69,9 +69,8 @@ def scores(
     for _ in range(terms):
         b.elementwise(groups * heads * queries * keys, backward_reads=1)
     b.attention(
-        heads, queries, keys, head_dim,
-        batch=groups, flash=work.flash_attention, dropout=False,
-    )  # fmt: skip
+        heads, queries, keys, head_dim, batch=groups, flash=work.flash_attention, dropout=False
+    )
     b.concat(groups * heads * queries * head_dim)
 
 

@@ -90,9 +90,8 @@ def _attention(
     if not work.flash_attention:
         b.concat(rows * 3 * width)
     b.attention(
-        heads // share, tokens, tokens, hidden // heads,
-        flash=work.flash_attention, dropout=dropout,
-    )  # fmt: skip
+        heads // share, tokens, tokens, hidden // heads, flash=work.flash_attention, dropout=dropout
+    )
     b.concat(rows * width)
     b.linear(rows, width, hidden)
 

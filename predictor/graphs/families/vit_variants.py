@@ -84,9 +84,16 @@ def vit_relpos(
         distance_bias(b, x.size, position_hidden, heads, tokens)
     with b.repeat(layers):
         encoder_layer(
-            b, work, tokens, hidden, heads,
-            bias=qkv_bias, scale=not post_norm, score_terms=1, post_norm=post_norm,
-        )  # fmt: skip
+            b,
+            work,
+            tokens,
+            hidden,
+            heads,
+            bias=qkv_bias,
+            scale=not post_norm,
+            score_terms=1,
+            post_norm=post_norm,
+        )
     b.global_pool(x)
     b.layer_norm(b.batch_size * (1 if pooled_norm else tokens), hidden)
     linear_classifier(b, hidden, classes)

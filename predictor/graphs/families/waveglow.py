@@ -73,14 +73,19 @@ def _wavenet(
             weight_norm(b, condition.channels * gates, gates)
             gated = b.conv(condition, gates, 1, bias=True)
             b.elementwise(  # add, tanh x sigmoid: one fused kernel each way
-                b.batch_size * h.elements, reads=4, backward_reads=5, backward_writes=2,
+                b.batch_size * h.elements,
+                reads=4,
+                backward_reads=5,
+                backward_writes=2,
                 backward_kernels=5,
-            )  # fmt: skip
+            )
             skip = channels if last else gates
             weight_norm(b, channels * skip, skip)
             b.conv(gated.with_channels(channels), skip, 1, bias=True)
             b.elementwise(  # residual and skip sums over slices
-                b.batch_size * h.elements * skip // channels, reads=2, backward_reads=1,
+                b.batch_size * h.elements * skip // channels,
+                reads=2,
+                backward_reads=1,
                 kernels=skip / channels,
-            )  # fmt: skip
+            )
     b.conv(h, out, 1, bias=True)

@@ -51,8 +51,14 @@ class Case:
     def row(self, device: str, direction: str, time_s: float) -> OperatorTable:
         """A table of this one row, with the FLOPs and bytes of ``conventions``."""
         columns = {
-            "id": [self.id(device, direction)], "source": [""], "library": [""], "op": [self.op],
-            "direction": [direction], "dtype": [self.dtype], "params": [self.shape.params],
-            "shape": [self.cell], "time_us": [str(time_s * 1e6)],
-        }  # fmt: skip
+            "id": [self.id(device, direction)],
+            "source": [""],
+            "library": [""],
+            "op": [self.op],
+            "direction": [direction],
+            "dtype": [self.dtype],
+            "params": [self.shape.params],
+            "shape": [self.cell],
+            "time_us": [str(time_s * 1e6)],
+        }
         return operator_table([device], columns)

@@ -58,9 +58,21 @@ class CollectiveRow:
         note = f"spread={self.timing.spread:.3f}" if self.timing else ""
         ranks = str(self.ranks)
         return (
-            self.id, source, path, "one machine", self.fabric, self.library, self.op, ranks, "1",
-            ranks, str(self.bytes), DTYPE, time_us, f"UNRELIABLE;{note}" if self.fault else note,
-        )  # fmt: skip
+            self.id,
+            source,
+            path,
+            "one machine",
+            self.fabric,
+            self.library,
+            self.op,
+            ranks,
+            "1",
+            ranks,
+            str(self.bytes),
+            DTYPE,
+            time_us,
+            f"UNRELIABLE;{note}" if self.fault else note,
+        )
 
 
 def row_id(device: str, fabric: str, op: str, ranks: int, size: int) -> str:
@@ -85,9 +97,15 @@ def check(device: torch.device, ranks: int, backend: str) -> None:
 
 
 def collective_rows(
-    device: Device, gpu: Gpu, ranks: int, backend: str, *, done: Collection[str], seconds: float,
+    device: Device,
+    gpu: Gpu,
+    ranks: int,
+    backend: str,
+    *,
+    done: Collection[str],
+    seconds: float,
     stop: Event,
-) -> Iterator[CollectiveRow]:  # fmt: skip
+) -> Iterator[CollectiveRow]:
     """Rows of ``ranks`` processes as they come, without those whose ids are ``done``.
 
     The group has passed ``check``. Raises ProfilerError where a process dies or hangs.
@@ -103,9 +121,14 @@ def collective_rows(
     threads = max(1, torch.get_num_threads() // ranks)
     with tempfile.TemporaryDirectory() as folder:
         group = Group(
-            ranks=ranks, backend=backend, store=str(Path(folder) / "store"), threads=threads,
-            calls=calls, seconds=seconds, row_s=min(seconds / max(len(calls), 1), MOST_ROW_S),
-        )  # fmt: skip
+            ranks=ranks,
+            backend=backend,
+            store=str(Path(folder) / "store"),
+            threads=threads,
+            calls=calls,
+            seconds=seconds,
+            row_s=min(seconds / max(len(calls), 1), MOST_ROW_S),
+        )
         for samples in _samples(group, stop):
             op, size = calls[samples.number]
             yield _row(gpu, f"{backend}, {device.library}", fabric, op, ranks, size, samples)
@@ -126,9 +149,15 @@ def _row(
         f"cannot run: {samples.error}" if timing is None else _fault(gpu, op, ranks, size, timing)
     )
     return CollectiveRow(
-        device=gpu.name, library=library, fabric=fabric, op=op, ranks=ranks, bytes=size,
-        timing=timing, fault=fault,
-    )  # fmt: skip
+        device=gpu.name,
+        library=library,
+        fabric=fabric,
+        op=op,
+        ranks=ranks,
+        bytes=size,
+        timing=timing,
+        fault=fault,
+    )
 
 
 def _fault(gpu: Gpu, op: str, ranks: int, size: int, timing: Timing) -> str | None:
@@ -136,10 +165,14 @@ def _fault(gpu: Gpu, op: str, ranks: int, size: int, timing: Timing) -> str | No
         return DISAGREE
     columns = {name: [""] for name in ("id", "source", "library", "system", "fabric")}
     columns |= {
-        "op": [op], "dtype": [DTYPE], "gpus": [str(ranks)], "nodes": ["1"],
-        "gpus_per_node": [str(ranks)], "bytes": [str(size)],
+        "op": [op],
+        "dtype": [DTYPE],
+        "gpus": [str(ranks)],
+        "nodes": ["1"],
+        "gpus_per_node": [str(ranks)],
+        "bytes": [str(size)],
         "time_us": [str(timing.time_s * 1e6)],
-    }  # fmt: skip
+    }
     return collective_faults(collective_table([gpu.name], columns))[0]
 
 

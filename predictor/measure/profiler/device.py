@@ -20,9 +20,12 @@ from .timing import CpuTimer, CudaTimer, Timer
 CPU, CUDA = "cpu", "cuda"
 # Peaks of a sheet, any of which says that a device has a format.
 _FORMATS = {
-    "fp32": ("fp32",), "tf32": ("tf32",), "fp16": ("fp16", "fp16_tensor"),
-    "bf16": ("bf16_tensor",), "fp8": ("fp8_tensor",),
-}  # fmt: skip
+    "fp32": ("fp32",),
+    "tf32": ("tf32",),
+    "fp16": ("fp16", "fp16_tensor"),
+    "bf16": ("bf16_tensor",),
+    "fp8": ("fp8_tensor",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +59,12 @@ def opened(where: torch.device, source: str) -> Iterator[Device]:
     if where.type == CPU:
         timer = CpuTimer(torch.get_num_threads())
         yield Device(
-            torch=where, sheet=cpu_sheet(where, timer, source), timer=timer, sensors=None,
+            torch=where,
+            sheet=cpu_sheet(where, timer, source),
+            timer=timer,
+            sensors=None,
             library=f"torch {torch.__version__}",
-        )  # fmt: skip
+        )
         return
     torch.cuda.set_device(where)
     torch.backends.cudnn.benchmark = True  # as training scripts run convolutions
@@ -67,9 +73,12 @@ def opened(where: torch.device, source: str) -> Iterator[Device]:
     try:
         cuda_timer = CudaTimer(torch.cuda)
         yield Device(
-            torch=where, sheet=gpu_sheet(where, cuda_timer, sensors, source), timer=cuda_timer,
-            sensors=sensors, library=cuda_library(),
-        )  # fmt: skip
+            torch=where,
+            sheet=gpu_sheet(where, cuda_timer, sensors, source),
+            timer=cuda_timer,
+            sensors=sensors,
+            library=cuda_library(),
+        )
     finally:
         sensors.close()
 

@@ -51,9 +51,11 @@ class Directory:
     def add_source(self, key: str, citation: str, version: str) -> None:
         """State where rows come from."""
         entry = {
-            "repository": "precision-time profile", "commit": version, "license": LICENSE,
+            "repository": "precision-time profile",
+            "commit": version,
+            "license": LICENSE,
             "citation": citation,
-        }  # fmt: skip
+        }
         self._add("sources.yaml", key, entry)
 
     def pace(self, device: str) -> Pace:

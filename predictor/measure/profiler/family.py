@@ -15,8 +15,11 @@ Runs = Mapping[str, Run]
 Point = Mapping[str, int]
 
 TORCH_DTYPES = {
-    "fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16,
-}  # fmt: skip
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+}
 
 
 class UnsupportedError(Exception):

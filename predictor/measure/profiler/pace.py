@@ -85,6 +85,4 @@ def _kernels() -> tuple[Callable[[], object], ...]:
         for _ in range(CALLS):
             torch.add(short, 1.0)
 
-    return (
-        lambda: torch.mm(matrix, matrix), lambda: torch.add(long, 1.0, out=out), calls,
-    )  # fmt: skip
+    return (lambda: torch.mm(matrix, matrix), lambda: torch.add(long, 1.0, out=out), calls)

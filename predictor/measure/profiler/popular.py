@@ -21,16 +21,34 @@ from .families.recurrent import cell_shape
 from .limits import roofline_s
 
 MODELS = (
-    "resnet50", "resnet18", "mobilenet-v2", "efficientnet-b0", "vgg16", "densenet121",
-    "vit-base-16", "swin-tiny", "convnext-tiny", "bert-base", "bert-large", "gpt2-124m",
-    "t5-base", "transformer", "gnmt-v2", "lstm-lm", "unet-medical", "stable-diffusion-v2", "dlrm",
-)  # fmt: skip
+    "resnet50",
+    "resnet18",
+    "mobilenet-v2",
+    "efficientnet-b0",
+    "vgg16",
+    "densenet121",
+    "vit-base-16",
+    "swin-tiny",
+    "convnext-tiny",
+    "bert-base",
+    "bert-large",
+    "gpt2-124m",
+    "t5-base",
+    "transformer",
+    "gnmt-v2",
+    "lstm-lm",
+    "unet-medical",
+    "stable-diffusion-v2",
+    "dlrm",
+)
 BATCH_SIZES = {CPU: (2, 8)}
 GPU_BATCH_SIZES = (8, 64)
 _PRECISIONS = (
-    (Precision.FP32, "fp32"), (Precision.TF32, "tf32"), (Precision.MIXED_FP16_FP32, "fp16"),
+    (Precision.FP32, "fp32"),
+    (Precision.TF32, "tf32"),
+    (Precision.MIXED_FP16_FP32, "fp16"),
     (Precision.MIXED_BF16_FP32, "bf16"),
-)  # fmt: skip
+)
 _LAYOUT = 0  # torch's own; the spread shapes have both
 _CELLS = {4: "lstm", 3: "gru"}
 
@@ -90,8 +108,12 @@ def _shapes(operator: Operator, batch: int) -> Iterator[tuple[str, Shape]]:
         case Kind.CONV:
             yield from _convolutions(dims, batch)
         case Kind.ATTENTION if dims[0] == dims[1]:
-            sizes = {"batch": batch, "heads": max(1, dims[3] // batch), "head_dim": dims[2],
-                     "seq_len": dims[0]}  # fmt: skip
+            sizes = {
+                "batch": batch,
+                "heads": max(1, dims[3] // batch),
+                "head_dim": dims[2],
+                "seq_len": dims[0],
+            }
             yield "attention", Shape(sizes, "causal=0")
         case Kind.RNN if dims[3] in _CELLS:
             point = {"batch": dims[1], "seq_len": dims[0], "hidden": dims[2]}
@@ -128,9 +150,17 @@ def _convolutions(dims: Sequence[int], batch: int) -> Iterator[tuple[str, Shape]
         return
     channels = width // volume * groups
     family = "conv" if groups == 1 else "depthwise conv" if groups == channels else "grouped conv"
-    shape = conv_shape({
-        "batch": batch, "side": side * step, "in": channels, "out": out * groups,
-        "kernel": kernel, "stride": step, "groups": groups, "layout": _LAYOUT,
-    })  # fmt: skip
+    shape = conv_shape(
+        {
+            "batch": batch,
+            "side": side * step,
+            "in": channels,
+            "out": out * groups,
+            "kernel": kernel,
+            "stride": step,
+            "groups": groups,
+            "layout": _LAYOUT,
+        }
+    )
     if shape is not None:
         yield family, shape

@@ -161,6 +161,10 @@ def _send_recv(size: int, ranks: int, device: torch.device) -> _Call:
 
 
 CALLS: Mapping[str, Callable[[int, int, torch.device], _Call]] = {
-    "all_reduce": _all_reduce, "all_gather": _all_gather, "reduce_scatter": _reduce_scatter,
-    "all_to_all": _all_to_all, "broadcast": _broadcast, "send_recv": _send_recv,
-}  # fmt: skip
+    "all_reduce": _all_reduce,
+    "all_gather": _all_gather,
+    "reduce_scatter": _reduce_scatter,
+    "all_to_all": _all_to_all,
+    "broadcast": _broadcast,
+    "send_recv": _send_recv,
+}

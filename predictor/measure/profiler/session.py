@@ -101,11 +101,13 @@ def _circumstances(
     request: Request, device: Device, now: datetime, run: _Run
 ) -> Mapping[str, object]:
     return {
-        "started": now.isoformat(timespec="seconds"), "minutes": request.minutes,
-        "library": device.library, "threads": torch.get_num_threads(),
+        "started": now.isoformat(timespec="seconds"),
+        "minutes": request.minutes,
+        "library": device.library,
+        "threads": torch.get_num_threads(),
         "driver": device.sensors.driver() if device.sensors else None,
         "sensors": run.watched.summary(),
-    }  # fmt: skip
+    }
 
 
 class _Run:
@@ -114,9 +116,14 @@ class _Run:
     source = ""
 
     def __init__(
-        self, request: Request, place: Directory, device: Device, start_s: float,
-        progress: Progress, stop: Event,
-    ) -> None:  # fmt: skip
+        self,
+        request: Request,
+        place: Directory,
+        device: Device,
+        start_s: float,
+        progress: Progress,
+        stop: Event,
+    ) -> None:
         self._request, self._place, self._device = request, place, device
         self._name = device.sheet.device
         self._gpu = find_gpu(self._name)
@@ -152,9 +159,18 @@ class _Run:
         """A row in ``OPERATOR_COLUMNS``."""
         time_us = f"{row.timing.time_s * 1e6:.6g}" if row.timing else ""
         return (
-            case.id(self._name, row.direction), self.source, PATH, self._device.library, case.op,
-            row.direction, case.dtype, case.cell, case.shape.params, time_us, row.note,
-        )  # fmt: skip
+            case.id(self._name, row.direction),
+            self.source,
+            PATH,
+            self._device.library,
+            case.op,
+            row.direction,
+            case.dtype,
+            case.cell,
+            case.shape.params,
+            time_us,
+            row.note,
+        )
 
     def collectives(self) -> None:
         """Measure collectives over several ranks, if the request has any."""
@@ -163,9 +179,14 @@ class _Run:
         seconds = COLLECTIVE_SHARE * 60 * self._request.minutes
         with self._tables(COLLECTIVES) as (table, quarantine):
             for row in collective_rows(
-                self._device, self._gpu, self._request.ranks, self._request.backend,
-                done=table.done | quarantine.done, seconds=seconds, stop=self._stop,
-            ):  # fmt: skip
+                self._device,
+                self._gpu,
+                self._request.ranks,
+                self._request.backend,
+                done=table.done | quarantine.done,
+                seconds=seconds,
+                stop=self._stop,
+            ):
                 cells = row.cells(self.source, PATH)
                 if row.fault is None:
                     self._keep(COLLECTIVES, row.op, table, cells)
@@ -204,10 +225,13 @@ class _Run:
     def summary(self) -> Summary:
         """What was added so far."""
         return Summary(
-            device=self._name, operators=dict(self._counted[OPERATORS]),
-            collectives=dict(self._counted[COLLECTIVES]), refused=dict(self._refused),
-            stood=self._stood, seconds=self._elapsed_s(),
-        )  # fmt: skip
+            device=self._name,
+            operators=dict(self._counted[OPERATORS]),
+            collectives=dict(self._counted[COLLECTIVES]),
+            refused=dict(self._refused),
+            stood=self._stood,
+            seconds=self._elapsed_s(),
+        )
 
 
 def _kind(fault: str) -> str:

@@ -45,11 +45,16 @@ def cpu_sheet(device: torch.device, timer: Timer, source: str) -> Sheet:
         return known
     bandwidth = copy_gb_per_s(device, timer, facts.memory_bytes, facts.last_cache_bytes)
     entry = {
-        "kind": CPU, "product": f"{facts.product}, {threads} threads", "architecture": "cpu",
-        "sms": threads, "memory_gib": _rounded(facts.memory_bytes / GIB),
-        "bandwidth_gb_per_s": _rounded(bandwidth), "l2_mib": facts.last_cache_bytes / MIB,
-        "peak_tflops": _all_rounded(cpu_peaks(device, timer)), "source": source,
-    }  # fmt: skip
+        "kind": CPU,
+        "product": f"{facts.product}, {threads} threads",
+        "architecture": "cpu",
+        "sms": threads,
+        "memory_gib": _rounded(facts.memory_bytes / GIB),
+        "bandwidth_gb_per_s": _rounded(bandwidth),
+        "l2_mib": facts.last_cache_bytes / MIB,
+        "peak_tflops": _all_rounded(cpu_peaks(device, timer)),
+        "source": source,
+    }
     if facts.boost_clock_mhz:
         entry["boost_clock_mhz"] = facts.boost_clock_mhz
     return Sheet(name, entry)
@@ -73,16 +78,21 @@ def _new_gpu(
     cache = getattr(facts, "L2_cache_size", 0)
     bandwidth = copy_gb_per_s(device, timer, facts.total_memory, cache)
     entry = {
-        "product": product, "architecture": f"sm{facts.major}{facts.minor}",
+        "product": product,
+        "architecture": f"sm{facts.major}{facts.minor}",
         "compute_capability": f"{facts.major}.{facts.minor}",
-        "tensor_core_generation": _generation(capability), "sms": facts.multi_processor_count,
+        "tensor_core_generation": _generation(capability),
+        "sms": facts.multi_processor_count,
         "boost_clock_mhz": sensors.boost_clock_mhz(),
         "memory_gib": _rounded(facts.total_memory / GIB),
-        "bandwidth_gb_per_s": _rounded(bandwidth), "l2_mib": cache / MIB,
-        "nvlink_gb_per_s": sensors.nvlink_gb_per_s(), "pcie_gb_per_s": sensors.pcie_gb_per_s(),
+        "bandwidth_gb_per_s": _rounded(bandwidth),
+        "l2_mib": cache / MIB,
+        "nvlink_gb_per_s": sensors.nvlink_gb_per_s(),
+        "pcie_gb_per_s": sensors.pcie_gb_per_s(),
         "tdp_w": sensors.tdp_w(),
-        "peak_tflops": _all_rounded(gpu_peaks(device, timer, capability)), "source": source,
-    }  # fmt: skip
+        "peak_tflops": _all_rounded(gpu_peaks(device, timer, capability)),
+        "source": source,
+    }
     memory = round(facts.total_memory / GIB)
     return Sheet(f"{spelling(product)}-{memory}gb", entry)
 

@@ -27,24 +27,37 @@ _ADVICE = tuple(
     (re.compile(pattern, re.IGNORECASE), advice)
     for pattern, advice in (
         (r"flex_?attention", "trace it with scaled_dot_product_attention"),
-        (r"HigherOrderOperator", "torch.cond and its like are not traced: call the branch that"
-         " training takes"),
+        (
+            r"HigherOrderOperator",
+            "torch.cond and its like are not traced: call the branch that training takes",
+        ),
         (r"_OpNamespace", "import the library that brings this operator beside the network"),
-        (r"process group|torch\.distributed", "trace the network of one GPU: collectives are added"
-         " by the layout of the job"),
-        (r"\.numpy\(\)|numpy\.ndarray", "numpy computes outside of torch: write it with torch"
-         " operators"),
-        (r"sparse|nested", "sparse and nested tensors hold sizes that depend on values: use dense"
-         " ones, or Embedding(sparse=True)"),
+        (
+            r"process group|torch\.distributed",
+            "trace the network of one GPU: collectives are added by the layout of the job",
+        ),
+        (
+            r"\.numpy\(\)|numpy\.ndarray",
+            "numpy computes outside of torch: write it with torch operators",
+        ),
+        (
+            r"sparse|nested",
+            "sparse and nested tensors hold sizes that depend on values: use dense"
+            " ones, or Embedding(sparse=True)",
+        ),
         (r"DataDependent|DynamicOutputShape|nonzero|item\(\)", _VALUES),
         (r"UnsupportedOperator|fake impl|meta kernel|0 active drivers|triton", _NO_FAKE),
-        (r"cuda|nvidia driver|device type|same device", "a trace has one device: leave out"
-         " .cuda(), .cpu() and .to(device) in forward"),
+        (
+            r"cuda|nvidia driver|device type|same device",
+            "a trace has one device: leave out .cuda(), .cpu() and .to(device) in forward",
+        ),
         (r"^TypeError", "check the names and number of the inputs against what forward takes"),
-        (r"size|shape|\bdim|mat1|channels|index", "the shapes do not fit: check --input"
-         " against what forward takes"),
+        (
+            r"size|shape|\bdim|mat1|channels|index",
+            "the shapes do not fit: check --input against what forward takes",
+        ),
     )
-)  # fmt: skip
+)
 _OTHER = "forward must run on tensors without data: try it on real inputs first"
 _TORCH = str(Path(torch.__file__).parent)
 _OURS = str(Path(__file__).parent)

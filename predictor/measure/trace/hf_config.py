@@ -31,9 +31,12 @@ TASKS: Mapping[str, str] = {
 }
 # Layers and steps that are dropped by chance: a trace runs all of them.
 _BY_CHANCE = {
-    "layerdrop": 0.0, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0,
-    "apply_spec_augment": False, "use_cache": False,
-}  # fmt: skip
+    "layerdrop": 0.0,
+    "encoder_layerdrop": 0.0,
+    "decoder_layerdrop": 0.0,
+    "apply_spec_augment": False,
+    "use_cache": False,
+}
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length")
 
 
@@ -162,6 +165,8 @@ def _samples(config: Any) -> tuple[Input, ...]:
 
 
 _TAKES = {
-    "input_ids": _tokens, "pixel_values": _pixels, "input_features": _mel_frames,
+    "input_ids": _tokens,
+    "pixel_values": _pixels,
+    "input_features": _mel_frames,
     "input_values": _samples,
-}  # fmt: skip
+}

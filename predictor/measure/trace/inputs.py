@@ -10,8 +10,17 @@ from typing import Any
 from ...errors import JobError
 
 DTYPES = (
-    "float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool",
-)  # fmt: skip
+    "float32",
+    "float16",
+    "bfloat16",
+    "float64",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint8",
+    "bool",
+)
 _SPEC = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<dims>[\dS,x ]*)(?::(?P<dtype>\w+))?")
 _ACCEPTED = (
     "[NAME=]SIZES[:DTYPE] of one sample, such as 3,224,224 or input_ids=S:int64, where S is the"

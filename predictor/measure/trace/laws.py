@@ -117,11 +117,17 @@ def _symbolic(solver: Solver, row: Sequence[Operator]) -> SymbolicOperator:
     first = row[0]
     flops, reads, writes, kernels = (solver.law([s(o) for o in row]) for s in _SIZES)
     return SymbolicOperator(
-        kind=first.kind.value, direction=first.direction.value,
+        kind=first.kind.value,
+        direction=first.direction.value,
         dims=tuple(solver.law([o.dims[i] for o in row]) for i in range(len(first.dims))),
-        flops=flops, reads=reads, writes=writes, kernels=kernels, count=int(first.count),
-        function=first.function, origins=first.origins,
-    )  # fmt: skip
+        flops=flops,
+        reads=reads,
+        writes=writes,
+        kernels=kernels,
+        count=int(first.count),
+        function=first.function,
+        origins=first.origins,
+    )
 
 
 def _basis(nodes: Sequence[int]) -> list[list[Fraction]]:

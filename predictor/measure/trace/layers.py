@@ -21,9 +21,13 @@ class _Whole(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, recording: Recording, name: str, facts: tuple[object, ...], shapes: Shapes,
+        ctx: Any,
+        recording: Recording,
+        name: str,
+        facts: tuple[object, ...],
+        shapes: Shapes,
         *tensors: torch.Tensor,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Make the outputs."""
         outputs = tuple(tensors[0].new_empty(shape) for shape in shapes)
         ctx.call = recording.note(name, (*tensors, *facts), outputs)
@@ -77,10 +81,16 @@ Whole = Callable[..., Any]
 
 
 def _attention(
-    whole: Whole, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-    attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, scale: Any = None,
+    whole: Whole,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: Any = None,
     enable_gqa: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     shape = (*query.shape[:-1], value.shape[-1])
     return whole("whole_attention", (int(is_causal),), (shape,), query, key, value)[0]
 
@@ -110,16 +120,31 @@ def _rms_norm(
 
 def _recurrent(gates: int) -> Whole:
     def run(
-        whole: Whole, input: torch.Tensor, hx: Any, weights: Sequence[torch.Tensor],
-        has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool,
+        whole: Whole,
+        input: torch.Tensor,
+        hx: Any,
+        weights: Sequence[torch.Tensor],
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
         batch_first: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         states = tuple(hx) if isinstance(hx, list | tuple) else (hx,)
         batch, steps = (0, 1) if batch_first else (1, 0)
         directions = 2 if bidirectional else 1
         hidden = weights[1].shape[1]
-        facts = (gates, num_layers, int(has_biases), directions, input.shape[steps],
-                 input.shape[batch], hidden, int(bool(dropout and train)))  # fmt: skip
+        facts = (
+            gates,
+            num_layers,
+            int(has_biases),
+            directions,
+            input.shape[steps],
+            input.shape[batch],
+            hidden,
+            int(bool(dropout and train)),
+        )
         width = states[0].shape[-1]
         shapes = ((*input.shape[:-1], directions * width), *(tuple(s.shape) for s in states))
         return whole("whole_rnn", facts, shapes, input, *states, *weights)
@@ -128,9 +153,14 @@ def _recurrent(gates: int) -> Whole:
 
 
 def _cell(
-    whole: Whole, input: torch.Tensor, hx: Any, w_ih: torch.Tensor, w_hh: torch.Tensor,
-    b_ih: Any = None, b_hh: Any = None,
-) -> Any:  # fmt: skip
+    whole: Whole,
+    input: torch.Tensor,
+    hx: Any,
+    w_ih: torch.Tensor,
+    w_hh: torch.Tensor,
+    b_ih: Any = None,
+    b_hh: Any = None,
+) -> Any:
     """Two products, and one kernel for all that is pointwise."""
     states = tuple(hx) if isinstance(hx, list | tuple) else (hx,)
     gates = torch.nn.functional.linear(input, w_ih), torch.nn.functional.linear(states[0], w_hh)
@@ -142,7 +172,7 @@ def _cell(
 
 # Functions that call others of torch.nn.functional, where torch hides those from this mode.
 _CALLS: Mapping[str, Sequence[str]] = {
-    "multi_head_attention_forward": ("scaled_dot_product_attention", "dropout"),
+    "multi_head_attention_forward": ("scaled_dot_product_attention", "dropout")
 }
 _HANDLERS: Mapping[str, Whole] = {
     "scaled_dot_product_attention": _attention,

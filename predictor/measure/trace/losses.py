@@ -98,6 +98,10 @@ def _sum(output: Any) -> torch.Tensor:
 
 
 _LOSSES: Mapping[str, Loss] = {
-    "auto": _auto, "cross_entropy": _cross_entropy, "mse": _mse, "bce": _bce, "output": _output,
+    "auto": _auto,
+    "cross_entropy": _cross_entropy,
+    "mse": _mse,
+    "bce": _bce,
+    "output": _output,
     "sum": _sum,
-}  # fmt: skip
+}

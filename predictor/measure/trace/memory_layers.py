@@ -85,15 +85,22 @@ def _cell(b: GraphBuilder, call: Call) -> None:
     state = float(call.outputs[0].elements)
     states = len(call.outputs)
     b.emit(
-        Kind.ELEMENTWISE, FORWARD, (1, int(gates)), reads=2 * gates + state,
-        writes=gates + states * state, function="_thnn_fused_lstm_cell",
-    )  # fmt: skip
+        Kind.ELEMENTWISE,
+        FORWARD,
+        (1, int(gates)),
+        reads=2 * gates + state,
+        writes=gates + states * state,
+        function="_thnn_fused_lstm_cell",
+    )
     if b._backward:
         b.emit(
-            Kind.ELEMENTWISE, DATA_GRADIENT, (1, int(gates)),
-            reads=gates + (2 * states - 1) * state + state, writes=gates + state,
+            Kind.ELEMENTWISE,
+            DATA_GRADIENT,
+            (1, int(gates)),
+            reads=gates + (2 * states - 1) * state + state,
+            writes=gates + state,
             function="_thnn_fused_lstm_cell_backward",
-        )  # fmt: skip
+        )
 
 
 def _embedding(b: GraphBuilder, call: Call) -> None:
@@ -102,18 +109,37 @@ def _embedding(b: GraphBuilder, call: Call) -> None:
 
 
 MEMORY_LAYERS: Mapping[str, Emit] = {
-    "whole_dropout": _dropout, "native_dropout": _dropout, "whole_cell": _cell,
+    "whole_dropout": _dropout,
+    "native_dropout": _dropout,
+    "whole_cell": _cell,
     "whole_instance_norm": _instance_norm,
-    "native_batch_norm": _batch_norm, "_native_batch_norm_legit": _batch_norm,
-    "_native_batch_norm_legit_functional": _batch_norm, "_batch_norm_with_update": _batch_norm,
-    "cudnn_batch_norm": _batch_norm, "native_group_norm": _group_norm,
-    "native_layer_norm": _layer_norm, "_fused_rms_norm": _layer_norm, "whole_rms_norm": _rms_norm,
-    "_softmax": _softmax, "_safe_softmax": _softmax, "_log_softmax": _log_softmax,
-    "mse_loss": _pointwise_loss, "l1_loss": _pointwise_loss, "smooth_l1_loss": _pointwise_loss,
-    "huber_loss": _pointwise_loss, "binary_cross_entropy": _pointwise_loss,
-    "binary_cross_entropy_with_logits": _pointwise_loss, "kl_div": _pointwise_loss,
-    "max_pool2d_with_indices": _pool, "max_pool3d_with_indices": _pool, "avg_pool2d": _pool,
-    "avg_pool3d": _pool, "_adaptive_avg_pool2d": _pool, "_adaptive_avg_pool3d": _pool,
-    "adaptive_max_pool2d": _pool, "mean": _mean,
-    "embedding": _embedding, "_embedding_bag": _embedding,
-}  # fmt: skip
+    "native_batch_norm": _batch_norm,
+    "_native_batch_norm_legit": _batch_norm,
+    "_native_batch_norm_legit_functional": _batch_norm,
+    "_batch_norm_with_update": _batch_norm,
+    "cudnn_batch_norm": _batch_norm,
+    "native_group_norm": _group_norm,
+    "native_layer_norm": _layer_norm,
+    "_fused_rms_norm": _layer_norm,
+    "whole_rms_norm": _rms_norm,
+    "_softmax": _softmax,
+    "_safe_softmax": _softmax,
+    "_log_softmax": _log_softmax,
+    "mse_loss": _pointwise_loss,
+    "l1_loss": _pointwise_loss,
+    "smooth_l1_loss": _pointwise_loss,
+    "huber_loss": _pointwise_loss,
+    "binary_cross_entropy": _pointwise_loss,
+    "binary_cross_entropy_with_logits": _pointwise_loss,
+    "kl_div": _pointwise_loss,
+    "max_pool2d_with_indices": _pool,
+    "max_pool3d_with_indices": _pool,
+    "avg_pool2d": _pool,
+    "avg_pool3d": _pool,
+    "_adaptive_avg_pool2d": _pool,
+    "_adaptive_avg_pool3d": _pool,
+    "adaptive_max_pool2d": _pool,
+    "mean": _mean,
+    "embedding": _embedding,
+    "_embedding_bag": _embedding,
+}

@@ -119,9 +119,13 @@ class _Passes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._moved
 
     def _note(
-        self, name: str, func: Any, inputs: list[torch.Tensor], args: Sequence[Any],
+        self,
+        name: str,
+        func: Any,
+        inputs: list[torch.Tensor],
+        args: Sequence[Any],
         outputs: list[torch.Tensor],
-    ) -> None:  # fmt: skip
+    ) -> None:
         many = len(args[0]) if args and isinstance(args[0], list | tuple) else 0
         self.launches += ceil(many / MULTI_TENSOR) if many else 1
         product = name in _PRODUCTS

@@ -22,20 +22,38 @@ LOWERED = frozenset({*PRODUCTS, "whole_cell", "prelu", "_prelu_kernel", "addmv",
 # Their weights and statistics are FP32 beside an input of any format.
 AFFINE = frozenset(
     {
-        "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional",
-        "_batch_norm_with_update", "cudnn_batch_norm", "native_group_norm", "native_layer_norm",
-        "_fused_rms_norm", "whole_rms_norm", "whole_instance_norm",
+        "native_batch_norm",
+        "_native_batch_norm_legit",
+        "_native_batch_norm_legit_functional",
+        "_batch_norm_with_update",
+        "cudnn_batch_norm",
+        "native_group_norm",
+        "native_layer_norm",
+        "_fused_rms_norm",
+        "whole_rms_norm",
+        "whole_instance_norm",
     }
-)  # fmt: skip
+)
 # Listed functions that torch takes apart: within them all is FP32.
 TAKEN_APART = frozenset(
     {
-        "cosine_similarity", "cosine_embedding_loss", "cross_entropy", "dist", "frobenius_norm",
-        "hinge_embedding_loss", "kl_div", "linalg_matrix_norm", "margin_ranking_loss",
-        "multi_margin_loss", "multilabel_margin_loss", "nuclear_norm", "poisson_nll_loss",
-        "soft_margin_loss", "triplet_margin_loss",
+        "cosine_similarity",
+        "cosine_embedding_loss",
+        "cross_entropy",
+        "dist",
+        "frobenius_norm",
+        "hinge_embedding_loss",
+        "kl_div",
+        "linalg_matrix_norm",
+        "margin_ranking_loss",
+        "multi_margin_loss",
+        "multilabel_margin_loss",
+        "nuclear_norm",
+        "poisson_nll_loss",
+        "soft_margin_loss",
+        "triplet_margin_loss",
     }
-)  # fmt: skip
+)
 
 # Products that torch takes apart: all they are given is cast first, the bias too.
 LOWERED_APART = frozenset({"linear", "matmul", "__matmul__", "__rmatmul__"})

@@ -29,9 +29,12 @@ def _product(b: GraphBuilder, call: Call) -> None:
 def _linear(b: GraphBuilder, call: Call) -> None:
     x, weight = call.inputs[:2]
     b.linear(
-        prod(x.shape[:-1]), x.shape[-1], weight.shape[0], bias=len(call.inputs) == 3,
+        prod(x.shape[:-1]),
+        x.shape[-1],
+        weight.shape[0],
+        bias=len(call.inputs) == 3,
         data_gradient=call.reached and x.trained,
-    )  # fmt: skip
+    )
 
 
 def _matrix_vector(b: GraphBuilder, call: Call) -> None:
@@ -49,9 +52,16 @@ def _convolution(b: GraphBuilder, call: Call) -> None:
     size_in, size_out = Feature(x.shape[1], x.shape[2:]), Feature(out.shape[1], out.shape[2:])
     b.batch_size = x.shape[0]
     b._convolution(
-        size_in, size_out, kernel, spread, groups, len(call.inputs) == 3, False,
-        call.reached and x.trained, size_in.positions if transposed else size_out.positions,
-    )  # fmt: skip
+        size_in,
+        size_out,
+        kernel,
+        spread,
+        groups,
+        len(call.inputs) == 3,
+        False,
+        call.reached and x.trained,
+        size_in.positions if transposed else size_out.positions,
+    )
 
 
 def _grouped(b: GraphBuilder, call: Call) -> None:
@@ -70,9 +80,14 @@ def _grouped(b: GraphBuilder, call: Call) -> None:
 def _attention(b: GraphBuilder, call: Call) -> None:
     query, key = call.inputs[:2]
     b.attention(
-        prod(query.shape[1:-2]), query.shape[-2], key.shape[-2], query.shape[-1],
-        batch=query.shape[0], flash=True, causal=bool(call.number(3)),
-    )  # fmt: skip
+        prod(query.shape[1:-2]),
+        query.shape[-2],
+        key.shape[-2],
+        query.shape[-1],
+        batch=query.shape[0],
+        flash=True,
+        causal=bool(call.number(3)),
+    )
 
 
 def _recurrent(b: GraphBuilder, call: Call) -> None:
@@ -83,16 +98,29 @@ def _recurrent(b: GraphBuilder, call: Call) -> None:
     width = call.inputs[0].shape[-1]
     for layer in range(layers):
         b.rnn(
-            steps, width, hidden, gates=gates, batch=batch, bidirectional=directions == 2,
+            steps,
+            width,
+            hidden,
+            gates=gates,
+            batch=batch,
+            bidirectional=directions == 2,
             bias_tensors=2 * biases,
-        )  # fmt: skip
+        )
         width = hidden * directions
         if drops and layer < layers - 1:
             b.dropout(steps * batch * width)
 
 
 PRODUCTS: Mapping[str, Emit] = {
-    "addmm": _product, "mm": _product, "bmm": _product, "baddbmm": _product, "linear": _linear,
-    "mv": _matrix_vector, "dot": _matrix_vector, "convolution": _convolution,
-    "_grouped_mm": _grouped, "whole_attention": _attention, "whole_rnn": _recurrent,
-}  # fmt: skip
+    "addmm": _product,
+    "mm": _product,
+    "bmm": _product,
+    "baddbmm": _product,
+    "linear": _linear,
+    "mv": _matrix_vector,
+    "dot": _matrix_vector,
+    "convolution": _convolution,
+    "_grouped_mm": _grouped,
+    "whole_attention": _attention,
+    "whole_rnn": _recurrent,
+}

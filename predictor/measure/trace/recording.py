@@ -20,11 +20,27 @@ from .origins import Origins
 # Not marked as views by torch, but nothing is launched.
 FREE = frozenset(
     {
-        "_unsafe_view", "alias", "as_strided_", "detach", "empty", "empty_like", "empty_permuted",
-        "empty_strided", "lift_fresh", "new_empty", "new_empty_strided", "resize_", "set_",
-        "sym_numel", "sym_size", "sym_storage_offset", "sym_stride", "device", "is_same_size",
+        "_unsafe_view",
+        "alias",
+        "as_strided_",
+        "detach",
+        "empty",
+        "empty_like",
+        "empty_permuted",
+        "empty_strided",
+        "lift_fresh",
+        "new_empty",
+        "new_empty_strided",
+        "resize_",
+        "set_",
+        "sym_numel",
+        "sym_size",
+        "sym_storage_offset",
+        "sym_stride",
+        "device",
+        "is_same_size",
     }
-)  # fmt: skip
+)
 
 _DEVICE = torch.ops.prim.device.default
 
@@ -67,9 +83,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         free = func.is_view or name in FREE
         values = (*args, *(kwargs or {}).values())
         if not free or node is not None or self._advanced():
-            self.note(
-                name, values, result, free=free, pointwise=torch.Tag.pointwise in func.tags
-            )  # fmt: skip
+            self.note(name, values, result, free=free, pointwise=torch.Tag.pointwise in func.tags)
         return result
 
     def note(
@@ -87,11 +101,14 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         node = torch._C._current_autograd_node()
         forward = node is None or torch.is_grad_enabled()
         call = Call(
-            name=name, inputs=tuple(map(self._tensor, tensors)),
+            name=name,
+            inputs=tuple(map(self._tensor, tensors)),
             outputs=tuple(map(self._tensor, outputs)),
             arguments=tuple(None if isinstance(v, torch.Tensor) else v for v in values),
-            free=free, pointwise=pointwise, norm=self.norm,
-        )  # fmt: skip
+            free=free,
+            pointwise=pointwise,
+            norm=self.norm,
+        )
         if tensors and all(storage_of(t) in self._weights for t in tensors):
             self.weights(outputs)
         if forward:
@@ -135,10 +152,13 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         held = min(_distinct(tensor), tensor.untyped_storage().nbytes() // width)
         plain = tensor.is_floating_point() or tensor.is_complex()
         return Tensor(
-            shape=tuple(tensor.shape), moved=float(held) if plain else held * width / 4,
-            weight=storage in self._weights, trained=tensor.requires_grad,
-            sparse=storage in self._sparse, origins=self.origins.known(tensor),
-        )  # fmt: skip
+            shape=tuple(tensor.shape),
+            moved=float(held) if plain else held * width / 4,
+            weight=storage in self._weights,
+            trained=tensor.requires_grad,
+            sparse=storage in self._sparse,
+            origins=self.origins.known(tensor),
+        )
 
 
 def _joined_origins(owner: Call, shape: tuple[int, ...]) -> frozenset[str]:

@@ -46,9 +46,11 @@ class FakeNetwork:
         every = list(self.module.parameters())
         trained = [p for p in every if p.requires_grad]
         return Weights(
-            parameters=sum(p.numel() for p in every), trainable=sum(p.numel() for p in trained),
-            tensors=len(trained), sparse=sum(p.numel() for p in self._sparse),
-        )  # fmt: skip
+            parameters=sum(p.numel() for p in every),
+            trainable=sum(p.numel() for p in trained),
+            tensors=len(trained),
+            sparse=sum(p.numel() for p in self._sparse),
+        )
 
     def step(
         self, inputs: Sequence[Input], loss: Loss, batch: int, seq_len: int

@@ -45,10 +45,16 @@ def trace(
     module = network if isinstance(network, torch.nn.Module) else built(network)
     spelt = _loss(loss)
     return _traced(
-        module, _fitting(module, examples, spelt, seq_len), spelt, name=free_name(name),
-        batch=examples.batch_size, seq_len=seq_len, optimizer=optimizer, key="",
+        module,
+        _fitting(module, examples, spelt, seq_len),
+        spelt,
+        name=free_name(name),
+        batch=examples.batch_size,
+        seq_len=seq_len,
+        optimizer=optimizer,
+        key="",
         source=f"traced from {type(module).__name__}",
-    )  # fmt: skip
+    )
 
 
 def _fitting(
@@ -81,16 +87,30 @@ def trace_request(request: TraceRequest) -> Stored:
     if request.seq_len is None and any("S" in i.sizes for i in inputs):
         raise JobError("seq_len", None, _TOKENS)
     return _traced(
-        module, inputs, _loss(request.loss), name=name, batch=request.batch_size,
-        seq_len=request.seq_len, optimizer=_optimizer(request.optimizer), key=request.key,
+        module,
+        inputs,
+        _loss(request.loss),
+        name=name,
+        batch=request.batch_size,
+        seq_len=request.seq_len,
+        optimizer=_optimizer(request.optimizer),
+        key=request.key,
         source=source,
-    )  # fmt: skip
+    )
 
 
 def _traced(
-    module: torch.nn.Module, inputs: Sequence[Input], loss: Loss, *, name: str, batch: int,
-    seq_len: int | None, optimizer: str | Factory, key: str, source: str,
-) -> Stored:  # fmt: skip
+    module: torch.nn.Module,
+    inputs: Sequence[Input],
+    loss: Loss,
+    *,
+    name: str,
+    batch: int,
+    seq_len: int | None,
+    optimizer: str | Factory,
+    key: str,
+    source: str,
+) -> Stored:
     network = FakeNetwork(module)
     unknown: dict[str, int] = {}
 

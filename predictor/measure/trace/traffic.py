@@ -16,9 +16,14 @@ def traffic(b: GraphBuilder, calls: Sequence[Call]) -> None:
     reads, writes = sum(c.reads for c in calls), sum(c.writes for c in calls)
     if cols:
         b.emit(
-            Kind.ELEMENTWISE, FORWARD, (1, cols), reads=reads, writes=writes,
-            kernels=float(len(calls)), function=calls[0].name,
-        )  # fmt: skip
+            Kind.ELEMENTWISE,
+            FORWARD,
+            (1, cols),
+            reads=reads,
+            writes=writes,
+            kernels=float(len(calls)),
+            function=calls[0].name,
+        )
     backward_traffic(b, calls)
 
 
@@ -39,7 +44,11 @@ def _emit_gradient(b: GraphBuilder, gradients: Sequence[Call]) -> None:
     if gradients:
         cols = max(t.elements for g in gradients for t in (*g.outputs, *g.inputs))
         b.emit(
-            Kind.ELEMENTWISE, DATA_GRADIENT, (1, cols), reads=sum(g.reads for g in gradients),
-            writes=sum(g.writes for g in gradients), kernels=float(len(gradients)),
+            Kind.ELEMENTWISE,
+            DATA_GRADIENT,
+            (1, cols),
+            reads=sum(g.reads for g in gradients),
+            writes=sum(g.writes for g in gradients),
+            kernels=float(len(gradients)),
             function=gradients[0].name,
-        )  # fmt: skip
+        )

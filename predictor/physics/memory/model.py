@@ -59,10 +59,15 @@ class Memory:
     def total_bytes(self) -> float:
         """Sum of all parts."""
         return (
-            self.weights_bytes + self.casts_bytes + self.gradients_bytes + self.optimizer_bytes
-            + self.activations_bytes + self.buffers_bytes + self.workspace_bytes
+            self.weights_bytes
+            + self.casts_bytes
+            + self.gradients_bytes
+            + self.optimizer_bytes
+            + self.activations_bytes
+            + self.buffers_bytes
+            + self.workspace_bytes
             + self.framework_bytes
-        )  # fmt: skip
+        )
 
     def as_dict(self) -> dict[str, float]:
         """All parts and their sum, in bytes."""
@@ -83,9 +88,13 @@ def stage_memory(job: TrainingJob, stage: int) -> Memory:
     account = account_for(job, entry, storage)
     inner, peak = _activations(job, account, stage)
     states = states_of(
-        job, storage, optimizer_rule(job.optimizer or entry.optimizer), account,
-        _weights(job, account, stage), expert_share(job, entry),
-    )  # fmt: skip
+        job,
+        storage,
+        optimizer_rule(job.optimizer or entry.optimizer),
+        account,
+        _weights(job, account, stage),
+        expert_share(job, entry),
+    )
     workspace = peak + CUBLAS_WORKSPACE_BYTES[job.hardware.compute_capability[0] >= HOPPER]
     return _at_peak(states, inner, workspace)
 
@@ -93,23 +102,34 @@ def stage_memory(job: TrainingJob, stage: int) -> Memory:
 def _at_peak(states: States, activations: float, workspace: float) -> Memory:
     """The larger of two moments: early in the backward pass, and the optimizer step."""
     held = Memory(
-        weights_bytes=states.weights, casts_bytes=0.0, gradients_bytes=states.gradients,
-        optimizer_bytes=states.optimizer, activations_bytes=0.0, buffers_bytes=states.buffers,
+        weights_bytes=states.weights,
+        casts_bytes=0.0,
+        gradients_bytes=states.gradients,
+        optimizer_bytes=states.optimizer,
+        activations_bytes=0.0,
+        buffers_bytes=states.buffers,
         workspace_bytes=states.step_workspace,
-    )  # fmt: skip
+    )
     backward = replace(
-        held, casts_bytes=states.casts, activations_bytes=activations, workspace_bytes=workspace,
+        held,
+        casts_bytes=states.casts,
+        activations_bytes=activations,
+        workspace_bytes=workspace,
         gradients_bytes=states.gradients if states.gradients_stay else 0.0,
-    )  # fmt: skip
+    )
     return max(held, backward, key=lambda m: m.total_bytes)
 
 
 def account_for(job: TrainingJob, entry: ModelEntry, storage: Storage) -> Account:
     """Activations and weights of the whole network, before it is cut into pipeline stages."""
     return account_of(
-        entry.name, overrides(entry, job.variant), _workload(job, entry), storage,
-        _checkpointing(job), job.sequence_parallel,
-    )  # fmt: skip
+        entry.name,
+        overrides(entry, job.variant),
+        _workload(job, entry),
+        storage,
+        _checkpointing(job),
+        job.sequence_parallel,
+    )
 
 
 def _workload(job: TrainingJob, entry: ModelEntry) -> Workload:

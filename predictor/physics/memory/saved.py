@@ -225,9 +225,13 @@ def _elementwise(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
     if not in_place:
         flow.fresh(elements, width, kept=kept)
     return Kept(
-        op, held, 2 * elements * width, elements * width, split=split,
+        op,
+        held,
+        2 * elements * width,
+        elements * width,
+        split=split,
         scores=scores if dropped else 0.0,
-    )  # fmt: skip
+    )
 
 
 def _activation(flow: Flow, elements: float, width: int) -> tuple[float, bool]:

@@ -34,9 +34,11 @@ BY_ROWS = frozenset({Kind.LAYER_NORM, Kind.SOFTMAX, Kind.EMBEDDING, Kind.LOSS})
 # Kinds whose launches are operators of their own; any other kind is one call on a CPU.
 SEVERAL_CALLS = frozenset({Kind.ELEMENTWISE, Kind.CAST, Kind.OPTIMIZER})
 _PRODUCT = {
-    Kind.BATCHED_GEMM: Kind.GEMM, Kind.CONV: Kind.GEMM, Kind.ATTENTION: Kind.BATCHED_GEMM,
+    Kind.BATCHED_GEMM: Kind.GEMM,
+    Kind.CONV: Kind.GEMM,
+    Kind.ATTENTION: Kind.BATCHED_GEMM,
     Kind.RNN: Kind.GEMM,
-}  # fmt: skip
+}
 _OTHER_FORMAT = {Dtype.BF16: Dtype.FP32, Dtype.FP16: Dtype.BF16, Dtype.FP32: Dtype.BF16}
 
 

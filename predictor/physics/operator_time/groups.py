@@ -12,17 +12,7 @@ from .laws import Law
 from .memory import MEMORY
 from .recurrent import RECURRENT
 from .tiles import BATCHED_GEMM, CONV, GEMM
-from .work import (
-    CLASSES,
-    CORES,
-    DIRECTION_CODE,
-    HALF,
-    KIND_CODE,
-    KINDS,
-    TF32,
-    Ints,
-    Work,
-)
+from .work import CLASSES, CORES, DIRECTION_CODE, HALF, KIND_CODE, KINDS, TF32, Ints, Work
 
 HEAVY: dict[Kind, Law] = {
     Kind.GEMM: GEMM,

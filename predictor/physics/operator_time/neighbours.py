@@ -42,9 +42,11 @@ class Neighbours:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
-            "points": self.points.tolist(), "weights": self.weights.tolist(),
-            "length": self.length, "deviation": self.deviation,
-        }  # fmt: skip
+            "points": self.points.tolist(),
+            "weights": self.weights.tolist(),
+            "length": self.length,
+            "deviation": self.deviation,
+        }
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Neighbours:

@@ -58,11 +58,7 @@ def dims_of(table: OperatorTable, kind: Kind, direction: Ints, rows: NDArray[np.
 def _gemm(table: OperatorTable, direction: Ints, rows: NDArray[np.intp]) -> list[Floats]:
     m, n, k = table.m[rows], table.n[rows], table.k[rows]
     data, weight = direction == _DATA, direction == _WEIGHT
-    return [
-        np.where(weight, k, m),
-        np.where(data, k, n),
-        np.where(data, n, np.where(weight, m, k)),
-    ]
+    return [np.where(weight, k, m), np.where(data, k, n), np.where(data, n, np.where(weight, m, k))]
 
 
 def _batched(table: OperatorTable, direction: Ints, rows: NDArray[np.intp]) -> list[Floats]:

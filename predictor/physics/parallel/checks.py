@@ -9,9 +9,13 @@ from ..job_graph import dimension
 from .placement import expert_tensor_parallel
 
 # Options of Megatron-LM that place layers by hand.
-UNEVEN = ("pipeline_model_parallel_layout", "account_for_embedding_in_pipeline_split",
-          "account_for_loss_in_pipeline_split", "decoder_first_pipeline_num_layers",
-          "decoder_last_pipeline_num_layers")  # fmt: skip
+UNEVEN = (
+    "pipeline_model_parallel_layout",
+    "account_for_embedding_in_pipeline_split",
+    "account_for_loss_in_pipeline_split",
+    "decoder_first_pipeline_num_layers",
+    "decoder_last_pipeline_num_layers",
+)
 
 
 def check_split(job: TrainingJob, entry: ModelEntry) -> None:

@@ -110,11 +110,7 @@ def _tensor(
 
 
 def _context(
-    wires: Wires,
-    place: Placement,
-    body: tuple[Operator, ...],
-    entry: ModelEntry,
-    work: LayerWork,
+    wires: Wires, place: Placement, body: tuple[Operator, ...], entry: ModelEntry, work: LayerWork
 ) -> Traffic:
     job = wires.job
     hops = job.context_parallel - 1
@@ -143,11 +139,7 @@ def _cores(body: tuple[Operator, ...]) -> float:
 
 
 def _experts(
-    wires: Wires,
-    place: Placement,
-    body: tuple[Operator, ...],
-    entry: ModelEntry,
-    again: bool,
+    wires: Wires, place: Placement, body: tuple[Operator, ...], entry: ModelEntry, again: bool
 ) -> Traffic:
     """Tokens to their experts and back, forward and backward."""
     job = wires.job

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from ...job.training_job import TrainingJob
 
-OFFLOADS = ("act_cpu_offload", "cpu_offload", "cpu_offloading", "offload", "offload_optimizer",
-            "offload_param", "optimizer_cpu_offload", "optimizer_offload", "param_offload",
-            "fine_grained_activation_offloading", "zero_offload")  # fmt: skip
+OFFLOADS = (
+    "act_cpu_offload",
+    "cpu_offload",
+    "cpu_offloading",
+    "offload",
+    "offload_optimizer",
+    "offload_param",
+    "optimizer_cpu_offload",
+    "optimizer_offload",
+    "param_offload",
+    "fine_grained_activation_offloading",
+    "zero_offload",
+)
 OFF = ("", "off", "none", "no", "0")
 
 

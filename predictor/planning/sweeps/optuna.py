@@ -21,11 +21,7 @@ from .space import MOST_CONFIGURATIONS, job_of
 
 try:
     import optuna
-    from optuna.distributions import (
-        BaseDistribution,
-        CategoricalDistribution,
-        IntDistribution,
-    )
+    from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 except ImportError as error:
     raise NotInstalledError.of(error, "sweep") from error
 
@@ -85,11 +81,13 @@ def study_hours(
     costs = [cost_of(one, terms) for one in found]
     amounts = [cost.amount for cost in costs if cost.amount is not None]
     return StudyHours(
-        gpu_hours=mean, low=low, high=high,
+        gpu_hours=mean,
+        low=low,
+        high=high,
         amount=each * sum(amounts) if len(amounts) == len(costs) else None,
         energy_j=each * sum(cost.energy.energy_j for cost in costs),
         too_large=1 - len(found) / len(jobs),
-    )  # fmt: skip
+    )
 
 
 class Budget:
@@ -128,8 +126,9 @@ class Budget:
         share its storage share the budget; of workers that ask at the same moment each may be
         admitted.
         """
-        admitted = (t for t in study.get_trials(deepcopy=False)
-                    if not t.user_attrs.get(REFUSED_ATTRIBUTE))  # fmt: skip
+        admitted = (
+            t for t in study.get_trials(deepcopy=False) if not t.user_attrs.get(REFUSED_ATTRIBUTE)
+        )
         return sum(float(t.user_attrs.get(attribute) or 0.0) for t in admitted)
 
     def admit(self, trial: optuna.Trial, **fields: Any) -> Prediction:

@@ -15,11 +15,23 @@ from .space import Space
 
 TAILS = (0.025, 0.975)  # of the interval of 95 %
 # Fields that say how a training is run, not which: the Pareto set is of jobs that differ in them.
-HOW = frozenset((
-    "precision", "gpu", "gpus", "gpus_per_node", "fabric", "sharding", "tensor_parallel",
-    "pipeline_parallel", "context_parallel", "expert_parallel", "virtual_stages",
-    "sequence_parallel", "source",
-))  # fmt: skip
+HOW = frozenset(
+    (
+        "precision",
+        "gpu",
+        "gpus",
+        "gpus_per_node",
+        "fabric",
+        "sharding",
+        "tensor_parallel",
+        "pipeline_parallel",
+        "context_parallel",
+        "expert_parallel",
+        "virtual_stages",
+        "sequence_parallel",
+        "source",
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +70,11 @@ class Total:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; GPU-hours, currency, joules, seconds."""
         return {
-            "gpu_hours": self.gpu_hours, "amount": self.amount, "energy_j": self.energy_j,
+            "gpu_hours": self.gpu_hours,
+            "amount": self.amount,
+            "energy_j": self.energy_j,
             "elapsed_s": self.seconds,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,11 +142,13 @@ def search_of(model: Predictor, space: Space, terms: Terms) -> Search:
     low, high = TAILS
     configurations = (
         Configuration(
-            plan=Plan(found, cost_of(found, terms)), low=cost_of(found, terms, low),
-            high=cost_of(found, terms, high), trials=space.trials if found.memory.ok else 0,
+            plan=Plan(found, cost_of(found, terms)),
+            low=cost_of(found, terms, low),
+            high=cost_of(found, terms, high),
+            trials=space.trials if found.memory.ok else 0,
         )
         for found in model.predict_many(space.jobs())
-    )  # fmt: skip
+    )
     return Search(configurations=tuple(configurations), share=space.share, parallel=space.parallel)
 
 

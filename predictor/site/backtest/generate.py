@@ -95,9 +95,11 @@ def generate(
     found = sample(seed=seed, days=days, pools=pools, jobs_per_day=jobs_per_day, start_s=start_s)
     limits = np.where(np.isnan(found.asked_s), DEFAULT_LIMIT_S, found.asked_s)
     trace = Trace(
-        submit_s=found.submit_s, gpus=found.gpus, limit_s=limits,
+        submit_s=found.submit_s,
+        gpus=found.gpus,
+        limit_s=limits,
         run_s=in_pools(found.run_s, found.pool, len(found.pools)),
-    )  # fmt: skip
+    )
     yield from _runs(found, limits, replay(trace, found.pools))
 
 
@@ -135,14 +137,20 @@ def workload_of_sample(
 ) -> Workload:
     """The sample with predictions of one step by id of measurement, made for each job's steps."""
     return Workload(
-        pools=found.pools, submit_s=found.submit_s, gpus=found.gpus, pool=found.pool,
-        run_s=found.run_s, asked_s=found.asked_s, censored=np.zeros(len(found), dtype=bool),
+        pools=found.pools,
+        submit_s=found.submit_s,
+        gpus=found.gpus,
+        pool=found.pool,
+        run_s=found.run_s,
+        asked_s=found.asked_s,
+        censored=np.zeros(len(found), dtype=bool),
         predictions=tuple(
             None if chosen is None else _of_length(predictions.get(chosen.measurement.id), steps)
             for chosen, steps in zip(found.chosen, found.steps, strict=True)
         ),
-        bounds=bounds, skipped={},
-    )  # fmt: skip
+        bounds=bounds,
+        skipped={},
+    )
 
 
 @cache
@@ -174,9 +182,13 @@ def _jobs_per_day(pool: Pool, allowed: list[int]) -> float:
 
 
 def _with_runs(
-    rng: np.random.Generator, pools: tuple[Pool, ...], submit_s: Floats, gpus: Ints, pool: Ints,
+    rng: np.random.Generator,
+    pools: tuple[Pool, ...],
+    submit_s: Floats,
+    gpus: Ints,
+    pool: Ints,
     known: Candidates,
-) -> Sample:  # fmt: skip
+) -> Sample:
     """What each job is, how it ends, and what its user asks for."""
     count = len(submit_s)
     population = Population(rng, known)
@@ -194,13 +206,17 @@ def _with_runs(
     states = tuple(tuple(ENDS)[end] for end in ends)
     early = np.array([state is not JobState.COMPLETED for state in states])
     return Sample(
-        pools=pools, submit_s=submit_s, gpus=gpus, pool=pool.astype(np.int64),
+        pools=pools,
+        submit_s=submit_s,
+        gpus=gpus,
+        pool=pool.astype(np.int64),
         run_s=np.where(early, whole_s * rng.uniform(size=count), whole_s),
         asked_s=stated_limits(rng, whole_s),
-        state=states, user=tuple(users),
+        state=states,
+        user=tuple(users),
         chosen=tuple(run if known_ else None for run, known_ in zip(runs, says, strict=True)),
         steps=tuple(steps.tolist()),
-    )  # fmt: skip
+    )
 
 
 def _runs(found: Sample, limits: Floats, schedule: Schedule) -> Iterator[Run]:
@@ -209,15 +225,24 @@ def _runs(found: Sample, limits: Floats, schedule: Schedule) -> Iterator[Run]:
         gpus, pool = int(found.gpus[at]), found.pools[int(found.pool[at])]
         killed = bool(schedule.killed[at])
         ended = EndedJob(
-            scheduler=SCHEDULER, cluster=CLUSTER, job_id=str(at + 1),
+            scheduler=SCHEDULER,
+            cluster=CLUSTER,
+            job_id=str(at + 1),
             name="job" if chosen is None else f"train-{chosen.measurement.job.model}",
-            user=f"user{user + 1:02d}", account=f"group{user % GROUPS_OF_USERS + 1}",
-            partition=pool.name, qos="normal",
+            user=f"user{user + 1:02d}",
+            account=f"group{user % GROUPS_OF_USERS + 1}",
+            partition=pool.name,
+            qos="normal",
             state=JobState.TIMEOUT if killed else found.state[at],
-            submit_s=float(found.submit_s[at]), start_s=float(schedule.start_s[at]),
-            end_s=float(schedule.end_s[at]), limit_s=float(limits[at]), gpus=gpus,
-            gpu_type=pool.name, nodes=-(-gpus // (pool.gpus_per_node or gpus)), node_names=(),
-        )  # fmt: skip
+            submit_s=float(found.submit_s[at]),
+            start_s=float(schedule.start_s[at]),
+            end_s=float(schedule.end_s[at]),
+            limit_s=float(limits[at]),
+            gpus=gpus,
+            gpu_type=pool.name,
+            nodes=-(-gpus // (pool.gpus_per_node or gpus)),
+            node_names=(),
+        )
         yield Run(
             ended=ended,
             asked="" if chosen is None else f"{chosen.asked} steps={found.steps[at]}",

@@ -42,11 +42,14 @@ def _of_tier(fitted: Fitted, tier: Tier, seed: int) -> dict[str, Prediction]:
     ]
     return {
         fitted.priced[row].measurement.id: _prediction(
-            fitted.priced[row], float(held.mean[row]), float(held.deviation[row]), tier,
+            fitted.priced[row],
+            float(held.mean[row]),
+            float(held.deviation[row]),
+            tier,
             of_half[int(half[row])],
         )
         for row in np.flatnonzero(usable)
-    }  # fmt: skip
+    }
 
 
 def _half(fitted: Fitted, tier: Tier, seed: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -22,11 +22,23 @@ LEAST_WAIT_S = 60.0
 # Quantiles that are named along the curve.
 LABELLED = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
 # One colour a kind of policy, one line style a quantile of it: told apart without colour, too.
-_COLOURS = {USERS: "#000000", "default": "#8a8a8a", OURS: "#0072b2", FILL: "#d55e00",
-            ORACLE: "#009e73"}  # fmt: skip
+_COLOURS = {
+    USERS: "#000000",
+    "default": "#8a8a8a",
+    OURS: "#0072b2",
+    FILL: "#d55e00",
+    ORACLE: "#009e73",
+}
 _STYLES = ("-", "--", ":", "-.")
-_TICKS = {60: "none", 600: "10 min", HOUR_S: "1 h", 6 * HOUR_S: "6 h", 24 * HOUR_S: "1 d",
-          7 * 24 * HOUR_S: "1 w", 30 * 24 * HOUR_S: "30 d"}  # fmt: skip
+_TICKS = {
+    60: "none",
+    600: "10 min",
+    HOUR_S: "1 h",
+    6 * HOUR_S: "6 h",
+    24 * HOUR_S: "1 d",
+    7 * 24 * HOUR_S: "1 w",
+    30 * 24 * HOUR_S: "30 d",
+}
 
 
 def write_plots(found: Backtest, folder: Path) -> list[Path]:
@@ -58,8 +70,11 @@ def _tradeoff(found: Backtest, path: Path) -> Path:
     axes.plot(
         [p.limits.unused_gpu_hours for p in found.curve],
         [100 * p.limits.kill_rate for p in found.curve],
-        color=_COLOURS[OURS], marker=".", label="ours, by quantile", clip_on=False,
-    )  # fmt: skip
+        color=_COLOURS[OURS],
+        marker=".",
+        label="ours, by quantile",
+        clip_on=False,
+    )
     for p in found.curve:
         if p.quantile not in LABELLED:
             continue
@@ -70,10 +85,15 @@ def _tradeoff(found: Backtest, path: Path) -> Path:
         if each.policy.kind != OURS:
             limits = each.figures.limits
             axes.plot(
-                limits.unused_gpu_hours, 100 * limits.kill_rate, linestyle="none",
-                marker=next(markers), color=_COLOURS[each.policy.kind], label=each.policy.name,
-                clip_on=False, zorder=3,
-            )  # fmt: skip
+                limits.unused_gpu_hours,
+                100 * limits.kill_rate,
+                linestyle="none",
+                marker=next(markers),
+                color=_COLOURS[each.policy.kind],
+                label=each.policy.name,
+                clip_on=False,
+                zorder=3,
+            )
     axes.set(xlabel="GPU-hours reserved and not used", ylabel="jobs killed at their limit, %")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
@@ -101,9 +121,7 @@ def _looks(found: Backtest) -> Mapping[str, Mapping[str, Any]]:
         kind = each.policy.kind
         style = _STYLES[seen.get(kind, 0) % len(_STYLES)]
         seen[kind] = seen.get(kind, 0) + 1
-        looks[each.policy.name] = {
-            "color": _COLOURS[kind], "linestyle": style, "linewidth": 1.3
-        }  # fmt: skip
+        looks[each.policy.name] = {"color": _COLOURS[kind], "linestyle": style, "linewidth": 1.3}
     return looks
 
 

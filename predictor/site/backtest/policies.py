@@ -95,9 +95,13 @@ def limits_of(work: Workload, policy: LimitPolicy) -> Limits:
 def predicted_limits(work: Workload, quantile: float) -> Floats:
     """The limits (n,) that predictions give; NaN where there is none or it is too thin."""
     rule = LimitRule(
-        quantile=quantile, startup_s=STARTUP_S, checkpoint_share=CHECKPOINT_SHARE,
-        rounding_s=ROUNDING_S, floor_s=FLOOR_S, cap_s=work.bounds.cap_s,
-    )  # fmt: skip
+        quantile=quantile,
+        startup_s=STARTUP_S,
+        checkpoint_share=CHECKPOINT_SHARE,
+        rounding_s=ROUNDING_S,
+        floor_s=FLOOR_S,
+        cap_s=work.bounds.cap_s,
+    )
     evidence = EvidenceRule(
         quantile=quantile, max_interval_ratio=MAX_INTERVAL_RATIO, refused_tiers=REFUSED
     )

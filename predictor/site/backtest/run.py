@@ -88,9 +88,11 @@ def backtest(
 
 def _trace(work: Workload, limits: Limits) -> Trace:
     return Trace(
-        submit_s=work.submit_s, gpus=work.gpus, limit_s=limits.limit_s,
+        submit_s=work.submit_s,
+        gpus=work.gpus,
+        limit_s=limits.limit_s,
         run_s=in_pools(work.run_s, work.pool, len(work.pools)),
-    )  # fmt: skip
+    )
 
 
 @contextmanager

@@ -87,11 +87,7 @@ def read_swf(path: Path) -> SwfFile:
 
 
 def workload_of_swf(
-    file: SwfFile,
-    *,
-    processors_per_gpu: float = 1.0,
-    pool: Pool | None = None,
-    bounds: LimitBounds,
+    file: SwfFile, *, processors_per_gpu: float = 1.0, pool: Pool | None = None, bounds: LimitBounds
 ) -> Workload:
     """The jobs on one pool, by default the machine of the header.
 

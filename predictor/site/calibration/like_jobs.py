@@ -52,9 +52,12 @@ class LikeJob:
         """That of a run."""
         job = run.ended
         return cls(
-            user=job.user, gpus=job.gpus, name=job.name, command=job.submit_line,
+            user=job.user,
+            gpus=job.gpus,
+            name=job.name,
+            command=job.submit_line,
             model=run.model or "",
-        )  # fmt: skip
+        )
 
     def likenesses(self) -> Iterator[tuple[Likeness, str]]:
         """A key for each likeness that is known: a hash, so that no name is kept."""

@@ -63,9 +63,11 @@ def cleared(
         for name in sorted(set(types))
     )
     return Cleared(
-        backlog=backlog, queue=tuple(sorted(jobs, key=lambda job: job.starts_s.median)),
-        set_aside=aside, notes=rules.notes,
-    )  # fmt: skip
+        backlog=backlog,
+        queue=tuple(sorted(jobs, key=lambda job: job.starts_s.median)),
+        set_aside=aside,
+        notes=rules.notes,
+    )
 
 
 def _replayed(
@@ -78,10 +80,13 @@ def _replayed(
     limit = np.maximum(limit - ran, 1.0)
     run = np.where(may, seconds[:, None], np.nan)
     trace = Trace(
-        submit_s=rules.soonest_s[ok], gpus=table["gpus"].to_numpy().astype(np.int64)[ok],
-        limit_s=limit[ok], run_s=run[ok],
-        priority=np.arange(int(ok.sum()), 0, -1), runs=queue.waits[ok] == 0,
-    )  # fmt: skip
+        submit_s=rules.soonest_s[ok],
+        gpus=table["gpus"].to_numpy().astype(np.int64)[ok],
+        limit_s=limit[ok],
+        run_s=run[ok],
+        priority=np.arange(int(ok.sum()), 0, -1),
+        runs=queue.waits[ok] == 0,
+    )
     return replay(trace, pools, gates=rules.gates, away=rules.away)
 
 
@@ -110,15 +115,20 @@ def _holding(queue: Queue, pools: Sequence[Pool]) -> tuple[Pool, ...]:
 
 def _queued(
     queue: Queue, left: Remaining, row: int, start: Floats, end: Floats, waits_for: str
-) -> QueuedJob:  # fmt: skip
+) -> QueuedJob:
     job = queue.table.row(row, named=True)
     found = left.predictions[row]
     return QueuedJob(
-        job_id=job["job_id"], name=job["name"] or "", user=job["user"] or "", gpus=job["gpus"],
-        gpu_type=job["gpu_type"] or ANY, starts_s=range_of(start),
-        ends_s=range_of(end), waits_for=waits_for,
+        job_id=job["job_id"],
+        name=job["name"] or "",
+        user=job["user"] or "",
+        gpus=job["gpus"],
+        gpu_type=job["gpu_type"] or ANY,
+        starts_s=range_of(start),
+        ends_s=range_of(end),
+        waits_for=waits_for,
         evidence=NO_PREDICTION if found is None else "; ".join(found.evidence),
-    )  # fmt: skip
+    )
 
 
 def _backlog(
@@ -129,13 +139,18 @@ def _backlog(
     limits = queue.table["limit_s"].to_list()
     known = np.array([left.predictions[row] is not None for row in mine], dtype=bool)
     hours = (gpus[known, None] * left.seconds[mine[known]]).sum(axis=0) / 3600
-    unknown = [gpu * (limits[row] or UNLIMITED_S) / 3600
-               for gpu, row in zip(gpus[~known], mine[~known], strict=True)]  # fmt: skip
+    unknown = [
+        gpu * (limits[row] or UNLIMITED_S) / 3600
+        for gpu, row in zip(gpus[~known], mine[~known], strict=True)
+    ]
     return Backlog(
-        gpu_type=name, jobs=len(mine), gpu_hours=range_of(hours),
-        unknown_jobs=int((~known).sum()), unknown_gpu_hours=float(sum(unknown)),
+        gpu_type=name,
+        jobs=len(mine),
+        gpu_hours=range_of(hours),
+        unknown_jobs=int((~known).sum()),
+        unknown_gpu_hours=float(sum(unknown)),
         drain_s=range_of(end_s[:, waits].max(axis=1)),
-    )  # fmt: skip
+    )
 
 
 def range_of(draws: Floats) -> Range:

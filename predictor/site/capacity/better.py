@@ -35,9 +35,10 @@ class Better:
         """GPU-hours that the jobs would have taken, on whichever GPUs."""
         scale = self.of.hours * self.to.job.gpus / self.of.job.gpus
         return Range(
-            low=scale * self.ratio.low, median=scale * self.ratio.median,
+            low=scale * self.ratio.low,
+            median=scale * self.ratio.median,
             high=scale * self.ratio.high,
-        )  # fmt: skip
+        )
 
     @property
     def saved_hours(self) -> Range:

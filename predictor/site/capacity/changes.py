@@ -52,9 +52,11 @@ def with_fewer_gpus(job: TrainingJob) -> Iterator[TrainingJob]:
 
 def _on_gpus(job: TrainingJob, gpus: int) -> TrainingJob:
     return job.but(
-        gpus=gpus, gpus_per_node=min(gpus, job.gpus_per_node), batch_size=None,
+        gpus=gpus,
+        gpus_per_node=min(gpus, job.gpus_per_node),
+        batch_size=None,
         global_batch_size=job.step_samples,
-    )  # fmt: skip
+    )
 
 
 def _possible(make: Callable[[], TrainingJob]) -> TrainingJob | None:

@@ -16,10 +16,12 @@ def peak_gpus(table: pl.DataFrame) -> dict[str, int]:
     """The most GPUs of each type in use at once; one that ends gives back before one starts."""
     ran = table.select(SPAN).filter(pl.col("finish_s") > pl.col("begin_s"))
     gpus = pl.col("gpus").cast(pl.Int64)
-    changes = pl.concat([
-        ran.select("gpu_type", at="finish_s", change=-gpus),
-        ran.select("gpu_type", at="begin_s", change=gpus),
-    ])  # fmt: skip
+    changes = pl.concat(
+        [
+            ran.select("gpu_type", at="finish_s", change=-gpus),
+            ran.select("gpu_type", at="begin_s", change=gpus),
+        ]
+    )
     # Ends stand before starts, and a stable sort leaves them so at the same moment.
     in_order = pl.col("change").sort_by("at", maintain_order=True)
     most = changes.group_by("gpu_type").agg(in_order.cum_sum().max()).sort("gpu_type")
@@ -64,8 +66,11 @@ def changed(pools: Sequence[Pool], add: Sequence[Pool], remove: Sequence[Pool]) 
 
 def _resized(pool: Pool, gpus: int) -> Pool:
     per_node = pool.gpus_per_node
-    return Pool(name=pool.name, gpus=gpus, gpus_per_node=None if per_node is None or gpus % per_node
-                else per_node)  # fmt: skip
+    return Pool(
+        name=pool.name,
+        gpus=gpus,
+        gpus_per_node=None if per_node is None or gpus % per_node else per_node,
+    )
 
 
 def _shown(counts: Mapping[str, int]) -> str:

@@ -47,11 +47,14 @@ def conditions(queue: Queue, fits: Flags, live: Live | None) -> Conditions:
     placed = np.array([reason is None for reason in found.left_out], dtype=bool)
     away, notes = ((), ()) if live is None else (_away(live, queue.at_s), live.notes)
     return Conditions(
-        placed=placed, soonest_s=found.soonest_s(), set_aside=found.set_aside(),
+        placed=placed,
+        soonest_s=found.soonest_s(),
+        set_aside=found.set_aside(),
         gates=found.gates(np.cumsum(placed) - 1),
         texts=tuple(waits.text for waits in found.waits),
-        away=away, notes=notes,
-    )  # fmt: skip
+        away=away,
+        notes=notes,
+    )
 
 
 class _Rows:
@@ -113,8 +116,14 @@ class _Rows:
             for one in waits.after:
                 other = self.row_of.get(one.job_id)
                 if other is not None and self.left_out[other] is None:
-                    after.append(After(job=int(place[row]), other=int(place[other]),
-                                       started=one.started, delay_s=one.delay_s))  # fmt: skip
+                    after.append(
+                        After(
+                            job=int(place[row]),
+                            other=int(place[other]),
+                            started=one.started,
+                            delay_s=one.delay_s,
+                        )
+                    )
             if waits.any_of:
                 any_of.add(int(place[row]))
         return Gates(after=tuple(after), any_of=frozenset(any_of), throttles=self._throttles(place))

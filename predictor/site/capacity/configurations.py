@@ -100,14 +100,18 @@ def configurations(table: pl.DataFrame, outlook: Outlook, most: int) -> list[Con
         .filter(pl.col("config") != "")
         .group_by(KEY)
         .agg(
-            pl.len().alias("jobs"), pl.col("hours").sum(), pl.col("user").unique().sort(),
-            pl.col("model").first(), pl.col("precision").first(), pl.col("scheduler").first(),
+            pl.len().alias("jobs"),
+            pl.col("hours").sum(),
+            pl.col("user").unique().sort(),
+            pl.col("model").first(),
+            pl.col("precision").first(),
+            pl.col("scheduler").first(),
         )
         .sort(["hours", *KEY], descending=[True, *[False] * len(KEY)])
         .head(most)
         .collect()
         .to_dicts()
-    )  # fmt: skip
+    )
     jobs = [training_job(*(row[name] for name in KEY)) for row in rows]
     outlook.of(job for job in jobs if job is not None)
     found = [(row, outlook(job)) for row, job in zip(rows, jobs, strict=True)]
@@ -116,10 +120,16 @@ def configurations(table: pl.DataFrame, outlook: Outlook, most: int) -> list[Con
 
 def _configuration(row: dict[str, Any], found: Prediction) -> Configuration:
     return Configuration(
-        config=row["config"], found=found, model=row["model"], precision=row["precision"],
-        gpu_type=row["gpu_type"], scheduler=row["scheduler"] or "", users=tuple(row["user"]),
-        jobs=row["jobs"], hours=row["hours"],
-    )  # fmt: skip
+        config=row["config"],
+        found=found,
+        model=row["model"],
+        precision=row["precision"],
+        gpu_type=row["gpu_type"],
+        scheduler=row["scheduler"] or "",
+        users=tuple(row["user"]),
+        jobs=row["jobs"],
+        hours=row["hours"],
+    )
 
 
 def step_ratio(old: Prediction, new: Prediction) -> Range:

@@ -35,10 +35,9 @@ def hours_of(table: pl.DataFrame) -> GpuHours:
 
 def splits(jobs: Jobs, gpus: Mapping[str, int]) -> Mapping[Dimension, tuple[Share, ...]]:
     """GPU-hours by every dimension, the largest first; ``gpus`` of the types that are known."""
-    cells = (
-        jobs.table.group_by(*Dimension, "outcome")
-        .agg(pl.len(), pl.col("hours").sum(), _unused_gpu_hours().alias("unused"))
-    )  # fmt: skip
+    cells = jobs.table.group_by(*Dimension, "outcome").agg(
+        pl.len(), pl.col("hours").sum(), _unused_gpu_hours().alias("unused")
+    )
     found = {dimension: _shares(cells, dimension) for dimension in Dimension}
     return found | {Dimension.GPU_TYPE: _with_idle(found[Dimension.GPU_TYPE], jobs, gpus)}
 
@@ -55,13 +54,19 @@ def waits(jobs: Jobs) -> tuple[Wait, ...]:
         part = started.filter((pl.col("gpus") > low) & bound)
         if part.height:
             median, p95, longest = part.select(
-                wait.median().alias("median"), wait.quantile(0.95).alias("p95"),
+                wait.median().alias("median"),
+                wait.quantile(0.95).alias("p95"),
                 wait.max().alias("longest"),
-            ).row(0)  # fmt: skip
+            ).row(0)
             found.append(
-                Wait(size=_size(low + 1, high), jobs=part.height, median_s=median, p95_s=p95,
-                     longest_s=longest)
-            )  # fmt: skip
+                Wait(
+                    size=_size(low + 1, high),
+                    jobs=part.height,
+                    median_s=median,
+                    p95_s=p95,
+                    longest_s=longest,
+                )
+            )
     return tuple(found)
 
 
@@ -80,12 +85,16 @@ def limits(jobs: Jobs) -> tuple[LimitUse, ...]:
     )
     return tuple(
         LimitUse(
-            by=None if by is None else LimitBy(by), jobs=n, killed=lost, killed_gpu_hours=hours,
-            requested_hours=asked / 3600, accuracy=wall / asked if asked else None,
+            by=None if by is None else LimitBy(by),
+            jobs=n,
+            killed=lost,
+            killed_gpu_hours=hours,
+            requested_hours=asked / 3600,
+            accuracy=wall / asked if asked else None,
             unused_gpu_hours=free,
         )
         for by, n, wall, asked, lost, hours, free in rows.sort("limit_by").collect().iter_rows()
-    )  # fmt: skip
+    )
 
 
 def predictions(jobs: Jobs) -> tuple[PredictionQuality, ...]:
@@ -113,14 +122,18 @@ def predictions(jobs: Jobs) -> tuple[PredictionQuality, ...]:
         )
         .sort("len", "model", descending=[True, False])
         .collect()
-    )  # fmt: skip
+    )
     return tuple(
         PredictionQuality(
-            key=model, jobs=n, mean_error=mean, median_error=median, coverage=coverage,
+            key=model,
+            jobs=n,
+            mean_error=mean,
+            median_error=median,
+            coverage=coverage,
             level=LEVEL if level is None else level,
         )
         for model, n, mean, median, coverage, level in rows.iter_rows()
-    )  # fmt: skip
+    )
 
 
 def tensor_cores(jobs: Jobs) -> tuple[TensorCoreUse, ...]:
@@ -162,20 +175,23 @@ def _shares(cells: pl.DataFrame, dimension: Dimension) -> tuple[Share, ...]:
     return tuple(sorted(found, key=lambda s: (-s.hours.allocated, s.key)))
 
 
-def _with_idle(
-    shares: Sequence[Share], jobs: Jobs, gpus: Mapping[str, int]
-) -> tuple[Share, ...]:  # fmt: skip
+def _with_idle(shares: Sequence[Share], jobs: Jobs, gpus: Mapping[str, int]) -> tuple[Share, ...]:
     """GPU types with the hours that nobody had, also those on which no job ran."""
     wanted = idle_while_waiting(jobs, gpus)
-    silent = [Share(key=name, jobs=0, hours=GpuHours())
-              for name in sorted(gpus.keys() - {share.key for share in shares})]  # fmt: skip
+    silent = [
+        Share(key=name, jobs=0, hours=GpuHours())
+        for name in sorted(gpus.keys() - {share.key for share in shares})
+    ]
     return tuple(
-        share if share.key not in gpus else replace(
-            share, idle_wanted_gpu_hours=wanted[share.key],
+        share
+        if share.key not in gpus
+        else replace(
+            share,
+            idle_wanted_gpu_hours=wanted[share.key],
             idle_gpu_hours=max(0.0, gpus[share.key] * jobs.period.hours - share.hours.allocated),
         )
         for share in (*shares, *silent)
-    )  # fmt: skip
+    )
 
 
 def _size(low: int, high: int | None) -> str:

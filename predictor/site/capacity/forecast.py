@@ -66,13 +66,17 @@ def forecast(demand: Demand) -> Forecast:
         for at, (wide, likely) in enumerate(_ranges(demand.days))
     ]
     over = (
-        week.start_s for week in coming
+        week.start_s
+        for week in coming
         if capacity is not None and week.expected is not None and week.expected.median > capacity
-    )  # fmt: skip
+    )
     return Forecast(
-        key=demand.key, weeks=(*weeks, *coming), capacity=capacity, saturates_s=next(over, None),
+        key=demand.key,
+        weeks=(*weeks, *coming),
+        capacity=capacity,
+        saturates_s=next(over, None),
         method=METHOD,
-    )  # fmt: skip
+    )
 
 
 def _ranges(days: Floats) -> Sequence[tuple[Range, Range]]:

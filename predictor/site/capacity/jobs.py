@@ -12,22 +12,48 @@ from profiles.gpus import gpus
 from .report_data import Period, SetAside
 
 COLUMNS = (
-    "scheduler", "cluster", "job_id", "name", "user", "account", "partition", "state", "submit_s",
-    "start_s", "end_s", "limit_s", "gpus", "gpu_type", "nodes", "asked", "model", "precision",
-    "limit_by", "predicted_step_s", "predicted_median_s", "predicted_upper_s",
-    "predicted_level", "reported_step_s",
-)  # fmt: skip
+    "scheduler",
+    "cluster",
+    "job_id",
+    "name",
+    "user",
+    "account",
+    "partition",
+    "state",
+    "submit_s",
+    "start_s",
+    "end_s",
+    "limit_s",
+    "gpus",
+    "gpu_type",
+    "nodes",
+    "asked",
+    "model",
+    "precision",
+    "limit_by",
+    "predicted_step_s",
+    "predicted_median_s",
+    "predicted_upper_s",
+    "predicted_level",
+    "reported_step_s",
+)
 UNKNOWN = "unknown"
 _STEPS = r"(?:^|\s)steps=(\d+)"
 _Frame = TypeVar("_Frame", pl.DataFrame, pl.LazyFrame)
 RUNNING = "running"  # the state of a job that had not ended when it was read
 # How a state of a job is counted; a node that failed lost the work as a failed job does.
 OUTCOMES = {
-    "completed": "completed", "failed": "failed", "node_fail": "failed",
-    "out_of_memory": "failed", "timeout": "timed_out", "deadline": "timed_out",
-    "cancelled": "cancelled", "preempted": "preempted", "requeued": "preempted",
+    "completed": "completed",
+    "failed": "failed",
+    "node_fail": "failed",
+    "out_of_memory": "failed",
+    "timeout": "timed_out",
+    "deadline": "timed_out",
+    "cancelled": "cancelled",
+    "preempted": "preempted",
+    "requeued": "preempted",
     RUNNING: "running",
-}  # fmt: skip
+}
 # Why a job counts nowhere, in the order in which reasons are looked for.
 _ASIDE = (
     ("it asked for no GPU", pl.col("gpus") < 1),

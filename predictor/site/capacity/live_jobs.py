@@ -39,8 +39,9 @@ def frame_of(live: Live) -> pl.LazyFrame:
 def _row(job: LiveJob, live: Live) -> dict[str, Any]:
     told = {name: getattr(job, name) for name in _TOLD}
     return told | {
-        "scheduler": live.scheduler, "cluster": live.cluster,
+        "scheduler": live.scheduler,
+        "cluster": live.cluster,
         "state": PENDING if job.start_s is None else RUNNING,
         "model": asked_value(job.asked, "model"),
         "precision": asked_value(job.asked, "precision"),
-    }  # fmt: skip
+    }

@@ -29,28 +29,36 @@ def long_limits(table: pl.DataFrame, found: Sequence[Configuration]) -> list[Opp
         return []
     long = _too_long(table, found)
     groups = long.group_by(_LIKE).agg(
-        pl.len().alias("jobs"), pl.col("hours").sum(), pl.col("user").unique().sort(),
-        pl.col("freed").filter(~pl.col("killed")).sum(), pl.col("killed").sum(),
+        pl.len().alias("jobs"),
+        pl.col("hours").sum(),
+        pl.col("user").unique().sort(),
+        pl.col("freed").filter(~pl.col("killed")).sum(),
+        pl.col("killed").sum(),
         pl.col("at").sort_by("hours", descending=True).first(),
-        pl.col("limit_s").median(), pl.col("proposed_s").median(),
-    )  # fmt: skip
+        pl.col("limit_s").median(),
+        pl.col("proposed_s").median(),
+    )
     rows = groups.sort(_LIKE).collect().to_dicts()
     return ranked(_row(row, found[row["at"]]) for row in rows)[:MOST_ROWS]
 
 
 def _too_long(table: pl.DataFrame, found: Sequence[Configuration]) -> pl.LazyFrame:
-    priced = pl.DataFrame({
-        "config": [one.config for one in found],
-        "gpu_type": [one.gpu_type for one in found],
-        "gpus": pl.Series([one.job.gpus for one in found], dtype=pl.Int64),
-        "at": range(len(found)),
-        "step_high_s": [one.found.quantile_s(QUANTILE) for one in found],
-        "whole_steps": pl.Series([one.found.steps for one in found], dtype=pl.Int64),
-    }).unique(("config", "gpu_type", "gpus"), keep="first", maintain_order=True)  # fmt: skip
+    priced = pl.DataFrame(
+        {
+            "config": [one.config for one in found],
+            "gpu_type": [one.gpu_type for one in found],
+            "gpus": pl.Series([one.job.gpus for one in found], dtype=pl.Int64),
+            "at": range(len(found)),
+            "step_high_s": [one.found.quantile_s(QUANTILE) for one in found],
+            "whole_steps": pl.Series([one.found.steps for one in found], dtype=pl.Int64),
+        }
+    ).unique(("config", "gpu_type", "gpus"), keep="first", maintain_order=True)
     mine = table.lazy().filter(
-        (pl.col("outcome") == "completed") & pl.col("limit_s").is_not_null()
-        & (pl.col("config") != "") & (pl.col("limit_by").fill_null("") != "precision-time")
-    )  # fmt: skip
+        (pl.col("outcome") == "completed")
+        & pl.col("limit_s").is_not_null()
+        & (pl.col("config") != "")
+        & (pl.col("limit_by").fill_null("") != "precision-time")
+    )
     wanted_s = STARTUP_S + pl.col("step_high_s") * pl.coalesce("steps", "whole_steps")
     return (
         mine.join(priced.lazy(), on=[name for name in KEY if name != "nodes"])

@@ -34,9 +34,10 @@ def better(
         groups[_alike(each)].append(each)
     rows = [_row(group, terms) for group in groups.values()]
     return [
-        row for kind in OpportunityKind
+        row
+        for kind in OpportunityKind
         for row in ranked(r for r in rows if r.kind is kind)[:MOST_ROWS]
-    ]  # fmt: skip
+    ]
 
 
 def ranked(rows: Iterable[Opportunity]) -> list[Opportunity]:
@@ -64,9 +65,15 @@ def evidence_of(*found: Prediction) -> str:
 def _alike(each: Better) -> tuple[str, ...]:
     job, to = each.of.job, each.to.job
     return (
-        each.kind.value, job.model, job.precision.value, job.gpu, str(job.gpus), to.gpu,
-        str(to.gpus), to.precision.value,
-    )  # fmt: skip
+        each.kind.value,
+        job.model,
+        job.precision.value,
+        job.gpu,
+        str(job.gpus),
+        to.gpu,
+        str(to.gpus),
+        to.precision.value,
+    )
 
 
 def _row(group: Sequence[Better], terms: Terms) -> Opportunity:
@@ -75,9 +82,11 @@ def _row(group: Sequence[Better], terms: Terms) -> Opportunity:
     grid = terms.tariff.grid_g_per_kwh
     kwh = add(_saved_kwh(each, terms) for each in group)
     costs = [_saved_cost(each, terms) for each in group]
-    changed = {"precision": to.precision, "options": to.options} if (
-        first.kind is OpportunityKind.MIXED_PRECISION
-    ) else _batch(to)  # fmt: skip
+    changed = (
+        {"precision": to.precision, "options": to.options}
+        if (first.kind is OpportunityKind.MIXED_PRECISION)
+        else _batch(to)
+    )
     return Opportunity(
         kind=first.kind,
         what=f"{job.model} {job.precision.value} on {_gpus(job)}: {_advice(first)}",
@@ -126,9 +135,10 @@ def add(ranges: Iterable[Range]) -> Range:
     """A sum whose parts err together, as predictions of one model do."""
     parts = list(ranges)
     return Range(
-        low=sum(r.low for r in parts), median=sum(r.median for r in parts),
+        low=sum(r.low for r in parts),
+        median=sum(r.median for r in parts),
         high=sum(r.high for r in parts),
-    )  # fmt: skip
+    )
 
 
 def times(one: Range, factor: float) -> Range:

@@ -71,24 +71,36 @@ def make_report(
     gpus = {pool.name: pool.gpus for pool in pools}
     known = None if guessed or not pools else sum(pool.gpus for pool in pools)
     return Report(
-        made_s=time.time(), title=wanted.title, version=version("precision-time"),
+        made_s=time.time(),
+        title=wanted.title,
+        version=version("precision-time"),
         currency=wanted.terms.tariff.currency or None,
         origin=Origin(
-            kind=source.kind, name=source.name, jobs=jobs.table.height,
-            sample=is_sample(jobs.table.lazy()), set_aside=jobs.set_aside + drained.set_aside,
+            kind=source.kind,
+            name=source.name,
+            jobs=jobs.table.height,
+            sample=is_sample(jobs.table.lazy()),
+            set_aside=jobs.set_aside + drained.set_aside,
         ),
-        period=period, gpus=gpus, hours=facts.hours_of(jobs.table),
+        period=period,
+        gpus=gpus,
+        hours=facts.hours_of(jobs.table),
         capacity=None if known is None else known * period.hours,
         splits=facts.splits(jobs, {pool.name: pool.gpus for pool in wanted.pools}),
-        use=use(jobs, known), waits=facts.waits(jobs), limits=facts.limits(jobs),
+        use=use(jobs, known),
+        waits=facts.waits(jobs),
+        limits=facts.limits(jobs),
         predictions=facts.predictions(jobs),
-        tensor_cores=facts.tensor_cores(jobs), opportunities=opportunities,
-        backlog=drained.backlog, queue=drained.queue, forecasts=forecast,
-        whatif=None if plan is None or outlook is None else what_if(
-            jobs, plan, outlook, wanted.terms, pools, most=wanted.most_configurations
-        ),
+        tensor_cores=facts.tensor_cores(jobs),
+        opportunities=opportunities,
+        backlog=drained.backlog,
+        queue=drained.queue,
+        forecasts=forecast,
+        whatif=None
+        if plan is None or outlook is None
+        else what_if(jobs, plan, outlook, wanted.terms, pools, most=wanted.most_configurations),
         notes=(*notes, *said, *why_not, *drained.notes),
-    )  # fmt: skip
+    )
 
 
 def _opportunities(

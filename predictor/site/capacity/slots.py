@@ -65,15 +65,15 @@ def _waiting(jobs: Jobs) -> pl.DataFrame:
     """The jobs that waited in the period, from when to when."""
     since_s, until_s = jobs.period.since_s, jobs.period.until_s
     return jobs.table.select(
-        "gpu_type", "gpus", waits=pl.lit("waits"),
+        "gpu_type",
+        "gpus",
+        waits=pl.lit("waits"),
         from_s=pl.max_horizontal("submit_s", pl.lit(since_s)),
         to_s=pl.min_horizontal("start_s", pl.lit(until_s)),
-    ).filter(pl.col("to_s") > pl.col("from_s"))  # fmt: skip
+    ).filter(pl.col("to_s") > pl.col("from_s"))
 
 
-def _spread(
-    table: pl.DataFrame, begin: str, end: str, by: str, edges: Floats
-) -> dict[str, Floats]:  # fmt: skip
+def _spread(table: pl.DataFrame, begin: str, end: str, by: str, edges: Floats) -> dict[str, Floats]:
     """GPU-hours in each slot (n,) of spans from ``begin`` to ``end``, by the values of a column.
 
     A span adds its GPUs from its begin on and takes them away from its end on. Of each change the
@@ -81,9 +81,9 @@ def _spread(
     """
     slots, slot_s = len(edges) - 1, float(edges[1] - edges[0])
     gpus = pl.col("gpus").cast(pl.Float64)
-    changes = pl.concat([
-        table.select(by, at=begin, gpus=gpus), table.select(by, at=end, gpus=-gpus)
-    ])  # fmt: skip
+    changes = pl.concat(
+        [table.select(by, at=begin, gpus=gpus), table.select(by, at=end, gpus=-gpus)]
+    )
     slot = ((pl.col("at") - edges[0]) / slot_s).floor().cast(pl.Int64).clip(0, slots - 1)
     rest_s = edges[0] + (slot + 1) * slot_s - pl.col("at")
     sums = changes.group_by(by, slot=slot).agg(

@@ -21,9 +21,16 @@ from .live import Live
 NEEDED = ("job_id", "submit_s", "start_s", "end_s", "gpus")
 _WHOLE = ("gpus", "nodes")
 _NUMBERS = (
-    "submit_s", "start_s", "end_s", "limit_s", "predicted_step_s", "predicted_median_s",
-    "predicted_upper_s", "predicted_level", "reported_step_s",
-)  # fmt: skip
+    "submit_s",
+    "start_s",
+    "end_s",
+    "limit_s",
+    "predicted_step_s",
+    "predicted_median_s",
+    "predicted_upper_s",
+    "predicted_level",
+    "reported_step_s",
+)
 _DEFAULTS = {"state": "completed", "nodes": 1, "asked": ""}
 
 
@@ -79,8 +86,10 @@ def is_sample(frame: pl.LazyFrame) -> bool:
 
 def _scan(path: Path) -> pl.LazyFrame:
     ways: Mapping[str, Callable[[Path], pl.LazyFrame]] = {
-        ".csv": _scan_csv, ".gz": _scan_csv, ".parquet": pl.scan_parquet,
-    }  # fmt: skip
+        ".csv": _scan_csv,
+        ".gz": _scan_csv,
+        ".parquet": pl.scan_parquet,
+    }
     way = ways.get(path.suffix)
     if way is None:
         raise HistoryError(f"{path}: files that end in {', '.join(ways)} are accepted")

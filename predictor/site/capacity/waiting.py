@@ -76,15 +76,17 @@ def queue_at(frame: pl.LazyFrame, at_s: float) -> Queue:
     wall = pl.col("end_s") - pl.col("start_s")
     past = (
         gpu_jobs.filter((pl.col("end_s") <= at_s) & (wall > 0))
-        .select(wall_s=wall, share=wall / pl.col("limit_s")).collect()
-    )  # fmt: skip
+        .select(wall_s=wall, share=wall / pl.col("limit_s"))
+        .collect()
+    )
     shares = past["share"].drop_nulls().to_numpy()
     return Queue(
-        table=with_config(table.filter(~held)), at_s=at_s,
+        table=with_config(table.filter(~held)),
+        at_s=at_s,
         held=tuple(table.filter(held)["job_id"]),
         past_shares=_quantiles(shares.clip(max=1.0), NO_PAST),
         past_s=_quantiles(past["wall_s"].to_numpy(), NO_PAST * NO_LIMIT_S),
-    )  # fmt: skip
+    )
 
 
 def _of_queue(frame: pl.LazyFrame) -> tuple[pl.Expr, ...]:

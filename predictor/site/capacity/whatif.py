@@ -55,9 +55,14 @@ class _Moved:
 
 
 def what_if(
-    jobs: Jobs, plan: Plan, outlook: Outlook, terms: Terms, pools: Sequence[Pool],
-    *, most: int = MOST_CONFIGURATIONS,
-) -> WhatIf:  # fmt: skip
+    jobs: Jobs,
+    plan: Plan,
+    outlook: Outlook,
+    terms: Terms,
+    pools: Sequence[Pool],
+    *,
+    most: int = MOST_CONFIGURATIONS,
+) -> WhatIf:
     """Replay the period as it was and under the plan.
 
     Raises TraceError where there is nothing to replay, and for GPUs removed that are not there.
@@ -83,22 +88,30 @@ def what_if(
 
 def _rows_of(table: pl.DataFrame, found: Sequence[Configuration]) -> Ints:
     """The configuration (n,) of each job, -1 where it has none that was predicted."""
-    place = pl.DataFrame({
-        "config": [one.config for one in found], "gpu_type": [one.gpu_type for one in found],
-        "gpus": pl.Series([one.job.gpus for one in found], dtype=pl.Int64),
-        "at": pl.Series(range(len(found)), dtype=pl.Int64),
-    }, schema_overrides={"config": pl.String, "gpu_type": pl.String}).unique(
-        KEY[:3], keep="first", maintain_order=True
-    )  # fmt: skip
+    place = pl.DataFrame(
+        {
+            "config": [one.config for one in found],
+            "gpu_type": [one.gpu_type for one in found],
+            "gpus": pl.Series([one.job.gpus for one in found], dtype=pl.Int64),
+            "at": pl.Series(range(len(found)), dtype=pl.Int64),
+        },
+        schema_overrides={"config": pl.String, "gpu_type": pl.String},
+    ).unique(KEY[:3], keep="first", maintain_order=True)
     joined = table.select(KEY[:3]).join(place, on=KEY[:3], how="left", maintain_order="left")
     rows: Ints = joined["at"].fill_null(-1).to_numpy()
     return rows
 
 
 def _moves(
-    table: pl.DataFrame, found: Sequence[Configuration], rows: Ints, outlook: Outlook, plan: Plan,
-    before: Sequence[Pool], after: Sequence[Pool], terms: Terms,
-) -> _Moved:  # fmt: skip
+    table: pl.DataFrame,
+    found: Sequence[Configuration],
+    rows: Ints,
+    outlook: Outlook,
+    plan: Plan,
+    before: Sequence[Pool],
+    after: Sequence[Pool],
+    terms: Terms,
+) -> _Moved:
     """Where each job may run, how much longer it takes there, and what a GPU draws."""
     names = [pool.name for pool in after]
     wanted = [_jobs_on(one, plan, before, names) for one in found]
@@ -139,9 +152,13 @@ def _jobs_on(
 
 
 def _scenario(
-    name: str, table: pl.DataFrame, period: Period, moved: _Moved, pools: Sequence[Pool],
+    name: str,
+    table: pl.DataFrame,
+    period: Period,
+    moved: _Moved,
+    pools: Sequence[Pool],
     terms: Terms,
-) -> Scenario:  # fmt: skip
+) -> Scenario:
     sizes = np.array([pool.gpus for pool in pools])
     gpus = table["gpus"].to_numpy().astype(np.int64)
     may = ~np.isnan(moved.ratio) & (gpus[:, None] <= sizes)

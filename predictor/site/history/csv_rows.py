@@ -50,20 +50,33 @@ def run_of(measured: Measurement, written_s: float) -> Run:
     start_s = _time(row, "start_s", max(0.0, end_s - steps * measured.step_s))
     submit_s = _time(row, "submit_s", 0.0)
     if not submit_s <= start_s <= end_s:
-        raise MeasurementError(f"submit_s={submit_s:g}, start_s={start_s:g}, end_s={end_s:g} "
-                               "are not in this order")  # fmt: skip
+        raise MeasurementError(
+            f"submit_s={submit_s:g}, start_s={start_s:g}, end_s={end_s:g} are not in this order"
+        )
     return Run(
         ended=EndedJob(
-            scheduler=SCHEDULER, cluster=job.source or SCHEDULER, job_id=measured.id,
-            name=row["model"], user=row.get("user", ""), account=row.get("account", ""),
-            partition="", qos="", state=JobState.COMPLETED, submit_s=submit_s, start_s=start_s,
-            end_s=end_s, limit_s=None, gpus=job.gpus, gpu_type=job.gpu, nodes=job.nodes,
+            scheduler=SCHEDULER,
+            cluster=job.source or SCHEDULER,
+            job_id=measured.id,
+            name=row["model"],
+            user=row.get("user", ""),
+            account=row.get("account", ""),
+            partition="",
+            qos="",
+            state=JobState.COMPLETED,
+            submit_s=submit_s,
+            start_s=start_s,
+            end_s=end_s,
+            limit_s=None,
+            gpus=job.gpus,
+            gpu_type=job.gpu,
+            nodes=job.nodes,
             node_names=(),
         ),
         asked=asked(job),
         origin=ORIGIN,
         reported=Reported(step_s=measured.step_s, steps=steps, total_steps=job.steps),
-    )  # fmt: skip
+    )
 
 
 def asked(job: TrainingJob) -> str:

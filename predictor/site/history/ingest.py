@@ -75,11 +75,16 @@ class Tally:
     def as_dict(self) -> dict[str, object]:
         """As plain values for JSON."""
         return {
-            "records": self.records, "new": self.new, "changed": self.changed, "same": self.same,
+            "records": self.records,
+            "new": self.new,
+            "changed": self.changed,
+            "same": self.same,
             "states": {state.value: number for state, number in self.states.most_common()},
             "left_out": dict(self.left_out.most_common()),
-            "unread": self.unread, "reasons": self.reasons, "cursor_s": self.cursor_s,
-        }  # fmt: skip
+            "unread": self.unread,
+            "reasons": self.reasons,
+            "cursor_s": self.cursor_s,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,38 +48,94 @@ def row_of(run: Run, ingested_s: float) -> Row:
     except (ValueError, OverflowError):
         raise _not_possible(job, "submit_s", job.submit_s) from None
     row = (
-        *_identity_of(job), second, *_who_of(job), job.state.value, *_times_of(job),
-        job.gpu_type or None, job.nodes, _list_text(job.node_names), *_texts_of(job),
-        job.energy_j, run.asked, run.origin, *_asked(run.asked),
+        *_identity_of(job),
+        second,
+        *_who_of(job),
+        job.state.value,
+        *_times_of(job),
+        job.gpu_type or None,
+        job.nodes,
+        _list_text(job.node_names),
+        *_texts_of(job),
+        job.energy_j,
+        run.asked,
+        run.origin,
+        *_asked(run.asked),
         None if run.limit_by is None else run.limit_by.value,
         *(_NOT_PREDICTED if run.predicted is None else _predicted_of(run.predicted)),
         *(_NOT_REPORTED if run.reported is None else _reported_of(run.reported)),
         ingested_s,
-    )  # fmt: skip
+    )
     _check_numbers(job, row)
     return _clean(row)
 
 
 def run_of(row: Sequence[Any]) -> Run:
     """The run of the values of COLUMNS."""
-    (scheduler, cluster, job_id, _, name, user, account, partition, qos, state, submit_s, start_s,
-     end_s, limit_s, gpus, gpu_type, nodes, node_names, stated, decision, submit_line, constraint,
-     energy_j, asked, origin, _, _, _, limit_by, *rest) = row  # fmt: skip
+    (
+        scheduler,
+        cluster,
+        job_id,
+        _,
+        name,
+        user,
+        account,
+        partition,
+        qos,
+        state,
+        submit_s,
+        start_s,
+        end_s,
+        limit_s,
+        gpus,
+        gpu_type,
+        nodes,
+        node_names,
+        stated,
+        decision,
+        submit_line,
+        constraint,
+        energy_j,
+        asked,
+        origin,
+        _,
+        _,
+        _,
+        limit_by,
+        *rest,
+    ) = row
     said, told = rest[: len(_PREDICTED)], rest[len(_PREDICTED) : -1]
     return Run(
         ended=EndedJob(
-            scheduler=scheduler, cluster=cluster, job_id=job_id, name=name, user=user,
-            account=account, partition=partition, qos=qos, state=JobState(state),
-            submit_s=submit_s, start_s=start_s, end_s=end_s, limit_s=limit_s, gpus=gpus,
-            gpu_type=gpu_type, nodes=nodes, node_names=_list_of(node_names), stated=stated,
-            decision=decision, submit_line=submit_line, constraint=constraint, energy_j=energy_j,
+            scheduler=scheduler,
+            cluster=cluster,
+            job_id=job_id,
+            name=name,
+            user=user,
+            account=account,
+            partition=partition,
+            qos=qos,
+            state=JobState(state),
+            submit_s=submit_s,
+            start_s=start_s,
+            end_s=end_s,
+            limit_s=limit_s,
+            gpus=gpus,
+            gpu_type=gpu_type,
+            nodes=nodes,
+            node_names=_list_of(node_names),
+            stated=stated,
+            decision=decision,
+            submit_line=submit_line,
+            constraint=constraint,
+            energy_j=energy_j,
         ),
         asked=asked,
         origin=origin,
         limit_by=None if limit_by is None else LimitBy(limit_by),
         predicted=None if _empty(said) else Predicted(**dict(zip(_PREDICTED, said, strict=True))),
         reported=None if told[0] is None else Reported(**dict(zip(_REPORTED, told, strict=True))),
-    )  # fmt: skip
+    )
 
 
 def _empty(values: Iterable[Any]) -> bool:

@@ -86,15 +86,7 @@ RUNS = Table(
 COLUMNS = tuple(column.name for column in RUNS.columns)
 
 CURSORS = Table(
-    "cursors",
-    METADATA,
-    Column("name", TEXT, primary_key=True),
-    _number("at_s", nullable=False),
+    "cursors", METADATA, Column("name", TEXT, primary_key=True), _number("at_s", nullable=False)
 )
 
-META = Table(
-    "meta",
-    METADATA,
-    Column("name", TEXT, primary_key=True),
-    _text("value"),
-)
+META = Table("meta", METADATA, Column("name", TEXT, primary_key=True), _text("value"))

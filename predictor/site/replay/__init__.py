@@ -6,6 +6,18 @@ from .simulate import BACKFILL_DEPTH, Policy, replay
 from .trace import Floats, Ints, Pool, Schedule, Trace, in_pools
 
 __all__ = [
-    "BACKFILL_DEPTH", "NO_GATES", "After", "Away", "Floats", "Gates", "Ints", "Policy", "Pool",
-    "Schedule", "Throttle", "Trace", "in_pools", "replay",
-]  # fmt: skip
+    "BACKFILL_DEPTH",
+    "NO_GATES",
+    "After",
+    "Away",
+    "Floats",
+    "Gates",
+    "Ints",
+    "Policy",
+    "Pool",
+    "Schedule",
+    "Throttle",
+    "Trace",
+    "in_pools",
+    "replay",
+]

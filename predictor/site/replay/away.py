@@ -56,9 +56,13 @@ class Absences:
         return bool(self._lost)
 
     def left(
-        self, free: Sequence[int], begin_s: float, end_s: float,
-        ends: Sequence[tuple[float, int]], shares: Mapping[int, Sequence[tuple[int, int]]],
-    ) -> Sequence[int]:  # fmt: skip
+        self,
+        free: Sequence[int],
+        begin_s: float,
+        end_s: float,
+        ends: Sequence[tuple[float, int]],
+        shares: Mapping[int, Sequence[tuple[int, int]]],
+    ) -> Sequence[int]:
         """Of the GPUs of each node that are free at ``begin_s``, those for a job up to ``end_s``.
 
         ``ends`` are the running jobs by the end of their limit, ``shares`` what they hold.

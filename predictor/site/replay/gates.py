@@ -55,9 +55,11 @@ class Arrivals:
             self._on[one.started][rank_of[one.other]].append((job, one.delay_s))
             self._unmet[job] = 1 if one.job in gates.any_of else self._unmet[job] + 1
         self._lines = {
-            rank_of[job]: line for one in gates.throttles for line in [_Line(one.at_most)]
+            rank_of[job]: line
+            for one in gates.throttles
+            for line in [_Line(one.at_most)]
             for job in one.jobs
-        }  # fmt: skip
+        }
         self._coming = [(s, job) for job, s in enumerate(submit_s) if not self._unmet[job]]
         heapq.heapify(self._coming)
 

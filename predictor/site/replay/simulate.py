@@ -63,9 +63,12 @@ def replay(
         raise TraceError(f"gpus={trace.gpus[job]} of job {job}: no pool it may run in has as many")
     empty = np.full(len(trace), np.nan)
     schedule = Schedule(
-        start_s=empty, end_s=empty.copy(), killed=np.zeros(len(trace), dtype=bool),
-        pool=np.zeros(len(trace), dtype=np.int64), promised_s=empty.copy(),
-    )  # fmt: skip
+        start_s=empty,
+        end_s=empty.copy(),
+        killed=np.zeros(len(trace), dtype=bool),
+        pool=np.zeros(len(trace), dtype=np.int64),
+        promised_s=empty.copy(),
+    )
     parts = _apart(may) if gates == NO_GATES else _whole(may)
     for rows, columns in parts:
         _Replay(trace, may, rows, columns, pools, schedule, policy, depth, gates, away).run()
@@ -94,10 +97,18 @@ class _Replay:
     """One part of a trace; jobs go by their rank: priority first, then submission."""
 
     def __init__(
-        self, trace: Trace, may: NDArray[np.bool_], rows: Rows, columns: list[int],
-        pools: Sequence[Pool], schedule: Schedule, policy: Policy, depth: int,
-        gates: Gates, away: Sequence[Away],
-    ) -> None:  # fmt: skip
+        self,
+        trace: Trace,
+        may: NDArray[np.bool_],
+        rows: Rows,
+        columns: list[int],
+        pools: Sequence[Pool],
+        schedule: Schedule,
+        policy: Policy,
+        depth: int,
+        gates: Gates,
+        away: Sequence[Away],
+    ) -> None:
         priority = np.zeros(len(rows)) if trace.priority is None else trace.priority[rows]
         self.job = rows[np.lexsort((rows, trace.submit_s[rows], -priority))]
         self.columns, self.schedule = columns, schedule

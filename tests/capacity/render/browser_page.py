@@ -11,8 +11,13 @@ from typing import Any
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
-             "--hide-scrollbars")  # fmt: skip
+ARGUMENTS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--hide-scrollbars",
+)
 
 
 class Browser:
@@ -38,8 +43,13 @@ class Browser:
     def open(self, path: Path, *, width: int = 1440, dark: bool = False, media: str = "") -> None:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._do("Emulation.setEmulatedMedia", media=media, features=[scheme])
-        self._do("Emulation.setDeviceMetricsOverride", width=width, height=900,
-                 deviceScaleFactor=1, mobile=width < 500)  # fmt: skip
+        self._do(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=width < 500,
+        )
         self.driver.get_log("browser")
         self.driver.get(path.as_uri())
         self.ask("try { localStorage.clear(); } catch { }")

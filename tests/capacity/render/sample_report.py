@@ -46,14 +46,14 @@ NAMES = {
 SCRIPT = "<script>document.title='owned'</script>"
 HOSTILE = (
     SCRIPT,
-    "\"><img src=x onerror=\"document.title='owned'\">",
+    '"><img src=x onerror="document.title=\'owned\'">',
     "'{{ 7*7 }} ]]> </svg></title></style>",
     "\u202egnp.exe\u2066 \x1b[31m \x00",
     "שלום עולם",
     "$\\frac{1}{2}$ 模型",
-    "=HYPERLINK(\"x\")",
+    '=HYPERLINK("x")',
     "x" * 10_000,
-)  # fmt: skip
+)
 
 
 def wide(median: float) -> Range:
@@ -66,9 +66,13 @@ def near(median: float) -> Range:
 
 def hours(scale: float) -> GpuHours:
     return GpuHours(
-        completed=60 * scale, failed=6 * scale, timed_out=4 * scale, cancelled=5 * scale,
-        preempted=1 * scale, running=9 * scale,
-    )  # fmt: skip
+        completed=60 * scale,
+        failed=6 * scale,
+        timed_out=4 * scale,
+        cancelled=5 * scale,
+        preempted=1 * scale,
+        running=9 * scale,
+    )
 
 
 def shares(names: tuple[str, ...], scale: float) -> tuple[Share, ...]:
@@ -94,77 +98,161 @@ def with_idle(types: tuple[Share, ...]) -> tuple[Share, ...]:
 def full() -> Report:
     """Every section filled; marked as sample."""
     slots = tuple(
-        Use(start_s=SINCE_S + i * 6 * 3600, hours=hours(1.5 + i % 4), capacity=48 * 6.0,
-            waiting_gpus=float(3 * (i % 5)))
+        Use(
+            start_s=SINCE_S + i * 6 * 3600,
+            hours=hours(1.5 + i % 4),
+            capacity=48 * 6.0,
+            waiting_gpus=float(3 * (i % 5)),
+        )
         for i in range(56)
-    )  # fmt: skip
+    )
     scale = sum(1.5 + i % 4 for i in range(56))
     return Report(
-        made_s=UNTIL_S, title="GPU capacity", version="0.1.0", currency="EUR",
-        origin=Origin(kind="history", name="sample.sqlite", jobs=1234, sample=True,
-                      set_aside=(SetAside(reason="it asked for no GPU", jobs=4, example="17"),)),
-        period=Period(since_s=SINCE_S, until_s=UNTIL_S), gpus=GPUS, hours=hours(scale),
+        made_s=UNTIL_S,
+        title="GPU capacity",
+        version="0.1.0",
+        currency="EUR",
+        origin=Origin(
+            kind="history",
+            name="sample.sqlite",
+            jobs=1234,
+            sample=True,
+            set_aside=(SetAside(reason="it asked for no GPU", jobs=4, example="17"),),
+        ),
+        period=Period(since_s=SINCE_S, until_s=UNTIL_S),
+        gpus=GPUS,
+        hours=hours(scale),
         capacity=48 * 14 * 24.0,
         splits={d: shares(names, scale) for d, names in NAMES.items()}
-        | {Dimension.GPU_TYPE: with_idle(shares(tuple(GPUS), scale))}, use=slots,
+        | {Dimension.GPU_TYPE: with_idle(shares(tuple(GPUS), scale))},
+        use=slots,
         waits=tuple(
-            Wait(size=size, jobs=100, median_s=60.0 * 4**i, p95_s=900.0 * 4**i,
-                 longest_s=9e3 * 4**i)
+            Wait(
+                size=size, jobs=100, median_s=60.0 * 4**i, p95_s=900.0 * 4**i, longest_s=9e3 * 4**i
+            )
             for i, size in enumerate(("1", "2-4", "5-8", "9-16"))
         ),
         limits=(
-            LimitUse(by=LimitBy.US, jobs=500, requested_hours=9000.0, accuracy=0.71,
-                     killed=3, killed_gpu_hours=40.0, unused_gpu_hours=500.0),
-            LimitUse(by=LimitBy.USER, jobs=700, requested_hours=30000.0, accuracy=0.23,
-                     killed=30, killed_gpu_hours=400.0, unused_gpu_hours=9000.0),
-            LimitUse(by=None, jobs=34, requested_hours=0.0, accuracy=None,
-                     killed=0, killed_gpu_hours=0.0, unused_gpu_hours=0.0),
+            LimitUse(
+                by=LimitBy.US,
+                jobs=500,
+                requested_hours=9000.0,
+                accuracy=0.71,
+                killed=3,
+                killed_gpu_hours=40.0,
+                unused_gpu_hours=500.0,
+            ),
+            LimitUse(
+                by=LimitBy.USER,
+                jobs=700,
+                requested_hours=30000.0,
+                accuracy=0.23,
+                killed=30,
+                killed_gpu_hours=400.0,
+                unused_gpu_hours=9000.0,
+            ),
+            LimitUse(
+                by=None,
+                jobs=34,
+                requested_hours=0.0,
+                accuracy=None,
+                killed=0,
+                killed_gpu_hours=0.0,
+                unused_gpu_hours=0.0,
+            ),
         ),
         predictions=(
-            PredictionQuality(key="resnet50", jobs=80, mean_error=0.09, median_error=0.07,
-                              coverage=0.94, level=0.95),
-            PredictionQuality(key="bert-base", jobs=60, mean_error=0.15, median_error=0.11,
-                              coverage=None, level=0.95),
+            PredictionQuality(
+                key="resnet50",
+                jobs=80,
+                mean_error=0.09,
+                median_error=0.07,
+                coverage=0.94,
+                level=0.95,
+            ),
+            PredictionQuality(
+                key="bert-base",
+                jobs=60,
+                mean_error=0.15,
+                median_error=0.11,
+                coverage=None,
+                level=0.95,
+            ),
         ),
         tensor_cores=tuple(
-            TensorCoreUse(gpu_type=gpu, fp32_hours=900.0 / (i + 1), low_precision_hours=2500.0,
-                          unknown_hours=700.0)
+            TensorCoreUse(
+                gpu_type=gpu,
+                fp32_hours=900.0 / (i + 1),
+                low_precision_hours=2500.0,
+                unknown_hours=700.0,
+            )
             for i, gpu in enumerate(GPUS)
         ),
         opportunities=(
             Opportunity(
-                kind=OpportunityKind.MIXED_PRECISION, what="resnet50 in fp32 on a100-sxm4-80gb",
-                users=("ada", "grace", "edsger", "alan"), jobs=41, gpu_hours=1800.0,
-                saved_gpu_hours=wide(900.0), saved_cost=wide(1600.0), saved_kwh=wide(400.0),
-                saved_co2e_kg=wide(120.0), evidence="same model measured on this GPU",
-                command="sbatch --comment='model=resnet50 precision=amp batch=256' train.sh"),
+                kind=OpportunityKind.MIXED_PRECISION,
+                what="resnet50 in fp32 on a100-sxm4-80gb",
+                users=("ada", "grace", "edsger", "alan"),
+                jobs=41,
+                gpu_hours=1800.0,
+                saved_gpu_hours=wide(900.0),
+                saved_cost=wide(1600.0),
+                saved_kwh=wide(400.0),
+                saved_co2e_kg=wide(120.0),
+                evidence="same model measured on this GPU",
+                command="sbatch --comment='model=resnet50 precision=amp batch=256' train.sh",
+            ),
             Opportunity(
-                kind=OpportunityKind.SHORTER_LIMIT, what="bert-base under limits of 3 d",
-                users=("grace",), jobs=12, gpu_hours=600.0, saved_gpu_hours=wide(2000.0),
-                saved_cost=None, saved_kwh=None, saved_co2e_kg=None,
-                evidence="same family measured", command="sbatch --time=06:00:00 train.sh"),
+                kind=OpportunityKind.SHORTER_LIMIT,
+                what="bert-base under limits of 3 d",
+                users=("grace",),
+                jobs=12,
+                gpu_hours=600.0,
+                saved_gpu_hours=wide(2000.0),
+                saved_cost=None,
+                saved_kwh=None,
+                saved_co2e_kg=None,
+                evidence="same family measured",
+                command="sbatch --time=06:00:00 train.sh",
+            ),
         ),
         backlog=tuple(
-            Backlog(gpu_type=gpu, jobs=20, gpu_hours=wide(300.0), unknown_jobs=3,
-                    unknown_gpu_hours=720.0, drain_s=wide((i + 1) * 86400.0))
+            Backlog(
+                gpu_type=gpu,
+                jobs=20,
+                gpu_hours=wide(300.0),
+                unknown_jobs=3,
+                unknown_gpu_hours=720.0,
+                drain_s=wide((i + 1) * 86400.0),
+            )
             for i, gpu in enumerate(GPUS)
         ),
         queue=tuple(
-            QueuedJob(job_id=str(4000 + i), name=f"train-{i}", user="ada", gpus=4,
-                      gpu_type="a100-sxm4-80gb", starts_s=wide(600.0 * i),
-                      ends_s=wide(7200.0 + 900 * i),
-                      evidence="same model measured")
+            QueuedJob(
+                job_id=str(4000 + i),
+                name=f"train-{i}",
+                user="ada",
+                gpus=4,
+                gpu_type="a100-sxm4-80gb",
+                starts_s=wide(600.0 * i),
+                ends_s=wide(7200.0 + 900 * i),
+                evidence="same model measured",
+            )
             for i in range(20)
         ),
         forecasts=tuple(
             forecast(gpu, count, UNTIL_S + 14 * DAY_S if i else None)
             for i, (gpu, count) in enumerate(GPUS.items())
         ),
-        whatif=WhatIf(change="add 16 a100-sxm4-80gb", baseline=scenario("as it was", 16, 5400.0),
-                      changed=scenario("changed", 32, 1800.0), history_mean_wait_s=6000.0,
-                      unmoved_jobs=25),
+        whatif=WhatIf(
+            change="add 16 a100-sxm4-80gb",
+            baseline=scenario("as it was", 16, 5400.0),
+            changed=scenario("changed", 32, 1800.0),
+            history_mean_wait_s=6000.0,
+            unmoved_jobs=25,
+        ),
         notes=("Energy of v100-sxm2-16gb is not known.",),
-    )  # fmt: skip
+    )
 
 
 def forecast(key: str, gpus: int, saturates_s: float | None) -> Forecast:
@@ -181,27 +269,49 @@ def forecast(key: str, gpus: int, saturates_s: float | None) -> Forecast:
         for week in range(2, 6)
     ]
     return Forecast(
-        key=key, weeks=(*past, *coming), capacity=168.0 * gpus, saturates_s=saturates_s,
+        key=key,
+        weeks=(*past, *coming),
+        capacity=168.0 * gpus,
+        saturates_s=saturates_s,
         method="exponential smoothing",
-    )  # fmt: skip
+    )
 
 
 def scenario(name: str, a100s: int, wait_s: float) -> Scenario:
     return Scenario(
-        name=name, gpus=GPUS | {"a100-sxm4-80gb": a100s}, jobs=1200, never_started=1,
-        mean_wait_s=wait_s, median_wait_s=wait_s / 3, p95_wait_s=wait_s * 5, utilisation=0.7,
-        gpu_hours=11000.0, kwh=4000.0, cost=None,
-    )  # fmt: skip
+        name=name,
+        gpus=GPUS | {"a100-sxm4-80gb": a100s},
+        jobs=1200,
+        never_started=1,
+        mean_wait_s=wait_s,
+        median_wait_s=wait_s / 3,
+        p95_wait_s=wait_s * 5,
+        utilisation=0.7,
+        gpu_hours=11000.0,
+        kwh=4000.0,
+        cost=None,
+    )
 
 
 def empty() -> Report:
     """A history without jobs on a cluster that is not known."""
     return Report(
-        made_s=UNTIL_S, title="GPU capacity", version="0.1.0", currency=None,
+        made_s=UNTIL_S,
+        title="GPU capacity",
+        version="0.1.0",
+        currency=None,
         origin=Origin(kind="history", name="empty.sqlite", jobs=0),
-        period=Period(since_s=SINCE_S, until_s=UNTIL_S), gpus={}, hours=GpuHours(), capacity=None,
-        splits={}, use=(), waits=(), limits=(), predictions=(), tensor_cores=(),
-    )  # fmt: skip
+        period=Period(since_s=SINCE_S, until_s=UNTIL_S),
+        gpus={},
+        hours=GpuHours(),
+        capacity=None,
+        splits={},
+        use=(),
+        waits=(),
+        limits=(),
+        predictions=(),
+        tensor_cores=(),
+    )
 
 
 def hostile() -> Report:
@@ -209,7 +319,9 @@ def hostile() -> Report:
     base = full()
     job, first = base.queue[0], base.opportunities[0]
     return replace(
-        base, title=SCRIPT, splits={d: shares(HOSTILE, 100.0) for d in Dimension},
+        base,
+        title=SCRIPT,
+        splits={d: shares(HOSTILE, 100.0) for d in Dimension},
         queue=tuple(replace(job, name=n, user=n, job_id=n) for n in HOSTILE),
         opportunities=tuple(
             replace(first, what=n, users=(n,), command=n, evidence=n) for n in HOSTILE
@@ -217,4 +329,4 @@ def hostile() -> Report:
         backlog=tuple(replace(base.backlog[0], gpu_type=name) for name in HOSTILE),
         forecasts=tuple(replace(base.forecasts[0], key=name) for name in HOSTILE[:4]),
         notes=HOSTILE,
-    )  # fmt: skip
+    )

@@ -132,8 +132,9 @@ def test_a_long_table_unfolds(browser: Browser, page: Path) -> None:
 def test_it_prints_on_pages_that_nothing_leaves(browser: Browser, page: Path) -> None:
     browser.open(page, width=720, dark=True, media="print")
     assert browser.ask("return getComputedStyle(document.body).backgroundColor") in (
-        "rgba(0, 0, 0, 0)", "rgb(255, 255, 255)"
-    )  # fmt: skip
+        "rgba(0, 0, 0, 0)",
+        "rgb(255, 255, 255)",
+    )
     wide = browser.ask(
         "return [...document.querySelectorAll('table, figure, p')].filter(e =>"
         " e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"
@@ -156,8 +157,10 @@ def test_it_is_built_as_a_screen_reader_needs_it(browser: Browser, page: Path) -
         "table:not(:has(> caption))",
         "thead th:not([scope=col])",
         "tbody tr:not(:has(th[scope=row]))",
-        "figure:not(:has(figcaption))", "section:not([aria-labelledby])", ".scroll:not([tabindex])",
-    ):  # fmt: skip
+        "figure:not(:has(figcaption))",
+        "section:not([aria-labelledby])",
+        ".scroll:not([tabindex])",
+    ):
         assert browser.ask("return document.querySelectorAll(arguments[0]).length", missing) == 0
     ids = browser.ask("return [...document.querySelectorAll('[id]')].map(e => e.id)")
     assert len(ids) == len(set(ids))

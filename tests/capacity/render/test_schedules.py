@@ -57,6 +57,9 @@ def test_systemd_accepts_them(tmp_path: Path) -> None:
         path.write_text(text.replace("/usr/bin/precision-time", "/bin/true"))
     found = subprocess.run(
         [analyze, "verify", "--man=no", str(tmp_path / f"{NAME}.timer")],
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert NAME not in found.stderr, found.stderr

@@ -10,12 +10,16 @@ from .site import A100, HOUR_S, LAB, T4, V100, Site, container, spec
 
 H = HOUR_S
 ACCOUNTS = ("vision", "nlp", "nan", "null")
-SAID = {"precision-time.io/model": "resnet50", "precision-time.io/precision": "amp",
-        "precision-time.io/batch-size": "256"}  # fmt: skip
+SAID = {
+    "precision-time.io/model": "resnet50",
+    "precision-time.io/precision": "amp",
+    "precision-time.io/batch-size": "256",
+}
 HOSTILE = {
-    "precision-time.io/model": "<script>alert(1)</script>", "note": "=cmd|'/C calc'!A0\n\x07\u202e",
+    "precision-time.io/model": "<script>alert(1)</script>",
+    "note": "=cmd|'/C calc'!A0\n\x07\u202e",
     "precision-time.io/deadline": "forever'; DROP TABLE runs; --",
-}  # fmt: skip
+}
 
 
 def live_through(site: Site) -> None:
@@ -92,8 +96,13 @@ def _odd_pods(site: Site) -> None:
     site.write(pod, kubelet.refused(site.began_s + 19 * H + 5))
     job = site.job("vision", "no-gpu", spec(0), 19 * H)
     _one_pod(site, job, 19 * H + 5, 19 * H + 100)
-    web = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web-1",
-           "controller": True}  # fmt: skip
+    web = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": "web",
+        "uid": "web-1",
+        "controller": True,
+    }
     serving = site.pod("vision", "web-0", spec(1, LAB), 19 * H, ownerReferences=[web])
     site.runs([serving], 19 * H + 2)
 
@@ -102,9 +111,12 @@ def _hostile(site: Site) -> None:
     """Whatever the API server takes."""
     long = ".".join(("a" * 63, "0" * 63, "z-9" * 21, "b" * 61))
     body = spec("2e0", V100)
-    body["containers"][0] |= {"command": ["sh", "-c", "python 't.py' \"$(\n`#<b>&"],
-                              "env": [{"name": "PRECISION_TIME", "value": "model=\udcff".encode(
-                                  "utf-8", "replace").decode()}]}  # fmt: skip
+    body["containers"][0] |= {
+        "command": ["sh", "-c", "python 't.py' \"$(\n`#<b>&"],
+        "env": [
+            {"name": "PRECISION_TIME", "value": "model=\udcff".encode("utf-8", "replace").decode()}
+        ],
+    }
     labels = {QUEUE: "A.b_C-9" * 9, "app": "-".join("x" * 9), "empty": ""}
     pod = site.pod("null", long, body, 21 * H, labels=labels, annotations=HOSTILE)
     site.ran(pod, 21 * H + 1, 22 * H + 2)
@@ -137,8 +149,11 @@ def _now(site: Site) -> None:
     site.runs([first], 26 * H + 13)
     site.write_job(half, kubelet.running_job(site.began_s + 26 * H + 1, active=2, ready=1))
     site.waits(second)
-    site.waits(site.pod("null", "waits", spec(4, A100, priorityClassName="spare"), 28 * H,
-                        annotations=SAID))  # fmt: skip
+    site.waits(
+        site.pod(
+            "null", "waits", spec(4, A100, priorityClassName="spare"), 28 * H, annotations=SAID
+        )
+    )
     site.waits(site.pod("null", "waits-cordoned", spec(1, T4), 28 * H))
     for name, labels in (("parked", {}), ("queued", {QUEUE: "large"})):
         held = site.job("nlp", name, spec(8), 27 * H, suspend=True, labels=labels)

@@ -99,8 +99,10 @@ class ControlPlane:
 
     def use(self, pair: Pair) -> None:
         """Put a certificate in the place the extender reads it from."""
-        for source, target in ((pair.key, self.certificate.key),
-                               (pair.certificate, self.certificate.certificate)):  # fmt: skip
+        for source, target in (
+            (pair.key, self.certificate.key),
+            (pair.certificate, self.certificate.certificate),
+        ):
             new = target.with_suffix(".new")
             new.write_bytes(source.read_bytes())
             new.replace(target)
@@ -112,12 +114,24 @@ class ControlPlane:
     def start_extender(self) -> None:
         """Start it and wait until it listens."""
         config = self.root / "config.yaml"
-        server = {"host": "127.0.0.1", "port": self.extender_port, "metrics_port": None,
-                  "drain_s": 0.0, "certificate": str(self.certificate.certificate),
-                  "key": str(self.certificate.key)}  # fmt: skip
+        server = {
+            "host": "127.0.0.1",
+            "port": self.extender_port,
+            "metrics_port": None,
+            "drain_s": 0.0,
+            "certificate": str(self.certificate.certificate),
+            "key": str(self.certificate.key),
+        }
         config.write_text(yaml.safe_dump({"server": server, "prioritize": {"policy": "reserve"}}))
-        argv = [str(OURS), "k8s", "serve", "--config", str(config),
-                "--kubeconfig", str(self.extender_kubeconfig)]  # fmt: skip
+        argv = [
+            str(OURS),
+            "k8s",
+            "serve",
+            "--config",
+            str(config),
+            "--kubeconfig",
+            str(self.extender_kubeconfig),
+        ]
         before = self._times_ready()
         self.extender.start(argv, {**os.environ, "PRECISION_TIME_HOME": str(self._home)})
         self.extender.wait_until(lambda: self._times_ready() > before, READY_S)
@@ -132,9 +146,14 @@ class ControlPlane:
         command = [str(self._assets / "kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments]
         listed = {"apiVersion": "v1", "kind": "List", "items": list(given)}
         done = subprocess.run(
-            command, input=json.dumps(listed), capture_output=True, text=True, timeout=READY_S,
-            check=False, env={**os.environ, "HOME": str(self.root)},
-        )  # fmt: skip
+            command,
+            input=json.dumps(listed),
+            capture_output=True,
+            text=True,
+            timeout=READY_S,
+            check=False,
+            env={**os.environ, "HOME": str(self.root)},
+        )
         if done.returncode:
             raise RefusedError(done.stderr)
         return done.stdout, done.stderr
@@ -220,27 +239,59 @@ class ControlPlane:
     def _start_etcd(self) -> None:
         mine, peer = self.etcd, f"http://127.0.0.1:{self._peer}"
         self._run(
-            "etcd", "--data-dir", str(self.root / "etcd"), "--unsafe-no-fsync",
-            "--listen-client-urls", mine, "--advertise-client-urls", mine,
-            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-            "--initial-cluster", f"default={peer}",
-        )  # fmt: skip
+            "etcd",
+            "--data-dir",
+            str(self.root / "etcd"),
+            "--unsafe-no-fsync",
+            "--listen-client-urls",
+            mine,
+            "--advertise-client-urls",
+            mine,
+            "--listen-peer-urls",
+            peer,
+            "--initial-advertise-peer-urls",
+            peer,
+            "--initial-cluster",
+            f"default={peer}",
+        )
 
     def _start_api_server(self) -> None:
         tokens = self.root / "tokens.csv"
         tokens.write_text(f'{TOKEN},admin,1,"system:masters"\n')
         certificate, key = str(self._pair.certificate), str(self._pair.key)
         daemon = self._run(
-            "kube-apiserver", "--bind-address", "127.0.0.1", "--secure-port", str(self._port),
-            "--advertise-address", "127.0.0.1",  # else it wants a default route
-            "--etcd-servers", self.etcd, "--authorization-mode", "RBAC",
-            "--storage-media-type", "application/json",  # which tests can read and change
-            "--token-auth-file", str(tokens), "--service-cluster-ip-range", "10.0.0.0/24",
-            "--tls-cert-file", certificate, "--tls-private-key-file", key,
-            "--service-account-issuer", "https://kubernetes.default.svc",
-            "--service-account-key-file", certificate, "--service-account-signing-key-file", key,
-            "--disable-admission-plugins", OFF, "--cert-dir", str(self.root / "api"),
-        )  # fmt: skip
+            "kube-apiserver",
+            "--bind-address",
+            "127.0.0.1",
+            "--secure-port",
+            str(self._port),
+            "--advertise-address",
+            "127.0.0.1",  # else it wants a default route
+            "--etcd-servers",
+            self.etcd,
+            "--authorization-mode",
+            "RBAC",
+            "--storage-media-type",
+            "application/json",  # which tests can read and change
+            "--token-auth-file",
+            str(tokens),
+            "--service-cluster-ip-range",
+            "10.0.0.0/24",
+            "--tls-cert-file",
+            certificate,
+            "--tls-private-key-file",
+            key,
+            "--service-account-issuer",
+            "https://kubernetes.default.svc",
+            "--service-account-key-file",
+            certificate,
+            "--service-account-signing-key-file",
+            key,
+            "--disable-admission-plugins",
+            OFF,
+            "--cert-dir",
+            str(self.root / "api"),
+        )
         self.kubeconfig.write_text(yaml.safe_dump(self._kubeconfig()))
         daemon.wait_until(self._api_ready, READY_S, POLL_S)
 
@@ -269,14 +320,18 @@ class ControlPlane:
         return self.old.certificate.read_bytes() + self.new.certificate.read_bytes()
 
     def _kubeconfig(self, token: str = TOKEN) -> dict[str, Any]:
-        server = {"server": f"https://127.0.0.1:{self._port}",
-                  "certificate-authority": str(self._pair.certificate)}  # fmt: skip
+        server = {
+            "server": f"https://127.0.0.1:{self._port}",
+            "certificate-authority": str(self._pair.certificate),
+        }
         return {
-            "apiVersion": "v1", "kind": "Config", "current-context": "bench",
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "bench",
             "clusters": [{"name": "bench", "cluster": server}],
             "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "admin"}}],
             "users": [{"name": "admin", "user": {"token": token}}],
-        }  # fmt: skip
+        }
 
     def _api_ready(self) -> bool:
         """True once the namespace is there, which comes after everything else."""

@@ -31,9 +31,11 @@ ERROR = Ending()
 OUT_OF_MEMORY = Ending(why="OOMKilled", exit_code=KILLED)
 DEADLINE = Ending(reason="DeadlineExceeded", exit_code=KILLED)
 EVICTED = Ending(
-    why="ContainerStatusUnknown", exit_code=KILLED, reason="Evicted",
+    why="ContainerStatusUnknown",
+    exit_code=KILLED,
+    reason="Evicted",
     disrupted="TerminationByKubelet",
-)  # fmt: skip
+)
 NODE_GONE = Ending(why=None, disrupted="DeletionByPodGC")
 SENT_AWAY = Ending(exit_code=KILLED)  # the scheduler or the eviction API says why
 
@@ -43,15 +45,18 @@ def running_status(pod: Mapping[str, Any], start_s: float) -> dict[str, Any]:
     state = {"running": {"startedAt": stamp(start_s + 2)}}
     held = ("PodScheduled", "Initialized", "Ready", "ContainersReady")
     return {
-        "phase": "Running", "startTime": stamp(start_s),
+        "phase": "Running",
+        "startTime": stamp(start_s),
         "conditions": [_condition(kind, start_s + 2 * (kind in held[2:])) for kind in held],
         "containerStatuses": [_container(c, state) for c in pod["spec"]["containers"]],
         "initContainerStatuses": [
-            _container(c, state if c.get("restartPolicy") == "Always" else _ended(WELL, start_s,
-                                                                                   start_s + 1))
+            _container(
+                c,
+                state if c.get("restartPolicy") == "Always" else _ended(WELL, start_s, start_s + 1),
+            )
             for c in pod["spec"].get("initContainers", ())
         ],
-    }  # fmt: skip
+    }
 
 
 def ended_status(
@@ -85,8 +90,10 @@ def failed_to_prepare(
     status = ended_status(pod, start_s, end_s, ending)
     waiting = {"waiting": {"reason": "PodInitializing"}}
     ended = _ended(ending, start_s + 1, end_s)
-    never = [_condition(kind, start_s, holds=False) for kind in
-             ("Initialized", "Ready", "ContainersReady")]  # fmt: skip
+    never = [
+        _condition(kind, start_s, holds=False)
+        for kind in ("Initialized", "Ready", "ContainersReady")
+    ]
     return status | {
         "conditions": [_condition("PodScheduled", start_s), *never],
         "initContainerStatuses": [_container(c, ended) for c in pod["spec"]["initContainers"]],
@@ -97,10 +104,12 @@ def failed_to_prepare(
 def refused(start_s: float) -> dict[str, Any]:
     """A pod that the kubelet did not take."""
     return {
-        "phase": "Failed", "reason": "UnexpectedAdmissionError", "startTime": stamp(start_s),
+        "phase": "Failed",
+        "reason": "UnexpectedAdmissionError",
+        "startTime": stamp(start_s),
         "message": "Allocate failed due to no healthy devices present",
         "conditions": [_condition("PodScheduled", start_s)],
-    }  # fmt: skip
+    }
 
 
 def job_status(
@@ -113,16 +122,25 @@ def job_status(
         kinds, why = ("SuccessCriteriaMet", "Complete"), "CompletionsReached"
     done = {} if reason else {"completionTime": stamp(end_s)}
     return done | {
-        "startTime": stamp(start_s), "succeeded": succeeded, "failed": failed, "ready": 0,
-        "terminating": 0, "uncountedTerminatedPods": {},
+        "startTime": stamp(start_s),
+        "succeeded": succeeded,
+        "failed": failed,
+        "ready": 0,
+        "terminating": 0,
+        "uncountedTerminatedPods": {},
         "conditions": [_condition(kind, end_s, why) for kind in kinds],
-    }  # fmt: skip
+    }
 
 
 def running_job(start_s: float, *, active: int, ready: int) -> dict[str, Any]:
     """A Job whose pods are there."""
-    return {"startTime": stamp(start_s), "active": active, "ready": ready, "terminating": 0,
-            "uncountedTerminatedPods": {}}  # fmt: skip
+    return {
+        "startTime": stamp(start_s),
+        "active": active,
+        "ready": ready,
+        "terminating": 0,
+        "uncountedTerminatedPods": {},
+    }
 
 
 def suspended_job(at_s: float) -> dict[str, Any]:
@@ -134,8 +152,13 @@ def job_pods(job: Mapping[str, Any], count: int, again: int = 0) -> list[dict[st
     """The pods that the controller makes of a Job, or those it makes ``again``."""
     template = job["spec"]["template"]
     who = {name: job["metadata"][name] for name in ("name", "uid")}
-    owner = {"apiVersion": "batch/v1", "kind": "Job", **who, "controller": True,
-             "blockOwnerDeletion": True}  # fmt: skip
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        **who,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
     index = "batch.kubernetes.io/job-completion-index"
     return [
         {
@@ -167,6 +190,11 @@ def _ended(ending: Ending, start_s: float, end_s: float) -> dict[str, Any]:
 
 def _container(container: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "name": container["name"], "image": container["image"], "imageID": "", "restartCount": 0,
-        "ready": "running" in state, "started": "running" in state, "state": state,
-    }  # fmt: skip
+        "name": container["name"],
+        "image": container["image"],
+        "imageID": "",
+        "restartCount": 0,
+        "ready": "running" in state,
+        "started": "running" in state,
+        "state": state,
+    }

@@ -28,15 +28,21 @@ def ready(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for each in nodes:
         del each["metadata"]["uid"], each["metadata"]["managedFields"]
         offered = {**each["status"]["capacity"], "memory": "512Gi", "pods": "250"}
-        each["status"] = {"capacity": offered, "allocatable": offered,
-                          "conditions": [{"type": "Ready", "status": "True"}]}  # fmt: skip
+        each["status"] = {
+            "capacity": offered,
+            "allocatable": offered,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
     return nodes
 
 
 def template(said: Mapping[str, str], gpus: int = 1) -> dict[str, Any]:
     asked = {"nvidia.com/gpu": str(gpus)}
-    container = {"name": "train", "image": "example.invalid/train:1",
-                 "resources": {"limits": asked, "requests": asked}}  # fmt: skip
+    container = {
+        "name": "train",
+        "image": "example.invalid/train:1",
+        "resources": {"limits": asked, "requests": asked},
+    }
     annotations = {f"precision-time.io/{key}": value for key, value in said.items()}
     return {
         "metadata": {"annotations": annotations},
@@ -54,10 +60,11 @@ def pods(prefix: str, count: int, said: Mapping[str, str]) -> list[dict[str, Any
 def job(name: str, said: Mapping[str, str], **spec: Any) -> Any:
     annotations = {f"precision-time.io/{key}": value for key, value in said.items()}
     return {
-        "apiVersion": "batch/v1", "kind": "Job",
+        "apiVersion": "batch/v1",
+        "kind": "Job",
         "metadata": {"name": name, "annotations": annotations},
         "spec": {"template": template(said), **spec},
-    }  # fmt: skip
+    }
 
 
 @dataclass(frozen=True)

@@ -95,10 +95,16 @@ class Site:
         together = {"parallelism": pods, "completions": pods, "completionMode": "Indexed"}
         made = self._batch.create_namespaced_job(
             namespace,
-            {"metadata": metadata, "spec": {**together, **more, "template": {
-                "metadata": {"labels": {"app": "train"}}, "spec": body}}},
+            {
+                "metadata": metadata,
+                "spec": {
+                    **together,
+                    **more,
+                    "template": {"metadata": {"labels": {"app": "train"}}, "spec": body},
+                },
+            },
             field_validation="Strict",
-        )  # fmt: skip
+        )
         place = f"jobs/{namespace}/{made.metadata.name}"
         date_back(self._cluster, place, created_s=self.began_s + created)
         return self._plain(self._batch.read_namespaced_job(made.metadata.name, namespace))
@@ -116,8 +122,12 @@ class Site:
 
     def waits(self, pod: Object) -> None:
         """Returns once the scheduler says that it fits nowhere."""
-        wait_until(lambda: any(c.get("reason") == "Unschedulable"
-                               for c in self.now(pod)["status"].get("conditions", ())))  # fmt: skip
+        wait_until(
+            lambda: any(
+                c.get("reason") == "Unschedulable"
+                for c in self.now(pod)["status"].get("conditions", ())
+            )
+        )
 
     def runs(self, pods: Sequence[Object], start: float) -> None:
         """They get a node and run."""

@@ -152,10 +152,18 @@ def test_the_second_scheduler_places_its_pods_with_the_rights_and_the_ca_of_the_
     file.write_text(yaml.safe_dump(config))
     (port,) = free_ports(1)
     daemon = cluster.run(
-        "kube-scheduler", "--config", str(file), "--bind-address", "127.0.0.1",
-        "--secure-port", str(port), "--authentication-kubeconfig", str(theirs),
-        "--authorization-kubeconfig", str(theirs),
-    )  # fmt: skip
+        "kube-scheduler",
+        "--config",
+        str(file),
+        "--bind-address",
+        "127.0.0.1",
+        "--secure-port",
+        str(port),
+        "--authentication-kubeconfig",
+        str(theirs),
+        "--authorization-kubeconfig",
+        str(theirs),
+    )
     try:
         probe = rendered.pod("-scheduler")["spec"]["containers"][0]["livenessProbe"]["httpGet"]
         daemon.wait_until(lambda: answers(port, probe["path"]))

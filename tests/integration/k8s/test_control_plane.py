@@ -55,8 +55,11 @@ def test_a_precision_no_gpu_can_run_is_unschedulable_and_says_why(cluster: Contr
 
     def told() -> set[str]:
         events = core.list_namespaced_event(NAMESPACE).items
-        return {e.reason for e in events
-                if e.involved_object.name == "bf16-0" and BF16_REFUSED in e.message}  # fmt: skip
+        return {
+            e.reason
+            for e in events
+            if e.involved_object.name == "bf16-0" and BF16_REFUSED in e.message
+        }
 
     wait_until(lambda: {"FailedScheduling", "PrecisionTimeNodesRefused"} <= told())
     assert "preemption: [" not in (why_waiting(cluster, "bf16-0") or "")

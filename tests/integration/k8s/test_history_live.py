@@ -42,10 +42,22 @@ def finish(cluster: ControlPlane, name: str) -> None:
     """What a kubelet says of a pod that ran and ended well."""
     end = datetime.now(UTC).replace(microsecond=0)
     start = end - timedelta(seconds=RAN_S)
-    state = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": start.isoformat(),
-                            "finishedAt": end.isoformat()}}  # fmt: skip
-    container = {"name": "train", "image": "i", "imageID": "i", "ready": False, "restartCount": 0,
-                 "state": state}  # fmt: skip
+    state = {
+        "terminated": {
+            "exitCode": 0,
+            "reason": "Completed",
+            "startedAt": start.isoformat(),
+            "finishedAt": end.isoformat(),
+        }
+    }
+    container = {
+        "name": "train",
+        "image": "i",
+        "imageID": "i",
+        "ready": False,
+        "restartCount": 0,
+        "state": state,
+    }
     status = {
         "phase": "Succeeded",
         "startTime": start.isoformat(),
@@ -67,8 +79,17 @@ def test_a_pod_that_ends_is_in_the_history(
     history = tmp_path / "history.sqlite"
     cluster.add_nodes(ready([p100("p100-0")]))
     follower = Daemon("history", tmp_path / "history.log")
-    argv = [str(OURS), "history", "ingest", "kubernetes", "--follow", "--kubeconfig", str(account),
-            "--history", str(history)]  # fmt: skip
+    argv = [
+        str(OURS),
+        "history",
+        "ingest",
+        "kubernetes",
+        "--follow",
+        "--kubeconfig",
+        str(account),
+        "--history",
+        str(history),
+    ]
     follower.start(argv, dict(os.environ))
     try:
         cluster.add_pods(pods("ended", 1, FP32))

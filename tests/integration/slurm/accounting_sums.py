@@ -19,13 +19,29 @@ from .cluster import SlurmCluster
 HOUR_S = 3600
 # How accounting's words are counted.
 OUTCOMES = {
-    "COMPLETED": "completed", "FAILED": "failed", "NODE_FAIL": "failed",
-    "OUT_OF_MEMORY": "failed", "TIMEOUT": "timed_out", "DEADLINE": "timed_out",
-    "CANCELLED": "cancelled", "PREEMPTED": "preempted", "REQUEUED": "preempted",
+    "COMPLETED": "completed",
+    "FAILED": "failed",
+    "NODE_FAIL": "failed",
+    "OUT_OF_MEMORY": "failed",
+    "TIMEOUT": "timed_out",
+    "DEADLINE": "timed_out",
+    "CANCELLED": "cancelled",
+    "PREEMPTED": "preempted",
+    "REQUEUED": "preempted",
     "RUNNING": "running",
-}  # fmt: skip
-FORMAT = ("JobID", "User", "Account", "Partition", "State", "Start", "End", "ElapsedRaw",
-          "Suspended", "AllocTRES")  # fmt: skip
+}
+FORMAT = (
+    "JobID",
+    "User",
+    "Account",
+    "Partition",
+    "State",
+    "Start",
+    "End",
+    "ElapsedRaw",
+    "Suspended",
+    "AllocTRES",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +67,20 @@ def report(*words: str) -> Any:
 def rows_of_sacct(here: SlurmCluster, window: Window) -> list[Row]:
     """What sacct says: GPUs times the seconds that a job held them, clipped to the window."""
     text = here.run(
-        "sacct", "-a", "-X", "-D", "-n", "-P", "--noconvert", f"--format={','.join(FORMAT)}",
-        "-S", f"{iso(window.since_s):.19}", "-E", f"{iso(window.until_s):.19}",
+        "sacct",
+        "-a",
+        "-X",
+        "-D",
+        "-n",
+        "-P",
+        "--noconvert",
+        f"--format={','.join(FORMAT)}",
+        "-S",
+        f"{iso(window.since_s):.19}",
+        "-E",
+        f"{iso(window.until_s):.19}",
         env={"SLURM_TIME_FORMAT": "%s", "TZ": "UTC"},
-    ).stdout  # fmt: skip
+    ).stdout
     found = [dict(zip(FORMAT, line.split("|"), strict=True)) for line in text.splitlines()]
     return [row for told in found for row in _row(told, window)]
 
@@ -72,10 +98,13 @@ def _row(told: dict[str, str], window: Window) -> Iterator[Row]:
     outcome = "running" if end_s > window.until_s else OUTCOMES[told["State"].split()[0]]
     if window.seconds(start_s, end_s):
         yield Row(
-            user=told["User"], account=told["Account"], partition=told["Partition"],
-            outcome=outcome, gpu_s=int(gpus[1]) * window.seconds(start_s, end_s),
+            user=told["User"],
+            account=told["Account"],
+            partition=told["Partition"],
+            outcome=outcome,
+            gpu_s=int(gpus[1]) * window.seconds(start_s, end_s),
             suspended_gpu_s=int(gpus[1]) * suspended_s,
-        )  # fmt: skip
+        )
 
 
 def summed(rows: Iterable[Row], field: str) -> dict[str, int]:

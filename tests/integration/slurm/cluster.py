@@ -79,8 +79,11 @@ class SlurmCluster:
             for name, value in os.environ.items()
             if not re.match(r"(S?SLURM|SBATCH|SALLOC|SQUEUE|SACCT|SINFO|PRECISION_TIME)_", name)
         }
-        own = {"PATH": self.installation.path, "LC_ALL": "C",
-               "SLURM_CONF": str(self.places.etc / "slurm.conf")}  # fmt: skip
+        own = {
+            "PATH": self.installation.path,
+            "LC_ALL": "C",
+            "SLURM_CONF": str(self.places.etc / "slurm.conf"),
+        }
         library_path = self.installation.library_path
         return {**inherited, **own, **({"LD_LIBRARY_PATH": library_path} if library_path else {})}
 
@@ -122,11 +125,18 @@ class SlurmCluster:
         account = pwd.getpwnam(user) if user else None
         done = subprocess.run(
             [self.installation.program(argv[0]), *argv[1:]],
-            cwd=self.work, env={**self.env, **(env or {})}, capture_output=True, text=True,
-            input=input, stdin=subprocess.DEVNULL if input is None else None, check=False,
-            timeout=timeout_s, user=account.pw_uid if account else None,
-            group=account.pw_gid if account else None, extra_groups=[] if account else None,
-        )  # fmt: skip
+            cwd=self.work,
+            env={**self.env, **(env or {})},
+            capture_output=True,
+            text=True,
+            input=input,
+            stdin=subprocess.DEVNULL if input is None else None,
+            check=False,
+            timeout=timeout_s,
+            user=account.pw_uid if account else None,
+            group=account.pw_gid if account else None,
+            extra_groups=[] if account else None,
+        )
         if check and done.returncode:
             raise BenchError(f"{' '.join(argv)} failed:\n{done.stdout}{done.stderr}")
         return done
@@ -179,8 +189,16 @@ class SlurmCluster:
         one.
         """
         deadline = time.monotonic() + timeout_s
-        argv = ["sacct", "-X", "-D", "-n", "-P", f"--delimiter={chr(31)}", f"--jobs={job_id}",
-                f"--format=end,{','.join(fields)}"]  # fmt: skip
+        argv = [
+            "sacct",
+            "-X",
+            "-D",
+            "-n",
+            "-P",
+            f"--delimiter={chr(31)}",
+            f"--jobs={job_id}",
+            f"--format=end,{','.join(fields)}",
+        ]
         while True:
             found = [line.split(chr(31)) for line in self.run(*argv).stdout.splitlines()]
             if len(found) >= records and all(end != "Unknown" for end, *_ in found):
@@ -298,9 +316,14 @@ def _places(installation: Installation, bench: Bench) -> Places:
     me = pwd.getpwuid(os.geteuid()).pw_name
     controller_port, database_port, *node_ports = free_ports(2 + len(bench.nodes))
     return Places(
-        root=root, host=socket.gethostname().split(".")[0],
-        slurm_user=bench.slurm_user or me, slurmd_user=me,
-        controller_port=controller_port, database_port=database_port,
-        node_ports=tuple(node_ports), address_prefix=f"127.0.{random.randint(1, 254)}",
-        plugin_dir=installation.plugin_dir, version=installation.version,
-    )  # fmt: skip
+        root=root,
+        host=socket.gethostname().split(".")[0],
+        slurm_user=bench.slurm_user or me,
+        slurmd_user=me,
+        controller_port=controller_port,
+        database_port=database_port,
+        node_ports=tuple(node_ports),
+        address_prefix=f"127.0.{random.randint(1, 254)}",
+        plugin_dir=installation.plugin_dir,
+        version=installation.version,
+    )

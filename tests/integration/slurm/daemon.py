@@ -95,8 +95,9 @@ class DecisionDaemon:
             "slurm": {"refresh_s": REFRESH_S},
             "daemon": {"socket": str(self.socket), "log_format": "text", **PATIENT_DAEMON},
         }
-        merged = {name: {**own.get(name, {}), **sections.get(name, {})} for name in
-                  {**own, **sections}}  # fmt: skip
+        merged = {
+            name: {**own.get(name, {}), **sections.get(name, {})} for name in {**own, **sections}
+        }
         self.policy.write_text(yaml.safe_dump(merged))
 
     def _listens(self) -> bool:

@@ -9,8 +9,20 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-PROGRAMS = ("sacct", "sacctmgr", "salloc", "sbatch", "scancel", "scontrol", "sinfo", "squeue",
-            "slurmctld", "slurmd", "slurmdbd", "srun")  # fmt: skip
+PROGRAMS = (
+    "sacct",
+    "sacctmgr",
+    "salloc",
+    "sbatch",
+    "scancel",
+    "scontrol",
+    "sinfo",
+    "squeue",
+    "slurmctld",
+    "slurmd",
+    "slurmdbd",
+    "srun",
+)
 SERVICES = ("munged", "mariadbd", "mariadb-install-db")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PLUGINS = ("lib/slurm", "lib64/slurm", "lib/*/slurm-wlm", "lib/*/slurm")

@@ -5,8 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-ENDED = frozenset({"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL",
-                   "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"})  # fmt: skip
+ENDED = frozenset(
+    {
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "TIMEOUT",
+    }
+)
 # scontrol gives these a line each, so that what users wrote in them may hold "A=b"
 _OWN_LINE = re.compile(
     r"\s*(Comment|AdminComment|SystemComment|Extra|Command|WorkDir|Std(?:Err|In|Out)"

@@ -35,9 +35,13 @@ class Daemon:
         command = [sys.executable, "-I", "-S", str(SUPERVISOR), str(grace_s), *argv]
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
-                command, env=dict(env), stdin=subprocess.PIPE, stdout=output, stderr=output,
+                command,
+                env=dict(env),
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
                 start_new_session=True,
-            )  # fmt: skip
+            )
 
     @property
     def running(self) -> bool:

@@ -14,10 +14,12 @@ from .processes import BenchError, Daemon
 from .tables import Places, slurmdbd_conf
 
 MARIADB_SMALL = (
-    "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M",
-    "--innodb-flush-log-at-trx-commit=0", "--innodb-data-file-path=ibdata1:4M:autoextend",
+    "--innodb-buffer-pool-size=16M",
+    "--innodb-log-file-size=4M",
+    "--innodb-flush-log-at-trx-commit=0",
+    "--innodb-data-file-path=ibdata1:4M:autoextend",
     "--innodb-lock-wait-timeout=900",
-)  # fmt: skip
+)
 
 
 def start_munged(installation: Installation, places: Places, env: Mapping[str, str]) -> Daemon:
@@ -29,12 +31,17 @@ def start_munged(installation: Installation, places: Places, env: Mapping[str, s
     daemon = Daemon("munged", places.root / "log" / "munged.out")
     daemon.start(
         [
-            installation.program("munged"), "--foreground", "--force",
-            f"--socket={places.munge_socket}", f"--key-file={key}",
-            f"--pid-file={directory}/munged.pid", f"--seed-file={directory}/munged.seed",
+            installation.program("munged"),
+            "--foreground",
+            "--force",
+            f"--socket={places.munge_socket}",
+            f"--key-file={key}",
+            f"--pid-file={directory}/munged.pid",
+            f"--seed-file={directory}/munged.seed",
         ],
-        env, grace_s=1.0,
-    )  # fmt: skip
+        env,
+        grace_s=1.0,
+    )
     return daemon
 
 
@@ -53,21 +60,33 @@ def start_mariadb(installation: Installation, places: Places, env: Mapping[str, 
     basics = ["--no-defaults", f"--datadir={directory}/data", f"--user={me}", *MARIADB_SMALL]
     made = subprocess.run(
         [
-            installation.program("mariadb-install-db"), *basics, "--skip-test-db",
-            "--skip-name-resolve", "--auth-root-authentication-method=normal",
+            installation.program("mariadb-install-db"),
+            *basics,
+            "--skip-test-db",
+            "--skip-name-resolve",
+            "--auth-root-authentication-method=normal",
         ],
-        env=dict(env), capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
-    )  # fmt: skip
+        env=dict(env),
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
     if made.returncode:
         raise BenchError(f"mariadb-install-db failed:\n{made.stdout}{made.stderr}")
     daemon = Daemon("mariadbd", places.root / "log" / "mariadbd.out")
     daemon.start(
         [
-            installation.program("mariadbd"), *basics, "--skip-networking", "--skip-grant-tables",
-            f"--socket={places.mariadb_socket}", f"--pid-file={directory}/mariadbd.pid",
+            installation.program("mariadbd"),
+            *basics,
+            "--skip-networking",
+            "--skip-grant-tables",
+            f"--socket={places.mariadb_socket}",
+            f"--pid-file={directory}/mariadbd.pid",
         ],
-        env, grace_s=0.0,
-    )  # fmt: skip
+        env,
+        grace_s=0.0,
+    )
     return daemon
 
 
@@ -87,8 +106,9 @@ def start_slurmdbd(installation: Installation, places: Places, env: Mapping[str,
     daemon = Daemon("slurmdbd", logs / "slurmdbd.out", [logs / "slurmdbd.log"])
     daemon.start(
         [installation.program("slurmdbd"), "-D"],
-        {**env, "MYSQL_UNIX_PORT": str(places.mariadb_socket)}, grace_s=0.0,
-    )  # fmt: skip
+        {**env, "MYSQL_UNIX_PORT": str(places.mariadb_socket)},
+        grace_s=0.0,
+    )
     return daemon
 
 

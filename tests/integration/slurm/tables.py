@@ -186,21 +186,23 @@ def _cgroup_conf(version: tuple[int, int]) -> str:
 
 def slurmdbd_conf(places: Places) -> str:
     """slurmdbd.conf: StorageHost=localhost is the Unix socket that MYSQL_UNIX_PORT names."""
-    return "\n".join([
-        f"DbdHost={places.host}",
-        "DbdAddr=127.0.0.1",
-        f"DbdPort={places.database_port}",
-        f"SlurmUser={places.slurm_user}",
-        f"AuthInfo=socket={places.munge_socket}",
-        f"PidFile={places.root}/run/slurmdbd.pid",
-        f"LogFile={places.root}/log/slurmdbd.log",
-        *([f"PluginDir={places.plugin_dir}"] if places.plugin_dir else []),
-        "StorageType=accounting_storage/mysql",
-        "StorageHost=localhost",
-        "StorageUser=slurm",
-        "StorageLoc=slurm_acct",
-        "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"DbdHost={places.host}",
+            "DbdAddr=127.0.0.1",
+            f"DbdPort={places.database_port}",
+            f"SlurmUser={places.slurm_user}",
+            f"AuthInfo=socket={places.munge_socket}",
+            f"PidFile={places.root}/run/slurmdbd.pid",
+            f"LogFile={places.root}/log/slurmdbd.log",
+            *([f"PluginDir={places.plugin_dir}"] if places.plugin_dir else []),
+            "StorageType=accounting_storage/mysql",
+            "StorageHost=localhost",
+            "StorageUser=slurm",
+            "StorageLoc=slurm_acct",
+            "",
+        ]
+    )
 
 
 def _accounting(gpu_types: Sequence[str], places: Places) -> list[str]:

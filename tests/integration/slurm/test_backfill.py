@@ -54,9 +54,12 @@ def test_short_jobs_start_before_a_blocked_one_and_do_not_delay_it(
 def _run_queue(bench: SlurmCluster, user: str | None, *, filled: bool) -> Queue:
     """Queue the jobs on the two V100 nodes; what accounting says of them once all have ended."""
     running = bench.submit(
-        "--gres=gpu:v100:4", "--nodelist=v1", f"--time={FIRST_LIMIT_MIN}",
-        script="#!/bin/sh\nsleep 12\n", user=user,
-    )  # fmt: skip
+        "--gres=gpu:v100:4",
+        "--nodelist=v1",
+        f"--time={FIRST_LIMIT_MIN}",
+        script="#!/bin/sh\nsleep 12\n",
+        user=user,
+    )
     bench.wait(running.job_id, ["RUNNING"])
     blocked = bench.submit(
         "--gres=gpu:v100:4", "--nodes=2", "--time=5", script="#!/bin/sh\nsleep 2\n", user=user
@@ -76,5 +79,6 @@ def _run_queue(bench: SlurmCluster, user: str | None, *, filled: bool) -> Queue:
 
 def _ran(bench: SlurmCluster, job_id: int) -> Ran:
     recorded = bench.sacct(job_id, "submit", "start", "end")
-    return Ran(*(datetime.fromisoformat(recorded[name]).timestamp()
-                 for name in ("submit", "start", "end")))  # fmt: skip
+    return Ran(
+        *(datetime.fromisoformat(recorded[name]).timestamp() for name in ("submit", "start", "end"))
+    )

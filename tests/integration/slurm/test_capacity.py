@@ -11,14 +11,7 @@ from pathlib import Path
 import pytest
 from windows import Window, iso
 
-from .accounting_sums import (
-    HOUR_S,
-    is_the_same,
-    report,
-    rows_of_sacct,
-    seconds_of,
-    split,
-)
+from .accounting_sums import HOUR_S, is_the_same, report, rows_of_sacct, seconds_of, split
 from .cluster import SlurmCluster
 from .test_history import ingest, stored
 
@@ -78,16 +71,21 @@ def every_shape(here: SlurmCluster, user: str | None) -> Sent:
     components = [int(job["JobId"]) for job in here.jobs(het)]
     tasks = [int(job["JobId"]) for job in here.jobs(array)]
     return Sent(
-        ids=(*records, *others, *components, *tasks), at_begin=whole, at_end=failed,
+        ids=(*records, *others, *components, *tasks),
+        at_begin=whole,
+        at_end=failed,
         others=(others[0], others[1], others[2]),
-    )  # fmt: skip
+    )
 
 
 def sql(here: SlurmCluster, text: str) -> None:
     here.run(
-        "mariadb", "--no-defaults", f"--socket={here.places.mariadb_socket}", "slurm_acct",
+        "mariadb",
+        "--no-defaults",
+        f"--socket={here.places.mariadb_socket}",
+        "slurm_acct",
         input=text,
-    )  # fmt: skip
+    )
 
 
 def moved(here: SlurmCluster, sent: Sent, window: Window) -> None:
@@ -99,12 +97,16 @@ def moved(here: SlurmCluster, sent: Sent, window: Window) -> None:
     back = int(time.time()) - since - 600
     ids = ",".join(map(str, sent.ids))
     times = {
-        sent.at_begin: (since - 600, since + 1234), sent.at_end: (until - 777, until + 500),
-        sent.others[0]: (since - 100, until + 100), sent.others[1]: (since, since + 1),
+        sent.at_begin: (since - 600, since + 1234),
+        sent.at_end: (until - 777, until + 500),
+        sent.others[0]: (since - 100, until + 100),
+        sent.others[1]: (since, since + 1),
         sent.others[2]: (until - 1, until),
-    }  # fmt: skip
+    }
     ends = {sent.at_begin: NODE_FAIL, sent.others[1]: TIMEOUT, sent.others[2]: PREEMPTED}
-    sql(here, f"""
+    sql(
+        here,
+        f"""
         UPDATE bench_job_table SET time_submit = time_submit - {back},
             time_eligible = IF(time_eligible > {back}, time_eligible - {back}, 0),
             time_start = IF(time_start, time_start - {back}, 0),
@@ -118,11 +120,15 @@ def moved(here: SlurmCluster, sent: Sent, window: Window) -> None:
         DELETE FROM bench_last_ran_table;
         INSERT INTO bench_last_ran_table VALUES
             ({since - 2 * HOUR_S}, {since - 2 * HOUR_S}, {since - 2 * HOUR_S});
-        """)  # fmt: skip
+        """,
+    )
     for job_id, (start, end) in times.items():
-        sql(here, f"""UPDATE bench_job_table SET time_submit = {start - 5},
+        sql(
+            here,
+            f"""UPDATE bench_job_table SET time_submit = {start - 5},
             time_eligible = {start}, time_start = {start}, time_end = {end}
-            WHERE id_job = {job_id};""")  # fmt: skip
+            WHERE id_job = {job_id};""",
+        )
     for job_id, state in ends.items():
         sql(here, f"UPDATE bench_job_table SET state = {state} WHERE id_job = {job_id};")
 
@@ -141,9 +147,17 @@ def old_period(here: SlurmCluster, users: None, user: str | None) -> Iterator[Wi
 
 def sreport(here: SlurmCluster, window: Window, *what: str) -> list[list[str]]:
     text = here.run(
-        "sreport", "-n", "-P", "-t", "Seconds", "--tres=gres/gpu", *what,
-        f"start={iso(window.since_s):.19}", f"end={iso(window.until_s):.19}", env={"TZ": "UTC"},
-    ).stdout  # fmt: skip
+        "sreport",
+        "-n",
+        "-P",
+        "-t",
+        "Seconds",
+        "--tres=gres/gpu",
+        *what,
+        f"start={iso(window.since_s):.19}",
+        f"end={iso(window.until_s):.19}",
+        env={"TZ": "UTC"},
+    ).stdout
     return [line.split("|") for line in text.splitlines()]
 
 
@@ -163,8 +177,13 @@ def test_an_ingested_period_reconciles_with_sacct_and_sreport(
     found = report("--history", path, *window.words)
     rows = rows_of_sacct(here, window)
     assert {row.outcome for row in rows} == {
-        "completed", "failed", "timed_out", "cancelled", "preempted", "running",
-    }  # fmt: skip
+        "completed",
+        "failed",
+        "timed_out",
+        "cancelled",
+        "preempted",
+        "running",
+    }
     assert told["unread"] == 0
     is_the_same(found, rows)
     assert [aside["reason"] for aside in found["origin"]["set_aside"]] == ["it never started"]

@@ -65,9 +65,14 @@ def left_out(found: dict[str, Any]) -> dict[str, str]:
 def really_started(here: SlurmCluster, job_ids: Iterable[str]) -> dict[str, int]:
     """When those of these jobs started that accounting knows of."""
     lines = here.run(
-        "sacct", "-X", "-n", "-P", "--format=jobid,start", f"--jobs={','.join(job_ids)}",
+        "sacct",
+        "-X",
+        "-n",
+        "-P",
+        "--format=jobid,start",
+        f"--jobs={','.join(job_ids)}",
         env={"SLURM_TIME_FORMAT": "%s"},
-    ).stdout.splitlines()  # fmt: skip
+    ).stdout.splitlines()
     found = (line.split("|") for line in lines)
     return {job_id: int(start) for job_id, start in found if start.isdecimal()}
 
@@ -83,19 +88,19 @@ def test_jobs_start_in_the_order_in_which_they_really_do(
     second = here.submit("-t1", ONE, f"-dafterok:{first}", script=SHORT).job_id
     third = here.submit("-t1", ONE, f"-dafterany:{second}", script=SHORT).job_id
     either = here.submit("-t1", ONE, f"-dafterany:{first}?afterany:{third}", script=SHORT).job_id
-    array = here.submit(
-        "-t1", ONE, f"-dafterok:{first}", "--array=0-2%1", script=SHORT
-    ).job_id  # fmt: skip
+    array = here.submit("-t1", ONE, f"-dafterok:{first}", "--array=0-2%1", script=SHORT).job_id
     same = here.submit("-t1", ONE, "-Jsame", f"-dafterok:{second}", script=SHORT).job_id
     alone = here.submit("-t1", ONE, "-Jsame", "-dsingleton", script=SHORT).job_id
     found = queue()
     tasks = [f"{array}_{task}" for task in range(3)]
     assert waits(found) == {
-        str(second): f"end of {first}", str(third): f"end of {second}",
-        str(either): f"end of {first} or end of {third}", str(same): f"end of {second}",
+        str(second): f"end of {first}",
+        str(third): f"end of {second}",
+        str(either): f"end of {first} or end of {third}",
+        str(same): f"end of {second}",
         str(alone): "end of others of this name",
         **dict.fromkeys(tasks, f"end of {first}; its array: 1 at once"),
-    }  # fmt: skip
+    }
     until.touch()
     here.wait_until(lambda: not here.run("squeue", "-h").stdout, timeout_s=90)
     until.unlink()
@@ -163,9 +168,7 @@ def test_what_runs_in_a_reservation_takes_nothing_from_others(
     here: SlurmCluster, fitted: Fitted, reserve: Any
 ) -> None:
     reserve("course", "starttime=now", "duration=60", "nodes=v1")
-    inside = here.submit(
-        "--reservation=course", "--gres=gpu:v100:4", "-t9", script=LONG
-    ).job_id  # fmt: skip
+    inside = here.submit("--reservation=course", "--gres=gpu:v100:4", "-t9", script=LONG).job_id
     runs = here.submit("--gres=gpu:v100:4", "-t9", script=LONG).job_id
     for job_id in (inside, runs):
         here.wait(job_id, ["RUNNING"])

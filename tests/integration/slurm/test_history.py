@@ -25,9 +25,17 @@ ROOT = Path(__file__).parents[3]
 PROGRAM = "from predictor.cli.main import main; main()"
 PATIENCE_S = 30.0
 OURS = Mark(
-    limit=60, p50_s=1800.0, hi_s=3000.0, q=0.95, step_s=0.25, gpu="v100-sxm2-16gb", gpus=2,
-    tier="site", version="v7", job="model=resnet50 precision=fp32 batch_size=64",
-)  # fmt: skip
+    limit=60,
+    p50_s=1800.0,
+    hi_s=3000.0,
+    q=0.95,
+    step_s=0.25,
+    gpu="v100-sxm2-16gb",
+    gpus=2,
+    tier="site",
+    version="v7",
+    job="model=resnet50 precision=fp32 batch_size=64",
+)
 RUNS = "#!/bin/sh\nsleep 600\n"
 REPORTS = """#!/bin/sh
 printf '{"v": 1, "job_id": "%s", "step": 900, "total_steps": 1000, "step_s": 0.001}' \\
@@ -50,11 +58,26 @@ def eventually(true: Callable[[], Any]) -> None:
 
 def ingest(here: SlurmCluster, path: str, *words: str) -> Any:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "history", "ingest", "slurm", "--history", path,
-         "--format", "json", *words],
-        env=here.env, capture_output=True, text=True, check=False, timeout=120,
+        [
+            sys.executable,
+            "-c",
+            PROGRAM,
+            "history",
+            "ingest",
+            "slurm",
+            "--history",
+            path,
+            "--format",
+            "json",
+            *words,
+        ],
+        env=here.env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
         cwd=ROOT,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -99,8 +122,10 @@ def test_what_ended_is_in_the_history_once_and_as_it_was(here: SlurmCluster, pat
     assert (ours.asked, ours.origin, ours.limit_by) == (OURS.job, "decision", LimitBy.US)
     assert ours.predicted is not None
     assert (ours.predicted.step_s, ours.predicted.median_s, ours.predicted.upper_s) == (
-        0.25, 1800.0, 3000.0,
-    )  # fmt: skip
+        0.25,
+        1800.0,
+        3000.0,
+    )
     theirs = runs[str(failed)]
     assert (theirs.ended.state, theirs.asked) == (JobState.FAILED, "model=vgg16 batch_size=8")
     for job_id, record in told.items():

@@ -38,9 +38,14 @@ def _slurm_user() -> str | None:
     try:
         account = pwd.getpwnam("slurm")
         subprocess.run(
-            [sys.executable, "-c", ""], user=account.pw_uid, group=account.pw_gid,
-            extra_groups=[], cwd="/", check=True, capture_output=True,
-        )  # fmt: skip
+            [sys.executable, "-c", ""],
+            user=account.pw_uid,
+            group=account.pw_gid,
+            extra_groups=[],
+            cwd="/",
+            check=True,
+            capture_output=True,
+        )
     except (KeyError, OSError, subprocess.CalledProcessError):
         return None
     return account.pw_name
@@ -59,9 +64,19 @@ class Live:
 
     def command(self, name: str, *more: str) -> subprocess.CompletedProcess[str]:
         """One of our commands; the policy, the notes and the socket lie below the prefix."""
-        argv = [str(PROGRAM), "slurm", name, "--prefix", str(self.prefix),
-                "--slurm-conf", str(self.conf), "--home", str(self.home), "--no-systemd",
-                *more]  # fmt: skip
+        argv = [
+            str(PROGRAM),
+            "slurm",
+            name,
+            "--prefix",
+            str(self.prefix),
+            "--slurm-conf",
+            str(self.conf),
+            "--home",
+            str(self.home),
+            "--no-systemd",
+            *more,
+        ]
         return subprocess.run(
             argv, env=self.env, capture_output=True, text=True, check=False, timeout=180
         )
@@ -79,8 +94,15 @@ class Live:
         argv = [str(PROGRAM), "slurm", "daemon", "--config", str(config)]
         env = {**self.cluster.env, "PRECISION_TIME_HOME": str(self.home)}
         if os.geteuid() == 0:
-            argv = ["setpriv", "--reuid", owner, "--regid", str(pwd.getpwnam(owner).pw_gid),
-                    "--clear-groups", *argv]  # fmt: skip
+            argv = [
+                "setpriv",
+                "--reuid",
+                owner,
+                "--regid",
+                str(pwd.getpwnam(owner).pw_gid),
+                "--clear-groups",
+                *argv,
+            ]
         self.daemon = Daemon("precision-time", logs / "precision-time.out")
         self.daemon.start(argv, env)
         socket = self.prefix / "run/precision-time/slurm.sock"

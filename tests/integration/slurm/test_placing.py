@@ -18,8 +18,9 @@ pytestmark = pytest.mark.usefixtures("deciding")
 
 def fill(bench: SlurmCluster, user: str | None, count: int, *options: str) -> list[str]:
     """Queue jobs of one GPU; the nodes of those that run once all that can do."""
-    ids = [bench.submit("--gres=gpu:1", *options, script=SLEEP, user=user).job_id
-           for _ in range(count)]  # fmt: skip
+    ids = [
+        bench.submit("--gres=gpu:1", *options, script=SLEEP, user=user).job_id for _ in range(count)
+    ]
     bench.wait_until(lambda: states(bench, ids).count("PENDING") == 0 or settled(bench, ids))
     listed = bench.run("squeue", "-h", "-t", "R", "-o", "%N").stdout
     return listed.split()

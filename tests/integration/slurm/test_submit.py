@@ -131,8 +131,10 @@ def test_each_part_of_a_heterogeneous_job_gets_its_own_limit(
     second = ("--gres=gpu:v100:1", "--comment=model=resnet18 precision=fp32 epochs=5 batch=128")
     queued = bench.submit("--hold", *GPU_JOB, ":", *second, ":", "--partition=cpu", user=user)
     parts = bench.jobs(queued.job_id)
-    alone = [told("\n".join(bench.submit("--hold", *part, user=user).messages))
-             for part in (GPU_JOB, second)]  # fmt: skip
+    alone = [
+        told("\n".join(bench.submit("--hold", *part, user=user).messages))
+        for part in (GPU_JOB, second)
+    ]
     assert [minutes(part["TimeLimit"]) for part in parts] == [*alone, 60]
     assert alone[0] != alone[1]
 
@@ -149,8 +151,11 @@ def test_an_unknown_model_keeps_the_default_and_its_user_is_told(
 def test_jobs_that_say_nothing_of_a_model_or_want_no_gpu_pass_in_silence(
     bench: SlurmCluster, user: str | None
 ) -> None:
-    for options in (("--gres=gpu:1",), ("--comment=night run", "--gres=gpu:2"),
-                    ("--partition=cpu", f"--comment={JOB}")):  # fmt: skip
+    for options in (
+        ("--gres=gpu:1",),
+        ("--comment=night run", "--gres=gpu:2"),
+        ("--partition=cpu", f"--comment={JOB}"),
+    ):
         queued = bench.submit("--hold", *options, user=user)
         assert [line for line in queued.messages if line] == []
         expected = 60 if "--partition=cpu" in options else DEFAULT_MIN

@@ -116,9 +116,12 @@ def started(bench: SlurmCluster, user: str | None, *options: str, tasks: int = 1
 def mark(bench: SlurmCluster, job_id: int, decision: Mark, limit_min: int) -> None:
     """What the hook would have written."""
     bench.run(
-        "scontrol", "update", f"jobid={job_id}", f"timelimit={limit_min}",
+        "scontrol",
+        "update",
+        f"jobid={job_id}",
+        f"timelimit={limit_min}",
         f"admincomment={decision.text()}",
-    )  # fmt: skip
+    )
 
 
 def command(policy: Path, *options: str) -> list[str]:
@@ -130,7 +133,12 @@ def watch(bench: SlurmCluster, policy: Path, *options: str) -> str:
     """What one pass says."""
     done = subprocess.run(
         command(policy, "--once", *options),
-        env=bench.env, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT,
-    )  # fmt: skip
+        env=bench.env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=ROOT,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -27,7 +27,7 @@ CALLS: dict[Kind, Callable[[], torch.Tensor]] = {
     Kind.BATCH_NORM: lambda: functional.batch_norm(X.to(LOW), None, None, training=True),
     Kind.LOSS: lambda: functional.cross_entropy(X.to(LOW), LABELS),
     Kind.EMBEDDING: lambda: functional.embedding(LABELS, W),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", CALLS, ids=str)

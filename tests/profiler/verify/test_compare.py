@@ -15,9 +15,13 @@ SECONDS = st.floats(min_value=1e-4, max_value=10.0)
 def pair(network: str, predicted_s: float, measured_s: float, *, aside: bool = False) -> Pair:
     step = Timing(time_s=measured_s, spread=0.0, samples=5)
     return Pair(
-        network=network, precision="fp32", predicted_s=predicted_s, measured=step, pace=1.0,
+        network=network,
+        precision="fp32",
+        predicted_s=predicted_s,
+        measured=step,
+        pace=1.0,
         aside=aside,
-    )  # fmt: skip
+    )
 
 
 @given(st.lists(SECONDS, min_size=2, max_size=6), st.floats(0.2, 5.0))
@@ -54,9 +58,13 @@ def test_networks_set_aside_teach_no_factor_and_are_summed_up_apart() -> None:
 def test_a_measurement_whose_steps_disagree_is_named() -> None:
     steady = pair("calm", 1.0, 1.0)
     absurd = Pair(
-        network="shared", precision="fp32", predicted_s=1.0, pace=1.0, aside=False,
+        network="shared",
+        precision="fp32",
+        predicted_s=1.0,
+        pace=1.0,
+        aside=False,
         measured=Timing(time_s=1.0, spread=2 * STEADY, samples=5),
-    )  # fmt: skip
+    )
     result = Verification(device="cpu", comparisons=compared([steady, absurd]))
     assert [c.network for c in result.unsteady] == ["shared"]
     assert Verification(device="cpu", comparisons=()).summary() is None

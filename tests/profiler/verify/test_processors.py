@@ -86,11 +86,16 @@ def test_a_cell_is_told_by_its_number(code: int) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("gelu", MATH), ("gelu_backward", MATH), ("relu_", PLAIN), ("threshold_backward", PLAIN),
-        ("native_dropout", RANDOM), ("bernoulli_", RANDOM), ("_to_copy", PLAIN),
+        ("gelu", MATH),
+        ("gelu_backward", MATH),
+        ("relu_", PLAIN),
+        ("threshold_backward", PLAIN),
+        ("native_dropout", RANDOM),
+        ("bernoulli_", RANDOM),
+        ("_to_copy", PLAIN),
         ("unheard_of", PLAIN),
     ],
-)  # fmt: skip
+)
 def test_functions_are_told_by_the_names_of_torch(name: str, expected: int) -> None:
     assert CLASS_OF[function_number(name)] == expected
 

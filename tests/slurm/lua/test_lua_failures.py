@@ -109,14 +109,26 @@ def _big(size: int) -> Talk:
         pytest.param(says(b"v=1&time_limit\n"), id="no value"),
         *(
             pytest.param(says(f"v=1&time_limit={value}&log=x\n".encode()), id=f"time_limit={value}")
-            for value in ("0", "-5", "nan", "inf", "1e300", "4294967294", "4294967295", "12.7",
-                          "0x10", "%20", "9" * 400, "{}")
+            for value in (
+                "0",
+                "-5",
+                "nan",
+                "inf",
+                "1e300",
+                "4294967294",
+                "4294967295",
+                "12.7",
+                "0x10",
+                "%20",
+                "9" * 400,
+                "{}",
+            )
         ),
         pytest.param(says(b"v=1&time_limit=20&time_min=30&log=x\n"), id="time_min too long"),
         pytest.param(says(b"v=1&time_limit=20&time_min=0&log=x\n"), id="time_min=0"),
         pytest.param(says(b"v=1&time_limit=20&ttl_s=-1&log=x\n"), id="ttl_s=-1"),
     ],
-)  # fmt: skip
+)
 def test_with_an_insane_answer_jobs_pass(hook: Hook, path: Path, talk: Talk) -> None:
     with daemon(path, talk) as running:
         assert_one_miss(hook)

@@ -89,9 +89,15 @@ def test_a_limit_below_the_users_time_min_is_refused(hook: Hook, path: Path) -> 
 
 @pytest.mark.parametrize(
     ("partition", "limit", "is_set"),
-    [(None, 2880, True), (None, 2881, False), ("short", 31, False), ("short,gpu", 2880, True),
-     ("nolimit", 500000, True), ("unknown", 10, False)],
-)  # fmt: skip
+    [
+        (None, 2880, True),
+        (None, 2881, False),
+        ("short", 31, False),
+        ("short,gpu", 2880, True),
+        ("nolimit", 500000, True),
+        ("unknown", 10, False),
+    ],
+)
 def test_no_limit_above_the_largest_max_time_of_the_partitions(
     hook: Hook, path: Path, partition: str | None, limit: int, is_set: bool
 ) -> None:

@@ -14,11 +14,43 @@ from slurm_plugin.protocol import MAX_REQUEST_BYTES, Answer, Request, parse_requ
 
 TEXTS = ("name", "comment", "extra", "features", "work_dir", "user_name", "script")
 PIECES = (
-    b"&", b"=", b"%", b"%41", b"%zz", b"+", b" ", b"\n", b"\r\n", b"\0", b"'", b'"', b"\\", b"\t",
-    b";", b"#", b"`id`", b"$(id)", b"]]", b"--", b"%s%n", b"&uid=0", b"\nv=1&kind=submit", b"v=2",
-    b"\xff", b"\xc3", b"\xe2\x82", b"\x80", "é".encode(), "模型".encode(), "🙂".encode(),
-    b"\xc2\x9b", b"\x1b[2J", b"model=resnet50", b"precision=amp", b"\x7f",
-)  # fmt: skip
+    b"&",
+    b"=",
+    b"%",
+    b"%41",
+    b"%zz",
+    b"+",
+    b" ",
+    b"\n",
+    b"\r\n",
+    b"\0",
+    b"'",
+    b'"',
+    b"\\",
+    b"\t",
+    b";",
+    b"#",
+    b"`id`",
+    b"$(id)",
+    b"]]",
+    b"--",
+    b"%s%n",
+    b"&uid=0",
+    b"\nv=1&kind=submit",
+    b"v=2",
+    b"\xff",
+    b"\xc3",
+    b"\xe2\x82",
+    b"\x80",
+    "é".encode(),
+    "模型".encode(),
+    "🙂".encode(),
+    b"\xc2\x9b",
+    b"\x1b[2J",
+    b"model=resnet50",
+    b"precision=amp",
+    b"\x7f",
+)
 
 
 def fuzzed(rng: random.Random) -> bytes:
@@ -42,11 +74,15 @@ def lines(hook: Hook, asked: list[dict[str, Any]], **given: Any) -> list[str]:
 def test_every_text_a_user_can_write_arrives_as_written(hook: Hook) -> None:
     rng = random.Random(7)
     asked: list[dict[str, Any]] = [
-        {**{name: fuzzed(rng) for name in TEXTS}, "user_id": 21001, "argc": 2,
-         "argv": {0: fuzzed(rng), 1: fuzzed(rng)},
-         "environment": {"PRECISION_TIME": fuzzed(rng), "SECRET": b"no"}}
+        {
+            **{name: fuzzed(rng) for name in TEXTS},
+            "user_id": 21001,
+            "argc": 2,
+            "argv": {0: fuzzed(rng), 1: fuzzed(rng)},
+            "environment": {"PRECISION_TIME": fuzzed(rng), "SECRET": b"no"},
+        }
         for _ in range(1500)
-    ]  # fmt: skip
+    ]
     for job, line in zip(asked, lines(hook, asked), strict=True):
         assert line.count("\n") == 1
         request = read(line)
@@ -144,9 +180,14 @@ def test_a_long_script_is_cut_where_asked(hook: Hook) -> None:
 @pytest.mark.parametrize("byte", [b"%", b"\xe9", b"\n", b"x"])
 def test_no_line_is_longer_than_the_daemon_reads(hook: Hook, byte: bytes) -> None:
     job: dict[str, Any] = {
-        **JOB, "script": byte * 200_000, "argv": {0: byte * 16000}, "argc": 1,
-        "req_nodes": byte * 16000, "work_dir": byte * 4000, "comment": byte * 4000,
-    }  # fmt: skip
+        **JOB,
+        "script": byte * 200_000,
+        "argv": {0: byte * 16000},
+        "argc": 1,
+        "req_nodes": byte * 16000,
+        "work_dir": byte * 4000,
+        "comment": byte * 4000,
+    }
     line = lines(hook, [job], max_script=200_000)[0]
     assert len(line) <= MAX_REQUEST_BYTES
     request = read(line)

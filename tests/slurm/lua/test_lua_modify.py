@@ -55,9 +55,15 @@ def test_the_daemon_hears_what_changes_and_what_was(hook: Hook, path: Path) -> N
 
 @pytest.mark.parametrize(
     "change",
-    [{"comment": "model=vgg16"}, {"extra": "model=vgg16"}, {"tres_per_job": "gres/gpu:1"},
-     {"tres_per_task": "gres/gpu=1"}, {"min_nodes": 2}, {"num_tasks": 4}],
-)  # fmt: skip
+    [
+        {"comment": "model=vgg16"},
+        {"extra": "model=vgg16"},
+        {"tres_per_job": "gres/gpu:1"},
+        {"tres_per_task": "gres/gpu=1"},
+        {"min_nodes": 2},
+        {"num_tasks": 4},
+    ],
+)
 def test_a_change_that_matters_is_asked_about(
     hook: Hook, path: Path, change: dict[str, Any]
 ) -> None:

@@ -44,14 +44,22 @@ def test_a_site_script_chains_it_with_the_documented_lines(
     path_line, load_line, submit_line, modify_line, _ = documented
     script = tmp_path / "site.lua"
     script.write_text(
-        "\n".join([
-            path_line.replace("/etc/slurm", str(MODULES)), load_line,
-            "function slurm_job_submit(job_desc, part_list, submit_uid)",
-            "  job_desc.account = 'site'", submit_line, "  return slurm.SUCCESS", "end",
-            "function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)",
-            modify_line, "  return slurm.SUCCESS", "end",
-        ])
-    )  # fmt: skip
+        "\n".join(
+            [
+                path_line.replace("/etc/slurm", str(MODULES)),
+                load_line,
+                "function slurm_job_submit(job_desc, part_list, submit_uid)",
+                "  job_desc.account = 'site'",
+                submit_line,
+                "  return slurm.SUCCESS",
+                "end",
+                "function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)",
+                modify_line,
+                "  return slurm.SUCCESS",
+                "end",
+            ]
+        )
+    )
     with Hook(interpreter, script, modules=tmp_path) as hook:
         assert hook.load()["logs"] == []
         hook.configure(socket=path)

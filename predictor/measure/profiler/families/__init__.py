@@ -21,10 +21,17 @@ from . import (
 )
 
 FAMILIES: tuple[Family, ...] = (
-    *products.FAMILIES, *convolutions.FAMILIES, *attention.FAMILIES, *norms.FAMILIES,
-    *softmax.FAMILIES, *pointwise.FAMILIES, *pooling.FAMILIES, *lookups.FAMILIES,
-    *recurrent.FAMILIES, *updates.FAMILIES,
-)  # fmt: skip
+    *products.FAMILIES,
+    *convolutions.FAMILIES,
+    *attention.FAMILIES,
+    *norms.FAMILIES,
+    *softmax.FAMILIES,
+    *pointwise.FAMILIES,
+    *pooling.FAMILIES,
+    *lookups.FAMILIES,
+    *recurrent.FAMILIES,
+    *updates.FAMILIES,
+)
 BY_NAME = {family.name: family for family in FAMILIES}
 
 

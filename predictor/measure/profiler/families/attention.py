@@ -38,11 +38,17 @@ def _attention(case: Case, device: torch.device) -> Runs:
 
 FAMILIES = (
     Family(
-        name="attention", op="attention", turns=2, shape=_shape, runs=_attention,
+        name="attention",
+        op="attention",
+        turns=2,
+        shape=_shape,
+        runs=_attention,
         axes=(
-            Axis("batch", (1, 32), (1, 64), step=4), Choice("heads", (1, 2, 4, 8), (8, 12, 16, 32)),
+            Axis("batch", (1, 32), (1, 64), step=4),
+            Choice("heads", (1, 2, 4, 8), (8, 12, 16, 32)),
             Choice("head_dim", (16, 32, 64), (64, 64, 80, 128)),
-            Axis("seq_len", (16, 512), (64, 8192), step=16), choice("causal", 0, 1),
+            Axis("seq_len", (16, 512), (64, 8192), step=16),
+            choice("causal", 0, 1),
         ),
     ),
-)  # fmt: skip
+)

@@ -20,9 +20,13 @@ def image_sizes(batch: int, channels: int, side: int) -> dict[str, int]:
 def window_sizes(kernel: int, stride: int, pad: int) -> dict[str, int]:
     """The sizes of a square window."""
     return {
-        "kernel_h": kernel, "kernel_w": kernel, "stride_h": stride, "stride_w": stride,
-        "pad_h": pad, "pad_w": pad,
-    }  # fmt: skip
+        "kernel_h": kernel,
+        "kernel_w": kernel,
+        "stride_h": stride,
+        "stride_w": stride,
+        "pad_h": pad,
+        "pad_w": pad,
+    }
 
 
 def conv_shape(point: Point) -> Shape | None:
@@ -32,10 +36,11 @@ def conv_shape(point: Point) -> Shape | None:
         return None
     patch = point["stride"] == kernel and kernel > 2
     sizes = {
-        **image_sizes(point["batch"], point["in"], side), "out_c": point["out"],
+        **image_sizes(point["batch"], point["in"], side),
+        "out_c": point["out"],
         **window_sizes(kernel, point["stride"], 0 if patch else kernel // 2),
         "groups": point["groups"],
-    }  # fmt: skip
+    }
     return Shape(sizes, f"layout={_LAYOUTS[point['layout']][0]}")
 
 
@@ -54,9 +59,13 @@ def _conv(case: Case, device: torch.device) -> Runs:
     groups, layout = case.size("groups"), dict(_LAYOUTS)[case.option("layout")]
     x = numbers(case, device, *(case.size(f"in_{axis}") for axis in "nchw"))
     weight = numbers(
-        case, device, case.size("out_c"), case.size("in_c") // groups,
-        case.size("kernel_h"), case.size("kernel_w"),
-    )  # fmt: skip
+        case,
+        device,
+        case.size("out_c"),
+        case.size("in_c") // groups,
+        case.size("kernel_h"),
+        case.size("kernel_w"),
+    )
     x, weight = x.contiguous(memory_format=layout), weight.contiguous(memory_format=layout)
     grad = torch.randn_like(functional.conv2d(x, weight, None, stride, pad, 1, groups))
 
@@ -81,25 +90,52 @@ _STRIDE = choice("stride", 1, 1, 1, 2)
 
 FAMILIES = (
     Family(
-        name="conv", op="conv2d", turns=4, tf32=True, shape=conv_shape, runs=_conv,
+        name="conv",
+        op="conv2d",
+        turns=4,
+        tf32=True,
+        shape=conv_shape,
+        runs=_conv,
         axes=(
-            _BATCH, _SIDE, Axis("in", (1, 256), (3, 2048)), Axis("out", (4, 256), (16, 2048)),
-            Choice("kernel", (1, 1, 3, 3, 3, 2, 4, 5), (1, 1, 3, 3, 3, 5, 7)), _STRIDE, _LAYOUT,
+            _BATCH,
+            _SIDE,
+            Axis("in", (1, 256), (3, 2048)),
+            Axis("out", (4, 256), (16, 2048)),
+            Choice("kernel", (1, 1, 3, 3, 3, 2, 4, 5), (1, 1, 3, 3, 3, 5, 7)),
+            _STRIDE,
+            _LAYOUT,
             choice("groups", 1),
         ),
     ),
     Family(
-        name="depthwise conv", op="conv2d", tf32=True, shape=_depthwise_shape, runs=_conv,
+        name="depthwise conv",
+        op="conv2d",
+        tf32=True,
+        shape=_depthwise_shape,
+        runs=_conv,
         axes=(
-            _BATCH, _SIDE, Axis("in", (8, 384), (16, 2048)), choice("kernel", 3, 3, 5),
-            choice("stride", 1, 1, 2), _LAYOUT,
+            _BATCH,
+            _SIDE,
+            Axis("in", (8, 384), (16, 2048)),
+            choice("kernel", 3, 3, 5),
+            choice("stride", 1, 1, 2),
+            _LAYOUT,
         ),
     ),
     Family(
-        name="grouped conv", op="conv2d", tf32=True, shape=_grouped_shape, runs=_conv,
+        name="grouped conv",
+        op="conv2d",
+        tf32=True,
+        shape=_grouped_shape,
+        runs=_conv,
         axes=(
-            _BATCH, _SIDE, Choice("groups", (2, 4, 8), (2, 8, 32, 64)),
-            Choice("width", (4, 8, 16, 32), (4, 8, 16, 32)), choice("kernel", 3), _STRIDE, _LAYOUT,
+            _BATCH,
+            _SIDE,
+            Choice("groups", (2, 4, 8), (2, 8, 32, 64)),
+            Choice("width", (4, 8, 16, 32), (4, 8, 16, 32)),
+            choice("kernel", 3),
+            _STRIDE,
+            _LAYOUT,
         ),
     ),
-)  # fmt: skip
+)

@@ -28,10 +28,14 @@ def _embedding(case: Case, device: torch.device) -> Runs:
 
 FAMILIES = (
     Family(
-        name="embedding", op="embedding", shape=_shape, runs=_embedding,
+        name="embedding",
+        op="embedding",
+        shape=_shape,
+        runs=_embedding,
         axes=(
-            Axis("rows", (64, 8192), (256, 131072)), Axis("cols", (16, 512), (64, 8192)),
+            Axis("rows", (64, 8192), (256, 131072)),
+            Axis("cols", (16, 512), (64, 8192)),
             Axis("vocab", (100, 20000), (1000, 250000)),
         ),
     ),
-)  # fmt: skip
+)

@@ -53,10 +53,20 @@ def _batch_norm(case: Case, device: torch.device) -> Runs:
     return {
         "fwd": forward,
         "bwd": lambda: aten._batch_norm_impl_index_backward(
-            kernel, x, grad, weight, mean, var, saved_mean, saved_var, True, EPSILON,
-            [True, True, True], reserve,
+            kernel,
+            x,
+            grad,
+            weight,
+            mean,
+            var,
+            saved_mean,
+            saved_var,
+            True,
+            EPSILON,
+            [True, True, True],
+            reserve,
         ),
-    }  # fmt: skip
+    }
 
 
 def _group_norm(case: Case, device: torch.device) -> Runs:
@@ -100,15 +110,24 @@ _SIDE = Choice("side", (4, 8, 14, 16, 28, 32, 64), (7, 14, 28, 56, 112))
 
 FAMILIES = (
     Family(
-        name="batch norm", op="batchnorm", shape=batch_shape, runs=_batch_norm,
+        name="batch norm",
+        op="batchnorm",
+        shape=batch_shape,
+        runs=_batch_norm,
         axes=(_BATCH, _SIDE, Axis("channels", (4, 512), (16, 2048))),
     ),
     Family(
-        name="group norm", op="batchnorm", shape=_group_shape, runs=_group_norm,
+        name="group norm",
+        op="batchnorm",
+        shape=_group_shape,
+        runs=_group_norm,
         axes=(_BATCH, _SIDE, choice("groups", 1, 8, 32), choice("width", 4, 8, 16)),
     ),
     Family(
-        name="layer norm", op="layernorm", shape=_layer_shape, runs=_layer_norm,
+        name="layer norm",
+        op="layernorm",
+        shape=_layer_shape,
+        runs=_layer_norm,
         axes=(Axis("rows", (8, 16384), (256, 131072)), Axis("cols", (16, 1024), (128, 16384))),
     ),
-)  # fmt: skip
+)

@@ -92,9 +92,13 @@ def _cast_family(dtype: str) -> Family:
         return {"fwd": lambda: x.to(TORCH_DTYPES[dtype])}
 
     return Family(
-        name=f"cast to {dtype}", op="elementwise", formats=frozenset({dtype}), axes=(_ELEMENTS,),
-        shape=shape, runs=runs,
-    )  # fmt: skip
+        name=f"cast to {dtype}",
+        op="elementwise",
+        formats=frozenset({dtype}),
+        axes=(_ELEMENTS,),
+        shape=shape,
+        runs=runs,
+    )
 
 
 def _sum_shape(point: Point) -> Shape:
@@ -113,12 +117,19 @@ _ELEMENTS = Axis("elements", (64, 8_000_000), (4096, 500_000_000))
 
 FAMILIES = (
     Family(
-        name="pointwise", op="elementwise", turns=5, shape=_shape, runs=_pointwise,
+        name="pointwise",
+        op="elementwise",
+        turns=5,
+        shape=_shape,
+        runs=_pointwise,
         axes=(_ELEMENTS, choice("function", *range(len(_NAMES)))),
     ),
     *(_cast_family(dtype) for dtype in _CASTS),
     Family(
-        name="sum", op="reduction", shape=_sum_shape, runs=_sum,
+        name="sum",
+        op="reduction",
+        shape=_sum_shape,
+        runs=_sum,
         axes=(Axis("rows", (8, 16384), (256, 131072)), Axis("cols", (8, 1024), (64, 16384))),
     ),
-)  # fmt: skip
+)

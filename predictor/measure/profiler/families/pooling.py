@@ -19,9 +19,10 @@ def _shape(point: Point) -> Shape:
     kernel, stride, pad = (side, side, 0) if window == _WHOLE else _WINDOWS[window]
     batch, channels = point["batch"], point["channels"]
     sizes = {
-        **image_sizes(batch, channels, side), **window_sizes(kernel, stride, pad),
+        **image_sizes(batch, channels, side),
+        **window_sizes(kernel, stride, pad),
         "elements": batch * channels * side**2,
-    }  # fmt: skip
+    }
     largest = point["largest"] and window != _WHOLE
     return Shape(sizes, f"kind={'max' if largest else 'avg'}")
 
@@ -48,11 +49,16 @@ def _pool(case: Case, device: torch.device) -> Runs:
 
 FAMILIES = (
     Family(
-        name="pool", op="pool", shape=_shape, runs=_pool,
+        name="pool",
+        op="pool",
+        shape=_shape,
+        runs=_pool,
         axes=(
-            Axis("batch", (2, 128), (4, 256), step=4), Axis("channels", (4, 256), (16, 2048)),
+            Axis("batch", (2, 128), (4, 256), step=4),
+            Axis("channels", (4, 256), (16, 2048)),
             Choice("side", (4, 8, 14, 16, 28, 32, 64), (7, 14, 28, 56, 112)),
-            choice("window", 0, 0, 1, 2, _WHOLE), choice("largest", 0, 1),
+            choice("window", 0, 0, 1, 2, _WHOLE),
+            choice("largest", 0, 1),
         ),
     ),
-)  # fmt: skip
+)

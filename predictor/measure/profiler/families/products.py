@@ -65,18 +65,27 @@ _AXES = (
 _GPU_AXES = tuple(Axis(axis.name, axis.gpu, axis.gpu) for axis in _AXES)
 
 FAMILIES = (
+    Family(name="gemm", op="gemm", turns=3, tf32=True, axes=_AXES, shape=_gemm_shape, runs=_gemm),
     Family(
-        name="gemm", op="gemm", turns=3, tf32=True, axes=_AXES, shape=_gemm_shape, runs=_gemm
-    ),
-    Family(
-        name="batched gemm", op="batched_gemm", tf32=True, shape=_batched_shape, runs=_batched,
+        name="batched gemm",
+        op="batched_gemm",
+        tf32=True,
+        shape=_batched_shape,
+        runs=_batched,
         axes=(
-            Axis("m", (8, 256), (16, 2048)), Axis("n", (8, 256), (16, 2048)),
-            Axis("k", (8, 128), (16, 512)), Axis("batch", (2, 256), (4, 1024)),
+            Axis("m", (8, 256), (16, 2048)),
+            Axis("n", (8, 256), (16, 2048)),
+            Axis("k", (8, 128), (16, 512)),
+            Axis("batch", (2, 256), (4, 1024)),
         ),
     ),
     Family(
-        name="fp8 gemm", op="gemm", turns=2, formats=frozenset({"fp8"}), axes=_GPU_AXES,
-        shape=_fp8_shape, runs=_fp8,
+        name="fp8 gemm",
+        op="gemm",
+        turns=2,
+        formats=frozenset({"fp8"}),
+        axes=_GPU_AXES,
+        shape=_fp8_shape,
+        runs=_fp8,
     ),
-)  # fmt: skip
+)

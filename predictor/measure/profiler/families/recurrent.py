@@ -49,10 +49,17 @@ def _made_by(out: torch.Tensor, word: str) -> bool:
 
 FAMILIES = (
     Family(
-        name="recurrent", op="rnn", turns=2, tf32=True, shape=_shape, runs=_recurrent,
+        name="recurrent",
+        op="rnn",
+        turns=2,
+        tf32=True,
+        shape=_shape,
+        runs=_recurrent,
         axes=(
-            Axis("batch", (4, 64), (16, 512)), Axis("seq_len", (4, 64), (16, 512)),
-            Axis("hidden", (16, 256), (128, 2048)), choice("cell", 0, 1),
+            Axis("batch", (4, 64), (16, 512)),
+            Axis("seq_len", (4, 64), (16, 512)),
+            Axis("hidden", (16, 256), (128, 2048)),
+            choice("cell", 0, 1),
         ),
     ),
-)  # fmt: skip
+)

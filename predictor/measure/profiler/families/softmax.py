@@ -26,10 +26,15 @@ def _softmax(case: Case, device: torch.device) -> Runs:
 
 FAMILIES = (
     Family(
-        name="softmax", op="softmax", turns=2, shape=_shape, runs=_softmax,
+        name="softmax",
+        op="softmax",
+        turns=2,
+        shape=_shape,
+        runs=_softmax,
         axes=(
-            Axis("rows", (8, 16384), (256, 524288)), Axis("cols", (8, 2048), (32, 65536)),
+            Axis("rows", (8, 16384), (256, 524288)),
+            Axis("cols", (8, 2048), (32, 65536)),
             choice("log", 0, 1),
         ),
     ),
-)  # fmt: skip
+)

@@ -36,16 +36,33 @@ class _Kernel:
 def _adamw(lists: Lists) -> object:
     weights, grads, mean, square, steps = lists
     return torch._fused_adamw_(
-        weights, grads, mean, square, [], steps, lr=_RATE, beta1=_DECAY, beta2=0.999,
-        weight_decay=0.01, eps=1e-8, amsgrad=False, maximize=False,
-    )  # fmt: skip
+        weights,
+        grads,
+        mean,
+        square,
+        [],
+        steps,
+        lr=_RATE,
+        beta1=_DECAY,
+        beta2=0.999,
+        weight_decay=0.01,
+        eps=1e-8,
+        amsgrad=False,
+        maximize=False,
+    )
 
 
 def _sgd(lists: Lists) -> object:
     return torch._fused_sgd_(
-        *lists[:3], weight_decay=0.0, momentum=_DECAY, lr=_RATE, dampening=0.0, nesterov=False,
-        maximize=False, is_first_step=False,
-    )  # fmt: skip
+        *lists[:3],
+        weight_decay=0.0,
+        momentum=_DECAY,
+        lr=_RATE,
+        dampening=0.0,
+        nesterov=False,
+        maximize=False,
+        is_first_step=False,
+    )
 
 
 _KERNELS: Mapping[str, _Kernel] = {
@@ -81,11 +98,16 @@ def _update(case: Case, device: torch.device) -> Runs:
 
 FAMILIES = (
     Family(
-        name="optimizer", op="elementwise", turns=2, formats=frozenset({"fp32"}), shape=_shape,
+        name="optimizer",
+        op="elementwise",
+        turns=2,
+        formats=frozenset({"fp32"}),
+        shape=_shape,
         runs=_update,
         axes=(
-            Axis("elements", (64, 500_000), (1024, 20_000_000)), choice("tensors", 1, 4, 16, 64),
+            Axis("elements", (64, 500_000), (1024, 20_000_000)),
+            choice("tensors", 1, 4, 16, 64),
             choice("kernel", *range(len(_NAMES))),
         ),
     ),
-)  # fmt: skip
+)

@@ -62,15 +62,24 @@ def labels(classes: int, *sizes: int) -> Data:
 CANDIDATES = (
     Candidate(name="mlp", build=vision.mlp, data=(Data(sizes=(784,)), labels(10)), batch_size=128),
     Candidate(
-        name="lenet", build=vision.lenet, data=(image(1, 28), labels(10)), batch_size=128,
+        name="lenet",
+        build=vision.lenet,
+        data=(image(1, 28), labels(10)),
+        batch_size=128,
         optimizer="sgd",
     ),
     Candidate(
-        name="resnet", build=vision.resnet, data=(image(3, 32), labels(10)), batch_size=32,
+        name="resnet",
+        build=vision.resnet,
+        data=(image(3, 32), labels(10)),
+        batch_size=32,
         optimizer="sgd",
     ),
     Candidate(
-        name="mobilenet", build=vision.mobilenet, data=(image(3, 64), labels(100)), batch_size=16,
+        name="mobilenet",
+        build=vision.mobilenet,
+        data=(image(3, 64), labels(100)),
+        batch_size=16,
         optimizer="sgd",
     ),
     Candidate(
@@ -87,29 +96,42 @@ CANDIDATES = (
     ),
     Candidate(name="vit", build=sequence.vit, data=(image(3, 32), labels(10)), batch_size=16),
     Candidate(
-        name="autoencoder", build=vision.autoencoder, data=(image(3, 64), image(3, 64)),
+        name="autoencoder",
+        build=vision.autoencoder,
+        data=(image(3, 64), image(3, 64)),
         batch_size=16,
     ),
     Candidate(
-        name="recommender", build=sequence.Recommender, batch_size=512, optimizer="sgd",
+        name="recommender",
+        build=sequence.Recommender,
+        batch_size=512,
+        optimizer="sgd",
         data=(Data(sizes=(16,)), Data(sizes=(8,), below=5000), Data(sizes=(1,))),
     ),
-    Candidate(
-        name="unet", build=vision.UNet, data=(image(3, 64), labels(4, 64, 64)), batch_size=8
-    ),
+    Candidate(name="unet", build=vision.UNet, data=(image(3, 64), labels(4, 64, 64)), batch_size=8),
     Candidate(
         name="mixer", build=vision.mixer, data=(image(3, 32), labels(10)), batch_size=16, aside=True
     ),
     Candidate(
-        name="densenet", build=vision.densenet, data=(image(3, 32), labels(10)), batch_size=16,
-        optimizer="sgd", aside=True,
+        name="densenet",
+        build=vision.densenet,
+        data=(image(3, 32), labels(10)),
+        batch_size=16,
+        optimizer="sgd",
+        aside=True,
     ),
     Candidate(
-        name="tagger", build=sequence.tagger, data=(tokens(48, 2000), labels(50, 48)),
-        batch_size=24, aside=True,
+        name="tagger",
+        build=sequence.tagger,
+        data=(tokens(48, 2000), labels(50, 48)),
+        batch_size=24,
+        aside=True,
     ),
     Candidate(
-        name="wavenet", build=sequence.Convolved, data=(tokens(256, 256), labels(256, 256)),
-        batch_size=8, aside=True,
+        name="wavenet",
+        build=sequence.Convolved,
+        data=(tokens(256, 256), labels(256, 256)),
+        batch_size=8,
+        aside=True,
     ),
-)  # fmt: skip
+)

@@ -70,9 +70,13 @@ def _model(directory: Path, name: str) -> StepModel:
 
 
 def _pairs(
-    steps: StepModel, name: str, device: torch.device, pace: Pace | None,
-    candidates: Sequence[Candidate], progress: Progress,
-) -> Iterator[Pair]:  # fmt: skip
+    steps: StepModel,
+    name: str,
+    device: torch.device,
+    pace: Pace | None,
+    candidates: Sequence[Candidate],
+    progress: Progress,
+) -> Iterator[Pair]:
     for number, candidate in enumerate(candidates):
         progress(f"training {candidate.name}", number / len(candidates))
         graph = graph_of(candidate)
@@ -80,9 +84,13 @@ def _pairs(
             predicted_s = priced(steps, candidate, graph, precision, name).step_s
             took = measured(candidate, precision, device, pace)
             yield Pair(
-                network=candidate.name, precision=_word(precision), predicted_s=predicted_s,
-                measured=took.timing, pace=took.pace, aside=candidate.aside,
-            )  # fmt: skip
+                network=candidate.name,
+                precision=_word(precision),
+                predicted_s=predicted_s,
+                measured=took.timing,
+                pace=took.pace,
+                aside=candidate.aside,
+            )
 
 
 def _word(precision: Precision) -> str:

@@ -100,12 +100,16 @@ def compared(pairs: Sequence[Pair]) -> tuple[Comparison, ...]:
     """Each pair with the factor of the other networks, leaving its own out."""
     return tuple(
         Comparison(
-            network=p.network, precision=p.precision, predicted_s=p.predicted_s,
-            calibrated_s=p.predicted_s * _factor(pairs, p), measured=p.measured, pace=p.pace,
+            network=p.network,
+            precision=p.precision,
+            predicted_s=p.predicted_s,
+            calibrated_s=p.predicted_s * _factor(pairs, p),
+            measured=p.measured,
+            pace=p.pace,
             aside=p.aside,
         )
         for p in pairs
-    )  # fmt: skip
+    )
 
 
 def _factor(pairs: Sequence[Pair], left_out: Pair) -> float:

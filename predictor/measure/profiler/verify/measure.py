@@ -23,10 +23,7 @@ SECONDS = 4.0  # a network that is slow gets fewer steps, but no fewer than FEWE
 FEWEST = 4
 BATCHES = 8  # drawn before, so that tables of tokens see new rows as in training
 
-_AUTOCAST = {
-    Precision.MIXED_FP16_FP32: torch.float16,
-    Precision.MIXED_BF16_FP32: torch.bfloat16,
-}
+_AUTOCAST = {Precision.MIXED_FP16_FP32: torch.float16, Precision.MIXED_BF16_FP32: torch.bfloat16}
 _STORED = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
 
 

@@ -22,10 +22,13 @@ def graph_of(candidate: Candidate) -> Graph:
     calls = network.step(examples.inputs, lambda loss: loss, examples.batch_size, 0)
     weights = network.weights
     return Graph(
-        operators=mapped(calls).operators, parameters=weights.parameters,
-        trainable_parameters=weights.trainable, parameter_tensors=weights.tensors,
-        sparse_parameters=weights.sparse, input_elements=0.0,
-    )  # fmt: skip
+        operators=mapped(calls).operators,
+        parameters=weights.parameters,
+        trainable_parameters=weights.trainable,
+        parameter_tensors=weights.tensors,
+        sparse_parameters=weights.sparse,
+        input_elements=0.0,
+    )
 
 
 def priced(
@@ -33,17 +36,29 @@ def priced(
 ) -> StepTime:
     """The physical step time of a candidate on a device of the tables."""
     job = TrainingJob(
-        model=candidate.name, precision=precision, gpu=device, batch_size=candidate.batch_size,
+        model=candidate.name,
+        precision=precision,
+        gpu=device,
+        batch_size=candidate.batch_size,
         optimizer=candidate.optimizer,
-    )  # fmt: skip
+    )
     return steps.price_graph(job, _entry(candidate, graph), graph)
 
 
 def _entry(candidate: Candidate, graph: Graph) -> ModelEntry:
     recurrent = any(o.kind is Kind.RNN for o in graph.operators)
     return ModelEntry(
-        name=candidate.name, family="traced", group="rnn" if recurrent else "other", aliases=(),
-        architecture={}, image_size=None, seq_len=None, optimizer=candidate.optimizer,
-        dataset_size=None, units={}, parameters=graph.parameters, forward_gflops=None,
+        name=candidate.name,
+        family="traced",
+        group="rnn" if recurrent else "other",
+        aliases=(),
+        architecture={},
+        image_size=None,
+        seq_len=None,
+        optimizer=candidate.optimizer,
+        dataset_size=None,
+        units={},
+        parameters=graph.parameters,
+        forward_gflops=None,
         source="traced",
-    )  # fmt: skip
+    )

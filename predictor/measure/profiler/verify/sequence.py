@@ -90,9 +90,12 @@ class Recommender(nn.Module):
         super().__init__()
         self.tables = nn.ModuleList(nn.Embedding(rows, width) for _ in range(fields))
         self.mlp = nn.Sequential(
-            nn.Linear(fields * width + 16, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(),
+            nn.Linear(fields * width + 16, 256),
+            nn.ReLU(),
+            nn.Linear(256, 128),
+            nn.ReLU(),
             nn.Linear(128, 1),
-        )  # fmt: skip
+        )
 
     def forward(self, dense: Tensor, ids: Tensor, clicks: Tensor) -> Tensor:
         """The loss of one batch."""

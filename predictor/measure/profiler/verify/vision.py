@@ -53,10 +53,19 @@ def mlp() -> nn.Module:
 def lenet() -> nn.Module:
     """LeNet-5 with ReLU and max pooling."""
     return Classifier(
-        nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-        nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10),
-    )  # fmt: skip
+        nn.Conv2d(1, 6, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(400, 120),
+        nn.ReLU(),
+        nn.Linear(120, 84),
+        nn.ReLU(),
+        nn.Linear(84, 10),
+    )
 
 
 class Residual(nn.Module):
@@ -99,10 +108,15 @@ def mobilenet() -> nn.Module:
 def autoencoder() -> nn.Module:
     """A convolutional autoencoder with transposed convolutions."""
     return Regressor(
-        nn.Conv2d(3, 32, 4, 2, 1), nn.ReLU(), nn.Conv2d(32, 64, 4, 2, 1), nn.ReLU(),
-        nn.ConvTranspose2d(64, 32, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(32, 3, 4, 2, 1),
+        nn.Conv2d(3, 32, 4, 2, 1),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 4, 2, 1),
+        nn.ReLU(),
+        nn.ConvTranspose2d(64, 32, 4, 2, 1),
+        nn.ReLU(),
+        nn.ConvTranspose2d(32, 3, 4, 2, 1),
         nn.Sigmoid(),
-    )  # fmt: skip
+    )
 
 
 class UNet(nn.Module):
@@ -138,11 +152,12 @@ class Dense(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(
             nn.Sequential(
-                nn.BatchNorm2d(cin + i * growth), nn.ReLU(),
+                nn.BatchNorm2d(cin + i * growth),
+                nn.ReLU(),
                 nn.Conv2d(cin + i * growth, growth, 3, padding=1, bias=False),
             )
             for i in range(layers)
-        )  # fmt: skip
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Feature map to feature map."""
@@ -154,10 +169,17 @@ class Dense(nn.Module):
 def densenet() -> nn.Module:
     """Two dense blocks with a transition between them."""
     return Classifier(
-        nn.Conv2d(3, 24, 3, padding=1), Dense(24, 12, 4), nn.Conv2d(72, 36, 1), nn.AvgPool2d(2),
-        Dense(36, 12, 4), nn.BatchNorm2d(84), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Conv2d(3, 24, 3, padding=1),
+        Dense(24, 12, 4),
+        nn.Conv2d(72, 36, 1),
+        nn.AvgPool2d(2),
+        Dense(36, 12, 4),
+        nn.BatchNorm2d(84),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
         nn.Linear(84, 10),
-    )  # fmt: skip
+    )
 
 
 class Mixing(nn.Module):

@@ -49,9 +49,12 @@ def hours_axis(axes: Axes, label: str) -> None:
 def legend(canvas: Canvas, axes: Axes, columns: int) -> None:
     """The legend above the plot."""
     canvas.figure.legend(
-        *axes.get_legend_handles_labels(), loc="outside upper left",
-        ncols=2 if canvas.narrow and columns > 3 else columns, handlelength=1, columnspacing=1.2,
-    )  # fmt: skip
+        *axes.get_legend_handles_labels(),
+        loc="outside upper left",
+        ncols=2 if canvas.narrow and columns > 3 else columns,
+        handlelength=1,
+        columnspacing=1.2,
+    )
 
 
 def titled(axes: Axes, title: str) -> None:

@@ -51,21 +51,41 @@ def findings(report: Report) -> tuple[Finding, ...]:
     """The largest of lost hours, savings and GPUs idle while jobs waited, the largest first."""
     hours = report.hours
     found = [
-        Finding(gpu_hours=hours.failed, title="Failed jobs:", what=(
-            f"{amount(hours.failed)} GPU-hours of work were thrown away. Look at the accounts and"
-            " users with most of them first.")),
-        Finding(gpu_hours=hours.timed_out, title="Killed by their time limit:", what=(
-            f"{amount(hours.timed_out)} GPU-hours of work were thrown away. Let limits be filled"
-            " from predictions, and ask these users to write checkpoints.")),
-        Finding(gpu_hours=hours.preempted, title="Preempted jobs:", what=(
-            f"{amount(hours.preempted)} GPU-hours of work were thrown away. Ask for checkpoints on"
-            " preemptible partitions.")),
-        Finding(gpu_hours=report.idle_wanted or 0.0, title="Idle while jobs waited:", what=(
-            f"Up to {amount(report.idle_wanted)} GPU-hours of GPUs were free while jobs waited for"
-            " that type. Limits that are too long keep backfill from using them, and so does room"
-            " kept for large jobs.")),
+        Finding(
+            gpu_hours=hours.failed,
+            title="Failed jobs:",
+            what=(
+                f"{amount(hours.failed)} GPU-hours of work were thrown away. Look at the accounts"
+                " and users with most of them first."
+            ),
+        ),
+        Finding(
+            gpu_hours=hours.timed_out,
+            title="Killed by their time limit:",
+            what=(
+                f"{amount(hours.timed_out)} GPU-hours of work were thrown away. Let limits be"
+                " filled from predictions, and ask these users to write checkpoints."
+            ),
+        ),
+        Finding(
+            gpu_hours=hours.preempted,
+            title="Preempted jobs:",
+            what=(
+                f"{amount(hours.preempted)} GPU-hours of work were thrown away. Ask for checkpoints"
+                " on preemptible partitions."
+            ),
+        ),
+        Finding(
+            gpu_hours=report.idle_wanted or 0.0,
+            title="Idle while jobs waited:",
+            what=(
+                f"Up to {amount(report.idle_wanted)} GPU-hours of GPUs were free while jobs waited"
+                " for that type. Limits that are too long keep backfill from using them, and so"
+                " does room kept for large jobs."
+            ),
+        ),
         *(_of_saving(each) for each in savings(report)),
-    ]  # fmt: skip
+    ]
     found.sort(key=lambda finding: -finding.gpu_hours)
     return tuple(finding for finding in found[:MOST] if finding.gpu_hours > 0)
 
@@ -73,11 +93,16 @@ def findings(report: Report) -> tuple[Finding, ...]:
 def _saving(title: str, rows: Sequence[Opportunity]) -> Saving:
     spans = [row.saved_gpu_hours for row in rows]
     return Saving(
-        title=title, gpu_hours=sum(row.gpu_hours for row in rows), rows=len(rows),
-        saved=Range(low=sum(s.low for s in spans), median=sum(s.median for s in spans),
-                    high=sum(s.high for s in spans)),
+        title=title,
+        gpu_hours=sum(row.gpu_hours for row in rows),
+        rows=len(rows),
+        saved=Range(
+            low=sum(s.low for s in spans),
+            median=sum(s.median for s in spans),
+            high=sum(s.high for s in spans),
+        ),
         first=max(rows, key=lambda row: row.saved_gpu_hours.median),
-    )  # fmt: skip
+    )
 
 
 def _of_saving(saving: Saving) -> Finding:
@@ -86,13 +111,15 @@ def _of_saving(saving: Saving) -> Finding:
         "would be free for others" if first.kind is OpportunityKind.OTHER_GPU else "could be saved"
     )
     return Finding(
-        gpu_hours=saving.saved.median, title=saving.title, command=first.command,
+        gpu_hours=saving.saved.median,
+        title=saving.title,
+        command=first.command,
         what=(
             f"{span(saving.saved)} GPU-hours of {amount(saving.gpu_hours)} {less}, in"
             f" {counted(saving.rows, 'group')} of like jobs. The largest is"
             f" {shown(first.what, 160).rstrip('.')}; ask {_people(first.users)} to try the command."
         ),
-    )  # fmt: skip
+    )
 
 
 def _people(users: tuple[str, ...]) -> str:

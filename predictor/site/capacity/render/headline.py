@@ -32,23 +32,26 @@ def _used(report: Report) -> Headline:
     if report.idle is not None:
         detail = f"{amount(allocated)} of {amount(capacity)} GPU-hours; {amount(report.idle)} idle"
     return Headline(
-        label="GPU time in use", value=share(allocated, capacity), detail=detail,
+        label="GPU time in use",
+        value=share(allocated, capacity),
+        detail=detail,
         definition="GPU-hours that jobs held, over all GPUs times the hours of the period.",
         evidence="measured",
-    )  # fmt: skip
+    )
 
 
 def _lost(report: Report) -> Headline:
     hours = report.hours
     return Headline(
-        label="GPU time lost", value=share(hours.lost, hours.allocated),
+        label="GPU time lost",
+        value=share(hours.lost, hours.allocated),
         detail=(
             f"{amount(hours.lost)} GPU-hours: failed {amount(hours.failed)}, timed out"
             f" {amount(hours.timed_out)}, preempted {amount(hours.preempted)}"
         ),
         definition="GPU-hours of jobs whose work was thrown away, over those that jobs held.",
         evidence="measured",
-    )  # fmt: skip
+    )
 
 
 def _wait(report: Report) -> Headline:
@@ -59,10 +62,12 @@ def _wait(report: Report) -> Headline:
         noun = "GPU" if worst.size == "1" else "GPUs"
         detail = f"jobs on {worst.size} {noun} (median {rough(worst.median_s)})"
     return Headline(
-        label="Longest wait, 95 % within", value=value, detail=detail,
+        label="Longest wait, 95 % within",
+        value=value,
+        detail=detail,
         definition="From submission to start, of the size of job that waited longest.",
         evidence="measured",
-    )  # fmt: skip
+    )
 
 
 def _backlog(report: Report) -> Headline:
@@ -77,11 +82,12 @@ def _backlog(report: Report) -> Headline:
         detail += f" and at most {amount(unknown)} more" if unknown else ""
         detail += f"; {shown(last.gpu_type, 30)} takes longest" if last else ""
     return Headline(
-        label="Queue drained in", value=rough(last.drain_s.median) if last and last.drain_s
-        else MISSING, detail=detail + (f", {duration_span(last.drain_s)}" if last else ""),
+        label="Queue drained in",
+        value=rough(last.drain_s.median) if last and last.drain_s else MISSING,
+        detail=detail + (f", {duration_span(last.drain_s)}" if last else ""),
         definition="When the last waiting job will have ended, of the slowest GPU type.",
         evidence="predicted",
-    )  # fmt: skip
+    )
 
 
 def _saving(report: Report) -> Headline:
@@ -91,7 +97,9 @@ def _saving(report: Report) -> Headline:
         value = f"{amount(best.saved.median)} GPU-h"
         detail = f"{best.title} {span(best.saved)} GPU-hours of {amount(best.gpu_hours)}"
     return Headline(
-        label="Largest saving found", value=value, detail=detail,
+        label="Largest saving found",
+        value=value,
+        detail=detail,
         definition="GPU-hours that jobs would have needed less after one kind of change.",
         evidence="predicted",
-    )  # fmt: skip
+    )

@@ -84,34 +84,54 @@ def render_html(report: Report) -> str:
     script = _read("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     views = tuple(
-        _SectionView(name=section.name, title=section.title, lead=section.lead,
-                     parts=tuple(_part(table, drawn.get(table.name)) for table in section.tables))
+        _SectionView(
+            name=section.name,
+            title=section.title,
+            lead=section.lead,
+            parts=tuple(_part(table, drawn.get(table.name)) for table in section.tables),
+        )
         for section in sections(report)
-    )  # fmt: skip
+    )
     return _page(
-        title=shown(report.title), period=period(report.period), gpus=gpus(report),
-        origin=origin(report), made=moment(report.made_s), sample=report.origin.sample,
-        version=report.version, headlines=headlines(report), actions=findings(report),
-        notes=[shown(note, 400) for note in report.notes], sections=views,
-        css=_safe(_read("page.css")), script=_safe(script), script_hash=f"sha256-{digest}",
-    )  # fmt: skip
+        title=shown(report.title),
+        period=period(report.period),
+        gpus=gpus(report),
+        origin=origin(report),
+        made=moment(report.made_s),
+        sample=report.origin.sample,
+        version=report.version,
+        headlines=headlines(report),
+        actions=findings(report),
+        notes=[shown(note, 400) for note in report.notes],
+        sections=views,
+        css=_safe(_read("page.css")),
+        script=_safe(script),
+        script_hash=f"sha256-{digest}",
+    )
 
 
 def _part(table: Table, plot: Plot | None) -> _Part:
     detailed = any(c.detail for c in table.columns)
     columns = tuple(
         _Head(table.columns[i].label, _css(table.columns[i]))
-        for i in table.told if not table.columns[i].detail
-    )  # fmt: skip
+        for i in table.told
+        if not table.columns[i].detail
+    )
     encoded = base64.b64encode(csv_text(table).encode("utf-8", "replace")).decode()
     return _Part(
-        table=_TableView(name=table.name, title=table.title, definition=table.definition,
-                         evidence=table.evidence, columns=columns, detailed=detailed),
+        table=_TableView(
+            name=table.name,
+            title=table.title,
+            definition=table.definition,
+            evidence=table.evidence,
+            columns=columns,
+            detailed=detailed,
+        ),
         rows=tuple(_row(table, row) for row in table.rows[:MOST_ROWS]),
         hidden=max(0, len(table.rows) - MOST_ROWS),
         csv=f"data:text/csv;charset=utf-8;base64,{encoded}",
         plot=plot,
-    )  # fmt: skip
+    )
 
 
 def _row(table: Table, row: tuple[Value, ...]) -> _Row:
@@ -120,9 +140,10 @@ def _row(table: Table, row: tuple[Value, ...]) -> _Row:
         cells=tuple(_cell(column, value) for column, value in told if not column.detail),
         details=tuple(
             _Detail(column.label, column.text(value), column.kind is Kind.CODE)
-            for column, value in told if column.detail and value
+            for column, value in told
+            if column.detail and value
         ),
-    )  # fmt: skip
+    )
 
 
 def _cell(column: Column, value: Value) -> _Cell:

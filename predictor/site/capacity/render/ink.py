@@ -21,19 +21,38 @@ if TYPE_CHECKING:
 DONE, RUNNING, CANCELLED, LOST = "#0072b2", "#009e73", "#808080", "#d55e00"
 INK, MUTED, GRID = "#1b1f24", "#59636e", "#d1d9e0"
 _VARIABLES = {
-    DONE: "--plot-done", RUNNING: "--plot-running", CANCELLED: "--plot-cancelled",
-    LOST: "--plot-lost", INK: "--ink", MUTED: "--muted", GRID: "--line",
-}  # fmt: skip
+    DONE: "--plot-done",
+    RUNNING: "--plot-running",
+    CANCELLED: "--plot-cancelled",
+    LOST: "--plot-lost",
+    INK: "--ink",
+    MUTED: "--muted",
+    GRID: "--line",
+}
 WIDE_IN, NARROW_IN = 9.6, 4.4
 _STYLE: Any = {
-    "svg.fonttype": "none", "figure.facecolor": "none", "axes.facecolor": "none",
-    "svg.hashsalt": "precision-time", "text.parse_math": False,
-    "font.family": "DejaVu Sans", "font.size": 10, "axes.spines.top": False,
-    "axes.spines.right": False, "axes.edgecolor": MUTED, "axes.labelcolor": MUTED,
-    "axes.grid": True, "axes.axisbelow": True, "grid.color": GRID, "grid.linewidth": 0.6,
-    "text.color": INK, "xtick.color": MUTED, "ytick.color": MUTED, "legend.frameon": False,
-    "xtick.major.size": 0, "ytick.major.size": 0,
-}  # fmt: skip
+    "svg.fonttype": "none",
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "svg.hashsalt": "precision-time",
+    "text.parse_math": False,
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": MUTED,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "legend.frameon": False,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+}
 
 
 @dataclass(frozen=True, slots=True)

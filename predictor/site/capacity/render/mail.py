@@ -51,9 +51,12 @@ def send(found: EmailMessage) -> None:
     try:
         # Recipients are read from the message, so no address can be taken for an option.
         done = subprocess.run(
-            [program, "-t", "-i"], input=found.as_bytes(), capture_output=True,
-            timeout=LONGEST_S, check=False,
-        )  # fmt: skip
+            [program, "-t", "-i"],
+            input=found.as_bytes(),
+            capture_output=True,
+            timeout=LONGEST_S,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         raise ReportError(
             f"{program} took more than {LONGEST_S} s: the mail may not be sent"

@@ -41,8 +41,9 @@ def escaped(text: str) -> str:
 def _head(report: Report) -> str:
     sample = (
         "**Sample data: these jobs were generated, nothing was measured on a cluster.**\n\n"
-        if report.origin.sample else ""
-    )  # fmt: skip
+        if report.origin.sample
+        else ""
+    )
     return (
         f"# {escaped(shown(report.title))}\n\n{sample}{period(report.period)}."
         f" {escaped(gpus(report))}. From {escaped(origin(report))}."
@@ -65,9 +66,10 @@ def _summary(report: Report) -> str:
 
 def _table(table: Table) -> str:
     kept = [
-        i for i in table.told
+        i
+        for i in table.told
         if not (table.columns[i].detail or table.columns[i].name in _COLUMNS_LEFT_OUT)
-    ]  # fmt: skip
+    ]
     columns = [table.columns[i] for i in kept]
     head = "| " + " | ".join(escaped(c.label) for c in columns) + " |\n"
     rule = "|" + "|".join("---:" if c.numeric else "---" for c in columns) + "|\n"

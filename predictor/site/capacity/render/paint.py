@@ -36,9 +36,15 @@ def use(canvas: Canvas, report: Report) -> None:
     if capacity is not None:
         gpus = capacity / length_h[0]
         held.axhline(gpus, color=INK, linestyle="--", linewidth=1.2)
-        held.annotate(f"all {amount(gpus)} GPUs", (1, gpus), xycoords=("axes fraction", "data"),
-                      ha="right", va="bottom", xytext=(0, 2),
-                      textcoords="offset points")  # fmt: skip
+        held.annotate(
+            f"all {amount(gpus)} GPUs",
+            (1, gpus),
+            xycoords=("axes fraction", "data"),
+            ha="right",
+            va="bottom",
+            xytext=(0, 2),
+            textcoords="offset points",
+        )
     waiting.stairs([u.waiting_gpus for u in report.use], starts, fill=True, color=MUTED)
     titled(held, "GPUs held by jobs")
     titled(waiting, "GPUs waited for")
@@ -130,9 +136,12 @@ def _part(hours: GpuHours, name: str) -> float:
 
 
 def _slot_tips(
-    canvas: Canvas, axes: Axes, slots: Sequence[Use], starts: Sequence[float],
+    canvas: Canvas,
+    axes: Axes,
+    slots: Sequence[Use],
+    starts: Sequence[float],
     length_h: Sequence[float],
-) -> None:  # fmt: skip
+) -> None:
     for i, (slot, hours) in enumerate(zip(slots, length_h, strict=True)):
         parts = ", ".join(f"{amount(_part(slot.hours, n) / hours)} {n}" for n, _ in _PARTS)
         # All but clear: a browser shows no hint of what is not painted.

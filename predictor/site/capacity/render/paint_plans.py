@@ -48,9 +48,14 @@ def backlog(canvas: Canvas, report: Report) -> None:
     tips = [f"{shown(b.gpu_type)}: {b.jobs:,} jobs" for b, _ in found]
     names = [b.gpu_type for b, _ in found]
     _intervals(
-        canvas, names, tips, [drain for _, drain in found], 3600.0, "hours until drained",
+        canvas,
+        names,
+        tips,
+        [drain for _, drain in found],
+        3600.0,
+        "hours until drained",
         ends=[rough(drain.median) for _, drain in found],
-    )  # fmt: skip
+    )
 
 
 def forecasts(canvas: Canvas, report: Report) -> None:
@@ -71,12 +76,23 @@ def _forecast(canvas: Canvas, axes: Axes, forecast: Forecast) -> None:
         )
     if coming:
         x = [when(s) for s, _ in coming]
-        axes.fill_between(x, [r.low for _, r in coming], [r.high for _, r in coming], color=LOST,
-                          alpha=0.2, linewidth=0)  # fmt: skip
+        axes.fill_between(
+            x,
+            [r.low for _, r in coming],
+            [r.high for _, r in coming],
+            color=LOST,
+            alpha=0.2,
+            linewidth=0,
+        )
         likely = [(w.start_s, w.likely) for w in forecast.weeks if w.likely is not None]
-        axes.fill_between([when(s) for s, _ in likely], [r.low for _, r in likely],
-                          [r.high for _, r in likely], color=LOST, alpha=0.25,
-                          linewidth=0)  # fmt: skip
+        axes.fill_between(
+            [when(s) for s, _ in likely],
+            [r.low for _, r in likely],
+            [r.high for _, r in likely],
+            color=LOST,
+            alpha=0.25,
+            linewidth=0,
+        )
         axes.plot(
             x, [r.median for _, r in coming], color=LOST, linestyle="--", marker="s", markersize=4
         )
@@ -85,8 +101,14 @@ def _forecast(canvas: Canvas, axes: Axes, forecast: Forecast) -> None:
         canvas.tip(dot, f"week from {day(start_s)}: {amount(value)} GPU-hours")
     if forecast.capacity is not None:
         axes.axhline(forecast.capacity, color=INK, linestyle=":", linewidth=1.2)
-        axes.annotate("capacity", (0, forecast.capacity), xycoords=("axes fraction", "data"),
-                      xytext=(4, 2), textcoords="offset points", va="bottom")  # fmt: skip
+        axes.annotate(
+            "capacity",
+            (0, forecast.capacity),
+            xycoords=("axes fraction", "data"),
+            xytext=(4, 2),
+            textcoords="offset points",
+            va="bottom",
+        )
     axes.set_ylim(0, axes.get_ylim()[1] * 1.15)
     axes.locator_params(axis="y", nbins=4)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
@@ -95,10 +117,16 @@ def _forecast(canvas: Canvas, axes: Axes, forecast: Forecast) -> None:
 
 
 def _intervals(
-    canvas: Canvas, names: Sequence[str], tips: Sequence[str], ranges: Sequence[Range],
-    unit: float, label: str, marks: Sequence[_Mark] = (),
-    *, ends: Sequence[str] = (),
-) -> None:  # fmt: skip
+    canvas: Canvas,
+    names: Sequence[str],
+    tips: Sequence[str],
+    ranges: Sequence[Range],
+    unit: float,
+    label: str,
+    marks: Sequence[_Mark] = (),
+    *,
+    ends: Sequence[str] = (),
+) -> None:
     (axes,) = canvas.axes()
     told: set[str] = set()
     for row, (found, tip) in enumerate(zip(ranges, tips, strict=True)):

@@ -34,11 +34,22 @@ def opportunities(report: Report) -> Table:
             Column("command", "How to send the next one", Kind.CODE, detail=True),
         ),
         rows=tuple(
-            (o.kind.words, o.what, o.jobs, o.gpu_hours, o.saved_gpu_hours, o.saved_cost,
-             o.saved_kwh, o.saved_co2e_kg, ", ".join(o.users), o.evidence, o.command)
+            (
+                o.kind.words,
+                o.what,
+                o.jobs,
+                o.gpu_hours,
+                o.saved_gpu_hours,
+                o.saved_cost,
+                o.saved_kwh,
+                o.saved_co2e_kg,
+                ", ".join(o.users),
+                o.evidence,
+                o.command,
+            )
             for o in report.opportunities
         ),
-    )  # fmt: skip
+    )
 
 
 def backlog(report: Report) -> Table:
@@ -90,11 +101,20 @@ def queue(report: Report) -> Table:
             Column("evidence", "Evidence", Kind.TEXT, detail=True),
         ),
         rows=tuple(
-            (j.job_id, j.name, j.starts_s, j.ends_s, j.waits_for or None, j.gpus, j.gpu_type,
-             j.user, j.evidence)
+            (
+                j.job_id,
+                j.name,
+                j.starts_s,
+                j.ends_s,
+                j.waits_for or None,
+                j.gpus,
+                j.gpu_type,
+                j.user,
+                j.evidence,
+            )
             for j in report.queue
         ),
-    )  # fmt: skip
+    )
 
 
 def forecast(report: Report) -> Table:
@@ -157,5 +177,16 @@ def whatif(report: Report) -> Table:
 
 def _scenario(s: Scenario) -> tuple[Value, ...]:
     gpus = ", ".join(f"{count:,} {name}" for name, count in s.gpus.items())
-    return (s.name, gpus, s.jobs, s.never_started, s.mean_wait_s, s.median_wait_s, s.p95_wait_s,
-            s.utilisation, s.gpu_hours, s.kwh, s.cost)  # fmt: skip
+    return (
+        s.name,
+        gpus,
+        s.jobs,
+        s.never_started,
+        s.mean_wait_s,
+        s.median_wait_s,
+        s.p95_wait_s,
+        s.utilisation,
+        s.gpu_hours,
+        s.kwh,
+        s.cost,
+    )

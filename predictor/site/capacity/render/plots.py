@@ -31,39 +31,65 @@ def plots(report: Report) -> dict[str, Plot]:
         _split(report, Dimension.GPU_TYPE),
         _split(report, Dimension.ACCOUNT),
         _rows("waits", report.waits, paint.waits, readings.waits, report),
-        _rows("tensor-cores", report.tensor_cores, paint.tensor_cores, readings.tensor_cores,
-              report),
-        _rows("opportunities", report.opportunities, paint_plans.opportunities,
-              readings.opportunities, report),
-        _rows("backlog", [b for b in report.backlog if b.drain_s], paint_plans.backlog,
-              readings.backlog, report),
-        _plot("forecast", 0.4 + 1.9 * min(len(report.forecasts), MOST_FORECASTS),
-              report.forecasts, paint_plans.forecasts, readings.forecast, report),
-    )  # fmt: skip
+        _rows(
+            "tensor-cores", report.tensor_cores, paint.tensor_cores, readings.tensor_cores, report
+        ),
+        _rows(
+            "opportunities",
+            report.opportunities,
+            paint_plans.opportunities,
+            readings.opportunities,
+            report,
+        ),
+        _rows(
+            "backlog",
+            [b for b in report.backlog if b.drain_s],
+            paint_plans.backlog,
+            readings.backlog,
+            report,
+        ),
+        _plot(
+            "forecast",
+            0.4 + 1.9 * min(len(report.forecasts), MOST_FORECASTS),
+            report.forecasts,
+            paint_plans.forecasts,
+            readings.forecast,
+            report,
+        ),
+    )
     return {plot.table: plot for plot in found if plot is not None}
 
 
 def _split(report: Report, dimension: Dimension) -> Plot | None:
     shares = report.splits.get(dimension, ())
     return _rows(
-        f"by-{dimension.value.replace('_', '-')}", shares,
+        f"by-{dimension.value.replace('_', '-')}",
+        shares,
         lambda canvas, _: paint.split(canvas, shares[:MOST_BARS]),
-        lambda _: readings.split(shares, dimension), report,
-    )  # fmt: skip
+        lambda _: readings.split(shares, dimension),
+        report,
+    )
 
 
 def _rows(
-    name: str, rows: object, painter: Callable[[Canvas, Report], None],
-    reading: Callable[[Report], str], report: Report,
-) -> Plot | None:  # fmt: skip
+    name: str,
+    rows: object,
+    painter: Callable[[Canvas, Report], None],
+    reading: Callable[[Report], str],
+    report: Report,
+) -> Plot | None:
     count = min(len(rows), MOST_BARS) if isinstance(rows, (tuple, list)) else 0
     return _plot(name, 1.0 + ROW_IN * count, rows, painter, reading, report)
 
 
 def _plot(
-    name: str, height_in: float, rows: object, painter: Callable[[Canvas, Report], None],
-    reading: Callable[[Report], str], report: Report,
-) -> Plot | None:  # fmt: skip
+    name: str,
+    height_in: float,
+    rows: object,
+    painter: Callable[[Canvas, Report], None],
+    reading: Callable[[Report], str],
+    report: Report,
+) -> Plot | None:
     if not rows:
         return None
     wide, narrow = (

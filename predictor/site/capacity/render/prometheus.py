@@ -184,9 +184,11 @@ def _ahead(report: Report) -> Iterable[Metric]:
         "GPU time that will be asked for in the first week to come.",
         tuple(
             Sample(getattr(found, bound) * HOUR_S, {"key": key, "bound": bound})
-            for key, found in coming if found is not None for bound in ("low", "median", "high")
+            for key, found in coming
+            if found is not None
+            for bound in ("low", "median", "high")
         ),
-    )  # fmt: skip
+    )
     yield Metric(
         "saturation_timestamp_seconds",
         "First week whose demand exceeds its capacity.",

@@ -13,8 +13,11 @@ def use(report: Report) -> str:
     """Use of the period, its fullest slot and what stood idle while jobs waited."""
     busiest = max(report.use, key=lambda u: u.hours.allocated)
     held = share(report.hours.allocated, report.capacity)
-    first = f"Jobs held {held} of all GPU-hours" if report.capacity else (
-        f"Jobs held {amount(report.hours.allocated)} GPU-hours")  # fmt: skip
+    first = (
+        f"Jobs held {held} of all GPU-hours"
+        if report.capacity
+        else (f"Jobs held {amount(report.hours.allocated)} GPU-hours")
+    )
     if busiest.capacity:
         top = share(busiest.hours.allocated, busiest.capacity)
         first += f", at most {top} (from {day(busiest.start_s)})"

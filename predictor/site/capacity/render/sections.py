@@ -26,20 +26,40 @@ class Section:
 def sections(report: Report) -> tuple[Section, ...]:
     """Those that hold a table with rows, and in them these tables."""
     every = (
-        Section(name="opportunities-section", title="What to change",
-                tables=(plan_tables.opportunities(report), tables.tensor_cores(report))),
-        Section(name="hours", title="Where GPU-hours went",
-                tables=(tables.use(report), *(tables.split(report, d) for d in _ORDER))),
-        Section(name="waiting", title="Waits and limits",
-                tables=(tables.waits(report), tables.limits(report)), lead=_limits_lead(report)),
-        Section(name="queue-section", title="What the queue still needs",
-                tables=(plan_tables.backlog(report), plan_tables.queue(report))),
+        Section(
+            name="opportunities-section",
+            title="What to change",
+            tables=(plan_tables.opportunities(report), tables.tensor_cores(report)),
+        ),
+        Section(
+            name="hours",
+            title="Where GPU-hours went",
+            tables=(tables.use(report), *(tables.split(report, d) for d in _ORDER)),
+        ),
+        Section(
+            name="waiting",
+            title="Waits and limits",
+            tables=(tables.waits(report), tables.limits(report)),
+            lead=_limits_lead(report),
+        ),
+        Section(
+            name="queue-section",
+            title="What the queue still needs",
+            tables=(plan_tables.backlog(report), plan_tables.queue(report)),
+        ),
         Section(name="plan", title="What is to come", tables=(plan_tables.forecast(report),)),
-        Section(name="what-if-section", title="What if",
-                tables=(plan_tables.whatif(report),), lead=_whatif_lead(report)),
-        Section(name="trust", title="How far to trust this",
-                tables=(tables.predictions(report), tables.set_aside(report))),
-    )  # fmt: skip
+        Section(
+            name="what-if-section",
+            title="What if",
+            tables=(plan_tables.whatif(report),),
+            lead=_whatif_lead(report),
+        ),
+        Section(
+            name="trust",
+            title="How far to trust this",
+            tables=(tables.predictions(report), tables.set_aside(report)),
+        ),
+    )
     return tuple(found for section in every if (found := _filled(section)).tables)
 
 
@@ -62,16 +82,22 @@ def origin(report: Report) -> str:
 
 
 _ORDER = (
-    Dimension.GPU_TYPE, Dimension.PARTITION, Dimension.ACCOUNT, Dimension.USER, Dimension.MODEL,
+    Dimension.GPU_TYPE,
+    Dimension.PARTITION,
+    Dimension.ACCOUNT,
+    Dimension.USER,
+    Dimension.MODEL,
     Dimension.PRECISION,
-)  # fmt: skip
+)
 
 
 def _filled(section: Section) -> Section:
     return Section(
-        name=section.name, title=section.title, lead=section.lead,
+        name=section.name,
+        title=section.title,
+        lead=section.lead,
         tables=tuple(table for table in section.tables if table.rows),
-    )  # fmt: skip
+    )
 
 
 def _limits_lead(report: Report) -> str:

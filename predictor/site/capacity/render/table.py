@@ -91,6 +91,7 @@ class Table:
     def told(self) -> tuple[int, ...]:
         """Places of the columns in which something is known."""
         return tuple(
-            place for place in range(len(self.columns))
+            place
+            for place in range(len(self.columns))
             if any(row[place] is not None for row in self.rows)
-        )  # fmt: skip
+        )

@@ -7,23 +7,28 @@ from .table import Column, Kind, Table, Value
 
 MEASURED = "Measured: the scheduler's records of jobs."
 BY = {
-    Dimension.GPU_TYPE: "GPU type", Dimension.PARTITION: "Partition",
-    Dimension.ACCOUNT: "Account", Dimension.USER: "User", Dimension.MODEL: "Model",
+    Dimension.GPU_TYPE: "GPU type",
+    Dimension.PARTITION: "Partition",
+    Dimension.ACCOUNT: "Account",
+    Dimension.USER: "User",
+    Dimension.MODEL: "Model",
     Dimension.PRECISION: "Precision",
-}  # fmt: skip
+}
 _HOURS = (
-    Column("completed_gpu_hours", "Completed"), Column("running_gpu_hours", "Running"),
-    Column("cancelled_gpu_hours", "Cancelled"), Column("failed_gpu_hours", "Failed"),
-    Column("timed_out_gpu_hours", "Timed out"), Column("preempted_gpu_hours", "Preempted"),
-)  # fmt: skip
+    Column("completed_gpu_hours", "Completed"),
+    Column("running_gpu_hours", "Running"),
+    Column("cancelled_gpu_hours", "Cancelled"),
+    Column("failed_gpu_hours", "Failed"),
+    Column("timed_out_gpu_hours", "Timed out"),
+    Column("preempted_gpu_hours", "Preempted"),
+)
 _OUTCOMES = (
     "GPU-hours: GPUs of a job times the hours it held them, clipped to the period. Running: of jobs"
     " that had not ended at its end. Failed includes failed nodes and memory that ran out."
 )
 
 
-_IDLE = (Column("idle_gpu_hours", "Idle"),
-         Column("idle_wanted_gpu_hours", "Idle while waited for"))  # fmt: skip
+_IDLE = (Column("idle_gpu_hours", "Idle"), Column("idle_wanted_gpu_hours", "Idle while waited for"))
 _SPLIT = (
     "GPU-hours that jobs held in the period, by what became of these jobs. Reserved, unused: GPUs"
     " times (limit - wall time) of completed jobs; no part of GPU-hours."
@@ -115,11 +120,18 @@ def limits(report: Report) -> Table:
             Column("unused_gpu_hours", "GPU-hours reserved, unused"),
         ),
         rows=tuple(
-            ("not known" if x.by is None else x.by.value, x.jobs, x.requested_hours, x.accuracy,
-             x.killed, x.killed_gpu_hours, x.unused_gpu_hours)
+            (
+                "not known" if x.by is None else x.by.value,
+                x.jobs,
+                x.requested_hours,
+                x.accuracy,
+                x.killed,
+                x.killed_gpu_hours,
+                x.unused_gpu_hours,
+            )
             for x in report.limits
         ),
-    )  # fmt: skip
+    )
 
 
 def predictions(report: Report) -> Table:
@@ -193,13 +205,27 @@ def set_aside(report: Report) -> Table:
 def _split_row(found: Share, total: float) -> tuple[Value, ...]:
     allocated = found.hours.allocated
     part = allocated / total if total else None
-    return (found.key, found.jobs, allocated, part, *_hours(found.hours), found.unused_gpu_hours,
-            found.idle_gpu_hours, found.idle_wanted_gpu_hours)  # fmt: skip
+    return (
+        found.key,
+        found.jobs,
+        allocated,
+        part,
+        *_hours(found.hours),
+        found.unused_gpu_hours,
+        found.idle_gpu_hours,
+        found.idle_wanted_gpu_hours,
+    )
 
 
 def _hours(hours: GpuHours) -> tuple[float, ...]:
-    return (hours.completed, hours.running, hours.cancelled, hours.failed, hours.timed_out,
-            hours.preempted)  # fmt: skip
+    return (
+        hours.completed,
+        hours.running,
+        hours.cancelled,
+        hours.failed,
+        hours.timed_out,
+        hours.preempted,
+    )
 
 
 def _lower(label: str) -> str:

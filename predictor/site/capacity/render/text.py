@@ -105,6 +105,17 @@ def _utc(unix_s: float) -> datetime:
 
 
 __all__ = [
-    "amount", "counted", "day", "duration", "duration_span", "iso", "moment", "percent",
-    "period", "rough", "share", "shown", "span",
-]  # fmt: skip
+    "amount",
+    "counted",
+    "day",
+    "duration",
+    "duration_span",
+    "iso",
+    "moment",
+    "percent",
+    "period",
+    "rough",
+    "share",
+    "shown",
+    "span",
+]

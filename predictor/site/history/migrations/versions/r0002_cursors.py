@@ -19,8 +19,6 @@ def upgrade() -> None:
         sa.Column("at_s", sa.Double, nullable=False),
     )
     op.create_table(
-        "meta",
-        sa.Column("name", TEXT, primary_key=True),
-        sa.Column("value", TEXT, nullable=False),
+        "meta", sa.Column("name", TEXT, primary_key=True), sa.Column("value", TEXT, nullable=False)
     )
     op.create_index("runs_by_end", "runs", ["end_s"])
