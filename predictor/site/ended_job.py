@@ -24,10 +24,12 @@ class JobState(StrEnum):
 class EndedJob:
     """One job after its end.
 
-    Times are Unix seconds, ``start_s`` None where it never started; ``limit_s`` None for
-    unlimited. ``gpu_type`` is the scheduler's name of the allocated type, None where it tells
-    none. ``stated`` is what the user said of the job (comment or annotations), ``decision`` what
-    we wrote on it at submit (Slurm's AdminComment). ``energy_j`` is None where not measured.
+    Times are Unix seconds, ``start_s`` None where it never started; ``limit_s`` None where it is
+    unlimited or not known. ``gpu_type`` is the scheduler's name of the allocated type, None where
+    it tells none. ``stated`` is what the user said of the job (comment or annotations),
+    ``decision`` what we wrote on it at submit (Slurm's AdminComment). ``energy_j`` is None where
+    not measured. ``cpus`` and ``memory_bytes`` are what the whole job asked for, ``script`` is the
+    signature of its script, ``directory`` where it was submitted; empty where not known.
     """
 
     scheduler: str
@@ -52,3 +54,13 @@ class EndedJob:
     submit_line: str = ""
     constraint: str = ""
     energy_j: float | None = None
+    cpus: int | None = None
+    memory_bytes: int | None = None
+    script: str = ""
+    directory: str = ""
+
+    @property
+    def array_id(self) -> str:
+        """The job array it is a task of, by Slurm's spelling ``ARRAY_TASK``; empty for none."""
+        array, _, task = self.job_id.partition("_")
+        return array if task else ""

@@ -21,6 +21,8 @@ RUN = run_number(
         "stated": "model=resnet50 # for gwendolyn",
         "decision": "asked by gwendolyn",
         "submit_line": "sbatch /home/gwendolyn/train.sh",
+        "script": "python gwendolyn.py --epochs",
+        "directory": "/home/gwendolyn/project",
     },
 )
 
@@ -62,6 +64,8 @@ def test_hashing_users_keeps_the_name_of_the_job(url: str, tmp_path: Path) -> No
     assert re.fullmatch("user-[0-9a-f]{20}", job.user)
     assert re.fullmatch("account-[0-9a-f]{20}", job.account)
     assert (job.stated, job.decision, job.submit_line) == ("", "", "")
+    assert re.fullmatch("script-[0-9a-f]{20}", job.script)
+    assert re.fullmatch("directory-[0-9a-f]{20}", job.directory)
     assert (job.name, job.job_id) == (RUN.ended.name, RUN.ended.job_id)
 
 

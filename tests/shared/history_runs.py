@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from predictor.site.ended_job import EndedJob, JobState
-from predictor.site.history.run import LimitBy, Predicted, Reported, Run
+from predictor.site.history.run import LimitBy, Predicted, PrintedProgress, Reported, Run
 
 START_S = 1_700_000_000.0
 PERIOD_S = 60.0
@@ -42,6 +42,10 @@ def run_number(number: int, *, ended: Mapping[str, Any] | None = None, **changes
         submit_line="sbatch train.sh",
         constraint="tensorcore",
         energy_j=1.5e7,
+        cpus=32,
+        memory_bytes=64 * 2**30,
+        script="srun python train.py --epochs --lr",
+        directory="/home/user/project",
     )
     run = Run(
         ended=replace(job, **(ended or {})),
@@ -60,6 +64,7 @@ def run_number(number: int, *, ended: Mapping[str, Any] | None = None, **changes
             limit_s=7200.0,
         ),
         reported=Reported(step_s=0.12, steps=30_000, step_s_spread=0.001, startup_s=42.0),
+        printed=PrintedProgress(unit="epoch", at=12.5, total=90.0, seconds_per_unit=310.0),
     )
     return replace(run, **changes)
 

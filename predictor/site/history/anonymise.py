@@ -62,6 +62,8 @@ class Anonymiser:
             stated="",
             decision="",
             submit_line="",
+            script=hashed("script", run.ended.script),
+            directory=hashed("directory", run.ended.directory),
         )
         if self.mode == "users-and-names":
             job = replace(job, name=hashed("name", job.name), job_id=self._job_id(job.job_id))

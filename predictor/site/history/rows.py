@@ -13,7 +13,7 @@ from sqlalchemy import BigInteger, Double, Text
 
 from ...errors import HistoryError
 from ..ended_job import EndedJob, JobState
-from .run import LimitBy, Predicted, Reported, Run, asked_value
+from .run import LimitBy, Predicted, PrintedProgress, Reported, Run, asked_value
 from .tables import COLUMNS, KEY, RUNS
 
 Row = tuple[Any, ...]
@@ -21,14 +21,17 @@ Row = tuple[Any, ...]
 MOST = 2.0**62  # what any number stays below, so that both databases hold it
 _PREDICTED = tuple(field.name for field in fields(Predicted))
 _REPORTED = tuple(field.name for field in fields(Reported))
+_PRINTED = tuple(field.name for field in fields(PrintedProgress))
 _NOT_PREDICTED: Row = (None,) * len(_PREDICTED)
 _NOT_REPORTED: Row = (None,) * len(_REPORTED)
+_NOT_PRINTED: Row = (None,) * len(_PRINTED)
 _identity_of = attrgetter("scheduler", "cluster", "job_id")
 _who_of = attrgetter("name", "user", "account", "partition", "qos")
 _times_of = attrgetter("submit_s", "start_s", "end_s", "limit_s", "gpus")
 _texts_of = attrgetter("stated", "decision", "submit_line", "constraint")
 _predicted_of = attrgetter(*_PREDICTED)
 _reported_of = attrgetter(*_REPORTED)
+_printed_of = attrgetter(*_PRINTED)
 # The second of submission in the key follows from ``submit_s``.
 _NUMBERS = tuple(
     COLUMNS.index(column.name)
@@ -58,12 +61,17 @@ def row_of(run: Run, ingested_s: float) -> Row:
         _list_text(job.node_names),
         *_texts_of(job),
         job.energy_j,
+        job.cpus,
+        job.memory_bytes,
+        job.script or None,
+        job.directory or None,
         run.asked,
         run.origin,
         *_asked(run.asked),
         None if run.limit_by is None else run.limit_by.value,
         *(_NOT_PREDICTED if run.predicted is None else _predicted_of(run.predicted)),
         *(_NOT_REPORTED if run.reported is None else _reported_of(run.reported)),
+        *(_NOT_PRINTED if run.printed is None else _printed_of(run.printed)),
         ingested_s,
     )
     _check_numbers(job, row)
@@ -96,6 +104,10 @@ def run_of(row: Sequence[Any]) -> Run:
         submit_line,
         constraint,
         energy_j,
+        cpus,
+        memory_bytes,
+        script,
+        directory,
         asked,
         origin,
         _,
@@ -104,7 +116,8 @@ def run_of(row: Sequence[Any]) -> Run:
         limit_by,
         *rest,
     ) = row
-    said, told = rest[: len(_PREDICTED)], rest[len(_PREDICTED) : -1]
+    predicted, rest = rest[: len(_PREDICTED)], rest[len(_PREDICTED) :]
+    reported, printed = rest[: len(_REPORTED)], rest[len(_REPORTED) : -1]
     return Run(
         ended=EndedJob(
             scheduler=scheduler,
@@ -129,13 +142,22 @@ def run_of(row: Sequence[Any]) -> Run:
             submit_line=submit_line,
             constraint=constraint,
             energy_j=energy_j,
+            cpus=cpus,
+            memory_bytes=memory_bytes,
+            script=script or "",
+            directory=directory or "",
         ),
         asked=asked,
         origin=origin,
         limit_by=None if limit_by is None else LimitBy(limit_by),
-        predicted=None if _empty(said) else Predicted(**dict(zip(_PREDICTED, said, strict=True))),
-        reported=None if told[0] is None else Reported(**dict(zip(_REPORTED, told, strict=True))),
+        predicted=None if _empty(predicted) else Predicted(**_named(_PREDICTED, predicted)),
+        reported=None if reported[0] is None else Reported(**_named(_REPORTED, reported)),
+        printed=None if printed[0] is None else PrintedProgress(**_named(_PRINTED, printed)),
     )
+
+
+def _named(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip(names, values, strict=True))
 
 
 def _empty(values: Iterable[Any]) -> bool:

@@ -59,6 +59,19 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrintedProgress:
+    """How far the job's own output said it was at its end, as ``precision-time progress`` reads it.
+
+    ``at`` and ``total`` count ``unit`` (step, epoch, sample, token).
+    """
+
+    unit: str
+    at: float | None = None
+    total: float | None = None
+    seconds_per_unit: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One job after its end, or a measured run that never had a scheduler (``scheduler`` csv).
 
@@ -74,6 +87,7 @@ class Run:
     limit_by: LimitBy | None = None
     predicted: Predicted | None = None
     reported: Reported | None = None
+    printed: PrintedProgress | None = None
 
     @property
     def key(self) -> tuple[str, str, str, int]:

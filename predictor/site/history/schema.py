@@ -18,7 +18,7 @@ from ...errors import HistoryError
 from ...trusted_files import DRAFT_PREFIX
 from .engine import POSTGRES, engine_of, reading, shown, writing
 
-HEAD = "0002"
+HEAD = "0003"
 VERSION_TABLE = "history_version"
 CONNECTION = "connection"
 MIGRATIONS = Path(__file__).with_name("migrations")

@@ -58,6 +58,10 @@ RUNS = Table(
     _text("submit_line"),
     _text("constraint"),
     _number("energy_j"),
+    _whole("cpus"),
+    _whole("memory_bytes"),
+    _word("script"),
+    _word("directory"),
     _text("asked"),
     _text("origin"),
     _word("model"),  # the three of ``asked``
@@ -80,6 +84,10 @@ RUNS = Table(
     _number("reported_startup_s"),
     _number("reported_paused_s"),
     _number("reported_loader_bound"),
+    _word("printed_unit"),
+    _number("printed_at"),
+    _number("printed_total"),
+    _number("printed_seconds_per_unit"),
     _number("ingested_s", nullable=False),  # when the row was last written
     Index("runs_by_end", "end_s"),
 )
