@@ -15,7 +15,7 @@ from predictor.estimate import artifacts
 WRITER = """
 import sys
 import numpy as np
-from predictor import artifacts
+from predictor.estimate import artifacts
 print("ready", flush=True)
 for i in range(int(sys.argv[1])):
     arrays = {"a": np.full(20_000, i, np.float32), "b": np.full(20_000, i, np.float32)}
@@ -30,7 +30,8 @@ for i in range(int(sys.argv[1])):
 HALF_WAY = """
 import sys, time
 import numpy as np
-from predictor import artifacts, trusted_files
+from predictor import trusted_files
+from predictor.estimate import artifacts
 def stop(*_):
     print("half-way", flush=True)
     time.sleep(600)
