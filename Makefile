@@ -1,5 +1,6 @@
 # make demo   a prediction, a comparison and a capacity report on a fresh checkout, without torch
-# make test   the test suite         make lint   style, types, layers, documentation
+# make test   the test suite         make test-live   real Slurm, PostgreSQL, browser, torch; slow ones
+# make lint   style, types, layers, documentation, the bounds of the house
 # make bench  the budgets, measured  make clean  remove what was made here
 # make bench-slurm   what the submit hook costs a real slurmctld
 # make bench-k8s     what the extender costs kube-scheduler
@@ -13,7 +14,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint bench bench-slurm bench-k8s bench-capacity bench-forecast bench-ingest bench-replay \
+.PHONY: demo test test-live lint bench bench-slurm bench-k8s bench-capacity bench-forecast bench-ingest bench-replay \
 	bench-tracing clean
 
 demo: $(VENV)/.report
@@ -26,7 +27,10 @@ demo: $(VENV)/.report
 # Files of tests go to as many processes as there are WORKERS.
 WORKERS ?= 2
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore tests/live -m "not live and not slow"
+
+test-live: $(VENV)/.dev
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "live or slow"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
@@ -34,6 +38,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_docs.py
+	$(BIN)/python tools/house.py
 
 bench: $(VENV)/.core
 	$(BIN)/python benchmarks/run.py

@@ -25,11 +25,11 @@ from slurm_bench.figures import LABELS, Figures, goals, loss, table
 from slurm_bench.hooks import Hooks
 from slurm_bench.jobs import SCRIPT, TRES, Job, Jobs
 
-from tests.integration.slurm.cluster import SlurmCluster
-from tests.integration.slurm.daemon import DecisionDaemon
-from tests.integration.slurm.installation import Installation
-from tests.integration.slurm.processes import Daemon
-from tests.integration.slurm.tables import Bench
+from tests.live.slurm.cluster import SlurmCluster
+from tests.live.slurm.daemon import DecisionDaemon
+from tests.live.slurm.installation import Installation
+from tests.live.slurm.processes import Daemon
+from tests.live.slurm.tables import Bench
 
 ROUNDS = 3
 JOBS = 500  # of one kind, round and number of threads

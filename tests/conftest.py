@@ -15,8 +15,20 @@ if TYPE_CHECKING:
 
 STRIDE = 12  # every 12th shipped run: about 400 of all sources and families
 
+LIVE = Path(__file__).parent / "live"  # real daemons, torch and the libraries around it
+REAL_SERVERS = {"browser", "postgres"}  # fixtures that start a program
+
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what needs a real server, browser or torch: ``make test-live`` runs it."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        database = getattr(item, "callspec", None) and item.callspec.params.get("url")  # type: ignore[attr-defined]
+        if LIVE in item.path.parents or fixtures & REAL_SERVERS or database == "postgresql":
+            item.add_marker(pytest.mark.live)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.integration.slurm.cluster import SlurmCluster
-from tests.integration.slurm.installation import Installation
+from tests.live.slurm.cluster import SlurmCluster
+from tests.live.slurm.installation import Installation
 
 from .jobs import SCRIPT, Job, gpus
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from tests.integration.slurm.cluster import SlurmCluster
+from tests.live.slurm.cluster import SlurmCluster
 
 SOURCE = Path(__file__).with_name("hooks.lua")
 PLUGIN_LINE = re.compile(r"^JobSubmitPlugins=.*\n", re.MULTILINE)

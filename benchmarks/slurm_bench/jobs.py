@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.integration.slurm.cluster import SlurmCluster
+from tests.live.slurm.cluster import SlurmCluster
 
 SCRIPT = Path(__file__).with_name("train.sh")
 TRES = "gpu:2"

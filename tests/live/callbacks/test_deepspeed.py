@@ -43,7 +43,7 @@ def train(directory: Path, ranks: int = 1, **config: Any) -> list[str]:
         "LOCAL_SIZE": str(ranks),
         "OMP_NUM_THREADS": "1",
         "DS_ACCELERATOR": "cpu",
-        "PYTHONPATH": str(SCRIPT.parents[2]),
+        "PYTHONPATH": str(SCRIPT.parents[3]),
     }
     started = [
         subprocess.Popen(

@@ -117,7 +117,7 @@ def test_of_two_ranks_one_writes(directory: Path) -> None:
         "MASTER_PORT": str(free_port()),
         "WORLD_SIZE": "2",
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(script.parents[2]),
+        "PYTHONPATH": str(script.parents[3]),
     }
     folders = [directory / str(rank) for rank in range(2)]
     for folder in folders:
