@@ -11,7 +11,7 @@ import click
 from ..errors import JobError
 from ..units import count, duration, short, span
 from .console import format_option, show_json, show_table, warn
-from .options import job_of, job_options
+from .options import job_of, job_options, repeated_option
 from .predictors import predictor
 
 if TYPE_CHECKING:
@@ -47,22 +47,15 @@ class Line:
 
 @click.command()
 @click.argument("model")
-@click.option(
-    "--gpu", "gpus_", multiple=True, help=f"GPU; repeatable  [default: {', '.join(GPUS)}]"
-)
-@click.option(
-    "--precision",
-    "precisions",
-    multiple=True,
-    help=f"Precision; repeatable  [default: {', '.join(PRECISIONS)}]",
-)
-@job_options
+@repeated_option("gpu", ", ".join(GPUS))
+@repeated_option("precision", ", ".join(PRECISIONS))
+@job_options("gpu", "precision")
 @click.option("--version", help="Stored predictor to use  [default: the one in use]")
 @format_option
 def compare(
     model: str,
-    gpus_: Sequence[str],
-    precisions: Sequence[str],
+    gpu: Sequence[str],
+    precision: Sequence[str],
     version: str | None,
     form: str,
     **fields: Any,
@@ -72,7 +65,7 @@ def compare(
     Shows the time of the whole job where --steps or --epochs is given, else that of one step.
     Precisions that a GPU has no fast units for are left out.
     """
-    choice = chosen(model, gpus_ or GPUS, precisions or PRECISIONS, fields)
+    choice = chosen(model, gpu or GPUS, precision or PRECISIONS, fields)
     lines = compared(predictor(version), choice.jobs)
     if form == "json":
         found = [line.as_dict() for line in lines]
@@ -102,7 +95,7 @@ def chosen(
     for gpu in dict.fromkeys(gpus):
         for precision in dict.fromkeys(precisions):
             if has_units(precision, gpu):
-                jobs.append(job_of(model, precision, gpu, fields))
+                jobs.append(job_of(model, {**fields, "gpu": gpu, "precision": precision}))
             else:
                 left_out.append(f"{precision} on {find_gpu(gpu).name}")
     if not jobs:

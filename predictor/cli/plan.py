@@ -13,7 +13,7 @@ from ..units import count, duration, short
 from .compare import GPUS, PRECISIONS, has_units
 from .console import format_option, show_json, show_table, warn
 from .costs import cost_options, kilowatt_hours, money, seconds_of, take_terms
-from .options import job_of, job_options_but_gpus
+from .options import job_of, job_options, repeated_option
 from .predictors import predictor
 
 if TYPE_CHECKING:
@@ -46,18 +46,8 @@ class Wish:
 @click.command()
 @click.argument("model")
 @click.option("--gpus", "counts", default="1,2,4,8", show_default=True, help="Numbers of GPUs.")
-@click.option(
-    "--gpu",
-    "gpus_",
-    multiple=True,
-    help=f"GPU; repeatable  [default: those with a price, else {', '.join(GPUS)}]",
-)
-@click.option(
-    "--precision",
-    "precisions",
-    multiple=True,
-    help=f"Precision; repeatable  [default: {', '.join(PRECISIONS)}]",
-)
+@repeated_option("gpu", f"those with a price, else {', '.join(GPUS)}")
+@repeated_option("precision", ", ".join(PRECISIONS))
 @click.option("--budget", type=float, help="Most money, in the currency of --prices.")
 @click.option("--within", help="Longest time from start to end: 24h, 1d12h, 90min.")
 @click.option(
@@ -67,14 +57,14 @@ class Wish:
 )
 @click.option("--all", "every", is_flag=True, help="Show also plans that others beat.")
 @cost_options
-@job_options_but_gpus
+@job_options("gpu", "gpus", "precision")
 @click.option("--version", help="Stored predictor to use  [default: the one in use]")
 @format_option
 def plan(
     model: str,
     counts: str,
-    gpus_: Sequence[str],
-    precisions: Sequence[str],
+    gpu: Sequence[str],
+    precision: Sequence[str],
     budget: float | None,
     within: str | None,
     quantile: float | None,
@@ -98,7 +88,7 @@ def plan(
     loader_rate = fields.pop("loader_rate")
     _check_length(fields, numbers(counts))
     jobs, left_out = candidates(
-        model, gpus_ or tuple(prices) or GPUS, precisions or PRECISIONS, numbers(counts), fields
+        model, gpu or tuple(prices) or GPUS, precision or PRECISIONS, numbers(counts), fields
     )
     plans = make_plans(predictor(version), jobs, terms, loader_rate=loader_rate)
     chosen = wish.choose(plans)
@@ -138,7 +128,8 @@ def candidates(
                 continue
             for number in counts:
                 try:
-                    jobs.append(job_of(model, precision, gpu, {**fields, "gpus": number}))
+                    how = {"gpu": gpu, "gpus": number, "precision": precision}
+                    jobs.append(job_of(model, {**fields, **how}))
                 except JobError as error:
                     if error.field not in ("gpus", "global_batch_size"):
                         raise

@@ -23,19 +23,11 @@ ENDS = (0.025, 0.975)  # the quantiles that 95 % lie between
 
 @click.command()
 @click.argument("model")
-@click.option("--gpu", required=True, help="GPU: name, product or alias, such as a100-sxm4-80gb.")
-@click.option(
-    "--precision",
-    required=True,
-    help="fp32, tf32, fp16, bf16, mixed_fp16_fp32, mixed_bf16_fp32, mixed_fp8_bf16, or amp ...",
-)
-@job_options
+@job_options()
 @cost_options
 @click.option("--version", "version", help="Stored predictor to use  [default: the one in use]")
 @format_option
-def predict(
-    model: str, gpu: str, precision: str, version: str | None, form: str, **fields: Any
-) -> None:
+def predict(model: str, version: str | None, form: str, **fields: Any) -> None:
     """Predict how long a training job of MODEL takes.
 
     MODEL is a name of `precision-time catalog list`. Times are those of one optimizer step, and of
@@ -44,7 +36,7 @@ def predict(
     from ..planning.input_rate import input_bound
 
     terms, loader_rate = take_terms(fields), fields.pop("loader_rate")
-    job = job_of(model, precision, gpu, fields)
+    job = job_of(model, fields)
     found = predictor(version).predict(job)
     if loader_rate is not None:
         found = input_bound(found, loader_rate)

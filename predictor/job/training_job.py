@@ -11,6 +11,7 @@ from profiles.errors import UnknownGpuError
 from profiles.gpus import Gpu, find_gpu
 
 from ..errors import JobError
+from .described import described
 from .phases import Phase, parts_of, phases_of
 from .precision import Precision, parse_precision
 
@@ -24,53 +25,112 @@ Pairs = tuple[tuple[str, str], ...]
 class TrainingJob:
     """A training job on one kind of GPU.
 
+    Its fields describe themselves: their descriptions are the help of the commands' options.
     ``batch_size`` is in samples PER GPU and micro-step (per data-parallel rank when the model is
-    split); ``global_batch_size`` is its alternative for the whole optimizer step, never both.
-    ``seq_len`` is in tokens, ``mean_seq_len`` what is left of it without padding (packed, binned or
-    unpadded batches), ``image_size`` in pixels or voxels per axis. One replica of the model is
-    split over ``tensor_parallel`` x ``context_parallel`` x ``pipeline_parallel`` GPUs;
-    ``virtual_stages`` are the chunks of layers of each pipeline stage, ``expert_parallel`` the GPUs
-    that share the experts of a mixture, and ``sequence_parallel`` extends tensor parallelism to
-    norms and residuals. ``sharding`` divides states among replicas: ``hsdp`` shards inside a node
-    and replicates between nodes. The length is ``steps``
-    (optimizer steps) or ``epochs`` times ``dataset_size`` samples. ``options`` are what else
-    changes the run (``xla``, ``channels_last``, ``flash_attention``, ``act_ckpt`` ...),
-    ``variant`` what else defines the network (``layers``, ``hidden`` ...); both as mappings or
-    ``k=v;k=v`` text. ``phases`` are what it changes on its way, as Phase or as mappings.
-    ``source`` names the site a measurement or a request comes from.
+    split); ``global_batch_size`` is its alternative for the whole optimizer step, never both. One
+    replica of the model is split over ``tensor_parallel`` x ``context_parallel`` x
+    ``pipeline_parallel`` GPUs; ``hsdp`` shards inside a node and replicates between nodes. The
+    length is ``steps`` or ``epochs`` times ``dataset_size`` samples. ``options`` and ``variant``
+    are mappings or ``k=v;k=v`` text, ``phases`` Phases or mappings.
 
     Raises JobError, naming field, value and what is accepted.
     """
 
     model: str
-    precision: Precision
-    gpu: str
-    gpus: int = 1
-    gpus_per_node: int = 8
-    batch_size: int | None = None
-    global_batch_size: int | None = None
-    grad_accum: int = 1
-    seq_len: int | None = None
-    mean_seq_len: int | None = None
-    image_size: tuple[int, ...] | None = None
-    optimizer: str | None = None
-    framework: str = "pytorch"
+    precision: Precision = field(
+        metadata=described(
+            "fp32, tf32, fp16, bf16, mixed_fp16_fp32, mixed_bf16_fp32, mixed_fp8_bf16 "
+            "or an alias such as amp."
+        )
+    )
+    gpu: str = field(metadata=described("GPU: name, product or alias, such as a100-sxm4-80gb."))
+    gpus: int = field(default=1, metadata=described("GPUs of the job."))
+    gpus_per_node: int = field(default=8, metadata=described("GPUs in one node."))
+    batch_size: int | None = field(
+        default=None, metadata=described("Samples per GPU and micro-step (this or the global one).")
+    )
+    global_batch_size: int | None = field(
+        default=None, metadata=described("Samples of one optimizer step over all GPUs.")
+    )
+    grad_accum: int = field(default=1, metadata=described("Micro-steps in one optimizer step."))
+    seq_len: int | None = field(
+        default=None, metadata=described("Tokens of one sample", unstated="of the model")
+    )
+    mean_seq_len: int | None = field(
+        default=None,
+        metadata=described(
+            "Tokens of one sample without padding, where batches are packed or binned."
+        ),
+    )
+    image_size: tuple[int, ...] | None = field(
+        default=None,
+        metadata=described("Pixels or voxels", unstated="of the model", metavar="H[xW[xD]]"),
+    )
+    steps: int | None = field(default=None, metadata=described("Length: optimizer steps."))
+    epochs: float | None = field(default=None, metadata=described("Length: epochs."))
+    dataset_size: int | None = field(
+        default=None, metadata=described("Samples of one epoch", unstated="of the model")
+    )
+    framework: str = field(
+        default="pytorch", metadata=described('Name, also with a version: "pytorch 2.3".')
+    )
     framework_date: float | None = None
-    tensor_parallel: int = 1
-    pipeline_parallel: int = 1
-    context_parallel: int = 1
-    expert_parallel: int = 1
-    virtual_stages: int = 1
-    sequence_parallel: bool = False
-    sharding: str = "ddp"
-    fabric: str | None = None
-    steps: int | None = None
-    epochs: float | None = None
-    dataset_size: int | None = None
-    options: Pairs = ()
-    variant: Pairs = ()
-    phases: tuple[Phase, ...] = ()
-    source: str = ""
+    optimizer: str | None = field(
+        default=None, metadata=described("Name, such as adamw", unstated="of the model")
+    )
+    sharding: str = field(
+        default="ddp", metadata=described(", ".join(SHARDINGS[:-1]) + f" or {SHARDINGS[-1]}.")
+    )
+    tensor_parallel: int = field(default=1, metadata=described("GPUs that split every layer."))
+    pipeline_parallel: int = field(
+        default=1, metadata=described("GPUs that split the layers among them.")
+    )
+    virtual_stages: int = field(
+        default=1,
+        metadata=described("Chunks of layers of each pipeline stage (interleaved schedule)."),
+    )
+    context_parallel: int = field(default=1, metadata=described("GPUs that split the sequence."))
+    expert_parallel: int = field(
+        default=1, metadata=described("GPUs that share the experts of a mixture.")
+    )
+    sequence_parallel: bool = field(
+        default=False,
+        metadata=described("Tensor parallelism also splits the tokens of norms and residuals."),
+    )
+    fabric: str | None = field(
+        default=None,
+        metadata=described("Network between nodes: 4x ib-hdr, 25GbE", unstated="usual for the GPU"),
+    )
+    options: Pairs = field(
+        default=(),
+        metadata=described(
+            "What else changes the run: xla=on, channels_last=on, act_ckpt=on; repeatable.",
+            option="option",
+            metavar="K=V",
+            repeated=True,
+        ),
+    )
+    variant: Pairs = field(
+        default=(),
+        metadata=described(
+            "What else defines the network: layers=24, hidden=1024; repeatable.",
+            metavar="K=V",
+            repeated=True,
+        ),
+    )
+    phases: tuple[Phase, ...] = field(
+        default=(),
+        metadata=described(
+            "A phase, in their order: steps, epochs or a share of them, and what else it is: "
+            "share=0.9,precision=fp16; repeatable.",
+            option="phase",
+            metavar="K=V,...",
+            repeated=True,
+        ),
+    )
+    source: str = field(
+        default="", metadata=described("Site whose measured runs count as one's own.")
+    )
     hardware: Gpu = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -7,8 +7,12 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import entry_points
 
+import click
 import pytest
 from click.testing import Result
+
+from predictor.cli.predict import predict
+from predictor.job.training_job import TrainingJob
 
 COMMANDS = (
     "predict",
@@ -47,6 +51,20 @@ def test_help_lists_every_command(run: Run) -> None:
 @pytest.mark.parametrize("command", [*COMMANDS, *PLUGINS])
 def test_every_command_explains_itself(run: Run, command: str) -> None:
     assert len(run(command, "--help").stdout.splitlines()) > 4
+
+
+def test_every_field_of_a_job_is_an_option_with_its_default() -> None:
+    options = {one.name: one for one in predict.params if isinstance(one, click.Option)}
+    context = click.Context(predict)
+    fields = TrainingJob.__dataclass_fields__.values()
+    stated = {one.name: one for one in fields if one.init}
+    del stated["model"], stated["framework_date"]  # the argument, and what comes of the framework
+    assert stated.keys() <= options.keys()
+    for name, one in stated.items():
+        if one.default and isinstance(one.default, int | str):
+            assert options[name].get_default(context) == one.default
+    assert options["gpu"].required
+    assert options["precision"].required
 
 
 def test_help_needs_no_numerical_library() -> None:
