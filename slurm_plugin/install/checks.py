@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import stat
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 from ..config import Policy
 from ..errors import InstallError, PolicyError
-from . import disk, hook, hook_plan, lua_library, predictors, sample
+from . import disk, hook, lua_library, service, slurm_conf
 from .options import Options
-from .plan import policy
-from .records import Records, read_records
-from .site import Site, find_site
-from .slurm_conf import PLUGIN
-from .slurm_conf_plan import names_lua
-from .steps import Kind, digest
-from .trial import submit_trial
+from .records import FileKind, Records, digest, read_records
+from .site import SlurmSite, find_site
+from .slurm_conf import PARAMETER, PLUGIN
 
 HINT = "`precision-time slurm install --dry-run` shows what is missing"
+MARK = "precision-time:"
+SAMPLES = 5
+TRIAL_TIMEOUT_S = 60.0
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """What came of a promise."""
 
     OK = "ok"
@@ -31,10 +31,10 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckedPromise:
     """One promise; ``detail`` says what was seen, or why not and what to do."""
 
-    state: State
+    state: CheckState
     promise: str
     detail: str = ""
 
@@ -47,27 +47,24 @@ class SkippedError(Exception):
     """This promise cannot be looked at here; the text says why."""
 
 
-Check = Callable[[], str]
-
-
-def run_checks(options: Options) -> Iterator[Finding]:
-    """Every finding as soon as it is known."""
+def run_checks(options: Options) -> Iterator[CheckedPromise]:
+    """Every promise as soon as it is looked at."""
+    found = "Slurm and the policy are found"
     try:
         site = find_site(options)
-        rules = policy(options)
+        policy = service.policy_at(options)
     except (InstallError, PolicyError) as error:
-        yield Finding(State.FAILED, "Slurm and the policy are found", str(error))
+        yield CheckedPromise(CheckState.FAILED, found, str(error))
         return
-    yield Finding(
-        State.OK,
-        "Slurm and the policy are found",
-        f"Slurm {site.version or '(version unknown)'}, {site.conf}",
-    )
-    for promise, check in _checks(options, site, rules):
-        yield _finding(promise, check)
+    version = f"Slurm {site.version or '(version unknown)'}"
+    yield CheckedPromise(CheckState.OK, found, f"{version}, {site.conf}")
+    for promise, check in _checks(options, site, policy):
+        yield _checked(promise, check)
 
 
-def _checks(options: Options, site: Site, rules: Policy) -> Iterator[tuple[str, Check]]:
+def _checks(
+    options: Options, site: SlurmSite, policy: Policy
+) -> Iterator[tuple[str, Callable[[], str]]]:
     records = read_records(options.records)
     yield "files are as installed", lambda: _files(records)
     yield "the Lua of slurmctld loads the hook", lambda: _lua(options, site)
@@ -75,67 +72,65 @@ def _checks(options: Options, site: Site, rules: Policy) -> Iterator[tuple[str, 
     if not options.live:
         return
     yield "a predictor is fitted", lambda: _predictor(options, site)
-    yield "the daemon's socket is its own", lambda: _socket(site, rules)
-    yield "the daemon answers in time", lambda: _answer(site, rules)
+    yield "the daemon answers in time", lambda: _answer(site, policy)
     yield "slurmctld has the plugin loaded", lambda: _loaded(site)
-    yield "sbatch shows our line", lambda: submit_trial(site, rules)
+    yield "sbatch shows our line", lambda: _submitted(site, policy)
 
 
-def _finding(promise: str, check: Check) -> Finding:
+def _checked(promise: str, check: Callable[[], str]) -> CheckedPromise:
     try:
-        return Finding(State.OK, promise, check())
+        return CheckedPromise(CheckState.OK, promise, check())
     except SkippedError as why:
-        return Finding(State.SKIPPED, promise, str(why))
+        return CheckedPromise(CheckState.SKIPPED, promise, str(why))
     except (InstallError, PolicyError) as error:
-        return Finding(State.FAILED, promise, str(error))
+        return CheckedPromise(CheckState.FAILED, promise, str(error))
 
 
 def _files(records: Records) -> str:
     if not records.files:
-        raise InstallError(f"nothing is noted in {records.directory}: run install")
+        raise InstallError(f"nothing is recorded in {records.directory}: run install")
     problems = []
     for record in records.files:
         content = disk.read(record.path)
         if content is None:
             problems.append(f"{record.path} is gone")
-        elif digest(content) != record.after and record.kind in (Kind.MODULE, Kind.UNIT):
+        elif digest(content) != record.after and record.kind in (FileKind.MODULE, FileKind.UNIT):
             problems.append(f"{record.path} was changed since")
     if problems:
         raise InstallError(f"{', '.join(problems)}; {HINT}")
     return f"{len(records.files)} files"
 
 
-def _lua(options: Options, site: Site) -> str:
+def _lua(options: Options, site: SlurmSite) -> str:
     """Try the files that are live, not those of this release."""
     library = options.lua_library or lua_library.library_of(site)
     path = site.conf.parent / hook.SCRIPT
     script = disk.read(path)
     if script is None:
         raise InstallError(f"there is no {path}: run install")
-    if not hook.mentions_us(script.decode(errors="replace")):
+    if not hook.mentions_us(disk.text(script)):
         raise InstallError(f"{path} does not call precision_time: see install --dry-run")
-    directory = options.on_disk(options.lua_dir or options.in_system(site.conf).parent)
-    files = {name: disk.read(directory / name) for name in hook.modules()}
-    missing = [str(directory / name) for name, content in files.items() if content is None]
+    files = {name: disk.read(path.parent / name) for name in hook.modules()}
+    missing = [str(path.parent / name) for name, content in files.items() if content is None]
     if missing:
         raise InstallError(f"{', '.join(missing)} is missing: run install")
-    found = {name: content for name, content in files.items() if content is not None}
-    tried = hook_plan.try_files(site, library, script, found)
-    if tried.error:
-        raise InstallError(f"{library}: {tried.error}")
-    if tried.socket:
-        raise InstallError(lua_library.socket_advice(library, tried.socket))
+    modules = {name: content for name, content in files.items() if content is not None}
+    trial = lua_library.try_script(library, script, modules, site.user)
+    if trial.error:
+        raise InstallError(f"{library}: {trial.error}")
+    if trial.socket:
+        raise InstallError(lua_library.socket_advice(library, trial.socket))
     return f"{library.name}, with luasocket"
 
 
-def _slurm_conf(site: Site) -> str:
-    if not names_lua(site):
-        raise InstallError(f"{site.conf} has no JobSubmitPlugins={PLUGIN}: run install")
+def _slurm_conf(site: SlurmSite) -> str:
+    if not slurm_conf.names_lua(site.conf, disk.text(disk.read(site.conf))):
+        raise InstallError(f"{site.conf} has no {PARAMETER}={PLUGIN}: run install")
     return ""
 
 
-def _predictor(options: Options, site: Site) -> str:
-    used = predictors.in_use(options, site)
+def _predictor(options: Options, site: SlurmSite) -> str:
+    used = service.fitted_predictor(options, site)
     if used is None:
         raise InstallError(f"none in {options.home_path}: run install")
     if not used.current:
@@ -143,50 +138,27 @@ def _predictor(options: Options, site: Site) -> str:
     return used.version
 
 
-def _socket(site: Site, rules: Policy) -> str:
-    path = rules.daemon.socket
+def _answer(site: SlurmSite, policy: Policy) -> str:
+    socket, allowed_s = policy.daemon.socket, policy.daemon.deadline_ms / 1000
     try:
-        status = path.stat()
-        directory = path.parent.stat()
+        socket.stat()
     except PermissionError:
-        raise SkippedError(_only_for(site)) from None
+        who = site.user.name if site.user else "SlurmUser"
+        raise SkippedError(f"only root and {who} may look: run as root") from None
     except OSError as error:
-        raise InstallError(f"{path}: {error.strerror}; is the daemon running?") from None
-    if not stat.S_ISSOCK(status.st_mode):
-        raise InstallError(f"{path} is no socket: remove it and restart the daemon")
-    owners = {0, site.user.uid if site.user else 0}
-    if status.st_uid not in owners or directory.st_uid not in owners:
-        raise InstallError(f"{path} belongs to user {status.st_uid}, not to the SlurmUser")
-    if directory.st_mode & stat.S_IWOTH and not directory.st_mode & stat.S_ISVTX:
-        raise InstallError(f"{path.parent} can be written by everybody: chmod o-w it")
-    return f"{path}, mode {stat.S_IMODE(status.st_mode):o}"
-
-
-def _answer(site: Site, rules: Policy) -> str:
-    allowed_s = rules.daemon.deadline_ms / 1000
-    path = rules.daemon.socket
-    try:
-        path.stat()
-    except PermissionError:
-        raise SkippedError(_only_for(site)) from None
-    except OSError as error:
-        raise InstallError(f"{path}: {error.strerror}; start precision-time-slurm") from None
-    sample.ask(path)  # the first one may fill a cache
-    replies = [sample.ask(path) for _ in range(5)]
-    best = min(replies, key=lambda reply: reply.elapsed_s)
-    if best.elapsed_s > allowed_s:
+        raise InstallError(f"{socket}: {error.strerror}; start precision-time-slurm") from None
+    service.ask_sample(socket)  # the first one may fill a cache
+    replies = [service.ask_sample(socket) for _ in range(SAMPLES)]
+    answer, elapsed_s = min(replies, key=lambda reply: reply[1])
+    if elapsed_s > allowed_s:
         raise InstallError(
-            f"{best.elapsed_s * 1000:.1f} ms at best of {len(replies)}; "
-            f"{rules.daemon.deadline_ms:g} ms are allowed: see its log"
+            f"{elapsed_s * 1000:.1f} ms at best of {SAMPLES}; "
+            f"{policy.daemon.deadline_ms:g} ms are allowed: see its log"
         )
-    return f"{best.elapsed_s * 1000:.1f} ms; {best.answer.log}"
+    return f"{elapsed_s * 1000:.1f} ms; {answer.log}"
 
 
-def _only_for(site: Site) -> str:
-    return f"only root and {site.user.name if site.user else 'SlurmUser'} may look: run as root"
-
-
-def _loaded(site: Site) -> str:
+def _loaded(site: SlurmSite) -> str:
     if site.running is None:
         raise InstallError("slurmctld does not answer: start it, or see its log")
     if PLUGIN not in site.running:
@@ -195,3 +167,34 @@ def _loaded(site: Site) -> str:
             "or restart slurmctld"
         )
     return ",".join(site.running)
+
+
+def _submitted(site: SlurmSite, policy: Policy) -> str:
+    """The line our hook shows for a job that is only tested; nothing is queued.
+
+    The cluster may well refuse the job (no such GPU, no such partition): the hook ran before.
+    """
+    if policy.limits.mode == "off" and policy.placement.mode == "off":
+        return "the policy is off for limits and placement: nothing is to be shown"
+    job = ("--test-only", "--comment", service.SAMPLE_COMMENT, "--gres=gpu:1", "--wrap", "true")
+    sbatch = site.command("sbatch", *job)
+    try:
+        done = subprocess.run(
+            sbatch.argv,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TRIAL_TIMEOUT_S,
+            check=False,
+            env={**os.environ, **sbatch.environment},
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InstallError(f"{sbatch.argv[0]} cannot be run: {error}") from None
+    ours = [line for line in done.stderr.splitlines() if MARK in line]
+    if not ours:
+        printed = " ".join(done.stderr.split())[-300:]
+        raise InstallError(
+            f"it shows none ({printed or 'nothing at all'}): see the log of slurmctld for {MARK!r}"
+        )
+    return ours[0].partition(MARK)[2].strip()

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..errors import InstallError
-from .steps import Account
+from .processes import SystemUser
 
 
 def read(path: Path) -> bytes | None:
@@ -20,6 +20,16 @@ def read(path: Path) -> bytes | None:
         return None
     except OSError as error:
         raise InstallError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def text(content: bytes | None) -> str:
+    """A file's text; bytes that are no UTF-8 survive ``encoded``. Empty for no file."""
+    return (content or b"").decode(errors="surrogateescape")
+
+
+def encoded(text: str) -> bytes:
+    """The bytes that ``text`` read."""
+    return text.encode(errors="surrogateescape")
 
 
 def put(path: Path, content: bytes, *, mode: int = 0o644) -> None:
@@ -45,7 +55,9 @@ def put(path: Path, content: bytes, *, mode: int = 0o644) -> None:
         raise InstallError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def make_directory(path: Path, mode: int, owner: Account | None) -> tuple[Path, ...]:
+def make_directory(
+    path: Path, mode: int = 0o755, owner: SystemUser | None = None
+) -> tuple[Path, ...]:
     """Make a directory and its missing parents; returns those made, outermost first."""
     missing = [p for p in (path, *path.parents) if not p.exists()]
     try:

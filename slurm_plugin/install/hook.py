@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
@@ -17,7 +16,6 @@ BEGIN = "-- precision-time begin: added by `precision-time slurm install --chain
 END = "-- precision-time end"
 
 _REQUIRE = 'local ok, pt = pcall(require, "precision_time")'
-_DIRECTORY = 'local directory = debug.getinfo(1, "S").source:match("^@(.*/)")'
 _BLOCK = re.compile(rf"^{re.escape(BEGIN)}\n.*?^{re.escape(END)}\n", re.M | re.S)
 _LAST_RETURN = re.compile(r"^return\b[^\n]*\n?(?:\s|--[^\n]*(?:\n|\Z))*\Z", re.M)
 _CHAIN = """\
@@ -45,18 +43,6 @@ end
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where the modules lie and where the daemon listens, as slurmctld sees them.
-
-    ``apart`` says that the modules are not in the directory of ``job_submit.lua``.
-    """
-
-    modules: Path
-    socket: Path
-    apart: bool = False
-
-
 def shipped() -> Mapping[str, str]:
     """The Lua files of this release by file name."""
     folder = resources.files("slurm_plugin") / "lua"
@@ -72,13 +58,13 @@ def modules() -> Mapping[str, str]:
     return {name: text for name, text in shipped().items() if name != SCRIPT}
 
 
-def script(place: Place) -> str:
+def script(socket: Path) -> str:
     """``job_submit.lua`` for a site that has none of its own."""
-    text = shipped()[SCRIPT]
-    if place.apart:
-        text = _replaced(text, _DIRECTORY, f"local directory = {quoted(f'{place.modules}/')}")
-    configure = _configure(place)
-    return _replaced(text, _REQUIRE, f"{_REQUIRE}\n{configure}") if configure else text
+    text, line = shipped()[SCRIPT], f"\n{_REQUIRE}\n"
+    if text.count(line) != 1:
+        raise InstallError(f"{SCRIPT} of this release has no single line {_REQUIRE!r}")
+    configure = _configure(socket)
+    return text.replace(line, f"{line}{configure}\n") if configure else text
 
 
 def mentions_us(text: str) -> bool:
@@ -86,28 +72,30 @@ def mentions_us(text: str) -> bool:
     return re.search(rf"""["']{MODULE}["']""", text) is not None
 
 
-def two_lines(place: Place) -> str:
-    """What an admin adds to a script by hand."""
-    configure = _configure(place)
+def two_lines(directory: Path, socket: Path) -> str:
+    """What an admin adds to a script by hand; ``directory`` holds the modules."""
+    search = f"package.path = {quoted(f'{directory}/?.lua;')} .. package.path"
+    configure = _configure(socket)
     return (
         "  at its top:\n"
-        f"    {_search(place)}; {_REQUIRE}{'; ' + configure if configure else ''}\n"
+        f"    {search}; {_REQUIRE}{'; ' + configure if configure else ''}\n"
         "  before the last return of slurm_job_submit:\n"
         "    if ok then pt.submit(job_desc, part_list, submit_uid) end"
     )
 
 
-def chained(text: str, place: Place) -> str:
+def chained(text: str, directory: Path, socket: Path) -> str:
     """A site's script with our block at its end, before a last ``return`` of the file.
 
     A block that is there already is renewed.
     """
+    configure = _configure(socket)
     block = _CHAIN.format(
         begin=BEGIN,
         end=END,
-        path=quoted(f"{place.modules}/?.lua;"),
+        path=quoted(f"{directory}/?.lua;"),
         require=_REQUIRE,
-        configure=f"{_configure(place)}\n  " if _configure(place) else "",
+        configure=f"{configure}\n  " if configure else "",
     )
     text = without_block(text)
     last = _LAST_RETURN.search(text)
@@ -131,20 +119,8 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
-def _search(place: Place) -> str:
-    return f"package.path = {quoted(f'{place.modules}/?.lua;')} .. package.path"
-
-
-def _configure(place: Place) -> str:
+def _configure(socket: Path) -> str:
     """The line that names the socket, empty where it is where the module looks anyway."""
-    if place.socket == DEFAULT_SOCKET:
+    if socket == DEFAULT_SOCKET:
         return ""
-    return f"if ok then pt.configure({{ socket = {quoted(str(place.socket))} }}) end"
-
-
-def _replaced(text: str, old: str, new: str) -> str:
-    """The text with its one line ``old`` replaced."""
-    text, count = re.subn(rf"^{re.escape(old)}$", lambda _: new, text, flags=re.M)
-    if count != 1:
-        raise InstallError(f"{SCRIPT} of this release has no single line {old!r}")
-    return text
+    return f"if ok then pt.configure({{ socket = {quoted(str(socket))} }}) end"

@@ -12,7 +12,6 @@ from ..errors import InstallError
 
 HOME = Path("/var/lib/precision-time")
 RECORDS = Path("/var/lib/precision-time-slurm")
-UNIT = Path("/etc/systemd/system/precision-time-slurm.service")
 PROGRAM = "precision-time"
 
 
@@ -28,7 +27,6 @@ class Options:
     root: Path | None = None
     prefix: Path | None = None
     slurm_conf: Path | None = None
-    lua_dir: Path | None = None
     lua_library: Path | None = None
     slurm_bin: Path | None = None
     config: Path | None = None
@@ -55,7 +53,7 @@ class Options:
 
     @property
     def records(self) -> Path:
-        """Where we note what was changed; only its owner may write there."""
+        """Where we record what was changed; only its owner may write there."""
         return self.on_disk(self._ours(RECORDS))
 
     def on_disk(self, path: Path) -> Path:

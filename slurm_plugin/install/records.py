@@ -1,18 +1,29 @@
-"""What an installation changed, noted so that it can be taken back."""
+"""What an installation changed, recorded so that just that can be taken back."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from hashlib import sha256
 from pathlib import Path
 
 from ..errors import InstallError
-from . import disk, hook
-from .steps import Kind, WriteFile, digest
+from . import disk
 
 FILE_NAME = "install.json"
 BACKUPS = "before"
 VERSION = 1
+
+
+class FileKind(StrEnum):
+    """What a file is for; uninstalling treats them differently."""
+
+    POLICY = "policy"
+    UNIT = "unit"
+    MODULE = "module"
+    SCRIPT = "script"
+    SLURM_CONF = "slurm.conf"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,86 +34,84 @@ class FileRecord:
     """
 
     path: Path
-    kind: Kind
+    kind: FileKind
     before: str | None
     after: str
     backup: Path | None
 
+    def original(self) -> bytes | None:
+        """What the file held before us; raises InstallError where our copy is gone or damaged."""
+        if self.backup is None:
+            return None
+        content = disk.read(self.backup)
+        if content is None or digest(content) != self.before:
+            raise InstallError(f"{self.backup}, the former {self.path}, is gone or damaged")
+        return content
+
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The notes of one installation in a directory that only the installing user may write."""
+    """The records of one installation in a directory that only the installing user may write."""
 
     directory: Path
     files: tuple[FileRecord, ...] = ()
 
     def of(self, path: Path) -> FileRecord | None:
-        """The note on a file."""
+        """The record of a file."""
         return next((record for record in self.files if record.path == path), None)
 
-    def noting(self, change: WriteFile) -> Records:
-        """With a change that is about to be made, its former content kept on disk.
+    def adding(
+        self, path: Path, kind: FileKind, before: bytes | None, original: bytes | None, after: bytes
+    ) -> Records:
+        """With a file that is about to hold ``after``; ``original`` is kept as its backup.
 
-        A file we wrote before, and nobody else since, keeps the note of what was there first.
+        A file that we wrote, and nobody else since, keeps the backup of what was there first.
         """
-        if change.after is None or change.after == change.before:  # removed, or only touched
-            return self
-        old = self.of(change.path)
-        if old is not None and change.before is not None and old.after == digest(change.before):
-            note = replace(old, after=digest(change.after))
+        old = self.of(path)
+        if old is not None and before is not None and old.after == digest(before):
+            record = replace(old, after=digest(after))
         else:
-            note = self._new(change, change.after)
-        return Records(self.directory, (*(f for f in self.files if f.path != note.path), note))
+            record = FileRecord(
+                path=path,
+                kind=kind,
+                before=None if original is None else digest(original),
+                after=digest(after),
+                backup=None if original is None else self._backup(path, original),
+            )
+        return Records(self.directory, (*self.without(path).files, record))
 
-    def forgetting(self, path: Path) -> Records:
-        """Without the note on a file."""
+    def without(self, path: Path) -> Records:
+        """Without the record of a file."""
         return Records(self.directory, tuple(f for f in self.files if f.path != path))
 
     def existing(self) -> Records:
-        """Without the notes on files that are gone."""
+        """Without the records of files that are gone."""
         return Records(self.directory, tuple(f for f in self.files if f.path.exists()))
 
     def save(self) -> None:
-        """Write the notes; without any, the directory goes."""
+        """Write the records; without any, the directory goes."""
         path = self.directory / FILE_NAME
-        if not self.files:
-            self._discard(path)
+        if self.files:
+            raw = {"version": VERSION, "files": [_plain(record) for record in self.files]}
+            disk.make_directory(self.directory, 0o700)
+            disk.put(path, (json.dumps(raw, indent=2) + "\n").encode(), mode=0o600)
             return
-        raw = {"version": VERSION, "files": [_plain(record) for record in self.files]}
-        disk.make_directory(self.directory, 0o700, None)
-        disk.put(path, (json.dumps(raw, indent=2) + "\n").encode(), mode=0o600)
-
-    def _new(self, change: WriteFile, after: bytes) -> FileRecord:
-        before = change.before
-        if before is not None and change.kind is Kind.SCRIPT:
-            before = hook.without_block(before.decode(errors="surrogateescape")).encode(
-                errors="surrogateescape"
-            )
-        backup = None
-        if before is not None:
-            backup = self.directory / BACKUPS / f"{change.path.name}.{digest(before)[:16]}"
-            disk.make_directory(self.directory, 0o700, None)
-            disk.make_directory(backup.parent, 0o700, None)
-            disk.put(backup, before, mode=0o600)
-        return FileRecord(
-            path=change.path,
-            kind=change.kind,
-            before=None if before is None else digest(before),
-            after=digest(after),
-            backup=backup,
-        )
-
-    def _discard(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
         backups = self.directory / BACKUPS
-        for backup in backups.glob("*") if backups.is_dir() else ():
-            backup.unlink()
-        disk.remove_if_empty(backups)
-        disk.remove_if_empty(self.directory)
+        for old in (path, *backups.glob("*")):
+            old.unlink(missing_ok=True)
+        for directory in (backups, self.directory):
+            disk.remove_if_empty(directory)
+
+    def _backup(self, path: Path, content: bytes) -> Path:
+        backup = self.directory / BACKUPS / f"{path.name}.{digest(content)[:16]}"
+        disk.make_directory(self.directory, 0o700)
+        disk.make_directory(backup.parent, 0o700)
+        disk.put(backup, content, mode=0o600)
+        return backup
 
 
 def read_records(directory: Path) -> Records:
-    """The notes in a directory, empty where nothing is installed; raises InstallError."""
+    """The records in a directory, empty where nothing is installed; raises InstallError."""
     path = directory / FILE_NAME
     content = disk.read(path)
     if content is None:
@@ -110,10 +119,15 @@ def read_records(directory: Path) -> Records:
     try:
         raw = json.loads(content)
         if raw["version"] != VERSION:
-            raise InstallError(f"{path}: version={raw['version']} is not possible: {VERSION} is")
+            raise InstallError(f"{path}: invalid version {raw['version']}; expected {VERSION}")
         return Records(directory, tuple(_record(entry) for entry in raw["files"]))
     except (ValueError, KeyError, TypeError) as error:
         raise InstallError(f"{path} is damaged ({error!r})") from None
+
+
+def digest(content: bytes) -> str:
+    """SHA-256 in hex."""
+    return sha256(content).hexdigest()
 
 
 def _plain(record: FileRecord) -> dict[str, str | None]:
@@ -121,11 +135,10 @@ def _plain(record: FileRecord) -> dict[str, str | None]:
 
 
 def _record(raw: dict[str, str | None]) -> FileRecord:
-    backup = raw["backup"]
     return FileRecord(
         path=Path(str(raw["path"])),
-        kind=Kind(str(raw["kind"])),
+        kind=FileKind(str(raw["kind"])),
         before=raw["before"],
         after=str(raw["after"]),
-        backup=None if backup is None else Path(backup),
+        backup=None if raw["backup"] is None else Path(raw["backup"]),
     )

@@ -10,7 +10,6 @@ from ..errors import InstallError
 
 PARAMETER = "JobSubmitPlugins"
 PLUGIN = "lua"
-_PREFIX = "job_submit/"
 _VALUE = r'"[^"]*"|[^\s"]*'
 
 
@@ -26,8 +25,13 @@ class Setting:
     @property
     def plugins(self) -> tuple[str, ...]:
         """The value as names of job submit plugins, without ``job_submit/``."""
-        names = (name.strip().removeprefix(_PREFIX) for name in self.value.split(","))
-        return tuple(name for name in names if name and name != "(null)")
+        return plugin_names(self.value)
+
+
+def plugin_names(value: str) -> tuple[str, ...]:
+    """The names of a list of job submit plugins, without ``job_submit/``."""
+    names = (name.strip().removeprefix("job_submit/") for name in value.split(","))
+    return tuple(name for name in names if name and name != "(null)")
 
 
 def settings(text: str, parameter: str) -> tuple[Setting, ...]:
@@ -50,9 +54,29 @@ def value(text: str, parameter: str) -> str | None:
     return found[-1].value if found else None
 
 
-def includes(text: str) -> tuple[str, ...]:
-    """The files that ``Include`` lines name, as written."""
-    return tuple(re.findall(r"^[ \t]*Include[ \t]+(\S+)", _without_comments(text), re.I | re.M))
+def names_lua(path: Path, text: str) -> bool:
+    """True where slurm.conf, or a file it includes, names the Lua plugin."""
+    included = included_setting(path, text)
+    found = [*settings(text, PARAMETER)[-1:], *([included[1]] if included else [])]
+    return any(PLUGIN in setting.plugins for setting in found)
+
+
+def activated(path: Path, text: str) -> str:
+    """The text of slurm.conf that makes slurmctld load the Lua plugin.
+
+    Raises InstallError where an included file sets the parameter without it, for that is not ours
+    to change, and where the parameter is set more than once.
+    """
+    included = included_setting(path, text)
+    if included is None:
+        return with_plugin(text, str(path))
+    name, setting = included
+    if PLUGIN in setting.plugins:
+        return text
+    raise InstallError(
+        f"{PARAMETER} is set in {name}, line {setting.line}, which {path} includes: add "
+        f"{PLUGIN} to it there ({PARAMETER}={','.join([*setting.plugins, PLUGIN])})"
+    )
 
 
 def with_plugin(text: str, origin: str) -> str:
@@ -93,7 +117,7 @@ def without_plugin(text: str, original: str | None) -> str | None:
 
 def included_setting(path: Path, text: str) -> tuple[Path, Setting] | None:
     """The included file that sets the parameter, if one does."""
-    for name in includes(text):
+    for name in re.findall(r"^[ \t]*Include[ \t]+(\S+)", _without_comments(text), re.I | re.M):
         included = path.parent / name
         try:
             found = settings(included.read_text(errors="surrogateescape"), PARAMETER)

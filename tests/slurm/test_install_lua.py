@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,10 @@ from install_site import lua_library as shared_library
 
 from slurm_plugin.errors import InstallError
 from slurm_plugin.install import hook, lua_library
-from slurm_plugin.install.hook import Place
 from slurm_plugin.install.lua_library import library_of, try_script
-from slurm_plugin.install.site import Site
+from slurm_plugin.install.site import SlurmSite
 
-PLACE = Place(Path("/etc/slurm"), hook.DEFAULT_SOCKET)
+DIRECTORY = Path("/etc/slurm")
 
 
 @pytest.fixture(params=LIBRARIES)
@@ -23,53 +23,39 @@ def library(request: pytest.FixtureRequest) -> Path:
     return shared_library(str(request.param))
 
 
-@pytest.fixture
-def modules(tmp_path: Path) -> dict[str, Path]:
-    """Our modules in a directory Lua does not search."""
-    found = {}
-    for name, text in hook.modules().items():
-        (tmp_path / name).write_text(text)
-        found[Path(name).stem] = tmp_path / name
-    return found
+MODULES = {name: text.encode() for name, text in hook.modules().items()}
 
 
-def tried(library: Path, tmp_path: Path, text: str, modules: dict[str, Path]) -> str:
-    script = tmp_path / "script.lua"
-    script.write_text(text)
-    return try_script(library, script, modules).error
+def tried(library: Path, text: str, modules: Mapping[str, bytes] | None = None) -> str:
+    return try_script(library, text.encode(), modules or {}).error
 
 
-def test_the_shipped_script_loads(library: Path, tmp_path: Path, modules: dict[str, Path]) -> None:
-    assert tried(library, tmp_path, hook.script(PLACE), modules) == ""
+def test_the_shipped_script_loads(library: Path) -> None:
+    assert tried(library, hook.script(hook.DEFAULT_SOCKET), MODULES) == ""
 
 
-def test_luasocket_is_found_by_the_shared_library(library: Path, tmp_path: Path) -> None:
-    script = tmp_path / "script.lua"
-    script.write_text(SITE_SCRIPT)
-    assert try_script(library, script, {}).socket == ""
+def test_luasocket_is_found_by_the_shared_library(library: Path) -> None:
+    assert try_script(library, SITE_SCRIPT.encode(), {}).socket == ""
 
 
-def test_a_chained_site_script_loads_and_calls_both(
-    library: Path, tmp_path: Path, modules: dict[str, Path]
-) -> None:
-    fake = tmp_path / "fake.lua"
-    fake.write_text('return {submit = function() calls[#calls + 1] = "ours" end}')
-    text = hook.chained(SITE_SCRIPT.replace("return slurm.SUCCESS\n", "", 0), PLACE)
+def test_a_chained_site_script_loads_and_calls_both(library: Path) -> None:
+    fake = b'return {submit = function() calls[#calls + 1] = "ours" end}'
+    text = hook.chained(SITE_SCRIPT, DIRECTORY, hook.DEFAULT_SOCKET)
     test = text.removesuffix("return slurm.SUCCESS\n") + (
         "assert(slurm_job_submit({}, {}, 0) == slurm.SUCCESS)\n"
         'assert(table.concat(calls, ",") == "site,ours", table.concat(calls, ","))\n'
     )
-    assert tried(library, tmp_path, test, {"precision_time": fake}) == ""
-    assert tried(library, tmp_path, text, modules) == ""
+    assert tried(library, test, {"precision_time.lua": fake}) == ""
+    assert tried(library, text, MODULES) == ""
 
 
-def test_a_job_the_site_refuses_is_not_asked_about(library: Path, tmp_path: Path) -> None:
-    fake = tmp_path / "fake.lua"
-    fake.write_text('return {submit = function() error("asked") end}')
+def test_a_job_the_site_refuses_is_not_asked_about(library: Path) -> None:
+    fake = b'return {submit = function() error("asked") end}'
     refusing = SITE_SCRIPT.replace("return slurm.SUCCESS", "return 2050", 1)
-    test = hook.chained(refusing, PLACE).removesuffix("return slurm.SUCCESS\n")
+    text = hook.chained(refusing, DIRECTORY, hook.DEFAULT_SOCKET)
+    test = text.removesuffix("return slurm.SUCCESS\n")
     test += "assert(slurm_job_submit({}, {}, 0) == 2050)\n"
-    assert tried(library, tmp_path, test, {"precision_time": fake}) == ""
+    assert tried(library, test, {"precision_time.lua": fake}) == ""
 
 
 @pytest.mark.parametrize(
@@ -83,28 +69,24 @@ def test_a_job_the_site_refuses_is_not_asked_about(library: Path, tmp_path: Path
         ("print('noise')\nerror({})", "table"),
     ],
 )
-def test_what_slurmctld_could_not_load_is_named(
-    library: Path, tmp_path: Path, text: str, problem: str
-) -> None:
-    assert problem in tried(library, tmp_path, text, {})
+def test_what_slurmctld_could_not_load_is_named(library: Path, text: str, problem: str) -> None:
+    assert problem in tried(library, text)
 
 
-def test_what_a_script_prints_does_not_hide_the_result(library: Path, tmp_path: Path) -> None:
-    assert tried(library, tmp_path, "print('{}')\n" + SITE_SCRIPT, {}) == ""
+def test_what_a_script_prints_does_not_hide_the_result(library: Path) -> None:
+    assert tried(library, "print('{}')\n" + SITE_SCRIPT) == ""
 
 
-def test_a_script_that_never_ends_is_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_script_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lua_library, "PROBE_TIMEOUT_S", 0.5)
     with pytest.raises(InstallError, match=r"did not end within 0\.5 s"):
-        tried(shared_library("5.1"), tmp_path, "while true do end", {})
+        tried(shared_library("5.1"), "while true do end")
 
 
 def test_a_library_that_is_no_lua_is_refused(tmp_path: Path) -> None:
     (tmp_path / "liblua.so").write_bytes(b"not a library")
     with pytest.raises(InstallError, match=r"invalid ELF header|file too short"):
-        tried(tmp_path / "liblua.so", tmp_path, SITE_SCRIPT, {})
+        tried(tmp_path / "liblua.so", SITE_SCRIPT)
 
 
 def test_a_broken_module_is_refused_and_nothing_changed(
@@ -134,9 +116,7 @@ def test_a_site_script_that_needs_slurmctld_is_not_chained_blindly(
 
 
 def test_slurm_without_lua_names_the_package(tmp_path: Path) -> None:
-    site = Site(
-        conf=tmp_path, version="22.05.8", user=None, plugin=None, running=None, commands=None
-    )
+    site = SlurmSite(conf=tmp_path, version="22.05.8")
     with pytest.raises(InstallError, match=r"22\.05\.8 has no Lua plugin.*slurm-wlm-basic-plugins"):
         library_of(site)
 
@@ -148,7 +128,5 @@ def test_missing_luasocket_names_the_package_and_what_happens_without() -> None:
     assert "every job passes unchanged" in advice
 
 
-def test_the_modules_may_lie_elsewhere_and_the_socket_too() -> None:
-    text = hook.script(Place(Path('/opt/o"dd'), Path("/srv/pt.sock"), apart=True))
-    assert 'local directory = "/opt/o\\"dd/"' in text
-    assert 'pt.configure({ socket = "/srv/pt.sock" })' in text
+def test_a_socket_elsewhere_is_named_in_the_script() -> None:
+    assert 'pt.configure({ socket = "/srv/p\\"t.sock" })' in hook.script(Path('/srv/p"t.sock'))

@@ -19,7 +19,7 @@ from install_site import SLURM_CONF, lua_library
 
 from slurm_plugin.cli.install import install, uninstall
 from slurm_plugin.errors import InstallError
-from slurm_plugin.install import systemd
+from slurm_plugin.install import service
 from slurm_plugin.protocol import Answer
 
 NOTE = '#!/bin/sh\necho "$(basename "$0") $*" >> "{log}"\n'
@@ -109,7 +109,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
             path.write_text(text.replace("{log}", str(made.log)).replace("{user}", _me()))
             path.chmod(0o755)
         monkeypatch.setenv("PATH", f"{made.root / 'bin'}:{os.environ['PATH']}")
-        monkeypatch.setattr(systemd, "UNIT", made.unit)
+        monkeypatch.setattr(service, "UNIT", made.unit)
+        monkeypatch.setattr(service, "BOOTED", made.root)
         yield made
 
 
@@ -179,6 +180,18 @@ def test_a_reconfigure_that_fails_gives_slurm_conf_back_before_the_script_goes(
     assert undone[0] == f"undoing: put back {machine.conf}"
     assert undone[1] == f"undoing: put back {machine.root}/etc/job_submit.lua"
     assert machine.calls().count("scontrol reconfigure") == 2
+
+
+def test_without_systemd_it_says_so_at_once(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "BOOTED", machine.root / "absent")
+    before = machine.files()
+    done = machine.install()
+    assert isinstance(done.exception, InstallError)
+    assert "add --no-systemd" in str(done.exception)
+    assert machine.files() == before
+    assert not machine.log.exists(), "no command was run"
 
 
 def test_without_reconfigure_the_admin_is_told_to_do_it(machine: Machine) -> None:

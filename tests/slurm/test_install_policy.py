@@ -8,19 +8,19 @@ import yaml
 from pydantic import BaseModel
 
 from slurm_plugin.config import Policy, policy_of
-from slurm_plugin.install import default_policy
+from slurm_plugin.install.service import default_policy
 
 
 def test_the_shipped_policy_is_that_of_an_empty_file() -> None:
-    assert policy_of(default_policy.values()) == Policy()
+    assert policy_of(yaml.safe_load(default_policy())) == Policy()
 
 
 def test_every_field_is_in_the_shipped_policy() -> None:
-    assert _names(default_policy.values(), Policy()) == _fields(Policy())
+    assert _names(yaml.safe_load(default_policy()), Policy()) == _fields(Policy())
 
 
 def test_below_a_prefix_only_the_socket_differs() -> None:
-    policy = policy_of(default_policy.values(Path("/opt/pt")))
+    policy = policy_of(yaml.safe_load(default_policy(Path("/opt/pt"))))
     socket = Path("/opt/pt/run/precision-time/slurm.sock")
     assert policy.daemon.socket == socket
     daemon = policy.daemon.model_copy(update={"socket": Policy().daemon.socket})

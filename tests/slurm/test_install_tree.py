@@ -212,23 +212,22 @@ def test_a_failing_step_undoes_the_steps_before_it(
     assert tree.files() == before
 
 
-def test_a_file_changed_between_plan_and_step_stops_the_installation(tree: FakeRoot) -> None:
-    from slurm_plugin.install.carry_out import carry_out
-    from slurm_plugin.install.records import read_records
-    from slurm_plugin.install.steps import Kind, Plan, WriteFile
+def test_a_file_changed_since_it_was_read_stops_the_installation(tree: FakeRoot) -> None:
+    from slurm_plugin.install.changes import Changes
+    from slurm_plugin.install.records import FileKind, read_records
 
-    change = WriteFile(path=tree.conf, kind=Kind.SLURM_CONF, before=b"old", after=b"new")
     records = read_records(tree.root / "records")
-    with pytest.raises(InstallError, match="was changed meanwhile"):
-        carry_out(Plan((change,)), records, lambda _: None)
+    changes = Changes(records, lambda _: None, dry_run=False)
+    with pytest.raises(InstallError, match="was changed meanwhile"), changes:
+        changes.write(tree.conf, FileKind.SLURM_CONF, b"old", b"new")
     assert tree.conf.read_text() == SLURM_CONF
 
 
-def test_the_notes_can_only_be_written_by_their_owner(tree: FakeRoot) -> None:
+def test_the_records_can_only_be_written_by_their_owner(tree: FakeRoot) -> None:
     tree.install()
-    notes = tree.root / "var/lib/precision-time-slurm"
-    assert notes.stat().st_mode & 0o077 == 0
-    assert (notes / "install.json").stat().st_mode & 0o077 == 0
+    records = tree.root / "var/lib/precision-time-slurm"
+    assert records.stat().st_mode & 0o077 == 0
+    assert (records / "install.json").stat().st_mode & 0o077 == 0
 
 
 def test_check_finds_what_was_installed(tree: FakeRoot) -> None:

@@ -10,18 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.install.site import Site
-from slurm_plugin.install.steps import Account
+from slurm_plugin.install.processes import SystemUser
+from slurm_plugin.install.site import SlurmSite
 from slurm_plugin.install.unit import SERVICE, shipped, unit
 
-SITE = Site(
-    conf=Path("/etc/slurm/slurm.conf"),
-    version="22.05.8",
-    user=Account("root", 0, 0),
-    plugin=None,
-    running=None,
-    commands=None,
-)
+SITE = SlurmSite(conf=Path("/etc/slurm/slurm.conf"), user=SystemUser("root", 0, 0))
 SOCKET = Path("/run/precision-time/slurm.sock")
 HOME = Path("/var/lib/precision-time")
 
