@@ -17,7 +17,6 @@ from .processes import CommandLine, SystemUser
 from .records import FileKind, FileRecord, Records
 
 Say = Callable[[str], None]
-MAX_NEW_LINES = 12
 
 
 class Changes:
@@ -172,10 +171,9 @@ def _quietly(command: CommandLine) -> None:
 
 
 def _difference(name: str, before: bytes | None, after: bytes) -> list[str]:
-    """A unified diff; of a new file only its first lines."""
+    """A unified diff; of a new file only how long it is."""
     new = after.decode(errors="replace").splitlines()
     if before is None:
-        more = [f"... {len(new) - MAX_NEW_LINES} more lines"] if len(new) > MAX_NEW_LINES else []
-        return [f"+{line}" for line in new[:MAX_NEW_LINES]] + more
+        return [f"{len(new)} lines"]
     old = before.decode(errors="replace").splitlines()
     return list(unified_diff(old, new, f"{name} now", f"{name} then", n=2, lineterm=""))

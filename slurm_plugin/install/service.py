@@ -129,7 +129,12 @@ def start(changes: Changes, options: Options, site: SlurmSite, socket: Path) -> 
     path = options.on_disk(UNIT)
     before = disk.read(path)
     after = unit(
-        site, program=program(), config=options.policy_path, home=options.home_path, socket=socket
+        site.user.name if site.user else "slurm",
+        slurm_conf=options.in_system(site.conf),
+        program=program(),
+        config=options.policy_path,
+        home=options.home_path,
+        socket=socket,
     ).encode()
     changes.make_directory(path.parent)
     changes.write(path, FileKind.UNIT, before, after, then=RELOAD if options.live else None)

@@ -7,7 +7,6 @@ from importlib import resources
 from pathlib import Path
 
 from ..errors import InstallError
-from .site import SlurmSite
 
 SERVICE = "precision-time-slurm.service"
 
@@ -18,15 +17,17 @@ def shipped() -> str:
     return (folder / SERVICE).read_text(encoding="utf-8")
 
 
-def unit(site: SlurmSite, *, program: Path, config: Path, home: Path, socket: Path) -> str:
+def unit(
+    user: str, *, slurm_conf: Path, program: Path, config: Path, home: Path, socket: Path
+) -> str:
     """The unit for this Python, SlurmUser and slurm.conf.
 
     A socket below ``/run`` gets its directory from systemd; ``home`` becomes writable.
     """
     text = shipped()
-    text = _set(text, "User", site.user.name if site.user else "slurm")
+    text = _set(text, "User", user)
     text = _set(text, "ExecStart", f"{_word(program)} slurm daemon --config {_word(config)}")
-    environment = {"PRECISION_TIME_HOME": str(home), "SLURM_CONF": str(site.conf)}
+    environment = {"PRECISION_TIME_HOME": str(home), "SLURM_CONF": str(slurm_conf)}
     lines = "\n".join(f"Environment={_word(f'{k}={v}')}" for k, v in environment.items())
     text = _replaced(text, "Environment", lines)
     if socket.parent.parent == Path("/run"):

@@ -29,6 +29,7 @@ def test_everything_is_in_its_place(tree: FakeRoot) -> None:
         assert (tree.etc / name).read_text() == text
     assert tree.policy.exists()
     assert "User=root" in tree.unit.read_text()
+    assert "SLURM_CONF=/etc/slurm/slurm.conf\n" in tree.unit.read_text()
 
 
 def test_a_dry_run_shows_each_change_and_makes_none(tree: FakeRoot) -> None:

@@ -10,23 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.install.processes import SystemUser
-from slurm_plugin.install.site import SlurmSite
 from slurm_plugin.install.unit import SERVICE, shipped, unit
 
-SITE = SlurmSite(conf=Path("/etc/slurm/slurm.conf"), user=SystemUser("root", 0, 0))
 SOCKET = Path("/run/precision-time/slurm.sock")
 HOME = Path("/var/lib/precision-time")
 
 
 def made(**given: Path) -> str:
     usual = {
+        "slurm_conf": Path("/etc/slurm/slurm.conf"),
         "program": Path(sys.executable),
         "config": Path("/etc/precision-time/slurm.yaml"),
         "home": HOME,
         "socket": SOCKET,
     }
-    return unit(SITE, **{**usual, **given})
+    return unit("root", **{**usual, **given})
 
 
 def test_it_runs_this_program_as_the_slurm_user_on_this_slurm_conf() -> None:
