@@ -91,26 +91,13 @@ class Decider:
             return Answer(log=log_words(reason="no-gpus"))
         return self._answer(request, wanted, self._stated(request))
 
-    def recall(self, request: Request) -> Answer | None:
-        """The answer where it is known and its script was read before; None where it takes work.
-
-        Quick enough for an event loop: nothing is predicted, and no new script, rule or file of the
-        job is read.
-        """
-        reads = self.rules is not None or self.policy.identify.config_files
-        if request.kind != "submit" or reads:
-            return None
-        if not self._known.was_read(request) or gpu_request(request) is None:
-            return None
-        return self._known.get(self.cluster(), job_of(request, self._stated(request)))
-
     def _answer(self, request: Request, wanted: GpuRequest, stated: Stated) -> Answer:
         view, job = self.cluster(), job_of(request, stated)
         known = self._known.get(view, job)
         if known is None:
             known = self._outcome(request, wanted, stated).answer()
             if view is not None and view is self.cluster() and not self._rests_on_more:
-                self._known.keep(view, job, known, request)
+                self._known.keep(view, job, known)
         return known
 
     @property

@@ -43,25 +43,13 @@ class KnownAnswers:
     def __init__(self) -> None:
         self._view: Cluster | None = None
         self._answers: dict[Job, Answer] = {}
-        self._scripts: set[int] = set()
-
-    def was_read(self, request: Request) -> bool:
-        """True where this view answered a job of the same script, arguments and variables."""
-        return _script(request) in self._scripts
 
     def get(self, view: Cluster | None, job: Job) -> Answer | None:
         """The answer by this view, None where there is none yet."""
-        # The view is set last: whoever sees it sees its own answers, also from another thread.
         return self._answers.get(job) if view is self._view else None
 
-    def keep(self, view: Cluster | None, job: Job, answer: Answer, request: Request) -> None:
+    def keep(self, view: Cluster | None, job: Job, answer: Answer) -> None:
         """Keep an answer; those of another view, and all when there are too many, are dropped."""
         if view is not self._view or len(self._answers) >= MAX_KEPT:
-            self._answers, self._scripts = {}, set()
-            self._view = view
+            self._answers, self._view = {}, view
         self._answers[job] = answer
-        self._scripts.add(_script(request))
-
-
-def _script(request: Request) -> int:
-    return hash((request.script, request.argv, frozenset(request.environment.items())))

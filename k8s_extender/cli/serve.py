@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from predictor.service.process import one_thread_for_algebra
 
 from .cluster import IN_CLUSTER, api_client
 
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from ..server.service import Parts
     from ..server.state import State
 
-SWITCH_S = 0.0005  # calls get the interpreter back from the other threads within this
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+PACKAGES = ("k8s_extender", "predictor", "uvicorn")  # whose words are logged
 
 
 @click.command()
@@ -40,11 +40,10 @@ def serve(config: Path | None, kubeconfig: str, check_config: bool) -> None:
     Configuration, site rules and certificates are read anew when their files change. SIGTERM
     ends, after other replicas had time to take over. The log goes to stderr.
     """
-    # Decisions are small products: threads of a BLAS would cost more than they save.
-    for variable in THREAD_VARIABLES:
-        os.environ.setdefault(variable, "1")
+    one_thread_for_algebra()
+    from predictor.service.logs import logging_to
+
     from ..server.loading import config_at, rules_of
-    from ..server.logs import logging_to
 
     configuration = config_at(config)
     rules_of(configuration)
@@ -55,11 +54,10 @@ def serve(config: Path | None, kubeconfig: str, check_config: bool) -> None:
 
     from ..server.service import Service
 
-    sys.setswitchinterval(SWITCH_S)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     parts = _parts(configuration, kubeconfig)
-    with logging_to(configuration.server.log_format) as log:
-        service = Service(configuration, config, parts, log)
-        uvloop.run(service.run())
+    with logging_to(configuration.server.log_format, *PACKAGES):
+        uvloop.run(Service(configuration, config, parts).run())
 
 
 def _parts(config: Config, kubeconfig: str) -> Parts:

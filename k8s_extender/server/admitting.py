@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import time
+import logging
 from collections.abc import Mapping
+
+from predictor.service.logs import event_logger
 
 from ..admission import Admission, Knowledge, Outcome, Reviewed
 from .app import Handler
-from .logs import Log
-from .metrics import Metrics
+from .metrics import ExtenderMetrics
 from .state import State
+
+_events = event_logger(__name__)
 
 VERB = "mutate"
 # A namespace, a slash and a name; what is longer comes from no API server.
 MAX_SHOWN = 63 + 1 + 253
 
 
-def admission_handlers(state: State, metrics: Metrics, log: Log) -> Mapping[str, Handler]:
+def admission_handlers(state: State, metrics: ExtenderMetrics) -> Mapping[str, Handler]:
     """`mutate`, and `mutate-filling` for namespaces whose label asks for deadlines."""
 
     def knowledge() -> Knowledge | None:
@@ -27,10 +30,9 @@ def admission_handlers(state: State, metrics: Metrics, log: Log) -> Mapping[str,
 
     def heard(reviewed: Reviewed) -> None:
         metrics.answered(VERB, reviewed.outcome, reviewed.duration_s, None)
-        log.event(
-            "error" if reviewed.outcome is Outcome.FAILED else "info",
+        _events.log(
+            logging.ERROR if reviewed.outcome is Outcome.FAILED else logging.INFO,
             "review",
-            time.time(),
             verb=VERB,
             outcome=reviewed.outcome.value,
             kind=reviewed.kind[:MAX_SHOWN],

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from predictor.service.logs import event_logger
+
 from ..pod_name import pod_name
 from ..wire import Json
-from .logs import Log
-from .metrics import Metrics
+from .metrics import ExtenderMetrics
+
+_events = event_logger(__name__)
 
 
 class Outcome(StrEnum):
@@ -42,9 +46,8 @@ class Call:
 class Ledger:
     """Counts and logs calls that have ended."""
 
-    def __init__(self, metrics: Metrics, log: Log) -> None:
+    def __init__(self, metrics: ExtenderMetrics) -> None:
         self._metrics = metrics
-        self._log = log
 
     def enter(self, call: Call, passed: int, refusals: Iterable[str] = ()) -> None:
         """One call with the number of nodes that passed, and a reason for each that did not."""
@@ -54,10 +57,9 @@ class Ledger:
             self._metrics.refused(reason, nodes)
         pod = pod_name(call.pod)
         more = {"reasons": dict(reasons)} if reasons else {}
-        self._log.event(
-            "error" if call.outcome is Outcome.FAILED else "info",
+        _events.log(
+            logging.ERROR if call.outcome is Outcome.FAILED else logging.INFO,
             "decision",
-            time.time(),
             verb=call.verb,
             outcome=call.outcome.value,
             namespace=pod.namespace,

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import gc
-import logging
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from predictor.estimate import artifacts
-from predictor.estimate.core import Predictor
-from predictor.estimate.store import load_predictor
 from predictor.identify.grammar import parse_text
-from predictor.identify.rules import Rules, read_rules
+from predictor.identify.rules import Rules
+from predictor.service.loading import LoadedPredictor, PredictorLoader, rules_at
 
 from ..config import Config, read_config
 from ..decide import NodeTable
 from ..records import GpuType, PodJob
 from .known import Brain, JobOf, Predicted
-
-_log = logging.getLogger(__name__)
 
 # Jobs of a convolutional network and a transformer: they touch every part of a prediction.
 WARMING = (
@@ -35,7 +28,7 @@ def config_at(path: Path | None) -> Config:
 
 def rules_of(config: Config) -> Rules:
     """The site rules that a configuration names; raises RulesError."""
-    return Rules() if config.rules is None else read_rules(config.rules)
+    return rules_at(config.rules)
 
 
 class Loader:
@@ -50,40 +43,26 @@ class Loader:
         self._nodes = nodes
         self._job_of = job_of
         self._predicted = predicted
-        self._lock = threading.Lock()
-        self._loaded: tuple[str, Predictor] | None = None
+        self._predictors = PredictorLoader()
+        self._warm: LoadedPredictor | None = None
 
     def load(self, config: Config) -> Brain:
         """A warm brain for a configuration; raises RulesError and ArtifactError."""
-        with self._lock:
-            rules = rules_of(config)
-            wanted = config.predictor_version or artifacts.current()
-            if self._loaded is not None and wanted == self._loaded[0]:
-                return self._brain(*self._loaded, config, rules)
-            predictor = load_predictor(config.predictor_version)
-            version = wanted or artifacts.current() or ""
-            brain = self._brain(version, predictor, config, rules)
-            warm(brain)
-            self._loaded = (version, predictor)
-            return brain
-
-    def _brain(self, version: str, predictor: Predictor, config: Config, rules: Rules) -> Brain:
-        return Brain(
-            predictor,
+        rules = rules_of(config)
+        loaded = self._predictors.load(config.predictor_version)
+        brain = Brain(
+            loaded.predictor,
             config,
             self._nodes,
             rules=rules,
-            version=version,
+            version=loaded.version,
             job_of=self._job_of,
             predicted=self._predicted,
         )
-
-
-def settle() -> None:
-    """Let go of a former predictor, and have collections pass over what the new one holds."""
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()
+        if loaded is not self._warm:
+            warm(brain)
+            self._warm = loaded
+        return brain
 
 
 def warm(brain: Brain) -> None:

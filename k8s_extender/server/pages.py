@@ -8,7 +8,7 @@ import orjson
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from .app import Page, Reply
-from .metrics import Metrics
+from .metrics import ExtenderMetrics
 from .state import State
 
 
@@ -23,7 +23,9 @@ def health(state: State) -> Mapping[str, Page]:
     return {"livez": lambda: Reply(200, b'{"alive":true}'), "readyz": ready}
 
 
-def metrics_page(metrics: Metrics, state: State, before: Callable[[], None]) -> Mapping[str, Page]:
+def metrics_page(
+    metrics: ExtenderMetrics, state: State, before: Callable[[], None]
+) -> Mapping[str, Page]:
     """/metrics, with gauges of the state; ``before`` counts what is not counted yet."""
     metrics.watch("nodes", "Nodes in the table.", lambda: len(state.table()))
     metrics.watch("nodes_age_seconds", "Since nodes were heard of.", lambda: state.nodes.age_s)

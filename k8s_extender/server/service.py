@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from predictor.service.logs import event_logger
+
 from ..config import Config
 from ..estimate import TypeEstimate
 from .admitting import admission_handlers
@@ -20,12 +22,13 @@ from .known import JobOf
 from .later import Later
 from .listener import Listener, bind
 from .loading import Loader
-from .logs import Log
-from .metrics import Metrics
+from .metrics import ExtenderMetrics
 from .pages import health, metrics_page
 from .state import NodeSource, State
 from .upkeep import FILES_EVERY_S, Upkeep
 from .verbs import GpuNodeOf, Hearing, Verbs
+
+_events = event_logger(__name__)
 
 # While it drains: once no call has come for so long, the schedulers ask another replica.
 QUIET_S = 5.0
@@ -57,13 +60,11 @@ class Service:
         config: Config,
         path: Path | None,
         parts: Parts,
-        log: Log,
         *,
         files_every_s: float = FILES_EVERY_S,
     ) -> None:
-        self._log = log
         self._files_every_s = files_every_s
-        self._metrics = Metrics()
+        self._metrics = ExtenderMetrics()
         self._later = Later()
         self._state = State(config, parts.nodes)
         loader = Loader(self._state.table, job_of=parts.job_of, predicted=self._predicted)
@@ -80,7 +81,7 @@ class Service:
             self._state.nodes.start()
             for listener in self._listeners:
                 await listener.start()
-            self._say("listening", ports=[listener.port for listener in self._listeners])
+            _events.info("listening", ports=[listener.port for listener in self._listeners])
             tasks = [
                 asyncio.create_task(self._upkeep.load()),
                 asyncio.create_task(
@@ -97,17 +98,17 @@ class Service:
         await asyncio.to_thread(self._state.nodes.stop)
         if self._hearing is not None:
             await asyncio.to_thread(self._hearing.stop)
-        self._say("ended")
+        _events.info("ended")
 
     def _calls(self, gpu_node: GpuNodeOf) -> App:
         state = self._state
-        ledger = Ledger(self._metrics, self._log)
+        ledger = Ledger(self._metrics)
         verbs = Verbs(state, ledger, self._later, gpu_node=gpu_node, hearing=self._hearing)
         handlers: dict[str, Handler] = {
             "filter": verbs.filter,
             "prioritize": verbs.prioritize,
             "preempt": verbs.preempt,
-            **admission_handlers(state, self._metrics, self._log),
+            **admission_handlers(state, self._metrics),
         }
         return App(
             pages=health(state),
@@ -141,7 +142,7 @@ class Service:
         """Serve on while schedulers may still ask here; each answer closes its connection."""
         self._state.draining = True
         began, drain_s = time.monotonic(), self._state.config.server.drain_s
-        self._say("draining", at_most_s=drain_s)
+        _events.info("draining", at_most_s=drain_s)
         while (now := time.monotonic()) - began < drain_s:
             if now - max(began, self._app.called_at) > QUIET_S:
                 return
@@ -167,10 +168,7 @@ class Service:
 
     def _unread(self, path: str, outcome: str) -> None:
         self._metrics.unread(path.removeprefix("v1/"), outcome)
-        self._say("request not answered", level="warning", path=path, outcome=outcome)
-
-    def _say(self, event: str, *, level: str = "info", **fields: object) -> None:
-        self._log.event(level, event, time.time(), **fields)
+        _events.warning("request not answered", path=path, outcome=outcome)
 
 
 def _versioned(handlers: Mapping[str, Handler]) -> Mapping[str, Handler]:

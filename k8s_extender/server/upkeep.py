@@ -8,13 +8,14 @@ import time
 from pathlib import Path
 
 from predictor.errors import PrecisionTimeError
+from predictor.service.process import settle_memory
+from predictor.service.reload import WatchedFiles, watch_files
 
 from ..config import read_config
 from .certificates import Certificates
-from .files import Watched, watch
 from .known import Brain
-from .loading import Loader, settle
-from .metrics import Metrics
+from .loading import Loader
+from .metrics import ExtenderMetrics
 from .state import NodeSource, State
 
 _log = logging.getLogger(__name__)
@@ -27,7 +28,9 @@ FILES_EVERY_S = 2.0
 class Upkeep:
     """Loads, and reloads what changes, until it is cancelled; ``path`` is the configuration's."""
 
-    def __init__(self, state: State, loader: Loader, metrics: Metrics, path: Path | None) -> None:
+    def __init__(
+        self, state: State, loader: Loader, metrics: ExtenderMetrics, path: Path | None
+    ) -> None:
         self._state = state
         self._loader = loader
         self._metrics = metrics
@@ -49,14 +52,16 @@ class Upkeep:
         """Reload configuration, site rules and certificates when they change."""
         watched = []
         if self._path is not None:
-            watched.append(Watched("configuration", self._files, self._reload))
+            watched.append(WatchedFiles("configuration", self._files, self._reload))
         if certificates is not None:
 
             async def reload() -> None:
                 certificates.reload()
 
-            watched.append(Watched("certificate", lambda: certificates.files, reload))
-        await watch(watched, lambda name, well: self._metrics.reloaded(name, well=well), every_s)
+            watched.append(WatchedFiles("certificate", lambda: certificates.files, reload))
+        await watch_files(
+            watched, lambda name, well: self._metrics.reloaded(name, well=well), every_s
+        )
 
     async def _failed(self, reason: str) -> None:
         self._state.loading_failed = reason
@@ -71,7 +76,7 @@ class Upkeep:
         self._metrics.predictor(brain.version)
         _log.info("predictor %s, policy %s", brain.version, brain.config.prioritize.policy)
         if not same:
-            await asyncio.to_thread(settle)
+            await asyncio.to_thread(settle_memory)
 
     def _files(self) -> tuple[Path, ...]:
         return tuple(path for path in (self._path, self._state.config.rules) if path is not None)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 import click
 
 from predictor.cli.console import warn
-
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+from predictor.service.process import one_thread_for_algebra
 
 
 @click.command()
@@ -25,13 +23,13 @@ def daemon(config: Path | None, check_config: bool) -> None:
 
     SIGHUP reads policy, rules and predictor anew, SIGTERM ends. The log goes to stderr.
     """
-    # Decisions are small products: threads of a BLAS would cost more than they save.
-    for variable in THREAD_VARIABLES:
-        os.environ.setdefault(variable, "1")
+    one_thread_for_algebra()
+    from predictor.service.logs import logging_to
+
     from ..config import DEFAULT_PATH, Policy
-    from ..daemon.loading import Loader, policy_at, rules_of
-    from ..daemon.logs import logging_to
-    from ..daemon.service import Service
+    from ..daemon import PACKAGES
+    from ..daemon.loading import PolicyLoader, policy_at, rules_of
+    from ..daemon.service import SlurmDaemon
 
     policy = policy_at(config)
     if check_config:
@@ -42,7 +40,7 @@ def daemon(config: Path | None, check_config: bool) -> None:
         warn(f"{DEFAULT_PATH} is not there or says nothing: all defaults hold")
 
     async def serve() -> None:
-        await Service(policy, lambda view: Loader(config, view)).run()
+        await SlurmDaemon(policy, lambda view: PolicyLoader(config, view)).run()
 
-    with logging_to(policy.daemon.log_format):
+    with logging_to(policy.daemon.log_format, *PACKAGES):
         asyncio.run(serve())

@@ -41,9 +41,6 @@ class Decides(Protocol):
     def decide(self, request: Request) -> Answer:
         """The answer to one request."""
 
-    def recall(self, request: Request) -> Answer | None:
-        """The same answer, where giving it takes well below a millisecond, else None."""
-
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
@@ -95,11 +92,6 @@ class Decisions:
             self._answer(reply, _named(kept, line), Ending.REPEATED, started_s)
             return
         pending = self._pending.get(key)
-        recalled = self._recalled(line) if pending is None else None
-        if recalled is not None:
-            self._keep(key, recalled)
-            self._answer(reply, recalled, Ending.DECIDED, started_s)
-            return
         if pending is None:
             if len(self._pending) >= MAX_WAITING:
                 busy = _unchanged(next(self._ids), Ending.BUSY)
@@ -155,15 +147,6 @@ class Decisions:
             self._kept[key] = (time.monotonic() + decided.answer.ttl_s, decided)
             if len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
-
-    def _recalled(self, line: bytes) -> Decided | None:
-        """The decision, where looking it up is quicker than handing it to the worker."""
-        try:
-            request = parse_request(line)
-            answer = self.decider.recall(request)
-        except Exception:  # whatever it is, the worker meets it too, and tells
-            return None
-        return None if answer is None else _decided(request, answer, next(self._ids))
 
     def _late(self, pending: _Pending, waiter: _Waiter) -> None:
         pending.waiters.remove(waiter)

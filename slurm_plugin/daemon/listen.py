@@ -38,7 +38,7 @@ class Listener:
         Its mode is 0600, or 0666 where ``shared``: then whoever connects is judged by their uid
         alone. Raises ListenError; a file that is no socket is never replaced.
         """
-        made = _bound(self.path, SHARED if shared else PRIVATE)
+        made = bound(self.path, SHARED if shared else PRIVATE)
         self._inode = self.path.lstat().st_ino
         return made
 
@@ -111,7 +111,8 @@ def _locked(path: Path) -> int:
     return handle
 
 
-def _bound(path: Path, mode: int) -> socket.socket:
+def bound(path: Path, mode: int) -> socket.socket:
+    """A listening socket in the place of one that nobody listens on; raises ListenError."""
     _clear(path)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     umask = os.umask(0o177)  # never more open than meant, not for an instant

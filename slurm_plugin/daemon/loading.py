@@ -9,8 +9,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
 
-from predictor.estimate import artifacts
-
 from ..cluster import Cluster
 from ..config import DEFAULT_PATH, Policy, read_policy
 from ..protocol import Answer, Request
@@ -18,8 +16,8 @@ from ..site_times import settled, state_for
 from . import notify
 
 if TYPE_CHECKING:
-    from predictor.estimate.core import Predictor
     from predictor.identify.rules import Rules
+    from predictor.service.loading import LoadedPredictor
 
 # Jobs decided before the first request, so that imports and first calls are behind us.
 WARM_UP = (("resnet50", "amp", "a100"), ("bert-base", "bf16", "v100"), ("gpt2", "fp32", "h100"))
@@ -29,7 +27,7 @@ _log = logging.getLogger(__name__)
 View = Callable[[], Cluster | None]
 
 
-class Decider(Protocol):
+class JobDecider(Protocol):
     """What a daemon needs of slurm_plugin.decide.Decider."""
 
     follow_ups: SimpleQueue[Any]
@@ -37,16 +35,13 @@ class Decider(Protocol):
     def decide(self, request: Request) -> Answer:
         """The answer to one request."""
 
-    def recall(self, request: Request) -> Answer | None:
-        """The same answer, where giving it takes well below a millisecond, else None."""
-
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedPolicy:
     """All that decisions rest on but the view of Slurm; ``version`` is the predictor's."""
 
     policy: Policy
-    decider: Decider
+    decider: JobDecider
     version: str
 
 
@@ -70,39 +65,30 @@ def rules_of(policy: Policy) -> Rules | None:
     return read_rules(policy.rules)
 
 
-class Loader:
+class PolicyLoader:
     """Reads everything from its files, again and again; a predictor in use is kept."""
 
     def __init__(self, config: Path | None, view: View) -> None:
+        from predictor.service.loading import PredictorLoader
+
         self._config = config
         self._view = view
-        self._predictor: Predictor | None = None
-        self._version: str | None = None
+        self._predictors = PredictorLoader(_fitting)
 
-    def __call__(self) -> Loaded:
+    def __call__(self) -> LoadedPolicy:
         """Read it all; raises PrecisionTimeError naming the file that is wrong."""
         policy = policy_at(self._config)
-        decider = self._decider(policy)
+        loaded = self._predictors.load(policy.daemon.predictor_version)
+        decider = self._decider(policy, loaded)
         for model, precision, gpu in WARM_UP:
             _try_out(decider, model, precision, gpu)
-        return Loaded(policy, decider, self._version or "")
+        return LoadedPolicy(policy, decider, loaded.version)
 
-    def _decider(self, policy: Policy) -> Decider:
-        from ..decide import Decider as RealDecider
+    def _decider(self, policy: Policy, loaded: LoadedPredictor) -> JobDecider:
+        from ..decide import Decider
 
-        rules = rules_of(policy)
-        predictor = self._predictor_of(policy.daemon.predictor_version)
-        lengths = state_for(policy).lengths
-        return RealDecider(predictor, policy, self._view, rules, self._version or "", lengths)
-
-    def _predictor_of(self, version: str | None) -> Predictor:
-        from predictor.estimate.store import load_predictor
-
-        wanted = version or artifacts.current()
-        if self._predictor is None or wanted is None or wanted != self._version:
-            self._predictor = load_predictor(version, _fitting)
-            self._version = version or artifacts.current()
-        return self._predictor
+        rules, lengths = rules_of(policy), state_for(policy).lengths
+        return Decider(loaded.predictor, policy, self._view, rules, loaded.version, lengths)
 
 
 def _fitting(stage: str, share: float) -> None:
@@ -113,7 +99,7 @@ def _fitting(stage: str, share: float) -> None:
     )
 
 
-def _try_out(decider: Decider, model: str, precision: str, gpu: str) -> None:
+def _try_out(decider: JobDecider, model: str, precision: str, gpu: str) -> None:
     try:
         decider.decide(
             Request(

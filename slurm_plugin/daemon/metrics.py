@@ -1,13 +1,11 @@
-"""What is counted for Prometheus."""
+"""What the daemon counts for Prometheus."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
-
-from predictor.site.drift.metrics import show_drift
+from predictor.service.metrics import ServiceMetrics
 
 from .connection import Closing
 from .records import Ending, Record
@@ -25,11 +23,11 @@ class SnapshotState:
     failures: int
 
 
-class Metrics:
-    """What is counted; ``registry`` is what a scrape shows."""
+class DaemonMetrics(ServiceMetrics):
+    """What is counted of requests, limits, connections and reloads."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        super().__init__(PREFIX)
         self._requests = self._counter("requests", "Requests.", "kind", "outcome")
         self._reasons = self._counter("decisions", "Decisions by reason of their limit.", "reason")
         self._limits = self._counter("limits_set", "Time limits set.", "gpu", "tier")
@@ -38,17 +36,10 @@ class Metrics:
         self._follow_ups = self._counter(
             "limits_followed", "Limits to change after a job was modified.", "outcome"
         )
-        self._seconds = Histogram(
-            f"{PREFIX}_answer_seconds",
-            "From the last byte of a request to its answer.",
-            buckets=SECONDS,
-            registry=self.registry,
-        )
-        self._predictor = Info(
-            f"{PREFIX}_predictor", "The predictor in use.", registry=self.registry
+        self._seconds = self._histogram(
+            "answer_seconds", "From the last byte of a request to its answer.", SECONDS
         )
         self._seen: dict[str, set[str]] = {}
-        show_drift(self.registry, PREFIX)
         for why in Closing:
             self._closed.labels(why)
 
@@ -77,22 +68,12 @@ class Metrics:
         """Count one follow-up."""
         self._follow_ups.labels(outcome).inc()
 
-    def predictor(self, version: str) -> None:
-        """Name the predictor in use."""
-        self._predictor.info({"version": version})
-
     def watch_snapshots(self, state: Callable[[], SnapshotState]) -> None:
         """Show the age and the failures of the view of Slurm at each scrape."""
-        self._gauge("snapshot_age_seconds", "Age of the view of Slurm.", lambda: state().age_s)
-        self._gauge(
+        self.watch("snapshot_age_seconds", "Age of the view of Slurm.", lambda: state().age_s)
+        self.watch(
             "snapshot_failures", "Views of Slurm that failed since start.", lambda: state().failures
         )
-
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"{PREFIX}_{name}", text, labels, registry=self.registry)
-
-    def _gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
-        Gauge(f"{PREFIX}_{name}", text, registry=self.registry).set_function(value)
 
     def _known(self, label: str, value: str) -> str:
         """The value, or ``other`` where a label has too many."""

@@ -1,28 +1,26 @@
-"""The small server that metrics are scraped from."""
+"""Where metrics are scraped: prometheus_client's own server, on TCP or a Unix socket."""
 
 from __future__ import annotations
 
 import logging
-import os
 import socket
-import socketserver
-import stat
 import threading
 from ipaddress import ip_address
 from pathlib import Path
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
+from prometheus_client.exposition import ThreadingWSGIServer
 
-from .listen import ListenError, check_directory
+from .listen import ListenError, bound, check_directory
 
 UNIX = "unix:"
-SLOW_READER_S = 2.0
+GROUP = 0o660  # for a scraper in our group
 _log = logging.getLogger(__name__)
 
 
 class MetricsServer:
-    """Serves a registry on ``host:port`` or ``unix:/path``, one reader at a time.
+    """Serves a registry on ``host:port`` or ``unix:/path``, in threads of its own.
 
     Raises ListenError. A host that is not the loopback is served with a warning in the log.
     """
@@ -30,19 +28,10 @@ class MetricsServer:
     def __init__(self, address: str, registry: CollectorRegistry) -> None:
         self._path = Path(address.removeprefix(UNIX)) if address.startswith(UNIX) else None
         try:
-            self._server = _tcp(address) if self._path is None else _unix(self._path)
+            served = _tcp(address, registry) if self._path is None else _unix(self._path, registry)
         except OSError as error:
             raise ListenError(f"daemon.metrics={address!r}: {error.strerror or error}") from None
-        self._server.set_app(make_wsgi_app(registry))
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, name="metrics", daemon=True
-        )
-        self._thread.start()
-
-    @property
-    def port(self) -> int:
-        """The port, also where 0 was asked for."""
-        return int(self._server.server_address[1])
+        self._server, self._thread = served
 
     def close(self) -> None:
         """Stop serving."""
@@ -54,8 +43,6 @@ class MetricsServer:
 
 
 class _Quiet(WSGIRequestHandler):
-    timeout = SLOW_READER_S
-
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: scrapes are not events."""
 
@@ -63,24 +50,15 @@ class _Quiet(WSGIRequestHandler):
         return "local"
 
 
-class _Server(WSGIServer):
-    def server_bind(self) -> None:
-        """Bind without a look-up of our host's name."""
-        socketserver.TCPServer.server_bind(self)
+class _UnixServer(ThreadingWSGIServer):
+    """The same server on a socket that is there already."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        super().__init__(("localhost", 0), _Quiet, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listening
         self.server_name, self.server_port = "localhost", 0
         self.setup_environ()
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        _log.debug("a metrics reader went away", exc_info=True)
-
-
-class _Server6(_Server):
-    address_family = socket.AF_INET6
-
-
-class _UnixServer(_Server):
-    address_family = socket.AF_UNIX
-    allow_reuse_address = False
 
     def get_request(self) -> tuple[socket.socket, tuple[str, int]]:
         """A request, with the address of a peer that has none."""
@@ -88,16 +66,25 @@ class _UnixServer(_Server):
         return connected, ("local", 0)
 
 
-def _tcp(address: str) -> _Server:
+def _tcp(address: str, registry: CollectorRegistry) -> tuple[WSGIServer, threading.Thread]:
     host, colon, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not (colon and host and port.isdecimal() and int(port) < 2**16):
         raise ListenError(
-            f"daemon.metrics={address!r} is not possible: host:port or unix:/path are accepted"
+            f"invalid daemon.metrics={address!r}; expected host:port, unix:/path or null"
         )
     if not _loopback(host):
         _log.warning("metrics are served on %s, to whoever reaches it: 127.0.0.1 is safer", address)
-    return (_Server6 if ":" in host else _Server)((host, int(port)), _Quiet)
+    return start_http_server(int(port), host, registry)
+
+
+def _unix(path: Path, registry: CollectorRegistry) -> tuple[WSGIServer, threading.Thread]:
+    check_directory(path.parent)
+    server = _UnixServer(bound(path, GROUP))
+    server.set_app(make_wsgi_app(registry))
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
+    return server, thread
 
 
 def _loopback(host: str) -> bool:
@@ -107,16 +94,3 @@ def _loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _unix(path: Path) -> _Server:
-    check_directory(path.parent)
-    if path.exists() or path.is_symlink():
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise ListenError(f"{path} is not a socket: it is left as it is")
-        path.unlink()
-    umask = os.umask(0o117)  # readable by our group, for a scraper in it
-    try:
-        return _UnixServer(str(path), _Quiet)  # type: ignore[arg-type]
-    finally:
-        os.umask(umask)

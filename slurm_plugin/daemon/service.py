@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 import socket
@@ -12,34 +11,33 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from predictor.errors import PrecisionTimeError
+from predictor.service.logs import event_logger
+from predictor.service.process import settle_memory
+from predictor.service.reload import read_anew
 
 from ..cluster import Cluster
 from ..config import Policy, Slurm
-from .connection import Closing, Connections
+from .connection import Connections
 from .decisions import Decisions
 from .follow_ups import FollowUps
 from .listen import Listener, passed_socket
-from .loading import Loaded, View
-from .logs import log_decision
-from .metrics import Metrics, SnapshotState
+from .loading import LoadedPolicy, View
+from .metrics import DaemonMetrics, SnapshotState
 from .metrics_server import MetricsServer
 from .notify import notify, reloading, watchdog_s
 from .peers import Peers, uid_of
-from .records import Record
+from .records import Ending, Record
 from .snapshots import CHILD, Snapshots
 
 FIRST_VIEW_S = 10.0
 STOP_S = 5.0
 TICK_S = 1.0
 STUCK_S = 20.0  # a decision this long is no decision: systemd may start us anew
-SWITCH_S = 0.0005  # the loop gets the interpreter back from the worker within this
-# Young objects are checked seldom, old ones hardly ever: what is loaded holds no cycles.
-GC_THRESHOLDS = (10_000, 20, 100)
 _log = logging.getLogger(__name__)
+_events = event_logger(__name__)
 
 
-class Service:
+class SlurmDaemon:
     """One daemon, made on the event loop it will run on.
 
     ``loader`` makes, from a view of Slurm, what reads policy, rules and predictor: at start, and
@@ -49,7 +47,7 @@ class Service:
     def __init__(
         self,
         policy: Policy,
-        loader: Callable[[View], Callable[[], Loaded]],
+        loader: Callable[[View], Callable[[], LoadedPolicy]],
         snapshot_command: Sequence[str] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -58,7 +56,7 @@ class Service:
         self._snapshot_command = snapshot_command or (*CHILD, policy.daemon.log_format)
         self._snapshots = self._views(policy.slurm)
         self._peers = Peers(policy.daemon.allowed_users)
-        self._metrics = Metrics()
+        self._metrics = DaemonMetrics()
         self._metrics.watch_snapshots(
             lambda: SnapshotState(self._snapshots.age_s, self._snapshots.failures)
         )
@@ -86,15 +84,15 @@ class Service:
             if self._listener is not None:
                 self._listener.close()
 
-    async def _serve(self, loaded: Loaded, passed: socket.socket | None) -> None:
+    async def _serve(self, loaded: LoadedPolicy, passed: socket.socket | None) -> None:
         self._decisions = Decisions(loaded.decider, _deadline_s(loaded), self._answered)
         self._follow_ups = FollowUps(
             loaded.decider.follow_ups, loaded.policy.slurm, self._metrics.followed
         )
         self._use(loaded)
-        connections = Connections(self._decisions, self._peers, self._closed)
+        connections = Connections(self._decisions, self._peers, self._metrics.closed)
         self._catch_signals()
-        _settle_memory()
+        settle_memory()
         listening = passed or self._listening()
         server = await self._loop.create_unix_server(
             connections.connection, sock=listening, **_keep_socket()
@@ -148,25 +146,16 @@ class Service:
         while await self._reload_asked.wait():
             self._reload_asked.clear()
             reloading()
-            try:
-                loaded = await asyncio.to_thread(self._load)
-                await self._view_by(loaded.policy.slurm)
-                self._use(loaded)
-            except PrecisionTimeError as error:
-                self._kept_old(str(error))
-            except Exception as error:
-                _log.exception("the reload failed")
-                self._kept_old(repr(error))
-            else:
-                self._metrics.reloaded(well=True)
-                _log.info("reloaded, predictor %s", loaded.version)
+            self._metrics.reloaded(well=await read_anew("policy", self._read_anew))
             notify("READY=1")
 
-    def _kept_old(self, why: str) -> None:
-        self._metrics.reloaded(well=False)
-        _log.error("reload refused, everything stays as it was: %s", why)
+    async def _read_anew(self) -> None:
+        loaded = await asyncio.to_thread(self._load)
+        await self._view_by(loaded.policy.slurm)
+        self._use(loaded)
+        _log.info("reloaded, predictor %s", loaded.version)
 
-    def _use(self, loaded: Loaded) -> None:
+    def _use(self, loaded: LoadedPolicy) -> None:
         """Decide by what was loaded from now on."""
         old, new = self._policy.daemon, loaded.policy.daemon
         for name in ("socket", "metrics", "log_format"):
@@ -212,20 +201,25 @@ class Service:
         self._metrics.answered(record)
         log_decision(record)
 
-    def _closed(self, why: Closing) -> None:
-        self._metrics.closed(why)
 
-
-def _deadline_s(loaded: Loaded) -> float:
+def _deadline_s(loaded: LoadedPolicy) -> float:
     return loaded.policy.daemon.deadline_ms / 1000
 
 
-def _settle_memory() -> None:
-    """Keep the garbage collector from walking over what was loaded."""
-    sys.setswitchinterval(SWITCH_S)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+def log_decision(record: Record) -> None:
+    """One event of one answer."""
+    decided = record.decided
+    level = logging.INFO if record.ending in (Ending.DECIDED, Ending.REPEATED) else logging.WARNING
+    said: dict[str, object] = {
+        "outcome": record.ending.value,
+        "duration_us": round(1e6 * record.duration_s),
+        "kind": decided.kind,
+        "user": decided.user,
+        "job": decided.job_name,
+        **decided.words,
+        "id": decided.id,
+    }
+    _events.log(level, "decision", **{name: value for name, value in said.items() if value != ""})
 
 
 def _keep_socket() -> dict[str, Any]:

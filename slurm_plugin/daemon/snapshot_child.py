@@ -12,16 +12,17 @@ import threading
 import time
 from typing import IO
 
+from predictor.service.logs import logging_to
+
 from ..config import Slurm
 from ..errors import SourceError
 from ..sources.base import SlurmSource
-from . import frames
-from .logs import logging_to
+from . import PACKAGES, frames
 
 
 def main() -> None:
     """Send views until the daemon is gone."""
-    with logging_to("text" if sys.argv[1:] == ["text"] else "json"):
+    with logging_to("text" if sys.argv[1:] == ["text"] else "json", *PACKAGES):
         _follow(Slurm.model_validate_json(sys.stdin.buffer.readline()))
 
 

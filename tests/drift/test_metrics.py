@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
-from k8s_extender.server.metrics import Metrics as K8sMetrics
+from k8s_extender.server.metrics import ExtenderMetrics
 from predictor.site.drift.snapshot import MAX_STREAMS, StreamState, read_snapshot, write_snapshot
-from slurm_plugin.daemon.metrics import Metrics as SlurmMetrics
+from slurm_plugin.daemon.metrics import DaemonMetrics
 
-DAEMONS = (("precision_time_slurm", SlurmMetrics), ("precision_time_k8s", K8sMetrics))
+DAEMONS = (("precision_time_slurm", DaemonMetrics), ("precision_time_k8s", ExtenderMetrics))
 
 
 def state(model: str = "", *, runs: int = 100, alarm: int = 0) -> StreamState:
@@ -31,7 +31,7 @@ def state(model: str = "", *, runs: int = 100, alarm: int = 0) -> StreamState:
 
 @pytest.mark.parametrize(("prefix", "metrics"), DAEMONS)
 def test_a_scrape_shows_what_was_written_last(
-    prefix: str, metrics: type[SlurmMetrics | K8sMetrics], home: Path
+    prefix: str, metrics: type[DaemonMetrics | ExtenderMetrics], home: Path
 ) -> None:
     shown = metrics()
     labels = {"cluster": "alpha", "gpu": "a100-sxm4-80gb", "framework": "pytorch", "model": ""}
@@ -61,7 +61,7 @@ def test_a_damaged_file_is_logged_once_and_shows_nothing(
 ) -> None:
     home.mkdir()
     (home / "drift.json").write_text(text)
-    shown = SlurmMetrics()
+    shown = DaemonMetrics()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             assert b"drift_alarm{" not in generate_latest(shown.registry)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from k8s_extender.config import Config
 from k8s_extender.records import GpuNode
-from k8s_extender.server.metrics import PREFIX, Metrics
+from k8s_extender.server.metrics import PREFIX, ExtenderMetrics
 from k8s_extender.server.pages import metrics_page
 from k8s_extender.server.state import State
 
@@ -30,7 +30,7 @@ class NoNodes:
 
 def shown_names() -> set[str]:
     """The names of our own metrics, without the endings of a histogram's parts."""
-    metrics = Metrics()
+    metrics = ExtenderMetrics()
     metrics_page(metrics, State(Config(), NoNodes()), lambda: None)
     found = metrics.registry.collect()
     names = {family.name + ENDINGS.get(family.type, "") for family in found}

@@ -7,6 +7,7 @@ part that is not there.
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
 from collections.abc import Mapping
@@ -15,14 +16,15 @@ from typing import Any
 
 import uvloop
 
+from k8s_extender.cli.serve import PACKAGES
 from k8s_extender.config import Config, read_config
 from k8s_extender.node_labels import gpu_node
 from k8s_extender.node_table import LiveTable
 from k8s_extender.records import GpuNode, PodJob
-from k8s_extender.server.logs import logging_to
 from k8s_extender.server.service import Parts, Service
 from k8s_extender.workload import pod_job
 from predictor.identify.rules import Rules
+from predictor.service.logs import logging_to
 
 
 class FileNodes:
@@ -73,8 +75,9 @@ def main() -> None:
     config_path, nodes_path = Path(sys.argv[1]), Path(sys.argv[2])
     config = read_config(config_path)
     parts = Parts(nodes=FileNodes(config, nodes_path), job_of=job_of, gpu_node=gpu_node)
-    with logging_to(config.server.log_format) as log:
-        uvloop.run(Service(config, config_path, parts, log, files_every_s=0.1).run())
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    with logging_to(config.server.log_format, *PACKAGES):
+        uvloop.run(Service(config, config_path, parts, files_every_s=0.1).run())
 
 
 if __name__ == "__main__":

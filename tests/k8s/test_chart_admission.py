@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 from chart_render import NAMESPACE, HelmError, needs_helm, render
+from k8s_extender.server.logs import Log
 from k8s_metric_names import NoNodes
 
 from k8s_extender import admission
 from k8s_extender.config import Config
 from k8s_extender.server.admitting import admission_handlers
-from k8s_extender.server.logs import Log
 from k8s_extender.server.metrics import Metrics
 from k8s_extender.server.state import State
 

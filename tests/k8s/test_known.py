@@ -19,7 +19,7 @@ from k8s_extender.decide import Decider
 from k8s_extender.records import GpuNode, PodJob
 from k8s_extender.server.known import Brain
 from k8s_extender.server.loading import Loader
-from k8s_extender.server.metrics import Metrics
+from k8s_extender.server.metrics import ExtenderMetrics
 from k8s_extender.server.state import State
 from k8s_extender.server.upkeep import Upkeep
 from k8s_extender.wire import prioritize_answer
@@ -128,7 +128,7 @@ def unfrozen() -> Iterator[None]:
 @pytest.mark.usefixtures("unfrozen")
 def test_a_predictor_that_is_replaced_is_let_go(fitted: Fitted) -> None:
     state = State(Config(), NoNodes())
-    upkeep = Upkeep(state, Anew(fitted), Metrics(), None)
+    upkeep = Upkeep(state, Anew(fitted), ExtenderMetrics(), None)
     asyncio.run(upkeep.load())
     assert state.brain is not None
     former = ref(state.brain.predictor)

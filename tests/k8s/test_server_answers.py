@@ -158,8 +158,8 @@ def test_an_error_of_ours_loses_no_node_and_is_counted(server: ServerProcess) ->
     assert server.post("/v1/preempt", body)[1] == {"NodeNameToMetaVictims": victims}
     page = server.get("/metrics", metrics=True)[1].decode()
     assert 'precision_time_k8s_requests_total{outcome="failed",verb="filter"} 1.0' in page
-    logged = server.wait_for_event(lambda e: "traceback" in e)
-    assert "a bug of ours" in logged["traceback"]
+    logged = server.wait_for_event(lambda e: "exception" in e)
+    assert "a bug of ours" in logged["exception"]
 
 
 def test_a_changed_pod_is_read_anew(server: ServerProcess) -> None:

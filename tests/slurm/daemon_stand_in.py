@@ -16,10 +16,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from predictor.service.logs import logging_to
 from slurm_plugin.config import read_policy
-from slurm_plugin.daemon.loading import Loaded, View
-from slurm_plugin.daemon.logs import logging_to
-from slurm_plugin.daemon.service import Service
+from slurm_plugin.daemon import PACKAGES
+from slurm_plugin.daemon.loading import LoadedPolicy, View
+from slurm_plugin.daemon.service import SlurmDaemon
 from slurm_plugin.protocol import Answer, Request
 
 SNAPSHOTS = (sys.executable, str(Path(__file__).with_name("snapshot_stand_in.py")))
@@ -41,9 +42,6 @@ class StandIn:
     view: View = lambda: None
     follow_ups: SimpleQueue[Any] = field(default_factory=SimpleQueue)
     asked: int = 0
-
-    def recall(self, request: Request) -> Answer | None:
-        return None
 
     def decide(self, request: Request) -> Answer:
         self.asked += 1
@@ -68,11 +66,11 @@ class StandIn:
         )
 
 
-def loader(policy: Path) -> Callable[[View], Callable[[], Loaded]]:
-    def of(view: View) -> Callable[[], Loaded]:
-        def load() -> Loaded:
+def loader(policy: Path) -> Callable[[View], Callable[[], LoadedPolicy]]:
+    def of(view: View) -> Callable[[], LoadedPolicy]:
+        def load() -> LoadedPolicy:
             read = read_policy(policy)
-            return Loaded(read, StandIn(read.site, view), "stand-in")
+            return LoadedPolicy(read, StandIn(read.site, view), "stand-in")
 
         return load
 
@@ -81,10 +79,10 @@ def loader(policy: Path) -> Callable[[View], Callable[[], Loaded]]:
 
 async def main(path: Path, snapshots: tuple[str, ...]) -> None:
     command = (*SNAPSHOTS, *(snapshots or ("2", "3")))
-    await Service(read_policy(path), loader(path), command).run()
+    await SlurmDaemon(read_policy(path), loader(path), command).run()
 
 
 if __name__ == "__main__":
     policy_path = Path(sys.argv[1])
-    with logging_to(read_policy(policy_path).daemon.log_format):
+    with logging_to(read_policy(policy_path).daemon.log_format, *PACKAGES):
         asyncio.run(main(policy_path, tuple(sys.argv[2:])))

@@ -113,7 +113,7 @@ def test_an_error_in_a_decision_changes_nothing_and_is_logged(daemon: DaemonProc
     answer = daemon.ask("raise=boom")
     assert answer["log"].startswith("outcome=failed")
     assert set(answer) == {"v", "log", "ttl_s"}
-    event = daemon.wait_for_event(lambda e: "boom" in e.get("traceback", ""))
+    event = daemon.wait_for_event(lambda e: "boom" in e.get("exception", ""))
     assert event["level"] == "error"
 
 

@@ -16,7 +16,7 @@ from predictor.identify.keys import ALIASES, FIELD_OF
 from predictor.identify.rules import RuleContext, read_rules
 from predictor.site.step_rate import FILE_NAME, StepReport, parse_line, read_report
 from slurm_plugin.config import Policy, Watch
-from slurm_plugin.daemon.metrics import PREFIX, Metrics, SnapshotState
+from slurm_plugin.daemon.metrics import PREFIX, DaemonMetrics, SnapshotState
 
 TEXT = (Path(__file__).parents[2] / "docs" / "slurm.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `([\w.]+)` \| `(.+?)` \| ", re.MULTILINE)
@@ -61,7 +61,7 @@ def test_the_site_rules_shown_are_a_file_of_rules(tmp_path: Path) -> None:
 
 
 def test_every_metric_is_there() -> None:
-    metrics = Metrics()
+    metrics = DaemonMetrics()
     metrics.watch_snapshots(lambda: SnapshotState(1.0, 0))
     table = section(TEXT, "## What it says")
     named = {f"{PREFIX}_{name}" for name in re.findall(r"`(\w+)`", table)}

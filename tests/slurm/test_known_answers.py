@@ -118,31 +118,6 @@ def test_what_is_kept_is_bounded(decider: Any) -> None:
     known, view, stated = KnownAnswers(), cluster(), decider()._stated(submit())
     jobs = [job_of(submit(min_nodes=n + 1), stated) for n in range(MAX_KEPT + 5)]
     for job in jobs:
-        known.keep(view, job, Answer(log="x"), submit())
+        known.keep(view, job, Answer(log="x"))
     assert sum(known.get(view, job) is not None for job in jobs) <= MAX_KEPT
     assert known.get(view, jobs[-1]) is not None
-
-
-def test_what_was_decided_is_recalled_for_another_name_and_comment(decider: Any) -> None:
-    decide = decider()
-    script = "#!/bin/sh\npython train.py\n"
-    assert decide.recall(submit(script=script)) is None
-    answer = decide.decide(submit(script=script))
-    again = submit(name="second", comment=f"{JOB} once more", script=script)
-    assert decide.recall(again) == answer
-
-
-def test_nothing_is_recalled_that_takes_work(decider: Any) -> None:
-    decide = decider()
-    decide.decide(submit())
-    assert decide.recall(submit(script="#!/bin/sh\nanother one\n")) is None
-    assert decide.recall(submit(comment="model=resnet50 precision=amp epochs=7 batch=8")) is None
-    assert decide.recall(submit(kind="modify")) is None
-    assert decide.recall(submit(tres_per_node=None)) is None
-
-
-def test_a_script_under_other_variables_is_read_again_before_it_is_recalled(decider: Any) -> None:
-    decide = decider()
-    script = "#!/bin/sh\npython train.py\n"
-    decide.decide(submit(script=script))
-    assert decide.recall(submit(script=script, environment={"PRECISION_TIME_STEPS": "9"})) is None
