@@ -70,7 +70,8 @@ def show(tally: Tally, url: str, form: str) -> None:
     lines = {"new": tally.new, "changed": tally.changed, "as before": tally.same}
     states = {state.value: number for state, number in tally.states.most_common()}
     left_out = {f"left out, {reason}": n for reason, n in tally.left_out.most_common()}
-    for name, number in {**lines, **states, **left_out}.items():
+    unread = {f"unread, {reason}": n for reason, n in tally.unread_reasons.most_common()}
+    for name, number in {**lines, **states, **left_out, **unread}.items():
         click.echo(f"  {name:<24}{count(number):>12}")
     if tally.cursor_s is not None:
         moment = datetime.fromtimestamp(tally.cursor_s).astimezone()

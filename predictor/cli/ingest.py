@@ -2,13 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import tzinfo
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
 from .console import format_option
 from .filling import filled, history_option, open_history, show
 from .plugins import PluginGroup
+
+if TYPE_CHECKING:
+    from ..site.history.accounting_table import AccountingTable
+
+
+def _zone(text: str) -> tzinfo:
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise click.BadParameter(f"invalid {text!r}; expected a name such as UTC") from None
+
+
+_FILE = click.argument("file", type=click.Path(path_type=Path))
+_CLUSTER = click.option(
+    "--cluster", default="", metavar="NAME", help="The cluster of jobs that name none."
+)
+_ZONE = click.option(
+    "--zone",
+    type=_zone,
+    metavar="NAME",
+    help="The time zone of times that name none, such as Europe/Berlin  [default: of this machine]",
+)
+
+
+def _shared(*options: Callable[..., Any]) -> Callable[..., Any]:
+    """The argument FILE and what every command here takes, with options of its own between."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in (format_option, history_option, *reversed(options), _FILE):
+            command = option(command)
+        return command
+
+    return add
 
 
 @click.group(cls=PluginGroup, plugins="precision_time.ingest")
@@ -21,20 +58,75 @@ def ingest() -> None:
 
 
 @ingest.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@history_option
-@format_option
-def csv(file: Path, history: str | None, form: str) -> None:
-    """Add the measured runs of FILE, in the columns of `precision-time evaluate`.
+@_shared(_CLUSTER, _ZONE)
+def csv(file: Path, cluster: str, zone: tzinfo | None, history: str | None, form: str) -> None:
+    """Add the jobs of an accounting table FILE, or measured runs.
 
-    The columns submit_s, start_s and end_s (Unix seconds) may tell when a run was; without them
-    it counts as ended when the file was written.
+    Of a job it takes user, name, queue, gpus, submit, start, end, limit, state and more, under
+    the names these columns have in many tables; submit, end and gpus must be there. Times are
+    Unix seconds or ISO 8601. Separated by commas, tabs, semicolons or pipes, gzipped or not.
+
+    A table in the columns of `precision-time evaluate` holds measured runs. Its columns submit_s,
+    start_s and end_s may tell when a run was; without them it counts as ended when the file was
+    written.
     """
+    from ..estimate.measurement import REQUIRED
+    from ..site.history.accounting_table import AccountingTable, TableSource
+
+    table = AccountingTable(file, TableSource(scheduler="table", cluster=cluster, zone=zone))
+    if {*REQUIRED} <= {*table.header()}:
+        _measured(file, history, form)
+    else:
+        _fill(table, history, form)
+
+
+@ingest.command()
+@_shared(_CLUSTER, _ZONE)
+def sacct(file: Path, cluster: str, zone: tzinfo | None, history: str | None, form: str) -> None:
+    """Add the jobs of FILE, as `sacct -P` or `sacct -p` wrote it with its header.
+
+    Fields that are taken: JobID, Cluster, User, Account, Partition, QOS, JobName, State, Submit,
+    Start, End, Timelimit or TimelimitRaw, AllocTRES or ReqTRES, NNodes, ReqCPUS, ReqMem, WorkDir,
+    SubmitLine, Comment, Constraints. Steps are skipped.
+    """
+    from ..site.history.accounting_table import AccountingTable, TableSource
+
+    source = TableSource(scheduler="slurm", cluster=cluster, zone=zone)
+    _fill(AccountingTable(file, source), history, form)
+
+
+@ingest.command()
+@click.option(
+    "--processors-per-gpu",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Processors of the log that are one GPU.",
+)
+@_shared(_CLUSTER)
+def swf(
+    file: Path, cluster: str, processors_per_gpu: float, history: str | None, form: str
+) -> None:
+    """Add the jobs of FILE in the Standard Workload Format; fields after the 18 are skipped."""
+    from ..site.history.swf import read_swf, runs_of_swf
+
+    found = read_swf(file)
+    with open_history(history) as store:
+        runs = runs_of_swf(found, processors_per_gpu=processors_per_gpu, cluster=cluster)
+        tally = filled(store, runs, lambda tally: tally.records / len(found.jobs))
+        show(tally, store.url, form)
+
+
+def _fill(table: AccountingTable, history: str | None, form: str) -> None:
+    with open_history(history) as store:
+        show(filled(store, table, lambda _: table.share), store.url, form)
+
+
+def _measured(file: Path, history: str | None, form: str) -> None:
+    from ..site.history.csv_rows import items
     from .rows import read_rows
 
     rows = read_rows(file)
     with open_history(history) as store:
-        from ..site.history.csv_rows import items
-
         found = items(rows, file.stat().st_mtime)
         show(filled(store, found, lambda tally: tally.records / len(rows)), store.url, form)

@@ -41,7 +41,8 @@ def of_swf(
     path: Path, processors_per_gpu: float, pools: Sequence[Pool], bounds: LimitBounds
 ) -> Workload:
     """The jobs of an SWF file on one pool; raises TraceError."""
-    from ..site.backtest.swf import read_swf, workload_of_swf
+    from ..site.backtest.swf import workload_of_swf
+    from ..site.history.swf import read_swf
 
     if len(pools) > 1:
         raise TraceError("an SWF file is replayed on one pool: give --pool once")

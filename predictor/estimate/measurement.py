@@ -48,7 +48,7 @@ _PUBLISHED = re.compile(r"(?:first seen|release table|NVIDIA table) (20\d\d)-(\d
 # Placement of one worker a machine (Gavel), over the network of cloud machines.
 UNCONSOLIDATED = "unconsolidated"
 CLOUD_FABRIC = "ethernet-10"
-_REQUIRED = ("model", "gpu", "gpus", "precision")
+REQUIRED = ("model", "gpu", "gpus", "precision")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def read_csv(path: Path) -> list[Row]:
     """Rows of a measurement file; raises MeasurementError naming a missing column."""
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
-        missing = [c for c in ("id", *_REQUIRED) if c not in (reader.fieldnames or ())]
+        missing = [c for c in ("id", *REQUIRED) if c not in (reader.fieldnames or ())]
         if missing:
             raise MeasurementError(f"{path.name}: no column {', '.join(missing)}")
         return [{k: v or "" for k, v in row.items() if k} for row in reader]
@@ -109,7 +109,7 @@ def parse(rows: Iterable[Row]) -> list[Measurement | Unreadable]:
 
 def measurement(row: Row) -> Measurement:
     """One row in the columns of ``profiles/measurements``; raises MeasurementError or JobError."""
-    for column in _REQUIRED:
+    for column in REQUIRED:
         if not row.get(column):
             raise MeasurementError(f"{column} is empty")
     entry = find_entry(row["model"])

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from predictor.site.ended_job import EndedJob
+from predictor.site.history.cells import MIB, memory_bytes, tres_value, whole
 
 from ..errors import SourceError
 from ..hostlist import expand
@@ -216,6 +217,8 @@ def _job(row: Sequence[str], gpu_name: GpuName | None = None) -> EndedJob | None
         submit_line=submit_line,
         constraint=constraint,
         energy_j=_energy_j(energy),
+        cpus=_cpus(requested, allocated),
+        memory_bytes=_memory_bytes(requested, allocated),
     )
 
 
@@ -228,6 +231,17 @@ def _start_s(start: str, submit_s: float) -> float | None:
 @lru_cache(maxsize=_KEPT)
 def _gpus(allocated: str, requested: str) -> Gpus:
     return first((tres_gpus(allocated), tres_gpus(requested)))
+
+
+@lru_cache(maxsize=_KEPT)
+def _cpus(requested: str, allocated: str) -> int | None:
+    return whole(tres_value(requested, "cpu")) or whole(tres_value(allocated, "cpu"))
+
+
+@lru_cache(maxsize=_KEPT)
+def _memory_bytes(requested: str, allocated: str) -> int | None:
+    text = tres_value(requested, "mem") or tres_value(allocated, "mem")
+    return memory_bytes(text, MIB, None, 1)
 
 
 @lru_cache(maxsize=_KEPT)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from predictor.errors import TraceError
-from predictor.site.backtest.swf import read_swf, workload_of_swf
+from predictor.site.backtest.swf import workload_of_swf
 from predictor.site.backtest.workload import HOUR_S, LimitBounds
+from predictor.site.history.swf import read_swf
 from predictor.site.replay import Pool
 
 BOUNDS = LimitBounds(default_s=HOUR_S)
@@ -53,7 +54,7 @@ def test_what_is_not_replayed_is_counted_by_its_reason(path: Path) -> None:
     work = workload_of_swf(read_swf(path), bounds=BOUNDS)
     assert len(work) == 3
     assert work.skipped == {
-        "not 18 fields": 1,
+        "fewer than 18 fields": 1,
         "a field is not a number": 1,
         "part of a job that has a line of its own": 1,
         "never ran": 1,

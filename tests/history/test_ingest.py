@@ -82,6 +82,13 @@ def test_what_cannot_be_read_is_counted_and_the_first_reasons_are_kept(history: 
     assert len(tally.reasons) == ingest.REASONS_KEPT
     assert tally.reasons[0].startswith("job 0: xxx")
     assert max(map(len, tally.reasons)) <= 200
+    assert list(tally.unread_reasons.values()) == [20]
+
+
+def test_reasons_are_counted_without_end(history: History) -> None:
+    tally = fill(history, (Unread("job", f"no {number}") for number in range(100)))
+    assert len(tally.unread_reasons) == ingest.REASONS_COUNTED + 1
+    assert (tally.unread_reasons.total(), tally.unread_reasons[ingest.OTHER_REASONS]) == (100, 80)
 
 
 def test_the_cursor_never_moves_back_nor_over_a_gap(history: History) -> None:
@@ -113,6 +120,7 @@ def test_a_tally_is_plain_json(history: History) -> None:
         "states": {state.value: n for state, n in told[-1].states.items()},
         "left_out": {},
         "unread": 0,
+        "unread_reasons": {},
         "reasons": [],
         "cursor_s": 86400.0,
     }

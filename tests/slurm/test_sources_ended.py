@@ -45,6 +45,7 @@ def test_an_ended_job_tells_what_it_ran_on_and_what_was_said_of_it(jobs: list[En
     assert job.start_s is not None
     assert job.submit_s <= job.start_s <= job.end_s
     assert job.energy_j is None
+    assert (job.cpus, job.memory_bytes) == (1, round(62.5 * 2**30))
 
 
 def test_states_are_told_apart(jobs: list[EndedJob]) -> None:

@@ -12,6 +12,8 @@ from .store import Cursor, History
 
 BATCH = 5000  # runs of one transaction, about 20 MB
 REASONS_KEPT = 5
+REASONS_COUNTED = 20
+OTHER_REASONS = "other reasons"
 FIRST_S = 30 * 86400.0  # of a source that was never read
 _REASON_CHARS = 200
 
@@ -48,7 +50,8 @@ class Tally:
     """What became of the records of a source.
 
     ``new``, ``changed`` and ``same`` are the runs by what the store had of them before,
-    ``states`` all of them by how they ended. ``reasons`` are the first few of the ``unread``.
+    ``states`` all of them by how they ended. ``unread_reasons`` counts the ``unread`` by reason,
+    those after the first REASONS_COUNTED together; ``reasons`` are the first few in full.
     ``at_s`` is how far the source was read, ``cursor_s`` where the cursor stands.
     """
 
@@ -56,6 +59,7 @@ class Tally:
     changed: int = 0
     same: int = 0
     unread: int = 0
+    unread_reasons: Counter[str] = field(default_factory=Counter)
     states: Counter[JobState] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     reasons: list[str] = field(default_factory=list)
@@ -82,6 +86,7 @@ class Tally:
             "states": {state.value: number for state, number in self.states.most_common()},
             "left_out": dict(self.left_out.most_common()),
             "unread": self.unread,
+            "unread_reasons": dict(self.unread_reasons.most_common()),
             "reasons": self.reasons,
             "cursor_s": self.cursor_s,
         }
@@ -159,6 +164,9 @@ class _Filling:
     def skip(self, record: Unread) -> None:
         """Count a record that cannot be read."""
         self.tally.unread += 1
+        counted = self.tally.unread_reasons
+        known = record.reason in counted or len(counted) < REASONS_COUNTED
+        counted[record.reason[:_REASON_CHARS] if known else OTHER_REASONS] += 1
         if len(self.tally.reasons) < REASONS_KEPT:
             self.tally.reasons.append(f"{record.name}: {record.reason}"[:_REASON_CHARS])
 

@@ -1,0 +1,309 @@
+"""Plain accounting tables: CSV, sacct -P and SWF become runs, and messy rows are counted."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+import profiles
+from predictor.cli.main import main
+from predictor.errors import HistoryError
+from predictor.site.ended_job import EndedJob, JobState
+from predictor.site.history.accounting_table import AccountingTable, TableSource
+from predictor.site.history.cells import duration_s, moment_s
+from predictor.site.history.ingest import LeftOut, Unread
+from predictor.site.history.run import Run
+from predictor.site.history.store import History
+
+SAMPLES = Path(profiles.__file__).parent / "samples"
+HEADER = "job_id,user,name,queue,gpus,submit_s,start_s,end_s,limit_s,state,cpus,mem"
+ROW = "7,ada,train,long,2,1619828287,1619830000,1619840000,25200,TIMEOUT,4,8192"
+TABLE = TableSource(scheduler="table")
+SLURM = TableSource(scheduler="slurm", zone=UTC)
+
+
+def items(path: Path, source: TableSource = TABLE) -> list[Any]:
+    return list(AccountingTable(path, source))
+
+
+def table(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def jobs(path: Path, source: TableSource = TABLE) -> list[EndedJob]:
+    return [item.ended for item in items(path, source) if isinstance(item, Run)]
+
+
+def reasons(path: Path, source: TableSource = TABLE) -> Counter[str]:
+    found = items(path, source)
+    return Counter(item.reason for item in found if isinstance(item, Unread | LeftOut))
+
+
+def ingest(*words: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, ["history", "ingest", *words])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_a_row_is_a_run_with_all_it_says(tmp_path: Path) -> None:
+    (job,) = jobs(table(tmp_path / "a.csv", HEADER, ROW))
+    assert (job.job_id, job.user, job.name, job.partition) == ("7", "ada", "train", "long")
+    assert (job.submit_s, job.start_s, job.end_s) == (1619828287.0, 1619830000.0, 1619840000.0)
+    assert (job.gpus, job.limit_s, job.state) == (2, 25200.0, JobState.TIMEOUT)
+    assert (job.cpus, job.memory_bytes) == (4, 8192 * 2**20)
+
+
+def test_a_job_without_user_name_limit_and_state_is_a_job(tmp_path: Path) -> None:
+    (job,) = jobs(table(tmp_path / "a.csv", "gpus,submit,start,end", "1,1000,1010,2000"))
+    assert (job.user, job.name, job.limit_s, job.state) == ("", "", None, JobState.COMPLETED)
+
+
+@pytest.mark.parametrize(
+    "limit", ["", "UNLIMITED", "Partition_Limit", "-1", "0", "nan", "365-00:00:00", "31536000"]
+)
+def test_an_unknown_limit_is_unknown_and_never_a_year(tmp_path: Path, limit: str) -> None:
+    (job,) = jobs(table(tmp_path / "a.csv", HEADER, ROW.replace("25200", limit)))
+    assert job.limit_s is None
+
+
+@pytest.mark.parametrize("delimiter", [",", "|", "\t", ";"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_delimiters_and_gzip_read_alike(tmp_path: Path, delimiter: str, packed: bool) -> None:
+    text = f"{HEADER}\n{ROW}\n".replace(",", delimiter).encode("utf-8-sig")
+    path = tmp_path / "a"
+    path.write_bytes(gzip.compress(text) if packed else text)
+    assert jobs(path) == jobs(table(tmp_path / "b.csv", HEADER, ROW))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1619828287",
+        "1619828287.0",
+        "1619828287000",
+        "2021-05-01T00:18:07Z",
+        "2021-05-01 00:18:07+00:00",
+        "2021-05-01T02:18:07+02:00",
+        "2021/05/01 00:18:07 UTC",
+    ],
+)
+def test_times_of_every_kind_are_one_time(text: str) -> None:
+    assert moment_s(text, ZoneInfo("America/Toronto")) == 1619828287.0
+
+
+@given(
+    moment=st.integers(10**6, 4 * 10**9),
+    hours=st.integers(-12, 12),
+    name=st.sampled_from(["UTC", "Asia/Kolkata", "America/Lima"]),
+)
+def test_a_time_is_the_same_in_every_zone(moment: int, hours: int, name: str) -> None:
+    there = datetime.fromtimestamp(moment, timezone(timedelta(hours=hours)))
+    assert moment_s(there.isoformat(), None) == moment
+    zone = ZoneInfo(name)
+    naive = datetime.fromtimestamp(moment, zone).replace(tzinfo=None)
+    assert moment_s(str(naive), zone) == moment
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("1:30", 90), ("02:00:05", 7205), ("1-00:00:05", 86405), ("1-02", 93600)],
+)
+def test_durations_of_slurm_and_pbs(text: str, seconds: float) -> None:
+    assert duration_s(text, 1.0) == seconds
+
+
+def test_messy_rows_are_counted_by_reason_and_the_rest_is_read(tmp_path: Path) -> None:
+    changes = {
+        "1619828287": "soon",  # the submission
+        "1619840000": "1619829000",  # ends before it starts
+        "1619830000": "1609830000",  # starts before it was submitted
+        "TIMEOUT": "EXPLODED",
+        ",2,": ",two,",
+    }
+    rows = [ROW.replace(old, new) for old, new in changes.items()]
+    cut = ROW.rpartition(",")[0]
+    path = table(
+        tmp_path / "a.csv",
+        HEADER,
+        ROW,
+        *rows,
+        cut,
+        ROW + ",more",
+        HEADER,
+        ROW.replace("TIMEOUT", "RUNNING"),
+        ROW.replace(",2,", ",0,"),
+        ROW.replace("1619840000", ""),
+    )
+    assert reasons(path) == {
+        "submit is no time": 1,
+        "ends before it starts": 1,
+        "starts before it was submitted": 1,
+        "an unknown state": 1,
+        "gpus is no number of GPUs": 1,
+        "another number of cells than the header": 2,
+        "a repeated header": 1,
+        "not ended": 1,
+        "without GPUs": 1,
+        "no end time": 1,
+    }
+    assert len(jobs(path)) == 1
+
+
+def test_noise_and_huge_lines_are_messy_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    noise = [b"\0\xff\xfe\x80,,,", b'"' + b"x" * 3_000_000, b"y" * 3_000_000]
+    path.write_bytes(b"\n".join([HEADER.encode(), ROW.encode(), *noise, b""]))
+    assert len(jobs(path)) == 1
+    assert sum(reasons(path).values()) >= 1
+
+
+def test_a_job_that_never_started_has_no_start(tmp_path: Path) -> None:
+    row = ROW.replace("1619830000", "Unknown").replace("TIMEOUT", "CANCELLED by 1000")
+    (job,) = jobs(table(tmp_path / "a.csv", HEADER, row))
+    assert (job.start_s, job.state) == (None, JobState.CANCELLED)
+
+
+@pytest.mark.parametrize("name", ["A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", "a100_sxm4_80gb"])
+def test_names_of_a_gpu_are_one_type(tmp_path: Path, name: str) -> None:
+    (job,) = jobs(table(tmp_path / "a.csv", HEADER + ",gpu_type", f"{ROW},{name}"))
+    assert job.gpu_type == "a100-sxm4-80gb"
+
+
+@pytest.mark.parametrize(
+    ("header", "lacks"),
+    [("user,start,end,gpus", "submit"), ("user,submit,start,end", "gpus"), ("a,b", "submit")],
+)
+def test_a_table_without_a_needed_column_says_which(
+    tmp_path: Path, header: str, lacks: str
+) -> None:
+    with pytest.raises(HistoryError, match=f"no column for.*{lacks}"):
+        items(table(tmp_path / "a.csv", header, "1,2,3,4"))
+
+
+SACCT = (
+    "JobIDRaw|JobID|Cluster|User|Account|Partition|QOS|JobName|State|Submit|Start|End|Timelimit"
+    "|ReqTRES|NNodes|WorkDir|SubmitLine|"
+)
+
+
+def sacct(job_id: str, **changes: str) -> str:
+    cells = {
+        "raw": job_id.partition("_")[0],
+        "id": job_id,
+        "cluster": "north",
+        "user": "ada",
+        "account": "lab",
+        "partition": "gpu",
+        "qos": "normal",
+        "name": "train it",
+        "state": "COMPLETED",
+        "submit": "2021-05-01T00:00:00",
+        "start": "2021-05-01T01:00:00",
+        "end": "2021-05-01T03:00:00",
+        "limit": "1-00:00:00",
+        "tres": "billing=4,cpu=16,gres/gpu:v100=2,gres/gpu=2,mem=64G,node=1",
+        "nodes": "1",
+        "directory": "/home/ada",
+        "line": "sbatch train.sh",
+    }
+    return "|".join((cells | changes).values()) + "|"
+
+
+def test_a_dump_of_sacct_is_read_without_its_steps(tmp_path: Path) -> None:
+    path = table(
+        tmp_path / "dump",
+        SACCT,
+        sacct("100_3"),
+        sacct("100_3.batch", user="", partition=""),
+        sacct("100_3.0", user="", partition=""),
+        sacct("101", state="RUNNING", end="Unknown"),
+        sacct("102", tres="billing=4,cpu=16,mem=64G"),
+        sacct("103", name="a|b"),
+    )
+    (job,) = jobs(path, SLURM)
+    assert (job.scheduler, job.cluster, job.job_id) == ("slurm", "north", "100_3")
+    assert job.array_id == "100"
+    assert (job.gpus, job.gpu_type, job.cpus, job.memory_bytes) == (
+        2,
+        "v100-sxm2-16gb",
+        16,
+        64 * 2**30,
+    )
+    assert (job.start_s, job.end_s) == (1619830800.0, 1619838000.0)
+    assert (job.limit_s, job.directory, job.submit_line) == (86400, "/home/ada", "sbatch train.sh")
+    assert reasons(path, SLURM) == {
+        "a step of a job": 2,
+        "not ended": 1,
+        "without GPUs": 1,
+        "another number of cells than the header": 1,
+    }
+
+
+def swf_line(fields: Sequence[object]) -> str:
+    return " ".join(map(str, fields))
+
+
+def test_swf_is_read_with_what_follows_its_fields(tmp_path: Path) -> None:
+    first = (1, 10, 5, 60, 4, -1, -1, 4, 100, -1, 1, 3, 2, 9, 1, -1, -1, -1)
+    path = table(
+        tmp_path / "a.swf",
+        "; UnixStartTime: 1000000",
+        swf_line((*first, "v100", 0.5)),
+        swf_line((2, *first[1:3], 100, *first[4:])),
+        swf_line(first[:7]),
+    )
+    found = ingest("swf", str(path), "--history", str(tmp_path / "h"), "--format", "json")
+    told = json.loads(found.stdout)
+    assert (told["new"], told["unread_reasons"]) == (2, {"fewer than 18 fields": 1})
+    with History.open(str(tmp_path / "h")) as store:
+        one, two = (run.ended for run in store.runs())
+    assert (one.submit_s, one.start_s, one.end_s) == (1000010.0, 1000015.0, 1000075.0)
+    assert (one.user, one.account, one.name, one.partition) == (
+        "user 3",
+        "group 2",
+        "program 9",
+        "queue 1",
+    )
+    assert (one.state, two.state) == (JobState.COMPLETED, JobState.TIMEOUT)
+
+
+def test_the_command_tells_reasons_and_a_second_time_changes_nothing(tmp_path: Path) -> None:
+    path, history = table(tmp_path / "a.csv", HEADER, ROW, "x" + ROW + ",y"), str(tmp_path / "h")
+    first = ingest("csv", str(path), "--history", history, "--cluster", "north")
+    assert "another number of cells than the header" in first.stdout
+    assert "1 records cannot be read, such as row 2" in first.stderr
+    second = ingest("csv", str(path), "--history", history, "--cluster", "north", "--format=json")
+    told = json.loads(second.stdout)
+    assert (told["new"], told["changed"], told["same"], told["unread"]) == (0, 0, 1, 1)
+    with History.open(history) as store:
+        assert [run.ended.cluster for run in store.runs()] == ["north"]
+
+
+def test_the_real_log_that_ships_is_read_whole_and_brings_its_licence() -> None:
+    path = SAMPLES / "graham.csv.gz"
+    found = jobs(path)
+    assert (len(found), sum(reasons(path).values())) == (12_591, 0)
+    assert all(job.user and job.partition and job.gpus and job.limit_s for job in found)
+    told = (SAMPLES / "README.md").read_text(encoding="utf-8")
+    assert "mila-iqia/slurm-queue-time-pred" in told
+    assert "Copyright (c) 2023 Mila" in told
+
+
+def test_times_without_a_zone_are_in_the_zone_that_is_given(tmp_path: Path) -> None:
+    path, history = table(tmp_path / "dump", SACCT, sacct("1")), str(tmp_path / "h")
+    ingest("sacct", str(path), "--history", history, "--zone", "America/Toronto")
+    with History.open(history) as store:
+        assert [run.ended.submit_s for run in store.runs()] == [1619827200.0 + 4 * 3600]
+    assert "expected a name such as UTC" in ingest("sacct", str(path), "--zone=M/s", code=2).stderr
