@@ -43,11 +43,6 @@ class Node:
     states: frozenset[str] = frozenset()
 
     @property
-    def gpu_count(self) -> int:
-        """GPUs of all types."""
-        return sum(gres.count for gres in self.gpus)
-
-    @property
     def usable(self) -> bool:
         """False while no job can start here."""
         return not self.states & UNUSABLE
@@ -117,9 +112,7 @@ class Settings:
     version: str = ""
     cluster_name: str = ""
     slurm_user: str = ""
-    slurm_conf: str = ""
     enforce_part_limits: str = "NO"
-    job_submit_plugins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,10 +92,10 @@ def _once(
 
     from ..history.follow import cursor_of
     from ..history.records import records
+    from ..sources.base import SlurmSource
     from ..sources.commands import Commands
-    from ..sources.text_form import TextForm
 
-    name = cursor_of(TextForm(Commands.of(policy.slurm)).settings().cluster_name)
+    name = cursor_of(SlurmSource(Commands.of(policy.slurm)).settings().cluster_name)
     read = period(store.cursor(name), until_s or time.time(), since_s=since_s, overlap_s=overlap_s)
     length_s = max(1.0, read.until_s - read.since_s)
     return filled(

@@ -13,8 +13,8 @@ from ..config import Policy
 from ..daemon.loading import rules_of
 from ..limit import MINUTE_S
 from ..sources.accounting import BadRow, SliceEnd, streamed
+from ..sources.base import SlurmSource
 from ..sources.commands import Commands
-from ..sources.text_form import TextForm
 from .gpus import GpuNames
 from .runs import Runs
 
@@ -31,7 +31,7 @@ def records(
     not answer, RulesError where the site's rules cannot be read.
     """
     commands = Commands.of(policy.slurm)
-    slurm = TextForm(commands)
+    slurm = SlurmSource(commands)
     names = GpuNames(slurm.nodes(), policy.hardware)
     runs = Runs(rules_of(policy), default_limits(slurm.partitions()))
     for row in streamed(commands, since_s, until_s, names):

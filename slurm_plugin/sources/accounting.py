@@ -1,12 +1,11 @@
-"""Ended jobs from ``sacct``, in slices of time, so that a history of any length fits in memory.
+"""Ended jobs from ``sacct``, day by day, so that a history of any length fits in memory.
 
-All forms read them here: ``sacct --json`` and pyslurm build every job with its steps before they
+All sources read them here: ``sacct --json`` and pyslurm build every job with its steps before they
 give the first one, and pyslurm keys them by id, which loses the earlier runs of a requeued job.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -49,8 +48,6 @@ FIELDS = (
 # RESIZING and REVOKED are not among them: such a job goes on, here or on another cluster
 STATES = "CD,F,CA,TO,PR,NF,OOM,DL,BF,RQ"
 DAY_S = 86400
-MOST_ROWS = 50_000  # of one slice, held to be sorted: about 100 MB
-_LEAST_SLICE_S = 60
 _LONGEST_SLICE_S = 32 * DAY_S
 _PATIENCE = 10  # sacct asks a database, which takes longer than slurmctld
 _KEPT = 4096  # node lists and GPU counts, which jobs share
@@ -58,10 +55,6 @@ _MOST_ENERGY = 2.0**62  # NO_VAL64 and INFINITE64 are printed as numbers
 
 
 GpuName = Callable[[str | None, tuple[str, ...]], str | None]
-
-
-class _TooManyError(Exception):
-    """A slice has more rows than are held at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,34 +72,15 @@ class SliceEnd:
     at_s: float
 
 
-def ended(commands: Commands, since_s: float, until_s: float | None) -> Iterator[EndedJob]:
-    """Jobs whose end is in [since_s, until_s), oldest first; until now without ``until_s``.
-
-    A job that was requeued has a record for each run that ended. A slice with too many rows is
-    read again in halves, one without any lets the next be twice as long. Raises SourceError.
-    """
-    until_s = time.time() if until_s is None else until_s
-    start_s, length_s = max(float(since_s), float(DAY_S)), float(DAY_S)
-    while start_s < until_s:
-        end_s = min(start_s + length_s, until_s)
-        try:
-            jobs = _slice(commands, start_s, end_s, limited=length_s > _LEAST_SLICE_S)
-        except _TooManyError:
-            length_s = max(length_s / 2, _LEAST_SLICE_S)
-            continue
-        yield from sorted(jobs, key=lambda job: (job.end_s, job.job_id))
-        start_s = end_s
-        if not jobs:
-            length_s = min(length_s * 2, _LONGEST_SLICE_S)
-
-
 def streamed(
     commands: Commands, since_s: float, until_s: float, gpu_name: GpuName | None = None
 ) -> Iterator[EndedJob | BadRow | SliceEnd]:
-    """The same jobs in no order within a day, none of them held, and where each day is through.
+    """Jobs whose end is in [since_s, until_s), none of them held, and where each day is through.
 
-    ``gpu_name`` tells the GPU type from Slurm's and the nodes. Raises SourceError where sacct
-    fails; a row that cannot be read is told of.
+    A job that was requeued has a record for each run that ended; within a day there is no order,
+    and a day without any lets the next step be twice as long. ``gpu_name`` tells the GPU type from
+    Slurm's and the nodes. A row that cannot be read is reported; raises SourceError where sacct
+    fails.
     """
     start_s, length_s = max(float(since_s), float(DAY_S)), float(DAY_S)
     while start_s < until_s:
@@ -123,19 +97,6 @@ def streamed(
         yield SliceEnd(end_s)
         start_s = end_s
         length_s = min(length_s * 2, _LONGEST_SLICE_S) if empty else float(DAY_S)
-
-
-def _slice(commands: Commands, start_s: float, end_s: float, *, limited: bool) -> list[EndedJob]:
-    output = _read(commands, start_s, end_s)
-    jobs: list[EndedJob] = []
-    for row in output:
-        job = _job(row)
-        if job is not None and start_s <= job.end_s < end_s:
-            jobs.append(job)
-        if limited and len(jobs) > MOST_ROWS:
-            output.close()
-            raise _TooManyError
-    return jobs
 
 
 def _read(commands: Commands, start_s: float, end_s: float) -> Generator[list[str], None, None]:

@@ -1,34 +1,165 @@
-"""The one interface to Slurm's data."""
+"""Slurm's data from the commands' text, which every version prints."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from predictor.site.ended_job import EndedJob
+from ..cluster import Association, Node, Partition, QueuedJob, Settings, WallLimits
+from ..errors import SourceError
+from .commands import Commands
+from .gres import gpus_used, node_gres
+from .marked import new_mark, rows
+from .queue_items import queued_jobs
+from .words import listed, minutes, node_states, stated
 
-from ..cluster import Node, Partition, QueuedJob, Settings, WallLimits
+# What ``squeue --json`` calls a field, and what ``squeue -O`` does
+QUEUE = {
+    "job_id": "JobID",
+    "array_job_id": "ArrayJobID",
+    "array_task_id": "ArrayTaskID",
+    "het_job_id": "HetJobID",
+    "het_job_offset": "HetJobOffset",
+    "user_name": "UserName",
+    "job_state": "State",
+    "state_reason": "Reason",
+    "partition": "Partition",
+    "account": "Account",
+    "qos": "QOS",
+    "tres_alloc_str": "tres-alloc",
+    "tres_per_job": "tres-per-job",
+    "tres_per_node": "tres-per-node",
+    "tres_per_task": "tres-per-task",
+    "tres_per_socket": "tres-per-socket",
+    "node_count": "NumNodes",
+    "tasks": "NumTasks",
+    "nodes": "NodeList",
+    "features": "Feature",
+    "priority": "PriorityLong",
+    "submit_time": "SubmitTime",
+    "start_time": "StartTime",
+    "time_limit": "TimeLimit",
+    "batch_flag": "BatchFlag",
+    "name": "Name",
+    "comment": "Comment",
+    "admin_comment": "admin_comment",
+    "current_working_directory": "WorkDir",
+    "standard_output": "STDOUT",
+}
+_NO_ACCOUNTING = "not running a supported accounting_storage"
+_USER = re.compile(r"(.*)\(\d+\)")
 
 
-class SlurmSource(Protocol):
-    """A way to read Slurm; every method raises SourceError naming command and reply."""
+class SlurmSource:
+    """Reads ``scontrol``, ``squeue`` and ``sacctmgr``; every method raises SourceError.
 
-    name: str
+    Other sources read nodes and queue in another way.
+    """
+
+    name = "text"
+
+    def __init__(self, commands: Commands) -> None:
+        self.commands = commands
 
     def settings(self) -> Settings:
-        """What of slurm.conf matters here."""
+        """What of slurm.conf matters here, as slurmctld has it."""
+        lines = self.commands.text("scontrol", "show", "config").splitlines()
+        found = {key.strip(): value.strip() for key, _, value in (x.partition("=") for x in lines)}
+        if "SLURM_VERSION" not in found:
+            raise SourceError("scontrol show config tells no SLURM_VERSION")
+        user = _USER.fullmatch(found.get("SlurmUser", ""))
+        return Settings(
+            version=found["SLURM_VERSION"],
+            cluster_name=stated(found.get("ClusterName", "")),
+            slurm_user=user[1] if user else "",
+            enforce_part_limits=found.get("EnforcePartLimits", "NO"),
+        )
 
     def nodes(self) -> tuple[Node, ...]:
-        """All nodes."""
+        """All nodes, by name."""
+        lines = self.commands.text("scontrol", "-a", "show", "nodes", "-d", "-o").splitlines()
+        found = (_node(pairs(line)) for line in lines if line.startswith("NodeName="))
+        return tuple(sorted(found, key=lambda node: node.name))
 
     def partitions(self) -> tuple[Partition, ...]:
-        """All partitions."""
+        """All partitions, hidden ones too, by name."""
+        lines = self.commands.text("scontrol", "-a", "show", "partitions", "-o").splitlines()
+        found = (_partition(pairs(line)) for line in lines if line.startswith("PartitionName="))
+        return tuple(sorted(found, key=lambda partition: partition.name))
 
     def queue(self) -> tuple[QueuedJob, ...]:
         """Jobs that are pending, running or suspended, array tasks and het components each."""
+        return queued_jobs(_item(row) for row in table(self.commands, QUEUE.values(), "-r"))
 
     def wall_limits(self) -> WallLimits:
-        """MaxWall of QOS and associations; empty where there is no accounting."""
+        """MaxWall of QOS and of this cluster's associations; empty without accounting."""
+        cluster = self.settings().cluster_name
+        try:
+            qos = self._accounts("qos", "format=name,maxwall")
+            associations = self._accounts(
+                "assoc", "where", f"cluster={cluster}", "format=account,user,partition,maxwall"
+            )
+        except SourceError as error:
+            if _NO_ACCOUNTING in str(error):
+                return WallLimits()
+            raise
+        return WallLimits(
+            qos={name: wall for name, text in qos if (wall := minutes(text)) is not None},
+            associations=tuple(
+                Association(account=account, user=user, partition=partition, max_wall_min=wall)
+                for account, user, partition, text in associations
+                if (wall := minutes(text)) is not None
+            ),
+        )
 
-    def ended(self, since_s: float, until_s: float | None = None) -> Iterator[EndedJob]:
-        """Jobs that ended in a period of Unix seconds, oldest first, streamed."""
+    def _accounts(self, *what: str) -> list[list[str]]:
+        text = self.commands.text("sacctmgr", "--noheader", "--parsable2", "show", *what)
+        return [line.split("|") for line in text.splitlines()]
+
+
+def table(commands: Commands, fields: Iterable[str], *options: str) -> Iterator[dict[str, str]]:
+    """Rows of ``squeue`` with these fields, in full length."""
+    mark, columns = new_mark(), tuple(fields)
+    layout = ",".join(f"{field}:0{mark}" for field in columns)
+    output = commands.stream("squeue", "-h", "-a", *options, "-O", layout)
+    return rows(output, mark, columns)
+
+
+def pairs(line: str) -> Mapping[str, str]:
+    """``Key=value`` of a line. What people write (Comment, Reason) is last: first ones hold."""
+    found: dict[str, str] = {}
+    for word in line.split():
+        key, equals, value = word.partition("=")
+        if equals:
+            found.setdefault(key, value)
+    return found
+
+
+def _item(row: Mapping[str, str]) -> Mapping[str, Any]:
+    item: dict[str, Any] = {key: stated(row[field]) for key, field in QUEUE.items()}
+    if not item["array_task_id"].isdecimal():
+        item["array_job_id"] = None  # squeue repeats the job's own id there
+    return item | {"name": row["Name"], "time_limit": minutes(row["TimeLimit"])}
+
+
+def _node(pairs: Mapping[str, str]) -> Node:
+    return Node(
+        name=pairs["NodeName"],
+        partitions=tuple(sorted(listed(pairs.get("Partitions", "")))),
+        features=frozenset(listed(pairs.get("ActiveFeatures", ""))),
+        gpus=node_gres(pairs.get("Gres", "")),
+        gpus_used=gpus_used(pairs.get("GresUsed", "")),
+        states=node_states([pairs.get("State", "UNKNOWN")]),
+    )
+
+
+def _partition(pairs: Mapping[str, str]) -> Partition:
+    return Partition(
+        name=pairs["PartitionName"],
+        default=pairs.get("Default") == "YES",
+        default_min=minutes(pairs.get("DefaultTime", "")),
+        max_min=minutes(pairs.get("MaxTime", "")),
+        qos=stated(pairs.get("QoS", "")) or None,
+        up=pairs.get("State") == "UP",
+    )

@@ -9,9 +9,8 @@ from ..config import Slurm
 from ..errors import SourceError
 from .base import SlurmSource
 from .commands import Commands
-from .json_form import JsonForm
-from .pyslurm_form import open_pyslurm
-from .text_form import TextForm
+from .json_source import JsonSource
+from .pyslurm_source import open_pyslurm
 
 _log = logging.getLogger(__name__)
 
@@ -23,19 +22,16 @@ def open_source(policy: Slurm) -> SlurmSource:
     saying why.
     """
     commands = Commands.of(policy)
-    text = TextForm(commands)
+    text = SlurmSource(commands)
     version = text.settings().version
 
-    def pyslurm() -> SlurmSource:
-        return open_pyslurm(version, text)
-
     def json() -> SlurmSource:
-        form = JsonForm(commands, text)
-        form.nodes()
-        return form
+        source = JsonSource(commands)
+        source.nodes()
+        return source
 
     ways: dict[str, Callable[[], SlurmSource]] = {
-        "pyslurm": pyslurm,
+        "pyslurm": lambda: open_pyslurm(version, commands),
         "json": json,
         "text": lambda: text,
     }
@@ -43,10 +39,6 @@ def open_source(policy: Slurm) -> SlurmSource:
         source = ways[policy.source]()
         _log.info("reading Slurm %s with %s, as slurm.source says", version, source.name)
         return source
-    return _first(ways, version)
-
-
-def _first(ways: dict[str, Callable[[], SlurmSource]], version: str) -> SlurmSource:
     reasons: list[str] = []
     for way in ways.values():
         try:

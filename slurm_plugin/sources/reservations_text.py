@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..hostlist import expand
+from .base import pairs
 from .commands import Commands
-from .text_form import pairs
 from .words import listed, stated, unix_s
 
 _CPUS = re.compile(r"\bcpu=(\d+)")

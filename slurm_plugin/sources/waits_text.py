@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .base import table
 from .commands import Commands
-from .marked import new_mark, rows
-from .raw_job import array_tasks
+from .queue_items import array_tasks
 from .words import stated, unix_s
 
 FIELDS = (
@@ -39,11 +39,8 @@ class Waiting:
 
 def read(commands: Commands) -> Mapping[str, Waiting]:
     """Those of all pending jobs by their label; raises SourceError."""
-    mark = new_mark()
-    layout = ",".join(f"{field}:0{mark}" for field in FIELDS)
     # without -r, for only the record of all waiting tasks tells how many may run at once
-    output = commands.stream("squeue", "-h", "-a", "-t", "PENDING", "-O", layout)
-    found = list(rows(output, mark, FIELDS))
+    found = list(table(commands, FIELDS, "-t", "PENDING"))
     most = {row["ArrayJobID"]: n for row in found if (n := _at_most(row)) is not None}
     return {
         label: _waiting(row, most.get(row["ArrayJobID"])) for row in found for label in _labels(row)

@@ -14,10 +14,10 @@ import replay
 from slurm_plugin.cluster import WallLimits
 from slurm_plugin.config import Slurm
 from slurm_plugin.errors import SourceError
+from slurm_plugin.sources.base import SlurmSource
 from slurm_plugin.sources.choose import open_source
 from slurm_plugin.sources.commands import Commands
 from slurm_plugin.sources.snapshot import take
-from slurm_plugin.sources.text_form import TextForm
 
 needs_no_pyslurm = pytest.mark.skipif(
     importlib.util.find_spec("pyslurm") is not None, reason="pyslurm is installed here"
@@ -162,7 +162,7 @@ def test_without_accounting_there_are_no_wall_limits(tmp_path: Path) -> None:
         "sacctmgr",
         "echo 'You are not running a supported accounting_storage plugin' >&2; exit 1",
     )
-    assert TextForm(commands).wall_limits() == WallLimits()
+    assert SlurmSource(commands).wall_limits() == WallLimits()
 
 
 @pytest.mark.parametrize("broken", ["nodes.txt", "partitions.txt"])
@@ -174,4 +174,4 @@ def test_without_nodes_or_partitions_there_is_no_view(tmp_path: Path, broken: st
             (tmp_path / "payloads" / path.name).write_bytes(path.read_bytes())
     commands = Commands(replay.commands(tmp_path / "bin", tmp_path / "payloads"))
     with pytest.raises(SourceError, match="scontrol -a show"):
-        take(TextForm(commands))
+        take(SlurmSource(commands))

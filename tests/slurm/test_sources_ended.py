@@ -1,4 +1,4 @@
-"""Ended jobs: each run a record, oldest first, any history in bounded memory."""
+"""Ended jobs: each run a record, streamed day by day."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from predictor.site.ended_job import EndedJob, JobState
 from slurm_plugin.errors import SourceError
 from slurm_plugin.sources import accounting
 from slurm_plugin.sources.commands import Commands
-from slurm_plugin.sources.text_form import TextForm
 
 VERSIONS = ("2205", "2511", "2605")
 SINCE_S, UNTIL_S = 1795219000.0 - 86400, 1795219000.0 + 86400
@@ -20,7 +19,12 @@ SINCE_S, UNTIL_S = 1795219000.0 - 86400, 1795219000.0 + 86400
 @pytest.fixture(params=VERSIONS)
 def jobs(request: pytest.FixtureRequest, tmp_path: Path) -> list[EndedJob]:
     commands = Commands(replay.commands(tmp_path, replay.PAYLOADS / request.param))
-    return list(TextForm(commands).ended(SINCE_S, UNTIL_S))
+    return read(commands, SINCE_S, UNTIL_S)
+
+
+def read(commands: Commands, since_s: float, until_s: float) -> list[EndedJob]:
+    found = accounting.streamed(commands, since_s, until_s)
+    return [row for row in found if isinstance(row, EndedJob)]
 
 
 def one(jobs: list[EndedJob], job_id: str) -> EndedJob:
@@ -28,11 +32,9 @@ def one(jobs: list[EndedJob], job_id: str) -> EndedJob:
     return job
 
 
-def test_jobs_come_oldest_first(jobs: list[EndedJob]) -> None:
-    ends = [job.end_s for job in jobs]
-    assert len(ends) >= 25
-    assert ends == sorted(ends)
-    assert all(SINCE_S <= end < UNTIL_S for end in ends)
+def test_all_jobs_of_the_period_come(jobs: list[EndedJob]) -> None:
+    assert len(jobs) >= 25
+    assert all(SINCE_S <= job.end_s < UNTIL_S for job in jobs)
 
 
 def test_an_ended_job_tells_what_it_ran_on_and_what_was_said_of_it(jobs: list[EndedJob]) -> None:
@@ -48,7 +50,7 @@ def test_an_ended_job_tells_what_it_ran_on_and_what_was_said_of_it(jobs: list[En
     assert (job.cpus, job.memory_bytes) == (1, round(62.5 * 2**30))
 
 
-def test_states_are_told_apart(jobs: list[EndedJob]) -> None:
+def test_states_are_distinguished(jobs: list[EndedJob]) -> None:
     assert one(jobs, "2").state is JobState.FAILED
     assert one(jobs, "3").state is JobState.TIMEOUT
     assert one(jobs, "18").state is JobState.CANCELLED
@@ -63,7 +65,7 @@ def test_a_job_that_never_started_has_no_start_and_the_gpus_it_asked_for(
 
 def test_each_run_of_a_requeued_job_is_a_record(jobs: list[EndedJob]) -> None:
     runs = [job for job in jobs if job.job_id == "7_0"]
-    assert [run.state for run in runs] == [JobState.NODE_FAIL, JobState.CANCELLED]
+    assert {run.state for run in runs} == {JobState.NODE_FAIL, JobState.CANCELLED}
     assert {(run.gpus, run.gpu_type) for run in runs} == {(1, "v100")}
 
 
@@ -82,30 +84,11 @@ def test_a_limit_of_unlimited_is_none(jobs: list[EndedJob]) -> None:
 
 def test_only_the_period_asked_for_is_given(tmp_path: Path) -> None:
     commands = Commands(replay.commands(tmp_path, replay.PAYLOADS / "2205"))
-    text = TextForm(commands)
-    every = [job.end_s for job in text.ended(SINCE_S, UNTIL_S)]
+    every = sorted(job.end_s for job in read(commands, SINCE_S, UNTIL_S))
     middle = sorted(set(every))[len(set(every)) // 2]
-    assert [job.end_s for job in text.ended(SINCE_S, middle)] == [e for e in every if e < middle]
-    assert [job.end_s for job in text.ended(middle, UNTIL_S)] == [e for e in every if e >= middle]
-
-
-def test_a_slice_with_too_many_rows_is_read_in_halves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commands = Commands(replay.commands(tmp_path, replay.PAYLOADS / "2205"))
-    whole = list(accounting.ended(commands, SINCE_S, UNTIL_S))
-    monkeypatch.setattr(accounting, "MOST_ROWS", 22)
-    held: list[int] = []
-    read = accounting._slice
-
-    def watched(*given: object, **named: bool) -> list[EndedJob]:
-        found = read(*given, **named)  # type: ignore[arg-type]
-        held.append(len(found))
-        return found
-
-    monkeypatch.setattr(accounting, "_slice", watched)
-    assert list(accounting.ended(commands, SINCE_S, UNTIL_S)) == whole
-    assert max(held) <= 22
+    first, second = read(commands, SINCE_S, middle), read(commands, middle, UNTIL_S)
+    assert sorted(job.end_s for job in first) == [end for end in every if end < middle]
+    assert sorted(job.end_s for job in second) == [end for end in every if end >= middle]
 
 
 def test_a_row_that_breaks_off_is_an_error(tmp_path: Path) -> None:
@@ -114,14 +97,14 @@ def test_a_row_that_breaks_off_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "payloads" / "ended.txt").write_bytes(payload[:-100])
     commands = Commands(replay.commands(tmp_path, tmp_path / "payloads"))
     with pytest.raises(SourceError, match="a row ends after"):
-        list(accounting.ended(commands, SINCE_S, UNTIL_S))
+        read(commands, SINCE_S, UNTIL_S)
 
 
 def test_one_slice_asks_sacct_for_its_days_in_utc(tmp_path: Path) -> None:
     argv, program = tmp_path / "argv", tmp_path / "sacct"
     program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" "$TZ" >> {argv}\n')
     program.chmod(0o755)
-    assert list(accounting.ended(Commands(tmp_path), 1_000_000_000, 1_000_086_400)) == []
+    assert read(Commands(tmp_path), 1_000_000_000, 1_000_086_400) == []
     words = argv.read_text().splitlines()
     assert "--starttime=2001-09-09T01:46:40" in words
     assert "--endtime=2001-09-10T01:46:41" in words

@@ -1,4 +1,4 @@
-"""Every form gives the same records of the same moment of a real cluster."""
+"""Every source gives the same records of the same moment of a real cluster."""
 
 from __future__ import annotations
 
@@ -13,23 +13,21 @@ import replay
 from slurm_plugin.cluster import Association, GpuGres, Node, Partition, QueuedJob
 from slurm_plugin.sources.base import SlurmSource
 from slurm_plugin.sources.commands import Commands
-from slurm_plugin.sources.json_form import JsonForm
-from slurm_plugin.sources.pyslurm_form import PyslurmForm
+from slurm_plugin.sources.json_source import JsonSource
+from slurm_plugin.sources.pyslurm_source import PyslurmSource
 from slurm_plugin.sources.snapshot import take
-from slurm_plugin.sources.text_form import TextForm
 
 VERSIONS = ("2205", "2511", "2605")
-FORMS = [(v, form) for v in VERSIONS for form in ("text", "json")] + [("2511", "pyslurm")]
+SOURCES = [(v, name) for v in VERSIONS for name in ("text", "json")] + [("2511", "pyslurm")]
 AWKWARD = 'we|rd\x1f"na\nme JobState=FAKE é☃'
 
 
-def open_form(folder: Path, version: str, form: str) -> SlurmSource:
+def opened(folder: Path, version: str, name: str) -> SlurmSource:
     payloads = replay.PAYLOADS / version
     commands = Commands(replay.commands(folder, payloads))
-    text = TextForm(commands)
-    if form == "pyslurm":
-        return PyslurmForm(replayed_pyslurm(payloads / "pyslurm.json"), text)
-    return text if form == "text" else JsonForm(commands, text)
+    if name == "pyslurm":
+        return PyslurmSource(replayed_pyslurm(payloads / "pyslurm.json"), commands)
+    return SlurmSource(commands) if name == "text" else JsonSource(commands)
 
 
 def replayed_pyslurm(path: Path) -> Any:
@@ -45,19 +43,12 @@ def replayed_pyslurm(path: Path) -> Any:
             items[index] = SimpleNamespace(**attributes)
         return type(name, (), {"load": staticmethod(lambda: items)})
 
-    config = SimpleNamespace(**stored["config"])
-    settings = type("Config", (), {"load": staticmethod(lambda: config)})
-    return SimpleNamespace(
-        Nodes=kind("Nodes", "nodes"),
-        Partitions=kind("Partitions", "partitions"),
-        Jobs=kind("Jobs", "jobs"),
-        slurmctld=SimpleNamespace(Config=settings),
-    )
+    return SimpleNamespace(Nodes=kind("Nodes", "nodes"), Jobs=kind("Jobs", "jobs"))
 
 
-@pytest.fixture(params=FORMS, ids=lambda form: "-".join(form))
+@pytest.fixture(params=SOURCES, ids="-".join)
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> SlurmSource:
-    return open_form(tmp_path, *request.param)
+    return opened(tmp_path, *request.param)
 
 
 def by_label(source: SlurmSource) -> dict[str, QueuedJob]:
@@ -68,8 +59,8 @@ def by_label(source: SlurmSource) -> dict[str, QueuedJob]:
 def test_json_and_text_give_the_same_view(version: str, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    text = take(open_form(tmp_path / "a", version, "text"))
-    other = take(open_form(tmp_path / "b", version, "json"))
+    text = take(opened(tmp_path / "a", version, "text"))
+    other = take(opened(tmp_path / "b", version, "json"))
     assert other.nodes == text.nodes
     assert other.queue == text.queue
     assert (other.partitions, other.settings, other.walls) == (
@@ -84,8 +75,8 @@ def test_json_and_text_give_the_same_view(version: str, tmp_path: Path) -> None:
 def test_pyslurm_gives_the_same_view_but_for_two_paths(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    text = take(open_form(tmp_path / "a", "2511", "text"))
-    other = take(open_form(tmp_path / "b", "2511", "pyslurm"))
+    text = take(opened(tmp_path / "a", "2511", "text"))
+    other = take(opened(tmp_path / "b", "2511", "pyslurm"))
     assert (other.nodes, other.partitions, other.settings, other.walls) == (
         text.nodes,
         text.partitions,
@@ -132,8 +123,6 @@ def test_settings_are_those_of_slurmctld(source: SlurmSource) -> None:
     settings = source.settings()
     assert settings.version.split(".")[0] in ("22", "25", "26")
     assert (settings.cluster_name, settings.slurm_user) == ("bench", "root")
-    assert settings.slurm_conf == "/srv/slurm/etc/slurm.conf"
-    assert settings.job_submit_plugins == ("lua",)
     assert settings.enforce_part_limits == "NO"
 
 
@@ -201,7 +190,7 @@ def test_a_pending_job_has_its_partitions_and_no_start_without_an_estimate(
     assert jobs["17"].features == "v100&tensorcore"
 
 
-def test_unlimited_and_ended_jobs_are_told_apart(source: SlurmSource) -> None:
+def test_unlimited_jobs_have_no_limit_and_ended_ones_are_not_there(source: SlurmSource) -> None:
     jobs = by_label(source)
     assert jobs["8"].limit_min is None
     assert jobs["8"].gpus == 3
@@ -215,7 +204,7 @@ def test_output_paths_are_filled_in_as_slurm_does(source: SlurmSource) -> None:
 
 
 def test_the_json_of_2411_is_read(tmp_path: Path) -> None:
-    source = open_form(tmp_path, "2411", "json")
+    source = opened(tmp_path, "2411", "json")
     nodes = {node.name: node for node in source.nodes()}
     assert nodes["v1"].gpus == (GpuGres("v100", 4),)
     assert nodes["v1"].gpus_used == 2

@@ -15,7 +15,7 @@ from slurm_plugin.hostlist import compress, expand
 from slurm_plugin.sources.gres import Gpus, asked_gpus, gpus_used, node_gres, tres_gpus
 from slurm_plugin.sources.marked import new_mark, rows
 from slurm_plugin.sources.output_path import expand as output_path
-from slurm_plugin.sources.raw_job import array_tasks
+from slurm_plugin.sources.queue_items import array_tasks
 from slurm_plugin.sources.words import ended_state, minutes, node_states, queue_state, unix_s
 
 FIELDS = ("id", "name", "comment", "state")

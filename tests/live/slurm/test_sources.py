@@ -10,8 +10,10 @@ import pytest
 from predictor.site.ended_job import EndedJob, JobState
 from slurm_plugin.cluster import Cluster
 from slurm_plugin.config import Slurm
+from slurm_plugin.sources.accounting import streamed
 from slurm_plugin.sources.base import SlurmSource
 from slurm_plugin.sources.choose import open_source
+from slurm_plugin.sources.commands import Commands
 from slurm_plugin.sources.snapshot import take
 
 from .cluster import SlurmCluster
@@ -63,17 +65,16 @@ def test_an_ended_job_is_read_from_accounting(here: SlurmCluster) -> None:
     )
     here.wait(done.job_id)
     here.sacct(done.job_id, "state")
-    source = open_source(Slurm())
-    job = ended(source, str(done.job_id))
+    job = ended(str(done.job_id))
     assert (job.state, job.gpus, job.gpu_type) == (JobState.COMPLETED, 1, "a100")
     assert (job.cluster, job.stated, len(job.node_names)) == ("bench", "model=resnet50", 1)
 
 
-def ended(source: SlurmSource, job_id: str) -> EndedJob:
+def ended(job_id: str) -> EndedJob:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        for job in source.ended(time.time() - PERIOD_S, time.time() + 1):
-            if job.job_id == job_id:
+        for job in streamed(Commands(), time.time() - PERIOD_S, time.time() + 1):
+            if isinstance(job, EndedJob) and job.job_id == job_id:
                 return job
         time.sleep(0.2)
     pytest.fail(f"job {job_id} is not among the ended ones after {PATIENCE_S:g} s")

@@ -1,0 +1,125 @@
+"""Jobs of the queue, from items with the keys of ``squeue --json``; every source makes such items.
+
+Numbers are plain, as digits, or as ``{set, infinite, number}``; texts may be absent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ..cluster import QueuedJob
+from ..hostlist import expand
+from . import output_path
+from .gres import asked_gpus, first, tres_gpus
+from .words import listed, queue_state
+
+Item = Mapping[str, Any]
+_HELD = frozenset({"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue"})
+_TASKS = re.compile(r"(?P<first>\d+)(?:-(?P<last>\d+))?(?::(?P<step>\d+))?")
+
+
+def queued_jobs(items: Iterable[Item]) -> tuple[QueuedJob, ...]:
+    """Those that are pending, running or suspended, by id; each task of an array on its own."""
+    jobs = (job for item in items for job in _jobs(item))
+    return tuple(sorted(jobs, key=lambda job: (job.job_id, len(job.label), job.label)))
+
+
+def array_tasks(text: str) -> Iterator[int]:
+    """The numbers of an array's tasks: ``0-9%2``, ``1,3``, ``0-8:2``; none of other text."""
+    for part in text.partition("%")[0].split(","):
+        if match := _TASKS.fullmatch(part):
+            start = int(match["first"])
+            yield from range(start, int(match["last"] or start) + 1, int(match["step"] or 1))
+
+
+def words(value: Any) -> tuple[str, ...]:
+    """A list, or the comma-separated text that older versions have in its place."""
+    return listed(value) if isinstance(value, str) else tuple(value or ())
+
+
+def whole(item: Item, key: str) -> int | None:
+    """A number; None where unset or infinite."""
+    value = item.get(key)
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set") else None
+    if isinstance(value, str):
+        return int(value) if value.isdecimal() else None
+    return value if isinstance(value, int) else None
+
+
+def _jobs(item: Item) -> Iterator[QueuedJob]:
+    """Waiting tasks of an array are one item without a task; an ended job gives nothing."""
+    state = queue_state(words(item.get("job_state")))
+    if state is None:
+        return
+    array, task = whole(item, "array_job_id") or None, whole(item, "array_task_id")
+    waiting = item.get("array_task_string") or ""
+    if array is None or task is not None or not waiting:
+        yield _job(item, state, array, task)
+    else:
+        for number in array_tasks(waiting):
+            yield _job(item, state, array, number)
+
+
+def _job(item: Item, state: str, array: int | None, task: int | None) -> QueuedJob:
+    job_id, priority = int(item["job_id"]), whole(item, "priority") or 0
+    names = expand(item.get("nodes") or "")
+    count = whole(item, "node_count") or 1
+    asked = asked_gpus(
+        per_job=item.get("tres_per_job") or "",
+        per_node=item.get("tres_per_node") or "",
+        per_task=item.get("tres_per_task") or "",
+        per_socket=item.get("tres_per_socket") or "",
+        nodes=count,
+        tasks=whole(item, "tasks") or 1,
+    )
+    given = tres_gpus(item.get("tres_alloc_str") or item.get("tres_req_str") or "")
+    gpus = first((given, asked))
+    held = not priority or item.get("state_reason") in _HELD
+    return QueuedJob(
+        job_id=job_id,
+        user=item.get("user_name") or "",
+        name=item.get("name") or "",
+        state=state,
+        partitions=listed(item.get("partition") or ""),
+        account=item.get("account") or "",
+        qos=item.get("qos") or "",
+        gpus=gpus.count,
+        gpu_type=gpus.type,
+        nodes=len(names) or count,
+        node_names=names,
+        features=item.get("features") or "",
+        priority=priority,
+        submit_s=float(whole(item, "submit_time") or 0),
+        start_s=float(whole(item, "start_time") or 0) or None,
+        limit_min=whole(item, "time_limit"),
+        held=state == "PENDING" and held,
+        comment=item.get("comment") or "",
+        admin_comment=item.get("admin_comment") or "",
+        work_dir=item.get("current_working_directory") or "",
+        stdout=_stdout(item, array, task, names),
+        label=_label(item, array, task),
+    )
+
+
+def _label(item: Item, array: int | None, task: int | None) -> str:
+    if array is not None and task is not None:
+        return f"{array}_{task}"
+    het = whole(item, "het_job_id")
+    return f"{het}+{whole(item, 'het_job_offset') or 0}" if het else str(item["job_id"])
+
+
+def _stdout(item: Item, array: int | None, task: int | None, names: tuple[str, ...]) -> str:
+    unnamed = output_path.default(array is not None) if whole(item, "batch_flag") else ""
+    values = {
+        "A": str(item["job_id"] if array is None else array),
+        "j": str(item["job_id"]),
+        "a": "" if task is None else str(task),
+        "N": names[0].partition(".")[0] if names else "",
+        "u": item.get("user_name") or "",
+        "x": item.get("name") or "",
+    }
+    directory = item.get("current_working_directory") or ""
+    return output_path.expand(item.get("standard_output") or unnamed, directory, values)
