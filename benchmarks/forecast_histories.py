@@ -1,6 +1,6 @@
 """Daily demand to forecast: the shipped sample, and generated histories put through what happens.
 
-Generated jobs (``backtest.generate``) are of a large cluster and of one with 24 GPUs of a type,
+Generated jobs (``sample_cluster``) are of a large cluster and of one with 24 GPUs of a type,
 where a few long jobs make a week. Their demand stays as it is, grows by 3 % of the first week's a
 week, jumps by 70 % in week 18, wanders (each week's level is the last one's times a lognormal
 factor of spread 0.08), or is nought in one week of ten.
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from sample_cluster.generate import POOLS, START_S, Sample, sample
 
-from predictor.site.backtest.generate import POOLS, START_S, Sample, sample
 from predictor.site.capacity.demand import DAY_S, WEEK_DAYS, WEEK_S, by_gpu_type, daily
 from predictor.site.capacity.source import of_file
 from predictor.site.replay import Floats, Ints

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from goals import Goal
+from sample_cluster.arrivals import lengths, sizes, stated_limits
 
-from predictor.site.backtest.arrivals import lengths, sizes, stated_limits
 from predictor.site.replay import Policy, Pool, Schedule, Trace, replay
 
 JOBS, GPUS = 100_000, 1024

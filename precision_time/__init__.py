@@ -1,11 +1,12 @@
 """The Python face of precision-time: ``from precision_time import predict_time``.
 
-Names are looked up in ``predictor.estimate.api`` when they are first used, so that importing this
-package costs no numpy, no scikit-learn and no torch.
+Names are looked up when they are first used, so that importing this package costs no numpy, no
+scikit-learn and no torch. Only ``trace`` needs torch.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
         predict_phases,
         predict_time,
     )
+    from predictor.measure.trace import trace
 
 __all__ = [
     "PrecisionTimeError",
@@ -25,15 +27,15 @@ __all__ = [
     "load_predictor",
     "predict_phases",
     "predict_time",
+    "trace",
 ]
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from predictor.estimate import api
-
-    return globals().setdefault(name, getattr(api, name))
+    module = "predictor.measure.trace" if name == "trace" else "predictor.estimate.api"
+    return globals().setdefault(name, getattr(import_module(module), name))
 
 
 def __dir__() -> list[str]:

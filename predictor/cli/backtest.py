@@ -11,13 +11,12 @@ from ..errors import NotInstalledError, TraceError
 from ..units import count, duration, percent, short
 from .console import format_option, show_json, show_table
 from .moments import MOMENT
-from .past_jobs import of_history, of_sample, of_swf, pools_of, usual
+from .past_jobs import of_history, of_swf, pools_of, usual
 
 if TYPE_CHECKING:
     from ..site.backtest.run import Backtest, Workers
     from ..site.replay import Pool
 
-TIERS = ("run", "configuration", "table", "site")
 HEAD = (
     "policy",
     "predicted",
@@ -42,7 +41,6 @@ HEAD = (
     metavar="FILE",
     help="Replay a file in the Standard Workload Format, .gz or not.",
 )
-@click.option("--generated", is_flag=True, help="Replay a sample drawn from measured runs.")
 @click.option(
     "--policy",
     "policies",
@@ -62,8 +60,8 @@ HEAD = (
     multiple=True,
     callback=pools_of,
     metavar="NAME:GPUS[/PER_NODE]",
-    help="GPUs there were; repeatable.  [default: the most ever in use at once, MaxProcs of the "
-    "SWF header, 1,024 GPUs of three types for a sample]",
+    help="GPUs there were; repeatable.  [default: the most ever in use at once, or MaxProcs of the "
+    "SWF header]",
 )
 @click.option(
     "--default-limit-h",
@@ -75,7 +73,9 @@ HEAD = (
 @click.option(
     "--max-limit-h",
     type=click.FloatRange(0, min_open=True),
-    help="Hours of the longest limit.  [default: 8760; 168 for a sample]",
+    default=8760.0,
+    show_default=True,
+    help="Hours of the longest limit.",
 )
 @click.option(
     "--queue",
@@ -102,27 +102,6 @@ HEAD = (
     help="SWF: processors that count as one GPU.",
 )
 @click.option(
-    "--days",
-    type=click.FloatRange(0, min_open=True),
-    default=14.0,
-    show_default=True,
-    help="Sample: days of submissions.",
-)
-@click.option(
-    "--jobs-per-day",
-    type=click.FloatRange(0, min_open=True),
-    help="Sample: jobs a day  [default: what offers 85 % of the GPUs' time]",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Sample: of every draw.")
-@click.option(
-    "--tier",
-    type=click.Choice(TIERS),
-    default="run",
-    show_default=True,
-    help="Sample: what the predictor may have seen of a job. run: others like it at its site; "
-    "configuration: not at this precision; table: not on this GPU; site: nothing from there.",
-)
-@click.option(
     "--jobs", type=int, default=-1, show_default=True, help="Processes; -1 for one a core."
 )
 @click.option(
@@ -137,22 +116,17 @@ HEAD = (
 def backtest(
     history: str | None,
     swf: Path | None,
-    generated: bool,
     policies: str | None,
     output: Path | None,
     pools: tuple[Pool, ...],
     default_limit_h: float,
-    max_limit_h: float | None,
+    max_limit_h: float,
     queue: str,
     depth: int,
     since: float | None,
     until: float | None,
     version: str | None,
     processors_per_gpu: float,
-    days: float,
-    jobs_per_day: float | None,
-    seed: int,
-    tier: str,
     jobs: int,
     backend: str,
     scheduler: str | None,
@@ -160,9 +134,8 @@ def backtest(
 ) -> None:
     """Replay past jobs under other time limits and compare kills, waste and waits.
 
-    Jobs come from --history, --swf or --generated, exactly one of them. Every policy gives each job
-    a limit; a simulator of FIFO or EASY backfill starts them. See docs/backtest.md for what each
-    figure means and does not tell.
+    Jobs come from --history or --swf. Every policy gives each job a limit; a simulator of FIFO or
+    EASY backfill starts them. docs/backtest.md says what each figure means and does not tell.
     """
     from ..site.backtest.policies import policies_of
     from ..site.backtest.run import Workers
@@ -170,19 +143,16 @@ def backtest(
     from ..site.backtest.workload import HOUR_S, LimitBounds
     from ..site.replay import Policy
 
-    if (history is not None) + (swf is not None) + generated != 1:
-        raise TraceError("nothing to replay: give one of --history, --swf and --generated")
+    if (history is None) == (swf is None):
+        raise TraceError("nothing to replay: give one of --history and --swf")
     chosen = None if policies is None else policies_of(policies.split(","))
     workers = Workers(jobs=jobs, backend=backend, scheduler=scheduler)
     _check_installed(workers, output)
-    longest_h = max_limit_h or (168.0 if generated else 8760.0)
-    bounds = LimitBounds(default_s=default_limit_h * HOUR_S, cap_s=longest_h * HOUR_S)
+    bounds = LimitBounds(default_s=default_limit_h * HOUR_S, cap_s=max_limit_h * HOUR_S)
     if swf is not None:
         work = of_swf(swf, processors_per_gpu, pools, bounds)
-    elif history is not None:
-        work = of_history(history, since, until, version, pools, bounds)
     else:
-        work = of_sample(seed, days, pools, jobs_per_day, tier, bounds)
+        work = of_history(history or "", since, until, version, pools, bounds)
     if chosen is None:
         chosen = policies_of(usual(work))
     found = run(work, chosen, queue=Policy(queue), depth=depth, workers=workers)
@@ -190,7 +160,7 @@ def backtest(
     if form == "json":
         show_json(_as_dict(found))
     else:
-        _show(found)
+        show(found)
     if written:
         click.echo(f"wrote {', '.join(map(str, written))}", err=True)
 
@@ -234,7 +204,8 @@ def _as_dict(found: Backtest) -> dict[str, object]:
     }
 
 
-def _show(found: Backtest) -> None:
+def show(found: Backtest) -> None:
+    """The jobs in a few words, then a line of figures for each policy."""
     work = found.work
     gpus = ", ".join(f"{count(pool.gpus)} {pool.name}" for pool in work.pools)
     span_s = float(work.submit_s.max() - work.submit_s.min())

@@ -1,4 +1,4 @@
-"""The jobs that `precision-time backtest` replays: of a history, an SWF file, or generated."""
+"""The jobs that `precision-time backtest` replays: of a history, or of an SWF file."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import click
 from ..errors import TraceError
 from .console import warn
 from .filling import open_history
-from .predictors import predictor, refit
+from .predictors import predictor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from ..site.backtest.workload import LimitBounds, Workload
-    from ..site.history.run import Run
     from ..site.replay import Pool
 
 
@@ -68,46 +67,8 @@ def of_history(
     with open_history(url, create=False) as store:
         from ..site.history.where import Where
 
-        runs = _no_samples(store.runs(Where(since_s=since, until_s=until)))
+        runs = store.runs(Where(since_s=since, until_s=until))
         return workload_of_runs(runs, predictor(version).predict, pools=pools, bounds=bounds)
-
-
-def _no_samples(runs: Iterator[Run]) -> Iterator[Run]:
-    from ..site.backtest.generate import CLUSTER
-
-    warned = False
-    for run in runs:
-        if run.ended.cluster == CLUSTER and not warned:
-            warned = True
-            warn(
-                "the history holds a generated sample, whose runs the predictor was fitted on: "
-                "its predictions are too good; --generated predicts them out of sample"
-            )
-        yield run
-
-
-def of_sample(
-    seed: int,
-    days: float,
-    pools: Sequence[Pool],
-    jobs_per_day: float | None,
-    tier: str,
-    bounds: LimitBounds,
-) -> Workload:
-    """A generated sample, predicted by a fit that never saw the run a job is drawn from."""
-    from ..estimate.residual.novelty import Tier
-    from ..site.backtest.generate import POOLS, sample, workload_of_sample
-    from ..site.backtest.out_of_sample import held_out_predictions
-
-    fitted = refit()
-    found = sample(
-        seed=seed,
-        days=days,
-        pools=pools or POOLS,
-        jobs_per_day=jobs_per_day,
-        rows=[priced.measurement for priced in fitted.priced],
-    )
-    return workload_of_sample(found, held_out_predictions(fitted, Tier(tier)), bounds)
 
 
 def usual(work: Workload) -> tuple[str, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from sample_cluster.generate import Sample, sample, workload_of_sample
+from sample_cluster.out_of_sample import held_out_predictions
 
 from predictor.estimate.residual.novelty import Tier
-from predictor.site.backtest.generate import Sample, sample, workload_of_sample
-from predictor.site.backtest.out_of_sample import held_out_predictions
 from predictor.site.backtest.workload import Workload
 from predictor.site.replay import Pool
 

@@ -18,13 +18,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from sample_cluster.generate import generate
 
 from predictor.cli.main import main
 from predictor.errors import TraceError
-from predictor.site.backtest.generate import generate
 from predictor.site.backtest.past import workload_of_runs
 from predictor.site.backtest.plots import write_plots
-from predictor.site.backtest.policies import POLICIES as USUAL
 from predictor.site.backtest.policies import policies_of
 from predictor.site.backtest.run import Backtest, Workers, backtest
 from predictor.site.backtest.tables import write_tables
@@ -34,7 +33,7 @@ from predictor.site.history.run import LimitBy, Run
 from predictor.site.replay import Policy, Pool
 
 if TYPE_CHECKING:
-    from predictor.estimate.fitting import Fitted
+    pass
 
 POLICIES = policies_of(["users", "default", "ours@0.9", "oracle"])
 HERE = Workers(jobs=1)
@@ -259,30 +258,21 @@ def test_a_history_by_command(runs: list[Run], tmp_path: Path) -> None:
         "json",
     )
     assert result.exit_code == 0, result.output
-    assert "generated sample" in result.stderr
     said = json.loads(result.stdout)
     assert said["jobs"] == len(runs)
     assert said["pools"] == [{"name": "a100-sxm4-80gb", "gpus": 16, "gpus_per_node": 8}]
     assert said["policies"][1]["predicted_share"] > 0
 
 
-def test_a_sample_by_command(fitted: Fitted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("predictor.cli.past_jobs.refit", lambda: fitted)
-    result = run("--generated", "--days", "1", "--pool", "a100-sxm4-80gb:16/8", "--jobs", "1")
-    assert result.exit_code == 0, result.output
-    rows = result.stdout.split("GPU-h killed")[1].splitlines()[1:]
-    assert [row.split()[0] for row in rows] == [policy.name for policy in policies_of(USUAL)]
-
-
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
         ((), "give one of"),
-        (("--generated", "--swf", "x"), "give one of"),
-        (("--generated", "--policy", "best"), "policy='best'"),
+        (("--history", "x", "--swf", "x"), "give one of"),
+        (("--swf", "x", "--policy", "best"), "policy='best'"),
         (("--swf", "none.swf"), "none.swf"),
-        (("--generated", "--pool", "a100"), "pool='a100'"),
-        (("--generated", "--backend", "dask"), "needs the address"),
+        (("--swf", "x", "--pool", "a100"), "pool='a100'"),
+        (("--swf", "x", "--backend", "dask"), "needs the address"),
     ],
 )
 def test_wrong_arguments_end_with_one_line(arguments: tuple[str, ...], named: str) -> None:

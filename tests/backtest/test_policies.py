@@ -21,7 +21,7 @@ from predictor.site.backtest.workload import LimitBounds, Workload
 from predictor.site.replay import Pool, Trace, in_pools, replay
 
 if TYPE_CHECKING:
-    from predictor.site.backtest.generate import Sample
+    from sample_cluster.generate import Sample
 
 HOUR = 3600.0
 

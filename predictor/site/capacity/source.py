@@ -9,7 +9,6 @@ from pathlib import Path
 import polars as pl
 
 from ...errors import HistoryError
-from ..backtest.generate import CLUSTER
 from ..history.run import LimitBy
 from ..history.store import History
 from ..history.where import Where
@@ -17,6 +16,8 @@ from ..replay import Pool
 from .jobs import COLUMNS
 from .live import Live
 
+# The cluster of every job of the sample that ships.
+SAMPLE_CLUSTER = "generated-sample"
 # What a file has to tell of every job; the other columns may be missing.
 NEEDED = ("job_id", "submit_s", "start_s", "end_s", "gpus")
 _WHOLE = ("gpus", "nodes")
@@ -81,7 +82,7 @@ def empty() -> pl.LazyFrame:
 def is_sample(frame: pl.LazyFrame) -> bool:
     """Whether the jobs are generated ones."""
     clusters = frame.select("cluster").unique().collect()["cluster"]
-    return CLUSTER in clusters.to_list()
+    return SAMPLE_CLUSTER in clusters.to_list()
 
 
 def _scan(path: Path) -> pl.LazyFrame:

@@ -1,6 +1,6 @@
 """Writes the sample history that ships: generated jobs, marked as a sample in every row.
 
-Run as ``python tools/sample_history.py``; the same file comes out each time.
+Run as ``python benchmarks/sample_history.py``; the same file comes out each time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from predictor.site.backtest.generate import generate
+from sample_cluster.generate import generate
+
 from predictor.site.capacity.jobs import COLUMNS
 from predictor.site.history import tables
 from predictor.site.history.rows import row_of

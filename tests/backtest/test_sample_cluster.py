@@ -6,12 +6,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from sample_cluster.arrivals import DAY_S, WEEKEND, daily_cycle
+from sample_cluster.generate import CLUSTER, START_S, generate
 
 from predictor.errors import TraceError
 from predictor.estimate.measurement import shipped
 from predictor.identify.grammar import parse_text
-from predictor.site.backtest.arrivals import DAY_S, WEEKEND, daily_cycle
-from predictor.site.backtest.generate import CLUSTER, START_S, generate
 from predictor.site.ended_job import JobState
 from predictor.site.history.run import LimitBy, Run
 from predictor.site.replay import Pool

@@ -15,12 +15,15 @@ from functools import cache
 
 import numpy as np
 
-from ...errors import TraceError
-from ...estimate.measurement import Measurement, shipped
-from ...estimate.prediction import Prediction
-from ..ended_job import EndedJob, JobState
-from ..history.run import LimitBy, Run
-from ..replay import Floats, Ints, Pool, Schedule, Trace, in_pools, replay
+from predictor.errors import TraceError
+from predictor.estimate.measurement import Measurement, shipped
+from predictor.estimate.prediction import Prediction
+from predictor.site.backtest.workload import LimitBounds, Workload
+from predictor.site.capacity.source import SAMPLE_CLUSTER
+from predictor.site.ended_job import EndedJob, JobState
+from predictor.site.history.run import LimitBy, Run
+from predictor.site.replay import Floats, Ints, Pool, Schedule, Trace, in_pools, replay
+
 from .arrivals import (
     DAY_S,
     DEFAULT_LIMIT_S,
@@ -36,9 +39,8 @@ from .arrivals import (
     stated_limits,
 )
 from .population import GROUPS_OF_USERS, Candidate, Candidates, Population, candidates
-from .workload import LimitBounds, Workload
 
-SCHEDULER, CLUSTER = "generated", "generated-sample"
+SCHEDULER, CLUSTER = "generated", SAMPLE_CLUSTER
 POOLS = (
     Pool(name="v100-sxm2-16gb", gpus=256, gpus_per_node=8),
     Pool(name="a100-sxm4-80gb", gpus=512, gpus_per_node=8),

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..replay import Floats, Ints
-from .workload import HOUR_S
+from predictor.site.backtest.workload import HOUR_S
+from predictor.site.replay import Floats, Ints
 
 DAY_S = 24 * HOUR_S
 # Gamma density over half hours (shape, scale), from where the cycle starts: half past five.

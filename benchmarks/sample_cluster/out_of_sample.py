@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...estimate.fitting import Fitted, Priced, targets
-from ...estimate.intervals import Intervals, calibrate
-from ...estimate.prediction import Prediction
-from ...estimate.residual.novelty import GROUPS, Tier, groups, random_folds
+from predictor.estimate.fitting import Fitted, Priced, targets
+from predictor.estimate.intervals import Intervals, calibrate
+from predictor.estimate.prediction import Prediction
+from predictor.estimate.residual.novelty import GROUPS, Tier, groups, random_folds
 
 
 def held_out_predictions(fitted: Fitted, tier: Tier, *, seed: int = 0) -> dict[str, Prediction]:

@@ -7,12 +7,13 @@ from dataclasses import MISSING, dataclass, fields
 
 import numpy as np
 
-from ...errors import JobError
-from ...estimate.measurement import Measurement
-from ...identify.grammar import parse_text, stated_text
-from ...identify.keys import ALIASES, read_pairs
-from ...identify.stated import Stated
-from ...job.training_job import TrainingJob
+from predictor.errors import JobError
+from predictor.estimate.measurement import Measurement
+from predictor.identify.grammar import parse_text, stated_text
+from predictor.identify.keys import ALIASES, read_pairs
+from predictor.identify.stated import Stated
+from predictor.job.training_job import TrainingJob
+
 from .arrivals import SIZES
 
 USERS, GROUPS_OF_USERS = 60, 8

@@ -1,0 +1,5 @@
+"""The former name of ``predictor.integrations``, which training scripts may still import."""
+
+from ..integrations import TrainingLoop
+
+__all__ = ["TrainingLoop"]
