@@ -21,7 +21,6 @@ PrecisionTimeError
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
 
 
 class PrecisionTimeError(Exception):
@@ -94,11 +93,6 @@ class ReportError(PrecisionTimeError):
 
 class NotInstalledError(PrecisionTimeError):
     """Something that is needed is not installed; the message says what installs it."""
-
-    @classmethod
-    def of(cls, error: ImportError, extra: str) -> Self:
-        """What to say of a package that the extra of this name brings."""
-        return cls(f"{error}: pip install 'precision-time[{extra}]'")
 
 
 class ArtifactError(PrecisionTimeError):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from predictor.cli.lazy import LazyGroup
+from predictor.cli.groups import CommandGroup
 
 # Command -> module of this package that holds it, in the order of the help.
 MODULES = {"serve": "serve", "check": "check"}
 
 
-@click.group(cls=LazyGroup, package=__name__, modules=MODULES)
+@click.group(cls=CommandGroup, package=__name__, modules=MODULES)
 def k8s() -> None:
     """Rank GPU nodes by predicted time and fill deadlines in Kubernetes.
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import NotInstalledError, TraceError
+from ..errors import TraceError
+from ..optional import needs
 from ..units import count, duration, percent, short
 from .console import format_option, show_json, show_table
 from .moments import MOMENT
 from .past_jobs import of_history, of_swf, pools_of, usual
 
 if TYPE_CHECKING:
-    from ..site.backtest.run import Backtest, Workers
+    from ..site.backtest.run import Backtest
     from ..site.replay import Pool
 
 HEAD = (
@@ -147,7 +149,11 @@ def backtest(
         raise TraceError("nothing to replay: give one of --history and --swf")
     chosen = None if policies is None else policies_of(policies.split(","))
     workers = Workers(jobs=jobs, backend=backend, scheduler=scheduler)
-    _check_installed(workers, output)
+    with needs("plot" if output else "dask"):  # now rather than after an hour of replays
+        if output is not None:
+            import_module("matplotlib")
+        if workers.scheduler is not None:
+            import_module("distributed")
     bounds = LimitBounds(default_s=default_limit_h * HOUR_S, cap_s=max_limit_h * HOUR_S)
     if swf is not None:
         work = of_swf(swf, processors_per_gpu, pools, bounds)
@@ -163,18 +169,6 @@ def backtest(
         show(found)
     if written:
         click.echo(f"wrote {', '.join(map(str, written))}", err=True)
-
-
-def _check_installed(workers: Workers, output: Path | None) -> None:
-    from importlib.util import find_spec
-
-    needs = {"distributed": workers.scheduler is not None, "matplotlib": output is not None}
-    extra = {"distributed": "dask", "matplotlib": "plot"}
-    for package, needed in needs.items():
-        if needed and find_spec(package) is None:
-            raise NotInstalledError(
-                f"no module named {package}: pip install 'precision-time[{extra[package]}]'"
-            )
 
 
 def _written(found: Backtest, folder: Path) -> list[Path]:

@@ -12,14 +12,13 @@ from .capacity_forms import Forms, form_options, written
 from .capacity_source import Asked, capacity_options, opened, opened_queue, queue_options
 from .capacity_text import show, show_whatif, span, times
 from .console import show_json, show_table, warn
-from .extras import ExtraGroup
+from .groups import CommandGroup
 from .past_jobs import pools_of
 from .predictors import predictor
 
 if TYPE_CHECKING:
     from ..site.replay import Pool
 
-BRINGS = ("jinja2", "polars", "pydantic", "sqlalchemy", "statsmodels", "alembic")
 PRECISIONS = ("mixed",)
 
 
@@ -50,7 +49,7 @@ def plan_options(command: Any) -> Any:
     return command
 
 
-@click.group(cls=ExtraGroup, extra="report", brings=BRINGS)
+@click.group(cls=CommandGroup, extra="report")
 def capacity() -> None:
     """Report where GPU-hours went, what the queue still needs and what a change would buy."""
 

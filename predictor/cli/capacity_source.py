@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import HistoryError, NotInstalledError, PrecisionTimeError
+from ..errors import HistoryError, PrecisionTimeError, ReportError
+from ..optional import needs
 from .console import format_option, warn
 from .filling import history_option, open_history
-from .live_queue import GROUP as QUEUE
-from .live_queue import queue_here, read_queue
+from .groups import load_plugin, plugin_points
 from .moments import MOMENT
 from .past_jobs import pools_of
-from .plugins import declared, load, remedy
 
 if TYPE_CHECKING:
     from ..planning.cost import Terms
+    from ..site.capacity.live import Live
     from ..site.capacity.report_data import Period
     from ..site.capacity.source import Source
     from ..site.replay import Pool
 
 DAY_S = 86400.0
 SINCE_DAYS = 30
-INGEST = "precision_time.ingest"
+INGEST, QUEUE = "precision_time.ingest", "precision_time.queue"
 # How long before the period jobs are read from a scheduler: the weeks that a forecast is made from.
 BEFORE_S = 26 * 7 * DAY_S
 HISTORY, HERE = "history", "here"
@@ -146,7 +146,7 @@ def opened(asked: Asked) -> Iterator[Source]:
 @contextmanager
 def opened_queue(asked: Asked) -> Iterator[Source]:
     """The queue of a scheduler with the jobs of the history, where there is one; else as opened."""
-    if asked.source != HERE and asked.source not in declared(QUEUE):
+    if asked.source != HERE and asked.source not in plugin_points(QUEUE):
         with opened(asked) as source:
             yield source
         return
@@ -161,7 +161,7 @@ def opened_queue(asked: Asked) -> Iterator[Source]:
 def _ended(asked: Asked) -> Iterator[Source]:
     from ..site.capacity.source import of_file, of_history
 
-    if asked.source in declared(INGEST):
+    if asked.source in plugin_points(INGEST):
         with _read_now(asked) as source:
             yield source
     elif asked.source == HISTORY:
@@ -170,7 +170,7 @@ def _ended(asked: Asked) -> Iterator[Source]:
     else:
         path = Path(asked.source)
         if not path.suffix:
-            names = ", ".join([HISTORY, *declared(INGEST)])
+            names = ", ".join([HISTORY, *plugin_points(INGEST)])
             raise HistoryError(
                 f"from={asked.source!r} is not possible: {names} or a CSV or Parquet file is "
                 "accepted; a scheduler is among them once its adapter is installed"
@@ -182,8 +182,8 @@ def _with_queue(source: Source, name: str) -> Source:
     """A report of the past is worth having without the queue of now."""
     from ..site.capacity.live_jobs import with_live
 
-    if name not in declared(QUEUE):
-        names = ", ".join(declared(QUEUE)) or "none: no adapter is installed"
+    if name not in plugin_points(QUEUE):
+        names = ", ".join(plugin_points(QUEUE)) or "none: no adapter is installed"
         raise HistoryError(f"queue={name!r} is not possible: accepted are {names}")
     try:
         return with_live(source, read_queue(name))
@@ -215,7 +215,7 @@ def _read_now(asked: Asked) -> Iterator[Source]:
     from ..site.capacity.source import of_history
 
     name = asked.source
-    live = read_queue(name) if name in declared(QUEUE) else None
+    live = read_queue(name) if name in plugin_points(QUEUE) else None
     with TemporaryDirectory(prefix="precision-time-") as folder:
         path = str(Path(folder) / "history.sqlite")
         since = datetime.fromtimestamp(asked.period.since_s - BEFORE_S, UTC).isoformat()
@@ -226,13 +226,26 @@ def _read_now(asked: Asked) -> Iterator[Source]:
 
 
 def _ingest(name: str, *words: str) -> None:
-    command = load(INGEST, name)
-    assert command is not None
-    try:
-        with redirect_stdout(sys.stderr):
-            command.main(list(words), standalone_mode=False)
-    except ModuleNotFoundError as error:
-        mend = remedy(INGEST, name, error)
-        if mend is None:
-            raise
-        raise NotInstalledError(f"{error}: {mend}") from error
+    with needs(name), redirect_stdout(sys.stderr):
+        load_plugin(plugin_points(INGEST)[name]).main(list(words), standalone_mode=False)
+
+
+def read_queue(name: str) -> Live:
+    """The queue of one scheduler; raises what its adapter raises where that does not answer."""
+    with needs(name):
+        found: Live = load_plugin(plugin_points(QUEUE)[name])()
+    return found
+
+
+def queue_here() -> Live:
+    """The queue of the first scheduler that answers; raises ReportError where none does."""
+    reasons = []
+    for name in plugin_points(QUEUE):
+        try:
+            return read_queue(name)
+        except PrecisionTimeError as error:
+            reasons.append(f"{name}: {error}")
+    raise ReportError(
+        f"no scheduler answers here ({'; '.join(reasons) or 'no adapter is installed'}): "
+        "--from history and --from FILE need none"
+    )

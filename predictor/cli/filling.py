@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import NotInstalledError
+from ..optional import needs
 from ..units import count
 from .console import progress, show_json, warn
 
@@ -36,10 +36,8 @@ def open_history(
 
     Raises HistoryError, and NotInstalledError without what the extra ``history`` brings.
     """
-    try:
+    with needs("history"):
         from ..site.history.store import History
-    except ModuleNotFoundError as error:
-        raise NotInstalledError.of(error, "history") from error
     return History.open(url, settings=settings, create=create)
 
 

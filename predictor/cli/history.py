@@ -13,8 +13,8 @@ import click
 from ..errors import HistoryError
 from ..units import MISSING, count, duration
 from .console import format_option, show_json, show_table
-from .extras import ExtraGroup
 from .filling import history_option, open_history
+from .groups import CommandGroup
 from .history_filters import filter_options, where_of
 from .moments import MOMENT
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ..site.history.run import Run
 
 DAY_S = 86400
-BRINGS = ("alembic", "polars", "pydantic", "sqlalchemy")
 HEAD = (
     "ended",
     "job",
@@ -40,13 +39,7 @@ HEAD = (
 FIRST_NUMBER = 6
 
 
-@click.group(
-    cls=ExtraGroup,
-    extra="history",
-    brings=BRINGS,
-    package=__package__,
-    modules={"ingest": "ingest"},
-)
+@click.group(cls=CommandGroup, extra="history", package=__package__, modules={"ingest": "ingest"})
 def history() -> None:
     """Keep what ended jobs were asked, predicted and measured.
 

@@ -12,7 +12,7 @@ import click
 
 from .console import format_option
 from .filling import filled, history_option, open_history, show
-from .plugins import PluginGroup
+from .groups import CommandGroup
 
 if TYPE_CHECKING:
     from ..site.history.accounting_table import AccountingTable
@@ -48,7 +48,7 @@ def _shared(*options: Callable[..., Any]) -> Callable[..., Any]:
     return add
 
 
-@click.group(cls=PluginGroup, plugins="precision_time.ingest")
+@click.group(cls=CommandGroup, plugins="precision_time.ingest")
 def ingest() -> None:
     """Add ended jobs to the history.
 

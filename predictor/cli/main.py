@@ -5,35 +5,37 @@ from __future__ import annotations
 import click
 
 from ..errors import PrecisionTimeError
-from .backtest import backtest
-from .calibrate import calibrate
-from .capacity import capacity
-from .catalog import catalog, gpus
-from .compare import compare
 from .console import fail, logged
-from .drift import drift
-from .evaluate import evaluate
-from .history import history
-from .identify import identify
-from .models import fit, learn, models
-from .plan import plan
-from .plugins import PluginGroup
-from .predict import predict
-from .profile import profile
-from .profile_data import profiles
-from .sweep import sweep
-from .trace import trace
-from .validate import validate
+from .groups import CommandGroup
 
 USAGE_ERROR = 2
+# Command -> module of this package that holds it, in the order of the help.
+MODULES = {
+    "predict": "predict",
+    "identify": "identify",
+    "compare": "compare",
+    "plan": "plan",
+    "sweep": "sweep",
+    "evaluate": "evaluate",
+    "validate": "validate",
+    "calibrate": "calibrate",
+    "drift": "drift",
+    "backtest": "backtest",
+    "fit": "models",
+    "learn": "models",
+    "models": "models",
+    "history": "history",
+    "capacity": "capacity",
+    "catalog": "catalog",
+    "gpus": "catalog",
+    "profile": "profile",
+    "profiles": "profile_data",
+    "trace": "trace",
+}
 
 
-class Program(PluginGroup):
-    """All commands, those of plug-ins last.
-
-    An error of ours, or a plug-in without what it needs, ends the program with one line on stderr
-    and exit code 2.
-    """
+class Program(CommandGroup):
+    """An error of ours ends the program with one line on stderr and exit code 2."""
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command that was named."""
@@ -49,6 +51,8 @@ class Program(PluginGroup):
 
 @click.group(
     cls=Program,
+    package=__package__,
+    modules=MODULES,
     plugins="precision_time.commands",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -57,30 +61,9 @@ def main() -> None:
     """Predict how long a GPU training job runs from model, precision, GPU and batch.
 
     Results go to stdout, progress, warnings and errors to stderr. Exit code 2 means that an
-    argument or a file is not possible, 1 that a check found something.
+    argument or a file is invalid, 1 that a check found something.
     """
 
 
-for command in (
-    predict,
-    identify,
-    compare,
-    plan,
-    sweep,
-    evaluate,
-    validate,
-    calibrate,
-    drift,
-    backtest,
-    fit,
-    learn,
-    models,
-    history,
-    capacity,
-    catalog,
-    gpus,
-    profile,
-    profiles,
-    trace,
-):
-    main.add_command(command)
+if __name__ == "__main__":
+    main()

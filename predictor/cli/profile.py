@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import JobError, NotInstalledError
+from ..errors import JobError
+from ..optional import needs
 from ..units import duration
 from .console import format_option, progress, show_json, show_table, warn
 from .stopping import stop_asked
@@ -60,11 +61,9 @@ def profile(
         raise JobError("minutes", minutes, "more than 0 is accepted")
     with progress(f"profiling {device}") as shown, stop_asked() as stop:
         shown("importing torch", 0.0)
-        try:
+        with needs("profile"):
             from ..measure.profiler.session import Request
             from ..measure.profiler.session import profile as measure
-        except ModuleNotFoundError as error:
-            raise NotInstalledError.of(error, "profile") from None
         request = Request(
             device=device,
             out=out,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import JobError, NotInstalledError
+from ..errors import JobError
+from ..optional import needs
 from ..units import duration, gibibytes, percent, short
 from .console import format_option, show_json, show_table
 from .costs import cost_options, kilowatt_hours, money, take_terms
@@ -42,11 +43,9 @@ def sweep(
     that fit, cheapest first. Exit code 1 means that not all fit. Configurations beyond the memory
     of their GPUs are marked and get no trials. docs/sweeps.md has the file.
     """
-    try:
+    with needs("sweep"):
         from ..planning.sweeps.search import search_of, within
         from ..planning.sweeps.space import read_space
-    except ModuleNotFoundError as error:
-        raise NotInstalledError.of(error, "sweep") from None
     from ..planning.cost import Terms
 
     terms = take_terms(fields) or Terms()

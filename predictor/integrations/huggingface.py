@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-try:
-    from transformers import TrainerCallback
-except ImportError as error:
-    from ..errors import NotInstalledError
+from ..optional import needs_package
 
-    raise NotInstalledError(f"this callback needs `pip install transformers`: {error}") from error
+with needs_package("transformers"):
+    from transformers import TrainerCallback
 
 from .follower import Follower
 from .told import Told, float32_here, gpus_per_node_here, name_of

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import NotInstalledError
+from ..optional import needs_package
 from .follower import Follower
 from .loop import state_of
 from .told import Told, float32_here, name_of
@@ -21,12 +21,8 @@ else:
         else:
             from lightning.pytorch.callbacks import Callback
     except ModuleNotFoundError:
-        try:
+        with needs_package("lightning"):
             from pytorch_lightning.callbacks import Callback
-        except ModuleNotFoundError as error:
-            raise NotInstalledError(
-                "this callback needs `pip install lightning` or pytorch-lightning"
-            ) from error
 
 
 class PrecisionTimeCallback(Callback):

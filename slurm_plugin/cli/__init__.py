@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from predictor.cli.lazy import LazyGroup
+from predictor.cli.groups import CommandGroup
 
 # Command -> module of this package that holds it, in the order of the help.
 MODULES = {
@@ -19,7 +19,7 @@ MODULES = {
 }
 
 
-@click.group(cls=LazyGroup, package=__name__, modules=MODULES)
+@click.group(cls=CommandGroup, package=__name__, modules=MODULES)
 def slurm() -> None:
     """Fill time limits and place jobs in Slurm, at submit.
 

@@ -14,7 +14,7 @@ import pytest
 from capacity_jobs import START_S, frame, job
 from click.testing import CliRunner, Result
 
-from predictor.cli import capacity_source, live_queue
+from predictor.cli import capacity_source
 from predictor.errors import ReportError
 from predictor.estimate.fitting import Fitted
 from predictor.site.capacity.live import Live, LiveJob, NodeGpus, pools_of_nodes
@@ -57,16 +57,14 @@ def adapters(monkeypatch: pytest.MonkeyPatch) -> Adapters:
             setattr(module, name, read)
         monkeypatch.setitem(sys.modules, module.__name__, module)
         points = {
-            name: EntryPoint(name, f"{module.__name__}:{name}", live_queue.GROUP)
+            name: EntryPoint(name, f"{module.__name__}:{name}", capacity_source.QUEUE)
             for name in readers
         }
 
         def declared(group: str) -> Mapping[str, EntryPoint]:
-            return points if group == live_queue.GROUP else {}
+            return points if group == capacity_source.QUEUE else {}
 
-        for user in (live_queue, capacity_source):
-            monkeypatch.setattr(user, "declared", declared)
-        monkeypatch.setattr("predictor.cli.plugins.declared", declared)
+        monkeypatch.setattr(capacity_source, "plugin_points", declared)
 
     return install
 

@@ -46,7 +46,7 @@ def test_the_status_says_what_it_holds(place: str, run_json: Callable[..., Any],
     assert size == Path(place).stat().st_size
     assert found == {
         "url": f"sqlite:///{place}",
-        "schema": "0002",
+        "schema": "0003",
         "names": "none",
         "keep_days": None,
         "runs": 10,
@@ -111,7 +111,7 @@ def test_old_runs_are_forgotten_by_time_and_by_the_settings(place: str, run: Run
 
 
 def test_the_schema_is_brought_up_to_date(place: str, run: Run) -> None:
-    assert run("history", "migrate").stdout == "0002\n"
+    assert run("history", "migrate").stdout == "0003\n"
 
 
 @pytest.mark.parametrize(

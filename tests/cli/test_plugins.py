@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from predictor.cli.plugins import declared, remedy
+from predictor.cli.groups import plugin_points
+from predictor.errors import NotInstalledError
+from predictor.optional import needs
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 COMMANDS = [
@@ -20,8 +22,16 @@ COMMANDS = [
 
 @pytest.mark.parametrize(("group", "name"), COMMANDS)
 def test_the_remedy_for_a_missing_package_names_an_extra(group: str, name: str) -> None:
-    if name not in declared(group):
+    if name not in plugin_points(group):
         pytest.skip("the package is not installed in this environment")
-    said = remedy(group, name, ModuleNotFoundError("no uvicorn", name="uvicorn"))
-    assert said == f"pip install 'precision-time[{name}]'"
+    with (
+        pytest.raises(NotInstalledError, match=rf"pip install 'precision-time\[{name}\]'"),
+        needs(name),
+    ):
+        raise ModuleNotFoundError("no uvicorn", name="uvicorn")
     assert name in PROJECT["optional-dependencies"]
+
+
+def test_a_module_of_ours_that_is_missing_is_not_taken_for_a_package() -> None:
+    with pytest.raises(ModuleNotFoundError), needs("slurm"):
+        raise ModuleNotFoundError("no module", name="slurm_plugin.nowhere")

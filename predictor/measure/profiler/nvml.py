@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
-from ...errors import NotInstalledError, ProfilerError
+from ...errors import ProfilerError
+from ...optional import needs
 
 # Reasons for lowered clocks that spoil a row: hardware slowdown, its thermal and power-brake kinds,
 # and the driver's thermal slowdown (nvml.h, nvmlClocksEventReasons).
@@ -87,10 +88,8 @@ def opened(uuid: str | None, index: int) -> Sensors:
 
     ``uuid`` is the one torch knows; without it ``index`` counts all GPUs of the machine.
     """
-    try:
+    with needs("profile"):
         nvml = import_module("pynvml")
-    except ModuleNotFoundError as error:
-        raise NotInstalledError.of(error, "profile") from None
     return Sensors(nvml, uuid, index)
 
 

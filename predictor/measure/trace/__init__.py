@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...optional import needs
 from .request import TraceRequest, stored_before
 
 if TYPE_CHECKING:
@@ -20,14 +21,6 @@ def __getattr__(name: str) -> object:
     """``trace`` and ``trace_request`` bring torch."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from ...errors import NotInstalledError
-
-    try:
+    with needs("trace"):
         from . import tracer
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] != "torch":
-            raise
-        raise NotInstalledError(
-            "tracing needs torch: pip install 'precision-time[trace]'"
-        ) from error
     return getattr(tracer, name)

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from ...errors import JobError, NotInstalledError
+from ...errors import JobError
+from ...optional import needs_package
 from .inputs import Input
 from .step import built
 
@@ -42,12 +43,8 @@ _LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length")
 
 def of_config(path: str, task: str | None) -> torch.nn.Module:
     """The network of a transformers config, without weights; raises JobError."""
-    try:
+    with needs_package("transformers"):
         transformers: Any = import_module("transformers")
-    except ImportError as error:
-        raise NotInstalledError(
-            "--hf-config needs transformers: pip install transformers"
-        ) from error
     raw = _read(path)
     model_type = raw.pop("model_type", None)
     known = transformers.models.auto.configuration_auto.CONFIG_MAPPING

@@ -11,19 +11,18 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from ...errors import JobError, NotInstalledError
+from ...errors import JobError
 from ...estimate.core import Predictor
 from ...estimate.prediction import Prediction
 from ...job.training_job import JOB_FIELDS
+from ...optional import needs
 from ...units import gibibytes
 from ..cost import Terms, cost_of
 from .space import MOST_CONFIGURATIONS, job_of
 
-try:
+with needs("sweep"):
     import optuna
     from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
-except ImportError as error:
-    raise NotInstalledError.of(error, "sweep") from error
 
 HOURS_ATTRIBUTE = "predicted_gpu_hours"
 AMOUNT_ATTRIBUTE = "predicted_cost"

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import NotInstalledError
+from ...optional import needs
 from ..replay import Floats
 from .demand import WEEK_DAYS
 
@@ -86,11 +86,9 @@ def _drift_variance(drift: float) -> float:
 
 def _fits(days: Floats) -> list[_Fit]:
     """The Kalman filter over the days, at each point of the grid."""
-    try:
+    with needs("report"):
         from statsmodels.tsa.statespace.initialization import Initialization
         from statsmodels.tsa.statespace.structural import UnobservedComponents
-    except ModuleNotFoundError as error:
-        raise NotInstalledError.of(error, "report") from error
     model = UnobservedComponents(
         days, "local linear deterministic trend", seasonal=WEEK_DAYS, stochastic_seasonal=False
     )

@@ -15,7 +15,8 @@ from typing import Any
 from sqlalchemy import URL, Connection, CursorResult, Engine, Select, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from ...errors import HistoryError, NotInstalledError
+from ...errors import HistoryError
+from ...optional import needs
 
 WAIT_S = 30  # for another writer, whose transaction is a batch
 POSTGRES = "postgresql"
@@ -76,10 +77,8 @@ def engine_of(url: URL) -> Engine:
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    try:
+    with needs("postgres"):
         engine = create_engine(url, pool_pre_ping=True)
-    except ModuleNotFoundError as error:
-        raise NotInstalledError.of(error, "postgres") from None
     event.listen(engine, "begin", _begin_postgres)
     return engine
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from ....errors import NotInstalledError
+from ....optional import needs
 from ..report_data import Range, Report
 from .csvs import csv_text
 from .findings import findings
@@ -174,12 +174,8 @@ def _safe(text: str) -> object:
 
 
 def _page(**values: object) -> str:
-    try:
+    with needs("report"):
         from jinja2 import Environment, StrictUndefined
-    except ImportError as error:
-        raise NotInstalledError(
-            "a report as HTML needs jinja2: pip install 'precision-time[report]'"
-        ) from error
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

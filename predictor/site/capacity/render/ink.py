@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
-from ....errors import NotInstalledError
+from ....optional import needs
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -79,13 +79,9 @@ def draw(name: str, height_in: float, paint: Callable[[Canvas], None], *, narrow
 
     Raises NotInstalledError without matplotlib.
     """
-    try:
+    with needs("report"):
         from matplotlib import rc_context
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise NotInstalledError(
-            "the plots of a report need matplotlib: pip install 'precision-time[report]'"
-        ) from error
     with rc_context(_STYLE), warnings.catch_warnings():
         # The browser has the glyphs that matplotlib's own font lacks.
         warnings.filterwarnings("ignore", message="Glyph")

@@ -1,0 +1,31 @@
+"""Packages that only some features need: one place that says what installs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .errors import NotInstalledError
+
+OURS = frozenset({"predictor", "profiles", "precision_time", "slurm_plugin", "k8s_extender"})
+
+
+@contextmanager
+def needs(extra: str) -> Iterator[None]:
+    """Wraps imports and calls that need what an extra of precision-time brings.
+
+    Raises NotInstalledError, naming what installs it, where a package is missing.
+    """
+    with needs_package(f"precision-time[{extra}]"):
+        yield
+
+
+@contextmanager
+def needs_package(requirement: str) -> Iterator[None]:
+    """The same for any requirement of pip."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in OURS | {""}:
+            raise  # a fault of ours
+        raise NotInstalledError(f"{error}: pip install '{requirement}'") from error
