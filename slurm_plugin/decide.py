@@ -19,7 +19,6 @@ from .config import Policy
 from .estimate import Estimate, estimate
 from .hardware import gpu_named
 from .job_files import JobFiles, TimedReads
-from .known import KnownAnswers, job_of
 from .like_limit import from_like_jobs
 from .limit import bounds, choose
 from .mark import parse_mark
@@ -76,7 +75,6 @@ class Decider:
         self.follow_ups: SimpleQueue[FollowUp] = SimpleQueue()
         self._queues = QueueModels()
         self._pools = Pools(policy.hardware)
-        self._known = KnownAnswers()
         self._reads = TimedReads()
 
     def decide(self, request: Request) -> Answer:
@@ -89,22 +87,7 @@ class Decider:
         wanted = gpu_request(request)
         if wanted is None:
             return Answer(log=log_words(reason="no-gpus"))
-        return self._answer(request, wanted, self._stated(request))
-
-    def _answer(self, request: Request, wanted: GpuRequest, stated: Stated) -> Answer:
-        view, job = self.cluster(), job_of(request, stated)
-        known = self._known.get(view, job)
-        if known is None:
-            known = self._outcome(request, wanted, stated).answer()
-            if view is not None and view is self.cluster() and not self._rests_on_more:
-                self._known.keep(view, job, known)
-        return known
-
-    @property
-    def _rests_on_more(self) -> bool:
-        """True where answers also rest on the queue, read behind the view, or on like jobs."""
-        policy = self.policy
-        return policy.placement.partition_mode != "off" or policy.limits.history_mode != "off"
+        return self._outcome(request, wanted, self._stated(request)).answer()
 
     def _excluded(self, request: Request) -> str | None:
         exclude = self.policy.exclude

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from predictor.estimate.limits import Limit
 from predictor.identify.stated import Problem
@@ -11,14 +10,6 @@ from predictor.job.training_job import TrainingJob
 from predictor.units import duration
 
 MAX_PROBLEMS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """The two texts of one decision: lines for the user, ``key=value`` words for the log."""
-
-    message: str | None
-    log: str
 
 
 def slurm_time(minutes: int) -> str:

@@ -101,4 +101,4 @@ def _completion(
     nodes = frozenset(name for c in found for name in c.names)
     wait = queue.wait(wanted.gpus, wanted.gpus_per_node, nodes, partition, gpu_type=wanted.type)
     if runs and wait is not None:
-        yield Completion(partition=partition, wait_s=wait.seconds, run_s=max(runs))
+        yield Completion(partition=partition, wait_s=wait, run_s=max(runs))

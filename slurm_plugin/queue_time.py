@@ -8,8 +8,6 @@ Partition tiers, reservations, dependencies, later changes of priority and preem
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,26 +18,10 @@ from .gpu_timeline import NEVER, Need, Rows, Timeline
 
 # Pending jobs placed one by one; those after them are reckoned in GPU seconds.
 MAX_PLACED = 2_000
-# States of the model kept, one for each number of jobs ahead that was asked about.
-MAX_STATES = 32
 # How long slurmctld's own backfill takes an unlimited job to run (backfill.c, one year).
 UNLIMITED_S = 365 * 86_400.0
 # How long a job holds its GPUs that is over its limit or completing: slurmctld looks every 30 s.
 OVERDUE_S = 30.0
-
-RunTime = Callable[[QueuedJob], float]
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """How long a job waits, in seconds, why, and how many pending jobs are before it.
-
-    ``reason`` is ``idle GPUs``, ``running jobs`` or ``behind 12 jobs``.
-    """
-
-    seconds: float
-    reason: str
-    jobs_ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +35,6 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    priority: int
     place: _Place
     need: Need
     run_s: float
@@ -61,43 +42,21 @@ class _Pending:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The GPUs after all jobs ahead: those placed, those only reckoned (GPU seconds)."""
+    """The GPUs after the jobs that were placed, and seconds of work of those that were not."""
 
     timeline: Timeline
-    placed: Counter[_Place]
-    reckoned: Counter[_Place]
-    reckoned_gpu_s: defaultdict[_Place, float]
-
-
-def expected_wait_s(
-    cluster: Cluster,
-    gpus: int,
-    gpus_per_node: int | None,
-    nodes: frozenset[str],
-    partition: str,
-    now: float,
-    priority: int | None = None,
-    run_time: RunTime | None = None,
-) -> Wait | None:
-    """One answer of a QueueModel; make the model once where more than one is wanted."""
-    model = QueueModel(cluster, now=now, run_time=run_time)
-    return model.wait(gpus, gpus_per_node, nodes, partition, priority=priority)
+    more_s: float
 
 
 class QueueModel:
     """The queue of one view of a cluster.
 
-    ``now`` (Unix seconds) is the view's own time where it is not given. ``run_time`` tells how
-    many seconds a job is expected to run in all; it counts where it is below the job's limit. A
-    running job that outlived it is taken to run until its limit. The first answer for a set of
-    connected partitions places their pending jobs; later ones only look.
+    The first answer for a set of connected partitions places their pending jobs; later ones only
+    look.
     """
 
-    def __init__(
-        self, cluster: Cluster, *, now: float | None = None, run_time: RunTime | None = None
-    ) -> None:
-        self._now = cluster.taken_s if now is None else now
-        self._run_time = run_time
+    def __init__(self, cluster: Cluster) -> None:
+        self._now = cluster.taken_s
         down = {part.name for part in cluster.partitions if not part.up}
         usable = [node for node in cluster.nodes if node.usable and node.gpus]
         self._rows = [(node, gres) for node in usable for gres in node.gpus]
@@ -105,7 +64,7 @@ class QueueModel:
         self._counts = np.array([gres.count for _, gres in self._rows], dtype=np.int64)
         self._by_place: dict[_Place, Rows] = {}
         self._asked: dict[tuple[_Place, frozenset[str]], Rows] = {}
-        self._states: dict[tuple[frozenset[int], int | None], _State] = {}
+        self._states: dict[frozenset[int], _State] = {}
         self._start = self._running(cluster)
         self._pending = self._in_order(cluster)
         self._group = self._connected()
@@ -118,26 +77,20 @@ class QueueModel:
         partition: str,
         *,
         gpu_type: str | None = None,
-        priority: int | None = None,
-    ) -> Wait | None:
-        """How long a job of ``gpus`` in all would wait on ``nodes`` of ``partition``.
+    ) -> float | None:
+        """Seconds a job of ``gpus`` in all would wait on ``nodes`` of ``partition``.
 
-        Jobs of the same or higher priority are before it, all jobs where ``priority`` is None.
-        None where no usable nodes could ever hold it.
+        All pending jobs are before it. None where no usable nodes could ever hold it.
         """
         rows = self._allowed(_Place((partition,), gpu_type, ""), nodes)
         need = Need(gpus, gpus_per_node)
         if gpus < 1 or self._start.earliest(rows, need) == NEVER:
             return None
-        state = self._state(frozenset(self._group[rows].tolist()), priority)
-        shared = {place: self._shared(place, rows) for place in state.placed | state.reckoned}
-        ahead = sum(state.placed[p] + state.reckoned[p] for p in shared if shared[p])
-        work = sum(state.reckoned_gpu_s[p] * share for p, share in shared.items())
-        seconds = state.timeline.earliest(rows, need) + work / float(self._counts[rows].sum())
-        if seconds <= 0.0:
-            return Wait(0.0, "idle GPUs", ahead)
-        plural = "" if ahead == 1 else "s"
-        return Wait(seconds, f"behind {ahead} job{plural}" if ahead else "running jobs", ahead)
+        groups = frozenset(self._group[rows].tolist())
+        if groups not in self._states:
+            self._states[groups] = self._filled(groups)
+        state = self._states[groups]
+        return state.timeline.earliest(rows, need) + state.more_s
 
     def _running(self, cluster: Cluster) -> Timeline:
         """The GPUs as running jobs leave them."""
@@ -172,13 +125,7 @@ class QueueModel:
         if job.state == "COMPLETING":
             return OVERDUE_S
         started = self._now if job.start_s is None else job.start_s
-        expected = started + self._duration_s(job) - self._now
-        until_limit = started + _limit_s(job) - self._now
-        return max(OVERDUE_S, expected if expected > 0.0 else until_limit)
-
-    def _duration_s(self, job: QueuedJob) -> float:
-        limit = _limit_s(job)
-        return limit if self._run_time is None else max(0.0, min(limit, self._run_time(job)))
+        return max(OVERDUE_S, started + _limit_s(job) - self._now)
 
     def _in_order(self, cluster: Cluster) -> list[_Pending]:
         """Pending jobs for GPUs, in the order in which they would start."""
@@ -190,7 +137,7 @@ class QueueModel:
             per_node = -(-job.gpus // max(1, job.nodes))
             need = Need(job.gpus, per_node if per_node <= widest else None)
             place = _Place(job.partitions, job.gpu_type, job.features)
-            found.append(_Pending(job.priority, place, need, self._duration_s(job)))
+            found.append(_Pending(place, need, _limit_s(job)))
         return found
 
     def _connected(self) -> Rows:
@@ -202,40 +149,23 @@ class QueueModel:
                 labels[np.isin(labels, met)] = met[0]
         return labels
 
-    def _state(self, groups: frozenset[int], priority: int | None) -> _State:
-        if (groups, priority) not in self._states:
-            if len(self._states) >= MAX_STATES:
-                self._states.clear()
-            self._states[groups, priority] = self._filled(groups, priority)
-        return self._states[groups, priority]
-
-    def _filled(self, groups: frozenset[int], priority: int | None) -> _State:
-        """The GPUs of connected rows after their jobs ahead."""
+    def _filled(self, groups: frozenset[int]) -> _State:
+        """The GPUs of connected rows after their pending jobs."""
         fits: dict[tuple[_Place, Need], bool] = {}
-        state = _State(self._start.copy(), Counter(), Counter(), defaultdict(float))
+        timeline, placed, gpu_s = self._start.copy(), 0, 0.0
         for job in self._pending:
-            if priority is not None and job.priority < priority:
-                break
             rows = self._eligible(job.place)
             if not len(rows) or int(self._group[rows[0]]) not in groups:
                 continue
-            if state.placed.total() < MAX_PLACED:
-                if state.timeline.place(rows, job.need, job.run_s) < NEVER:
-                    state.placed[job.place] += 1
+            if placed < MAX_PLACED:
+                placed += timeline.place(rows, job.need, job.run_s) < NEVER
                 continue
             known = job.place, job.need
             if known not in fits:
                 fits[known] = self._start.earliest(rows, job.need) < NEVER
-            if fits[known]:
-                state.reckoned[job.place] += 1
-                state.reckoned_gpu_s[job.place] += job.need.gpus * job.run_s
-        return state
-
-    def _shared(self, place: _Place, rows: Rows) -> float:
-        """The share of a place's GPUs that are among ``rows``."""
-        theirs = self._eligible(place)
-        both = self._counts[np.intersect1d(theirs, rows, assume_unique=True)].sum()
-        return float(both / self._counts[theirs].sum()) if both else 0.0
+            gpu_s += job.need.gpus * job.run_s if fits[known] else 0.0
+        gpus = self._counts[np.isin(self._group, list(groups))].sum()
+        return _State(timeline, gpu_s / float(gpus))
 
     def _allowed(self, place: _Place, nodes: frozenset[str]) -> Rows:
         if (place, nodes) not in self._asked:
