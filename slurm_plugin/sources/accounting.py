@@ -6,20 +6,20 @@ give the first one, and pyslurm keys them by id, which loses the earlier runs of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 
 from predictor.site.ended_job import EndedJob
-from predictor.site.history.cells import MIB, memory_bytes, tres_value, whole
+from predictor.site.history.cells import MIB, asked_gpus, memory_bytes, tres_value, whole
 
 from ..errors import SourceError
 from ..hostlist import expand
 from .commands import Commands
-from .gres import Gpus, first, tres_gpus
-from .marked import new_mark, tuples
+from .gres import first_gpus
+from .marked import new_mark, rows
 from .words import ended_state, stated, unix_s
 
 FIELDS = (
@@ -57,6 +57,16 @@ _MOST_ENERGY = 2.0**62  # NO_VAL64 and INFINITE64 are printed as numbers
 GpuName = Callable[[str | None, tuple[str, ...]], str | None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TresShares:
+    """What of the cluster a job had; None for what its accounting does not tell."""
+
+    gpus: int
+    gpu_type: str | None
+    cpus: int | None
+    memory_bytes: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class BadRow:
     """A row of an ended job that cannot be read, and why."""
@@ -90,7 +100,7 @@ def streamed(
             try:
                 job = _job(row, gpu_name)
             except (SourceError, ValueError) as error:
-                yield BadRow(row[0], str(error))
+                yield BadRow(row["JobID"], str(error))
                 continue
             if job is not None and start_s <= job.end_s < end_s:
                 yield job
@@ -99,7 +109,7 @@ def streamed(
         length_s = min(length_s * 2, _LONGEST_SLICE_S) if empty else float(DAY_S)
 
 
-def _read(commands: Commands, start_s: float, end_s: float) -> Generator[list[str], None, None]:
+def _read(commands: Commands, start_s: float, end_s: float) -> Iterator[dict[str, str]]:
     """The rows of jobs that ended in a period, by FIELDS."""
     mark = new_mark()
     output = commands.stream(
@@ -118,91 +128,62 @@ def _read(commands: Commands, start_s: float, end_s: float) -> Generator[list[st
         timeout_s=commands.timeout_s * _PATIENCE,
     )
     with closing(output):
-        yield from tuples(output, mark, len(FIELDS))
+        yield from rows(output, mark, FIELDS)
 
 
 def _day_and_time(moment_s: float) -> str:
     return datetime.fromtimestamp(int(moment_s), UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _job(row: Sequence[str], gpu_name: GpuName | None = None) -> EndedJob | None:
+def _job(row: Mapping[str, str], gpu_name: GpuName | None = None) -> EndedJob | None:
     """The job of a row; None where it goes on. Raises SourceError and ValueError."""
-    (
-        job_id,
-        cluster,
-        user,
-        account,
-        partition,
-        qos,
-        state_text,
-        submit,
-        start,
-        end,
-        limit,
-        allocated,
-        requested,
-        node_count,
-        node_list,
-        energy,
-        constraint,
-        name,
-        comment,
-        decision,
-        submit_line,
-    ) = row
-    state, end_s = ended_state(state_text), unix_s(end)
+    state, end_s = ended_state(row["State"]), unix_s(row["End"])
     if state is None or end_s is None:
         return None
-    gpus, names = _gpus(allocated, requested), _names(node_list)
-    submit_s = unix_s(submit) or 0.0
+    shares = _shares(row["AllocTRES"], row["ReqTRES"])
+    names = _names(row["NodeList"])
+    submit_s, start_s = unix_s(row["Submit"]) or 0.0, unix_s(row["Start"])
     return EndedJob(
         scheduler="slurm",
-        cluster=cluster,
-        job_id=job_id,
-        name=name,
-        user=user,
-        account=account,
-        partition=partition,
-        qos=qos,
+        cluster=row["Cluster"],
+        job_id=row["JobID"],
+        name=row["JobName"],
+        user=row["User"],
+        account=row["Account"],
+        partition=row["Partition"],
+        qos=row["QOS"],
         state=state,
         submit_s=submit_s,
-        start_s=_start_s(start, submit_s) if names else None,
+        # one that was resized keeps its start, and submits anew
+        start_s=max(start_s, submit_s) if names and start_s is not None else None,
         end_s=end_s,
-        limit_s=_limit_s(limit),
-        gpus=gpus.count,
-        gpu_type=gpus.type if gpu_name is None else gpu_name(gpus.type, names),
-        nodes=len(names) or int(node_count or 0),
+        limit_s=_limit_s(row["TimelimitRaw"]),
+        gpus=shares.gpus,
+        gpu_type=shares.gpu_type if gpu_name is None else gpu_name(shares.gpu_type, names),
+        nodes=len(names) or int(row["NNodes"] or 0),
         node_names=names,
-        stated=comment,
-        decision=decision,
-        submit_line=submit_line,
-        constraint=constraint,
-        energy_j=_energy_j(energy),
-        cpus=_cpus(requested, allocated),
-        memory_bytes=_memory_bytes(requested, allocated),
+        stated=row["Comment"],
+        decision=row["AdminComment"],
+        submit_line=row["SubmitLine"],
+        constraint=row["Constraints"],
+        energy_j=_energy_j(row["ConsumedEnergyRaw"]),
+        cpus=shares.cpus,
+        memory_bytes=shares.memory_bytes,
     )
 
 
-def _start_s(start: str, submit_s: float) -> float | None:
-    """When a job had these GPUs: one that was resized keeps its start, and submits anew."""
-    start_s = unix_s(start)
-    return None if start_s is None else max(start_s, submit_s)
-
-
 @lru_cache(maxsize=_KEPT)
-def _gpus(allocated: str, requested: str) -> Gpus:
-    return first((tres_gpus(allocated), tres_gpus(requested)))
-
-
-@lru_cache(maxsize=_KEPT)
-def _cpus(requested: str, allocated: str) -> int | None:
-    return whole(tres_value(requested, "cpu")) or whole(tres_value(allocated, "cpu"))
-
-
-@lru_cache(maxsize=_KEPT)
-def _memory_bytes(requested: str, allocated: str) -> int | None:
-    text = tres_value(requested, "mem") or tres_value(allocated, "mem")
-    return memory_bytes(text, MIB, None, 1)
+def _shares(allocated: str, requested: str) -> TresShares:
+    """What a job had, else asked for; of CPUs and memory what it asked for first."""
+    gpus = first_gpus(asked_gpus(allocated), asked_gpus(requested))
+    cpus = (whole(tres_value(text, "cpu")) for text in (requested, allocated))
+    memory = tres_value(requested, "mem") or tres_value(allocated, "mem")
+    return TresShares(
+        gpus=gpus.count,
+        gpu_type=gpus.type,
+        cpus=next((count for count in cpus if count), None),
+        memory_bytes=memory_bytes(memory, MIB, None, 1),
+    )
 
 
 @lru_cache(maxsize=_KEPT)

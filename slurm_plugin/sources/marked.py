@@ -19,25 +19,19 @@ def new_mark() -> str:
 
 
 def rows(chunks: Iterable[bytes], mark: str, fields: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """The rows, streamed, by field; raises SourceError where the last one is cut off."""
-    for values in tuples(chunks, mark, len(fields)):
-        yield dict(zip(fields, values, strict=True))
-
-
-def tuples(chunks: Iterable[bytes], mark: str, width: int) -> Iterator[list[str]]:
-    """The rows, streamed, as ``width`` values each; raises SourceError where the last is cut off.
+    """The rows, streamed, by field; raises SourceError where the last one is cut off.
 
     Bytes that are not UTF-8 become U+FFFD.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    rest, values = "", list[str]()
+    width, rest, values = len(fields), "", list[str]()
     for chunk in chunks:
         *whole, rest = (rest + decoder.decode(chunk)).split(mark)
         values += whole
         for start in range(0, len(values) - width + 1, width):
             row = values[start : start + width]
             row[0] = row[0].removeprefix("\n")  # what ended the row before
-            yield row
+            yield dict(zip(fields, row, strict=True))
         del values[: len(values) - len(values) % width]
     rest += decoder.decode(b"", True)
     if values or rest.strip():

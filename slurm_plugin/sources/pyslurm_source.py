@@ -16,11 +16,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from predictor.site.history.cells import asked_gpus
+
 from ..cluster import Node, QueuedJob
 from ..errors import SourceError
 from .base import SlurmSource
 from .commands import Commands
-from .gres import tres_gpus
 from .json_source import node_of
 from .queue_items import queued_jobs
 
@@ -112,13 +113,13 @@ def _load(kind: Any) -> list[Any]:
 
 def _node_item(node: Any) -> Mapping[str, Any]:
     # of all types beside each of them
-    used = tres_gpus(_texts(node.allocated_gres, "gres/", "=")).count
+    used = asked_gpus(_texts(node.allocated_gres, "gres/", "="))
     return {
         "name": node.name,
         "partitions": node.partitions,
         "active_features": node.active_features,
         "gres": _texts(node.configured_gres, "", ":"),
-        "gres_used": f"gpu:{used}",
+        "gres_used": f"gpu:{used.count}" if used else "",
         "state": node.state,
     }
 

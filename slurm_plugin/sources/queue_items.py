@@ -9,10 +9,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from predictor.site.history.cells import AskedGpus, asked_gpus
+
 from ..cluster import QueuedJob
 from ..hostlist import expand
+from ..protocol import Request
+from ..tres import FIELDS, gpu_request
 from . import output_path
-from .gres import asked_gpus, first, tres_gpus
+from .gres import first_gpus
 from .words import listed, queue_state
 
 Item = Mapping[str, Any]
@@ -67,16 +71,7 @@ def _job(item: Item, state: str, array: int | None, task: int | None) -> QueuedJ
     job_id, priority = int(item["job_id"]), whole(item, "priority") or 0
     names = expand(item.get("nodes") or "")
     count = whole(item, "node_count") or 1
-    asked = asked_gpus(
-        per_job=item.get("tres_per_job") or "",
-        per_node=item.get("tres_per_node") or "",
-        per_task=item.get("tres_per_task") or "",
-        per_socket=item.get("tres_per_socket") or "",
-        nodes=count,
-        tasks=whole(item, "tasks") or 1,
-    )
-    given = tres_gpus(item.get("tres_alloc_str") or item.get("tres_req_str") or "")
-    gpus = first((given, asked))
+    gpus = _gpus(item, count)
     held = not priority or item.get("state_reason") in _HELD
     return QueuedJob(
         job_id=job_id,
@@ -102,6 +97,16 @@ def _job(item: Item, state: str, array: int | None, task: int | None) -> QueuedJ
         stdout=_stdout(item, array, task, names),
         label=_label(item, array, task),
     )
+
+
+def _gpus(item: Item, nodes: int) -> AskedGpus:
+    """Those it has, else those it asks for."""
+    given = asked_gpus(item.get("tres_alloc_str") or item.get("tres_req_str") or "")
+    if given is not None and given.count and given.type:
+        return given
+    asked: dict[str, Any] = {field: item.get(field) or None for field in FIELDS}
+    wanted = gpu_request(Request(**asked, min_nodes=nodes, num_tasks=whole(item, "tasks") or 1))
+    return first_gpus(given, None if wanted is None else AskedGpus(wanted.gpus, wanted.type))
 
 
 def _label(item: Item, array: int | None, task: int | None) -> str:

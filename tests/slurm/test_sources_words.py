@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.site.ended_job import JobState
+from predictor.site.history.cells import AskedGpus, asked_gpus
 from slurm_plugin.cluster import GpuGres
 from slurm_plugin.errors import SourceError
 from slurm_plugin.hostlist import compress, expand
-from slurm_plugin.sources.gres import Gpus, asked_gpus, gpus_used, node_gres, tres_gpus
+from slurm_plugin.sources.gres import first_gpus, gpus_used, node_gres
 from slurm_plugin.sources.marked import new_mark, rows
 from slurm_plugin.sources.output_path import expand as output_path
-from slurm_plugin.sources.queue_items import array_tasks
+from slurm_plugin.sources.queue_items import array_tasks, queued_jobs
 from slurm_plugin.sources.words import ended_state, minutes, node_states, queue_state, unix_s
 
 FIELDS = ("id", "name", "comment", "state")
@@ -152,31 +153,43 @@ def test_gpus_of_a_node_are_read(text: str, expected: tuple[GpuGres, ...]) -> No
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("cpu=1,gres/gpu=4,gres/gpu:a100=4", Gpus(4, "a100")),
-        ("gres/gpu=2", Gpus(2)),
-        ("gres/gpu:a100=2,gres/gpu:v100=1,gres/gpu=3", Gpus(3)),
-        ("cpu=2,mem=4G", Gpus()),
-        ("gres:gpu:v100:4", Gpus(4, "v100")),
-        ("gres/gpu:2", Gpus(2)),
-        ("gres:gpu", Gpus(1)),
-        ("gres/gpumem=80G,gres/gpuutil=9", Gpus()),
-        ("gres/gpu:1g.10gb=2", Gpus(2, "1g.10gb")),
-        ("N/A", Gpus()),
+        ("cpu=1,gres/gpu=4,gres/gpu:a100=4", AskedGpus(4, "a100")),
+        ("gres/gpu=2", AskedGpus(2)),
+        ("gres/gpu:a100=2,gres/gpu:v100=1,gres/gpu=3", AskedGpus(3)),
+        ("cpu=2,mem=4G", AskedGpus(0)),
+        ("gres:gpu:v100:4", AskedGpus(4, "v100")),
+        ("gres/gpu:2", AskedGpus(2)),
+        ("gres:gpu", AskedGpus(1)),
+        ("gres/gpumem=80G,gres/gpuutil=9", AskedGpus(0)),
+        ("gres/gpu:1g.10gb=2", AskedGpus(2, "1g.10gb")),
+        ("N/A", AskedGpus(0)),
     ],
 )
-def test_gpus_of_a_job_are_read(text: str, expected: Gpus) -> None:
-    assert tres_gpus(text) == expected
+def test_gpus_of_a_job_are_read(text: str, expected: AskedGpus) -> None:
+    assert first_gpus(asked_gpus(text)) == expected
 
 
-def test_gpus_asked_for_count_by_job_node_or_task() -> None:
-    def asked(**given: str) -> Gpus:
-        texts = dict.fromkeys(("per_job", "per_node", "per_task", "per_socket"), "") | given
-        return asked_gpus(**texts, nodes=2, tasks=6)
-
-    assert asked(per_job="gres:gpu:4") == Gpus(4)
-    assert asked(per_node="gres/gpu:a100:4") == Gpus(8, "a100")
-    assert asked(per_task="gres/gpu=1") == Gpus(6)
-    assert asked() == Gpus()
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"tres_per_job": "gres:gpu:4"}, (4, None)),
+        ({"tres_per_node": "gres/gpu:a100:4"}, (8, "a100")),
+        ({"tres_per_task": "gres/gpu=1"}, (6, None)),
+        ({"tres_alloc_str": "gres/gpu=2", "tres_per_node": "gres/gpu:a100:4"}, (2, "a100")),
+        ({}, (0, None)),
+    ],
+)
+def test_gpus_asked_for_count_by_job_node_or_task(
+    asked: dict[str, str], expected: tuple[int, str | None]
+) -> None:
+    item = {
+        "job_id": 1,
+        "job_state": "PENDING",
+        "node_count": "2",
+        "tasks": {"set": 1, "number": 6},
+    }
+    (job,) = queued_jobs([item | asked])
+    assert (job.gpus, job.gpu_type) == expected
 
 
 @given(st.sets(st.integers(0, 500), min_size=1))
