@@ -9,13 +9,13 @@ from profiles.gpus import Gpu
 
 from .constraints import parse
 from .hostlist import expand
-from .pools import Pool
-from .protocol import Request
+from .pools import NodePool
+from .protocol import HookRequest
 from .tres import GpuRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateNodes:
     """Nodes that are alike, with ``count`` GPUs of one type each.
 
     ``gpu`` is None where we do not know the type, ``label`` what the cluster calls it. ``usable``
@@ -31,8 +31,8 @@ class Candidate:
 
 
 def candidates(
-    pools: Iterable[Pool], request: Request, wanted: GpuRequest, partitions: Iterable[str]
-) -> tuple[Candidate, ...]:
+    pools: Iterable[NodePool], request: HookRequest, wanted: GpuRequest, partitions: Iterable[str]
+) -> tuple[CandidateNodes, ...]:
     """Nodes of ``partitions`` that the request allows and whose GPUs suffice, down ones too.
 
     A constraint in a form we do not reason about excludes nothing, so a limit covers too many
@@ -44,7 +44,7 @@ def candidates(
     required = frozenset(expand(request.req_nodes or ""))
     if wanted.nodes is not None and len(required) < wanted.nodes:
         required = frozenset()  # the job takes other nodes besides
-    found: list[Candidate] = []
+    found: list[CandidateNodes] = []
     for pool in pools:
         if not asked & pool.partitions:
             continue
@@ -56,22 +56,22 @@ def candidates(
     return tuple(found)
 
 
-def _left(pool: Pool, excluded: frozenset[str], required: frozenset[str]) -> tuple[str, ...]:
+def _left(pool: NodePool, excluded: frozenset[str], required: frozenset[str]) -> tuple[str, ...]:
     if not excluded and not required:
         return pool.names
     return tuple(n for n in pool.names if n not in excluded and (not required or n in required))
 
 
-def _gpus(pool: Pool, names: tuple[str, ...], wanted: GpuRequest) -> Iterable[Candidate]:
+def _gpus(pool: NodePool, names: tuple[str, ...], wanted: GpuRequest) -> Iterable[CandidateNodes]:
     least = wanted.gpus_per_node or 1
     usable = len(pool.usable.intersection(names))
     for gpus in pool.gpus:
         kind, count = gpus.gres.type, gpus.gres.count
         if count >= least and (not wanted.types or kind in (None, *wanted.types)):
-            yield Candidate(names, usable, pool.features, gpus.gpu, count, gpus.label)
+            yield CandidateNodes(names, usable, pool.features, gpus.gpu, count, gpus.label)
 
 
-def suffice(found: Sequence[Candidate], wanted: GpuRequest) -> bool:
+def suffice(found: Sequence[CandidateNodes], wanted: GpuRequest) -> bool:
     """True where usable nodes among ``found`` could hold the whole job at some time."""
     per_node = wanted.gpus_per_node
     if per_node is not None:

@@ -32,7 +32,7 @@ class GpuGres:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class SlurmNode:
     """One node. ``features`` are the active ones, ``states`` Slurm's words in upper case."""
 
     name: str
@@ -61,7 +61,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedJob:
+class SlurmJob:
     """A pending, running or suspended job. Times are Unix seconds, the limit minutes.
 
     ``partitions`` are those asked for (one once it runs), ``node_names`` those it runs on.
@@ -129,7 +129,7 @@ class Cluster:
 
     taken_s: float
     settings: Settings = Settings()
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[SlurmNode, ...] = ()
     partitions: tuple[Partition, ...] = ()
-    queue: tuple[QueuedJob, ...] = ()
+    queue: tuple[SlurmJob, ...] = ()
     walls: WallLimits = WallLimits()

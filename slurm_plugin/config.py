@@ -25,7 +25,7 @@ class PartitionLimits(Section):
     cap_min: int | None = Field(default=None, ge=1)
 
 
-class Evidence(Section):
+class SlurmEvidence(Section):
     """When a prediction is too thin to set a limit: the default of the partition stays."""
 
     max_interval_ratio: float = Field(default=4.0, ge=1.0)
@@ -34,7 +34,7 @@ class Evidence(Section):
     )
 
 
-class Limits(Section):
+class SlurmLimits(Section):
     """How a time limit follows from a prediction.
 
     ``auto`` is what runs of the site reported (``precision-time calibrate``). ``history_mode`` is
@@ -51,7 +51,7 @@ class Limits(Section):
     assumed_precision: str | None = "fp32"
     warn_explicit: bool = True
     partitions: dict[str, PartitionLimits] = Field(default={})
-    evidence: Evidence = Evidence()
+    evidence: SlurmEvidence = SlurmEvidence()
     history_mode: Literal["fill", "advise", "off"] = "off"
 
     @property
@@ -66,7 +66,7 @@ class Limits(Section):
         return CHECKPOINT_SHARE if share == "auto" else share
 
 
-class Placement(Section):
+class SlurmPlacement(Section):
     """Where jobs go. ``features`` names the node feature that means a precision runs natively."""
 
     mode: Literal["apply", "advise", "off"] = "apply"
@@ -88,7 +88,7 @@ class Exclude(Section):
     qos: frozenset[str] = frozenset()
 
 
-class Hardware(Section):
+class SlurmHardware(Section):
     """What Slurm's names mean: GRES types and node features to GPUs of ``precision-time gpus``."""
 
     gpu_types: dict[str, str] = Field(default={})
@@ -140,17 +140,17 @@ class Watch(Section):
     rate_file: str = "precision-time-steps.json"
 
 
-class Policy(Section):
+class SlurmPolicy(Section):
     """The whole file. ``site`` names this cluster's own measured runs; ``rules`` is a path.
 
     With ``history.url``, ``slurm watch`` adds the jobs that ended to that history.
     """
 
     site: str = ""
-    limits: Limits = Limits()
-    placement: Placement = Placement()
+    limits: SlurmLimits = SlurmLimits()
+    placement: SlurmPlacement = SlurmPlacement()
     exclude: Exclude = Exclude()
-    hardware: Hardware = Hardware()
+    hardware: SlurmHardware = SlurmHardware()
     identify: Identify = Identify()
     rules: Path | None = None
     slurm: Slurm = Slurm()
@@ -159,7 +159,7 @@ class Policy(Section):
     history: HistorySettings = HistorySettings()
 
     @model_validator(mode="after")
-    def _consistent(self) -> Policy:
+    def _consistent(self) -> SlurmPolicy:
         for name, part in self.limits.partitions.items():
             if part.floor_min and part.cap_min and part.floor_min > part.cap_min:
                 raise ValueError(
@@ -175,11 +175,11 @@ class Policy(Section):
         return self
 
 
-def read_policy(path: Path) -> Policy:
+def read_policy(path: Path) -> SlurmPolicy:
     """The policy of a file; raises PolicyError naming file, field, value and what is accepted."""
-    return read_settings(path, Policy, PolicyError)
+    return read_settings(path, SlurmPolicy, PolicyError)
 
 
-def policy_of(raw: Any, origin: str = "policy") -> Policy:
+def policy_of(raw: Any, origin: str = "policy") -> SlurmPolicy:
     """The policy of plain values; raises PolicyError."""
-    return settings_of(raw, Policy, PolicyError, origin)
+    return settings_of(raw, SlurmPolicy, PolicyError, origin)

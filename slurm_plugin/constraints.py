@@ -33,7 +33,7 @@ class Featured(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class ConstraintTerm:
     """One operand and the operator before it; the first has ``&``.
 
     ``features`` of more than one element come from parentheses or, ``matching``, from brackets.
@@ -55,7 +55,7 @@ class Term:
 class Constraint:
     """A constraint in a form we reason about."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[ConstraintTerm, ...]
 
     def matches(self, features: frozenset[str]) -> bool:
         """True where a job with this constraint may run on a node with these active features."""
@@ -79,7 +79,7 @@ def parse(text: str) -> Constraint | None:
     tokens = _TOKEN.findall(text)
     if not tokens or "".join(tokens) != text or len(text) > MAX_LENGTH:
         return None
-    terms: list[Term] = []
+    terms: list[ConstraintTerm] = []
     operator: Operator | None = "&"
     while tokens:
         token = tokens.pop(0)
@@ -97,7 +97,7 @@ def parse(text: str) -> Constraint | None:
         features = _features(inner)
         if features is None:
             return None
-        terms.append(Term(operator, features, matching=token == "["))
+        terms.append(ConstraintTerm(operator, features, matching=token == "["))
         operator = None
     if operator is not None or not _brackets_understood(terms):
         return None
@@ -188,7 +188,7 @@ def _plain(text: str) -> bool:
     return not any(character in text for character in "([")
 
 
-def _brackets_understood(terms: Sequence[Term]) -> bool:
+def _brackets_understood(terms: Sequence[ConstraintTerm]) -> bool:
     places = [place for place, term in enumerate(terms) if term.matching]
     if not places:
         return True

@@ -13,21 +13,21 @@ from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.stated import Stated
 from predictor.site.calibration.lengths import LengthModel
 
-from .candidates import Candidate, candidates
+from .candidates import CandidateNodes, candidates
 from .cluster import Cluster
-from .config import Policy
-from .estimate import Estimate, estimate
+from .config import SlurmPolicy
+from .estimate import JobPredictions, estimate
 from .hardware import gpu_named
 from .job_files import JobFiles, TimedReads
 from .like_limit import from_like_jobs
 from .limit import bounds, choose
 from .mark import parse_mark
 from .message import log_words
-from .outcome import Outcome
+from .outcome import JobDecision
 from .partition_choice import Elsewhere, elsewhere
 from .placement import Placed, place
 from .pools import Pools
-from .protocol import ANSWER_TTL_S, Answer, Request, with_old
+from .protocol import ANSWER_TTL_S, HookAnswer, HookRequest, with_old
 from .queue_models import QueueModels
 from .tres import GpuRequest, gpu_request
 
@@ -36,7 +36,7 @@ RETRY_TTL_S = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FollowUp:
+class LimitFollowUp:
     """A limit the daemon changes itself, once slurmctld has made the user's change.
 
     Users may not raise their own limit, so the modify hook cannot do it for them; SlurmUser may.
@@ -49,7 +49,7 @@ class FollowUp:
     admin_comment: str
 
 
-class Decider:
+class SlurmDecider:
     """Decides jobs.
 
     ``cluster`` gives the newest view of Slurm, None while there is none; ``version`` is the
@@ -60,7 +60,7 @@ class Decider:
     def __init__(
         self,
         predictor: Predictor,
-        policy: Policy,
+        policy: SlurmPolicy,
         cluster: Callable[[], Cluster | None],
         rules: Rules | None = None,
         version: str = "",
@@ -72,24 +72,24 @@ class Decider:
         self.rules = rules
         self.version = version
         self.lengths = LengthModel() if lengths is None else lengths
-        self.follow_ups: SimpleQueue[FollowUp] = SimpleQueue()
+        self.follow_ups: SimpleQueue[LimitFollowUp] = SimpleQueue()
         self._queues = QueueModels()
         self._pools = Pools(policy.hardware)
         self._reads = TimedReads()
 
-    def decide(self, request: Request) -> Answer:
+    def decide(self, request: HookRequest) -> HookAnswer:
         """The answer to one request."""
         excluded = self._excluded(request)
         if excluded:
-            return Answer(log=log_words(reason=f"excluded-{excluded}"))
+            return HookAnswer(log=log_words(reason=f"excluded-{excluded}"))
         if request.kind == "modify":
             return self._modify(request)
         wanted = gpu_request(request)
         if wanted is None:
-            return Answer(log=log_words(reason="no-gpus"))
+            return HookAnswer(log=log_words(reason="no-gpus"))
         return self._outcome(request, wanted, self._stated(request)).answer()
 
-    def _excluded(self, request: Request) -> str | None:
+    def _excluded(self, request: HookRequest) -> str | None:
         exclude = self.policy.exclude
         asked = {part.name for part in request.partitions}
         checks = {
@@ -100,7 +100,7 @@ class Decider:
         }
         return next((name for name, hit in checks.items() if hit), None)
 
-    def _stated(self, request: Request) -> Stated:
+    def _stated(self, request: HookRequest) -> Stated:
         context = RuleContext(
             name=request.name or "",
             user=request.user,
@@ -121,7 +121,7 @@ class Decider:
             files=self._files(request),
         )
 
-    def _files(self, request: Request) -> JobFiles | None:
+    def _files(self, request: HookRequest) -> JobFiles | None:
         policy = self.policy.identify
         if not policy.config_files or not request.work_dir:
             return None
@@ -129,8 +129,8 @@ class Decider:
         return JobFiles(self._reads, request.work_dir, request.uid, within_s)
 
     def _outcome(
-        self, request: Request, wanted: GpuRequest, stated: Stated, *, steer: bool = True
-    ) -> Outcome:
+        self, request: HookRequest, wanted: GpuRequest, stated: Stated, *, steer: bool = True
+    ) -> JobDecision:
         cluster = self.cluster()
         asked = _partitions(request, cluster)
         other = self._elsewhere(request, wanted, stated, cluster) if steer else None
@@ -142,7 +142,7 @@ class Decider:
         limits = self.policy.limits
         within = bounds(limits, request, asked, cluster)
         choice = choose(limits, request, predicted, within)
-        return Outcome(
+        return JobDecision(
             policy=self.policy,
             stated=stated,
             estimate=predicted,
@@ -162,11 +162,11 @@ class Decider:
 
     def _candidates(
         self,
-        request: Request,
+        request: HookRequest,
         wanted: GpuRequest,
         partitions: tuple[str, ...],
         cluster: Cluster | None,
-    ) -> tuple[Candidate, ...]:
+    ) -> tuple[CandidateNodes, ...]:
         """The nodes the job may get; one of the type it names while there are no node data."""
         if cluster is not None:
             return candidates(self._pools.of(cluster), request, wanted, partitions)
@@ -174,10 +174,14 @@ class Decider:
             return ()
         gpu = gpu_named(wanted.type, self.policy.hardware)
         count = wanted.gpus_per_node or wanted.gpus
-        return (Candidate(("",), 1, frozenset(), gpu, count, wanted.type),)
+        return (CandidateNodes(("",), 1, frozenset(), gpu, count, wanted.type),)
 
     def _placed(
-        self, found: tuple[Candidate, ...], request: Request, wanted: GpuRequest, stated: Stated
+        self,
+        found: tuple[CandidateNodes, ...],
+        request: HookRequest,
+        wanted: GpuRequest,
+        stated: Stated,
     ) -> Placed:
         precision = stated.values.get("precision")
         if precision is None or wanted.shared:
@@ -188,17 +192,17 @@ class Decider:
         self,
         wanted: GpuRequest,
         stated: Stated,
-        found: tuple[Candidate, ...],
+        found: tuple[CandidateNodes, ...],
         cluster: Cluster | None,
-    ) -> Estimate:
+    ) -> JobPredictions:
         if wanted.shared:
-            return Estimate(reason="shared-gpus", advice="shares of a GPU are not predicted")
+            return JobPredictions(reason="shared-gpus", advice="shares of a GPU are not predicted")
         if cluster is None and not found:
-            return Estimate(reason="no-node-data")
+            return JobPredictions(reason="no-node-data")
         return estimate(self.predictor, self.policy, wanted, stated, found)
 
     def _elsewhere(
-        self, request: Request, wanted: GpuRequest, stated: Stated, cluster: Cluster | None
+        self, request: HookRequest, wanted: GpuRequest, stated: Stated, cluster: Cluster | None
     ) -> Elsewhere | None:
         policy = self.policy.placement
         free = not request.partition and not request.req_nodes and not request.reservation
@@ -207,17 +211,17 @@ class Decider:
         queue, pools = self._queues.of(cluster), self._pools.of(cluster)
         return elsewhere(self.predictor, self.policy, pools, queue, request, wanted, stated)
 
-    def _modify(self, request: Request) -> Answer:
+    def _modify(self, request: HookRequest) -> HookAnswer:
         """A changed job: where the limit was ours, the daemon will make it follow."""
         mark = parse_mark(request.old.get("admin_comment"))
         whole = with_old(request)
         if mark is None or mark.limit is None or request.job_id is None:
-            return Answer(log=log_words(reason="not-ours"), ttl_s=0)
+            return HookAnswer(log=log_words(reason="not-ours"), ttl_s=0)
         if request.time_limit is not None or request.old.get("time_limit") != str(mark.limit):
-            return Answer(log=log_words(reason="own-limit"), ttl_s=0)
+            return HookAnswer(log=log_words(reason="own-limit"), ttl_s=0)
         wanted = gpu_request(whole)
         if wanted is None:
-            return Answer(log=log_words(reason="no-gpus"), ttl_s=0)
+            return HookAnswer(log=log_words(reason="no-gpus"), ttl_s=0)
         stated = parse_text(request.comment or "", "comment").over(parse_text(mark.job, "submit"))
         fresh = replace(whole, time_limit=None)
         outcome = self._outcome(fresh, wanted, stated, steer=False)
@@ -225,17 +229,17 @@ class Decider:
         if limit is not None and limit != mark.limit:
             comment = outcome.mark().text()
             self.follow_ups.put(
-                FollowUp(
+                LimitFollowUp(
                     job_id=request.job_id,
                     old_limit_min=mark.limit,
                     time_limit_min=limit,
                     admin_comment=comment,
                 )
             )
-        return Answer(log=outcome.answer().log, ttl_s=0)
+        return HookAnswer(log=outcome.answer().log, ttl_s=0)
 
 
-def _partitions(request: Request, cluster: Cluster | None) -> tuple[str, ...]:
+def _partitions(request: HookRequest, cluster: Cluster | None) -> tuple[str, ...]:
     """The partitions asked for, else the default one."""
     if request.partitions:
         return tuple(part.name for part in request.partitions)
@@ -245,5 +249,5 @@ def _partitions(request: Request, cluster: Cluster | None) -> tuple[str, ...]:
     return tuple(part.name for part in parts if part.default)
 
 
-def _left(found: tuple[Candidate, ...]) -> Placed:
+def _left(found: tuple[CandidateNodes, ...]) -> Placed:
     return Placed(candidates=found, reason="left")

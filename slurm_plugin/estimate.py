@@ -13,14 +13,14 @@ from predictor.identify.stated import Stated
 from predictor.job.training_job import TrainingJob
 from predictor.site.calibration.source import site_source
 
-from .candidates import Candidate
-from .config import Policy
+from .candidates import CandidateNodes
+from .config import SlurmPolicy
 from .hardware import distinct
 from .tres import GpuRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class JobPredictions:
     """One prediction for each GPU type, or why there is none.
 
     ``labels`` are the GPUs as the cluster calls them. ``reason`` is a word for the log, ``advice``
@@ -35,11 +35,11 @@ class Estimate:
 
 def estimate(
     predictor: Predictor,
-    policy: Policy,
+    policy: SlurmPolicy,
     wanted: GpuRequest,
     stated: Stated,
-    found: Sequence[Candidate],
-) -> Estimate:
+    found: Sequence[CandidateNodes],
+) -> JobPredictions:
     """Predict the job on each GPU type among ``found``; never raises for what a user stated."""
     lacking = _lacking(stated, policy, found)
     if lacking is not None:
@@ -53,32 +53,40 @@ def estimate(
         except PrecisionTimeError as error:
             refusal = error  # a GPU that cannot run the job does not count, if another can
     if not predictions:
-        return Estimate(reason="not-predictable", advice=str(refusal))
+        return JobPredictions(reason="not-predictable", advice=str(refusal))
     labels = dict.fromkeys(c.label for c in found)
-    return Estimate(predictions=tuple(predictions), labels=tuple(labels))
+    return JobPredictions(predictions=tuple(predictions), labels=tuple(labels))
 
 
-def _lacking(stated: Stated, policy: Policy, found: Sequence[Candidate]) -> Estimate | None:
+def _lacking(
+    stated: Stated, policy: SlurmPolicy, found: Sequence[CandidateNodes]
+) -> JobPredictions | None:
     values = stated.values
     if stated.unknown_model is not None:
-        return Estimate(reason="unknown-model", advice=f"model {stated.unknown_model} is not known")
+        return JobPredictions(
+            reason="unknown-model", advice=f"model {stated.unknown_model} is not known"
+        )
     if stated.model is None:
         said = bool(values or stated.problems)
-        return Estimate(reason="no-model", advice="state model= for a time limit" if said else "")
+        return JobPredictions(
+            reason="no-model", advice="state model= for a time limit" if said else ""
+        )
     if "batch_size" not in values and "global_batch_size" not in values:
-        return Estimate(reason="no-batch", advice="state batch= (samples per GPU) for a time limit")
+        return JobPredictions(
+            reason="no-batch", advice="state batch= (samples per GPU) for a time limit"
+        )
     if "precision" not in values and policy.limits.assumed_precision is None:
-        return Estimate(reason="no-precision", advice="state precision= for a time limit")
+        return JobPredictions(reason="no-precision", advice="state precision= for a time limit")
     if not found:
-        return Estimate(reason="no-nodes", advice="no node with these GPUs is known")
+        return JobPredictions(reason="no-nodes", advice="no node with these GPUs is known")
     unknown = sorted({c.label for c in found if c.gpu is None})
     if unknown:
-        return Estimate(reason="unknown-gpu", advice=f"GPU {', '.join(unknown)} is not known")
+        return JobPredictions(reason="unknown-gpu", advice=f"GPU {', '.join(unknown)} is not known")
     return None
 
 
 def _job(
-    stated: Stated, policy: Policy, wanted: GpuRequest, nodes: Sequence[Candidate]
+    stated: Stated, policy: SlurmPolicy, wanted: GpuRequest, nodes: Sequence[CandidateNodes]
 ) -> TrainingJob:
     given: dict[str, Any] = {
         "precision": policy.limits.assumed_precision,
@@ -92,7 +100,7 @@ def _job(
     return replace(stated, values=dict(stated.values) | {"gpu": gpu.name}).job(**given)
 
 
-def _spread(wanted: GpuRequest, nodes: Sequence[Candidate]) -> int:
+def _spread(wanted: GpuRequest, nodes: Sequence[CandidateNodes]) -> int:
     """GPUs of one node where Slurm chooses: as few nodes as the request and the nodes allow."""
     most = max(c.count for c in nodes)
     return max(1, min(most, -(-wanted.gpus // (wanted.nodes or 1))))

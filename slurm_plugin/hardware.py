@@ -8,11 +8,11 @@ from fnmatch import fnmatchcase
 from profiles.errors import UnknownGpuError
 from profiles.gpus import Gpu, find_gpu
 
-from .cluster import GpuGres, Node
-from .config import Hardware
+from .cluster import GpuGres, SlurmNode
+from .config import SlurmHardware
 
 
-def gpu_of(node: Node, gres: GpuGres, hardware: Hardware) -> Gpu | None:
+def gpu_of(node: SlurmNode, gres: GpuGres, hardware: SlurmHardware) -> Gpu | None:
     """The GPU behind one GRES of a node, None where no name tells.
 
     Asked in this order: ``hardware.node_gpus`` by pattern of the node's name, the GRES type, the
@@ -27,7 +27,7 @@ def gpu_of(node: Node, gres: GpuGres, hardware: Hardware) -> Gpu | None:
     return next((gpu for gpu in named if gpu is not None), None)
 
 
-def gpu_named(name: str, hardware: Hardware) -> Gpu | None:
+def gpu_named(name: str, hardware: SlurmHardware) -> Gpu | None:
     """The GPU that a GRES type or feature means, None where it means none."""
     try:
         return find_gpu(hardware.gpu_types.get(name, name))

@@ -9,22 +9,22 @@ from predictor.site.calibration.lengths import LengthEstimate, LengthModel
 from predictor.site.calibration.like_jobs import LikeJob
 from predictor.units import duration
 
-from .config import Limits
-from .limit import Bounds, Choice, minutes
+from .config import SlurmLimits
+from .limit import Bounds, LimitChoice, minutes
 from .message import slurm_time
-from .protocol import Request
+from .protocol import HookRequest
 from .tres import GpuRequest
 
 
 def from_like_jobs(
-    choice: Choice,
-    policy: Limits,
-    request: Request,
+    choice: LimitChoice,
+    policy: SlurmLimits,
+    request: HookRequest,
     wanted: GpuRequest,
     stated: Stated,
     lengths: LengthModel,
     within: Bounds,
-) -> Choice:
+) -> LimitChoice:
     """The choice, with what like jobs took where nothing was predicted and no limit asked for."""
     settled = choice.found is not None or request.time_limit is not None
     if policy.history_mode == "off" or policy.mode == "off" or settled:
@@ -45,10 +45,10 @@ def from_like_jobs(
     if policy.history_mode == "advise" or policy.mode == "warn":
         return replace(choice, reason="like-jobs-advice", clause=f"{took}, {text} would do")
     clause = f"{took}: time limit set to {text}"
-    return Choice(reason="like-jobs", clause=clause, limit_min=limit_min)
+    return LimitChoice(reason="like-jobs", clause=clause, limit_min=limit_min)
 
 
-def _limit_min(found: LengthEstimate, policy: Limits, within: Bounds) -> int:
+def _limit_min(found: LengthEstimate, policy: SlurmLimits, within: Bounds) -> int:
     rounded = -(-minutes(found.quantile_s) // policy.rounding_min) * policy.rounding_min
     limit_min = max(rounded, within.floor_min)
     return limit_min if within.cap_min is None else min(limit_min, within.cap_min)

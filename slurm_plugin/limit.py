@@ -10,10 +10,10 @@ from predictor.estimate.limits import EvidenceRule, Limit, LimitRule, time_limit
 from predictor.estimate.residual.novelty import Tier
 
 from .cluster import Cluster
-from .config import Limits
-from .estimate import Estimate
+from .config import SlurmLimits
+from .estimate import JobPredictions
 from .message import slurm_time
-from .protocol import Request
+from .protocol import HookRequest
 
 MINUTE_S = 60.0
 # An explicit limit above this many times the quantile below is called long.
@@ -30,7 +30,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class LimitChoice:
     """What becomes of the limit.
 
     ``limit_min`` and ``time_min`` are to be written, None to leave what is there. ``found`` is the
@@ -46,7 +46,7 @@ class Choice:
 
 
 def bounds(
-    policy: Limits, request: Request, partitions: Sequence[str], cluster: Cluster | None
+    policy: SlurmLimits, request: HookRequest, partitions: Sequence[str], cluster: Cluster | None
 ) -> Bounds:
     """The floor and the cap for a job that may start in any of ``partitions``.
 
@@ -63,7 +63,7 @@ def bounds(
     return Bounds(floor, None if math.isinf(cap) else int(cap))
 
 
-def _cap(name: str, policy: Limits, request: Request, cluster: Cluster | None) -> float:
+def _cap(name: str, policy: SlurmLimits, request: HookRequest, cluster: Cluster | None) -> float:
     known = {part.name: part.max_min for part in request.partitions}
     if name not in known and cluster is not None:
         known |= {part.name: part.max_min for part in cluster.partitions if part.name == name}
@@ -72,7 +72,7 @@ def _cap(name: str, policy: Limits, request: Request, cluster: Cluster | None) -
     return min((cap for cap in caps if cap is not None), default=math.inf)
 
 
-def _account_cap(request: Request, partition: str, cluster: Cluster | None) -> int | None:
+def _account_cap(request: HookRequest, partition: str, cluster: Cluster | None) -> int | None:
     """MaxWall in Slurm's order: QOS of the partition, QOS of the job, association."""
     if cluster is None:
         return None
@@ -91,25 +91,27 @@ def _account_cap(request: Request, partition: str, cluster: Cluster | None) -> i
     return min(own, default=None)
 
 
-def choose(policy: Limits, request: Request, estimate: Estimate, within: Bounds) -> Choice:
+def choose(
+    policy: SlurmLimits, request: HookRequest, estimate: JobPredictions, within: Bounds
+) -> LimitChoice:
     """The limit for what was predicted, or why the one that is there stays."""
     predictions = estimate.predictions
     if not predictions:
-        return Choice(reason=estimate.reason)
+        return LimitChoice(reason=estimate.reason)
     if any(p.steps is None for p in predictions):
-        return Choice(reason="no-length", clause="state epochs= or steps= for a time limit")
+        return LimitChoice(reason="no-length", clause="state epochs= or steps= for a time limit")
     found = time_limit(predictions, _rule(policy, policy.quantile, within))
     if request.time_limit is not None:
         return _explicit(policy, request.time_limit, found)
     if policy.mode == "off":
-        return Choice(reason="limits-off", found=found)
+        return LimitChoice(reason="limits-off", found=found)
     thin = too_thin(predictions, _evidence(policy))
     if thin is not None:
-        return Choice(reason="thin-evidence", clause=f"{thin}: the default stays", found=found)
+        return LimitChoice(reason="thin-evidence", clause=f"{thin}: the default stays", found=found)
     limit_min = max(minutes(found.limit_s), int(request.time_min or 1))
     text = slurm_time(limit_min)
     if policy.mode == "warn":
-        return Choice(reason="warn-only", clause=f"time limit {text} would do", found=found)
+        return LimitChoice(reason="warn-only", clause=f"time limit {text} would do", found=found)
     clause = f"time limit set to {text}"
     if found.capped:
         clause += ", the longest there is here"
@@ -119,10 +121,12 @@ def choose(policy: Limits, request: Request, estimate: Estimate, within: Bounds)
     if policy.time_min_quantile is not None and request.time_min is None:
         lower = time_limit(predictions, _rule(policy, policy.time_min_quantile, within))
         time_min = min(minutes(lower.limit_s), limit_min)
-    return Choice(reason="set", clause=clause, found=found, limit_min=limit_min, time_min=time_min)
+    return LimitChoice(
+        reason="set", clause=clause, found=found, limit_min=limit_min, time_min=time_min
+    )
 
 
-def _explicit(policy: Limits, limit_min: float, found: Limit) -> Choice:
+def _explicit(policy: SlurmLimits, limit_min: float, found: Limit) -> LimitChoice:
     clause = ""
     if policy.warn_explicit and limit_min * MINUTE_S < found.median_s:
         clause = f"your limit of {slurm_time(int(limit_min))} is below the median"
@@ -130,10 +134,10 @@ def _explicit(policy: Limits, limit_min: float, found: Limit) -> Choice:
     if policy.warn_explicit and limit_min * MINUTE_S > max(long_s, found.limit_s):
         text = slurm_time(minutes(found.limit_s))
         clause = f"your limit is long, {text} would do and may start earlier"
-    return Choice(reason="explicit", clause=clause, found=found)
+    return LimitChoice(reason="explicit", clause=clause, found=found)
 
 
-def _rule(policy: Limits, quantile: float, within: Bounds) -> LimitRule:
+def _rule(policy: SlurmLimits, quantile: float, within: Bounds) -> LimitRule:
     return LimitRule(
         quantile=quantile,
         startup_s=policy.startup_s,
@@ -144,7 +148,7 @@ def _rule(policy: Limits, quantile: float, within: Bounds) -> LimitRule:
     )
 
 
-def _evidence(policy: Limits) -> EvidenceRule:
+def _evidence(policy: SlurmLimits) -> EvidenceRule:
     return EvidenceRule(
         quantile=policy.quantile,
         max_interval_ratio=policy.evidence.max_interval_ratio,

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from .cluster import Node, QueuedJob
-from .config import Hardware
+from .cluster import SlurmJob, SlurmNode
+from .config import SlurmHardware
 from .constraints import Constraint, parse
 from .hardware import gpu_named, gpu_of
 from .history.gpus import GpuNames
@@ -19,7 +19,7 @@ UNTYPED = "gpu"
 class Place:
     """GPUs of one type on a node: ``kind`` is Slurm's type, ``name`` that of predictions."""
 
-    node: Node
+    node: SlurmNode
     kind: str | None
     name: str
     count: int
@@ -28,13 +28,13 @@ class Place:
 class Places:
     """Where jobs can run; nodes that are down take none."""
 
-    def __init__(self, nodes: Iterable[Node], hardware: Hardware) -> None:
+    def __init__(self, nodes: Iterable[SlurmNode], hardware: SlurmHardware) -> None:
         found = tuple(nodes)
         self._hardware = hardware
         self._named = GpuNames(found, hardware)
         self.usable = tuple(_places(found, hardware))
 
-    def gpu_type(self, job: QueuedJob) -> str | None:
+    def gpu_type(self, job: SlurmJob) -> str | None:
         """The GPU a job has, or the only one its partitions and constraint leave it, or None.
 
         A type of Slurm that means several GPUs counts as the one there is most of.
@@ -54,7 +54,7 @@ class Places:
         return None
 
 
-def _places(nodes: Iterable[Node], hardware: Hardware) -> Iterator[Place]:
+def _places(nodes: Iterable[SlurmNode], hardware: SlurmHardware) -> Iterator[Place]:
     for node in nodes:
         for gres in node.gpus if node.usable else ():
             gpu = gpu_of(node, gres, hardware)
@@ -62,7 +62,7 @@ def _places(nodes: Iterable[Node], hardware: Hardware) -> Iterator[Place]:
             yield Place(node, gres.type, name, gres.count)
 
 
-def _allows(place: Place, job: QueuedJob, constraint: Constraint | None) -> bool:
+def _allows(place: Place, job: SlurmJob, constraint: Constraint | None) -> bool:
     return (
         job.gpu_type in (None, place.kind)
         and not set(job.partitions).isdisjoint(place.node.partitions)

@@ -7,14 +7,14 @@ import time
 from predictor.identify.rules import RuleContext
 from predictor.site.capacity.live import Live, LiveJob, NodeGpus, pools_of_nodes
 
-from .cluster import QueuedJob
-from .config import Policy
+from .cluster import SlurmJob
+from .config import SlurmPolicy
 from .daemon.loading import policy_at, rules_of
 from .errors import SourceError
 from .history.runs import Runs
 from .limit import MINUTE_S
 from .live_places import Places
-from .live_reservations import Kept, kept
+from .live_reservations import KeptGpus, kept
 from .live_waits import Waiters
 from .sources import reservations_text, waits_text
 from .sources.choose import open_source
@@ -31,7 +31,7 @@ def live() -> Live:
     return read(policy_at(None))
 
 
-def read(policy: Policy) -> Live:
+def read(policy: SlurmPolicy) -> Live:
     """The same by a policy; its rules tell what a job is that does not say it.
 
     Where what jobs wait for, or reservations, cannot be read, a note says so.
@@ -54,16 +54,16 @@ def read(policy: Policy) -> Live:
     )
 
 
-def _reserved(commands: Commands, places: Places, at_s: float, notes: list[str]) -> Kept:
+def _reserved(commands: Commands, places: Places, at_s: float, notes: list[str]) -> KeptGpus:
     try:
         return kept(reservations_text.read(commands), places.usable, at_s)
     except SourceError as error:
         notes.append(f"Reservations are not known: {error}.")
-        return Kept()
+        return KeptGpus()
 
 
 def _waiters(
-    commands: Commands, queue: tuple[QueuedJob, ...], at_s: float, notes: list[str]
+    commands: Commands, queue: tuple[SlurmJob, ...], at_s: float, notes: list[str]
 ) -> Waiters:
     try:
         told = waits_text.read(commands)
@@ -73,7 +73,7 @@ def _waiters(
     return Waiters(queue, told, at_s)
 
 
-def _job(job: QueuedJob, runs: Runs, places: Places, waits: Waiters, reserved: Kept) -> LiveJob:
+def _job(job: SlurmJob, runs: Runs, places: Places, waits: Waiters, reserved: KeptGpus) -> LiveJob:
     context = RuleContext(
         name=job.name, user=job.user, account=job.account, partition=job.partitions[0]
     )

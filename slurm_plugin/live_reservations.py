@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from predictor.site.replay import Away
 
 from .live_places import Place
-from .sources.reservations_text import Reservation
+from .sources.reservations_text import SlurmReservation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class KeptGpus:
     """GPUs away by type in Unix seconds, the nodes that are kept now, and a line on each."""
 
     away: tuple[Away, ...] = ()
@@ -22,7 +22,9 @@ class Kept:
     notes: tuple[str, ...] = ()
 
 
-def kept(reservations: Iterable[Reservation], places: Sequence[Place], at_s: float) -> Kept:
+def kept(
+    reservations: Iterable[SlurmReservation], places: Sequence[Place], at_s: float
+) -> KeptGpus:
     """What they keep from ``at_s`` on; those of parts of nodes are only told of."""
     away: list[Away] = []
     notes: list[str] = []
@@ -42,10 +44,10 @@ def kept(reservations: Iterable[Reservation], places: Sequence[Place], at_s: flo
             for name, count in gpus.items()
         ]
         nodes |= one.nodes if one.begin_s <= at_s else set()
-    return Kept(away=tuple(away), nodes=frozenset(nodes), notes=tuple(notes))
+    return KeptGpus(away=tuple(away), nodes=frozenset(nodes), notes=tuple(notes))
 
 
-def _note(one: Reservation, gpus: Counter[str], at_s: float) -> str:
+def _note(one: SlurmReservation, gpus: Counter[str], at_s: float) -> str:
     what = ", ".join(f"{count} x {name}" for name, count in sorted(gpus.items()))
     if one.floating:
         return f"Reservation {one.name} of {what} floats: not simulated."

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from predictor.site.capacity.live import AfterJob, Waits
 
-from .cluster import QueuedJob
+from .cluster import SlurmJob
 from .dependencies import Dependencies, Dependency, parse
 from .limit import MINUTE_S
 from .sources.waits_text import Waiting
@@ -49,16 +49,14 @@ class _Found:
 class Waiters:
     """Tells of each job of a queue, read at ``at_s``, what it waits for."""
 
-    def __init__(
-        self, queue: Iterable[QueuedJob], told: Mapping[str, Waiting], at_s: float
-    ) -> None:
+    def __init__(self, queue: Iterable[SlurmJob], told: Mapping[str, Waiting], at_s: float) -> None:
         self._told, self._at_s = told, at_s
         self._queue = tuple(queue)
-        self._by_id: defaultdict[str, list[QueuedJob]] = defaultdict(list)
+        self._by_id: defaultdict[str, list[SlurmJob]] = defaultdict(list)
         for job in self._queue:
             self._by_id[base(job)].append(job)
 
-    def __call__(self, job: QueuedJob) -> Waits:
+    def __call__(self, job: SlurmJob) -> Waits:
         """Nothing of a job that runs."""
         if job.state != "PENDING":
             return Waits()
@@ -81,7 +79,7 @@ class Waiters:
             reservation=told.reservation,
         )
 
-    def _add(self, found: _Found, one: Dependency, job: QueuedJob) -> None:
+    def _add(self, found: _Found, one: Dependency, job: SlurmJob) -> None:
         if one.kind == "afternotok":
             found.words.append(_words(one, job))
             return
@@ -94,13 +92,13 @@ class Waiters:
         for other in others:
             self._after(found, one, other)
 
-    def _others(self, one: Dependency, job: QueuedJob) -> list[QueuedJob]:
+    def _others(self, one: Dependency, job: SlurmJob) -> list[SlurmJob]:
         """The jobs of the queue that are meant; those that ended are in it no more."""
         task = _task(one, job)
         mine = self._by_id.get(one.job, [])
         return mine if task is None else [o for o in mine if o.label == f"{one.job}_{task}"]
 
-    def _after(self, found: _Found, one: Dependency, other: QueuedJob) -> None:
+    def _after(self, found: _Found, one: Dependency, other: SlurmJob) -> None:
         """A job without GPUs is not replayed: it counts as ending by its limit."""
         started = one.kind == "after"
         if started and other.state != "PENDING":
@@ -123,30 +121,30 @@ def _never(told: Waiting, asked: Dependencies) -> str:
     return _TO_FAIL if any(to_fail) and (not asked.any_of or all(to_fail)) else ""
 
 
-def base(job: QueuedJob) -> str:
+def base(job: SlurmJob) -> str:
     """The number that a whole array or het job goes by."""
     return job.label.partition("_")[0].partition("+")[0]
 
 
-def _task(one: Dependency, job: QueuedJob) -> str | None:
+def _task(one: Dependency, job: SlurmJob) -> str | None:
     """The number of the task that is meant, None for all."""
     if one.kind == "aftercorr":
         return job.label.partition("_")[2] or None
     return None if one.task == "*" else one.task
 
 
-def _before(other: QueuedJob, job: QueuedJob) -> bool:
+def _before(other: SlurmJob, job: SlurmJob) -> bool:
     """Whether a singleton waits for another: of the same name and user, running or sent earlier."""
     if (other.name, other.user) != (job.name, job.user) or other.label == job.label:
         return False
     return other.state != "PENDING" or _sent(other) < _sent(job)
 
 
-def _sent(job: QueuedJob) -> tuple[int, int]:
+def _sent(job: SlurmJob) -> tuple[int, int]:
     return int(base(job)), int(job.label.partition("_")[2] or 0)
 
 
-def _words(one: Dependency, job: QueuedJob) -> str:
+def _words(one: Dependency, job: SlurmJob) -> str:
     task = _task(one, job)
     name = one.job if task is None else f"{one.job}_{task}"
     what = {"after": "start", "afternotok": "failure"}.get(one.kind, "end")

@@ -7,34 +7,34 @@ from dataclasses import dataclass
 from predictor.identify.grammar import stated_text
 from predictor.identify.stated import Stated
 
-from .config import Policy
-from .estimate import Estimate
-from .limit import Choice
+from .config import SlurmPolicy
+from .estimate import JobPredictions
+from .limit import LimitChoice
 from .mark import Mark
 from .message import job_words, lines, log_words, time_words
 from .partition_choice import Elsewhere
 from .placement import Placed
-from .protocol import Answer
+from .protocol import HookAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class JobDecision:
     """One decision with all it rests on."""
 
-    policy: Policy
+    policy: SlurmPolicy
     stated: Stated
-    estimate: Estimate
+    estimate: JobPredictions
     placed: Placed
-    choice: Choice
+    choice: LimitChoice
     elsewhere: Elsewhere | None = None
     version: str = ""
     ttl_s: int = 60
 
-    def answer(self) -> Answer:
+    def answer(self) -> HookAnswer:
         """What the hook is to do and to say."""
         place, choice = self.placed, self.choice
         moved = self.elsewhere is not None and self.elsewhere.applied
-        return Answer(
+        return HookAnswer(
             log=self._log(),
             message=self._message(),
             time_limit=choice.limit_min,

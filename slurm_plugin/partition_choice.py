@@ -9,12 +9,12 @@ from predictor.estimate.core import Predictor
 from predictor.identify.stated import Stated
 from predictor.units import duration
 
-from .candidates import Candidate, candidates
-from .config import Policy
+from .candidates import CandidateNodes, candidates
+from .config import SlurmPolicy
 from .estimate import estimate
 from .placement import place
-from .pools import Pool
-from .protocol import Request
+from .pools import NodePool
+from .protocol import HookRequest
 from .queue_time import QueueModel
 from .tres import GpuRequest
 
@@ -47,10 +47,10 @@ class Elsewhere:
 
 def elsewhere(
     predictor: Predictor,
-    policy: Policy,
-    pools: Sequence[Pool],
+    policy: SlurmPolicy,
+    pools: Sequence[NodePool],
     queue: QueueModel,
-    request: Request,
+    request: HookRequest,
     wanted: GpuRequest,
     stated: Stated,
 ) -> Elsewhere | None:
@@ -84,13 +84,13 @@ def elsewhere(
 
 def _completion(
     predictor: Predictor,
-    policy: Policy,
+    policy: SlurmPolicy,
     queue: QueueModel,
-    request: Request,
+    request: HookRequest,
     wanted: GpuRequest,
     stated: Stated,
     partition: str,
-    found: tuple[Candidate, ...],
+    found: tuple[CandidateNodes, ...],
 ) -> Iterator[Completion]:
     """The job there, or nothing where it cannot run or be predicted."""
     precision = stated.values.get("precision")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from predictor.job.native import CAPABILITY_NAMES, capability, has_tensor_cores, runs_natively
 from predictor.job.precision import Dtype, Precision
 
-from .candidates import Candidate, suffice
-from .config import Placement
+from .candidates import CandidateNodes, suffice
+from .config import SlurmPlacement
 from .constraints import and_also, cover, parse
-from .protocol import Request
+from .protocol import HookRequest
 from .tres import GpuRequest, with_type
 
 
@@ -23,7 +23,7 @@ class Placed:
     ``gres`` is to be written; none in advice. ``note`` is for the user, ``reason`` for the log.
     """
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[CandidateNodes, ...]
     features: str | None = None
     prefer: str | None = None
     gres: str | None = None
@@ -32,11 +32,11 @@ class Placed:
 
 
 def place(
-    found: Sequence[Candidate],
-    request: Request,
+    found: Sequence[CandidateNodes],
+    request: HookRequest,
     wanted: GpuRequest,
     precision: Precision,
-    policy: Placement,
+    policy: SlurmPlacement,
 ) -> Placed:
     """Steer a job to the nodes that fit its precision, where its own request leaves a choice.
 
@@ -58,7 +58,7 @@ def place(
     return _steered(kept, target, request, wanted, precision, policy, aim)
 
 
-def _aim(precision: Precision, policy: Placement) -> str | None:
+def _aim(precision: Precision, policy: SlurmPlacement) -> str | None:
     needed = capability(precision)
     if needed is not None:
         return CAPABILITY_NAMES[needed]
@@ -66,7 +66,7 @@ def _aim(precision: Precision, policy: Placement) -> str | None:
     return "non-tensor-core" if steer else None
 
 
-def _fits(candidate: Candidate, precision: Precision) -> bool:
+def _fits(candidate: CandidateNodes, precision: Precision) -> bool:
     if candidate.gpu is None:
         return False
     if capability(precision) is None:
@@ -74,7 +74,7 @@ def _fits(candidate: Candidate, precision: Precision) -> bool:
     return runs_natively(candidate.gpu, precision)
 
 
-def _own_choice(request: Request, wanted: GpuRequest) -> str | None:
+def _own_choice(request: HookRequest, wanted: GpuRequest) -> str | None:
     if wanted.typed:
         return "GPU type"
     if request.req_nodes:
@@ -87,12 +87,12 @@ def _own_choice(request: Request, wanted: GpuRequest) -> str | None:
 
 
 def _steered(
-    kept: tuple[Candidate, ...],
-    target: list[Candidate],
-    request: Request,
+    kept: tuple[CandidateNodes, ...],
+    target: list[CandidateNodes],
+    request: HookRequest,
     wanted: GpuRequest,
     precision: Precision,
-    policy: Placement,
+    policy: SlurmPlacement,
     aim: str,
 ) -> Placed:
     if policy.method == "gres":
@@ -121,7 +121,10 @@ def _steered(
 
 
 def _expression(
-    kept: Sequence[Candidate], target: Sequence[Candidate], precision: Precision, policy: Placement
+    kept: Sequence[CandidateNodes],
+    target: Sequence[CandidateNodes],
+    precision: Precision,
+    policy: SlurmPlacement,
 ) -> str | None:
     outside = [c for c in kept if c not in target]
     needed = capability(precision)
@@ -130,11 +133,11 @@ def _expression(
 
 
 def _typed(
-    kept: tuple[Candidate, ...],
-    target: Sequence[Candidate],
-    request: Request,
+    kept: tuple[CandidateNodes, ...],
+    target: Sequence[CandidateNodes],
+    request: HookRequest,
     wanted: GpuRequest,
-    policy: Placement,
+    policy: SlurmPlacement,
     aim: str,
 ) -> Placed:
     """One GRES type can be asked for: the one with most usable nodes."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from profiles.gpus import Gpu
 
-from .cluster import Cluster, GpuGres, Node
-from .config import Hardware
+from .cluster import Cluster, GpuGres, SlurmNode
+from .config import SlurmHardware
 from .hardware import gpu_of
 
 
@@ -25,7 +25,7 @@ class PoolGpus:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class NodePool:
     """Nodes of the same partitions, features and GPUs; ``usable`` are those not down or drained."""
 
     partitions: frozenset[str]
@@ -38,11 +38,11 @@ class Pool:
 class Pools:
     """The pools of the newest view of Slurm, made once for each."""
 
-    def __init__(self, hardware: Hardware) -> None:
+    def __init__(self, hardware: SlurmHardware) -> None:
         self._hardware = hardware
-        self._made: tuple[Cluster | None, tuple[Pool, ...]] = (None, ())
+        self._made: tuple[Cluster | None, tuple[NodePool, ...]] = (None, ())
 
-    def of(self, cluster: Cluster) -> tuple[Pool, ...]:
+    def of(self, cluster: Cluster) -> tuple[NodePool, ...]:
         """The pools of a view."""
         known, pools = self._made
         if known is not cluster:
@@ -51,9 +51,9 @@ class Pools:
         return pools
 
 
-def pools_of(cluster: Cluster, hardware: Hardware) -> tuple[Pool, ...]:
+def pools_of(cluster: Cluster, hardware: SlurmHardware) -> tuple[NodePool, ...]:
     """The nodes of a view by kind, those without GPUs left out."""
-    alike: dict[tuple[object, ...], list[tuple[Node, tuple[PoolGpus, ...]]]] = {}
+    alike: dict[tuple[object, ...], list[tuple[SlurmNode, tuple[PoolGpus, ...]]]] = {}
     for node in cluster.nodes:
         if node.gpus:
             gpus = tuple(PoolGpus(gres, gpu_of(node, gres, hardware)) for gres in node.gpus)
@@ -62,8 +62,8 @@ def pools_of(cluster: Cluster, hardware: Hardware) -> tuple[Pool, ...]:
     return tuple(_pool(nodes) for nodes in alike.values())
 
 
-def _pool(nodes: list[tuple[Node, tuple[PoolGpus, ...]]]) -> Pool:
+def _pool(nodes: list[tuple[SlurmNode, tuple[PoolGpus, ...]]]) -> NodePool:
     first, gpus = nodes[0]
     names = tuple(node.name for node, _ in nodes)
     usable = frozenset(node.name for node, _ in nodes if node.usable)
-    return Pool(frozenset(first.partitions), first.features, gpus, names, usable)
+    return NodePool(frozenset(first.partitions), first.features, gpus, names, usable)

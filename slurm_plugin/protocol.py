@@ -38,7 +38,7 @@ class PartitionRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class HookRequest:
     """One submitted (``submit``) or modified (``modify``) job.
 
     Texts are as the user wrote them, ``None`` where Slurm has none. Times are in minutes, with
@@ -86,7 +86,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class HookAnswer:
     """What the hook is to do; every field but ``log`` may be absent.
 
     ``time_limit`` and ``time_min`` are whole minutes of at least 1. ``features``, ``prefer``,
@@ -129,10 +129,10 @@ _NUMBERS = {
 }
 _TIMES = {"time_limit", "time_min"}
 _LISTS = {"partitions", "usable_partitions", "argv"}
-_TEXTS = {f.name for f in fields(Request)} - _NUMBERS - _TIMES - _LISTS - {"environment", "old"}
+_TEXTS = {f.name for f in fields(HookRequest)} - _NUMBERS - _TIMES - _LISTS - {"environment", "old"}
 
 
-def parse_request(line: bytes) -> Request:
+def parse_request(line: bytes) -> HookRequest:
     """The request a line holds; raises ProtocolError.
 
     Bytes that are not UTF-8 become U+FFFD. ``partitions`` is a comma-separated list of
@@ -177,10 +177,10 @@ def parse_request(line: bytes) -> Request:
         raise ProtocolError(f"v={version!r} is not possible: the daemon speaks version {VERSION}")
     if stated.get("kind", "submit") not in ("submit", "modify"):
         raise ProtocolError(f"kind={stated['kind']!r} is not possible: submit or modify")
-    return Request(argv=tuple(argv), environment=environment, old=old, **stated)  # type: ignore[arg-type]
+    return HookRequest(argv=tuple(argv), environment=environment, old=old, **stated)  # type: ignore[arg-type]
 
 
-def with_old(request: Request) -> Request:
+def with_old(request: HookRequest) -> HookRequest:
     """A modified job as a whole: what changes over what it had before.
 
     An old number that cannot be read counts as unset. Changing one GPU option leaves the others.

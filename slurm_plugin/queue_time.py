@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .cluster import Cluster, QueuedJob
+from .cluster import Cluster, SlurmJob
 from .constraints import parse
 from .gpu_timeline import NEVER, Need, Rows, Timeline
 
@@ -120,7 +120,7 @@ class QueueModel:
         for row in rows:
             left -= timeline.occupy(row, max(0, left), until)
 
-    def _release_s(self, job: QueuedJob) -> float:
+    def _release_s(self, job: SlurmJob) -> float:
         """Seconds until a running job ends."""
         if job.state == "COMPLETING":
             return OVERDUE_S
@@ -187,5 +187,5 @@ class QueueModel:
         return self._by_place[place]
 
 
-def _limit_s(job: QueuedJob) -> float:
+def _limit_s(job: SlurmJob) -> float:
     return UNLIMITED_S if job.limit_min is None else job.limit_min * 60.0

@@ -6,20 +6,20 @@ from typing import Any
 
 from predictor.site.calibration.site_state import SiteState, read_state
 
-from .config import Policy
+from .config import SlurmPolicy
 
 AUTO = "auto"
 MINUTE_S = 60.0
 
 
-def state_for(policy: Policy) -> SiteState:
+def state_for(policy: SlurmPolicy) -> SiteState:
     """The state of the site, empty where the policy makes no use of it; raises ArtifactError."""
     limits = policy.limits
     auto = AUTO in (limits.startup_min, limits.checkpoint_share)
     return read_state() if auto or limits.history_mode != "off" else SiteState()
 
 
-def settled(policy: Policy, state: SiteState) -> Policy:
+def settled(policy: SlurmPolicy, state: SiteState) -> SlurmPolicy:
     """The policy with the high quantiles of its cluster for ``auto``, where they are known."""
     known, limits = state.cluster(policy.site), policy.limits
     if known is None:

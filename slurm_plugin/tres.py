@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .protocol import Request
+from .protocol import HookRequest
 
 # GRES that are parts of a GPU; a job with them has no GPU of its own.
 SHARED = frozenset({"mps", "shard"})
@@ -56,7 +56,7 @@ class Gres:
     count: int
 
 
-def gpu_request(request: Request) -> GpuRequest | None:
+def gpu_request(request: HookRequest) -> GpuRequest | None:
     """The GPUs a job asks for; None where there are none, or a text Slurm would refuse."""
     try:
         entries = {field: _entries(getattr(request, field)) for field in FIELDS}
@@ -88,7 +88,7 @@ def gpu_request(request: Request) -> GpuRequest | None:
     )
 
 
-def with_type(request: Request, gpu_type: str) -> str | None:
+def with_type(request: HookRequest, gpu_type: str) -> str | None:
     """The value for ``job_desc.gres`` that gives the job's GPUs a type, None where it must not be.
 
     The user's own count and other GRES stay. Slurm refuses a job whose GPUs are stated both with
@@ -117,7 +117,7 @@ class _Spread:
     gpus_per_node: int | None
 
 
-def _total(counts: dict[str, int], request: Request) -> _Spread:
+def _total(counts: dict[str, int], request: HookRequest) -> _Spread:
     """GPUs and how they lie on nodes, as slurmctld allocates them."""
     per_job, per_task = counts["tres_per_job"], counts["tres_per_task"]
     sockets = request.sockets_per_node or 1
@@ -137,7 +137,7 @@ def _total(counts: dict[str, int], request: Request) -> _Spread:
     return _Spread(per_job, nodes, per_node or None)
 
 
-def _nodes(request: Request) -> int | None:
+def _nodes(request: HookRequest) -> int | None:
     """The least number of nodes, None where the request leaves it open."""
     if request.min_nodes:
         return request.min_nodes
@@ -146,7 +146,7 @@ def _nodes(request: Request) -> int | None:
     return None
 
 
-def _tasks(request: Request) -> int:
+def _tasks(request: HookRequest) -> int:
     return request.num_tasks or (_nodes(request) or 1) * (request.ntasks_per_node or 1)
 
 

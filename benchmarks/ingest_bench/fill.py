@@ -13,7 +13,7 @@ from pathlib import Path
 
 from predictor.site.history.ingest import Tally, fill
 from predictor.site.history.store import History
-from slurm_plugin.config import Policy, Slurm
+from slurm_plugin.config import Slurm, SlurmPolicy
 from slurm_plugin.history.records import records
 
 EARLY = 0.1  # of the rows
@@ -21,7 +21,7 @@ EARLY = 0.1  # of the rows
 
 def main(bin_dir: str, history: str, since_s: str, until_s: str, count: str) -> int:
     """Print seconds, rows, and resident memory after a tenth of the rows and at the end."""
-    policy = Policy(slurm=Slurm(bin_dir=Path(bin_dir), command_timeout_s=600.0))
+    policy = SlurmPolicy(slurm=Slurm(bin_dir=Path(bin_dir), command_timeout_s=600.0))
     memory: dict[str, int] = {}
 
     def told(tally: Tally) -> None:

@@ -26,7 +26,7 @@ def daemon(config: Path | None, check_config: bool) -> None:
     one_thread_for_algebra()
     from predictor.service.logs import logging_to
 
-    from ..config import DEFAULT_PATH, Policy
+    from ..config import DEFAULT_PATH, SlurmPolicy
     from ..daemon import PACKAGES
     from ..daemon.loading import PolicyLoader, policy_at, rules_of
     from ..daemon.service import SlurmDaemon
@@ -36,7 +36,7 @@ def daemon(config: Path | None, check_config: bool) -> None:
         rules_of(policy)
         click.echo(f"{config or DEFAULT_PATH}: the policy can be used")
         return
-    if config is None and policy == Policy():
+    if config is None and policy == SlurmPolicy():
         warn(f"{DEFAULT_PATH} is not there or says nothing: all defaults hold")
 
     async def serve() -> None:

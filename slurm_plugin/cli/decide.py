@@ -14,8 +14,8 @@ import click
 from predictor.cli.console import format_option, show_json, warn
 
 if TYPE_CHECKING:
-    from ..config import Policy
-    from ..protocol import Answer, Request
+    from ..config import SlurmPolicy
+    from ..protocol import HookAnswer, HookRequest
 
 OURS = "PRECISION_TIME"
 NOT_OURS = frozenset({"PRECISION_TIME_HOME"})
@@ -99,12 +99,12 @@ def request_of(
     script: str | None,
     argv: tuple[str, ...],
     environment: Mapping[str, str],
-) -> Request:
+) -> HookRequest:
     """The request the hook would make of options as sbatch takes them.
 
     Raises JobError for a number that is none.
     """
-    from ..protocol import Request
+    from ..protocol import HookRequest
     from ..sources.words import minutes
 
     least, _, most = (options.get("nodes") or "").partition("-")
@@ -125,7 +125,7 @@ def request_of(
         "array_inx",
     )
     bound = minutes(limit) if limit else None
-    return Request(
+    return HookRequest(
         uid=_uid(user),
         user=user,
         script=None if script is None else script[:MAX_SCRIPT_CHARS],
@@ -164,7 +164,7 @@ def _in_script(command: click.Command, script: str) -> dict[str, str]:
     return {k: v for k, v in found.items() if k in known - own and isinstance(v, str)}
 
 
-def _asked(policy: Policy, request: Request) -> Answer:
+def _asked(policy: SlurmPolicy, request: HookRequest) -> HookAnswer:
     from ..daemon.client import ask
     from ..errors import SlurmError
 
@@ -174,12 +174,12 @@ def _asked(policy: Policy, request: Request) -> Answer:
         raise SlurmError(f"{error}; to decide without the daemon, add --local") from None
 
 
-def _locally(policy: Policy, request: Request) -> Answer:
+def _locally(policy: SlurmPolicy, request: HookRequest) -> HookAnswer:
     from predictor.cli.predictors import predictor
 
     from ..cluster import Cluster
     from ..daemon.loading import rules_of
-    from ..decide import Decider
+    from ..decide import SlurmDecider
     from ..errors import SourceError
     from ..sources.choose import open_source
     from ..sources.snapshot import take
@@ -190,10 +190,12 @@ def _locally(policy: Policy, request: Request) -> Answer:
     except SourceError as error:
         warn(f"decided without a view of Slurm: {error}")
     version = policy.daemon.predictor_version
-    return Decider(predictor(version), policy, lambda: cluster, rules_of(policy)).decide(request)
+    return SlurmDecider(predictor(version), policy, lambda: cluster, rules_of(policy)).decide(
+        request
+    )
 
 
-def _show(answer: Answer, form: str) -> None:
+def _show(answer: HookAnswer, form: str) -> None:
     said = {f.name: getattr(answer, f.name) for f in fields(answer)}
     stated = {name: value for name, value in said.items() if value is not None}
     if form == "json":

@@ -16,7 +16,7 @@ from predictor.cli.stopping import stop_asked
 from predictor.errors import PrecisionTimeError
 from predictor.units import count
 
-from ..config import Policy
+from ..config import SlurmPolicy
 
 if TYPE_CHECKING:
     from predictor.site.history.ingest import Tally
@@ -86,7 +86,11 @@ def slurm(
 
 
 def _once(
-    store: History, policy: Policy, since_s: float | None, until_s: float | None, overlap_s: float
+    store: History,
+    policy: SlurmPolicy,
+    since_s: float | None,
+    until_s: float | None,
+    overlap_s: float,
 ) -> Tally:
     from predictor.site.history.ingest import period
 
@@ -109,13 +113,13 @@ def _once(
 
 def _follow(
     opened: Callable[[], History],
-    read: Callable[[], Policy],
+    read: Callable[[], SlurmPolicy],
     since_s: float | None,
     overlap_s: float,
 ) -> None:
-    from ..history.follow import Follower
+    from ..history.follow import SlurmFollower
 
-    follower, trouble = Follower(opened, overlap_s=overlap_s), ""
+    follower, trouble = SlurmFollower(opened, overlap_s=overlap_s), ""
     with stop_asked() as stop:
         while not stop.is_set():
             try:

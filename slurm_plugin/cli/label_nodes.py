@@ -25,18 +25,18 @@ def label_nodes(from_json: TextIO | None, config: Path | None, form: str) -> Non
 
     Nothing is changed. `--format json` prints what NVML says, for `--from-json` elsewhere.
     """
-    from ..config import DEFAULT_PATH, Policy, read_policy
+    from ..config import DEFAULT_PATH, SlurmPolicy, read_policy
     from ..install import gpu_nodes, labels
 
     if from_json is None:
-        nodes: tuple[gpu_nodes.GpuNode, ...] = (gpu_nodes.this_node(),)
+        nodes: tuple[gpu_nodes.NvmlNode, ...] = (gpu_nodes.this_node(),)
     else:
         nodes = gpu_nodes.from_json(from_json.read(), from_json.name)
     if form == "json":
         click.echo(gpu_nodes.to_json(nodes))
         return
     path = config or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
-    policy = Policy() if path is None else read_policy(path)
+    policy = SlurmPolicy() if path is None else read_policy(path)
     names = {str(key): name for key, name in policy.placement.features.items()}
     for number, node in enumerate(nodes):
         click.echo("\n" * bool(number) + "\n".join(labels.lines(labels.label(node, names))))

@@ -10,8 +10,8 @@ import click
 from predictor.cli.console import format_option, show_json, show_table, warn
 
 if TYPE_CHECKING:
-    from ..cluster import Node
-    from ..config import Hardware
+    from ..cluster import SlurmNode
+    from ..config import SlurmHardware
 
 HEAD = ("node", "partitions", "state", "GPUs", "taken for", "natively", "features")
 NOTHING = "-"
@@ -42,7 +42,7 @@ def nodes(config: Path | None, form: str) -> None:
         warn(f"not recognised: {', '.join(unknown)}; say what they are in hardware.gpu_types")
 
 
-def rows_of(node: Node, hardware: Hardware) -> list[dict[str, Any]]:
+def rows_of(node: SlurmNode, hardware: SlurmHardware) -> list[dict[str, Any]]:
     """One row for each GPU type of a node, one for a node without GPUs."""
     from predictor.job.native import capabilities
 

@@ -11,7 +11,7 @@ import click
 from predictor.cli.console import warn
 from predictor.cli.stopping import stop_asked
 
-from ..config import DEFAULT_PATH, Policy
+from ..config import DEFAULT_PATH, SlurmPolicy
 from ..errors import PolicyError, SourceError
 from ..watch.history_child import HistoryChild
 
@@ -51,9 +51,9 @@ def watch(config: Path | None, once: bool, dry_run: bool) -> None:
 
 
 def _follow(
-    look: Callable[[Policy], object],
-    policy: Policy,
-    read: Callable[[], Policy],
+    look: Callable[[SlurmPolicy], object],
+    policy: SlurmPolicy,
+    read: Callable[[], SlurmPolicy],
     history: HistoryChild,
 ) -> None:
     with stop_asked() as stop, closing(history):

@@ -13,9 +13,9 @@ from ..protocol import (
     MAX_ANSWER_BYTES,
     OLD_PREFIX,
     VERSION,
-    Answer,
+    HookAnswer,
+    HookRequest,
     PartitionRequest,
-    Request,
 )
 
 TIMEOUT_S = 5.0
@@ -23,7 +23,7 @@ _NUMBERS = {"time_limit", "time_min", "ttl_s"}
 _NOT_PLAIN = {"partitions", "usable_partitions", "argv", "environment", "old"}
 
 
-def encode_request(request: Request) -> bytes:
+def encode_request(request: HookRequest) -> bytes:
     """The line that ``parse_request`` reads as this request."""
     pairs: list[tuple[str, object]] = [("v", VERSION)]
     for name in (f.name for f in fields(request)):
@@ -40,20 +40,20 @@ def encode_request(request: Request) -> bytes:
     return (urlencode(pairs, encoding="utf-8", errors="replace") + "\n").encode("ascii")
 
 
-def parse_answer(line: bytes) -> Answer:
+def parse_answer(line: bytes) -> HookAnswer:
     """The answer a line holds; raises ProtocolError."""
     pairs = dict(parse_qsl(line.decode("utf-8", "replace").rstrip("\n"), keep_blank_values=True))
     if pairs.pop("v", None) != str(VERSION) or "log" not in pairs:
         raise ProtocolError(f"{line[:80]!r} is no answer of a daemon of version {VERSION}")
-    known = {f.name for f in fields(Answer)}
+    known = {f.name for f in fields(HookAnswer)}
     try:
         stated = {k: int(v) if k in _NUMBERS else v for k, v in pairs.items() if k in known}
-        return Answer(**stated)  # type: ignore[arg-type]
+        return HookAnswer(**stated)  # type: ignore[arg-type]
     except ValueError as error:
         raise ProtocolError(f"an answer holds no number: {error}") from None
 
 
-def ask(path: Path, request: Request, timeout_s: float = TIMEOUT_S) -> Answer:
+def ask(path: Path, request: HookRequest, timeout_s: float = TIMEOUT_S) -> HookAnswer:
     """The daemon's answer; raises SlurmError where nobody answers, and ProtocolError."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.settimeout(timeout_s)

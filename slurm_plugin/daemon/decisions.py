@@ -22,7 +22,7 @@ from typing import Protocol
 from urllib.parse import unquote_plus
 
 from ..errors import ProtocolError
-from ..protocol import Answer, Request, parse_request
+from ..protocol import HookAnswer, HookRequest, parse_request
 from .records import Decided, Ending, Record, words
 
 MAX_WAITING = 32
@@ -36,9 +36,9 @@ Reply = Callable[[bytes], None]
 
 
 class Decides(Protocol):
-    """What decides a job; slurm_plugin.decide.Decider is one."""
+    """What decides a job; slurm_plugin.decide.SlurmDecider is one."""
 
-    def decide(self, request: Request) -> Answer:
+    def decide(self, request: HookRequest) -> HookAnswer:
         """The answer to one request."""
 
 
@@ -194,13 +194,13 @@ def _decide(decider: Decides, line: bytes, name: str) -> Decided:
         ending = Ending.DECIDED
     except Exception:
         _log.exception("decision %s failed: job %r of %s", name, request.name, request.user)
-        answer = Answer(log="outcome=failed", ttl_s=0)
+        answer = HookAnswer(log="outcome=failed", ttl_s=0)
         ending = Ending.FAILED
     return _decided(request, answer, name, ending)
 
 
 def _decided(
-    request: Request, answer: Answer, name: str, ending: Ending = Ending.DECIDED
+    request: HookRequest, answer: HookAnswer, name: str, ending: Ending = Ending.DECIDED
 ) -> Decided:
     answer = replace(answer, log=f"{answer.log} id={name}")
     return Decided(
@@ -222,7 +222,7 @@ def _named(decided: Decided, line: bytes) -> Decided:
     return decided if name == decided.job_name else replace(decided, job_name=name)
 
 
-def _possible(answer: Answer) -> Answer:
+def _possible(answer: HookAnswer) -> HookAnswer:
     """The same answer; raises ValueError for a limit that would end a job at once."""
     for limit in (answer.time_limit, answer.time_min):
         if limit is not None and limit < 1:
@@ -231,5 +231,5 @@ def _possible(answer: Answer) -> Answer:
 
 
 def _unchanged(name: str, ending: Ending) -> Decided:
-    answer = Answer(log=f"outcome={ending} id={name}", ttl_s=0)
+    answer = HookAnswer(log=f"outcome={ending} id={name}", ttl_s=0)
     return Decided(id=name, ending=ending, answer=answer, line=answer.encode())

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class FollowUp(Protocol):
-    """A limit to be changed; slurm_plugin.decide.FollowUp is one. Minutes."""
+    """A limit to be changed; slurm_plugin.decide.LimitFollowUp is one. Minutes."""
 
     @property
     def job_id(self) -> int:

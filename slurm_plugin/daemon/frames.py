@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import IO
 
-from ..cluster import Cluster, Node, QueuedJob
+from ..cluster import Cluster, SlurmJob, SlurmNode
 
 PIECE = 200
 _LENGTH = struct.Struct(">I")
@@ -22,14 +22,14 @@ _LENGTH = struct.Struct(">I")
 class Nodes:
     """Some of the nodes."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[SlurmNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
     """Some of the queue."""
 
-    jobs: tuple[QueuedJob, ...]
+    jobs: tuple[SlurmJob, ...]
 
 
 @dataclass(frozen=True, slots=True)

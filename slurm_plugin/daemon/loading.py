@@ -10,8 +10,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..cluster import Cluster
-from ..config import DEFAULT_PATH, Policy, read_policy
-from ..protocol import Answer, Request
+from ..config import DEFAULT_PATH, SlurmPolicy, read_policy
+from ..protocol import HookAnswer, HookRequest
 from ..site_times import settled, state_for
 from . import notify
 
@@ -28,11 +28,11 @@ View = Callable[[], Cluster | None]
 
 
 class JobDecider(Protocol):
-    """What a daemon needs of slurm_plugin.decide.Decider."""
+    """What a daemon needs of slurm_plugin.decide.SlurmDecider."""
 
     follow_ups: SimpleQueue[Any]
 
-    def decide(self, request: Request) -> Answer:
+    def decide(self, request: HookRequest) -> HookAnswer:
         """The answer to one request."""
 
 
@@ -40,23 +40,23 @@ class JobDecider(Protocol):
 class LoadedPolicy:
     """All that decisions rest on but the view of Slurm; ``version`` is the predictor's."""
 
-    policy: Policy
+    policy: SlurmPolicy
     decider: JobDecider
     version: str
 
 
-def policy_at(path: Path | None) -> Policy:
+def policy_at(path: Path | None) -> SlurmPolicy:
     """The policy of a file, or of the default one; all defaults where that one is missing.
 
     What it leaves to the runs of the site is filled in. Raises PolicyError and ArtifactError.
     """
     if path is None and not DEFAULT_PATH.exists():
-        return Policy()
+        return SlurmPolicy()
     policy = read_policy(DEFAULT_PATH if path is None else path)
     return settled(policy, state_for(policy))
 
 
-def rules_of(policy: Policy) -> Rules | None:
+def rules_of(policy: SlurmPolicy) -> Rules | None:
     """The site rules a policy names, None where it names none; raises PrecisionTimeError."""
     if policy.rules is None:
         return None
@@ -84,11 +84,11 @@ class PolicyLoader:
             _try_out(decider, model, precision, gpu)
         return LoadedPolicy(policy, decider, loaded.version)
 
-    def _decider(self, policy: Policy, loaded: LoadedPredictor) -> JobDecider:
-        from ..decide import Decider
+    def _decider(self, policy: SlurmPolicy, loaded: LoadedPredictor) -> JobDecider:
+        from ..decide import SlurmDecider
 
         rules, lengths = rules_of(policy), state_for(policy).lengths
-        return Decider(loaded.predictor, policy, self._view, rules, loaded.version, lengths)
+        return SlurmDecider(loaded.predictor, policy, self._view, rules, loaded.version, lengths)
 
 
 def _fitting(stage: str, share: float) -> None:
@@ -102,7 +102,7 @@ def _fitting(stage: str, share: float) -> None:
 def _try_out(decider: JobDecider, model: str, precision: str, gpu: str) -> None:
     try:
         decider.decide(
-            Request(
+            HookRequest(
                 user="root",
                 comment=f"model={model} precision={precision} steps=1000 batch=8",
                 tres_per_node=f"gres/gpu:{gpu}:1",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..protocol import Answer
+from ..protocol import HookAnswer
 
 
 class Ending(StrEnum):
@@ -31,7 +31,7 @@ class Decided:
 
     id: str
     ending: Ending
-    answer: Answer
+    answer: HookAnswer
     line: bytes
     kind: str = ""
     user: str = ""

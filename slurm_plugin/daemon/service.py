@@ -16,7 +16,7 @@ from predictor.service.process import settle_memory
 from predictor.service.reload import read_anew
 
 from ..cluster import Cluster
-from ..config import Policy, Slurm
+from ..config import Slurm, SlurmPolicy
 from .connection import Connections
 from .decisions import Decisions
 from .follow_ups import FollowUps
@@ -46,7 +46,7 @@ class SlurmDaemon:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: SlurmPolicy,
         loader: Callable[[View], Callable[[], LoadedPolicy]],
         snapshot_command: Sequence[str] | None = None,
     ) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import IO
 
-from ..cluster import Cluster, Node, QueuedJob
+from ..cluster import Cluster, SlurmJob, SlurmNode
 from ..config import Slurm
 from . import frames
 
@@ -102,8 +102,8 @@ class Snapshots:
             self._failed(f"the process that reads Slurm ended with code {child.returncode}")
 
     def _read_view(self, pieces: IO[bytes]) -> None:
-        nodes: list[Node] = []
-        jobs: list[QueuedJob] = []
+        nodes: list[SlurmNode] = []
+        jobs: list[SlurmJob] = []
         while True:
             frame = frames.read(pieces)
             self._heard_s = time.monotonic()

@@ -9,7 +9,7 @@ from predictor.errors import HistoryError
 from predictor.site.history.ingest import Tally, fill, period
 from predictor.site.history.store import History
 
-from ..config import Policy
+from ..config import SlurmPolicy
 from ..sources.base import SlurmSource
 from ..sources.choose import open_source
 from .records import records
@@ -22,7 +22,7 @@ FAR_EVERY_S = 3600.0
 Open = Callable[[], History]
 
 
-class Follower:
+class SlurmFollower:
     """Looks at Slurm again and again, and keeps nothing that it could not read anew.
 
     What was not written is read again from the cursor on: while Slurm or the database is away,
@@ -37,7 +37,7 @@ class Follower:
         self._reports = Reports()
         self._far_s = -FAR_EVERY_S
 
-    def look(self, policy: Policy, *, since_s: float | None = None) -> Tally:
+    def look(self, policy: SlurmPolicy, *, since_s: float | None = None) -> Tally:
         """One look; raises SourceError and HistoryError, after which another may be taken.
 
         Ends that were heard of late are looked for an hour back, once an hour ``overlap_s`` back.
@@ -56,7 +56,7 @@ class Follower:
             self._far_s = time.monotonic()
         return tally
 
-    def _fill(self, policy: Policy, overlap_s: float, since_s: float | None) -> Tally:
+    def _fill(self, policy: SlurmPolicy, overlap_s: float, since_s: float | None) -> Tally:
         assert self._source is not None
         history = self._history = self._history or self._open()
         name = cursor_of(self._source.settings().cluster_name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from ..cluster import Node
-from ..config import Hardware
+from ..cluster import SlurmNode
+from ..config import SlurmHardware
 from ..hardware import gpu_named, gpu_of
 
 _KEPT = 65_536  # GRES types times nodes
@@ -18,7 +18,7 @@ class GpuNames:
     The node of a job may be gone; then its GRES type alone tells.
     """
 
-    def __init__(self, nodes: Iterable[Node], hardware: Hardware) -> None:
+    def __init__(self, nodes: Iterable[SlurmNode], hardware: SlurmHardware) -> None:
         self._nodes = {node.name: node for node in nodes}
         self._hardware = hardware
         self._named = lru_cache(maxsize=_KEPT)(self._name)

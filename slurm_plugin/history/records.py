@@ -9,7 +9,7 @@ from predictor.site.history.ingest import Item, LeftOut, Through, Unread
 from predictor.site.history.run import Reported
 
 from ..cluster import Partition
-from ..config import Policy
+from ..config import SlurmPolicy
 from ..daemon.loading import rules_of
 from ..limit import MINUTE_S
 from ..sources.accounting import BadRow, SliceEnd, streamed
@@ -23,7 +23,7 @@ ReportOf = Callable[[EndedJob], Reported | None]
 
 
 def records(
-    policy: Policy, since_s: float, until_s: float, report_of: ReportOf = lambda _: None
+    policy: SlurmPolicy, since_s: float, until_s: float, report_of: ReportOf = lambda _: None
 ) -> Iterator[Item]:
     """The runs of all GPU jobs that ended in [since_s, until_s), a day after the other.
 

@@ -10,8 +10,8 @@ from predictor.site.ended_job import EndedJob
 from predictor.site.history.run import Reported
 from predictor.site.history.step_reports import reported
 
-from ..cluster import QueuedJob
-from ..config import Policy
+from ..cluster import SlurmJob
+from ..config import SlurmPolicy
 from ..watch.reports import find_report
 from ..watch.revision import objection
 
@@ -31,7 +31,7 @@ class Reports:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def look(self, queue: Iterable[QueuedJob], policy: Policy) -> None:
+    def look(self, queue: Iterable[SlurmJob], policy: SlurmPolicy) -> None:
         """Read what the running jobs say, with no more rights than their users have."""
         training = (job for job in queue if job.state == "RUNNING" and job.gpus)
         for job in training:
@@ -51,7 +51,7 @@ class Reports:
             del self._kept[next(iter(self._kept))]
 
 
-def _usable(job: QueuedJob, policy: Policy) -> Reported | None:
+def _usable(job: SlurmJob, policy: SlurmPolicy) -> Reported | None:
     try:
         report = find_report(job, policy.watch.rate_file)
     except StepReportError:

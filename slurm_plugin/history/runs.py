@@ -25,7 +25,7 @@ _WRAPPED = re.compile(r"\s--wrap[=\s]\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StatedJob:
     """What is known of a job in the shared grammar, and where it was said; empty for nothing."""
 
     text: str = ""
@@ -66,29 +66,29 @@ class Runs:
             reported=reported,
         )
 
-    def asked(self, comment: str, decision: str, context: RuleContext) -> Asked:
+    def asked(self, comment: str, decision: str, context: RuleContext) -> StatedJob:
         """What is known of a job by the decision written on it, its comment, or how it came.
 
         The command of ``context`` is the submit line, empty where it is not known.
         """
         mark = _mark(decision)
         if mark is not None and mark.job:
-            return Asked(mark.job, DECISION)
+            return StatedJob(mark.job, DECISION)
         line = context.command
         # without one of these a submit line starts nothing that could be known
         launched = line if ".py" in line or " --wrap" in line or "srun " in line else ""
         if self._rules is not None:
             return self._identified(comment, launched, context)
         if "=" not in comment and not launched:
-            return Asked()
+            return StatedJob()
         return self._identified(comment, launched, None)
 
-    def _identify(self, comment: str, launched: str, context: RuleContext | None) -> Asked:
+    def _identify(self, comment: str, launched: str, context: RuleContext | None) -> StatedJob:
         script, argv = command_of(launched)
         stated = identify(
             comment=comment, script=script, argv=argv, rules=self._rules, context=context
         )
-        return Asked(stated_text(stated), _origin(stated))
+        return StatedJob(stated_text(stated), _origin(stated))
 
     def _limit_by(self, job: EndedJob, mark: Mark | None) -> LimitBy | None:
         """Ours where the job ended with the limit we wrote; where nothing tells, None."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..config import Policy
+from ..config import SlurmPolicy
 from ..errors import InstallError, PolicyError
 from . import disk, hook, lua_library, service, slurm_conf
 from .options import Options
@@ -63,7 +63,7 @@ def run_checks(options: Options) -> Iterator[CheckedPromise]:
 
 
 def _checks(
-    options: Options, site: SlurmSite, policy: Policy
+    options: Options, site: SlurmSite, policy: SlurmPolicy
 ) -> Iterator[tuple[str, Callable[[], str]]]:
     records = read_records(options.records)
     yield "files are as installed", lambda: _files(records)
@@ -138,7 +138,7 @@ def _predictor(options: Options, site: SlurmSite) -> str:
     return used.version
 
 
-def _answer(site: SlurmSite, policy: Policy) -> str:
+def _answer(site: SlurmSite, policy: SlurmPolicy) -> str:
     socket, allowed_s = policy.daemon.socket, policy.daemon.deadline_ms / 1000
     try:
         socket.stat()
@@ -169,7 +169,7 @@ def _loaded(site: SlurmSite) -> str:
     return ",".join(site.running)
 
 
-def _submitted(site: SlurmSite, policy: Policy) -> str:
+def _submitted(site: SlurmSite, policy: SlurmPolicy) -> str:
     """The line our hook shows for a job that is only tested; nothing is queued.
 
     The cluster may well refuse the job (no such GPU, no such partition): the hook ran before.

@@ -37,7 +37,7 @@ class NodeGpu:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuNode:
+class NvmlNode:
     """One node and its GPUs in the order of NVML."""
 
     name: str
@@ -83,7 +83,7 @@ class Nvml(Protocol):
         """Number of its compute instance."""
 
 
-def this_node() -> GpuNode:
+def this_node() -> NvmlNode:
     """The GPUs of this machine; raises InstallError without NVML or driver."""
     try:
         nvml = import_module("pynvml")
@@ -94,7 +94,7 @@ def this_node() -> GpuNode:
     return read_node(nvml, socket.gethostname().partition(".")[0])
 
 
-def read_node(nvml: Nvml, name: str, capabilities: Path = CAPABILITIES) -> GpuNode:
+def read_node(nvml: Nvml, name: str, capabilities: Path = CAPABILITIES) -> NvmlNode:
     """The GPUs NVML shows; raises InstallError with what NVML says."""
     try:
         nvml.nvmlInit()
@@ -105,19 +105,19 @@ def read_node(nvml: Nvml, name: str, capabilities: Path = CAPABILITIES) -> GpuNo
         ) from None
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        return GpuNode(name, tuple(_gpu(nvml, handle, capabilities) for handle in handles))
+        return NvmlNode(name, tuple(_gpu(nvml, handle, capabilities) for handle in handles))
     except nvml.NVMLError as error:
         raise InstallError(f"NVML on {name}: {error}") from None
     finally:
         nvml.nvmlShutdown()
 
 
-def to_json(nodes: tuple[GpuNode, ...]) -> str:
+def to_json(nodes: tuple[NvmlNode, ...]) -> str:
     """The nodes as JSON, which ``from_json`` reads."""
     return json.dumps([asdict(node) for node in nodes], indent=2)
 
 
-def from_json(text: str, origin: str) -> tuple[GpuNode, ...]:
+def from_json(text: str, origin: str) -> tuple[NvmlNode, ...]:
     """One node or a list of them; raises InstallError naming what is wrong."""
     try:
         raw = json.loads(text)
@@ -168,8 +168,8 @@ def _device_minor(path: Path) -> str | None:
     return found[1] if found else None
 
 
-def _node(raw: Mapping[str, Any]) -> GpuNode:
-    return GpuNode(str(raw["name"]), tuple(_node_gpu(entry) for entry in raw["gpus"]))
+def _node(raw: Mapping[str, Any]) -> NvmlNode:
+    return NvmlNode(str(raw["name"]), tuple(_node_gpu(entry) for entry in raw["gpus"]))
 
 
 def _node_gpu(raw: Mapping[str, Any]) -> NodeGpu:

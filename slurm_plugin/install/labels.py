@@ -12,7 +12,7 @@ from profiles.errors import UnknownGpuError
 from profiles.gpus import Gpu, find_gpu, spelling
 
 from ..errors import InstallError
-from .gpu_nodes import GpuNode, MigInstance, NodeGpu
+from .gpu_nodes import MigInstance, NodeGpu, NvmlNode
 
 # Slurm would read a type that begins with a digit as a count.
 _WORD = re.compile(r"[a-z][a-z0-9._-]*")
@@ -33,7 +33,7 @@ class Labels:
     remarks: tuple[str, ...] = ()
 
 
-def label(node: GpuNode, names: Mapping[str, str]) -> Labels:
+def label(node: NvmlNode, names: Mapping[str, str]) -> Labels:
     """The labels of a node; ``names`` are ``placement.features`` of the policy.
 
     Raises InstallError for a node without GPU and for a GPU that no data sheet knows.
@@ -96,7 +96,7 @@ def _part_name(part: MigInstance, gpu: Gpu) -> str:
     return f"{type_name(gpu)}_{part.profile}"
 
 
-def _remarks(node: GpuNode) -> Iterator[str]:
+def _remarks(node: NvmlNode) -> Iterator[str]:
     divided = [gpu for gpu in node.gpus if gpu.mig_mode]
     if any(not gpu.mig for gpu in divided):
         yield "a GPU is in MIG mode without instances: Slurm can give nothing of it"

@@ -12,10 +12,10 @@ import yaml
 
 from profiles.roots import HOME_VARIABLE
 
-from ..config import Daemon, Policy, policy_of, read_policy
+from ..config import Daemon, SlurmPolicy, policy_of, read_policy
 from ..daemon import client
 from ..errors import InstallError, SlurmError
-from ..protocol import Answer, Request
+from ..protocol import HookAnswer, HookRequest
 from . import disk
 from .changes import Changes, Say
 from .options import Options, program
@@ -34,7 +34,7 @@ SAMPLE_COMMENT = "model=resnet50 precision=amp epochs=1 batch=64"
 RELOAD = CommandLine(("systemctl", "daemon-reload"))
 STOP = CommandLine(("systemctl", "disable", "--now", SERVICE), timeout_s=START_TIMEOUT_S)
 
-_SAMPLE = Request(
+_SAMPLE = HookRequest(
     user="root",
     name="precision-time-check",
     comment=SAMPLE_COMMENT,
@@ -60,7 +60,7 @@ def default_policy(prefix: Path | None = None) -> str:
     return text.replace(f"socket: {socket}", f"socket: {prefix / socket.relative_to('/')}")
 
 
-def policy_at(options: Options) -> Policy:
+def policy_at(options: Options) -> SlurmPolicy:
     """The policy as it is, or as it will be once the file is written; raises PolicyError."""
     path = options.on_disk(options.policy_path)
     if path.exists():
@@ -148,7 +148,7 @@ def start(changes: Changes, options: Options, site: SlurmSite, socket: Path) -> 
         changes.run(again, "the unit changed")
 
 
-def ask_sample(socket: Path) -> tuple[Answer, float]:
+def ask_sample(socket: Path) -> tuple[HookAnswer, float]:
     """What the daemon answers to a sample request, and in how many seconds; raises InstallError."""
     started = time.perf_counter()
     try:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..cluster import Association, Node, Partition, QueuedJob, Settings, WallLimits
+from ..cluster import Association, Partition, Settings, SlurmJob, SlurmNode, WallLimits
 from ..errors import SourceError
 from .commands import Commands
 from .gres import gpus_used, node_gres
@@ -76,7 +76,7 @@ class SlurmSource:
             enforce_part_limits=found.get("EnforcePartLimits", "NO"),
         )
 
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[SlurmNode, ...]:
         """All nodes, by name."""
         lines = self.commands.text("scontrol", "-a", "show", "nodes", "-d", "-o").splitlines()
         found = (_node(pairs(line)) for line in lines if line.startswith("NodeName="))
@@ -88,7 +88,7 @@ class SlurmSource:
         found = (_partition(pairs(line)) for line in lines if line.startswith("PartitionName="))
         return tuple(sorted(found, key=lambda partition: partition.name))
 
-    def queue(self) -> tuple[QueuedJob, ...]:
+    def queue(self) -> tuple[SlurmJob, ...]:
         """Jobs that are pending, running or suspended, array tasks and het components each."""
         return queued_jobs(_item(row) for row in table(self.commands, QUEUE.values(), "-r"))
 
@@ -143,8 +143,8 @@ def _item(row: Mapping[str, str]) -> Mapping[str, Any]:
     return item | {"name": row["Name"], "time_limit": minutes(row["TimeLimit"])}
 
 
-def _node(pairs: Mapping[str, str]) -> Node:
-    return Node(
+def _node(pairs: Mapping[str, str]) -> SlurmNode:
+    return SlurmNode(
         name=pairs["NodeName"],
         partitions=tuple(sorted(listed(pairs.get("Partitions", "")))),
         features=frozenset(listed(pairs.get("ActiveFeatures", ""))),

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..cluster import Node, QueuedJob
+from ..cluster import SlurmJob, SlurmNode
 from ..errors import SourceError
 from .base import SlurmSource
 from .gres import gpus_used, node_gres
@@ -27,13 +27,13 @@ class JsonSource(SlurmSource):
 
     name = "json"
 
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[SlurmNode, ...]:
         """All nodes, by name."""
         argv = ("scontrol", "-a", "show", "nodes") if self._newer() else ("sinfo", "-a")
         found = (node_of(item) for item in self._items("nodes", *argv, "--json"))
         return tuple(sorted(found, key=lambda node: node.name))
 
-    def queue(self) -> tuple[QueuedJob, ...]:
+    def queue(self) -> tuple[SlurmJob, ...]:
         """Jobs that are pending, running or suspended, array tasks and het components each."""
         return queued_jobs(self._items("jobs", "squeue", "-a", "--json"))
 
@@ -61,9 +61,9 @@ class JsonSource(SlurmSource):
         return answer[key]  # type: ignore[no-any-return]
 
 
-def node_of(item: Mapping[str, Any]) -> Node:
+def node_of(item: Mapping[str, Any]) -> SlurmNode:
     """The node of an item with the keys of ``scontrol show nodes --json``."""
-    return Node(
+    return SlurmNode(
         name=item["name"],
         partitions=tuple(sorted(item.get("partitions") or ())),
         features=frozenset(words(item.get("active_features"))),

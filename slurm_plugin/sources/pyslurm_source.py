@@ -18,7 +18,7 @@ from typing import Any
 
 from predictor.site.history.cells import asked_gpus
 
-from ..cluster import Node, QueuedJob
+from ..cluster import SlurmJob, SlurmNode
 from ..errors import SourceError
 from .base import SlurmSource
 from .commands import Commands
@@ -63,12 +63,12 @@ class PyslurmSource(SlurmSource):
         super().__init__(commands)
         self._api = api
 
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[SlurmNode, ...]:
         """All nodes, by name."""
         found = (node_of(_node_item(node)) for node in _load(self._api.Nodes))
         return tuple(sorted(found, key=lambda node: node.name))
 
-    def queue(self) -> tuple[QueuedJob, ...]:
+    def queue(self) -> tuple[SlurmJob, ...]:
         """Jobs that are pending, running or suspended, array tasks and het components each."""
         return queued_jobs(_job_item(job) for job in _load(self._api.Jobs))
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from predictor.site.history.cells import AskedGpus, asked_gpus
 
-from ..cluster import QueuedJob
+from ..cluster import SlurmJob
 from ..hostlist import expand
-from ..protocol import Request
+from ..protocol import HookRequest
 from ..tres import FIELDS, gpu_request
 from . import output_path
 from .gres import first_gpus
@@ -24,7 +24,7 @@ _HELD = frozenset({"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue"})
 _TASKS = re.compile(r"(?P<first>\d+)(?:-(?P<last>\d+))?(?::(?P<step>\d+))?")
 
 
-def queued_jobs(items: Iterable[Item]) -> tuple[QueuedJob, ...]:
+def queued_jobs(items: Iterable[Item]) -> tuple[SlurmJob, ...]:
     """Those that are pending, running or suspended, by id; each task of an array on its own."""
     jobs = (job for item in items for job in _jobs(item))
     return tuple(sorted(jobs, key=lambda job: (job.job_id, len(job.label), job.label)))
@@ -53,7 +53,7 @@ def whole(item: Item, key: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _jobs(item: Item) -> Iterator[QueuedJob]:
+def _jobs(item: Item) -> Iterator[SlurmJob]:
     """Waiting tasks of an array are one item without a task; an ended job gives nothing."""
     state = queue_state(words(item.get("job_state")))
     if state is None:
@@ -67,13 +67,13 @@ def _jobs(item: Item) -> Iterator[QueuedJob]:
             yield _job(item, state, array, number)
 
 
-def _job(item: Item, state: str, array: int | None, task: int | None) -> QueuedJob:
+def _job(item: Item, state: str, array: int | None, task: int | None) -> SlurmJob:
     job_id, priority = int(item["job_id"]), whole(item, "priority") or 0
     names = expand(item.get("nodes") or "")
     count = whole(item, "node_count") or 1
     gpus = _gpus(item, count)
     held = not priority or item.get("state_reason") in _HELD
-    return QueuedJob(
+    return SlurmJob(
         job_id=job_id,
         user=item.get("user_name") or "",
         name=item.get("name") or "",
@@ -105,7 +105,7 @@ def _gpus(item: Item, nodes: int) -> AskedGpus:
     if given is not None and given.count and given.type:
         return given
     asked: dict[str, Any] = {field: item.get(field) or None for field in FIELDS}
-    wanted = gpu_request(Request(**asked, min_nodes=nodes, num_tasks=whole(item, "tasks") or 1))
+    wanted = gpu_request(HookRequest(**asked, min_nodes=nodes, num_tasks=whole(item, "tasks") or 1))
     return first_gpus(given, None if wanted is None else AskedGpus(wanted.gpus, wanted.type))
 
 

@@ -15,7 +15,7 @@ _CPUS = re.compile(r"\bcpu=(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
+class SlurmReservation:
     """Nodes kept from ``begin_s`` to ``end_s`` (Unix seconds); ``whole`` with all their CPUs.
 
     One that is ``floating`` begins so much later than now, whenever that is.
@@ -29,7 +29,7 @@ class Reservation:
     floating: bool = False
 
 
-def read(commands: Commands) -> tuple[Reservation, ...]:
+def read(commands: Commands) -> tuple[SlurmReservation, ...]:
     """Those of nodes, by name; raises SourceError."""
     lines = commands.text("scontrol", "-a", "show", "reservation", "-o").splitlines()
     found = [pairs(line) for line in lines if line.startswith("ReservationName=")]
@@ -38,13 +38,13 @@ def read(commands: Commands) -> tuple[Reservation, ...]:
     return tuple(sorted((one for one in kept if one), key=lambda one: one.name))
 
 
-def _reservation(found: Mapping[str, str], cpus: Mapping[str, int]) -> Reservation | None:
+def _reservation(found: Mapping[str, str], cpus: Mapping[str, int]) -> SlurmReservation | None:
     nodes = frozenset(expand(stated(found.get("Nodes", ""))))
     begin_s, end_s = (unix_s(found.get(key, "")) for key in ("StartTime", "EndTime"))
     if not nodes or begin_s is None or end_s is None or begin_s >= end_s:
         return None
     kept = _CPUS.search(found.get("TRES", ""))
-    return Reservation(
+    return SlurmReservation(
         name=found["ReservationName"],
         nodes=nodes,
         begin_s=begin_s,

@@ -12,10 +12,10 @@ from pathlib import Path
 from predictor.errors import StepReportError
 from predictor.site.step_rate import StepReport, last_report, read_report, report_paths
 
-from ..cluster import QueuedJob
+from ..cluster import SlurmJob
 
 
-def find_report(job: QueuedJob, file_name: str) -> StepReport | None:
+def find_report(job: SlurmJob, file_name: str) -> StepReport | None:
     """The report of a job, None where it wrote none.
 
     Looked for in the job's directory (the file of this job alone, then ``file_name``), then in
@@ -35,7 +35,7 @@ def find_report(job: QueuedJob, file_name: str) -> StepReport | None:
         raise StepReportError(f"cannot act as {job.user}: {error}") from None
 
 
-def _in_directory(job: QueuedJob, file_name: str, owner: int) -> StepReport | None:
+def _in_directory(job: SlurmJob, file_name: str, owner: int) -> StepReport | None:
     directory = Path(job.work_dir)
     if not directory.is_absolute():
         return None
@@ -44,7 +44,7 @@ def _in_directory(job: QueuedJob, file_name: str, owner: int) -> StepReport | No
     return next((report for report in found if report is not None), None)
 
 
-def _in_output(job: QueuedJob, owner: int) -> StepReport | None:
+def _in_output(job: SlurmJob, owner: int) -> StepReport | None:
     path = Path(job.stdout)
     report = last_report(path, owner=owner) if path.is_absolute() else None
     if report is None or report.job_id:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from predictor.site.step_rate import StepReport
 
-from ..cluster import QueuedJob
-from ..config import Policy
+from ..cluster import SlurmJob
+from ..config import SlurmPolicy
 from ..limit import MINUTE_S, Bounds
 from ..mark import Mark
 
@@ -33,7 +33,7 @@ class Revision:
     back. ``mark`` is what the job's AdminComment is to say then.
     """
 
-    job: QueuedJob
+    job: SlurmJob
     old_min: int
     limit_min: int
     needed_min: float
@@ -45,7 +45,7 @@ class Revision:
         return "extend" if self.limit_min > self.old_min else "trim"
 
 
-def is_ours(job: QueuedJob, mark: Mark | None) -> bool:
+def is_ours(job: SlurmJob, mark: Mark | None) -> bool:
     """True for a running job whose limit is the one we set and nobody has changed since."""
     return (
         mark is not None
@@ -56,7 +56,7 @@ def is_ours(job: QueuedJob, mark: Mark | None) -> bool:
     )
 
 
-def objection(job: QueuedJob, report: StepReport, policy: Policy, now_s: float) -> str | None:
+def objection(job: SlurmJob, report: StepReport, policy: SlurmPolicy, now_s: float) -> str | None:
     """Why a report says nothing about this job now; None where it can be used."""
     if report.job_id not in (str(job.job_id), job.label) or not report.job_id:
         return f"the report is of job {report.job_id or '(not stated)'}"
@@ -75,7 +75,7 @@ def objection(job: QueuedJob, report: StepReport, policy: Policy, now_s: float) 
     return None
 
 
-def needed_min(job: QueuedJob, report: StepReport, policy: Policy, now_s: float) -> float:
+def needed_min(job: SlurmJob, report: StepReport, policy: SlurmPolicy, now_s: float) -> float:
     """Minutes the job needs from its start to its end, margins included.
 
     Every remaining step is taken to last as long as the median of recent ones, or as the mean of
@@ -99,7 +99,7 @@ def _mean_step_s(start_s: float, report: StepReport, startup_s: float) -> float:
 
 
 def revise(
-    job: QueuedJob, mark: Mark, report: StepReport, policy: Policy, now_s: float, within: Bounds
+    job: SlurmJob, mark: Mark, report: StepReport, policy: SlurmPolicy, now_s: float, within: Bounds
 ) -> Revision | None:
     """The new limit of a running job, None where it stays.
 
@@ -128,13 +128,13 @@ def revise(
     )
 
 
-def least_min(job: QueuedJob, now_s: float) -> float:
+def least_min(job: SlurmJob, now_s: float) -> float:
     """Below this no limit may be set, or Slurm would end the job at once."""
     assert job.start_s is not None
     return (now_s - job.start_s) / MINUTE_S + TRIM_HEADROOM_MIN
 
 
-def _extended(mark: Mark, needed: float, policy: Policy, within: Bounds) -> int | None:
+def _extended(mark: Mark, needed: float, policy: SlurmPolicy, within: Bounds) -> int | None:
     assert mark.limit is not None
     first = mark.limit if mark.first is None else mark.first
     cap = math.floor(first * policy.watch.max_extension)
@@ -144,13 +144,13 @@ def _extended(mark: Mark, needed: float, policy: Policy, within: Bounds) -> int 
     return limit_min if limit_min - mark.limit >= policy.limits.rounding_min else None
 
 
-def _trimmed(old_min: int, needed: float, policy: Policy, within: Bounds) -> int | None:
+def _trimmed(old_min: int, needed: float, policy: SlurmPolicy, within: Bounds) -> int | None:
     limit_min = max(_rounded_up(needed, policy), within.floor_min)
     gain = old_min - limit_min
     worth = gain > TRIM_MIN and gain > TRIM_SHARE * old_min
     return limit_min if worth and gain >= policy.limits.rounding_min else None
 
 
-def _rounded_up(minutes: float, policy: Policy) -> int:
+def _rounded_up(minutes: float, policy: SlurmPolicy) -> int:
     step = policy.limits.rounding_min
     return max(1, math.ceil(minutes / step) * step)

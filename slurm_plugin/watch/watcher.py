@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 from predictor.errors import StepReportError
 
-from ..cluster import Cluster, QueuedJob
-from ..config import Policy
+from ..cluster import Cluster, SlurmJob
+from ..config import SlurmPolicy
 from ..errors import SourceError
 from ..limit import Bounds, bounds
 from ..mark import Mark, parse_mark
 from ..message import slurm_time
-from ..protocol import Request
+from ..protocol import HookRequest
 from ..sources.base import SlurmSource
 from .reports import find_report
 from .revision import Revision, is_ours, objection, revise
@@ -42,7 +42,7 @@ class Watcher:
     dry_run: bool = False
     _said: set[tuple[str, str]] = field(default_factory=set)
 
-    def watch(self, policy: Policy) -> tuple[Revision, ...]:
+    def watch(self, policy: SlurmPolicy) -> tuple[Revision, ...]:
         """One pass; the revisions that were made, or would be. Raises SourceError."""
         if policy.watch.mode == "off":
             return ()
@@ -56,7 +56,7 @@ class Watcher:
         now = {_name(job): job for job in self.source.queue()} if found else {}
         return tuple(r for r in found if self._applied(r, now.get(_name(r.job)), policy))
 
-    def _revisions(self, policy: Policy) -> Iterator[Revision]:
+    def _revisions(self, policy: SlurmPolicy) -> Iterator[Revision]:
         ours = [(j, m) for j in self.source.queue() if (m := parse_mark(j.admin_comment))]
         ours = [(j, m) for j, m in ours if is_ours(j, m) and not _excluded(j, policy)]
         if not ours:
@@ -72,7 +72,7 @@ class Watcher:
                 yield revision
 
     def _revision(
-        self, job: QueuedJob, mark: Mark, policy: Policy, within: Bounds
+        self, job: SlurmJob, mark: Mark, policy: SlurmPolicy, within: Bounds
     ) -> Revision | None:
         try:
             report = find_report(job, policy.watch.rate_file)
@@ -88,7 +88,7 @@ class Watcher:
             return None
         return revise(job, mark, report, policy, now_s, within)
 
-    def _applied(self, revision: Revision, now: QueuedJob | None, policy: Policy) -> bool:
+    def _applied(self, revision: Revision, now: SlurmJob | None, policy: SlurmPolicy) -> bool:
         """Write it, unless the job ended or somebody changed it since it was read."""
         before = revision.job
         if now is None or (now.state, now.limit_min, now.admin_comment) != (
@@ -105,7 +105,7 @@ class Watcher:
         self.say(_line(before, _words(revision)))
         return True
 
-    def _say_once(self, job: QueuedJob, text: str, key: str = "") -> None:
+    def _say_once(self, job: SlurmJob, text: str, key: str = "") -> None:
         """Say it of this job unless it was said before, be it with other numbers."""
         said = (_name(job), key or _NUMBER.sub("#", text))
         if said in self._said:
@@ -116,13 +116,13 @@ class Watcher:
         self.say(_line(job, text))
 
 
-def _within(job: QueuedJob, policy: Policy, cluster: Cluster) -> Bounds:
+def _within(job: SlurmJob, policy: SlurmPolicy, cluster: Cluster) -> Bounds:
     """MaxTime, MaxWall and the policy's own bounds: an operator's update would pass them."""
-    request = Request(user=job.user, account=job.account, qos=job.qos)
+    request = HookRequest(user=job.user, account=job.account, qos=job.qos)
     return bounds(policy.limits, request, job.partitions, cluster)
 
 
-def _excluded(job: QueuedJob, policy: Policy) -> bool:
+def _excluded(job: SlurmJob, policy: SlurmPolicy) -> bool:
     exclude = policy.exclude
     return (
         job.user in exclude.users
@@ -132,7 +132,7 @@ def _excluded(job: QueuedJob, policy: Policy) -> bool:
     )
 
 
-def _name(job: QueuedJob) -> str:
+def _name(job: SlurmJob) -> str:
     return job.label or str(job.job_id)
 
 
@@ -142,7 +142,7 @@ def _words(revision: Revision) -> str:
     return text if revision.needed_min <= revision.limit_min else f"{text}, more than is allowed"
 
 
-def _line(job: QueuedJob, text: str) -> str:
+def _line(job: SlurmJob, text: str) -> str:
     """One line that can be grepped for the job, whatever the names in it hold."""
     line = f"precision-time watch: job {_name(job)} of {job.user}: {text}"
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slurm_plugin.cluster import Cluster, GpuGres, Node, Partition, Settings
-from slurm_plugin.protocol import PartitionRequest, Request
+from slurm_plugin.cluster import Cluster, GpuGres, Partition, Settings, SlurmNode
+from slurm_plugin.protocol import HookRequest, PartitionRequest
 
 FEATURES = {
     "a": frozenset({"a100", "ampere", "gpu", "tensorcore", "bf16", "tf32"}),
@@ -17,9 +17,9 @@ GPU_PARTITION = PartitionRequest("gpu", 1440, 2880)
 JOB = "model=resnet50 precision=amp epochs=90 batch=256"
 
 
-def gpu_node(name: str, **changes: object) -> Node:
+def gpu_node(name: str, **changes: object) -> SlurmNode:
     kind = name[0]
-    node = Node(
+    node = SlurmNode(
         name=name,
         partitions=("gpu", "nolimit") if kind == "p" else ("gpu", "nolimit", "short"),
         features=FEATURES[kind],
@@ -43,7 +43,7 @@ def cluster(**changes: object) -> Cluster:
     return replace(whole, **changes)  # type: ignore[arg-type]
 
 
-def submit(**fields: object) -> Request:
+def submit(**fields: object) -> HookRequest:
     given: dict[str, object] = {
         "uid": 21001,
         "user": "u1",
@@ -54,4 +54,4 @@ def submit(**fields: object) -> Request:
         "usable_partitions": ("cpu", "gpu", "nolimit", "short"),
         "tres_per_node": "gres:gpu:4",
     }
-    return Request(**(given | fields))  # type: ignore[arg-type]
+    return HookRequest(**(given | fields))  # type: ignore[arg-type]

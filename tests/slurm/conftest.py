@@ -11,16 +11,16 @@ from clusters import cluster
 from predictor.estimate.fitting import Fitted
 from slurm_plugin.cluster import Cluster
 from slurm_plugin.config import policy_of
-from slurm_plugin.decide import Decider
+from slurm_plugin.decide import SlurmDecider
 
-Decide = Callable[..., Decider]
+Decide = Callable[..., SlurmDecider]
 
 
 @pytest.fixture(scope="session")
 def decider(fitted: Fitted) -> Decide:
     """Makes a Decider of a policy in plain values and a cluster."""
 
-    def make(view: Cluster | None = cluster(), **policy: Any) -> Decider:  # noqa: B008
-        return Decider(fitted.predictor, policy_of(policy), lambda: view, version="test")
+    def make(view: Cluster | None = cluster(), **policy: Any) -> SlurmDecider:  # noqa: B008
+        return SlurmDecider(fitted.predictor, policy_of(policy), lambda: view, version="test")
 
     return make

@@ -21,7 +21,7 @@ from slurm_plugin.config import read_policy
 from slurm_plugin.daemon import PACKAGES
 from slurm_plugin.daemon.loading import LoadedPolicy, View
 from slurm_plugin.daemon.service import SlurmDaemon
-from slurm_plugin.protocol import Answer, Request
+from slurm_plugin.protocol import HookAnswer, HookRequest
 
 SNAPSHOTS = (sys.executable, str(Path(__file__).with_name("snapshot_stand_in.py")))
 
@@ -43,7 +43,7 @@ class StandIn:
     follow_ups: SimpleQueue[Any] = field(default_factory=SimpleQueue)
     asked: int = 0
 
-    def decide(self, request: Request) -> Answer:
+    def decide(self, request: HookRequest) -> HookAnswer:
         self.asked += 1
         what, _, value = (request.comment or "").partition("=")
         if what == "sleep":
@@ -53,13 +53,13 @@ class StandIn:
         if what == "follow":
             job, old, new = map(int, value.split(":"))
             self.follow_ups.put(Change(job, old, new, "precision-time v=1"))
-            return Answer(log="reason=followed", ttl_s=0)
+            return HookAnswer(log="reason=followed", ttl_s=0)
         if what == "view":
             view = self.view()
             seen = "none" if view is None else f"{len(view.nodes)}/{len(view.queue)}"
-            return Answer(log=f"reason=view view={seen}", ttl_s=0)
+            return HookAnswer(log=f"reason=view view={seen}", ttl_s=0)
         limit = int(value) if what == "limit" else None
-        return Answer(
+        return HookAnswer(
             log=f"model=resnet50 gpu=a100 tier=model limit={limit} reason=set",
             time_limit=limit,
             message=f"{self.site} call {self.asked}",

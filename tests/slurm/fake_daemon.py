@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from slurm_plugin.protocol import Answer
+from slurm_plugin.protocol import HookAnswer
 
 Talk = Callable[[socket.socket, bytes], None]
 
@@ -61,9 +61,9 @@ def _line(connection: socket.socket) -> bytes:
 
 
 @contextmanager
-def daemon(path: Path, talk: Talk | Answer | bytes) -> Iterator[FakeDaemon]:
+def daemon(path: Path, talk: Talk | HookAnswer | bytes) -> Iterator[FakeDaemon]:
     """A daemon at ``path`` for the time of the block; bytes or an Answer is what it says."""
-    if isinstance(talk, Answer):
+    if isinstance(talk, HookAnswer):
         talk = talk.encode()
     running = FakeDaemon(path, says(talk) if isinstance(talk, bytes) else talk)
     try:

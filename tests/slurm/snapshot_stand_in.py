@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from slurm_plugin.cluster import Cluster, Node, QueuedJob, Settings
+from slurm_plugin.cluster import Cluster, Settings, SlurmJob, SlurmNode
 from slurm_plugin.config import Slurm
 from slurm_plugin.daemon import frames
 
@@ -37,9 +37,9 @@ def view(nodes: int, jobs: int) -> Cluster:
     return Cluster(
         taken_s=time.time(),
         settings=Settings(version=str(os.getpid()), slurm_user=os.environ.get("SLURM_USER", "")),
-        nodes=tuple(Node(name=f"n{i}", partitions=("gpu",)) for i in range(nodes)),
+        nodes=tuple(SlurmNode(name=f"n{i}", partitions=("gpu",)) for i in range(nodes)),
         queue=tuple(
-            QueuedJob(
+            SlurmJob(
                 job_id=i,
                 user=f"u{i % 50}",
                 name=f"job-{i}",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.cluster import Node
+from slurm_plugin.cluster import SlurmNode
 from slurm_plugin.constraints import MAX_ALTERNATIVES, MAX_LENGTH, and_also, cover, parse
 
 # What real slurmctld took: for each --constraint, those of 16 nodes that a job asking for one of
@@ -35,8 +35,8 @@ def observed(text: str) -> set[frozenset[str]]:
     return {frozenset(name.replace("0", "")) for name in seen.split()}
 
 
-def node(name: str, *features: str) -> Node:
-    return Node(name=name, features=frozenset(features))
+def node(name: str, *features: str) -> SlurmNode:
+    return SlurmNode(name=name, features=frozenset(features))
 
 
 @pytest.mark.parametrize("text", UNDERSTOOD)
@@ -180,7 +180,7 @@ P1 = node("p1", "gpu", "p100")
     ],
 )
 def test_the_simplest_constraint_that_covers_most_is_chosen(
-    target: list[Node], others: list[Node], preferred: list[str], chosen: str | None
+    target: list[SlurmNode], others: list[SlurmNode], preferred: list[str], chosen: str | None
 ) -> None:
     assert cover(target, others, preferred) == chosen
 

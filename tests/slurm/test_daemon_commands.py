@@ -19,7 +19,7 @@ from predictor.graphs.catalog import find_entry
 from slurm_plugin.cli.decide import request_of
 from slurm_plugin.daemon.client import encode_request
 from slurm_plugin.daemon.loading import WARM_UP
-from slurm_plugin.protocol import Answer, PartitionRequest, Request, parse_request
+from slurm_plugin.protocol import HookAnswer, HookRequest, PartitionRequest, parse_request
 
 JOB = ("--gres", "gpu:a100:8", "--comment", "model=resnet50 precision=amp epochs=90 batch=256")
 SCRIPT = """#!/bin/bash
@@ -199,13 +199,13 @@ def test_without_a_daemon_the_way_to_go_on_is_named(run: Run, policy: Path) -> N
 def test_a_script_is_read_as_sbatch_reads_it(tmp_path: Path, run: Run) -> None:
     script = tmp_path / "train.sh"
     script.write_text(SCRIPT)
-    seen: list[Request] = []
+    seen: list[HookRequest] = []
     with pytest.MonkeyPatch.context() as patch, running(tmp_path / "run") as daemon:
         from slurm_plugin.daemon import client
 
         real = client.ask
 
-        def ask(path: Path, request: Request) -> Answer:
+        def ask(path: Path, request: HookRequest) -> HookAnswer:
             seen.append(request)
             return real(path, request)
 
@@ -250,7 +250,7 @@ def test_only_our_variables_of_the_environment_are_sent() -> None:
 
 
 def test_a_request_is_read_as_it_was_written() -> None:
-    request = Request(
+    request = HookRequest(
         kind="modify",
         uid=7,
         user="ada",

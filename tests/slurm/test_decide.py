@@ -11,15 +11,15 @@ from clusters import FEATURES, JOB, cluster, gpu_node, submit
 
 from predictor.identify.grammar import parse_text
 from predictor.job.training_job import TrainingJob
-from slurm_plugin.cluster import Association, Partition, QueuedJob, WallLimits
-from slurm_plugin.decide import Decider
+from slurm_plugin.cluster import Association, Partition, SlurmJob, WallLimits
+from slurm_plugin.decide import SlurmDecider
 from slurm_plugin.mark import MAX_CHARS, Mark, parse_mark
-from slurm_plugin.protocol import Answer, PartitionRequest
+from slurm_plugin.protocol import HookAnswer, PartitionRequest
 
 Decide = Any
 
 
-def seconds(decider: Decider, gpu: str, quantile: float, **changes: Any) -> float:
+def seconds(decider: SlurmDecider, gpu: str, quantile: float, **changes: Any) -> float:
     """Time of all steps of JOB on one GPU type, straight from the predictor."""
     job = TrainingJob(
         model="resnet50",
@@ -209,7 +209,7 @@ def test_a_gpu_job_that_says_nothing_is_left_alone_in_silence(decider: Decide) -
     for comment in (None, "my third run", "owner=me; ticket=42"):
         answer = decider().decide(submit(comment=comment))
         assert answer.message is None
-        assert answer == Answer(log=answer.log)
+        assert answer == HookAnswer(log=answer.log)
 
 
 def test_a_precision_nobody_stated_is_taken_as_the_slowest_one(decider: Decide) -> None:
@@ -249,7 +249,7 @@ def test_excluded_users_accounts_partitions_and_qos_pass(decider: Decide) -> Non
         {"qos": ["q"]},
     ):
         answer = decider(exclude=exclude).decide(submit(qos="q"))
-        assert answer == Answer(log=answer.log)
+        assert answer == HookAnswer(log=answer.log)
         assert "excluded" in answer.log
 
 
@@ -326,7 +326,7 @@ def test_all_features_here_are_those_of_the_nodes() -> None:
 class TestModify:
     """A pending job changes: a limit of ours follows, another never does."""
 
-    def change(self, decide: Decider, mark: str, **fields: Any) -> Answer:
+    def change(self, decide: SlurmDecider, mark: str, **fields: Any) -> HookAnswer:
         old = {
             "time_limit": str(getattr(parse_mark(mark), "limit", 600)),
             "admin_comment": mark,
@@ -339,7 +339,7 @@ class TestModify:
         given = {"kind": "modify", "job_id": 7, "comment": None, "tres_per_node": None} | fields
         return decide.decide(submit(**given, old=old))
 
-    def marked(self, decide: Decider) -> str:
+    def marked(self, decide: SlurmDecider) -> str:
         answer = decide.decide(submit(tres_per_node="gres:gpu:a100:4"))
         assert answer.admin_comment is not None
         return answer.admin_comment
@@ -382,7 +382,7 @@ class TestPartitions:
         slow = tuple(replace(n, partitions=("gpu",)) for n in cluster().nodes if n.name[0] == "v")
         fast = tuple(replace(n, partitions=("fast",)) for n in cluster().nodes if n.name[0] == "a")
         running = tuple(
-            QueuedJob(
+            SlurmJob(
                 job_id=i,
                 user="u2",
                 name="other",
@@ -399,10 +399,10 @@ class TestPartitions:
         parts = (Partition(name="gpu", default=True, max_min=2880), Partition(name="fast"))
         return cluster(nodes=slow + used, partitions=parts, queue=running if busy else ())
 
-    def ask(self, decider: Decide, mode: str, busy: bool = False, **fields: Any) -> Answer:
+    def ask(self, decider: Decide, mode: str, busy: bool = False, **fields: Any) -> HookAnswer:
         choice = {"partition_mode": mode, "partition_choices": ["fast"]}
         given = {"usable_partitions": ("gpu", "fast")} | fields
-        answer: Answer = decider(self.view(busy), placement=choice).decide(submit(**given))
+        answer: HookAnswer = decider(self.view(busy), placement=choice).decide(submit(**given))
         return answer
 
     def test_the_faster_one_is_advised(self, decider: Decide) -> None:

@@ -15,7 +15,7 @@ from predictor.identify.identify import identify
 from predictor.identify.keys import ALIASES, FIELD_OF
 from predictor.identify.rules import RuleContext, read_rules
 from predictor.site.step_rate import FILE_NAME, StepReport, parse_line, read_report
-from slurm_plugin.config import Policy, Watch
+from slurm_plugin.config import SlurmPolicy, Watch
 from slurm_plugin.daemon.metrics import PREFIX, DaemonMetrics, SnapshotState
 
 TEXT = (Path(__file__).parents[2] / "docs" / "slurm.md").read_text(encoding="utf-8")
@@ -25,7 +25,7 @@ ROW = re.compile(r"^\| `([\w.]+)` \| `(.+?)` \| ", re.MULTILINE)
 def test_every_field_of_the_policy_is_there_with_its_default() -> None:
     table = section(TEXT, "## The policy file")
     said = {name: json.loads(default) for name, default in ROW.findall(table)}
-    assert said == dict(fields(Policy()))
+    assert said == dict(fields(SlurmPolicy()))
 
 
 def test_every_key_users_may_write_is_there() -> None:

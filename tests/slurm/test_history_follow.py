@@ -17,11 +17,11 @@ from predictor.errors import HistoryError
 from predictor.site.ended_job import EndedJob, JobState
 from predictor.site.history.store import Cursor, History
 from predictor.site.step_rate import StepReport, report_paths, write_report
-from slurm_plugin.cluster import QueuedJob
-from slurm_plugin.config import Policy, Slurm
+from slurm_plugin.cluster import SlurmJob
+from slurm_plugin.config import Slurm, SlurmPolicy
 from slurm_plugin.errors import SourceError
 from slurm_plugin.history import reports as module
-from slurm_plugin.history.follow import Follower, cursor_of
+from slurm_plugin.history.follow import SlurmFollower, cursor_of
 from slurm_plugin.history.reports import Reports
 from slurm_plugin.watch.history_child import HistoryChild
 
@@ -39,8 +39,8 @@ def slurm(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def policy(slurm: Path) -> Policy:
-    return Policy(slurm=Slurm(bin_dir=slurm, source="text"))
+def policy(slurm: Path) -> SlurmPolicy:
+    return SlurmPolicy(slurm=Slurm(bin_dir=slurm, source="text"))
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slurm_plugin.history.follow.time.time", lambda: EVERY + 2 * 86400)
 
 
-def follower(path: Path) -> Follower:
-    return Follower(lambda: History.open(str(path)))
+def follower(path: Path) -> SlurmFollower:
+    return SlurmFollower(lambda: History.open(str(path)))
 
 
 def runs(path: Path) -> int:
@@ -64,7 +64,7 @@ def runs(path: Path) -> int:
 
 
 @pytest.mark.usefixtures("clock")
-def test_the_second_look_adds_nothing_and_the_cursor_moves(policy: Policy, path: Path) -> None:
+def test_the_second_look_adds_nothing_and_the_cursor_moves(policy: SlurmPolicy, path: Path) -> None:
     live = follower(path)
     first = live.look(policy, since_s=EVERY)
     assert first.new == runs(path) > 15
@@ -75,7 +75,7 @@ def test_the_second_look_adds_nothing_and_the_cursor_moves(policy: Policy, path:
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_database_that_is_away_loses_nothing(policy: Policy, path: Path) -> None:
+def test_a_database_that_is_away_loses_nothing(policy: SlurmPolicy, path: Path) -> None:
     live = follower(path)
     path.mkdir()  # where the file should be
     for _ in range(2):
@@ -86,7 +86,9 @@ def test_a_database_that_is_away_loses_nothing(policy: Policy, path: Path) -> No
 
 
 @pytest.mark.usefixtures("clock")
-def test_an_accounting_that_is_away_loses_nothing(policy: Policy, path: Path, slurm: Path) -> None:
+def test_an_accounting_that_is_away_loses_nothing(
+    policy: SlurmPolicy, path: Path, slurm: Path
+) -> None:
     with History.open(str(path)) as store:
         store.add([], cursor=Cursor(NAME, EVERY))
     live, sacct = follower(path), slurm / "sacct"
@@ -101,9 +103,9 @@ def test_an_accounting_that_is_away_loses_nothing(policy: Policy, path: Path, sl
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> QueuedJob:
+def job(tmp_path: Path) -> SlurmJob:
     """Two hours into its run."""
-    return QueuedJob(
+    return SlurmJob(
         job_id=123,
         label="120_3",
         user=ME.pw_name,
@@ -120,7 +122,7 @@ def job(tmp_path: Path) -> QueuedJob:
     )
 
 
-def report(job: QueuedJob, **changes: float) -> None:
+def report(job: SlurmJob, **changes: float) -> None:
     assert job.start_s is not None
     now_s = time.time()
     said = StepReport(
@@ -133,11 +135,11 @@ def report(job: QueuedJob, **changes: float) -> None:
         written_s=now_s,
         paused_s=40.0,
     )
-    path, _ = report_paths(Path(job.work_dir), Policy().watch.rate_file, "123")
+    path, _ = report_paths(Path(job.work_dir), SlurmPolicy().watch.rate_file, "123")
     write_report(path, replace(said, **changes))  # type: ignore[arg-type]
 
 
-def ended(job: QueuedJob, job_id: str) -> EndedJob:
+def ended(job: SlurmJob, job_id: str) -> EndedJob:
     return EndedJob(
         scheduler="slurm",
         cluster="bench",
@@ -159,12 +161,12 @@ def ended(job: QueuedJob, job_id: str) -> EndedJob:
     )
 
 
-def test_the_last_report_of_a_job_is_joined_by_any_of_its_ids(job: QueuedJob) -> None:
+def test_the_last_report_of_a_job_is_joined_by_any_of_its_ids(job: SlurmJob) -> None:
     kept = Reports()
     for step_s in (0.6, 0.5):
         report(job, step_s=step_s)
-        kept.look([job], Policy())
-    kept.look([], Policy())  # it has ended
+        kept.look([job], SlurmPolicy())
+    kept.look([], SlurmPolicy())  # it has ended
     for name in ("120_3", "123"):
         found = kept.of(ended(job, name))
         assert found is not None
@@ -178,25 +180,25 @@ def test_the_last_report_of_a_job_is_joined_by_any_of_its_ids(job: QueuedJob) ->
     "claim", [{"written_s": 1000.0}, {"first_step": 4999}, {"step_s": 80_000.0}]
 )
 def test_a_report_that_cannot_be_of_this_run_is_not_taken(
-    job: QueuedJob, claim: dict[str, float]
+    job: SlurmJob, claim: dict[str, float]
 ) -> None:
     report(job, **claim)
     kept = Reports()
-    kept.look([job], Policy())
+    kept.look([job], SlurmPolicy())
     assert len(kept) == 0
 
 
-def test_reports_are_bounded(job: QueuedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_are_bounded(job: SlurmJob, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_KEPT", 4)
     kept = Reports()
     for second in range(5):
         report(job)
-        kept.look([replace(job, submit_s=job.submit_s + second)], Policy())
+        kept.look([replace(job, submit_s=job.submit_s + second)], SlurmPolicy())
     assert len(kept) == 4
 
 
 def test_the_command_goes_on_after_an_error_and_ends_when_asked(
-    policy: Policy, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    policy: SlurmPolicy, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "slurm.yaml"
     config.write_text(
@@ -221,7 +223,7 @@ def test_the_command_goes_on_after_an_error_and_ends_when_asked(
     assert f"{runs(path)} new" in done.stdout
 
 
-def test_the_one_shot_command_tells_what_it_found(policy: Policy, path: Path) -> None:
+def test_the_one_shot_command_tells_what_it_found(policy: SlurmPolicy, path: Path) -> None:
     words = ["history", "ingest", "slurm", "--since", "2026-11-20", "--until", "2026-11-22"]
     assert policy.slurm.bin_dir is not None
     config = path.with_suffix(".yaml")

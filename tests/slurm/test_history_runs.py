@@ -15,8 +15,8 @@ from predictor.site.ended_job import EndedJob, JobState
 from predictor.site.history.ingest import LeftOut, Through, Unread, fill
 from predictor.site.history.run import LimitBy, Predicted, Run
 from predictor.site.history.store import History
-from slurm_plugin.cluster import GpuGres, Node
-from slurm_plugin.config import Hardware, Policy, Slurm
+from slurm_plugin.cluster import GpuGres, SlurmNode
+from slurm_plugin.config import Slurm, SlurmHardware, SlurmPolicy
 from slurm_plugin.history.gpus import GpuNames
 from slurm_plugin.history.records import records
 from slurm_plugin.history.runs import Runs
@@ -62,10 +62,10 @@ def run(runs: Runs | None = None, **changes: Any) -> Run:
     return (runs or Runs()).run(replace(JOB, **changes))
 
 
-def policy(tmp_path: Path, version: str = "2511") -> Policy:
+def policy(tmp_path: Path, version: str = "2511") -> SlurmPolicy:
     folder = tmp_path / "bin"
     folder.mkdir(exist_ok=True)
-    return Policy(slurm=Slurm(bin_dir=replay.commands(folder, replay.PAYLOADS / version)))
+    return SlurmPolicy(slurm=Slurm(bin_dir=replay.commands(folder, replay.PAYLOADS / version)))
 
 
 def test_our_mark_tells_what_was_asked_predicted_and_set() -> None:
@@ -178,12 +178,14 @@ def test_whose_a_limit_is_follows_from_submit_line_and_default(
 
 def test_gpus_are_named_as_submit_names_them() -> None:
     nodes = [
-        Node(name="typed", partitions=(), gpus=(GpuGres("a100", 8),)),
-        Node(name="plain", partitions=(), gpus=(GpuGres(None, 4),), features=frozenset({"v100"})),
-        Node(name="own", partitions=(), gpus=(GpuGres("big", 4),)),
-        Node(name="mixed", partitions=(), gpus=(GpuGres("a100", 4), GpuGres("v100", 4))),
+        SlurmNode(name="typed", partitions=(), gpus=(GpuGres("a100", 8),)),
+        SlurmNode(
+            name="plain", partitions=(), gpus=(GpuGres(None, 4),), features=frozenset({"v100"})
+        ),
+        SlurmNode(name="own", partitions=(), gpus=(GpuGres("big", 4),)),
+        SlurmNode(name="mixed", partitions=(), gpus=(GpuGres("a100", 4), GpuGres("v100", 4))),
     ]
-    names = GpuNames(nodes, Hardware(gpu_types={"big": "h100-sxm5-80gb"}))
+    names = GpuNames(nodes, SlurmHardware(gpu_types={"big": "h100-sxm5-80gb"}))
     assert names("a100", ("typed",)) == names("a100", ("gone",)) == names("a100", ("mixed",))
     assert names(None, ("plain",)) == names("v100", ("mixed",)) != names("a100", ("typed",))
     assert names("big", ("own",)) == names("big", ()) == "h100-sxm5-80gb"
@@ -228,7 +230,7 @@ def test_a_row_that_cannot_be_read_stops_nothing(tmp_path: Path) -> None:
     folder.mkdir()
     slurm = Slurm(bin_dir=replay.commands(folder, payloads))
     day = UNTIL_S - 86400, UNTIL_S
-    items = list(records(Policy(slurm=slurm), *day))
+    items = list(records(SlurmPolicy(slurm=slurm), *day))
     (bad,) = [item for item in items if isinstance(item, Unread)]
     assert bad.name == "job 6"
     assert "v[1-" in bad.reason

@@ -20,7 +20,7 @@ from install_site import SLURM_CONF, lua_library
 from slurm_plugin.cli.install import install, uninstall
 from slurm_plugin.errors import InstallError
 from slurm_plugin.install import service
-from slurm_plugin.protocol import Answer
+from slurm_plugin.protocol import HookAnswer
 
 NOTE = '#!/bin/sh\necho "$(basename "$0") $*" >> "{log}"\n'
 SCONTROL = (
@@ -121,7 +121,7 @@ def answering(path: Path) -> Iterator[None]:
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             self.rfile.readline()
-            self.wfile.write(Answer(log="fine").encode())
+            self.wfile.write(HookAnswer(log="fine").encode())
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with socketserver.ThreadingUnixStreamServer(str(path), Handler) as server:

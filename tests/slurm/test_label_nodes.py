@@ -11,15 +11,15 @@ from click.testing import CliRunner
 
 from profiles.gpus import Gpu, find_gpu, gpus
 from slurm_plugin.cli.label_nodes import label_nodes
-from slurm_plugin.cluster import GpuGres, Node
-from slurm_plugin.config import Hardware, Placement
+from slurm_plugin.cluster import GpuGres, SlurmNode
+from slurm_plugin.config import SlurmHardware, SlurmPlacement
 from slurm_plugin.errors import InstallError
 from slurm_plugin.hardware import gpu_of
 from slurm_plugin.install import gpu_nodes
-from slurm_plugin.install.gpu_nodes import GpuNode, MigInstance, NodeGpu
+from slurm_plugin.install.gpu_nodes import MigInstance, NodeGpu, NvmlNode
 from slurm_plugin.install.labels import label, lines, type_name
 
-NAMES = {str(key): name for key, name in Placement().features.items()}
+NAMES = {str(key): name for key, name in SlurmPlacement().features.items()}
 
 
 class FakeError(Exception):
@@ -94,7 +94,7 @@ def seen(product: str, count: int = 1, first: int = 0) -> tuple[NodeGpu, ...]:
     return tuple(NodeGpu(product, first + i) for i in range(count))
 
 
-def text(node: GpuNode) -> list[str]:
+def text(node: NvmlNode) -> list[str]:
     return list(lines(label(node, NAMES)))
 
 
@@ -114,39 +114,39 @@ def test_eight_a100_are_one_line_each_for_slurm_conf_and_gres_conf() -> None:
 
 
 def test_features_are_those_the_data_sheet_proves() -> None:
-    h100 = label(GpuNode("h", seen("NVIDIA H100 80GB HBM3")), NAMES).features
-    v100 = label(GpuNode("v", seen("Tesla V100-SXM2-16GB")), NAMES).features
-    p100 = label(GpuNode("p", seen("Tesla P100-PCIE-16GB")), NAMES).features
+    h100 = label(NvmlNode("h", seen("NVIDIA H100 80GB HBM3")), NAMES).features
+    v100 = label(NvmlNode("v", seen("Tesla V100-SXM2-16GB")), NAMES).features
+    p100 = label(NvmlNode("p", seen("Tesla P100-PCIE-16GB")), NAMES).features
     assert set(h100) >= {"hopper", "cc90", "tensorcore", "bf16", "tf32", "fp8"}
     assert set(v100) & {"tensorcore", "bf16", "tf32", "fp8"} == {"tensorcore"}
     assert not set(p100) & {"tensorcore", "bf16", "tf32", "fp8"}
 
 
 def test_feature_names_are_those_of_the_policy() -> None:
-    labels = label(GpuNode("v", seen("Tesla V100-SXM2-16GB")), {**NAMES, "tensor_core": "tc"})
+    labels = label(NvmlNode("v", seen("Tesla V100-SXM2-16GB")), {**NAMES, "tensor_core": "tc"})
     assert "tc" in labels.features
     assert "tensorcore" not in labels.features
 
 
 @pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.name)
 def test_every_known_gpu_gets_a_type_that_placement_reads_back_as_the_same_gpu(gpu: Gpu) -> None:
-    labels = label(GpuNode("n", seen(gpu.product)), NAMES)
+    labels = label(NvmlNode("n", seen(gpu.product)), NAMES)
     name = labels.gres[0].split(":")[1]
     found = find_gpu(gpu.product)
-    node = Node(name="n", features=frozenset(labels.features), gpus=(GpuGres(name, 1),))
-    assert gpu_of(node, node.gpus[0], Hardware()) is found
-    untyped = Node(name="n", features=frozenset(labels.features), gpus=(GpuGres(None, 1),))
-    assert gpu_of(untyped, untyped.gpus[0], Hardware()) is found
+    node = SlurmNode(name="n", features=frozenset(labels.features), gpus=(GpuGres(name, 1),))
+    assert gpu_of(node, node.gpus[0], SlurmHardware()) is found
+    untyped = SlurmNode(name="n", features=frozenset(labels.features), gpus=(GpuGres(None, 1),))
+    assert gpu_of(untyped, untyped.gpus[0], SlurmHardware()) is found
     assert not name[0].isdigit()
 
 
 def test_gaps_in_the_device_numbers_are_kept() -> None:
-    node = GpuNode("n", (*seen("NVIDIA L4", 2), *seen("NVIDIA L4", 1, first=4)))
+    node = NvmlNode("n", (*seen("NVIDIA L4", 2), *seen("NVIDIA L4", 1, first=4)))
     assert "NodeName=n Name=gpu Type=l4 File=/dev/nvidia[0-1,4]" in text(node)
 
 
 def test_two_kinds_of_gpu_on_a_node_are_two_types() -> None:
-    node = GpuNode("n", (*seen("NVIDIA L4", 1), *seen("NVIDIA A40", 2, first=1)))
+    node = NvmlNode("n", (*seen("NVIDIA L4", 1), *seen("NVIDIA A40", 2, first=1)))
     labels = label(node, NAMES)
     assert labels.gres == ("gpu:l4:1", "gpu:a40:2")
     assert labels.gres_lines[1].endswith("Type=a40 File=/dev/nvidia[1-2]")
@@ -169,7 +169,7 @@ def test_mig_instances_are_shown_as_the_parts_they_are(tmp_path: Path) -> None:
 
 
 def test_a_mig_instance_without_known_device_files_gets_a_remark_and_no_wrong_line() -> None:
-    node = GpuNode("n", (NodeGpu("NVIDIA A100-SXM4-80GB", 0, (MigInstance("1g.10gb"),), True),))
+    node = NvmlNode("n", (NodeGpu("NVIDIA A100-SXM4-80GB", 0, (MigInstance("1g.10gb"),), True),))
     labels = label(node, NAMES)
     assert labels.gres_lines == ()
     assert any("device files" in remark for remark in labels.remarks)
@@ -184,12 +184,12 @@ def test_a_gpu_in_mig_mode_without_instances_gives_nothing_and_says_so() -> None
 
 def test_an_unknown_gpu_is_named_with_what_to_do() -> None:
     with pytest.raises(InstallError, match=r"'Voodoo 2'.*hardware\.gpu_types"):
-        label(GpuNode("n", seen("Voodoo 2")), NAMES)
+        label(NvmlNode("n", seen("Voodoo 2")), NAMES)
 
 
 def test_a_node_without_gpu_is_an_error() -> None:
     with pytest.raises(InstallError, match="n has no GPU"):
-        label(GpuNode("n", ()), NAMES)
+        label(NvmlNode("n", ()), NAMES)
 
 
 def test_without_a_driver_the_reason_of_nvml_is_told() -> None:
@@ -198,7 +198,7 @@ def test_without_a_driver_the_reason_of_nvml_is_told() -> None:
 
 
 def test_json_of_a_node_prints_the_same_lines_elsewhere(tmp_path: Path) -> None:
-    node = GpuNode("gpu07", seen("NVIDIA H200", 4))
+    node = NvmlNode("gpu07", seen("NVIDIA H200", 4))
     file = tmp_path / "nodes.json"
     file.write_text(gpu_nodes.to_json((node,)))
     done = CliRunner().invoke(label_nodes, ["--from-json", str(file)])

@@ -13,11 +13,11 @@ from site_runs import run_of, told
 from predictor.estimate.fitting import Fitted
 from predictor.site.calibration.lengths import LengthModel
 from predictor.site.calibration.site_state import SiteState, write_state
-from slurm_plugin.config import Limits, policy_of
+from slurm_plugin.config import SlurmLimits, policy_of
 from slurm_plugin.daemon.loading import policy_at
-from slurm_plugin.decide import Decider
+from slurm_plugin.decide import SlurmDecider
 from slurm_plugin.mark import parse_mark
-from slurm_plugin.protocol import Answer, Request
+from slurm_plugin.protocol import HookAnswer, HookRequest
 
 TOOK_S = 7000.0
 
@@ -32,9 +32,9 @@ def lengths() -> LengthModel:
 
 @pytest.fixture
 def decide(fitted: Fitted, lengths: LengthModel) -> Any:
-    def make(request: Request, **limits: Any) -> Answer:
+    def make(request: HookRequest, **limits: Any) -> HookAnswer:
         view, policy = cluster(), policy_of({"limits": limits})
-        return Decider(fitted.predictor, policy, lambda: view, lengths=lengths).decide(request)
+        return SlurmDecider(fitted.predictor, policy, lambda: view, lengths=lengths).decide(request)
 
     return make
 
@@ -83,7 +83,7 @@ def test_a_prediction_and_a_limit_of_the_users_own_come_first(decide: Any) -> No
 
 def test_jobs_of_other_names_are_not_answered_alike(fitted: Fitted, lengths: LengthModel) -> None:
     view, policy = cluster(), policy_of({"limits": {"history_mode": "fill"}})
-    decider = Decider(fitted.predictor, policy, lambda: view, lengths=lengths)
+    decider = SlurmDecider(fitted.predictor, policy, lambda: view, lengths=lengths)
     assert decider.decide(SIMULATION).time_limit is not None
     assert decider.decide(submit(comment="", name="other")).time_limit is None
 
@@ -92,7 +92,7 @@ def test_auto_is_what_the_runs_of_the_site_reported(home: Path, tmp_path: Path) 
     path = tmp_path / "slurm.yaml"
     limits = {"startup_min": "auto", "checkpoint_share": "auto", "history_mode": False}
     path.write_text(yaml.safe_dump({"site": "alpha", "limits": limits}))
-    assert policy_at(path).limits.startup_s == Limits().startup_s
+    assert policy_at(path).limits.startup_s == SlurmLimits().startup_s
     runs = [run_of(n, reported=told(0.1, startup_s=120.0, paused_s=10.0)) for n in range(40)]
     write_state(SiteState.learn(runs))
     found = policy_at(path).limits

@@ -10,21 +10,21 @@ import replay
 from clusters import gpu_node
 
 from predictor.site.replay import Pool
-from slurm_plugin.cluster import GpuGres, Node, QueuedJob
-from slurm_plugin.config import Hardware, Policy, Slurm
+from slurm_plugin.cluster import GpuGres, SlurmJob, SlurmNode
+from slurm_plugin.config import Slurm, SlurmHardware, SlurmPolicy
 from slurm_plugin.live_queue import Places, read
 from slurm_plugin.sources.choose import open_source
 
 A100, V100, P100 = "a100-sxm4-80gb", "v100-sxm2-16gb", "p100-pcie-16gb"
 NODES = tuple(gpu_node(name) for name in ("a1", "a2", "p1", "v1"))
-JOB = QueuedJob(
+JOB = SlurmJob(
     job_id=1, user="u1", name="train", state="PENDING", partitions=("gpu",), gpus=2, label="1"
 )
 VERSIONS = ("2205", "2511", "2605")
 
 
-def places(*nodes: Node, **hardware: object) -> Places:
-    return Places(nodes or NODES, Hardware(**hardware))  # type: ignore[arg-type]
+def places(*nodes: SlurmNode, **hardware: object) -> Places:
+    return Places(nodes or NODES, SlurmHardware(**hardware))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_type_that_means_several_gpus_is_the_one_there_is_most_of() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_queue_of_a_real_slurm_is_there(tmp_path: Path, version: str) -> None:
     commands = replay.commands(tmp_path, replay.PAYLOADS / version)
-    policy = Policy(slurm=Slurm(bin_dir=commands, source="text"))
+    policy = SlurmPolicy(slurm=Slurm(bin_dir=commands, source="text"))
     source, found = open_source(policy.slurm), read(policy)
     assert (found.scheduler, found.cluster) == ("slurm", source.settings().cluster_name)
     theirs = {job.label: job for job in source.queue() if job.gpus}

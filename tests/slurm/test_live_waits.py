@@ -11,8 +11,8 @@ from clusters import gpu_node
 
 from predictor.site.capacity.live import AfterJob, Waits
 from predictor.site.replay import Away
-from slurm_plugin.cluster import QueuedJob
-from slurm_plugin.config import Hardware, Policy, Slurm
+from slurm_plugin.cluster import SlurmJob
+from slurm_plugin.config import Slurm, SlurmHardware, SlurmPolicy
 from slurm_plugin.dependencies import Dependency, parse
 from slurm_plugin.live_places import Places
 from slurm_plugin.live_queue import read
@@ -20,26 +20,26 @@ from slurm_plugin.live_reservations import kept
 from slurm_plugin.live_waits import Waiters
 from slurm_plugin.sources import reservations_text, waits_text
 from slurm_plugin.sources.commands import Commands
-from slurm_plugin.sources.reservations_text import Reservation
+from slurm_plugin.sources.reservations_text import SlurmReservation
 from slurm_plugin.sources.waits_text import Waiting
 
 NOW_S = 1_000_000.0
-JOB = QueuedJob(
+JOB = SlurmJob(
     job_id=1, user="u1", name="train", state="PENDING", partitions=("gpu",), gpus=2, label="1"
 )
 A100 = "a100-sxm4-80gb"
 
 
-def queued(label: str, **fields: object) -> QueuedJob:
+def queued(label: str, **fields: object) -> SlurmJob:
     number = int(label.partition("_")[0].partition("+")[0])
     return replace(JOB, job_id=number, label=label, **fields)  # type: ignore[arg-type]
 
 
-def running(label: str, **fields: object) -> QueuedJob:
+def running(label: str, **fields: object) -> SlurmJob:
     return queued(label, state="RUNNING", start_s=NOW_S - 60, limit_min=10, **fields)
 
 
-def waits(*others: QueuedJob, job: str = "9", **told: object) -> Waits:
+def waits(*others: SlurmJob, job: str = "9", **told: object) -> Waits:
     mine = queued(job)
     waiting = Waiting(**told)  # type: ignore[arg-type]
     return Waiters([*others, mine], {job: waiting}, NOW_S)(mine)
@@ -166,7 +166,7 @@ def test_reservations_are_read(tmp_path: Path) -> None:
     ]
     commands = printing(tmp_path, scontrol="".join(lines), sinfo="a1 16\na2 16\na2 16\n")
     both = frozenset({"a1", "a2"})
-    kept = Reservation(name="whole", nodes=both, begin_s=100.0, end_s=200.0)
+    kept = SlurmReservation(name="whole", nodes=both, begin_s=100.0, end_s=200.0)
     assert reservations_text.read(commands) == (
         replace(kept, name="later", nodes=frozenset({"a2"}), floating=True),
         replace(kept, name="part", whole=False),
@@ -177,9 +177,11 @@ def test_reservations_are_read(tmp_path: Path) -> None:
 
 
 def test_only_whole_nodes_with_gpus_are_away() -> None:
-    places = Places([gpu_node("a1"), gpu_node("a2"), gpu_node("v1")], Hardware()).usable
+    places = Places([gpu_node("a1"), gpu_node("a2"), gpu_node("v1")], SlurmHardware()).usable
     each = sum(place.count for place in places if place.name == A100) // 2
-    base = Reservation(name="r", nodes=frozenset({"a1", "c9"}), begin_s=NOW_S - 1, end_s=NOW_S + 60)
+    base = SlurmReservation(
+        name="r", nodes=frozenset({"a1", "c9"}), begin_s=NOW_S - 1, end_s=NOW_S + 60
+    )
     found = kept(
         [
             base,
@@ -203,7 +205,7 @@ def test_only_whole_nodes_with_gpus_are_away() -> None:
 
 def test_where_slurm_does_not_tell_a_note_says_so(tmp_path: Path) -> None:
     commands = replay.commands(tmp_path, replay.PAYLOADS / "2511")
-    found = read(Policy(slurm=Slurm(bin_dir=commands, source="text")))
+    found = read(SlurmPolicy(slurm=Slurm(bin_dir=commands, source="text")))
     assert all(job.waits.after == () for job in found.jobs)
     assert {note.split(":")[0] for note in found.notes} == {
         "What jobs wait for besides GPUs is not known",

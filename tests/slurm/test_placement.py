@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from clusters import JOB, cluster, gpu_node, submit
 
-from slurm_plugin.cluster import GpuGres, Node
+from slurm_plugin.cluster import GpuGres, SlurmNode
 from slurm_plugin.constraints import parse
-from slurm_plugin.protocol import Answer
+from slurm_plugin.protocol import HookAnswer
 
 Decide = Any
 BF16 = JOB.replace("amp", "bf16-mixed")
 FP32 = JOB.replace("amp", "fp32")
 
 
-def nodes_of(answer: Answer, own: str | None = None) -> set[str]:
+def nodes_of(answer: HookAnswer, own: str | None = None) -> set[str]:
     """Nodes that the constraint of an answer, or the user's own, leaves."""
     text = answer.features or own
     if text is None:
@@ -127,7 +127,7 @@ def test_where_every_node_fits_nothing_is_written(decider: Decide) -> None:
 
 
 def test_nodes_that_cannot_hold_the_job_do_not_count(decider: Decide) -> None:
-    small = Node(
+    small = SlurmNode(
         name="s1",
         partitions=("gpu",),
         features=frozenset({"t4"}),

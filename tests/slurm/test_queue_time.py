@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.cluster import Cluster, GpuGres, Node, Partition, QueuedJob
+from slurm_plugin.cluster import Cluster, GpuGres, Partition, SlurmJob, SlurmNode
 from slurm_plugin.queue_time import MAX_PLACED, OVERDUE_S, QueueModel
 
 NOW = 1.8e9
 HOUR = 3600.0
 
 
-def gpu_node(name: str, gpus: int = 4, kind: str = "a100", **changes: Any) -> Node:
-    node = Node(name=name, partitions=("gpu",), gpus=(GpuGres(kind, gpus),))
+def gpu_node(name: str, gpus: int = 4, kind: str = "a100", **changes: Any) -> SlurmNode:
+    node = SlurmNode(name=name, partitions=("gpu",), gpus=(GpuGres(kind, gpus),))
     return replace(node, **changes)
 
 
-def job(state: str, gpus: int, hours: float | None, **changes: Any) -> QueuedJob:
+def job(state: str, gpus: int, hours: float | None, **changes: Any) -> SlurmJob:
     limit = None if hours is None else round(hours * 60)
-    made = QueuedJob(
+    made = SlurmJob(
         job_id=1,
         user="u1",
         name="j",
@@ -36,17 +36,17 @@ def job(state: str, gpus: int, hours: float | None, **changes: Any) -> QueuedJob
     return replace(made, **changes)
 
 
-def running(gpus: int, hours: float | None, *nodes: str, **changes: Any) -> QueuedJob:
+def running(gpus: int, hours: float | None, *nodes: str, **changes: Any) -> SlurmJob:
     return job("RUNNING", gpus, hours, node_names=nodes, nodes=len(nodes), **changes)
 
 
-def pending(gpus: int, hours: float | None, **changes: Any) -> QueuedJob:
+def pending(gpus: int, hours: float | None, **changes: Any) -> SlurmJob:
     return job("PENDING", gpus, hours, **changes)
 
 
-def cluster(*parts: Node | QueuedJob, **changes: Any) -> Cluster:
-    nodes = tuple(part for part in parts if isinstance(part, Node))
-    queue = tuple(part for part in parts if isinstance(part, QueuedJob))
+def cluster(*parts: SlurmNode | SlurmJob, **changes: Any) -> Cluster:
+    nodes = tuple(part for part in parts if isinstance(part, SlurmNode))
+    queue = tuple(part for part in parts if isinstance(part, SlurmJob))
     return Cluster(taken_s=NOW, nodes=nodes, queue=queue, **changes)
 
 
@@ -131,7 +131,7 @@ def test_jobs_go_by_priority_and_then_by_age() -> None:
         running(4, 9, "unknown"),
     ],
 )
-def test_jobs_that_cannot_take_these_gpus_are_not_waited_for(other: QueuedJob) -> None:
+def test_jobs_that_cannot_take_these_gpus_are_not_waited_for(other: SlurmJob) -> None:
     assert seconds(cluster(N1, other), 4) == 0.0
 
 
@@ -224,7 +224,7 @@ NEEDS = st.tuples(SMALL, st.none()) | st.sampled_from([(1, 1), (3, 1), (5, 2), (
 
 @given(VIEWS, NEEDS, PENDING)
 def test_one_more_job_at_the_end_of_the_queue_never_starts_ours_earlier(
-    view: Cluster, need: tuple[int, int | None], last: QueuedJob
+    view: Cluster, need: tuple[int, int | None], last: SlurmJob
 ) -> None:
     last = replace(last, priority=-1)
     longer = replace(view, queue=(*view.queue, last))

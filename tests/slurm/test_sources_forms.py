@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import replay
 
-from slurm_plugin.cluster import Association, GpuGres, Node, Partition, QueuedJob
+from slurm_plugin.cluster import Association, GpuGres, Partition, SlurmJob, SlurmNode
 from slurm_plugin.sources.base import SlurmSource
 from slurm_plugin.sources.commands import Commands
 from slurm_plugin.sources.json_source import JsonSource
@@ -51,7 +51,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> SlurmSource:
     return opened(tmp_path, *request.param)
 
 
-def by_label(source: SlurmSource) -> dict[str, QueuedJob]:
+def by_label(source: SlurmSource) -> dict[str, SlurmJob]:
     return {job.label: job for job in source.queue()}
 
 
@@ -88,15 +88,15 @@ def test_pyslurm_gives_the_same_view_but_for_two_paths(tmp_path: Path) -> None:
     assert all(without_stdout(a) == without_stdout(b) for a, b in differing)
 
 
-def without_stdout(job: QueuedJob) -> dict[str, object]:
-    return {name: getattr(job, name) for name in QueuedJob.__slots__ if name != "stdout"}
+def without_stdout(job: SlurmJob) -> dict[str, object]:
+    return {name: getattr(job, name) for name in SlurmJob.__slots__ if name != "stdout"}
 
 
 def test_nodes_have_their_gpus_features_partitions_and_states(source: SlurmSource) -> None:
     nodes = {node.name: node for node in source.nodes()}
     states = nodes["a1"].states
     assert states - {"PLANNED"} == {"MIXED"}
-    assert nodes["a1"] == Node(
+    assert nodes["a1"] == SlurmNode(
         name="a1",
         partitions=("gpu", "nolimit", "short"),
         features=frozenset({"a100", "ampere", "gpu", "tensorcore", "bf16", "tf32"}),

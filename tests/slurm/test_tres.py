@@ -10,22 +10,22 @@ from captured_jobs import VERSIONS, jobs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.protocol import Request
+from slurm_plugin.protocol import HookRequest
 from slurm_plugin.tres import GpuRequest, gpu_request, with_type
 
 TRES = ("tres_per_job", "tres_per_node", "tres_per_task", "tres_per_socket")
 
 
 def asked(**stated: Any) -> GpuRequest:
-    found = gpu_request(Request(**stated))
+    found = gpu_request(HookRequest(**stated))
     assert found is not None
     return found
 
 
-def captured(version: str, name: str) -> Request:
-    known = {f.name for f in fields(Request)} - {"argv", "environment"}
+def captured(version: str, name: str) -> HookRequest:
+    known = {f.name for f in fields(HookRequest)} - {"argv", "environment"}
     job = jobs(version)[name]
-    return Request(**{key: value for key, value in job.items() if key in known})
+    return HookRequest(**{key: value for key, value in job.items() if key in known})
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -64,42 +64,52 @@ def test_a_captured_job_without_gpus_asks_for_none(version: str) -> None:
 # What real slurmctld 22.05.8 and 25.11.7 allocated or wrote as ReqTRES and NumNodes for sbatch
 # options; the fields are those its hook saw.
 REAL = {
-    "--gres=gpu:2 -N3": (Request(tres_per_node="gres:gpu:2", min_nodes=3, max_nodes=3), 6, 3, 2),
-    "--gres=gpu:4 -N2-4": (Request(tres_per_node="gres/gpu:4", min_nodes=2, max_nodes=4), 8, 2, 4),
+    "--gres=gpu:2 -N3": (
+        HookRequest(tres_per_node="gres:gpu:2", min_nodes=3, max_nodes=3),
+        6,
+        3,
+        2,
+    ),
+    "--gres=gpu:4 -N2-4": (
+        HookRequest(tres_per_node="gres/gpu:4", min_nodes=2, max_nodes=4),
+        8,
+        2,
+        4,
+    ),
     "--gres=gpu:4 -n8 --ntasks-per-node=4": (
-        Request(tres_per_node="gres:gpu:4", num_tasks=8, ntasks_per_node=4),
+        HookRequest(tres_per_node="gres:gpu:4", num_tasks=8, ntasks_per_node=4),
         8,
         2,
         4,
     ),
     "--gres=gpu:2 -n3 --ntasks-per-node=2": (
-        Request(tres_per_node="gres:gpu:2", num_tasks=3, ntasks_per_node=2),
+        HookRequest(tres_per_node="gres:gpu:2", num_tasks=3, ntasks_per_node=2),
         4,
         2,
         2,
     ),
-    "--gpus=4 -N2": (Request(tres_per_job="gres/gpu:4", min_nodes=2, max_nodes=2), 4, 2, None),
-    "--gpus=4 -N1": (Request(tres_per_job="gres/gpu:4", min_nodes=1, max_nodes=1), 4, 1, 4),
+    "--gpus=4 -N2": (HookRequest(tres_per_job="gres/gpu:4", min_nodes=2, max_nodes=2), 4, 2, None),
+    "--gpus=4 -N1": (HookRequest(tres_per_job="gres/gpu:4", min_nodes=1, max_nodes=1), 4, 1, 4),
     "--gpus=4 --gpus-per-node=2": (
-        Request(tres_per_job="gres:gpu:4", tres_per_node="gres:gpu:2"),
+        HookRequest(tres_per_job="gres:gpu:4", tres_per_node="gres:gpu:2"),
         4,
         2,
         2,
     ),
     "--gpus-per-task=2 -n4 --ntasks-per-node=2": (
-        Request(tres_per_task="gres:gpu:2", num_tasks=4, ntasks_per_node=2),
+        HookRequest(tres_per_task="gres:gpu:2", num_tasks=4, ntasks_per_node=2),
         8,
         2,
         4,
     ),
     "--gpus-per-task=1 -N2": (
-        Request(tres_per_task="gres/gpu=1", min_nodes=2, max_nodes=2, num_tasks=2),
+        HookRequest(tres_per_task="gres/gpu=1", min_nodes=2, max_nodes=2, num_tasks=2),
         2,
         2,
         None,
     ),
     "--gpus-per-task=1 -N4 -n4 --ntasks-per-node=2": (
-        Request(
+        HookRequest(
             tres_per_task="gres/gpu=1", min_nodes=4, max_nodes=4, num_tasks=4, ntasks_per_node=2
         ),
         4,
@@ -107,7 +117,7 @@ REAL = {
         None,
     ),
     "--gpus-per-socket=2 --sockets-per-node=2 -N2": (
-        Request(
+        HookRequest(
             tres_per_socket="gres:gpu:2", min_nodes=2, max_nodes=2, num_tasks=4, sockets_per_node=2
         ),
         8,
@@ -115,13 +125,13 @@ REAL = {
         4,
     ),
     "--gpus=8 --gpus-per-task=2": (
-        Request(tres_per_job="gres:gpu:8", tres_per_task="gres:gpu:2", num_tasks=4),
+        HookRequest(tres_per_job="gres:gpu:8", tres_per_task="gres:gpu:2", num_tasks=4),
         8,
         None,
         None,
     ),
     "--gpus-per-node=4 --gpus-per-task=2 -n3": (
-        Request(
+        HookRequest(
             tres_per_node="gres:gpu:4", tres_per_task="gres:gpu:2", num_tasks=3, ntasks_per_node=2
         ),
         8,
@@ -129,7 +139,7 @@ REAL = {
         4,
     ),
     "--gpus-per-node=4 --gpus-per-task=2 -N2": (
-        Request(
+        HookRequest(
             tres_per_node="gres:gpu:4",
             tres_per_task="gres:gpu:2",
             min_nodes=2,
@@ -142,7 +152,7 @@ REAL = {
         4,
     ),
     "--gpus-per-node=4 --gpus-per-socket=2 --sockets-per-node=2": (
-        Request(tres_per_node="gres/gpu:4", tres_per_socket="gres/gpu:2", sockets_per_node=2),
+        HookRequest(tres_per_node="gres/gpu:4", tres_per_socket="gres/gpu:2", sockets_per_node=2),
         4,
         1,
         4,
@@ -190,15 +200,15 @@ def test_every_notation_of_an_entry_is_read(text: str, count: int, gpu_type: str
     "text", ["", ",", "gres:gpu:0", "gres:craynetwork:2", "cpu=4", "gres:gpux:2", "license/gpu:1"]
 )
 def test_a_text_without_gpus_is_no_request(text: str) -> None:
-    assert gpu_request(Request(tres_per_node=text)) is None
+    assert gpu_request(HookRequest(tres_per_node=text)) is None
 
 
 @pytest.mark.parametrize(
     "text", ["gres:gpu:", "gres:gpu::2", "gres:gpu:a100:", "gpu:a100:x", "gpu:a:b:2", "gpu: a:2"]
 )
 def test_a_text_that_slurm_refuses_is_no_request(text: str) -> None:
-    assert gpu_request(Request(tres_per_node=text)) is None
-    assert gpu_request(Request(tres_per_job="gres:gpu:2", tres_per_node=text)) is None
+    assert gpu_request(HookRequest(tres_per_node=text)) is None
+    assert gpu_request(HookRequest(tres_per_job="gres:gpu:2", tres_per_node=text)) is None
 
 
 def test_a_submittedof_two_types_has_both_and_no_single_one() -> None:
@@ -222,32 +232,32 @@ def test_parts_of_a_gpu_are_shared_and_count_no_whole_gpu(text: str) -> None:
     ],
 )
 def test_an_untyped_submittedis_typed_with_its_own_count(text: str, typed: str) -> None:
-    assert with_type(Request(tres_per_node=text), "a100") == typed
+    assert with_type(HookRequest(tres_per_node=text), "a100") == typed
 
 
 @pytest.mark.parametrize(
     "submitted",
     [
-        Request(tres_per_node="gres:gpu:v100:4"),
-        Request(tres_per_job="gres:gpu:4"),
-        Request(tres_per_task="gres/gpu=1", num_tasks=4),
-        Request(tres_per_socket="gres:gpu:1", sockets_per_node=2),
-        Request(tres_per_node="gres:gpu:2", tres_per_job="gres:gpu:4"),
-        Request(tres_per_node="gres:gpu:2", tres_per_task="gres:gpu:1"),
-        Request(tres_per_node="gres:gpu:2,gres:gpu:v100:2"),
-        Request(tres_per_node="gres:gpu:2,gres:gpu:2"),
-        Request(tres_per_node="gres:shard:4"),
-        Request(tres_per_node="gres:gpu:"),
-        Request(),
+        HookRequest(tres_per_node="gres:gpu:v100:4"),
+        HookRequest(tres_per_job="gres:gpu:4"),
+        HookRequest(tres_per_task="gres/gpu=1", num_tasks=4),
+        HookRequest(tres_per_socket="gres:gpu:1", sockets_per_node=2),
+        HookRequest(tres_per_node="gres:gpu:2", tres_per_job="gres:gpu:4"),
+        HookRequest(tres_per_node="gres:gpu:2", tres_per_task="gres:gpu:1"),
+        HookRequest(tres_per_node="gres:gpu:2,gres:gpu:v100:2"),
+        HookRequest(tres_per_node="gres:gpu:2,gres:gpu:2"),
+        HookRequest(tres_per_node="gres:shard:4"),
+        HookRequest(tres_per_node="gres:gpu:"),
+        HookRequest(),
     ],
 )
-def test_a_submittedthat_slurm_would_then_refuse_is_never_typed(submitted: Request) -> None:
+def test_a_submittedthat_slurm_would_then_refuse_is_never_typed(submitted: HookRequest) -> None:
     assert with_type(submitted, "a100") is None
 
 
 @pytest.mark.parametrize("gpu_type", ["", "a100:2", "a100,gpu", "a 100"])
 def test_a_type_that_is_no_gres_type_is_never_written(gpu_type: str) -> None:
-    assert with_type(Request(tres_per_node="gres:gpu:4"), gpu_type) is None
+    assert with_type(HookRequest(tres_per_node="gres:gpu:4"), gpu_type) is None
 
 
 PIECES = st.sampled_from(["gres", "gpu", "a100", ":", "/", "=", ",", "2", "0", "k", "(", ")", " "])
@@ -263,7 +273,7 @@ def test_no_text_raises_and_no_submittedis_empty(
     texts: dict[str, Any], numbers: tuple[int | None, ...]
 ) -> None:
     nodes, tasks, per_node, sockets = numbers
-    request = Request(
+    request = HookRequest(
         min_nodes=nodes,
         num_tasks=tasks,
         ntasks_per_node=per_node,
@@ -277,7 +287,7 @@ def test_no_text_raises_and_no_submittedis_empty(
 
 @given(TEXTS, st.integers(1, 8))
 def test_typing_changes_nothing_but_the_type(text: str, nodes: int) -> None:
-    request = Request(tres_per_node=text, min_nodes=nodes)
+    request = HookRequest(tres_per_node=text, min_nodes=nodes)
     typed = with_type(request, "a100")
     if typed is not None:
         before, after = gpu_request(request), asked(tres_per_node=typed, min_nodes=nodes)

@@ -17,8 +17,8 @@ from predictor.errors import StepReportError
 from predictor.site.ended_job import EndedJob
 from predictor.site.step_rate import StepReport, write_report
 from slurm_plugin.cli.watch import watch
-from slurm_plugin.cluster import Association, Node, Partition, QueuedJob, Settings, WallLimits
-from slurm_plugin.config import Exclude, Policy, Slurm, Watch
+from slurm_plugin.cluster import Association, Partition, Settings, SlurmJob, SlurmNode, WallLimits
+from slurm_plugin.config import Exclude, Slurm, SlurmPolicy, Watch
 from slurm_plugin.mark import Mark, parse_mark
 from slurm_plugin.watch.reports import acting_as, find_report
 from slurm_plugin.watch.watcher import Watcher
@@ -32,23 +32,23 @@ FILE = Watch().rate_file
 class Queue:
     """A source whose queue the test writes."""
 
-    jobs: list[QueuedJob]
+    jobs: list[SlurmJob]
     parts: tuple[Partition, ...] = (Partition(name="gpu"),)
     walls: WallLimits = field(default_factory=WallLimits)
     name: str = "test"
-    later: list[QueuedJob] | None = None
+    later: list[SlurmJob] | None = None
     reads: int = field(default=0)
 
     def settings(self) -> Settings:
         return Settings()
 
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[SlurmNode, ...]:
         return ()
 
     def partitions(self) -> tuple[Partition, ...]:
         return self.parts
 
-    def queue(self) -> tuple[QueuedJob, ...]:
+    def queue(self) -> tuple[SlurmJob, ...]:
         self.reads += 1
         return tuple(self.later if self.later is not None and self.reads > 1 else self.jobs)
 
@@ -60,10 +60,10 @@ class Queue:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> QueuedJob:
+def job(tmp_path: Path) -> SlurmJob:
     """Two hours into a limit of four."""
     (tmp_path / "work").mkdir()
-    return QueuedJob(
+    return SlurmJob(
         job_id=123,
         label="123",
         user=ME.pw_name,
@@ -100,8 +100,8 @@ def calls(bin_dir: Path) -> list[str]:
     return noted.read_text().splitlines() if noted.exists() else []
 
 
-def policy(bin_dir: Path, **changes: object) -> Policy:
-    return Policy(
+def policy(bin_dir: Path, **changes: object) -> SlurmPolicy:
+    return SlurmPolicy(
         slurm=Slurm(bin_dir=bin_dir), watch=Watch.model_validate({"mode": "apply", **changes})
     )
 
@@ -113,12 +113,12 @@ def late(job_id: int = 123) -> StepReport:
     )
 
 
-def report(job: QueuedJob, said: StepReport) -> None:
+def report(job: SlurmJob, said: StepReport) -> None:
     write_report(Path(job.work_dir) / FILE, said)
 
 
 def test_a_late_job_is_extended_by_one_update_that_also_marks_it(
-    job: QueuedJob, bin_dir: Path
+    job: SlurmJob, bin_dir: Path
 ) -> None:
     said: list[str] = []
     report(job, late())
@@ -135,7 +135,7 @@ def test_a_late_job_is_extended_by_one_update_that_also_marks_it(
 
 
 def test_the_next_pass_finds_its_own_limit_and_does_nothing_more(
-    job: QueuedJob, bin_dir: Path
+    job: SlurmJob, bin_dir: Path
 ) -> None:
     report(job, late())
     (found,) = Watcher(Queue([job]), print).watch(policy(bin_dir))
@@ -144,7 +144,7 @@ def test_the_next_pass_finds_its_own_limit_and_does_nothing_more(
     assert len(calls(bin_dir)) == 4
 
 
-def test_advice_and_a_dry_run_change_nothing_and_say_it_once(job: QueuedJob, bin_dir: Path) -> None:
+def test_advice_and_a_dry_run_change_nothing_and_say_it_once(job: SlurmJob, bin_dir: Path) -> None:
     report(job, late())
     for watcher_policy, dry in ((policy(bin_dir, mode="advise"), False), (policy(bin_dir), True)):
         said: list[str] = []
@@ -156,7 +156,7 @@ def test_advice_and_a_dry_run_change_nothing_and_say_it_once(job: QueuedJob, bin
     assert calls(bin_dir) == []
 
 
-def test_switched_off_it_does_not_even_ask_slurm(job: QueuedJob, bin_dir: Path) -> None:
+def test_switched_off_it_does_not_even_ask_slurm(job: SlurmJob, bin_dir: Path) -> None:
     queue = Queue([job])
     assert Watcher(queue, print).watch(policy(bin_dir, mode="off")) == ()
     assert queue.reads == 0
@@ -173,7 +173,7 @@ def test_switched_off_it_does_not_even_ask_slurm(job: QueuedJob, bin_dir: Path) 
     ],
 )
 def test_jobs_whose_limit_is_not_ours_are_left_alone(
-    change: dict[str, object], job: QueuedJob, bin_dir: Path
+    change: dict[str, object], job: SlurmJob, bin_dir: Path
 ) -> None:
     report(job, late())
     other = replace(job, **change)  # type: ignore[arg-type]
@@ -181,7 +181,7 @@ def test_jobs_whose_limit_is_not_ours_are_left_alone(
     assert calls(bin_dir) == []
 
 
-def test_excluded_jobs_are_left_alone(job: QueuedJob, bin_dir: Path) -> None:
+def test_excluded_jobs_are_left_alone(job: SlurmJob, bin_dir: Path) -> None:
     report(job, late())
     for exclude in (
         {"users": [ME.pw_name]},
@@ -193,7 +193,7 @@ def test_excluded_jobs_are_left_alone(job: QueuedJob, bin_dir: Path) -> None:
         assert Watcher(Queue([job]), print).watch(whole) == ()
 
 
-def test_a_job_that_changed_meanwhile_is_left_alone(job: QueuedJob, bin_dir: Path) -> None:
+def test_a_job_that_changed_meanwhile_is_left_alone(job: SlurmJob, bin_dir: Path) -> None:
     report(job, late())
     for now in ([], [replace(job, limit_min=500)], [replace(job, state="COMPLETING")]):
         assert Watcher(Queue([job], later=now), print).watch(policy(bin_dir)) == ()
@@ -201,7 +201,7 @@ def test_a_job_that_changed_meanwhile_is_left_alone(job: QueuedJob, bin_dir: Pat
 
 
 def test_the_longest_time_of_partition_and_account_bounds_an_extension(
-    job: QueuedJob, bin_dir: Path
+    job: SlurmJob, bin_dir: Path
 ) -> None:
     report(job, late())
     part = (Partition(name="gpu", max_min=300),)
@@ -215,7 +215,7 @@ def test_the_longest_time_of_partition_and_account_bounds_an_extension(
         assert found.limit_min == most
 
 
-def test_one_task_of_an_array_is_named_alone(job: QueuedJob, bin_dir: Path) -> None:
+def test_one_task_of_an_array_is_named_alone(job: SlurmJob, bin_dir: Path) -> None:
     """The number of the last task is that of the array: alone it would mean every task."""
     report(job, late())
     task = replace(job, label="123_7")
@@ -223,9 +223,7 @@ def test_one_task_of_an_array_is_named_alone(job: QueuedJob, bin_dir: Path) -> N
     assert calls(bin_dir)[1] == "jobid=123_7"
 
 
-def test_a_refused_update_puts_the_mark_back_and_is_said_once(
-    job: QueuedJob, bin_dir: Path
-) -> None:
+def test_a_refused_update_puts_the_mark_back_and_is_said_once(job: SlurmJob, bin_dir: Path) -> None:
     said: list[str] = []
     report(job, late())
     (bin_dir / "refuse").touch()
@@ -238,7 +236,7 @@ def test_a_refused_update_puts_the_mark_back_and_is_said_once(
     assert "slurm_update error: no" in said[0]
 
 
-def test_a_missing_scontrol_is_said_and_ends_nothing(job: QueuedJob, tmp_path: Path) -> None:
+def test_a_missing_scontrol_is_said_and_ends_nothing(job: SlurmJob, tmp_path: Path) -> None:
     said: list[str] = []
     report(job, late())
     assert Watcher(Queue([job]), said.append).watch(policy(tmp_path / "nowhere")) == ()
@@ -246,7 +244,7 @@ def test_a_missing_scontrol_is_said_and_ends_nothing(job: QueuedJob, tmp_path: P
 
 
 def test_absurd_claims_are_said_in_one_line_and_change_nothing(
-    job: QueuedJob, bin_dir: Path
+    job: SlurmJob, bin_dir: Path
 ) -> None:
     said: list[str] = []
     (Path(job.work_dir) / FILE).write_text('{"v":1,"step":1,"total_steps":1e40,"step_s":1}')
@@ -259,7 +257,7 @@ def test_absurd_claims_are_said_in_one_line_and_change_nothing(
 
 
 def test_one_bad_report_does_not_keep_the_others_from_being_read(
-    job: QueuedJob, bin_dir: Path, tmp_path: Path
+    job: SlurmJob, bin_dir: Path, tmp_path: Path
 ) -> None:
     other = replace(job, job_id=124, label="124", work_dir=str(tmp_path / "two"))
     Path(other.work_dir).mkdir()
@@ -270,7 +268,7 @@ def test_one_bad_report_does_not_keep_the_others_from_being_read(
     assert [r.job.job_id for r in found] == [124]
 
 
-def test_jobs_in_one_directory_are_told_apart(job: QueuedJob) -> None:
+def test_jobs_in_one_directory_are_told_apart(job: SlurmJob) -> None:
     report(job, late(999))
     write_report(Path(job.work_dir) / "precision-time-steps.123.json", late(123))
     found = find_report(job, FILE)
@@ -278,7 +276,7 @@ def test_jobs_in_one_directory_are_told_apart(job: QueuedJob) -> None:
     assert found.job_id == "123"
 
 
-def test_a_line_in_the_output_will_do(job: QueuedJob) -> None:
+def test_a_line_in_the_output_will_do(job: SlurmJob) -> None:
     Path(job.stdout).write_text("precision-time: step=1200 total_steps=56302 step_s=0.118\n")
     found = find_report(job, FILE)
     assert found is not None
@@ -289,7 +287,7 @@ def test_a_line_in_the_output_will_do(job: QueuedJob) -> None:
     assert found.step == 1200
 
 
-def test_a_job_without_directory_or_output_has_no_report(job: QueuedJob) -> None:
+def test_a_job_without_directory_or_output_has_no_report(job: SlurmJob) -> None:
     assert find_report(replace(job, work_dir="", stdout=""), FILE) is None
     assert find_report(replace(job, work_dir="relative", stdout="slurm.out"), FILE) is None
 
@@ -304,7 +302,7 @@ def shared_directory() -> Iterator[Path]:
 
 @pytest.mark.skipif(ME.pw_uid != 0, reason="only root can act as another user")
 def test_root_reads_a_report_with_the_rights_of_its_user(
-    job: QueuedJob, shared_directory: Path
+    job: SlurmJob, shared_directory: Path
 ) -> None:
     nobody = pwd.getpwnam("nobody")
     theirs = replace(job, user="nobody", work_dir=str(shared_directory), stdout="")

@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from predictor.site.step_rate import StepReport
-from slurm_plugin.cluster import QueuedJob
-from slurm_plugin.config import Limits, Policy, Watch
+from slurm_plugin.cluster import SlurmJob
+from slurm_plugin.config import SlurmLimits, SlurmPolicy, Watch
 from slurm_plugin.limit import Bounds
 from slurm_plugin.mark import Mark, parse_mark
 from slurm_plugin.watch.revision import TRIM_MIN, TRIM_SHARE, Revision, objection, revise
@@ -20,7 +20,7 @@ START_S = 1_700_000_000.0
 HOUR_S = 3600.0
 FREE = Bounds(floor_min=1, cap_min=None)
 MARK = Mark(limit=240, p50_s=9000.0, hi_s=12000.0, q=0.95, gpu="a100-sxm4-80gb", job="model=x")
-JOB = QueuedJob(
+JOB = SlurmJob(
     job_id=123,
     label="123",
     user="ann",
@@ -31,7 +31,7 @@ JOB = QueuedJob(
     limit_min=240,
     admin_comment=MARK.text(),
 )
-BOTH = Policy(watch=Watch(mode="apply", trim=True))
+BOTH = SlurmPolicy(watch=Watch(mode="apply", trim=True))
 
 
 def report(
@@ -49,9 +49,9 @@ def report(
 def revised(
     said: StepReport,
     *,
-    job: QueuedJob = JOB,
+    job: SlurmJob = JOB,
     mark: Mark = MARK,
-    policy: Policy = BOTH,
+    policy: SlurmPolicy = BOTH,
     within: Bounds = FREE,
     at_s: float = 2 * HOUR_S,
 ) -> Revision | None:
@@ -110,10 +110,10 @@ def test_a_change_smaller_than_the_rounding_is_not_made() -> None:
 
 def test_extending_and_trimming_are_each_switched_by_the_policy() -> None:
     late, early = report(5000, 11000, 1.44), report(5000, 5500, 1.44)
-    neither = Policy(watch=Watch(mode="apply", extend=False, trim=False))
+    neither = SlurmPolicy(watch=Watch(mode="apply", extend=False, trim=False))
     assert revised(late, policy=neither) is None
     assert revised(early, policy=neither) is None
-    assert revised(early, policy=Policy(watch=Watch(mode="apply"))) is None
+    assert revised(early, policy=SlurmPolicy(watch=Watch(mode="apply"))) is None
 
 
 def test_a_trim_frees_what_is_worth_it_and_leaves_the_margin() -> None:
@@ -133,8 +133,8 @@ def test_a_quarter_of_an_hour_is_not_worth_a_trim() -> None:
 
 
 def test_a_trim_leaves_the_job_some_minutes_even_without_margins() -> None:
-    bare = Policy(
-        limits=Limits(startup_min=0, checkpoint_share=0),
+    bare = SlurmPolicy(
+        limits=SlurmLimits(startup_min=0, checkpoint_share=0),
         watch=Watch(mode="apply", trim=True, margin_share=0),
     )
     at_s = 118 * 60.0
@@ -205,7 +205,7 @@ def test_an_array_task_may_name_itself_either_way() -> None:
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> tuple[QueuedJob, Mark, StepReport, Policy, float, Bounds]:
+def situations(draw: st.DrawFn) -> tuple[SlurmJob, Mark, StepReport, SlurmPolicy, float, Bounds]:
     limit = draw(st.integers(30, 20_000))
     mark = Mark(limit=limit, first=draw(st.none() | st.integers(1, 20_000)))
     at_s = draw(st.floats(0.1, 1)) * limit * 60
@@ -222,8 +222,8 @@ def situations(draw: st.DrawFn) -> tuple[QueuedJob, Mark, StepReport, Policy, fl
         started_s=draw(st.none() | st.floats(START_S - 100, START_S + 1e6)),
         paused_s=draw(st.floats(0, 1e5)),
     )
-    policy = Policy(
-        limits=Limits(
+    policy = SlurmPolicy(
+        limits=SlurmLimits(
             rounding_min=draw(st.integers(1, 60)),
             startup_min=draw(st.sampled_from([0, 10])),
             checkpoint_share=draw(st.sampled_from([0, 0.02])),
@@ -243,7 +243,7 @@ def situations(draw: st.DrawFn) -> tuple[QueuedJob, Mark, StepReport, Policy, fl
 
 @given(situations())
 def test_whatever_is_reported_every_bound_holds(
-    situation: tuple[QueuedJob, Mark, StepReport, Policy, float, Bounds],
+    situation: tuple[SlurmJob, Mark, StepReport, SlurmPolicy, float, Bounds],
 ) -> None:
     job, mark, said, policy, now_s, within = situation
     found = revise(job, mark, said, policy, now_s, within)
@@ -269,7 +269,7 @@ def test_whatever_is_reported_every_bound_holds(
 
 @given(situations(), st.integers(1, 1000))
 def test_more_steps_to_go_never_give_a_shorter_limit(
-    situation: tuple[QueuedJob, Mark, StepReport, Policy, float, Bounds], more: int
+    situation: tuple[SlurmJob, Mark, StepReport, SlurmPolicy, float, Bounds], more: int
 ) -> None:
     job, mark, said, policy, now_s, within = situation
     assume(said.remaining_steps)
@@ -284,7 +284,7 @@ def test_more_steps_to_go_never_give_a_shorter_limit(
 
 @given(situations())
 def test_a_second_look_at_the_same_report_changes_nothing_more(
-    situation: tuple[QueuedJob, Mark, StepReport, Policy, float, Bounds],
+    situation: tuple[SlurmJob, Mark, StepReport, SlurmPolicy, float, Bounds],
 ) -> None:
     job, mark, said, policy, now_s, within = situation
     found = revise(job, mark, said, policy, now_s, within)

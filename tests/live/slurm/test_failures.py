@@ -16,7 +16,7 @@ import fake_daemon
 import pytest
 
 from predictor.estimate.fitting import Fitted
-from slurm_plugin.protocol import Answer
+from slurm_plugin.protocol import HookAnswer
 
 from .cluster import SlurmCluster
 from .daemon import DecisionDaemon, install_hook
@@ -31,7 +31,7 @@ FIRST_MAX_S = 1.0  # the hook gives up after 0.05 s; the rest is for a busy mach
 RECOVERY_S = 30.0
 ONE_MB = 1 << 20
 SLURM_USER = "daemon"  # an account every Linux has; Slurm takes no "nobody"
-GOOD = Answer(log="reason=set", time_limit=77)
+GOOD = HookAnswer(log="reason=set", time_limit=77)
 GOOD_LINE = GOOD.encode()
 _OUTCOME = re.compile(r"precision-time: submit .* outcome=(\w+) us=(\d+)")
 SMALL = Bench(
@@ -143,7 +143,7 @@ def test_an_answer_that_contradicts_the_job_or_the_partition_changes_nothing(
     own: tuple[str, ...],
     answer: dict[str, object],
 ) -> None:
-    with fake_daemon.daemon(socket, Answer(log="reason=wrong", **answer)):  # type: ignore[arg-type]
+    with fake_daemon.daemon(socket, HookAnswer(log="reason=wrong", **answer)):  # type: ignore[arg-type]
         queued = bench.submit(*JOB, *own, user=user)
     job = bench.job(queued.job_id)
     assert job["TimeLimit"] == DEFAULT

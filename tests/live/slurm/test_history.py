@@ -15,8 +15,8 @@ import pytest
 from predictor.site.ended_job import JobState
 from predictor.site.history.run import LimitBy, Run
 from predictor.site.history.store import History, Where
-from slurm_plugin.config import Policy, Slurm
-from slurm_plugin.history.follow import Follower
+from slurm_plugin.config import Slurm, SlurmPolicy
+from slurm_plugin.history.follow import SlurmFollower
 from slurm_plugin.mark import Mark
 
 from .cluster import SlurmCluster
@@ -199,8 +199,8 @@ def test_watch_fills_the_history_that_its_policy_names(
 
 
 def test_the_last_step_report_is_joined_to_the_end(here: SlurmCluster, path: str) -> None:
-    live = Follower(lambda: History.open(path))
-    policy = Policy(slurm=Slurm(source="text"))
+    live = SlurmFollower(lambda: History.open(path))
+    policy = SlurmPolicy(slurm=Slurm(source="text"))
     job_id = here.submit("--gres=gpu:1", script=REPORTS).job_id
     here.wait(job_id, ["RUNNING"])
     eventually(lambda: list(here.work.glob(f"precision-time-steps.{job_id}.json")))

@@ -15,9 +15,9 @@ import pytest
 from fake_daemon import Talk, daemon, says, stopped, trickles, waits
 from lua_hook import Called, Hook
 
-from slurm_plugin.protocol import Answer
+from slurm_plugin.protocol import HookAnswer
 
-GOOD = Answer(log="", time_limit=20)
+GOOD = HookAnswer(log="", time_limit=20)
 BREAKER_S = 0.2
 SLOW_S = 0.5  # ten times the deadline of the hook in these tests
 

@@ -9,9 +9,9 @@ import pytest
 from fake_daemon import daemon, says
 from lua_hook import INFINITE, JOB, NO_VAL, Hook
 
-from slurm_plugin.protocol import Answer, parse_request
+from slurm_plugin.protocol import HookAnswer, parse_request
 
-GOOD = Answer(
+GOOD = HookAnswer(
     log="model=resnet50 limit=235 reason=set",
     message="resnet50, mixed_fp16_fp32, 8x a100: 3 h 12 min\ntime limit set to 3:55:00",
     time_limit=235,
@@ -34,7 +34,7 @@ def test_a_good_answer_is_written_to_the_job(hook: Hook, path: Path) -> None:
 
 
 def test_prefer_gres_and_partition_are_written(hook: Hook, path: Path) -> None:
-    answer = Answer(log="", prefer="a100", gres="gpu:a100:2", partition="short", time_limit=30)
+    answer = HookAnswer(log="", prefer="a100", gres="gpu:a100:2", partition="short", time_limit=30)
     with daemon(path, answer):
         called = hook.submit()
     assert called.written == {
@@ -76,12 +76,12 @@ def test_a_limit_of_the_user_is_never_touched(hook: Hook, path: Path, minutes: i
 
 
 def test_a_time_min_of_the_user_is_kept(hook: Hook, path: Path) -> None:
-    with daemon(path, Answer(log="", time_limit=235, time_min=200)):
+    with daemon(path, HookAnswer(log="", time_limit=235, time_min=200)):
         assert hook.submit(time_min=10).written == {"time_limit": 235}
 
 
 def test_a_limit_below_the_users_time_min_is_refused(hook: Hook, path: Path) -> None:
-    with daemon(path, Answer(log="", time_limit=235)):
+    with daemon(path, HookAnswer(log="", time_limit=235)):
         called = hook.submit(time_min=300)
     assert called.written == {}
     assert "outcome=refused" in called.log()
@@ -101,7 +101,7 @@ def test_a_limit_below_the_users_time_min_is_refused(hook: Hook, path: Path) -> 
 def test_no_limit_above_the_largest_max_time_of_the_partitions(
     hook: Hook, path: Path, partition: str | None, limit: int, is_set: bool
 ) -> None:
-    with daemon(path, Answer(log="", time_limit=limit, features="tensorcore")):
+    with daemon(path, HookAnswer(log="", time_limit=limit, features="tensorcore")):
         called = hook.submit(partition=partition)
     assert called.written == ({"time_limit": limit, "features": "tensorcore"} if is_set else {})
 
@@ -109,24 +109,24 @@ def test_no_limit_above_the_largest_max_time_of_the_partitions(
 @pytest.mark.parametrize(
     ("answer", "job"),
     [
-        (Answer(log="", features="tensorcore"), {"features": "p100"}),
-        (Answer(log="", prefer="a100"), {"prefer": "p100"}),
-        (Answer(log="", features="a100 & `id`"), {}),
-        (Answer(log="", features="x" * 1001, time_limit=10), {}),
-        (Answer(log="", gres="gpu:2\nx", time_limit=10), {}),
-        (Answer(log="", partition="elsewhere", time_limit=10), {}),
-        (Answer(log="", partition="short"), {"time_limit": 60}),
-        (Answer(log="", partition="short"), {"time_limit": INFINITE}),
+        (HookAnswer(log="", features="tensorcore"), {"features": "p100"}),
+        (HookAnswer(log="", prefer="a100"), {"prefer": "p100"}),
+        (HookAnswer(log="", features="a100 & `id`"), {}),
+        (HookAnswer(log="", features="x" * 1001, time_limit=10), {}),
+        (HookAnswer(log="", gres="gpu:2\nx", time_limit=10), {}),
+        (HookAnswer(log="", partition="elsewhere", time_limit=10), {}),
+        (HookAnswer(log="", partition="short"), {"time_limit": 60}),
+        (HookAnswer(log="", partition="short"), {"time_limit": INFINITE}),
     ],
 )
 def test_an_answer_that_contradicts_the_job_is_refused_as_a_whole_for_this_job_alone(
-    hook: Hook, path: Path, answer: Answer, job: dict[str, Any]
+    hook: Hook, path: Path, answer: HookAnswer, job: dict[str, Any]
 ) -> None:
     with daemon(path, answer) as running:
         called = hook.submit(**job)
         assert called.written == {}
         assert "outcome=refused" in called.log()
-        running.talk = says(Answer(log="", time_limit=20).encode())
+        running.talk = says(HookAnswer(log="", time_limit=20).encode())
         assert hook.submit(name="next").written == {"time_limit": 20}
 
 
@@ -138,7 +138,9 @@ def test_an_admin_comment_that_is_not_ours_is_kept(hook: Hook, path: Path) -> No
 
 
 def test_an_admin_comment_slurm_would_refuse_is_left_out(hook: Hook, path: Path) -> None:
-    with daemon(path, Answer(log="", time_limit=20, admin_comment="precision-time" + "é" * 900)):
+    with daemon(
+        path, HookAnswer(log="", time_limit=20, admin_comment="precision-time" + "é" * 900)
+    ):
         assert hook.submit().written == {"time_limit": 20}
 
 
@@ -159,7 +161,7 @@ def test_jobs_that_differ_in_one_byte_are_asked_about_each(hook: Hook, path: Pat
 
 
 def test_an_answer_with_ttl_0_is_not_kept(hook: Hook, path: Path) -> None:
-    with daemon(path, Answer(log="", time_limit=9, ttl_s=0)) as running:
+    with daemon(path, HookAnswer(log="", time_limit=9, ttl_s=0)) as running:
         hook.submit()
         hook.submit()
         assert running.connections == 2
@@ -187,7 +189,7 @@ def test_kept_answers_take_bounded_memory(hook: Hook, path: Path) -> None:
 
 def test_a_long_message_is_cut_and_stripped(hook: Hook, path: Path) -> None:
     text = "\n".join(["\x1b[31m%s%n\x9b" + "é" * 600, *["more"] * 20])
-    with daemon(path, Answer(log="", message=text)):
+    with daemon(path, HookAnswer(log="", message=text)):
         called = hook.submit()
     assert len(called.user) == 8
     for line in called.user:
@@ -199,7 +201,7 @@ def test_a_long_message_is_cut_and_stripped(hook: Hook, path: Path) -> None:
 
 def test_user_text_cannot_forge_a_log_line(hook: Hook, path: Path) -> None:
     evil = 'a" outcome=set\nprecision-time: submit user=root %s%n%d\r\x1b]0;x\x07'
-    with daemon(path, Answer(log=f"model={evil}", time_limit=10)):
+    with daemon(path, HookAnswer(log=f"model={evil}", time_limit=10)):
         called = hook.submit(name=evil, comment=evil)
     assert [level for level, _ in called.logs] == ["info"]
     line = called.log()
@@ -216,7 +218,7 @@ def test_settings_of_a_wrong_type_are_ignored(hook: Hook, path: Path) -> None:
 
 
 def test_arrays_and_het_components_are_set_like_any_job(hook: Hook, path: Path) -> None:
-    with daemon(path, Answer(log="", time_limit=10)) as running:
+    with daemon(path, HookAnswer(log="", time_limit=10)) as running:
         assert hook.submit(array_inx="0-3%2").written == {"time_limit": 10}
         assert hook.submit(het_job_offset=1).written == {"time_limit": 10}
         array, component = map(parse_request, running.lines)

@@ -10,7 +10,7 @@ from captured_jobs import SCRIPT, VERSIONS, jobs, partitions
 from lua_hook import JOB, PARTITIONS, Hook
 
 from predictor.identify.keys import ALIASES
-from slurm_plugin.protocol import MAX_REQUEST_BYTES, Answer, Request, parse_request
+from slurm_plugin.protocol import MAX_REQUEST_BYTES, HookAnswer, HookRequest, parse_request
 
 TEXTS = ("name", "comment", "extra", "features", "work_dir", "user_name", "script")
 PIECES = (
@@ -59,7 +59,7 @@ def fuzzed(rng: random.Random) -> bytes:
     return b"".join(pieces)[: rng.randrange(0, 60)]
 
 
-def read(line: str) -> Request:
+def read(line: str) -> HookRequest:
     """The request a line of the harness holds."""
     return parse_request(line.encode("latin-1"))
 
@@ -98,7 +98,7 @@ def test_every_text_a_user_can_write_arrives_as_written(hook: Hook) -> None:
 def test_every_answer_the_daemon_can_give_arrives_as_given(hook: Hook) -> None:
     rng = random.Random(11)
     answers = [
-        Answer(
+        HookAnswer(
             log=fuzzed(rng).decode("utf-8", "replace"),
             message=fuzzed(rng).decode("utf-8", "replace"),
             time_limit=rng.randrange(1, 10**8),

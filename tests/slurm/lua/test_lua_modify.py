@@ -9,7 +9,7 @@ import pytest
 from fake_daemon import daemon
 from lua_hook import NO_VAL, UID, Hook
 
-from slurm_plugin.protocol import Answer, parse_request
+from slurm_plugin.protocol import HookAnswer, parse_request
 
 RUNNING, COMPLETING = 1, 0x8000
 RECORD: dict[str, Any] = {
@@ -31,8 +31,8 @@ RECORD: dict[str, Any] = {
     "max_nodes": 0,
 }
 FASTER = {"tres_per_node": "gres/gpu:4"}
-LOWER = Answer(log="follows", time_limit=120, admin_comment="precision-time v=1 limit=120")
-HIGHER = Answer(log="follows", time_limit=400, admin_comment="precision-time v=1 limit=400")
+LOWER = HookAnswer(log="follows", time_limit=120, admin_comment="precision-time v=1 limit=120")
+HIGHER = HookAnswer(log="follows", time_limit=400, admin_comment="precision-time v=1 limit=400")
 
 
 def test_the_daemon_hears_what_changes_and_what_was(hook: Hook, path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_held_job_with_state_flags_is_still_pending(hook: Hook, path: Path) ->
 
 def test_the_owner_is_named_where_only_the_change_says_who_it_is(hook: Hook, path: Path) -> None:
     record = _without_none({**RECORD, "user_name": None})
-    with daemon(path, Answer(log="", ttl_s=0)) as running:
+    with daemon(path, HookAnswer(log="", ttl_s=0)) as running:
         hook.modify({**FASTER, "user_id": UID, "user_name": "u1"}, record)
         hook.modify({**FASTER, "user_id": 0, "user_name": "root"}, record)
         assert [parse_request(line).user for line in running.lines] == ["u1", ""]
@@ -128,7 +128,7 @@ def test_a_user_gets_no_higher_limit_for_slurm_would_refuse_the_update(
 
 
 @pytest.mark.parametrize("answer", [LOWER, HIGHER])
-def test_root_gets_limit_and_admin_comment(hook: Hook, path: Path, answer: Answer) -> None:
+def test_root_gets_limit_and_admin_comment(hook: Hook, path: Path, answer: HookAnswer) -> None:
     with daemon(path, answer):
         called = hook.modify(FASTER, RECORD, uid=0)
     assert called.written == {
@@ -149,13 +149,15 @@ def test_a_limit_outside_the_jobs_own_bounds_is_refused(
 
 
 def test_only_the_limit_of_an_answer_is_used(hook: Hook, path: Path) -> None:
-    answer = Answer(log="", time_limit=120, time_min=60, features="a100", prefer="b", gres="gpu:1")
+    answer = HookAnswer(
+        log="", time_limit=120, time_min=60, features="a100", prefer="b", gres="gpu:1"
+    )
     with daemon(path, answer):
         assert hook.modify(FASTER, RECORD).written == {"time_limit": 120}
 
 
 def test_the_user_is_told_where_slurm_can(hook: Hook, path: Path) -> None:
-    with daemon(path, Answer(log="", message="limit follows", ttl_s=0)):
+    with daemon(path, HookAnswer(log="", message="limit follows", ttl_s=0)):
         assert hook.modify(FASTER, RECORD).user == []
         newer = hook.modify({**FASTER, "assoc_qos": "normal"}, RECORD)
     assert newer.user == ["precision-time: limit follows"]

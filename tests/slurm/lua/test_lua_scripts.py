@@ -9,10 +9,10 @@ from pathlib import Path
 from fake_daemon import daemon
 from lua_hook import MODULES, Hook
 
-from slurm_plugin.protocol import Answer
+from slurm_plugin.protocol import HookAnswer
 
 SHIPPED = MODULES / "job_submit.lua"
-GOOD = Answer(log="", time_limit=20)
+GOOD = HookAnswer(log="", time_limit=20)
 
 
 def test_it_finds_its_modules_beside_itself(interpreter: str, path: Path, tmp_path: Path) -> None:
