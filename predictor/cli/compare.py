@@ -10,7 +10,7 @@ import click
 
 from ..errors import JobError
 from ..units import count, duration, short, span
-from .console import format_option, show_json, show_table, warn
+from .console import GAP, format_option, show_json, show_table, warn
 from .options import job_of, job_options, repeated_option
 from .predictors import predictor
 
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
 
 GPUS = ("v100-sxm2-16gb", "v100-sxm2-32gb", "a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm5-80gb")
 PRECISIONS = ("fp32", "tf32", "mixed_fp16_fp32", "mixed_bf16_fp32")
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The jobs to compare, and the combinations that a GPU has no fast units for."""
-
-    jobs: tuple[TrainingJob, ...]
-    left_out: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,44 +55,47 @@ def compare(
     """Compare GPUs and precisions for a training job of MODEL.
 
     Shows the time of the whole job where --steps or --epochs is given, else that of one step.
-    Precisions that a GPU has no fast units for are left out.
+    Precisions that a GPU has no fast units for are skipped.
     """
-    choice = chosen(model, gpu or GPUS, precision or PRECISIONS, fields)
-    lines = compared(predictor(version), choice.jobs)
+    jobs, skipped = chosen(model, gpu or GPUS, precision or PRECISIONS, fields)
+    lines = compared(predictor(version), jobs)
     if form == "json":
         found = [line.as_dict() for line in lines]
-        show_json(
-            {"model": lines[0].found.job.model, "lines": found, "left_out": list(choice.left_out)}
-        )
+        show_json({"model": lines[0].found.job.model, "lines": found, "left_out": skipped})
         return
     first = lines[0].found
     length = "" if first.steps is None else f", {count(first.steps)} steps"
     batch = f"batch {first.job.micro_batch_size} per GPU"
     click.echo(f"{first.job.model} on {first.job.gpus} GPUs, {batch}{length}\n")
     _show(lines)
-    if choice.left_out:
-        click.echo(f"\nleft out, no units for the format: {', '.join(choice.left_out)}")
+    if skipped:
+        click.echo("\nskipped, the GPU has no units for the format")
+        for combination in skipped:
+            click.echo(f"{GAP}{combination}")
     for warning in dict.fromkeys(w for line in lines for w in line.found.warnings):
         warn(warning)
 
 
 def chosen(
     model: str, gpus: Sequence[str], precisions: Sequence[str], fields: Mapping[str, Any]
-) -> Choice:
-    """Every GPU at every precision it has units for; raises JobError where nothing is left."""
+) -> tuple[list[TrainingJob], list[str]]:
+    """Every GPU at every precision it has units for, and the combinations that are skipped.
+
+    Raises JobError where nothing is left.
+    """
     from profiles.gpus import find_gpu
 
     jobs: list[TrainingJob] = []
-    left_out: list[str] = []
+    skipped: list[str] = []
     for gpu in dict.fromkeys(gpus):
         for precision in dict.fromkeys(precisions):
             if has_units(precision, gpu):
                 jobs.append(job_of(model, {**fields, "gpu": gpu, "precision": precision}))
             else:
-                left_out.append(f"{precision} on {find_gpu(gpu).name}")
+                skipped.append(f"{precision} on {find_gpu(gpu).name}")
     if not jobs:
-        raise JobError("precision", ", ".join(precisions), f"no units: {', '.join(left_out)}")
-    return Choice(tuple(jobs), tuple(left_out))
+        raise JobError("precision", ", ".join(precisions), f"no units: {', '.join(skipped)}")
+    return jobs, skipped
 
 
 def has_units(precision: str, gpu: str) -> bool:
@@ -131,7 +126,7 @@ def compared(model: Predictor, jobs: Sequence[TrainingJob]) -> list[Line]:
 def _show(lines: Sequence[Line]) -> None:
     whole = lines[0].found.steps is not None
     head = ["GPU", "precision", "total" if whole else "step", "95 % interval"]
-    head += ["over fp32", "over slowest", *(["GPU-hours"] if whole else [])]
+    head += ["vs FP32", "vs slowest", *(["GPU-h"] if whole else [])]
     show_table(head, [_cells(line, whole) for line in lines], left=2)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import JobError
-from ..units import count, duration, short
+from ..units import duration, short
 from .compare import GPUS, PRECISIONS, has_units
 from .console import format_option, show_json, show_table, warn
 from .costs import cost_options, kilowatt_hours, money, seconds_of, take_terms
@@ -87,16 +87,16 @@ def plan(
     wish = _wish(budget, within, terms.tariff.currency, bool(prices))
     loader_rate = fields.pop("loader_rate")
     _check_length(fields, numbers(counts))
-    jobs, left_out = candidates(
+    jobs, skipped = candidates(
         model, gpu or tuple(prices) or GPUS, precision or PRECISIONS, numbers(counts), fields
     )
     plans = make_plans(predictor(version), jobs, terms, loader_rate=loader_rate)
     chosen = wish.choose(plans)
-    left_out = [*left_out, *plans.left_out]
+    skipped = [*skipped, *plans.skipped]
     if form == "json":
-        _show_json(plans, chosen, left_out)
+        _show_json(plans, chosen, skipped)
     else:
-        _show_text(plans, chosen, left_out, wish, every)
+        _show_text(plans, chosen, skipped, wish, every)
     if chosen is None:
         raise click.exceptions.Exit(FOUND_NONE)
 
@@ -120,11 +120,11 @@ def candidates(
     from profiles.gpus import find_gpu
 
     jobs: list[TrainingJob] = []
-    left_out: list[str] = []
+    skipped: list[str] = []
     for gpu in dict.fromkeys(find_gpu(name).name for name in gpus):
         for precision in dict.fromkeys(precisions):
             if not has_units(precision, gpu):
-                left_out.append(f"{precision} on {gpu}: no units for the format")
+                skipped.append(f"{precision} on {gpu}: no units for the format")
                 continue
             for number in counts:
                 try:
@@ -133,8 +133,8 @@ def candidates(
                 except JobError as error:
                     if error.field not in ("gpus", "global_batch_size"):
                         raise
-                    left_out.append(f"{number} GPUs: {error}")
-    return jobs, list(dict.fromkeys(left_out))
+                    skipped.append(f"{number} GPUs: {error}")
+    return jobs, list(dict.fromkeys(skipped))
 
 
 def _wish(budget: float | None, within: str | None, currency: str, priced: bool) -> Wish:
@@ -158,26 +158,26 @@ def _check_length(fields: Mapping[str, Any], counts: Sequence[int]) -> None:
         )
 
 
-def _show_json(plans: Plans, chosen: Plan | None, left_out: Sequence[str]) -> None:
+def _show_json(plans: Plans, chosen: Plan | None, skipped: Sequence[str]) -> None:
     efficient = set(map(id, plans.efficient()))
     lines = [
         {**one.as_dict(), "chosen": one is chosen, "efficient": id(one) in efficient}
         for one in plans.plans
     ]
-    show_json({"plans": lines, "left_out": list(left_out)})
+    show_json({"plans": lines, "left_out": list(skipped)})
 
 
 def _show_text(
-    plans: Plans, chosen: Plan | None, left_out: Sequence[str], wish: Wish, every: bool
+    plans: Plans, chosen: Plan | None, skipped: Sequence[str], wish: Wish, every: bool
 ) -> None:
     shown = plans.plans if every else plans.efficient()
     if shown:
         _show_table(shown, chosen)
     if not every and len(shown) < len(plans.plans):
         click.echo(f"\n{len(plans.plans) - len(shown)} plans that others beat: --all shows them")
-    if left_out:
-        click.echo("\nleft out")
-        for line in left_out:
+    if skipped:
+        click.echo("\nskipped")
+        for line in skipped:
             click.echo(f"  {line}")
     if chosen is None:
         click.echo(f"\nno plan within {wish}{_nearest(plans)}")
@@ -205,16 +205,16 @@ def _price(one: Plan) -> str:
 
 def _show_table(plans: Sequence[Plan], chosen: Plan | None) -> None:
     priced = any(one.cost.amount is not None for one in plans)
-    head = ["", "GPU", "precision", "GPUs", "batch", "steps", "total"]
-    head += [*(["cost"] if priced else []), "GPU-hours", "energy"]
+    head = ["", "GPUs", "precision", "batch", "total"]
+    head += [*(["cost"] if priced else []), "GPU-h", "energy"]
     show_table(head, [_cells(one, one is chosen, priced) for one in plans], left=3)
 
 
 def _cells(one: Plan, chosen: bool, priced: bool) -> list[str]:
     job, cost = one.found.job, one.cost
     batch = str(job.micro_batch_size) + (f" x {job.grad_accum}" if job.grad_accum > 1 else "")
-    cells = [MARK if chosen else "", job.gpu, job.precision.value, str(job.gpus), batch]
-    cells += [count(one.found.steps), duration(one.seconds)]
+    gpus = f"{job.gpus} x {job.gpu}"
+    cells = [MARK if chosen else "", gpus, job.precision.value, batch, duration(one.seconds)]
     if priced:
         cells.append("-" if cost.amount is None else money(cost.amount, cost.currency))
     return [*cells, short(cost.gpu_hours), kilowatt_hours(cost.energy.energy_j)]

@@ -9,7 +9,7 @@ import click
 
 from ..errors import JobError
 from ..optional import needs
-from ..units import duration, gibibytes, percent, short
+from ..units import MISSING, duration, gibibytes, percent, short
 from .console import format_option, show_json, show_table
 from .costs import cost_options, kilowatt_hours, money, take_terms
 from .predictors import predictor
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MARK = "*"
 TOO_LARGE = "x"
 NONE_FITS = 1
+HEAD = ("batch", "a trial", "GPU-h", "cost", "trials")
 
 
 @click.command()
@@ -99,22 +100,9 @@ def _show_json(search: Search, kept: Search) -> None:
 
 def _show_text(search: Search, kept: Search, currency: str) -> None:
     efficient = set(map(id, search.efficient()))
-    head = [
-        "",
-        "model",
-        "GPU",
-        "precision",
-        "GPUs",
-        "batch",
-        "a trial",
-        "GPU-hours",
-        "cost",
-        "trials",
-        "kept",
-    ]
-    pairs = zip(search.configurations, kept.configurations, strict=True)
-    rows = [_cells(one, left.trials, id(one.plan) in efficient, currency) for one, left in pairs]
-    show_table(head, rows, left=4)
+    pairs = list(zip(search.configurations, kept.configurations, strict=True))
+    rows = [_cells(one, left.trials, id(one.plan) in efficient) for one, left in pairs]
+    show_table(("", "model", "GPUs", "precision", *HEAD), rows, left=4)
     click.echo(
         f"\n{MARK} of the ways to run a training: none beats it in time without costing more"
     )
@@ -153,20 +141,10 @@ def _lines(total: Total, low: Total, high: Total, currency: str) -> list[tuple[s
     return [*lines, ("energy (estimate)", kilowatt_hours(total.energy_j), ends)]
 
 
-def _cells(one: Configuration, kept: int, efficient: bool, currency: str) -> list[str]:
+def _cells(one: Configuration, kept: int, efficient: bool) -> list[str]:
     job, cost = one.plan.found.job, one.plan.cost
-    amount = "-" if cost.amount is None else money(cost.amount, currency)
+    batch, took = str(job.micro_batch_size), duration(cost.seconds)
+    amount = MISSING if cost.amount is None else f"{cost.amount:,.2f}"
     mark = MARK if efficient else "" if one.fit.ok else TOO_LARGE
-    return [
-        mark,
-        job.model,
-        job.gpu,
-        job.precision.value,
-        str(job.gpus),
-        str(job.micro_batch_size),
-        duration(cost.seconds),
-        short(cost.gpu_hours),
-        amount,
-        str(one.trials),
-        str(kept),
-    ]
+    how = [mark, job.model, f"{job.gpus} x {job.gpu}", job.precision.value, batch, took]
+    return [*how, short(cost.gpu_hours), amount, f"{kept} of {one.trials}"]

@@ -46,7 +46,7 @@ class Plans:
     """Every plan that is possible, fastest first, and why others are not."""
 
     plans: tuple[Plan, ...]
-    left_out: tuple[str, ...]
+    skipped: tuple[str, ...]
 
     def fastest(self, budget: float | None = None, within_s: float | None = None) -> Plan | None:
         """The plan that ends first within both, the cheaper of two that end at once."""
@@ -87,17 +87,17 @@ def make_plans(
     without a length, GraphError where the model has no graph.
     """
     possible: list[TrainingJob] = []
-    left_out: list[str] = []
+    skipped: list[str] = []
     for job in jobs:
         if terms.tariff.per_gpu_hour and job.gpu not in terms.tariff.per_gpu_hour:
-            left_out.append(f"{job.gpu}: no price")
+            skipped.append(f"{job.gpu}: no price")
         elif (fitting := fitting_job(job)) is None:
-            left_out.append(_too_large(job))
+            skipped.append(_too_large(job))
         else:
             possible.append(fitting)
     plans = _planned(model, possible, terms, loader_rate)
     return Plans(
-        tuple(sorted(plans, key=lambda p: (p.seconds, p.price))), tuple(dict.fromkeys(left_out))
+        tuple(sorted(plans, key=lambda p: (p.seconds, p.price))), tuple(dict.fromkeys(skipped))
     )
 
 
