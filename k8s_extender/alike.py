@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -13,6 +13,7 @@ from predictor.identify.rules import Rules
 from .config import Config
 from .plain import items
 from .records import PodJob
+from .workload import pod_job
 
 MAX_KINDS = 256
 MAX_BYTES = 2**14
@@ -30,17 +31,14 @@ OF_ONE = frozenset(
 OF_SPEC = frozenset(("volumes", "hostname", "nodeName", "containers", "initContainers"))
 OF_CONTAINER = frozenset(("volumeMounts",))
 
-JobOf = Callable[[Mapping[str, Any], Config, Rules], PodJob | None]
 
-
-class Alike:
-    """Reads pods by ``job_of``, those that are alike once, and gives the same job for them.
+class JobReader:
+    """Reads the jobs of pods, those that are alike once, and gives the same job for them.
 
     Where a site has rules, which may ask for names, every pod is read. Used by one thread.
     """
 
-    def __init__(self, job_of: JobOf) -> None:
-        self._job_of = job_of
+    def __init__(self) -> None:
         self._by: tuple[Config, Rules] | None = None
         self._jobs: OrderedDict[bytes, PodJob | None] = OrderedDict()
 
@@ -51,11 +49,11 @@ class Alike:
             self._jobs.clear()
         key = None if rules.rules else _key(pod)
         if key is None:
-            return self._job_of(pod, config, rules)
+            return pod_job(pod, config, rules)
         if key in self._jobs:
             self._jobs.move_to_end(key)
             return self._jobs[key]
-        job = self._jobs[key] = self._job_of(pod, config, rules)
+        job = self._jobs[key] = pod_job(pod, config, rules)
         if len(self._jobs) > MAX_KINDS:
             self._jobs.popitem(last=False)
         return job

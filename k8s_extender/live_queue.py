@@ -14,9 +14,8 @@ from predictor.site.capacity.live import NOTHING, Live, LiveJob, NodeGpus, Waits
 from .cli.cluster import IN_CLUSTER, KUBECONFIG, api_client
 from .config import Config
 from .history.groups import SCHEDULER, Group, job_id
-from .history.records import cluster_of, objects
+from .history.records import cluster_of
 from .history.seen import Reader, Seen, SeenPod, gpu_name
-from .history.stream import PAGE
 from .history.table import Table
 from .node_labels import gpu_node
 from .plain import at, count, items, mapping, text
@@ -24,6 +23,7 @@ from .pod_name import pod_name
 from .records import GpuNode
 from .selectors import selects
 from .server.loading import config_at, rules_of
+from .watching import PAGE, objects
 from .workload import template_job
 
 NOWHERE = "it asks for nodes of which none takes pods"

@@ -6,7 +6,7 @@ score where one of them is not a whole number, so answers are only built here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,31 +95,9 @@ def filter_answer(request: NodesRequest, result: FilterResult) -> bytes:
         raise WireError(f"Nodes cannot be sent back: {error}") from None
 
 
-class HostScores(dict[str, str]):
-    """The part of an answer that is one node's score, made when a name is first looked up.
-
-    ``kept`` holds the names whose text is worth to be kept; a name without a score gets 0. One
-    score that is no integer would void all of them: raises TypeError.
-    """
-
-    def __init__(self, kept: Container[str], scores: Mapping[str, int]) -> None:
-        super().__init__()
-        if not set(map(type, scores.values())) <= {int}:
-            raise TypeError("scores are whole numbers")
-        self._kept = kept
-        self._scores = scores
-
-    def __missing__(self, name: str) -> str:
-        host = orjson.dumps(name).decode()
-        text = f'{{"Host":{host},"Score":{self._scores.get(name, 0)}}}'
-        if name in self._kept:
-            self[name] = text
-        return text
-
-
-def prioritize_answer(names: Sequence[str], scores: HostScores) -> bytes:
-    """The answer to a prioritize call."""
-    return f"[{','.join(map(scores.__getitem__, names))}]".encode()
+def prioritize_answer(scores: Mapping[str, int]) -> bytes:
+    """The answer to a prioritize call: a whole number for each name."""
+    return orjson.dumps([{"Host": name, "Score": score} for name, score in scores.items()])
 
 
 def preempt_answer(request: PreemptRequest, names: Collection[str]) -> bytes:

@@ -53,16 +53,16 @@ class Writeback:
         self._recent = Recent()
         self.queue = ApiQueue() if queue is None else queue
 
-    def filtered(self, brain: Decider, pod: PodName, job: PodJob, result: FilterResult) -> None:
+    def filtered(self, decider: Decider, pod: PodName, job: PodJob, result: FilterResult) -> None:
         """Take note of a filter's result; returns without a call to the API server."""
         if not (pod.uid and pod.name and pod.namespace):
             return
-        annotate = brain.config.annotate
+        annotate = decider.config.annotate
         if annotate.events and (counts := Counter(result.refused.values())):
             self._tell(pod, pod_events.refused(counts, result))
         if not (annotate.pods or annotate.events):
             return
-        found = brain.estimates(job, _types(brain, job, result.passed))
+        found = decider.estimates(job, _types(decider, job, result.passed))
         told = [e for e in found if e.prediction is not None and e.step_s is not None]
         if annotate.pods and told:
             self._annotate(pod, told)
@@ -130,8 +130,8 @@ def _on_type(estimate: TypeEstimate) -> str:
     return f"{estimate.type.product}={time}"
 
 
-def _types(brain: Decider, job: PodJob, names: Sequence[str]) -> list[GpuType]:
-    return sorted(brain.types(job, names), key=lambda k: (k.product, k.count, k.replicas))
+def _types(decider: Decider, job: PodJob, names: Sequence[str]) -> list[GpuType]:
+    return sorted(decider.types(job, names), key=lambda k: (k.product, k.count, k.replicas))
 
 
 def _unclear(

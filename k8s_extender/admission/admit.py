@@ -12,8 +12,8 @@ from predictor.estimate.core import Predictor
 from predictor.identify.rules import Rules
 
 from ..config import Config
-from ..decide import NodeTable
 from ..records import PodJob
+from ..type_index import NodeTable
 from ..workload import template_job
 from . import limits, notes
 from .candidates import candidates

@@ -11,10 +11,10 @@ from profiles.errors import UnknownGpuError
 from profiles.gpus import find_gpu
 
 from ..config import Hardware
-from ..decide import NodeTable
 from ..node_labels import gpu_node
 from ..records import GpuType, PodJob
 from ..selectors import selects
+from ..type_index import NodeTable
 
 SHARED = "-SHARED"
 

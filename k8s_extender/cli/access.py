@@ -8,11 +8,9 @@ from typing import Any
 
 from ..config import Config
 from ..errors import ClusterError
-from ..node_labels import gpu_node
 from .promises import Promise, promise
 
 TIMEOUT_S = 10.0
-PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,9 @@ def _may(client: Any, right: Right) -> bool:
 
 
 def _listed(client: Any, config: Config) -> Promise:
-    nodes = [gpu_node(item, config.hardware) for item in _nodes(client)]
+    from ..nodes import listed_nodes
+
+    nodes = listed_nodes(client, config).values()
     known = [node for node in nodes if node.type is not None or node.slices]
     kinds = (kind for node in known for kind in (node.type, *node.slices.values()))
     unknown = {kind.product for kind in kinds if kind is not None and kind.gpu is None}
@@ -73,19 +73,6 @@ def _listed(client: Any, config: Config) -> Promise:
         names = ", ".join(sorted(unknown))
         return Promise(text, f"say in hardware.products which GPUs these are: {names}")
     return Promise(f"{text} that we know")
-
-
-def _nodes(client: Any) -> Iterator[Any]:
-    """All nodes as plain JSON, page by page."""
-    from kubernetes import client as api
-
-    call, token = api.CoreV1Api(client).list_node, None
-    while True:
-        page = _called("list nodes", call, limit=PAGE, _continue=token)
-        yield from map(client.sanitize_for_serialization, page.items)
-        token = page.metadata._continue
-        if not token:
-            return
 
 
 def _called(name: str, call: Any, *given: Any, **more: Any) -> Any:

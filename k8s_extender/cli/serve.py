@@ -13,9 +13,7 @@ from predictor.service.process import one_thread_for_algebra
 from .cluster import IN_CLUSTER, api_client
 
 if TYPE_CHECKING:
-    from ..config import Config
-    from ..server.service import Parts
-    from ..server.state import State
+    from ..server.state import ServerState
 
 PACKAGES = ("k8s_extender", "predictor", "uvicorn")  # whose words are logged
 
@@ -52,27 +50,16 @@ def serve(config: Path | None, kubeconfig: str, check_config: bool) -> None:
         return
     import uvloop
 
-    from ..server.service import Service
-
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)
-    parts = _parts(configuration, kubeconfig)
-    with logging_to(configuration.server.log_format, *PACKAGES):
-        uvloop.run(Service(configuration, config, parts).run())
-
-
-def _parts(config: Config, kubeconfig: str) -> Parts:
-    from ..alike import Alike
-    from ..node_labels import gpu_node
     from ..nodes import NodeWatch
-    from ..server.service import Parts
-    from ..workload import pod_job
+    from ..server.service import ExtenderServer
     from ..writeback import Writeback
 
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     client = api_client(kubeconfig)
+    nodes = NodeWatch(client, configuration)
 
-    def hearing(state: State) -> Writeback:
-        return Writeback(client, version=lambda: state.brain.version if state.brain else "")
+    def hearing(state: ServerState) -> Writeback:
+        return Writeback(client, version=lambda: state.decider.version if state.decider else "")
 
-    return Parts(
-        nodes=NodeWatch(client, config), job_of=Alike(pod_job), gpu_node=gpu_node, hearing=hearing
-    )
+    with logging_to(configuration.server.log_format, *PACKAGES):
+        uvloop.run(ExtenderServer(configuration, config, nodes, hearing).run())

@@ -15,9 +15,9 @@ from ..config import Config
 from ..errors import ClusterError
 from ..nodes import NodeWatch
 from ..server.loading import rules_of
+from ..watching import PAGE, RETRY_S, ObjectWatch
 from .records import cluster_of
 from .seen import Reader
-from .stream import PAGE, RETRY_S, Stream
 from .table import Table
 
 SYNC_S = 60.0
@@ -26,7 +26,7 @@ SYNC_S = 60.0
 class Follower:
     """Watches nodes, pods and Jobs, and stores the runs that end.
 
-    The API server or the database may be away: streams go on from where they were, and runs wait
+    The API server or the database may be away: watches go on from where they were, and runs wait
     in memory, of which the oldest are dropped beyond a bound. Needs the verbs list and watch on
     nodes, pods and Jobs.
     """
@@ -47,11 +47,11 @@ class Follower:
         self._table = Table(reader, cluster_of(config))
         core, batch = CoreV1Api(client), BatchV1Api(client)
         table = self._table
-        self._streams = [
-            Stream(call, hear, only, page=page, retry_s=retry_s)
-            for call, hear, only in (
-                (batch.list_job_for_all_namespaces, table.job, table.only_jobs),
-                (core.list_pod_for_all_namespaces, table.pod, table.only_pods),
+        self._watches = [
+            ObjectWatch(call, listed, changed, page=page, retry_s=retry_s)
+            for call, listed, changed in (
+                (batch.list_job_for_all_namespaces, table.all_jobs, table.job),
+                (core.list_pod_for_all_namespaces, table.all_pods, table.pod),
             )
         ]
 
@@ -60,13 +60,13 @@ class Follower:
         self._nodes.start()
         if not self._nodes.wait_synced(SYNC_S):
             raise ClusterError(self._nodes.error or f"no list of nodes within {SYNC_S:g} s")
-        for stream in self._streams:
-            stream.start()
+        for watch in self._watches:
+            watch.start()
 
     def stop(self) -> None:
         """End all watches."""
-        for stream in self._streams:
-            stream.stop()
+        for watch in self._watches:
+            watch.stop()
         self._nodes.stop()
         if self._history is not None:
             self._history.close()

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain
-from typing import Any
 
 from kubernetes.client import ApiClient, BatchV1Api, CoreV1Api
 
 from predictor.site.history.ingest import Item, LeftOut
 
 from ..config import Config
-from ..nodes import NodeWatch
-from ..plain import items
+from ..nodes import listed_nodes
 from ..server.loading import rules_of
+from ..watching import PAGE, objects
 from .seen import Reader
 from .states import pod_state
-from .stream import PAGE, pages
 from .table import Table
 
 NOT_OURS = LeftOut("pods without GPUs, or of a service")
@@ -36,7 +34,7 @@ def records(
     Jobs with their pods, one run an attempt, and pods that no Job made. Raises ClusterError where
     the API server does not answer. Needs the verb list on nodes, pods and Jobs.
     """
-    nodes = NodeWatch(client, config).list_once()
+    nodes = listed_nodes(client, config)
     table = Table(Reader(config, rules_of(config), nodes.get), cluster_of(config))
     core, batch = CoreV1Api(client), BatchV1Api(client)
     for job in objects(batch.list_job_for_all_namespaces, page):
@@ -46,9 +44,3 @@ def records(
             yield NOT_OURS
     ended = chain.from_iterable(table.ended().values())
     yield from (run for run in ended if run.ended.end_s >= since_s)
-
-
-def objects(call: Any, page: int) -> Iterator[Mapping[str, Any]]:
-    """All objects that a list call gives; raises ClusterError."""
-    for found in pages(call, page):
-        yield from items(found, "items")

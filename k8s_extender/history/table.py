@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from predictor.site.history.run import Run
 
+from ..pod_name import pod_name
 from .groups import SERVICES, Group
 from .seen import Reader, Seen, SeenPod
 
@@ -52,18 +53,23 @@ class Table:
             self._touched(seen, self._jobs, there=deleted_s is None).jobs[seen.uid] = seen
         return True
 
-    def only_pods(self, uids: Collection[str]) -> None:
-        """Pods that went while nobody looked: how those ended that still ran is not known."""
+    def all_pods(self, found: Iterable[Mapping[str, Any]]) -> None:
+        """Take note of all pods there are.
+
+        Of those that went while nobody looked and still ran it is not known how they ended.
+        """
+        uids = _noted(found, self.pod)
         with self._lock:
-            for uid in self._pods.keys() - set(uids):
+            for uid in self._pods.keys() - uids:
                 pods = self._groups[self._pods.pop(uid)].pods
                 if pods[uid].of.state is None:
                     del pods[uid]
 
-    def only_jobs(self, uids: Collection[str]) -> None:
-        """The same for Jobs."""
+    def all_jobs(self, found: Iterable[Mapping[str, Any]]) -> None:
+        """The same of Jobs."""
+        uids = _noted(found, self.job)
         with self._lock:
-            for uid in self._jobs.keys() - set(uids):
+            for uid in self._jobs.keys() - uids:
                 jobs = self._groups[self._jobs.pop(uid)].jobs
                 if jobs[uid].state is None:
                     del jobs[uid]
@@ -108,6 +114,17 @@ class Table:
         for key in {*gone} - {*waiting[-MAX_WAITING:]}:
             del self._groups[key]
             self._changed.pop(key, None)
+
+
+def _noted(
+    found: Iterable[Mapping[str, Any]], note: Callable[[Mapping[str, Any]], object]
+) -> set[str]:
+    """Take note of each object; their uids."""
+    uids = set()
+    for obj in found:
+        note(obj)
+        uids.add(pod_name(obj).uid)
+    return uids
 
 
 def _as_known(seen: SeenPod, before: SeenPod | None) -> SeenPod:

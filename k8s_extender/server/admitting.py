@@ -10,7 +10,7 @@ from predictor.service.logs import event_logger
 from ..admission import Admission, Knowledge, Outcome, Reviewed
 from .app import Handler
 from .metrics import ExtenderMetrics
-from .state import State
+from .state import ServerState
 
 _events = event_logger(__name__)
 
@@ -19,14 +19,14 @@ VERB = "mutate"
 MAX_SHOWN = 63 + 1 + 253
 
 
-def admission_handlers(state: State, metrics: ExtenderMetrics) -> Mapping[str, Handler]:
+def admission_handlers(state: ServerState, metrics: ExtenderMetrics) -> Mapping[str, Handler]:
     """`mutate`, and `mutate-filling` for namespaces whose label asks for deadlines."""
 
     def knowledge() -> Knowledge | None:
-        brain = state.brain
-        if brain is None:
+        now = state.decider
+        if now is None:
             return None
-        return Knowledge(brain.predictor, brain.config, state.table(), brain.rules, brain.version)
+        return Knowledge(now.predictor, now.config, state.table(), now.rules, now.version)
 
     def heard(reviewed: Reviewed) -> None:
         metrics.answered(VERB, reviewed.outcome, reviewed.duration_s, None)

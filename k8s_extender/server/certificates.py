@@ -26,9 +26,13 @@ class Certificates:
         given = (self._certificate, self._key, self._client_ca)
         return tuple(path for path in given if path is not None)
 
-    def reload(self) -> None:
+    async def reload(self) -> None:
         """Read the files anew; raises ConfigError, and keeps the old pair, where that fails."""
         self._newest = self._read()
+
+    def serve(self, config: object, default: object) -> ssl.SSLContext:
+        """The context, as uvicorn asks for it."""
+        return self.context
 
     def _choose(self, handshake: ssl.SSLObject, name: str | None, first: ssl.SSLContext) -> None:
         """Called at each ClientHello, with or without a server name in it."""

@@ -1,4 +1,4 @@
-"""From a configuration to a brain that answers without delay: predictor loaded, memory warm."""
+"""From a configuration to a decider that answers without delay: predictor loaded, memory warm."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from predictor.identify.rules import Rules
 from predictor.service.loading import LoadedPredictor, PredictorLoader, rules_at
 
 from ..config import Config, read_config
-from ..decide import NodeTable
+from ..decide import Decider
+from ..estimate import TypeEstimate
 from ..records import GpuType, PodJob
-from .known import Brain, JobOf, Predicted
+from ..type_index import NodeTable
 
 # Jobs of a convolutional network and a transformer: they touch every part of a prediction.
 WARMING = (
@@ -31,46 +32,47 @@ def rules_of(config: Config) -> Rules:
     return rules_at(config.rules)
 
 
-class Loader:
-    """Makes brains; a predictor that stays the same is loaded once.
+class DeciderLoader:
+    """Makes deciders; a predictor that stays the same is loaded once.
 
     Loading takes about a second, so it is done by a thread while answers go out.
     """
 
     def __init__(
-        self, nodes: Callable[[], NodeTable], *, job_of: JobOf, predicted: Predicted
+        self, nodes: Callable[[], NodeTable], predicted: Callable[[TypeEstimate], None]
     ) -> None:
         self._nodes = nodes
-        self._job_of = job_of
         self._predicted = predicted
         self._predictors = PredictorLoader()
         self._warm: LoadedPredictor | None = None
 
-    def load(self, config: Config) -> Brain:
-        """A warm brain for a configuration; raises RulesError and ArtifactError."""
+    def load(self, config: Config) -> Decider:
+        """A warm decider for a configuration; raises RulesError and ArtifactError."""
         rules = rules_of(config)
         loaded = self._predictors.load(config.predictor_version)
-        brain = Brain(
-            loaded.predictor,
-            config,
-            self._nodes,
-            rules=rules,
-            version=loaded.version,
-            job_of=self._job_of,
-            predicted=self._predicted,
-        )
+
+        def made(predicted: Callable[[TypeEstimate], None]) -> Decider:
+            return Decider(
+                loaded.predictor,
+                config,
+                self._nodes,
+                rules=rules,
+                version=loaded.version,
+                predicted=predicted,
+            )
+
         if loaded is not self._warm:
-            warm(brain)
+            warm(made(lambda estimate: None))
             self._warm = loaded
-        return brain
+        return made(self._predicted)
 
 
-def warm(brain: Brain) -> None:
+def warm(decider: Decider) -> None:
     """Predict once on every GPU type of the table, so that no pod waits for what comes first."""
-    kinds: set[GpuType] = {node.type for node in brain.nodes().values() if node.type is not None}
+    kinds: set[GpuType] = {node.type for node in decider.nodes().values() if node.type is not None}
     for text in WARMING:
         for policy in ("time", "reserve"):
             job = PodJob(
                 stated=parse_text(text, "warming"), gpus_per_pod=1, scheduling_policy=policy
             )
-            brain.warm(job, kinds)
+            decider.scores(job, kinds)

@@ -6,6 +6,8 @@ from prometheus_client import ProcessCollector
 
 from predictor.service.metrics import ServiceMetrics
 
+from .state import ServerState
+
 PREFIX = "precision_time_k8s"
 SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.004, 0.006, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 NODES = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000)
@@ -27,6 +29,12 @@ class ExtenderMetrics(ServiceMetrics):
         self._reloads = self._counter("reloads", "Files read anew.", "file", "outcome")
         self._closed = self._counter("connections_closed", "Connections we ended.", "why")
 
+    def watch_state(self, state: ServerState) -> None:
+        """Show how much is known of the nodes, and whether we are ready."""
+        self.watch("nodes", "Nodes in the table.", lambda: len(state.table()))
+        self.watch("nodes_age_seconds", "Since nodes were heard of.", lambda: state.nodes.age_s)
+        self.watch("ready", "1 when ready.", lambda: float(not state.why_not_ready()))
+
     def answered(self, verb: str, outcome: str, duration_s: float, nodes: int | None) -> None:
         """Count one decision, about a number of nodes."""
         self._requests.labels(verb, outcome).inc()
@@ -46,7 +54,7 @@ class ExtenderMetrics(ServiceMetrics):
         """Count one prediction on a GPU of our table, or an unknown one."""
         self._predictions.labels(gpu, tier).inc()
 
-    def reloaded(self, file: str, *, well: bool) -> None:
+    def reloaded(self, file: str, well: bool) -> None:
         """Count one file that was read anew."""
         self._reloads.labels(file, "done" if well else "refused").inc()
 

@@ -5,83 +5,85 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import orjson
+import uvicorn
+from prometheus_client import make_asgi_app
 
 from predictor.service.logs import event_logger
 
 from ..config import Config
+from ..errors import ConfigError
 from ..estimate import TypeEstimate
+from ..nodes import NodeWatch
 from .admitting import admission_handlers
-from .app import App, Handler
-from .calls import Ledger
-from .certificates import certificates_of
-from .known import JobOf
-from .later import Later
-from .listener import Listener, bind
-from .loading import Loader
+from .app import ExtenderApp, Handler, HttpReply, Page
+from .certificates import Certificates, certificates_of
+from .connections import ConnectionGuard
+from .loading import DeciderLoader
 from .metrics import ExtenderMetrics
-from .pages import health, metrics_page
-from .state import NodeSource, State
+from .state import ServerState
 from .upkeep import FILES_EVERY_S, Upkeep
-from .verbs import GpuNodeOf, Hearing, Verbs
+from .verbs import Hearing, Verbs
 
 _events = event_logger(__name__)
 
+BACKLOG = 1024
 # While it drains: once no call has come for so long, the schedulers ask another replica.
 QUIET_S = 5.0
-CLOSING_S = 3.0
+CLOSING_S = 3
+# A client that reads nothing of an answer for so long is gone.
+UNREAD_S = 30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What the service is put together from: all that reads Kubernetes objects or its API.
-
-    ``hearing`` is told of decisions; it may be absent.
-    """
-
-    nodes: NodeSource
-    job_of: JobOf
-    gpu_node: GpuNodeOf
-    hearing: Callable[[State], Hearing] | None = None
-
-
-class Service:
+class ExtenderServer:
     """The extender as a process: `run` serves until SIGTERM or SIGINT.
 
     Raises ConfigError where certificates or addresses cannot be used. ``path`` is the file of the
-    configuration, None for defaults.
+    configuration, None for defaults; ``hearing`` makes, from the state, who hears of decisions.
     """
 
     def __init__(
         self,
         config: Config,
         path: Path | None,
-        parts: Parts,
+        nodes: NodeWatch,
+        hearing: Callable[[ServerState], Hearing] | None = None,
         *,
         files_every_s: float = FILES_EVERY_S,
     ) -> None:
         self._files_every_s = files_every_s
         self._metrics = ExtenderMetrics()
-        self._later = Later()
-        self._state = State(config, parts.nodes)
-        loader = Loader(self._state.table, job_of=parts.job_of, predicted=self._predicted)
+        self._state = ServerState(config, nodes)
+        loader = DeciderLoader(self._state.table, self._predicted)
         self._upkeep = Upkeep(self._state, loader, self._metrics, path)
-        self._hearing = None if parts.hearing is None else parts.hearing(self._state)
+        self._hearing = None if hearing is None else hearing(self._state)
         self._certificates = certificates_of(config.server)
-        self._app = self._calls(parts.gpu_node)
-        self._listeners = tuple(self._listen())
+        self._app = self._calls()
+        self._sockets = [bind(config.server.host, config.server.port, "server.port")]
+        self._servers = [self._server(self._app, self._certificates)]
+        if config.server.metrics_port is not None:
+            port = bind(config.server.host, config.server.metrics_port, "server.metrics_port")
+            self._sockets.append(port)
+            self._servers.append(self._server(self._watching()))
         self._ending = asyncio.Event()
 
     async def run(self) -> None:
         """Serve until a signal, then until the schedulers have gone."""
+        self._state.nodes.start()
+        serving = [
+            asyncio.create_task(server.serve(sockets=[bound]))
+            for server, bound in zip(self._servers, self._sockets, strict=True)
+        ]
+        while not all(server.started or task.done() for server, task in self._pairs(serving)):
+            await asyncio.sleep(0.01)
         with self._signals():
-            self._state.nodes.start()
-            for listener in self._listeners:
-                await listener.start()
-            _events.info("listening", ports=[listener.port for listener in self._listeners])
+            _events.info("listening", ports=[bound.getsockname()[1] for bound in self._sockets])
             tasks = [
                 asyncio.create_task(self._upkeep.load()),
                 asyncio.create_task(
@@ -92,51 +94,60 @@ class Service:
             await self._drain()
             for task in tasks:
                 task.cancel()
-            for listener in self._listeners:
-                await listener.stop(CLOSING_S)
-            self._later.run()
+            for server in self._servers:
+                server.should_exit = True
+            await asyncio.gather(*serving)
         await asyncio.to_thread(self._state.nodes.stop)
         if self._hearing is not None:
             await asyncio.to_thread(self._hearing.stop)
         _events.info("ended")
 
-    def _calls(self, gpu_node: GpuNodeOf) -> App:
+    def _pairs(
+        self, serving: list[asyncio.Task[None]]
+    ) -> Iterator[tuple[uvicorn.Server, asyncio.Task[None]]]:
+        return zip(self._servers, serving, strict=True)
+
+    def _calls(self) -> ExtenderApp:
         state = self._state
-        ledger = Ledger(self._metrics)
-        verbs = Verbs(state, ledger, self._later, gpu_node=gpu_node, hearing=self._hearing)
+        verbs = Verbs(state, self._metrics, self._hearing)
         handlers: dict[str, Handler] = {
             "filter": verbs.filter,
             "prioritize": verbs.prioritize,
             "preempt": verbs.preempt,
             **admission_handlers(state, self._metrics),
         }
-        return App(
-            pages=health(state),
+        return ExtenderApp(
+            pages=health_pages(state),
             handlers=_versioned(handlers),
             max_body_bytes=state.config.server.max_body_bytes,
             unread=self._unread,
             draining=lambda: state.draining,
         )
 
-    def _listen(self) -> Iterator[Listener]:
-        server, closed = self._state.config.server, self._metrics.closed
-        context = None if self._certificates is None else self._certificates.context
-        yield Listener(
-            self._app,
-            bind(server.host, server.port, "server.port"),
-            keep_alive_s=server.keep_alive_s,
-            context=context,
-            closed=closed,
-        )
-        if server.metrics_port is not None:
-            shown = metrics_page(self._metrics, self._state, before=self._later.run)
-            pages = {**health(self._state), **shown}
-            yield Listener(
-                App(pages=pages),
-                bind(server.host, server.metrics_port, "server.metrics_port"),
-                keep_alive_s=server.keep_alive_s,
-                closed=closed,
+    def _watching(self) -> ExtenderApp:
+        """Health and metrics on a port of their own, without TLS."""
+        self._metrics.watch_state(self._state)
+        scrape: Any = make_asgi_app(self._metrics.registry)
+        return ExtenderApp(pages=health_pages(self._state), mounted={"metrics": scrape})
+
+    def _server(self, app: ExtenderApp, certificates: Certificates | None = None) -> uvicorn.Server:
+        guard = ConnectionGuard(self._metrics.closed)
+        protocol: Any = guard.protocol
+        return uvicorn.Server(
+            uvicorn.Config(
+                guard.around(app),
+                http=protocol,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=round(self._state.config.server.keep_alive_s),
+                timeout_graceful_shutdown=CLOSING_S,
+                ssl_context_factory=None if certificates is None else certificates.serve,
             )
+        )
 
     async def _drain(self) -> None:
         """Serve on while schedulers may still ask here; each answer closes its connection."""
@@ -150,6 +161,7 @@ class Service:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
+        """Drain at a signal, where uvicorn by itself would close at once."""
         loop, signals = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
         for number in signals:
             loop.add_signal_handler(number, self._ending.set)
@@ -169,6 +181,34 @@ class Service:
     def _unread(self, path: str, outcome: str) -> None:
         self._metrics.unread(path.removeprefix("v1/"), outcome)
         _events.warning("request not answered", path=path, outcome=outcome)
+
+
+def health_pages(state: ServerState) -> Mapping[str, Page]:
+    """/livez, and /readyz which says why not: for probes and people."""
+
+    def ready() -> HttpReply:
+        reasons = state.why_not_ready()
+        said = {"ready": not reasons, "reasons": reasons, "warnings": state.warnings()}
+        return HttpReply(503 if reasons else 200, orjson.dumps(said))
+
+    return {"livez": lambda: HttpReply(200, b'{"alive":true}'), "readyz": ready}
+
+
+def bind(host: str, port: int, field: str) -> socket.socket:
+    """A socket bound to an address, ::1 or :: for IPv6; raises ConfigError naming the field."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        bound = socket.create_server(
+            (host, port),
+            family=family,
+            backlog=BACKLOG,
+            dualstack_ipv6=family == socket.AF_INET6 and socket.has_dualstack_ipv6(),
+        )
+    except OSError as error:
+        raise ConfigError(f"{field}: {host}:{port} cannot be listened on: {error}") from None
+    # Connections inherit it: what a client does not take in for so long ends its connection.
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNREAD_S)
+    return bound
 
 
 def _versioned(handlers: Mapping[str, Handler]) -> Mapping[str, Handler]:

@@ -3,49 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from ..config import Config
+from ..decide import Decider
+from ..nodes import NodeWatch
 from ..records import GpuNode
-from .known import Brain
 
 
-class NodeSource(Protocol):
-    """A table of nodes that keeps itself fresh."""
+class ServerState:
+    """The configuration, the nodes and the decider in use, which is None until one is loaded."""
 
-    @property
-    def table(self) -> Mapping[str, GpuNode]:
-        """The newest table."""
-
-    @property
-    def synced(self) -> bool:
-        """True once the table was whole."""
-
-    @property
-    def age_s(self) -> float:
-        """Seconds since the last word of the API server."""
-
-    @property
-    def error(self) -> str:
-        """What went wrong last, empty while all is well."""
-
-    def start(self) -> None:
-        """Begin to watch."""
-
-    def use(self, config: Config) -> None:
-        """Read labels by another configuration."""
-
-    def stop(self) -> None:
-        """End the watch."""
-
-
-class State:
-    """The configuration, the nodes and the brain in use; ``brain`` is None until one is loaded."""
-
-    def __init__(self, config: Config, nodes: NodeSource) -> None:
+    def __init__(self, config: Config, nodes: NodeWatch) -> None:
         self.config = config
         self.nodes = nodes
-        self.brain: Brain | None = None
+        self.decider: Decider | None = None
         self.draining = False
         self.loading_failed = ""
 
@@ -58,7 +29,7 @@ class State:
         reasons = []
         if self.draining:
             reasons.append("shutting down")
-        if self.brain is None:
+        if self.decider is None:
             reasons.append(self.loading_failed or "the predictor is not loaded yet")
         if not self.nodes.synced:
             error = f": {self.nodes.error}" if self.nodes.error else ""

@@ -12,11 +12,12 @@ from predictor.service.process import settle_memory
 from predictor.service.reload import WatchedFiles, watch_files
 
 from ..config import read_config
+from ..decide import Decider
+from ..nodes import NodeWatch
 from .certificates import Certificates
-from .known import Brain
-from .loading import Loader
+from .loading import DeciderLoader
 from .metrics import ExtenderMetrics
-from .state import NodeSource, State
+from .state import ServerState
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ class Upkeep:
     """Loads, and reloads what changes, until it is cancelled; ``path`` is the configuration's."""
 
     def __init__(
-        self, state: State, loader: Loader, metrics: ExtenderMetrics, path: Path | None
+        self, state: ServerState, loader: DeciderLoader, metrics: ExtenderMetrics, path: Path | None
     ) -> None:
         self._state = state
         self._loader = loader
@@ -37,9 +38,9 @@ class Upkeep:
         self._path = path
 
     async def load(self) -> None:
-        """Make the first brain, trying until there is one."""
+        """Make the first decider, trying until there is one."""
         await _synced(self._state.nodes, SYNC_S)
-        while self._state.brain is None:
+        while self._state.decider is None:
             try:
                 await self._use(await asyncio.to_thread(self._loader.load, self._state.config))
             except PrecisionTimeError as error:
@@ -54,27 +55,23 @@ class Upkeep:
         if self._path is not None:
             watched.append(WatchedFiles("configuration", self._files, self._reload))
         if certificates is not None:
-
-            async def reload() -> None:
-                certificates.reload()
-
-            watched.append(WatchedFiles("certificate", lambda: certificates.files, reload))
-        await watch_files(
-            watched, lambda name, well: self._metrics.reloaded(name, well=well), every_s
-        )
+            watched.append(
+                WatchedFiles("certificate", lambda: certificates.files, certificates.reload)
+            )
+        await watch_files(watched, self._metrics.reloaded, every_s)
 
     async def _failed(self, reason: str) -> None:
         self._state.loading_failed = reason
         _log.error("not ready: %s; trying again in %.0f s", reason, RETRY_S)
         await asyncio.sleep(RETRY_S)
 
-    async def _use(self, brain: Brain) -> None:
-        former = self._state.brain
-        same = former is not None and former.predictor is brain.predictor
+    async def _use(self, decider: Decider) -> None:
+        former = self._state.decider
+        same = former is not None and former.predictor is decider.predictor
         del former
-        self._state.brain, self._state.config = brain, brain.config
-        self._metrics.predictor(brain.version)
-        _log.info("predictor %s, policy %s", brain.version, brain.config.prioritize.policy)
+        self._state.decider, self._state.config = decider, decider.config
+        self._metrics.predictor(decider.version)
+        _log.info("predictor %s, policy %s", decider.version, decider.config.prioritize.policy)
         if not same:
             await asyncio.to_thread(settle_memory)
 
@@ -87,13 +84,13 @@ class Upkeep:
         if config.server != old.server:
             _log.warning("server.* of the configuration takes effect at the next start")
             config = config.model_copy(update={"server": old.server})
-        brain = await asyncio.to_thread(self._loader.load, config)
+        decider = await asyncio.to_thread(self._loader.load, config)
         if (config.hardware, config.nodes) != (old.hardware, old.nodes):
             self._state.nodes.use(config)
-        await self._use(brain)
+        await self._use(decider)
 
 
-async def _synced(nodes: NodeSource, at_most_s: float) -> None:
+async def _synced(nodes: NodeWatch, at_most_s: float) -> None:
     until = time.monotonic() + at_most_s
     while not nodes.synced and time.monotonic() < until:
         await asyncio.sleep(0.05)

@@ -5,36 +5,43 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol, TypeVar
+from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
+
+from predictor.service.logs import event_logger
 
 from .. import wire
-from ..config import Hardware
+from ..alike import JobReader
+from ..decide import Decider
 from ..estimate import lacking
+from ..node_labels import gpu_node
 from ..node_table import LiveTable
 from ..pod_name import PodName, pod_name
 from ..records import FilterResult, GpuNode, PodJob
-from .calls import Call, Ledger, Outcome
-from .known import Brain
-from .later import Later
-from .state import State
+from .metrics import ExtenderMetrics
+from .state import ServerState
 
 _log = logging.getLogger(__name__)
+_events = event_logger(__name__)
 Answer = TypeVar("Answer")
 
-# Jobs of larger bodies are not kept for the next call: what they hold may be as large.
-MAX_KEPT_BYTES = 2**18
-NO_SCORES = wire.HostScores((), {})
 
-GpuNodeOf = Callable[[Mapping[str, Any], Hardware], GpuNode]
+class CallOutcome(StrEnum):
+    """What came of a call."""
+
+    DECIDED = "decided"
+    NOTHING_KNOWN = "nothing_known"  # no GPU pod, or it does not say enough of what it trains
+    NOT_READY = "not_ready"
+    FAILED = "failed"  # an error of ours: everything passes
 
 
 class Hearing(Protocol):
     """Hears what was decided for a pod, once the answer is on its way."""
 
-    def filtered(self, brain: Brain, pod: PodName, job: PodJob, result: FilterResult) -> None:
+    def filtered(self, decider: Decider, pod: PodName, job: PodJob, result: FilterResult) -> None:
         """The filter's result for a pod's job; returns without waiting for anyone."""
 
     def stop(self) -> None:
@@ -42,67 +49,58 @@ class Hearing(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
-    """The answer to a prioritize call that has not come yet."""
+class _Decision(Generic[Answer]):
+    """What was decided; ``answer`` is None where every node is to pass."""
 
-    brain: Brain
-    job: PodJob
-    names: Sequence[str]
-    answer: bytes
-
-    def fits(self, brain: Brain, job: PodJob, request: wire.NodesRequest) -> bool:
-        """True where this is what a call asks for."""
-        if self.brain is not brain or self.job is not job or request.nodes is not None:
-            return False
-        return self.names is request.names or self.names == request.names
+    outcome: CallOutcome
+    answer: Answer | None = None
 
 
 class Verbs:
     """The verbs of the scheduler's extender calls, over the newest state.
 
-    What is written, counted and logged of a call is done ``later`` than its answer: that of a
-    filter call after the prioritize call that follows.
+    What is written, counted and logged of a call is done when its answer has left.
     """
 
     def __init__(
-        self,
-        state: State,
-        ledger: Ledger,
-        later: Later,
-        *,
-        gpu_node: GpuNodeOf,
-        hearing: Hearing | None = None,
+        self, state: ServerState, metrics: ExtenderMetrics, hearing: Hearing | None = None
     ) -> None:
         self._state = state
-        self._ledger = ledger
-        self._later = later
-        self._gpu_node = gpu_node
+        self._metrics = metrics
         self._hearing = hearing
-        self._last: tuple[bytes, wire.NodesRequest] | None = None
-        self._prepared: _Prepared | None = None
+        self._job_of = JobReader()
 
     def filter(self, body: bytes) -> bytes:
         """The answer to a filter call; raises WireError."""
         began = time.perf_counter()
-        request = self._request(body)
-        call = Call("filter", request.pod, len(request.names), began)
-        found = self._decided(call, body, partial(self._filtered, request))
-        result = FilterResult(request.names) if found is None else found
+        request = wire.nodes_request(body)
+
+        def filtered(decider: Decider, job: PodJob) -> FilterResult:
+            result = decider.filter(job, request.names, self._sent(request))
+            if (hearing := self._hearing) is not None:
+                name = pod_name(request.pod)
+                self._afterwards(lambda: hearing.filtered(decider, name, job, result))
+            return result
+
+        found = self._decided("filter", request.pod, filtered)
+        result = found.answer or FilterResult(request.names)
         answer = wire.filter_answer(request, result)
-        call.end()
-        self._enter(call, len(result.passed), result.refused)
+        entry = ("filter", request.pod, found.outcome, len(request.names), len(result.passed))
+        self._enter(began, *entry, result.refused.values())
         return answer
 
     def prioritize(self, body: bytes) -> bytes:
         """The answer to a prioritize call; raises WireError."""
         began = time.perf_counter()
-        request = self._request(body)
-        call = Call("prioritize", request.pod, len(request.names), began)
-        found = self._decided(call, body, partial(self._scored, request))
-        answer = wire.prioritize_answer(request.names, NO_SCORES) if found is None else found
-        call.end()
-        self._enter(call, len(request.names))
-        self._later.soon()
+        request, nodes = wire.nodes_request(body), None
+
+        def scored(decider: Decider, job: PodJob) -> Mapping[str, int]:
+            return decider.prioritize(job, request.names, self._sent(request))
+
+        found = self._decided("prioritize", request.pod, scored)
+        answer = wire.prioritize_answer(found.answer or dict.fromkeys(request.names, 0))
+        nodes = len(request.names)
+        self._enter(began, "prioritize", request.pod, found.outcome, nodes, nodes)
         return answer
 
     def preempt(self, body: bytes) -> bytes:
@@ -110,74 +108,80 @@ class Verbs:
         began = time.perf_counter()
         request = wire.preempt_request(body)
         names = list(request.victims)
-        call = Call("preempt", request.pod, len(names), began)
-        found = self._decided(call, body, lambda brain, job: brain.filter(job, names).passed)
-        passed = names if found is None else found
+        found = self._decided(
+            "preempt", request.pod, lambda decider, job: decider.filter(job, names).passed
+        )
+        passed = names if found.answer is None else found.answer
         answer = wire.preempt_answer(request, passed)
-        call.end()
-        self._enter(call, len(passed))
+        self._enter(began, "preempt", request.pod, found.outcome, len(names), len(passed))
         return answer
 
-    def _request(self, body: bytes) -> wire.NodesRequest:
-        """The call of a body; prioritize mostly asks in the words that filter asked in before."""
-        if self._last is not None and self._last[0] == body:
-            return self._last[1]
-        request = wire.nodes_request(body)
-        self._last = (body, request) if len(body) <= MAX_KEPT_BYTES else None
-        return request
-
     def _decided(
-        self, call: Call, body: bytes, decide: Callable[[Brain, PodJob], Answer]
-    ) -> Answer | None:
-        """What was decided; None, with the outcome set, where every node is to pass."""
-        brain = self._state.brain
-        if brain is None:
-            call.outcome = Outcome.NOT_READY
-            return None
+        self, verb: str, pod: wire.Json, decide: Callable[[Decider, PodJob], Answer]
+    ) -> _Decision[Answer]:
+        decider = self._state.decider
+        if decider is None:
+            return _Decision(CallOutcome.NOT_READY)
         try:
-            job = brain.job(call.pod, keep=len(body) <= MAX_KEPT_BYTES)
+            job = self._job_of(pod, decider.config, decider.rules)
             if job is None:
-                call.outcome = Outcome.NOTHING_KNOWN
-                return None
-            if lacking(job, brain.config):
-                call.outcome = Outcome.NOTHING_KNOWN
-            return decide(brain, job)
+                return _Decision(CallOutcome.NOTHING_KNOWN)
+            unclear = lacking(job, decider.config)
+            outcome = CallOutcome.NOTHING_KNOWN if unclear else CallOutcome.DECIDED
+            return _Decision(outcome, decide(decider, job))
         except Exception:
-            call.outcome = Outcome.FAILED
-            _log.exception("%s failed: every node passes", call.verb)
-            return None
+            _log.exception("%s failed: every node passes", verb)
+            return _Decision(CallOutcome.FAILED)
 
-    def _filtered(self, request: wire.NodesRequest, brain: Brain, job: PodJob) -> FilterResult:
-        result = brain.filter(job, request.names, self._sent(request, brain))
-        if request.nodes is None and len(result.passed) > 1:
-            asyncio.get_running_loop().call_soon(self._prepare, brain, job, result.passed)
-        if (hearing := self._hearing) is not None:
-            pod = request.pod
-            self._later.add(lambda: hearing.filtered(brain, pod_name(pod), job, result))
-        return result
-
-    def _prepare(self, brain: Brain, job: PodJob, names: Sequence[str]) -> None:
-        """Score the nodes that passed while the scheduler reads which: it asks for that next."""
-        try:
-            answer = wire.prioritize_answer(names, brain.host_scores(job, names))
-        except Exception:
-            _log.exception("scores could not be prepared")
-            return
-        self._prepared = _Prepared(brain, job, names, answer)
-
-    def _scored(self, request: wire.NodesRequest, brain: Brain, job: PodJob) -> bytes:
-        prepared, self._prepared = self._prepared, None
-        if prepared is not None and prepared.fits(brain, job, request):
-            return prepared.answer
-        scores = brain.host_scores(job, request.names, self._sent(request, brain))
-        return wire.prioritize_answer(request.names, scores)
-
-    def _sent(self, request: wire.NodesRequest, brain: Brain) -> Mapping[str, GpuNode] | None:
+    def _sent(self, request: wire.NodesRequest) -> Mapping[str, GpuNode] | None:
         """The nodes that a request holds, None where it holds names only."""
         if request.nodes is None:
             return None
-        return LiveTable(self._gpu_node(n, brain.config.hardware) for n in request.nodes).nodes
+        hardware = self._state.config.hardware
+        return LiveTable(gpu_node(node, hardware) for node in request.nodes).nodes
 
-    def _enter(self, call: Call, passed: int, refused: Mapping[str, str] | None = None) -> None:
-        reasons = refused.values() if refused else ()
-        self._later.add(partial(self._ledger.enter, call, passed, reasons))
+    def _enter(
+        self,
+        began: float,
+        verb: str,
+        pod: wire.Json,
+        outcome: CallOutcome,
+        nodes: int,
+        passed: int,
+        refusals: Iterable[str] = (),
+    ) -> None:
+        """Count and log a call, with a reason for each node that did not pass."""
+        duration_s = time.perf_counter() - began
+
+        def enter() -> None:
+            self._metrics.answered(verb, outcome, duration_s, nodes)
+            reasons = Counter(refusals)
+            for reason, refused in reasons.items():
+                self._metrics.refused(reason, refused)
+            name = pod_name(pod)
+            _events.log(
+                logging.ERROR if outcome is CallOutcome.FAILED else logging.INFO,
+                "decision",
+                verb=verb,
+                outcome=outcome.value,
+                namespace=name.namespace,
+                pod=name.name,
+                uid=name.uid,
+                nodes=nodes,
+                passed=passed,
+                duration_us=round(1e6 * duration_s),
+                **({"reasons": dict(reasons)} if reasons else {}),
+            )
+
+        self._afterwards(enter)
+
+    def _afterwards(self, work: Callable[[], None]) -> None:
+        """Do something when the answer of this moment has left; what fails is logged."""
+
+        def guarded() -> None:
+            try:
+                work()
+            except Exception:
+                _log.exception("what follows an answer failed")
+
+        asyncio.get_running_loop().call_soon(guarded)

@@ -6,13 +6,11 @@ import fcntl
 import os
 import socket
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import SlurmError
 
 BACKLOG = 128
-FIRST_PASSED_FD = 3
 PRIVATE, SHARED = 0o600, 0o666
 
 
@@ -20,7 +18,7 @@ class ListenError(SlurmError):
     """The socket cannot be had; the message names the path and what is in the way."""
 
 
-class Listener:
+class DaemonSocket:
     """The place of the socket of a daemon; raises ListenError.
 
     Its directory is made where it is missing, and must belong to this user or root and be writable
@@ -63,19 +61,6 @@ class Listener:
             return self.path.lstat().st_ino == self._inode
         except OSError:
             return False
-
-
-def passed_socket(environment: Mapping[str, str] = os.environ) -> socket.socket | None:
-    """The listening Unix socket that systemd made for us (sd_listen_fds(3)), None without."""
-    if environment.get("LISTEN_PID") != str(os.getpid()):
-        return None
-    if environment.get("LISTEN_FDS") != "1":
-        raise ListenError(f"LISTEN_FDS={environment.get('LISTEN_FDS')}: one socket is accepted")
-    passed = socket.socket(fileno=FIRST_PASSED_FD)
-    if passed.family != socket.AF_UNIX or passed.type != socket.SOCK_STREAM:
-        raise ListenError("the socket of the unit must be a Unix stream socket (ListenStream=/...)")
-    passed.setblocking(False)
-    return passed
 
 
 def check_directory(directory: Path) -> None:

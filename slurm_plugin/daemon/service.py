@@ -6,10 +6,8 @@ import asyncio
 import logging
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from predictor.service.logs import event_logger
 from predictor.service.process import settle_memory
@@ -20,7 +18,7 @@ from ..config import Slurm, SlurmPolicy
 from .connection import Connections
 from .decisions import Decisions
 from .follow_ups import FollowUps
-from .listen import Listener, passed_socket
+from .listen import DaemonSocket
 from .loading import LoadedPolicy, View
 from .metrics import DaemonMetrics, SnapshotState
 from .metrics_server import MetricsServer
@@ -67,8 +65,7 @@ class SlurmDaemon:
         """Serve until SIGTERM or SIGINT; raises PrecisionTimeError where it cannot start."""
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         settings = self._policy.daemon
-        passed = passed_socket()
-        self._listener = None if passed else Listener(settings.socket)
+        self._socket = DaemonSocket(settings.socket)
         server = None
         try:
             self._snapshots.start()
@@ -76,15 +73,14 @@ class SlurmDaemon:
             if settings.metrics is not None:
                 server = MetricsServer(settings.metrics, self._metrics.registry)
             await asyncio.to_thread(self._snapshots.settled.wait, FIRST_VIEW_S)
-            await self._serve(loaded, passed)
+            await self._serve(loaded)
         finally:
             await asyncio.to_thread(self._snapshots.close)
             if server is not None:
                 server.close()
-            if self._listener is not None:
-                self._listener.close()
+            self._socket.close()
 
-    async def _serve(self, loaded: LoadedPolicy, passed: socket.socket | None) -> None:
+    async def _serve(self, loaded: LoadedPolicy) -> None:
         self._decisions = Decisions(loaded.decider, _deadline_s(loaded), self._answered)
         self._follow_ups = FollowUps(
             loaded.decider.follow_ups, loaded.policy.slurm, self._metrics.followed
@@ -93,19 +89,15 @@ class SlurmDaemon:
         connections = Connections(self._decisions, self._peers, self._metrics.closed)
         self._catch_signals()
         settle_memory()
-        listening = passed or self._listening()
-        server = await self._loop.create_unix_server(
-            connections.connection, sock=listening, **_keep_socket()
-        )
+        server = await connections.listen(self._listening())
         notify("READY=1", f"STATUS=predictor {loaded.version}")
         _log.info("ready on %s, predictor %s", self._policy.daemon.socket, loaded.version)
-        tasks = [asyncio.create_task(t) for t in (self._tick(connections), self._reload())]
+        tasks = [asyncio.create_task(t) for t in (self._feed_watchdog(), self._reload())]
         try:
             await self._stopping.wait()
         finally:
             notify("STOPPING=1")
-            if self._listener is not None:
-                self._listener.remove()
+            self._socket.remove()
             server.close()
             for task in tasks:
                 task.cancel()
@@ -113,10 +105,9 @@ class SlurmDaemon:
             _log.info("stopped")
 
     def _listening(self) -> socket.socket:
-        assert self._listener is not None
-        listening = self._listener.listen(shared=self._peers.shared)
+        listening = self._socket.listen(shared=self._peers.shared)
         if self._peers.slurm_user is not None:
-            self._listener.give_to(self._peers.slurm_user)
+            self._socket.give_to(self._peers.slurm_user)
         return listening
 
     async def _finish(self, connections: Connections) -> None:
@@ -134,12 +125,11 @@ class SlurmDaemon:
             self._loop.add_signal_handler(number, self._stopping.set)
         self._loop.add_signal_handler(signal.SIGHUP, self._reload_asked.set)
 
-    async def _tick(self, connections: Connections) -> None:
+    async def _feed_watchdog(self) -> None:
         period_s = watchdog_s()
-        while True:
-            await asyncio.sleep(TICK_S if period_s is None else min(TICK_S, period_s / 2))
-            connections.close_idle()
-            if period_s is not None and self._decisions.stuck_s < STUCK_S:
+        while period_s is not None:
+            await asyncio.sleep(min(TICK_S, period_s / 2))
+            if self._decisions.stuck_s < STUCK_S:
                 notify("WATCHDOG=1")
 
     async def _reload(self) -> None:
@@ -194,8 +184,7 @@ class SlurmDaemon:
         if uid is None or uid == self._peers.slurm_user:
             return
         self._peers.slurm_user = uid
-        if self._listener is not None:
-            self._listener.give_to(uid)
+        self._socket.give_to(uid)
 
     def _answered(self, record: Record) -> None:
         self._metrics.answered(record)
@@ -220,8 +209,3 @@ def log_decision(record: Record) -> None:
         "id": decided.id,
     }
     _events.log(level, "decision", **{name: value for name, value in said.items() if value != ""})
-
-
-def _keep_socket() -> dict[str, Any]:
-    """From Python 3.13 on a server removes its socket, also one that systemd made."""
-    return {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}

@@ -45,7 +45,7 @@ def _send(pieces: IO[bytes], policy: Slurm, source: SlurmSource | None) -> Slurm
         for frame in frames.frames(take(source)):
             frames.write(pieces, frame)
     except SourceError as error:
-        frames.write(pieces, frames.Failure(str(error)))
+        frames.write(pieces, frames.NoView(str(error)))
         return None
     return source
 

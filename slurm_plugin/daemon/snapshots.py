@@ -108,14 +108,14 @@ class Snapshots:
             frame = frames.read(pieces)
             self._heard_s = time.monotonic()
             match frame:
-                case frames.Nodes(found):
+                case frames.SomeNodes(found):
                     nodes += found
-                case frames.Jobs(queued):
+                case frames.SomeJobs(queued):
                     jobs += queued
-                case frames.Rest(cluster):
+                case frames.RestOfView(cluster):
                     self._take(replace(cluster, nodes=tuple(nodes), queue=tuple(jobs)))
                     return
-                case frames.Failure(text):
+                case frames.NoView(text):
                     self._failed(text)
                     return
             time.sleep(BREATH_S)  # whoever waits to answer goes first

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from k8s_extender.config import Config
 from k8s_extender.records import GpuNode
 from k8s_extender.server.metrics import PREFIX, ExtenderMetrics
-from k8s_extender.server.pages import metrics_page
-from k8s_extender.server.state import State
+from k8s_extender.server.state import ServerState
 
 ENDINGS = {"counter": "_total", "info": "_info"}
 
@@ -31,7 +31,8 @@ class NoNodes:
 def shown_names() -> set[str]:
     """The names of our own metrics, without the endings of a histogram's parts."""
     metrics = ExtenderMetrics()
-    metrics_page(metrics, State(Config(), NoNodes()), lambda: None)
+    nodes: Any = NoNodes()
+    metrics.watch_state(ServerState(Config(), nodes))
     found = metrics.registry.collect()
     names = {family.name + ENDINGS.get(family.type, "") for family in found}
     return {name for name in names if name.startswith(PREFIX)}

@@ -16,12 +16,13 @@ from typing import Any
 
 import uvloop
 
+from k8s_extender import alike
 from k8s_extender.cli.serve import PACKAGES
 from k8s_extender.config import Config, read_config
 from k8s_extender.node_labels import gpu_node
 from k8s_extender.node_table import LiveTable
 from k8s_extender.records import GpuNode, PodJob
-from k8s_extender.server.service import Parts, Service
+from k8s_extender.server.service import ExtenderServer
 from k8s_extender.workload import pod_job
 from predictor.identify.rules import Rules
 from predictor.service.logs import logging_to
@@ -74,10 +75,11 @@ def job_of(pod: Mapping[str, Any], config: Config, rules: Rules) -> PodJob | Non
 def main() -> None:
     config_path, nodes_path = Path(sys.argv[1]), Path(sys.argv[2])
     config = read_config(config_path)
-    parts = Parts(nodes=FileNodes(config, nodes_path), job_of=job_of, gpu_node=gpu_node)
+    alike.pod_job = job_of  # type: ignore[assignment]
+    nodes: Any = FileNodes(config, nodes_path)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     with logging_to(config.server.log_format, *PACKAGES):
-        uvloop.run(Service(config, config_path, parts, files_every_s=0.1).run())
+        uvloop.run(ExtenderServer(config, config_path, nodes, files_every_s=0.1).run())
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from k8s_server_process import MIXED, captured, pod
 
-from k8s_extender.alike import Alike
+from k8s_extender import alike
 from k8s_extender.config import Config
 from k8s_extender.records import PodJob
 from k8s_extender.workload import pod_job
@@ -21,9 +21,10 @@ CONFIG, RULES = Config(), Rules()
 class Reader:
     """Reads as the product does, and counts."""
 
-    def __init__(self) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.times = 0
-        self.alike = Alike(self._read)
+        self.alike = alike.JobReader()
+        patch.setattr(alike, "pod_job", self._read)
 
     def _read(self, obj: Mapping[str, Any], config: Config, rules: Rules) -> PodJob | None:
         self.times += 1
@@ -31,6 +32,11 @@ class Reader:
 
     def __call__(self, obj: Mapping[str, Any], rules: Rules = RULES) -> PodJob | None:
         return self.alike(obj, CONFIG, rules)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Reader:
+    return Reader(monkeypatch)
 
 
 def of_a_job(index: int) -> dict[str, Any]:
@@ -45,15 +51,13 @@ def of_a_job(index: int) -> dict[str, Any]:
     return made
 
 
-def test_pods_of_one_job_are_read_once() -> None:
-    read = Reader()
+def test_pods_of_one_job_are_read_once(read: Reader) -> None:
     jobs = [read(of_a_job(index)) for index in range(4)]
     assert read.times == 1
     assert jobs == [pod_job(of_a_job(index), CONFIG, RULES) for index in range(4)]
 
 
-def test_pods_of_one_job_have_one_object_for_their_job() -> None:
-    read = Reader()
+def test_pods_of_one_job_have_one_object_for_their_job(read: Reader) -> None:
     assert read(of_a_job(0)) is read(of_a_job(1))
 
 
@@ -80,8 +84,8 @@ def _deadline(obj: Any) -> None:
 @pytest.mark.parametrize(
     "change", [_more_gpus, _other_batch, _other_words, _other_group, _deadline]
 )
-def test_what_tells_another_job_is_read_anew(change: Callable[[Any], None]) -> None:
-    read, first = Reader(), pod("train", MIXED)
+def test_what_tells_another_job_is_read_anew(read: Reader, change: Callable[[Any], None]) -> None:
+    first = pod("train", MIXED)
     other = copy.deepcopy(first)
     change(other)
     assert read(first) == pod_job(first, CONFIG, RULES)
@@ -89,21 +93,20 @@ def test_what_tells_another_job_is_read_anew(change: Callable[[Any], None]) -> N
     assert read.times == 2
 
 
-def test_another_configuration_reads_every_pod_anew() -> None:
-    read = Reader()
+def test_another_configuration_reads_every_pod_anew(read: Reader) -> None:
     read(pod("train", MIXED))
     read.alike(pod("train", MIXED), Config(assumed_precision="fp32"), RULES)
     assert read.times == 2
 
 
-def test_pods_without_gpus_stay_without_a_job() -> None:
-    read, silent = Reader(), pod("web", {})
+def test_pods_without_gpus_stay_without_a_job(read: Reader) -> None:
+    silent = pod("web", {})
     del silent["spec"]["containers"][0]["resources"]
     assert read(silent) is None
     assert read(silent) is None
 
 
 @pytest.mark.parametrize("wrong", [None, [], "text", 7, {"labels": 3, "annotations": [1]}])
-def test_what_is_of_a_wrong_type_counts_as_absent(wrong: Any) -> None:
+def test_what_is_of_a_wrong_type_counts_as_absent(read: Reader, wrong: Any) -> None:
     odd = captured("filter-nodeCacheCapable-true")["request_body"]["Pod"] | {"metadata": wrong}
-    assert Reader()(odd) == pod_job(odd, CONFIG, RULES)
+    assert read(odd) == pod_job(odd, CONFIG, RULES)

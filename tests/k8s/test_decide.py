@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from k8s_extender.config import config_of
 from k8s_extender.decide import Decider
 from k8s_extender.records import GpuNode, GpuType
 from k8s_extender.refuse import DEADLINE, MEMORY, PRECISION
-from k8s_extender.wire import prioritize_answer
 from predictor.estimate.fitting import Fitted
 from predictor.physics.memory import memory_of
 from predictor.planning.energy import energy_of
@@ -188,16 +186,6 @@ def test_no_node_is_lost_without_a_reason(decider: Any, names: list[str], text: 
     result = decider().filter(job(text), names)
     assert sorted({*result.passed, *result.refused}) == sorted(set(names))
     assert not set(result.passed) & set(result.refused)
-
-
-@given(st.lists(st.sampled_from([*NODES, "x", 'y"']), max_size=30), st.sampled_from([MIXED, BF16]))
-def test_what_is_sent_of_scores_is_what_was_decided(
-    decider: Any, names: list[str], text: str
-) -> None:
-    decide = decider()
-    scores = decide.prioritize(job(text), names)
-    sent = prioritize_answer(names, decide.host_scores(job(text), names))
-    assert json.loads(sent) == [{"Host": name, "Score": scores[name]} for name in names]
 
 
 def test_a_node_that_changes_its_gpus_is_judged_by_the_new_ones(fitted: Fitted) -> None:

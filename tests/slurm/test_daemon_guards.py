@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from daemon_process import START_S, DaemonProcess, line, running
 
-from slurm_plugin.daemon.listen import Listener, ListenError
+from slurm_plugin.daemon.listen import DaemonSocket, ListenError
 from slurm_plugin.daemon.peers import uid_of
 
 FOREIGN = pwd.getpwnam("nobody").pw_uid
@@ -53,7 +53,7 @@ def test_the_socket_is_for_its_owner_alone(daemon: DaemonProcess) -> None:
 def test_a_file_that_is_no_socket_is_never_replaced(tmp_path: Path) -> None:
     path = tmp_path / "precious"
     path.write_text("data")
-    listener = Listener(path)
+    listener = DaemonSocket(path)
     with pytest.raises(ListenError, match="is not a socket"):
         listener.listen()
     listener.close()
@@ -65,7 +65,7 @@ def test_a_socket_that_another_program_listens_on_is_never_replaced(tmp_path: Pa
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(path))
         other.listen()
-        listener = Listener(path)
+        listener = DaemonSocket(path)
         with pytest.raises(ListenError, match="another program listens"):
             listener.listen()
         listener.close()
@@ -75,7 +75,7 @@ def test_a_socket_that_another_program_listens_on_is_never_replaced(tmp_path: Pa
 
 def test_a_socket_put_there_by_others_meanwhile_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "ours"
-    listener = Listener(path)
+    listener = DaemonSocket(path)
     with listener.listen(), socket.socket(socket.AF_UNIX) as other:
         path.unlink()
         other.bind(str(path))
@@ -88,11 +88,11 @@ def test_a_directory_others_can_write_in_is_refused(tmp_path: Path) -> None:
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
     with pytest.raises(ListenError, match="mode 0777"):
-        Listener(open_to_all / "daemon.sock")
+        DaemonSocket(open_to_all / "daemon.sock")
 
 
 def test_a_missing_directory_is_made_with_mode_0755(tmp_path: Path) -> None:
-    Listener(tmp_path / "new" / "daemon.sock").close()
+    DaemonSocket(tmp_path / "new" / "daemon.sock").close()
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o755 & ~_umask()
 
 

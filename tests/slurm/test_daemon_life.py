@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,31 +106,6 @@ def test_a_killed_daemon_is_followed_by_another_on_the_same_socket(tmp_path: Pat
 def test_the_watchdog_is_fed_while_decisions_come_to_an_end(tmp_path: Path) -> None:
     with running(tmp_path / "run", environment={"WATCHDOG_USEC": "200000"}) as daemon:
         daemon.notified.wait_for("WATCHDOG=1", daemon.process)
-
-
-def test_a_socket_made_by_systemd_is_used_and_left_there(tmp_path: Path) -> None:
-    daemon = DaemonProcess(tmp_path / "run")
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(daemon.socket))
-        made.listen()
-        start = (
-            "import os, sys; os.dup2(int(sys.argv[1]), 3); "
-            "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1'); "
-            "os.execv(sys.argv[2], sys.argv[2:])"
-        )
-        environment = os.environ | {"NOTIFY_SOCKET": str(daemon.notified.path)}
-        with daemon.log_file.open("ab") as log:
-            daemon.process = subprocess.Popen(
-                [sys.executable, "-c", start, str(made.fileno()), *daemon.command],
-                pass_fds=[made.fileno()],
-                stderr=log,
-                env=environment,
-            )
-        daemon.notified.wait_for("READY=1", daemon.process)
-        assert daemon.ask("limit=5")["time_limit"] == "5"
-        assert daemon.end() == 0
-        assert daemon.socket.exists()
-    daemon.close()
 
 
 def test_text_logs_keep_one_line_for_an_event(tmp_path: Path) -> None:

@@ -161,8 +161,8 @@ def test_a_view_survives_its_pieces(jobs: int) -> None:
         frames.write(pipe, frame)
     pipe.seek(0)
     queue: list[str] = []
-    while not isinstance(frame := frames.read(pipe), frames.Rest):
-        if isinstance(frame, frames.Jobs):
+    while not isinstance(frame := frames.read(pipe), frames.RestOfView):
+        if isinstance(frame, frames.SomeJobs):
             queue += [job.label for job in frame.jobs]
     assert queue == [str(n) for n in range(jobs)]
     with pytest.raises(EOFError):
