@@ -133,7 +133,7 @@ def _report(path: Path, clock: Clock, predictor: Predictor | None) -> None:
 def _predictor() -> Predictor:
     from predictor.estimate.store import load_predictor
 
-    return load_predictor(None, lambda *_: None)
+    return load_predictor()
 
 
 def main() -> None:

@@ -52,11 +52,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def fitted(session_home: Path) -> Fitted:
     """A predictor fitted on a sample of the shipped runs, stored and in use for this test run."""
     from predictor.estimate import artifacts, store
-    from predictor.estimate.fitting import fit_priced, fit_steps, price
+    from predictor.estimate.fitting import fit_priced, price
     from predictor.estimate.measurement import shipped
     from predictor.estimate.residual.model import HyperparameterSets
 
-    steps = fit_steps()
+    steps = store.load_predictor("shipped").steps
     priced, unreadable = price(steps, shipped()[::STRIDE])
     fitted = fit_priced(steps, priced, unreadable, hyper=HyperparameterSets.initial())
     manifest = store.store(fitted.predictor, {"rows": float(len(fitted.priced))})

@@ -10,7 +10,6 @@ the rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -81,9 +80,5 @@ def _prediction(
         tier=tier,
         evidence=(tier.meaning,),
         warnings=(),
-        _factor=_factor(intervals, tier, deviation),
+        factors=intervals.factors(tier, deviation),
     )
-
-
-def _factor(intervals: Intervals, tier: Tier, deviation: float) -> Callable[[float], float]:
-    return lambda level: intervals.factor(tier, deviation, level)

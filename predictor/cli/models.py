@@ -45,18 +45,17 @@ def fit(directories: tuple[Path, ...], form: str) -> None:
 
 
 @click.command()
-@click.option("--rows", type=click.IntRange(50), help="Measured rows of each step.")
+@click.option("--rows", type=click.IntRange(50), help="Measured rows of each round.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random draws.")
 def learn(rows: int | None, seed: int) -> None:
     """Learn the hyper-parameters stored beside the tables; minutes, once per data release."""
     from dataclasses import replace
 
     from ..estimate.fitting import HYPERPARAMETERS, learn_and_store
-    from ..estimate.residual.learn import KNOWN_SCHEDULE, NOVEL_SCHEDULE
+    from ..estimate.residual.learn import KNOWN_PLAN, NOVEL_PLAN
 
     known, novel = (
-        replace(schedule, seed=seed, rows=rows or schedule.rows)
-        for schedule in (KNOWN_SCHEDULE, NOVEL_SCHEDULE)
+        replace(plan, seed=seed, rows=rows or plan.rows) for plan in (KNOWN_PLAN, NOVEL_PLAN)
     )
     learn_and_store((known, novel), _loss)
     click.echo(f"stored in {HYPERPARAMETERS}; run `precision-time fit` to use them")
@@ -77,15 +76,17 @@ def list_(form: str) -> None:
     """List the stored predictors, oldest first; * marks the one in use and those pinned."""
     from ..estimate import artifacts
 
-    found, current, pinned = artifacts.versions(), artifacts.current(), artifacts.pinned()
+    found = [artifacts.shipped(), *artifacts.versions()]
+    current, pinned = artifacts.current(), artifacts.pinned()
     if form == "json":
-        show_json([_plain(m, current, pinned) for m in found])
+        show_json([_plain(m, current, pinned) | {"shipped": m == found[0]} for m in found])
         return
-    head = ("version", "in use", "pinned", "created", "figures")
+    head = ("version", "in use", "shipped", "pinned", "created", "figures")
     rows = [
         (
             m.version,
             _mark(m.version == current),
+            _mark(m == found[0]),
             _mark(m.version in pinned),
             m.created[:19],
             _figures(m),
@@ -98,7 +99,7 @@ def list_(form: str) -> None:
 @models.command()
 @click.argument("version")
 def use(version: str) -> None:
-    """Put a stored predictor to use."""
+    """Put a stored predictor to use, or the `shipped` one."""
     from ..estimate import artifacts
 
     click.echo(artifacts.use(version).version)

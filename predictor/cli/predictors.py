@@ -1,4 +1,4 @@
-"""Fitted predictors for commands: the stored one where it will do, else a new fit."""
+"""Fitted predictors for commands: the one in use where it will do, else a new fit."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ if TYPE_CHECKING:
     from ..estimate.measurement import Measurement
 
 FITTING = "fitting a predictor from profiles/"
-FIRST = "no fitted predictor is in use yet: fitting one from profiles/, under a minute"
 
 
 def predictor(version: str | None = None) -> Predictor:
-    """The predictor in use, or a version; the very first time it is fitted and stored."""
+    """The predictor in use, or a version."""
     from ..estimate.store import load_predictor
 
-    with progress(FIRST) as bar:
-        return load_predictor(version, bar)
+    return load_predictor(version)
 
 
 def refit(measurements: Sequence[Measurement] | None = None) -> Fitted:
@@ -48,6 +46,7 @@ def without_rows(version: str | None = None) -> Fitted:
         noise=nothing,
         plain_noise=nothing,
         mean=stored.residual.known.mean,
+        log_determinant=0.0,
     )
     residual = FittedResidual(stored.residual, conditioned, conditioned, {})
     return Fitted(stored, (), residual, ())

@@ -1,23 +1,24 @@
 """The store of fitted predictors: plain arrays and JSON, checked before anything reads them.
 
-    <home>/current                      the version in use
+    <package>/shipped/                  the artifact that comes with this release
+    <home>/current                      the version in use; without it the shipped one is
     <home>/history                      the versions in use before it, oldest first
     <home>/pinned                       the versions that are not to be removed
     <home>/models/<version>/manifest.json
                             state.json
-                            <array name, with ~ for />.npy
+                            arrays.npz
 
-An artifact holds no pickle, so loading one runs no code of whoever wrote it. Its files must belong
-to this user or root, be writable by nobody else and have the SHA-256 of the manifest; the version
-ends in the hash of the manifest. Writers take turns; a version appears by one rename, so readers
-need no lock and a writer killed half-way leaves what was there.
+An artifact holds no pickle, so loading one runs no code of whoever wrote it. Its files have the
+SHA-256 of the manifest; the version ends in the hash of the manifest. Those in a home must belong
+to this user or root and be writable by nobody else; the shipped one is trusted as the code beside
+it is. Writers take turns; a version appears by one rename, so readers need no lock and a writer
+killed half-way leaves what was there.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,20 +30,18 @@ from numpy.typing import NDArray
 from .. import trusted_files as files
 from ..errors import ArtifactError
 from . import manifest as manifests
-from .manifest import Manifest
+from .manifest import SHIPPED_DIRECTORY, Manifest, OtherFormatError
 
-MMAP_BYTES = 1 << 20  # larger arrays stay in the page cache, shared between processes
+SHIPPED = "shipped"  # what the files of a home call the artifact of whatever release is installed
 HISTORY_LENGTH = 100
-STATE, ARRAY_SUFFIX = "state.json", ".npy"
-SLASH = "~"  # what '/' in an array name is in its file name
+STATE, ARRAYS = "state.json", "arrays.npz"
 
-_ARRAY_NAME = re.compile(r"(?=.{1,200}$)\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A fitted predictor as stored; ``arrays`` are read-only, the large ones memory-mapped."""
+    """A fitted predictor as stored; ``arrays`` are read-only."""
 
     arrays: Mapping[str, NDArray[Any]]
     state: Mapping[str, Any]
@@ -59,16 +58,28 @@ def save(
     """Store a fitted predictor as a new version; ``use`` puts it to use.
 
     ``state`` is what JSON can hold, finite numbers only. Raises ArtifactError where an array
-    holds objects, its name is no file name, or the disk does not take it.
+    holds objects or the disk does not take it.
     """
     models = _models()
     with files.exclusive(models.parent), files.draft_directory(models) as draft:
-        _write(draft / STATE, manifests.encode(state))
-        for name, array in arrays.items():
-            _write_array(draft, name, array)
-        manifest = manifests.describe(draft, tables_hash, figures or {})
-        _write(draft / manifests.FILE_NAME, manifest.encode())
+        manifest = _fill(draft, arrays, state, tables_hash, figures or {})
         files.publish(draft, models / manifest.version)
+    return manifest
+
+
+def ship(
+    arrays: Mapping[str, NDArray[Any]],
+    state: Mapping[str, Any],
+    *,
+    tables_hash: str,
+    figures: Mapping[str, float],
+) -> Manifest:
+    """Replace the artifact that this source tree ships."""
+    if SHIPPED_DIRECTORY.exists():
+        files.discard(SHIPPED_DIRECTORY)
+    with files.draft_directory(SHIPPED_DIRECTORY.parent) as draft:
+        manifest = _fill(draft, arrays, state, tables_hash, figures)
+        files.publish(draft, SHIPPED_DIRECTORY)
     return manifest
 
 
@@ -79,8 +90,6 @@ def load(version: str | None = None) -> Artifact:
     owner other than this user and root.
     """
     wanted = current() if version is None else version
-    if wanted is None:
-        raise ArtifactError("no fitted predictor is in use; run `precision-time fit`")
     try:
         return _read(wanted)
     except ArtifactError:
@@ -90,7 +99,7 @@ def load(version: str | None = None) -> Artifact:
 
 
 def versions() -> list[Manifest]:
-    """The manifests of all versions, oldest first; one that cannot be trusted is logged instead."""
+    """The manifests of all stored versions, oldest first; one not to be trusted is logged."""
     found = []
     for name in _version_names():
         try:
@@ -100,22 +109,38 @@ def versions() -> list[Manifest]:
     return found
 
 
-def current() -> str | None:
-    """The version in use; None before the first ``use``."""
-    lines = _lines(_models().parent / "current")
-    return lines[0] if lines else None
+def shipped() -> Manifest:
+    """The manifest of the artifact that comes with this release."""
+    return manifests.read(SHIPPED_DIRECTORY)
+
+
+def current() -> str:
+    """The version in use: the shipped one before the first ``use``.
+
+    A version that another release stored in a format of its own gives way to the shipped one,
+    and the log says so.
+    """
+    named = _named()
+    if named == SHIPPED:
+        return shipped().version
+    try:
+        manifests.read(_directory(named))
+    except OtherFormatError as error:
+        _log.warning("the shipped predictor is used instead: %s", error)
+        return shipped().version
+    except ArtifactError:
+        pass  # whoever loads it is told what is wrong
+    return named
 
 
 def use(version: str) -> Manifest:
     """Put a version to use, from the next ``load`` on; raises ArtifactError if it is not sound."""
     home = _models().parent
     with files.exclusive(home):
-        manifest = manifests.verify(_directory(version))
-        previous = current()
-        if previous not in (None, version):
-            _put_to_use(home, version, [*_lines(home / "history"), str(previous)])
-        else:
-            _put_to_use(home, version, _lines(home / "history"))
+        manifest = _verified(version)
+        name, previous = _name_of(manifest), _named()
+        history = _lines(home / "history")
+        _put_to_use(home, name, history if previous == name else [*history, previous])
     return manifest
 
 
@@ -123,11 +148,11 @@ def rollback() -> Manifest:
     """Go back to the version in use before this one; raises ArtifactError if none is left."""
     home = _models().parent
     with files.exclusive(home):
-        history, now = _lines(home / "history"), current()
+        history, now = _lines(home / "history"), _named()
         while history:
             version = history.pop()
             try:
-                manifest = manifests.verify(_directory(version))
+                manifest = _verified(version)
             except ArtifactError as error:
                 _log.warning("version %s is skipped: %s", version, error)
                 continue
@@ -146,7 +171,7 @@ def pin(version: str) -> Manifest:
     """Keep a version, such as one that a daemon is set to; raises ArtifactError if not sound."""
     home = _models().parent
     with files.exclusive(home):
-        manifest = manifests.verify(_directory(version))
+        manifest = _verified(version)
         _write_pinned(home, dict.fromkeys((*pinned(), version)))
     return manifest
 
@@ -167,6 +192,8 @@ def remove(version: str) -> None:
     """Delete a version; raises ArtifactError for one in use or pinned, and for an unknown one."""
     home = _models().parent
     with files.exclusive(home):
+        if _directory(version) == SHIPPED_DIRECTORY:
+            raise ArtifactError(f"version {version} comes with this release and stays")
         if version == current():
             raise ArtifactError(f"version {version} is in use; use another one first")
         if version in pinned():
@@ -180,8 +207,25 @@ def _models() -> Path:
     return files.home() / "models"
 
 
+def _verified(version: str) -> Manifest:
+    return manifests.verify(_directory(version))
+
+
+def _name_of(manifest: Manifest) -> str:
+    """What the files of a home call a version."""
+    return SHIPPED if manifest == shipped() else manifest.version
+
+
+def _named() -> str:
+    """What ``current`` names."""
+    lines = _lines(_models().parent / "current")
+    return lines[0] if lines else SHIPPED
+
+
 def _directory(version: str) -> Path:
     """Where a version lies, once its parents are found trustworthy."""
+    if version in (SHIPPED, shipped().version):
+        return SHIPPED_DIRECTORY
     models = _models()
     if not manifests.VERSION.fullmatch(version):
         raise ArtifactError(f"{version!r} is not a version; {_known()}")
@@ -232,25 +276,23 @@ def _write(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def _file_name(array: str) -> str:
-    return array.replace("/", SLASH) + ARRAY_SUFFIX
-
-
-def _array_name(file: str) -> str:
-    return file.removesuffix(ARRAY_SUFFIX).replace(SLASH, "/")
-
-
-def _write_array(draft: Path, name: str, array: NDArray[Any]) -> None:
-    if not _ARRAY_NAME.fullmatch(name):
-        raise ArtifactError(
-            f"array name {name!r} is not possible: words of letters, digits, '_', '.', '-' with"
-            " '/' between them"
-        )
-    with files.create(draft / _file_name(name)) as file:
-        try:
-            np.save(file, array, allow_pickle=False)
-        except ValueError:
-            raise ArtifactError(f"array {name!r} holds objects; store numbers or text") from None
+def _fill(
+    draft: Path,
+    arrays: Mapping[str, NDArray[Any]],
+    state: Mapping[str, Any],
+    tables_hash: str,
+    figures: Mapping[str, float],
+) -> Manifest:
+    """Write an artifact into an empty directory."""
+    _write(draft / STATE, manifests.encode(state))
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise ArtifactError(f"array {name!r} holds objects; store numbers or text")
+    with files.create(draft / ARRAYS) as file:
+        np.savez_compressed(file, **arrays)
+    manifest = manifests.describe(draft, tables_hash, figures)
+    _write(draft / manifests.FILE_NAME, manifest.encode())
+    return manifest
 
 
 def _read(version: str) -> Artifact:
@@ -258,18 +300,10 @@ def _read(version: str) -> Artifact:
     manifest = manifests.verify(directory)
     try:
         state = json.loads((directory / STATE).read_bytes())
-        arrays = {
-            _array_name(name): _open_array(directory / name)
-            for name in manifest.files
-            if name.endswith(ARRAY_SUFFIX)
-        }
+        with np.load(directory / ARRAYS, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
     except FileNotFoundError:
         raise ArtifactError(f"version {version} was removed while it was read") from None
+    for array in arrays.values():
+        array.flags.writeable = False
     return Artifact(arrays, state, manifest)
-
-
-def _open_array(path: Path) -> NDArray[Any]:
-    large = path.stat().st_size > MMAP_BYTES
-    array = np.load(path, mmap_mode="r" if large else None, allow_pickle=False)
-    array.flags.writeable = False
-    return np.asarray(array)

@@ -94,7 +94,7 @@ class Predictor:
             tier=tier,
             evidence=(tier.meaning, *self._evidence(row)),
             warnings=_warnings(job, tier),
-            _factor=lambda level: self.intervals.factor(tier, deviation, level),
+            factors=self.intervals.factors(tier, deviation),
         )
 
     def _evidence(self, row: Features) -> list[str]:

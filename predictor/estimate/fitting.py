@@ -25,7 +25,7 @@ from .intervals import calibrate
 from .measurement import Measurement, Unreadable, shipped
 from .residual.features import Features, Vocabulary, features, without_precision
 from .residual.kernel import Floats, Hyperparameters
-from .residual.learn import KNOWN_SCHEDULE, NOVEL_SCHEDULE, Schedule, learn
+from .residual.learn import KNOWN_PLAN, NOVEL_PLAN, LearningPlan, learn
 from .residual.model import FOLDS, FittedResidual, HyperparameterSets, fit_residual
 from .residual.novelty import random_folds
 
@@ -162,7 +162,7 @@ def fit_priced(
 
 
 def learn_and_store(
-    schedules: tuple[Schedule, Schedule] = (KNOWN_SCHEDULE, NOVEL_SCHEDULE),
+    plans: tuple[LearningPlan, LearningPlan] = (KNOWN_PLAN, NOVEL_PLAN),
     progress: Progress = quiet,
     *,
     path: Path = HYPERPARAMETERS,
@@ -173,12 +173,11 @@ def learn_and_store(
     """
     priced, _ = price_parallel(fit_steps(), shipped())
     rows, y = [p.row for p in priced], targets(priced)
-    vocabulary = Vocabulary.of(rows, {})
+    vocabulary = Vocabulary.of(rows)
     table = vocabulary.encode(rows)
     taught = np.setdiff1d(np.arange(len(y)), random_folds(len(y), FOLDS)[0])
     known, novel = (
-        learn(table.take(taught), vocabulary, y[taught], schedule, progress)
-        for schedule in schedules
+        learn(table.take(taught), vocabulary, y[taught], plan, progress) for plan in plans
     )
     sets = HyperparameterSets(known, novel)
     path.write_text(json.dumps(_rounded(asdict(sets)), indent=1) + "\n", encoding="utf-8")

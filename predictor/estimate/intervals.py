@@ -24,6 +24,31 @@ MIN_SCORES = 199
 MAX_SCORES = 2000
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class QuantileFactors:
+    """The factor on a predicted time for each quantile, of one tier and one deviation.
+
+    ``scores`` are sorted, (n,).
+    """
+
+    scores: Floats
+    deviation: float
+
+    def __call__(self, level: float) -> float:
+        """Of one ``level`` in (0, 1)."""
+        return float(np.exp(self.deviation * score_at(self.scores, level)))
+
+
+def score_at(scores: Floats, level: float) -> float:
+    """Score below which a share ``level`` of future scores lies, conservatively rounded.
+
+    Finite samples: rank ``level * (n + 1)``, from the outside in on either side.
+    """
+    rank = level * (len(scores) + 1)
+    index = np.ceil(rank) if level > 0.5 else np.floor(rank) if level < 0.5 else round(rank)
+    return float(scores[int(np.clip(index - 1, 0, len(scores) - 1))])
+
+
 @dataclass(frozen=True, slots=True)
 class Intervals:
     """Sorted signed scores (measured - predicted in ln, over deviation) of each tier."""
@@ -31,18 +56,12 @@ class Intervals:
     scores: Mapping[Tier, Floats]
 
     def quantile(self, tier: Tier, level: float) -> float:
-        """Score below which a share ``level`` of future scores lies, conservatively rounded.
+        """Score below which a share ``level`` of future scores of a tier lies."""
+        return score_at(self.scores[tier], level)
 
-        Finite samples: rank ``level * (n + 1)``, from the outside in on either side.
-        """
-        scores = self.scores[tier]
-        rank = level * (len(scores) + 1)
-        index = np.ceil(rank) if level > 0.5 else np.floor(rank) if level < 0.5 else round(rank)
-        return float(scores[int(np.clip(index - 1, 0, len(scores) - 1))])
-
-    def factor(self, tier: Tier, deviation: float, level: float) -> float:
-        """Factor on the predicted time for one quantile ``level`` in (0, 1)."""
-        return float(np.exp(deviation * self.quantile(tier, level)))
+    def factors(self, tier: Tier, deviation: float) -> QuantileFactors:
+        """Factors on a predicted time of this tier and deviation."""
+        return QuantileFactors(self.scores[tier], deviation)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Scores by tier name."""

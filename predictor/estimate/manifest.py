@@ -14,10 +14,15 @@ from pathlib import Path
 from ..errors import ArtifactError
 from ..trusted_files import trusted
 
-FORMAT = 1  # raise it when what was stored before can no longer be read
+FORMAT = 2  # raise it when what was stored before can no longer be read
 FILE_NAME = "manifest.json"
+SHIPPED_DIRECTORY = Path(__file__).with_name("shipped")
 LIBRARIES = ("numpy", "scipy", "scikit-learn")
 VERSION = re.compile(r"\d{8}-\d{6}-\d{6}-[0-9a-f]{12}")
+
+
+class OtherFormatError(ArtifactError):
+    """An artifact of a release that stored them otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +78,16 @@ def read(directory: Path) -> Manifest:
     """The manifest of a version; raises ArtifactError if it is not the one that was written."""
     path = directory / FILE_NAME
     try:
-        raw = json.loads(trusted(path).read_bytes())
+        raw = json.loads(_checked(path).read_bytes())
         if raw["format"] != FORMAT:
-            raise ArtifactError(
+            raise OtherFormatError(
                 f"version {directory.name} has format {raw['format']}, this release reads"
-                f" {FORMAT}; run `precision-time fit`"
+                f" {FORMAT}; run `precision-time fit`, or `precision-time calibrate` where the"
+                " runs of the site taught it"
             )
         manifest = Manifest(**raw)
         sound = (
-            manifest.version == directory.name
+            directory in (SHIPPED_DIRECTORY, directory.with_name(manifest.version))
             and manifest.version.endswith(manifest.digest())
             and all(name == Path(name).name for name in manifest.files)
         )
@@ -97,7 +103,7 @@ def verify(directory: Path) -> Manifest:
     manifest = read(directory)
     for name, expected in manifest.files.items():
         try:
-            found = _sha256(trusted(directory / name))
+            found = _sha256(_checked(directory / name))
         except FileNotFoundError:
             found = "missing"
         if found != expected:
@@ -108,7 +114,14 @@ def verify(directory: Path) -> Manifest:
     return manifest
 
 
+def _checked(path: Path) -> Path:
+    """The same path, if it is to be trusted; the shipped files are as the code beside them."""
+    return path if path.parent == SHIPPED_DIRECTORY else trusted(path)
+
+
 def _mend(directory: Path) -> str:
+    if directory == SHIPPED_DIRECTORY:
+        return "install precision-time anew"
     return f"run `precision-time fit`, then remove {directory.name}"
 
 

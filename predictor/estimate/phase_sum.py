@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ..job.training_job import TrainingJob
@@ -31,9 +31,6 @@ def summed(job: TrainingJob, found: Sequence[Prediction]) -> Prediction:
     least = max(found, key=lambda one: _TIERS.index(one.tier))
     times = [w * one.step_s for w, one in zip(weights, found, strict=True)]
 
-    def factor(level: float) -> float:
-        return _mean(weights, [one.quantile_s(level) for one in found]) / step_s
-
     return replace(
         least,
         job=job,
@@ -45,8 +42,20 @@ def summed(job: TrainingJob, found: Sequence[Prediction]) -> Prediction:
         deviation=_mean(times, [one.deviation for one in found]),
         warnings=tuple(dict.fromkeys(text for one in found for text in one.warnings)),
         phases=tuple(found),
-        _factor=factor,
+        factors=_SummedFactors(tuple(found), tuple(weights), step_s),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _SummedFactors:
+    """The factor on the mean step for each quantile: the mean of that quantile of the phases."""
+
+    found: tuple[Prediction, ...]
+    weights: tuple[float, ...]
+    step_s: float
+
+    def __call__(self, level: float) -> float:
+        return _mean(self.weights, [one.quantile_s(level) for one in self.found]) / self.step_s
 
 
 def _weights(job: TrainingJob, found: Sequence[Prediction]) -> list[float]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..job.training_job import TrainingJob
 from ..physics.step import StepTime
+from ..units import duration, span
 from .fits import Fit, fits
 from .residual.novelty import Tier
 
@@ -29,7 +30,8 @@ class Prediction:
     states no length), ``throughput`` in samples per second over all GPUs. ``physical`` is the
     price from operator and collective tables alone, ``correction`` the factor learned from
     measurements on top of it, ``deviation`` its standard deviation in ln units. ``tier`` says how
-    new the job is to the measurements. Of a job in ``phases`` all of it is their mean or sum.
+    new the job is to the measurements; ``factors`` gives the factor on ``step_s`` of a quantile.
+    Of a job in ``phases`` all of it is their mean or sum. A prediction can be pickled.
     """
 
     job: TrainingJob
@@ -42,8 +44,19 @@ class Prediction:
     tier: Tier
     evidence: tuple[str, ...]
     warnings: tuple[str, ...]
-    _factor: Callable[[float], float] = field(repr=False, compare=False)
+    factors: Callable[[float], float] = field(repr=False, compare=False)
     phases: tuple[Prediction, ...] = ()
+
+    def __str__(self) -> str:
+        interval = self.interval(0.95)
+        text = (
+            f"{self.job.model}, {self.job.precision.value}, {self.job.gpus} x {self.job.gpu}:"
+            f" {duration(self.step_s)} a step (95 %: {span(interval.low_s, interval.high_s)})"
+        )
+        return text if self.total_s is None else f"{text}, {duration(self.total_s)} in all"
+
+    def __float__(self) -> float:
+        raise TypeError("a prediction is several numbers: name .step_s or .total_s, in seconds")
 
     @property
     def total_s(self) -> float | None:
@@ -57,7 +70,7 @@ class Prediction:
 
     def quantile_s(self, level: float) -> float:
         """Step time that a share ``level`` in (0, 1) of such jobs stays below, in seconds."""
-        return self.step_s * self._factor(level)
+        return self.step_s * self.factors(level)
 
     def interval(self, level: float = 0.95) -> Interval:
         """Central interval of the step time."""

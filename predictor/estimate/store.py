@@ -1,4 +1,4 @@
-"""Fitted predictors on disk: fit once, load everywhere, rebuild when the tables changed."""
+"""Fitted predictors on disk: the one that ships answers at once, those fitted here replace it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profiles.roots import roots
 
@@ -14,6 +15,9 @@ from ..errors import ArtifactError
 from . import artifacts
 from .core import Predictor
 from .manifest import Manifest
+
+if TYPE_CHECKING:
+    from .fitting import Fitted
 
 _log = logging.getLogger(__name__)
 _DATA = (".yaml", ".csv", ".gz", ".json")
@@ -39,9 +43,12 @@ def fit_and_store(progress: Callable[[str, float], None] | None = None) -> Manif
     from .fitting import fit, quiet
 
     fitted = fit(progress=progress or quiet)
-    figures = {"rows": float(len(fitted.priced)), "refused": float(len(fitted.unreadable))}
-    manifest = store(fitted.predictor, figures)
+    manifest = store(fitted.predictor, _figures(fitted))
     return artifacts.use(manifest.version)
+
+
+def _figures(fitted: Fitted) -> dict[str, float]:
+    return {"rows": float(len(fitted.priced)), "refused": float(len(fitted.unreadable))}
 
 
 def store(predictor: Predictor, figures: Mapping[str, float]) -> Manifest:
@@ -51,18 +58,31 @@ def store(predictor: Predictor, figures: Mapping[str, float]) -> Manifest:
     )
 
 
-def load_predictor(
-    version: str | None = None, progress: Callable[[str, float], None] | None = None
-) -> Predictor:
-    """The predictor in use, or a named version; fits one where none is in use yet.
+def ship(progress: Callable[[str, float], None] | None = None) -> Manifest:
+    """Fit from the shipped profiles alone and replace the artifact of this source tree."""
+    from .fitting import fit, quiet
+
+    if len(roots()) > 1:
+        raise ArtifactError(
+            "profile directories were added to this home: set PRECISION_TIME_HOME to an empty one"
+        )
+    fitted = fit(progress=progress or quiet)
+    return artifacts.ship(
+        fitted.predictor.to_arrays(),
+        fitted.predictor.to_state(),
+        tables_hash=tables_hash(),
+        figures=_figures(fitted),
+    )
+
+
+def load_predictor(version: str | None = None) -> Predictor:
+    """The predictor in use, or a named version; the shipped one until another is put to use.
 
     A version fitted on other tables than those installed still loads, and the log says so.
     Raises ArtifactError where the version is missing or cannot be trusted.
     """
-    if version is None and artifacts.current() is None:
-        fit_and_store(progress)
     artifact = artifacts.load(version)
-    if artifact.manifest.tables_hash != tables_hash():
+    if _of_other_tables(artifact.manifest):
         _log.warning(
             "predictor %s was fitted on other tables than those installed: "
             "run `precision-time fit`",
@@ -75,3 +95,14 @@ def load_predictor(
             f"predictor {artifact.manifest.version} does not match this release ({error}): "
             "run `precision-time fit`"
         ) from error
+
+
+def _of_other_tables(manifest: Manifest) -> bool:
+    """Whether the tables changed since the fit.
+
+    The shipped predictor came with the shipped tables (a test compares them), so that only added
+    ones can be new to it, and nothing need be hashed where there are none.
+    """
+    if len(roots()) == 1 and manifest == artifacts.shipped():
+        return False
+    return manifest.tables_hash != tables_hash()

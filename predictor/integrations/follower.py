@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import ArtifactError
 from ..estimate.prediction import Prediction
 from ..job.training_job import TrainingJob
 from ..site.ended_job import JobState
@@ -75,12 +74,9 @@ class Follower:
         self._process = os.getpid()
 
     def _predict(self) -> Prediction:
-        from ..estimate import artifacts
         from ..estimate.store import load_predictor
 
         self._job = job_of(self._told, self._given)
-        if artifacts.current() is None:  # a fit takes a minute, and the GPUs are waiting
-            raise ArtifactError("no predictor is fitted: run `precision-time fit` once")
         return load_predictor().predict(self._job)
 
     def _step(self) -> None:

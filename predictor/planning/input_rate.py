@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..errors import JobError
 from ..estimate.phase_sum import summed
@@ -46,5 +46,17 @@ def input_bound(found: Prediction, loader_rate: float) -> Prediction:
         step_s=step_s,
         throughput=found.job.step_samples / step_s,
         warnings=warnings,
-        _factor=lambda level: max(found.quantile_s(level), bound_s) / step_s,
+        factors=_FlooredFactors(found, bound_s, step_s),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _FlooredFactors:
+    """The factor on ``step_s`` for each quantile: that of ``found``, at least the bound."""
+
+    found: Prediction
+    bound_s: float
+    step_s: float
+
+    def __call__(self, level: float) -> float:
+        return max(self.found.quantile_s(level), self.bound_s) / self.step_s

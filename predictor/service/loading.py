@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..estimate import artifacts
 from ..estimate.core import Predictor
+from ..estimate.manifest import OtherFormatError
 from ..estimate.store import load_predictor
 from ..identify.rules import Rules, read_rules
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,24 +25,30 @@ class LoadedPredictor:
 
 
 class PredictorLoader:
-    """Loads predictors, and keeps the last as long as the same one is wanted.
+    """Loads predictors, and keeps the last as long as the same one is wanted."""
 
-    ``progress`` hears of a fit, which the first predictor of a machine may need.
-    """
-
-    def __init__(self, progress: Callable[[str, float], None] | None = None) -> None:
-        self._progress = progress
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last: LoadedPredictor | None = None
 
     def load(self, version: str | None) -> LoadedPredictor:
-        """The predictor of a version, of the one in use for None; raises ArtifactError."""
+        """The predictor of a version, of the one in use for None; raises ArtifactError.
+
+        A version that an older release stored in a format of its own gives way to the shipped one.
+        """
         with self._lock:
             wanted = version or artifacts.current()
-            if self._last is None or wanted is None or wanted != self._last.version:
-                predictor = load_predictor(version, self._progress)
-                self._last = LoadedPredictor(predictor, version or artifacts.current() or "")
+            if self._last is None or wanted != self._last.version:
+                self._last = LoadedPredictor(_readable(wanted), wanted)
             return self._last
+
+
+def _readable(version: str) -> Predictor:
+    try:
+        return load_predictor(version)
+    except OtherFormatError as error:
+        _log.warning("the shipped predictor is used instead: %s", error)
+        return load_predictor(artifacts.SHIPPED)
 
 
 def rules_at(path: Path | None) -> Rules:

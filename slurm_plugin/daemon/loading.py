@@ -13,7 +13,6 @@ from ..cluster import Cluster
 from ..config import DEFAULT_PATH, SlurmPolicy, read_policy
 from ..protocol import HookAnswer, HookRequest
 from ..site_times import settled, state_for
-from . import notify
 
 if TYPE_CHECKING:
     from predictor.identify.rules import Rules
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 # Jobs decided before the first request, so that imports and first calls are behind us.
 WARM_UP = (("resnet50", "amp", "a100"), ("bert-base", "bf16", "v100"), ("gpt2", "fp32", "h100"))
-FIT_EXTENSION_S = 120
 _log = logging.getLogger(__name__)
 
 View = Callable[[], Cluster | None]
@@ -73,7 +71,7 @@ class PolicyLoader:
 
         self._config = config
         self._view = view
-        self._predictors = PredictorLoader(_fitting)
+        self._predictors = PredictorLoader()
 
     def __call__(self) -> LoadedPolicy:
         """Read it all; raises PrecisionTimeError naming the file that is wrong."""
@@ -89,14 +87,6 @@ class PolicyLoader:
 
         rules, lengths = rules_of(policy), state_for(policy).lengths
         return SlurmDecider(loaded.predictor, policy, self._view, rules, loaded.version, lengths)
-
-
-def _fitting(stage: str, share: float) -> None:
-    """Tell systemd that the first predictor of this machine is being fitted."""
-    notify.notify(
-        f"EXTEND_TIMEOUT_USEC={FIT_EXTENSION_S * notify.MICROSECONDS}",
-        f"STATUS=fitting the first predictor: {stage}, {share:.0%}",
-    )
 
 
 def _try_out(decider: JobDecider, model: str, precision: str, gpu: str) -> None:

@@ -12,7 +12,7 @@ from click.testing import Result
 
 from predictor.estimate import artifacts, store
 from predictor.estimate.fitting import Fitted
-from predictor.estimate.residual.learn import KNOWN_SCHEDULE, NOVEL_SCHEDULE
+from predictor.estimate.residual.learn import KNOWN_PLAN, NOVEL_PLAN
 from predictor.evaluation.figures import Coverage, Figure, Validation
 
 Run = Callable[..., Result]
@@ -59,7 +59,12 @@ def test_models_are_listed_used_rolled_back_and_removed(
     assert run("models", "rollback").stdout.strip() == first
     run("models", "remove", second)
     lines = run("models", "list").stdout.splitlines()
-    assert [line.split()[:2] for line in lines[1:]] == [[first, "*"]]
+    shipped = artifacts.shipped().version
+    assert [line.split()[:2] for line in lines[1:]] == [[shipped, "*"], [first, "*"]]
+    assert run("models", "use", "shipped").stdout.strip() == shipped
+    assert [(m["version"], m["shipped"]) for m in run_json("models", "list") if m["in_use"]] == [
+        (shipped, True)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -85,28 +90,21 @@ def test_a_predictor_of_other_tables_is_pointed_out(
     assert "fitted on other tables" in run("predict", *words).stderr
 
 
-def test_the_first_prediction_says_that_it_fits(
-    run: Run, home: Path, fitted: Fitted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fit(progress: Callable[[str, float], None]) -> Fitted:
-        progress("residual", 0.5)
-        return fitted
-
-    monkeypatch.setattr("predictor.estimate.fitting.fit", fit)
+def test_the_first_prediction_fits_nothing(run: Run, home: Path) -> None:
     words = ("predict", "resnet50", "--gpu", "v100", "--precision", "amp", "--batch-size", "8")
-    assert "no fitted predictor is in use yet" in run(*words).stderr
     assert run(*words).stderr == ""
+    assert not home.exists()
 
 
-def test_learn_hands_on_its_schedules(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_learn_hands_on_its_plans(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(
         "predictor.estimate.fitting.learn_and_store",
-        lambda schedules, progress: asked.extend(schedules),
+        lambda plans, progress: asked.extend(plans),
     )
     run("learn", "--rows", "200", "--seed", "5")
     assert [(s.rows, s.seed) for s in asked] == [(200, 5), (200, 5)]
-    assert [s.leave_out for s in asked] == [KNOWN_SCHEDULE.leave_out, NOVEL_SCHEDULE.leave_out]
+    assert [s.leave_out for s in asked] == [KNOWN_PLAN.leave_out, NOVEL_PLAN.leave_out]
 
 
 def test_validate_prints_every_figure_and_writes_the_report(

@@ -57,8 +57,7 @@ def random_rows() -> Callable[..., list[Features]]:
 @pytest.fixture(scope="session")
 def vocabulary(random_rows: Callable[..., list[Features]]) -> Vocabulary:
     """Of all values that random rows have."""
-    weights = {"amp=O1": 0.5, "dali=on": 2.0, "xla=on": 1.3}
-    return Vocabulary.of(random_rows(200), weights)
+    return Vocabulary.of(random_rows(200))
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ def test_a_higher_level_is_never_lower(scores: Floats, one: float, other: float)
     found = intervals(scores)
     low, high = sorted((one, other))
     assert found.quantile(Tier.RUN, low) <= found.quantile(Tier.RUN, high)
-    assert found.factor(Tier.RUN, 0.3, low) <= found.factor(Tier.RUN, 0.3, high)
+    assert found.factors(Tier.RUN, 0.3)(low) <= found.factors(Tier.RUN, 0.3)(high)
 
 
 @given(scores=SCORES, narrow=st.floats(0.01, 0.98), wider=st.floats(0.001, 0.01))
@@ -46,7 +46,9 @@ def test_intervals_nest(scores: Floats, narrow: float, wider: float) -> None:
 @given(scores=SCORES, deviation=st.floats(0.01, 2), more=st.floats(1, 3))
 def test_less_certainty_is_wider(scores: Floats, deviation: float, more: float) -> None:
     found = intervals(np.abs(scores))
-    assert found.factor(Tier.RUN, deviation, 0.95) <= found.factor(Tier.RUN, deviation * more, 0.95)
+    assert found.factors(Tier.RUN, deviation)(0.95) <= found.factors(Tier.RUN, deviation * more)(
+        0.95
+    )
 
 
 @given(scores=SCORES, level=st.sampled_from((0.6, 0.8, 0.9, 0.95)))

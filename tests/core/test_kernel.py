@@ -1,4 +1,4 @@
-"""The covariance of the residual: a covariance, and its derivatives."""
+"""The covariance of the residual: a covariance, however it is computed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ from predictor.estimate.residual.features import CATEGORIES, NUMBERS, Features, 
 from predictor.estimate.residual.kernel import (
     TERMS,
     CrossCovariance,
-    Floats,
     Hyperparameters,
     covariance,
-    gradient,
 )
 
 INITIAL = Hyperparameters.initial()
-STEP = 5e-3
 ROUNDING = 1e-5  # terms are summed from single precision
 
 MakeTable = Callable[..., Table]
@@ -91,6 +88,16 @@ class TestCovariance:
         cross = CrossCovariance(fitted, hyper)(rows.take(np.arange(30, 30 + new)))
         np.testing.assert_allclose(cross, whole[30:, :30], rtol=ROUNDING)
 
+    @given(seed=st.integers(0, 10_000), data=st.data())
+    def test_among_fitted_rows_is_the_same_function(
+        self, table: MakeTable, random_hyper: MakeHyper, seed: int, data: st.DataObject
+    ) -> None:
+        rows, hyper = table(30, seed), random_hyper(seed)
+        some = np.array(data.draw(st.lists(st.integers(0, 29), min_size=1, unique=True)))
+        among = CrossCovariance(rows, hyper).among(some)
+        whole = covariance(rows, hyper)
+        np.testing.assert_allclose(among, whole[np.ix_(some, some)], rtol=ROUNDING)
+
     def test_unknown_categories_equal_nothing(self, table: MakeTable) -> None:
         rows = table(20)
         unknown = replace(rows, codes=np.full_like(rows.codes, -1))
@@ -120,71 +127,3 @@ class TestCovariance:
             found.append(covariance(replace(same, numbers=numbers), INITIAL)[0, 1])
         assert found == sorted(found, reverse=True)
         assert found[0] > found[1] > found[2] > found[3] > 0
-
-    def test_an_option_that_matters_more_separates_more(self, table: MakeTable) -> None:
-        rows = table(2)
-        apart = replace(
-            rows,
-            codes=rows.codes[[0, 0]],
-            numbers=rows.numbers[[0, 0]],
-            options=np.eye(2, rows.options.shape[1], dtype=np.float32),
-        )
-        close, far = (
-            covariance(replace(apart, weights=np.full_like(rows.weights, w)), INITIAL)[0, 1]
-            for w in (0.1, 3.0)
-        )
-        assert far < close
-
-
-@pytest.fixture(scope="module")
-def case(table: MakeTable, random_hyper: MakeHyper) -> tuple[Table, Hyperparameters, Floats]:
-    weight = np.random.default_rng(5).normal(size=(50, 50))
-    return table(50, 4), random_hyper(4), weight + weight.T
-
-
-class TestGradient:
-    """Against central differences of sum(weight x covariance) in each logarithm."""
-
-    def test_by_deviations(self, case: tuple[Table, Hyperparameters, Floats]) -> None:
-        rows, hyper, weight = case
-        slope = gradient(rows, hyper, weight).deviations
-        for name in slope:
-            value = hyper.deviations[name]
-
-            def changed(factor: float, name: str = name, value: float = value) -> float:
-                deviations = hyper.deviations | {name: value * factor}
-                matrix = covariance(rows, replace(hyper, deviations=deviations))
-                return float(np.vdot(weight, matrix))
-
-            assert slope[name] == pytest.approx(slope_of(changed), rel=5e-3, abs=2e-3)
-
-    def test_by_length_scales(self, case: tuple[Table, Hyperparameters, Floats]) -> None:
-        rows, hyper, weight = case
-        slope = gradient(rows, hyper, weight).scales
-        for term in TERMS[::3]:
-            for scale in term.scales:
-
-                def changed(factor: float, term: str = term.name, scale: str = scale) -> float:
-                    own = hyper.scales[term] | {scale: hyper.scales[term][scale] * factor}
-                    scales = hyper.scales | {term: own}
-                    return float(np.vdot(weight, covariance(rows, replace(hyper, scales=scales))))
-
-                assert slope[term.name][scale] == pytest.approx(
-                    slope_of(changed), rel=5e-3, abs=2e-3
-                )
-
-    def test_by_option_weights(self, case: tuple[Table, Hyperparameters, Floats]) -> None:
-        rows, hyper, weight = case
-        slope = gradient(rows, hyper, weight).options
-        for option in range(len(rows.weights)):
-
-            def changed(factor: float, option: int = option) -> float:
-                weights = rows.weights.copy()
-                weights[option] *= factor
-                return float(np.vdot(weight, covariance(replace(rows, weights=weights), hyper)))
-
-            assert slope[option] == pytest.approx(slope_of(changed), rel=5e-3, abs=2e-3)
-
-
-def slope_of(changed: Callable[[float], float]) -> float:
-    return (changed(np.exp(STEP)) - changed(np.exp(-STEP))) / (2 * STEP)

@@ -41,14 +41,14 @@ MEASURED = [row(), row(model="other-model", source="other-source")]
     ],
 )
 def test_a_job_is_as_new_as_its_newest_key(changes: dict[str, str], tier: Tier) -> None:
-    vocabulary = Vocabulary.of(MEASURED, {})
+    vocabulary = Vocabulary.of(MEASURED)
     known = Known(vocabulary.encode(MEASURED))
     assert known.tiers(vocabulary.encode([row(**changes)])) == [tier]
 
 
 def test_what_was_measured_is_no_news(random_rows: MakeRows) -> None:
     rows = random_rows(100)
-    vocabulary = Vocabulary.of(rows, {})
+    vocabulary = Vocabulary.of(rows)
     table = vocabulary.encode(rows)
     assert set(Known(table).tiers(table)) == {Tier.RUN}
 
@@ -79,7 +79,7 @@ def test_elsewhere_is_seen_under_another_value() -> None:
         row(model="once", source="a"),
         row(model="once", source="a"),
     ]
-    table = Vocabulary.of(rows, {}).encode(rows)
+    table = Vocabulary.of(rows).encode(rows)
     assert elsewhere(table, ("model",), ("source",)).tolist() == [True, True, False, False]
 
 

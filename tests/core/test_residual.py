@@ -33,9 +33,7 @@ def renamed(row: Features, **words: str) -> Features:
 
 @pytest.fixture(scope="module")
 def sets(random_hyper: MakeHyper) -> HyperparameterSets:
-    known = replace(random_hyper(1), options={"amp=O1": 0.2, "xla=on": 3.0})
-    novel = replace(random_hyper(2), options={"amp=O1": 4.0, "dali=on": 0.1})
-    return HyperparameterSets(known, novel)
+    return HyperparameterSets(random_hyper(1), random_hyper(2))
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +51,7 @@ def said_by(
     hyper: Hyperparameters, rows: list[Features], targets: Floats, asked: list[Features]
 ) -> tuple[Floats, Floats]:
     """Mean and deviation of a process of its own."""
-    vocabulary = Vocabulary.of(rows, hyper.options)
+    vocabulary = Vocabulary.of(rows)
     process, _ = GaussianProcess.fit(vocabulary, vocabulary.encode(rows), targets, hyper)
     new = vocabulary.encode(asked)
     posterior = process.predict(new, hyper.noise_of(vocabulary, new))

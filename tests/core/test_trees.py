@@ -77,9 +77,7 @@ def test_rows_do_not_know_each_other(trees: Trees, table: Table) -> None:
 
 
 def test_unknown_words_get_an_answer_within_those_seen(trees: Trees, table: Table) -> None:
-    strange = Table(
-        np.full_like(table.codes, -1), table.numbers * 100, table.options, table.weights
-    )
+    strange = Table(np.full_like(table.codes, -1), table.numbers * 100, table.options)
     seen = trees.predict(table)
     low, high = seen.min() - np.ptp(seen), seen.max() + np.ptp(seen)
     assert ((trees.predict(strange) > low) & (trees.predict(strange) < high)).all()

@@ -142,7 +142,6 @@ class Vocabulary:
 
     values: tuple[Mapping[str, int], ...]
     options: tuple[str, ...]
-    weights: NDArray[np.float64]
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -150,18 +149,15 @@ class Vocabulary:
         return tuple(self.values[CATEGORIES.index("source")])
 
     @classmethod
-    def of(cls, rows: Sequence[Features], weights: Mapping[str, float]) -> Vocabulary:
-        """Codes for every value seen; options seen at least MIN_OPTION_ROWS times.
-
-        ``weights`` are those learned for options; one never learned weighs 1.
-        """
+    def of(cls, rows: Sequence[Features]) -> Vocabulary:
+        """Codes for every value seen; options seen at least MIN_OPTION_ROWS times."""
         values = tuple(
             {v: i for i, v in enumerate(dict.fromkeys(r.categories[c] for r in rows))}
             for c in range(len(CATEGORIES))
         )
         counts = Counter(o for r in rows for o in r.options)
         kept = sorted(o for o, n in counts.items() if n >= MIN_OPTION_ROWS)
-        return cls(values, tuple(kept), np.array([weights.get(o, 1.0) for o in kept]))
+        return cls(values, tuple(kept))
 
     def encode(self, rows: Sequence[Features]) -> Table:
         """Rows as arrays; a value never seen has the code -1 and equals nothing."""
@@ -173,37 +169,32 @@ class Vocabulary:
             [[o in r.options for o in self.options] for r in rows], dtype=np.float32
         ).reshape(len(rows), len(self.options))
         numbers = np.array([r.numbers for r in rows], dtype=np.float64)
-        return Table(codes, numbers.reshape(len(rows), len(NUMBERS)), options, self.weights)
+        return Table(codes, numbers.reshape(len(rows), len(NUMBERS)), options)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Encoded rows: ``codes`` (n, categories), ``numbers`` (n, numbers), ``options`` (n, m).
-
-    ``weights`` (m,) say how far apart two rows are that differ in one option.
-    """
+    """Encoded rows: ``codes`` (n, categories), ``numbers`` (n, numbers), ``options`` (n, m)."""
 
     codes: NDArray[np.int32]
     numbers: NDArray[np.float64]
     options: NDArray[np.float32]
-    weights: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def take(self, rows: NDArray[np.intp]) -> Table:
         """The rows at these positions."""
-        return Table(self.codes[rows], self.numbers[rows], self.options[rows], self.weights)
+        return Table(self.codes[rows], self.numbers[rows], self.options[rows])
 
     def column(self, category: str) -> NDArray[np.int32]:
         """The codes of one category, (n,)."""
         return self.codes[:, CATEGORIES.index(category)]
 
-    def option_distance(self, other: Table) -> NDArray[np.float64]:
-        """Weighted number of options in which rows differ, (n, other n)."""
-        a, b = self.options * self.weights, other.options * other.weights
-        shared = a @ other.options.T
-        distance: NDArray[np.float64] = a.sum(1)[:, None] + b.sum(1)[None, :] - 2 * shared
+    def option_distance(self, other: Table) -> NDArray[np.float32]:
+        """Number of options in which rows differ, (n, other n)."""
+        a, b = self.options, other.options
+        distance: NDArray[np.float32] = a.sum(1)[:, None] + b.sum(1)[None, :] - 2 * (a @ b.T)
         return distance
 
     def code(self, categories: Sequence[str]) -> NDArray[np.int64]:

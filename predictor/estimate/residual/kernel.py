@@ -44,88 +44,41 @@ class Term:
         return (*self.numbers, *(("options",) if self.options else ()))
 
 
-def _terms() -> tuple[Term, ...]:
-    t = Term
-    return (
-        # physics alone: what software loses on this mix of work
-        t((), PHYSICS),
-        t((), ("host", "step")),
-        t((), ("gpus", "nodes", "exposed")),
-        t((), ("peak", "bandwidth", "intensity")),
-        t(("precision",), PHYSICS),
-        t(("architecture",), PHYSICS),
-        t(("framework",), PHYSICS),
-        t(("precision", "architecture")),
-        t(("engine", "group")),
-        t(("architecture", "engine", "group")),
-        t(("group",), PHYSICS),
-        t(("group",), ("gpus", "nodes")),
-        t(("group",), ("parameters", "step")),
-        # framework and its era
-        t(("framework",)),
-        t(("framework",), ("date",)),
-        t(("framework", "group")),
-        t(("framework",), ("gpus", "nodes")),
-        t(("framework",), ("host",)),
-        t(("framework", "precision"), (), True),
-        t(("framework", "precision", "architecture")),
-        t(("framework", "sharding"), ("split", "gpus")),
-        t(("optimizer", "framework")),
-        # model
-        t(("model",)),
-        t(("model",), ("batch", "host")),
-        t(("model",), ("gpus", "nodes")),
-        t(("model", "variant", "task"), ("seq", "pixels")),
-        t(("model", "task"), ("parameters",)),
-        t(("model", "precision")),
-        t(("model", "architecture")),
-        t(("model", "gpu")),
-        t(("model", "architecture", "precision"), ("batch",)),
-        t(("model", "framework")),
-        t(("model", "framework"), ("date",)),
-        t(("model", "framework"), (), True),
-        t(("model", "framework", "precision"), ("date",)),
-        t(("model", "framework", "architecture", "precision")),
-        t(("model", "framework"), ("gpus", "nodes", "batch")),
-        t(("model",), PHYSICS),
-        # site
-        t(("source",)),
-        t(("source", "group")),
-        t(("source", "model")),
-        t(("source", "framework", "gpu")),
-        t(("source", "precision", "architecture")),
-        t(("source",), ("gpus", "nodes")),
-        t(("source",), PHYSICS),
-        t(("source", "framework", "gpu", "model")),
-        t(("source", "model", "framework"), ("date",), True),
-        t(("source", "gpu", "precision", "group")),
-        t(("source", "model", "framework", "gpu", "precision"), ("gpus", "accum")),
-        t(
-            ("source", "model", "framework", "precision", "variant"),
-            ("batch", "gpus", "seq", "date"),
-            True,
-        ),
-        t(("source", "framework", "group"), ("split", "accum", "nodes")),
-        t(("source", "model", "variant"), ("split", "gpus", "accum", "batch", "seq")),
-    )
-
-
-TERMS = _terms()
+TERMS = (
+    # what software loses on a mix of work: at a site, for a kind of network, on a GPU, in general
+    Term(("source",), PHYSICS),
+    Term(("group",), PHYSICS),
+    Term(("architecture",), PHYSICS),
+    Term(("framework",), PHYSICS),
+    # a framework's era, its ways to run a precision, its optimizers
+    Term(("framework",), ("date",)),
+    Term(("framework", "precision"), (), True),
+    Term(("optimizer", "framework")),
+    # a site's network between GPUs
+    Term(("source",), ("gpus", "nodes")),
+    Term(("source", "framework", "group"), ("split", "accum", "nodes")),
+    # one implementation of a model, then that of one site, then one configuration of it
+    Term(("model", "framework"), (), True),
+    Term(("source", "model", "framework"), ("date",), True),
+    Term(
+        ("source", "model", "framework", "precision", "variant"),
+        ("batch", "gpus", "seq", "date"),
+        True,
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Hyperparameters:
     """Standard deviation of each term and length scale of each of its numbers, in ln units.
 
-    ``noise`` is the standard deviation of one measurement; ``options`` how far apart two runs are
-    that differ in one option, ``noise_by_source`` a factor on the noise (1 where nothing was
-    learned).
+    ``noise`` is the standard deviation of one measurement, ``noise_by_source`` a factor on it (1
+    where nothing was learned).
     """
 
     deviations: dict[str, float]
     scales: dict[str, dict[str, float]]
     noise: float
-    options: dict[str, float] = field(default_factory=dict)
     noise_by_source: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -133,7 +86,7 @@ class Hyperparameters:
         """Where learning starts: every term alike."""
         return cls(
             {t.name: 0.15 for t in TERMS},
-            {t.name: {s: _START[s] for s in t.scales} for t in TERMS if t.scales},
+            {t.name: {s: START_SCALES[s] for s in t.scales} for t in TERMS if t.scales},
             0.05,
         )
 
@@ -149,7 +102,7 @@ class Hyperparameters:
         return float(sum(d * d for d in self.deviations.values()))
 
 
-_START = (
+START_SCALES = (
     dict.fromkeys(NUMBERS, 2.0)
     | dict.fromkeys(PHYSICS, 1.0)
     | {"date": 3.0, "options": 4.0, "step": 3.0, "peak": 2.0, "bandwidth": 2.0, "intensity": 1.5}
@@ -181,7 +134,7 @@ def distances(term: Term, left: Table, right: Table) -> Iterator[tuple[str, Sing
         b = right.numbers[None, :, column].astype(np.float32)
         yield name, np.abs(a - b)
     if term.options:
-        yield "options", left.option_distance(right).astype(np.float32)
+        yield "options", left.option_distance(right)
 
 
 def block_covariance(term: Term, hyper: Hyperparameters, left: Table, right: Table) -> Singles:
@@ -221,7 +174,7 @@ class CrossCovariance:
 
     def __init__(self, table: Table, hyper: Hyperparameters) -> None:
         self._table = table
-        self._options = np.ascontiguousarray((table.options * table.weights).T, dtype=np.float32)
+        self._options = np.ascontiguousarray(table.options.T, dtype=np.float32)
         self._parts = [_Part(term, table, hyper) for term in TERMS]
 
     def __call__(self, new: Table) -> Floats:
@@ -229,6 +182,15 @@ class CrossCovariance:
         total = np.zeros((len(new), len(self._table)))
         for row in range(len(new)):
             self._add(new.codes[row], new.numbers[row], new.options[row], total[row])
+        return total
+
+    def among(self, rows: Rows) -> Floats:
+        """Covariance of some fitted rows with each other, (rows, rows)."""
+        part = self._table.take(rows)
+        apart = part.option_distance(part)
+        total = np.zeros((len(rows), len(rows)))
+        for one in self._parts:
+            total += one.among(part, apart)
         return total
 
     def _add(
@@ -242,11 +204,9 @@ class CrossCovariance:
                 total[rows] += part.covariance(rows, plain, numbers, apart)
 
     def _option_distance(self, options: Singles) -> Singles:
-        """Weighted number of options in which the fitted rows differ from one, (n,)."""
+        """Number of options in which the fitted rows differ from one, (n,)."""
         on = np.flatnonzero(options)
-        shared = self._options[on].sum(axis=0)
-        own = np.float32(self._table.weights[on].sum())
-        return np.asarray(self._sums + (own - 2 * shared), dtype=np.float32)
+        return self._sums + (len(on) - 2 * self._options[on].sum(axis=0))
 
     @cached_property
     def _sums(self) -> Singles:
@@ -291,6 +251,18 @@ class _Part:
             exponent = exponent - options[rows] * self.option_rate
         return np.asarray(np.exp(exponent) * self.variance)
 
+    def among(self, part: Table, options: Singles) -> Singles:
+        """Covariance of this term between all pairs of some fitted rows."""
+        codes = part.codes[:, self.columns]
+        same = (codes[:, None, :] == codes[None, :, :]).all(axis=2)
+        exponent = np.zeros(same.shape, dtype=np.float32)
+        for column, rate in zip(self.numbers, self.rates, strict=True):
+            scaled = (part.numbers[:, column] * rate).astype(np.float32)
+            exponent -= np.abs(scaled[:, None] - scaled[None, :])
+        if self.option_rate is not None:
+            exponent -= options * self.option_rate
+        return np.asarray(np.where(same, np.exp(exponent) * self.variance, np.float32(0.0)))
+
     def _scaled_like(self, rows: Rows | slice, codes: Sequence[int]) -> Singles:
         """Numbers of fitted rows in units of their length scales, (numbers, rows); kept."""
         key = tuple(codes[c] for c in self.columns)
@@ -299,42 +271,3 @@ class _Part:
             scaled = (self._table.numbers[rows][:, self.numbers] * self.rates).T
             known = self._scaled[key] = np.ascontiguousarray(scaled, dtype=np.float32)
         return known
-
-
-@dataclass(frozen=True, slots=True)
-class Slope:
-    """Derivatives of an objective by the logarithm of each hyper-parameter."""
-
-    deviations: dict[str, float]
-    scales: dict[str, dict[str, float]]
-    options: Floats
-
-
-def gradient(table: Table, hyper: Hyperparameters, weight: Floats) -> Slope:
-    """Chain rule: ``weight`` is the (n, n) derivative of an objective by the covariance."""
-    deviations: dict[str, float] = {}
-    scales: dict[str, dict[str, float]] = {}
-    options = np.zeros(table.options.shape[1])
-    for term in TERMS:
-        deviation = 0.0
-        scale = dict.fromkeys(term.scales, 0.0)
-        for rows in blocks(term, table):
-            part = table.take(rows)
-            weighted = block_covariance(term, hyper, part, part) * weight[np.ix_(rows, rows)]
-            deviation += 2.0 * float(weighted.sum())
-            for name, distance in distances(term, part, part):
-                scale[name] += float(np.vdot(weighted, distance)) / hyper.scales[term.name][name]
-            if term.options:
-                options -= _by_option(weighted, part) / hyper.scales[term.name]["options"]
-        deviations[term.name] = deviation
-        scales[term.name] = scale
-    return Slope(deviations, scales, options)
-
-
-def _by_option(weighted: Floats, part: Table) -> Floats:
-    """Sum of ``weighted`` over the pairs that differ in each option, times its weight."""
-    on = part.options.astype(np.float64)
-    both = np.einsum("ij,ij->j", on, weighted @ on)
-    either = weighted.sum(1) @ on + weighted.sum(0) @ on
-    result: Floats = part.weights * (either - 2.0 * both)
-    return result

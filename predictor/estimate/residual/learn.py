@@ -1,62 +1,73 @@
-"""Learns the hyper-parameters of the covariance: minutes, once per data release.
+"""Learns the hyper-parameters of the covariance by L-BFGS-B: minutes, once per data release.
 
-First Adam on the marginal likelihood with log-normal priors (Rasmussen & Williams, eq. 5.9), then
-on the mean absolute error of leaving out groups: single rows for known configurations, whole
-models and sources in turn for novel ones. Each step sees a fresh random subset of whole tables.
-Every objective reduces to one matrix, its derivative by the covariance.
+First the marginal likelihood with log-normal priors (Rasmussen & Williams, eq. 5.9), then the mean
+absolute error of leaving out groups: single rows for known configurations, whole models and
+sources for novel ones. Each round sees a fresh random subset of whole tables. Every objective
+reduces to one matrix, its derivative by the covariance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .features import Table, Vocabulary
-from .kernel import _START, TERMS, Floats, Hyperparameters, Rows, Slope, covariance, gradient
+from .kernel import (
+    START_SCALES,
+    TERMS,
+    Floats,
+    Hyperparameters,
+    Rows,
+    Singles,
+    Term,
+    blocks,
+    distances,
+)
 from .novelty import groups
 from .process import Conditioned, condition
 
 # Prior of a term's deviation (median, spread in ln); spread in ln of a length scale around its
-# start, and of the weight of an option around 1.
+# start, and of a source's noise around 1.
 DEVIATION_PRIOR = (0.08, 1.0)
 SCALE_SPREAD = 0.7
-OPTION_SPREAD = 1.0
 NOISE_SPREAD = 0.7
 TABLE_ROWS = 250
 
 LIKELIHOOD, LEAVE_OUT = "marginal likelihood", "leave-out error"
 
+# The value of an objective, and its derivative by the covariance.
+Objective = Callable[[Conditioned, Floats], tuple[float, Floats]]
+
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
-    """How long to learn: Adam steps of each objective, rows of each subset, step size.
+class LearningPlan:
+    """Rounds of each objective, iterations of a round, rows of its subset.
 
-    ``leave_out`` are the keys of the groups left out together, one after the other; an empty key
-    is single rows.
+    ``leave_out`` are the keys of the groups left out, all of them in every round; an empty key is
+    single rows.
     """
 
-    likelihood_steps: int
-    leave_out_steps: int
     leave_out: tuple[tuple[str, ...], ...]
+    likelihood_rounds: int = 2
+    leave_out_rounds: int = 2
+    iterations: int = 25
     rows: int = 1500
-    rate: float = 0.12
     seed: int = 0
 
 
 # One set for configurations that were measured, one for new models and new sites.
-KNOWN_SCHEDULE = Schedule(likelihood_steps=60, leave_out_steps=50, leave_out=((),), rows=1800)
-NOVEL_SCHEDULE = Schedule(
-    likelihood_steps=20, leave_out_steps=60, leave_out=(("model",), ("source",))
-)
+KNOWN_PLAN = LearningPlan(leave_out=((),))
+NOVEL_PLAN = LearningPlan(leave_out=(("model",), ("source",)))
 
 
 def learn(
     table: Table,
     vocabulary: Vocabulary,
     targets: Floats,
-    schedule: Schedule,
+    plan: LearningPlan,
     progress: Callable[[str, float], None] = lambda _stage, _value: None,
     start: Hyperparameters | None = None,
 ) -> Hyperparameters:
@@ -64,60 +75,150 @@ def learn(
 
     ``vocabulary`` is the one the table was encoded with.
     """
-    vector = _Vector(vocabulary.options, vocabulary.sources)
-    theta = vector.pack(start or Hyperparameters.initial())
-    subsets = _subsets(table, schedule)
-    for stage, steps in (
-        (LIKELIHOOD, schedule.likelihood_steps),
-        (LEAVE_OUT, schedule.leave_out_steps),
-    ):
-        rate = schedule.rate if stage == LIKELIHOOD else schedule.rate / 2
-        adam = _Adam(len(theta), rate)
-        for step in range(steps):
+    from scipy.optimize import minimize
+
+    logs = _Logarithms(vocabulary.sources)
+    theta = logs.of(start or Hyperparameters.initial())
+    subsets = _subsets(table, plan)
+    for stage, rounds in ((LIKELIHOOD, plan.likelihood_rounds), (LEAVE_OUT, plan.leave_out_rounds)):
+        for _ in range(rounds):
             rows = next(subsets)
-            hyper = vector.unpack(theta)
-            part, y = replace(table.take(rows), weights=vector.weights(theta)), targets[rows]
-            fitted = condition(covariance(part, hyper), y, hyper.noise_of(vocabulary, part))
-            if stage == LIKELIHOOD:
-                loss, weight = _likelihood(fitted, y)
-            else:
-                key = schedule.leave_out[step % len(schedule.leave_out)]
-                loss, weight = _leave_out(fitted, y, _groups(part, key))
-            slope = vector.slope(gradient(part, hyper, weight), fitted, weight, part)
-            slope += vector.prior_slope(theta) / len(table)
-            theta = theta - adam.step(slope)
-            progress(stage, loss)
-    return vector.unpack(theta)
+            part = table.take(rows)
+            objective = _likelihood if stage == LIKELIHOOD else _leave_out_of(part, plan.leave_out)
+            loss = _Loss(part, targets[rows], objective, logs, theta, 1 / len(table))
+            found = minimize(
+                loss, theta, jac=True, method="L-BFGS-B", options={"maxiter": plan.iterations}
+            )
+            theta = found.x
+            progress(stage, float(found.fun))
+    return logs.hyper(theta)
 
 
-def _subsets(table: Table, schedule: Schedule) -> Iterator[Rows]:
+class _Loss:
+    """An objective on one subset as a function of the logarithms, with its gradient.
+
+    The Student-t weights of the rows are those of the start.
+    """
+
+    def __init__(
+        self,
+        part: Table,
+        targets: Floats,
+        objective: Objective,
+        logs: _Logarithms,
+        theta: Floats,
+        prior_share: float,
+    ) -> None:
+        self._targets, self._objective, self._logs = targets, objective, logs
+        self._prior_share = prior_share
+        self._source = part.column("source")
+        self._pairs = [_Pairs(term, part) for term in TERMS]
+        self._weights: Floats | None = None
+        self._weights = self._conditioned(theta)[0].weights
+
+    def __call__(self, theta: Floats) -> tuple[float, Floats]:
+        """Loss and slope."""
+        fitted, values = self._conditioned(theta)
+        loss, weight = self._objective(fitted, self._targets)
+        deviations, scales, _, _ = self._logs.split(np.exp(theta))
+        slopes = [
+            pairs.slope(weight, value, deviation)
+            for pairs, value, deviation in zip(self._pairs, values, deviations, strict=True)
+        ]
+        noise = 2.0 * np.diag(weight) * fitted.noise
+        slope = np.concatenate(
+            [
+                [one[0] for one in slopes],
+                np.concatenate([one[1:] for one in slopes]) / scales,
+                np.bincount(self._source, noise, len(self._logs.sources)),
+                [noise.sum()],
+            ]
+        )
+        prior, prior_slope = self._logs.prior(theta)
+        return loss + prior * self._prior_share, slope + prior_slope * self._prior_share
+
+    def _conditioned(self, theta: Floats) -> tuple[Conditioned, list[Singles]]:
+        deviations, scales, by_source, noise = self._logs.split(np.exp(theta))
+        matrix = np.diag(np.full(len(self._targets), float(deviations @ deviations)))
+        values, first = [], 0
+        for pairs, deviation in zip(self._pairs, deviations, strict=True):
+            last = first + len(pairs.distances)
+            value = pairs.covariance(deviation, scales[first:last])
+            matrix[pairs.later, pairs.earlier] += value
+            values.append(value)
+            first = last
+        noises = noise[0] * by_source[self._source]
+        return condition(matrix, self._targets, noises, self._weights), values
+
+
+class _Pairs:
+    """The pairs of rows that share the categories of a term, and their distances.
+
+    ``distances`` are (scales, pairs). ``later`` rows are behind ``earlier`` ones, so that they
+    fill the lower triangle, which is all that conditioning reads.
+    """
+
+    def __init__(self, term: Term, table: Table) -> None:
+        inside = [np.sort(rows) for rows in blocks(term, table)]
+        corners = [np.tril_indices(len(rows), -1) for rows in inside]
+        self.later = _joined([rows[i] for rows, (i, _) in zip(inside, corners, strict=True)])
+        self.earlier = _joined([rows[j] for rows, (_, j) in zip(inside, corners, strict=True)])
+        found = [
+            [distance[corner] for _, distance in distances(term, part, part)]
+            for part, corner in zip(map(table.take, inside), corners, strict=True)
+        ]
+        self.distances = np.array([np.concatenate(one) for one in zip(*found, strict=True)])
+        self.distances = self.distances.reshape(len(term.scales), len(self.later))
+
+    def covariance(self, deviation: float, scales: Floats) -> Singles:
+        """Covariance of each pair."""
+        return np.float32(deviation**2) * np.exp(-(1 / scales).astype(np.float32) @ self.distances)
+
+    def slope(self, weight: Floats, value: Singles, deviation: float) -> Floats:
+        """By the logarithm of the deviation, then by that of each scale times the scale."""
+        weighted = 2.0 * weight[self.later, self.earlier] * value
+        own = float(weighted.sum() + deviation**2 * np.trace(weight))
+        return np.array([2.0 * own, *(self.distances @ weighted)])
+
+
+def _joined(parts: Sequence[Rows]) -> Rows:
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.intp)
+
+
+def _subsets(table: Table, plan: LearningPlan) -> Iterator[Rows]:
     """Whole tables (one source and model) at random until there are enough rows.
 
     So a subset is as dense around each of its rows as the data are; no table brings more than
     TABLE_ROWS of them.
     """
-    rng = np.random.default_rng(schedule.seed)
+    rng = np.random.default_rng(plan.seed)
     tables = groups(table, ("source", "model"))
     while True:
         chosen: list[Rows] = []
         for i in rng.permutation(len(tables)):
             chosen.append(rng.permutation(tables[i])[:TABLE_ROWS])
-            if sum(map(len, chosen)) >= schedule.rows:
+            if sum(map(len, chosen)) >= plan.rows:
                 break
-        yield np.sort(np.concatenate(chosen)[: schedule.rows])
-
-
-def _groups(part: Table, key: tuple[str, ...]) -> list[Rows]:
-    return groups(part, key) if key else [np.array([i]) for i in range(len(part))]
+        yield np.sort(np.concatenate(chosen)[: plan.rows])
 
 
 def _likelihood(fitted: Conditioned, targets: Floats) -> tuple[float, Floats]:
     """Negative log marginal likelihood per row, and its derivative by the covariance."""
     n = len(targets)
-    _, log_determinant = np.linalg.slogdet(fitted.inverse)
-    value = 0.5 * float((targets - fitted.mean) @ fitted.alpha) - 0.5 * float(log_determinant)
+    value = 0.5 * (float((targets - fitted.mean) @ fitted.alpha) + fitted.log_determinant)
     weight = 0.5 * (fitted.inverse - np.outer(fitted.alpha, fitted.alpha)) / n
     return value / n, weight
+
+
+def _leave_out_of(part: Table, keys: Sequence[tuple[str, ...]]) -> Objective:
+    """The mean of ``_leave_out`` over the keys."""
+    parts = [groups(part, key) if key else list(np.arange(len(part))[:, None]) for key in keys]
+
+    def objective(fitted: Conditioned, targets: Floats) -> tuple[float, Floats]:
+        losses, weights = zip(*(_leave_out(fitted, targets, p) for p in parts), strict=True)
+        return sum(losses) / len(keys), np.asarray(sum(weights) / len(keys))
+
+    return objective
 
 
 def _leave_out(fitted: Conditioned, targets: Floats, parts: Sequence[Rows]) -> tuple[float, Floats]:
@@ -128,12 +229,11 @@ def _leave_out(fitted: Conditioned, targets: Floats, parts: Sequence[Rows]) -> t
     """
     n = len(targets)
     residual, direction = np.zeros(n), np.zeros(n)
-    for rows in parts:
+    member = np.zeros(n, dtype=np.intp)
+    for i, rows in enumerate(parts):
         block = fitted.inverse[np.ix_(rows, rows)]
         residual[rows] = np.linalg.solve(block, fitted.alpha[rows])
         direction[rows] = np.linalg.solve(block, np.sign(residual[rows]) / n)
-    member = np.zeros(n, dtype=np.intp)
-    for i, rows in enumerate(parts):
         member[rows] = i
     one = np.zeros((n, len(parts)))
     one[np.arange(n), member] = 1.0
@@ -143,79 +243,49 @@ def _leave_out(fitted: Conditioned, targets: Floats, parts: Sequence[Rows]) -> t
     return float(np.abs(residual).mean()), 0.5 * (weight + weight.T)
 
 
-class _Vector:
-    """Hyper-parameters as logarithms: deviations, scales, options, noise by source, noise."""
+class _Logarithms:
+    """Hyper-parameters as one vector of logarithms: deviations, scales, noise by source, noise."""
 
-    def __init__(self, options: Sequence[str], sources: Sequence[str]) -> None:
-        self._sources = list(sources)
-        self._deviations = [t.name for t in TERMS]
-        self._scales = [(t.name, s) for t in TERMS for s in t.scales]
-        self._options = list(options)
+    def __init__(self, sources: Sequence[str]) -> None:
+        self.sources = tuple(sources)
+        self._scales = [(term.name, scale) for term in TERMS for scale in term.scales]
+        sizes = (len(TERMS), len(self._scales), len(self.sources), 1)
+        self._cuts = np.cumsum(sizes[:-1])
+        median, spread = DEVIATION_PRIOR
+        centres = [
+            np.full(len(TERMS), np.log(median)),
+            np.log([START_SCALES[scale] for _, scale in self._scales]),
+            np.zeros(len(self.sources) + 1),
+        ]
+        spreads = (spread, SCALE_SPREAD, NOISE_SPREAD, np.inf)  # the noise has a flat prior
+        self._centre: Floats = np.concatenate(centres)
+        self._precision: Floats = np.repeat(np.array(spreads) ** -2.0, sizes)
 
-    def pack(self, hyper: Hyperparameters) -> Floats:
-        deviations = [hyper.deviations[t] for t in self._deviations]
-        scales = [hyper.scales[t][s] for t, s in self._scales]
-        options = [hyper.options.get(o, 1.0) for o in self._options]
-        sources = [hyper.noise_by_source.get(s, 1.0) for s in self._sources]
-        return np.log([*deviations, *scales, *options, *sources, hyper.noise])
+    def of(self, hyper: Hyperparameters) -> Floats:
+        """The vector of these."""
+        deviations = [hyper.deviations[term.name] for term in TERMS]
+        scales = [hyper.scales[term][scale] for term, scale in self._scales]
+        sources = [hyper.noise_by_source.get(source, 1.0) for source in self.sources]
+        return np.asarray(np.log([*deviations, *scales, *sources, hyper.noise]))
 
-    def unpack(self, theta: Floats) -> Hyperparameters:
-        deviations, scales, options, sources, noise = self._split(np.exp(theta))
+    def hyper(self, theta: Floats) -> Hyperparameters:
+        """The inverse of ``of``."""
+        deviations, scales, sources, noise = self.split(np.exp(theta))
         by_term: dict[str, dict[str, float]] = {}
-        for (term, scale), value in zip(self._scales, scales, strict=True):
-            by_term.setdefault(term, {})[scale] = float(value)
+        for (term, scale), value in zip(self._scales, scales.tolist(), strict=True):
+            by_term.setdefault(term, {})[scale] = value
         return Hyperparameters(
-            dict(zip(self._deviations, deviations.tolist(), strict=True)),
+            dict(zip([term.name for term in TERMS], deviations.tolist(), strict=True)),
             by_term,
             float(noise[0]),
-            dict(zip(self._options, options.tolist(), strict=True)),
-            dict(zip(self._sources, sources.tolist(), strict=True)),
+            dict(zip(self.sources, sources.tolist(), strict=True)),
         )
 
-    def weights(self, theta: Floats) -> Floats:
-        """Weights of the option columns."""
-        return np.asarray(np.exp(self._split(theta)[2]))
+    def split(self, vector: Floats) -> list[NDArray[np.float64]]:
+        """Its four parts."""
+        return np.split(vector, self._cuts)
 
-    def slope(self, sums: Slope, fitted: Conditioned, weight: Floats, part: Table) -> Floats:
-        deviations = [sums.deviations[t] for t in self._deviations]
-        scales = [sums.scales[t][s] for t, s in self._scales]
-        noise = 2.0 * np.diag(weight) * fitted.noise
-        by_source = np.bincount(part.column("source"), noise, len(self._sources))
-        return np.array([*deviations, *scales, *sums.options, *by_source, noise.sum()])
-
-    def prior_slope(self, theta: Floats) -> Floats:
-        """Slope of the negative log prior; the noise has a flat one."""
-        deviations, scales, options, sources, _ = self._split(theta)
-        median, spread = DEVIATION_PRIOR
-        starts = np.log([_START[s] for _, s in self._scales])
-        return np.concatenate(
-            [
-                (deviations - np.log(median)) / spread**2,
-                (scales - starts) / SCALE_SPREAD**2,
-                options / OPTION_SPREAD**2,
-                sources / NOISE_SPREAD**2,
-                [0.0],
-            ]
-        )
-
-    def _split(self, vector: Floats) -> list[Floats]:
-        parts = (self._deviations, self._scales, self._options, self._sources)
-        return np.split(vector, np.cumsum([len(part) for part in parts]))
-
-
-class _Adam:
-    """Kingma & Ba, arXiv 1412.6980, with its default decay rates."""
-
-    def __init__(self, size: int, rate: float) -> None:
-        self._rate = rate
-        self._first = np.zeros(size)
-        self._second = np.zeros(size)
-        self._count = 0
-
-    def step(self, slope: Floats) -> Floats:
-        self._count += 1
-        self._first = 0.9 * self._first + 0.1 * slope
-        self._second = 0.999 * self._second + 0.001 * slope**2
-        first = self._first / (1 - 0.9**self._count)
-        second = self._second / (1 - 0.999**self._count)
-        return self._rate * first / (np.sqrt(second) + 1e-12)
+    def prior(self, theta: Floats) -> tuple[float, Floats]:
+        """The negative log prior, and its slope."""
+        apart = theta - self._centre
+        return 0.5 * float(self._precision @ apart**2), self._precision * apart

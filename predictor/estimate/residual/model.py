@@ -8,7 +8,7 @@ the same rows; the novelty tier of a job decides which of them speaks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,7 @@ class Residual:
         for process, mask in ((self.known, ~new), (self.novel, new)):
             at = np.flatnonzero(mask)
             if len(at):
-                part = replace(table.take(at), weights=process.table.weights)
+                part = table.take(at)
                 posterior = process.predict(part, process.hyper.noise_of(self.vocabulary, part))
                 mean[at], deviation[at] = posterior.mean, posterior.deviation
         for i in np.flatnonzero(new):
@@ -110,14 +110,12 @@ class Residual:
         arrays: dict[str, NDArray[Any]] = {
             "codes": table.codes,
             "numbers": table.numbers,
-            "options": table.options,
+            "options": table.options.astype(np.uint8),
         }
         for name, p in (("known", self.known), ("novel", self.novel)):
             arrays |= {
                 f"{name}/alpha": p.alpha,
                 f"{name}/noise": p.noise,
-                f"{name}/weights": p.table.weights,
-                f"{name}/covariance": p.covariance,
             }
         return arrays | {f"trees/{k}": v for k, v in self.trees.to_arrays().items()}
 
@@ -137,26 +135,22 @@ class Residual:
 
     @classmethod
     def from_stored(cls, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> Residual:
-        """The inverse of ``to_arrays`` and ``to_state``; arrays may be memory-mapped."""
+        """The inverse of ``to_arrays`` and ``to_state``."""
+        options = arrays["options"].astype(np.float32)
+        table = Table(arrays["codes"], arrays["numbers"], options)
 
         def process(name: str) -> GaussianProcess:
-            table = Table(
-                arrays["codes"], arrays["numbers"], arrays["options"], arrays[f"{name}/weights"]
-            )
             return GaussianProcess(
                 table,
                 Hyperparameters(**state["hyperparameters"][name]),
                 arrays[f"{name}/alpha"],
                 arrays[f"{name}/noise"],
                 state["means"][name],
-                arrays[f"{name}/covariance"],
             )
 
-        known = process("known")
         vocabulary = Vocabulary(
             tuple({v: i for i, v in enumerate(values)} for values in state["values"]),
             tuple(state["options"]),
-            known.table.weights,
         )
         trees = Trees.from_arrays(
             {k.removeprefix("trees/"): v for k, v in arrays.items() if k.startswith("trees/")}
@@ -168,7 +162,7 @@ class Residual:
             for t, b in state["blends"].items()
         }
         low, high = state["bounds"]
-        return cls(vocabulary, known, process("novel"), trees, blends, (low, high))
+        return cls(vocabulary, process("known"), process("novel"), trees, blends, (low, high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +179,13 @@ def fit_residual(
     rows: Sequence[Features], targets: Floats, hyper: HyperparameterSets, seed: int = 0
 ) -> FittedResidual:
     """Fit processes and trees to log residuals (n,) and cross-validate every tier."""
-    vocabulary = Vocabulary.of(rows, hyper.known.options)
+    vocabulary = Vocabulary.of(rows)
     table = vocabulary.encode(rows)
     known, known_fit = GaussianProcess.fit(vocabulary, table, targets, hyper.known)
     novel, novel_fit = known, known_fit
     if hyper.novel is not hyper.known:
-        other = Vocabulary.of(rows, hyper.novel.options).encode(rows)
         novel, novel_fit = GaussianProcess.fit(
-            vocabulary, other, targets, hyper.novel, known_fit.weights
+            vocabulary, table, targets, hyper.novel, known_fit.weights
         )
     bounds = np.quantile(targets, CLIP_QUANTILES)
     limits = (float(bounds[0]), float(bounds[1]))

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..one_thread import one_thread
 from .features import Table, Vocabulary
@@ -19,8 +18,9 @@ from .kernel import CrossCovariance, Floats, Hyperparameters, Rows, covariance
 DEGREES_OF_FREEDOM = 4.0
 # Rows mirrored at a time from the lower triangle that LAPACK fills to the upper one.
 MIRROR_ROWS = 512
-# The variance of one prediction rests on this many fitted rows, those it is most correlated with.
-NEIGHBOURS = 192
+# The variance of one prediction rests on this many fitted rows, those it is most correlated with
+# (Vecchia 1988; Datta et al. 2016, nearest-neighbour Gaussian processes): no covariance is stored.
+NEIGHBOURS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class Conditioned:
     noise: Floats
     plain_noise: Floats
     mean: float
+    log_determinant: float
 
     @property
     def weights(self) -> Floats:
@@ -62,19 +63,21 @@ def condition(
     if weights is None:
         weights = _student_weights(covariance_, targets - mean, noise_deviation**2)
     noise = noise_deviation**2 / weights
-    inverse = _inverse(covariance_, noise)
-    return Conditioned(inverse, inverse @ (targets - mean), noise, noise_deviation**2, mean)
+    inverse, log_determinant = _inverse(covariance_, noise)
+    alpha = inverse @ (targets - mean)
+    return Conditioned(inverse, alpha, noise, noise_deviation**2, mean, log_determinant)
 
 
 def _student_weights(covariance_: Floats, centred: Floats, noise: Floats) -> Floats:
-    inverse = _inverse(covariance_, noise)
+    inverse, _ = _inverse(covariance_, noise)
     alpha = inverse @ centred
     squared = alpha**2 / np.diag(inverse)
     weights: Floats = (DEGREES_OF_FREEDOM + 1) / (DEGREES_OF_FREEDOM + squared)
     return weights
 
 
-def _inverse(covariance_: Floats, noise: Floats) -> Floats:
+def _inverse(covariance_: Floats, noise: Floats) -> tuple[Floats, float]:
+    """Of covariance and noise, from the lower triangle; with the log determinant of the sum."""
     from scipy.linalg import lapack
 
     system = np.array(covariance_, dtype=np.float64, order="F")
@@ -82,14 +85,14 @@ def _inverse(covariance_: Floats, noise: Floats) -> Floats:
     factor, info = lapack.dpotrf(system, lower=1, overwrite_a=1, clean=0)
     if info:
         raise np.linalg.LinAlgError("the covariance is not positive definite")
+    log_determinant = 2.0 * float(np.log(np.diag(factor)).sum())
     inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
     for start in range(0, len(inverse), MIRROR_ROWS):
         end = start + MIRROR_ROWS
         block = np.tril(inverse[start:end, start:end])
         inverse[start:end, start:end] = block + np.tril(block, -1).T
         inverse[start:end, end:] = inverse[end:, start:end].T
-    result: Floats = inverse
-    return result
+    return inverse, log_determinant
 
 
 def leave_out(fitted: Conditioned, targets: Floats, groups: Sequence[Rows]) -> Posterior:
@@ -120,14 +123,12 @@ class GaussianProcess:
         alpha: Floats,
         noise: Floats,
         mean: float,
-        covariance_: NDArray[np.float32],
     ) -> None:
         self.table = table
         self.hyper = hyper
         self.alpha = alpha
         self.noise = noise
         self.mean = mean
-        self.covariance = covariance_
         self._cross = CrossCovariance(table, hyper)
 
     @classmethod
@@ -142,10 +143,7 @@ class GaussianProcess:
         """Fit to ``targets`` (n,); ``weights`` and the second result as in ``condition``."""
         matrix = covariance(table, hyper)
         fitted = condition(matrix, targets, hyper.noise_of(vocabulary, table), weights)
-        process = cls(
-            table, hyper, fitted.alpha, fitted.noise, fitted.mean, matrix.astype(np.float32)
-        )
-        return process, fitted
+        return cls(table, hyper, fitted.alpha, fitted.noise, fitted.mean), fitted
 
     def predict(self, new: Table, noise_deviation: Floats) -> Posterior:
         """Mean and deviation of each new row; the deviation rests on its nearest fitted rows."""
@@ -160,7 +158,7 @@ class GaussianProcess:
         prior = self.hyper.prior_variance
         count = min(NEIGHBOURS, len(cross))
         near = np.sort(np.argpartition(-cross, count - 1)[:count])
-        system = self.covariance[np.ix_(near, near)].astype(np.float64)
+        system = self._cross.among(near)
         system[np.diag_indices_from(system)] += self.noise[near]
         try:
             explained = float(cross[near] @ np.linalg.solve(system, cross[near]))

@@ -129,14 +129,6 @@ def test_a_full_stdout(fitted: Fitted, monkeypatch: pytest.MonkeyPatch) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())  # what is left can be flushed
 
 
-def test_no_predictor_is_no_minute_of_fitting(
-    home: Path, caplog: pytest.LogCaptureFixture, directory: Path
-) -> None:
-    assert train() == 60
-    assert "precision-time fit" in caplog.text
-    assert list(directory.iterdir())  # the training is followed all the same
-
-
 def test_a_history_that_cannot_be_written(
     fitted: Fitted, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
