@@ -1,4 +1,4 @@
-# The extender and its webhooks with a predictor fitted from profiles/:
+# The extender and its webhooks with the predictor that ships:
 #   docker build -t REGISTRY/precision-time:0.1.0 .
 ARG PYTHON=3.11
 
@@ -16,12 +16,9 @@ COPY k8s_extender k8s_extender
 # `kubernetes,report,postgres` makes an image that can also write the capacity report.
 ARG EXTRAS=kubernetes
 RUN pip --python /opt/precision-time/bin/python install ".[${EXTRAS}]"
-# Fitted by root, whose files the predictor trusts whoever runs it.
-RUN PRECISION_TIME_HOME=/var/lib/precision-time precision-time fit
 
 FROM python:${PYTHON}-slim-bookworm
 COPY --from=build /opt/precision-time /opt/precision-time
-COPY --from=build /var/lib/precision-time /var/lib/precision-time
 ENV PATH=/opt/precision-time/bin:$PATH \
     PRECISION_TIME_HOME=/var/lib/precision-time \
     PYTHONDONTWRITEBYTECODE=1 \

@@ -129,7 +129,7 @@ class GaussianProcess:
         self.alpha = alpha
         self.noise = noise
         self.mean = mean
-        self._cross = CrossCovariance(table, hyper)
+        self.cross = CrossCovariance(table, hyper)
 
     @classmethod
     def fit(
@@ -148,7 +148,7 @@ class GaussianProcess:
     def predict(self, new: Table, noise_deviation: Floats) -> Posterior:
         """Mean and deviation of each new row; the deviation rests on its nearest fitted rows."""
         with one_thread():
-            cross = self._cross(new)
+            cross = self.cross(new)
             mean = self.mean + cross @ self.alpha
             variance = np.array([self._variance(row) for row in cross])
         return Posterior(mean, np.sqrt(variance + noise_deviation**2))
@@ -158,7 +158,7 @@ class GaussianProcess:
         prior = self.hyper.prior_variance
         count = min(NEIGHBOURS, len(cross))
         near = np.sort(np.argpartition(-cross, count - 1)[:count])
-        system = self._cross.among(near)
+        system = self.cross.among(near)
         system[np.diag_indices_from(system)] += self.noise[near]
         try:
             explained = float(cross[near] @ np.linalg.solve(system, cross[near]))
