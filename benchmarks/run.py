@@ -103,8 +103,9 @@ def measure_fit() -> Figures:
 
 def measure_first_answer() -> Figures:
     """Seconds of a command in a home that holds nothing, the start of Python included."""
-    words = "predict resnet50 --gpu a100-sxm4-80gb --precision amp --batch-size 256".split()
-    command = [sys.executable, "-c", "from predictor.cli.main import main; main()", *words]
+    start = (sys.executable, "-c", "from predictor.cli.main import main; main()", "predict")
+    job = ("resnet50", "--gpu", "a100-sxm4-80gb", "--precision", "amp", "--batch-size", "256")
+    command = (*start, *job)
     return {"answer_s": seconds(partial(subprocess.run, command, check=True, capture_output=True))}
 
 
