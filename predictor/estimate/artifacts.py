@@ -289,7 +289,7 @@ def _fill(
         if array.dtype.hasobject:
             raise ArtifactError(f"array {name!r} holds objects; store numbers or text")
     with files.create(draft / ARRAYS) as file:
-        np.savez_compressed(file, **arrays)
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
     manifest = manifests.describe(draft, tables_hash, figures)
     _write(draft / manifests.FILE_NAME, manifest.encode())
     return manifest

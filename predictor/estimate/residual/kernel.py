@@ -206,7 +206,7 @@ class CrossCovariance:
     def _option_distance(self, options: Singles) -> Singles:
         """Number of options in which the fitted rows differ from one, (n,)."""
         on = np.flatnonzero(options)
-        return self._sums + (len(on) - 2 * self._options[on].sum(axis=0))
+        return np.asarray(self._sums + (len(on) - 2 * self._options[on].sum(axis=0)))
 
     @cached_property
     def _sums(self) -> Singles:

@@ -176,7 +176,8 @@ class _Pairs:
 
     def covariance(self, deviation: float, scales: Floats) -> Singles:
         """Covariance of each pair."""
-        return np.float32(deviation**2) * np.exp(-(1 / scales).astype(np.float32) @ self.distances)
+        exponent = -(1 / scales).astype(np.float32) @ self.distances
+        return np.asarray(np.float32(deviation**2) * np.exp(exponent))
 
     def slope(self, weight: Floats, value: Singles, deviation: float) -> Floats:
         """By the logarithm of the deviation, then by that of each scale times the scale."""
