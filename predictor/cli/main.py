@@ -20,6 +20,7 @@ MODULES = {
     "validate": "validate",
     "calibrate": "calibrate",
     "drift": "drift",
+    "progress": "progress",
     "backtest": "backtest",
     "fit": "models",
     "learn": "models",

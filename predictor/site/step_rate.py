@@ -15,7 +15,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -181,15 +181,18 @@ def report_paths(directory: Path, name: str, job_id: str) -> tuple[Path, Path]:
     return directory / alone, directory / name
 
 
-def _read(
-    path: Path, owner: int | None, most: int, *, from_end: bool
-) -> tuple[bytes, float] | None:
-    """At most ``most`` bytes of a user's file, and when it was changed in Unix seconds."""
+@contextlib.contextmanager
+def opened_regular(path: Path, owner: int | None = None) -> Iterator[int]:
+    """A descriptor of a user's file, open for reading, that can neither block nor be a link.
+
+    Raises StepReportError where it cannot be opened, is no regular file, or belongs to another
+    than the user ``owner``; FileNotFoundError where there is none.
+    """
     try:
         # NONBLOCK: a FIFO would hold the reader for ever.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        return None
+        raise
     except (OSError, ValueError) as error:
         raise StepReportError(f"{path} cannot be opened: {error}") from None
     try:
@@ -198,15 +201,27 @@ def _read(
             raise StepReportError(f"{path} is not a regular file")
         if owner is not None and status.st_uid != owner:
             raise StepReportError(f"{path} belongs to user {status.st_uid}, not to {owner}")
-        start = max(0, status.st_size - most) if from_end else 0
-        return _pread(handle, most, start), status.st_mtime
+        yield handle
     except OSError as error:
         raise StepReportError(f"{path} cannot be read: {error}") from None
     finally:
         os.close(handle)
 
 
-def _pread(handle: int, most: int, start: int) -> bytes:
+def _read(
+    path: Path, owner: int | None, most: int, *, from_end: bool
+) -> tuple[bytes, float] | None:
+    """At most ``most`` bytes of a user's file, and when it was changed in Unix seconds."""
+    try:
+        with opened_regular(path, owner) as handle:
+            status = os.fstat(handle)
+            start = max(0, status.st_size - most) if from_end else 0
+            return read_at(handle, most, start), status.st_mtime
+    except FileNotFoundError:
+        return None
+
+
+def read_at(handle: int, most: int, start: int) -> bytes:
     """``most`` bytes from ``start``, fewer only at the end of the file."""
     raw = b""
     while len(raw) < most and (more := os.pread(handle, most - len(raw), start + len(raw))):

@@ -1,0 +1,1 @@
+"""What a training prints while it runs: how far it is, how fast, and how long it still takes."""

@@ -1,0 +1,313 @@
+"""What one line of output says: where a counter stands, and the times beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from .patterns import Patterns, count_of, patterns, seconds_of
+
+TRAINING, EVALUATION, OTHER, UNCLEAR = "training", "evaluation", "other", ""
+EPOCH, STEP, SAMPLE = "epoch", "step", "sample"
+_DIGITS = re.compile(r"\d+(?:[.,:]\d+)*")
+_LETTERS = re.compile(r"[A-Za-z_]+")
+_HAS_DIGIT = re.compile(r"\d")
+_MEANT = re.compile(r"(?i)^ *(?:train|test|val|eval)")  # what a ratio in brackets counts
+_STAMP_CHARS = 90  # a stamp stands near the start of a line
+_PLAIN_YEAR = 2000  # of stamps that name none; it has a 29 February
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A counter: where it stands, and of how many."""
+
+    at: float
+    total: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A line with a counter.
+
+    ``epoch`` and ``inner`` (steps or samples, ``unit``) are the counters of the line; ``series``
+    groups the lines that one statement of the program prints; ``kind`` is what the words before
+    the counter say. ``elapsed_s`` since the counter began, ``eta_s`` until its end, ``took_s``
+    without saying since when, ``per_unit_s`` by the unit it is of, ``mean_s`` the mean of all units
+    of this counter so far. ``clock_s`` is the stamp of the line in seconds, of no particular zone.
+    """
+
+    line: int
+    series: str
+    kind: str
+    epoch: Count | None = None
+    inner: Count | None = None
+    unit: str = STEP
+    bar: bool = False
+    metrics: bool = False
+    fraction: bool = False
+    of_run: bool = False
+    eta_of_run: bool = False
+    per_unit: tuple[tuple[str, float], ...] = ()
+    mean_s: float | None = None
+    elapsed_s: float | None = None
+    eta_s: float | None = None
+    took_s: float | None = None
+    clock_s: float | None = None
+
+    @property
+    def unit_s(self) -> float | None:
+        """What the line says one unit of its counter takes."""
+        wanted = EPOCH if self.inner is None else self.unit
+        return next((value for unit, value in self.per_unit if unit == wanted), None)
+
+
+@dataclass(slots=True)
+class _Found:
+    """The counters of a line while it is read; ``start`` is where the first begins."""
+
+    start: int
+    end: int
+    epoch: Count | None = None
+    inner: Count | None = None
+    unit: str = STEP
+    fraction: bool = False
+    bar: re.Match[str] | None = None
+    of_run: bool = False
+    eta_of_run: bool = False
+
+
+def mark_of(text: str, line: int) -> Mark | None:
+    """The mark of a line; None where no counter is in it."""
+    if not _HAS_DIGIT.search(text):
+        return None
+    known = patterns()
+    found = _bar(text, known) or _special(text, known) or _words(text, known)
+    if found is None:
+        return None
+    before, after = text[: found.start], text[found.end :]
+    times = _Times(text, found, known)
+    return Mark(
+        line=line,
+        series=_series(before, found),
+        kind=_kind(before, text, found, known),
+        epoch=found.epoch,
+        inner=found.inner,
+        unit=found.unit,
+        bar=found.bar is not None,
+        metrics=bool(known.loss.search(after)),
+        fraction=found.fraction,
+        of_run=found.of_run,
+        eta_of_run=found.eta_of_run,
+        per_unit=tuple(times.per_unit()),
+        mean_s=times.mean_s,
+        elapsed_s=times.elapsed_s,
+        eta_s=times.eta_s,
+        took_s=times.took_s,
+        clock_s=clock_s(text),
+    )
+
+
+def clock_s(text: str) -> float | None:
+    """The stamp near the start of a line in seconds; None without one."""
+    head = text[:_STAMP_CHARS]
+    if ":" not in head:
+        return None
+    known = patterns()
+    for stamp in known.stamps:
+        if match := stamp.search(head):
+            found = {name: value for name, value in match.groupdict().items() if value}
+            if "ms" in found:
+                return float(found["ms"]) / 1000
+            return _moment(found, known)
+    return None
+
+
+def _moment(found: dict[str, str], known: Patterns) -> float | None:
+    month = found.get("mo") or str(1 + _index(known.months, found.get("mon", "Jan")))
+    hour, seconds = int(found["h"]), float(found["s"].replace(",", "."))
+    if "pm" in found:
+        hour = hour % 12 + 12 * (found["pm"] == "PM")
+    day = (int(found.get("y", _PLAIN_YEAR)), int(month), int(found.get("d", 1)))
+    if day[1] > 12:  # day first
+        day = (day[0], day[2], day[1])
+    try:
+        return (
+            datetime(*day, hour, int(found["mi"])) - datetime(1970, 1, 1)
+        ).total_seconds() + seconds
+    except ValueError:
+        return None
+
+
+def _index(names: tuple[str, ...], name: str) -> int:
+    return names.index(name) if name in names else 0
+
+
+def _bar(text: str, known: Patterns) -> _Found | None:
+    """The last bar of a line: several refreshes may be glued together."""
+    for pattern in known.bars:
+        match = _last(pattern, text) if "/" in text else None
+        if match is None:
+            continue
+        groups = match.groupdict()
+        total = groups.get("total")
+        found = _Found(match.start(), match.end(), bar=match)
+        count = Count(count_of(groups["at"]), None if total is None else count_of(total))
+        of = (groups.get("of") or "").strip().lower()
+        words = {known.unit_of.get(word, "") for word in re.findall(r"[a-z]+", of)}
+        prefix = text[: match.start()]
+        numbered = _last(known.epoch, prefix)
+        if EPOCH in words or (not numbered and re.search(r"(?i)\bepochs?\b(?! ?\d)", prefix[-60:])):
+            found.epoch = count
+            return found
+        found.inner = count
+        found.unit = next((unit for unit in (SAMPLE, "token") if unit in words), STEP)
+        if numbered and not numbered["frac"]:
+            found.epoch = _count(numbered)
+        else:
+            for special in known.specials:
+                if special.has in text and (match := special.found.search(text)):
+                    groups = match.groupdict()
+                    if groups.get("epochs") and "at" not in groups:
+                        found.epoch = Count(float(groups["epoch"]), float(groups["epochs"]))
+        if found.epoch is None and (ratio := _last(known.brackets, prefix[-60:])):
+            found.epoch = _count(ratio)
+        return found
+    return None
+
+
+def _special(text: str, known: Patterns) -> _Found | None:
+    for special in known.specials:
+        if special.has in text and (match := special.found.search(text)):
+            groups = match.groupdict()
+            if "at" not in groups:
+                continue
+            found = _Found(match.start(), match.end(), unit=special.unit)
+            found.inner = _count(match)
+            if groups.get("epoch"):
+                epochs = groups.get("epochs")
+                found.epoch = Count(float(groups["epoch"]), float(epochs) if epochs else None)
+            found.of_run, found.eta_of_run = special.of_run, special.eta_of_run
+            return found
+    return None
+
+
+def _words(text: str, known: Patterns) -> _Found | None:
+    """Counters by the words before or after them, and ratios in brackets beside them."""
+    epoch, step = known.epoch.search(text), known.step.search(text)
+    counted = known.counted.search(text)
+    if counted is not None:
+        if counted["step"] and (step is None or step["total"] is None):
+            step = counted
+        elif counted["epoch"] and epoch is None:
+            epoch = counted
+    ratios = [m for m in known.brackets.finditer(text) if not _within(m, epoch, step)]
+    if step is None and ratios and (epoch or _MEANT.search(text) or known.training.search(text)):
+        if epoch is None and len(ratios) > 1 and ratios[1].start() - ratios[0].end() < 3:
+            epoch, step = ratios[0], ratios[1]
+        else:
+            step = ratios[0]
+    if epoch is None and step is None:
+        return None
+    matches = [match for match in (epoch, step) if match is not None]
+    found = _Found(min(m.start() for m in matches), max(m.end() for m in matches))
+    if epoch is not None:
+        found.fraction = bool(epoch.groupdict().get("frac"))
+        found.epoch = _count(epoch)
+    found.inner = None if step is None else _count(step)
+    return found
+
+
+def _within(match: re.Match[str], *others: re.Match[str] | None) -> bool:
+    return any(
+        o is not None and match.start() < o.end() and o.start() < match.end() for o in others
+    )
+
+
+def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    return next(reversed(list(pattern.finditer(text))), None)
+
+
+def _count(match: re.Match[str]) -> Count:
+    groups = match.groupdict()
+    at = count_of(groups["at"]) + float(groups.get("frac") or 0)
+    total = groups.get("total")
+    return Count(at, None if total is None else count_of(total))
+
+
+def _series(before: str, found: _Found) -> str:
+    """The words before the counter and its kind: the same for lines of one statement."""
+    words = " ".join(_LETTERS.findall(_DIGITS.sub("", before))[-6:])
+    inner = "" if found.inner is None else found.unit + ("/" if found.inner.total else "")
+    epoch = "" if found.epoch is None else EPOCH
+    return f"{words}|{epoch}|{inner}|{'bar' if found.bar else ''}"
+
+
+def _kind(before: str, text: str, found: _Found, known: Patterns) -> str:
+    """What the words before the counter, and the unit of a bar, say it counts."""
+    words = before[-120:]
+    if found.bar is not None and known.bytes_of.match(found.bar.groupdict().get("of") or ""):
+        return OTHER
+    if known.evaluation.search(words) and "train" not in words.lower():
+        return EVALUATION
+    if found.bar is not None and known.other.search(words) and not known.training.search(text):
+        return OTHER
+    return TRAINING if known.training.search(text) else UNCLEAR
+
+
+class _Times:
+    """The times beside the counters of a line."""
+
+    def __init__(self, text: str, found: _Found, known: Patterns) -> None:
+        self._text, self._found, self._known = text, found, known
+        self.mean_s: float | None = None
+        groups = {} if found.bar is None else found.bar.groupdict()
+        self.elapsed_s = _duration(groups.get("elapsed")) or self._labelled(known.elapsed)
+        self.eta_s = _duration(groups.get("eta"))
+        if self.eta_s is None:
+            self.eta_s = self._labelled(known.eta)
+        self.took_s = None if found.bar is not None else self._labelled(known.took)
+
+    def per_unit(self) -> Iterator[tuple[str, float]]:
+        """Seconds a unit by its unit, the most telling first."""
+        bar = {} if self._found.bar is None else self._found.bar.groupdict()
+        if bar.get("rate") and bar["rate"] != "?" and bar.get("of"):
+            yield from self._of_bar(float(bar["rate"]), bar["of"].strip().lower())
+        for way in self._known.per_unit:
+            if match := way.found.search(self._text):
+                groups = match.groupdict()
+                value = float(groups["v"])
+                if groups.get("mean"):
+                    self.mean_s = float(groups["mean"])
+                if value > 0:
+                    unit = self._unit((groups.get("of") or "").lower())
+                    yield unit, value * way.to_s if way.to_s > 0 else 1 / value
+
+    def _of_bar(self, rate: float, of: str) -> Iterator[tuple[str, float]]:
+        own = EPOCH if self._found.inner is None else self._found.unit
+        above, _, below = of.partition("/")
+        if rate <= 0:
+            return
+        if below.startswith("s") and len(below) <= 3:
+            yield own, 1 / rate / {"k": 1e3, "m": 1e6}.get(above[:1] if len(above) > 2 else "", 1.0)
+        else:
+            yield own, rate * {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "min": 60.0}.get(above, 1.0)
+
+    def _unit(self, of: str) -> str:
+        if not of:
+            return EPOCH if self._found.inner is None else self._found.unit
+        return self._known.unit_of.get(of, STEP)
+
+    def _labelled(self, ways: tuple[re.Pattern[str], ...]) -> float | None:
+        matches = (way.search(self._text) for way in ways)
+        return next((_duration(match["v"]) for match in matches if match is not None), None)
+
+
+def _duration(text: str | None) -> float | None:
+    if not text or not text[0].isdigit():
+        return None
+    try:
+        return seconds_of(text)
+    except ValueError:
+        return None

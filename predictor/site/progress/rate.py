@@ -1,0 +1,85 @@
+"""Seconds a unit from where a counter stood at which times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+CHUNKS = 40  # of a stretch; a pause (validation, a checkpoint) falls into few of them
+LEAST_STEPS_OF_CLOCK = 4.0  # of a clock's resolution in a stretch that may be measured by it
+RECENT = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """So many units in so many seconds."""
+
+    units: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """Seconds a unit: ``typical_s`` without pauses, ``overall_s`` with them.
+
+    ``certain`` from 0 to 1.
+    """
+
+    typical_s: float
+    overall_s: float
+    certain: float
+
+
+def intervals(points: Iterable[tuple[float, float]]) -> Iterator[Interval]:
+    """Between consecutive points of count and time; what goes back is no interval."""
+    for (n, t), (next_n, next_t) in pairwise(points):
+        if next_n > n and next_t >= t:
+            yield Interval(next_n - n, next_t - t)
+
+
+def measured(found: Sequence[Interval], resolution_s: float) -> Rate | None:
+    """The rate of intervals in order of time; None where the clock is too coarse for them.
+
+    The first interval holds start-up and is dropped. The typical rate is the median over stretches
+    of equal length, weighted by their units.
+    """
+    kept = list(found[1:] if len(found) > 2 else found)
+    seconds, units = sum(i.seconds for i in kept), sum(i.units for i in kept)
+    if not kept or units <= 0 or seconds < LEAST_STEPS_OF_CLOCK * max(resolution_s, 1e-6):
+        return None
+    least_s = max(LEAST_STEPS_OF_CLOCK * 2 * resolution_s, seconds / CHUNKS)
+    chunks = list(_chunks(kept, least_s)) or [Interval(units, seconds)]
+    typical_s = weighted_median([(c.seconds / c.units, c.units) for c in chunks])
+    certain = 0.9 if len(chunks) >= 3 else 0.8 if len(found) > 2 else 0.65
+    return Rate(typical_s=typical_s, overall_s=seconds / units, certain=certain)
+
+
+def _chunks(found: Iterable[Interval], least_s: float) -> Iterator[Interval]:
+    units = seconds = 0.0
+    for one in found:
+        units, seconds = units + one.units, seconds + one.seconds
+        if seconds >= least_s:
+            yield Interval(units, seconds)
+            units = seconds = 0.0
+
+
+def printed(values: Sequence[float]) -> Rate | None:
+    """The rate that a program says itself, of its last lines but for the first of all."""
+    recent = list(values[1:] if len(values) > 2 else values)[-RECENT:]
+    if not recent:
+        return None
+    certain = 0.8 if len(recent) >= 3 else 0.7 if len(values) > 1 else 0.55
+    return Rate(typical_s=median(recent), overall_s=sum(recent) / len(recent), certain=certain)
+
+
+def weighted_median(pairs: Sequence[tuple[float, float]]) -> float:
+    """The value that half of the weight lies below."""
+    ordered = sorted(pairs)
+    half, passed = sum(weight for _, weight in ordered) / 2, 0.0
+    for value, weight in ordered:
+        passed += weight
+        if passed >= half:
+            return value
+    return ordered[-1][0]

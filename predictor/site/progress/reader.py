@@ -1,0 +1,228 @@
+"""What a program's output says of its progress: one answer, or that it says nothing."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from ..step_rate import LINE_PREFIX, StepReport, parse_line
+from .marks import EPOCH, EVALUATION, OTHER, STEP, TRAINING, Mark, clock_s, mark_of
+from .patterns import count_of, patterns
+from .rate import Rate, printed
+from .track import Track, epoch_track, step_track
+
+LEAST_CERTAIN = 0.5  # below it a rate is not told
+_NEAR_LINES = 3  # a stamp or a loss so near belongs to a counter
+_TRAINING_SHARE = 0.3
+
+
+class ProgressKind(StrEnum):
+    """What the output is of; OTHER is progress of something that is no training."""
+
+    TRAINING = TRAINING
+    EVALUATION = EVALUATION
+    OTHER = OTHER
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressReading:
+    """How far a program is: ``at`` of ``total`` units of the run, None where it does not say.
+
+    ``confidence`` from 0 to 1 is of the rate. Only a training has numbers.
+    """
+
+    kind: ProgressKind
+    unit: str | None = None
+    at: float | None = None
+    total: float | None = None
+    seconds_per_unit: float | None = None
+    remaining_s: float | None = None
+    confidence: float | None = None
+
+
+NOTHING = ProgressReading(kind=ProgressKind.NONE)
+
+
+@dataclass(slots=True)
+class _Output:
+    """What the lines hold: marks by the statement that printed them, and what stands between."""
+
+    series: dict[str, list[Mark]] = field(default_factory=lambda: defaultdict(list))
+    losses: list[int] = field(default_factory=list)
+    lengths: dict[str, Counter[float]] = field(default_factory=lambda: defaultdict(Counter))
+    loose: list[float] = field(default_factory=list)
+    report: StepReport | None = None
+    ended: int = -1
+
+    def take_lengths(self, text: str) -> None:
+        """Keep what a line says of the length of the run."""
+        for unit, length in patterns().lengths.items():
+            for match in length.finditer(text):
+                self.lengths[unit][count_of(match["v"])] += 1
+
+    def take_loose(self, text: str, number: int) -> None:
+        """Keep a rate that stands beside no counter, and that the training ended."""
+        known = patterns()
+        if known.ended.search(text):
+            self.ended = number
+        for way in known.per_unit:
+            match = way.found.search(text) if "/" in text or "_per_" in text else None
+            if match and float(match["v"]) > 0 and match.groupdict().get("of"):
+                value = float(match["v"])
+                self.loose.append(value * way.to_s if way.to_s > 0 else 1 / value)
+                return
+
+
+def read_lines(lines: Iterable[str], before: Iterable[str] = ()) -> ProgressReading:
+    """The progress in lines of output, cleaned by ``lines_of``.
+
+    Of ``before``, the begin of an output whose middle is not read, only stated lengths are taken.
+    """
+    output = _Output()
+    for text in before:
+        output.take_lengths(text)
+    _gather(lines, output)
+    if output.report is not None:
+        return _reported(output.report)
+    kinds = {name: _kind(marks, output.losses) for name, marks in output.series.items()}
+    training = [output.series[name] for name, kind in kinds.items() if kind == TRAINING]
+    if not training:
+        return ProgressReading(kind=_other(kinds, output))
+    return _training(training, output)
+
+
+def _gather(lines: Iterable[str], output: _Output) -> None:
+    known = patterns()
+    stamp: tuple[int, float] | None = None
+    for number, text in enumerate(lines):
+        if LINE_PREFIX in text:
+            output.report = parse_line(text) or output.report
+        mark = mark_of(text, number)
+        seen_s = clock_s(text) if mark is None else mark.clock_s
+        if seen_s is not None:
+            stamp = number, seen_s
+        if mark is None or mark.inner is None:
+            output.take_lengths(text)
+        if known.loss.search(text):
+            output.losses.append(number)
+        if mark is None:
+            output.take_loose(text, number)
+            continue
+        if seen_s is None and stamp is not None and number - stamp[0] <= _NEAR_LINES:
+            mark = mark if mark.bar else replace(mark, clock_s=stamp[1])
+        output.series[mark.series].append(mark)
+
+
+def _reported(report: StepReport) -> ProgressReading:
+    """By the line that our own callbacks print."""
+    return ProgressReading(
+        kind=ProgressKind.TRAINING,
+        unit=STEP,
+        at=report.step,
+        total=report.total_steps,
+        seconds_per_unit=report.step_s,
+        remaining_s=report.remaining_steps * report.step_s,
+        confidence=1.0,
+    )
+
+
+def _kind(marks: Sequence[Mark], losses: Sequence[int]) -> str:
+    """What a statement counts, by its words, or by losses printed between its lines."""
+    kinds = Counter(mark.kind for mark in marks)
+    for kind in (EVALUATION, OTHER):
+        if kinds[kind] * 2 > len(marks):
+            return kind
+    epochs = any(mark.epoch is not None and not mark.bar for mark in marks)
+    if kinds[TRAINING] >= _TRAINING_SHARE * len(marks):
+        return TRAINING
+    first, last = marks[0].line - _NEAR_LINES, marks[-1].line + _NEAR_LINES
+    between = sum(first <= line <= last for line in losses)
+    return TRAINING if between >= (1 if epochs else 2) else ""
+
+
+def _other(kinds: dict[str, str], output: _Output) -> ProgressKind:
+    """The kind of an output without training: of its last counters with a total."""
+    counting = [
+        (marks[-1].line, kinds[name])
+        for name, marks in output.series.items()
+        if len(marks) > 1 and marks[-1].inner is not None and marks[-1].inner.total
+    ]
+    if not counting:
+        return ProgressKind.NONE
+    return ProgressKind.EVALUATION if max(counting)[1] == EVALUATION else ProgressKind.OTHER
+
+
+def _training(series: Sequence[Sequence[Mark]], output: _Output) -> ProgressReading:
+    headers = sorted(
+        (m for marks in series for m in marks if m.epoch and m.inner is None and not m.fraction),
+        key=lambda mark: mark.line,
+    )
+    tracks = [t for marks in series if (t := step_track(marks, headers)) is not None]
+    tracks = [t for t in tracks if len(t.points) > 1 or t.last.bar]
+    chosen = max(tracks, key=_worth, default=None)
+    by_epoch = epoch_track(headers) or _fractions(series)
+    if chosen is None or (chosen.rate() is None and by_epoch is not None and by_epoch.rate()):
+        chosen = by_epoch if by_epoch is not None and len(by_epoch.points) > 0 else chosen
+    if chosen is None:
+        return NOTHING
+    return _reading(chosen, output)
+
+
+def _fractions(series: Sequence[Sequence[Mark]]) -> Track | None:
+    """By a fraction of an epoch, as the dictionaries of Trainer print it."""
+    marks = [m for marks in series for m in marks if m.fraction]
+    return epoch_track(marks) if len(marks) > 1 else None
+
+
+def _worth(track: Track) -> tuple[bool, bool, int, int]:
+    """Which track to believe: one that says a rate, has a total, was printed last and often."""
+    return (
+        track.rate() is not None,
+        track.total is not None or track.per_epoch is not None,
+        track.last.line,
+        len(track.points),
+    )
+
+
+def _reading(track: Track, output: _Output) -> ProgressReading:
+    rate = track.rate() or printed(output.loose)
+    at, total = track.at, track.total
+    if total is None and track.per_epoch is None:
+        total = _stated(output.lengths[EPOCH if track.unit == EPOCH else STEP], at)
+    elif total is None and track.per_epoch and track.points[-1].mark.epoch is not None:
+        epochs = _stated(output.lengths[EPOCH], track.points[-1].mark.epoch.at)
+        total = None if epochs is None else epochs * track.per_epoch
+    if total is not None:
+        at = min(at, total)
+    if rate is not None and rate.certain < LEAST_CERTAIN:
+        rate = None
+    return ProgressReading(
+        kind=ProgressKind.TRAINING,
+        unit=track.unit,
+        at=at,
+        total=total,
+        seconds_per_unit=None if rate is None else rate.typical_s,
+        remaining_s=_remaining_s(track, at, total, rate, ended=output.ended > track.last.line),
+        confidence=None if rate is None else round(rate.certain, 2),
+    )
+
+
+def _remaining_s(
+    track: Track, at: float, total: float | None, rate: Rate | None, *, ended: bool
+) -> float | None:
+    """By the rate with its pauses, else by the time left that the program says of the whole run."""
+    last = track.last
+    if ended or (total is not None and total <= at):
+        return 0.0
+    if total is not None and rate is not None:
+        return (total - at) * rate.overall_s
+    return last.eta_s if last.eta_of_run or (last.inner and last.inner.total is None) else None
+
+
+def _stated(lengths: Counter[float], at: float) -> float | None:
+    """The length that a program stated before, where it stated one only."""
+    possible = [length for length in lengths if length >= max(at, 2)]
+    return possible[0] if len(possible) == 1 and len(lengths) == 1 else None

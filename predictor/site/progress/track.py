@@ -1,0 +1,276 @@
+"""Where one counter of a training stood, line after line: of the run, or of one epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median
+
+from .marks import EPOCH, Count, Mark
+from .rate import Interval, Rate, intervals, measured, printed
+
+DAY_S = 86400.0
+# A counter that falls back by more than this many of its usual increments began anew; ranks that
+# print beside each other differ by less.
+_FALL = 4.0
+_DONE = 0.9  # of its total: such a counter ended, and the next one counts another epoch
+_SAME_TIMES = 0.002  # a whole interval is not so short for one of its steps, in seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A mark and where the run stands there, in units of its track."""
+
+    at: float
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Track:
+    """The points of the current run in order, what they count and of how many.
+
+    ``per_epoch`` is the length of a counter that begins anew each epoch, None for one of the run.
+    """
+
+    unit: str
+    points: tuple[Point, ...]
+    total: float | None
+    per_epoch: float | None = None
+
+    @property
+    def last(self) -> Mark:
+        """The mark of the last line."""
+        return self.points[-1].mark
+
+    @property
+    def at(self) -> float:
+        """Where the run stands."""
+        return max(point.at for point in self.points)
+
+    def rate(self) -> Rate | None:
+        """Seconds a unit, by stamps, by what the program counts since a begin, or as it says."""
+        said = printed([s for p in self.points if (s := p.mark.unit_s) is not None])
+        by_clock = self._by_clock()
+        found = by_clock or self._by_elapsed() or self._by_duration()
+        if found is None or said is None:
+            return found or said
+        ratio = said.typical_s / found.typical_s
+        if by_clock is None and (len(self.points) < 4 or not 0.5 < ratio < 2):
+            found = said if len(self.points) < 4 else found
+        agree = 0.8 < ratio < 1.25
+        return replace(found, certain=min(1.0, found.certain + 0.08) if agree else found.certain)
+
+    def _by_clock(self) -> Rate | None:
+        stamped = [p for p in self.points if p.mark.clock_s is not None]
+        if len(stamped) < max(2, len(self.points) // 2):
+            return None
+        times = list(_unwrapped([p.mark.clock_s or 0.0 for p in stamped]))
+        whole = all(t == int(t) for t in times)
+        found = intervals(zip((p.at for p in stamped), times, strict=True))
+        return measured(list(found), 1.0 if whole else 0.01)
+
+    def _by_elapsed(self) -> Rate | None:
+        """By times since a begin, which begin anew with each counter of an epoch."""
+        found: list[Interval] = []
+        for one in self._epochs():
+            times = [(p.at, t) for p in one if (t := _elapsed_s(p.mark)) is not None]
+            found.extend(intervals(times))
+        whole = all((p.mark.elapsed_s or 0.5) % 1 == 0 for p in self.points if p.mark.elapsed_s)
+        return measured(found, 1.0 if whole else 0.05)
+
+    def _epochs(self) -> Iterator[list[Point]]:
+        """The points of each time that a local counter, or its elapsed time, ran through."""
+        run: list[Point] = []
+        for point in self.points:
+            if run and _restarts(run[-1].mark, point.mark):
+                yield run
+                run = []
+            run.append(point)
+        yield run
+
+    def _by_duration(self) -> Rate | None:
+        """By durations without a word since when: since the begin, of the interval or of a unit."""
+        said = [(p.at, p.mark.took_s) for p in self.points if p.mark.took_s is not None]
+        values = [value for _, value in said if value]
+        if len(values) < 2:
+            return None
+        if _grows_with(said):
+            return measured(list(intervals(said)), 0.05 if min(values) % 1 else 1.0)
+        units = median(b - a for (a, _), (b, _) in pairwise(said))
+        usual = median(values)
+        if units <= 1 or self.unit == EPOCH:
+            return printed([value / max(1.0, units) for value in values])
+        if usual / units < _SAME_TIMES:
+            return printed(values)
+        return None  # of a step or of an interval: the lines do not say
+
+
+def _elapsed_s(mark: Mark) -> float | None:
+    if mark.elapsed_s is not None:
+        return mark.elapsed_s
+    inner = mark.inner
+    return None if mark.mean_s is None or inner is None else mark.mean_s * (inner.at + 1)
+
+
+def _grows_with(said: Sequence[tuple[float, float]]) -> bool:
+    """Whether durations add up from line to line as the counter does."""
+    pairs = list(pairwise(said))
+    rising = sum(b > a for (_, a), (_, b) in pairs)
+    (first_at, first), (last_at, last) = said[0], said[-1]
+    return (
+        len(pairs) >= 2
+        and rising >= 0.9 * len(pairs)
+        and last > 1.5 * first > 0
+        and last_at > first_at
+    )
+
+
+def _restarts(before: Mark, after: Mark) -> bool:
+    a, b = _elapsed_s(before), _elapsed_s(after)
+    if a is not None and b is not None and b < a - 1:
+        return True
+    return bool(before.inner and after.inner and after.inner.at < before.inner.at - 2)
+
+
+def _unwrapped(times: Sequence[float]) -> Iterator[float]:
+    """Stamps without a date go on after midnight."""
+    days, before = 0.0, times[0]
+    for now in times:
+        if now + days < before - DAY_S / 2 and now < DAY_S:
+            days += DAY_S
+        before = now + days
+        yield before
+
+
+def current_run(points: Sequence[Point]) -> tuple[tuple[Point, ...], bool]:
+    """The points after the last restart, each count once, and whether there was one."""
+    steps = [b.at - a.at for a, b in pairwise(points) if b.at > a.at]
+    usual = median(steps) if steps else 1.0
+    run: list[Point] = []
+    restarted = False
+    for point in points:
+        if run and point.at < run[-1].at - _FALL * usual:
+            run, restarted = [], True
+        if not run or point.at > run[-1].at:
+            run.append(point)
+        elif point.at == run[-1].at and point.mark.line - run[-1].mark.line <= 1:
+            run[-1] = replace(run[-1], mark=point.mark) if run[-1].mark.bar else run[-1]
+    return tuple(run), restarted
+
+
+def epoch_track(marks: Sequence[Mark]) -> Track | None:
+    """The track of lines that count epochs."""
+    counted = [m for m in marks if m.epoch is not None]
+    if not counted:
+        return None
+    ended = sum(m.metrics or m.took_s is not None for m in counted) * 2 > len(counted)
+    lowest = min(m.epoch.at for m in counted if m.epoch)
+    bar = any(m.bar and m.inner is None for m in counted)
+    fraction = any(m.fraction for m in counted)
+    shift = 0.0 if bar or fraction else (1.0 if lowest == 0 else 0.0) - (0.0 if ended else 1.0)
+    points = [Point(m.epoch.at + shift, m) for m in counted if m.epoch]
+    run, _ = current_run(points)
+    total = _last_total([m.epoch for m in counted])
+    if total is not None and lowest == 0 and not bar and _is_last_index(total):
+        total += 1
+    return Track(unit=EPOCH, points=run, total=total)
+
+
+def step_track(marks: Sequence[Mark], headers: Sequence[Mark]) -> Track | None:
+    """The track of lines that count steps, of the run or of epochs.
+
+    ``headers`` are lines with an epoch alone, for lines that name none.
+    """
+    counted = [_in_epoch(m, headers) for m in marks if m.inner is not None]
+    if not counted:
+        return None
+    unit, length = counted[-1].unit, _last_total([m.inner for m in counted])
+    if _goes_on(counted):
+        points = [Point(m.inner.at, m) for m in counted if m.inner]
+        run, restarted = current_run(points)
+        if length is not None and _ended_before(points, length) and restarted:
+            return Track(unit=unit, points=run, total=None, per_epoch=length)
+        return Track(unit=unit, points=run, total=length)
+    per_epoch = length or _longest(counted)
+    if per_epoch is None:
+        last = [m for m in counted if m.epoch == counted[-1].epoch]
+        run, _ = current_run([Point(m.inner.at, m) for m in last if m.inner])
+        return Track(unit=unit, points=run, total=None)
+    lowest = min(m.epoch.at for m in counted if m.epoch)
+    epochs = _last_total([m.epoch for m in counted])
+    base = 0.0 if lowest == 0 or epochs is None else 1.0
+    if epochs is not None and lowest == 0 and _is_last_index(epochs):
+        epochs += 1
+    points = [
+        Point((m.epoch.at - base) * per_epoch + m.inner.at, m)
+        for m in counted
+        if m.epoch and m.inner
+    ]
+    run, _ = current_run(points)
+    total = None if epochs is None else epochs * per_epoch
+    return Track(unit=unit, points=run, total=total, per_epoch=per_epoch)
+
+
+def _in_epoch(mark: Mark, headers: Sequence[Mark]) -> Mark:
+    """The mark with the epoch that the last line before it told, where it tells none itself."""
+    if mark.epoch is not None and not mark.fraction:
+        return mark
+    before = None
+    for header in headers:
+        if header.line > mark.line:
+            break
+        before = header
+    if before is None or before.epoch is None or mark.of_run:
+        return replace(mark, epoch=None)
+    told = before.epoch
+    return replace(mark, epoch=Count(told.at + bool(before.metrics), told.total))
+
+
+def _goes_on(marks: Sequence[Mark]) -> bool:
+    """Whether the counter is one of the run: it names no epoch, or goes on from one to the next."""
+    if marks[-1].of_run:
+        return True
+    if any(m.epoch is None for m in marks):
+        return True
+    fell = went_on = 0
+    for a, b in pairwise(marks):
+        if a.epoch and b.epoch and a.inner and b.inner and a.epoch.at != b.epoch.at:
+            fell += b.inner.at < a.inner.at
+            went_on += b.inner.at >= a.inner.at
+    if fell or went_on:
+        return went_on > fell
+    return marks[-1].inner is not None and marks[-1].inner.total is None
+
+
+def _ended_before(points: Sequence[Point], length: float) -> bool:
+    """Whether a counter ran to its total and began anew: one of epochs that are not named."""
+    return any(
+        a.at >= _DONE * length and b.at < a.at - 2 and b.at < length / 2
+        for a, b in pairwise(points)
+    )
+
+
+def _longest(marks: Sequence[Mark]) -> float | None:
+    """Steps of an epoch, from those that were counted to their end; None where none was."""
+    ends = [
+        a.inner.at
+        for a, b in pairwise(marks)
+        if a.epoch and b.epoch and a.inner and b.epoch.at == a.epoch.at + 1
+    ]
+    steps = [
+        b.inner.at - a.inner.at
+        for a, b in pairwise(marks)
+        if a.inner and b.inner and b.inner.at > a.inner.at
+    ]
+    return max(ends) + median(steps) / 2 if ends and steps else None
+
+
+def _last_total(counts: Sequence[Count | None]) -> float | None:
+    totals = [count.total for count in counts if count is not None and count.total]
+    return totals[-1] if totals else None
+
+
+def _is_last_index(total: float) -> bool:
+    """Whether a total is the index of the last one, from 0: 99, 299, 49."""
+    return total % 10 == 9

@@ -1,0 +1,183 @@
+"""Files of users are read with bounds and without their rights over root; the command tells it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from streams import mmengine, tqdm_epochs
+
+from predictor.cli.main import main
+from predictor.errors import StepReportError
+from predictor.site.progress import output_file
+from predictor.site.progress.lines import MAX_CHARS, lines_of
+from predictor.site.progress.output_file import read_bytes, read_file, read_stream
+from predictor.site.step_rate import StepReport
+
+NOBODY = 65534
+
+
+def run(*words: str, code: int = 0, given: bytes = b"") -> Result:
+    result = CliRunner().invoke(main, ["progress", *words], input=given)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_command_tells_what_scripts_and_people_ask(tmp_path: Path) -> None:
+    path = written(tmp_path / "slurm-1.out", mmengine().text)
+    told = json.loads(run(str(path), "--format", "json").stdout)
+    assert list(told) == [
+        "kind",
+        "unit",
+        "at",
+        "total",
+        "seconds_per_unit",
+        "remaining_s",
+        "confidence",
+    ]
+    assert (told["kind"], told["unit"], told["at"], told["total"]) == (
+        "training",
+        "step",
+        3000,
+        40000,
+    )
+    shown = run(str(path)).stdout
+    assert "3,000 of 40,000" in shown
+    assert "remaining" in shown
+    assert json.loads(run("-", "--format", "json", given=path.read_bytes()).stdout) == told
+
+
+def test_without_progress_everything_else_is_null(tmp_path: Path) -> None:
+    told = json.loads(run(str(written(tmp_path / "a", "hello\n")), "--format", "json").stdout)
+    assert told.pop("kind") == "none"
+    assert set(told.values()) == {None}
+
+
+def test_the_line_of_our_own_callbacks_goes_before_all(tmp_path: Path) -> None:
+    report = StepReport(step=1200, total_steps=5000, step_s=0.25)
+    found = read_file(written(tmp_path / "a", mmengine().text + report.line() + "\n"))
+    assert (found.at, found.total, found.remaining_s) == (1200, 5000, 950.0)
+
+
+def test_a_file_of_gigabytes_is_read_at_its_two_ends(tmp_path: Path) -> None:
+    path = tmp_path / "huge.out"
+    with path.open("wb") as file:
+        file.write(b"max_epochs=7\n")
+        file.seek(3 * 2**30)  # a hole: nothing is written
+        file.write(b"\n" + tqdm_epochs().text.encode())
+    began = time.process_time()
+    found = read_file(path)
+    assert found.seconds_per_unit == pytest.approx(0.4, rel=0.1)
+    assert time.process_time() - began < 60
+
+
+def test_a_stream_is_kept_at_its_two_ends() -> None:
+    text = mmengine().text.encode()
+    found = read_stream(io.BytesIO(b"x\n" * 2**20 + text))
+    assert found == read_bytes(b"", text)
+
+
+def test_a_link_a_fifo_and_a_directory_are_refused(tmp_path: Path) -> None:
+    target = written(tmp_path / "a.out", mmengine().text)
+    (tmp_path / "link").symlink_to(target)
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("link", "fifo", ".", "none"):
+        with pytest.raises(StepReportError, match=name):
+            read_file(tmp_path / name)
+
+
+def test_a_file_of_another_user_than_the_job_s_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.out", mmengine().text)
+    with pytest.raises(StepReportError, match="belongs to user"):
+        read_file(path, owner=NOBODY)
+
+
+def test_root_does_not_read_the_file_of_a_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path / "a.out", mmengine().text)
+    if os.geteuid() == 0:
+        os.chown(path, NOBODY, NOBODY)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(StepReportError, match="root does not read it"):
+        read_file(path)
+
+
+def test_as_root_the_command_goes_on_as_the_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path / "a.out", mmengine().text)
+    if os.geteuid() == 0:
+        os.chown(path, NOBODY, NOBODY)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    calls: list[list[str]] = []
+
+    def replaced(program: str, words: list[str]) -> None:
+        calls.append(words)
+        raise OSError("stand-in")
+
+    monkeypatch.setattr(os, "execvp", replaced)
+    failed = run(str(path), code=2)
+    assert "belongs to user" in failed.stderr
+    owner = path.stat()
+    assert calls[0][:4] == [
+        "setpriv",
+        f"--reuid={owner.st_uid}",
+        f"--regid={owner.st_gid}",
+        "--clear-groups",
+    ]
+
+
+def test_lines_are_bounded_and_free_of_controls() -> None:
+    raw = b"\x00\x1b[31ma\x1b[0m\r\nb\x08\x08c\n" + b"y" * 10**6 + b"\n\x1b]0;title\x07d"
+    found = list(lines_of(raw))
+    assert found[:3] == ["a", "b", "c"]
+    assert found[-1] == "d"
+    assert max(map(len, found)) <= MAX_CHARS
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1" * 1200, "[" * 1200, "epoch " * 200, "1/1" * 400, "a=1 " * 300, "12:" * 400, "time " * 240],
+)
+def test_no_line_takes_long(text: str) -> None:
+    """Time grows with the number of lines alone: a pattern that backtracks would take hours."""
+    began = time.process_time()
+    read_bytes(b"", "\n".join([text + " loss"] * 50).encode())
+    assert time.process_time() - began < 30
+
+
+def test_follow_tells_again_when_the_file_grows(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.out", "epoch 1/10 loss 3 time 4s\nepoch 2/10 loss 2 time 4s\n")
+    program = "from predictor.cli import main, progress; progress.EVERY_S = 0.05; main.main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "progress", str(path), "--follow"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as following:
+        assert following.stdout is not None
+        first = [following.stdout.readline() for _ in range(5)]
+        with path.open("a") as file:
+            file.write("epoch 3/10 loss 1 time 4s\n")
+        second = [following.stdout.readline() for _ in range(5)]
+        following.terminate()
+        assert following.wait() == 0
+    assert "2 of 10" in first[1]
+    assert "3 of 10" in second[1]
+
+
+def test_what_is_looked_at_is_bounded() -> None:
+    assert output_file.HEAD_BYTES + output_file.FAR_TAIL_BYTES <= 8 * 2**20

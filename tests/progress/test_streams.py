@@ -1,0 +1,76 @@
+"""A rate within 10 %, the time left within 20 %, and no rate where there is no training."""
+
+from __future__ import annotations
+
+import pytest
+from hostile import NOT_TRAINING, hostile
+from hypothesis import given
+from hypothesis import strategies as st
+from streams import REGULAR, Stream, megatron, own_epochs, tqdm_run
+
+from predictor.site.progress.output_file import HEAD_BYTES, TAIL_BYTES, read_bytes
+from predictor.site.progress.reader import ProgressKind, ProgressReading
+
+HOSTILE = dict(hostile())
+
+
+def read(text: str) -> ProgressReading:
+    raw = text.encode("utf-8", "surrogatepass")
+    return read_bytes(raw[:HEAD_BYTES], raw[-TAIL_BYTES:], whole=len(raw) <= TAIL_BYTES)
+
+
+def check(stream: Stream) -> None:
+    found = read(stream.text)
+    assert (found.kind, found.unit) == (ProgressKind.TRAINING, stream.unit)
+    assert found.seconds_per_unit == pytest.approx(stream.rate_s, rel=0.1)
+    if stream.remaining_s is None:
+        assert found.remaining_s is None
+    else:
+        assert found.remaining_s == pytest.approx(stream.remaining_s, rel=0.2)
+    if stream.at is not None:
+        assert found.at == stream.at
+    assert found.confidence is not None
+    assert 0.5 <= found.confidence <= 1
+
+
+def test_the_streams_are_sixty_and_half_of_them_hostile() -> None:
+    assert len(REGULAR) + len(HOSTILE) >= 60
+    assert len(HOSTILE) >= 30
+    assert len(NOT_TRAINING) >= 30
+
+
+@pytest.mark.parametrize("name", REGULAR)
+def test_the_output_of_a_training_tells_its_rate_and_the_time_left(name: str) -> None:
+    check(REGULAR[name]())
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_output_tells_the_same(name: str) -> None:
+    check(HOSTILE[name])
+
+
+@pytest.mark.parametrize("name", NOT_TRAINING)
+def test_what_is_no_training_has_no_rate(name: str) -> None:
+    found = read(NOT_TRAINING[name])
+    assert found.kind is not ProgressKind.TRAINING
+    assert (found.unit, found.at, found.total, found.seconds_per_unit) == (None,) * 4
+    assert (found.remaining_s, found.confidence) == (None, None)
+
+
+@pytest.mark.parametrize("name", ["evaluation", "inference"])
+def test_an_evaluation_is_told_as_one(name: str) -> None:
+    assert read(NOT_TRAINING[name]).kind is ProgressKind.EVALUATION
+
+
+@given(scale=st.floats(0.2, 50), at=st.integers(60, 900))
+def test_the_rate_scales_with_the_time_that_a_step_takes(scale: float, at: int) -> None:
+    check(megatron(step_s=scale, at=at // 10 * 10))
+    check(tqdm_run(step_s=max(0.3, scale), at=at))
+    check(own_epochs(epoch_s=10 + 10 * scale))
+
+
+@given(st.text(max_size=400), st.binary(max_size=400))
+def test_no_text_and_no_bytes_break_the_reader(text: str, raw: bytes) -> None:
+    for given_text in (text, (text + "\n") * 3, "loss 1/2 " + text):
+        read(given_text)
+    read_bytes(raw, raw)
