@@ -196,7 +196,7 @@ NOT_TRAINING = {
     ),
     "traceback": 'Traceback (most recent call last):\n  File "train.py", line 120, in <module>\n',
     "hyper-parameter search": _lines(
-        "[I 2024-03-04 12:{t},123] Trial {n} finished with value: 0.9{n} and parameters: {{'x': 1}}."
+        "[I 2024-03-04 12:{t},123] Trial {n} finished with value: 0.9{n} and parameters: {{}}."
     ),
     "web server": _lines(
         '10.0.0.{n} - - [20/Jul/2024 02:58:04] "GET /epoch/{n}/100 HTTP/1.1" 200 -'

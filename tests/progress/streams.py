@@ -154,7 +154,7 @@ def keras_two(step_s: float = 0.9, epoch: int = 3, epochs: int = 20, n: int = 30
         for i in range(1, last + 1):
             if i == length:
                 parts.append(
-                    f"\b\b\b\r{i}/{length} [==============================] - {length * step_s:.0f}s"
+                    f"\b\b\b\r{i}/{length} [{'=' * 30}] - {length * step_s:.0f}s"
                     f" {step_s * 1000:.0f}ms/step - loss: 0.61 - val_loss: 0.66\n"
                 )
             else:
@@ -175,7 +175,7 @@ def keras_three(step_s: float = 0.25, epoch: int = 4, epochs: int = 12, n: int =
             left_s = (length - i) * step_s if i < length else length * step_s
             parts.append(
                 f"\r\x1b[1m{i}/{length}\x1b[0m \x1b[32m{'━' * 10}\x1b[0m\x1b[37m{'━' * 10}\x1b[0m "
-                f"\x1b[1m{left_s:.0f}s\x1b[0m {step_s * 1000:.0f}ms/step - accuracy: 0.5 - loss: 0.7"
+                f"\x1b[1m{left_s:.0f}s\x1b[0m {step_s * 1000:.0f}ms/step - acc: 0.5 - loss: 0.7"
             )
         parts.append("\n")
     left = (epochs - epoch) * length + length - n
@@ -267,7 +267,7 @@ def megatron(step_s: float = 0.8, first: int = 0, at: int = 900) -> Stream:
         lines.append(
             f" iteration {n:8d}/    5000 | consumed samples: {n * 256:12d} | elapsed time per "
             f"iteration (ms): {value:.1f} | learning rate: 1.000E-05 | global batch size:   256 | "
-            "lm loss: 6.1E+00 | loss scale: 1.0 | grad norm: 1.1 | number of skipped iterations: 0 |"
+            "lm loss: 6.1E+00 | loss scale: 1.0 | grad norm: 1.1 | skipped iterations: 0 |"
         )
         if n % 200 == 0:
             lines.append(
@@ -331,8 +331,8 @@ def mmengine(step_s: float = 0.37) -> Stream:
         left_s = (40000 - i) * step_s
         return (
             f"{clock.stamp('%m/%d %H:%M:%S')} - mmengine - INFO - Iter(train) [{i:5d}/40000]  lr: "
-            f"9.0e-03  eta: {long_hms(left_s)}  time: {step_s:.4f}  data_time: 0.0080  memory: 9000  "
-            "loss: 1.2000"
+            f"9.0e-03  eta: {long_hms(left_s)}  time: {step_s:.4f}  data_time: 0.0080  "
+            "memory: 9000  loss: 1.2000"
         )
 
     text = "".join(by_line(line, step_s=step_s, length=40000, epochs=1, every=50, stop=(0, 3000)))
@@ -379,7 +379,7 @@ def yolox(step_s: float = 0.31) -> Stream:
         return (
             f"{clock.stamp('%Y-%m-%d %H:%M:%S')} | INFO     | yolox.core.trainer:260 - epoch: "
             f"{e + 1}/300, iter: {i + 1}/118, mem: 9000Mb, iter_time: {step_s:.3f}s, data_time: "
-            f"0.001s, total_loss: 9.1, iou_loss: 2.1, lr: 1.0e-03, size: 640, ETA: {long_hms(left_s)}"
+            f"0.001s, total_loss: 9.1, lr: 1.0e-03, size: 640, ETA: {long_hms(left_s)}"
         )
 
     text = "".join(by_line(line, step_s=step_s, length=118, epochs=300, every=10, stop=(3, 60)))
@@ -398,12 +398,12 @@ def ultralytics(step_s: float = 0.38, first: int = 1, epochs: int = 100) -> Stre
         )
         for i in range(119 if e < 3 else 61):
             elapsed_s = clock.now_s - began_s
-            head = f"{e + first:>7}/{shown}      6.1G     0.051     0.032     0.011       210       640: "
+            head = f"{e + first:>7}/{shown}      6.1G     0.051     0.032     0.011   210   640: "
             parts.append("\r" + head + bar(i, 118, elapsed_s, step_s))
             clock.step()
         if e < 3:
             for i in range(11):
-                head = "\r                 Class     Images  Instances      Box(P          R      mAP50: "
+                head = "\r                 Class     Images  Instances      Box(P      mAP50: "
                 parts.append(head + bar(i, 10, i * 0.5, 0.5))
             parts.append("\n                   all        128        929      0.64       0.53\n")
     left = (epochs - 3) * 118 - 60
@@ -431,7 +431,7 @@ def nanochat(step_s: float = 0.31) -> Stream:
     for n in range(0, 700):
         left = f" | eta: {(2000 - n) * step_s / 60:.1f}m" if n > 10 else ""
         lines.append(
-            f"step {n:05d}/02000 ({n / 20:.2f}%) | loss: 3.1 | lrm: 1.00 | dt: {step_s * 1000:.2f}ms"
+            f"step {n:05d}/02000 ({n / 20:.2f}%) | loss: 3.1 | dt: {step_s * 1000:.2f}ms"
             f" | tok/sec: 100,100 | mfu: 41.20 | total time: {n * step_s / 60:.2f}m{left}"
         )
     return Stream(
