@@ -24,6 +24,7 @@ COMMANDS = (
     "validate",
     "calibrate",
     "drift",
+    "progress",
     "backtest",
     "fit",
     "learn",

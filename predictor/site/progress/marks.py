@@ -215,7 +215,9 @@ def _words(text: str, known: Patterns) -> _Found | None:
     if epoch is not None:
         found.fraction = bool(epoch.groupdict().get("frac"))
         found.epoch = _count(epoch)
-    found.inner = None if step is None else _count(step)
+    if step is not None:
+        found.inner = _count(step)
+        found.of_run = epoch is not None and step.start() < epoch.start() and bool(step["total"])
     return found
 
 
@@ -253,7 +255,8 @@ def _kind(before: str, text: str, found: _Found, known: Patterns) -> str:
         return EVALUATION
     if found.bar is not None and known.other.search(words) and not known.training.search(text):
         return OTHER
-    return TRAINING if known.training.search(text) else UNCLEAR
+    epoch_bar = found.bar is not None and found.epoch is not None
+    return TRAINING if epoch_bar or known.training.search(text) else UNCLEAR
 
 
 class _Times:

@@ -168,7 +168,9 @@ def _training(series: Sequence[Sequence[Mark]], output: _Output) -> ProgressRead
         chosen = by_epoch if by_epoch is not None and len(by_epoch.points) > 0 else chosen
     if chosen is None:
         return NOTHING
-    return _reading(chosen, output)
+    found = _reading(chosen, output)
+    said = found.seconds_per_unit or found.total
+    return found if said or len(chosen.points) > 1 else NOTHING
 
 
 def _fractions(series: Sequence[Sequence[Mark]]) -> Track | None:
