@@ -9,13 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import Any
 
 PREFIX = "precision-time"
 MAX_CHARS = 1000
 _JOB = " job: "
-Number = TypeVar("Number", int, float)
 _PAIR = re.compile(r"(\w+)=(\S+)")
+_KINDS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("limit", "first", "gpus"), int),
+    **dict.fromkeys(("p50_s", "hi_s", "q", "step_s"), float),
+    **dict.fromkeys(("gpu", "tier", "version"), str),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,26 +61,11 @@ def parse_mark(text: str | None) -> Mark | None:
     if found.get("v") != "1":
         return None
     try:
-        return Mark(
-            limit=_maybe(int, found.get("limit")),
-            first=_maybe(int, found.get("first")),
-            p50_s=_maybe(float, found.get("p50_s")),
-            hi_s=_maybe(float, found.get("hi_s")),
-            q=_maybe(float, found.get("q")),
-            step_s=_maybe(float, found.get("step_s")),
-            gpu=found.get("gpu"),
-            gpus=_maybe(int, found.get("gpus")),
-            tier=found.get("tier"),
-            version=found.get("version"),
-            job=job,
-        )
+        known = {name: kind(found[name]) for name, kind in _KINDS.items() if name in found}
+        return Mark(**known, job=job)
     except ValueError:
         return None
 
 
 def _short(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _maybe(kind: Callable[[str], Number], text: str | None) -> Number | None:
-    return None if text is None else kind(text)

@@ -110,20 +110,7 @@ def request_of(
     least, _, most = (options.get("nodes") or "").partition("-")
     limit = options.get("time")
     per_node = options.get("gpus_per_node")
-    plain = (
-        "comment",
-        "extra",
-        "partition",
-        "features",
-        "prefer",
-        "req_nodes",
-        "exc_nodes",
-        "reservation",
-        "account",
-        "qos",
-        "name",
-        "array_inx",
-    )
+    texts = {f.name for f in fields(HookRequest)} - {"tres_per_node"}
     bound = minutes(limit) if limit else None
     return HookRequest(
         uid=_uid(user),
@@ -143,7 +130,7 @@ def request_of(
         tres_per_job=_gpus(options.get("gpus")),
         tres_per_task=_gpus(options.get("gpus_per_task")),
         tres_per_socket=_gpus(options.get("gpus_per_socket")),
-        **{name: options.get(name) for name in plain},  # type: ignore[arg-type]
+        **{name: text for name, text in options.items() if name in texts},  # type: ignore[arg-type]
     )
 
 

@@ -6,7 +6,6 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
 from ..config import SlurmPolicy
 from ..errors import InstallError, PolicyError
@@ -22,29 +21,19 @@ SAMPLES = 5
 TRIAL_TIMEOUT_S = 60.0
 
 
-class CheckState(StrEnum):
-    """What came of a promise."""
-
-    OK = "ok"
-    FAILED = "FAILED"
-    SKIPPED = "skipped"
-
-
 @dataclass(frozen=True, slots=True)
 class CheckedPromise:
     """One promise; ``detail`` says what was seen, or why not and what to do."""
 
-    state: CheckState
     promise: str
+    holds: bool
     detail: str = ""
 
     def __str__(self) -> str:
         """The line an admin reads."""
-        return f"{self.state:<8}{self.promise}" + (f": {self.detail}" if self.detail else "")
-
-
-class SkippedError(Exception):
-    """This promise cannot be looked at here; the text says why."""
+        return f"{'ok' if self.holds else 'FAILED':<8}{self.promise}" + (
+            f": {self.detail}" if self.detail else ""
+        )
 
 
 def run_checks(options: Options) -> Iterator[CheckedPromise]:
@@ -54,10 +43,10 @@ def run_checks(options: Options) -> Iterator[CheckedPromise]:
         site = find_site(options)
         policy = service.policy_at(options)
     except (InstallError, PolicyError) as error:
-        yield CheckedPromise(CheckState.FAILED, found, str(error))
+        yield CheckedPromise(found, False, str(error))
         return
     version = f"Slurm {site.version or '(version unknown)'}"
-    yield CheckedPromise(CheckState.OK, found, f"{version}, {site.conf}")
+    yield CheckedPromise(found, True, f"{version}, {site.conf}")
     for promise, check in _checks(options, site, policy):
         yield _checked(promise, check)
 
@@ -72,18 +61,16 @@ def _checks(
     if not options.live:
         return
     yield "a predictor is fitted", lambda: _predictor(options, site)
-    yield "the daemon answers in time", lambda: _answer(site, policy)
+    yield "the daemon answers in time", lambda: _answer(policy)
     yield "slurmctld has the plugin loaded", lambda: _loaded(site)
     yield "sbatch shows our line", lambda: _submitted(site, policy)
 
 
 def _checked(promise: str, check: Callable[[], str]) -> CheckedPromise:
     try:
-        return CheckedPromise(CheckState.OK, promise, check())
-    except SkippedError as why:
-        return CheckedPromise(CheckState.SKIPPED, promise, str(why))
+        return CheckedPromise(promise, True, check())
     except (InstallError, PolicyError) as error:
-        return CheckedPromise(CheckState.FAILED, promise, str(error))
+        return CheckedPromise(promise, False, str(error))
 
 
 def _files(records: Records) -> str:
@@ -138,13 +125,12 @@ def _predictor(options: Options, site: SlurmSite) -> str:
     return used.version
 
 
-def _answer(site: SlurmSite, policy: SlurmPolicy) -> str:
+def _answer(policy: SlurmPolicy) -> str:
     socket, allowed_s = policy.daemon.socket, policy.daemon.deadline_ms / 1000
     try:
         socket.stat()
     except PermissionError:
-        who = site.user.name if site.user else "SlurmUser"
-        raise SkippedError(f"only root and {who} may look: run as root") from None
+        raise InstallError("only root and SlurmUser may look: run as root") from None
     except OSError as error:
         raise InstallError(f"{socket}: {error.strerror}; start precision-time-slurm") from None
     service.ask_sample(socket)  # the first one may fill a cache

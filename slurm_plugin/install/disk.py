@@ -50,7 +50,6 @@ def put(path: Path, content: bytes, *, mode: int = 0o644) -> None:
         except OSError:
             draft.unlink(missing_ok=True)
             raise
-        _sync_directory(target.parent)
     except OSError as error:
         raise InstallError(f"{path} cannot be written: {error.strerror}") from None
 
@@ -96,11 +95,3 @@ def _date(path: Path, old: os.stat_result | None) -> None:
     """
     ahead = max(int(time.time()), int(old.st_mtime) if old is not None else 0) + 1
     os.utime(path, (ahead, ahead))
-
-
-def _sync_directory(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ..errors import InstallError
 
@@ -44,45 +44,6 @@ class NvmlNode:
     gpus: tuple[NodeGpu, ...]
 
 
-class Nvml(Protocol):
-    """The functions of nvidia-ml-py (module pynvml) that are used here."""
-
-    NVMLError: type[Exception]
-
-    def nvmlInit(self) -> None:  # noqa: N802
-        """Begin; raises NVMLError without driver."""
-
-    def nvmlShutdown(self) -> None:  # noqa: N802
-        """End."""
-
-    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
-        """How many GPUs there are."""
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> Any:  # noqa: N802
-        """A GPU."""
-
-    def nvmlDeviceGetName(self, handle: Any) -> str | bytes:  # noqa: N802
-        """Its product name; of a MIG device with its profile."""
-
-    def nvmlDeviceGetMinorNumber(self, handle: Any) -> int:  # noqa: N802
-        """N of ``/dev/nvidiaN``."""
-
-    def nvmlDeviceGetMigMode(self, handle: Any) -> Any:  # noqa: N802
-        """Present and pending mode; raises NVMLError where the GPU knows none."""
-
-    def nvmlDeviceGetMaxMigDeviceCount(self, handle: Any) -> int:  # noqa: N802
-        """How many MIG devices there can be."""
-
-    def nvmlDeviceGetMigDeviceHandleByIndex(self, device: Any, index: int) -> Any:  # noqa: N802
-        """A MIG device; raises NVMLError where there is none of this number."""
-
-    def nvmlDeviceGetGpuInstanceId(self, device: Any) -> int:  # noqa: N802
-        """Number of the GPU instance of a MIG device."""
-
-    def nvmlDeviceGetComputeInstanceId(self, device: Any) -> int:  # noqa: N802
-        """Number of its compute instance."""
-
-
 def this_node() -> NvmlNode:
     """The GPUs of this machine; raises InstallError without NVML or driver."""
     try:
@@ -94,8 +55,8 @@ def this_node() -> NvmlNode:
     return read_node(nvml, socket.gethostname().partition(".")[0])
 
 
-def read_node(nvml: Nvml, name: str, capabilities: Path = CAPABILITIES) -> NvmlNode:
-    """The GPUs NVML shows; raises InstallError with what NVML says."""
+def read_node(nvml: Any, name: str, capabilities: Path = CAPABILITIES) -> NvmlNode:
+    """The GPUs NVML shows; ``nvml`` is the module pynvml. Raises InstallError with its words."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
@@ -129,21 +90,17 @@ def from_json(text: str, origin: str) -> tuple[NvmlNode, ...]:
         ) from None
 
 
-def _gpu(nvml: Nvml, handle: Any, capabilities: Path) -> NodeGpu:
+def _gpu(nvml: Any, handle: Any, capabilities: Path) -> NodeGpu:
     minor = nvml.nvmlDeviceGetMinorNumber(handle)
-    on = _mig_mode(nvml, handle)
-    parts = tuple(_instances(nvml, handle, minor, capabilities)) if on else ()
-    return NodeGpu(_text(nvml.nvmlDeviceGetName(handle)), minor, parts, on)
-
-
-def _mig_mode(nvml: Nvml, handle: Any) -> bool:
     try:
-        return bool(nvml.nvmlDeviceGetMigMode(handle)[0])
+        divided = bool(nvml.nvmlDeviceGetMigMode(handle)[0])
     except nvml.NVMLError:  # not supported before A100
-        return False
+        divided = False
+    parts = tuple(_instances(nvml, handle, minor, capabilities)) if divided else ()
+    return NodeGpu(_text(nvml.nvmlDeviceGetName(handle)), minor, parts, divided)
 
 
-def _instances(nvml: Nvml, handle: Any, minor: int, capabilities: Path) -> Iterator[MigInstance]:
+def _instances(nvml: Any, handle: Any, minor: int, capabilities: Path) -> Iterator[MigInstance]:
     for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         try:
             part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
@@ -154,10 +111,9 @@ def _instances(nvml: Nvml, handle: Any, minor: int, capabilities: Path) -> Itera
         instance = nvml.nvmlDeviceGetGpuInstanceId(part)
         compute = nvml.nvmlDeviceGetComputeInstanceId(part)
         base = capabilities / f"gpu{minor}" / "mig" / f"gi{instance}"
-        access = (base / "access", base / f"ci{compute}" / "access")
-        minors = [_device_minor(path) for path in access]
+        minors = [_device_minor(base / place) for place in ("access", f"ci{compute}/access")]
         files = [f"/dev/nvidia{minor}", *(f"/dev/nvidia-caps/nvidia-cap{m}" for m in minors if m)]
-        yield MigInstance(profile[1] if profile else name, tuple(files) if len(files) == 3 else ())
+        yield MigInstance(profile[1] if profile else name, tuple(files) if all(minors) else ())
 
 
 def _device_minor(path: Path) -> str | None:
