@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from .errors import SourceError
@@ -20,8 +18,3 @@ def expand(text: str) -> tuple[str, ...]:
         return tuple(NodeSet(text, resolver=None))
     except NodeSetException as error:
         raise SourceError(f"{text!r} is not a host list: {error}") from None
-
-
-def compress(names: Iterable[str]) -> str:
-    """The shortest list of these names, as Slurm's commands take it; empty for none."""
-    return str(NodeSet.fromlist(list(names), resolver=None))

@@ -75,8 +75,6 @@ class HookRequest:
     req_nodes: str | None = None
     exc_nodes: str | None = None
     reservation: str | None = None
-    array_inx: str | None = None
-    het_job_offset: int | None = None
     script: str | None = None
     work_dir: str | None = None
     argv: tuple[str, ...] = ()
@@ -124,7 +122,6 @@ _NUMBERS = {
     "num_tasks",
     "ntasks_per_node",
     "sockets_per_node",
-    "het_job_offset",
     "job_id",
 }
 _TIMES = {"time_limit", "time_min"}
@@ -174,9 +171,9 @@ def parse_request(line: bytes) -> HookRequest:
         elif key in _TEXTS:
             stated[key] = value
     if version != str(VERSION):
-        raise ProtocolError(f"v={version!r} is not possible: the daemon speaks version {VERSION}")
+        raise ProtocolError(f"invalid v={version!r}; expected {VERSION}, which the daemon speaks")
     if stated.get("kind", "submit") not in ("submit", "modify"):
-        raise ProtocolError(f"kind={stated['kind']!r} is not possible: submit or modify")
+        raise ProtocolError(f"invalid kind={stated['kind']!r}; expected submit or modify")
     return HookRequest(argv=tuple(argv), environment=environment, old=old, **stated)  # type: ignore[arg-type]
 
 
@@ -200,16 +197,16 @@ def _number(key: str, value: str) -> float:
     try:
         number = float(value)
     except ValueError:
-        raise ProtocolError(f"{key}={value!r} is not possible: a number is accepted") from None
+        raise ProtocolError(f"invalid {key}={value!r}; expected a number") from None
     if number < 0 or number != number or (key in _NUMBERS and number >= 2**63):
-        raise ProtocolError(f"{key}={value!r} is not possible: a number from 0 is accepted")
+        raise ProtocolError(f"invalid {key}={value!r}; expected a number from 0")
     return number
 
 
 def _partition(text: str) -> PartitionRequest:
     parts = text.rsplit(":", 2)
     if len(parts) != 3:
-        raise ProtocolError(f"partitions={text!r} is not possible: name:default:max is accepted")
+        raise ProtocolError(f"invalid partitions={text!r}; expected name:default:max")
     name, default, most = parts
     return PartitionRequest(name, _minutes(default), _minutes(most))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .protocol import HookRequest
 
@@ -30,7 +30,6 @@ class GpuRequest:
     ``gpus`` is the total over all nodes, 0 for a ``shared`` job, which gets parts of GPUs.
     ``nodes`` is the least number of nodes, ``gpus_per_node`` the GPUs on each; both are None where
     Slurm chooses. ``type`` is the GRES type all GPUs have, ``types`` every type asked for.
-    ``how`` is the field of the request that says it.
     """
 
     gpus: int
@@ -39,7 +38,6 @@ class GpuRequest:
     type: str | None = None
     types: tuple[str, ...] = ()
     shared: bool = False
-    how: str = ""
 
     @property
     def typed(self) -> bool:
@@ -62,30 +60,16 @@ def gpu_request(request: HookRequest) -> GpuRequest | None:
         entries = {field: _entries(getattr(request, field)) for field in FIELDS}
     except ValueError:
         return None
-    stated = [field for field in FIELDS if any(g.name == "gpu" for g in entries[field])]
     every = [gres for found in entries.values() for gres in found]
     if any(gres.name in SHARED for gres in every):
-        return GpuRequest(
-            gpus=0,
-            nodes=_nodes(request),
-            gpus_per_node=None,
-            shared=True,
-            how=_shared_field(entries),
-        )
-    if not stated:
+        return GpuRequest(gpus=0, nodes=_nodes(request), gpus_per_node=None, shared=True)
+    kinds = [gres.type for gres in every if gres.name == "gpu"]
+    if not kinds:
         return None
-    counts = {field: _gpus(entries[field]) for field in FIELDS}
-    types = tuple(dict.fromkeys(g.type for g in every if g.name == "gpu" and g.type is not None))
-    untyped = any(gres.name == "gpu" and gres.type is None for gres in every)
-    total = _total(counts, request)
-    return GpuRequest(
-        gpus=total.gpus,
-        nodes=total.nodes,
-        gpus_per_node=total.gpus_per_node,
-        type=types[0] if len(types) == 1 and not untyped else None,
-        types=types,
-        how=stated[0],
-    )
+    types = tuple(dict.fromkeys(kind for kind in kinds if kind is not None))
+    total = _total({field: _gpus(entries[field]) for field in FIELDS}, request)
+    only = types[0] if len(types) == 1 and None not in kinds else None
+    return replace(total, type=only, types=types)
 
 
 def with_type(request: HookRequest, gpu_type: str) -> str | None:
@@ -110,14 +94,7 @@ def with_type(request: HookRequest, gpu_type: str) -> str | None:
     return ",".join(typed if _gres(text) == gpus[0] else text for text in texts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Spread:
-    gpus: int
-    nodes: int | None
-    gpus_per_node: int | None
-
-
-def _total(counts: dict[str, int], request: HookRequest) -> _Spread:
+def _total(counts: dict[str, int], request: HookRequest) -> GpuRequest:
     """GPUs and how they lie on nodes, as slurmctld allocates them."""
     per_job, per_task = counts["tres_per_job"], counts["tres_per_task"]
     sockets = request.sockets_per_node or 1
@@ -125,16 +102,17 @@ def _total(counts: dict[str, int], request: HookRequest) -> _Spread:
     nodes = _nodes(request)
     if per_node and not per_job:
         nodes = max(nodes or 1, -(-per_task * (request.num_tasks or 0) // per_node))
-        return _Spread(per_node * nodes, nodes, per_node)
+        return GpuRequest(gpus=per_node * nodes, nodes=nodes, gpus_per_node=per_node)
     if per_node:
-        return _Spread(per_job, -(-per_job // per_node), per_node)
+        nodes = -(-per_job // per_node)
+        return GpuRequest(gpus=per_job, nodes=nodes, gpus_per_node=per_node)
     if not per_job:
         tasks, each = _tasks(request), request.ntasks_per_node or 0
         per_job = per_task * tasks
         per_node = per_task * each if nodes and tasks == nodes * each else 0
     if nodes == 1 and request.max_nodes == 1:
         per_node = per_job
-    return _Spread(per_job, nodes, per_node or None)
+    return GpuRequest(gpus=per_job, nodes=nodes, gpus_per_node=per_node or None)
 
 
 def _nodes(request: HookRequest) -> int | None:
@@ -152,10 +130,6 @@ def _tasks(request: HookRequest) -> int:
 
 def _gpus(entries: Sequence[Gres]) -> int:
     return sum(gres.count for gres in entries if gres.name == "gpu")
-
-
-def _shared_field(entries: dict[str, tuple[Gres, ...]]) -> str:
-    return next(f for f, found in entries.items() if any(g.name in SHARED for g in found))
 
 
 def _entries(text: str | None) -> tuple[Gres, ...]:
@@ -178,7 +152,7 @@ def _gres(text: str) -> Gres:
     count = _number(rest[-1])
     kind = rest if count is None else rest[:-1]
     if len(kind) > 1 or (kind and not _TYPE.fullmatch(kind[0])):
-        raise ValueError(f"{text!r} is not possible: gpu[:type][:count] is accepted")
+        raise ValueError(f"invalid GRES {text!r}; expected gpu[:type][:count]")
     return Gres(name, kind[0] if kind else None, 1 if count is None else count)
 
 

@@ -10,7 +10,6 @@ local MAX_LINE_BYTES = 255 * 1024 -- the daemon reads 256 KiB
 local NO_VAL16, NO_VAL, INFINITE = 65534, 4294967294, 4294967295 -- slurm/slurm.h
 local MAX_TEXT = 4096 -- Slurm refuses comments, names and features of more than 1024 bytes later
 local MAX_NODE_LIST = 16384
-local MAX_ARRAY = 64 -- only whether it is an array matters
 local MAX_WORDS, MAX_WORD_BYTES = 256, 16384
 
 local TEXTS = {
@@ -228,14 +227,11 @@ function R.submit_line(job_desc, part_list, submit_uid, max_script)
   end
   add_text(line, "req_nodes", job_desc.req_nodes, MAX_NODE_LIST)
   add_text(line, "exc_nodes", job_desc.exc_nodes, MAX_NODE_LIST)
-  add(line, "array_inx", job_desc.array_inx and job_desc.array_inx:sub(1, MAX_ARRAY))
   add_partitions(line, job_desc.partition, part_list)
   add(line, "time_limit", minutes_text(job_desc.time_limit))
   add(line, "time_min", minutes_text(job_desc.time_min))
   add_counts(line, job_desc, COUNTS, NO_VAL, "")
   add_counts(line, job_desc, COUNTS16, NO_VAL16, "")
-  local offset = R.count(job_desc.het_job_offset)
-  add(line, "het_job_offset", offset and digits(offset))
   add_words(line, job_desc)
   if script then
     add_environment(line, job_desc.environment)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 
 from predictor.site.ended_job import JobState
+from predictor.site.history.cells import duration_s
+
+MINUTE_S = 60.0
 
 _ABSENT = frozenset({"", "(null)", "N/A", "n/a", "None assigned"})
-_LIMIT = re.compile(r"(?:(?P<days>\d+)-)?(?P<parts>\d+(?::\d+){0,2})")
 _QUEUE = {
     "PENDING": "PENDING",
     "REQUEUED": "PENDING",
@@ -40,19 +43,10 @@ def listed(text: str) -> tuple[str, ...]:
 def minutes(text: str) -> int | None:
     """A limit such as ``1-12:00:00``, ``30:00`` or ``45``; None for UNLIMITED, NONE and the like.
 
-    Two numbers are minutes and seconds, or hours and minutes after days; seconds round up.
+    Seconds round up.
     """
-    match = _LIMIT.fullmatch(text.strip())
-    if match is None:
-        return None
-    parts = [int(part) for part in match["parts"].split(":")]
-    if match["days"]:
-        hours, mins, seconds = (*parts, 0, 0)[:3]
-    elif len(parts) == 1:
-        hours, mins, seconds = 0, parts[0], 0
-    else:
-        hours, mins, seconds = (0, *parts)[-3:]
-    return int(match["days"] or 0) * 1440 + hours * 60 + mins + -(-seconds // 60)
+    seconds = duration_s(text.strip(), MINUTE_S)
+    return None if seconds is None else math.ceil(seconds / MINUTE_S)
 
 
 def unix_s(text: str) -> float | None:

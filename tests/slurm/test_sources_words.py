@@ -12,7 +12,7 @@ from predictor.site.ended_job import JobState
 from predictor.site.history.cells import AskedGpus, asked_gpus
 from slurm_plugin.cluster import GpuGres
 from slurm_plugin.errors import SourceError
-from slurm_plugin.hostlist import compress, expand
+from slurm_plugin.hostlist import expand
 from slurm_plugin.sources.gres import first_gpus, gpus_used, node_gres
 from slurm_plugin.sources.marked import new_mark, rows
 from slurm_plugin.sources.output_path import expand as output_path
@@ -211,11 +211,6 @@ def test_array_tasks_are_expanded(tasks: set[int]) -> None:
 )
 def test_host_lists_are_expanded(text: str, names: tuple[str, ...]) -> None:
     assert expand(text) == names
-
-
-@given(st.sets(st.from_regex(r"[a-z]{1,3}(-[a-z]{1,2})?[0-9]{1,4}", fullmatch=True)))
-def test_a_compressed_host_list_has_the_same_names(names: set[str]) -> None:
-    assert set(expand(compress(names))) == names
 
 
 @pytest.mark.parametrize("text", ["a[1-", "a[3-x]", "a[5-1]"])

@@ -32,10 +32,10 @@ def captured(version: str, name: str) -> HookRequest:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("tres", GpuRequest(gpus=2, nodes=1, gpus_per_node=2, how="tres_per_node")),
-        ("gpus", GpuRequest(gpus=4, nodes=2, gpus_per_node=2, how="tres_per_job")),
-        ("gpustask", GpuRequest(gpus=2, nodes=None, gpus_per_node=None, how="tres_per_task")),
-        ("gpussock", GpuRequest(gpus=2, nodes=1, gpus_per_node=2, how="tres_per_socket")),
+        ("tres", GpuRequest(gpus=2, nodes=1, gpus_per_node=2)),
+        ("gpus", GpuRequest(gpus=4, nodes=2, gpus_per_node=2)),
+        ("gpustask", GpuRequest(gpus=2, nodes=None, gpus_per_node=None)),
+        ("gpussock", GpuRequest(gpus=2, nodes=1, gpus_per_node=2)),
         (
             "gputyped",
             GpuRequest(
@@ -44,10 +44,9 @@ def captured(version: str, name: str) -> HookRequest:
                 gpus_per_node=None,
                 type="a100",
                 types=("a100",),
-                how="tres_per_job",
             ),
         ),
-        ("salloc1", GpuRequest(gpus=1, nodes=1, gpus_per_node=1, how="tres_per_node")),
+        ("salloc1", GpuRequest(gpus=1, nodes=1, gpus_per_node=1)),
     ],
 )
 def test_captured_jobs_of_every_version_are_understood(
@@ -219,7 +218,7 @@ def test_a_submittedof_two_types_has_both_and_no_single_one() -> None:
 @pytest.mark.parametrize("text", ["gres:shard:2", "gres/mps:50", "gres:mps:a100:50"])
 def test_parts_of_a_gpu_are_shared_and_count_no_whole_gpu(text: str) -> None:
     found = asked(tres_per_node=text)
-    assert (found.shared, found.gpus, found.how) == (True, 0, "tres_per_node")
+    assert (found.shared, found.gpus) == (True, 0)
 
 
 @pytest.mark.parametrize(

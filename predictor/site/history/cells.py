@@ -60,11 +60,11 @@ def _iso_s(text: str, zone: tzinfo | None) -> float:
 
 @lru_cache(_CACHED)
 def duration_s(text: str, scale: float) -> float | None:
-    """Seconds of ``[D-]HH:MM:SS``, ``MM:SS``, ``D-HH`` or a number times ``scale``; else None."""
-    if match := _DURATION.fullmatch(text):
-        days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    elif match := _DAYS.fullmatch(text):
+    """Seconds of ``[D-]HH:MM:SS``, ``MM:SS``, ``D-HH[:MM]`` or ``scale`` times a number."""
+    if match := _DAYS.fullmatch(text):
         days, hours, minutes, seconds = (*(int(part or 0) for part in match.groups()), 0)
+    elif match := _DURATION.fullmatch(text):
+        days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     else:
         number = _number(text)
         return None if number is None or number < 0 else number * scale

@@ -130,8 +130,6 @@ def test_jobs_of_real_slurm_arrive_with_all_they_ask_for(hook: Hook, version: st
     assert requests["gpustask"].num_tasks == 2
     assert requests["gpussock"].sockets_per_node == 2
     assert requests["prefer"].prefer == "a100"
-    assert requests["arr"].array_inx == "0-3%2"
-    assert (requests["het1"].het_job_offset, requests["het2"].het_job_offset) == (0, 1)
     assert requests["inf"].time_limit == float("inf")
     assert [p.name for p in requests["multi"].partitions] == ["gpu", "short"]
     plain = requests["plain"]
