@@ -38,7 +38,7 @@ class SlurmLimits(Section):
     """How a time limit follows from a prediction.
 
     ``auto`` is what runs of the site reported (``precision-time calibrate``). ``history_mode`` is
-    what becomes of jobs without a prediction whose user has run like ones.
+    what becomes of jobs without a prediction whose user has had similar runs.
     """
 
     mode: Literal["set", "warn", "off"] = "set"
@@ -176,7 +176,7 @@ class SlurmPolicy(Section):
 
 
 def read_policy(path: Path) -> SlurmPolicy:
-    """The policy of a file; raises PolicyError naming file, field, value and what is accepted."""
+    """The policy of a file; raises PolicyError naming file, field, value and what is expected."""
     return read_settings(path, SlurmPolicy, PolicyError)
 
 

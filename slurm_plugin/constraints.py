@@ -138,7 +138,7 @@ def cover(
 
     As many targets as possible are covered, by a single feature if one does as well as several
     joined by ``|``; ``preferred`` features come first, then short names. None where no feature
-    tells the nodes apart.
+    distinguishes the nodes.
     """
     foreign = frozenset().union(*(node.features for node in others))
     holders: dict[str, set[int]] = {}

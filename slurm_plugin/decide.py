@@ -19,7 +19,6 @@ from .config import SlurmPolicy
 from .estimate import JobPredictions, estimate
 from .hardware import gpu_named
 from .job_files import JobFiles, TimedReads
-from .like_limit import from_like_jobs
 from .limit import bounds, choose
 from .mark import parse_mark
 from .message import log_words
@@ -29,6 +28,7 @@ from .placement import Placed, place
 from .pools import Pools
 from .protocol import ANSWER_TTL_S, HookAnswer, HookRequest, with_old
 from .queue_models import QueueModels
+from .similar_runs import from_similar_runs
 from .tres import GpuRequest, gpu_request
 
 # How long an answer may be repeated that lacked node data, in seconds.
@@ -53,7 +53,7 @@ class SlurmDecider:
     """Decides jobs.
 
     ``cluster`` gives the newest view of Slurm, None while there is none; ``version`` is the
-    predictor's, written on every job; ``lengths`` are of like jobs. ``follow_ups`` are for the
+    predictor's, written on every job; ``lengths`` are of similar runs. ``follow_ups`` are for the
     daemon to carry out.
     """
 
@@ -147,7 +147,7 @@ class SlurmDecider:
             stated=stated,
             estimate=predicted,
             placed=placed,
-            choice=from_like_jobs(choice, limits, request, wanted, stated, self.lengths, within),
+            choice=from_similar_runs(choice, limits, request, wanted, stated, self.lengths, within),
             elsewhere=other,
             version=self.version,
             ttl_s=self._ttl_s(cluster, placed, other),

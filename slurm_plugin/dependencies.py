@@ -32,7 +32,7 @@ class Dependencies:
 def parse(text: str) -> Dependencies:
     """The conditions of a text as ``squeue`` prints it; none of an empty one.
 
-    Of those of which one is enough, ones that have failed are left out.
+    Of those of which one is enough, ones that have failed are skipped.
     """
     any_of = "?" in text
     found = (_ONE.fullmatch(part) for part in re.split("[,?]", text) if part)

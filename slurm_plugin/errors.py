@@ -2,9 +2,9 @@
 
 PrecisionTimeError
 └── SlurmError          something of Slurm or of its configuration stands in the way
-    ├── PolicyError         the policy file is wrong: path of the field, value, what is accepted
+    ├── PolicyError         the policy file is wrong: path of the field, value, what is expected
     ├── ProtocolError       a request line is malformed or too long
-    ├── SourceError         Slurm's data cannot be read: which command, what it said
+    ├── SourceError         Slurm's data cannot be read: which command, its error
     └── InstallError        an installation step cannot be done, or would break what is there
 """
 
@@ -18,7 +18,7 @@ class SlurmError(PrecisionTimeError):
 
 
 class PolicyError(SlurmError):
-    """The policy file is wrong; the message names field, value and what is accepted."""
+    """The policy file is wrong; the message names field, value and what is expected."""
 
 
 class ProtocolError(SlurmError):
@@ -26,7 +26,7 @@ class ProtocolError(SlurmError):
 
 
 class SourceError(SlurmError):
-    """Data of Slurm cannot be read; the message names the command and what it said."""
+    """Data of Slurm cannot be read; the message names the command and its error."""
 
 
 class InstallError(SlurmError):

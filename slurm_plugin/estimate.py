@@ -67,9 +67,9 @@ def _lacking(
             reason="unknown-model", advice=f"model {stated.unknown_model} is not known"
         )
     if stated.model is None:
-        said = bool(values or stated.problems)
+        states_any = bool(values or stated.problems)
         return JobPredictions(
-            reason="no-model", advice="state model= for a time limit" if said else ""
+            reason="no-model", advice="state model= for a time limit" if states_any else ""
         )
     if "batch_size" not in values and "global_batch_size" not in values:
         return JobPredictions(

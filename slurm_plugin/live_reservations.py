@@ -25,7 +25,7 @@ class KeptGpus:
 def kept(
     reservations: Iterable[SlurmReservation], places: Sequence[Place], at_s: float
 ) -> KeptGpus:
-    """What they keep from ``at_s`` on; those of parts of nodes are only told of."""
+    """What they keep from ``at_s`` on; those of parts of nodes only get a note."""
     away: list[Away] = []
     notes: list[str] = []
     nodes: set[str] = set()

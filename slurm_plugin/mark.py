@@ -45,7 +45,7 @@ class Mark:
     job: str = ""
 
     def text(self) -> str:
-        """The AdminComment; a job too long for it is left out whole: half would mislead."""
+        """The AdminComment; a job too long for it is dropped whole: half would mislead."""
         stated = ((f.name, getattr(self, f.name)) for f in fields(self) if f.name != "job")
         pairs = [f"{name}={_short(value)}" for name, value in stated if value is not None]
         head = " ".join([PREFIX, "v=1", *pairs]) + _JOB

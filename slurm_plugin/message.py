@@ -33,14 +33,14 @@ def time_words(limit: Limit, quantile: float) -> str:
 
 def lines(headline: str, clauses: Iterable[str], problems: Iterable[Problem]) -> str | None:
     """The message: one line for the decision, one for each thing that could not be used."""
-    said = [clause for clause in clauses if clause]
-    first = ": ".join(part for part in (headline, "; ".join(said)) if part)
+    stated = [clause for clause in clauses if clause]
+    first = ": ".join(part for part in (headline, "; ".join(stated)) if part)
     rest = [f"{p.origin}: {p.text}" for p in problems][:MAX_PROBLEMS]
     return "\n".join(line for line in (first, *rest) if line) or None
 
 
 def log_words(**words: object) -> str:
-    """``key=value`` words; what is None is left out, blanks in a value become underscores."""
+    """``key=value`` words; what is None is skipped, blanks in a value become underscores."""
     return " ".join(
         f"{key}={'_'.join(str(value).split()) or '-'}"
         for key, value in words.items()

@@ -51,7 +51,7 @@ class JobDecision:
         """What is written on the job."""
         limit, predictions = self.choice.found, self.estimate.predictions
         slowest = limit.slowest if limit else predictions[0] if predictions else None
-        if slowest is None:  # like jobs alone
+        if slowest is None:  # similar runs alone
             job = stated_text(self.stated)
             return Mark(limit=self.choice.limit_min, version=self.version or None, job=job)
         return Mark(

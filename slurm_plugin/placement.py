@@ -102,7 +102,7 @@ def _steered(
     constraint = None if joined is None else parse(joined)
     if ours is None or joined is None or constraint is None:
         return Placed(
-            candidates=kept, note=f"no feature tells {aim} nodes apart", reason="no-feature"
+            candidates=kept, note=f"no feature distinguishes {aim} nodes", reason="no-feature"
         )
     narrowed = tuple(c for c in target if constraint.matches(c.features))
     if not suffice(narrowed, wanted):

@@ -52,7 +52,7 @@ class Pools:
 
 
 def pools_of(cluster: Cluster, hardware: SlurmHardware) -> tuple[NodePool, ...]:
-    """The nodes of a view by kind, those without GPUs left out."""
+    """The nodes of a view by kind, without those that have no GPUs."""
     alike: dict[tuple[object, ...], list[tuple[SlurmNode, tuple[PoolGpus, ...]]]] = {}
     for node in cluster.nodes:
         if node.gpus:

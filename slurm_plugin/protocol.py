@@ -105,7 +105,7 @@ class HookAnswer:
     ttl_s: int = ANSWER_TTL_S
 
     def encode(self) -> bytes:
-        """The line, at most MAX_ANSWER_BYTES; a message that does not fit is left out."""
+        """The line, at most MAX_ANSWER_BYTES; a message that does not fit is dropped."""
         line = self._line(self.message)
         return line if len(line) <= MAX_ANSWER_BYTES else self._line(None)
 

@@ -133,7 +133,7 @@ def _gpus(entries: Sequence[Gres]) -> int:
 
 
 def _entries(text: str | None) -> tuple[Gres, ...]:
-    """What a TRES text asks for, entries of 0 left out; raises ValueError for malformed GPUs."""
+    """What a TRES text asks for, without entries of 0; raises ValueError for malformed GPUs."""
     return tuple(gres for gres in map(_gres, _split(text or "")) if gres.count)
 
 

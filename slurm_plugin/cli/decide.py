@@ -183,12 +183,12 @@ def _locally(policy: SlurmPolicy, request: HookRequest) -> HookAnswer:
 
 
 def _show(answer: HookAnswer, form: str) -> None:
-    said = {f.name: getattr(answer, f.name) for f in fields(answer)}
-    stated = {name: value for name, value in said.items() if value is not None}
+    values = {f.name: getattr(answer, f.name) for f in fields(answer)}
+    stated = {name: value for name, value in values.items() if value is not None}
     if form == "json":
         show_json(stated)
         return
-    click.echo(stated.pop("message", "nothing would be said to the user"))
+    click.echo(stated.pop("message", "the user would be told nothing"))
     for name, value in stated.items():
         click.echo(f"{name:<14}{value}")
 
@@ -207,7 +207,7 @@ def _count(name: str, text: str | None) -> int | None:
     if not text:
         return None
     if not text.isdecimal():
-        raise JobError(name, text, "a whole number is accepted")
+        raise JobError(name, text, "expected a whole number")
     return int(text)
 
 
@@ -221,4 +221,4 @@ def _uid(user: str) -> int:
     except KeyError:
         from predictor.errors import JobError
 
-        raise JobError("user", user, "a user of this machine is accepted") from None
+        raise JobError("user", user, "expected a user of this machine") from None

@@ -28,7 +28,7 @@ from ..watch.history_child import HistoryChild
 def watch(config: Path | None, once: bool, dry_run: bool) -> None:
     """Extend or trim limits we set, as the jobs report how fast they go.
 
-    What happens is said on stdout, a line each. `watch.mode` of the policy must be `advise` or
+    What happens is logged to stdout, a line each. `watch.mode` of the policy must be `advise` or
     `apply`; to apply, run it as SlurmUser or root. Where the policy has `history.url`, a second
     process adds the jobs that end, and what they report, to that history.
     """

@@ -1,7 +1,7 @@
 """Decisions in one worker thread, each with a deadline, and the answers kept for repeats.
 
 A repeat is also a job of another name or directory, which no decision rests on but by site rules
-and like jobs.
+and similar runs.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Decisions:
     def use(self, decider: Decides, deadline_s: float, *, by_rules: bool) -> None:
         """Decide with another decider from now on, and forget what the old one answered.
 
-        ``by_rules`` where site rules or like jobs look at the job's name and directory.
+        ``by_rules`` where site rules or similar runs look at the job's name and directory.
         """
         self.decider, self.deadline_s, self._by_rules = decider, deadline_s, by_rules
         self._kept.clear()

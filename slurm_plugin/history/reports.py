@@ -41,7 +41,7 @@ class Reports:
                     self._keep(_key(name, job.submit_s), found)
 
     def of(self, job: EndedJob) -> Reported | None:
-        """What a job said last, None where nothing usable is known."""
+        """What a job reported last, None where nothing usable is known."""
         return self._kept.get(_key(job.job_id, job.submit_s))
 
     def _keep(self, key: Key, reported: Reported) -> None:

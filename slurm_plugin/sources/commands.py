@@ -43,7 +43,7 @@ class Commands:
         return cls(policy.bin_dir, policy.command_timeout_s)
 
     def run(self, *argv: str) -> bytes:
-        """All a command prints; raises SourceError naming it, its exit status and what it said."""
+        """All a command prints; raises SourceError naming it, its exit status and its error."""
         output = bytearray()
         for chunk in self.stream(*argv):
             output += chunk
@@ -71,8 +71,8 @@ class Commands:
             finally:
                 process.kill()
             if status:
-                said = _first_line(errors)
-                raise SourceError(f"{_shown(argv)} failed with exit status {status}: {said}")
+                error = _first_line(errors)
+                raise SourceError(f"{_shown(argv)} failed with exit status {status}: {error}")
 
     def _start(self, argv: tuple[str, ...], errors: IO[bytes]) -> subprocess.Popen[bytes]:
         program = self._program(argv[0])
@@ -129,4 +129,4 @@ def _shown(argv: tuple[str, ...]) -> str:
 def _first_line(errors: IO[bytes]) -> str:
     errors.seek(0)
     lines = errors.read(_CHUNK_BYTES).decode("utf-8", "replace").splitlines()
-    return next((line.strip() for line in lines if line.strip()), "it said nothing")
+    return next((line.strip() for line in lines if line.strip()), "no message")

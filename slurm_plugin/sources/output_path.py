@@ -19,7 +19,7 @@ def expand(pattern: str, work_dir: str, values: Mapping[str, str]) -> str:
     """The path of a pattern, below ``work_dir`` unless absolute; empty for an empty one.
 
     ``values`` are the texts of the letters A, a, j, N, u and x; a batch script is task 0 on node
-    0. A backslash anywhere turns patterns off and is left out; one without a value stays as it is.
+    0. A backslash anywhere turns patterns off and is dropped; one without a value stays as it is.
     """
     if not pattern:
         return ""

@@ -14,7 +14,7 @@ from .base import SlurmSource
 
 _log = logging.getLogger(__name__)
 _Part = TypeVar("_Part")
-# What each source could not read, so that it is said once and not with every view
+# What each source could not read, so that it is logged once and not with every view
 _missing: WeakKeyDictionary[SlurmSource, dict[str, str]] = WeakKeyDictionary()
 
 

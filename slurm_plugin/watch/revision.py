@@ -85,9 +85,9 @@ def needed_min(job: SlurmJob, report: StepReport, policy: SlurmPolicy, now_s: fl
     assert job.start_s is not None
     limits, watch = policy.limits, policy.watch
     startup_s = limits.startup_s
-    pace_s = max(report.step_s, _mean_step_s(job.start_s, report, startup_s))
+    rate_s = max(report.step_s, _mean_step_s(job.start_s, report, startup_s))
     share = 1 + watch.margin_share + limits.pause_share
-    remaining_s = report.remaining_steps * pace_s * share + startup_s
+    remaining_s = report.remaining_steps * rate_s * share + startup_s
     return (max(0.0, now_s - job.start_s) + remaining_s) / MINUTE_S
 
 

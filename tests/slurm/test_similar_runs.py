@@ -1,4 +1,4 @@
-"""Jobs that cannot be predicted: limits from what like jobs of the same user took."""
+"""Jobs that cannot be predicted: limits from what similar runs of the same user took."""
 
 from __future__ import annotations
 

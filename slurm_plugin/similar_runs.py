@@ -1,4 +1,4 @@
-"""The time limit of a job that cannot be predicted: what like jobs of its user took."""
+"""The time limit of a job that cannot be predicted: what similar runs of its user took."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .protocol import HookRequest
 from .tres import GpuRequest
 
 
-def from_like_jobs(
+def from_similar_runs(
     choice: LimitChoice,
     policy: SlurmLimits,
     request: HookRequest,
@@ -25,7 +25,7 @@ def from_like_jobs(
     lengths: LengthModel,
     within: Bounds,
 ) -> LimitChoice:
-    """The choice, with what like jobs took where nothing was predicted and no limit asked for."""
+    """The choice, or what similar runs took where nothing was predicted and no limit asked for."""
     settled = choice.found is not None or request.time_limit is not None
     if policy.history_mode == "off" or policy.mode == "off" or settled:
         return choice
