@@ -11,6 +11,7 @@ from pathlib import Path
 from docs_tables import fields, section
 from prometheus_client import CollectorRegistry
 
+import slurm_plugin
 from predictor.identify.identify import identify
 from predictor.identify.keys import ALIASES, FIELD_OF
 from predictor.identify.rules import RuleContext, read_rules
@@ -88,3 +89,16 @@ def test_the_reports_shown_are_understood(tmp_path: Path) -> None:
 
 def test_the_file_jobs_write_is_the_one_looked_for() -> None:
     assert Watch().rate_file == FILE_NAME
+
+
+def test_every_quoted_line_of_a_log_is_one_that_is_written() -> None:
+    """The parts that vary, in parentheses in the document, are not looked for."""
+    package = Path(slurm_plugin.__file__).parent
+    written = "".join(path.read_text("utf-8") for path in package.rglob("*.lua"))
+    written += "".join(path.read_text("utf-8") for path in package.rglob("*.py"))
+    rows = re.findall(r"^\| (.+?) \|", section(TEXT, "## Troubleshooting"), re.MULTILINE)
+    quoted = [part for row in rows for part in re.findall(r"`([^`]+)`", row)]
+    quoted += re.findall(r"grep '\"?precision-time: ([^']+)'", TEXT)
+    texts = [text.split("=")[-1].partition("(")[0].strip() for text in quoted]
+    assert len(texts) > 10
+    assert [text for text in texts if text not in written] == []
