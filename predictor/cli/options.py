@@ -11,7 +11,6 @@ import click
 
 from ..errors import JobError
 from ..job.described import DescribedField, described_fields
-from ..job.frameworks import parse_framework
 from ..job.phases import Phase, with_first
 from ..job.precision import parse_precision
 from ..job.training_job import TrainingJob, parse_pairs
@@ -73,12 +72,9 @@ def job_of(model: str, fields: Mapping[str, Any]) -> TrainingJob:
     variant = pairs("variant", stated.pop("variant"))
     stated["phases"] = phases(stated["phases"])
     size = image_size(stated.pop("image_size"), entry)
-    framework = parse_framework(stated.pop("framework"), ";".join(map("=".join, options)))
     return TrainingJob(
         model=entry.name,
         image_size=size,
-        framework=framework.name,
-        framework_date=framework.date,
         options=options,
         variant=variant,
         **with_first(stated),

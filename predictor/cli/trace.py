@@ -65,10 +65,10 @@ def trace(
     from ..measure.trace import TraceRequest, stored_before
     from ..measure.trace.inputs import parsed
     from ..measure.trace.request import free_name
-    from ..physics.optimizer import check_optimizer
+    from ..job.optimizers import optimizer_named
 
     if ":" not in optimizer:
-        check_optimizer(optimizer)
+        optimizer_named(optimizer)
     request = TraceRequest(
         name=free_name(name or _default_name(factory, hf_config)),
         factory=factory,

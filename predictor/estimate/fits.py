@@ -123,7 +123,7 @@ def _smaller_batch(job: TrainingJob, limit: float) -> Advice | None:
 
 
 def _checkpointing(job: TrainingJob, limit: float) -> Advice | None:
-    if job.option("act_ckpt") in ("on", "full"):
+    if job.software.recompute == "layers":
         return None
     return _if_fits(job, _with_option(job, "act_ckpt", "full"), limit, "activation checkpointing")
 

@@ -16,9 +16,11 @@ from profiles.gpus import find_gpu
 from profiles.tables import measurements
 
 from ..errors import JobError, MeasurementError
-from ..graphs.catalog import ModelEntry, entry_of, find_entry
+from ..graphs.catalog import ModelEntry, entry_of, find_entry, understood_variant
 from ..job.fabrics import system_fabric
-from ..job.frameworks import parse_framework, submission_options
+from ..job.frameworks import names_framework, parse_framework, submission_options
+from ..job.optimizers import optimizer_named
+from ..job.options import understood_options
 from ..job.precision import parse_precision
 from ..job.training_job import TrainingJob, parse_pairs
 
@@ -48,18 +50,23 @@ _PUBLISHED = re.compile(r"(?:first seen|release table|NVIDIA table) (20\d\d)-(\d
 # Placement of one worker a machine (Gavel), over the network of cloud machines.
 UNCONSOLIDATED = "unconsolidated"
 CLOUD_FABRIC = "ethernet-10"
+NO_OPTIMIZER = "none"  # of tables that time forward and backward alone
 REQUIRED = ("model", "gpu", "gpus", "precision")
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One end-to-end run. ``step_s`` is seconds of one optimizer step over all GPUs."""
+    """One end-to-end run. ``step_s`` is seconds of one optimizer step over all GPUs.
+
+    ``unknown`` are words of the row that say nothing to us: the job is without them.
+    """
 
     id: str
     job: TrainingJob
     step_s: float
     source: str
     row: Row
+    unknown: tuple[str, ...] = ()
 
     @property
     def stack(self) -> tuple[str, str, str]:
@@ -116,7 +123,8 @@ def measurement(row: Row) -> Measurement:
     if entry is None:
         raise MeasurementError(f"model {row['model']!r} is not in the catalog")
     job = _job(row, entry)
-    return Measurement(row.get("id", ""), job, _step_s(row, job, entry), job.source, row)
+    step_s = _step_s(row, job, entry)
+    return Measurement(row.get("id", ""), job, step_s, job.source, row, unknown_words(row))
 
 
 def _unreadable(row: Row, reason: str) -> Unreadable:
@@ -178,6 +186,7 @@ def _job(row: Row, entry: ModelEntry) -> TrainingJob:
     batch, accum = _batch(row, ranks, entry)
     nodes = _count(row, "nodes")
     spread = options.get("placement") == UNCONSOLIDATED
+    stated = tuple((k, v) for k, v in options.items() if k not in _NOT_OPTIONS)
     if spread and nodes is None:
         nodes = gpus
     try:
@@ -194,7 +203,7 @@ def _job(row: Row, entry: ModelEntry) -> TrainingJob:
         grad_accum=accum,
         seq_len=_count(row, "seq_len"),
         image_size=_image_size(row.get("image_size", ""), entry),
-        optimizer=options.get("optimizer"),
+        optimizer=_optimizer(options),
         framework=framework.name,
         framework_date=framework.date or _published(row),
         tensor_parallel=split["tp"],
@@ -204,7 +213,7 @@ def _job(row: Row, entry: ModelEntry) -> TrainingJob:
         virtual_stages=split["vp"] if split["pp"] > 1 else 1,
         sharding=_sharding(options),
         fabric=_fabric(row, spread=spread) if (nodes or 1) > 1 else None,
-        options=tuple(sorted((k, v) for k, v in options.items() if k not in _NOT_OPTIONS)),
+        options=understood_options(stated)[0],
         variant=_variant(row, entry, options),
         source=source_of(row),
     )
@@ -271,7 +280,28 @@ def _variant(
             pairs[argument] = options[option]
     if row.get("task", "") == "question-answering" and entry.group == "transformer":
         pairs.setdefault("finetune-squad", "on")
-    return tuple(sorted(pairs.items()))
+    return understood_variant(entry, tuple(sorted(pairs.items())))
+
+
+def unknown_words(row: Row) -> tuple[str, ...]:
+    """The words of a row, of framework, optimizer and options, that say nothing to us."""
+    options = parse_pairs(row.get("options", ""))
+    stated = tuple((k, v) for k, v in options if k not in _NOT_OPTIONS)
+    unknown = [f"options {word}" for word in understood_options(stated)[1]]
+    framework, optimizer = row.get("framework", ""), dict(options).get("optimizer")
+    if framework and not names_framework(framework):
+        unknown.append(f"framework {framework}")
+    if optimizer not in (None, NO_OPTIMIZER) and _optimizer(dict(options)) is None:
+        unknown.append(f"optimizer {optimizer}")
+    return tuple(unknown)
+
+
+def _optimizer(options: Mapping[str, str]) -> str | None:
+    """The optimizer a row names, None where it names none that we know."""
+    try:
+        return optimizer_named(options.get("optimizer", ""))
+    except JobError:
+        return None
 
 
 def _step_s(row: Row, job: TrainingJob, entry: ModelEntry) -> float:

@@ -40,18 +40,15 @@ class PeakError:
 
 def groups_of(job: TrainingJob) -> Mapping[str, str]:
     """What errors are told apart by."""
-    backend = job.option("attention_backend")
-    if not backend:
-        local = job.option("transformer_impl") != "transformer_engine"
-        backend = "unfused: local layers" if local else "not stated: Transformer Engine decides"
+    attention = job.software.setting("fused_attention")
     return {
         "model": job.model,
         "precision": job.precision.value,
         "sharding": job.sharding,
-        "attention": backend,
+        "attention": attention.reason if attention else "eager",
         "parallel": f"tp{job.tensor_parallel} pp{job.pipeline_parallel} cp{job.context_parallel}",
-        "sequence parallel": job.option("sequence_parallel", "off"),
-        "checkpointing": job.option("act_ckpt", "off"),
+        "sequence parallel": "on" if job.sequence_parallel else "off",
+        "checkpointing": job.software.recompute,
     }
 
 

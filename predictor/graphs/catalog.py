@@ -11,7 +11,8 @@ from typing import Any
 
 from profiles.tables import models
 
-from ..errors import GraphError, UnknownModelError
+from ..errors import GraphError, JobError, UnknownModelError
+from ..job.words import accepted
 from .builder import GraphBuilder
 from .names import Meaning, meaning_of, nearest, normal, why_refused
 from .operator import Graph
@@ -192,17 +193,36 @@ def _accepted(family: str) -> Mapping[str, str]:
 
 
 def overrides(entry: ModelEntry, variant: Pairs) -> Pairs:
-    """The part of a job's ``variant`` that the family's builder takes as arguments."""
-    accepted = _accepted(entry.family)
-    found: dict[str, str] = {}
+    """A job's ``variant`` as arguments of the family's builder.
+
+    Raises JobError, with the nearest keys, for a key or a value that it does not take.
+    """
+    found = {}
     for key, value in variant:
-        if key in _HEADS and "head" in accepted:
-            found["head"] = _HEADS[key]
-        elif key.startswith("no_") and key[3:] in accepted:
-            found[key[3:]] = "off"
-        elif (name := _SPELLINGS.get(key, key)) in accepted and _fits(value, accepted[name]):
-            found[name] = value
+        argument = _argument(entry, key, value)
+        if argument is None:
+            known = _accepted(entry.family)
+            spelled = [word for word, name in _SPELLINGS.items() if name in known]
+            expected = "a number" if _SPELLINGS.get(key, key) in known else ""
+            raise JobError("variant", f"{key}={value}", expected or accepted(key, (*known, *spelled)))
+        found[argument[0]] = argument[1]
     return tuple(sorted(found.items()))
+
+
+def understood_variant(entry: ModelEntry, variant: Pairs) -> Pairs:
+    """The part of a variant, as a table of measurements has it, that the builder understands."""
+    return tuple(pair for pair in variant if _argument(entry, *pair) is not None)
+
+
+def _argument(entry: ModelEntry, key: str, value: str) -> tuple[str, str] | None:
+    """The builder's argument and value that one pair of a variant means, None if it means none."""
+    known = _accepted(entry.family)
+    if key in _HEADS and "head" in known:
+        return "head", _HEADS[key]
+    if key.startswith("no_") and key[3:] in known:
+        return key[3:], "off"
+    name = _SPELLINGS.get(key, key)
+    return (name, value) if name in known and _fits(value, known[name]) else None
 
 
 def _fits(text: str, annotation: str) -> bool:

@@ -18,8 +18,10 @@ from profiles.gpus import find_gpu
 
 from ..errors import JobError
 from ..job.fabrics import fabric_of
-from ..job.frameworks import FRAMEWORKS, Framework, parse_framework
-from ..job.training_job import SHARDINGS, Pairs
+from ..job.frameworks import Framework, framework_of, frameworks
+from ..job.optimizers import optimizer_named
+from ..job.options import Pairs
+from ..job.training_job import CONTAINER, SHARDINGS
 from .models import resolve_model
 
 # Field of TrainingJob -> the other ways to write its key. `-` is as good as `_`, case is free.
@@ -195,18 +197,10 @@ def _fabric(text: str) -> str:
     return words
 
 
-@cache
-def _optimizers() -> tuple[str, ...]:
-    path = Path(profiles.__file__).parent / "optimizers.yaml"
-    return tuple(sorted(yaml.load(path.read_bytes(), CSafeLoader), key=len, reverse=True))
-
-
 def _optimizer(text: str) -> str:
-    key = re.sub("[-_ ]", "", text.lower())
-    for name in _optimizers():
-        if name in key and len(key) <= MAX_TEXT:
-            return name
-    raise JobError("optimizer", _short(text), f"accepted are {', '.join(sorted(_optimizers()))}")
+    if len(text) > MAX_TEXT:
+        raise JobError("optimizer", _short(text), "a name such as adamw is accepted")
+    return optimizer_named(text)
 
 
 def _sharding(text: str) -> str:
@@ -249,11 +243,8 @@ def _switch(text: str) -> bool:
 def read_framework(text: str, options: Mapping[str, str]) -> Framework:
     """Name and date of a framework; a container among the options dates it, too."""
     if len(text) > MAX_TEXT:
-        raise JobError("framework", _short(text), f"accepted are {', '.join(FRAMEWORKS)}")
-    found = parse_framework(text, ";".join(map("=".join, options.items())))
-    if found.name not in FRAMEWORKS:
-        raise JobError("framework", _short(text), f"accepted are {', '.join(FRAMEWORKS)}")
-    return found
+        raise JobError("framework", _short(text), f"accepted are {', '.join(frameworks())}")
+    return framework_of(text, options.get(CONTAINER, ""))
 
 
 def read_pairs(field: str, text: str) -> Pairs:

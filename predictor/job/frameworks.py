@@ -3,45 +3,44 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
-from yaml import CSafeLoader
 
 import profiles
 
-# Pattern -> framework, first match wins; searched in lower case.
-_PATTERNS = (
-    ("llm-foundry", r"llm-foundry|composer"),
-    ("nemo", r"nemo"),
-    ("megatron", r"megatron"),
-    ("hugectr", r"hugectr"),
-    ("oneflow", r"oneflow"),
-    ("mindspore", r"mindspore"),
-    ("paddlepaddle", r"paddle"),
-    ("jax", r"jax|flax|t5x|maxtext"),
-    ("detectron", r"detectron|maskrcnn-benchmark|mmdetection"),
-    ("tensorflow1", r"tensorpack|tf_cnn|keras|tensorflow-?1|tensorflow 1|tf ?1|simpledet.*tf"),
-    ("mxnet", r"mxnet|gluon"),
-    ("tensorflow2", r"tensorflow|tf"),
-    ("pytorch", r"torch|timm|transformers|deepspeed|lightning"),
-)
-# Every name that `parse_framework` knows.
-FRAMEWORKS = tuple(name for name, _ in _PATTERNS)
+from ..errors import JobError
+from .words import accepted
+
 _CONTAINER = re.compile(r"(?<![\d.])(1[7-9]|2[0-9])\.(0[1-9]|1[0-2])(?![\d.])")
 _ROUND = re.compile(r"training_results_v(\d+\.\d+)")
 FIRST_CAPTURED = 1.0
+_WORD = re.compile(r"[a-z][a-z0-9_.-]*")
 _VERSION = re.compile(r"(torch|tensorflow|mxnet|paddlepaddle|oneflow)[ =/v-]{0,2}(\d+)\.(\d+)")
 
 
 @cache
+def _data() -> Mapping[str, Any]:
+    path = Path(profiles.__file__).parent / "frameworks.yaml"
+    data: Mapping[str, Any] = yaml.load(path.read_bytes(), yaml.CSafeLoader)
+    return data
+
+
+@cache
+def frameworks() -> tuple[str, ...]:
+    """Every name that ``parse_framework`` knows."""
+    return tuple(_data()["patterns"])
+
+
+@cache
 def _releases() -> dict[str, tuple[tuple[float, float], ...]]:
-    raw = yaml.load((Path(profiles.__file__).parent / "frameworks.yaml").read_bytes(), CSafeLoader)
     return {
         name: tuple((_version(str(v)), float(date)) for v, date in versions.items())
-        for name, versions in raw["releases"].items()
+        for name, versions in _data()["releases"].items()
     }
 
 
@@ -56,6 +55,21 @@ class Framework:
 
     name: str
     date: float | None
+
+
+def framework_of(text: str, container: str = "") -> Framework:
+    """The framework a person names, with the date of its version or of a container (``24.05``).
+
+    Raises JobError with the nearest names for a word that names none.
+    """
+    lower = text.strip().lower()
+    words = [word.strip("-._") for word in _WORD.findall(lower)]
+    for word in filter(None, words):
+        if word not in frameworks() and word.rstrip("0123456789.") not in _data()["words"]:
+            raise JobError("framework", text, accepted(word, (*frameworks(), *_data()["words"])))
+    if not _named(lower):
+        raise JobError("framework", text, accepted(lower, frameworks()))
+    return parse_framework(text, f"container={container}" if container else "")
 
 
 def parse_framework(text: str, options: str = "", model: str = "") -> Framework:
@@ -81,8 +95,17 @@ def submission_options(text: str, repository: str) -> dict[str, str]:
     return {"channels_last": "on", "fused": "on"} | ({"cuda_graph": "on"} if captured else {})
 
 
+def names_framework(text: str) -> bool:
+    """Whether a text of a table names a framework, or a submission of one."""
+    return text.lower().startswith("mlperf") or bool(_named(text.lower()))
+
+
+def _named(text: str) -> list[str]:
+    return [name for name, pattern in _data()["patterns"].items() if re.search(pattern, text)]
+
+
 def _name(text: str, model: str) -> str:
-    named = [name for name, pattern in _PATTERNS if re.search(pattern, text)]
+    named = _named(text)
     if text.startswith("mlperf"):
         if model.startswith("dlrm"):
             return "hugectr"
@@ -93,7 +116,7 @@ def _name(text: str, model: str) -> str:
         return "tensorflow2" if named and named[0].startswith("tensorflow") else "pytorch"
     if "mxnet" in named and "simpledet" in text:
         return "mxnet"
-    return named[0] if named else (text.split(" ")[0] or "pytorch")
+    return named[0] if named else "pytorch"
 
 
 def _date(text: str, options: str) -> float | None:

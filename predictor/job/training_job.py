@@ -12,13 +12,19 @@ from profiles.gpus import Gpu, find_gpu
 
 from ..errors import JobError
 from .described import described
+from .frameworks import framework_of
+from .optimizers import optimizer_named
+from .options import Pairs, read_options
 from .phases import Phase, parts_of, phases_of
 from .precision import Precision, parse_precision
+from .software import Era, Software, date_of, resolve
+from .words import accepted
 
 SHARDINGS = ("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 NEEDS_FP8 = (Precision.MIXED_FP8_BF16, Precision.MIXED_FP8_FP16)
-
-Pairs = tuple[tuple[str, str], ...]
+# Not an option of its own: it dates the software.
+CONTAINER = "container"
+SIXTEEN_BIT = 2  # bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +37,8 @@ class TrainingJob:
     replica of the model is split over ``tensor_parallel`` x ``context_parallel`` x
     ``pipeline_parallel`` GPUs; ``hsdp`` shards inside a node and replicates between nodes. The
     length is ``steps`` or ``epochs`` times ``dataset_size`` samples. ``options`` and ``variant``
-    are mappings or ``k=v;k=v`` text, ``phases`` Phases or mappings.
+    are mappings or ``k=v;k=v`` text, ``phases`` Phases or mappings. ``software`` is what framework,
+    date and options come to, with the defaults of their era.
 
     Raises JobError, naming field, value and what is accepted.
     """
@@ -104,7 +111,7 @@ class TrainingJob:
     options: Pairs = field(
         default=(),
         metadata=described(
-            "What else changes the run: xla=on, channels_last=on, act_ckpt=on; repeatable.",
+            "What else changes the run: compile=on, channels_last=on, act_ckpt=on; repeatable.",
             option="option",
             metavar="K=V",
             repeated=True,
@@ -132,13 +139,14 @@ class TrainingJob:
         default="", metadata=described("Site whose measured runs count as one's own.")
     )
     hardware: Gpu = field(init=False, repr=False, compare=False)
+    software: Software = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
         self._check_texts()
         if not isinstance(self.precision, Precision):
             set_(self, "precision", parse_precision(str(self.precision)))
-        set_(self, "options", _pairs(self.options))
+        self._settle_software(dict(_pairs(self.options)))
         set_(self, "variant", _pairs(self.variant))
         set_(self, "image_size", _image_size(self.image_size))
         set_(self, "phases", phases_of(self.phases))
@@ -153,6 +161,7 @@ class TrainingJob:
         self._check_batch()
         self._check_parallelism()
         self._check_precision(gpu)
+        set_(self, "software", resolve(self.options, self._era()))
         parts_of(self)  # raises where a phase is not possible
 
     @property
@@ -185,10 +194,6 @@ class TrainingJob:
         """Nodes the GPUs fill."""
         return math.ceil(self.gpus / self.gpus_per_node)
 
-    def option(self, key: str, default: str = "") -> str:
-        """Value of one option, or ``default``."""
-        return next((v for k, v in self.options if k == key), default)
-
     def but(self, **changes: Any) -> Self:
         """The same job with other fields."""
         return replace(self, **changes)
@@ -198,6 +203,25 @@ class TrainingJob:
             value = getattr(self, name)
             if not isinstance(value, str):
                 raise JobError(name, value, "a name is accepted")
+
+    def _settle_software(self, options: dict[str, str]) -> None:
+        """Framework, date, optimizer and options under the names the tables have for them."""
+        set_ = object.__setattr__
+        found = framework_of(self.framework, options.pop(CONTAINER, ""))
+        set_(self, "framework", found.name)
+        if self.framework_date is None:
+            set_(self, "framework_date", found.date)
+        if self.optimizer is not None:
+            set_(self, "optimizer", optimizer_named(str(self.optimizer)))
+        set_(self, "options", read_options(tuple(options.items())))
+
+    def _era(self) -> Era:
+        return Era(
+            framework=self.framework,
+            date=date_of(self.framework_date, self.source),
+            capability=self.hardware.compute_capability,
+            sixteen_bit=self.precision.activation_dtype.bytes == SIXTEEN_BIT,
+        )
 
     def _check_numbers(self) -> None:
         for name in _COUNTS:
@@ -216,18 +240,18 @@ class TrainingJob:
         if self.steps is not None and self.epochs is not None:
             raise JobError("steps", self.steps, "give steps or epochs, not both")
         if self.sharding not in SHARDINGS:
-            raise JobError("sharding", self.sharding, f"accepted are {', '.join(SHARDINGS)}")
+            raise JobError("sharding", self.sharding, accepted(str(self.sharding), SHARDINGS))
         if self.gpus_per_node > self.gpus:
             object.__setattr__(self, "gpus_per_node", self.gpus)
 
     def _settle_sequence_parallel(self) -> None:
         """As a field or as an option it means the same; alone it means nothing."""
-        asked = bool(self.sequence_parallel) or self.option("sequence_parallel") == "on"
+        option = ("sequence_parallel", "on")
+        asked = bool(self.sequence_parallel) or option in self.options
         set_ = object.__setattr__
         set_(self, "sequence_parallel", asked and self.tensor_parallel > 1)
-        if asked and self.option("sequence_parallel") != "on":
-            pairs = {**dict(self.options), "sequence_parallel": "on"}
-            set_(self, "options", tuple(sorted(pairs.items())))
+        if asked:
+            set_(self, "options", tuple(sorted((dict(self.options) | dict([option])).items())))
 
     def _check_batch(self) -> None:
         if (self.batch_size is None) == (self.global_batch_size is None):

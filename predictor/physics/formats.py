@@ -65,6 +65,6 @@ def storage_of(job: TrainingJob) -> Storage:
         )
     if job.framework in LOW_ACTIVATIONS:
         return Storage(low, saved, low, FULL, FULL, loss=low, loss_in_place=True)
-    if "o2" in (job.option("amp").lower(), job.option("opt_level").lower()):
+    if job.software.half_weights:
         return Storage(low, saved, low, low, low, master=FULL, upcast_gradient=FULL)
     return Storage(low, saved, FULL, FULL, FULL, autocast=True)

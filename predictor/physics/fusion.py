@@ -25,18 +25,11 @@ HOSTS = frozenset(
         Kind.SOFTMAX,
     }
 )
-ALWAYS = frozenset({"jax", "oneflow"})
-AT_16_BIT = frozenset({"mxnet"})
-COMPILED = ("xla", "compile", "torch_compile", "fused")
-_OFF = ("", "off", "none", "no")
 
 
 def fuses(job: TrainingJob) -> bool:
     """Whether the framework of a job, or a compiler it asks for, fuses pointwise operators."""
-    if any(job.option(key).lower() not in _OFF for key in COMPILED):
-        return True
-    half = job.precision.activation_dtype.bytes == 2
-    return job.framework in ALWAYS or (half and job.framework in AT_16_BIT)
+    return job.software.compiled or job.software.fused_kernels
 
 
 def fused(typed: Sequence[TypedOperator]) -> Iterator[TypedOperator]:

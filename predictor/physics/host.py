@@ -24,9 +24,6 @@ Floats = NDArray[np.float64]
 # Exponent that joins GPU and host time: the larger one decides, a tie costs 26 % more.
 OVERLAP_NORM = 3.0
 EAGER = "pytorch"  # what a framework without rates of its own is taken for
-_CAPTURED = ("cuda_graph", "cuda_graphs")
-_COMPILED = ("xla", "compile", "torch_compile")
-_OFF = ("", "off", "none", "no")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +57,10 @@ def host_rates(job: TrainingJob) -> HostRates:
     """
     if job.hardware.kind == CPU:
         return ON_DEVICE
-    core = job.framework == "megatron" and bool(job.option("transformer_impl"))
-    compiled = any(job.option(key).lower() not in _OFF for key in _COMPILED)
-    captured = any(job.option(key).lower() == "on" for key in _CAPTURED)
-    return _rates("megatron-core" if core else job.framework, compiled, captured)
+    software = job.software
+    core = job.framework == "megatron" and software.megatron_core
+    framework = "megatron-core" if core else job.framework
+    return _rates(framework, software.compiled, software.captured)
 
 
 @cache

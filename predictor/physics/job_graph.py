@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from ..graphs.catalog import ModelEntry, graph_of, overrides
@@ -15,13 +14,6 @@ from .lowering import lowered
 
 # Share of a 512-token BERT batch that is not padding: about half (Krell et al., arXiv 2107.02027).
 UNPADDED = 0.5
-# Frameworks whose GPT recipes use fused attention unless told otherwise (NeMo: Transformer Engine;
-# llm-foundry: attn_impl flash).
-FLASH_BY_DEFAULT = frozenset({"nemo", "llm-foundry"})
-# GPUs that came with Transformer Engine: Megatron-LM and NeMo fuse attention there if not told.
-TE_HARDWARE = (9, 0)
-# NeMo took up Transformer Engine, and fused attention with it, in its releases of 2023.
-FUSED_SINCE = {"nemo": 2023.25}
 # Norms read and write the format of what flows, whatever they compute in, where the framework
 # keeps everything in the lower one.
 STORED_LOW = frozenset({Kind.LAYER_NORM, Kind.SOFTMAX, Kind.EMBEDDING})
@@ -62,7 +54,7 @@ def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
     seq_len = job.seq_len or entry.seq_len
     if job.mean_seq_len:
         seq_len = job.mean_seq_len
-    elif seq_len and (job.option("unpad").startswith("on") or job.option("seq_binning")):
+    elif seq_len and job.software.unpadded:
         seq_len = max(1, int(seq_len * UNPADDED))
     if seq_len and job.context_parallel > 1:
         seq_len = max(1, seq_len // job.context_parallel)
@@ -70,26 +62,13 @@ def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
         batch_size=job.micro_batch_size,
         seq_len=seq_len,
         image_size=job.image_size or entry.image_size,
-        flash_attention=_flash_attention(job),
+        flash_attention=job.software.fused_attention,
         fused_layers=job.framework in LOW_WEIGHTS,
         tensor_parallel=job.tensor_parallel,
         sequence_parallel=job.sequence_parallel,
         context_parallel=job.context_parallel,
         expert_parallel=job.expert_parallel,
     )
-
-
-def _flash_attention(job: TrainingJob) -> bool:
-    """Stated by the job, else the default of its framework and, for Megatron-LM, its GPU."""
-    backend = job.option("attention_backend", job.option("flash_attention"))
-    if backend:
-        return backend in ("on", "flash", "fused")
-    if layers := job.option("transformer_impl"):
-        return layers == "transformer_engine"
-    if job.framework in LOW_WEIGHTS and job.hardware.compute_capability >= TE_HARDWARE:
-        return True
-    old = (job.framework_date or math.inf) < FUSED_SINCE.get(job.framework, 0.0)
-    return job.framework in FLASH_BY_DEFAULT and not old
 
 
 def dimension(job: TrainingJob, entry: ModelEntry, key: str) -> int:

@@ -9,17 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
-from typing import Any
-
-import yaml
-
-import profiles
 
 from ..graphs.operator import Direction, Kind, Operator
 from ..job.precision import Dtype
-from ..job.training_job import TrainingJob
 from .autocast import TypedOperator
 
 # Grouped convolutions with channels last run on tensor cores for these channels of a group, and for
@@ -28,29 +20,6 @@ from .autocast import TypedOperator
 WIDTHS = frozenset({4, 8, 16, 32})
 GROUPS = 8
 CHANNELS = 64
-
-_OPTIONS = ("channels_last", "layout", "memory_format", "data_format")
-_LAST = ("on", "nhwc", "ndhwc", "channels_last")
-_FIRST = ("off", "nchw", "ncdhw", "channels_first")
-
-
-@cache
-def _last_by_default() -> dict[str, str]:
-    path = Path(profiles.__file__).parent / "frameworks.yaml"
-    raw: dict[str, Any] = yaml.load(path.read_bytes(), yaml.CSafeLoader)
-    return dict(raw["channels_last"])
-
-
-def channels_last(job: TrainingJob) -> bool:
-    """Whether activations have channels last: as the job says, else as its framework does."""
-    for key in _OPTIONS:
-        stated = job.option(key).lower()
-        if stated in _LAST:
-            return True
-        if stated in _FIRST:
-            return False
-    habit = _last_by_default().get(job.framework, "never")
-    return habit == "always" or (habit == "16-bit" and job.precision.activation_dtype.bytes == 2)
 
 
 def transposes(typed: Sequence[TypedOperator]) -> list[TypedOperator]:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
-
-import yaml
-
-import profiles
 from profiles.gpus import CPU
 
-from ..errors import JobError
 from ..graphs.operator import Direction, Kind, Operator
 from ..graphs.traced import find_traced
+from ..job.optimizers import TRACED, OptimizerRule, optimizer_named, optimizer_rules
 from ..job.precision import Dtype
 from ..job.training_job import TrainingJob
 from .autocast import TypedOperator
@@ -33,49 +26,32 @@ NEW_TENSORS, TWO_MOMENTS = ("sqrt", "div"), 8
 UNSCALE_BYTES = 8  # a gradient read and written
 
 
-@cache
-def _optimizers() -> Mapping[str, Mapping[str, float]]:
-    path = Path(profiles.__file__).parent / "optimizers.yaml"
-    rules: Mapping[str, Mapping[str, float]] = yaml.load(path.read_bytes(), yaml.CSafeLoader)
-    return rules
+def optimizer_rule(name: str) -> OptimizerRule:
+    """Traffic and launches of an optimizer.
 
-
-def check_optimizer(name: str) -> None:
-    """Raise JobError for a name that no known optimizer is a part of."""
-    plain = name.lower().replace("_", "").replace("-", "")
-    if not any(rule in plain for rule in _optimizers()):
-        accepted = f"{', '.join(_optimizers())}, or a function as package.module:name"
-        raise JobError("optimizer", name, accepted)
-
-
-def optimizer_rule(name: str) -> Mapping[str, float]:
-    """Traffic and launches of an optimizer; an unknown name is priced as its nearest known part.
-
-    The name of a traced network means the optimizer it was traced with.
+    The name of a traced network means the optimizer it was traced with, that of one without an
+    optimizer Adam.
     """
-    if "@" in name and (found := find_traced(name)) and (update := found.model.update):
-        return {
-            "bytes_per_parameter": update.bytes_per_parameter,
-            "state_bytes_per_parameter": update.state_bytes_per_parameter,
-            "launches_per_tensor": update.launches_per_tensor,
-        }
-    rules = _optimizers()
-    key = name.lower().replace("_", "").replace("-", "")
-    if key in rules:
-        return rules[key]
-    known = [rule for rule in rules if rule in key]
-    return rules[max(known, key=len)] if known else rules["adam"]
+    if TRACED in name:
+        found = find_traced(name)
+        update = found.model.update if found else None
+        return optimizer_rules()["adam"] if update is None else OptimizerRule(
+            update.bytes_per_parameter,
+            update.state_bytes_per_parameter,
+            update.launches_per_tensor,
+        )
+    return optimizer_rules()[optimizer_named(name)]
 
 
 def update_seconds(
     operators: OperatorTimes,
     job: TrainingJob,
-    rule: Mapping[str, float],
+    rule: OptimizerRule,
     weights: float,
     tensors: float,
 ) -> float:
     """Device seconds of the update of ``weights`` elements in ``tensors``, those of one shard."""
-    per_weight = rule["bytes_per_parameter"] + UNSCALE_BYTES * job.precision.mixed
+    per_weight = rule.bytes_per_parameter + UNSCALE_BYTES * job.precision.mixed
     if job.hardware.kind == CPU:
         updates = _one_by_one(rule, weights, tensors)
     else:
@@ -83,17 +59,17 @@ def update_seconds(
     return float(operators.seconds(job.hardware, updates).sum())
 
 
-def _one_by_one(rule: Mapping[str, float], weights: float, tensors: float) -> list[TypedOperator]:
+def _one_by_one(rule: OptimizerRule, weights: float, tensors: float) -> list[TypedOperator]:
     """Updates as a CPU runs them: tensor by tensor, each launch with its own traffic.
 
     Half the tensors are matrices, which hold the weights; the others are biases and norms, next to
     nothing. Python and what it computes with single numbers are launches without traffic. The root
     and the quotient of a rule with two moments (Adam and its kin) are new tensors.
     """
-    new = NEW_TENSORS if rule["state_bytes_per_parameter"] >= TWO_MOMENTS else ()
-    matrices, each = tensors / 2, rule["launches_per_tensor"]
+    new = NEW_TENSORS if rule.state_bytes_per_parameter >= TWO_MOMENTS else ()
+    matrices, each = tensors / 2, rule.launches_per_tensor
     in_place = max(each - len(new), 0.0)
-    moved = max(rule["bytes_per_parameter"], BYTES_OF_LAUNCH * each)
+    moved = max(rule.bytes_per_parameter, BYTES_OF_LAUNCH * each)
     per_weight = moved - BYTES_OF_LAUNCH * len(new)
     return [
         _update(weights, per_weight, in_place * matrices),
@@ -123,9 +99,9 @@ def _update(weights: float, per_weight: float, launches: float) -> TypedOperator
     return TypedOperator(update, Dtype.FP32, weights * per_weight, False)
 
 
-def update_launches(job: TrainingJob, rule: Mapping[str, float], tensors: float) -> float:
+def update_launches(job: TrainingJob, rule: OptimizerRule, tensors: float) -> float:
     """Device launches of the update of ``tensors`` weight tensors."""
-    each = rule["launches_per_tensor"]
+    each = rule.launches_per_tensor
     if job.framework in FUSED_BY_DEFAULT:
         each = min(each, FUSED_LAUNCHES)
     return tensors * (each + FUSED_LAUNCHES * job.precision.mixed)

@@ -11,7 +11,6 @@ from predictor.job.training_job import TrainingJob
 from predictor.physics.autocast import TypedOperator
 from predictor.physics.fusion import fused
 from predictor.physics.job_graph import job_graph, job_operators
-from predictor.physics.layout import channels_last
 from predictor.physics.step import StepModel
 
 RESNET = TrainingJob(model="resnet50", precision="amp", gpu="a100", batch_size=64)
@@ -49,13 +48,14 @@ class TestLayout:
 
     @pytest.mark.parametrize("option", ["channels_last=on", "layout=nhwc", "memory_format=NHWC"])
     def test_a_job_says_its_layout(self, option: str) -> None:
-        assert channels_last(RESNET.but(options=option))
-        assert not channels_last(RESNET.but(framework="mxnet", options="layout=nchw"))
+        assert RESNET.but(options=option).software.channels_last
+        last = RESNET.but(framework="mxnet", options="layout=nchw").software.channels_last
+        assert not last
 
     def test_tensorflow_keeps_channels_last_in_half_precision_only(self) -> None:
         job = RESNET.but(framework="tensorflow2")
-        assert channels_last(job)
-        assert not channels_last(job.but(precision="tf32"))
+        assert job.software.channels_last
+        assert not job.but(precision="tf32").software.channels_last
 
     def test_odd_groups_with_channels_last_lose_the_tensor_cores(self, steps: StepModel) -> None:
         even, odd = (RESNET.but(model=m, gpu="rtx3090") for m in ("resnext50-32x4d", "regnety-040"))

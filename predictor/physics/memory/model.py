@@ -183,6 +183,6 @@ def in_flight(job: TrainingJob, account: Account, stage: int) -> float:
     chunks = virtual_stages(job, account.parts.layers)
     if chunks == 1:
         return float(min(stages - stage, accum))
-    group = int(job.option("microbatch_group_size_per_virtual_pipeline_stage") or stages)
+    group = job.software.micro_batches_in_a_row or stages
     warm_up = 2 * (stages - stage - 1) + (chunks - 1) * group
     return min(warm_up + 1, accum * chunks) / chunks

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ...job.optimizers import OptimizerRule
 from ...job.training_job import TrainingJob
 from ..formats import LOW_WEIGHTS, Storage
 from ..parallel.placement import expert_tensor_parallel, place
@@ -36,7 +36,7 @@ class States:
 def states_of(
     job: TrainingJob,
     storage: Storage,
-    rule: Mapping[str, float],
+    rule: OptimizerRule,
     account: Account,
     weights: float,
     experts: float,
@@ -54,7 +54,7 @@ def states_of(
     optimizer_ranks, gradient_ranks, weight_ranks = (
         ranks if level >= least else 1.0 for least in (1, 2, 3)
     )
-    state = rule["state_bytes_per_parameter"] * storage.state_scale + storage.master
+    state = rule.state_bytes_per_parameter * storage.state_scale + storage.master
     unit = GATHERED_UNITS * dense / max(1, account.parts.layers) if level == 3 else 0.0
     matrices = min(dense, account.matrix_weights * weights / max(1, account.parameters))
     return States(
@@ -76,7 +76,7 @@ def _trained(account: Account) -> float:
 
 def shard_ranks(job: TrainingJob, experts: float) -> float:
     """GPUs a stage's state is divided among: fewer for experts, which are spread already."""
-    instances = int(job.option("num_distributed_optimizer_instances") or 1)
+    instances = job.software.optimizer_copies
     if job.sharding == "hsdp":
         instances = place(job).data.nodes
     ranks = max(1, job.data_parallel * job.context_parallel // instances)

@@ -8,15 +8,6 @@ from ...job.training_job import TrainingJob
 from ..job_graph import dimension
 from .placement import expert_tensor_parallel
 
-# Options of Megatron-LM that place layers by hand.
-UNEVEN = (
-    "pipeline_model_parallel_layout",
-    "account_for_embedding_in_pipeline_split",
-    "account_for_loss_in_pipeline_split",
-    "decoder_first_pipeline_num_layers",
-    "decoder_last_pipeline_num_layers",
-)
-
 
 def check_split(job: TrainingJob, entry: ModelEntry) -> None:
     """Raise JobError, naming field, value and what is accepted, for a split that cannot be."""
@@ -33,7 +24,7 @@ def check_split(job: TrainingJob, entry: ModelEntry) -> None:
 
 def _check_layers(job: TrainingJob, entry: ModelEntry) -> None:
     layers = dimension(job, entry, "layers")
-    if not layers or any(job.option(option) for option in UNEVEN):
+    if not layers or job.software.layers_by_hand:
         return
     stages, virtual = job.pipeline_parallel, job.virtual_stages
     if layers % stages:

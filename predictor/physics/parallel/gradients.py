@@ -49,7 +49,7 @@ def gradient_traffic(wires: Wires, group: Group, held: Replica, storage: Storage
     scattered = wires.send("reduce_scatter", gradients, group)
     passes = job.grad_accum if job.sharding == "zero2" else 1
     gathered = wires.send("all_gather", held.weights * _sent(job), group)
-    if _overlaps(job, "overlap_param_gather"):
+    if job.software.overlaps_weights:
         gathered = gathered.behind(held.forward_s, first=1 / held.units)
     return _behind_backward(job, scattered, gradients, held).times(passes) + gathered
 
@@ -73,15 +73,10 @@ def _fully_sharded(wires: Wires, group: Group, held: Replica, storage: Storage) 
 
 def _behind_backward(job: TrainingJob, sent: Traffic, sent_bytes: float, held: Replica) -> Traffic:
     """Buckets go out as the last backward of a step fills them; all after it where not asked."""
-    if not _overlaps(job, "overlap_grad_reduce"):
+    if not job.software.overlaps_gradients:
         return sent
     last = 1 / max(1, ceil(sent_bytes / BUCKET_BYTES))
     return sent.behind((1 - last) * held.backward_s, first=last)
-
-
-def _overlaps(job: TrainingJob, option: str) -> bool:
-    """Megatron-LM overlaps where an option says so, everybody else always does."""
-    return job.option(option) == "on" or job.framework != "megatron"
 
 
 def _sent(job: TrainingJob) -> int:
@@ -91,6 +86,6 @@ def _sent(job: TrainingJob) -> int:
 
 def _reduced(job: TrainingJob, storage: Storage) -> int:
     """Bytes of one gradient a sharded unit reduces: the lower format unless told otherwise."""
-    if job.option("fsdp_mixed_precision") == "default" or job.framework in LOW_WEIGHTS:
+    if job.software.reduces_in_full or job.framework in LOW_WEIGHTS:
         return storage.gradient
     return job.precision.activation_dtype.bytes

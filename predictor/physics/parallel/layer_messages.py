@@ -104,7 +104,7 @@ def _tensor(
         backward += one
         if job.sequence_parallel:
             backward += wires.send("all_gather", payload, place.tensor, norm.count)
-    if job.option("tp_comm_overlap") == "on":
+    if job.software.overlaps_tensor_messages:
         forward = forward.behind(work.forward_products_s, first=1 / job.tensor_parallel)
     return forward + backward.behind(work.weight_gradients_s)
 
@@ -155,7 +155,7 @@ def _experts(
             payload = router.dims[0] / shares * hidden * element
             times = 2 * (2 + again) * router.count
             total += wires.send("all_to_all", payload, place.expert, times)
-    if job.option("overlap_moe_expert_parallel_comm") == "on":
+    if job.software.overlaps_expert_messages:
         return total.times(0.5) + total.times(0.5).behind(total.seconds)
     return total
 

@@ -49,7 +49,7 @@ def place(job: TrainingJob) -> Placement:
     stage = job.gpus // job.pipeline_parallel
     replicas = job.data_parallel * context
     data_stride, hop = tensor, stage
-    if job.option("use_tp_pp_dp_mapping") == "on":
+    if job.software.data_outermost:
         data_stride, hop = tensor * job.pipeline_parallel, tensor * context
     experts = expert_tensor_parallel(job) * job.expert_parallel
     return Placement(
@@ -64,8 +64,7 @@ def place(job: TrainingJob) -> Placement:
 
 def expert_tensor_parallel(job: TrainingJob) -> int:
     """GPUs one expert is split over; that of the other layers unless stated."""
-    stated = job.option("etp")
-    return int(stated) if stated.isdigit() else job.tensor_parallel
+    return job.software.expert_tensor_parallel or job.tensor_parallel
 
 
 def _group(job: TrainingJob, size: int, stride: int) -> Group:

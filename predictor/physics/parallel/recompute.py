@@ -29,12 +29,11 @@ class Recompute(StrEnum):
 
 
 def recompute_of(job: TrainingJob) -> Recompute:
-    """What the option ``act_ckpt`` of a job says."""
-    option = job.option("act_ckpt")
-    if option in ("on", "full"):
-        return Recompute.LAYERS
-    core = CORE in job.option("recompute_modules", CORE)
-    return Recompute.ATTENTION if option == "selective" and core else Recompute.NOTHING
+    """What the software of a job computes again."""
+    software = job.software
+    asked = Recompute(software.recompute)
+    core = CORE in (software.recompute_modules or CORE)
+    return Recompute.NOTHING if asked is Recompute.ATTENTION and not core else asked
 
 
 def again(graph: Graph, recompute: Recompute) -> frozenset[int]:

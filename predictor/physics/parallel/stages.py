@@ -40,31 +40,25 @@ def layer_shares(job: TrainingJob, layers: int) -> tuple[float, ...]:
     stages = job.pipeline_parallel
     if stages == 1:
         return (1.0,)
-    first = job.option("account_for_embedding_in_pipeline_split") == "on"
-    last = job.option("account_for_loss_in_pipeline_split") == "on"
+    software = job.software
+    first, last = software.embedding_is_layer, software.loss_is_layer
     each = (layers + first + last) / stages
     ends = [
-        _stated(job, "decoder_first_pipeline_num_layers", each - first),
-        _stated(job, "decoder_last_pipeline_num_layers", each - last),
+        float(software.first_stage_layers or each - first),
+        float(software.last_stage_layers or each - last),
     ]
     between = (layers - sum(ends)) / max(1, stages - 2)
     held = [ends[0], *[between] * (stages - 2), ends[1]]
     return tuple(share / sum(held) for share in held)
 
 
-def _stated(job: TrainingJob, option: str, usual: float) -> float:
-    text = job.option(option)
-    return float(text) if text.isdigit() else usual
-
-
 def virtual_stages(job: TrainingJob, layers: int) -> int:
     """Chunks of layers on each stage: the job's field, or one of Megatron-LM's two options."""
     if job.virtual_stages > 1 or job.pipeline_parallel == 1:
         return job.virtual_stages
-    stated = job.option("num_virtual_stages_per_pipeline_rank")
-    if stated.isdigit():
-        return int(stated)
-    each = job.option("num_layers_per_virtual_pipeline_stage")
-    if each.isdigit():
-        return max(1, layers // (job.pipeline_parallel * int(each)))
+    software = job.software
+    if software.chunks_per_stage:
+        return software.chunks_per_stage
+    if each := software.layers_per_chunk:
+        return max(1, layers // (job.pipeline_parallel * each))
     return 1

@@ -1,0 +1,146 @@
+"""The software of a job: every option and default resolved once, to typed fields."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any
+
+from ..errors import JobError
+from .options import Pairs, known_options, software_data
+
+# What fixes a field where no option and no default of an era does.
+UNSTATED = "nothing stated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Software:
+    """What runs a training step, as far as its time and memory depend on it.
+
+    ``framework`` and ``date`` (year and part, infinite where it is that of today) choose the
+    defaults. ``compiled`` steps are fused and cost the host less, ``captured`` ones next to
+    nothing; ``fused_kernels`` fuse pointwise work alone. ``recompute`` is ``nothing``,
+    ``attention`` or ``layers``. ``half_weights`` (apex O2) are weights in the lower format beside
+    FP32 masters. What is None was not stated. ``settings`` say where each field comes from.
+    """
+
+    framework: str
+    date: float
+    fused_attention: bool = False
+    megatron_core: bool = False
+    compiled: bool = False
+    fused_kernels: bool = False
+    captured: bool = False
+    channels_last: bool = False
+    recompute: str = "nothing"
+    recompute_modules: str = ""
+    half_weights: bool = False
+    reduces_in_full: bool = False
+    unpadded: bool | str = False
+    overlaps_gradients: bool = True
+    overlaps_weights: bool = True
+    overlaps_tensor_messages: bool = False
+    overlaps_expert_messages: bool = False
+    embedding_is_layer: bool = False
+    loss_is_layer: bool = False
+    first_stage_layers: int | None = None
+    last_stage_layers: int | None = None
+    stage_layout: str = ""
+    chunks_per_stage: int | None = None
+    layers_per_chunk: int | None = None
+    micro_batches_in_a_row: int | None = None
+    optimizer_copies: int = 1
+    expert_tensor_parallel: int | None = None
+    data_outermost: bool = False
+    offloads_activations: bool = False
+    offloads_optimizer: bool = False
+    offloads_weights: bool = False
+    settings: tuple[Setting, ...] = ()
+
+    @property
+    def layers_by_hand(self) -> bool:
+        """Whether the layers of pipeline stages are placed otherwise than evenly."""
+        ends = self.first_stage_layers or self.last_stage_layers
+        return bool(ends or self.stage_layout or self.embedding_is_layer or self.loss_is_layer)
+
+    def setting(self, name: str) -> Setting | None:
+        """Where a field comes from; None where nothing but the record itself fixes it."""
+        return next((s for s in self.settings if s.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One field of Software: its value, whether the job states it, and by what or whose default."""
+
+    name: str
+    value: Any
+    stated: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Era:
+    """What chooses defaults: of which framework and date, on which GPU, in 16 bits or more."""
+
+    framework: str
+    date: float
+    capability: tuple[int, int]
+    sixteen_bit: bool
+
+
+def date_of(framework_date: float | None, source: str) -> float:
+    """The date of a job's software: stated, of the source it comes from, or today's."""
+    if framework_date is not None:
+        return framework_date
+    return float(software_data()["eras"].get(source, math.inf))
+
+
+@lru_cache(maxsize=4096)
+def resolve(options: Pairs, era: Era) -> Software:
+    """Options of a job and defaults of its era as one record.
+
+    Raises JobError where two options contradict each other.
+    """
+    settings = {s.name: s for s in _defaults(options, era)} | _stated(options)
+    values = {name: setting.value for name, setting in settings.items()}
+    kept = tuple(settings[f.name] for f in fields(Software) if f.name in settings)
+    return Software(framework=era.framework, date=era.date, settings=kept, **values)
+
+
+def _stated(options: Pairs) -> dict[str, Setting]:
+    found: dict[str, Setting] = {}
+    for key, text in options:
+        for name, value in known_options()[key].fields(text).items():
+            setting = Setting(name, value, True, f"{key}={text}")
+            other = found.setdefault(name, setting)
+            if other.value != value:
+                both = f"{other.reason};{setting.reason}"
+                raise JobError("options", both, "they contradict each other: leave one out")
+    return found
+
+
+def _defaults(options: Pairs, era: Era) -> Iterator[Setting]:
+    stated = dict(options)
+    for name, entries in software_data()["defaults"].items():
+        for entry in entries:
+            if _holds(entry, stated, era):
+                yield Setting(name, entry["value"], False, entry["source"])
+                break
+
+
+def _holds(entry: Mapping[str, Any], stated: Mapping[str, str], era: Era) -> bool:
+    wanted = entry.get("stated", {})
+    return (
+        era.framework in entry.get("frameworks", (era.framework,))
+        and era.date >= entry.get("since", -math.inf)
+        and not era.date >= entry.get("before", math.nan)
+        and era.capability >= _version(entry.get("capability", 0.0))
+        and entry.get("sixteen_bit", era.sixteen_bit) == era.sixteen_bit
+        and all(stated.get(key) == value for key, value in wanted.items())
+    )
+
+
+def _version(number: float) -> tuple[int, int]:
+    return int(number), round(number % 1 * 10)
