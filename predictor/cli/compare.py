@@ -58,7 +58,7 @@ def compare(
     Precisions that a GPU has no fast units for are skipped.
     """
     jobs, skipped = chosen(model, gpu or GPUS, precision or PRECISIONS, fields)
-    lines = compared(predictor(version), jobs)
+    lines = compared(predictor(version, fields["source"]), jobs)
     if form == "json":
         found = [line.as_dict() for line in lines]
         show_json({"model": lines[0].found.job.model, "lines": found, "left_out": skipped})

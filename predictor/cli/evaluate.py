@@ -12,7 +12,7 @@ from ..errors import JobError, MeasurementError
 from ..units import percent
 from .console import format_option, show_json, show_table, warn
 from .predictors import refit, without_rows
-from .rows import grouping, ids, read_rows, reason
+from .rows import grouping, ids, read_rows, reason, warn_of_unknown_words
 
 if TYPE_CHECKING:
     from ..estimate.fitting import Fitted
@@ -99,6 +99,7 @@ def evaluate(
     if predictions is not None and not predictions.absolute().parent.is_dir():
         raise JobError("predictions", str(predictions), "a file in a folder that exists")
     rows = read_rows(file)
+    warn_of_unknown_words(rows)
     columns, excluded = grouping(by, rows), ids(exclude_ids)
     held_out = None if trained_without is None else read_rows(trained_without)
     if held_out is None:

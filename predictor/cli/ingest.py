@@ -124,9 +124,10 @@ def _fill(table: AccountingTable, history: str | None, form: str) -> None:
 
 def _measured(file: Path, history: str | None, form: str) -> None:
     from ..site.history.csv_rows import items
-    from .rows import read_rows
+    from .rows import read_rows, warn_of_unknown_words
 
     rows = read_rows(file)
+    warn_of_unknown_words(rows)
     with open_history(history) as store:
         found = items(rows, file.stat().st_mtime)
         show(filled(store, found, lambda tally: tally.records / len(rows)), store.url, form)

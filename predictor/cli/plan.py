@@ -90,7 +90,7 @@ def plan(
     jobs, skipped = candidates(
         model, gpu or tuple(prices) or GPUS, precision or PRECISIONS, numbers(counts), fields
     )
-    plans = make_plans(predictor(version), jobs, terms, loader_rate=loader_rate)
+    plans = make_plans(predictor(version, fields["source"]), jobs, terms, loader_rate=loader_rate)
     chosen = wish.choose(plans)
     skipped = [*skipped, *plans.skipped]
     if form == "json":

@@ -37,7 +37,7 @@ def predict(model: str, version: str | None, form: str, **fields: Any) -> None:
 
     terms, loader_rate = take_terms(fields), fields.pop("loader_rate")
     job = job_of(model, fields)
-    found = predictor(version).predict(job)
+    found = predictor(version, job.source).predict(job)
     if loader_rate is not None:
         found = input_bound(found, loader_rate)
     if form == "json":

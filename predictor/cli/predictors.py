@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 FITTING = "fitting a predictor from profiles/"
 
 
-def predictor(version: str | None = None) -> Predictor:
-    """The predictor in use, or a version."""
+def predictor(version: str | None = None, source: str = "") -> Predictor:
+    """The predictor in use, or a version; raises JobError for a source it has no runs of."""
     from ..estimate.store import load_predictor
 
-    return load_predictor(version)
+    loaded = load_predictor(version)
+    loaded.check_source(source)
+    return loaded
 
 
 def refit(measurements: Sequence[Measurement] | None = None) -> Fitted:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import JobError, MeasurementError
+from .console import warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..estimate.measurement import Row
 
+MOST_WORDS = 12  # shown one by one
 COMPUTED = ("tier", "source", "stack")  # columns that an evaluation adds to those of the file
 
 
@@ -30,6 +33,17 @@ def read_rows(path: Path) -> list[Row]:
     if not rows:
         raise MeasurementError(f"{path} holds no rows")
     return [{**row, "id": row["id"] or f"row {n}"} for n, row in enumerate(rows, start=1)]
+
+
+def warn_of_unknown_words(rows: Sequence[Row]) -> None:
+    """Count on stderr the words of other people's tables that say nothing to us."""
+    from ..estimate.measurement import unknown_words
+
+    counts = Counter(word for row in rows for word in unknown_words(row))
+    if counts:
+        shown = ", ".join(f"{word} ({n})" for word, n in counts.most_common(MOST_WORDS))
+        more = len(counts) - MOST_WORDS
+        warn(f"unknown words are ignored: {shown}" + (f" and {more} others" if more > 0 else ""))
 
 
 def reason(error: Exception) -> str:

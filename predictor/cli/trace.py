@@ -62,10 +62,10 @@ def trace(
     NAME is a function or class without arguments that gives a torch.nn.Module. One training step
     runs on tensors without data; no GPU is needed, and none afterwards.
     """
+    from ..job.optimizers import optimizer_named
     from ..measure.trace import TraceRequest, stored_before
     from ..measure.trace.inputs import parsed
     from ..measure.trace.request import free_name
-    from ..job.optimizers import optimizer_named
 
     if ":" not in optimizer:
         optimizer_named(optimizer)

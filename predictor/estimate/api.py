@@ -48,9 +48,10 @@ def predict_time(
     for name in job:
         if name not in JOB_FIELDS:
             raise JobError(name, job[name], f"not a field; fields are {', '.join(JOB_FIELDS)}")
-    return _loaded().predict(
-        TrainingJob(model=model, precision=precision, gpus=gpus, gpu=gpu, **job)  # type: ignore[arg-type]
-    )
+    asked = TrainingJob(model=model, precision=precision, gpus=gpus, gpu=gpu, **job)  # type: ignore[arg-type]
+    predictor = _loaded()
+    predictor.check_source(asked.source)
+    return predictor.predict(asked)
 
 
 def predict_phases(model: str, *phases: Mapping[str, Any], **job: Any) -> Prediction:

@@ -14,7 +14,8 @@ from ..errors import JobError
 from ..graphs.catalog import entry_of
 from ..job.phases import parts_of
 from ..job.precision import Precision
-from ..job.training_job import TrainingJob
+from ..job.training_job import SITE_PREFIX, TrainingJob
+from ..job.words import accepted
 from ..physics.collective_time import CollectiveTimes
 from ..physics.operator_time import OperatorTimes
 from ..physics.parallel.warnings import split_warnings
@@ -68,6 +69,14 @@ class Predictor:
             self._prediction(*parts)
             for parts in zip(jobs, lengths, prices, rows, estimates, strict=True)
         ]
+
+    def check_source(self, source: str) -> None:
+        """Raise JobError for a source without runs that is no site under its own name."""
+        known = self.residual.vocabulary.sources
+        if source and not source.startswith(SITE_PREFIX) and source not in known:
+            raise JobError(
+                "source", source, f"{accepted(source, known)}; leave it out for a new site"
+            )
 
     def _predict(self, job: TrainingJob) -> Prediction:
         return self.predict_many([job])[0]

@@ -204,7 +204,9 @@ def overrides(entry: ModelEntry, variant: Pairs) -> Pairs:
             known = _accepted(entry.family)
             spelled = [word for word, name in _SPELLINGS.items() if name in known]
             expected = "a number" if _SPELLINGS.get(key, key) in known else ""
-            raise JobError("variant", f"{key}={value}", expected or accepted(key, (*known, *spelled)))
+            raise JobError(
+                "variant", f"{key}={value}", expected or accepted(key, (*known, *spelled))
+            )
         found[argument[0]] = argument[1]
     return tuple(sorted(found.items()))
 

@@ -5,14 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-import yaml
-from yaml import CSafeLoader
-
-import profiles
 from profiles.errors import UnknownGpuError
 from profiles.gpus import find_gpu
 
@@ -20,7 +14,7 @@ from ..errors import JobError
 from ..job.fabrics import fabric_of
 from ..job.frameworks import Framework, framework_of, frameworks
 from ..job.optimizers import optimizer_named
-from ..job.options import Pairs
+from ..job.options import Pairs, read_options
 from ..job.training_job import CONTAINER, SHARDINGS
 from .models import resolve_model
 
@@ -261,7 +255,9 @@ def read_pairs(field: str, text: str) -> Pairs:
         found[key] = value
     if not 1 <= len(found) <= MAX_PAIRS:
         raise JobError(field, _short(text), f"1 to {MAX_PAIRS} pairs are accepted")
-    return tuple(sorted(found.items()))
+    dated = tuple((k, v) for k, v in found.items() if k == CONTAINER)
+    pairs = tuple(pair for pair in found.items() if pair not in dated)
+    return tuple(sorted((*dated, *(read_options(pairs) if field == "options" else pairs))))
 
 
 def _short(text: str) -> str:

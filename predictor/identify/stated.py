@@ -33,6 +33,7 @@ DECISIVE = frozenset(
         "context_parallel",
         "expert_parallel",
         "virtual_stages",
+        "options",
         "variant",
         "phases",
         "file",

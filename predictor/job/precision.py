@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from ..errors import JobError
+from .words import accepted
 
 
 class Dtype(StrEnum):
@@ -113,7 +114,7 @@ ALIASES: dict[str, Precision] = {
 
 
 def parse_precision(text: str) -> Precision:
-    """The policy a user's word means; raises JobError listing what is accepted.
+    """The policy a user's word means; raises JobError with the nearest words.
 
     `fp16` and `bf16` alone mean everything in that format (as torch's ``model.half()``); the
     flags ``--fp16`` and ``--bf16`` of training scripts mean autocast.
@@ -124,5 +125,5 @@ def parse_precision(text: str) -> Precision:
     try:
         return Precision(key)
     except ValueError:
-        accepted = ", ".join([*(p.value for p in Precision), "amp", "bf16-mixed", "fp8", "O1"])
-        raise JobError("precision", text, f"accepted are {accepted}") from None
+        words = [*(p.value for p in Precision), *ALIASES]
+        raise JobError("precision", text, accepted(key, words)) from None

@@ -24,6 +24,7 @@ SHARDINGS = ("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 NEEDS_FP8 = (Precision.MIXED_FP8_BF16, Precision.MIXED_FP8_FP16)
 # Not an option of its own: it dates the software.
 CONTAINER = "container"
+SITE_PREFIX = "site:"  # of the sources that are clusters of our own
 SIXTEEN_BIT = 2  # bytes
 
 

@@ -35,10 +35,14 @@ def optimizer_rule(name: str) -> OptimizerRule:
     if TRACED in name:
         found = find_traced(name)
         update = found.model.update if found else None
-        return optimizer_rules()["adam"] if update is None else OptimizerRule(
-            update.bytes_per_parameter,
-            update.state_bytes_per_parameter,
-            update.launches_per_tensor,
+        return (
+            optimizer_rules()["adam"]
+            if update is None
+            else OptimizerRule(
+                update.bytes_per_parameter,
+                update.state_bytes_per_parameter,
+                update.launches_per_tensor,
+            )
         )
     return optimizer_rules()[optimizer_named(name)]
 

@@ -22,7 +22,6 @@ from predictor.job.frameworks import parse_framework
         ("llm-foundry", "llm-foundry"),
         ("jax/flax", "jax"),
         ("", "pytorch"),
-        ("caffe2 gpu", "caffe2"),
     ],
 )
 def test_names(text: str, name: str) -> None:

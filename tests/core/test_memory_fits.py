@@ -51,7 +51,7 @@ def test_mixed_precision_fits_a_batch_that_fp32_does_not() -> None:
             seq_len=4096,
             precision=Precision.MIXED_BF16_FP32,
         ),
-        job("gpt2", batch_size=8, seq_len=1024, gpus=4, gpu="t4-16gb"),
+        job("gpt2", batch_size=16, seq_len=1024, gpus=4, gpu="t4-16gb"),
     ],
 )
 def test_every_advice_makes_the_job_fit(tight: TrainingJob) -> None:

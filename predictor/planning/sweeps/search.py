@@ -140,6 +140,9 @@ def search_of(model: Predictor, space: Space, terms: Terms) -> Search:
     Configurations that do not fit the memory of their GPUs are in it, without trials.
     """
     low, high = TAILS
+    jobs = space.jobs()
+    for source in {job.source for job in jobs}:
+        model.check_source(source)
     configurations = (
         Configuration(
             plan=Plan(found, cost_of(found, terms)),
@@ -147,7 +150,7 @@ def search_of(model: Predictor, space: Space, terms: Terms) -> Search:
             high=cost_of(found, terms, high),
             trials=space.trials if found.memory.ok else 0,
         )
-        for found in model.predict_many(space.jobs())
+        for found in model.predict_many(jobs)
     )
     return Search(configurations=tuple(configurations), share=space.share, parallel=space.parallel)
 

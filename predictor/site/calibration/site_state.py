@@ -14,10 +14,10 @@ from typing import Any
 
 from ... import trusted_files as files
 from ...errors import ArtifactError
+from ...job.training_job import SITE_PREFIX
 from ..history.run import Run
 from .fixed_times import FixedTime, FixedTimes, fixed_times, of_cluster
 from .lengths import LengthLearner, LengthModel
-from .source import PREFIX
 
 FILE_NAME = "site.json"
 FORMAT = 1
@@ -40,7 +40,9 @@ class SiteState:
     def cluster(self, site: str) -> FixedTimes | None:
         """The fixed times of a site; without a name, of the only cluster there is."""
         clusters = {f.cluster for f in self.fixed}
-        name = site.removeprefix(PREFIX) or (next(iter(clusters)) if len(clusters) == 1 else "")
+        name = site.removeprefix(SITE_PREFIX) or (
+            next(iter(clusters)) if len(clusters) == 1 else ""
+        )
         return of_cluster(self.fixed, name)
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ...job.training_job import TrainingJob
+from ...job.training_job import SITE_PREFIX, TrainingJob
 from ..calibration.cells import without_length
-from ..calibration.source import PREFIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +21,7 @@ class Stream:
     @classmethod
     def of(cls, job: TrainingJob) -> Stream:
         """The stream of the model of a job."""
-        cluster = job.source.removeprefix(PREFIX)
+        cluster = job.source.removeprefix(SITE_PREFIX)
         return cls(cluster=cluster, framework=job.framework, gpu=job.gpu, model=job.model)
 
     @property

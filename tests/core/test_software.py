@@ -1,0 +1,205 @@
+"""The software of a job is resolved once, and every word of it is understood or refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from predictor.cli.main import main
+from predictor.errors import JobError
+from predictor.estimate import api
+from predictor.estimate.fitting import Fitted
+from predictor.graphs.catalog import entry_of, overrides
+from predictor.identify.grammar import parse_text
+from predictor.job.frameworks import frameworks
+from predictor.job.optimizers import optimizer_rules
+from predictor.job.options import known_options, option_of, software_data
+from predictor.job.training_job import SHARDINGS, TrainingJob
+from predictor.planning.sweeps.space import Space
+
+PRICED = tuple(software_data()["options"])
+LAYERED = ("layers", "hidden", "heads", "vocab", "kv_heads", "head_dim", "experts")
+
+
+def job(model: str = "gpt2", **fields: Any) -> TrainingJob:
+    stated: dict[str, Any] = {"precision": "bf16-mixed", "gpu": "a100", "batch_size": 8}
+    return TrainingJob(model=model, **(stated | fields))
+
+
+def swapped(word: str) -> str:
+    """A word with two letters in its middle the other way round."""
+    middle = next(i for i in range(len(word) // 2, len(word)) if word[i] != word[i - 1])
+    return word[: middle - 1] + word[middle] + word[middle - 1] + word[middle + 1 :]
+
+
+def dropped(word: str) -> str:
+    return word[: len(word) // 2] + word[len(word) // 2 + 1 :]
+
+
+MISSPELT = [
+    *(("options", word, {"options": {swapped(word): "on"}}) for word in PRICED),
+    *(("options", word, {"options": {dropped(word): "on"}}) for word in PRICED if len(word) > 4),
+    *(("optimizer", word, {"optimizer": word[:2] + "x" + word[2:]}) for word in optimizer_rules() if "_" not in word),
+    *(("framework", word, {"framework": swapped(word)}) for word in frameworks() if len(word) > 4),
+    *(("sharding", word, {"sharding": swapped(word)}) for word in SHARDINGS),
+    ("options", "full", {"options": "act_ckpt=ful"}),
+    ("options", "flash", {"options": "flash_attention=flahs"}),
+    ("precision", "bf16", {"precision": "bf61"}),
+]
+
+
+def test_a_hundred_words_are_tried() -> None:
+    assert len(MISSPELT) >= 100
+
+
+@pytest.mark.parametrize(("field", "meant", "wrong"), MISSPELT)
+def test_a_misspelt_word_is_refused_with_what_was_meant(
+    field: str, meant: str, wrong: dict[str, Any]
+) -> None:
+    with pytest.raises(JobError, match=meant) as refused:
+        job(**wrong)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize("key", LAYERED)
+def test_a_misspelt_size_of_the_network_is_refused(key: str) -> None:
+    entry = entry_of("gpt-moe-style")
+    with pytest.raises(JobError, match=key):
+        overrides(entry, ((swapped(key), "8"),))
+    with pytest.raises(JobError, match="a number"):
+        overrides(entry, ((key, "many"),))
+
+
+@pytest.mark.parametrize("word", ["flash_attntion=on", "act_ckpt=ful", "chanels_last"])
+def test_a_comment_is_told_the_nearest_word_and_is_not_priced(word: str) -> None:
+    stated = parse_text(f'model=gpt2 precision=amp batch=8 options="{word}"', "comment")
+    assert "nearest" in stated.problems[0].text
+    with pytest.raises(JobError, match="nearest"):
+        stated.job(gpu="a100")
+
+
+def test_every_option_has_a_meaning_and_a_source() -> None:
+    for key in PRICED:
+        assert known_options()[key].meaning
+        assert known_options()[key].source
+
+
+@pytest.mark.parametrize("key", PRICED)
+def test_every_spelling_of_an_option_is_that_option(key: str) -> None:
+    for spelling in software_data()["options"][key].get("spellings", ()):
+        assert option_of(spelling.upper().replace("_", "-")).key == key
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "fused"),
+    [
+        ("sdpa", "flash_attention", True),
+        ("attn_implementation=flash_attention_2", "flash_attention", True),
+        ("attn_impl=torch", "flash_attention", False),
+        ("attention_backend=unfused", "attention_backend", False),
+    ],
+)
+def test_the_attention_kernel_is_what_the_job_says(text: str, name: str, fused: bool) -> None:
+    found = job(options=text)
+    assert found.options[0][0] == name
+    assert found.software.fused_attention is fused
+    assert found.software.setting("fused_attention").stated  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("framework", "fused"),
+    [
+        ("pytorch", True),
+        ("pytorch 2.6", True),
+        ("pytorch 1.13", False),
+        ("NGC pytorch 22.05", False),
+        ("transformers", True),
+        ("tensorflow 2.4", False),
+        ("llm-foundry", True),
+        ("megatron", False),
+    ],
+)
+def test_what_is_unstated_is_of_its_era(framework: str, fused: bool) -> None:
+    software = job(framework=framework).software
+    assert software.fused_attention is fused
+    if fused:
+        setting = software.setting("fused_attention")
+        assert setting is not None
+        assert not setting.stated
+        assert setting.reason
+
+
+def test_a_container_dates_the_software() -> None:
+    dated = job(options="container=22.05")
+    assert dated == job(framework="pytorch 22.05")
+    assert not dated.software.fused_attention
+
+
+def test_options_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(JobError, match="contradict"):
+        job(options="flash_attention=on;attention_backend=unfused")
+    with pytest.raises(JobError, match="one value of channels_last"):
+        job(options="layout=nhwc;channels_last=off")
+
+
+def test_a_source_without_runs_is_refused_but_a_site_is_new(fitted: Fitted) -> None:
+    known = fitted.predictor.residual.vocabulary.sources
+    with pytest.raises(JobError, match="gavel"):
+        fitted.predictor.check_source("gavle")
+    for source in ("", "site:new", known[0]):
+        fitted.predictor.check_source(source)
+
+
+SPELLED = st.fixed_dictionaries(
+    {
+        "framework": st.sampled_from(["pytorch 2.6", "PyTorch 1.13", "torch", "megatron-lm"]),
+        "options": st.sampled_from(
+            [{}, {"attn_implementation": "sdpa"}, {"grad_ckpt": "true"}, {"container": "22.05"}]
+        ),
+        "optimizer": st.sampled_from([None, "AdamW", "adamw_torch", "apex.optimizers.FusedAdam"]),
+        "seq_len": st.sampled_from([512, 1024]),
+    }
+)
+
+
+@given(stated=SPELLED)
+@settings(max_examples=8)
+def test_command_python_and_sweep_say_one_number_for_one_job(
+    fitted: Fitted, tmp_path_factory: pytest.TempPathFactory, stated: dict[str, Any]
+) -> None:
+    common = {"gpus": 8, "batch_size": 8, "steps": 100, **stated}
+    api._loaded.cache_clear()
+    python = api.predict_time("gpt2", "bf16-mixed", gpu="a100", **common)
+    words = ["--gpu", "a100", "--precision", "bf16-mixed"]
+    for name, value in common.items():
+        pairs = value.items() if isinstance(value, dict) else ()
+        words += [word for k, v in pairs for word in ("--option", f"{k}={v}")]
+        if value is not None and not isinstance(value, dict):
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    runner = CliRunner()
+    command = json.loads(runner.invoke(main, ["predict", "gpt2", *words, "--format=json"]).stdout)
+    named = {"model": "gpt2", "gpu": "a100", "precision": "bf16-mixed"}
+    (swept,) = fitted.predictor.predict_many(Space(job=named | common, trials=1).jobs())
+    assert command["total_s"] == pytest.approx(python.total_s)
+    assert swept.total_s == pytest.approx(python.total_s)
+
+
+def test_evaluate_goes_on_and_counts_the_words_it_does_not_know(
+    fitted: Fitted, tmp_path: Path
+) -> None:
+    file = tmp_path / "own.csv"
+    row = "resnet50,a100-sxm4-80gb,1,mixed_fp16_fp32,64,1000,images/s"
+    file.write_text(
+        "id,model,gpu,gpus,precision,batch_per_gpu,throughput,unit,options,framework\n"
+        f"a,{row},flash_attntion=on;optimizer=adamwx,pytroch\nb,{row},xla=on,pytorch\n"
+    )
+    result = CliRunner().invoke(main, ["evaluate", str(file), "--method", "full"])
+    assert result.exit_code == 0, result.output
+    for word in ("flash_attntion (1)", "adamwx (1)", "pytroch (1)"):
+        assert word in result.stderr
