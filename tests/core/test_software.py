@@ -24,6 +24,7 @@ from predictor.job.training_job import SHARDINGS, TrainingJob
 from predictor.planning.sweeps.space import Space
 
 PRICED = tuple(software_data()["options"])
+OPTIMIZERS = tuple(name for name in optimizer_rules() if "_" not in name)
 LAYERED = ("layers", "hidden", "heads", "vocab", "kv_heads", "head_dim", "experts")
 
 
@@ -45,7 +46,11 @@ def dropped(word: str) -> str:
 MISSPELT = [
     *(("options", word, {"options": {swapped(word): "on"}}) for word in PRICED),
     *(("options", word, {"options": {dropped(word): "on"}}) for word in PRICED if len(word) > 4),
-    *(("optimizer", word, {"optimizer": word[:2] + "x" + word[2:]}) for word in optimizer_rules() if "_" not in word),
+    *(
+        ("optimizer", word, {"optimizer": word[:2] + "x" + word[2:]})
+        for word in optimizer_rules()
+        if "_" not in word
+    ),
     *(("framework", word, {"framework": swapped(word)}) for word in frameworks() if len(word) > 4),
     *(("sharding", word, {"sharding": swapped(word)}) for word in SHARDINGS),
     ("options", "full", {"options": "act_ckpt=ful"}),
