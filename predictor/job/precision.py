@@ -125,5 +125,5 @@ def parse_precision(text: str) -> Precision:
     try:
         return Precision(key)
     except ValueError:
-        words = [*(p.value for p in Precision), *ALIASES]
+        words = [*(p.value for p in Precision), "amp", "bf16-mixed", "fp8", "O1"]
         raise JobError("precision", text, accepted(key, words)) from None

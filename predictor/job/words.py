@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-MOST_SHOWN = 12
+MOST_SHOWN = 14
 LIKENESS = 0.55
 
 
@@ -15,9 +15,10 @@ def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def accepted(word: str, known: Iterable[str]) -> str:
-    """What an error says is accepted: the nearest words, else the known ones."""
+    """What an error says is accepted: a few words all, the nearest first, of many the nearest."""
     names = list(dict.fromkeys(known))
-    if near := nearest(word, names):
+    near = nearest(word, names)
+    if near and len(names) > MOST_SHOWN:
         return f"nearest are {', '.join(near)}"
-    shown = ", ".join(names[:MOST_SHOWN])
-    return f"accepted are {shown}" + (" ..." if len(names) > MOST_SHOWN else "")
+    shown = list(dict.fromkeys((*near, *names)))[:MOST_SHOWN]
+    return f"accepted are {', '.join(shown)}" + (" ..." if len(names) > MOST_SHOWN else "")

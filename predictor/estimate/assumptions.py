@@ -1,0 +1,155 @@
+"""What a prediction takes for granted because the job does not say it, and what that could move."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+from ..errors import GraphError, JobError
+from ..graphs.catalog import ModelEntry, entry_of
+from ..graphs.operator import Kind
+from ..job.options import software_data
+from ..job.training_job import TrainingJob
+from ..physics.job_graph import job_graph
+from ..physics.stage_work import CORES
+
+# An assumption that moves the total further than this carries no kill limit and no refusal.
+DECISIVE_FACTOR = 2.0
+# The range of an assumption is taken for the 95 % interval of what it could be.
+RANGE_LEVEL = 0.975
+# What changes a total by less than this is not worth a line.
+NEGLIGIBLE = 1.02
+# What an option that is off becomes, and one that is on.
+OTHER = {True: "off", False: "on"}
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """One thing a job does not say: the ``value`` taken for it, and why.
+
+    The total would be ``low`` to ``high`` times as long, over what it could be instead. ``length``
+    marks what moves the number of steps and not the step.
+    """
+
+    field: str
+    value: str
+    reason: str
+    low: float
+    high: float
+    length: bool = False
+
+    @property
+    def decisive(self) -> bool:
+        """Whether it could move the total by more than a limit can rest on."""
+        return max(self.high, 1 / self.low) > DECISIVE_FACTOR
+
+    def __str__(self) -> str:
+        return (
+            f"{self.field}: {self.value} is assumed ({self.reason}); "
+            f"the total would be x {self.low:.2g} to x {self.high:.2g}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "field": self.field,
+            "value": self.value,
+            "reason": self.reason,
+            "low": self.low,
+            "high": self.high,
+            "decisive": self.decisive,
+        }
+
+
+def assumptions_of(
+    job: TrainingJob, price: Callable[[TrainingJob], float], *, measured: bool
+) -> tuple[Assumption, ...]:
+    """What is assumed of a job, what moves most first.
+
+    ``price`` gives the physical step time of a job. ``measured`` runs of the same configuration
+    settle its software and its input. Raises GraphError where the model has no graph.
+    """
+    entry = entry_of(job.model)
+    found = [*_length(job, entry), *_sequence(job, entry), *_micro_batch(job)]
+    if not measured:
+        found += [*_image(job, entry), *_software(job, entry, price)]
+    told = [one for one in found if max(one.high, 1 / one.low) > NEGLIGIBLE]
+    return tuple(sorted(told, key=lambda one: -max(one.high, 1 / one.low)))
+
+
+def decisive(found: Iterable[Assumption]) -> Assumption | None:
+    """The first assumption that no limit and no refusal may rest on."""
+    return next((one for one in found if one.decisive), None)
+
+
+def widened(factor: float, level: float, found: Sequence[Assumption]) -> float:
+    """A quantile's factor on the median, with what is assumed as errors of their own."""
+    if not found:
+        return factor
+    ends = [one.high if level >= 0.5 else one.low for one in found]
+    share = NormalDist().inv_cdf(level) / NormalDist().inv_cdf(RANGE_LEVEL)
+    spread = math.hypot(math.log(factor), *(share * math.log(end) for end in ends))
+    return math.exp(math.copysign(spread, level - 0.5))
+
+
+def _length(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
+    if job.epochs is None or job.dataset_size is not None or entry.dataset_size is None:
+        return
+    least, most = software_data()["assumed"]["dataset_size"]
+    size = entry.dataset_size
+    value = f"{size:,} samples an epoch"
+    reason = f"{entry.name} is mostly trained on so many; no data set is named"
+    ends = min(1.0, least / size), max(1.0, most / size)
+    yield Assumption("dataset_size", value, reason, *ends, length=True)
+
+
+def _sequence(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
+    if job.seq_len is None and job.mean_seq_len is None and entry.seq_len is not None:
+        times = float(software_data()["assumed"]["seq_len_times"])
+        reason = f"usual for {entry.name}; no sequence length is stated"
+        yield Assumption("seq_len", f"{entry.seq_len} tokens", reason, 1 / times, times)
+
+
+def _image(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
+    if job.image_size is None and entry.image_size is not None:
+        least, most = software_data()["assumed"]["image_side_times"]
+        size, axes = "x".join(map(str, entry.image_size)), len(entry.image_size)
+        reason = f"usual for {entry.name}; no image size is stated"
+        yield Assumption("image_size", size, reason, least**axes, most**axes)
+
+
+def _micro_batch(job: TrainingJob) -> Iterator[Assumption]:
+    """Larger micro-batches make the pipeline's bubble larger, and each stage's work denser."""
+    if job.batch_size is not None or job.grad_accum is not None or job.pipeline_parallel == 1:
+        return
+    others, steps = job.pipeline_parallel - 1, job.micro_steps
+    most = min(steps, int(software_data()["assumed"]["most_micro_batch"]))
+    slower = (1 + others * most / steps) / (1 + others / steps)
+    reason = "usual under pipeline parallelism; only the global batch is stated"
+    yield Assumption("batch_size", "1 per micro-step", reason, 1 / slower, slower)
+
+
+def _software(
+    job: TrainingJob, entry: ModelEntry, price: Callable[[TrainingJob], float]
+) -> Iterator[Assumption]:
+    """Defaults of the era that this network feels, priced as the other choice."""
+    kinds = {operator.kind for operator in job_graph(job, entry).operators}
+    felt = {
+        "flash_attention": ("fused_attention", bool(kinds & CORES)),
+        "channels_last": ("channels_last", Kind.CONV in kinds),
+    }
+    for option, (name, matters) in felt.items():
+        setting, taken = job.software.setting(name), getattr(job.software, name)
+        if not matters or (setting is not None and setting.stated):
+            continue
+        other = job.but(options=(*job.options, (option, OTHER[taken])))
+        try:
+            times = price(other) / price(job)
+        except (GraphError, JobError):
+            continue
+        reason = "not stated" if setting is None else f"not stated; {setting.reason}"
+        value = "on" if taken else "off"
+        yield Assumption(option, value, reason, min(1.0, times), max(1.0, times))
