@@ -11,7 +11,7 @@ from predictor.identify.grammar import parse_text
 from predictor.identify.identify import identify
 from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.stated import Stated
-from predictor.site.calibration.lengths import LengthModel
+from predictor.site.similar.memory import SiteMemory
 
 from .candidates import CandidateNodes, candidates
 from .cluster import Cluster
@@ -53,7 +53,7 @@ class SlurmDecider:
     """Decides jobs.
 
     ``cluster`` gives the newest view of Slurm, None while there is none; ``version`` is the
-    predictor's, written on every job; ``lengths`` are of similar runs. ``follow_ups`` are for the
+    predictor's, written on every job; ``memory`` is of the site's runs. ``follow_ups`` are for the
     daemon to carry out.
     """
 
@@ -64,14 +64,14 @@ class SlurmDecider:
         cluster: Callable[[], Cluster | None],
         rules: Rules | None = None,
         version: str = "",
-        lengths: LengthModel | None = None,
+        memory: SiteMemory | None = None,
     ) -> None:
         self.predictor = predictor
         self.policy = policy
         self.cluster = cluster
         self.rules = rules
         self.version = version
-        self.lengths = LengthModel() if lengths is None else lengths
+        self.memory = SiteMemory() if memory is None else memory
         self.follow_ups: SimpleQueue[LimitFollowUp] = SimpleQueue()
         self._queues = QueueModels()
         self._pools = Pools(policy.hardware)
@@ -147,7 +147,7 @@ class SlurmDecider:
             stated=stated,
             estimate=predicted,
             placed=placed,
-            choice=from_similar_runs(choice, limits, request, wanted, stated, self.lengths, within),
+            choice=from_similar_runs(choice, limits, request, wanted, stated, self.memory, within),
             elsewhere=other,
             version=self.version,
             ttl_s=self._ttl_s(cluster, placed, other),

@@ -85,8 +85,8 @@ class PolicyLoader:
     def _decider(self, policy: SlurmPolicy, loaded: LoadedPredictor) -> JobDecider:
         from ..decide import SlurmDecider
 
-        rules, lengths = rules_of(policy), state_for(policy).lengths
-        return SlurmDecider(loaded.predictor, policy, self._view, rules, loaded.version, lengths)
+        rules, memory = rules_of(policy), state_for(policy).memory
+        return SlurmDecider(loaded.predictor, policy, self._view, rules, loaded.version, memory)
 
 
 def _try_out(decider: JobDecider, model: str, precision: str, gpu: str) -> None:

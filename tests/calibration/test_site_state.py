@@ -1,4 +1,4 @@
-"""The file that daemons read: fixed times and lengths of the site."""
+"""The file that daemons read: fixed times of the site, and its runs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,26 @@ def test_what_is_written_is_read(home: Path) -> None:
     assert write_state(state) == home / FILE_NAME
     found = read_state()
     assert found.fixed == state.fixed
-    assert set(found.lengths.keys) == set(state.lengths.keys)
+    assert found.memory.runs() == state.memory.runs()
+    assert found.memory.coverage.as_dict() == state.memory.coverage.as_dict()
+
+
+def test_no_name_of_anybody_is_written(home: Path) -> None:
+    state = SiteState.learn(run_of(n, user="ann", name="secret") for n in range(40))
+    text = write_state(state).read_text()
+    assert "ann" not in text
+    assert "secret" not in text
+
+
+def test_a_file_of_the_release_before_is_read_without_its_lengths(home: Path) -> None:
+    path = write_state(SiteState())
+    path.write_text('{"format": 1, "fixed": [], "lengths": {"keys": {}}}')
+    assert read_state().memory.runs() == []
 
 
 def test_there_may_be_none(home: Path) -> None:
-    assert read_state() == SiteState()
+    assert read_state().fixed == ()
+    assert read_state().memory.runs() == []
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": 9}', '{"format": 1, "fixed": 3}'])

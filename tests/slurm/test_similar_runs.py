@@ -11,8 +11,8 @@ from clusters import cluster, submit
 from site_runs import run_of, told
 
 from predictor.estimate.fitting import Fitted
-from predictor.site.calibration.lengths import LengthModel
 from predictor.site.calibration.site_state import SiteState, write_state
+from predictor.site.similar.memory import SiteMemory
 from slurm_plugin.config import SlurmLimits, policy_of
 from slurm_plugin.daemon.loading import policy_at
 from slurm_plugin.decide import SlurmDecider
@@ -23,18 +23,19 @@ TOOK_S = 7000.0
 
 
 @pytest.fixture(scope="module")
-def lengths() -> LengthModel:
-    return LengthModel.fit(
+def memory() -> SiteMemory:
+    runs = [
         run_of(n, asked="", elapsed_s=TOOK_S, user="u1", name=f"sim-{n}", submit_line="")
         for n in range(60)
-    )
+    ]
+    return SiteState.learn(runs).memory
 
 
 @pytest.fixture
-def decide(fitted: Fitted, lengths: LengthModel) -> Any:
+def decide(fitted: Fitted, memory: SiteMemory) -> Any:
     def make(request: HookRequest, **limits: Any) -> HookAnswer:
         view, policy = cluster(), policy_of({"limits": limits})
-        return SlurmDecider(fitted.predictor, policy, lambda: view, lengths=lengths).decide(request)
+        return SlurmDecider(fitted.predictor, policy, lambda: view, memory=memory).decide(request)
 
     return make
 
@@ -42,11 +43,12 @@ def decide(fitted: Fitted, lengths: LengthModel) -> Any:
 SIMULATION = submit(comment="", name="sim-99")
 
 
-def test_a_job_nothing_is_known_of_gets_what_like_jobs_took(decide: Any) -> None:
+def test_a_job_nothing_is_known_of_gets_what_similar_runs_took(decide: Any) -> None:
     answer = decide(SIMULATION, history_mode="fill")
     assert answer.time_limit * 60 >= TOOK_S
     assert answer.time_limit % 5 == 0
-    assert "60 runs of the same user and name took 1 h 57 min (median)" in answer.message
+    assert "60 runs of the same user, name and number of GPUs" in answer.message
+    assert "median 1 h 57 min" in answer.message
     mark = parse_mark(answer.admin_comment)
     assert mark is not None
     assert (mark.limit, mark.p50_s) == (answer.time_limit, None)
@@ -64,7 +66,7 @@ def test_advice_changes_nothing(decide: Any, limits: dict[str, str]) -> None:
     assert "would do" in answer.message
 
 
-def test_a_job_with_a_model_but_no_length_too(decide: Any, lengths: LengthModel) -> None:
+def test_a_job_with_a_model_but_no_length_too(decide: Any, memory: SiteMemory) -> None:
     request = submit(comment="model=resnet50 precision=amp batch=64", name="sim-7")
     answer = decide(request, history_mode="fill")
     assert answer.time_limit * 60 >= TOOK_S
@@ -81,9 +83,9 @@ def test_a_prediction_and_a_limit_of_the_users_own_come_first(decide: Any) -> No
     )
 
 
-def test_jobs_of_other_names_are_not_answered_alike(fitted: Fitted, lengths: LengthModel) -> None:
+def test_jobs_of_other_names_are_not_answered_alike(fitted: Fitted, memory: SiteMemory) -> None:
     view, policy = cluster(), policy_of({"limits": {"history_mode": "fill"}})
-    decider = SlurmDecider(fitted.predictor, policy, lambda: view, lengths=lengths)
+    decider = SlurmDecider(fitted.predictor, policy, lambda: view, memory=memory)
     assert decider.decide(SIMULATION).time_limit is not None
     assert decider.decide(submit(comment="", name="other")).time_limit is None
 

@@ -1,4 +1,4 @@
-"""What daemons know of a site besides the predictor: fixed times and lengths, in one JSON file.
+"""What daemons know of a site besides the predictor: fixed times and its runs, in one JSON file.
 
 ``<home>/site.json``, written by ``precision-time calibrate`` and read at every (re)load, so that no
 decision waits for a database. It holds hashes of users and names, never the names.
@@ -7,7 +7,8 @@ decision waits for a database. It holds hashes of users and names, never the nam
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,26 +17,32 @@ from ... import trusted_files as files
 from ...errors import ArtifactError
 from ...job.training_job import SITE_PREFIX
 from ..history.run import Run
+from ..similar.memory import SiteMemory
+from ..similar.past_runs import PastRun
+from ..similar.stored import memory_as_dict, memory_of
 from .fixed_times import FixedTime, FixedTimes, fixed_times, of_cluster
-from .lengths import LengthLearner, LengthModel
 
 FILE_NAME = "site.json"
-FORMAT = 1
+FORMAT = 2
+# Of a longer history the latest runs teach how long jobs run.
+TEACHING_RUNS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class SiteState:
-    """Fixed times of every cluster, and the lengths of like jobs."""
+    """Fixed times of every cluster, and the memory of its runs."""
 
     fixed: tuple[FixedTimes, ...] = ()
-    lengths: LengthModel = field(default_factory=LengthModel)
+    memory: SiteMemory = field(default_factory=SiteMemory)
 
     @classmethod
     def learn(cls, runs: Iterable[Run]) -> SiteState:
         """From runs, oldest first, read once."""
-        learner = LengthLearner()
-        fixed = fixed_times(learner.through(runs))
-        return cls(fixed, learner.model())
+        latest: deque[PastRun] = deque(maxlen=TEACHING_RUNS)
+        fixed = fixed_times(_remembered(runs, latest))
+        memory = SiteMemory()
+        memory.learn(latest)
+        return cls(fixed, memory)
 
     def cluster(self, site: str) -> FixedTimes | None:
         """The fixed times of a site; without a name, of the only cluster there is."""
@@ -53,7 +60,7 @@ def write_state(state: SiteState, home: Path | None = None) -> Path:
     raw = {
         "format": FORMAT,
         "fixed": [asdict(f) for f in state.fixed],
-        "lengths": state.lengths.as_dict(),
+        "memory": memory_as_dict(state.memory),
     }
     with files.exclusive(root):
         files.replace_text(path, json.dumps(raw, allow_nan=False))
@@ -65,16 +72,25 @@ def read_state(home: Path | None = None) -> SiteState:
     path = (files.home() if home is None else home) / FILE_NAME
     try:
         raw = json.loads(files.trusted(path).read_bytes())
-        if raw["format"] != FORMAT:
+        if raw["format"] not in (1, FORMAT):
             raise ValueError(f"format {raw['format']}, not {FORMAT}")
         fixed = tuple(_fixed(f) for f in raw["fixed"])
-        return SiteState(fixed, LengthModel.from_dict(raw["lengths"]))
+        # Format 1 has no runs: the next calibration learns them from the history.
+        return SiteState(fixed, memory_of(raw["memory"]) if "memory" in raw else SiteMemory())
     except FileNotFoundError:
         return SiteState()
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError(
             f"{path} is not what `precision-time calibrate` writes ({error}): run it again"
         ) from None
+
+
+def _remembered(runs: Iterable[Run], latest: deque[PastRun]) -> Iterator[Run]:
+    for run in runs:
+        past = PastRun.of(run)
+        if past is not None:
+            latest.append(past)
+        yield run
 
 
 def _fixed(raw: Mapping[str, Any]) -> FixedTimes:

@@ -1,0 +1,260 @@
+"""What a site remembers of its runs, and the run times it expects of a job by them.
+
+A job has a chain of similarities, from the runs of its script to those of the whole site. The
+distribution of its run time mixes the runs of each: n runs of one similarity weigh n / (n + prior)
+against all that is less telling (a chain of Dirichlet priors). So many similar runs speak alone,
+and a new user gets what the site knows.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import log
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .coverage import QuantileCoverage
+from .past_runs import PastRun, RunEnd
+from .rates import LogRatio, hardware_of, rate_of, scaled_runs
+from .request import BY_SCRIPT, OF_MANY, JobRequest, Similarity
+from .run_times import Floats, RunTimes
+from .window import RunWindow
+
+# How many runs of each similarity weigh as much as all that is less telling.
+PRIOR_RUNS = {
+    Similarity.SCRIPT: 1.0,
+    Similarity.COMMAND: 1.0,
+    Similarity.NAME: 2.0,
+    Similarity.REQUEST: 5.0,
+    Similarity.USER: 5.0,
+    Similarity.ACCOUNT: 10.0,
+    Similarity.PARTITION: 15.0,
+    Similarity.SITE: 3.0,
+}
+# How far run times follow the limit among jobs that asked for different ones: their power.
+LIMIT_POWER = {Similarity.USER: 0.5, Similarity.ACCOUNT: 0.5, Similarity.SITE: 1.0}
+# Shares of their limit that jobs use where nothing is known, alike likely.
+PRIOR_SHARES = (0.0005, 0.002, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0)
+# Seconds where no limit is known either: a minute to two days.
+PRIOR_S = (60.0, 300.0, 1200.0, 3600.0, 7200.0, 14_400.0, 43_200.0, 86_400.0, 172_800.0)
+# A scheduler ends a job some time after its limit: so many seconds, and this share.
+GRACE_S, GRACE_SHARE = 60.0, 0.005
+MAX_WINDOWS = 200_000
+RATIOS_KEPT, ERRORS_KEPT = 50, 200
+# Squared ln errors to begin with of runs alike and of physics, until jobs of this site tell.
+FIRST_ERRORS = 5
+FIRST_ERROR = {"runs": 0.5, "physics": 0.25}
+
+Parts = tuple[Floats, Floats, NDArray[np.bool_]]
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarRuns:
+    """Runs with one similarity to a job, and the share of the answer that is theirs.
+
+    ``notes`` say how they were brought to the job, where they were ``scaled``.
+    """
+
+    similarity: Similarity
+    share: float
+    runs: tuple[PastRun, ...]
+    seen: int
+    notes: tuple[str, ...] = ()
+    scaled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recollection:
+    """What is known of a job's run time, and by which runs, most telling first."""
+
+    times: RunTimes
+    similar: tuple[SimilarRuns, ...]
+
+
+def nothing_known(ran: JobRequest, job: JobRequest) -> float | None:
+    """The ratio of two requests where no physics is asked."""
+    return None
+
+
+@dataclass(slots=True)
+class HeldOutErrors:
+    """Of jobs that physics and similar runs both spoke of: ln of run time over what each said."""
+
+    physics: deque[float] = field(default_factory=lambda: deque(maxlen=ERRORS_KEPT))
+    runs: deque[float] = field(default_factory=lambda: deque(maxlen=ERRORS_KEPT))
+
+    @property
+    def physics_share(self) -> float:
+        """The share of an answer that is physics': the inverse of its squared error."""
+        runs, physics = _square(self.runs, "runs"), _square(self.physics, "physics")
+        return runs / (runs + physics)
+
+    @property
+    def physics_shift(self) -> float:
+        """How much longer jobs run than physics says (start-up, pauses), in ln."""
+        return median(self.physics) if self.physics else 0.0
+
+
+def _square(errors: Sequence[float], who: str) -> float:
+    middle = median(errors) if errors and who == "physics" else 0.0
+    known = sum((error - middle) ** 2 for error in errors)
+    return (known + FIRST_ERRORS * FIRST_ERROR[who]) / (len(errors) + FIRST_ERRORS)
+
+
+class SiteMemory:
+    """Windows of runs by similarity; taking a run in and recalling a job take constant time."""
+
+    def __init__(self) -> None:
+        self.coverage = QuantileCoverage()
+        self.errors = HeldOutErrors()
+        self._windows: OrderedDict[tuple[Similarity, str], RunWindow] = OrderedDict()
+        self._ratios: dict[tuple[object, ...], deque[float]] = {}
+
+    def learn(self, runs: Sequence[PastRun]) -> None:
+        """Go through runs as time did: each is expected at its submission, and known at its end."""
+        moments = [(run.submit_s, 1, at) for at, run in enumerate(runs)]
+        moments += [(run.end_s, 0, at) for at, run in enumerate(runs)]
+        expected: dict[int, RunTimes] = {}
+        for _, submitted, at in sorted(moments):
+            run = runs[at]
+            if submitted:
+                expected[at] = self.recall(run.request).times
+            else:
+                self.add(run, expected.pop(at, None))
+
+    def add(self, run: PastRun, expected: RunTimes | None = None) -> None:
+        """Remember a run that ended, and how it was expected at its submission."""
+        if expected is not None:
+            self.coverage.learn(expected.share_below(log(run.run_s)), run.batch)
+            if run.predicted_s and run.ended is RunEnd.COMPLETED:
+                self.errors.physics.append(log(run.run_s / run.predicted_s))
+                self.errors.runs.append(log(run.run_s / expected.quantile_s(0.5)))
+        for key in run.request.similarities():
+            window = self._windows.get(key)
+            if window is None:
+                window = self._windows[key] = RunWindow(shared=key[0] in OF_MANY)
+            else:
+                self._windows.move_to_end(key)
+            if key[0] in BY_SCRIPT:
+                self._compare(window, run)
+            window.add(run)
+        while len(self._windows) > MAX_WINDOWS:
+            self._windows.popitem(last=False)
+
+    def runs(self) -> list[PastRun]:
+        """Every run that is remembered, the one that ended last at the end."""
+        unique = {id(run): run for window in self._windows.values() for run in window.runs}
+        return sorted(unique.values(), key=lambda run: run.end_s)
+
+    def recall(
+        self,
+        job: JobRequest,
+        *,
+        needed: bool = False,
+        physics: LogRatio = nothing_known,
+        predicted: Floats | None = None,
+    ) -> Recollection:
+        """The run times of a job, by the runs that have ended.
+
+        They are how long it holds its GPUs; with ``needed`` how long it would take to complete, of
+        which a failure tells a lower bound. ``physics`` brings runs of one script to other GPUs;
+        ``predicted`` (n,) are ln seconds that physics holds for alike likely.
+        """
+        job = job.without_names()
+        ln_limit = log(job.limit_s) if job.limit_s else np.nan
+        least = RunEnd.STOPPED if needed else RunEnd.CUT_OFF
+        parts: list[Parts] = []
+        similar: list[SimilarRuns] = []
+        left = 1.0
+        if predicted is not None:
+            left -= self.errors.physics_share
+            weight = np.full(len(predicted), (1 - left) / len(predicted))
+            moved_ln_s = predicted + self.errors.physics_shift
+            parts.append((moved_ln_s, weight, np.zeros(len(predicted), dtype=bool)))
+        for similarity, window in self._known(job):
+            runs = window.arrays
+            weight = runs.weight
+            notes: tuple[str, ...] = ()
+            scaled = False
+            if similarity in BY_SCRIPT:
+                moved = scaled_runs(window.runs, job, self._ratio, physics)
+                ln_s, bounds = moved.ln_s, (runs.ended >= least)[moved.row]
+                weight, notes = weight[moved.row] * moved.share, moved.notes
+                scaled = moved.scaled
+            else:
+                power = LIMIT_POWER.get(similarity, 0.0)
+                ln_s = _moved(runs.ln_run, runs.ln_limit, power, ln_limit)
+                bounds = runs.ended >= least
+            total = float(weight.sum())
+            if total <= 0.0:
+                continue
+            share = left * total / (total + PRIOR_RUNS[similarity])
+            left -= share
+            parts.append((ln_s, weight * (share / total), bounds))
+            kept = tuple(window.runs)
+            similar.append(SimilarRuns(similarity, share, kept, window.seen, notes, scaled))
+        parts.append(_prior(left, job.limit_s))
+        ln_s, weight, bounds = (np.concatenate(each) for each in zip(*parts, strict=True))
+        cap = None if not job.limit_s else log(job.limit_s * (1 + GRACE_SHARE) + GRACE_S)
+        return Recollection(RunTimes.of(ln_s, weight, bounds, cap), tuple(similar))
+
+    def forget(self, user: str) -> int:
+        """Forget all runs of a user; how many they were."""
+        gone = JobRequest(user=user).without_names().user
+        theirs = {id(run) for run in self.runs() if run.request.user == gone}
+        for key, window in list(self._windows.items()):
+            window.drop(theirs)
+            if not window.runs:
+                del self._windows[key]
+        return len(theirs)
+
+    def _known(self, job: JobRequest) -> Iterator[tuple[Similarity, RunWindow]]:
+        for key in job.similarities():
+            window = self._windows.get(key)
+            if window is not None:
+                yield key[0], window
+
+    def _compare(self, window: RunWindow, run: PastRun) -> None:
+        """Learn the ratio of two kinds of hardware from the latest runs of one script on both."""
+        other = next(
+            (
+                o
+                for o in reversed(window.runs)
+                if hardware_of(o.request) != hardware_of(run.request)
+            ),
+            None,
+        )
+        if other is None or other.ended is not RunEnd.COMPLETED is not run.ended:
+            return
+        one, two = rate_of(other, None), rate_of(run, None)
+        if one is None or two is None or other.length is None or run.length is None:
+            same = run.length == other.length
+            if not same:
+                return
+            one, two = other.run_s, run.run_s
+        elif other.length.unit != run.length.unit:
+            return
+        found = log(two / one)
+        for pair, value in (((other, run), found), ((run, other), -found)):
+            key = tuple(hardware_of(each.request) for each in pair)
+            self._ratios.setdefault(key, deque(maxlen=RATIOS_KEPT)).append(value)
+
+    def _ratio(self, ran: JobRequest, job: JobRequest) -> float | None:
+        found = self._ratios.get((hardware_of(ran), hardware_of(job)))
+        return median(found) if found else None
+
+
+def _moved(ln_run: Floats, ln_limits: Floats, power: float, ln_limit: float) -> Floats:
+    """Run times as they would be under another limit."""
+    if not power or np.isnan(ln_limit):
+        return ln_run
+    return ln_run + power * np.nan_to_num(ln_limit - ln_limits)
+
+
+def _prior(weight: float, limit_s: float | None) -> Parts:
+    known = np.log(PRIOR_SHARES) + log(limit_s) if limit_s else np.log(PRIOR_S)
+    return known, np.full(len(known), weight / len(known)), np.zeros(len(known), dtype=bool)

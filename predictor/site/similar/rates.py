@@ -1,0 +1,174 @@
+"""Runs of one script brought to a job's length, GPUs, precision and batch.
+
+A run is a start-up and a length times a rate. Another length scales the rest by their ratio;
+other hardware scales it by physics where the network is named, by what runs of both took at this
+site where they were seen, else by a prior that is wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import log, sqrt
+from statistics import median
+
+import numpy as np
+
+from .past_runs import PastRun, RunEnd
+from .request import JobRequest
+from .run_times import Floats
+
+# ln of the ratio of the times of one unit of length of two requests; None where not known.
+LogRatio = Callable[[JobRequest, JobRequest], float | None]
+# Where only run times are known a start-up is at most a share of the shortest, and a minute.
+STARTUP_S, STARTUP_SHARE = 60.0, 0.2
+# ln spread of a rate carried to another length, and of one from a run time with its start-up.
+LENGTH_SPREAD, STARTUP_SPREAD = 0.03, 0.15
+# ln spread for each thing that differs: by physics or the site's ratios, and by the prior.
+KNOWN_SPREAD = 0.15
+SPREADS = (0.6, 0.0, 0.4, 0.3)  # GPU type, GPUs (see below), precision, batch size
+# n times the GPUs take 1 / n**0.8 of the time, give or take half of what n says.
+COUNT_POWER, COUNT_SPREAD = 0.8, 0.3
+FAR = 3.0
+# A normal distribution by five points that are alike likely, of mean 0 and deviation 1.
+_POINTS = tuple((at, 0.2) for at in (-1.397, -0.569, 0.0, 0.569, 1.397))
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledRuns:
+    """Runs as they would be of this job: ln seconds, share of weight and bound of each (n,).
+
+    ``row`` is the run each value comes from, ``notes`` what was assumed.
+    """
+
+    ln_s: Floats
+    share: Floats
+    row: np.ndarray[tuple[int], np.dtype[np.int64]]
+    notes: tuple[str, ...]
+    scaled: bool
+
+
+def scaled_runs(
+    runs: Sequence[PastRun], job: JobRequest, ratio: LogRatio, physics: LogRatio
+) -> ScaledRuns:
+    """Runs of one script, brought to a job; those of which that cannot be said are left out."""
+    startup_s = usual_startup_s(runs)
+    values: list[tuple[float, float, int]] = []
+    notes: dict[str, None] = {}
+    scaled = False
+    for row, run in enumerate(runs):
+        found = _brought(run, job, startup_s, ratio, physics, notes)
+        if found is None:
+            continue
+        ln_s, spread = found
+        scaled = scaled or ln_s != log(run.run_s)
+        points = _POINTS if spread else ((0.0, 1.0),)
+        values += [(ln_s + at * spread, share, row) for at, share in points]
+    columns = np.array(values).reshape(-1, 3).T
+    return ScaledRuns(columns[0], columns[1], columns[2].astype(np.int64), tuple(notes), scaled)
+
+
+def usual_startup_s(runs: Sequence[PastRun]) -> float | None:
+    """Seconds before the first step: as told, or what runs of different lengths agree on."""
+    told = [run.startup_s for run in runs if run.startup_s is not None]
+    if told:
+        return median(told)
+    done = [(r.length.amount, r.run_s, r) for r in runs if r.length and r.ended is RunEnd.COMPLETED]
+    slopes = [
+        (b[1] - a[1]) / (b[0] - a[0])
+        for at, a in enumerate(done)
+        for b in done[at + 1 :]
+        if a[0] != b[0] and _alike(a[2].request, b[2].request)
+    ]
+    if not slopes:
+        return None
+    rest = median(seconds - median(slopes) * amount for amount, seconds, _ in done)
+    return min(max(rest, 0.0), min(seconds for _, seconds, _ in done))
+
+
+def rate_of(run: PastRun, startup_s: float | None) -> float | None:
+    """Seconds per unit of its length, as it told them or as its run time gives them."""
+    if run.rate_s is not None:
+        return run.rate_s
+    if run.length is None or run.ended is not RunEnd.COMPLETED:
+        return None
+    known_s = run.startup_s if run.startup_s is not None else startup_s
+    if known_s is None:
+        known_s = min(STARTUP_S, STARTUP_SHARE * run.run_s)
+    return max(run.run_s - known_s, 1e-3 * run.run_s) / run.length.amount
+
+
+def _brought(
+    run: PastRun,
+    job: JobRequest,
+    startup_s: float | None,
+    ratio: LogRatio,
+    physics: LogRatio,
+    notes: dict[str, None],
+) -> tuple[float, float] | None:
+    """The ln seconds of a run under the request of a job, and its spread; None where unknown."""
+    hardware, spread = _hardware(run.request, job, ratio, physics, notes)
+    length = job.length
+    if length is None or length == run.length:
+        if length is None and run.request.length is not None:
+            return None
+        return log(run.run_s) + hardware, spread
+    rate_s = rate_of(run, startup_s)
+    if run.length is None or run.length.unit != length.unit or rate_s is None:
+        return None
+    told_s = run.startup_s if run.startup_s is not None else startup_s
+    before_s = min(STARTUP_S, STARTUP_SHARE * run.run_s) if told_s is None else told_s
+    sure = told_s is not None or run.rate_s is not None
+    far = max(length.amount / run.length.amount, run.length.amount / length.amount) > FAR
+    own = STARTUP_SPREAD if far and not sure else LENGTH_SPREAD
+    notes[f"{_short(rate_s)} s per {length.unit[:-1]} for {length.amount:,.0f} {length.unit}"] = (
+        None
+    )
+    seconds = before_s + rate_s * length.amount * np.exp(hardware)
+    return log(seconds), sqrt(own**2 + spread**2)
+
+
+def _hardware(
+    ran: JobRequest, job: JobRequest, ratio: LogRatio, physics: LogRatio, notes: dict[str, None]
+) -> tuple[float, float]:
+    """The ln of how much longer a step takes on the GPUs of the job, and its spread."""
+    if _alike(ran, job):
+        return 0.0, 0.0
+    what = ", ".join(_differences(ran, job))
+    for source, words in ((physics, "by physics"), (ratio, "as measured at this site")):
+        known = source(ran, job)
+        if known is not None:
+            notes[f"{what}: x {np.exp(known):.2g} {words}"] = None
+            return known, KNOWN_SPREAD
+    shift, variance = 0.0, 0.0
+    for spread, one, two in zip(SPREADS, hardware_of(ran), hardware_of(job), strict=True):
+        variance += spread**2 * _differ(one, two)
+    if _differ(job.gpus, ran.gpus):
+        more = log(job.gpus / ran.gpus)
+        shift, variance = -COUNT_POWER * more, variance + (COUNT_SPREAD * more) ** 2
+    notes[f"{what}: x {np.exp(shift):.2g} assumed, nobody measured it here"] = None
+    return shift, sqrt(variance)
+
+
+def _alike(one: JobRequest, other: JobRequest) -> bool:
+    return not any(map(_differ, hardware_of(one), hardware_of(other)))
+
+
+def _differ(one: object, other: object) -> bool:
+    """Whether both are known, and not the same."""
+    return bool(one and other and one != other)
+
+
+def hardware_of(job: JobRequest) -> tuple[object, ...]:
+    """What the time of a step of one network depends on."""
+    return job.gpu_type, job.gpus, job.precision, job.batch_size
+
+
+def _differences(ran: JobRequest, job: JobRequest) -> list[str]:
+    names = ("GPU type", "GPUs", "precision", "batch size")
+    pairs = zip(names, hardware_of(ran), hardware_of(job), strict=True)
+    return [f"{name} {a} -> {b}" for name, a, b in pairs if _differ(a, b)]
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.3g}"

@@ -1,0 +1,185 @@
+"""What a job asks for and says of itself, as far as similar runs are found by it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from ..history.run import LimitBy, Run, asked_value
+from .script import command_signature, digest
+
+# A length of training a run time grows with; the first that is stated counts.
+LENGTH_UNITS = ("epochs", "steps")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+# Names that schedulers and wrappers give say nothing of a job.
+_GIVEN_NAMES = frozenset(
+    ("", "wrap", "interactive", "bash", "sh", "sbatch", "python", "allocation")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingLength:
+    """How long a training is in its own unit: 300 epochs."""
+
+    unit: str
+    amount: float
+
+
+class Similarity(StrEnum):
+    """What a job shares with earlier runs, from most to least telling."""
+
+    SCRIPT = "script"
+    COMMAND = "command"
+    NAME = "name"
+    REQUEST = "request"
+    USER = "user"
+    ACCOUNT = "account"
+    PARTITION = "partition"
+    SITE = "site"
+
+    @property
+    def words(self) -> str:
+        """For people, after "runs"."""
+        return _WORDS[self]
+
+
+BY_SCRIPT = (Similarity.SCRIPT, Similarity.COMMAND)
+OWN = (*BY_SCRIPT, Similarity.NAME, Similarity.REQUEST)
+OF_MANY = (Similarity.ACCOUNT, Similarity.PARTITION, Similarity.SITE)
+_WORDS = {
+    Similarity.SCRIPT: "of the same user and script",
+    Similarity.COMMAND: "of the same user and command",
+    Similarity.NAME: "of the same user, name and number of GPUs",
+    Similarity.REQUEST: "of the same user and request",
+    Similarity.USER: "of the same user",
+    Similarity.ACCOUNT: "of the same account",
+    Similarity.PARTITION: "of others with the same partition and request",
+    Similarity.SITE: "of this site",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """A job at its submission; empty or None where something is not known.
+
+    ``script`` is the signature of what it runs, ``command`` that of where it is and its arguments,
+    ``directory`` where it was submitted. ``asked`` is
+    what it states of its training in the shared grammar; ``precision``, ``batch_size`` (of a GPU)
+    and ``length`` are of that. A ``hashed`` one holds no name of anybody or anything.
+    """
+
+    user: str = ""
+    account: str = ""
+    name: str = ""
+    partition: str = ""
+    gpus: int = 0
+    gpu_type: str = ""
+    cpus: int | None = None
+    memory_bytes: int | None = None
+    limit_s: float | None = None
+    in_array: bool = False
+    script: str = ""
+    command: str = ""
+    directory: str = ""
+    asked: str = ""
+    precision: str = ""
+    batch_size: float | None = None
+    length: TrainingLength | None = None
+    hashed: bool = False
+
+    @classmethod
+    def of(cls, run: Run) -> JobRequest:
+        """What a run of the history had asked for; a limit that was not its user's is unknown."""
+        job, asked = run.ended, run.asked
+        return cls(
+            user=job.user,
+            account=job.account,
+            name=job.name,
+            partition=job.partition,
+            gpus=job.gpus,
+            gpu_type=job.gpu_type or "",
+            cpus=job.cpus,
+            memory_bytes=job.memory_bytes,
+            limit_s=job.limit_s if run.limit_by in (None, LimitBy.USER) else None,
+            in_array=bool(job.array_id),
+            script=job.script,
+            command="" if job.script else command_signature(job.submit_line, job.directory),
+            directory=job.directory,
+            **stated_fields(asked),
+        )
+
+    def without_names(self) -> JobRequest:
+        """The same with hashes of names, by which it is similar to the same jobs."""
+        if self.hashed:
+            return self
+        return replace(
+            self,
+            user=_hash(self.user),
+            account=_hash(self.account),
+            name=_hash(name_pattern(self.name)),
+            directory=_hash(self.directory),
+            hashed=True,
+        )
+
+    @property
+    def request_key(self) -> str:
+        """What it asks the scheduler for."""
+        asked = (self.partition, self.gpus, self.cpus, self.memory_bytes, self.limit_s)
+        return "|".join(map(str, (*asked, self.in_array)))
+
+    def similarities(self) -> Iterator[tuple[Similarity, str]]:
+        """A hash for each similarity that this job may have with others, most telling first."""
+        if not self.hashed:
+            yield from self.without_names().similarities()
+            return
+        request = self.request_key
+        if self.user and self.script:
+            yield Similarity.SCRIPT, digest("s", self.user, self.script, self.directory)
+        if self.user and self.command:
+            yield Similarity.COMMAND, digest("c", self.user, self.command)
+        if self.user and self.name and not (self.script or self.command):
+            yield Similarity.NAME, digest("n", self.user, self.name, str(self.gpus))
+        if self.user:
+            yield Similarity.REQUEST, digest("r", self.user, request)
+            yield Similarity.USER, digest("u", self.user)
+        if self.account:
+            yield Similarity.ACCOUNT, digest("a", self.account)
+        yield Similarity.PARTITION, digest("p", request)
+        yield Similarity.SITE, ""
+
+
+def stated_fields(asked: str) -> dict[str, Any]:
+    """The fields of a request that follow from what a job states in the shared grammar."""
+    return {
+        "asked": asked,
+        "precision": asked_value(asked, "precision") or "",
+        "batch_size": _number(asked_value(asked, "batch_size")),
+        "length": _stated_length(asked),
+    }
+
+
+def _stated_length(asked: str) -> TrainingLength | None:
+    for unit in LENGTH_UNITS:
+        amount = _number(asked_value(asked, unit))
+        if amount:
+            return TrainingLength(unit, amount)
+    return None
+
+
+def name_pattern(name: str) -> str:
+    """A name with ``#`` for every number; empty for names that nobody chose."""
+    return "" if name.lower() in _GIVEN_NAMES else _NUMBER.sub("#", name)
+
+
+def _hash(name: str) -> str:
+    return digest(name) if name else ""
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text.replace("_", ""))
+    except ValueError:
+        return None

@@ -1,0 +1,170 @@
+"""What is expected of a job by the runs that are similar to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor.site.similar.estimate import Estimate, carried_limit_s, estimate_job
+from predictor.site.similar.memory import SiteMemory
+from predictor.site.similar.past_runs import PastRun, RunEnd, batch_of
+from predictor.site.similar.request import JobRequest, TrainingLength
+
+DAY_S = 86_400.0
+JOB = JobRequest(
+    user="ann", partition="gpu", gpus=1, limit_s=36_000.0, script="f00d", directory="/a"
+)
+
+
+def past(n: int, run_s: float, job: JobRequest = JOB, **told: Any) -> PastRun:
+    job, submit_s = job.without_names(), n * DAY_S
+    given = {
+        "request": job,
+        "submit_s": submit_s,
+        "end_s": submit_s + run_s,
+        "run_s": run_s,
+        "ended": RunEnd.COMPLETED,
+        "batch": batch_of(job, submit_s),
+        "length": job.length,
+    }
+    return PastRun(**(given | told))
+
+
+def memory_of(*runs: PastRun) -> SiteMemory:
+    memory = SiteMemory()
+    memory.learn(runs)
+    return memory
+
+
+def expected(memory: SiteMemory, job: JobRequest = JOB) -> Estimate:
+    return estimate_job(job, memory)
+
+
+def lasting(unit: str, amount: float, **changes: Any) -> JobRequest:
+    return replace(JOB, length=TrainingLength(unit, amount), **changes)
+
+
+@pytest.mark.parametrize("job", [JOB, JobRequest(), JobRequest(gpus=8, limit_s=60.0)])
+def test_every_job_gets_an_estimate_at_a_site_nobody_knows(job: JobRequest) -> None:
+    found = expected(SiteMemory(), job)
+    assert 0 < found.quantile_s(0.05) <= found.quantile_s(0.5) <= found.quantile_s(0.95)
+    assert "nothing is known of this site" in found.assumptions[0]
+
+
+def test_many_runs_of_a_script_speak_alone() -> None:
+    found = expected(memory_of(*(past(n, 7200.0) for n in range(30))))
+    assert found.quantile_s(0.5) == pytest.approx(7200.0)
+    assert found.expected_s == pytest.approx(7200.0, rel=0.15)
+    assert found.runs == 30
+    assert "30 runs of the same user and script: median 2 h 00 min" in found.evidence[0]
+
+
+def test_a_new_user_gets_what_the_site_knows() -> None:
+    memory = memory_of(*(past(n, 3600.0) for n in range(20)))
+    found = expected(memory, replace(JOB, user="bob"))
+    assert found.quantile_s(0.5) == pytest.approx(3600.0)
+    assert found.runs == 0
+    assert "nothing is known of this user" in found.assumptions[0]
+
+
+def test_runs_use_a_share_of_their_limit_where_limits_differ() -> None:
+    memory = memory_of(*(past(n, 3600.0) for n in range(20)))
+    twice = JobRequest(user="bob", partition="other", limit_s=2 * 36_000.0)
+    assert expected(memory, twice).quantile_s(0.5) == pytest.approx(7200.0)
+
+
+def test_no_estimate_goes_far_beyond_the_limit() -> None:
+    memory = memory_of(*(past(n, 30_000.0) for n in range(20)))
+    found = expected(memory, replace(JOB, limit_s=600.0))
+    assert found.quantile_s(0.99) < 700.0
+
+
+def test_a_run_cut_off_at_its_limit_is_a_lower_bound() -> None:
+    """Half hit ten hours: with a limit of forty the others are not all there is."""
+    ends = [past(2 * n, 3600.0) for n in range(10)]
+    cut = [past(2 * n + 1, 36_000.0, ended=RunEnd.CUT_OFF) for n in range(10)]
+    memory = memory_of(*ends, *cut)
+    assert expected(memory, replace(JOB, limit_s=144_000.0)).quantile_s(0.95) > 40_000.0
+    assert expected(memory).quantile_s(0.95) <= 36_000.0 * 1.01 + 60.0
+
+
+def test_jobs_of_another_project_with_the_same_script_name_share_nothing() -> None:
+    ours = JobRequest(user="ann", gpus=1, name="train.sh", command="aa", directory="/a")
+    memory = memory_of(*(past(n, 100.0, ours) for n in range(20)))
+    theirs = replace(ours, command="bb", directory="/b", gpus=2)
+    assert all("command" not in line for line in expected(memory, theirs).evidence)
+    assert carried_limit_s(theirs, memory, 0.95) is None
+
+
+def test_another_length_scales_the_rate() -> None:
+    one = lasting("epochs", 1, limit_s=None)
+    memory = memory_of(*(past(n, 60.0 + 300.0, one, startup_s=60.0) for n in range(5)))
+    found = expected(memory, lasting("epochs", 300, limit_s=None))
+    assert found.quantile_s(0.5) == pytest.approx(60.0 + 300 * 300.0, rel=0.05)
+    assert "300 s per epoch for 300 epochs" in found.evidence[0]
+
+
+def test_start_up_follows_from_runs_of_two_lengths() -> None:
+    runs = [
+        past(n, 120.0 + 10.0 * amount, lasting("epochs", amount, limit_s=None))
+        for n, amount in enumerate((1, 5, 10, 20, 5, 10))
+    ]
+    found = expected(memory_of(*runs), lasting("epochs", 100, limit_s=None))
+    assert found.quantile_s(0.5) == pytest.approx(120.0 + 1000.0, rel=0.02)
+
+
+def test_what_was_printed_tells_the_rate_of_a_run_that_failed() -> None:
+    steps = lasting("steps", 10_000, limit_s=None)
+    runs = [past(n, 500.0, steps, ended=RunEnd.STOPPED, rate_s=0.5) for n in range(6)]
+    found = expected(memory_of(*runs), lasting("steps", 20_000, limit_s=None))
+    assert found.quantile_s(0.5) == pytest.approx(10_000.0, rel=0.05)
+
+
+def test_other_gpus_are_a_guess_with_a_wide_interval_until_the_site_measured_them() -> None:
+    slow, fast = replace(JOB, gpu_type="v100"), replace(JOB, gpu_type="h100")
+    memory = memory_of(*(past(n, 8000.0, slow) for n in range(10)))
+    guess = expected(memory, fast)
+    assert "GPU type v100 -> h100" in guess.evidence[0]
+    assert "assumed" in guess.evidence[0]
+    assert guess.quantile_s(0.75) > 1.5 * guess.quantile_s(0.25)
+    others = {"script": "beef", "user": "bob"}
+    pairs = [(8000.0, slow), (2000.0, fast)] * 5
+    for n, (run_s, job) in enumerate(pairs):
+        memory.add(past(100 + n, run_s, replace(job, **others)))
+    measured = expected(memory, fast)
+    assert "as measured at this site" in measured.evidence[0]
+    assert measured.quantile_s(0.5) == pytest.approx(2000.0, rel=0.1)
+
+
+def test_a_limit_needs_similar_runs_that_completed() -> None:
+    few = memory_of(*(past(n, 1000.0) for n in range(4)))
+    assert carried_limit_s(JOB, few, 0.95) is None
+    failed = memory_of(*(past(n, 1000.0, ended=RunEnd.STOPPED) for n in range(20)))
+    assert carried_limit_s(JOB, failed, 0.95) is None
+    enough = memory_of(*(past(n, 1000.0) for n in range(20)))
+    assert carried_limit_s(JOB, enough, 0.95) >= 1500.0  # type: ignore[operator]
+
+
+def test_no_limit_rests_on_runs_of_another_length_or_gpu() -> None:
+    memory = memory_of(*(past(n, 360.0, lasting("epochs", 1)) for n in range(20)))
+    assert carried_limit_s(lasting("epochs", 1), memory, 0.95) is not None
+    assert carried_limit_s(lasting("epochs", 300), memory, 0.95) is None
+    assert carried_limit_s(lasting("epochs", 1, gpus=8), memory, 0.95) is None
+
+
+def test_forgetting_a_user_forgets_what_their_runs_told() -> None:
+    memory = memory_of(*(past(n, 7200.0) for n in range(30)))
+    assert memory.forget("ann") == 30
+    assert expected(memory).evidence == ()
+    assert memory.runs() == []
+
+
+@given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=60), st.floats(0.01, 0.98))
+def test_quantiles_rise_with_their_level(seconds: list[float], level: float) -> None:
+    found = expected(memory_of(*(past(n, run_s) for n, run_s in enumerate(seconds))))
+    assert found.quantile_s(level) <= found.quantile_s(level + 0.01)
+    assert 0 < found.order_s(0.5) <= found.limit_s * 1.1  # type: ignore[operator]
