@@ -56,7 +56,6 @@ def job_request(request: HookRequest, wanted: GpuRequest, stated: Stated) -> Job
         gpus=wanted.gpus,
         gpu_type=wanted.type or "",
         limit_s=None if limit_min is None or limit_min == float("inf") else limit_min * 60.0,
-        in_array=bool(request.array_inx),
         script=script_signature(request.script or ""),
         command=command_signature(" ".join(request.argv), directory),
         directory=directory,

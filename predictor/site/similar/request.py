@@ -80,7 +80,6 @@ class JobRequest:
     cpus: int | None = None
     memory_bytes: int | None = None
     limit_s: float | None = None
-    in_array: bool = False
     script: str = ""
     command: str = ""
     directory: str = ""
@@ -104,7 +103,6 @@ class JobRequest:
             cpus=job.cpus,
             memory_bytes=job.memory_bytes,
             limit_s=job.limit_s if run.limit_by in (None, LimitBy.USER) else None,
-            in_array=bool(job.array_id),
             script=job.script,
             command="" if job.script else command_signature(job.submit_line, job.directory),
             directory=job.directory,
@@ -128,7 +126,7 @@ class JobRequest:
     def request_key(self) -> str:
         """What it asks the scheduler for."""
         asked = (self.partition, self.gpus, self.cpus, self.memory_bytes, self.limit_s)
-        return "|".join(map(str, (*asked, self.in_array)))
+        return "|".join(map(str, asked))
 
     def similarities(self) -> Iterator[tuple[Similarity, str]]:
         """A hash for each similarity that this job may have with others, most telling first."""
