@@ -26,7 +26,7 @@ IDLE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiCall:
     """A request to make. ``lost`` is called where it could not be made, by any thread."""
 
     make: Callable[[], Any]
@@ -34,7 +34,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Counts:
+class CallCounts:
     """What became of the calls; ``retried`` counts attempts, the others calls."""
 
     done: int = 0
@@ -58,8 +58,8 @@ class ApiQueue:
         retry_s: float = RETRY_S,
         max_retry_s: float = MAX_RETRY_S,
     ) -> None:
-        self.counts = Counts()
-        self._queue: Queue[Call] = Queue(capacity)
+        self.counts = CallCounts()
+        self._queue: Queue[ApiCall] = Queue(capacity)
         self._retry_s = retry_s
         self._max_retry_s = max_retry_s
         self._ended = threading.Event()
@@ -67,7 +67,7 @@ class ApiQueue:
         self._thread: threading.Thread | None = None
         self._error = ""
 
-    def put(self, call: Call) -> bool:
+    def put(self, call: ApiCall) -> bool:
         """Take a call, at once; False where the queue is full or at its end."""
         try:
             if self._ended.is_set():
@@ -108,7 +108,7 @@ class ApiQueue:
             except Exception as error:
                 self._lost(call, error)
 
-    def _make(self, call: Call) -> None:
+    def _make(self, call: ApiCall) -> None:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 body_of(call.make())
@@ -125,7 +125,7 @@ class ApiQueue:
                 self._error = ""
                 return
 
-    def _lost(self, call: Call, error: Exception) -> None:
+    def _lost(self, call: ApiCall, error: Exception) -> None:
         self.counts.failed += 1
         call.lost()
         if said(error) != self._error:

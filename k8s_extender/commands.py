@@ -20,7 +20,7 @@ _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][\w.-]{0,127})\)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class StartedCommand:
     """A command: ``words`` as started, ``script`` where they are ``sh -c`` with a text.
 
     ``environment`` holds variables with a literal value, those meant for us first.
@@ -38,17 +38,17 @@ class Ran:
         return read_script(self.script, self.environment).commands
 
 
-def ran_by(container: Mapping[str, Any]) -> Ran:
+def ran_by(container: Mapping[str, Any]) -> StartedCommand:
     """What a container starts; an image's own entry point is not known here."""
     environment, hidden = _environment(container)
     given = [*items(container, "command"), *items(container, "args")][:MAX_WORDS]
     words = tuple(_filled(word, environment, hidden) for word in given if isinstance(word, str))
-    return Ran(words, shell_text(words) or "", environment)
+    return StartedCommand(words, shell_text(words) or "", environment)
 
 
-def scripted(script: str, environment: Mapping[str, str]) -> Ran:
+def scripted(script: str, environment: Mapping[str, str]) -> StartedCommand:
     """A shell text that something else than the container's command starts."""
-    return Ran((), script, environment)
+    return StartedCommand((), script, environment)
 
 
 def _environment(container: Mapping[str, Any]) -> tuple[dict[str, str], frozenset[str]]:

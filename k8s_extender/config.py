@@ -43,7 +43,7 @@ class Prioritize(Section):
     max_score: int = Field(default=10, ge=1, le=100)
 
 
-class Evidence(Section):
+class EvidenceSettings(Section):
     """When a prediction is too thin for a deadline or a refusal."""
 
     max_interval_ratio: float = Field(default=4.0, ge=1.0)
@@ -82,7 +82,7 @@ class Annotate(Section):
     events: bool = True
 
 
-class Nodes(Section):
+class NodeSettings(Section):
     """The node watch: after ``stale_s`` without a word the table still serves, and says so."""
 
     stale_s: float = Field(default=120.0, gt=0.0)
@@ -114,11 +114,11 @@ class Config(Section):
     assumed_precision: PrecisionName | None = None
     filter: Filter = Filter()
     prioritize: Prioritize = Prioritize()
-    evidence: Evidence = Evidence()
+    evidence: EvidenceSettings = EvidenceSettings()
     deadline: Deadline = Deadline()
     hardware: Hardware = Hardware()
     annotate: Annotate = Annotate()
-    nodes: Nodes = Nodes()
+    nodes: NodeSettings = NodeSettings()
     rules: Path | None = None
     predictor_version: str | None = None
     server: Server = Server()

@@ -12,9 +12,9 @@ from predictor.identify.rules import Rules
 from .config import Config
 from .estimate import TypeEstimate, estimates
 from .rank import Ranking
-from .records import FilterResult, GpuType, PodJob, Refusal
+from .records import FilterResult, GpuType, NodeRefusal, PodJob
 from .refuse import refusal
-from .type_index import NodeTable, TypeCode, TypeIndex
+from .type_index import HostScores, NodeTable, TypeCode, TypeIndex
 
 # Resources that pods ask for: whole GPUs and kinds of slices.
 MAX_RESOURCES = 16
@@ -27,7 +27,7 @@ class _JobAnswers:
 
     job: PodJob  # kept alive, as it counts by identity
     estimates: dict[GpuType, TypeEstimate] = field(default_factory=dict)
-    refusals: dict[GpuType, Refusal | None] = field(default_factory=dict)
+    refusals: dict[GpuType, NodeRefusal | None] = field(default_factory=dict)
     scores: dict[frozenset[GpuType], Mapping[GpuType, int]] = field(default_factory=dict)
 
 
@@ -75,15 +75,11 @@ class Decider:
 
     def prioritize(
         self, job: PodJob, names: Sequence[str], nodes: NodeTable | None = None
-    ) -> dict[str, int]:
+    ) -> HostScores:
         """A score for each name; 0 where nothing is known."""
         index, codes = self._found(job, names, nodes)
         by_type = self.scores(job, (index.types[code] for code in {*codes} if code is not None))
-        by_code = {code: by_type.get(kind, 0) for code, kind in enumerate(index.types)}
-        return {
-            name: 0 if code is None else by_code[code]
-            for name, code in zip(names, codes, strict=True)
-        }
+        return index.host_scores(tuple(by_type.get(kind, 0) for kind in index.types))
 
     def types(self, job: PodJob, names: Sequence[str]) -> tuple[GpuType, ...]:
         """The GPU types that differ among nodes of the table."""

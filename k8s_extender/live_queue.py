@@ -13,10 +13,10 @@ from predictor.site.capacity.live import NOTHING, Live, LiveJob, NodeGpus, Waits
 
 from .cli.cluster import IN_CLUSTER, KUBECONFIG, api_client
 from .config import Config
-from .history.groups import SCHEDULER, Group, job_id
+from .history.groups import SCHEDULER, RunGroup, job_id
 from .history.records import cluster_of
-from .history.seen import Reader, Seen, SeenPod, gpu_name
-from .history.table import Table
+from .history.seen import Reader, SeenObject, SeenPod, gpu_name
+from .history.table import RunTable
 from .node_labels import gpu_node
 from .plain import at, count, items, mapping, text
 from .pod_name import pod_name
@@ -62,7 +62,7 @@ class _Queue:
     def __init__(self, config: Config, nodes: list[Mapping[str, Any]]) -> None:
         self._config, self._rules = config, rules_of(config)
         known = {text(n, "metadata", "name"): gpu_node(n, config.hardware) for n in nodes}
-        self._table = Table(Reader(config, self._rules, known.get), cluster_of(config))
+        self._table = RunTable(Reader(config, self._rules, known.get), cluster_of(config))
         self.usable = [known[text(n, "metadata", "name")] for n in nodes if _takes_pods(n)]
         self._types: dict[str, str | None] = {}
         self._priorities: dict[str, int] = {}
@@ -95,7 +95,7 @@ class _Queue:
         self._types[uid] = names.pop() if len(names) == 1 else None
         self._priorities[uid] = count(template, "spec", "priority") or 0
 
-    def _parts(self, group: Group) -> Iterator[LiveJob]:
+    def _parts(self, group: RunGroup) -> Iterator[LiveJob]:
         """A job that waits, or what of it has GPUs, and what still waits for them."""
         jobs = [job for job in group.jobs.values() if job.state is None]
         pods = [pod for pod in group.pods.values() if pod.of.state is None]
@@ -108,7 +108,7 @@ class _Queue:
             if part:
                 yield self._job(jobs, part, sum(pod.of.gpus for pod in part))
 
-    def _job(self, jobs: list[Seen], pods: list[SeenPod], gpus: int) -> LiveJob:
+    def _job(self, jobs: list[SeenObject], pods: list[SeenPod], gpus: int) -> LiveJob:
         seen = (*jobs, *(pod.of for pod in pods))
         started = [pod for pod in pods if pod.of.start_s is not None]
         starts = [pod.of.start_s for pod in started if pod.of.start_s is not None]

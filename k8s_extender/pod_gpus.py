@@ -21,7 +21,7 @@ _FRACTION = re.compile(r"0?\.\d{1,6}|1(?:\.0{1,6})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PodGpus:
     """GPUs of one pod: ``resource`` counts them, ``fraction`` is the part of each that it gets."""
 
     resource: str
@@ -31,7 +31,7 @@ class Asked:
 
 def asked_of(
     spec: Mapping[str, Any], annotations: Mapping[str, str], resources: Iterable[str]
-) -> Asked | None:
+) -> PodGpus | None:
     """What a pod asks for; None for a pod without GPUs.
 
     Containers and sidecars (init containers that restart always) add up; other init containers run
@@ -41,7 +41,7 @@ def asked_of(
     totals = {name: _total(spec, name) for name in dict.fromkeys(names)}
     most = max(totals, key=totals.__getitem__, default=None)
     if most is not None and 0 < totals[most] <= MAX_GPUS:
-        return Asked(most, totals[most])
+        return PodGpus(most, totals[most])
     return _fractions(annotations, next(iter(totals), "nvidia.com/gpu"))
 
 
@@ -87,9 +87,9 @@ def _slices(spec: Mapping[str, Any]) -> list[str]:
     return sorted(key for key in named if key.startswith(RESOURCE_PREFIX))
 
 
-def _fractions(annotations: Mapping[str, str], resource: str) -> Asked | None:
+def _fractions(annotations: Mapping[str, str], resource: str) -> PodGpus | None:
     fraction = annotations.get(KAI_FRACTION, "")
     devices = count(annotations, KAI_DEVICES) or 1
     if not _FRACTION.fullmatch(fraction) or not float(fraction) or devices > MAX_GPUS:
         return None
-    return Asked(resource, devices, float(fraction))
+    return PodGpus(resource, devices, float(fraction))

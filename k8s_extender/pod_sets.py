@@ -1,4 +1,7 @@
-"""The pods that a Job, PyTorchJob, JobSet, RayJob or Kueue Workload makes, by their templates."""
+"""The pods that a Job, PyTorchJob, JobSet, RayJob or Kueue Workload makes, and its deadline.
+
+Where they lie in an object, so that admission can write there what was read from there.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,35 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .plain import count, items, mapping, text
+from .plain import JsonPath, at, count, items, mapping, text
+
+DEADLINE = "activeDeadlineSeconds"
+WORKLOAD = "Workload"
 
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """``count`` pods of one template that train together."""
+    """Pods of one template that train together, and where their deadline stands.
 
-    template: Mapping[str, Any]
-    count: int
+    The ``template`` of a pod is the pod itself, at the empty path. ``runs`` is how many times in a
+    row the deadline lets pods run: a Job with more completions than parallelism starts pods where
+    others have ended. ``gpus`` are those of one pod, where they were counted.
+    """
+
+    template: JsonPath
+    deadline: JsonPath | None
+    count: int = 1
+    runs: int = 1
+    gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PodSets:
     """All pods of an object.
 
-    ``deadline_s`` is what the object states, in seconds. ``settled`` is False where the object may
-    hold pods that do not train together, so that what they run tells more. ``script`` is a shell
-    text that starts the training where no container does.
+    ``deadline_s`` is the shortest that the object states, in seconds. ``settled`` is False where
+    the object may hold pods that do not train together, so that what they run tells more.
+    ``script`` is a shell text that starts the training where no container does.
     """
 
     sets: tuple[PodSet, ...]
@@ -35,84 +49,79 @@ class PodSets:
 def pod_sets(kind: str, obj: Mapping[str, Any]) -> PodSets | None:
     """The pods of an object by its kind; None for a kind without known pods."""
     read = _READERS.get(kind)
-    return None if read is None else read(obj)
-
-
-def _pod(obj: Mapping[str, Any]) -> PodSets:
-    return PodSets((PodSet(obj, 1),), settled=False)
-
-
-def _job(obj: Mapping[str, Any]) -> PodSets:
-    pods = _together(mapping(obj, "spec"))
+    if read is None:
+        return None
+    sets = tuple(read(obj))
+    places = dict.fromkeys(each.deadline for each in sets if each.deadline is not None)
+    deadlines = [found for place in places if (found := count(obj, *place))]
     return PodSets(
-        (PodSet(mapping(obj, "spec", "template"), pods),),
-        count(obj, "spec", "activeDeadlineSeconds"),
-        settled=False,
+        sets,
+        None if kind == "Pod" else min(deadlines, default=None),
+        settled=kind not in ("Pod", "Job"),
+        script=text(obj, "spec", "entrypoint") if kind == "RayJob" else "",
     )
 
 
-def _together(spec: Mapping[str, Any]) -> int:
-    """Pods of a Job that train together: all of an indexed Job that runs them at once, else 1."""
+def _pod(obj: Mapping[str, Any]) -> Iterator[PodSet]:
+    yield PodSet((), ("spec", DEADLINE))
+
+
+def _job(obj: Mapping[str, Any]) -> Iterator[PodSet]:
+    spec = mapping(obj, "spec")
     pods = _or_one(count(spec, "parallelism"))
     indexed = text(spec, "completionMode") == "Indexed"
-    return pods if indexed and count(spec, "completions") in (None, pods) else 1
+    # All pods of an indexed Job that runs them at once train together.
+    together = pods if indexed and count(spec, "completions") in (None, pods) else 1
+    yield PodSet(("spec", "template"), ("spec", DEADLINE), together, _runs(spec))
 
 
-def _pytorch_job(obj: Mapping[str, Any]) -> PodSets:
-    specs = mapping(obj, "spec", "pytorchReplicaSpecs")
-    return PodSets(
-        tuple(_replicated(spec) for spec in specs.values()),
-        count(obj, "spec", "runPolicy", "activeDeadlineSeconds"),
-    )
+def _pytorch_job(obj: Mapping[str, Any]) -> Iterator[PodSet]:
+    for name in mapping(obj, "spec", "pytorchReplicaSpecs"):
+        replicas: JsonPath = ("spec", "pytorchReplicaSpecs", name)
+        yield _replicated(obj, replicas, ("spec", "runPolicy", DEADLINE))
 
 
-def _ray_job(obj: Mapping[str, Any]) -> PodSets:
-    cluster = mapping(obj, "spec", "rayClusterSpec")
-    head = PodSet(mapping(cluster, "headGroupSpec", "template"), 1)
-    workers = (_replicated(group) for group in items(cluster, "workerGroupSpecs"))
-    return PodSets(
-        (head, *workers),
-        count(obj, "spec", "activeDeadlineSeconds"),
-        script=text(obj, "spec", "entrypoint"),
-    )
-
-
-def _job_set(obj: Mapping[str, Any]) -> PodSets:
-    sets = tuple(_replicated_jobs(obj))
-    jobs = (mapping(job, "template", "spec") for job in items(obj, "spec", "replicatedJobs"))
-    deadlines = [found for job in jobs if (found := count(job, "activeDeadlineSeconds"))]
-    return PodSets(sets, min(deadlines, default=None))
-
-
-def _replicated_jobs(obj: Mapping[str, Any]) -> Iterator[PodSet]:
-    for job in items(obj, "spec", "replicatedJobs"):
-        spec = mapping(job, "template", "spec")
+def _job_set(obj: Mapping[str, Any]) -> Iterator[PodSet]:
+    for i, job in enumerate(items(obj, "spec", "replicatedJobs")):
+        path: JsonPath = ("spec", "replicatedJobs", i, "template", "spec")
+        spec = mapping(obj, *path)
         pods = _or_one(count(job, "replicas")) * _or_one(count(spec, "parallelism"))
-        yield PodSet(mapping(spec, "template"), pods)
+        yield PodSet((*path, "template"), (*path, DEADLINE), pods, _runs(spec))
 
 
-def _workload(obj: Mapping[str, Any]) -> PodSets:
-    sets = items(obj, "spec", "podSets")
-    return PodSets(
-        tuple(PodSet(mapping(s, "template"), _or_one(count(s, "count"))) for s in sets),
-        count(obj, "spec", "maximumExecutionTimeSeconds"),
-    )
+def _ray_job(obj: Mapping[str, Any]) -> Iterator[PodSet]:
+    cluster: JsonPath = ("spec", "rayClusterSpec")
+    yield PodSet((*cluster, "headGroupSpec", "template"), ("spec", DEADLINE))
+    for i in range(len(items(obj, *cluster, "workerGroupSpecs"))):
+        yield _replicated(obj, (*cluster, "workerGroupSpecs", i), ("spec", DEADLINE))
 
 
-def _replicated(spec: Any) -> PodSet:
-    return PodSet(mapping(spec, "template"), _or_one(count(spec, "replicas")))
+def _workload(obj: Mapping[str, Any]) -> Iterator[PodSet]:
+    for i, pods in enumerate(items(obj, "spec", "podSets")):
+        place: JsonPath = ("spec", "podSets", i, "template")
+        yield PodSet(place, ("spec", "maximumExecutionTimeSeconds"), _or_one(count(pods, "count")))
+
+
+def _replicated(obj: Mapping[str, Any], path: JsonPath, deadline: JsonPath) -> PodSet:
+    return PodSet((*path, "template"), deadline, _or_one(count(at(obj, *path), "replicas")))
+
+
+def _runs(job: Mapping[str, Any]) -> int:
+    """Of the spec of a Job: its completions over what it runs at once."""
+    completions = count(job, "completions") or 1
+    return -(-completions // (count(job, "parallelism") or 1))
 
 
 def _or_one(number: int | None) -> int:
     return 1 if number is None else number
 
 
-_READERS: Mapping[str, Callable[[Mapping[str, Any]], PodSets]] = {
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[PodSet]]] = {
     "Pod": _pod,
     "Job": _job,
     "PyTorchJob": _pytorch_job,
     "RayJob": _ray_job,
     "JobSet": _job_set,
-    "Workload": _workload,
+    WORKLOAD: _workload,
 }
 KINDS = tuple(_READERS)

@@ -77,7 +77,7 @@ class PodJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class NodeRefusal:
     """Why a node cannot take a job: one of a few constant texts, as the scheduler counts them.
 
     Preempting other pods would not change any of them.

@@ -7,7 +7,7 @@ from predictor.job.native import capability, runs_natively
 
 from .config import Config
 from .estimate import TypeEstimate
-from .records import PodJob, Refusal
+from .records import NodeRefusal, PodJob
 
 # Constant texts: the scheduler counts nodes of equal text in the pod's event.
 PRECISION = {
@@ -19,24 +19,24 @@ MEMORY = "predicted memory does not fit the GPU"
 DEADLINE = "predicted run time exceeds the deadline on this GPU"
 
 
-def refusal(job: PodJob, estimate: TypeEstimate, config: Config) -> Refusal | None:
+def refusal(job: PodJob, estimate: TypeEstimate, config: Config) -> NodeRefusal | None:
     """The first rule that a job breaks on a GPU type; None where it may run."""
     rules = config.filter
     if rules.precision and (found := _precision(job, estimate)):
         return found
     if rules.memory and _too_large(estimate, rules.memory_tolerance):
-        return Refusal(MEMORY)
+        return NodeRefusal(MEMORY)
     if rules.deadline and _late(job, estimate, config):
-        return Refusal(DEADLINE)
+        return NodeRefusal(DEADLINE)
     return None
 
 
-def _precision(job: PodJob, estimate: TypeEstimate) -> Refusal | None:
+def _precision(job: PodJob, estimate: TypeEstimate) -> NodeRefusal | None:
     precision, gpu = job.stated.values.get("precision"), estimate.type.gpu
     if precision is None or gpu is None or runs_natively(gpu, precision):
         return None
     text = PRECISION.get(capability(precision) or "")
-    return None if text is None else Refusal(text)
+    return None if text is None else NodeRefusal(text)
 
 
 def _too_large(estimate: TypeEstimate, tolerance: float) -> bool:

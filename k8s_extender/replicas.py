@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from predictor.identify.flags import flag_of
 from predictor.identify.launch import launch_of, said
 
-from .commands import Ran
+from .commands import StartedCommand
 from .config import PREFIX
 from .plain import count
-from .pod_gpus import Asked
+from .pod_gpus import PodGpus
 
 MAX_PODS = 2**16
 PODS = f"{PREFIX}pods"
@@ -33,7 +33,7 @@ def pods_stated(annotations: Mapping[str, str]) -> int | None:
     return _possible(count(annotations, PODS))
 
 
-def pods_launched(ran: Ran, labels: Mapping[str, str], asked: Asked) -> int | None:
+def pods_launched(ran: StartedCommand, labels: Mapping[str, str], asked: PodGpus) -> int | None:
     """What environment and launcher say; of an elastic job's ``2:8`` nodes, the most."""
     for name in NODE_VARIABLES:
         if found := _nodes(ran.environment.get(name, "")):
@@ -61,7 +61,7 @@ def pods_grouped(labels: Mapping[str, str], annotations: Mapping[str, str]) -> i
 
 
 def _pods_of_processes(
-    processes: int, ran: Ran, labels: Mapping[str, str], asked: Asked
+    processes: int, ran: StartedCommand, labels: Mapping[str, str], asked: PodGpus
 ) -> int | None:
     """``WORLD_SIZE`` counts processes: one a GPU, unless something says how many a pod has.
 
@@ -76,7 +76,7 @@ def _pods_of_processes(
     return -(-processes // asked.gpus)
 
 
-def _launcher_flags(ran: Ran) -> Iterator[tuple[str, str]]:
+def _launcher_flags(ran: StartedCommand) -> Iterator[tuple[str, str]]:
     for command in ran.commands:
         launch = launch_of(command.words)
         for name, value, following in said(launch.before) if launch is not None else ():

@@ -6,7 +6,7 @@ score where one of them is not a whole number, so answers are only built here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,9 +95,9 @@ def filter_answer(request: NodesRequest, result: FilterResult) -> bytes:
         raise WireError(f"Nodes cannot be sent back: {error}") from None
 
 
-def prioritize_answer(scores: Mapping[str, int]) -> bytes:
-    """The answer to a prioritize call: a whole number for each name."""
-    return orjson.dumps([{"Host": name, "Score": score} for name, score in scores.items()])
+def prioritize_answer(scores: Iterable[str]) -> bytes:
+    """The answer to a prioritize call, of the JSON of each host's score."""
+    return f"[{','.join(scores)}]".encode()
 
 
 def preempt_answer(request: PreemptRequest, names: Collection[str]) -> bytes:

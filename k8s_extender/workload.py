@@ -10,12 +10,12 @@ from predictor.identify.identify import identify
 from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.stated import Problem, Stated
 
-from .commands import Ran, ran_by, scripted
+from .commands import StartedCommand, ran_by, scripted
 from .config import PREFIX, Config, Prioritize
 from .durations import ACCEPTED, seconds_of
 from .plain import MOST, at, count, items, mapping, text, texts
-from .pod_gpus import Asked, asked_of, containers_with
-from .pod_sets import PodSet, PodSets, pod_sets
+from .pod_gpus import PodGpus, asked_of, containers_with
+from .pod_sets import PodSets, pod_sets
 from .records import PodJob
 from .replicas import MAX_PODS, pods_grouped, pods_launched, pods_stated
 from .selectors import selects
@@ -39,21 +39,22 @@ QUEUES = ("kueue.x-k8s.io/queue-name", "kai.scheduler/queue", "volcano.sh/queue-
 class _Part:
     """One pod set with what of it is looked at."""
 
-    set: PodSet
-    asked: Asked
+    template: Mapping[str, Any]
+    count: int
+    asked: PodGpus
     annotations: Mapping[str, str]
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        return mapping(self.set.template, "spec")
+        return mapping(self.template, "spec")
 
     @property
     def labels(self) -> Mapping[str, str]:
-        return texts(self.set.template, "metadata", "labels")
+        return texts(self.template, "metadata", "labels")
 
     @property
     def gpus(self) -> int:
-        return self.asked.gpus * self.set.count
+        return self.asked.gpus * self.count
 
 
 def pod_job(pod: Mapping[str, Any], config: Config, rules: Rules | None = None) -> PodJob | None:
@@ -96,21 +97,23 @@ def _parts(obj: Mapping[str, Any], found: PodSets, config: Config) -> list[_Part
     outer = texts(obj, "metadata", "annotations")
     parts: list[_Part] = []
     for pods in found.sets:
-        annotations = {**outer, **texts(pods.template, "metadata", "annotations")}
-        spec = mapping(pods.template, "spec")
-        asked = asked_of(spec, annotations, config.hardware.resources)
+        template = mapping(obj, *pods.template)
+        annotations = {**outer, **texts(template, "metadata", "annotations")}
+        asked = asked_of(mapping(template, "spec"), annotations, config.hardware.resources)
         if asked is not None and 1 <= pods.count <= MAX_PODS:
-            parts.append(_Part(pods, asked, annotations))
+            parts.append(_Part(template, pods.count, asked, annotations))
     return parts
 
 
-def _ran(part: _Part, found: PodSets) -> Ran:
+def _ran(part: _Part, found: PodSets) -> StartedCommand:
     containers = containers_with(part.spec, part.asked.resource)
     ran = ran_by(containers[0]) if containers else scripted("", {})
     return scripted(found.script, ran.environment) if found.script else ran
 
 
-def _stated(obj: Mapping[str, Any], part: _Part, ran: Ran, rules: Rules | None) -> Stated:
+def _stated(
+    obj: Mapping[str, Any], part: _Part, ran: StartedCommand, rules: Rules | None
+) -> Stated:
     labels = {**texts(obj, "metadata", "labels"), **part.labels}
     context = RuleContext(
         name=_first(labels, OWNERS) or text(obj, "metadata", "name"),
@@ -129,7 +132,9 @@ def _stated(obj: Mapping[str, Any], part: _Part, ran: Ran, rules: Rules | None) 
     )
 
 
-def _pods(parts: list[_Part], main: _Part, found: PodSets, ran: Ran, stated: Stated) -> int:
+def _pods(
+    parts: list[_Part], main: _Part, found: PodSets, ran: StartedCommand, stated: Stated
+) -> int:
     """Pods of the whole job, in pods as large as those of the main set."""
     each = main.asked.gpus
     if gpus := stated.values.get("gpus"):

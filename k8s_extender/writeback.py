@@ -11,7 +11,7 @@ from kubernetes.client import ApiClient, CoreV1Api
 from . import pod_events
 from .admission.notes import predicted
 from .api_calls import CALL_TIMEOUT_S
-from .api_queue import ApiQueue, Call
+from .api_queue import ApiCall, ApiQueue
 from .config import PREFIX
 from .decide import Decider
 from .durations import go_duration
@@ -111,7 +111,7 @@ class Writeback:
         make: Callable[[], Any],
     ) -> None:
         if self._recent.claim(subject, words, least_s=least_s, repeat_s=repeat_s):
-            self.queue.put(Call(make, lambda: self._recent.forget(subject)))
+            self.queue.put(ApiCall(make, lambda: self._recent.forget(subject)))
 
 
 def annotations_of(told: Sequence[TypeEstimate], version: str) -> dict[str, str]:

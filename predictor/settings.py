@@ -38,7 +38,7 @@ def read_settings(path: Path, kind: type[Whole], refusal: type[PrecisionTimeErro
         raw = yaml.safe_load(path.read_bytes())
     except OSError as error:
         raise refusal(f"{path}: {error.strerror}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise refusal(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     return settings_of({} if raw is None else raw, kind, refusal, str(path))
 

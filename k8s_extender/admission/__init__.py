@@ -1,7 +1,7 @@
 """Admission: predictions and deadlines filled in where training jobs are created.
 
 review      AdmissionReview v1: a body read, an answer written
-forms       where a kind of object keeps its pod templates and its deadline
+gpu_pods    which pods of an object ask for GPUs
 candidates  which GPU types the pods may land on
 forecast    how long the job runs on the slowest of them
 limits      the limits a user stated, and those we fill
@@ -12,6 +12,6 @@ admit       all of it together
 `policy.yaml` does the part of the deadline without a webhook.
 """
 
-from .admit import Admission, Knowledge, Outcome, Reviewed
+from .admit import Admission, Knowledge, Reviewed, ReviewOutcome
 
-__all__ = ["Admission", "Knowledge", "Outcome", "Reviewed"]
+__all__ = ["Admission", "Knowledge", "ReviewOutcome", "Reviewed"]

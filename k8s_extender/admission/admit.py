@@ -12,20 +12,21 @@ from predictor.estimate.core import Predictor
 from predictor.identify.rules import Rules
 
 from ..config import Config
+from ..pod_sets import WORKLOAD, PodSet
 from ..records import PodJob
 from ..type_index import NodeTable
 from ..workload import template_job
 from . import limits, notes
 from .candidates import candidates
-from .forecast import Forecast, forecast
-from .forms import WORKLOAD, Part, controller, left_to_owner, parts_of
+from .forecast import DurationForecast, forecast
+from .gpu_pods import controller, gpu_pod_sets, left_to_owner
 from .patch import Patch
-from .review import Request, answer, request_of
+from .review import AdmissionRequest, answer, request_of
 
 _log = logging.getLogger(__name__)
 
 
-class Outcome(StrEnum):
+class ReviewOutcome(StrEnum):
     """What came of a review."""
 
     PATCHED = "patched"
@@ -52,7 +53,7 @@ class Reviewed:
     uid: str
     kind: str
     name: str
-    outcome: Outcome
+    outcome: ReviewOutcome
     duration_s: float
     deadline_s: int | None = None
 
@@ -90,18 +91,18 @@ class Admission:
     def _review(self, body: bytes, *, by_namespace: bool) -> bytes:
         began = time.perf_counter()
         request = request_of(body)
-        outcome, decision = Outcome.UNCHANGED, _Decision()
+        outcome, decision = ReviewOutcome.UNCHANGED, _Decision()
         try:
             known = self._knowledge()
             if known is None:
-                outcome = Outcome.NOT_READY
+                outcome = ReviewOutcome.NOT_READY
             elif _looked_at(request):
                 decision = _decided(request, known, by_namespace=by_namespace)
-                outcome = Outcome.PATCHED if decision.patch else outcome
+                outcome = ReviewOutcome.PATCHED if decision.patch else outcome
             answered = answer(request.uid, decision.patch, decision.lines)
         except Exception:
             _log.exception("review of %s %s failed", request.kind, request.name)
-            outcome, decision, answered = Outcome.FAILED, _Decision(), answer(request.uid)
+            outcome, decision, answered = ReviewOutcome.FAILED, _Decision(), answer(request.uid)
         self._tell(
             Reviewed(
                 uid=request.uid,
@@ -121,14 +122,14 @@ class Admission:
             _log.exception("a review could not be counted")
 
 
-def _looked_at(request: Request) -> bool:
+def _looked_at(request: AdmissionRequest) -> bool:
     created = request.operation == "CREATE" and not request.sub_resource
     return created and not left_to_owner(request.kind, controller(request.object))
 
 
-def _decided(request: Request, known: Knowledge, *, by_namespace: bool) -> _Decision:
+def _decided(request: AdmissionRequest, known: Knowledge, *, by_namespace: bool) -> _Decision:
     obj, config = request.object, known.config
-    parts = parts_of(request.group, request.kind, obj, config.hardware.resources)
+    parts = gpu_pod_sets(request.group, request.kind, obj, config.hardware.resources)
     job = template_job(request.kind, obj, config, known.rules) if parts else None
     if job is None:
         return _Decision()
@@ -157,17 +158,17 @@ def _decided(request: Request, known: Knowledge, *, by_namespace: bool) -> _Deci
     return _Decision(patch.operations, lines, seconds if filled else None)
 
 
-def _forecast(job: PodJob, known: Knowledge, runs: int) -> Forecast:
+def _forecast(job: PodJob, known: Knowledge, runs: int) -> DurationForecast:
     where = candidates(job, known.nodes, known.config.hardware)
     return forecast(known.predictor, known.config, job, where, runs=runs)
 
 
 def _annotate(
     patch: Patch,
-    request: Request,
-    parts: Sequence[Part],
+    request: AdmissionRequest,
+    parts: Sequence[PodSet],
     job: PodJob,
-    found: Forecast,
+    found: DurationForecast,
     version: str,
 ) -> None:
     """The times on the object; on its pod templates also what pods cannot tell by themselves."""

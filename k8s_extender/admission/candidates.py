@@ -20,14 +20,14 @@ SHARED = "-SHARED"
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class GpuCandidates:
     """GPU types; ``certain`` is False where they are only what the user says of the GPU."""
 
     types: tuple[GpuType, ...]
     certain: bool = True
 
 
-def candidates(job: PodJob, nodes: NodeTable, hardware: Hardware) -> Candidates:
+def candidates(job: PodJob, nodes: NodeTable, hardware: Hardware) -> GpuCandidates:
     """The types of the nodes that a job selects; without one, what selector or user tell.
 
     Nodes with fewer GPUs than a pod asks for do not count. A selector that names a GPU names it for
@@ -35,11 +35,11 @@ def candidates(job: PodJob, nodes: NodeTable, hardware: Hardware) -> Candidates:
     """
     kinds = {id(kind): kind for kind in _of_nodes(job, nodes)}
     if kinds:
-        return Candidates(tuple(dict.fromkeys(kinds.values())))
+        return GpuCandidates(tuple(dict.fromkeys(kinds.values())))
     selected = _of_selector(job, hardware)
     if selected is not None:
-        return Candidates((selected,))
-    return Candidates(_stated(job), certain=False)
+        return GpuCandidates((selected,))
+    return GpuCandidates(_stated(job), certain=False)
 
 
 def _of_nodes(job: PodJob, nodes: NodeTable) -> list[GpuType]:

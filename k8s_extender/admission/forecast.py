@@ -14,13 +14,13 @@ from ..durations import go_duration
 from ..estimate import TypeEstimate, estimates, lacking
 from ..records import PodJob
 from ..refuse import evidence, refusal
-from .candidates import Candidates
+from .candidates import GpuCandidates
 
 NO_NODE = "no known node has a GPU that its pods may land on"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class DurationForecast:
     """What is known of a job before it is scheduled.
 
     ``slowest`` is the estimate on the slowest type that it may land on, None where nothing is
@@ -45,14 +45,14 @@ class Forecast:
 
 
 def forecast(
-    predictor: Predictor, config: Config, job: PodJob, where: Candidates, *, runs: int = 1
-) -> Forecast:
+    predictor: Predictor, config: Config, job: PodJob, where: GpuCandidates, *, runs: int = 1
+) -> DurationForecast:
     """The forecast for a job that may land on some GPU types, less those that are refused."""
     if reason := lacking(job, config):
-        return Forecast(reason=reason)
+        return DurationForecast(reason=reason)
     found = estimates(predictor, config, job, where.types)
     if not found:
-        return Forecast(reason=NO_NODE)
+        return DurationForecast(reason=NO_NODE)
     refusals = [refusal(job, estimate, config) for estimate in found]
     open_ = [e for e, why in zip(found, refusals, strict=True) if why is None]
     texts = dict.fromkeys(why.text for why in refusals if why is not None)
@@ -60,7 +60,7 @@ def forecast(
     pool = open_ or found
     predicted = [(e, p) for e in pool if (p := slowed(e)) is not None]
     if not predicted:
-        return Forecast(reason=pool[0].reason, blocked=blocked)
+        return DurationForecast(reason=pool[0].reason, blocked=blocked)
     limit = _limit([p for _, p in predicted], config.deadline, runs)
     slowest = max(predicted, key=lambda pair: pair[1].step_s)[0]
     if limit is not None:
@@ -69,7 +69,7 @@ def forecast(
     doubt = doubt or _too_short(pool, limit, config, runs)
     if not where.certain:
         doubt = "no node with such a GPU is known"
-    return Forecast(slowest=slowest, limit=limit, blocked=blocked, doubt=doubt, runs=runs)
+    return DurationForecast(slowest=slowest, limit=limit, blocked=blocked, doubt=doubt, runs=runs)
 
 
 def slowed(estimate: TypeEstimate) -> Prediction | None:

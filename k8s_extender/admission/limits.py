@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..config import PREFIX, Deadline
-from ..plain import count, text
-from .forms import DEADLINE, Part, Path, annotations_of, labels_of, reach
+from ..plain import JsonPath, at, count, text
+from ..pod_sets import DEADLINE, PodSet
+from .gpu_pods import annotations_of, labels_of
 from .patch import Patch
 
 # How we know our own deadline again, where the API server asks a second time.
@@ -27,11 +28,11 @@ SLINKY_LIMIT = f"{SLINKY}timelimit"
 SLINKY_OLD_LIMIT = "slinky.slurm.net/timelimit"
 SLINKY_SCHEDULER = "slurm-bridge-scheduler"
 MAX_DEADLINE_S = 2**31 - 1
-METADATA: Path = ("metadata",)
+METADATA: JsonPath = ("metadata",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Own:
+class OwnLimits:
     """Limits on an object as it came.
 
     ``stated`` holds where the user set a deadline, ``deadline_s`` is the shortest in seconds where
@@ -45,13 +46,13 @@ class Own:
     filled_s: int | None
 
 
-def own_limits(obj: Mapping[str, Any], parts: Sequence[Part]) -> Own:
+def own_limits(obj: Mapping[str, Any], parts: Sequence[PodSet]) -> OwnLimits:
     """The limits that an object states."""
     annotations, labels = annotations_of(obj), labels_of(obj)
     filled_s = count(annotations, FILLED)
     places = [part.deadline for part in parts if part.deadline is not None]
     places += [(*part.template, "spec", DEADLINE) for part in parts]
-    found = [reach(obj, place) for place in dict.fromkeys(places)]
+    found = [at(obj, *place) for place in dict.fromkeys(places)]
     users = [value for value in found if value is not None and value != filled_s]
     readable = [value for value in users if type(value) is int and 0 < value <= MAX_DEADLINE_S]
     ours = (None, *([] if filled_s is None else [str(filled_s), _minutes(filled_s)]))
@@ -60,7 +61,7 @@ def own_limits(obj: Mapping[str, Any], parts: Sequence[Part]) -> Own:
         annotations.get(SLINKY_LIMIT),
         annotations.get(SLINKY_OLD_LIMIT),
     )
-    return Own(
+    return OwnLimits(
         stated=bool(users),
         deadline_s=min(readable, default=None),
         elsewhere=any(value not in ours for value in told),
@@ -69,17 +70,17 @@ def own_limits(obj: Mapping[str, Any], parts: Sequence[Part]) -> Own:
 
 
 def wanted(
-    obj: Mapping[str, Any], parts: Iterable[Part], deadline: Deadline, *, by_namespace: bool
+    obj: Mapping[str, Any], parts: Iterable[PodSet], deadline: Deadline, *, by_namespace: bool
 ) -> bool:
     """Whether a deadline is asked for: by policy, by the namespace's label, by annotation."""
-    holders = (obj, *(reach(obj, part.template) for part in parts))
+    holders = (obj, *(at(obj, *part.template) for part in parts))
     said = {annotations_of(holder).get(FILL, "").lower() for holder in holders}
     if deadline.mode == "off" or "false" in said:
         return False
     return deadline.mode == "always" or by_namespace or "true" in said
 
 
-def deadline_to_fill(own: Own, forecast_s: int | None) -> int | None:
+def deadline_to_fill(own: OwnLimits, forecast_s: int | None) -> int | None:
     """The seconds to fill in, None where a user's own limit or a doubt stands in the way."""
     if own.filled_s is not None:
         return own.filled_s
@@ -88,7 +89,7 @@ def deadline_to_fill(own: Own, forecast_s: int | None) -> int | None:
     return None if own.elsewhere or forecast_s is None else min(forecast_s, MAX_DEADLINE_S)
 
 
-def fill(patch: Patch, parts: Sequence[Part], seconds: int) -> bool:
+def fill(patch: Patch, parts: Sequence[PodSet], seconds: int) -> bool:
     """Add the deadline to an object; False where there is no place for it."""
     places = dict.fromkeys(part.deadline for part in parts if part.deadline is not None)
     added = [place for place in places if patch.put(place, seconds)]
@@ -98,7 +99,7 @@ def fill(patch: Patch, parts: Sequence[Part], seconds: int) -> bool:
 
 
 def pass_on(
-    patch: Patch, obj: Mapping[str, Any], parts: Sequence[Part], seconds: int, deadline: Deadline
+    patch: Patch, obj: Mapping[str, Any], parts: Sequence[PodSet], seconds: int, deadline: Deadline
 ) -> None:
     """Tell Kueue and the Slurm bridge of a deadline, where the object is theirs."""
     if not any(part.deadline for part in parts):
@@ -109,8 +110,8 @@ def pass_on(
         patch.annotate(METADATA, {SLINKY_LIMIT: _minutes(seconds)})
 
 
-def _bridged(obj: Mapping[str, Any], parts: Sequence[Part]) -> bool:
-    schedulers = {text(reach(obj, part.template), "spec", "schedulerName") for part in parts}
+def _bridged(obj: Mapping[str, Any], parts: Sequence[PodSet]) -> bool:
+    schedulers = {text(at(obj, *part.template), "spec", "schedulerName") for part in parts}
     annotated = any(key.startswith(SLINKY) for key in annotations_of(obj))
     return annotated or SLINKY_SCHEDULER in schedulers
 

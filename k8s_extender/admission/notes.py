@@ -13,11 +13,12 @@ from predictor.units import duration
 from ..config import PREFIX
 from ..durations import go_duration
 from ..estimate import TypeEstimate
+from ..pod_sets import PodSet
 from ..records import PodJob
 from ..replicas import PODS
-from .forecast import Forecast
-from .forms import Part, annotations_of
-from .limits import FILL, FILLED, Own
+from .forecast import DurationForecast
+from .gpu_pods import annotations_of
+from .limits import FILL, FILLED, OwnLimits
 
 DURATION = f"{PREFIX}predicted-duration"
 P95 = f"{PREFIX}predicted-p95"
@@ -60,14 +61,20 @@ def copied(obj: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def pods(job: PodJob, part: Part) -> dict[str, str]:
+def pods(job: PodJob, part: PodSet) -> dict[str, str]:
     """How many pods as large as those of a part the job has, which none of them can tell."""
     many = math.ceil(job.gpus / part.gpus)
     return {PODS: str(many)} if job.stated.model and many > 1 else {}
 
 
 def lines(
-    stated: Stated, found: Forecast, own: Own, *, asked: bool, filled_s: int | None, quantile: float
+    stated: Stated,
+    found: DurationForecast,
+    own: OwnLimits,
+    *,
+    asked: bool,
+    filled_s: int | None,
+    quantile: float,
 ) -> tuple[str, ...]:
     """Lines for the user; none for a pod of which nothing is said."""
     if found.slowest is None and not _addressed(stated):
@@ -88,7 +95,7 @@ def _addressed(stated: Stated) -> bool:
     return bool(stated.model or stated.unknown_model or told & ours)
 
 
-def _headline(found: Forecast, slowest: TypeEstimate, quantile: float) -> str:
+def _headline(found: DurationForecast, slowest: TypeEstimate, quantile: float) -> str:
     assert slowest.prediction is not None
     job = slowest.prediction.job
     words = f"{job.model}, {job.precision.value}, {job.gpus}x {slowest.type.product}"
@@ -98,7 +105,9 @@ def _headline(found: Forecast, slowest: TypeEstimate, quantile: float) -> str:
     return f"{words}: {duration(found.limit.median_s)} ({high})"
 
 
-def _clauses(found: Forecast, own: Own, asked: bool, filled_s: int | None) -> Iterator[str]:
+def _clauses(
+    found: DurationForecast, own: OwnLimits, asked: bool, filled_s: int | None
+) -> Iterator[str]:
     if found.slowest is not None and found.limit is None:
         yield "state epochs or steps for a duration"
     if found.blocked and found.slowest is not None:
@@ -111,7 +120,7 @@ def _clauses(found: Forecast, own: Own, asked: bool, filled_s: int | None) -> It
         yield _judged(own.deadline_s, found.limit, found.runs)
 
 
-def _filled(found: Forecast, filled_s: int) -> str:
+def _filled(found: DurationForecast, filled_s: int) -> str:
     clause = f"deadline set to {go_duration(filled_s)}"
     if found.runs > 1:
         clause += f" for {found.runs} runs one after another"

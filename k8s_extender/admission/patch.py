@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .forms import Path, reach
+from ..plain import JsonPath, at
 
 MAX_ANNOTATIONS_BYTES = 256 * 1024
 
@@ -19,23 +19,23 @@ class Patch:
 
     def __init__(self, obj: Mapping[str, Any]) -> None:
         self._object = obj
-        self._made: dict[Path, object] = {}
+        self._made: dict[JsonPath, object] = {}
         self.operations: list[dict[str, Any]] = []
 
-    def put(self, path: Path, value: object) -> bool:
+    def put(self, path: JsonPath, value: object) -> bool:
         """Add a value with the objects it lies in; False where something is there already."""
-        if path in self._made or reach(self._object, path) is not None or not self._open(path):
+        if path in self._made or at(self._object, *path) is not None or not self._open(path):
             return False
         for parent in (path[:depth] for depth in range(1, len(path))):
-            if parent not in self._made and reach(self._object, parent) is None:
+            if parent not in self._made and at(self._object, *parent) is None:
                 self._add(parent, {})
         self._add(path, value)
         return True
 
-    def annotate(self, metadata: Path, annotations: Mapping[str, str]) -> None:
+    def annotate(self, metadata: JsonPath, annotations: Mapping[str, str]) -> None:
         """Add annotations, none of them where all together would be more than is allowed."""
-        place: Path = (*metadata, "annotations")
-        there = reach(self._object, place)
+        place: JsonPath = (*metadata, "annotations")
+        there = at(self._object, *place)
         there = there if isinstance(there, Mapping) else {}
         pairs = {k: v for k, v in annotations.items() if there.get(k) is None}
         added = {path[-1]: value for path, value in self._made.items() if path[:-1] == place}
@@ -44,18 +44,18 @@ class Patch:
             for key, value in pairs.items():
                 self.put((*place, key), value)
 
-    def _open(self, path: Path) -> bool:
+    def _open(self, path: JsonPath) -> bool:
         """Whether all that is there on the way can hold the next step; lists are never longer."""
         for depth, step in enumerate(path):
-            held = reach(self._object, path[:depth])
+            held = at(self._object, *path[:depth])
             if isinstance(step, int):
-                if reach(self._object, path[: depth + 1]) is None:
+                if at(self._object, *path[: depth + 1]) is None:
                     return False
             elif held is not None and not isinstance(held, Mapping):
                 return False
         return True
 
-    def _add(self, path: Path, value: object) -> None:
+    def _add(self, path: JsonPath, value: object) -> None:
         self._made[path] = value
         pointer = "".join(f"/{_escaped(str(step))}" for step in path)
         self.operations.append({"op": "add", "path": pointer, "value": value})

@@ -22,7 +22,7 @@ MAX_WARNINGS_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AdmissionRequest:
     """One object on its way: ``object`` is plain JSON with the namespace of the request in it."""
 
     uid: str
@@ -40,7 +40,7 @@ class Request:
         return f"{text(metadata, 'namespace')}/{name}"
 
 
-def request_of(body: bytes) -> Request:
+def request_of(body: bytes) -> AdmissionRequest:
     """The request of a body; raises WireError where it is no AdmissionReview of version 1."""
     if len(body) > MAX_BODY_BYTES:
         raise WireError(f"body has {len(body)} bytes: at most {MAX_BODY_BYTES} are accepted")
@@ -54,7 +54,7 @@ def request_of(body: bytes) -> Request:
     uid = text(request, "uid")
     if not uid:
         raise WireError("request.uid: a text is accepted")
-    return Request(
+    return AdmissionRequest(
         uid=uid,
         group=text(request, "kind", "group"),
         kind=text(request, "kind", "kind"),

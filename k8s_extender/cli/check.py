@@ -71,7 +71,7 @@ def _scheduler(path: Path, config: Config, connect: str | None) -> Iterator[Prom
     from .reach import reached
     from .scheduler_config import promises_of, read_extender
 
-    text = "kube-scheduler takes the configuration"
+    text = "the registration can be read"
     try:
         extender = read_extender(path)
     except KubernetesError as error:

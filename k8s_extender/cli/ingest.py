@@ -18,7 +18,7 @@ from ..server.loading import config_at
 from .cluster import IN_CLUSTER, KUBECONFIG, api_client
 
 if TYPE_CHECKING:
-    from ..history.follow import Follower
+    from ..history.follow import ClusterFollower
 
 EVERY_S = 5.0
 
@@ -57,7 +57,7 @@ def kubernetes(
     The API server forgets what a TTL or a person deletes: only --follow sees that, and sees which
     GPU a node had that is gone by now. Needs the verbs list and watch on nodes, pods and Jobs.
     """
-    from ..history.follow import Follower
+    from ..history.follow import ClusterFollower
     from ..history.records import records
 
     settings = config_at(config)
@@ -66,14 +66,14 @@ def kubernetes(
     if follow:
         if since is not None:
             raise click.UsageError("--since and --follow cannot be given together")
-        _follow(Follower(client, settings, lambda: open_history(history, stored)))
+        _follow(ClusterFollower(client, settings, lambda: open_history(history, stored)))
         return
     with open_history(history, stored) as store:
         found = records(client, settings, since or 0.0)
         show(filled(store, found, lambda _: 0.0), store.url, form)
 
 
-def _follow(follower: Follower) -> None:
+def _follow(follower: ClusterFollower) -> None:
     trouble = ""
     with stop_asked() as stop:
         follower.start()

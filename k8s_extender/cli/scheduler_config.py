@@ -1,30 +1,30 @@
-"""The kube-scheduler configuration that names us: read as strictly as the scheduler reads it."""
+"""The entry of a kube-scheduler configuration that names us, and what it must say."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
+
+from predictor.settings import Section, read_settings
 
 from ..errors import ConfigError
 from .promises import Promise, promise
 
-API_VERSION = "kubescheduler.config.k8s.io/v1"
 OUR_NAME = "precision-time"
 MAX_TIMEOUT_S = 5.0
 _DURATION = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|ms|s|m|h)", re.ASCII)
 _UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-class Strict(BaseModel):
+class Strict(Section):
     """An object of the scheduler's configuration: unknown keys stop the scheduler."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(strict=True)
 
 
 class TlsConfig(Strict):
@@ -65,62 +65,23 @@ class Extender(Strict):
     tlsConfig: TlsConfig | None = None  # noqa: N815
     httpTimeout: str | None = None  # noqa: N815
     nodeCacheCapable: bool = False  # noqa: N815
-    managedResources: list[ManagedResource] = []  # noqa: N815
+    managedResources: list[ManagedResource] = Field(default=[])  # noqa: N815
     ignorable: bool = False
 
 
-class LeaderElection(Strict):
-    """Which of several schedulers leads."""
+class SchedulerConfig(Section):
+    """A KubeSchedulerConfiguration: its extenders; all else is kube-scheduler's to check."""
 
-    leaderElect: bool | None = None  # noqa: N815
-    leaseDuration: str | None = None  # noqa: N815
-    renewDeadline: str | None = None  # noqa: N815
-    retryPeriod: str | None = None  # noqa: N815
-    resourceLock: str | None = None  # noqa: N815
-    resourceName: str | None = None  # noqa: N815
-    resourceNamespace: str | None = None  # noqa: N815
-
-
-class ClientConnection(Strict):
-    """How the scheduler reaches the API server."""
-
-    kubeconfig: str | None = None
-    acceptContentTypes: str | None = None  # noqa: N815
-    contentType: str | None = None  # noqa: N815
-    qps: float | None = None
-    burst: int | None = None
-
-
-class Profile(Strict):
-    """A scheduler that pods name; its plug-ins are not looked into."""
-
-    schedulerName: str | None = None  # noqa: N815
-    percentageOfNodesToScore: int | None = None  # noqa: N815
-    plugins: dict[str, Any] | None = None
-    pluginConfig: list[dict[str, Any]] | None = None  # noqa: N815
-
-
-class SchedulerConfig(Strict):
-    """A whole KubeSchedulerConfiguration."""
+    model_config = ConfigDict(extra="ignore")
 
     apiVersion: Literal["kubescheduler.config.k8s.io/v1"]  # noqa: N815
     kind: Literal["KubeSchedulerConfiguration"]
     extenders: list[Extender] = Field(min_length=1)
-    parallelism: int | None = None
-    leaderElection: LeaderElection | None = None  # noqa: N815
-    clientConnection: ClientConnection | None = None  # noqa: N815
-    enableProfiling: bool | None = None  # noqa: N815
-    enableContentionProfiling: bool | None = None  # noqa: N815
-    percentageOfNodesToScore: int | None = None  # noqa: N815
-    podInitialBackoffSeconds: int | None = None  # noqa: N815
-    podMaxBackoffSeconds: int | None = None  # noqa: N815
-    profiles: list[Profile] | None = None
-    delayCacheUntilActive: bool | None = None  # noqa: N815
 
 
 def read_extender(path: Path) -> Extender:
     """Our entry in a scheduler configuration; raises ConfigError naming what stands in the way."""
-    extenders = _read(path).extenders
+    extenders = read_settings(path, SchedulerConfig, ConfigError).extenders
     ours = [e for e in extenders if OUR_NAME in e.urlPrefix] or extenders
     if len(ours) != 1:
         raise ConfigError(
@@ -162,24 +123,6 @@ def seconds(duration: str) -> float | None:
         return None
     split = (re.match(r"([\d.]+)(.*)", part) for part in parts)
     return sum(float(m[1]) * _UNITS_S[m[2]] for m in split if m is not None)
-
-
-def _read(path: Path) -> SchedulerConfig:
-    try:
-        raw = yaml.safe_load(path.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    try:
-        return SchedulerConfig.model_validate(raw)
-    except ValidationError as error:
-        raise ConfigError("; ".join(_readable(path, e) for e in error.errors())) from None
-
-
-def _readable(path: Path, error: Mapping[str, Any]) -> str:
-    place = ".".join(map(str, error["loc"])) or "the file"
-    return f"{path}: {place}: {error['msg']}"
 
 
 def _verb(extender: Extender, key: str, verb: str) -> Promise:

@@ -18,12 +18,12 @@ from ..server.loading import rules_of
 from ..watching import PAGE, RETRY_S, ObjectWatch
 from .records import cluster_of
 from .seen import Reader
-from .table import Table
+from .table import RunTable
 
 SYNC_S = 60.0
 
 
-class Follower:
+class ClusterFollower:
     """Watches nodes, pods and Jobs, and stores the runs that end.
 
     The API server or the database may be away: watches go on from where they were, and runs wait
@@ -44,7 +44,7 @@ class Follower:
         self._history: History | None = None
         self._nodes = NodeWatch(client, config)
         reader = Reader(config, rules_of(config), lambda name: self._nodes.table.get(name))
-        self._table = Table(reader, cluster_of(config))
+        self._table = RunTable(reader, cluster_of(config))
         core, batch = CoreV1Api(client), BatchV1Api(client)
         table = self._table
         self._watches = [

@@ -10,7 +10,7 @@ from itertools import accumulate
 from predictor.site.ended_job import EndedJob, JobState
 from predictor.site.history.run import LimitBy, Predicted, Reported, Run
 
-from .seen import Seen, SeenPod
+from .seen import SeenObject, SeenPod
 from .states import together
 
 SCHEDULER = "kubernetes"
@@ -20,10 +20,10 @@ JOB = "Job"
 
 
 @dataclass(slots=True)
-class Group:
+class RunGroup:
     """The Jobs and pods of one run by uid, as they were last seen."""
 
-    jobs: dict[str, Seen] = field(default_factory=dict)
+    jobs: dict[str, SeenObject] = field(default_factory=dict)
     pods: dict[str, SeenPod] = field(default_factory=dict)
 
     @property
@@ -107,7 +107,7 @@ def _earlier_run(last: Run, spans: Sequence[_Span]) -> Run:
 
 
 def _last_run(
-    cluster: str, jobs: Sequence[Seen], pods: Sequence[SeenPod], spans: Sequence[_Span]
+    cluster: str, jobs: Sequence[SeenObject], pods: Sequence[SeenPod], spans: Sequence[_Span]
 ) -> Run:
     """The Jobs with the pods of the last attempt, and when those ran."""
     seen = (*jobs, *(pod.of for pod in pods))
@@ -161,12 +161,12 @@ def _most_gpus(spans: Iterable[_Span]) -> int:
     return max(held, default=0)
 
 
-def job_id(head: Seen) -> str:
+def job_id(head: SeenObject) -> str:
     """The uid of the JobSet, controller, Job or pod that the head of a group belongs to."""
     return head.owner.uid if "/" in head.group and head.owner.uid else head.group
 
 
-def _state(jobs: Sequence[Seen], pods: Iterable[SeenPod]) -> JobState:
+def _state(jobs: Sequence[SeenObject], pods: Iterable[SeenPod]) -> JobState:
     """A Job that only says it failed leaves it to its pods to say why."""
     ended = [job.state for job in jobs if job.state is not None]
     if ended and (told := together(ended)) is not JobState.FAILED:
@@ -175,13 +175,13 @@ def _state(jobs: Sequence[Seen], pods: Iterable[SeenPod]) -> JobState:
     return JobState.FAILED if ended and states is JobState.COMPLETED else states
 
 
-def _limit_by(seen: Sequence[Seen], limits: Sequence[float]) -> LimitBy | None:
+def _limit_by(seen: Sequence[SeenObject], limits: Sequence[float]) -> LimitBy | None:
     if not limits:
         return None
     return LimitBy.US if min(limits) in {one.filled_s for one in seen} else LimitBy.USER
 
 
-def _predicted(pods: Iterable[SeenPod], seen: Sequence[Seen]) -> Predicted | None:
+def _predicted(pods: Iterable[SeenPod], seen: Sequence[SeenObject]) -> Predicted | None:
     """What a pod tells was said last, for the nodes it could get; the limit stands on the Job."""
     told = [one.predicted for one in (*(pod.of for pod in pods), *seen)]
     found = next((predicted for predicted in told if predicted is not None), None)

@@ -15,7 +15,7 @@ from ..server.loading import rules_of
 from ..watching import PAGE, objects
 from .seen import Reader
 from .states import pod_state
-from .table import Table
+from .table import RunTable
 
 NOT_OURS = LeftOut("pods without GPUs, or of a service")
 CLUSTER = "kubernetes"
@@ -35,7 +35,7 @@ def records(
     the API server does not answer. Needs the verb list on nodes, pods and Jobs.
     """
     nodes = listed_nodes(client, config)
-    table = Table(Reader(config, rules_of(config), nodes.get), cluster_of(config))
+    table = RunTable(Reader(config, rules_of(config), nodes.get), cluster_of(config))
     core, batch = CoreV1Api(client), BatchV1Api(client)
     for job in objects(batch.list_job_for_all_namespaces, page):
         table.job(job)

@@ -38,7 +38,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeenObject:
     """What a pod and a Job have in common; times in Unix seconds, durations in seconds.
 
     ``group`` names what trains together: a JobSet, a controller, or the object alone. ``state``
@@ -70,7 +70,7 @@ class Seen:
 class SeenPod:
     """A pod with its node, the GPU it got there, and what it said of its steps."""
 
-    of: Seen
+    of: SeenObject
     node: str
     gpu_type: str | None
     reported: Reported | None
@@ -102,7 +102,7 @@ class Reader:
             _reported(pod, start_s),
         )
 
-    def job(self, job: Mapping[str, Any], deleted_s: float | None = None) -> Seen | None:
+    def job(self, job: Mapping[str, Any], deleted_s: float | None = None) -> SeenObject | None:
         """A Job whose pods have GPUs, else None."""
         made = template_job("Job", job, self.config, self.rules)
         if made is None:
@@ -124,14 +124,14 @@ def _seen(
     start_s: float | None,
     ends: list[float | None],
     gpus: int,
-) -> Seen:
+) -> SeenObject:
     labels, annotations = (texts(obj, "metadata", part) for part in ("labels", "annotations"))
     limits = (count(holder, "spec", "activeDeadlineSeconds") for holder in (obj, template))
     filled_s = count(annotations, FILLED)
     stated, jobset, owner = job.stated, labels.get(JOBSET), _owner(obj)
     grouped = owner.uid if template is obj else ""  # a Job stands for itself, even a CronJob's
     who = pod_name(obj)
-    return Seen(
+    return SeenObject(
         uid=who.uid,
         group=f"{who.namespace}/{jobset}" if jobset else grouped or who.uid,
         name=jobset or _name(obj, owner),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from predictor.service.logs import event_logger
 
-from ..admission import Admission, Knowledge, Outcome, Reviewed
+from ..admission import Admission, Knowledge, Reviewed, ReviewOutcome
 from .app import Handler
 from .metrics import ExtenderMetrics
 from .state import ServerState
@@ -31,7 +31,7 @@ def admission_handlers(state: ServerState, metrics: ExtenderMetrics) -> Mapping[
     def heard(reviewed: Reviewed) -> None:
         metrics.answered(VERB, reviewed.outcome, reviewed.duration_s, None)
         _events.log(
-            logging.ERROR if reviewed.outcome is Outcome.FAILED else logging.INFO,
+            logging.ERROR if reviewed.outcome is ReviewOutcome.FAILED else logging.INFO,
             "review",
             verb=VERB,
             outcome=reviewed.outcome.value,

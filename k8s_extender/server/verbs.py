@@ -21,12 +21,15 @@ from ..node_labels import gpu_node
 from ..node_table import LiveTable
 from ..pod_name import PodName, pod_name
 from ..records import FilterResult, GpuNode, PodJob
+from ..type_index import HostScores
 from .metrics import ExtenderMetrics
 from .state import ServerState
 
 _log = logging.getLogger(__name__)
 _events = event_logger(__name__)
 Answer = TypeVar("Answer")
+
+NO_SCORES = HostScores({}, ())
 
 
 class CallOutcome(StrEnum):
@@ -92,13 +95,14 @@ class Verbs:
     def prioritize(self, body: bytes) -> bytes:
         """The answer to a prioritize call; raises WireError."""
         began = time.perf_counter()
-        request, nodes = wire.nodes_request(body), None
+        request = wire.nodes_request(body)
 
-        def scored(decider: Decider, job: PodJob) -> Mapping[str, int]:
+        def scored(decider: Decider, job: PodJob) -> HostScores:
             return decider.prioritize(job, request.names, self._sent(request))
 
         found = self._decided("prioritize", request.pod, scored)
-        answer = wire.prioritize_answer(found.answer or dict.fromkeys(request.names, 0))
+        scores = NO_SCORES if found.answer is None else found.answer
+        answer = wire.prioritize_answer(map(scores.__getitem__, request.names))
         nodes = len(request.names)
         self._enter(began, "prioritize", request.pod, found.outcome, nodes, nodes)
         return answer

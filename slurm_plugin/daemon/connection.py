@@ -83,20 +83,10 @@ class Connections:
                     line = await reader.readline()
                 if not line.endswith(b"\n"):
                     return None
-                writer.write(await self._answer(line))
+                writer.write(await self._decisions.answer(line))
                 async with asyncio.timeout(IDLE_S):
                     await writer.drain()
         except TimeoutError:
             return Closing.IDLE
         except ValueError:  # of readline
             return Closing.TOO_LONG
-
-    async def _answer(self, line: bytes) -> bytes:
-        answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-
-        def reply(answer: bytes) -> None:
-            if not answered.done():  # or we are stopping
-                answered.set_result(answer)
-
-        self._decisions.ask(line, reply)
-        return await answered

@@ -15,14 +15,14 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from queue import SimpleQueue
-from typing import Protocol
 from urllib.parse import unquote_plus
 
 from ..errors import ProtocolError
 from ..protocol import HookAnswer, HookRequest, parse_request
+from .loading import JobDecider
 from .records import Decided, Ending, Record, words
 
 MAX_WAITING = 32
@@ -32,31 +32,15 @@ _NAME = re.compile(rb"&name=([^&\n]*)")
 _BY_RULES_ONLY = re.compile(rb"&(?:name|work_dir)=[^&\n]*")
 _log = logging.getLogger(__name__)
 
-Reply = Callable[[bytes], None]
-
-
-class Decides(Protocol):
-    """What decides a job; slurm_plugin.decide.SlurmDecider is one."""
-
-    def decide(self, request: HookRequest) -> HookAnswer:
-        """The answer to one request."""
-
-
-@dataclass(slots=True, eq=False)
-class _Waiter:
-    line: bytes
-    reply: Reply
-    started_s: float
-    timer: asyncio.TimerHandle | None = None
-
 
 @dataclass(slots=True, eq=False)
 class _Pending:
     key: bytes
     line: bytes
-    decider: Decides
+    decider: JobDecider
     started_s: float
-    waiters: list[_Waiter] = field(default_factory=list)
+    decided: asyncio.Future[Decided]
+    waiting: int = 0
 
 
 class Decisions:
@@ -68,7 +52,7 @@ class Decisions:
     """
 
     def __init__(
-        self, decider: Decides, deadline_s: float, report: Callable[[Record], None]
+        self, decider: JobDecider, deadline_s: float, report: Callable[[Record], None]
     ) -> None:
         self.decider = decider
         self.deadline_s = deadline_s
@@ -83,27 +67,38 @@ class Decisions:
         self._worker = threading.Thread(target=self._work, name="decisions", daemon=True)
         self._worker.start()
 
-    def ask(self, line: bytes, reply: Reply) -> None:
-        """Answer one request line, now or within the deadline, by one call of ``reply``."""
+    async def answer(self, line: bytes) -> bytes:
+        """The answer to one request line, now or within the deadline."""
         started_s = time.perf_counter()
+        decided, ending = await self._answered(line, started_s)
+        record = Record(_named(decided, line), ending, time.perf_counter() - started_s)
+        self._loop.call_soon(self._report, record)  # once the answer has left
+        return decided.line
+
+    async def _answered(self, line: bytes, started_s: float) -> tuple[Decided, Ending]:
         key = self._key(line)
         kept = self._kept_answer(key)
         if kept is not None:
-            self._answer(reply, _named(kept, line), Ending.REPEATED, started_s)
-            return
+            return kept, Ending.REPEATED
         pending = self._pending.get(key)
         if pending is None:
             if len(self._pending) >= MAX_WAITING:
-                busy = _unchanged(next(self._ids), Ending.BUSY)
-                self._answer(reply, busy, Ending.BUSY, started_s)
-                return
-            pending = self._pending[key] = _Pending(key, line, self.decider, started_s)
+                return _unchanged(next(self._ids), Ending.BUSY), Ending.BUSY
+            future: asyncio.Future[Decided] = self._loop.create_future()
+            pending = _Pending(key, line, self.decider, started_s, future)
+            self._pending[key] = pending
             self._queue.put(pending)
-        waiter = _Waiter(line, reply, started_s)
-        waiter.timer = self._loop.call_later(self.deadline_s, self._late, pending, waiter)
-        pending.waiters.append(waiter)
+        pending.waiting += 1
+        try:
+            async with asyncio.timeout(self.deadline_s):
+                decided = await asyncio.shield(pending.decided)
+                return decided, decided.ending
+        except TimeoutError:
+            return _unchanged(next(self._ids), Ending.LATE), Ending.LATE
+        finally:
+            pending.waiting -= 1
 
-    def use(self, decider: Decides, deadline_s: float, *, by_rules: bool) -> None:
+    def use(self, decider: JobDecider, deadline_s: float, *, by_rules: bool) -> None:
         """Decide with another decider from now on, and forget what the old one answered.
 
         ``by_rules`` where site rules or similar runs look at the job's name and directory.
@@ -148,28 +143,14 @@ class Decisions:
             if len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
 
-    def _late(self, pending: _Pending, waiter: _Waiter) -> None:
-        pending.waiters.remove(waiter)
-        late = _unchanged(next(self._ids), Ending.LATE)
-        self._answer(waiter.reply, late, Ending.LATE, waiter.started_s)
-
     def _finished(self, pending: _Pending, decided: Decided) -> None:
-        if self._pending.get(pending.key) is pending:
-            del self._pending[pending.key]
+        del self._pending[pending.key]
         if pending.decider is self.decider:
             self._keep(pending.key, decided)
-        for waiter in pending.waiters:
-            if waiter.timer is not None:
-                waiter.timer.cancel()
-            named = _named(decided, waiter.line)
-            self._answer(waiter.reply, named, decided.ending, waiter.started_s)
-        if not pending.waiters:
+        pending.decided.set_result(decided)
+        if not pending.waiting:
             elapsed_s = time.perf_counter() - pending.started_s
             self._report(Record(decided, Ending.FINISHED_LATE, elapsed_s))
-
-    def _answer(self, reply: Reply, decided: Decided, ending: Ending, started_s: float) -> None:
-        reply(decided.line)
-        self._report(Record(decided, ending, time.perf_counter() - started_s))
 
     def _work(self) -> None:
         while (pending := self._queue.get()) is not None:
@@ -182,7 +163,7 @@ class Decisions:
                 return
 
 
-def _decide(decider: Decides, line: bytes, name: str) -> Decided:
+def _decide(decider: JobDecider, line: bytes, name: str) -> Decided:
     """One decision; whatever goes wrong in it, the job goes on unchanged."""
     try:
         request = parse_request(line)

@@ -7,38 +7,20 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from queue import Empty, SimpleQueue
-from typing import Protocol
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 from ..config import Slurm
 from ..errors import SourceError
 from ..sources.commands import Commands
 from ..sources.words import minutes
 
+if TYPE_CHECKING:
+    from ..decide import LimitFollowUp
+
 SETTLE_S = 0.3  # the hook runs before the change is made
 TRIES, BETWEEN_TRIES_S = 3, 2.0
-POLL_S = 0.5
 _log = logging.getLogger(__name__)
-
-
-class FollowUp(Protocol):
-    """A limit to be changed; slurm_plugin.decide.LimitFollowUp is one. Minutes."""
-
-    @property
-    def job_id(self) -> int:
-        """The job."""
-
-    @property
-    def old_limit_min(self) -> int:
-        """The limit it must still have."""
-
-    @property
-    def time_limit_min(self) -> int:
-        """The limit it gets."""
-
-    @property
-    def admin_comment(self) -> str:
-        """The mark it gets."""
 
 
 class Followed(StrEnum):
@@ -66,7 +48,7 @@ class FollowUps:
 
     def __init__(
         self,
-        queue: SimpleQueue[FollowUp],
+        queue: SimpleQueue[LimitFollowUp | None],
         slurm: Slurm,
         told: Callable[[Followed], None] = lambda _: None,
     ) -> None:
@@ -80,14 +62,11 @@ class FollowUps:
     def close(self, timeout_s: float = 5.0) -> None:
         """End the thread, after what is in the queue or the timeout."""
         self._stop.set()
+        self.queue.put(None)
         self._thread.join(timeout_s)
 
     def _work(self) -> None:
-        while not (self._stop.is_set() and self.queue.empty()):
-            try:
-                due = self.queue.get(timeout=POLL_S)
-            except Empty:
-                continue
+        while (due := self.queue.get()) is not None:
             self._stop.wait(SETTLE_S)
             try:
                 outcome = self._tried(due)
@@ -96,7 +75,7 @@ class FollowUps:
                 outcome = Followed.FAILED
             self._told(outcome)
 
-    def _tried(self, due: FollowUp) -> Followed:
+    def _tried(self, due: LimitFollowUp) -> Followed:
         for attempt in range(1, TRIES + 1):
             try:
                 return follow_up(due, self.slurm)
@@ -107,7 +86,7 @@ class FollowUps:
         return Followed.FAILED
 
 
-def follow_up(due: FollowUp, slurm: Slurm) -> Followed:
+def follow_up(due: LimitFollowUp, slurm: Slurm) -> Followed:
     """Change the limit of one job, where that is still right; raises SourceError."""
     records = job_records(slurm, due.job_id)
     expected = JobRecord("PENDING", due.old_limit_min)

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from predictor.service.metrics import ServiceMetrics
 
 from .connection import Closing
 from .records import Ending, Record
+from .snapshots import Snapshots
 
 PREFIX = "precision_time_slurm"
 SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.64, 2.56)
 MAX_VALUES = 200  # of a label that comes from the words of an answer
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotState:
-    """How fresh the view of Slurm is: its age in seconds (infinity before the first)."""
-
-    age_s: float
-    failures: int
 
 
 class DaemonMetrics(ServiceMetrics):
@@ -68,11 +60,13 @@ class DaemonMetrics(ServiceMetrics):
         """Count one follow-up."""
         self._follow_ups.labels(outcome).inc()
 
-    def watch_snapshots(self, state: Callable[[], SnapshotState]) -> None:
+    def watch_snapshots(self, snapshots: Callable[[], Snapshots]) -> None:
         """Show the age and the failures of the view of Slurm at each scrape."""
-        self.watch("snapshot_age_seconds", "Age of the view of Slurm.", lambda: state().age_s)
+        self.watch("snapshot_age_seconds", "Age of the view of Slurm.", lambda: snapshots().age_s)
         self.watch(
-            "snapshot_failures", "Views of Slurm that failed since start.", lambda: state().failures
+            "snapshot_failures",
+            "Views of Slurm that failed since start.",
+            lambda: snapshots().failures,
         )
 
     def _known(self, label: str, value: str) -> str:

@@ -20,7 +20,7 @@ from .decisions import Decisions
 from .follow_ups import FollowUps
 from .listen import DaemonSocket
 from .loading import LoadedPolicy, View
-from .metrics import DaemonMetrics, SnapshotState
+from .metrics import DaemonMetrics
 from .metrics_server import MetricsServer
 from .notify import notify, reloading, watchdog_s
 from .peers import Peers, uid_of
@@ -55,9 +55,7 @@ class SlurmDaemon:
         self._snapshots = self._views(policy.slurm)
         self._peers = Peers(policy.daemon.allowed_users)
         self._metrics = DaemonMetrics()
-        self._metrics.watch_snapshots(
-            lambda: SnapshotState(self._snapshots.age_s, self._snapshots.failures)
-        )
+        self._metrics.watch_snapshots(lambda: self._snapshots)
         self._stopping = asyncio.Event()
         self._reload_asked = asyncio.Event()
 

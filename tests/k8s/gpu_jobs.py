@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from k8s_extender.decide import Decider
 from k8s_extender.records import GpuNode, GpuType, PodJob
 from predictor.identify.grammar import parse_text
 from profiles.gpus import find_gpu
@@ -35,3 +36,9 @@ NODES = {
 
 def job(text: str = MIXED, **changes: Any) -> PodJob:
     return PodJob(stated=parse_text(text, "annotation"), **{"gpus_per_pod": 1} | changes)
+
+
+def scores_of(decider: Decider, one: PodJob, names: list[str]) -> dict[str, int]:
+    """The scores of some nodes."""
+    found = decider.prioritize(one, names)
+    return {name: found.score(name) for name in names}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gpu_jobs import A100, BF16, FP32, MIXED, NODES, P100, V100, job, kind
+from gpu_jobs import A100, BF16, FP32, MIXED, NODES, P100, V100, job, kind, scores_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,17 +97,17 @@ def test_a_deadline_does_not_refuse_on_thin_evidence(decider: Any) -> None:
 def test_names_nobody_knows_yet_pass_without_a_score(decider: Any) -> None:
     decide = decider()
     assert decide.filter(job(BF16), ["new", "v1"]).passed == ["new"]
-    assert decide.prioritize(job(), ["new", "a1"])["new"] == 0
+    assert scores_of(decide, job(), ["new", "a1"])["new"] == 0
 
 
 def test_a_job_that_says_nothing_passes_everywhere_with_equal_scores(decider: Any) -> None:
     silent = job("")
     assert decider().filter(silent, list(NODES)).passed == list(NODES)
-    assert set(decider().prioritize(silent, list(NODES)).values()) == {0}
+    assert set(scores_of(decider(), silent, list(NODES)).values()) == {0}
 
 
 def test_by_time_the_fastest_gpu_is_first(decider: Any) -> None:
-    scores = decider().prioritize(job(), ["a1", "v1", "p1"])
+    scores = scores_of(decider(), job(), ["a1", "v1", "p1"])
     assert scores["a1"] == 10
     assert scores["a1"] > scores["v1"] > scores["p1"]
 
@@ -115,8 +115,8 @@ def test_by_time_the_fastest_gpu_is_first(decider: Any) -> None:
 def test_under_reserve_fp32_leaves_tensor_cores_and_mixed_takes_them(decider: Any) -> None:
     reserve = decider(prioritize={"policy": "reserve", "max_score": 100})
     words = "model=bert-large batch=8 steps=7038 precision="
-    mixed = reserve.prioritize(job(f"{words}amp"), ["a1", "v1", "p1"])
-    single = reserve.prioritize(job(f"{words}fp32"), ["a1", "v1", "p1"])
+    mixed = scores_of(reserve, job(f"{words}amp"), ["a1", "v1", "p1"])
+    single = scores_of(reserve, job(f"{words}fp32"), ["a1", "v1", "p1"])
     assert mixed["a1"] > mixed["p1"]
     assert single["p1"] > single["v1"] > single["a1"]
 
@@ -124,7 +124,7 @@ def test_under_reserve_fp32_leaves_tensor_cores_and_mixed_takes_them(decider: An
 def test_by_cost_a_cheap_gpu_may_win(decider: Any) -> None:
     prices = {A100.gpu.name: 100.0, V100.gpu.name: 1.0}  # type: ignore[union-attr]
     config = {"prioritize": {"policy": "cost"}, "hardware": {"prices_per_gpu_hour": prices}}
-    scores = decider(**config).prioritize(job(), ["a1", "v1", "p1"])
+    scores = scores_of(decider(**config), job(), ["a1", "v1", "p1"])
     assert scores["v1"] == 10
     assert scores["p1"] == 0
 
@@ -139,7 +139,7 @@ def test_a_part_of_a_gpu_costs_and_draws_the_part_that_it_is(decider: Any, polic
     nodes = {name: GpuNode(name, type_) for name, type_ in parts.items()}
     prices = {A100.gpu.name: 2.0}  # type: ignore[union-attr]
     config = {"prioritize": {"policy": policy}, "hardware": {"prices_per_gpu_hour": prices}}
-    assert set(decider(nodes, **config).prioritize(job(), list(nodes)).values()) == {10}
+    assert set(scores_of(decider(nodes, **config), job(), list(nodes)).values()) == {10}
 
 
 def test_by_energy_a_gpu_counts_by_what_the_job_makes_it_draw(decider: Any) -> None:
@@ -147,21 +147,21 @@ def test_by_energy_a_gpu_counts_by_what_the_job_makes_it_draw(decider: Any) -> N
     found = decide.estimates(job(), [A100, V100, P100])
     joules = {e.type: energy_of(e.prediction, e.prediction.step_s).energy_j for e in found}
     least = min(joules.values())
-    scores = decide.prioritize(job(), ["a1", "v1", "p1"])
+    scores = scores_of(decide, job(), ["a1", "v1", "p1"])
     for name, type_ in (("a1", A100), ("v1", V100), ("p1", P100)):
         assert scores[name] == round(100 * least / joules[type_])
 
 
 def test_a_pod_may_choose_the_policy_it_is_ranked_by(decider: Any) -> None:
     chosen = job(FP32, scheduling_policy="reserve")
-    assert decider().prioritize(chosen, ["a1", "p1"])["p1"] == 10
+    assert scores_of(decider(), chosen, ["a1", "p1"])["p1"] == 10
 
 
 @pytest.mark.parametrize("policy", ["time", "energy", "balanced", "reserve"])
 def test_scores_are_whole_numbers_within_bounds(decider: Any, policy: str) -> None:
     for most in (1, 10, 100):
         decide = decider(prioritize={"policy": policy, "max_score": most})
-        scores = decide.prioritize(job(), list(NODES)).values()
+        scores = scores_of(decide, job(), list(NODES)).values()
         assert all(type(score) is int and 0 <= score <= most for score in scores)
         assert max(scores) == most
 
@@ -177,7 +177,7 @@ def test_slices_and_shared_gpus_are_slower_than_whole_ones(decider: Any) -> None
     times = {e.type: e.step_s for e in decider(nodes).estimates(job(), [A100, slice_, shared])}
     assert times[slice_] == pytest.approx(7 * times[A100])
     assert times[shared] == pytest.approx(4 * times[A100])
-    scores = decider(nodes, prioritize={"max_score": 100}).prioritize(job(), list(nodes))
+    scores = scores_of(decider(nodes, prioritize={"max_score": 100}), job(), list(nodes))
     assert scores["whole"] > scores["shared"] > scores["mig"]
 
 

@@ -14,8 +14,7 @@ from docs_tables import fields, section
 from k8s_metric_names import shown_names
 
 from k8s_extender import pod_events, refuse, workload
-from k8s_extender.admission import Outcome as AdmissionOutcome
-from k8s_extender.admission import limits, notes
+from k8s_extender.admission import ReviewOutcome, limits, notes
 from k8s_extender.config import PREFIX, Config, config_of
 from k8s_extender.durations import seconds_of
 from k8s_extender.replicas import PODS
@@ -107,7 +106,7 @@ def test_every_metric_is_there() -> None:
     named = {f"{METRICS}_{name}" for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert named == shown_names()
     assert f"`{METRICS}_`" in table
-    assert all(f"`{outcome}`" in table for outcome in (*CallOutcome, *AdmissionOutcome))
+    assert all(f"`{outcome}`" in table for outcome in (*CallOutcome, *ReviewOutcome))
 
 
 def test_the_values_named_exist_in_the_chart() -> None:

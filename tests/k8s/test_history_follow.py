@@ -13,7 +13,7 @@ from gfd_nodes import a100
 
 from k8s_extender.config import config_of
 from k8s_extender.history import table
-from k8s_extender.history.follow import Follower
+from k8s_extender.history.follow import ClusterFollower
 from predictor.errors import HistoryError
 from predictor.site.ended_job import EndedJob, JobState
 from predictor.site.history.store import History
@@ -34,11 +34,11 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def following(cluster: StandIn, path: Path) -> Iterator[Callable[..., Follower]]:
-    started: list[Follower] = []
+def following(cluster: StandIn, path: Path) -> Iterator[Callable[..., ClusterFollower]]:
+    started: list[ClusterFollower] = []
 
-    def start() -> Follower:
-        follower = Follower(
+    def start() -> ClusterFollower:
+        follower = ClusterFollower(
             cluster.client(), config_of({}), lambda: History.open(str(path)), page=2, retry_s=0.01
         )
         follower.start()
@@ -56,7 +56,7 @@ def jobs(path: Path) -> dict[str, EndedJob]:
         return {run.ended.name: run.ended for run in store.runs()}
 
 
-def stored(follower: Follower, path: Path, *names: str) -> dict[str, EndedJob]:
+def stored(follower: ClusterFollower, path: Path, *names: str) -> dict[str, EndedJob]:
     """The jobs in the history, once those named are."""
 
     def there() -> bool:
@@ -79,7 +79,7 @@ def begins(cluster: StandIn, name: str) -> None:
 
 
 def test_what_a_ttl_deletes_at_once_is_there(
-    cluster: StandIn, path: Path, following: Callable[..., Follower]
+    cluster: StandIn, path: Path, following: Callable[..., ClusterFollower]
 ) -> None:
     begins(cluster, "before")
     follower = following()
@@ -95,7 +95,7 @@ def test_what_a_ttl_deletes_at_once_is_there(
 
 
 def test_what_is_deleted_while_it_runs_was_cancelled(
-    cluster: StandIn, path: Path, following: Callable[..., Follower]
+    cluster: StandIn, path: Path, following: Callable[..., ClusterFollower]
 ) -> None:
     begins(cluster, "dropped")
     ready = [condition("Ready", 2), condition("PodScheduled", 1)]
@@ -111,7 +111,7 @@ def test_what_is_deleted_while_it_runs_was_cancelled(
 
 
 def test_a_pod_that_is_preempted_does_not_end_its_job(
-    cluster: StandIn, path: Path, following: Callable[..., Follower]
+    cluster: StandIn, path: Path, following: Callable[..., ClusterFollower]
 ) -> None:
     begins(cluster, "held")
     follower = following()
@@ -131,7 +131,7 @@ def test_a_pod_that_is_preempted_does_not_end_its_job(
 
 
 def test_the_gpu_is_known_after_its_node_is_gone(
-    cluster: StandIn, path: Path, following: Callable[..., Follower]
+    cluster: StandIn, path: Path, following: Callable[..., ClusterFollower]
 ) -> None:
     begins(cluster, "scaled")
     follower = following()
@@ -142,7 +142,7 @@ def test_the_gpu_is_known_after_its_node_is_gone(
 
 
 def test_changes_after_the_end_are_stored_and_nothing_twice(
-    cluster: StandIn, path: Path, following: Callable[..., Follower]
+    cluster: StandIn, path: Path, following: Callable[..., ClusterFollower]
 ) -> None:
     follower = following()
     mine = owner("PyTorchJob", "torch")
@@ -161,7 +161,7 @@ def test_changes_after_the_end_are_stored_and_nothing_twice(
 
 
 def test_while_the_database_is_away_runs_wait(
-    cluster: StandIn, path: Path, following: Callable[..., Follower]
+    cluster: StandIn, path: Path, following: Callable[..., ClusterFollower]
 ) -> None:
     follower = following()
     path.mkdir()  # where the file should be
@@ -178,7 +178,7 @@ def test_while_the_database_is_away_runs_wait(
 
 def test_what_waits_is_bounded(
     cluster: StandIn,
-    following: Callable[..., Follower],
+    following: Callable[..., ClusterFollower],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -194,7 +194,7 @@ def test_what_waits_is_bounded(
 
 @pytest.mark.parametrize("outage", ["cut", "expired", "away"])
 def test_an_outage_of_the_api_server_loses_nothing_that_it_still_has(
-    cluster: StandIn, path: Path, following: Callable[..., Follower], outage: str
+    cluster: StandIn, path: Path, following: Callable[..., ClusterFollower], outage: str
 ) -> None:
     begins(cluster, "long")
     begins(cluster, "unseen")
@@ -216,7 +216,7 @@ def test_an_outage_of_the_api_server_loses_nothing_that_it_still_has(
 
 
 def test_an_event_that_cannot_be_read_makes_it_list_anew(
-    cluster: StandIn, path: Path, following: Callable[..., Follower]
+    cluster: StandIn, path: Path, following: Callable[..., ClusterFollower]
 ) -> None:
     follower = following()
     cluster.send(b'{"type": "MODIFIED", "object": {"metadata": 7}}\n')
@@ -225,7 +225,7 @@ def test_an_event_that_cannot_be_read_makes_it_list_anew(
 
 
 def test_starting_again_adds_nothing_twice(
-    cluster: StandIn, path: Path, following: Callable[..., Follower]
+    cluster: StandIn, path: Path, following: Callable[..., ClusterFollower]
 ) -> None:
     ends(cluster, "kept")
     stored(following(), path, "kept")

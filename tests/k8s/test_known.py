@@ -9,7 +9,7 @@ from typing import Any
 from weakref import ref
 
 import pytest
-from gpu_jobs import BF16, FP32, MIXED, NODES, V100, job
+from gpu_jobs import BF16, FP32, MIXED, NODES, V100, job, scores_of
 from hypothesis import given
 from hypothesis import strategies as st
 from k8s_metric_names import NoNodes
@@ -61,7 +61,7 @@ def test_answers_are_those_of_a_decider_that_has_kept_nothing(
         fresh = Decider(keeping.predictor, keeping.config, lambda: tables[-1])
         assert keeping.filter(one, names) == fresh.filter(one, names)
         fresh = Decider(keeping.predictor, keeping.config, lambda: tables[-1])
-        assert keeping.prioritize(one, names) == fresh.prioritize(one, names)
+        assert scores_of(keeping, one, names) == scores_of(fresh, one, names)
 
 
 def test_a_node_that_comes_is_judged_where_all_others_passed(fitted: Fitted) -> None:

@@ -13,6 +13,7 @@ from k8s_server_process import captured
 from k8s_extender import wire
 from k8s_extender.errors import WireError
 from k8s_extender.records import FilterResult
+from k8s_extender.type_index import HostScores
 
 POD: dict[str, Any] = {"metadata": {"name": "p"}, "spec": {"containers": []}}
 
@@ -119,11 +120,16 @@ def test_where_whole_nodes_are_sent_their_names_count() -> None:
 
 @given(names, st.data())
 def test_every_score_is_an_integer_literal(hosts: list[str], data: Any) -> None:
-    scores = {host: data.draw(st.integers(0, 100)) for host in hosts}
-    answer = json.loads(
-        wire.prioritize_answer(scores), parse_float=lambda text: pytest.fail(f"{text} is no int")
-    )
-    assert answer == [{"Host": host, "Score": scores[host]} for host in hosts]
+    by_code = data.draw(st.lists(st.integers(0, 100), min_size=1))
+    codes = {host: data.draw(st.integers(0, len(by_code) - 1)) for host in hosts[::2]}
+    texts = HostScores(codes, by_code)
+    for _ in range(2):
+        answer = json.loads(
+            wire.prioritize_answer(map(texts.__getitem__, hosts)),
+            parse_float=lambda text: pytest.fail(f"{text} is no int"),
+        )
+        assert answer == [{"Host": host, "Score": texts.score(host)} for host in hosts]
+    assert set(texts) == set(hosts[::2])
 
 
 @given(names)

@@ -11,7 +11,7 @@ import pytest
 from api_server_stand_in import StandIn, eventually, served
 from gfd_nodes import a100, node
 
-from k8s_extender.api_queue import ApiQueue, Call
+from k8s_extender.api_queue import ApiCall, ApiQueue
 from k8s_extender.config import config_of
 from k8s_extender.decide import Decider
 from k8s_extender.durations import seconds_of
@@ -273,7 +273,7 @@ def test_what_was_dropped_is_said_with_the_next_decision(cluster: StandIn) -> No
     lost: list[int] = []
     queue = ApiQueue(capacity=1)
     queue.stop()
-    assert not queue.put(Call(lambda: None, lambda: lost.append(1)))
+    assert not queue.put(ApiCall(lambda: None, lambda: lost.append(1)))
     assert lost == [1]
     assert queue.counts.dropped == 1
 
@@ -295,8 +295,8 @@ def test_an_error_of_ours_does_not_end_the_thread(cluster: StandIn) -> None:
         raise KeyError("x")
 
     queue = ApiQueue()
-    queue.put(Call(broken, lambda: None))
-    queue.put(Call(broken, lambda: None))
+    queue.put(ApiCall(broken, lambda: None))
+    queue.put(ApiCall(broken, lambda: None))
     assert eventually(lambda: queue.counts.failed == 2)
     queue.stop()
 

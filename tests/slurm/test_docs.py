@@ -16,8 +16,9 @@ from predictor.identify.identify import identify
 from predictor.identify.keys import ALIASES, FIELD_OF
 from predictor.identify.rules import RuleContext, read_rules
 from predictor.site.step_rate import FILE_NAME, StepReport, parse_line, read_report
-from slurm_plugin.config import SlurmPolicy, Watch
-from slurm_plugin.daemon.metrics import PREFIX, DaemonMetrics, SnapshotState
+from slurm_plugin.config import Slurm, SlurmPolicy, Watch
+from slurm_plugin.daemon.metrics import PREFIX, DaemonMetrics
+from slurm_plugin.daemon.snapshots import Snapshots
 
 TEXT = (Path(__file__).parents[2] / "docs" / "slurm.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `([\w.]+)` \| `(.+?)` \| ", re.MULTILINE)
@@ -63,7 +64,7 @@ def test_the_site_rules_shown_are_a_file_of_rules(tmp_path: Path) -> None:
 
 def test_every_metric_is_there() -> None:
     metrics = DaemonMetrics()
-    metrics.watch_snapshots(lambda: SnapshotState(1.0, 0))
+    metrics.watch_snapshots(lambda: Snapshots(Slurm()))
     table = section(TEXT, "## What it says")
     named = {f"{PREFIX}_{name}" for name in re.findall(r"`(\w+)`", table)}
     assert set(_shown(metrics.registry)) <= named
