@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from predictor.errors import JobError
 from predictor.job.fabrics import fabric_of
-from predictor.physics.collective_law import OPERATIONS
-from predictor.physics.collective_time import CollectiveTimes
+from predictor.physics.collectives import OPERATIONS, CollectiveTimes
 from profiles.gpus import find_gpu, gpus
 from profiles.tables import CollectiveTable, collectives
 

@@ -16,9 +16,9 @@ from ..job.phases import parts_of
 from ..job.precision import Precision
 from ..job.training_job import SITE_PREFIX, TrainingJob
 from ..job.words import accepted
-from ..physics.collective_time import CollectiveTimes
+from ..physics.collectives import CollectiveTimes
 from ..physics.operator_time import OperatorTimes
-from ..physics.parallel.warnings import split_warnings
+from ..physics.parallel.checks import split_warnings
 from ..physics.step import StepModel, StepTime
 from .intervals import Intervals
 from .phase_sum import summed

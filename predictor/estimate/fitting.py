@@ -17,7 +17,7 @@ from profiles.gpus import gpus
 from profiles.joined import collectives, operators
 
 from ..errors import GraphError, JobError, ProfileError
-from ..physics.collective_time import CollectiveTimes
+from ..physics.collectives import CollectiveTimes
 from ..physics.operator_time import OperatorTimes
 from ..physics.step import StepModel, StepTime
 from .core import Predictor

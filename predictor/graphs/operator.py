@@ -59,7 +59,7 @@ class Operator:
     from memory by one instance; the autocast pass turns them into bytes. ``kernels`` is the
     number of device launches of one instance. ``function`` is torch's name of an element-wise
     operator where a trace knows it. ``origins`` name what decides the format of a traced operator
-    under autocast (``predictor.physics.autocast_lists``); None takes the format of the operator
+    under autocast (``predictor.physics.autocast``); None takes the format of the operator
     before.
     """
 

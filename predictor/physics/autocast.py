@@ -18,12 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+import yaml
+
+import profiles
 from profiles.gpus import CPU, Gpu
 
 from ..graphs.operator import PRODUCT_KINDS, Direction, Graph, Kind, Operator
 from ..job.precision import Dtype, Precision
-from .autocast_lists import listed_name, wide_origins, widening
 
 LOWER_PRECISION = PRODUCT_KINDS
 FULL_PRECISION = frozenset(
@@ -35,6 +38,36 @@ PRODUCTS = frozenset({Kind.GEMM, Kind.BATCHED_GEMM})
 # In FP8 recipes (Transformer Engine) only the GEMMs of linear layers run in FP8.
 FP8_KINDS = frozenset({Kind.GEMM})
 FULL = Dtype.FP32.bytes
+STORED = "stored"  # origin of weights, inputs and buffers: FP32 under every mixed policy
+
+_LISTS = yaml.load(
+    (Path(profiles.__file__).parent / "autocast.yaml").read_bytes(), yaml.CSafeLoader
+)
+# Functions that torch runs in FP32: on CUDA by a cast of their inputs or by a kernel that reads the
+# lower format, on a CPU.
+CUDA_CAST, CUDA_WIDEN, CPU_CAST = (
+    frozenset[str](_LISTS[name]) for name in ("cuda_cast", "cuda_widen", "cpu_cast")
+)
+_SEEN_AS: dict[str, str] = _LISTS["seen_as"]
+_CUDA_WIDE = CUDA_CAST | CUDA_WIDEN | {STORED}
+_CPU_WIDE = CPU_CAST | {STORED}
+_LISTED = CUDA_CAST | CUDA_WIDEN | CPU_CAST
+
+
+def listed_name(name: str) -> str | None:
+    """The name under which a list has a function that a trace saw; None where no list has it."""
+    plain = _SEEN_AS.get(name, name)
+    return plain if plain in _LISTED else None
+
+
+def widening(gpu: Gpu) -> frozenset[str]:
+    """The functions that read the lower format and write FP32 on this device."""
+    return frozenset() if gpu.kind == CPU else CUDA_WIDEN
+
+
+def wide_origins(gpu: Gpu) -> frozenset[str]:
+    """The origins whose results are FP32 on this device."""
+    return _CPU_WIDE if gpu.kind == CPU else _CUDA_WIDE
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from ..graphs.catalog import ModelEntry, entry_of
 from ..graphs.operator import Graph, Kind
 from ..graphs.parts import is_forward, parts_of
 from ..job.training_job import TrainingJob
-from .collective_time import CollectiveTimes
+from .collectives import CollectiveTimes
 from .formats import storage_of
 from .host import busy_s, host_rates
 from .job_graph import job_graph, job_operators
@@ -19,10 +19,9 @@ from .operator_time import OperatorTimes
 from .operator_time.work import Floats
 from .optimizer import optimizer_rule, update_launches, update_seconds
 from .parallel.checks import check_split
-from .parallel.experts import expert_share
 from .parallel.gradients import Replica, gradient_traffic
 from .parallel.layer_messages import Inline, LayerWork, inline_messages
-from .parallel.placement import place
+from .parallel.placement import expert_share, place
 from .parallel.recompute import again, recompute_of
 from .parallel.stages import layer_shares, pipeline, virtual_stages
 from .parallel.traffic import NO_TRAFFIC, Traffic, Wires

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import torch
 
-from ...physics.autocast_lists import STORED, listed_name
+from ...physics.autocast import STORED, listed_name
 from .products import PRODUCTS
 
 Names = frozenset[str]

@@ -15,7 +15,7 @@ from ...job.training_job import TrainingJob
 from ..formats import Storage, storage_of
 from ..job_graph import workload
 from ..optimizer import optimizer_rule
-from ..parallel.experts import expert_share
+from ..parallel.placement import expert_share
 from ..parallel.recompute import Recompute, recompute_of
 from ..parallel.stages import layer_shares, virtual_stages
 from .account import Account, Checkpointing, Part, account_of

@@ -10,15 +10,20 @@ from numpy.typing import NDArray
 
 from ...graphs.operator import Direction, Kind
 from ...job.precision import Dtype
-from .functions import CLASS_NAMES, CLASS_OF, FUNCTIONS, LARGEST, PLAIN, REDUCTION
 from .groups import HEAVY, PROXY
 from .work import (
+    CLASS_NAMES,
+    CLASS_OF,
     DIRECTION_CODE,
     DIRECTIONS,
     DTYPE_CODE,
     DTYPES,
+    FUNCTIONS,
     KIND_CODE,
     KINDS,
+    LARGEST,
+    PLAIN,
+    REDUCTION,
     Floats,
     Ints,
     Work,

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...graphs.operator import Direction, Kind
-from .attention import ATTENTION
-from .laws import Law
-from .memory import MEMORY
+from .laws import ATTENTION, MEMORY, Law
 from .recurrent import RECURRENT
 from .tiles import BATCHED_GEMM, CONV, GEMM
 from .work import CLASSES, CORES, DIRECTION_CODE, HALF, KIND_CODE, KINDS, TF32, Ints, Work

@@ -16,8 +16,7 @@ from ..autocast import TypedOperator
 from .carry import resolve
 from .fit import Fitted, fit_groups
 from .groups import HEAVY, SLOTS, groups, slots
-from .laws import Law
-from .memory import MEMORY
+from .laws import MEMORY, Law
 from .neighbours import Neighbours, stored
 from .processors import ProcessorTimes, fit_cells
 from .samples import samples_of

@@ -14,7 +14,6 @@ from profiles.tables import OperatorTable
 
 from ...graphs.operator import Direction, Kind
 from ...job.precision import Dtype
-from .functions import function_number
 from .shapes import DIRECTION_OF, KIND_MARKED, KIND_OF, dims_of
 from .work import (
     DIMS,
@@ -28,6 +27,7 @@ from .work import (
     Floats,
     Ints,
     Work,
+    function_number,
     tensor_peak,
 )
 

@@ -47,3 +47,12 @@ def _check_experts(job: TrainingJob, entry: ModelEntry) -> None:
 
 def _refuse(field: str, value: int, accepted: str) -> None:
     raise JobError(field, value, f"{accepted} is accepted")
+
+
+def split_warnings(job: TrainingJob) -> tuple[str, ...]:
+    """One sentence for each: states or activations moved to the host are not priced."""
+    asked = {s.reason for s in job.software.settings if s.name.startswith("offloads") and s.value}
+    return tuple(
+        f"{reason} moves data to host memory: neither its time nor the memory it frees is counted"
+        for reason in sorted(asked)
+    )

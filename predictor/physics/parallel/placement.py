@@ -7,10 +7,12 @@ context and data parallelism (``parallel_state.initialize_model_parallel``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
+from ...graphs.catalog import ModelEntry, graph_of, overrides
 from ...job.training_job import TrainingJob
+from ..job_graph import workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +72,14 @@ def expert_tensor_parallel(job: TrainingJob) -> int:
 def _group(job: TrainingJob, size: int, stride: int) -> Group:
     together = max(1, min(size, job.gpus_per_node // stride))
     return Group(size, ceil(size / together))
+
+
+def expert_share(job: TrainingJob, entry: ModelEntry) -> float:
+    """Share of a GPU's weights that are experts', from the graph with and without the spread."""
+    spread = job.expert_parallel
+    if spread == 1:
+        return 0.0
+    work, changes = workload(job, entry), overrides(entry, job.variant)
+    here = graph_of(entry.name, changes, work).parameters
+    alone = graph_of(entry.name, changes, replace(work, expert_parallel=1)).parameters
+    return max(0.0, (alone - here) / (spread - 1) / here)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...job.fabrics import fabric_of
 from ...job.training_job import TrainingJob
-from ..collective_time import CollectiveTimes
+from ..collectives import CollectiveTimes
 from .placement import Group
 
 

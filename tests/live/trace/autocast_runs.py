@@ -21,8 +21,7 @@ from predictor.measure.trace.losses import loss_named  # noqa: E402
 from predictor.measure.trace.mapping import mapped  # noqa: E402
 from predictor.measure.trace.recording import FREE  # noqa: E402
 from predictor.measure.trace.step import FakeNetwork  # noqa: E402
-from predictor.physics.autocast import TypedOperator, autocast  # noqa: E402
-from predictor.physics.autocast_lists import CUDA_CAST, CUDA_WIDEN  # noqa: E402
+from predictor.physics.autocast import CUDA_CAST, CUDA_WIDEN, TypedOperator, autocast  # noqa: E402  # noqa: E402
 from profiles.gpus import CPU, find_gpu  # noqa: E402
 
 SIDE = 8

@@ -33,8 +33,8 @@ from predictor.job.precision import Dtype, Precision  # noqa: E402
 from predictor.job.training_job import TrainingJob  # noqa: E402
 from predictor.measure.trace import trace  # noqa: E402
 from predictor.physics.autocast import TypedOperator, autocast  # noqa: E402
-from predictor.physics.fusion import fused  # noqa: E402
 from predictor.physics.job_graph import job_graph, job_operators  # noqa: E402
+from predictor.physics.lowering import fused  # noqa: E402
 
 F = torch.nn.functional
 LOSS = 3  # operators of the sum behind the function

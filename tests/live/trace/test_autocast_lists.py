@@ -11,8 +11,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from predictor.graphs.operator import Kind  # noqa: E402
-from predictor.physics.autocast import FULL_PRECISION, LOWER_PRECISION  # noqa: E402
-from predictor.physics.autocast_lists import CPU_CAST, CUDA_CAST, CUDA_WIDEN  # noqa: E402
+from predictor.physics.autocast import (  # noqa: E402  # noqa: E402
+    CPU_CAST,
+    CUDA_CAST,
+    CUDA_WIDEN,
+    FULL_PRECISION,
+    LOWER_PRECISION,
+)
 
 F = torch.nn.functional
 HEADER = Path(torch.__file__).parent / "include" / "ATen" / "autocast_mode.h"

@@ -14,7 +14,7 @@ from profiles.usual_pace import usual_pace
 
 from ....errors import ProfileError
 from ....job.precision import Precision
-from ....physics.collective_time import CollectiveTimes
+from ....physics.collectives import CollectiveTimes
 from ....physics.operator_time import OperatorTimes
 from ....physics.step import StepModel
 from ..directory import Directory

@@ -14,17 +14,18 @@ from predictor.graphs.operator import Direction, Kind, Operator
 from predictor.job.precision import Dtype
 from predictor.physics.autocast import TypedOperator
 from predictor.physics.operator_time.cells import PARTS, Cell, cell_of, codes
-from predictor.physics.operator_time.functions import (
+from predictor.physics.operator_time.neighbours import Neighbours, interpolated
+from predictor.physics.operator_time.samples import samples_of
+from predictor.physics.operator_time.work import (
     CLASS_OF,
     FUNCTIONS,
     MATH,
     PLAIN,
     RANDOM,
+    Engines,
     function_number,
+    work_of,
 )
-from predictor.physics.operator_time.neighbours import Neighbours, interpolated
-from predictor.physics.operator_time.samples import samples_of
-from predictor.physics.operator_time.work import Engines, work_of
 from profiles.gpus import CPU, find_gpu
 from profiles.tables import operators, take
 
