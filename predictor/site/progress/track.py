@@ -182,7 +182,8 @@ def step_track(marks: Sequence[Mark], headers: Sequence[Mark]) -> Track | None:
 
     ``headers`` are lines with an epoch alone, for lines that name none.
     """
-    counted = [_in_epoch(m, headers) for m in marks if m.inner is not None]
+    begun = [m for m in marks if m.inner and (m.inner.at or not m.bar)]  # a bar at 0 says nothing
+    counted = [_in_epoch(m, headers) for m in begun or marks if m.inner is not None]
     if not counted:
         return None
     unit, length = counted[-1].unit, _last_total([m.inner for m in counted])
@@ -233,13 +234,13 @@ def _goes_on(marks: Sequence[Mark]) -> bool:
         return True
     if any(m.epoch is None for m in marks):
         return True
-    fell = went_on = 0
-    for a, b in pairwise(marks):
-        if a.epoch and b.epoch and a.inner and b.inner and a.epoch.at != b.epoch.at:
-            fell += b.inner.at < a.inner.at
-            went_on += b.inner.at >= a.inner.at
-    if fell or went_on:
-        return went_on > fell
+    spans: dict[float, list[float]] = {}
+    for m in marks:
+        if m.epoch and m.inner:
+            spans.setdefault(m.epoch.at, []).append(m.inner.at)
+    if len(spans) > 1:
+        fell = [min(after) < max(before) for before, after in pairwise(spans.values())]
+        return sum(fell) * 2 < len(fell)
     return marks[-1].inner is not None and marks[-1].inner.total is None
 
 
