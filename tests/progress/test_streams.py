@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hostile import NOT_TRAINING, hostile
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import REGULAR, Stream, megatron, own_epochs, tqdm_run
 
@@ -62,6 +62,7 @@ def test_an_evaluation_is_told_as_one(name: str) -> None:
     assert read(NOT_TRAINING[name]).kind is ProgressKind.EVALUATION
 
 
+@settings(max_examples=15, deadline=None)
 @given(scale=st.floats(0.2, 50), at=st.integers(60, 900))
 def test_the_rate_scales_with_the_time_that_a_step_takes(scale: float, at: int) -> None:
     check(megatron(step_s=scale, at=at // 10 * 10))
@@ -69,6 +70,7 @@ def test_the_rate_scales_with_the_time_that_a_step_takes(scale: float, at: int) 
     check(own_epochs(epoch_s=10 + 10 * scale))
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=400), st.binary(max_size=400))
 def test_no_text_and_no_bytes_break_the_reader(text: str, raw: bytes) -> None:
     for given_text in (text, (text + "\n") * 3, "loss 1/2 " + text):

@@ -111,12 +111,11 @@ def mark_of(text: str, line: int) -> Mark | None:
 
 def clock_s(text: str) -> float | None:
     """The stamp near the start of a line in seconds; None without one."""
-    head = text[:_STAMP_CHARS]
-    if ":" not in head:
+    if ":" not in text:
         return None
-    known = patterns()
-    for stamp in known.stamps:
-        if match := stamp.search(head):
+    known, head = patterns(), text[:_STAMP_CHARS]
+    for number, stamp in enumerate(known.stamps):
+        if match := stamp.search(head if number else text):  # a whole date may stand anywhere
             found = {name: value for name, value in match.groupdict().items() if value}
             if "ms" in found:
                 return float(found["ms"]) / 1000
@@ -147,7 +146,7 @@ def _index(names: tuple[str, ...], name: str) -> int:
 def _bar(text: str, known: Patterns) -> _Found | None:
     """The last bar of a line: several refreshes may be glued together."""
     for pattern in known.bars:
-        match = _last(pattern, text) if "/" in text else None
+        match = _last(pattern, text)
         if match is None:
             continue
         groups = match.groupdict()
@@ -203,13 +202,13 @@ def _words(text: str, known: Patterns) -> _Found | None:
         elif counted["epoch"] and epoch is None:
             epoch = counted
     ratios = [m for m in known.brackets.finditer(text) if not _within(m, epoch, step)]
-    if step is None and ratios and (epoch or _MEANT.search(text) or known.training.search(text)):
+    if step is None and ratios and (epoch or _MEANT.search(text) or known.loss.search(text)):
         if epoch is None and len(ratios) > 1 and ratios[1].start() - ratios[0].end() < 3:
             epoch, step = ratios[0], ratios[1]
         else:
             step = ratios[0]
     if epoch is None and step is None:
-        return None
+        return _bare(text, known)
     matches = [match for match in (epoch, step) if match is not None]
     found = _Found(min(m.start() for m in matches), max(m.end() for m in matches))
     if epoch is not None:
@@ -219,6 +218,15 @@ def _words(text: str, known: Patterns) -> _Found | None:
         found.inner = _count(step)
         found.of_run = epoch is not None and step.start() < epoch.start() and bool(step["total"])
     return found
+
+
+def _bare(text: str, known: Patterns) -> _Found | None:
+    """``120/2000 loss ...`` or ``[120] loss ...`` at the begin of a line that has losses."""
+    match = known.bare.search(text) if known.loss.search(text) else None
+    if match is None or (match["at"] and clock_s(text) is not None):  # 01/02 03:04:05 is a date
+        return None
+    inner = Count(float(match["alone"])) if match["alone"] else _count(match)
+    return _Found(match.start(), match.end(), inner=inner)
 
 
 def _within(match: re.Match[str], *others: re.Match[str] | None) -> bool:
@@ -249,14 +257,16 @@ def _series(before: str, found: _Found) -> str:
 def _kind(before: str, text: str, found: _Found, known: Patterns) -> str:
     """What the words before the counter, and the unit of a bar, say it counts."""
     words = before[-120:]
-    if found.bar is not None and known.bytes_of.match(found.bar.groupdict().get("of") or ""):
+    if found.bar is not None and known.other_of.search(found.bar.groupdict().get("of") or ""):
         return OTHER
     if known.evaluation.search(words) and "train" not in words.lower():
         return EVALUATION
-    if found.bar is not None and known.other.search(words) and not known.training.search(text):
+    if found.epoch is not None and (found.bar is not None or found.epoch.total):
+        return TRAINING
+    if found.bar is not None and known.other.search(words) and not known.loss.search(text):
         return OTHER
-    epoch_bar = found.bar is not None and found.epoch is not None
-    return TRAINING if epoch_bar or known.training.search(text) else UNCLEAR
+    described = found.bar is not None and "train" in words.lower()
+    return TRAINING if described or known.training.search(text) else UNCLEAR
 
 
 class _Times:
@@ -266,11 +276,11 @@ class _Times:
         self._text, self._found, self._known = text, found, known
         self.mean_s: float | None = None
         groups = {} if found.bar is None else found.bar.groupdict()
-        self.elapsed_s = _duration(groups.get("elapsed")) or self._labelled(known.elapsed)
+        self.elapsed_s = _duration(groups.get("elapsed")) or _labelled(text, known.elapsed)
         self.eta_s = _duration(groups.get("eta"))
         if self.eta_s is None:
-            self.eta_s = self._labelled(known.eta)
-        self.took_s = None if found.bar is not None else self._labelled(known.took)
+            self.eta_s = _labelled(text, known.eta)
+        self.took_s = None if found.bar is not None else _labelled(text, known.took)
 
     def per_unit(self) -> Iterator[tuple[str, float]]:
         """Seconds a unit by its unit, the most telling first."""
@@ -302,9 +312,15 @@ class _Times:
             return EPOCH if self._found.inner is None else self._found.unit
         return self._known.unit_of.get(of, STEP)
 
-    def _labelled(self, ways: tuple[re.Pattern[str], ...]) -> float | None:
-        matches = (way.search(self._text) for way in ways)
-        return next((_duration(match["v"]) for match in matches if match is not None), None)
+
+def elapsed_s(text: str) -> float | None:
+    """The time since a begin that a line names; None where it names none."""
+    return _labelled(text, patterns().elapsed)
+
+
+def _labelled(text: str, ways: tuple[re.Pattern[str], ...]) -> float | None:
+    matches = (way.search(text) for way in ways)
+    return next((_duration(match["v"]) for match in matches if match is not None), None)
 
 
 def _duration(text: str | None) -> float | None:

@@ -48,6 +48,7 @@ class Patterns:
     step: re.Pattern[str]
     counted: re.Pattern[str]
     brackets: re.Pattern[str]
+    bare: re.Pattern[str]
     per_unit: tuple[PerUnit, ...]
     elapsed: tuple[re.Pattern[str], ...]
     eta: tuple[re.Pattern[str], ...]
@@ -56,7 +57,7 @@ class Patterns:
     loss: re.Pattern[str]
     evaluation: re.Pattern[str]
     other: re.Pattern[str]
-    bytes_of: re.Pattern[str]
+    other_of: re.Pattern[str]
     unit_of: dict[str, str]
     lengths: dict[str, re.Pattern[str]]
     ended: re.Pattern[str]
@@ -96,6 +97,9 @@ def patterns() -> Patterns:
             r"[\[(] *(?P<at>{n}) *(?:/|of) *(?P<total>{n}) *"
             r"(?:\(? *\d{{1,3}}(?:\.\d{{1,3}})?% *\)?)? *[\])]"
         ),
+        bare=compiled(
+            r"(?:^|\] )(?:(?P<at>{n})/(?P<total>{n})|\[(?P<alone>\d{{1,9}})\])(?=[ :,|])"
+        ),
         per_unit=tuple(PerUnit(compiled(one["is"]), one["to"]) for one in raw["per_unit"]),
         elapsed=tuple(map(compiled, raw["elapsed"])),
         eta=tuple(map(compiled, raw["eta"])),
@@ -104,7 +108,7 @@ def patterns() -> Patterns:
         loss=compiled(raw["loss"]),
         evaluation=compiled(raw["evaluation"]),
         other=compiled(raw["other"]),
-        bytes_of=compiled(raw["bytes_of"]),
+        other_of=compiled(raw["other_of"]),
         unit_of={word: unit for unit, words in raw["unit_of"].items() for word in words},
         lengths={unit: compiled(text) for unit, text in raw["lengths"].items()},
         ended=compiled(raw["ended"]),

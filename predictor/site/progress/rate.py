@@ -8,7 +8,8 @@ from itertools import pairwise
 from statistics import median
 
 CHUNKS = 40  # of a stretch; a pause (validation, a checkpoint) falls into few of them
-LEAST_STEPS_OF_CLOCK = 4.0  # of a clock's resolution in a stretch that may be measured by it
+LEAST_STEPS_OF_CLOCK = 4.0  # of a clock's resolution in what may be measured by it
+STEPS_OF_CLOCK = 20.0  # of a stretch: its ends are off by a step at most
 RECENT = 25
 
 
@@ -49,7 +50,7 @@ def measured(found: Sequence[Interval], resolution_s: float) -> Rate | None:
     seconds, units = sum(i.seconds for i in kept), sum(i.units for i in kept)
     if not kept or units <= 0 or seconds < LEAST_STEPS_OF_CLOCK * max(resolution_s, 1e-6):
         return None
-    least_s = max(LEAST_STEPS_OF_CLOCK * 2 * resolution_s, seconds / CHUNKS)
+    least_s = max(STEPS_OF_CLOCK * resolution_s, seconds / CHUNKS)
     chunks = list(_chunks(kept, least_s)) or [Interval(units, seconds)]
     typical_s = weighted_median([(c.seconds / c.units, c.units) for c in chunks])
     certain = 0.9 if len(chunks) >= 3 else 0.8 if len(found) > 2 else 0.65

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ..step_rate import LINE_PREFIX, StepReport, parse_line
-from .marks import EPOCH, EVALUATION, OTHER, STEP, TRAINING, Mark, clock_s, mark_of
+from .marks import EPOCH, EVALUATION, OTHER, STEP, TRAINING, Mark, clock_s, elapsed_s, mark_of
 from .patterns import count_of, patterns
 from .rate import Rate, printed
 from .track import Track, epoch_track, step_track
@@ -97,6 +97,7 @@ def read_lines(lines: Iterable[str], before: Iterable[str] = ()) -> ProgressRead
 def _gather(lines: Iterable[str], output: _Output) -> None:
     known = patterns()
     stamp: tuple[int, float] | None = None
+    elapsed: tuple[int, float] | None = None
     for number, text in enumerate(lines):
         if LINE_PREFIX in text:
             output.report = parse_line(text) or output.report
@@ -110,7 +111,11 @@ def _gather(lines: Iterable[str], output: _Output) -> None:
             output.losses.append(number)
         if mark is None:
             output.take_loose(text, number)
+            if (gone_s := elapsed_s(text)) is not None:
+                elapsed = number, gone_s
             continue
+        if mark.elapsed_s is None and elapsed is not None and number - elapsed[0] <= _NEAR_LINES:
+            mark = replace(mark, elapsed_s=elapsed[1])
         if seen_s is None and stamp is not None and number - stamp[0] <= _NEAR_LINES:
             mark = mark if mark.bar else replace(mark, clock_s=stamp[1])
         output.series[mark.series].append(mark)
@@ -169,8 +174,7 @@ def _training(series: Sequence[Sequence[Mark]], output: _Output) -> ProgressRead
     if chosen is None:
         return NOTHING
     found = _reading(chosen, output)
-    said = found.seconds_per_unit or found.total
-    return found if said or len(chosen.points) > 1 else NOTHING
+    return found if found.seconds_per_unit or len(chosen.points) > 1 else NOTHING
 
 
 def _fractions(series: Sequence[Sequence[Mark]]) -> Track | None:

@@ -199,7 +199,7 @@ def step_track(marks: Sequence[Mark], headers: Sequence[Mark]) -> Track | None:
         run, _ = current_run([Point(m.inner.at, m) for m in last if m.inner])
         return Track(unit=unit, points=run, total=None)
     lowest = min(m.epoch.at for m in counted if m.epoch)
-    epochs = _last_total([m.epoch for m in counted])
+    epochs = _last_total([m.epoch for m in (*headers, *counted)])
     base = 0.0 if lowest == 0 or epochs is None else 1.0
     if epochs is not None and lowest == 0 and _is_last_index(epochs):
         epochs += 1
@@ -239,7 +239,7 @@ def _goes_on(marks: Sequence[Mark]) -> bool:
         if m.epoch and m.inner:
             spans.setdefault(m.epoch.at, []).append(m.inner.at)
     if len(spans) > 1:
-        fell = [min(after) < max(before) for before, after in pairwise(spans.values())]
+        fell = [min(after) <= max(before) for before, after in pairwise(spans.values())]
         return sum(fell) * 2 < len(fell)
     return marks[-1].inner is not None and marks[-1].inner.total is None
 
