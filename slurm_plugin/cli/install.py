@@ -33,7 +33,7 @@ def _place_options(command: Callable[..., Any]) -> Callable[..., Any]:
         _path("--slurm-bin", "Directory of scontrol and sbatch."),
         _path("--lua-library", "Lua library slurmctld loads; by default ldd tells.", file=True),
         _path("--config", "Policy file.", file=True),
-        _path("--home", "Directory of fitted predictors."),
+        _path("--home", "Directory of your own predictors."),
         _path("--prefix", "Keep our own files below this directory."),
         _path("--root", "Prepare a tree below this directory and run no command."),
         _without("systemd", "The daemon is run by something else."),
@@ -51,7 +51,7 @@ _dry_run = click.option(
 
 @click.command()
 @_place_options
-@_without("fit", "Leave fitting the predictor to me.")
+@click.option("--no-fit", is_flag=True, hidden=True, expose_value=False)  # nothing is fitted
 @click.option("--chain", is_flag=True, help="Add our lines to a job_submit.lua that is there.")
 @_dry_run
 def install(dry_run: bool, **given: Any) -> None:
@@ -81,7 +81,7 @@ def check(**given: Any) -> None:
 
 @click.command()
 @_place_options
-@click.option("--purge", is_flag=True, help="Also delete the policy and the fitted predictors.")
+@click.option("--purge", is_flag=True, help="Also delete the policy and your own predictors.")
 @_dry_run
 def uninstall(purge: bool, dry_run: bool, **given: Any) -> None:
     """Take the installation back; a file that was changed since stays, and you are told."""

@@ -60,7 +60,7 @@ def _checks(
     yield "slurm.conf names the Lua plugin", lambda: _slurm_conf(site)
     if not options.live:
         return
-    yield "a predictor is fitted", lambda: _predictor(options, site)
+    yield "the predictor is of these tables", lambda: service.predictor_in_use(options, site)
     yield "the daemon answers in time", lambda: _answer(policy)
     yield "slurmctld has the plugin loaded", lambda: _loaded(site)
     yield "sbatch shows our line", lambda: _submitted(site, policy)
@@ -114,15 +114,6 @@ def _slurm_conf(site: SlurmSite) -> str:
     if not slurm_conf.names_lua(site.conf, disk.text(disk.read(site.conf))):
         raise InstallError(f"{site.conf} has no {PARAMETER}={PLUGIN}: run install")
     return ""
-
-
-def _predictor(options: Options, site: SlurmSite) -> str:
-    used = service.fitted_predictor(options, site)
-    if used is None:
-        raise InstallError(f"none in {options.home_path}: run install")
-    if not used.current:
-        raise InstallError(f"{used.version} was fitted on other tables: run install to refit")
-    return used.version
 
 
 def _answer(policy: SlurmPolicy) -> str:

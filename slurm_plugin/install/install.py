@@ -41,7 +41,7 @@ def install(options: Options, say: Say, *, dry_run: bool = False) -> None:
         service.require_runnable(site)
     with Changes(records, say, dry_run=dry_run) as changes:
         service.write_policy(changes, options)
-        service.fit_predictor(changes, options, site)
+        service.make_home(changes, options, site)
         service.start(changes, options, site, socket)
         _write_lua(changes, script)
         if script.after is None:
@@ -56,8 +56,7 @@ def install(options: Options, say: Say, *, dry_run: bool = False) -> None:
             )
     if not options.live:
         notes.append(
-            "on the machine itself: precision-time fit as the SlurmUser, systemctl enable --now "
-            "precision-time-slurm, scontrol reconfigure"
+            "on the machine: systemctl enable --now precision-time-slurm, scontrol reconfigure"
         )
     for note in notes:
         say(f"note: {note}")

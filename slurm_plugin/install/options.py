@@ -21,7 +21,7 @@ class Options:
 
     ``root`` is a directory that stands for ``/``, as for building a package: files go below it,
     and no command runs. ``prefix`` keeps our own files below a directory of a live system.
-    ``config`` and ``home`` are the policy file and the directory of fitted predictors.
+    ``config`` and ``home`` are the policy file and the directory of predictors of one's own.
     """
 
     root: Path | None = None
@@ -33,7 +33,6 @@ class Options:
     home: Path | None = None
     systemd: bool = True
     reconfigure: bool = True
-    fit: bool = True
     chain: bool = False
 
     @property
@@ -48,7 +47,7 @@ class Options:
 
     @property
     def home_path(self) -> Path:
-        """The directory of fitted predictors, as the daemon sees it."""
+        """The directory of predictors of one's own, as the daemon sees it."""
         return self.home or self._ours(HOME)
 
     @property

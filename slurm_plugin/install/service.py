@@ -1,10 +1,9 @@
-"""The daemon's side of an installation: policy, predictor, systemd service, and a sample asked."""
+"""The daemon's side of an installation: its policy, home and systemd service, a sample asked."""
 
 from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from .unit import SERVICE, unit
 POLICY_FILE = "slurm.yaml"
 UNIT = Path("/etc/systemd/system") / SERVICE
 BOOTED = Path("/run/systemd/system")  # is there where systemd runs the machine: sd_booted(3)
-FIT_TIMEOUT_S = 1800.0
+LIST_TIMEOUT_S = 120.0
 START_TIMEOUT_S = 200.0
 ANSWER_TIMEOUT_S = 60.0
 SAMPLE_COMMENT = "model=resnet50 precision=amp epochs=1 batch=64"
@@ -40,14 +39,6 @@ _SAMPLE = HookRequest(
     comment=SAMPLE_COMMENT,
     tres_per_node="gres:gpu:1",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class FittedPredictor:
-    """The predictor in use; ``current`` where it was fitted on the tables that the daemon has."""
-
-    version: str
-    current: bool
 
 
 def default_policy(prefix: Path | None = None) -> str:
@@ -89,25 +80,28 @@ def require_runnable(site: SlurmSite) -> None:
         ) from None
 
 
-def fitted_predictor(options: Options, site: SlurmSite) -> FittedPredictor | None:
-    """The predictor the daemon will load, None before the first fit; raises InstallError."""
-    listing = _ours(options, site, "models", "list", "--format", "json")
+def make_home(changes: Changes, options: Options, site: SlurmSite) -> None:
+    """The directory of predictors of one's own, which belong to the SlurmUser."""
+    owner = site.user if options.live else None
+    changes.make_directory(options.on_disk(options.home_path), owner=owner)
+
+
+def predictor_in_use(options: Options, site: SlurmSite) -> str:
+    """The version the daemon will load; raises InstallError where it is of other tables."""
+    home = {HOME_VARIABLE: str(options.home_path)}
+    words = (str(program()), "models", "list", "--format", "json")
     try:
-        used = [model for model in json.loads(listing.run()) if model["in_use"]]
-    except (InstallError, ValueError) as error:
+        listed = json.loads(CommandLine(words, site.user, home, LIST_TIMEOUT_S).run())
+        used = next(model for model in listed if model["in_use"])
+    except (InstallError, ValueError, StopIteration) as error:
         raise InstallError(f"{options.home_path} cannot be read: {error}") from None
-    return FittedPredictor(used[0]["version"], used[0]["of_these_tables"]) if used else None
-
-
-def fit_predictor(changes: Changes, options: Options, site: SlurmSite) -> None:
-    """The predictor, where none is fitted on today's tables; its files belong to the SlurmUser."""
-    home = options.on_disk(options.home_path)
-    changes.make_directory(home, owner=site.user if options.live else None)
-    if not (options.live and options.fit):
-        return
-    used = fitted_predictor(options, site) if home.exists() else None
-    if used is None or not used.current:
-        changes.run(_ours(options, site, "fit"), "fit the predictor, under a minute")
+    version = str(used["version"])
+    if not used["of_these_tables"]:
+        raise InstallError(
+            f"{version} was fitted on other tables: run `precision-time fit` as the SlurmUser, "
+            f"with {HOME_VARIABLE}={options.home_path}"
+        )
+    return version
 
 
 def require_systemd(options: Options) -> None:
@@ -183,12 +177,6 @@ def _answers(socket: Path) -> bool:
     except InstallError:
         return False
     return True
-
-
-def _ours(options: Options, site: SlurmSite, *words: str) -> CommandLine:
-    """A command of ours in the daemon's home, as the daemon's user."""
-    home = {HOME_VARIABLE: str(options.home_path)}
-    return CommandLine((str(program()), *words), site.user, home, FIT_TIMEOUT_S)
 
 
 def _is(question: str) -> bool:

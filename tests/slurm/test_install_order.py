@@ -76,7 +76,7 @@ class Machine:
         return {p: p.read_bytes() for p in found if not p.name.startswith("calls")}
 
     def install(self, *more: str) -> Result:
-        return CliRunner().invoke(install, [*self._where(), "--no-fit", *more])
+        return CliRunner().invoke(install, [*self._where(), *more])
 
     def uninstall(self) -> Result:
         return CliRunner().invoke(uninstall, self._where())
