@@ -23,7 +23,7 @@ _KINDS: dict[str, Callable[[str], Any]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class JobMark:
     """One decision.
 
     ``limit`` is the time limit we set in minutes, None where the user's own or the default
@@ -52,7 +52,7 @@ class Mark:
         return head + self.job if len(head) + len(self.job) <= MAX_CHARS else head
 
 
-def parse_mark(text: str | None) -> Mark | None:
+def parse_mark(text: str | None) -> JobMark | None:
     """The decision an AdminComment holds, None where it is not ours or not whole."""
     if not text or not text.startswith(PREFIX + " "):
         return None
@@ -62,7 +62,7 @@ def parse_mark(text: str | None) -> Mark | None:
         return None
     try:
         known = {name: kind(found[name]) for name, kind in _KINDS.items() if name in found}
-        return Mark(**known, job=job)
+        return JobMark(**known, job=job)
     except ValueError:
         return None
 

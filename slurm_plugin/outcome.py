@@ -10,7 +10,7 @@ from predictor.identify.stated import Stated
 from .config import SlurmPolicy
 from .estimate import JobPredictions
 from .limit import LimitChoice
-from .mark import Mark
+from .mark import JobMark
 from .message import job_words, lines, log_words, time_words
 from .partition_choice import Elsewhere
 from .placement import Placed
@@ -47,14 +47,14 @@ class JobDecision:
             ttl_s=self.ttl_s,
         )
 
-    def mark(self) -> Mark:
+    def mark(self) -> JobMark:
         """What is written on the job."""
         limit, predictions = self.choice.found, self.estimate.predictions
         slowest = limit.slowest if limit else predictions[0] if predictions else None
         if slowest is None:  # similar runs alone
             job = stated_text(self.stated)
-            return Mark(limit=self.choice.limit_min, version=self.version or None, job=job)
-        return Mark(
+            return JobMark(limit=self.choice.limit_min, version=self.version or None, job=job)
+        return JobMark(
             limit=self.choice.limit_min,
             p50_s=limit.median_s if limit else None,
             hi_s=limit.quantile_s if limit else None,

@@ -15,7 +15,7 @@ from predictor.site.ended_job import EndedJob
 from predictor.site.history.run import LimitBy, Predicted, Reported, Run
 
 from ..limit import MINUTE_S
-from ..mark import Mark, parse_mark
+from ..mark import JobMark, parse_mark
 
 DECISION = "decision"
 _KEPT = 8192  # texts that many jobs share
@@ -90,7 +90,7 @@ class Runs:
         )
         return StatedJob(stated_text(stated), _origin(stated))
 
-    def _limit_by(self, job: EndedJob, mark: Mark | None) -> LimitBy | None:
+    def _limit_by(self, job: EndedJob, mark: JobMark | None) -> LimitBy | None:
         """Ours where the job ended with the limit we wrote; where nothing tells, None."""
         if mark is not None and mark.limit is not None and mark.limit * MINUTE_S == job.limit_s:
             return LimitBy.US
@@ -103,11 +103,11 @@ class Runs:
 
 
 @lru_cache(maxsize=1)
-def _mark(decision: str) -> Mark | None:
+def _mark(decision: str) -> JobMark | None:
     return parse_mark(decision) if decision else None
 
 
-def predicted(mark: Mark) -> Predicted | None:
+def predicted(mark: JobMark) -> Predicted | None:
     """What a mark says was predicted; None for one that sets nothing but a limit.
 
     The limit is the one that was set at submit: the job's own tells what it became.

@@ -14,7 +14,7 @@ _VALUE = r'"[^"]*"|[^\s"]*'
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ConfSetting:
     """One ``key=value`` of a file; ``start`` and ``end`` bound the value in its text."""
 
     value: str
@@ -34,11 +34,11 @@ def plugin_names(value: str) -> tuple[str, ...]:
     return tuple(name for name in names if name and name != "(null)")
 
 
-def settings(text: str, parameter: str) -> tuple[Setting, ...]:
+def settings(text: str, parameter: str) -> tuple[ConfSetting, ...]:
     """Every mention of a parameter, in order; Slurm takes the last. Comments do not count."""
     pattern = re.compile(rf"(?:^|(?<=\s)){parameter}[ \t]*=[ \t]*({_VALUE})", re.I | re.M)
     return tuple(
-        Setting(
+        ConfSetting(
             value=match[1].strip('"'),
             line=text.count("\n", 0, match.start()) + 1,
             start=match.start(1),
@@ -115,7 +115,7 @@ def without_plugin(text: str, original: str | None) -> str | None:
     return text.replace(line, "", 1) if line in text.splitlines(keepends=True) else None
 
 
-def included_setting(path: Path, text: str) -> tuple[Path, Setting] | None:
+def included_setting(path: Path, text: str) -> tuple[Path, ConfSetting] | None:
     """The included file that sets the parameter, if one does."""
     for name in re.findall(r"^[ \t]*Include[ \t]+(\S+)", _without_comments(text), re.I | re.M):
         included = path.parent / name

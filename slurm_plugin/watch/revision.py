@@ -14,7 +14,7 @@ from predictor.site.step_rate import StepReport
 from ..cluster import SlurmJob
 from ..config import SlurmPolicy
 from ..limit import MINUTE_S, Bounds
-from ..mark import Mark
+from ..mark import JobMark
 
 FRESH_S = 600.0
 FRESH_STEPS = 50
@@ -37,7 +37,7 @@ class Revision:
     old_min: int
     limit_min: int
     needed_min: float
-    mark: Mark
+    mark: JobMark
 
     @property
     def kind(self) -> str:
@@ -45,7 +45,7 @@ class Revision:
         return "extend" if self.limit_min > self.old_min else "trim"
 
 
-def is_ours(job: SlurmJob, mark: Mark | None) -> bool:
+def is_ours(job: SlurmJob, mark: JobMark | None) -> bool:
     """True for a running job whose limit is the one we set and nobody has changed since."""
     return (
         mark is not None
@@ -99,7 +99,12 @@ def _mean_step_s(start_s: float, report: StepReport, startup_s: float) -> float:
 
 
 def revise(
-    job: SlurmJob, mark: Mark, report: StepReport, policy: SlurmPolicy, now_s: float, within: Bounds
+    job: SlurmJob,
+    mark: JobMark,
+    report: StepReport,
+    policy: SlurmPolicy,
+    now_s: float,
+    within: Bounds,
 ) -> Revision | None:
     """The new limit of a running job, None where it stays.
 
@@ -134,7 +139,7 @@ def least_min(job: SlurmJob, now_s: float) -> float:
     return (now_s - job.start_s) / MINUTE_S + TRIM_HEADROOM_MIN
 
 
-def _extended(mark: Mark, needed: float, policy: SlurmPolicy, within: Bounds) -> int | None:
+def _extended(mark: JobMark, needed: float, policy: SlurmPolicy, within: Bounds) -> int | None:
     assert mark.limit is not None
     first = mark.limit if mark.first is None else mark.first
     cap = math.floor(first * policy.watch.max_extension)

@@ -17,7 +17,7 @@ from ..cluster import Cluster, SlurmJob
 from ..config import SlurmPolicy
 from ..errors import SourceError
 from ..limit import Bounds, bounds
-from ..mark import Mark, parse_mark
+from ..mark import JobMark, parse_mark
 from ..message import slurm_time
 from ..protocol import HookRequest
 from ..sources.base import SlurmSource
@@ -72,7 +72,7 @@ class Watcher:
                 yield revision
 
     def _revision(
-        self, job: SlurmJob, mark: Mark, policy: SlurmPolicy, within: Bounds
+        self, job: SlurmJob, mark: JobMark, policy: SlurmPolicy, within: Bounds
     ) -> Revision | None:
         try:
             report = find_report(job, policy.watch.rate_file)

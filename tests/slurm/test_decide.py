@@ -13,7 +13,7 @@ from predictor.identify.grammar import parse_text
 from predictor.job.training_job import TrainingJob
 from slurm_plugin.cluster import Association, Partition, SlurmJob, WallLimits
 from slurm_plugin.decide import SlurmDecider
-from slurm_plugin.mark import MAX_CHARS, Mark, parse_mark
+from slurm_plugin.mark import MAX_CHARS, JobMark, parse_mark
 from slurm_plugin.protocol import HookAnswer, PartitionRequest
 
 Decide = Any
@@ -430,6 +430,6 @@ class TestPartitions:
 
 
 def test_a_job_too_long_for_the_mark_is_left_out_whole() -> None:
-    mark = Mark(limit=60, job="model=resnet50 options=" + "x" * 2000)
+    mark = JobMark(limit=60, job="model=resnet50 options=" + "x" * 2000)
     assert len(mark.text()) <= MAX_CHARS
     assert parse_mark(mark.text()) == replace(mark, job="")

@@ -20,7 +20,7 @@ from slurm_plugin.config import Slurm, SlurmHardware, SlurmPolicy
 from slurm_plugin.history.gpus import GpuNames
 from slurm_plugin.history.records import records
 from slurm_plugin.history.runs import Runs
-from slurm_plugin.mark import Mark
+from slurm_plugin.mark import JobMark
 from slurm_plugin.sources.commands import Commands
 
 VERSIONS = ("2205", "2511", "2605")
@@ -44,7 +44,7 @@ JOB = EndedJob(
     nodes=1,
     node_names=("n1",),
 )
-MARK = Mark(
+MARK = JobMark(
     limit=120,
     p50_s=3600.0,
     hi_s=5400.0,

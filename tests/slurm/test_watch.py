@@ -19,12 +19,12 @@ from predictor.site.step_rate import StepReport, write_report
 from slurm_plugin.cli.watch import watch
 from slurm_plugin.cluster import Association, Partition, Settings, SlurmJob, SlurmNode, WallLimits
 from slurm_plugin.config import Exclude, Slurm, SlurmPolicy, Watch
-from slurm_plugin.mark import Mark, parse_mark
+from slurm_plugin.mark import JobMark, parse_mark
 from slurm_plugin.watch.reports import acting_as, find_report
 from slurm_plugin.watch.watcher import Watcher
 
 ME = pwd.getpwuid(os.geteuid())
-MARK = Mark(limit=240, p50_s=9000.0, job="model=x comment='a b'")
+MARK = JobMark(limit=240, p50_s=9000.0, job="model=x comment='a b'")
 FILE = Watch().rate_file
 
 
@@ -169,7 +169,7 @@ def test_switched_off_it_does_not_even_ask_slurm(job: SlurmJob, bin_dir: Path) -
         {"admin_comment": "ticket 4711"},
         {"limit_min": 300},
         {"state": "PENDING"},
-        {"admin_comment": Mark(p50_s=9000.0).text()},
+        {"admin_comment": JobMark(p50_s=9000.0).text()},
     ],
 )
 def test_jobs_whose_limit_is_not_ours_are_left_alone(

@@ -13,13 +13,13 @@ from predictor.site.step_rate import StepReport
 from slurm_plugin.cluster import SlurmJob
 from slurm_plugin.config import SlurmLimits, SlurmPolicy, Watch
 from slurm_plugin.limit import Bounds
-from slurm_plugin.mark import Mark, parse_mark
+from slurm_plugin.mark import JobMark, parse_mark
 from slurm_plugin.watch.revision import TRIM_MIN, TRIM_SHARE, Revision, objection, revise
 
 START_S = 1_700_000_000.0
 HOUR_S = 3600.0
 FREE = Bounds(floor_min=1, cap_min=None)
-MARK = Mark(limit=240, p50_s=9000.0, hi_s=12000.0, q=0.95, gpu="a100-sxm4-80gb", job="model=x")
+MARK = JobMark(limit=240, p50_s=9000.0, hi_s=12000.0, q=0.95, gpu="a100-sxm4-80gb", job="model=x")
 JOB = SlurmJob(
     job_id=123,
     label="123",
@@ -50,7 +50,7 @@ def revised(
     said: StepReport,
     *,
     job: SlurmJob = JOB,
-    mark: Mark = MARK,
+    mark: JobMark = MARK,
     policy: SlurmPolicy = BOTH,
     within: Bounds = FREE,
     at_s: float = 2 * HOUR_S,
@@ -205,9 +205,9 @@ def test_an_array_task_may_name_itself_either_way() -> None:
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> tuple[SlurmJob, Mark, StepReport, SlurmPolicy, float, Bounds]:
+def situations(draw: st.DrawFn) -> tuple[SlurmJob, JobMark, StepReport, SlurmPolicy, float, Bounds]:
     limit = draw(st.integers(30, 20_000))
-    mark = Mark(limit=limit, first=draw(st.none() | st.integers(1, 20_000)))
+    mark = JobMark(limit=limit, first=draw(st.none() | st.integers(1, 20_000)))
     at_s = draw(st.floats(0.1, 1)) * limit * 60
     first, done = draw(st.integers(0, 10**6)), draw(st.integers(20, 10**6))
     step_s = draw(st.floats(1e-3, 100))
@@ -243,7 +243,7 @@ def situations(draw: st.DrawFn) -> tuple[SlurmJob, Mark, StepReport, SlurmPolicy
 
 @given(situations())
 def test_whatever_is_reported_every_bound_holds(
-    situation: tuple[SlurmJob, Mark, StepReport, SlurmPolicy, float, Bounds],
+    situation: tuple[SlurmJob, JobMark, StepReport, SlurmPolicy, float, Bounds],
 ) -> None:
     job, mark, said, policy, now_s, within = situation
     found = revise(job, mark, said, policy, now_s, within)
@@ -269,7 +269,7 @@ def test_whatever_is_reported_every_bound_holds(
 
 @given(situations(), st.integers(1, 1000))
 def test_more_steps_to_go_never_give_a_shorter_limit(
-    situation: tuple[SlurmJob, Mark, StepReport, SlurmPolicy, float, Bounds], more: int
+    situation: tuple[SlurmJob, JobMark, StepReport, SlurmPolicy, float, Bounds], more: int
 ) -> None:
     job, mark, said, policy, now_s, within = situation
     assume(said.remaining_steps)
@@ -284,7 +284,7 @@ def test_more_steps_to_go_never_give_a_shorter_limit(
 
 @given(situations())
 def test_a_second_look_at_the_same_report_changes_nothing_more(
-    situation: tuple[SlurmJob, Mark, StepReport, SlurmPolicy, float, Bounds],
+    situation: tuple[SlurmJob, JobMark, StepReport, SlurmPolicy, float, Bounds],
 ) -> None:
     job, mark, said, policy, now_s, within = situation
     found = revise(job, mark, said, policy, now_s, within)

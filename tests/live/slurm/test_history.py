@@ -17,14 +17,14 @@ from predictor.site.history.run import LimitBy, Run
 from predictor.site.history.store import History, Where
 from slurm_plugin.config import Slurm, SlurmPolicy
 from slurm_plugin.history.follow import SlurmFollower
-from slurm_plugin.mark import Mark
+from slurm_plugin.mark import JobMark
 
 from .cluster import SlurmCluster
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = "from predictor.cli.main import main; main()"
 PATIENCE_S = 30.0
-OURS = Mark(
+OURS = JobMark(
     limit=60,
     p50_s=1800.0,
     hi_s=3000.0,

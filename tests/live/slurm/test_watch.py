@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.mark import Mark, parse_mark
+from slurm_plugin.mark import JobMark, parse_mark
 
 from .cluster import SlurmCluster
 
 ROOT = Path(__file__).parents[3]
-OURS = Mark(limit=60, p50_s=2400.0, job="model=resnet50 precision=amp")
+OURS = JobMark(limit=60, p50_s=2400.0, job="model=resnet50 precision=amp")
 # A job of 55 minutes to come, which says so as a training callback would, in a file of its own.
 LATE = """\
 #!/bin/sh
@@ -58,7 +58,7 @@ def test_the_limit_of_a_user_or_of_an_admin_is_never_touched(
     bench: SlurmCluster, user: str | None, policy: Path
 ) -> None:
     own = started(bench, user, "--time=60")
-    bench.run("scontrol", "update", f"jobid={own}", f"admincomment={Mark(p50_s=2400.0).text()}")
+    bench.run("scontrol", "update", f"jobid={own}", f"admincomment={JobMark(p50_s=2400.0).text()}")
     changed = started(bench, user)
     mark(bench, changed, OURS, 50)
     strange = started(bench, user, "--time=60")
@@ -113,7 +113,7 @@ def started(bench: SlurmCluster, user: str | None, *options: str, tasks: int = 1
     return job_id
 
 
-def mark(bench: SlurmCluster, job_id: int, decision: Mark, limit_min: int) -> None:
+def mark(bench: SlurmCluster, job_id: int, decision: JobMark, limit_min: int) -> None:
     """What the hook would have written."""
     bench.run(
         "scontrol",
