@@ -13,7 +13,7 @@ from sample_cluster.out_of_sample import held_out_predictions
 from predictor.cli.backtest import show
 from predictor.cli.predictors import refit
 from predictor.estimate.residual.novelty import Tier
-from predictor.site.backtest.policies import POLICIES, policies_of
+from predictor.site.backtest.policies import PREDICTED_POLICIES, policies_of
 from predictor.site.backtest.run import Workers, backtest
 from predictor.site.replay import Policy
 
@@ -36,7 +36,7 @@ def main(days: float, seed: int, tier: str) -> None:
     rows = [priced.measurement for priced in fitted.priced]
     drawn = sample(seed=seed, days=days, pools=POOLS, rows=rows)
     work = workload_of_sample(drawn, held_out_predictions(fitted, Tier(tier)))
-    policies = policies_of(POLICIES)
+    policies = policies_of(PREDICTED_POLICIES)
     show(backtest(work, policies, queue=Policy.EASY, depth=DEPTH, workers=Workers()))
 
 

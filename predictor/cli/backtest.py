@@ -11,27 +11,27 @@ import click
 from ..errors import TraceError
 from ..optional import needs
 from ..units import count, duration, percent, short
-from .console import format_option, show_json, show_table
+from .console import format_option, show_json, show_table, warn
 from .moments import MOMENT
 from .past_jobs import of_history, of_swf, pools_of, usual
 
 if TYPE_CHECKING:
+    from ..site.backtest.figures import Figures
     from ..site.backtest.run import Backtest
     from ..site.replay import Pool
 
 HEAD = (
     "policy",
-    "predicted",
+    "by us",
     "killed",
-    "GPU-h killed",
+    "more kills",
     "GPU-h unused",
-    "of reserved",
     "wait mean",
     "median",
     "95 %",
+    "longest",
     "slowdown",
-    "in use",
-    "makespan",
+    "users longer",
 )
 
 
@@ -47,8 +47,10 @@ HEAD = (
     "--policy",
     "policies",
     metavar="NAME,..",
-    help="users, default, oracle, ours@Q (predicted, with quantile Q), fill@Q (predicted where the "
-    "user stated none).  [default: users,default,fill@0.95,ours@0.9,ours@0.95,ours@0.99,oracle]",
+    help="users, default, oracle; order@Q (short jobs first, by quantile Q of similar runs), "
+    "order-users (by users' limits), history@Q (that quantile as limit); where jobs name their "
+    "network ours@Q (predicted), fill@Q (where the user stated none).  "
+    "[default: users,history@0.95,order@0.5,order-users,oracle, and the others where they apply]",
 )
 @click.option(
     "--output",
@@ -193,6 +195,7 @@ def _as_dict(found: Backtest) -> dict[str, object]:
         ],
         "skipped": dict(work.skipped),
         "killed_in_the_past": int(work.censored.sum()),
+        "warnings": list(found.warnings),
         "policies": [each.figures.as_dict() for each in found.replayed],
         "curve": [{"quantile": p.quantile} | asdict(p.limits) for p in found.curve],
     }
@@ -205,29 +208,28 @@ def show(found: Backtest) -> None:
     span_s = float(work.submit_s.max() - work.submit_s.min())
     click.echo(f"{count(len(work))} jobs of {duration(span_s)} on {gpus}")
     for reason, number in work.skipped.items():
-        click.echo(f"  left out, {reason}: {count(number)}")
+        click.echo(f"  skipped, {reason}: {count(number)}")
     if killed := int(work.censored.sum()):
         click.echo(f"  killed at their limit in the past, true length not known: {count(killed)}")
     click.echo()
-    rows = []
-    for each in found.replayed:
-        figures, limits = each.figures, each.figures.limits
-        waits = map(_wait, (figures.wait_mean_s, figures.wait_median_s, figures.wait_p95_s))
-        rows.append(
-            (
-                figures.policy,
-                percent(limits.predicted_share),
-                percent(limits.kill_rate),
-                percent(limits.killed_share_of_used),
-                count(limits.unused_gpu_hours),
-                percent(limits.unused_share_of_reserved),
-                *waits,
-                short(figures.bounded_slowdown),
-                percent(figures.utilisation),
-                duration(figures.makespan_s),
-            )
-        )
-    show_table(HEAD, rows)
+    show_table(HEAD, [_row(each.figures) for each in found.replayed])
+    for text in found.warnings:
+        warn(text)
+
+
+def _row(figures: Figures) -> tuple[str, ...]:
+    limits = figures.limits
+    waits = (figures.wait_mean_s, figures.wait_median_s, figures.wait_p95_s, figures.wait_max_s)
+    return (
+        figures.policy,
+        percent(limits.predicted_share),
+        percent(limits.kill_rate),
+        count(figures.extra_kills),
+        count(limits.unused_gpu_hours),
+        *map(_wait, waits),
+        short(figures.bounded_slowdown),
+        percent(figures.users_waiting_longer_share),
+    )
 
 
 def _wait(seconds: float) -> str:

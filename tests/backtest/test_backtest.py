@@ -65,7 +65,8 @@ def test_every_policy_is_replayed_in_order(found: Backtest) -> None:
 
 def test_used_hours_of_the_schedule_are_those_of_the_figures(found: Backtest) -> None:
     for each in found.replayed:
-        held = (each.schedule.end_s - each.schedule.start_s) * found.work.gpus
+        out = each.schedule
+        held = (out.end_s - out.start_s + out.lost_s) * found.work.gpus
         assert each.figures.limits.used_gpu_hours == pytest.approx(float(held.sum()) / 3600)
 
 
@@ -230,12 +231,14 @@ def test_an_swf_file_by_command(tmp_path: Path) -> None:
     result = run("--swf", str(path), "--jobs", "1", "--output", str(tmp_path / "out"))
     assert result.exit_code == 0, result.output
     assert "20 jobs" in result.stdout
-    assert "nothing is predicted" in result.stderr
+    assert "order@0.5" in result.stdout
     assert (tmp_path / "out" / "waits.svg").is_file()
     as_json = run("--swf", str(path), "--jobs", "1", "--format", "json", "--policy", "users,oracle")
     said = json.loads(as_json.stdout)
     assert [row["policy"] for row in said["policies"]] == ["users", "oracle"]
     assert said["policies"][0]["unused_gpu_hours"] == pytest.approx(20 * 4 * 3000 / 3600)
+    assert {"wait_p95_s", "wait_max_s", "extra_kills"} <= set(said["policies"][0])
+    assert said["warnings"] == []
 
 
 @pytest.mark.usefixtures("fitted")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from site_runs import run_of
 
 from predictor.errors import TraceError
 from predictor.site.backtest.figures import (
@@ -16,9 +18,20 @@ from predictor.site.backtest.figures import (
     limit_figures,
     queue_length,
 )
-from predictor.site.backtest.policies import LimitPolicy, Limits, limits_of, policies_of
+from predictor.site.backtest.learned import learned_times
+from predictor.site.backtest.past import workload_of_runs
+from predictor.site.backtest.policies import (
+    ORDER_BOUND_S,
+    LimitPolicy,
+    Limits,
+    limits_of,
+    policies_of,
+)
+from predictor.site.backtest.resubmit import replay_limits
+from predictor.site.backtest.run import Backtest, Workers, backtest
 from predictor.site.backtest.workload import LimitBounds, Workload
-from predictor.site.replay import Pool, Trace, in_pools, replay
+from predictor.site.history.run import Run
+from predictor.site.replay import Policy, Pool
 
 if TYPE_CHECKING:
     from sample_cluster.generate import Sample
@@ -54,9 +67,10 @@ def test_users_have_what_they_asked_and_else_the_default() -> None:
     assert limits(by_hand(), "default").limit_s.tolist() == [2 * HOUR, 2 * HOUR]
 
 
-def test_no_limit_is_longer_than_the_longest_there_is() -> None:
+def test_no_stated_limit_is_longer_than_the_longest_there_is() -> None:
+    """The first job stated none: it is planned by the default, but never killed by it."""
     work = replace(by_hand(), bounds=LimitBounds(default_s=1800, cap_s=1800))
-    assert limits(work, "users").limit_s.tolist() == [1800, 1800]
+    assert limits(work, "users").limit_s.tolist() == [HOUR, 1800]
 
 
 def test_the_oracle_never_kills_and_reserves_nothing_in_vain(work: Workload) -> None:
@@ -103,7 +117,7 @@ def test_predictions_are_out_of_sample(work: Workload, drawn: Sample) -> None:
 
 @pytest.mark.parametrize("text", ["mine", "ours", "ours@1.5", "ours@0", "users@0.9", ""])
 def test_a_policy_that_is_none_is_named(text: str) -> None:
-    with pytest.raises(TraceError, match="accepted are users, default, oracle"):
+    with pytest.raises(TraceError, match="expected users, default, oracle"):
         policies_of([text])
 
 
@@ -124,7 +138,8 @@ def test_a_job_killed_in_the_past_is_killed_by_every_limit_up_to_what_it_ran() -
     work = by_hand()
     assert is_killed(work, limits(work, "users")).tolist() == [False, True]
     assert is_killed(work, limits(work, "default")).tolist() == [False, False]
-    exact = Limits(work.run_s, np.zeros(2, dtype=bool))
+    nobody = np.zeros(2, dtype=bool)
+    exact = Limits(limit_s=work.run_s, predicted=nobody, again_s=np.full(2, np.nan))
     assert is_killed(work, exact).tolist() == [False, True]
 
 
@@ -132,13 +147,7 @@ def test_figures_of_two_jobs_by_hand() -> None:
     work = by_hand()
     policy = LimitPolicy.parse("users")
     given = limits_of(work, policy)
-    trace = Trace(
-        submit_s=work.submit_s,
-        gpus=work.gpus,
-        limit_s=given.limit_s,
-        run_s=in_pools(work.run_s, work.pool, 1),
-    )
-    out = replay(trace, work.pools)
+    out = replay_limits(work, given, queue=Policy.EASY, depth=10)
     found = figures_of(work, policy, given, out)
     # The first runs for an hour of its two; the second waits 50 minutes and is killed at its hour.
     assert found.limits.kill_rate == 0.5
@@ -152,6 +161,11 @@ def test_figures_of_two_jobs_by_hand() -> None:
     assert found.bounded_slowdown == pytest.approx((1 + (3000 + HOUR) / HOUR) / 2)
     assert found.utilisation == 1
     assert found.makespan_s == 2 * HOUR
+    assert (found.wait_max_s, found.extra_kills, found.users_waiting_longer_share) == (
+        3000,
+        0,
+        None,
+    )
     assert queue_length(work, out, np.array([0.0, 600, 3599, 3600])).tolist() == [0, 1, 1, 0]
 
 
@@ -162,3 +176,85 @@ def test_the_curve_trades_kills_for_unused_hours(work: Workload) -> None:
     if len(same) == 1:
         unused = [p.limits.unused_gpu_hours for p in points]
         assert unused == sorted(unused)
+
+
+# --- what is learned ----------------------------------------------------------------------------
+
+
+def logged(n: int, run_s: float, user: str, **ended: Any) -> Run:
+    """Jobs of one GPU submitted an hour apart, each with a limit of ten hours."""
+    asked = {"submit_line": "", "name": "", "gpus": 1, "limit_s": 10 * HOUR, "user": user}
+    at = {"submit_s": n * HOUR, "start_s": n * HOUR, "end_s": n * HOUR + run_s}
+    return run_of(n, asked="", **{**asked, **at, **ended})
+
+
+def history(runs: Iterable[Run]) -> Workload:
+    return workload_of_runs(runs, pools=[Pool(name="one", gpus=1)], bounds=LimitBounds())
+
+
+def mixed() -> Workload:
+    """Ann's jobs take minutes, Bob's hours, under the same limit."""
+    return history(
+        logged(n, *((300.0, "ann") if n % 2 else (5 * HOUR, "bob")), gpu_type=None)
+        for n in range(120)
+    )
+
+
+def test_learning_goes_in_time_order_and_speaks_of_every_job() -> None:
+    """Longer run times of later jobs change nothing of what earlier ones were told."""
+    runs = [logged(n, 600.0 + n, "ann", gpu_type=None) for n in range(40)]
+    later = [logged(n, 9 * HOUR, "ann", gpu_type=None) for n in range(20, 40)]
+    found = learned_times(history(runs), [0.5])
+    other = learned_times(history([*runs[:20], *later]), [0.5])
+    assert np.isfinite(found.quantile_s[0.5]).all()
+    assert (found.quantile_s[0.5][:20] == other.quantile_s[0.5][:20]).all()
+    assert (found.quantile_s[0.5][36:] < other.quantile_s[0.5][36:]).all()
+
+
+def test_order_leaves_limits_alone_and_lets_short_jobs_go_first() -> None:
+    work = mixed()
+    out = backtest(work, policies_of(["users", "order@0.5"]), workers=Workers(jobs=1))
+    users, ordered = out.replayed
+    assert (ordered.limits.limit_s == users.limits.limit_s).all()
+    assert ordered.figures.extra_kills == 0
+    assert ordered.figures.wait_mean_s < users.figures.wait_mean_s
+
+
+def test_nobody_is_overtaken_by_jobs_that_come_more_than_a_week_later() -> None:
+    work = mixed()
+    key_s = limits_of(work, LimitPolicy.parse("order-users")).key_s
+    assert key_s is not None
+    assert (key_s - work.submit_s <= ORDER_BOUND_S).all()
+
+
+def test_a_job_that_a_learned_limit_kills_runs_again_from_nothing_and_counts() -> None:
+    """After many short jobs one takes hours: its first attempt is killed, its second is not."""
+    runs = [logged(n, 600.0, "ann", gpu_type=None) for n in range(60)]
+    work = history([*runs, logged(60, 3 * HOUR, "ann", gpu_type=None)])
+    out = backtest(work, policies_of(["users", "history@0.9"]), workers=Workers(jobs=1))
+    users, ours = out.replayed
+    assert ours.figures.extra_kills >= 1
+    assert ours.figures.limits.kill_rate > 0
+    assert ours.figures.limits.unfinished_gpu_hours == 0
+    assert ours.figures.limits.used_gpu_hours > users.figures.limits.used_gpu_hours
+    lost_s = float(ours.limits.limit_s[60])
+    assert ours.schedule.start_s[60] >= users.schedule.start_s[60] + lost_s
+    assert ours.schedule.end_s[60] - ours.schedule.start_s[60] == 3 * HOUR
+
+
+def test_a_limit_that_is_not_known_kills_nobody() -> None:
+    work = history([logged(0, 50 * HOUR, "ann", gpu_type=None, limit_s=None)])
+    assert np.isnan(work.asked_s).all()
+    assert not is_killed(work, limits(work, "users")).any()
+
+
+def test_a_policy_that_wins_by_killing_is_said_to() -> None:
+    users, ours = (
+        backtest(mixed(), policies_of([name]), workers=Workers(jobs=1)).replayed[0]
+        for name in ("users", "history@0.95")
+    )
+    faster = replace(ours.figures, wait_mean_s=users.figures.wait_mean_s / 2, extra_kills=3)
+    both = Backtest(work=mixed(), replayed=(users, replace(ours, figures=faster)), curve=())
+    assert "history@0.95 wins by killing: 3 jobs" in both.warnings[0]
+    slower = replace(faster, wait_mean_s=2 * users.figures.wait_mean_s)
+    assert not replace(both, replayed=(users, replace(ours, figures=slower))).warnings

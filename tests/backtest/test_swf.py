@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from predictor.errors import TraceError
-from predictor.site.backtest.swf import workload_of_swf
+from predictor.site.backtest.past import workload_of_swf
 from predictor.site.backtest.workload import HOUR_S, LimitBounds
 from predictor.site.history.swf import read_swf
 from predictor.site.replay import Pool
@@ -57,7 +57,7 @@ def test_what_is_not_replayed_is_counted_by_its_reason(path: Path) -> None:
         "fewer than 18 fields": 1,
         "a field is not a number": 1,
         "part of a job that has a line of its own": 1,
-        "never ran": 1,
+        "never started": 1,
         "no number of processors": 1,
         "more GPUs than its pool has": 1,
     }

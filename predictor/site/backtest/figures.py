@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..replay import Floats, Schedule
+from ..replay import Floats
 from .policies import OURS, LimitPolicy, Limits, limits_of
+from .resubmit import Attempts
 from .workload import HOUR_S, Workload
 
 # A job counts as at least this long in its slowdown (Feitelson et al., JSSPP 1997).
 SLOWDOWN_FLOOR_S = 10.0
+# A user waits longer by more than this.
+LONGER_S = 60.0
 # Quantiles of the trade-off curve.
 CURVE = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 0.995)
 
@@ -25,7 +28,8 @@ class LimitFigures:
 
     ``predicted_share`` is the share of jobs whose limit follows from a prediction. ``kill_rate``
     and ``killed_gpu_hours`` are of jobs killed at their limit: their share, and what they used;
-    ``unfinished_gpu_hours`` is what they would still have needed. ``unused_gpu_hours`` were
+    a killed job that runs again under its user's limit used both. ``unfinished_gpu_hours`` is what
+    those that did not end would still have needed. ``unused_gpu_hours`` were
     reserved and not used: limit less run time, times GPUs.
     """
 
@@ -44,6 +48,10 @@ class LimitFigures:
 class Figures:
     """One policy, replayed; times in seconds, ``bounded_slowdown`` as a mean over jobs.
 
+    A job waits until its last start: what an attempt ran that was killed and submitted again is
+    waiting. ``extra_kills`` are jobs killed that their users' limits would have let run on;
+    ``users_waiting_longer_share`` is of users whose jobs wait longer in the mean than under users'
+    limits, by more than a minute; None where that policy is not replayed or no user is known.
     ``utilisation`` is the share of the GPUs' time in use between the first and the last submission,
     ``makespan_s`` from the first submission to the last end.
     """
@@ -54,6 +62,9 @@ class Figures:
     wait_mean_s: float
     wait_median_s: float
     wait_p95_s: float
+    wait_max_s: float
+    extra_kills: int
+    users_waiting_longer_share: float | None
     bounded_slowdown: float
     bounded_slowdown_median: float
     utilisation: float
@@ -77,15 +88,18 @@ class CurvePoint:
 def limit_figures(work: Workload, limits: Limits) -> LimitFigures:
     """What limits alone do to the jobs of a workload."""
     killed = is_killed(work, limits)
-    used = work.gpus * np.minimum(work.run_s, limits.limit_s) / HOUR_S
-    reserved = work.gpus * limits.limit_s / HOUR_S
-    lost = float(used[killed].sum())
+    last_s = np.where(killed & ~np.isnan(limits.again_s), limits.again_s, limits.limit_s)
+    in_vain = work.gpus * np.where(last_s > limits.limit_s, limits.limit_s, 0.0) / HOUR_S
+    done = work.gpus * np.minimum(work.run_s, last_s) / HOUR_S
+    used, reserved = done + in_vain, work.gpus * last_s / HOUR_S + in_vain
+    gone = killed & (last_s == limits.limit_s)
+    lost = float(in_vain.sum() + done[gone].sum())
     return LimitFigures(
         predicted_share=float(limits.predicted.mean()),
         kill_rate=float(killed.mean()),
         killed_gpu_hours=lost,
         killed_share_of_used=_share(lost, float(used.sum())),
-        unfinished_gpu_hours=float((work.gpus * work.run_s / HOUR_S - used).sum()),
+        unfinished_gpu_hours=float((work.gpus * work.run_s / HOUR_S - done).sum()),
         used_gpu_hours=float(used.sum()),
         reserved_gpu_hours=float(reserved.sum()),
         unused_gpu_hours=float((reserved - used).sum()),
@@ -101,8 +115,14 @@ def is_killed(work: Workload, limits: Limits) -> NDArray[np.bool_]:
     return killed
 
 
-def figures_of(work: Workload, policy: LimitPolicy, limits: Limits, out: Schedule) -> Figures:
-    """All figures of one replay."""
+def figures_of(
+    work: Workload,
+    policy: LimitPolicy,
+    limits: Limits,
+    out: Attempts,
+    users: Attempts | None = None,
+) -> Figures:
+    """All figures of one replay; ``users`` is the replay of the users' own limits."""
     wait_s = out.start_s - work.submit_s
     run_s = out.end_s - out.start_s
     slowdown = np.maximum(1.0, (wait_s + run_s) / np.maximum(run_s, SLOWDOWN_FLOOR_S))
@@ -113,6 +133,9 @@ def figures_of(work: Workload, policy: LimitPolicy, limits: Limits, out: Schedul
         wait_mean_s=float(wait_s.mean()),
         wait_median_s=float(np.median(wait_s)),
         wait_p95_s=float(np.quantile(wait_s, 0.95)),
+        wait_max_s=float(wait_s.max()),
+        extra_kills=int((out.lost_s > 0).sum()),
+        users_waiting_longer_share=_waiting_longer(work, wait_s, users),
         bounded_slowdown=float(slowdown.mean()),
         bounded_slowdown_median=float(np.median(slowdown)),
         utilisation=_utilisation(work, out),
@@ -127,17 +150,27 @@ def curve(work: Workload, quantiles: Sequence[float] = CURVE) -> list[CurvePoint
     ]
 
 
-def queue_length(work: Workload, out: Schedule, at_s: Floats) -> NDArray[np.intp]:
+def queue_length(work: Workload, out: Attempts, at_s: Floats) -> NDArray[np.intp]:
     """Jobs that wait at each time (m,)."""
     submitted = np.searchsorted(np.sort(work.submit_s), at_s, side="right")
     return submitted - np.searchsorted(np.sort(out.start_s), at_s, side="right")
 
 
-def _utilisation(work: Workload, out: Schedule) -> float:
+def _waiting_longer(work: Workload, wait_s: Floats, users: Attempts | None) -> float | None:
+    names = [run.request.user for run in work.past]
+    if users is None or not any(names):
+        return None
+    _, rows = np.unique(names, return_inverse=True)
+    more_s = np.bincount(rows, wait_s - (users.start_s - work.submit_s)) / np.bincount(rows)
+    return float((more_s > LONGER_S).mean())
+
+
+def _utilisation(work: Workload, out: Attempts) -> float:
     first, last = float(work.submit_s.min()), float(work.submit_s.max())
     inside = np.clip(out.end_s, first, last) - np.clip(out.start_s, first, last)
     return _share(
-        float((work.gpus * inside).sum()), sum(p.gpus for p in work.pools) * (last - first)
+        float((work.gpus * (inside + out.lost_s)).sum()),
+        sum(p.gpus for p in work.pools) * (last - first),
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .policies import FILL, ORACLE, OURS, USERS
+from .policies import FILL, HISTORY, ORACLE, ORDER, ORDER_USERS, OURS, USERS
 from .run import Backtest
 from .tables import queue_lengths, wait_quantiles
 from .workload import HOUR_S
@@ -27,6 +27,9 @@ _COLOURS = {
     "default": "#8a8a8a",
     OURS: "#0072b2",
     FILL: "#d55e00",
+    HISTORY: "#cc79a7",
+    ORDER: "#56b4e9",
+    ORDER_USERS: "#e69f00",
     ORACLE: "#009e73",
 }
 _STYLES = ("-", "--", ":", "-.")

@@ -1,4 +1,4 @@
-"""Policies of time limits: what each job of a workload would have been given."""
+"""Policies: the limit of each job of a workload, and the order of the queue."""
 
 from __future__ import annotations
 
@@ -14,23 +14,32 @@ from ...estimate.limits import EvidenceRule, LimitRule, time_limit, too_thin
 from ...estimate.prediction import Prediction
 from ...estimate.residual.novelty import Tier
 from ..replay import Floats
+from .learned import LearnedTimes
 from .workload import Workload
 
-USERS, DEFAULT, ORACLE, OURS, FILL = "users", "default", "oracle", "ours", "fill"
-PREDICTING = (OURS, FILL)
-POLICIES = ("users", "default", "fill@0.95", "ours@0.9", "ours@0.95", "ours@0.99", "oracle")
-ACCEPTED = "users, default, oracle, and ours@Q or fill@Q with a quantile Q between 0 and 1"
+USERS, DEFAULT, ORACLE, ORDER_USERS = "users", "default", "oracle", "order-users"
+OURS, FILL, HISTORY, ORDER = "ours", "fill", "history", "order"
+PREDICTING, LEARNING = (OURS, FILL), (HISTORY, ORDER)
+POLICIES = (USERS, "history@0.95", "order@0.5", ORDER_USERS, ORACLE)
+PREDICTED_POLICIES = ("users", "default", "fill@0.95", "ours@0.9", "ours@0.95", "ours@0.99", ORACLE)
+ACCEPTED = (
+    "users, default, oracle, order-users, and with a quantile Q between 0 and 1 history@Q, order@Q,"
+    " ours@Q, fill@Q"
+)
 # How the Slurm hook makes a limit unless it is configured otherwise; docs/slurm.md.
 STARTUP_S, CHECKPOINT_SHARE, ROUNDING_S, FLOOR_S = 600.0, 0.02, 300.0, 600.0
 MAX_INTERVAL_RATIO, REFUSED = 4.0, frozenset({Tier.MODEL})
 # No limit is shorter: a job of no length still needs one.
 LEAST_S = 1.0
-_QUANTILE = re.compile(rf"({OURS}|{FILL})@(0\.\d+)")
+# A job stands in line as if it had come so many times its estimate later, and at most a week: so
+# nobody is overtaken by jobs that come more than a week after it.
+ORDER_WEIGHT, ORDER_BOUND_S = 5.0, 7 * 86_400.0
+_QUANTILE = re.compile(rf"({OURS}|{FILL}|{HISTORY}|{ORDER})@(0\.\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class LimitPolicy:
-    """A way of giving limits; ``quantile`` only of those that predict."""
+    """A way of giving limits or of ordering; ``quantile`` only of those that predict."""
 
     kind: str
     quantile: float | None = None
@@ -44,52 +53,89 @@ class LimitPolicy:
     def parse(cls, text: str) -> LimitPolicy:
         """One policy; raises TraceError naming what is accepted."""
         word = text.strip()
-        if word in (USERS, DEFAULT, ORACLE):
+        if word in (USERS, DEFAULT, ORACLE, ORDER_USERS):
             return cls(word)
         match = _QUANTILE.fullmatch(word)
         if match is None or not 0 < float(match[2]) < 1:
-            raise TraceError(f"policy={word!r} is not possible: accepted are {ACCEPTED}")
+            raise TraceError(f"invalid policy={word!r}; expected {ACCEPTED}")
         return cls(match[1], float(match[2]))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits (n,) in seconds, and which of them follow from a prediction."""
+    """Limits (n,) in seconds, and which of them follow from a prediction.
+
+    ``again_s`` is the limit under which a job that was killed is submitted again, NaN where it is
+    not: the user's, where that was longer. ``key_s`` orders the queue, None for submission.
+    """
 
     limit_s: Floats
     predicted: NDArray[np.bool_]
+    again_s: Floats
+    key_s: Floats | None = None
 
 
 def policies_of(texts: Sequence[str]) -> tuple[LimitPolicy, ...]:
     """The policies in their order, each once; raises TraceError."""
     found = dict.fromkeys(LimitPolicy.parse(text) for text in texts)
     if not found:
-        raise TraceError(f"no policy: accepted are {ACCEPTED}")
+        raise TraceError(f"no policy; expected {ACCEPTED}")
     return tuple(found)
 
 
-def limits_of(work: Workload, policy: LimitPolicy) -> Limits:
+def limits_of(work: Workload, policy: LimitPolicy, learned: LearnedTimes | None = None) -> Limits:
     """What each job gets, never longer than the longest limit there is.
 
-    ``users`` is what users stated, else the default; ``default`` is the default for everybody, as
-    if nobody had stated a limit; ``oracle`` is the run time itself. ``ours`` is predicted wherever
-    a prediction is good enough to act on, also in place of a shorter or longer limit of the user;
-    ``fill`` only where the user stated none, as the Slurm hook does. Elsewhere both are ``users``.
+    ``users`` is what users stated; where that is not known a job is planned by the default, and
+    never killed. ``default`` is the default for everybody, as if nobody had stated a limit,
+    ``oracle`` the run time itself. ``ours`` is predicted wherever a prediction is good enough to
+    act on, ``fill`` only where the user stated none. ``history`` is the quantile that similar runs
+    give, where it is below the user's limit. ``order`` and ``order-users`` leave limits alone.
     """
+    users = users_limits(work)
     none = np.zeros(len(work), dtype=bool)
-    cap_s, default_s = work.bounds.cap_s, work.bounds.default_s
-    users = np.where(np.isnan(work.asked_s), default_s, work.asked_s).clip(LEAST_S, cap_s)
+    if policy.kind == ORDER_USERS:
+        return _unkilled(users, none, _key(work, users))
     if policy.kind == USERS:
-        return Limits(users, none)
+        return _unkilled(users, none)
     if policy.kind == DEFAULT:
-        return Limits(np.full(len(work), default_s), none)
+        return _killing(np.full(len(work), work.bounds.default_s), users, none)
     if policy.kind == ORACLE:
         # A job that was killed would have run on: a second more than it is known to have run.
-        return Limits((work.run_s + work.censored).clip(min=LEAST_S), none)
+        return _unkilled((work.run_s + work.censored).clip(min=LEAST_S), none)
     assert policy.quantile is not None, "policies that predict have a quantile"
+    if policy.kind in LEARNING:
+        assert learned is not None, "policies of the history come with what was learned"
+        if policy.kind == ORDER:
+            return _unkilled(users, ~none, _key(work, learned.order_s[policy.quantile]))
+        limit_s = np.minimum(learned.quantile_s[policy.quantile].clip(LEAST_S), users)
+        return _killing(limit_s, users, limit_s < users)
     ours = predicted_limits(work, policy.quantile)
     used = ~np.isnan(ours) & (np.isnan(work.asked_s) if policy.kind == FILL else True)
-    return Limits(np.where(used, ours, users), used)
+    return _killing(np.where(used, ours, users), users, used)
+
+
+def users_limits(work: Workload) -> Floats:
+    """What users stated; an unknown one is the default, and long enough for the job."""
+    enough = np.maximum(work.bounds.default_s, work.run_s + work.censored)
+    cap_s = np.where(
+        np.isnan(work.asked_s), np.maximum(work.bounds.cap_s, enough), work.bounds.cap_s
+    )
+    return np.where(np.isnan(work.asked_s), enough, work.asked_s).clip(LEAST_S, cap_s)
+
+
+def _unkilled(limit_s: Floats, predicted: NDArray[np.bool_], key_s: Floats | None = None) -> Limits:
+    again_s = np.full(len(limit_s), np.nan)
+    return Limits(limit_s=limit_s, predicted=predicted, again_s=again_s, key_s=key_s)
+
+
+def _killing(limit_s: Floats, users_s: Floats, predicted: NDArray[np.bool_]) -> Limits:
+    again_s = np.where(users_s > limit_s, users_s, np.nan)
+    return Limits(limit_s=limit_s, predicted=predicted, again_s=again_s)
+
+
+def _key(work: Workload, estimate_s: Floats) -> Floats:
+    return work.submit_s + np.minimum(ORDER_WEIGHT * estimate_s, ORDER_BOUND_S)
 
 
 def predicted_limits(work: Workload, quantile: float) -> Floats:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from joblib import Parallel, delayed, parallel_config
 
 from ...errors import TraceError
-from ..replay import BACKFILL_DEPTH, Policy, Schedule, Trace, in_pools, replay
+from ..replay import BACKFILL_DEPTH, Policy
 from .figures import CurvePoint, Figures, curve, figures_of
-from .policies import PREDICTING, LimitPolicy, Limits, limits_of
+from .learned import LearnedTimes, learned_times
+from .policies import LEARNING, PREDICTING, USERS, LimitPolicy, Limits, limits_of
+from .resubmit import Attempts, replay_limits
 from .workload import Workload
 
 LOKY, DASK = "loky", "dask"
@@ -38,7 +40,7 @@ class Replayed:
 
     policy: LimitPolicy
     limits: Limits
-    schedule: Schedule
+    schedule: Attempts
     figures: Figures
 
 
@@ -49,6 +51,17 @@ class Backtest:
     work: Workload
     replayed: tuple[Replayed, ...]
     curve: tuple[CurvePoint, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Policies under which jobs wait less because others are killed."""
+        users = next((each.figures for each in self.replayed if each.policy.kind == USERS), None)
+        return tuple(
+            f"{each.policy.name} wins by killing: {each.figures.extra_kills} jobs end at its limits"
+            " that their users' would let run; they run again"
+            for each in self.replayed
+            if users and each.figures.extra_kills and each.figures.wait_mean_s < users.wait_mean_s
+        )
 
 
 def backtest(
@@ -68,31 +81,30 @@ def backtest(
     asking = [policy.name for policy in policies if policy.kind in PREDICTING]
     if asking and not predicts:
         raise TraceError(
-            f"policy={asking[0]!r} is not possible: no job says what it is, so none is predicted"
+            f"invalid policy={asking[0]!r}: no job says what it is, so none is predicted"
         )
-    limits = [limits_of(work, policy) for policy in policies]
+    learned = _learned(work, policies)
+    limits = [limits_of(work, policy, learned) for policy in policies]
     with _on(workers or Workers()) as parallel:
         schedules = parallel(
-            delayed(replay)(_trace(work, given), work.pools, policy=queue, depth=depth)
-            for given in limits
+            delayed(replay_limits)(work, given, queue=queue, depth=depth) for given in limits
         )
+    users = next(
+        (out for policy, out in zip(policies, schedules, strict=True) if policy.kind == USERS), None
+    )
     return Backtest(
         work=work,
         replayed=tuple(
-            Replayed(policy, given, out, figures_of(work, policy, given, out))
+            Replayed(policy, given, out, figures_of(work, policy, given, out, users))
             for policy, given, out in zip(policies, limits, schedules, strict=True)
         ),
         curve=tuple(curve(work)) if predicts else (),
     )
 
 
-def _trace(work: Workload, limits: Limits) -> Trace:
-    return Trace(
-        submit_s=work.submit_s,
-        gpus=work.gpus,
-        limit_s=limits.limit_s,
-        run_s=in_pools(work.run_s, work.pool, len(work.pools)),
-    )
+def _learned(work: Workload, policies: Sequence[LimitPolicy]) -> LearnedTimes | None:
+    levels = [policy.quantile for policy in policies if policy.kind in LEARNING]
+    return learned_times(work, [level for level in levels if level]) if levels else None
 
 
 @contextmanager

@@ -42,10 +42,13 @@ class QuantileCoverage:
         """Where to read a distribution, so that a share ``level`` of runs stays below."""
         return self._read(level + float(np.interp(level, LEVELS, self._moved)))
 
+    def levels(self) -> tuple[float, ...]:
+        """Where to read a distribution for each of LEVELS."""
+        return tuple(map(self._read, LEVELS + self._moved))
+
     def learn(self, score: float, batch: str) -> None:
         """Take in the score of a run that ended."""
-        read = [self._read(level + moved) for level, moved in zip(LEVELS, self._moved, strict=True)]
-        missed = (score >= np.array(read)) - _MISSES
+        missed = (score >= np.array(self.levels())) - _MISSES
         self._moved = np.clip(self._moved + STEP * missed, -_MISSES, _MISSES)
         self._batches[batch] += 1
         if self._batches[batch] > PER_BATCH:

@@ -7,9 +7,10 @@ from math import sqrt
 
 import numpy as np
 
+from ...estimate.prediction import Prediction
 from ...units import count, duration
 from .coverage import LEVELS
-from .memory import Recollection, SimilarRuns, SiteMemory, nothing_known
+from .memory import SimilarRuns, SiteMemory
 from .past_runs import RunEnd
 from .physics import PhysicsView
 from .request import OWN, JobRequest, Similarity
@@ -27,16 +28,15 @@ TOLD_SHARE = 0.05
 class Estimate:
     """The run time of a job, from its start to its end however it ends, in seconds.
 
-    ``expected_s`` is the mean, ``runs`` how many runs of the same user like it there were.
-    ``evidence`` says what spoke, the most telling first, ``assumptions`` what is not known.
-    ``limit_s`` is the limit the user asked for.
+    ``expected_s`` is the mean, ``limit_s`` the limit its user asked for. ``similar`` are the runs
+    it rests on, the most telling first, and ``physics`` is what physics said, empty for nothing.
     """
 
     expected_s: float
     limit_s: float | None
-    runs: int
-    evidence: tuple[str, ...]
-    assumptions: tuple[str, ...]
+    has_user: bool
+    similar: tuple[SimilarRuns, ...]
+    physics: str
     times: RunTimes
     read_at: tuple[float, ...]
 
@@ -51,23 +51,54 @@ class Estimate:
         says nothing of the day. A limit is its user's guess, and counts half in the logarithm.
         """
         known_s = max(self.expected_s, self.quantile_s(level))
-        return known_s if self.limit_s is None else sqrt(known_s * self.limit_s)
+        return known_s if not self.limit_s else sqrt(known_s * self.limit_s)
+
+    @property
+    def runs(self) -> int:
+        """How many runs of the same user like it there were."""
+        return next((one.seen for one in self.similar if one.similarity in OWN), 0)
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """What spoke, the most telling first."""
+        runs = tuple(_words(one) for one in self.similar if one.share >= TOLD_SHARE)
+        return (self.physics, *runs) if self.physics else runs
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What is not known."""
+        told = []
+        known = {one.similarity for one in self.similar}
+        if not known and self.limit_s:
+            told.append("nothing is known of this site: any share of the limit is taken as likely")
+        elif not known:
+            told.append("nothing is known of this site: a minute to two days are taken as likely")
+        elif not known & {*OWN, Similarity.USER}:
+            who = "this user" if self.has_user else "a job without a user"
+            told.append(f"nothing is known of {who}: others at this site stand for it")
+        if not self.limit_s:
+            told.append("no time limit is known")
+        return tuple(told)
 
 
 def estimate_job(
     job: JobRequest, memory: SiteMemory, physics: PhysicsView | None = None
 ) -> Estimate:
     """The estimate of any job, the first of a new user at a new site included."""
-    found = _recalled(job, memory, physics)
-    own = next((one for one in found.similar if one.similarity in OWN), None)
+    prediction = None if physics is None else physics.prediction(job)
+    if physics is None or prediction is None:
+        found, words = memory.recall(job), ""
+    else:
+        found = memory.recall(job, physics=physics.ratio, predicted=physics.ln_s(job))
+        words = "" if prediction.total_s is None else _physics_words(prediction, memory)
     return Estimate(
         expected_s=found.times.mean_s(),
         limit_s=job.limit_s,
-        runs=0 if own is None else own.seen,
-        evidence=tuple(_evidence(found, memory, job, physics)),
-        assumptions=tuple(_assumptions(found, job)),
+        has_user=bool(job.user),
+        similar=found.similar,
+        physics=words,
         times=found.times,
-        read_at=tuple(memory.coverage.level(level) for level in LEVELS),
+        read_at=memory.coverage.levels(),
     )
 
 
@@ -88,26 +119,12 @@ def carried_limit_s(job: JobRequest, memory: SiteMemory, level: float) -> float 
     return LIMIT_MARGIN * max(found.times.quantile_s(level), *completed)
 
 
-def _recalled(job: JobRequest, memory: SiteMemory, physics: PhysicsView | None) -> Recollection:
-    if physics is None or not job.asked:
-        return memory.recall(job, physics=nothing_known)
-    return memory.recall(job, physics=physics.ratio, predicted=physics.ln_s(job))
-
-
-def _evidence(
-    found: Recollection, memory: SiteMemory, job: JobRequest, physics: PhysicsView | None
-) -> list[str]:
-    told = [_words(one) for one in found.similar if one.share >= TOLD_SHARE]
-    prediction = None if physics is None or not job.asked else physics.prediction(job)
-    if prediction is not None and prediction.total_s is not None:
-        share = memory.errors.physics_share
-        told.insert(
-            0,
-            f"physics: {prediction.job.model} takes {duration(prediction.total_s)} on "
-            f"{prediction.job.gpus} {prediction.job.gpu} ({share:.0%} of the answer, by the errors "
-            f"on {count(len(memory.errors.physics))} jobs here)",
-        )
-    return told
+def _physics_words(prediction: Prediction, memory: SiteMemory) -> str:
+    job, share = prediction.job, memory.errors.physics_share
+    return (
+        f"physics: {job.model} takes {duration(prediction.total_s)} on {job.gpus} {job.gpu} "
+        f"({share:.0%} of the answer, by the errors on {count(len(memory.errors.physics))} jobs)"
+    )
 
 
 def _words(one: SimilarRuns) -> str:
@@ -119,18 +136,3 @@ def _words(one: SimilarRuns) -> str:
         f"{seen} {one.similarity.words}{latest}: median {duration(middle)} "
         f"({one.share:.0%} of the answer){notes}"
     )
-
-
-def _assumptions(found: Recollection, job: JobRequest) -> list[str]:
-    told = []
-    known = {one.similarity for one in found.similar}
-    if not known & {*OWN, Similarity.USER}:
-        who = "this user" if job.user else "a job without a user"
-        told.append(f"nothing is known of {who}: others at this site stand for it")
-    if not known:
-        told[-1] = "nothing is known of this site: any share of the limit is taken for as likely"
-        if job.limit_s is None:
-            told[-1] = "nothing is known of this site: one minute to two days are taken as likely"
-    if job.limit_s is None:
-        told.append("no time limit is known")
-    return told
