@@ -39,6 +39,7 @@ def install(options: Options, say: Say, *, dry_run: bool = False) -> None:
     notes = _tried(options, site, script)
     if options.live:
         service.require_runnable(site)
+    waits = False
     with Changes(records, say, dry_run=dry_run) as changes:
         service.write_policy(changes, options)
         service.make_home(changes, options, site)
@@ -49,6 +50,7 @@ def install(options: Options, say: Say, *, dry_run: bool = False) -> None:
         elif service.is_ready(options, socket, say, dry_run=dry_run):
             notes += _name_plugin(changes, options, site)
         else:
+            waits = True
             notes.append(
                 f"the daemon does not answer on {socket}: start `precision-time slurm daemon "
                 f"--config {options.policy_path}` and run install again; until then slurm.conf "
@@ -60,8 +62,10 @@ def install(options: Options, say: Say, *, dry_run: bool = False) -> None:
         )
     for note in notes:
         say(f"note: {note}")
-    if not dry_run or not changes.made:
-        say("done; `check` proves it" if changes.made else "nothing to change: all is in place")
+    if not changes.made and not waits:
+        say("nothing to change: all is in place")
+    elif not dry_run and not waits:
+        say("done; `check` proves it")
 
 
 def _submit_script(

@@ -194,6 +194,18 @@ def test_without_systemd_it_says_so_at_once(
     assert not machine.log.exists(), "no command was run"
 
 
+def test_slurm_conf_waits_for_a_daemon_that_something_else_starts(machine: Machine) -> None:
+    conf = machine.conf.read_text()
+    done = machine.install("--no-systemd")
+    assert "run install again" in done.output
+    assert "done" not in done.output
+    assert machine.conf.read_text() == conf
+    with answering(machine.socket):
+        done = machine.install("--no-systemd")
+    assert "done" in done.output
+    assert machine.conf.read_text() == conf + "JobSubmitPlugins=lua\n"
+
+
 def test_without_reconfigure_the_admin_is_told_to_do_it(machine: Machine) -> None:
     with answering(machine.socket):
         done = machine.install("--no-reconfigure")
