@@ -614,6 +614,57 @@ def by_steps_and_elapsed(step_s: float = 1.5) -> Stream:
     )
 
 
+def nested_bars(step_s: float = 0.4) -> Stream:
+    """A bar of epochs above a bar of batches without a name."""
+    parts = []
+    for e in range(6):
+        parts.append("\rEpochs: " + bar(e, 12, e * 100 * step_s, 100 * step_s))
+        for i in range(101 if e < 5 else 51):
+            parts.append("\r" + bar(i, 100, i * step_s, step_s, ", loss=0.1"))
+    return Stream(text="".join(parts), unit="step", rate_s=step_s, at=550, remaining_s=650 * step_s)
+
+
+def bars_at_their_end(step_s: float = 0.0128) -> Stream:
+    """Only the last refresh of a bar without a name, then the line of the epoch."""
+    parts = []
+    for e in range(1, 12):
+        parts.append("\r" + bar(938, 938, 938 * step_s, step_s))
+        parts.append(f"\nEpoch {e}/20 loss: 0.3 acc: 0.9\n")
+    left = 9 * 938 * step_s
+    return Stream(text="".join(parts), unit="step", rate_s=step_s, at=11 * 938, remaining_s=left)
+
+
+def keras_by_epoch(step_s: float = 0.013) -> Stream:
+    parts = [
+        f"Epoch {e}/50\n938/938 - 12s - loss: 0.3 - val_loss: 0.4 - 12s/epoch - 13ms/step\n"
+        for e in range(1, 20)
+    ]
+    left = 31 * 938 * step_s
+    return Stream(text="".join(parts), unit="step", rate_s=step_s, at=19 * 938, remaining_s=left)
+
+
+def stable_baselines(step_s: float = 24 / 2048) -> Stream:
+    parts = [
+        f"{'-' * 40}\n| rollout/            |          |\n|    ep_rew_mean      | {n}.5     |\n"
+        f"| time/               |          |\n|    fps              | 85       |\n"
+        f"|    iterations       | {n}      |\n|    time_elapsed     | {24 * n} |\n"
+        f"|    total_timesteps  | {2048 * n} |\n| train/              |          |\n"
+        f"|    loss             | 0.1      |\n{'-' * 40}\n"
+        for n in range(1, 30)
+    ]
+    return Stream(text="".join(parts), unit="step", rate_s=step_s, at=29 * 2048)
+
+
+def own_eta_of_the_run(step_s: float = 0.4) -> Stream:
+    """The time left is longer than the epoch still takes: it is that of the run."""
+    lines = [
+        f"epoch [3][{n}/500] loss 0.3 eta: {long_hms(40000 - n * step_s)} time/iter: {step_s:.2f}s"
+        for n in range(10, 400, 10)
+    ]
+    left = 40000 - 390 * step_s
+    return Stream(text="\n".join(lines) + "\n", unit="step", rate_s=step_s, remaining_s=left)
+
+
 def episodes(step_s: float = 4.0) -> Stream:
     clock, lines = Clock(step_s), []
     for n in range(1, 80):
@@ -666,6 +717,11 @@ REGULAR: dict[str, Callable[[], Stream]] = {
         caffe,
         mnist,
         by_steps_and_elapsed,
+        nested_bars,
+        bars_at_their_end,
+        keras_by_epoch,
+        stable_baselines,
+        own_eta_of_the_run,
         episodes,
     )
 }

@@ -14,7 +14,7 @@ from .marks import mark_of
 from .reader import NOTHING, ProgressReading, read_lines
 
 HEAD_BYTES = 128 * 1024  # what a program says of its length before it begins
-TAIL_BYTES = 512 * 1024  # a few thousand refreshes of a bar: seconds of work at most
+TAIL_BYTES = 256 * 1024  # two thousand refreshes of a bar: half a second of work
 FAR_TAIL_BYTES = 4 * 1024 * 1024  # where the first tail holds nothing
 _BLOCK_BYTES = 64 * 1024
 _ROOT = 0

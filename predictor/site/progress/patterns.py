@@ -120,7 +120,8 @@ def patterns() -> Patterns:
 def _counter(raw: dict[str, Any], unit: str) -> str:
     """``Epoch [3/100]``, ``epoch=003``, ``"epoch": "3/200"``, ``Step 120 of 340``."""
     free, strict = raw["words"][unit], raw["strict"][unit]
-    loose = rf"(?:{free})(?: ?(?:#|no\.?|number|idx))?[\"']?(?: ?[:=#|-] ?| )? *[\"']?[\[(<]? *"
+    named = rf"(?:{free})(?: ?(?:#|no\.?|number|idx))?[\"']?"
+    loose = named + r"(?: {{0,30}}\| ?| ?[:=#-] ?| )? *[\"']?[\[(<]? *"
     tight = rf"(?:{strict})[\"']? ?(?:[:=#] ?[\"']?[\[(<]? *|[\[(<] *)"
     fraction = r"(?P<frac>\.\d{{1,12}})?" if unit == "epoch" else ""
     total = r"(?: *[\])]? *(?:/|\bof\b|\bout of\b) *[\[(]?(?P<total>{n}))?"

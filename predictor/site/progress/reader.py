@@ -16,6 +16,7 @@ from .track import Track, epoch_track, step_track
 LEAST_CERTAIN = 0.5  # below it a rate is not told
 _NEAR_LINES = 3  # a stamp or a loss so near belongs to a counter
 _TRAINING_SHARE = 0.3
+_ETAS = 3  # of the last lines; the first ones hold the start of the loader
 
 
 class ProgressKind(StrEnum):
@@ -69,7 +70,7 @@ class _Output:
         if known.ended.search(text):
             self.ended = number
         for way in known.per_unit:
-            match = way.found.search(text) if "/" in text or "_per_" in text else None
+            match = way.found.search(text) if "/s" in text or "per" in text else None
             if match and float(match["v"]) > 0 and match.groupdict().get("of"):
                 value = float(match["v"])
                 self.loose.append(value * way.to_s if way.to_s > 0 else 1 / value)
@@ -225,7 +226,18 @@ def _remaining_s(
         return 0.0
     if total is not None and rate is not None:
         return (total - at) * rate.overall_s
-    return last.eta_s if last.eta_of_run or (last.inner and last.inner.total is None) else None
+    if last.eta_of_run or (last.inner is not None and last.inner.total is None):
+        return last.eta_s
+    return last.eta_s if _eta_is_of_run(track, rate) else None
+
+
+def _eta_is_of_run(track: Track, rate: Rate | None) -> bool:
+    """Whether the times left that lines say are much longer than this epoch still takes."""
+    said = [p.mark for p in track.points[-_ETAS:] if p.mark.eta_s and p.mark.inner]
+    if rate is None or track.per_epoch is None or len(said) < _ETAS:
+        return False
+    left_s = [(track.per_epoch - m.inner.at) * rate.typical_s for m in said if m.inner]
+    return all(m.eta_s > 3 * s for m, s in zip(said, left_s, strict=True) if m.eta_s)
 
 
 def _stated(lengths: Counter[float], at: float) -> float | None:

@@ -127,6 +127,8 @@ def _grows_with(said: Sequence[tuple[float, float]]) -> bool:
 
 
 def _restarts(before: Mark, after: Mark) -> bool:
+    if after.bar and before.epoch != after.epoch:
+        return True
     a, b = _elapsed_s(before), _elapsed_s(after)
     if a is not None and b is not None and b < a - 1:
         return True
@@ -143,20 +145,19 @@ def _unwrapped(times: Sequence[float]) -> Iterator[float]:
         yield before
 
 
-def current_run(points: Sequence[Point]) -> tuple[tuple[Point, ...], bool]:
-    """The points after the last restart, each count once, and whether there was one."""
+def current_run(points: Sequence[Point]) -> tuple[Point, ...]:
+    """The points after the last restart, each count once."""
     steps = [b.at - a.at for a, b in pairwise(points) if b.at > a.at]
     usual = median(steps) if steps else 1.0
     run: list[Point] = []
-    restarted = False
     for point in points:
         if run and point.at < run[-1].at - _FALL * usual:
-            run, restarted = [], True
+            run = []
         if not run or point.at > run[-1].at:
             run.append(point)
         elif point.at == run[-1].at and point.mark.line - run[-1].mark.line <= 1:
             run[-1] = replace(run[-1], mark=point.mark) if run[-1].mark.bar else run[-1]
-    return tuple(run), restarted
+    return tuple(run)
 
 
 def epoch_track(marks: Sequence[Mark]) -> Track | None:
@@ -170,7 +171,7 @@ def epoch_track(marks: Sequence[Mark]) -> Track | None:
     fraction = any(m.fraction for m in counted)
     shift = 0.0 if bar or fraction else (1.0 if lowest == 0 else 0.0) - (0.0 if ended else 1.0)
     points = [Point(m.epoch.at + shift, m) for m in counted if m.epoch]
-    run, _ = current_run(points)
+    run = current_run(points)
     total = _last_total([m.epoch for m in counted])
     if total is not None and lowest == 0 and not bar and _is_last_index(total):
         total += 1
@@ -189,14 +190,14 @@ def step_track(marks: Sequence[Mark], headers: Sequence[Mark]) -> Track | None:
     unit, length = counted[-1].unit, _last_total([m.inner for m in counted])
     if _goes_on(counted):
         points = [Point(m.inner.at, m) for m in counted if m.inner]
-        run, restarted = current_run(points)
-        if length is not None and _ended_before(points, length) and restarted:
+        run = current_run(points)
+        if length is not None and _ended_before(points, length):
             return Track(unit=unit, points=run, total=None, per_epoch=length)
         return Track(unit=unit, points=run, total=length)
     per_epoch = length or _longest(counted)
     if per_epoch is None:
         last = [m for m in counted if m.epoch == counted[-1].epoch]
-        run, _ = current_run([Point(m.inner.at, m) for m in last if m.inner])
+        run = current_run([Point(m.inner.at, m) for m in last if m.inner])
         return Track(unit=unit, points=run, total=None)
     lowest = min(m.epoch.at for m in counted if m.epoch)
     epochs = _last_total([m.epoch for m in (*headers, *counted)])
@@ -208,7 +209,7 @@ def step_track(marks: Sequence[Mark], headers: Sequence[Mark]) -> Track | None:
         for m in counted
         if m.epoch and m.inner
     ]
-    run, _ = current_run(points)
+    run = current_run(points)
     total = None if epochs is None else epochs * per_epoch
     return Track(unit=unit, points=run, total=total, per_epoch=per_epoch)
 
@@ -217,22 +218,26 @@ def _in_epoch(mark: Mark, headers: Sequence[Mark]) -> Mark:
     """The mark with the epoch that the last line before it told, where it tells none itself."""
     if mark.epoch is not None and not mark.fraction:
         return mark
+    if not headers or mark.of_run:
+        return replace(mark, epoch=None)
     before = None
     for header in headers:
         if header.line > mark.line:
             break
         before = header
-    if before is None or before.epoch is None or mark.of_run:
+    ends = headers[0].metrics  # a line with losses ends its epoch
+    told = (before or headers[0]).epoch
+    if told is None or (before is None and not ends):
         return replace(mark, epoch=None)
-    told = before.epoch
-    return replace(mark, epoch=Count(told.at + bool(before.metrics), told.total))
+    shift = 1 if ends and before is not None else 0
+    return replace(mark, epoch=Count(told.at + shift, told.total))
 
 
 def _goes_on(marks: Sequence[Mark]) -> bool:
     """Whether the counter is one of the run: it names no epoch, or goes on from one to the next."""
     if marks[-1].of_run:
         return True
-    if any(m.epoch is None for m in marks):
+    if all(m.epoch is None for m in marks):
         return True
     spans: dict[float, list[float]] = {}
     for m in marks:
@@ -246,7 +251,8 @@ def _goes_on(marks: Sequence[Mark]) -> bool:
 
 def _ended_before(points: Sequence[Point], length: float) -> bool:
     """Whether a counter ran to its total and began anew: one of epochs that are not named."""
-    return any(
+    ends = {p.mark.line // 3 for p in points if p.at >= length}  # a bar says its end twice
+    return len(ends) > 2 or any(
         a.at >= _DONE * length and b.at < a.at - 2 and b.at < length / 2
         for a, b in pairwise(points)
     )
