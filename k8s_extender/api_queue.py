@@ -7,11 +7,10 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from queue import Empty, Full, Queue
+from queue import SimpleQueue
 from typing import Any
 
 from kubernetes.client.exceptions import ApiException
-from urllib3.exceptions import HTTPError
 
 from .api_calls import FAILURES, body_of, said
 
@@ -22,7 +21,6 @@ RETRY_S, MAX_RETRY_S = 0.5, 30.0
 TOO_MANY, SERVER_ERROR = 429, 500
 # The object is gone, is another one, or holds what we say already: nothing is left to do.
 SETTLED = frozenset((404, 409, 410))
-IDLE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class CallCounts:
 
 
 class ApiQueue:
-    """Makes calls one after another, in a thread that starts with the first.
+    """Makes calls one after another, in a thread of its own.
 
     A full queue drops new calls. Answers 429 and 5xx and broken connections are tried again with
     growing pauses, as long as Retry-After where the server sends it.
@@ -59,50 +57,32 @@ class ApiQueue:
         max_retry_s: float = MAX_RETRY_S,
     ) -> None:
         self.counts = CallCounts()
-        self._queue: Queue[ApiCall] = Queue(capacity)
+        self._queue: SimpleQueue[ApiCall | None] = SimpleQueue()
+        self._capacity = capacity
         self._retry_s = retry_s
         self._max_retry_s = max_retry_s
         self._ended = threading.Event()
-        self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
         self._error = ""
+        self._thread = threading.Thread(target=self._run, name="write-back", daemon=True)
+        self._thread.start()
 
     def put(self, call: ApiCall) -> bool:
         """Take a call, at once; False where the queue is full or at its end."""
-        try:
-            if self._ended.is_set():
-                raise Full
-            self._queue.put_nowait(call)
-        except Full:
+        if self._ended.is_set() or self._queue.qsize() >= self._capacity:
             self.counts.dropped += 1
             call.lost()
             return False
-        self._start()
+        self._queue.put(call)
         return True
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Make the calls that wait, without pauses between attempts, and end."""
         self._ended.set()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-
-    def _start(self) -> None:
-        if self._thread is None:
-            with self._starting:
-                if self._thread is None:
-                    self._thread = threading.Thread(
-                        target=self._run, name="write-back", daemon=True
-                    )
-                    self._thread.start()
+        self._queue.put(None)
+        self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        while True:
-            try:
-                call = self._queue.get(timeout=IDLE_S)
-            except Empty:
-                if self._ended.is_set():
-                    return
-                continue
+        while (call := self._queue.get()) is not None:
             try:
                 self._make(call)
             except Exception as error:
@@ -141,10 +121,10 @@ class ApiQueue:
 
 def _passing(error: Exception) -> bool:
     """Whether another attempt may go better."""
-    if isinstance(error, ApiException):
-        status = error.status or 0
-        return status == TOO_MANY or status >= SERVER_ERROR
-    return isinstance(error, (HTTPError, OSError))
+    if not isinstance(error, ApiException):
+        return True
+    status = error.status or 0
+    return status == TOO_MANY or status >= SERVER_ERROR
 
 
 def _retry_after_s(error: Exception) -> float | None:

@@ -12,7 +12,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _ISO_UNITS = (86400.0, 3600.0, 60.0, 1.0)
 MOST = 64
 
-ACCEPTED = "a duration such as 4h, 1h30m, PT4H or a number of seconds is accepted"
+EXPECTED = "a duration such as 4h, 1h30m, PT4H or a number of seconds"
 
 
 def seconds_of(text: str) -> float | None:

@@ -2,7 +2,7 @@
 
 PrecisionTimeError
 └── KubernetesError     something of the cluster or of our configuration stands in the way
-    ├── ConfigError         the configuration is wrong: field, value, what is accepted
+    ├── ConfigError         the configuration is wrong: field, value, what is expected
     ├── WireError           a request body is not what the scheduler or API server sends
     └── ClusterError        the API server cannot be reached or refuses
 """
@@ -17,7 +17,7 @@ class KubernetesError(PrecisionTimeError):
 
 
 class ConfigError(KubernetesError):
-    """The configuration is wrong; the message names field, value and what is accepted."""
+    """The configuration is wrong; the message names field, value and what is expected."""
 
 
 class WireError(KubernetesError):

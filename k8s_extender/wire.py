@@ -198,8 +198,8 @@ def _texts(key: str, value: object) -> Sequence[str]:
     return texts  # type: ignore[return-value]
 
 
-def _wrong(key: str, value: object, accepted: str) -> WireError:
+def _wrong(key: str, value: object, expected: str) -> WireError:
     shown = "null" if value is None else type(value).__name__
     if isinstance(value, str | int | float):
         shown = repr(value)[:MAX_SHOWN]
-    return WireError(f"{key[:200]}={shown}: {accepted} is accepted")
+    return WireError(f"invalid {key[:200]}={shown}; expected {expected}")

@@ -12,7 +12,7 @@ from predictor.identify.stated import Problem, Stated
 
 from .commands import StartedCommand, ran_by, scripted
 from .config import PREFIX, Config, Prioritize
-from .durations import ACCEPTED, seconds_of
+from .durations import EXPECTED, seconds_of
 from .plain import MOST, at, count, items, mapping, text, texts
 from .pod_gpus import PodGpus, asked_of, containers_with
 from .pod_sets import PodSets, pod_sets
@@ -154,14 +154,14 @@ def _deadline(part: _Part, found: PodSets) -> tuple[float | None, tuple[Problem,
     asked = None if told is None else seconds_of(told)
     stated = (found.deadline_s, count(part.spec, "activeDeadlineSeconds"), asked)
     deadlines = [float(s) for s in stated if s is not None and 0 < s <= MOST]
-    problem = f"deadline={told!r:.80} is not possible: {ACCEPTED}"
+    problem = f"invalid deadline={told!r:.80}; expected {EXPECTED}"
     unreadable = told is not None and asked is None
     return min(deadlines, default=None), _problems(unreadable, problem)
 
 
 def _policy(annotations: Mapping[str, str]) -> tuple[str | None, tuple[Problem, ...]]:
     told = annotations.get(POLICY)
-    problem = f"policy={told!r:.80} is not possible: accepted are {', '.join(POLICIES)}"
+    problem = f"invalid policy={told!r:.80}; expected one of {', '.join(POLICIES)}"
     return (told if told in POLICIES else None), _problems(told not in (None, *POLICIES), problem)
 
 

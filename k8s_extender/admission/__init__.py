@@ -12,6 +12,6 @@ admit       all of it together
 `policy.yaml` does the part of the deadline without a webhook.
 """
 
-from .admit import Admission, Knowledge, Reviewed, ReviewOutcome
+from .admit import Admission, Reviewed, ReviewOutcome
 
-__all__ = ["Admission", "Knowledge", "ReviewOutcome", "Reviewed"]
+__all__ = ["Admission", "ReviewOutcome", "Reviewed"]

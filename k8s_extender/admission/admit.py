@@ -8,13 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from predictor.estimate.core import Predictor
-from predictor.identify.rules import Rules
-
-from ..config import Config
+from ..decide import Decider
 from ..pod_sets import WORKLOAD, PodSet
 from ..records import PodJob
-from ..type_index import NodeTable
 from ..workload import template_job
 from . import limits, notes
 from .candidates import candidates
@@ -33,17 +29,6 @@ class ReviewOutcome(StrEnum):
     UNCHANGED = "unchanged"
     NOT_READY = "not_ready"
     FAILED = "failed"  # an error of ours: the object passes as it came
-
-
-@dataclass(frozen=True, slots=True)
-class Knowledge:
-    """What a review rests on; ``version`` is that of the predictor."""
-
-    predictor: Predictor
-    config: Config
-    nodes: NodeTable
-    rules: Rules | None = None
-    version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +51,7 @@ class _Decision:
 
 
 class Admission:
-    """Answers admission reviews; ``knowledge`` gives what is known now, None before it is loaded.
+    """Answers admission reviews; ``decider`` gives the one in use, None before it is loaded.
 
     Only creations are looked at: a deadline is never changed on an object that exists. ``heard``
     is told of each review.
@@ -74,10 +59,10 @@ class Admission:
 
     def __init__(
         self,
-        knowledge: Callable[[], Knowledge | None],
+        decider: Callable[[], Decider | None],
         heard: Callable[[Reviewed], None] = lambda reviewed: None,
     ) -> None:
-        self._knowledge = knowledge
+        self._decider = decider
         self._heard = heard
 
     def review(self, body: bytes) -> bytes:
@@ -93,7 +78,7 @@ class Admission:
         request = request_of(body)
         outcome, decision = ReviewOutcome.UNCHANGED, _Decision()
         try:
-            known = self._knowledge()
+            known = self._decider()
             if known is None:
                 outcome = ReviewOutcome.NOT_READY
             elif _looked_at(request):
@@ -127,7 +112,7 @@ def _looked_at(request: AdmissionRequest) -> bool:
     return created and not left_to_owner(request.kind, controller(request.object))
 
 
-def _decided(request: AdmissionRequest, known: Knowledge, *, by_namespace: bool) -> _Decision:
+def _decided(request: AdmissionRequest, known: Decider, *, by_namespace: bool) -> _Decision:
     obj, config = request.object, known.config
     parts = gpu_pod_sets(request.group, request.kind, obj, config.hardware.resources)
     job = template_job(request.kind, obj, config, known.rules) if parts else None
@@ -158,8 +143,8 @@ def _decided(request: AdmissionRequest, known: Knowledge, *, by_namespace: bool)
     return _Decision(patch.operations, lines, seconds if filled else None)
 
 
-def _forecast(job: PodJob, known: Knowledge, runs: int) -> DurationForecast:
-    where = candidates(job, known.nodes, known.config.hardware)
+def _forecast(job: PodJob, known: Decider, runs: int) -> DurationForecast:
+    where = candidates(job, known.nodes(), known.config.hardware)
     return forecast(known.predictor, known.config, job, where, runs=runs)
 
 

@@ -43,17 +43,17 @@ class AdmissionRequest:
 def request_of(body: bytes) -> AdmissionRequest:
     """The request of a body; raises WireError where it is no AdmissionReview of version 1."""
     if len(body) > MAX_BODY_BYTES:
-        raise WireError(f"body has {len(body)} bytes: at most {MAX_BODY_BYTES} are accepted")
+        raise WireError(f"invalid body of {len(body)} bytes; expected at most {MAX_BODY_BYTES}")
     try:
         review = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise WireError(f"body is not JSON: {error}") from None
     if (text(review, "apiVersion"), text(review, "kind")) != (API_VERSION, KIND):
-        raise WireError(f"apiVersion and kind: {API_VERSION} {KIND} is accepted")
+        raise WireError(f"invalid apiVersion and kind; expected {API_VERSION} {KIND}")
     request = mapping(review, "request")
     uid = text(request, "uid")
     if not uid:
-        raise WireError("request.uid: a text is accepted")
+        raise WireError("invalid request.uid; expected a text")
     return AdmissionRequest(
         uid=uid,
         group=text(request, "kind", "group"),

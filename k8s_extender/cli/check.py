@@ -48,7 +48,7 @@ def check(
 ) -> None:
     """Say a line per promise: ok, or FAILED with what to do.
 
-    Exit code 1 where a promise is not kept, 2 where an argument is not possible.
+    Exit code 1 where a promise is not kept, 2 where an argument is invalid.
     """
     configuration = config_at(config)
     rules_of(configuration)

@@ -25,7 +25,7 @@ def api_client(kubeconfig: str) -> Any:
             loader.load_kube_config(kubeconfig, client_configuration=settings)
     except (ConfigException, OSError, ValueError) as error:
         raise ClusterError(
-            f"--kubeconfig={kubeconfig}: {error}: a kubeconfig file or, in a pod, "
-            f"{IN_CLUSTER} is accepted"
+            f"invalid --kubeconfig={kubeconfig} ({error}); "
+            f"expected a kubeconfig file or, in a pod, {IN_CLUSTER}"
         ) from None
     return client.ApiClient(settings)

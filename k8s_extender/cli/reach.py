@@ -4,33 +4,21 @@ from __future__ import annotations
 
 import base64
 import binascii
-import http.client
 import json
 import ssl
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import urllib3
+from urllib3.exceptions import HTTPError
 
 from ..errors import ConfigError
 from .promises import Promise, promise
 from .scheduler_config import Extender, TlsConfig
 
 TIMEOUT_S = 10.0
-
-
-class _Connection(http.client.HTTPSConnection):
-    """A connection to one address that expects the certificate of a name."""
-
-    def __init__(self, host: str, port: int, context: ssl.SSLContext, name: str) -> None:
-        super().__init__(host, port, timeout=TIMEOUT_S, context=context)
-        self._context_of_name, self._name = context, name
-
-    def connect(self) -> None:
-        """Connect and verify."""
-        http.client.HTTPConnection.connect(self)
-        self.sock = self._context_of_name.wrap_socket(self.sock, server_hostname=self._name)
 
 
 def reached(extender: Extender, address: str | None) -> Iterator[Promise]:
@@ -41,17 +29,13 @@ def reached(extender: Extender, address: str | None) -> Iterator[Promise]:
         ", and its certificate can be verified" if url.scheme == "https" else ""
     )
     try:
-        with closing(_connection(extender, host, port)) as connection:
-            connection.request("GET", "/readyz")
-            answer = connection.getresponse()
-            body = answer.read(2**16)
-    except ssl.SSLCertVerificationError as error:
-        yield Promise(text, f"{error.verify_message}: give the CA of its certificate as caData")
-    except (OSError, http.client.HTTPException, ConfigError) as error:
-        yield Promise(text, f"{error}: is it running, and is --connect needed from here?")
+        with _pool(extender, host, port) as pool:
+            answer = pool.request("GET", "/readyz")
+    except (HTTPError, OSError, ConfigError) as error:
+        yield Promise(text, _remedy(error))
     else:
         yield Promise(text)
-        yield promise("it is ready", answer.status == 200, _why_not(body))
+        yield promise("it is ready", answer.status == 200, _why_not(answer.data))
 
 
 def client_context(tls: TlsConfig) -> ssl.SSLContext:
@@ -80,15 +64,28 @@ def _show_certificate(context: ssl.SSLContext, tls: TlsConfig) -> None:
         context.load_cert_chain(tls.certFile, tls.keyFile)
 
 
-def _connection(extender: Extender, host: str, port: int) -> http.client.HTTPConnection:
-    url = urlsplit(extender.urlPrefix)
+def _pool(extender: Extender, host: str, port: int) -> urllib3.HTTPConnectionPool:
+    """Connections to one address that expect the certificate of the name that is registered."""
+    url, tls = urlsplit(extender.urlPrefix), extender.tlsConfig
     if url.scheme != "https":
-        return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
-    tls = extender.tlsConfig
+        return urllib3.HTTPConnectionPool(host, port, timeout=TIMEOUT_S, retries=False)
     if tls is None or not tls.verifies:
         raise ConfigError("tlsConfig names no CA to verify with")
-    name = tls.serverName or url.hostname or host
-    return _Connection(host, port, client_context(tls), name)
+    return urllib3.HTTPSConnectionPool(
+        host,
+        port,
+        timeout=TIMEOUT_S,
+        retries=False,
+        ssl_context=client_context(tls),
+        server_hostname=tls.serverName or url.hostname or host,
+    )
+
+
+def _remedy(error: Exception) -> str:
+    cause = error.args[0] if error.args else None
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"{cause.verify_message}: give the CA of its certificate as caData"
+    return f"{error}: is it running, and is --connect needed from here?"
 
 
 def _pem(key: str, data: str) -> bytes:
@@ -101,7 +98,7 @@ def _pem(key: str, data: str) -> bytes:
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f"--connect={text!r}: HOST:PORT is accepted")
+        raise ConfigError(f"invalid --connect={text!r}; expected HOST:PORT")
     return host.strip("[]"), int(port)
 
 

@@ -91,7 +91,7 @@ def read_extender(path: Path) -> Extender:
         _ = urlsplit(ours[0].urlPrefix).port
     except ValueError as error:
         raise ConfigError(
-            f"{path}: urlPrefix={ours[0].urlPrefix!r}: {error}: https://HOST:PORT/v1 is accepted"
+            f"{path}: invalid urlPrefix={ours[0].urlPrefix!r} ({error}); expected https://HOST:PORT/v1"
         ) from None
     return ours[0]
 

@@ -58,8 +58,8 @@ def serve(config: Path | None, kubeconfig: str, check_config: bool) -> None:
     client = api_client(kubeconfig)
     nodes = NodeWatch(client, configuration)
 
-    def hearing(state: ServerState) -> Writeback:
+    def writeback(state: ServerState) -> Writeback:
         return Writeback(client, version=lambda: state.decider.version if state.decider else "")
 
     with logging_to(configuration.server.log_format, *PACKAGES):
-        uvloop.run(ExtenderServer(configuration, config, nodes, hearing).run())
+        uvloop.run(ExtenderServer(configuration, config, nodes, writeback).run())

@@ -1,11 +1,14 @@
-"""The extender's HTTP server.
+"""The extender's HTTP server: stock uvicorn around an ASGI application.
 
-listener     sockets and connections: limits of time, size and number
-app          paths, bodies, answers, compression
+service      the process: started, drained, stopped
+connections  limits of time, size and number around uvicorn's connections
+app          paths, bodies, answers
 verbs        filter, prioritize, preempt: an error of ours never loses a node
-known        what was found out of a pod, kept for the next calls about its like
-calls, later what is counted and logged of a call, once its answer has left
 admitting    admission reviews
 state        what decisions rest on, replaced as a whole
+loading, upkeep   the first load, and what changes on disk
 certificates the pair of now, for every new handshake
+metrics      what is counted
+
+Log, reload and the predictor's loading are those of predictor.service.
 """

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from predictor.service.logs import event_logger
 
-from ..admission import Admission, Knowledge, Reviewed, ReviewOutcome
+from ..admission import Admission, Reviewed, ReviewOutcome
 from .app import Handler
 from .metrics import ExtenderMetrics
 from .state import ServerState
@@ -21,12 +21,6 @@ MAX_SHOWN = 63 + 1 + 253
 
 def admission_handlers(state: ServerState, metrics: ExtenderMetrics) -> Mapping[str, Handler]:
     """`mutate`, and `mutate-filling` for namespaces whose label asks for deadlines."""
-
-    def knowledge() -> Knowledge | None:
-        now = state.decider
-        if now is None:
-            return None
-        return Knowledge(now.predictor, now.config, state.table(), now.rules, now.version)
 
     def heard(reviewed: Reviewed) -> None:
         metrics.answered(VERB, reviewed.outcome, reviewed.duration_s, None)
@@ -42,5 +36,5 @@ def admission_handlers(state: ServerState, metrics: ExtenderMetrics) -> Mapping[
             duration_us=round(1e6 * reviewed.duration_s),
         )
 
-    admission = Admission(knowledge, heard)
+    admission = Admission(lambda: state.decider, heard)
     return {VERB: admission.review, f"{VERB}-filling": admission.review_filling}

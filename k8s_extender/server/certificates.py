@@ -49,7 +49,7 @@ class Certificates:
             context.load_cert_chain(self._certificate, self._key, password=_no_password)
         except (OSError, ssl.SSLError) as error:
             pair = f"server.certificate={self._certificate} and server.key={self._key}"
-            raise ConfigError(f"{pair} are no pair that can be used: {error}") from None
+            raise ConfigError(f"{pair} cannot be used together: {error}") from None
         if self._client_ca is not None:
             self._ask_clients(context, self._client_ca)
         return context

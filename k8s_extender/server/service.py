@@ -21,6 +21,7 @@ from ..config import Config
 from ..errors import ConfigError
 from ..estimate import TypeEstimate
 from ..nodes import NodeWatch
+from ..writeback import Writeback
 from .admitting import admission_handlers
 from .app import ExtenderApp, Handler, HttpReply, Page
 from .certificates import Certificates, certificates_of
@@ -29,7 +30,7 @@ from .loading import DeciderLoader
 from .metrics import ExtenderMetrics
 from .state import ServerState
 from .upkeep import FILES_EVERY_S, Upkeep
-from .verbs import Hearing, Verbs
+from .verbs import Verbs
 
 _events = event_logger(__name__)
 
@@ -45,7 +46,7 @@ class ExtenderServer:
     """The extender as a process: `run` serves until SIGTERM or SIGINT.
 
     Raises ConfigError where certificates or addresses cannot be used. ``path`` is the file of the
-    configuration, None for defaults; ``hearing`` makes, from the state, who hears of decisions.
+    configuration, None for defaults; ``writeback`` makes, from the state, what writes on pods.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class ExtenderServer:
         config: Config,
         path: Path | None,
         nodes: NodeWatch,
-        hearing: Callable[[ServerState], Hearing] | None = None,
+        writeback: Callable[[ServerState], Writeback] | None = None,
         *,
         files_every_s: float = FILES_EVERY_S,
     ) -> None:
@@ -62,7 +63,7 @@ class ExtenderServer:
         self._state = ServerState(config, nodes)
         loader = DeciderLoader(self._state.table, self._predicted)
         self._upkeep = Upkeep(self._state, loader, self._metrics, path)
-        self._hearing = None if hearing is None else hearing(self._state)
+        self._writeback = None if writeback is None else writeback(self._state)
         self._certificates = certificates_of(config.server)
         self._app = self._calls()
         self._sockets = [bind(config.server.host, config.server.port, "server.port")]
@@ -80,7 +81,7 @@ class ExtenderServer:
             asyncio.create_task(server.serve(sockets=[bound]))
             for server, bound in zip(self._servers, self._sockets, strict=True)
         ]
-        while not all(server.started or task.done() for server, task in self._pairs(serving)):
+        while not all(server.started for server in self._servers):
             await asyncio.sleep(0.01)
         with self._signals():
             _events.info("listening", ports=[bound.getsockname()[1] for bound in self._sockets])
@@ -98,18 +99,13 @@ class ExtenderServer:
                 server.should_exit = True
             await asyncio.gather(*serving)
         await asyncio.to_thread(self._state.nodes.stop)
-        if self._hearing is not None:
-            await asyncio.to_thread(self._hearing.stop)
+        if self._writeback is not None:
+            await asyncio.to_thread(self._writeback.stop)
         _events.info("ended")
-
-    def _pairs(
-        self, serving: list[asyncio.Task[None]]
-    ) -> Iterator[tuple[uvicorn.Server, asyncio.Task[None]]]:
-        return zip(self._servers, serving, strict=True)
 
     def _calls(self) -> ExtenderApp:
         state = self._state
-        verbs = Verbs(state, self._metrics, self._hearing)
+        verbs = Verbs(state, self._metrics, self._writeback)
         handlers: dict[str, Handler] = {
             "filter": verbs.filter,
             "prioritize": verbs.prioritize,

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from predictor.service.logs import event_logger
 
@@ -19,9 +19,10 @@ from ..decide import Decider
 from ..estimate import lacking
 from ..node_labels import gpu_node
 from ..node_table import LiveTable
-from ..pod_name import PodName, pod_name
+from ..pod_name import pod_name
 from ..records import FilterResult, GpuNode, PodJob
 from ..type_index import HostScores
+from ..writeback import Writeback
 from .metrics import ExtenderMetrics
 from .state import ServerState
 
@@ -41,16 +42,6 @@ class CallOutcome(StrEnum):
     FAILED = "failed"  # an error of ours: everything passes
 
 
-class Hearing(Protocol):
-    """Hears what was decided for a pod, once the answer is on its way."""
-
-    def filtered(self, decider: Decider, pod: PodName, job: PodJob, result: FilterResult) -> None:
-        """The filter's result for a pod's job; returns without waiting for anyone."""
-
-    def stop(self) -> None:
-        """Finish what was begun, within a few seconds."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Decision(Generic[Answer]):
     """What was decided; ``answer`` is None where every node is to pass."""
@@ -66,11 +57,11 @@ class Verbs:
     """
 
     def __init__(
-        self, state: ServerState, metrics: ExtenderMetrics, hearing: Hearing | None = None
+        self, state: ServerState, metrics: ExtenderMetrics, writeback: Writeback | None = None
     ) -> None:
         self._state = state
         self._metrics = metrics
-        self._hearing = hearing
+        self._writeback = writeback
         self._job_of = JobReader()
 
     def filter(self, body: bytes) -> bytes:
@@ -80,9 +71,9 @@ class Verbs:
 
         def filtered(decider: Decider, job: PodJob) -> FilterResult:
             result = decider.filter(job, request.names, self._sent(request))
-            if (hearing := self._hearing) is not None:
+            if (writeback := self._writeback) is not None:
                 name = pod_name(request.pod)
-                self._afterwards(lambda: hearing.filtered(decider, name, job, result))
+                self._afterwards(lambda: writeback.filtered(decider, name, job, result))
             return result
 
         found = self._decided("filter", request.pod, filtered)

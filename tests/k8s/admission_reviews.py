@@ -13,8 +13,9 @@ from typing import Any
 import jsonpatch
 import yaml
 
-from k8s_extender.admission import Admission, Knowledge
+from k8s_extender.admission import Admission
 from k8s_extender.config import config_of
+from k8s_extender.decide import Decider
 from k8s_extender.records import GpuNode, GpuType
 from predictor.estimate.fitting import Fitted
 from predictor.identify.rules import Rules
@@ -130,14 +131,14 @@ class Admitted:
 
 def knowledge(
     fitted: Fitted, table: Mapping[str, GpuNode] = BOTH, rules: Rules | None = None, **config: Any
-) -> Knowledge:
+) -> Decider:
     """What reviews rest on in a test; a configuration that always fills, where none is given."""
     settings = config_of(ALWAYS | config)
-    return Knowledge(fitted.predictor, settings, table, rules, version="20261201-1")
+    return Decider(fitted.predictor, settings, lambda: table, rules=rules, version="20261201-1")
 
 
 def admitted(
-    known: Knowledge, obj: Mapping[str, Any], *, labelled: bool = False, **request: Any
+    known: Decider, obj: Mapping[str, Any], *, labelled: bool = False, **request: Any
 ) -> Admitted:
     """What becomes of an object; ``labelled`` where its namespace asks for deadlines."""
     return applied(Admission(lambda: known), review_of(obj, **request), labelled=labelled)

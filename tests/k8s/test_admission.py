@@ -21,7 +21,6 @@ from admission_reviews import (
     pod,
 )
 
-from k8s_extender.admission import Knowledge
 from k8s_extender.decide import Decider
 from k8s_extender.durations import seconds_of
 from k8s_extender.records import GpuType
@@ -38,7 +37,7 @@ BF16 = STATED | {f"{OURS}precision": "bf16-mixed"}
 
 
 @pytest.fixture(scope="module")
-def known(fitted: Fitted) -> Knowledge:
+def known(fitted: Fitted) -> Decider:
     return knowledge(fitted)
 
 
@@ -69,7 +68,7 @@ def predicted_on(fitted: Fitted, gpu: str) -> Any:
 
 
 def test_a_job_gets_the_times_of_the_slowest_gpu_it_may_land_on(
-    known: Knowledge, fitted: Fitted
+    known: Decider, fitted: Fitted
 ) -> None:
     found = admitted(known, job()).annotations
     slowest = predicted_on(fitted, "v100")
@@ -87,7 +86,7 @@ def test_a_job_gets_the_times_of_the_slowest_gpu_it_may_land_on(
 
 
 def test_the_deadline_covers_the_slowest_gpu_start_up_and_checkpoints(
-    known: Knowledge, fitted: Fitted
+    known: Decider, fitted: Fitted
 ) -> None:
     rule = known.config.deadline
     high_s = predicted_on(fitted, "v100").total_quantile_s(rule.quantile)
@@ -118,14 +117,14 @@ def test_the_deadline_covers_the_slowest_gpu_start_up_and_checkpoints(
     ],
 )
 def test_a_gpu_the_pods_cannot_land_on_does_not_count(
-    known: Knowledge, pinned: dict[str, Any]
+    known: Decider, pinned: dict[str, Any]
 ) -> None:
     fast = admitted(known, job(pod=pinned))
     assert deadline(fast.object) < deadline(admitted(known, job()).object)
     assert A100.product in fast.said
 
 
-def test_a_gpu_the_filter_would_refuse_does_not_count(known: Knowledge, fitted: Fitted) -> None:
+def test_a_gpu_the_filter_would_refuse_does_not_count(known: Decider, fitted: Fitted) -> None:
     only_fast = knowledge(fitted, nodes(fast=A100))
     everywhere = admitted(known, job(BF16))
     assert deadline(everywhere.object) == deadline(admitted(only_fast, job(BF16)).object)
@@ -150,7 +149,7 @@ def one_after_another(completions: int | None, parallelism: int) -> dict[str, An
     [(None, 4, 1), (1, 1, 1), (4, 4, 1), (5, 1, 5), (20, 4, 5), (21, 4, 6), (2, 4, 1), (3, 0, 3)],
 )
 def test_the_deadline_covers_all_runs_of_a_job_that_takes_them_in_turn(
-    known: Knowledge, fitted: Fitted, completions: int | None, parallelism: int, runs: int
+    known: Decider, fitted: Fitted, completions: int | None, parallelism: int, runs: int
 ) -> None:
     rule = known.config.deadline
     high_s = predicted_on(fitted, "v100").total_quantile_s(rule.quantile)
@@ -162,14 +161,14 @@ def test_the_deadline_covers_all_runs_of_a_job_that_takes_them_in_turn(
 
 
 def test_a_job_that_waits_suspended_for_its_queue_gets_its_deadline_at_once(
-    known: Knowledge,
+    known: Decider,
 ) -> None:
     waiting = admitted(known, job(spec={"suspend": True})).object
     assert waiting["spec"]["suspend"] is True
     assert deadline(waiting) == deadline(admitted(known, job()).object)
 
 
-def test_a_cap_below_the_runs_of_a_job_sets_no_deadline(known: Knowledge, fitted: Fitted) -> None:
+def test_a_cap_below_the_runs_of_a_job_sets_no_deadline(known: Decider, fitted: Fitted) -> None:
     cap_s = deadline(admitted(known, job()).object) + 60
     capped = knowledge(fitted, deadline={"mode": "always", "cap_s": cap_s})
     found = admitted(capped, one_after_another(5, 1))
@@ -177,7 +176,7 @@ def test_a_cap_below_the_runs_of_a_job_sets_no_deadline(known: Knowledge, fitted
     assert "would not be enough" in found.said
 
 
-def test_an_own_deadline_that_is_right_for_all_runs_needs_no_word(known: Knowledge) -> None:
+def test_an_own_deadline_that_is_right_for_all_runs_needs_no_word(known: Decider) -> None:
     obj = one_after_another(5, 1)
     obj["spec"]["activeDeadlineSeconds"] = deadline(admitted(known, obj).object) + 1
     (line,) = admitted(known, obj).response["warnings"]
@@ -191,7 +190,7 @@ def test_a_slice_or_a_shared_gpu_asks_for_a_longer_deadline(fitted: Fitted) -> N
         assert deadline(found.object) > 1.9 * whole
 
 
-def test_pods_get_what_the_job_says_and_what_is_predicted(known: Knowledge) -> None:
+def test_pods_get_what_the_job_says_and_what_is_predicted(known: Decider) -> None:
     stored = admitted(known, job()).object
     inner = stored["spec"]["template"]["metadata"]["annotations"]
     assert inner.items() >= STATED.items()
@@ -199,7 +198,7 @@ def test_pods_get_what_the_job_says_and_what_is_predicted(known: Knowledge) -> N
     assert all(inner[name] == stored["metadata"]["annotations"][name] for name in (DURATION, BASIS))
 
 
-def test_what_a_template_says_itself_is_kept(known: Knowledge) -> None:
+def test_what_a_template_says_itself_is_kept(known: Decider) -> None:
     obj = job()
     obj["spec"]["template"]["metadata"] = {"annotations": {f"{OURS}batch-size": "64", "team": "x"}}
     inner = admitted(known, obj).object["spec"]["template"]["metadata"]["annotations"]
@@ -208,7 +207,7 @@ def test_what_a_template_says_itself_is_kept(known: Knowledge) -> None:
     assert inner[f"{OURS}model"] == "resnet50"
 
 
-def test_a_bare_pod_is_filled_itself(known: Knowledge) -> None:
+def test_a_bare_pod_is_filled_itself(known: Decider) -> None:
     stored = admitted(known, pod()).object
     assert deadline(stored) == deadline(admitted(known, job()).object)
     assert {DURATION, P95, STEP, BASIS} <= stored["metadata"]["annotations"].keys()
@@ -223,7 +222,7 @@ OWNERS = {
 
 
 @pytest.mark.parametrize(("version", "kind"), OWNERS.items(), ids=list(OWNERS.values()))
-def test_a_pod_of_what_we_filled_is_left_alone(known: Knowledge, version: str, kind: str) -> None:
+def test_a_pod_of_what_we_filled_is_left_alone(known: Decider, version: str, kind: str) -> None:
     owner = {"apiVersion": version, "kind": kind, "name": "o", "uid": "u", "controller": True}
     found = admitted(known, pod(ownerReferences=[owner]))
     assert not found.operations
@@ -234,7 +233,7 @@ def test_a_pod_of_what_we_filled_is_left_alone(known: Knowledge, version: str, k
     ("version", "kind"), [("apps/v1", "StatefulSet"), ("batch.volcano.sh/v1alpha1", "Job")]
 )
 def test_a_pod_that_its_controller_would_make_anew_gets_times_and_no_deadline(
-    known: Knowledge, version: str, kind: str
+    known: Decider, version: str, kind: str
 ) -> None:
     owner = {"apiVersion": version, "kind": kind, "name": "o", "controller": True}
     stored = admitted(known, pod(ownerReferences=[owner])).object
@@ -242,20 +241,20 @@ def test_a_pod_that_its_controller_would_make_anew_gets_times_and_no_deadline(
     assert DURATION in stored["metadata"]["annotations"]
 
 
-def test_the_user_is_told_in_one_line(known: Knowledge) -> None:
+def test_the_user_is_told_in_one_line(known: Decider) -> None:
     (line,) = admitted(known, job()).response["warnings"]
     assert line.startswith(f"precision-time: resnet50, mixed_fp16_fp32, 1x {V100.product}: ")
     assert "; deadline set to " in line
     assert "95 %: " in line
 
 
-def test_keys_that_nobody_knows_are_told(known: Knowledge) -> None:
+def test_keys_that_nobody_knows_are_told(known: Decider) -> None:
     said = admitted(known, job(STATED | {f"{OURS}bach-size": "64"})).said
     assert "bach" in said
     assert "batch" in said
 
 
-def test_a_job_without_a_length_gets_the_time_of_a_step_and_no_deadline(known: Knowledge) -> None:
+def test_a_job_without_a_length_gets_the_time_of_a_step_and_no_deadline(known: Decider) -> None:
     shorter = {k: v for k, v in STATED.items() if not k.endswith("epochs")}
     found = admitted(known, job(shorter))
     assert "activeDeadlineSeconds" not in found.object["spec"]
@@ -264,20 +263,20 @@ def test_a_job_without_a_length_gets_the_time_of_a_step_and_no_deadline(known: K
     assert "state epochs or steps for a duration" in found.said
 
 
-def test_what_lacks_is_named_and_nothing_is_guessed(known: Knowledge) -> None:
+def test_what_lacks_is_named_and_nothing_is_guessed(known: Decider) -> None:
     found = admitted(known, job({f"{OURS}model": "resnet50", f"{OURS}epochs": "90"}))
     assert "batch-size is not stated" in found.said
     assert STEP not in found.annotations
     assert "activeDeadlineSeconds" not in found.object["spec"]
 
 
-def test_a_gpu_job_that_says_nothing_of_what_it_trains_hears_nothing(known: Knowledge) -> None:
+def test_a_gpu_job_that_says_nothing_of_what_it_trains_hears_nothing(known: Decider) -> None:
     found = admitted(known, job({}))
     assert not found.operations
     assert not found.said
 
 
-def test_an_object_without_gpus_is_left_alone(known: Knowledge) -> None:
+def test_an_object_without_gpus_is_left_alone(known: Decider) -> None:
     obj = job()
     obj["spec"]["template"]["spec"]["containers"][0]["resources"] = {}
     assert not admitted(known, obj).operations
@@ -323,7 +322,7 @@ def test_a_selector_names_the_gpu_of_nodes_that_are_yet_to_come(fitted: Fitted) 
     assert deadline(found.object) == deadline(only_fast.object)
 
 
-def test_a_cap_holds(known: Knowledge, fitted: Fitted) -> None:
+def test_a_cap_holds(known: Decider, fitted: Fitted) -> None:
     cap_s = deadline(admitted(known, job()).object) - 60
     found = admitted(knowledge(fitted, deadline={"mode": "always", "cap_s": cap_s}), job())
     assert deadline(found.object) == cap_s
@@ -343,5 +342,5 @@ def test_a_filled_deadline_closes_no_node_to_the_pod(fitted: Fitted, quantile: f
     asked = pod_job(stored, known.config)
     assert asked is not None
     assert asked.deadline_s == stored["spec"].get("activeDeadlineSeconds")
-    decider = Decider(fitted.predictor, known.config, lambda: known.nodes)
+    decider = Decider(fitted.predictor, known.config, known.nodes)
     assert list(decider.filter(asked, list(BOTH)).passed) == list(BOTH)

@@ -23,8 +23,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mutants import mutants
 
-from k8s_extender.admission import Admission, Knowledge, Reviewed, ReviewOutcome
+from k8s_extender.admission import Admission, Reviewed, ReviewOutcome
 from k8s_extender.admission.review import MAX_BODY_BYTES
+from k8s_extender.decide import Decider
 from k8s_extender.errors import WireError
 from predictor.estimate.fitting import Fitted
 
@@ -40,12 +41,12 @@ OBJECTS = [
 
 
 @pytest.fixture(scope="module")
-def known(fitted: Fitted) -> Knowledge:
+def known(fitted: Fitted) -> Decider:
     return knowledge(fitted)
 
 
 @pytest.mark.parametrize("name", ["job", "pod"])
-def test_what_a_real_api_server_sent_is_answered(known: Knowledge, name: str) -> None:
+def test_what_a_real_api_server_sent_is_answered(known: Decider, name: str) -> None:
     found = applied(Admission(lambda: known), captured(name))
     assert not found.operations  # its containers say nothing of what they train
 
@@ -53,7 +54,7 @@ def test_what_a_real_api_server_sent_is_answered(known: Knowledge, name: str) ->
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(OBJECTS).flatmap(lambda o: st.tuples(st.just(o["kind"]), mutants([o]))))
 def test_an_object_of_any_shape_is_allowed_and_the_patch_applies(
-    known: Knowledge, bent: tuple[str, Any]
+    known: Decider, bent: tuple[str, Any]
 ) -> None:
     kind, obj = bent
     heard: list[Reviewed] = []
@@ -70,7 +71,7 @@ def test_an_object_of_any_shape_is_allowed_and_the_patch_applies(
 
 @settings(max_examples=200)
 @given(mutants([review_of(OBJECTS[0])]))
-def test_a_review_of_any_shape_is_answered_or_named_wrong(known: Knowledge, raw: Any) -> None:
+def test_a_review_of_any_shape_is_answered_or_named_wrong(known: Decider, raw: Any) -> None:
     try:
         answer = json.loads(Admission(lambda: known).review(json.dumps(raw).encode()))
     except WireError:
@@ -81,7 +82,7 @@ def test_a_review_of_any_shape_is_answered_or_named_wrong(known: Knowledge, raw:
 
 @settings(max_examples=200)
 @given(st.binary(max_size=200) | st.text().map(str.encode))
-def test_bytes_that_are_no_review_are_named_wrong(known: Knowledge, body: bytes) -> None:
+def test_bytes_that_are_no_review_are_named_wrong(known: Decider, body: bytes) -> None:
     with pytest.raises(WireError):
         Admission(lambda: known).review(body)
 
@@ -91,7 +92,7 @@ def test_bytes_that_are_no_review_are_named_wrong(known: Knowledge, body: bytes)
     [b"[" * 100_000, b'{"a":' * 100_000, b" " * (MAX_BODY_BYTES + 1), b"null", b"{}"],
     ids=["deep lists", "deep objects", "too long", "null", "empty"],
 )
-def test_bodies_meant_to_hurt_are_named_wrong(known: Knowledge, body: bytes) -> None:
+def test_bodies_meant_to_hurt_are_named_wrong(known: Decider, body: bytes) -> None:
     with pytest.raises(WireError):
         Admission(lambda: known).review(body)
 
@@ -104,10 +105,10 @@ def test_bodies_meant_to_hurt_are_named_wrong(known: Knowledge, body: bytes) -> 
         ({"request": None}, r"request\.uid"),
     ],
 )
-def test_an_error_names_what_is_accepted(
-    known: Knowledge, change: dict[str, Any], named: str
+def test_an_error_names_what_is_expected(
+    known: Decider, change: dict[str, Any], named: str
 ) -> None:
-    with pytest.raises(WireError, match=f"{named}.*accepted"):
+    with pytest.raises(WireError, match=f"{named}.*expected"):
         Admission(lambda: known).review(json.dumps(captured("job") | change).encode())
 
 
@@ -126,25 +127,25 @@ class _Broken:
 
 
 def test_an_error_of_ours_lets_the_object_pass_and_is_logged(
-    known: Knowledge, caplog: pytest.LogCaptureFixture
+    known: Decider, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken: Any = _Broken()
     heard: list[Reviewed] = []
-    sick = Knowledge(known.predictor, known.config, broken)
+    sick = Decider(known.predictor, known.config, lambda: broken)
     found = applied(Admission(lambda: sick, heard.append), review_of(job()))
     assert not found.operations
     assert [reviewed.outcome for reviewed in heard] == [ReviewOutcome.FAILED]
     assert "review of Job default/w-job failed" in caplog.text
 
 
-def test_who_hears_of_reviews_cannot_spoil_them(known: Knowledge) -> None:
+def test_who_hears_of_reviews_cannot_spoil_them(known: Decider) -> None:
     def deaf(reviewed: Reviewed) -> None:
         raise ValueError(reviewed.uid)
 
     assert applied(Admission(lambda: known, deaf), review_of(job())).operations
 
 
-def test_each_review_is_told_with_its_outcome(known: Knowledge) -> None:
+def test_each_review_is_told_with_its_outcome(known: Decider) -> None:
     heard: list[Reviewed] = []
     found = applied(Admission(lambda: known, heard.append), review_of(job()))
     (reviewed,) = heard
@@ -154,7 +155,7 @@ def test_each_review_is_told_with_its_outcome(known: Knowledge) -> None:
     assert reviewed.duration_s > 0
 
 
-def test_annotations_are_left_out_where_the_object_has_no_room_for_them(known: Knowledge) -> None:
+def test_annotations_are_left_out_where_the_object_has_no_room_for_them(known: Decider) -> None:
     full = STATED | {"team/notes": "x" * (256 * 1024 - 300)}
     found = admitted(known, job(full))
     assert found.annotations.keys() <= full.keys() | {f"{OURS}filled-deadline-seconds"}
@@ -162,7 +163,7 @@ def test_annotations_are_left_out_where_the_object_has_no_room_for_them(known: K
     assert size <= 256 * 1024
 
 
-def test_warnings_stay_within_what_the_api_server_takes(known: Knowledge) -> None:
+def test_warnings_stay_within_what_the_api_server_takes(known: Decider) -> None:
     noisy = {
         f"{OURS}{key}": "\x07\n" + "é" * 9000
         for key in ("model", "batch-size", "epochs", "steps", "precision", "gpu", "fabric")
@@ -173,7 +174,7 @@ def test_warnings_stay_within_what_the_api_server_takes(known: Knowledge) -> Non
     assert all(line.isprintable() for line in warnings)
 
 
-def test_names_with_slashes_and_tildes_are_pointed_at_right(known: Knowledge) -> None:
+def test_names_with_slashes_and_tildes_are_pointed_at_right(known: Decider) -> None:
     obj = manifest("pytorchjob", annotations=dict(STATED))
     replicas = obj["spec"]["pytorchReplicaSpecs"]
     replicas["a~1/b~0"] = replicas.pop("Worker")
@@ -183,7 +184,7 @@ def test_names_with_slashes_and_tildes_are_pointed_at_right(known: Knowledge) ->
     assert f"{OURS}predicted-basis" in inner["annotations"]
 
 
-def test_a_patch_is_rfc_6902(known: Knowledge) -> None:
+def test_a_patch_is_rfc_6902(known: Decider) -> None:
     found = admitted(known, job())
     assert jsonpatch.JsonPatch(found.operations).apply(job()) == found.object
     assert all(operation.keys() == {"op", "path", "value"} for operation in found.operations)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from admission_reviews import OURS, STATED, admitted, knowledge, manifest, nodes
 
-from k8s_extender.admission import Knowledge
+from k8s_extender.decide import Decider
 from k8s_extender.replicas import PODS
 from k8s_extender.workload import pod_job, template_job
 from predictor.estimate.fitting import Fitted
@@ -20,7 +20,7 @@ KINDS = ("job", "pytorchjob", "jobset", "rayjob")
 
 
 @pytest.fixture(scope="module")
-def known(fitted: Fitted) -> Knowledge:
+def known(fitted: Fitted) -> Decider:
     return knowledge(fitted, nodes(fast=A100, slow=V100))
 
 
@@ -56,7 +56,7 @@ def deadline_places(obj: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_deadline_goes_where_the_kind_has_it(known: Knowledge, name: str) -> None:
+def test_a_deadline_goes_where_the_kind_has_it(known: Decider, name: str) -> None:
     obj = complete(name)
     stored = admitted(known, obj).object
     found = [place.get("activeDeadlineSeconds") for place in deadline_places(stored)]
@@ -66,7 +66,7 @@ def test_a_deadline_goes_where_the_kind_has_it(known: Knowledge, name: str) -> N
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_object_and_templates_are_annotated(known: Knowledge, name: str) -> None:
+def test_object_and_templates_are_annotated(known: Decider, name: str) -> None:
     stored = admitted(known, complete(name)).object
     outer = stored["metadata"]["annotations"]
     assert {DURATION, BASIS} <= outer.keys()
@@ -77,7 +77,7 @@ def test_object_and_templates_are_annotated(known: Knowledge, name: str) -> None
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_an_own_deadline_of_any_kind_is_kept(known: Knowledge, name: str) -> None:
+def test_an_own_deadline_of_any_kind_is_kept(known: Decider, name: str) -> None:
     obj = complete(name)
     for place in deadline_places(obj):
         place["activeDeadlineSeconds"] = 86400
@@ -88,7 +88,7 @@ def test_an_own_deadline_of_any_kind_is_kept(known: Knowledge, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_second_review_of_any_kind_changes_nothing(known: Knowledge, name: str) -> None:
+def test_a_second_review_of_any_kind_changes_nothing(known: Decider, name: str) -> None:
     first = admitted(known, complete(name))
     assert first.operations
     assert not admitted(known, copy.deepcopy(first.object)).operations
@@ -96,7 +96,7 @@ def test_a_second_review_of_any_kind_changes_nothing(known: Knowledge, name: str
 
 @pytest.mark.parametrize("name", KINDS)
 def test_what_kueue_makes_of_any_kind_knows_the_limit_by_its_label(
-    known: Knowledge, name: str
+    known: Decider, name: str
 ) -> None:
     obj = complete(name)
     obj["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "q"}
@@ -105,14 +105,14 @@ def test_what_kueue_makes_of_any_kind_knows_the_limit_by_its_label(
     assert stored["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] == str(filled)
 
 
-def test_a_pytorch_job_without_a_run_policy_gets_one(known: Knowledge) -> None:
+def test_a_pytorch_job_without_a_run_policy_gets_one(known: Decider) -> None:
     obj = complete("pytorchjob")
     del obj["spec"]["runPolicy"]
     run_policy = admitted(known, obj).object["spec"]["runPolicy"]
     assert run_policy.keys() == {"activeDeadlineSeconds"}
 
 
-def test_every_job_of_a_job_set_with_gpus_gets_the_deadline(known: Knowledge) -> None:
+def test_every_job_of_a_job_set_with_gpus_gets_the_deadline(known: Decider) -> None:
     obj = complete("jobset")
     second = copy.deepcopy(obj["spec"]["replicatedJobs"][1]) | {"name": "more-workers"}
     obj["spec"]["replicatedJobs"].append(second)
@@ -121,7 +121,7 @@ def test_every_job_of_a_job_set_with_gpus_gets_the_deadline(known: Knowledge) ->
     assert len({worker["activeDeadlineSeconds"] for worker in workers}) == 1
 
 
-def test_a_deadline_on_one_job_of_a_job_set_settles_the_others(known: Knowledge) -> None:
+def test_a_deadline_on_one_job_of_a_job_set_settles_the_others(known: Decider) -> None:
     obj = complete("jobset")
     second = copy.deepcopy(obj["spec"]["replicatedJobs"][1]) | {"name": "more-workers"}
     second["template"]["spec"]["activeDeadlineSeconds"] = 86400
@@ -130,7 +130,7 @@ def test_a_deadline_on_one_job_of_a_job_set_settles_the_others(known: Knowledge)
     assert found == [None, None, 86400]
 
 
-def test_the_whole_of_a_job_is_priced(known: Knowledge) -> None:
+def test_the_whole_of_a_job_is_priced(known: Decider) -> None:
     said = {name: admitted(known, complete(name)).said for name in KINDS}
     for name, gpus in {"job": 8, "pytorchjob": 32, "jobset": 32, "rayjob": 8}.items():
         assert f", {gpus}x {V100.product}" in said[name]
@@ -142,7 +142,7 @@ def pod_of(template: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_pod_knows_by_its_template_how_large_its_job_is(known: Knowledge, name: str) -> None:
+def test_a_pod_knows_by_its_template_how_large_its_job_is(known: Decider, name: str) -> None:
     obj = complete(name)
     whole = template_job(obj["kind"], obj, known.config)
     assert whole is not None
@@ -152,7 +152,7 @@ def test_a_pod_knows_by_its_template_how_large_its_job_is(known: Knowledge, name
         assert part.gpus == whole.gpus
 
 
-def test_pods_of_another_size_count_the_job_in_pods_like_themselves(known: Knowledge) -> None:
+def test_pods_of_another_size_count_the_job_in_pods_like_themselves(known: Decider) -> None:
     obj = complete("pytorchjob")
     master = obj["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
     for part in ("limits", "requests"):
@@ -166,33 +166,33 @@ def test_pods_of_another_size_count_the_job_in_pods_like_themselves(known: Knowl
     assert all(c is not None and abs(c.gpus - whole.gpus) <= 4 for c in counts)
 
 
-def test_a_number_of_pods_that_the_user_states_is_kept(known: Knowledge) -> None:
+def test_a_number_of_pods_that_the_user_states_is_kept(known: Decider) -> None:
     obj = complete("pytorchjob")
     obj["metadata"]["annotations"][PODS] = "2"
     for template in templates(admitted(known, obj).object):
         assert template["metadata"]["annotations"][PODS] == "2"
 
 
-def test_a_job_of_one_pod_or_of_pods_that_train_apart_states_no_number(known: Knowledge) -> None:
+def test_a_job_of_one_pod_or_of_pods_that_train_apart_states_no_number(known: Decider) -> None:
     obj = complete("job")
     obj["spec"] |= {"completions": 8, "parallelism": 8, "completionMode": "NonIndexed"}
     (template,) = templates(admitted(known, obj).object)
     assert PODS not in template["metadata"]["annotations"]
 
 
-def test_a_manifest_as_people_write_it_is_understood(known: Knowledge) -> None:
+def test_a_manifest_as_people_write_it_is_understood(known: Decider) -> None:
     for name in ("job", "rayjob"):
         assert "resnet50" in admitted(known, manifest(name)).said
 
 
-def test_a_workload_is_annotated_and_otherwise_left_to_kueue(known: Knowledge) -> None:
+def test_a_workload_is_annotated_and_otherwise_left_to_kueue(known: Decider) -> None:
     obj = complete("workload")
     found = admitted(known, obj)
     assert DURATION in found.annotations
     assert found.object["spec"] == obj["spec"]
 
 
-def test_a_workload_that_kueue_made_of_a_job_is_left_alone(known: Knowledge) -> None:
+def test_a_workload_that_kueue_made_of_a_job_is_left_alone(known: Decider) -> None:
     obj = complete("workload")
     obj["metadata"]["ownerReferences"] = [
         {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "controller": True}
@@ -200,7 +200,7 @@ def test_a_workload_that_kueue_made_of_a_job_is_left_alone(known: Knowledge) -> 
     assert not admitted(known, obj).operations
 
 
-def test_a_job_of_a_job_set_is_left_to_the_job_set(known: Knowledge) -> None:
+def test_a_job_of_a_job_set_is_left_to_the_job_set(known: Decider) -> None:
     obj = complete("job")
     obj["metadata"]["ownerReferences"] = [
         {
@@ -213,7 +213,7 @@ def test_a_job_of_a_job_set_is_left_to_the_job_set(known: Knowledge) -> None:
     assert not admitted(known, obj).operations
 
 
-def test_a_job_of_a_cron_job_is_filled(known: Knowledge) -> None:
+def test_a_job_of_a_cron_job_is_filled(known: Decider) -> None:
     obj = complete("job")
     obj["metadata"]["ownerReferences"] = [
         {"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "controller": True}
@@ -221,6 +221,6 @@ def test_a_job_of_a_cron_job_is_filled(known: Knowledge) -> None:
     assert admitted(known, obj).object["spec"]["activeDeadlineSeconds"] > 600
 
 
-def test_a_kind_of_another_group_is_left_alone(known: Knowledge) -> None:
+def test_a_kind_of_another_group_is_left_alone(known: Decider) -> None:
     group = {"group": "batch.volcano.sh", "version": "v1alpha1", "kind": "Job"}
     assert not admitted(known, complete("job"), kind=group).operations

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from admission_reviews import OURS, STATED, Admitted, admitted, job, knowledge, pod
 
-from k8s_extender.admission import Knowledge
+from k8s_extender.decide import Decider
 from predictor.estimate.fitting import Fitted
 
 QUEUED = {"kueue.x-k8s.io/queue-name": "team-queue"}
@@ -20,12 +20,12 @@ WEEK_S = 7 * 86400
 
 
 @pytest.fixture(scope="module")
-def known(fitted: Fitted) -> Knowledge:
+def known(fitted: Fitted) -> Decider:
     return knowledge(fitted)
 
 
 @pytest.fixture(scope="module")
-def asking(fitted: Fitted) -> Knowledge:
+def asking(fitted: Fitted) -> Decider:
     """The default policy: deadlines only where they are asked for."""
     return knowledge(fitted, deadline={"mode": "annotated"})
 
@@ -44,46 +44,46 @@ def limits_of(found: Admitted) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("own_s", [1, WEEK_S, 0, 2**31 - 1])
-def test_a_jobs_own_deadline_is_kept(known: Knowledge, own_s: int) -> None:
+def test_a_jobs_own_deadline_is_kept(known: Decider, own_s: int) -> None:
     assert limits_of(admitted(known, job(spec={"activeDeadlineSeconds": own_s}))) == {
         "deadline": own_s
     }
 
 
-def test_a_deadline_of_its_pods_is_a_jobs_own_limit_too(known: Knowledge) -> None:
+def test_a_deadline_of_its_pods_is_a_jobs_own_limit_too(known: Decider) -> None:
     assert limits_of(admitted(known, job(pod={"activeDeadlineSeconds": WEEK_S}))) == {
         "of pods": WEEK_S
     }
 
 
-def test_a_pods_own_deadline_is_kept(known: Knowledge) -> None:
+def test_a_pods_own_deadline_is_kept(known: Decider) -> None:
     obj = pod()
     obj["spec"]["activeDeadlineSeconds"] = WEEK_S
     assert limits_of(admitted(known, obj)) == {"deadline": WEEK_S}
 
 
-def test_a_limit_for_kueue_is_joined_by_no_other(known: Knowledge) -> None:
+def test_a_limit_for_kueue_is_joined_by_no_other(known: Decider) -> None:
     labels = QUEUED | {KUEUE_LIMIT: "777"}
     assert limits_of(admitted(known, job(labels=labels, pod=BRIDGED))) == {"kueue": "777"}
 
 
 @pytest.mark.parametrize("own", ["600", "1-12:00:00", "4h", "nonsense"])
-def test_a_limit_for_the_slurm_bridge_is_joined_by_no_other(known: Knowledge, own: str) -> None:
+def test_a_limit_for_the_slurm_bridge_is_joined_by_no_other(known: Decider, own: str) -> None:
     obj = job(STATED | {SLINKY_LIMIT: own}, labels=QUEUED, pod=BRIDGED)
     assert limits_of(admitted(known, obj)) == {"slinky": own}
 
 
-def test_a_limit_in_the_old_words_of_the_slurm_bridge_is_kept(known: Knowledge) -> None:
+def test_a_limit_in_the_old_words_of_the_slurm_bridge_is_kept(known: Decider) -> None:
     obj = job(STATED | {"slinky.slurm.net/timelimit": "600"}, pod=BRIDGED)
     assert limits_of(admitted(known, obj)) == {}
 
 
-def test_a_jobs_own_deadline_is_what_kueue_and_the_slurm_bridge_hear(known: Knowledge) -> None:
+def test_a_jobs_own_deadline_is_what_kueue_and_the_slurm_bridge_hear(known: Decider) -> None:
     obj = job(labels=QUEUED, pod=BRIDGED, spec={"activeDeadlineSeconds": 5430})
     assert limits_of(admitted(known, obj)) == {"deadline": 5430, "kueue": "5430", "slinky": "91"}
 
 
-def test_annotations_that_the_user_wrote_are_kept(known: Knowledge) -> None:
+def test_annotations_that_the_user_wrote_are_kept(known: Decider) -> None:
     own = {f"{OURS}predicted-duration": "5h", f"{OURS}predicted-basis": "I measured it"}
     found = admitted(known, job(STATED | own))
     assert found.annotations.items() >= own.items()
@@ -91,7 +91,7 @@ def test_annotations_that_the_user_wrote_are_kept(known: Knowledge) -> None:
     assert inner.items() >= own.items()
 
 
-def test_nothing_that_was_there_is_ever_changed(known: Knowledge) -> None:
+def test_nothing_that_was_there_is_ever_changed(known: Decider) -> None:
     obj = job(labels=QUEUED, pod=BRIDGED)
     found = admitted(known, obj)
     assert {operation["op"] for operation in found.operations} == {"add"}
@@ -104,44 +104,44 @@ def _holds(more: Any, less: Any) -> bool:
     return bool(more == less)
 
 
-def test_an_own_deadline_below_the_median_is_told(known: Knowledge) -> None:
+def test_an_own_deadline_below_the_median_is_told(known: Decider) -> None:
     open_ = known.config.model_copy(
         update={"filter": known.config.filter.model_copy(update={"deadline": False})}
     )
-    relaxed = Knowledge(known.predictor, open_, known.nodes)
+    relaxed = Decider(known.predictor, open_, known.nodes)
     said = admitted(relaxed, job(spec={"activeDeadlineSeconds": 3600})).said
     assert "your deadline of 1h is below the median" in said
 
 
-def test_an_own_deadline_that_no_gpu_can_meet_is_told(known: Knowledge) -> None:
+def test_an_own_deadline_that_no_gpu_can_meet_is_told(known: Decider) -> None:
     said = admitted(known, job(spec={"activeDeadlineSeconds": 60})).said
     assert "no known node can take it (predicted run time exceeds the deadline" in said
 
 
-def test_an_own_deadline_far_above_is_told(known: Knowledge) -> None:
+def test_an_own_deadline_far_above_is_told(known: Decider) -> None:
     said = admitted(known, job(spec={"activeDeadlineSeconds": 2**31 - 1})).said
     assert " is long, " in said
     assert " would do" in said
 
 
-def test_a_fitting_own_deadline_needs_no_word(known: Knowledge) -> None:
+def test_a_fitting_own_deadline_needs_no_word(known: Decider) -> None:
     filled = admitted(known, job()).object["spec"]["activeDeadlineSeconds"]
     (line,) = admitted(known, job(spec={"activeDeadlineSeconds": filled + 1})).response["warnings"]
     assert "deadline" not in line
 
 
-def test_kueue_and_the_slurm_bridge_get_the_deadline_that_was_filled(known: Knowledge) -> None:
+def test_kueue_and_the_slurm_bridge_get_the_deadline_that_was_filled(known: Decider) -> None:
     found = limits_of(admitted(known, job(labels=QUEUED, pod=BRIDGED)))
     assert found.keys() == {"deadline", "kueue", "slinky"}
     assert found["kueue"] == str(found["deadline"])
     assert 60 * int(found["slinky"]) - 60 < found["deadline"] <= 60 * int(found["slinky"])
 
 
-def test_only_jobs_of_a_queue_or_of_the_bridge_hear_of_their_limits(known: Knowledge) -> None:
+def test_only_jobs_of_a_queue_or_of_the_bridge_hear_of_their_limits(known: Decider) -> None:
     assert limits_of(admitted(known, job())).keys() == {"deadline"}
 
 
-def test_an_annotation_for_the_bridge_is_as_good_as_its_scheduler(known: Knowledge) -> None:
+def test_an_annotation_for_the_bridge_is_as_good_as_its_scheduler(known: Decider) -> None:
     obj = job(STATED | {"slurmjob.slinky.slurm.net/partition": "gpu"})
     assert limits_of(admitted(known, obj)).keys() == {"deadline", "slinky"}
 
@@ -151,23 +151,23 @@ def test_kueue_and_the_slurm_bridge_can_be_left_out(fitted: Fitted) -> None:
     assert limits_of(admitted(closed, job(labels=QUEUED, pod=BRIDGED))).keys() == {"deadline"}
 
 
-def test_by_default_a_deadline_is_filled_only_where_it_is_asked_for(asking: Knowledge) -> None:
+def test_by_default_a_deadline_is_filled_only_where_it_is_asked_for(asking: Decider) -> None:
     assert limits_of(admitted(asking, job(labels=QUEUED, pod=BRIDGED))) == {}
     assert f"{OURS}predicted-duration" in admitted(asking, job()).annotations
 
 
-def test_an_annotation_on_object_or_template_asks_for_a_deadline(asking: Knowledge) -> None:
+def test_an_annotation_on_object_or_template_asks_for_a_deadline(asking: Decider) -> None:
     template = job()
     template["spec"]["template"]["metadata"] = {"annotations": {FILL: "true"}}
     for obj in (job(STATED | {FILL: "true"}), template, pod(STATED | {FILL: "True"})):
         assert limits_of(admitted(asking, obj)).keys() == {"deadline"}
 
 
-def test_the_label_of_a_namespace_asks_for_a_deadline(asking: Knowledge) -> None:
+def test_the_label_of_a_namespace_asks_for_a_deadline(asking: Decider) -> None:
     assert limits_of(admitted(asking, job(), labelled=True)).keys() == {"deadline"}
 
 
-def test_an_annotation_declines_a_deadline(asking: Knowledge, known: Knowledge) -> None:
+def test_an_annotation_declines_a_deadline(asking: Decider, known: Decider) -> None:
     declined = job(STATED | {FILL: "false"})
     assert limits_of(admitted(asking, declined, labelled=True)) == {}
     assert limits_of(admitted(known, declined)) == {}
@@ -194,7 +194,7 @@ def test_a_second_review_changes_nothing_and_says_the_same(
 
 
 def test_a_queue_that_another_webhook_adds_hears_of_the_deadline_next_time(
-    known: Knowledge,
+    known: Decider,
 ) -> None:
     first = copy.deepcopy(admitted(known, job()).object)
     first["metadata"]["labels"] |= QUEUED
@@ -202,10 +202,10 @@ def test_a_queue_that_another_webhook_adds_hears_of_the_deadline_next_time(
     assert second["kueue"] == str(second["deadline"])
 
 
-def test_an_update_and_a_sub_resource_are_left_alone(known: Knowledge) -> None:
+def test_an_update_and_a_sub_resource_are_left_alone(known: Decider) -> None:
     for request in ({"operation": "UPDATE"}, {"operation": "DELETE"}, {"subResource": "status"}):
         assert not admitted(known, job(), **request).operations
 
 
-def test_a_dry_run_is_answered_as_the_creation_would_be(known: Knowledge) -> None:
+def test_a_dry_run_is_answered_as_the_creation_would_be(known: Decider) -> None:
     assert admitted(known, job(), dryRun=True) == admitted(known, job())

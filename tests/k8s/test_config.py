@@ -13,7 +13,7 @@ from k8s_extender.errors import ConfigError
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        ({"assumed_precision": "fp17"}, "assumed_precision.*fp17.*accepted are fp32"),
+        ({"assumed_precision": "fp17"}, "assumed_precision.*fp17.*fp16"),
         ({"hardware": {"fabric": "token-ring"}}, "hardware.fabric.*token-ring.*ib-hdr"),
         ({"hardware": {"products": {"GRID": "a101"}}}, "hardware.products.GRID.*a101.*a100"),
         ({"hardware": {"node_label_gpus": {"big": "h1000"}}}, "node_label_gpus.big.*h1000"),
