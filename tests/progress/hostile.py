@@ -189,6 +189,7 @@ NOT_TRAINING = {
     ),
     "tar": _lines("./data/image_{n:05d}.jpg"),
     "solver": _lines("Iteration {n}  residual = 0.00{n}  dt = 0.01  {t}"),
+    "a solver beside one loss": _lines("    Iterations: {n}") + "\nloss 0.1\nloss 0.2\n",
     "stages of a script": "Step 1: load modules\nStep 2: copy data\nStep 3: run\nepochs: 100\n",
     "configuration": "epochs: 100\nbatch_size: 32\nlr: 0.1\nmax_steps: 1000\nmodel: 12/24\n",
     "nvidia-smi": _lines(

@@ -16,6 +16,7 @@ from .track import Track, epoch_track, step_track
 LEAST_CERTAIN = 0.5  # below it a rate is not told
 _NEAR_LINES = 3  # a stamp or a loss so near belongs to a counter
 _TRAINING_SHARE = 0.3
+_LOSS_SHARE = 0.2  # losses a line of a training that prints them on other lines
 _ETAS = 3  # of the last lines; the first ones hold the start of the loader
 
 
@@ -146,7 +147,8 @@ def _kind(marks: Sequence[Mark], losses: Sequence[int]) -> str:
         return TRAINING
     first, last = marks[0].line - _NEAR_LINES, marks[-1].line + _NEAR_LINES
     between = sum(first <= line <= last for line in losses)
-    return TRAINING if between >= (1 if epochs else 2) else ""
+    least = 2.0 if marks[-1].bar else max(2.0 - epochs, _LOSS_SHARE * len(marks))
+    return TRAINING if between >= least else ""
 
 
 def _other(kinds: dict[str, str], output: _Output) -> ProgressKind:
