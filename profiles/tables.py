@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from .conventions import DIM_FIELDS, SHAPE_FIELDS, Floats, Texts, fill_elements, work
 from .errors import ProfileDataError
 from .gpus import find_gpu
+from .recordings import entries_of_recordings
 from .storage import (
     COLLECTIVE_COLUMNS,
     HERE,
@@ -145,7 +146,10 @@ def measurements(root: Path = HERE) -> tuple[Mapping[str, str], ...]:
 
 @cache
 def models(root: Path = HERE) -> Mapping[str, Mapping[str, Any]]:
-    """All networks of ``models/*.yaml`` by name; raises ProfileDataError on a name used twice."""
+    """All networks by name: those of ``models/*.yaml``, and the recorded ones none of them names.
+
+    Raises ProfileDataError on a name used twice.
+    """
     merged: dict[str, Mapping[str, Any]] = {}
     owner: dict[str, str] = {}
     for path in sorted((root / "models").glob("*.yaml")):
@@ -153,6 +157,10 @@ def models(root: Path = HERE) -> Mapping[str, Mapping[str, Any]]:
         for name, entry in raw.items():
             for spelling in (name, *entry.get("aliases", ())):
                 _claim(owner, str(spelling).lower().replace("_", "-"), f"{path.name}: {name}")
+            merged[name] = entry
+    described = {e["architecture"].get("graph") for e in merged.values() if "architecture" in e}
+    for name, entry in entries_of_recordings(described):
+        if name.lower().replace("_", "-") not in owner:
             merged[name] = entry
     return merged
 

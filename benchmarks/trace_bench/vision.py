@@ -99,32 +99,6 @@ def _head(width: int) -> Sequence[nn.Module]:
     return nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, CLASSES)
 
 
-class _Added(nn.Module):
-    """The input, plus what a layer makes of it."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        added: torch.Tensor = x + self.layer(x)
-        return added
-
-
-def convmixer(a: Sizes) -> torch.nn.Module:
-    """ConvMixer (arXiv 2201.09792) with kernels of nine."""
-    h = a["hidden"]
-
-    def end() -> Sequence[nn.Module]:
-        return nn.GELU(), nn.BatchNorm2d(h)
-
-    layers: list[nn.Module] = [nn.Conv2d(3, h, a["patch"], a["patch"]), *end()]
-    for _ in range(a["layers"]):
-        spatial = nn.Sequential(nn.Conv2d(h, h, 9, padding=4, groups=h), *end())
-        layers += [_Added(spatial), nn.Conv2d(h, h, 1), *end()]
-    return nn.Sequential(*layers, *_head(h))
-
-
 class WordLstm(nn.Module):
     """A language model of two LSTM layers."""
 
@@ -171,7 +145,6 @@ NETWORKS = (
     Reference(name="vgg11", build=vgg),
     Reference(name="vgg16-bn", build=vgg),
     Reference(name="densenet121", build=densenet),
-    Reference(name="convmixer-1024-20-ks9-p14", build=convmixer, depth=True),
     Reference(name="ptb-lstm", build=lambda _: WordLstm(10000, 200), seq_len=20, inputs=WORDS),
     Reference(
         name="ptb-lstm-large", build=lambda _: WordLstm(10000, 1500), seq_len=36, inputs=WORDS

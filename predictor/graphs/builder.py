@@ -229,7 +229,7 @@ class GraphBuilder(MemoryLayers):
         if not flash:
             self.batched_matmul(n, query_len, key_len, head_dim)
             if not fused_softmax:
-                self.elementwise(scores, reads=1)
+                self.elementwise(scores, reads=1, function="scale")
             self.softmax(n * query_len, key_len)
             if dropout:
                 self.dropout(scores)

@@ -24,6 +24,7 @@ class MemoryLayers(Recorder):
         """``elements`` outputs; reads and writes are per output element, each way.
 
         By default the backward reads one more tensor than the forward (the saved input).
+        ``function`` is torch's name, which says what memory keeps for the backward.
         ``backward_writes=0`` means there is no backward operator.
         """
         cols = int(elements)
@@ -47,17 +48,19 @@ class MemoryLayers(Recorder):
                 kernels=kernels if backward_kernels is None else backward_kernels,
             )
 
-    def activation(self, x: Feature | float) -> None:
+    def activation(self, x: Feature | float, function: str = "relu") -> None:
         """ReLU, GELU, SiLU ...: one read and one write forward, two reads and one write back."""
-        self.elementwise(self._elements(x))
+        self.elementwise(self._elements(x), function=function)
 
     def add(self, x: Feature | float) -> None:
         """Residual addition; its gradient is one addition where the branches join again."""
-        self.elementwise(self._elements(x), reads=2, backward_reads=2)
+        self.elementwise(self._elements(x), reads=2, backward_reads=2, function="add")
 
     def multiply(self, x: Feature | float) -> None:
         """Product of two activations (gating); both gradients."""
-        self.elementwise(self._elements(x), reads=2, backward_reads=3, backward_writes=2)
+        self.elementwise(
+            self._elements(x), reads=2, backward_reads=3, backward_writes=2, function="mul"
+        )
 
     def dropout(self, x: Feature | float) -> None:
         """Dropout with a one-byte mask (a quarter of an element)."""
@@ -65,7 +68,7 @@ class MemoryLayers(Recorder):
 
     def concat(self, x: Feature | float) -> None:
         """Copy into a concatenated tensor of this size; the backward copies out again."""
-        self.elementwise(self._elements(x), backward_reads=1)
+        self.elementwise(self._elements(x), backward_reads=1, function="cat")
 
     def upsample(self, x: Feature, size: tuple[int, ...]) -> Feature:
         """Interpolate to ``size``."""
@@ -156,13 +159,13 @@ class MemoryLayers(Recorder):
     def global_pool(self, x: Feature) -> Feature:
         """Average over all positions."""
         out = Feature(x.channels, (1,) * len(x.size))
-        self._pool(x, out)
+        self._pool(x, out, "mean")
         return out
 
-    def _pool(self, x: Feature, out: Feature) -> None:
+    def _pool(self, x: Feature, out: Feature, function: str = "") -> None:
         a, c = self._elements(x), self._elements(out)
         dims = (self.batch_size * out.positions, x.channels)
-        self.emit(Kind.POOL, FORWARD, dims, reads=a, writes=c)
+        self.emit(Kind.POOL, FORWARD, dims, reads=a, writes=c, function=function)
         if self._backward:
             self.emit(Kind.POOL, DATA_GRADIENT, dims, reads=2 * c, writes=a)
 

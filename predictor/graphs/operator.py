@@ -57,10 +57,11 @@ class Operator:
 
     ``flops`` counts multiply and add as two. ``reads`` and ``writes`` are ELEMENTS moved to and
     from memory by one instance; the autocast pass turns them into bytes. ``kernels`` is the
-    number of device launches of one instance. ``function`` is torch's name of an element-wise
-    operator where a trace knows it. ``origins`` name what decides the format of a traced operator
-    under autocast (``predictor.physics.autocast``); None takes the format of the operator
-    before.
+    number of device launches of one instance. ``function`` is what an operator came from: torch's
+    name (``relu``, ``mul``, ``dropout``), ``spelt_gelu`` and the like for chains of eager code, the
+    name of a fused kernel it is a part of, or nothing. ``origins`` name what decides the format of
+    a traced operator under autocast (``predictor.physics.autocast``); None takes the format of
+    the operator before.
     """
 
     kind: Kind

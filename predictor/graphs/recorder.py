@@ -61,6 +61,7 @@ class Recorder:
         self._given: Origins = None
         self._entering: Origins = None
         self._result: Origins = None
+        self._function = ""
 
     # --- scopes -----------------------------------------------------------------------------
 
@@ -110,6 +111,15 @@ class Recorder:
         finally:
             self._given, self._result, self._entering = outer
 
+    @contextmanager
+    def inside(self, function: str) -> Iterator[None]:
+        """Operators inside are parts of one fused function, which the memory model knows."""
+        outer, self._function = self._function, function
+        try:
+            yield
+        finally:
+            self._function = outer
+
     # --- bookkeeping ------------------------------------------------------------------------
 
     def input(self, elements_per_sample: float) -> None:
@@ -155,7 +165,7 @@ class Recorder:
                 writes,
                 kernels,
                 count * self._repeat,
-                function,
+                self._function or function,
                 origins,
             )
         )

@@ -23,9 +23,7 @@ _MODULES: dict[str, str] = {
     "vit_relpos": "vit_variants",
     "vit_parallel": "vit_variants",
     "coat_lite": "coat",
-    "twins_svt": "twins",
     "sequencer2d": "sequencer",
-    "pnasnet": "nasnet",
 }
 
 

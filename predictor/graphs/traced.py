@@ -30,7 +30,7 @@ _DIGITS = 8
 Law = tuple[tuple[float, int, int], ...]
 
 
-def value(law: Law, batch: int, seq_len: int) -> float:
+def value(law: Law, batch: int, seq_len: float) -> float:
     """The size a law gives for a batch size and a sequence length."""
     return sum((c * float(batch**i * seq_len**j) for c, i, j in law), 0.0)
 
@@ -212,7 +212,7 @@ def _decoded(raw: dict[str, Any]) -> TracedModel:
     return TracedModel(
         operators=operators,
         image_size=image and tuple(image),
-        input_elements=_law(raw.pop("input_elements")),
+        input_elements=law_of(raw.pop("input_elements")),
         unknown=tuple(raw.pop("unknown")),
         update=update and Update(**{**update, "products": tuple(update["products"])}),
         **raw,
@@ -221,13 +221,13 @@ def _decoded(raw: dict[str, Any]) -> TracedModel:
 
 def _operator(raw: dict[str, Any]) -> SymbolicOperator:
     flops, reads, writes, kernels = (
-        _law(raw[key]) for key in ("flops", "reads", "writes", "kernels")
+        law_of(raw[key]) for key in ("flops", "reads", "writes", "kernels")
     )
     origins = raw.get("origins")
     return SymbolicOperator(
         kind=Kind(raw["kind"]).value,
         direction=Direction(raw["direction"]).value,
-        dims=tuple(_law(d) for d in raw["dims"]),
+        dims=tuple(law_of(d) for d in raw["dims"]),
         flops=flops,
         reads=reads,
         writes=writes,
@@ -238,5 +238,6 @@ def _operator(raw: dict[str, Any]) -> SymbolicOperator:
     )
 
 
-def _law(raw: Sequence[Sequence[float]]) -> Law:
+def law_of(raw: Sequence[Sequence[float]]) -> Law:
+    """A law from its terms as JSON has them."""
     return tuple((float(c), int(i), int(j)) for c, i, j in raw)

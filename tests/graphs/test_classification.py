@@ -13,23 +13,8 @@ from predictor.graphs.operator import Direction, Graph, Kind
 from predictor.graphs.registry import builder_of
 from predictor.graphs.workload import Workload
 
-FAMILIES = {
-    "resnet",
-    "efficientnet",
-    "vgg",
-    "alexnet",
-    "squeezenet",
-    "shufflenet",
-    "densenet",
-    "inception",
-    "regnet",
-    "convnext",
-    "insightface",
-    "mobilefacenet",
-    "vit",
-    "swin",
-}
-CATALOG = [entry.name for entry in entries() if entry.family in FAMILIES]
+GROUPS = {"cnn", "efficientnet", "vision-transformer"}
+CATALOG = [e.name for e in entries() if e.group in GROUPS and e.family != "recorded"]
 
 
 def graph(entry: ModelEntry, batch: int = 1, *, flash: bool = False, **changes: Any) -> Graph:

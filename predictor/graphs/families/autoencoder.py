@@ -38,7 +38,7 @@ def autoencoder(
         _sparse_linear(b, rows, items_per_user, items, first)
     else:
         b.elementwise(rows * items, reads=2, writes=1, backward_writes=0, kernels=2)  # normalise
-        b.elementwise(rows * items, reads=1, writes=1.25, backward_writes=0)  # noise
+        b.elementwise(rows * items, writes=1.25, backward_writes=0, function="dropout")  # noise
         b.linear(rows, items, first, data_gradient=False)
     b.activation(rows * first)
     for width, out in pairwise(widths):

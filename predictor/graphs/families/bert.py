@@ -98,7 +98,7 @@ def masked_language_head(
     rows = b.batch_size * predictions
     b.elementwise(rows * hidden, backward_reads=1)
     b.linear(rows, hidden, embedding)
-    b.activation(rows * embedding)
+    b.activation(rows * embedding, "gelu")
     b.layer_norm(rows, embedding)
     b.linear(rows, embedding, vocab, bias=False, shared=True)
     b.parameters(vocab)
@@ -109,7 +109,7 @@ def masked_language_head(
 def pooled_classifier(b: GraphBuilder, hidden: int, classes: int) -> None:
     """Dense + tanh on the first token, then a classifier."""
     b.linear(b.batch_size, hidden, hidden)
-    b.activation(b.batch_size * hidden)
+    b.activation(b.batch_size * hidden, "tanh")
     b.linear(b.batch_size, hidden, classes)
     b.cross_entropy(b.batch_size, classes)
 

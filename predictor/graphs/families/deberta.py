@@ -39,7 +39,7 @@ def deberta(
     _layer(b, block, seq, positions)
     if conv_kernel:
         b.conv(Feature(hidden, (seq,)), hidden, conv_kernel, bias=True)
-        b.activation(rows * hidden)
+        b.activation(rows * hidden, "gelu")
         residual(b, block, rows)
         norm(b, block, rows)
     with b.repeat(layers - 1):

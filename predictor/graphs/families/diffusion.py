@@ -52,7 +52,7 @@ def diffusion(
     b.elementwise(b.batch_size * x.elements, reads=3, writes=2, kernels=6, backward_writes=0)
     for narrow in (widths[0], condition.time):
         b.linear(b.batch_size, narrow, condition.time)
-        b.activation(float(b.batch_size * condition.time))
+        b.activation(float(b.batch_size * condition.time), "silu")
     x, skips = _down(b, x, widths, attention, blocks, condition)
     x = _residual(b, x, x.channels, condition)
     _transformer(b, x, condition)
@@ -108,7 +108,7 @@ def _up(
 def _residual(b: GraphBuilder, x: Feature, channels: int, condition: _Condition) -> Feature:
     _group_norm(b, x)
     y = b.conv(x, channels, 3, bias=True)
-    b.activation(float(b.batch_size * condition.time))
+    b.activation(float(b.batch_size * condition.time), "silu")
     b.linear(b.batch_size, condition.time, channels)
     b.add(y)
     _group_norm(b, y)
@@ -121,7 +121,7 @@ def _residual(b: GraphBuilder, x: Feature, channels: int, condition: _Condition)
 
 def _group_norm(b: GraphBuilder, x: Feature) -> None:
     b.group_norm(x)
-    b.activation(x)
+    b.activation(x, "silu")
 
 
 def _transformer(b: GraphBuilder, x: Feature, condition: _Condition) -> None:
@@ -133,7 +133,7 @@ def _transformer(b: GraphBuilder, x: Feature, condition: _Condition) -> None:
     _attention(b, x, condition.context, condition.tokens, condition)
     b.layer_norm(rows, width)
     b.linear(rows, width, 8 * width)
-    b.activation(float(rows * 4 * width))
+    b.activation(float(rows * 4 * width), "gelu")
     b.multiply(float(rows * 4 * width))
     b.linear(rows, 4 * width, width)
     b.add(x)
@@ -176,6 +176,6 @@ def _text_encoder(b: GraphBuilder, condition: _Condition, layers: int) -> None:
                 b.attention(width // 64, condition.tokens, condition.tokens, 64, dropout=False)
         b.layer_norm(rows, width)
         b.linear(rows, width, 4 * width)
-        b.activation(float(rows * 4 * width))
+        b.activation(float(rows * 4 * width), "gelu")
         b.linear(rows, 4 * width, width)
         b.elementwise(rows * width, reads=2, kernels=2)

@@ -129,7 +129,7 @@ def video_dit(
 def _time_embedding(b: GraphBuilder, sinusoids: int, hidden: int) -> None:
     b.elementwise(b.batch_size * sinusoids, kernels=6, backward_writes=0)
     b.linear(b.batch_size, sinusoids, hidden, data_gradient=False)
-    b.activation(float(b.batch_size * hidden))
+    b.activation(float(b.batch_size * hidden), "silu")
     b.linear(b.batch_size, hidden, hidden)
 
 
@@ -155,7 +155,7 @@ def _layer(b: GraphBuilder, block: _Block) -> None:
         _gated_residual(b, block, rows)
     _modulated_norm(b, block, rows)
     b.linear(rows, block.hidden, 4 * width, bias=block.bias)
-    b.activation(rows * 4 * width)
+    b.activation(rows * 4 * width, "gelu")
     b.linear(rows, 4 * width, block.hidden, bias=block.bias)
     _gated_residual(b, block, rows)
 
@@ -175,7 +175,7 @@ def _attend(b: GraphBuilder, block: _Block, keys: int) -> None:
 
 def _modulation(b: GraphBuilder, block: _Block, vectors: int) -> None:
     """Vectors for a layer, of each sample, from its time step."""
-    b.activation(float(b.batch_size * block.hidden))
+    b.activation(float(b.batch_size * block.hidden), "silu")
     b.linear(b.batch_size, block.hidden, vectors * block.hidden // block.share, bias=block.bias)
 
 

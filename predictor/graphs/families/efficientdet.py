@@ -48,7 +48,7 @@ def efficientdet(
     b.input(3 * work.image[0] * work.image[1])
     x = b.conv(Feature(3, work.image), stem, 3, stride=2, data_gradient=False)
     b.batch_norm(x)
-    b.activation(x)
+    b.activation(x, "silu")
     outputs = inverted_stages(b, x, scaled_stages(stages), InvertedStyle())
     levels = [outputs[2], outputs[4], outputs[6]]
     levels.append(
@@ -85,7 +85,7 @@ def _cell(b: GraphBuilder, levels: Sequence[Feature], channels: int, bias: bool)
                 b.upsample(x, size)
         node = Feature(channels, size)
         _weighted_sum(b, node, len(inputs))
-        b.activation(node)
+        b.activation(node, "silu")
         _separable(b, node, channels, bias=bias)
         b.batch_norm(node)
         values.append(node)
@@ -122,7 +122,7 @@ def _head(
         with b.repeat(layers):
             _separable(b, x, x.channels, bias=bias, shared=shared)
             b.batch_norm(x)
-            b.activation(x)
+            b.activation(x, "silu")
         out = _separable(b, x, outputs, bias=True, shared=shared)
         with b.repeat(2):
             b.concat(out)

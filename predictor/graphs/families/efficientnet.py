@@ -99,7 +99,7 @@ def efficientnet(
     if head_after_pool:
         x = b.global_pool(x)
         x = b.conv(x, wide, 1, bias=head_bias)
-        b.activation(x)
+        b.activation(x, "silu")
     elif wide:
         x = _conv(b, x, wide, 1, style)
     classifier(b, x, classes, pool=not head_after_pool, dropout=dropout)
@@ -208,6 +208,7 @@ def _conv(
         groups=groups,
         act=act and not style.prelu,
         first=first,
+        function="silu",
     )
     if act and style.prelu:
         prelu(b, y)

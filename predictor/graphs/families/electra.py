@@ -51,7 +51,7 @@ def electra(
         task_head(b, hidden, seq, head, classes)
         return
     b.linear(rows, hidden, hidden)
-    b.activation(rows * hidden)
+    b.activation(rows * hidden, "gelu")
     b.linear(rows, hidden, 1)
     b.regression_loss(rows)
 

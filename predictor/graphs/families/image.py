@@ -54,14 +54,15 @@ def conv_norm(
     act: bool = True,
     norm: str = "batch",
     first: bool = False,
+    function: str = "relu",
 ) -> Feature:
-    """Convolution without bias, norm and (``act``) an activation; ``first``: of the network."""
+    """Convolution without bias, norm and (``act``) a ``function``; ``first``: of the network."""
     y = b.conv(
         x, channels, kernel, stride=stride, padding=padding, groups=groups, data_gradient=not first
     )
     normalise(b, y, norm)
     if act:
-        b.activation(y)
+        b.activation(y, function)
     return y
 
 
@@ -71,7 +72,7 @@ def squeeze_excite(b: GraphBuilder, x: Feature, squeezed: int) -> None:
     narrow = b.conv(pooled, squeezed, 1, bias=True)
     b.activation(narrow)
     wide = b.conv(narrow, x.channels, 1, bias=True)
-    b.activation(wide)
+    b.activation(wide, "sigmoid")
     gate(b, x)
 
 
@@ -80,7 +81,7 @@ def channel_attention(b: GraphBuilder, x: Feature) -> None:
     kernel = _eca_kernel(x.channels)
     b.global_pool(x)
     b.conv(Feature(1, (x.channels,)), 1, kernel)
-    b.activation(b.batch_size * x.channels)
+    b.activation(b.batch_size * x.channels, "sigmoid")
     gate(b, x)
 
 
@@ -92,7 +93,11 @@ def _eca_kernel(channels: int) -> int:
 def gate(b: GraphBuilder, x: Feature) -> None:
     """Multiply by one value per channel; the gradient of the gate is a product and a sum."""
     b.elementwise(
-        b.batch_size * x.elements, reads=1, backward_reads=4, backward_writes=2, backward_kernels=3
+        b.batch_size * x.elements,
+        backward_reads=4,
+        backward_writes=2,
+        backward_kernels=3,
+        function="mul",
     )
 
 

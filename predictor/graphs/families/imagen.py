@@ -155,7 +155,7 @@ def _conditioning(
 
 def _two_layers(b: GraphBuilder, width: int, vector: int) -> None:
     b.linear(b.batch_size, width, vector)
-    b.activation(float(b.batch_size * vector))
+    b.activation(float(b.batch_size * vector), "silu")
     b.linear(b.batch_size, vector, vector)
 
 
@@ -195,14 +195,20 @@ def _residual(
     b: GraphBuilder, x: Feature, channels: int, condition: _Condition, scale: int = 0
 ) -> Feature:
     """Two convolutions, the condition shifting and scaling between; ``scale`` halves or doubles."""
-    b.activation(float(b.batch_size * condition.vector))
+    b.activation(float(b.batch_size * condition.vector), "silu")
     b.linear(b.batch_size, condition.vector, 2 * channels)
     _group_norm(b, x)
     if scale:
         x = _rescale(b, _rescale(b, x, scale, shared=False), scale, shared=True, of=x)
     y = b.conv(x, channels, 3, bias=True)
     b.group_norm(y)
-    b.elementwise(b.batch_size * y.elements, backward_reads=3, backward_writes=1.25, writes=1.25)
+    b.elementwise(
+        b.batch_size * y.elements,
+        backward_reads=3,
+        backward_writes=1.25,
+        writes=1.25,
+        function="dropout",
+    )
     y = b.conv(y, channels, 3, bias=True)
     if condition.project_skip or x.channels != channels:
         b.conv(x, channels, 1, bias=True)
@@ -221,7 +227,7 @@ def _rescale(
         return b.conv(folded, x.channels, 1, bias=True, shared=shared)
     wide = b.conv(x, 4 * x.channels, 1, bias=True, shared=shared)
     b.group_norm(wide, affine=not shared)
-    b.activation(wide)
+    b.activation(wide, "silu")
     b.concat(wide)
     return Feature(x.channels, tuple(2 * n for n in x.size))
 
@@ -249,4 +255,4 @@ def _attention(b: GraphBuilder, x: Feature, condition: _Condition, kind: str) ->
 
 def _group_norm(b: GraphBuilder, x: Feature) -> None:
     b.group_norm(x)
-    b.activation(x)
+    b.activation(x, "silu")

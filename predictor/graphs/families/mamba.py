@@ -104,18 +104,19 @@ def mixer(
     mixed = inner + 2 * groups * state
     norm(b, block, rows)
     b.linear(rows, block.hidden, inner + mixed + heads, bias=False)
-    b.conv(
-        Feature(mixed, (seq_len,)),
-        mixed,
-        conv_kernel,
-        padding=(conv_kernel - 1,),
-        groups=mixed,
-        bias=True,
-    )
-    b.activation(rows * mixed)
-    b.parameters(3 * heads, 3)
-    _scan(b, seq_len, inner, heads, groups, state, chunk)
-    b.multiply(rows * inner)
+    with b.inside("selective_scan"):
+        b.conv(
+            Feature(mixed, (seq_len,)),
+            mixed,
+            conv_kernel,
+            padding=(conv_kernel - 1,),
+            groups=mixed,
+            bias=True,
+        )
+        b.activation(rows * mixed, "silu")
+        b.parameters(3 * heads, 3)
+        _scan(b, seq_len, inner, heads, groups, state, chunk)
+        b.multiply(rows * inner)
     b.layer_norm(rows, inner, bias=False)
     b.linear(rows, inner, block.hidden, bias=False)
     residual(b, block, rows)

@@ -20,6 +20,10 @@ FUSED_SOFTMAX_KEYS = range(17, 16385)
 FUSED_SOFTMAX_MATRICES = 4
 
 
+# Activations of blocks whose kernel torch names otherwise.
+_FUNCTIONS = {"geglu": "gelu", "gelu_new": "gelu", "squared-relu": "relu"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """One transformer layer on one GPU: widths after tensor parallelism, and its habits.
@@ -140,7 +144,13 @@ def norm(b: GraphBuilder, block: Block, rows: int, width: int | None = None) -> 
     b.layer_norm(rows, width, bias=block.norm_bias)
     if block.rms_norm and not block.fused:
         b.elementwise(
-            rows * width, reads=5, writes=4, backward_reads=6, kernels=6, backward_kernels=8
+            rows * width,
+            reads=5,
+            writes=4,
+            backward_reads=6,
+            kernels=6,
+            backward_kernels=8,
+            function="spelt_rms_norm",
         )
 
 
@@ -173,6 +183,7 @@ def rotary(b: GraphBuilder, block: Block, elements: float) -> None:
         backward_writes=4.5,
         kernels=10,
         backward_kernels=12,
+        function="rotary",
     )
 
 
@@ -293,11 +304,12 @@ def activate(b: GraphBuilder, block: Block, elements: float) -> None:
             backward_writes=9,
             kernels=8,
             backward_kernels=9,
+            function="spelt_gelu",
         )
     else:
-        b.activation(elements)
+        b.activation(elements, _FUNCTIONS.get(block.activation, block.activation))
     if block.activation == "squared-relu" and not block.fused:
-        b.activation(elements)
+        b.activation(elements, "square")
     if block.gated:
         b.multiply(elements)
 

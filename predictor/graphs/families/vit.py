@@ -52,7 +52,7 @@ def vit(
     b.layer_norm(rows if final_norm else b.batch_size, hidden)
     if pre_logits:
         b.linear(b.batch_size, hidden, hidden)
-        b.activation(b.batch_size * hidden)
+        b.activation(b.batch_size * hidden, "tanh")
     for _ in range(max(special_tokens, 1)):
         b.linear(b.batch_size, hidden, classes)
         b.cross_entropy(b.batch_size, classes)
@@ -100,7 +100,7 @@ def _feed_forward(b: GraphBuilder, work: Workload, rows: int, hidden: int, ffn: 
     width = ffn // work.tensor_parallel
     b.layer_norm(rows, hidden)
     b.linear(rows, hidden, width)
-    b.activation(rows * width)
+    b.activation(rows * width, "gelu")
     b.linear(rows, width, hidden)
 
 
@@ -109,7 +109,13 @@ def _residual(b: GraphBuilder, rows: int, hidden: int, layer_scale: bool, dropou
         b.dropout(rows * hidden)
     if layer_scale:
         b.parameters(hidden)
-        b.elementwise(rows * hidden, backward_reads=4, backward_writes=2, backward_kernels=3)
+        b.elementwise(
+            rows * hidden,
+            backward_reads=4,
+            backward_writes=2,
+            backward_kernels=3,
+            function="mul",
+        )
     b.add(rows * hidden)
 
 

@@ -69,7 +69,7 @@ def _extractor(b: GraphBuilder, samples: int, every_norm: bool) -> Feature:
             b.layer_norm(b.batch_size * x.positions, x.channels)
         elif layer == 0:
             b.group_norm(x)
-        b.activation(x)
+        b.activation(x, "gelu")
     return x
 
 
@@ -79,7 +79,7 @@ def _positions(b: GraphBuilder, x: Feature, kernel: int, groups: int = 16) -> No
     b.parameters(kernel)
     b.elementwise(weights, reads=2, backward_reads=3)
     b.conv(x, x.channels, kernel, padding=(kernel - 1) // 2, groups=groups, bias=True)
-    b.activation(x)
+    b.activation(x, "gelu")
     b.add(x)
     b.layer_norm(b.batch_size * x.positions, x.channels)
     b.dropout(x)
@@ -122,7 +122,7 @@ def _layers(
         b.add(rows * hidden)
         b.layer_norm(rows, hidden)
         b.linear(rows, hidden, ffn)
-        b.activation(rows * ffn)
+        b.activation(rows * ffn, "gelu")
         b.linear(rows, ffn, hidden)
         b.dropout(rows * hidden)
         b.add(rows * hidden)

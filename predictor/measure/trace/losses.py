@@ -52,6 +52,12 @@ def _cross_entropy(output: Any) -> torch.Tensor:
     return torch.stack([_one_cross_entropy(t) for t in logits(output)]).sum()
 
 
+def every_cross_entropy(output: Any) -> torch.Tensor:
+    """Over the classes of every output there is: those of auxiliary heads too."""
+    found = [t for t in _tensors([output]) if _trained(t)]
+    return torch.stack([_one_cross_entropy(t) for t in found]).sum()
+
+
 def _one_cross_entropy(scores: torch.Tensor) -> torch.Tensor:
     if scores.dim() < 2:
         return torch.nn.functional.mse_loss(scores, torch.zeros_like(scores))

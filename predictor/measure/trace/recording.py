@@ -86,6 +86,16 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.note(name, values, result, free=free, pointwise=torch.Tag.pointwise in func.tags)
         return result
 
+    def backward_of(self, total: torch.Tensor) -> None:
+        """Run the backward pass of a loss on tensors of the meta device.
+
+        Those ask nothing between a node and its operator, so what it reaches is looked up.
+        """
+        nodes = list(_nodes_behind(total))
+        total.backward()  # type: ignore[no-untyped-call]
+        for node in nodes:
+            self._visit(node)
+
     def note(
         self,
         name: str,
@@ -165,6 +175,17 @@ def _joined_origins(owner: Call, shape: tuple[int, ...]) -> frozenset[str]:
     """Of the gradients summed behind a call, which are those of one of its inputs."""
     alike = [t for t in owner.inputs if t.shape == shape and t.trained and not t.weight]
     return frozenset().union(*(t.origins for t in alike or owner.inputs))
+
+
+def _nodes_behind(total: torch.Tensor) -> Iterator[int]:
+    """Sequence numbers of every node of autograd that a gradient comes by."""
+    waiting, seen = [total.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting += [behind for behind, _ in node.next_functions]
+            yield int(node._sequence_nr())
 
 
 def _distinct(tensor: torch.Tensor) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...graphs.catalog import Pairs, entry_of, graph_of
+from ...graphs.catalog import Pairs, graph_of
 from ...graphs.parts import Parts, parts_of, repeated
 from ...graphs.workload import Workload
 from ..formats import Storage
@@ -63,7 +63,7 @@ def account_of(
     """The account of a catalog entry; raises GraphError where it has no graph."""
     graph = graph_of(name, changes, work)
     shares = work.tensor_parallel if sequence_parallel else 1
-    kept = kept_by(graph, storage, entry_of(name).family)
+    kept = kept_by(graph, storage)
     parts = parts_of(graph)
     first, last = repeated([k.operator for k in kept])
     items = [_Item.of(k, shares, checkpointing.scores) for k in kept]

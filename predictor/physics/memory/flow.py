@@ -31,8 +31,6 @@ class Flow:
     """The tensor that flows from operator to operator, as the walk knows it."""
 
     storage: Storage
-    smooth: bool
-    relu_linears: bool
     stream: int = 0
     bytes: int = 0
     elements: float = 0.0
@@ -40,7 +38,6 @@ class Flow:
     previous: Kind | None = None
     in_scores: bool = False
     in_norm: bool = False
-    scanning: bool = False
     projected: float = 0.0
     joint: float = 0.0
     sizes: set[float] = field(default_factory=set)

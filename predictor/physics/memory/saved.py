@@ -16,27 +16,23 @@ from .flow import Flow, Kept
 
 INDEX_BYTES = 8  # torch indices are int64
 STATISTICS_BYTES = 4  # FP32 log-sum-exp of attention, mean or deviation of a norm
-DROPOUT_WRITES = 1.25  # elements an instance of MemoryLayers.dropout writes: result and mask
-ROTARY_WRITES = 4.5  # of eager rotary embedding: its tables need no gradient
-NORM_CHAIN = 5  # launches from which pointwise work behind a norm is a part of that norm
-GATE_READS = 4  # elements read by the backward of a product with one value a channel
-GELU_CHAIN = 4  # tensors kept of a GELU spelt out by eager code: input, half, tanh, 1 + tanh
-GLOBAL_WINDOW = 36  # input elements per output from which pooling is a mean over all positions
-
-# Families whose activation between convolutions keeps its input (SiLU, GELU, hard swish), and
-# those whose activation between linear layers keeps its result, which the next layer keeps too.
-SMOOTH_CONVOLUTIONS = frozenset({"efficientnet", "efficientdet", "convnext", "diffusion"})
-RELU_LINEARS = frozenset(
-    {"alexnet", "autoencoder", "dlrm", "ncf", "seq2seq", "transformer_xl", "vgg", "wide_and_deep"}
-)
-# Families whose scan is one kernel from convolution to norm, which computes again what lies between
+# What autograd keeps of pointwise functions, by torch's names without marks of variants.
+RESULT_KEPT = frozenset({"elu", "exp", "leaky_relu", "relu", "sigmoid", "sqrt", "tanh"})
+BOTH_KEPT = frozenset({"mul", "div"})
+NOTHING_KEPT = frozenset({"add", "cat", "rotary", "scale", "sub", "upsample"})
+DROPPED = frozenset({"dropout", "native_dropout", "bernoulli"})
+SPELT_NORM = "spelt_rms_norm"  # the rest of an RMS norm that eager code spells out
+SPELT_GELU = "spelt_gelu"
+SPELT_GELU_TENSORS = 4  # input, half of it, tanh, 1 + tanh
+GLOBAL_POOLS = frozenset({"mean"})
+# A scan that is one kernel from convolution to norm, which computes again what lies between
 # (mamba_split_conv1d_scan_combined, arXiv 2405.21060).
-FUSED_SCANS = frozenset({"mamba"})
+FUSED_SCAN = "selective_scan"
 
 
-def kept_by(graph: Graph, storage: Storage, family: str) -> tuple[Kept, ...]:
+def kept_by(graph: Graph, storage: Storage) -> tuple[Kept, ...]:
     """Every forward operator of a graph, in order, with what it keeps."""
-    flow = Flow(storage, family in SMOOTH_CONVOLUTIONS, family in RELU_LINEARS, bytes=storage.full)
+    flow = Flow(storage, bytes=storage.full)
     normed = any(o.kind is Kind.LAYER_NORM for o in graph.operators)
     flow.stream = storage.full if normed else storage.activation
     found = []
@@ -44,19 +40,13 @@ def kept_by(graph: Graph, storage: Storage, family: str) -> tuple[Kept, ...]:
     for (forward, backward), following in zip(groups, [*groups[1:], None], strict=True):
         if forward.kind is Kind.ELEMENTWISE and following and following[0].kind is Kind.LOSS:
             backward = []  # a bias or a copy of the logits: the loss keeps its own result
-        scan_begins = family in FUSED_SCANS and forward.kind is Kind.CONV
-        flow.scanning = scan_begins or (flow.scanning and forward.kind is not Kind.LAYER_NORM)
-        flow.in_norm = flow.previous is Kind.LAYER_NORM and _is_chain(forward)
-        rule = _scanned if flow.scanning else _RULES.get(forward.kind, _elementwise)
+        flow.in_norm = flow.previous is Kind.LAYER_NORM and forward.function == SPELT_NORM
+        scanned = forward.function == FUSED_SCAN
+        rule = _scanned if scanned else _RULES.get(forward.kind, _elementwise)
         found.append(rule(flow, forward, backward))
         if not flow.in_norm:
             flow.previous = forward.kind
     return tuple(found)
-
-
-def _is_chain(op: Operator) -> bool:
-    """Whether this is the rest of an RMS norm that eager code spells out."""
-    return op.kind is Kind.ELEMENTWISE and op.kernels > NORM_CHAIN
 
 
 def _groups(graph: Graph) -> list[tuple[Operator, list[Operator]]]:
@@ -178,7 +168,7 @@ def _loss(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
 def _pool(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
     """Pooling over windows keeps its input and the place of each maximum; a global mean nothing."""
     width, out = flow.bytes, op.writes
-    windows = bool(backward) and out > op.dims[1] * 2 and op.reads / out < GLOBAL_WINDOW
+    windows = bool(backward) and op.function not in GLOBAL_POOLS
     held = flow.keep(op.reads, width) + out * INDEX_BYTES if windows else 0.0
     flow.fresh(out, width)
     return Kept(op, held, (op.reads + out) * width, out * width)
@@ -200,46 +190,33 @@ def _rnn(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
 
 
 def _elementwise(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
-    """Told apart by reads and writes of an element, each way, as MemoryLayers emits them."""
+    """By the function it came from; one without a name keeps what its backward reads again."""
     elements = float(op.dims[-1])
-    reads, writes = op.reads / elements, op.writes / elements
-    back = sum(o.reads for o in backward) / elements
-    width = flow.bytes or flow.storage.activation
-    held, kept, split, dropped = 0.0, False, flow.in_norm, False
-    if abs(writes - DROPOUT_WRITES) < 1e-6:
-        held, dropped = elements, True
+    name = op.function.rstrip("_")
+    width = flow.stream if name == "add" and backward else flow.bytes or flow.storage.activation
+    again = sum(o.reads for o in backward) - elements  # beside the gradient
+    held, kept, split, scores = 0.0, False, flow.in_norm, 0.0
+    if name in DROPPED:
+        held = elements
         split = flow.previous in (Kind.GEMM, Kind.EMBEDDING)
-    elif reads == back == 2 and backward:
-        width = flow.stream
-    elif flow.previous is Kind.BATCHED_GEMM and reads == writes:
-        pass  # scores are scaled
-    elif (reads, writes, back) == (1, 1, 2):
-        held, kept = _activation(flow, elements, width)
-    elif reads == 1 and back == GATE_READS:
-        held = elements * width
-    elif back > writes and writes != ROTARY_WRITES:
-        more = GELU_CHAIN - 1 if writes > ROTARY_WRITES else back == reads + 1 == 3
-        held = flow.keep(elements, width) + more * elements * width
-    scores = held if flow.in_scores else 0.0
+        scores = held if flow.in_scores else 0.0
+    elif name in NOTHING_KEPT or not backward or again < elements:
+        pass
+    elif name in RESULT_KEPT:
+        held, kept = elements * width, True
+    elif name in BOTH_KEPT:
+        both = min(op.reads, again)
+        # One value a channel gates a branch, which nobody else keeps.
+        first = flow.keep(elements, width) if both >= 2 * elements else elements * width
+        held = first + (both - elements) * width
+    else:
+        chain = SPELT_GELU_TENSORS - 1 if name == SPELT_GELU else 0
+        held = flow.keep(elements, width) + chain * elements * width
     in_place = not backward and flow.kept  # a bias or a mask is added where the tensor lies
     if not in_place:
         flow.fresh(elements, width, kept=kept)
-    return Kept(
-        op,
-        held,
-        2 * elements * width,
-        elements * width,
-        split=split,
-        scores=scores if dropped else 0.0,
-    )
-
-
-def _activation(flow: Flow, elements: float, width: int) -> tuple[float, bool]:
-    """ReLU keeps its result, in the place of its input; a smooth function its input."""
-    linear = flow.previous in (Kind.GEMM, Kind.LAYER_NORM, Kind.ATTENTION)
-    if flow.relu_linears if linear else not flow.smooth:
-        return elements * width, True
-    return flow.keep(elements, width), False
+    moved = 2 * elements * width
+    return Kept(op, held, moved, elements * width, split=split, scores=scores)
 
 
 Rule = Callable[[Flow, Operator, list[Operator]], Kept]

@@ -1,0 +1,296 @@
+"""Records networks of timm and torchvision as graphs that are read without torch.
+
+Run with ``python tools/record_graphs.py`` to record again all that ``profiles/graphs`` holds, or
+with names such as ``timm/resnet50d`` (``timm/densenet121+stem_type=deep`` with an argument) to add
+or replace those; ``--missing timm`` adds every classifier of a library. It needs the extra
+``graphs``. Nothing is computed and no weights are loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from recording_laws import BATCH, OperatorsAt, Powers, operator_laws, with_batch
+
+from predictor.errors import GraphError
+from predictor.graphs.operator import Direction, Kind, Operator
+from predictor.graphs.recorded import packed
+from predictor.graphs.traced import Law, SymbolicOperator, value
+from predictor.measure.trace.calls import Call
+from predictor.measure.trace.layers import WholeLayers
+from predictor.measure.trace.losses import every_cross_entropy
+from predictor.measure.trace.mapping import mapped
+from predictor.measure.trace.recording import Recording as CallRecording
+from predictor.measure.trace.repeats import folded
+from predictor.measure.trace.step import built
+from profiles.recordings import MANIFEST, Recording, path_of, recordings
+
+MANIFEST_FORMAT = 1
+IMAGE_SIZE = 224  # of networks whose library names none
+STEP = 32  # pixels from one side to the next: what most networks divide an image by
+FLOPS_TOLERANCE = 0.002
+SCORES = frozenset({Kind.SOFTMAX, Kind.BATCHED_GEMM, Kind.ATTENTION})
+WEIGHTS = ("parameters", "trainable", "tensors")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How many sides to trace, and the powers of the side that laws have (``operator_laws``)."""
+
+    sides: int
+    fixed: Powers
+    grown: Powers
+
+
+CONVOLUTIONAL = (Attempt(2, (0, 2), (0, 2)), Attempt(3, (0, 1, 2), (0, 1, 2)))
+ATTENDING = (
+    Attempt(3, (0, 1, 2), (0, 2, 4)),
+    Attempt(5, (0, 1, 2, 3, 4), (0, 1, 2, 3, 4)),
+)
+ONE_SIDE = Attempt(1, (0,), (0,))
+
+
+class LibraryNetwork:
+    """A network of a library, made for the side of an image where the library asks for that.
+
+    Its tensors are those of torch's meta device: shapes without data, and twice as fast as the fake
+    tensors of ``precision-time trace``, which networks that nobody knows need.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.library, _, rest = name.partition("/")
+        self.model, *stated = rest.split("+")
+        self._arguments = dict(one.split("=", 1) for one in stated)
+        self._modules: dict[int | None, torch.nn.Module] = {}
+
+    @cached_property
+    def default_side(self) -> int:
+        """The side of the images it is trained with."""
+        if self.library != "timm":
+            return IMAGE_SIZE
+        found: int = import_module("timm").get_pretrained_cfg(self.model).input_size[-1]
+        return found
+
+    @cached_property
+    def sized(self) -> bool:
+        """Whether the library makes another network for another image."""
+        if self.library != "timm":
+            return False
+        try:
+            self._modules[self.default_side] = self._create(img_size=self.default_side)
+        except TypeError:
+            return False
+        return True
+
+    def at(self, side: int) -> torch.nn.Module:
+        """The network for an image; raises GraphError where there is none."""
+        key = side if self.sized else None
+        if key not in self._modules:
+            arguments = {"img_size": side} if self.sized else {}
+            with _possible(self.model, side):
+                self._modules[key] = self._create(**arguments)
+        return self._modules[key]
+
+    def flops(self, side: int) -> int:
+        """FLOPs of the forward pass of two images, as torch counts them."""
+        module = self.at(side)
+        counter = FlopCounterMode(display=False)
+        with _possible(self.model, side), counter, torch.no_grad(), torch.device("meta"):
+            module(torch.empty(2, 3, side, side))
+        found: int = counter.get_total_flops()
+        return found
+
+    def calls(self, side: int, batch: int) -> tuple[Call, ...]:
+        """The operator calls of a training step; raises GraphError for an impossible image."""
+        module = self.at(side)
+        recording = CallRecording()
+        recording.weights(module.parameters())
+        module.zero_grad(set_to_none=True)
+        with _possible(self.model, side), torch.device("meta"), recording, WholeLayers(recording):
+            total = every_cross_entropy(module(torch.empty(batch, 3, side, side)))
+            recording.backward_of(total)
+        return tuple(recording.calls)
+
+    def _create(self, **arguments: Any) -> torch.nn.Module:
+        def create() -> Any:
+            if self.library == "timm":
+                timm = import_module("timm")
+                return timm.create_model(self.model, **self._arguments, **arguments)
+            models = import_module("torchvision").models
+            return models.get_model(self.model, weights=None, **self._arguments)
+
+        return built(create).to("meta").train()
+
+
+@contextmanager
+def _possible(model: str, side: int) -> Iterator[None]:
+    """Raise GraphError for what libraries raise where an image is not possible."""
+    try:
+        yield
+    except (AssertionError, RuntimeError, ValueError) as error:
+        raise GraphError(f"{model} takes no image of {side} pixels: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What was recorded: laws of the operators and of the weights."""
+
+    operators: tuple[SymbolicOperator, ...]
+    weights: Mapping[str, Law]
+    any_side: bool
+    forward_flops: float
+
+
+def record(network: LibraryNetwork, side: int) -> Recorded:
+    """Trace a network at one side and, for the laws of the side, at others where that works.
+
+    Laws must give the FLOPs that torch counts at a side that was not traced.
+    """
+    at = _traces(network)
+    counted = network.flops(side)
+    attends = any(o.kind in SCORES for o in at(BATCH, side))
+    for attempt in ATTENDING if attends else CONVOLUTIONAL:
+        sides = [side + STEP * i for i in range(attempt.sides)]
+        try:
+            theirs = network.flops(sides[-1] + STEP) / counted
+            laws = operator_laws(at, sides, attempt.fixed, attempt.grown)
+        except GraphError:
+            break
+        if laws is None:
+            break
+        ours = _forward_flops(laws, sides[-1] + STEP) / _forward_flops(laws, side)
+        if abs(ours / theirs - 1) < FLOPS_TOLERANCE:
+            return _recorded(laws, True, counted)
+    laws = operator_laws(at, [side], ONE_SIDE.fixed, ONE_SIDE.grown)
+    assert laws is not None  # one trace has the operators of itself
+    return _recorded(laws, False, counted)
+
+
+def _traces(network: LibraryNetwork) -> OperatorsAt:
+    """Operators of a batch and a side; numbers of weights come last, in the place of FLOPs."""
+    known: dict[int, tuple[Call, ...]] = {}
+
+    def at(batch: int, side: int) -> Sequence[Operator]:
+        if side not in known:
+            known[side] = network.calls(side, BATCH)
+        operators = mapped(with_batch(known[side], batch)).operators
+        every = list(network.at(side).parameters())
+        trained = [p for p in every if p.requires_grad]
+        counts = (sum(p.numel() for p in every), sum(p.numel() for p in trained), len(trained))
+        weights = (Operator(Kind.OPTIMIZER, Direction.UPDATE, (), float(n), 0, 0) for n in counts)
+        return (*operators, *weights)
+
+    return at
+
+
+def _forward_flops(laws: Sequence[SymbolicOperator], side: int) -> float:
+    forward = [o for o in laws if o.direction == Direction.FORWARD]
+    return sum(value(o.flops, 2, side) * o.count for o in forward)
+
+
+def _recorded(laws: Sequence[SymbolicOperator], any_side: bool, counted: int) -> Recorded:
+    operators, weights = laws[: -len(WEIGHTS)], laws[-len(WEIGHTS) :]
+    return Recorded(
+        operators=folded(operators),
+        weights={name: law.flops for name, law in zip(WEIGHTS, weights, strict=True)},
+        any_side=any_side,
+        forward_flops=counted / 2,
+    )
+
+
+def write(name: str, side: int | None) -> Recording:
+    """Record one network, write its file, and give its row of the manifest."""
+    network = LibraryNetwork(name)
+    side = side or network.default_side
+    found = record(network, side)
+    content = packed(side, found.any_side, found.weights, found.operators)
+    path_of(name).parent.mkdir(parents=True, exist_ok=True)
+    path_of(name).write_bytes(content)
+    attends = any(o.kind in SCORES - {Kind.SOFTMAX} for o in found.operators)
+    return Recording(
+        name=name,
+        sha256=sha256(content).hexdigest(),
+        image_size=side,
+        parameters=round(value(found.weights["parameters"], 1, side)),
+        forward_gflops=float(f"{found.forward_flops / 1e9:.5g}"),
+        group="vision-transformer" if attends else "cnn",
+    )
+
+
+def write_manifest(rows: Mapping[str, Recording]) -> None:
+    """Write the manifest, with the versions of what is installed."""
+    graphs = {
+        name: {
+            "sha256": row.sha256,
+            "image_size": row.image_size,
+            "parameters": row.parameters,
+            "forward_gflops": row.forward_gflops,
+            "group": row.group,
+        }
+        for name, row in sorted(rows.items())
+    }
+    versions = {name: version(name).partition("+")[0] for name in ("timm", "torch", "torchvision")}
+    content = {"format": MANIFEST_FORMAT, "libraries": versions, "graphs": graphs}
+    MANIFEST.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def missing(library: str) -> Iterator[str]:
+    """Classifiers of a library that have no recording."""
+    source = import_module("timm" if library == "timm" else "torchvision.models")
+    for model in source.list_models():
+        if f"{library}/{model}" not in recordings():
+            yield f"{library}/{model}"
+
+
+def operators_of_torchvision() -> torch.library.Library:
+    """Schemas of the operators that a torchvision without its compiled part lacks.
+
+    PyPI has torchvision for CUDA alone; its networks are Python, and only ask that these exist.
+    """
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    return library
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option("--missing", "library", type=click.Choice(["timm", "torchvision"]))
+@click.option("--image-size", type=int, help="Pixels of a side, where not what was recorded last.")
+def main(names: tuple[str, ...], library: str | None, image_size: int | None) -> None:
+    """Record NAMES, or all that are recorded."""
+    warnings.filterwarnings("ignore")
+    kept = operators_of_torchvision()
+    rows = dict(recordings()) if MANIFEST.exists() else {}
+    wanted = list(names) or list(missing(library) if library else rows)
+    for name in wanted:
+        known = rows.get(name)
+        try:
+            rows[name] = write(name, image_size or (known.image_size if known else None))
+        except (GraphError, RuntimeError, ValueError) as error:
+            click.echo(f"{name}: {error}", err=True)
+            continue
+        click.echo(f"{name}: {rows[name].parameters} parameters")
+        write_manifest(rows)
+    del kept
+
+
+if __name__ == "__main__":
+    main()

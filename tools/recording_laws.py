@@ -1,0 +1,142 @@
+"""How the sizes of recorded operators depend on batch and image: solved from few traces.
+
+A trace costs seconds. So each image is traced once, with a batch that is a prime no size of a
+network has: wherever it is found again in a shape stands the batch, and the same calls with another
+are had without torch. Along the side of the image sizes are polynomials, solved from two to five.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from predictor.graphs.operator import Operator
+from predictor.graphs.traced import Law, SymbolicOperator
+from predictor.measure.trace.calls import Call, Tensor
+
+BATCH = 10007
+_OTHER = 2  # how much larger the second batch is
+_MOVED = 8  # what is moved is counted in eighths of an element, or more
+
+Powers = tuple[int, ...]
+OperatorsAt = Callable[[int, int], Sequence[Operator]]  # of a batch and a side
+
+
+def with_batch(calls: Sequence[Call], batch: int) -> list[Call]:
+    """Calls that were traced with ``BATCH`` samples, with another number of them."""
+    known: dict[int, Call] = {}
+
+    def call(old: Call) -> Call:
+        if id(old) not in known:
+            known[id(old)] = new = replace(
+                old,
+                inputs=tuple(_tensor(t, batch) for t in old.inputs),
+                outputs=tuple(_tensor(t, batch) for t in old.outputs),
+                arguments=tuple(_size(a, batch) for a in old.arguments),
+            )
+            new.gradients = [call(c) for c in old.gradients]
+            new.additions = [call(c) for c in old.additions]
+        return known[id(old)]
+
+    return [call(c) for c in calls]
+
+
+def _size(value: Any, batch: int) -> Any:
+    if isinstance(value, list | tuple):
+        return [_size(v, batch) for v in value]
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value // BATCH * batch if whole and value % BATCH == 0 else value
+
+
+def _tensor(tensor: Tensor, batch: int) -> Tensor:
+    grows = round(tensor.moved * _MOVED) % BATCH == 0
+    return replace(
+        tensor,
+        shape=tuple(_size(size, batch) for size in tensor.shape),
+        moved=tensor.moved / BATCH * batch if grows else tensor.moved,
+    )
+
+
+def operator_laws(
+    at: OperatorsAt, sides: Sequence[int], fixed: Powers, grown: Powers
+) -> tuple[SymbolicOperator, ...] | None:
+    """Operators as laws; None where they are not the same ones at every side.
+
+    ``fixed`` are powers of the side in what does not grow with the batch, ``grown`` in what does.
+    """
+    columns = [at(batch, side) for batch in (BATCH, BATCH + _OTHER) for side in sides]
+    if len({len(column) for column in columns}) > 1:
+        return None
+    solver = _Solver(sides, fixed, grown)
+    rows = list(zip(*columns, strict=True))
+    if any(len({(o.kind, o.direction, len(o.dims), o.count) for o in row}) > 1 for row in rows):
+        return None
+    return tuple(_symbolic(solver, row) for row in rows)
+
+
+class _Solver:
+    """Solves laws over the same sides; equal columns of sizes are solved once."""
+
+    def __init__(self, sides: Sequence[int], fixed: Powers, grown: Powers) -> None:
+        self._sides = len(sides)
+        self._parts = ((fixed, _inverse(sides, fixed)), (grown, _inverse(sides, grown)))
+        self._known: dict[tuple[float, ...], Law] = {}
+
+    def law(self, sizes: Sequence[float]) -> Law:
+        """The law through one size a side, for the one batch and then for the other."""
+        column = tuple(sizes)
+        if column not in self._known:
+            self._known[column] = self._solved([Fraction(size) for size in column])
+        return self._known[column]
+
+    def _solved(self, sizes: Sequence[Fraction]) -> Law:
+        first, second = sizes[: self._sides], sizes[self._sides :]
+        grown = [(b - a) / _OTHER for a, b in zip(first, second, strict=True)]
+        fixed = [a - BATCH * g for a, g in zip(first, grown, strict=True)]
+        terms: list[tuple[float, int, int]] = []
+        for i, (values, (powers, inverse)) in enumerate(
+            zip((fixed, grown), self._parts, strict=True)
+        ):
+            if all(value == values[0] for value in values):
+                terms += [(float(values[0]), i, 0)] if values[0] else []
+                continue
+            for power, row in zip(powers, inverse, strict=True):
+                if total := sum(a * b for a, b in zip(row, values, strict=True)):
+                    terms.append((float(total), i, power))
+        return tuple(terms)
+
+
+def _inverse(sides: Sequence[int], powers: Powers) -> list[list[Fraction]]:
+    """The inverse of the matrix side^power."""
+    n = len(sides)
+    rows = [
+        [*(Fraction(side**power) for power in powers), *(Fraction(i == j) for j in range(n))]
+        for i, side in enumerate(sides)
+    ]
+    for c in range(n):
+        pivot = next(r for r in range(c, n) if rows[r][c])
+        rows[c], rows[pivot] = rows[pivot], rows[c]
+        rows[c] = [x / rows[c][c] for x in rows[c]]
+        for r in range(n):
+            if r != c:
+                factor = rows[r][c]
+                rows[r] = [x - factor * y for x, y in zip(rows[r], rows[c], strict=True)]
+    return [row[n:] for row in rows]
+
+
+def _symbolic(solver: _Solver, row: Sequence[Operator]) -> SymbolicOperator:
+    first = row[0]
+    return SymbolicOperator(
+        kind=first.kind.value,
+        direction=first.direction.value,
+        dims=tuple(solver.law(sizes) for sizes in zip(*(o.dims for o in row), strict=True)),
+        flops=solver.law([o.flops for o in row]),
+        reads=solver.law([o.reads for o in row]),
+        writes=solver.law([o.writes for o in row]),
+        kernels=solver.law([o.kernels for o in row]),
+        count=int(first.count),
+        function=first.function,
+        origins=first.origins,
+    )
