@@ -112,7 +112,7 @@ class LibraryNetwork:
         """FLOPs of the forward pass of two images, as torch counts them."""
         module = self.at(side)
         counter = FlopCounterMode(display=False)
-        with _possible(self.model, side), counter, torch.no_grad(), torch.device("meta"):
+        with _possible(self.model, side), counter, torch.device("meta"):
             module(torch.empty(2, 3, side, side))
         found: int = counter.get_total_flops()
         return found

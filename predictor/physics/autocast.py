@@ -8,7 +8,7 @@ Everything else of a traced network runs in the format torch gives it: FP32 wher
 torch's FP32 list or any of its inputs is FP32, until the next matrix product. In front of a listed
 function its inputs are cast where they are of the lower format, and the gradient is cast back.
 
-Networks of the catalog do not name their functions. There, everything else runs in the format of
+Builders of the catalog name no origins. There, everything else runs in the format of
 what was computed before it: FP32 behind a forward operator of the FP32 list, the lower format
 behind a gradient. As each forward operator is followed by its gradients, pointwise work behind a
 softmax or layer norm is mostly priced in the lower format, as fused training code runs it.
