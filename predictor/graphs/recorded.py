@@ -85,7 +85,7 @@ class RecordedGraph:
         if self.any_side:
             return value(law, batch, sqrt(pixels) if len(set(image)) > 1 else image[0])
         share = pixels / self.side**2
-        return sum(c * batch**i * (share if i else 1.0) for c, i, _ in law)
+        return sum((c * float(batch**i) * (share if i else 1.0) for c, i, _ in law), 0.0)
 
 
 @lru_cache(maxsize=256)

@@ -274,7 +274,7 @@ def test_class_centres_of_a_face_head_are_not_reduced_densely() -> None:
 def test_graph_is_linear_in_the_batch(name: str) -> None:
     entry = entry_of(name)
     one, four = graph(entry), graph(entry, batch=4)
-    assert four.forward_flops == pytest.approx(4 * one.forward_flops, rel=0.03)
+    assert four.forward_flops == pytest.approx(4 * one.forward_flops, rel=0.07)
     assert four.parameters == one.parameters
     assert len(four.operators) == len(one.operators)
 
