@@ -259,12 +259,12 @@ def missing(library: str) -> Iterator[str]:
             yield f"{library}/{model}"
 
 
-def operators_of_torchvision() -> torch.library.Library:
+def operators_of_torchvision() -> Any:
     """Schemas of the operators that a torchvision without its compiled part lacks.
 
     PyPI has torchvision for CUDA alone; its networks are Python, and only ask that these exist.
     """
-    library = torch.library.Library("torchvision", "FRAGMENT")
+    library: Any = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
     for name in ("nms", "qnms"):
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     return library
