@@ -62,6 +62,20 @@ def test_an_evaluation_is_told_as_one(name: str) -> None:
     assert read(NOT_TRAINING[name]).kind is ProgressKind.EVALUATION
 
 
+def test_a_stated_length_is_no_counter() -> None:
+    """``epochs: 3`` of a configuration makes no epoch of the steps after it."""
+    lines = [f"step {n}/1000 loss 0.3 step_time 0.50s" for n in range(0, 400, 10)]
+    found = read("epochs: 3\nNum Epochs = 3\n" + "\n".join(lines) + "\n")
+    assert (found.unit, found.at, found.total) == ("step", 390, 1000)
+
+
+def test_dictionaries_of_trainer_without_its_bar_tell_the_epoch() -> None:
+    lines = [f"{{'loss': 1.9, 'learning_rate': 4e-05, 'epoch': {n * 0.04:.2f}}}" for n in range(40)]
+    found = read("  Num Epochs = 3\n" + "\n".join(lines) + "\n")
+    assert (found.unit, found.at, found.total) == ("epoch", 1.56, 3)
+    assert (found.seconds_per_unit, found.remaining_s) == (None, None)
+
+
 @settings(max_examples=15, deadline=None)
 @given(scale=st.floats(0.2, 50), at=st.integers(60, 900))
 def test_the_rate_scales_with_the_time_that_a_step_takes(scale: float, at: int) -> None:

@@ -195,6 +195,8 @@ def _special(text: str, known: Patterns) -> _Found | None:
 def _words(text: str, known: Patterns) -> _Found | None:
     """Counters by the words before or after them, and ratios in brackets beside them."""
     epoch, step = known.epoch.search(text), known.step.search(text)
+    if epoch and not epoch["total"] and "epochs" in text[epoch.start() : epoch.start("at")].lower():
+        epoch = None  # a length: epochs: 100, Num Epochs = 3
     counted = known.counted.search(text)
     if counted is not None:
         if counted["step"] and (step is None or step["total"] is None):

@@ -171,7 +171,9 @@ def _training(series: Sequence[Sequence[Mark]], output: _Output) -> ProgressRead
     tracks = [t for marks in series if (t := step_track(marks, headers)) is not None]
     tracks = [t for t in tracks if len(t.points) > 1 or t.last.bar]
     chosen = max(tracks, key=_worth, default=None)
-    by_epoch = epoch_track(headers) or _fractions(series)
+    by_epoch = epoch_track(headers)
+    if by_epoch is None or len(by_epoch.points) < 2:
+        by_epoch = _fractions(series) or by_epoch
     if chosen is None or (chosen.rate() is None and by_epoch is not None and by_epoch.rate()):
         chosen = by_epoch if by_epoch is not None and len(by_epoch.points) > 0 else chosen
     if chosen is None:
