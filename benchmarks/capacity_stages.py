@@ -90,7 +90,7 @@ def whatif(path: Path, clock: Clock) -> None:
     from predictor.site.capacity.clusters import pools_of
     from predictor.site.capacity.configurations import Outlook
     from predictor.site.capacity.jobs import jobs_of
-    from predictor.site.capacity.report_data import Period
+    from predictor.site.capacity.report_data import ReportPeriod
     from predictor.site.capacity.source import of_file
     from predictor.site.replay import Pool
 
@@ -99,8 +99,8 @@ def whatif(path: Path, clock: Clock) -> None:
     until_s = float(frame.select(pl.col("end_s").max()).collect().item())
     clock.around(module, "configurations", "_moves", "replay")
     with clock.stage("all"):
-        jobs = jobs_of(frame, Period(since_s=SINCE_S, until_s=until_s))
-        plan = module.Plan(add=(Pool(name=ADDED[0], gpus=ADDED[1]),))
+        jobs = jobs_of(frame, ReportPeriod(since_s=SINCE_S, until_s=until_s))
+        plan = module.ClusterChange(add=(Pool(name=ADDED[0], gpus=ADDED[1]),))
         module.what_if(jobs, plan, outlook, Terms(), pools_of(jobs.table, ()))
 
 
@@ -108,7 +108,7 @@ def _report(path: Path, clock: Clock, predictor: Predictor | None) -> None:
     from predictor.site.capacity import facts
     from predictor.site.capacity import report as module
     from predictor.site.capacity.render import render_html
-    from predictor.site.capacity.report_data import Period
+    from predictor.site.capacity.report_data import ReportPeriod
     from predictor.site.capacity.source import of_file
 
     clock.around(facts, "hours_of", "splits", "waits", "limits", "predictions", "tensor_cores")
@@ -124,7 +124,7 @@ def _report(path: Path, clock: Clock, predictor: Predictor | None) -> None:
         "_drained",
     )
     with clock.stage("all"):
-        period = Period(since_s=SINCE_S, until_s=UNTIL_S)
+        period = ReportPeriod(since_s=SINCE_S, until_s=UNTIL_S)
         found = module.make_report(of_file(path), period, predictor)
         with clock.stage("page"):
             render_html(found)

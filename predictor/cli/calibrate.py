@@ -17,7 +17,7 @@ from .predictors import predictor, refit
 if TYPE_CHECKING:
     from ..estimate.core import Predictor
     from ..evaluation.figures import Figure
-    from ..site.calibration.calibrate import Comparison
+    from ..site.calibration.calibrate import CalibrationComparison
     from ..site.calibration.gather import Gathered
     from ..site.calibration.held_back import Checked, Errors
     from ..site.calibration.site_state import SiteState
@@ -109,7 +109,7 @@ def _calibrate(
     *,
     force: bool,
     dry_run: bool,
-) -> tuple[Comparison, str | None]:
+) -> tuple[CalibrationComparison, str | None]:
     """The comparison, and the version that was stored."""
     from ..estimate import artifacts, store
     from ..site.calibration.calibrate import compare, fit_all
@@ -137,13 +137,18 @@ def _calibrate(
 
 
 def _show(
-    compared: Comparison, gathered: Gathered, state: SiteState, stored: str | None, *, force: bool
+    compared: CalibrationComparison,
+    gathered: Gathered,
+    state: SiteState,
+    stored: str | None,
+    *,
+    force: bool,
 ) -> None:
     from ..site.calibration.calibrate import reasons
 
-    cells = compared.cells.cells
-    used = sum(cell.runs for cell in cells)
-    click.echo(f"{count(gathered.runs)} runs: {count(used)} make {count(len(cells))} measurements")
+    groups = compared.groups.groups
+    used = sum(group.runs for group in groups)
+    click.echo(f"{count(gathered.runs)} runs: {count(used)} make {count(len(groups))} measurements")
     if compared.left:
         click.echo(f"not used: {reasons(compared.left)}")
     if bounds := len(gathered.bounds):
@@ -174,7 +179,7 @@ def _stored(version: str | None, *, used: bool) -> str:
     return f"\n{version} {'is in use' if used else 'is stored, and not used'}"
 
 
-def _rows(compared: Comparison) -> list[tuple[str, ...]]:
+def _rows(compared: CalibrationComparison) -> list[tuple[str, ...]]:
     from ..site.calibration.held_back import errors_by, stack
 
     before, after = errors_by(compared.before, stack), errors_by(compared.after, stack)
@@ -182,7 +187,7 @@ def _rows(compared: Comparison) -> list[tuple[str, ...]]:
     return rows + [_row(name, before.get(name), after.get(name)) for name in after]
 
 
-def _both(compared: Comparison) -> tuple[Errors | None, Errors | None]:
+def _both(compared: CalibrationComparison) -> tuple[Errors | None, Errors | None]:
     from ..site.calibration.held_back import Errors
 
     return Errors.of(compared.before), Errors.of(compared.after)
@@ -199,7 +204,7 @@ def _row(name: str, before: Errors | None, after: Errors | None) -> tuple[str, .
 
 
 def _plain(
-    compared: Comparison, gathered: Gathered, state: SiteState, stored: str | None
+    compared: CalibrationComparison, gathered: Gathered, state: SiteState, stored: str | None
 ) -> dict[str, Any]:
     from ..site.calibration.held_back import errors_by, stack
 
@@ -209,7 +214,7 @@ def _plain(
     before, after = _both(compared)
     return {
         "runs": gathered.runs,
-        "measurements": len(compared.cells.cells),
+        "measurements": len(compared.groups.groups),
         "not_used": dict(compared.left.most_common()),
         "hit_their_limit": len(gathered.bounds),
         "beyond_the_interval": compared.beyond,

@@ -9,7 +9,7 @@ import click
 from ..errors import TraceError
 from ..units import count
 from .capacity_forms import Forms, form_options, written
-from .capacity_source import Asked, capacity_options, opened, opened_queue, queue_options
+from .capacity_source import CapacityRequest, capacity_options, opened, opened_queue, queue_options
 from .capacity_text import show, show_whatif, span, times
 from .console import show_json, show_table, warn
 from .groups import CommandGroup
@@ -72,12 +72,14 @@ def report(
     With --add, --remove or --to-precision also what that change would have done.
     """
     from ..site.capacity.report import Wanted, make_report
-    from ..site.capacity.whatif import Plan
+    from ..site.capacity.whatif import ClusterChange
 
     forms = Forms.take(fields)
-    want = Asked(**fields)
+    want = CapacityRequest(**fields)
     changes = bool(add or remove or to_precision)
-    plan = Plan(add=add, remove=remove, mixed=to_precision is not None) if changes else None
+    plan = (
+        ClusterChange(add=add, remove=remove, mixed=to_precision is not None) if changes else None
+    )
     if plan is not None and facts_only:
         raise TraceError("--facts-only predicts nothing, and a change needs predictions")
     with opened(want) as source:
@@ -123,9 +125,9 @@ def whatif(
     from ..site.capacity.clusters import stated_pools
     from ..site.capacity.configurations import Outlook
     from ..site.capacity.jobs import jobs_of
-    from ..site.capacity.whatif import Plan, what_if
+    from ..site.capacity.whatif import ClusterChange, what_if
 
-    want = Asked(**asked)
+    want = CapacityRequest(**asked)
     if not (add or remove or to_precision):
         raise TraceError("nothing would change: give --add, --remove or --to-precision")
     with opened(want) as source:
@@ -133,7 +135,7 @@ def whatif(
         known = stated_pools(want.pools, source.pools)
     found = what_if(
         jobs,
-        Plan(add=add, remove=remove, mixed=to_precision is not None),
+        ClusterChange(add=add, remove=remove, mixed=to_precision is not None),
         Outlook(predictor(want.version)),
         want.terms,
         pools_in(jobs.table, known),
@@ -165,7 +167,7 @@ def queue(form: str, **asked: Any) -> None:
     from ..site.capacity.render.text import counted
     from ..site.capacity.waiting import queue_at
 
-    want = Asked(**asked)
+    want = CapacityRequest(**asked)
     with opened_queue(want) as source:
         period = want.period
         known = stated_pools(want.pools, source.pools)

@@ -12,7 +12,7 @@ import click
 from ..errors import HistoryError
 
 if TYPE_CHECKING:
-    from ..site.capacity.report_data import Report
+    from ..site.capacity.report_data import CapacityReport
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _OPTIONS = (
@@ -75,7 +75,7 @@ class Forms:
             )
         return found
 
-    def private(self, report: Report) -> Report:
+    def private(self, report: CapacityReport) -> CapacityReport:
         """The report with hashed names where a key was given."""
         if self.site_key is None:
             return report
@@ -91,7 +91,7 @@ def form_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def written(found: Report, forms: Forms) -> list[Path]:
+def written(found: CapacityReport, forms: Forms) -> list[Path]:
     """Write every form that was asked for; what was written."""
     paths = (forms.output, forms.csv_dir, forms.json_file, forms.prometheus)
     if not (any(paths) or forms.email):
@@ -116,7 +116,7 @@ def written(found: Report, forms: Forms) -> list[Path]:
     return [path for path in paths if path is not None]
 
 
-def _mail(found: Report, forms: Forms) -> None:
+def _mail(found: CapacityReport, forms: Forms) -> None:
     if not forms.email:
         return
     from ..site.capacity.render import mail

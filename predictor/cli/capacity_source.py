@@ -25,8 +25,8 @@ from .past_jobs import pools_of
 if TYPE_CHECKING:
     from ..planning.cost import Terms
     from ..site.capacity.live import Live
-    from ..site.capacity.report_data import Period
-    from ..site.capacity.source import Source
+    from ..site.capacity.report_data import ReportPeriod
+    from ..site.capacity.source import JobSource
     from ..site.replay import Pool
 
 DAY_S = 86400.0
@@ -86,7 +86,7 @@ _OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CapacityRequest:
     """The values of ``capacity_options``."""
 
     source: str
@@ -101,15 +101,15 @@ class Asked:
     configurations: int
 
     @property
-    def period(self) -> Period:
+    def period(self) -> ReportPeriod:
         """The period; raises HistoryError for one that ends before it begins."""
-        from ..site.capacity.report_data import Period
+        from ..site.capacity.report_data import ReportPeriod
 
         until_s = time.time() if self.until is None else self.until
         since_s = until_s - SINCE_DAYS * DAY_S if self.since is None else self.since
         if since_s >= until_s:
             raise HistoryError("the period ends before it begins: --since has to be before --until")
-        return Period(since_s=since_s, until_s=until_s)
+        return ReportPeriod(since_s=since_s, until_s=until_s)
 
     @property
     def terms(self) -> Terms:
@@ -137,14 +137,14 @@ def queue_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def opened(asked: Asked) -> Iterator[Source]:
+def opened(asked: CapacityRequest) -> Iterator[JobSource]:
     """The jobs, open while the block runs; raises HistoryError, and NotInstalledError."""
     with _ended(asked) as source:
         yield source if asked.queue is None else _with_queue(source, asked.queue)
 
 
 @contextmanager
-def opened_queue(asked: Asked) -> Iterator[Source]:
+def opened_queue(asked: CapacityRequest) -> Iterator[JobSource]:
     """The queue of a scheduler with the jobs of the history, where there is one; else as opened."""
     if asked.source != HERE and asked.source not in plugin_points(QUEUE):
         with opened(asked) as source:
@@ -158,7 +158,7 @@ def opened_queue(asked: Asked) -> Iterator[Source]:
 
 
 @contextmanager
-def _ended(asked: Asked) -> Iterator[Source]:
+def _ended(asked: CapacityRequest) -> Iterator[JobSource]:
     from ..site.capacity.source import of_file, of_history
 
     if asked.source in plugin_points(INGEST):
@@ -178,7 +178,7 @@ def _ended(asked: Asked) -> Iterator[Source]:
         yield of_file(path)
 
 
-def _with_queue(source: Source, name: str) -> Source:
+def _with_queue(source: JobSource, name: str) -> JobSource:
     """A report of the past is worth having without the queue of now."""
     from ..site.capacity.live_jobs import with_live
 
@@ -193,23 +193,23 @@ def _with_queue(source: Source, name: str) -> Source:
 
 
 @contextmanager
-def _past(history: str | None, scheduler: str) -> Iterator[Source]:
+def _past(history: str | None, scheduler: str) -> Iterator[JobSource]:
     """The history, or no jobs where none was named and there is none."""
-    from ..site.capacity.source import Source, empty, of_history
+    from ..site.capacity.source import JobSource, empty, of_history
 
     try:
         store = open_history(history, create=False)
     except HistoryError:
         if history is not None:
             raise
-        yield Source(frame=empty(), kind=scheduler, name=scheduler)
+        yield JobSource(frame=empty(), kind=scheduler, name=scheduler)
         return
     with store:
         yield of_history(store)
 
 
 @contextmanager
-def _read_now(asked: Asked) -> Iterator[Source]:
+def _read_now(asked: CapacityRequest) -> Iterator[JobSource]:
     """What a scheduler tells, in a history that is gone afterwards, and its queue."""
     from ..site.capacity.live_jobs import with_live
     from ..site.capacity.source import of_history

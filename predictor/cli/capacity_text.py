@@ -10,12 +10,12 @@ from ..units import count, duration, percent, short
 from .console import show_table
 
 if TYPE_CHECKING:
-    from ..site.capacity.report_data import Range, Report, Scenario, WhatIf
+    from ..site.capacity.report_data import CapacityReport, Range, Scenario, WhatIf
 
 SHOWN_ROWS = 10
 
 
-def show(found: Report) -> None:
+def show(found: CapacityReport) -> None:
     """The report in short: hours, waits, the largest opportunities, the change."""
     hours, origin = found.hours, found.origin
     sample = ", a generated sample" if origin.sample else ""

@@ -19,7 +19,7 @@ GIGA = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CatalogFinding:
     """What the check of one entry came to; ``deviations`` is empty where all is as stated."""
 
     name: str
@@ -134,7 +134,7 @@ def gpus(form: str) -> None:
     show_table(head, rows, left=2)
 
 
-def checked(entry: ModelEntry) -> Finding:
+def checked(entry: ModelEntry) -> CatalogFinding:
     """One entry against its graph at the defaults of the catalog."""
     from ..errors import GraphError
 
@@ -142,8 +142,8 @@ def checked(entry: ModelEntry) -> Finding:
         graph = default_graph(entry)
     except GraphError as error:
         if entry.parameters is None and entry.forward_gflops is None:
-            return Finding(entry.name, (), f"no size of its own ({error})")
-        return Finding(entry.name, (str(error),))
+            return CatalogFinding(entry.name, (), f"no size of its own ({error})")
+        return CatalogFinding(entry.name, (str(error),))
     deviations = []
     if entry.parameters is not None and graph.parameters != entry.parameters:
         deviations.append(f"parameters {entry.parameters:,} stated, {graph.parameters:,} in graph")
@@ -151,8 +151,8 @@ def checked(entry: ModelEntry) -> Finding:
     if stated is not None and abs(built / stated - 1) > GFLOPS_TOLERANCE:
         deviations.append(f"GFLOPs {stated:.4g} stated, {built:.4g} in graph")
     if entry.parameters is None and stated is None:
-        return Finding(entry.name, (), "no figure is stated")
-    return Finding(entry.name, tuple(deviations))
+        return CatalogFinding(entry.name, (), "no figure is stated")
+    return CatalogFinding(entry.name, tuple(deviations))
 
 
 def default_graph(entry: ModelEntry) -> Graph:

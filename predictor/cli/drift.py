@@ -17,12 +17,12 @@ from .history_filters import filter_options, where_of
 
 if TYPE_CHECKING:
     from ..estimate.core import Predictor
-    from ..site.calibration.candidates import Candidates
+    from ..site.calibration.run_reader import RunReader
     from ..site.drift.chart import Change
-    from ..site.drift.figures import Figures
+    from ..site.drift.figures import DriftFigures
     from ..site.drift.observed import AtSubmit, InUse
     from ..site.drift.snapshot import StreamState
-    from ..site.drift.watch import Drift, Watched
+    from ..site.drift.watch import Drift, WatchedStream
     from ..site.history.store import History
     from ..site.history.where import Where
 
@@ -119,12 +119,12 @@ def _watch(
     return watch(observed, left, false_alarms_per_year=false_alarms, runs_per_week=runs_per_week)
 
 
-def _candidates() -> Candidates:
+def _candidates() -> RunReader:
     """Made with the start-up times that were last learned."""
-    from ..site.calibration.candidates import Candidates
+    from ..site.calibration.run_reader import RunReader
     from ..site.calibration.site_state import read_state
 
-    return Candidates(read_state().fixed)
+    return RunReader(read_state().fixed)
 
 
 def _in_use() -> InUse:
@@ -158,7 +158,7 @@ def _write(found: Drift) -> None:
     write_snapshot(map(_state, found.streams), time.time())
 
 
-def _state(watched: Watched) -> StreamState:
+def _state(watched: WatchedStream) -> StreamState:
     from ..site.drift.snapshot import StreamState
 
     stream, figures, change = watched.stream, watched.figures, watched.standing
@@ -211,24 +211,24 @@ def _reasons(found: Drift) -> str:
     return ", ".join(f"{number} {why}" for why, number in found.left.most_common())
 
 
-def _names(watched: Watched) -> tuple[str, ...]:
+def _names(watched: WatchedStream) -> tuple[str, ...]:
     stream = watched.stream
     return stream.cluster or MISSING, stream.gpu, stream.framework, stream.model or "all"
 
 
-def _figures(figures: Figures) -> tuple[str, ...]:
+def _figures(figures: DriftFigures) -> tuple[str, ...]:
     bias = MISSING if figures.bias is None else f"{100 * figures.bias:+.1f} %"
     low, high = figures.coverage_low, figures.coverage_high
     around = MISSING if low is None else f"{percent(low)} .. {percent(high)}"
     return count(figures.runs), bias, percent(figures.coverage), around
 
 
-def _row(watched: Watched) -> tuple[str, ...]:
+def _row(watched: WatchedStream) -> tuple[str, ...]:
     counts = count(watched.measured), count(watched.scored)
     return *_names(watched), *counts, *_figures(watched.figures)
 
 
-def _weeks(watched: Watched) -> list[tuple[str, ...]]:
+def _weeks(watched: WatchedStream) -> list[tuple[str, ...]]:
     names = _names(watched)
     return [(week.monday, *names, *_figures(week.figures)) for week in watched.weeks]
 

@@ -15,7 +15,7 @@ from .costs import cost_options, kilowatt_hours, money, take_terms
 from .predictors import predictor
 
 if TYPE_CHECKING:
-    from ..planning.sweeps.search import Configuration, Search, Total
+    from ..planning.sweeps.search import Search, SweptConfiguration, Total
 
 MARK = "*"
 TOO_LARGE = "x"
@@ -120,7 +120,7 @@ def _show_text(search: Search, kept: Search, currency: str) -> None:
         )
 
 
-def _too_large(one: Configuration) -> str:
+def _too_large(one: SweptConfiguration) -> str:
     fit, advice = one.fit, [a.text for a in one.fit.advice]
     needs = f"{gibibytes(fit.need_bytes)} of {gibibytes(fit.have_bytes)} per GPU"
     would = f"; would fit: {', '.join(advice)}" if advice else ""
@@ -141,7 +141,7 @@ def _lines(total: Total, low: Total, high: Total, currency: str) -> list[tuple[s
     return [*lines, ("energy (estimate)", kilowatt_hours(total.energy_j), ends)]
 
 
-def _cells(one: Configuration, kept: int, efficient: bool) -> list[str]:
+def _cells(one: SweptConfiguration, kept: int, efficient: bool) -> list[str]:
     job, cost = one.plan.found.job, one.plan.cost
     batch, took = str(job.micro_batch_size), duration(cost.seconds)
     amount = MISSING if cost.amount is None else f"{cost.amount:,.2f}"

@@ -13,7 +13,7 @@ from .config_tables import completed
 from .configured import Configured, configured
 from .draft import Draft
 from .files import Files
-from .flags import Family, flag_of, flags
+from .flags import FlagFamily, flag_of, flags
 from .launch import Launch, family_of, said, switched
 from .shell import UNKNOWN
 from .stated import DECISIVE, Stated
@@ -50,7 +50,7 @@ class _Reading:
     """One command line while it is read; ``special`` holds what is no key of the grammar."""
 
     launch: Launch
-    family: Family
+    family: FlagFamily
     draft: Draft
     special: dict[str, str] = field(default_factory=dict)
 

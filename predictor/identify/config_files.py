@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .autocast import SIGNALS
 from .draft import Draft
-from .flags import Family, flag_of, flags
+from .flags import FlagFamily, flag_of, flags
 from .keys import OFF, ON, key_of
 from .launch import Launch, said
 
@@ -34,7 +34,7 @@ class Named:
     agreed: bool = False
 
 
-def named_files(launch: Launch, family: Family) -> list[Named]:
+def named_files(launch: Launch, family: FlagFamily) -> list[Named]:
     """The files that flags and arguments name."""
     return list(dict.fromkeys((*_of_flags(launch, family), *_of_arguments(launch, family))))
 
@@ -58,7 +58,7 @@ def tell_files(unread: Sequence[Named], *, launcher_unread: bool, draft: Draft) 
         draft.problem("the launcher's file is not read: state precision in --comment", "precision")
 
 
-def _of_flags(launch: Launch, family: Family) -> Iterator[Named]:
+def _of_flags(launch: Launch, family: FlagFamily) -> Iterator[Named]:
     values = [(n, v if v is not None else next(iter(f), "")) for n, v, f in said(launch.after)]
     where = next((text for name, text in values if flag_of(name) in _PATHS), None)
     named = any(flag_of(name) in _NAMES for name, _ in values)
@@ -85,7 +85,7 @@ def _composed(launch: Launch, where: str | None, name: str) -> tuple[str, ...]:
     )
 
 
-def _of_arguments(launch: Launch, family: Family) -> Iterator[Named]:
+def _of_arguments(launch: Launch, family: FlagFamily) -> Iterator[Named]:
     for before, word in zip(("", *launch.after), launch.after, strict=False):
         if word.startswith("-") or "=" in word:
             continue

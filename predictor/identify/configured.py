@@ -11,7 +11,7 @@ from .config_files import Named, launcher_file, named_files
 from .config_tables import accelerate_stated, completed, deepspeed_stated
 from .config_values import settings_of
 from .files import Files
-from .flags import Family, flag_of
+from .flags import FlagFamily, flag_of
 from .keys import FIELD_OF, key_of
 from .launch import Launch, family_of, said
 from .shell import UNKNOWN
@@ -145,7 +145,9 @@ def _words(settings: Mapping[str, str]) -> Iterator[str]:
             yield f"{name}={text}" if "." in name else f"--{name}={text}"
 
 
-def _unread(named: Named, settings: Mapping[str, str] | None, family: Family) -> Iterator[Named]:
+def _unread(
+    named: Named, settings: Mapping[str, str] | None, family: FlagFamily
+) -> Iterator[Named]:
     """The file where it is unread, or each of its settings that may mean more than we know."""
     if named.agreed:
         return

@@ -15,7 +15,7 @@ from .grammar import pairs_of
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class FlagFamily:
     """How one family of programs names what we ask; flags as ``flag_of`` spells them.
 
     ``switches`` map a flag to key and text of the grammar. ``only`` names the one program that
@@ -41,8 +41,8 @@ class Family:
 class Flags:
     """The whole file; ``families`` in the order they are tried, each with the generic flags."""
 
-    families: tuple[Family, ...]
-    generic: Family
+    families: tuple[FlagFamily, ...]
+    generic: FlagFamily
     launchers: frozenset[str]
     launching_modules: frozenset[str]
     launching_files: frozenset[str]
@@ -89,13 +89,13 @@ def flags() -> Flags:
     )
 
 
-def _family(raw: Mapping[str, Any], generic: Family | None) -> Family:
+def _family(raw: Mapping[str, Any], generic: FlagFamily | None) -> FlagFamily:
     values = {flag_of(flag): key for flag, key in raw["values"].items()}
     switches = {flag_of(flag): pairs_of(text)[0] for flag, text in raw.get("switches", {}).items()}
     if generic is not None:
         values = {k: v for k, v in generic.values.items() if k not in switches} | values
         switches = {k: v for k, v in generic.switches.items() if k not in values} | switches
-    return Family(
+    return FlagFamily(
         name=raw["name"],
         source=raw["source"],
         values=values,

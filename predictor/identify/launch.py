@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .flags import Family, flag_of, flags
+from .flags import FlagFamily, flag_of, flags
 from .keys import OFF, ON
 from .shell import UNKNOWN
 
@@ -85,7 +85,7 @@ def shell_text(words: Sequence[str]) -> str | None:
     return None
 
 
-def family_of(launch: Launch) -> Family:
+def family_of(launch: Launch) -> FlagFamily:
     """The family whose program or flags these are; the generic one where none is found."""
     table = flags()
     given = {flag_of(name) for name, _, _ in said(launch.after)}

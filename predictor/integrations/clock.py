@@ -20,7 +20,7 @@ SKIPPED = 5  # allocation, autotuning and compilation fall into the first steps
 WINDOW = 100
 
 
-class Source(Protocol):
+class TimeSource(Protocol):
     """Where the times of steps come from."""
 
     def now(self) -> Any:
@@ -70,7 +70,7 @@ class CudaTime:
         return float(first.elapsed_time(last)) / 1e3
 
 
-def source_here() -> Source:
+def source_here() -> TimeSource:
     """CUDA events where torch has started CUDA in this process, else the host's clock."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
@@ -85,7 +85,7 @@ class StepClock:
     median counts as ``paused_s``.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: TimeSource) -> None:
         self.seconds: deque[float] = deque(maxlen=WINDOW)
         self.measured = 0
         self._source = source

@@ -13,32 +13,32 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from .follower import Follower
+from .follower import TrainingFollower
 from .guard import Guard
-from .told import Told, float32_here, gpus_per_node_here, name_of, whole
+from .trainer_settings import TrainerSettings, float32_here, gpus_per_node_here, name_of, whole
 
 # A pipeline engine makes its steps in train_batch.
 STEPPING = ("step", "train_batch")
 PAUSING = ("save_checkpoint",)
 
 
-def follow(engine: Any, *, directory: Path | None = None, **job: Any) -> Follower:
+def follow(engine: Any, *, directory: Path | None = None, **job: Any) -> TrainingFollower:
     """Follow an engine from here on: its steps, and its checkpoints as pauses.
 
     ``job`` are fields of TrainingJob: ``model``, and ``steps``, which the engine does not know.
     Call ``end()`` of what it returns after the last step to have the run recorded. Never raises.
     """
-    follower = Follower(job, directory=directory)
-    follower.begin(lambda: told_by(engine, whole(job.get("steps"))))
+    follower = TrainingFollower(job, directory=directory)
+    follower.begin(lambda: settings_of(engine, whole(job.get("steps"))))
     guard = Guard()
     guard.run("following the engine", lambda: _attach(engine, follower, guard))
     return follower
 
 
-def told_by(engine: Any, steps: int | None) -> Told:
+def settings_of(engine: Any, steps: int | None) -> TrainerSettings:
     """What an engine says."""
     stage = engine.zero_optimization_stage()
-    return Told(
+    return TrainerSettings(
         model=name_of(engine),
         precision=precision_of(engine),
         batch_size=engine.train_micro_batch_size_per_gpu(),
@@ -65,7 +65,7 @@ def precision_of(engine: Any) -> str:
     return float32_here()
 
 
-def _attach(engine: Any, follower: Follower, guard: Guard) -> None:
+def _attach(engine: Any, follower: TrainingFollower, guard: Guard) -> None:
     seen = engine.global_steps
 
     def stepped() -> None:

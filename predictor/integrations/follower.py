@@ -17,14 +17,14 @@ from .clock import StepClock, source_here
 from .guard import Guard
 from .record import record, wanted
 from .reports import job_id_here, report_path, write_last_words
-from .told import Told, job_of, whole
+from .trainer_settings import TrainerSettings, job_of, whole
 
 REFINE_STEPS = 20
 WRITE_EVERY_S = 30.0
 LEVEL = 0.95
 
 
-class Follower:
+class TrainingFollower:
     """Follows one training at a time; none of its methods raises, or does anything in a fork.
 
     ``given`` are fields of TrainingJob by which the user corrects the trainer, ``directory`` is
@@ -36,7 +36,7 @@ class Follower:
         self._directory = directory
         self._process = 0  # that follows, none before a training and after it
 
-    def begin(self, tell: Callable[[], Told]) -> None:
+    def begin(self, tell: Callable[[], TrainerSettings]) -> None:
         """The first step comes next; ``tell`` asks the trainer for its settings."""
         self._guard, self._process = Guard(), 0
         self._guard.run("following the training", lambda: self._begin(tell()))
@@ -57,13 +57,13 @@ class Follower:
             self._process = 0
             self._guard.run("the end of the training", lambda: self._end(state))
 
-    def _begin(self, told: Told) -> None:
-        if not told.leader:
+    def _begin(self, trainer: TrainerSettings) -> None:
+        if not trainer.leader:
             return
-        self._told, self._steps = told, 0
+        self._trainer, self._steps = trainer, 0
         self._job: TrainingJob | None = None
         self._found = self._guard.run("the prediction", self._predict)
-        self._total = told.total_steps or whole(self._given.get("steps"))
+        self._total = trainer.total_steps or whole(self._given.get("steps"))
         if self._found is not None:
             self._total = self._total or self._found.steps
             self._guard.say(_expectation(self._found))
@@ -76,7 +76,7 @@ class Follower:
     def _predict(self) -> Prediction:
         from ..estimate.store import load_predictor
 
-        self._job = job_of(self._told, self._given)
+        self._job = job_of(self._trainer, self._given)
         return load_predictor().predict(self._job)
 
     def _step(self) -> None:
@@ -93,7 +93,7 @@ class Follower:
         predicted = "" if self._found is None else f", {duration(self._found.step_s)} predicted"
         left = ""
         if step_s is not None and self._total:
-            rest_s = step_s * max(0, self._total - self._told.first_step - self._steps)
+            rest_s = step_s * max(0, self._total - self._trainer.first_step - self._steps)
             left = f"; {duration(rest_s)} to go without evaluation and checkpoints"
         self._guard.say(f"{duration(step_s)} a step measured{predicted}{left}")
         self._write()
@@ -109,7 +109,7 @@ class Follower:
 
     def _report(self) -> StepReport | None:
         """None where the length or the step time is not known."""
-        step_s, step = self._clock.step_s, self._told.first_step + self._steps
+        step_s, step = self._clock.step_s, self._trainer.first_step + self._steps
         if step_s is None or not self._total:
             return None
         return StepReport(
@@ -118,7 +118,7 @@ class Follower:
             step_s=step_s,
             job_id=job_id_here(),
             step_s_spread=self._clock.spread_s,
-            first_step=self._told.first_step,
+            first_step=self._trainer.first_step,
             started_s=self._started_s,
             written_s=time.time(),
             paused_s=self._clock.paused_s,

@@ -10,8 +10,8 @@ from ..optional import needs_package
 with needs_package("transformers"):
     from transformers import TrainerCallback
 
-from .follower import Follower
-from .told import Told, float32_here, gpus_per_node_here, name_of
+from .follower import TrainingFollower
+from .trainer_settings import TrainerSettings, float32_here, gpus_per_node_here, name_of
 
 
 class PrecisionTimeCallback(TrainerCallback):
@@ -25,11 +25,11 @@ class PrecisionTimeCallback(TrainerCallback):
         self, model: str | None = None, *, directory: Path | None = None, **job: Any
     ) -> None:
         given = job if model is None else {"model": model, **job}
-        self._follower = Follower(given, directory=directory)
+        self._follower = TrainingFollower(given, directory=directory)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Predict."""
-        self._follower.begin(lambda: told_by(args, state, kwargs.get("model")))
+        self._follower.begin(lambda: settings_of(args, state, kwargs.get("model")))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Count an optimizer step."""
@@ -48,9 +48,9 @@ class PrecisionTimeCallback(TrainerCallback):
         self._follower.end()
 
 
-def told_by(args: Any, state: Any, model: Any) -> Told:
+def settings_of(args: Any, state: Any, model: Any) -> TrainerSettings:
     """What TrainingArguments and TrainerState say."""
-    return Told(
+    return TrainerSettings(
         model=name_of(model),
         precision=precision_of(args),
         batch_size=args.per_device_train_batch_size,

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..optional import needs_package
-from .follower import Follower
+from .follower import TrainingFollower
 from .loop import state_of
-from .told import Told, float32_here, name_of
+from .trainer_settings import TrainerSettings, float32_here, name_of
 
 if TYPE_CHECKING:
     from lightning.pytorch.callbacks import Callback
@@ -37,13 +37,13 @@ class PrecisionTimeCallback(Callback):
     ) -> None:
         super().__init__()
         given = job if model is None else {"model": model, **job}
-        self._follower = Follower(given, directory=directory)
+        self._follower = TrainingFollower(given, directory=directory)
         self._seen = 0
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Predict."""
         self._seen = trainer.global_step
-        self._follower.begin(lambda: told_by(trainer, pl_module))
+        self._follower.begin(lambda: settings_of(trainer, pl_module))
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
         """Count an optimizer step where this micro-step ended one."""
@@ -68,11 +68,11 @@ class PrecisionTimeCallback(Callback):
         self._follower.end(state_of(exception))
 
 
-def told_by(trainer: Any, network: Any) -> Told:
+def settings_of(trainer: Any, network: Any) -> TrainerSettings:
     """What a Trainer says."""
     total = trainer.estimated_stepping_batches  # inf where the length is not known
     batch = getattr(trainer.train_dataloader, "batch_size", None)
-    return Told(
+    return TrainerSettings(
         model=name_of(network),
         precision=precision_of(str(trainer.precision)),
         batch_size=batch if isinstance(batch, int) else None,

@@ -9,8 +9,15 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ..site.ended_job import JobState
-from .follower import Follower
-from .told import Told, float32_here, gpus_here, gpus_per_node_here, rank_here, whole
+from .follower import TrainingFollower
+from .trainer_settings import (
+    TrainerSettings,
+    float32_here,
+    gpus_here,
+    gpus_per_node_here,
+    rank_here,
+    whole,
+)
 
 Batch = TypeVar("Batch")
 
@@ -28,7 +35,7 @@ class TrainingLoop:
     def __init__(self, *, directory: Path | None = None, first_step: int = 0, **job: Any) -> None:
         self._job = job
         self._first_step = first_step
-        self._follower = Follower(job, directory=directory)
+        self._follower = TrainingFollower(job, directory=directory)
         self._begun = False
 
     def __enter__(self) -> Self:
@@ -84,10 +91,10 @@ class TrainingLoop:
         self._begun = True
         self._follower.begin(lambda: self._tell(length))
 
-    def _tell(self, length: int | None) -> Told:
+    def _tell(self, length: int | None) -> TrainerSettings:
         given = self._job.keys() & {"steps", "epochs"}
         total = whole(self._job.get("steps")) if given else length
-        return Told(
+        return TrainerSettings(
             precision=float32_here(),
             gpus=gpus_here(),
             gpus_per_node=gpus_per_node_here(),

@@ -16,7 +16,7 @@ from predictor.errors import HistoryError
 from predictor.estimate import artifacts
 from predictor.estimate.fitting import Fitted
 from predictor.estimate.residual.model import HyperparameterSets
-from predictor.site.calibration.calibrate import UNTIL, Comparison, compare
+from predictor.site.calibration.calibrate import UNTIL, CalibrationComparison, compare
 from predictor.site.calibration.fixed_times import fixed_times
 from predictor.site.calibration.gather import LATEST, Gathered, cut_at, gather
 from predictor.site.calibration.refit import Base, with_noise
@@ -45,11 +45,13 @@ def gathered_of(site: list[Run]) -> Gathered:
 
 
 @pytest.fixture(scope="session")
-def compared(fitted: Fitted, base: Base, site: list[Run]) -> Comparison:
+def compared(fitted: Fitted, base: Base, site: list[Run]) -> CalibrationComparison:
     return compare(fitted.predictor, base, gathered_of(site), hyper=HyperparameterSets.initial())
 
 
-def test_a_slow_site_is_predicted_well_after_it_was_calibrated(compared: Comparison) -> None:
+def test_a_slow_site_is_predicted_well_after_it_was_calibrated(
+    compared: CalibrationComparison,
+) -> None:
     before = sum(c.ratio for c in compared.before) / len(compared.before)
     after = sum(c.ratio for c in compared.after) / len(compared.after)
     assert len(compared.after) == len(compared.before) > 10
@@ -66,13 +68,13 @@ def test_what_checks_is_later_than_all_that_taught(site: list[Run]) -> None:
     assert len(found.earlier) + len(found.later) == found.runs == RUNS
 
 
-def test_the_rows_of_a_site_are_few(compared: Comparison) -> None:
-    assert len(compared.cells.cells) == 12
-    assert sum(cell.runs for cell in compared.cells.cells) > 90
+def test_the_rows_of_a_site_are_few(compared: CalibrationComparison) -> None:
+    assert len(compared.groups.groups) == 12
+    assert sum(group.runs for group in compared.groups.groups) > 90
 
 
 def test_a_predictor_that_is_no_better_is_not_used(
-    base: Base, site: list[Run], compared: Comparison
+    base: Base, site: list[Run], compared: CalibrationComparison
 ) -> None:
     calibrated = compared.fitted.predictor
     hyper = HyperparameterSets.initial()
@@ -89,7 +91,7 @@ def test_without_a_usable_run_it_says_why(fitted: Fitted, base: Base) -> None:
 def test_no_configuration_fills_the_memory() -> None:
     found = gather((run_of(n, elapsed_s=9000.0) for n in range(LATEST + 50)), (), inf)
     assert len(found.earlier) == LATEST
-    assert found.left[f"one of more than {LATEST} like runs"] == 50
+    assert found.left[f"one of more than {LATEST} similar runs"] == 50
 
 
 def test_the_noise_of_a_site_is_that_of_its_like_runs() -> None:

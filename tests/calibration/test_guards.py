@@ -15,9 +15,6 @@ from site_runs import ASKED, run_of, told
 from predictor.errors import ArtifactError, PrecisionTimeError, RulesError
 from predictor.estimate.fitting import Fitted
 from predictor.estimate.measurement import shipped
-from predictor.site.calibration.candidate import Candidate, Evidence
-from predictor.site.calibration.candidates import Candidates
-from predictor.site.calibration.cells import cells_of
 from predictor.site.calibration.gather import LATEST, gather
 from predictor.site.calibration.guards import (
     ALONE,
@@ -34,19 +31,22 @@ from predictor.site.calibration.guards import (
     floor_by,
 )
 from predictor.site.calibration.quarantine import Quarantine, read_quarantine
+from predictor.site.calibration.run_groups import run_groups
+from predictor.site.calibration.run_reader import RunReader
+from predictor.site.calibration.site_run import SiteRun, StepEvidence
 from predictor.site.ended_job import JobState
 from predictor.site.history.run import Run
 
 STEPS_S = st.floats(1e-3, 1e3)
 
 
-def candidate(run: Run) -> Candidate:
-    found = Candidates().of(run)
-    assert isinstance(found, Candidate)
+def candidate(run: Run) -> SiteRun:
+    found = RunReader().of(run)
+    assert isinstance(found, SiteRun)
     return found
 
 
-def honest(number: int, step_s: float = 0.2, user: str = "", asked: str = ASKED) -> Candidate:
+def honest(number: int, step_s: float = 0.2, user: str = "", asked: str = ASKED) -> SiteRun:
     """A run that tells the truth: 20,000 steps and a minute of start-up."""
     run = run_of(
         number,
@@ -58,7 +58,7 @@ def honest(number: int, step_s: float = 0.2, user: str = "", asked: str = ASKED)
     return candidate(run)
 
 
-def liar(number: int, step_s: float, user: str = "mallory", asked: str = ASKED) -> Candidate:
+def liar(number: int, step_s: float, user: str = "mallory", asked: str = ASKED) -> SiteRun:
     return replace(honest(number, step_s, user, asked), user=user)
 
 
@@ -70,13 +70,13 @@ def test_fewer_than_half_of_the_users_of_a_cell_cannot_leave_the_honest_range(
     users = data.draw(st.integers(1, 7))
     liars = data.draw(st.integers(0, (users - 1) // 2))
     one = honest(0)
-    said: list[Candidate] = []
+    said: list[SiteRun] = []
     for user in range(users):
         runs = data.draw(st.lists(STEPS_S, min_size=1, max_size=30 if user < liars else 4))
         said += [replace(one, step_s=s, user=f"user{user}") for s in runs]
     truths = [c.step_s for c in said if int(c.user.removeprefix("user")) >= liars]
-    (cell,) = cells_of(balanced(said)).cells
-    assert min(truths) * (1 - 1e-9) <= cell.step_s <= max(truths) * (1 + 1e-9)
+    (group,) = run_groups(balanced(said)).groups
+    assert min(truths) * (1 - 1e-9) <= group.step_s <= max(truths) * (1 + 1e-9)
 
 
 def test_a_thousand_false_reports_move_a_cell_less_than_its_own_noise(fitted: Fitted) -> None:
@@ -84,10 +84,10 @@ def test_a_thousand_false_reports_move_a_cell_less_than_its_own_noise(fitted: Fi
     truth = [honest(n, float(0.2 * np.exp(0.03 * rng.standard_normal()))) for n in range(40)]
     false = [liar(100 + n, 0.5) for n in range(1000)]
     guards = Guards(fitted.predictor, Quarantine())
-    (clean,) = cells_of(guards.admit(truth).kept).cells
-    (dirty,) = cells_of(guards.admit([*truth, *false]).kept).cells
+    (clean,) = run_groups(guards.admit(truth).kept).groups
+    (dirty,) = run_groups(guards.admit([*truth, *false]).kept).groups
     assert abs(log(dirty.step_s / clean.step_s)) < 0.03
-    (believed,) = cells_of([*truth, *false]).cells
+    (believed,) = run_groups([*truth, *false]).groups
     assert believed.step_s == pytest.approx(0.5)
 
 
@@ -139,7 +139,7 @@ def test_a_job_that_was_cancelled_need_not_account_for_its_time() -> None:
 
 def test_elapsed_time_is_the_schedulers_own_word() -> None:
     found = candidate(run_of(elapsed_s=9000.0))
-    assert found.kind is Evidence.ELAPSED
+    assert found.kind is StepEvidence.ELAPSED
     assert disagreement(found) is None
 
 
@@ -174,7 +174,7 @@ def test_a_user_alone_in_a_cell_stays_within_the_stated_factor_of_others(
     expected_s = fitted.predictor.predict(common.job).step_s
     own_s = fitted.predictor.predict(alone.job).step_s * factor
     others = [replace(common, step_s=expected_s, user=f"user{n}") for n in range(4)]
-    one = replace(alone, step_s=own_s, user="mallory", kind=Evidence.ELAPSED)
+    one = replace(alone, step_s=own_s, user="mallory", kind=StepEvidence.ELAPSED)
     found = Guards(fitted.predictor, Quarantine()).admit([*others, one])
     kept = any(c.user == "mallory" for c in found.kept)
     assert not kept or 1 / MOST_ALONE - 1e-9 <= factor <= MOST_ALONE + 1e-9
@@ -183,7 +183,7 @@ def test_a_user_alone_in_a_cell_stays_within_the_stated_factor_of_others(
 
 
 def test_a_site_of_few_users_is_taken_at_its_word(fitted: Fitted) -> None:
-    one = replace(honest(0), step_s=50.0, kind=Evidence.ELAPSED)
+    one = replace(honest(0), step_s=50.0, kind=StepEvidence.ELAPSED)
     assert Guards(fitted.predictor, Quarantine()).admit([one]).left == {}
 
 

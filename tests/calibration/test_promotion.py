@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 from site_runs import run_of, told
 
-from predictor.site.calibration.candidate import Candidate
-from predictor.site.calibration.candidates import Candidates
 from predictor.site.calibration.held_back import Checked
 from predictor.site.calibration.promotion import MIN_RUNS, judge
+from predictor.site.calibration.run_reader import RunReader
+from predictor.site.calibration.site_run import SiteRun
 
 
 def checked(
@@ -26,8 +26,8 @@ def checked(
     rng = np.random.default_rng(seed)
     found = []
     for n in range(runs):
-        one = Candidates().of(run_of(n, reported=told(0.1), user=f"user{n % groups}"))
-        assert isinstance(one, Candidate)
+        one = RunReader().of(run_of(n, reported=told(0.1), user=f"user{n % groups}"))
+        assert isinstance(one, SiteRun)
         drawn = error + noise * float(rng.standard_normal())
         found.append(Checked(one, drawn, n < inside * runs))
     return found

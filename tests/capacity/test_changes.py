@@ -14,25 +14,25 @@ from predictor.planning.prices import Tariff
 from predictor.site.capacity.changes import in_mixed_precision, with_fewer_gpus
 from predictor.site.capacity.clusters import changed
 from predictor.site.capacity.configurations import Outlook, configurations, step_ratio, training_job
-from predictor.site.capacity.jobs import Jobs, jobs_of
+from predictor.site.capacity.jobs import PeriodJobs, jobs_of
 from predictor.site.capacity.long_limits import long_limits
 from predictor.site.capacity.opportunities import better
-from predictor.site.capacity.report_data import OpportunityKind, Period, WhatIf
-from predictor.site.capacity.whatif import Plan, what_if
+from predictor.site.capacity.report_data import OpportunityKind, ReportPeriod, WhatIf
+from predictor.site.capacity.whatif import ClusterChange, what_if
 from predictor.site.replay import Pool
 
-PERIOD = Period(since_s=START_S, until_s=START_S + 86_400)
+PERIOD = ReportPeriod(since_s=START_S, until_s=START_S + 86_400)
 FP32 = "model=resnet50 precision=fp32 batch_size=64 steps=1000"
 V100, A100 = "v100-sxm2-16gb", "a100-sxm4-80gb"
 POOLS = (Pool(name=V100, gpus=4), Pool(name=A100, gpus=4))
 
 
-def ran(*jobs: dict[str, Any]) -> Jobs:
+def ran(*jobs: dict[str, Any]) -> PeriodJobs:
     return jobs_of(frame(jobs), PERIOD)
 
 
 def replayed(
-    fitted: Fitted, plan: Plan, *jobs: dict[str, Any], terms: Terms | None = None
+    fitted: Fitted, plan: ClusterChange, *jobs: dict[str, Any], terms: Terms | None = None
 ) -> WhatIf:
     return what_if(ran(*jobs), plan, Outlook(fitted.predictor), terms or Terms(), POOLS)
 
@@ -100,7 +100,7 @@ def test_a_limit_that_we_set_is_not_called_too_long(fitted: Fitted) -> None:
 
 
 def test_the_baseline_of_an_idle_cluster_is_its_history(fitted: Fitted) -> None:
-    found = replayed(fitted, Plan(add=(Pool(name=V100, gpus=4),)), job(gpus=2))
+    found = replayed(fitted, ClusterChange(add=(Pool(name=V100, gpus=4),)), job(gpus=2))
     assert found.baseline.gpu_hours == found.changed.gpu_hours == pytest.approx(2)
     assert found.baseline.mean_wait_s == found.history_mean_wait_s == 0
     assert found.changed.utilisation == pytest.approx(found.baseline.utilisation * 8 / 12)
@@ -111,20 +111,20 @@ def test_more_gpus_of_their_type_shorten_the_wait_of_jobs_in_a_row(fitted: Fitte
         job(job_id=str(n), gpus=4, start_s=START_S + n * 3600, end_s=START_S + (n + 1) * 3600)
         for n in range(3)
     ]
-    found = replayed(fitted, Plan(add=(Pool(name=V100, gpus=8),)), *rows)
+    found = replayed(fitted, ClusterChange(add=(Pool(name=V100, gpus=8),)), *rows)
     assert found.baseline.mean_wait_s == found.history_mean_wait_s == 3600
     assert found.changed.mean_wait_s == 0
 
 
 def test_jobs_of_a_type_that_goes_move_where_they_are_predicted_and_fit(fitted: Fitted) -> None:
-    gone = Plan(remove=(Pool(name=V100, gpus=4),))
+    gone = ClusterChange(remove=(Pool(name=V100, gpus=4),))
     found = replayed(fitted, gone, job(asked=FP32), job(job_id="2"))
     assert (found.changed.jobs, found.changed.never_started, found.unmoved_jobs) == (1, 1, 1)
     assert found.changed.gpu_hours < 1  # an A100 is faster
 
 
 def test_cost_is_told_only_where_every_job_has_a_price(fitted: Fitted) -> None:
-    more = Plan(add=(Pool(name=V100, gpus=1),))
+    more = ClusterChange(add=(Pool(name=V100, gpus=1),))
     priced = Terms(Tariff(currency="EUR", per_gpu_hour={V100: 3.0}))
     assert replayed(fitted, more, job(), terms=priced).baseline.cost == pytest.approx(3)
     assert replayed(fitted, more, job()).baseline.cost is None
@@ -139,4 +139,4 @@ def test_gpus_that_are_not_there_cannot_be_removed() -> None:
 
 def test_nothing_to_replay_is_refused(fitted: Fitted) -> None:
     with pytest.raises(TraceError, match="no job ran"):
-        replayed(fitted, Plan(mixed=True))
+        replayed(fitted, ClusterChange(mixed=True))

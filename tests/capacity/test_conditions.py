@@ -13,7 +13,7 @@ from predictor.site.capacity.conditions import BEHIND_ONE, HELD, IN_RESERVATION,
 from predictor.site.capacity.configurations import Outlook
 from predictor.site.capacity.live import AfterJob, Live, LiveJob, NodeGpus, Waits, pools_of_nodes
 from predictor.site.capacity.live_jobs import with_live
-from predictor.site.capacity.source import Source
+from predictor.site.capacity.source import JobSource
 from predictor.site.capacity.waiting import queue_at
 from predictor.site.replay import Away
 
@@ -57,7 +57,7 @@ def drained(fitted: Fitted, *jobs: LiveJob, away: tuple[Away, ...] = ()) -> Clea
         away=away,
         notes=("a note",),
     )
-    source = with_live(Source(frame=frame([]), kind="slurm", name="slurm"), live)
+    source = with_live(JobSource(frame=frame([]), kind="slurm", name="slurm"), live)
     return cleared(
         queue_at(source.frame, NOW_S), source.pools, Outlook(fitted.predictor), source.live
     )

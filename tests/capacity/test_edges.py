@@ -25,12 +25,12 @@ from predictor.site.capacity.render import (
 )
 from predictor.site.capacity.render.json_form import schema
 from predictor.site.capacity.report import Wanted, make_report
-from predictor.site.capacity.report_data import Dimension, Period, Report
-from predictor.site.capacity.source import Source
-from predictor.site.capacity.whatif import Plan
+from predictor.site.capacity.report_data import CapacityReport, Dimension, ReportPeriod
+from predictor.site.capacity.source import JobSource
+from predictor.site.capacity.whatif import ClusterChange
 from predictor.site.replay import Pool
 
-PERIOD = Period(since_s=START_S, until_s=START_S + 7 * DAY_S)
+PERIOD = ReportPeriod(since_s=START_S, until_s=START_S + 7 * DAY_S)
 V100 = Pool(name="v100-sxm2-16gb", gpus=4)
 ASKED = "model=resnet50 precision=fp32 batch_size=64 steps=1000"
 NAMES = (
@@ -66,12 +66,14 @@ class Scripts(HTMLParser):
         self.found += [tag] if tag in ("script", "iframe", "object", "img", "embed") else []
 
 
-def report_of(fitted: Fitted, *jobs: dict[str, Any], plan: Plan | None = None) -> Report:
-    source = Source(frame=frame(jobs), kind="file", name="jobs.csv")
+def report_of(
+    fitted: Fitted, *jobs: dict[str, Any], plan: ClusterChange | None = None
+) -> CapacityReport:
+    source = JobSource(frame=frame(jobs), kind="file", name="jobs.csv")
     return make_report(source, PERIOD, fitted.predictor, Wanted(pools=(V100,), plan=plan))
 
 
-def in_every_form(report: Report, folder: Path) -> str:
+def in_every_form(report: CapacityReport, folder: Path) -> str:
     """The page, once every form was made and read back."""
     Draft202012Validator(schema()).validate(json.loads(render_json(report)))
     assert list(text_string_to_metric_families(prometheus_text(report)))
@@ -92,7 +94,7 @@ def test_an_empty_history_is_a_report_that_says_so(fitted: Fitted, tmp_path: Pat
 
 
 def test_one_job_is_a_report(fitted: Fitted, tmp_path: Path) -> None:
-    more = Plan(add=(Pool(name=V100.name, gpus=4),))
+    more = ClusterChange(add=(Pool(name=V100.name, gpus=4),))
     found = report_of(fitted, job(asked=ASKED), plan=more)
     in_every_form(found, tmp_path)
     assert found.hours.completed == pytest.approx(1)
@@ -125,12 +127,12 @@ def test_the_local_time_of_the_machine_changes_nothing(
     # 30 March 2025, 01:00 UTC: an hour is left out in Berlin.
     across_s = 1_743_296_400.0
     row = job(submit_s=across_s - 1800, start_s=across_s - 1800, end_s=across_s + 1800)
-    period = Period(since_s=across_s - DAY_S, until_s=across_s + DAY_S)
+    period = ReportPeriod(since_s=across_s - DAY_S, until_s=across_s + DAY_S)
     pages = []
     for zone in ("UTC", "Europe/Berlin"):
         monkeypatch.setenv("TZ", zone)
         time.tzset()
-        source = Source(frame=frame([row]), kind="file", name="jobs.csv")
+        source = JobSource(frame=frame([row]), kind="file", name="jobs.csv")
         found = make_report(source, period, None)
         assert found.hours.completed == pytest.approx(1)
         pages.append(render_markdown(found).replace(str(found.made_s), ""))
@@ -148,7 +150,7 @@ def test_types_that_nobody_knows_count_and_are_not_predicted(
         job(job_id="1", gpu_type="homemade-9000", asked=ASKED),
         job(job_id="2", gpu_type=None, asked=ASKED),
         job(job_id="3", gpu_type=""),
-        plan=Plan(mixed=True),
+        plan=ClusterChange(mixed=True),
     )
     in_every_form(found, tmp_path)
     types = {share.key: share.jobs for share in found.splits[Dimension.GPU_TYPE]}
@@ -160,7 +162,7 @@ def test_types_that_nobody_knows_count_and_are_not_predicted(
 
 def test_jobs_without_a_limit_are_told_in_no_sum_of_limits(fitted: Fitted, tmp_path: Path) -> None:
     waits = job(job_id="2", limit_s=None, state="pending", start_s=None, end_s=None)
-    found = report_of(fitted, job(limit_s=None, asked=ASKED), waits, plan=Plan(mixed=True))
+    found = report_of(fitted, job(limit_s=None, asked=ASKED), waits, plan=ClusterChange(mixed=True))
     in_every_form(found, tmp_path)
     [limits] = found.limits
     assert (limits.accuracy, limits.requested_hours, limits.unused_gpu_hours) == (None, 0, 0)

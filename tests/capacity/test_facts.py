@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from predictor.site.capacity import facts
 from predictor.site.capacity.clusters import peak_gpus
-from predictor.site.capacity.jobs import Jobs, jobs_of
+from predictor.site.capacity.jobs import PeriodJobs, jobs_of
 from predictor.site.capacity.report import make_report
-from predictor.site.capacity.report_data import Dimension, Period
+from predictor.site.capacity.report_data import Dimension, ReportPeriod
 from predictor.site.capacity.slots import idle_while_waiting, use
-from predictor.site.capacity.source import Source
+from predictor.site.capacity.source import JobSource
 
 HOUR_S = 3600.0
-WEEK = Period(since_s=START_S, until_s=START_S + 4 * DAY_S)
+WEEK = ReportPeriod(since_s=START_S, until_s=START_S + 4 * DAY_S)
 
 
-def in_week(*jobs: dict[str, Any], period: Period = WEEK) -> Jobs:
+def in_week(*jobs: dict[str, Any], period: ReportPeriod = WEEK) -> PeriodJobs:
     return jobs_of(frame(jobs), period)
 
 
@@ -29,7 +29,7 @@ def in_week(*jobs: dict[str, Any], period: Period = WEEK) -> Jobs:
 def test_parts_add_up_to_the_whole_by_every_split(
     jobs: list[dict[str, Any]], after_s: float, length_s: float
 ) -> None:
-    period = Period(since_s=START_S + after_s, until_s=START_S + after_s + length_s)
+    period = ReportPeriod(since_s=START_S + after_s, until_s=START_S + after_s + length_s)
     found = in_week(*jobs, period=period)
     whole = facts.hours_of(found.table).allocated
     for shares in facts.splits(found, {}).values():
@@ -41,7 +41,7 @@ def test_parts_add_up_to_the_whole_by_every_split(
 
 @given(many_jobs(), st.floats(HOUR_S, 5 * DAY_S))
 def test_no_job_counts_outside_the_period(jobs: list[dict[str, Any]], length_s: float) -> None:
-    period = Period(since_s=START_S, until_s=START_S + length_s)
+    period = ReportPeriod(since_s=START_S, until_s=START_S + length_s)
     table = in_week(*jobs, period=period).table
     assert (table["begin_s"] >= period.since_s).all()
     assert (table["finish_s"] >= table["begin_s"]).all()
@@ -56,8 +56,8 @@ def test_two_halves_of_a_period_hold_the_hours_of_the_whole(
     ended = [one for one in jobs if one["state"] != "running"]
     middle = START_S + cut_s
     halves = (
-        Period(since_s=WEEK.since_s, until_s=middle),
-        Period(since_s=middle, until_s=WEEK.until_s),
+        ReportPeriod(since_s=WEEK.since_s, until_s=middle),
+        ReportPeriod(since_s=middle, until_s=WEEK.until_s),
     )
     parts = [facts.hours_of(in_week(*ended, period=half).table).allocated for half in halves]
     whole = facts.hours_of(in_week(*ended).table).allocated
@@ -134,7 +134,7 @@ def test_killed_jobs_are_counted_with_what_they_used() -> None:
     assert (limits.killed, limits.killed_gpu_hours) == (1, pytest.approx(2))
 
 
-def test_full_precision_on_tensor_cores_is_told_by_type() -> None:
+def test_full_precision_on_tensor_cores_is_settings_of_type() -> None:
     found = facts.tensor_cores(
         in_week(job(precision="fp32"), job(job_id="2", precision="mixed_fp16_fp32", gpus=3))
     )
@@ -149,7 +149,7 @@ def test_a_wait_counts_where_the_job_started() -> None:
     assert (wait.size, wait.jobs, wait.median_s) == ("5-8", 1, DAY_S + 60)
 
 
-def test_what_was_reserved_and_not_used_is_told_by_every_split() -> None:
+def test_what_was_reserved_and_not_used_is_settings_of_every_split() -> None:
     found = in_week(
         job(job_id="1", gpus=4, limit_s=3 * HOUR_S),
         job(job_id="2", user="bob", state="failed"),
@@ -161,7 +161,7 @@ def test_what_was_reserved_and_not_used_is_told_by_every_split() -> None:
     assert users["bob"] == 0
 
 
-def test_idle_hours_are_told_by_type_and_only_where_its_number_is_known() -> None:
+def test_idle_hours_are_settings_of_type_and_only_where_its_number_is_known() -> None:
     found = facts.splits(in_week(job(gpus=2)), {"v100-sxm2-16gb": 3, "h100": 1})
     v100, h100 = found[Dimension.GPU_TYPE]
     assert v100.idle_gpu_hours == pytest.approx(3 * WEEK.hours - 2)
@@ -179,7 +179,7 @@ def test_idle_while_waited_for_is_of_the_same_type_and_no_more_than_was_wanted()
 
 
 def test_the_accuracy_of_all_limits_is_not_the_mean_of_its_parts() -> None:
-    source = Source(
+    source = JobSource(
         frame=frame([job(job_id="1"), job(job_id="2", limit_by="default", limit_s=36_000.0)]),
         kind="file",
         name="x",

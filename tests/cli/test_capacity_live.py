@@ -19,7 +19,7 @@ from predictor.errors import ReportError
 from predictor.estimate.fitting import Fitted
 from predictor.site.capacity.live import Live, LiveJob, NodeGpus, pools_of_nodes
 from predictor.site.capacity.live_jobs import with_live
-from predictor.site.capacity.source import Source
+from predictor.site.capacity.source import JobSource
 from predictor.site.capacity.waiting import queue_at
 
 NOW_S = START_S + 3600
@@ -90,7 +90,7 @@ def lacking() -> Live:
     raise ModuleNotFoundError("No module named 'ClusterShell'", name="ClusterShell")
 
 
-def ids(source: Source) -> list[str]:
+def ids(source: JobSource) -> list[str]:
     return queue_at(source.frame, NOW_S).table["job_id"].to_list()
 
 
@@ -99,7 +99,7 @@ def test_jobs_of_a_queue_stand_beside_those_that_ended_before() -> None:
         job(job_id="1", end_s=NOW_S - 1),
         job(job_id="10", start_s=NOW_S - 30, end_s=NOW_S + 1),
     ]
-    source = with_live(Source(frame=frame(ended), kind="slurm", name="slurm"), LIVE)
+    source = with_live(JobSource(frame=frame(ended), kind="slurm", name="slurm"), LIVE)
     table = source.frame.sort("job_id").collect()
     assert table.select("job_id", "state").rows() == [
         ("1", "completed"),
@@ -116,7 +116,7 @@ def test_what_waits_goes_by_priority_then_by_submission() -> None:
         for name, priority, before in (("a", 1, 10), ("b", 5, 10), ("c", 5, 20), ("d", 0, 99))
     )
     source = with_live(
-        Source(frame=frame([]), kind="slurm", name="slurm"), replace(LIVE, jobs=waiting)
+        JobSource(frame=frame([]), kind="slurm", name="slurm"), replace(LIVE, jobs=waiting)
     )
     assert ids(source) == ["c", "b", "a", "d"]
 

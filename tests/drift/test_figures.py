@@ -10,18 +10,18 @@ from drifting import site
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.site.drift.figures import Figures, weeks_of
+from predictor.site.drift.figures import DriftFigures, weeks_of
 
 
 def test_bias_is_the_median_share_by_which_runs_take_longer() -> None:
     runs = [replace(o, error=log(1.2), inside=True) for o in site(10, per_week=10, seed=0)]
-    found = Figures.of(runs)
+    found = DriftFigures.of(runs)
     assert found.bias == pytest.approx(0.2)
     assert (found.runs, found.coverage) == (10, 1.0)
 
 
 def test_a_run_nobody_predicted_counts_for_nothing() -> None:
-    found = Figures.of(list(site(10, per_week=10, seed=0)))
+    found = DriftFigures.of(list(site(10, per_week=10, seed=0)))
     assert (found.runs, found.judged, found.bias, found.coverage) == (0, 0, None, None)
 
 
@@ -29,7 +29,7 @@ def test_a_run_nobody_predicted_counts_for_nothing() -> None:
 def test_the_bounds_hold_the_coverage(runs: int, data: st.DataObject) -> None:
     hits = data.draw(st.integers(0, runs))
     one = next(site(1, per_week=1, seed=0))
-    found = Figures.of([replace(one, inside=n < hits) for n in range(runs)])
+    found = DriftFigures.of([replace(one, inside=n < hits) for n in range(runs)])
     assert found.coverage_low is not None
     assert found.coverage is not None
     assert found.coverage_high is not None

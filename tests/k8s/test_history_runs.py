@@ -160,7 +160,7 @@ def test_a_job_whose_pods_are_gone_has_the_times_and_gpus_of_the_job(cluster: St
         ({"ended_by": "Error"}, JobState.FAILED),
     ],
 )
-def test_how_a_failed_job_ended_is_told_by_its_pods(
+def test_how_a_failed_job_ended_is_settings_of_its_pods(
     cluster: StandIn, told: dict[str, Any], state: JobState
 ) -> None:
     cluster.put(job("j", ended=condition("Failed", 62, "BackoffLimitExceeded")), JOBS)

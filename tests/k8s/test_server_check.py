@@ -303,7 +303,7 @@ def test_what_is_registered_otherwise_than_we_advise_is_told_with_what_to_do(
         ({"extenders": [EXTENDER | {"urlPrefix": "https://[::1/v1"}]}, "urlPrefix='https://[::1"),
     ],
 )
-def test_a_configuration_that_would_stop_the_scheduler_is_told_by_its_key(
+def test_a_configuration_that_would_stop_the_scheduler_is_settings_of_its_key(
     tmp_path: Path, config: dict[str, Any], named: str
 ) -> None:
     failed = check("--scheduler-config", scheduler_config(tmp_path, EXTENDER, **config))[1]

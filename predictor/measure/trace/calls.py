@@ -35,7 +35,7 @@ class Tensor:
 
 
 @dataclass(slots=True, kw_only=True)
-class Call:
+class TracedCall:
     """One operator call of the forward pass, and the calls of its backward pass.
 
     ``arguments`` are those of the call in their order, None for tensors. ``free`` calls launch
@@ -54,8 +54,8 @@ class Call:
     given: frozenset[str] = frozenset()
     result: frozenset[str] = frozenset()
     reached: bool = False
-    gradients: list[Call] = field(default_factory=list)
-    additions: list[Call] = field(default_factory=list)
+    gradients: list[TracedCall] = field(default_factory=list)
+    additions: list[TracedCall] = field(default_factory=list)
 
     @property
     def reads(self) -> float:
@@ -88,10 +88,10 @@ class Call:
         return tuple(int(v) for v in value) if isinstance(value, list | tuple) else ()
 
 
-def sizes_of(calls: Iterable[Call]) -> frozenset[int]:
+def sizes_of(calls: Iterable[TracedCall]) -> frozenset[int]:
     """Every size of every tensor, gradients too."""
     tensors = (t for c in calls for one in (c, *c.gradients) for t in (*one.inputs, *one.outputs))
     return frozenset(size for tensor in tensors for size in tensor.shape)
 
 
-Emit = Callable[[GraphBuilder, Call], None]  # adds the operators of one call
+Emit = Callable[[GraphBuilder, TracedCall], None]  # adds the operators of one call

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...graphs.builder import GraphBuilder
 from ...graphs.operator import Operator
-from .calls import Call, Emit
+from .calls import Emit, TracedCall
 from .known import LITERAL, PART_OF_LOSS
 from .memory_layers import MEMORY_LAYERS
 from .origins import CAST_BACK_FIRST
@@ -31,7 +31,7 @@ class Mapped:
     unknown: Mapping[str, int]
 
 
-def mapped(calls: Sequence[Call]) -> Mapped:
+def mapped(calls: Sequence[TracedCall]) -> Mapped:
     """The operators of forward calls, each followed by its gradients."""
     _settle_additions(calls)
     b = GraphBuilder(1)
@@ -58,14 +58,14 @@ def mapped(calls: Sequence[Call]) -> Mapped:
     return Mapped(operators=b.build().operators, unknown=dict(unknown))
 
 
-def _counter(call: Call) -> bool:
+def _counter(call: TracedCall) -> bool:
     """Whether it counts steps in an integer, as batch norm does: nothing the device waits for."""
     return not call.reached and all(t.elements == 1 and t.moved > 1 for t in call.outputs)
 
 
-def _settle_additions(calls: Sequence[Call]) -> None:
+def _settle_additions(calls: Sequence[TracedCall]) -> None:
     """Where branches join again, the sum of their gradients belongs to the addition before them."""
-    places: dict[tuple[int, ...], Call] = {}
+    places: dict[tuple[int, ...], TracedCall] = {}
     for call in calls:
         if call.name in ("add", "add_") and call.reached and not call.gradients:
             places[call.outputs[0].shape] = call
@@ -77,7 +77,7 @@ def _settle_additions(calls: Sequence[Call]) -> None:
                 place.additions.append(addition)
 
 
-def _gradients(b: GraphBuilder, call: Call, scopes: ExitStack) -> None:
+def _gradients(b: GraphBuilder, call: TracedCall, scopes: ExitStack) -> None:
     """Leave out the gradients that the backward pass did not compute."""
     if not call.reached or not (call.data_gradient or call.weight_gradient):
         scopes.enter_context(b.forward_only())

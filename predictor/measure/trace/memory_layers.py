@@ -8,53 +8,53 @@ from math import prod
 from ...graphs.builder import GraphBuilder
 from ...graphs.operator import Kind
 from ...graphs.recorder import DATA_GRADIENT, FORWARD
-from .calls import Call, Emit
+from .calls import Emit, TracedCall
 from .traffic import traffic
 
 
-def _batch_norm(b: GraphBuilder, call: Call) -> None:
+def _batch_norm(b: GraphBuilder, call: TracedCall) -> None:
     x = call.inputs[0]
     b._norm(Kind.BATCH_NORM, x.elements // x.shape[1], x.shape[1], False)
 
 
-def _instance_norm(b: GraphBuilder, call: Call) -> None:
+def _instance_norm(b: GraphBuilder, call: TracedCall) -> None:
     x = call.inputs[0]
     b._norm(Kind.INSTANCE_NORM, x.elements // x.shape[1], x.shape[1], False)
 
 
-def _group_norm(b: GraphBuilder, call: Call) -> None:
+def _group_norm(b: GraphBuilder, call: TracedCall) -> None:
     x = call.inputs[0]
     b._norm(Kind.GROUP_NORM, x.elements // x.shape[1], x.shape[1], False)
 
 
-def _layer_norm(b: GraphBuilder, call: Call) -> None:
+def _layer_norm(b: GraphBuilder, call: TracedCall) -> None:
     x = call.inputs[0]
     width = prod(call.numbers(1)) or x.shape[-1]
     b.layer_norm(x.elements // width, width)
 
 
-def _rms_norm(b: GraphBuilder, call: Call) -> None:
+def _rms_norm(b: GraphBuilder, call: TracedCall) -> None:
     width = next(a for a in call.arguments if isinstance(a, int))
     b.layer_norm(call.inputs[0].elements // width, width, bias=False)
 
 
-def _softmax(b: GraphBuilder, call: Call) -> None:
+def _softmax(b: GraphBuilder, call: TracedCall) -> None:
     x = call.inputs[0]
     cols = x.shape[call.number(1)] if x.shape else 1
     b.softmax(x.elements // cols, cols)
 
 
-def _log_softmax(b: GraphBuilder, call: Call) -> None:
+def _log_softmax(b: GraphBuilder, call: TracedCall) -> None:
     x = call.inputs[0]
     cols = x.shape[call.number(1)] if x.shape else 1
     b.cross_entropy(x.elements // cols, cols)
 
 
-def _pointwise_loss(b: GraphBuilder, call: Call) -> None:
+def _pointwise_loss(b: GraphBuilder, call: TracedCall) -> None:
     b.regression_loss(call.inputs[0].elements, kernels=2.0)
 
 
-def _pool(b: GraphBuilder, call: Call) -> None:
+def _pool(b: GraphBuilder, call: TracedCall) -> None:
     x, out = call.inputs[0], call.outputs[0]
     channels = x.shape[1] if len(x.shape) > 2 else 1
     a, c = float(x.elements), float(out.elements)
@@ -65,7 +65,7 @@ def _pool(b: GraphBuilder, call: Call) -> None:
         b.emit(Kind.POOL, DATA_GRADIENT, dims, reads=2 * c, writes=a, function=function)
 
 
-def _mean(b: GraphBuilder, call: Call) -> None:
+def _mean(b: GraphBuilder, call: TracedCall) -> None:
     """A mean over all positions of a feature map is a pooling; any other is a reduction."""
     x, axes = call.inputs[0], call.numbers(1)
     spatial = {a % len(x.shape) for a in axes} == set(range(2, len(x.shape)))
@@ -75,11 +75,11 @@ def _mean(b: GraphBuilder, call: Call) -> None:
         traffic(b, [call])
 
 
-def _dropout(b: GraphBuilder, call: Call) -> None:
+def _dropout(b: GraphBuilder, call: TracedCall) -> None:
     b.dropout(float(call.inputs[0].elements))
 
 
-def _cell(b: GraphBuilder, call: Call) -> None:
+def _cell(b: GraphBuilder, call: TracedCall) -> None:
     """The pointwise kernel of an LSTM or GRU cell, which keeps its gates for the backward."""
     gates = float(call.inputs[0].elements)
     state = float(call.outputs[0].elements)
@@ -103,7 +103,7 @@ def _cell(b: GraphBuilder, call: Call) -> None:
         )
 
 
-def _embedding(b: GraphBuilder, call: Call) -> None:
+def _embedding(b: GraphBuilder, call: TracedCall) -> None:
     table, index = call.inputs[:2]
     b.embedding(index.elements, table.shape[1], table.shape[0], sparse=table.sparse)
 

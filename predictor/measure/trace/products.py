@@ -8,10 +8,10 @@ from math import prod
 from ...graphs.builder import Feature, GraphBuilder
 from ...graphs.operator import Kind
 from ...graphs.recorder import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT
-from .calls import Call, Emit
+from .calls import Emit, TracedCall
 
 
-def _product(b: GraphBuilder, call: Call) -> None:
+def _product(b: GraphBuilder, call: TracedCall) -> None:
     first, second = call.inputs[-2], call.inputs[-1]
     (m, k), n = first.shape[-2:], second.shape[-1]
     batch = prod(first.shape[:-2])
@@ -26,7 +26,7 @@ def _product(b: GraphBuilder, call: Call) -> None:
         b.elementwise(batch * m * n, backward_writes=0)
 
 
-def _linear(b: GraphBuilder, call: Call) -> None:
+def _linear(b: GraphBuilder, call: TracedCall) -> None:
     x, weight = call.inputs[:2]
     b.linear(
         prod(x.shape[:-1]),
@@ -37,13 +37,13 @@ def _linear(b: GraphBuilder, call: Call) -> None:
     )
 
 
-def _matrix_vector(b: GraphBuilder, call: Call) -> None:
+def _matrix_vector(b: GraphBuilder, call: TracedCall) -> None:
     first, second = call.inputs[-2], call.inputs[-1]
     rows = first.shape[0] if len(first.shape) == 2 else 1
     b.batched_matmul(1, rows, 1, second.shape[0])
 
 
-def _convolution(b: GraphBuilder, call: Call) -> None:
+def _convolution(b: GraphBuilder, call: TracedCall) -> None:
     x, weight = call.inputs[:2]
     out = call.outputs[0]
     transposed, groups = bool(call.number(6)), call.number(8, 1)
@@ -64,7 +64,7 @@ def _convolution(b: GraphBuilder, call: Call) -> None:
     )
 
 
-def _grouped(b: GraphBuilder, call: Call) -> None:
+def _grouped(b: GraphBuilder, call: TracedCall) -> None:
     """Rows sorted by expert, each times its expert's matrix (``torch._grouped_mm``)."""
     rows, experts = call.inputs[:2]
     (m, k), (_, _, n) = rows.shape, experts.shape
@@ -77,7 +77,7 @@ def _grouped(b: GraphBuilder, call: Call) -> None:
         b.emit(Kind.GEMM, WEIGHT_GRADIENT, (k, n, m), flops=flops, reads=a + c, writes=weights)
 
 
-def _attention(b: GraphBuilder, call: Call) -> None:
+def _attention(b: GraphBuilder, call: TracedCall) -> None:
     query, key = call.inputs[:2]
     b.attention(
         prod(query.shape[1:-2]),
@@ -90,7 +90,7 @@ def _attention(b: GraphBuilder, call: Call) -> None:
     )
 
 
-def _recurrent(b: GraphBuilder, call: Call) -> None:
+def _recurrent(b: GraphBuilder, call: TracedCall) -> None:
     start = next(i for i, a in enumerate(call.arguments) if a is not None)
     gates, layers, biases, directions, steps, batch, hidden, drops = (
         call.number(start + i) for i in range(8)

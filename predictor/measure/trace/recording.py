@@ -14,7 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .calls import Call, Tensor
+from .calls import Tensor, TracedCall
 from .origins import Origins
 
 # Not marked as views by torch, but nothing is launched.
@@ -50,10 +50,10 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self, sparse: Iterable[torch.Tensor] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.calls: list[Call] = []
+        self.calls: list[TracedCall] = []
         self.norm: int | None = None
         self.origins = Origins()
-        self._by_node: dict[int, Call] = {}
+        self._by_node: dict[int, TracedCall] = {}
         self._seen = torch._C._autograd._get_sequence_nr()
         self._weights: dict[int, torch.Tensor] = {}  # storages, held so that none is used again
         self._sparse = {storage_of(t) for t in sparse}
@@ -104,13 +104,13 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         *,
         free: bool = False,
         pointwise: bool = False,
-    ) -> Call:
+    ) -> TracedCall:
         """Add one call, to the forward pass or to the call whose gradient it belongs to."""
         tensors = list(tensors_of(values))
         outputs = list(tensors_of([result]))
         node = torch._C._current_autograd_node()
         forward = node is None or torch.is_grad_enabled()
-        call = Call(
+        call = TracedCall(
             name=name,
             inputs=tuple(map(self._tensor, tensors)),
             outputs=tuple(map(self._tensor, outputs)),
@@ -132,13 +132,13 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _advanced(self) -> bool:
         return bool(torch._C._autograd._get_sequence_nr() != self._seen)
 
-    def _forward(self, call: Call) -> None:
+    def _forward(self, call: TracedCall) -> None:
         self.calls.append(call)
         if self._advanced():
             self._seen = torch._C._autograd._get_sequence_nr()
             self._by_node[self._seen - 1] = call
 
-    def _backward(self, call: Call, node: int) -> None:
+    def _backward(self, call: TracedCall, node: int) -> None:
         owner = self._visit(node)
         if owner is None or call.free:
             return
@@ -149,7 +149,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         else:
             owner.gradients.append(call)
 
-    def _visit(self, node: int) -> Call | None:
+    def _visit(self, node: int) -> TracedCall | None:
         """The call a node belongs to; None for the end of a gradient in its parameter."""
         owner = self._by_node.get(node)
         if owner is not None:
@@ -171,7 +171,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
 
 
-def _joined_origins(owner: Call, shape: tuple[int, ...]) -> frozenset[str]:
+def _joined_origins(owner: TracedCall, shape: tuple[int, ...]) -> frozenset[str]:
     """Of the gradients summed behind a call, which are those of one of its inputs."""
     alike = [t for t in owner.inputs if t.shape == shape and t.trained and not t.weight]
     return frozenset().union(*(t.origins for t in alike or owner.inputs))

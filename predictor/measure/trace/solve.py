@@ -14,14 +14,14 @@ from .sizes import grids, near
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeenSizes:
     """The operators of one trace, and every size of every tensor in it."""
 
     operators: Sequence[Operator]
     sizes: frozenset[int]
 
 
-Run = Callable[[int, int], Seen]
+Run = Callable[[int, int], SeenSizes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +40,9 @@ def solved(run: Run, batch: int, seq_len: int | None) -> Solved:
     sizes of the network too, at a point beside them. Where no laws do, the length is held fixed,
     then the batch too.
     """
-    known: dict[Point, Seen] = {}
+    known: dict[Point, SeenSizes] = {}
 
-    def at(point: Point) -> Seen:
+    def at(point: Point) -> SeenSizes:
         if point not in known:
             known[point] = run(*point)
         return known[point]
@@ -65,7 +65,7 @@ def _solved(laws: Sequence[SymbolicOperator], grid: Grid) -> Solved:
     )
 
 
-def _laws(at: Callable[[Point], Seen], grid: Grid) -> tuple[SymbolicOperator, ...] | None:
+def _laws(at: Callable[[Point], SeenSizes], grid: Grid) -> tuple[SymbolicOperator, ...] | None:
     """The laws over a grid; None where there are none, or a point is not possible."""
     traces: dict[Point, Sequence[Operator]] = {}
     try:
@@ -79,7 +79,7 @@ def _laws(at: Callable[[Point], Seen], grid: Grid) -> tuple[SymbolicOperator, ..
 
 
 def _holds(
-    laws: Sequence[SymbolicOperator], at: Callable[[Point], Seen], asked: Point, grid: Grid
+    laws: Sequence[SymbolicOperator], at: Callable[[Point], SeenSizes], asked: Point, grid: Grid
 ) -> bool:
     """Whether the laws give what is traced at the point asked for, or all but what it confuses."""
     if holds(laws, at(asked).operators, asked):

@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from math import prod
 
 from ...graphs.builder import GraphBuilder
-from .calls import Call
+from .calls import TracedCall
 
 
-def norms_whole(calls: Sequence[Call]) -> Iterator[list[Call]]:
+def norms_whole(calls: Sequence[TracedCall]) -> Iterator[list[TracedCall]]:
     """Each call by itself, but the calls of one RMS norm together."""
-    group: list[Call] = []
+    group: list[TracedCall] = []
     for call in calls:
         if group and call.norm != group[0].norm:
             yield group
@@ -25,7 +25,7 @@ def norms_whole(calls: Sequence[Call]) -> Iterator[list[Call]]:
         yield group
 
 
-def spelt_norm(b: GraphBuilder, calls: Sequence[Call]) -> None:
+def spelt_norm(b: GraphBuilder, calls: Sequence[TracedCall]) -> None:
     """An RMS norm that a module spells out: the norm, and the traffic of its chain beyond it."""
     launched = [c for c in calls if not c.free]
     shape = max((c.inputs[0].shape for c in launched), key=prod)

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ...errors import GraphError
 from ...graphs.traced import Update
-from .calls import Call
+from .calls import TracedCall
 from .explain import explained
 from .inputs import Input
 from .layers import WholeLayers
@@ -54,7 +54,7 @@ class FakeNetwork:
 
     def step(
         self, inputs: Sequence[Input], loss: Loss, batch: int, seq_len: int
-    ) -> tuple[Call, ...]:
+    ) -> tuple[TracedCall, ...]:
         """The operator calls of one step; raises GraphError where torch cannot trace it."""
         recording = Recording(self._sparse)
         recording.weights(self.module.parameters())

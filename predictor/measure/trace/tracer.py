@@ -17,7 +17,7 @@ from .losses import Loss, loss_named
 from .mapping import mapped
 from .optimizers import Factory
 from .request import TraceRequest, free_name
-from .solve import Seen, solved
+from .solve import SeenSizes, solved
 from .sources import imported, of_factory
 from .step import FakeNetwork, built
 
@@ -114,11 +114,11 @@ def _traced(
     network = FakeNetwork(module)
     unknown: dict[str, int] = {}
 
-    def run(batch: int, seq_len: int) -> Seen:
+    def run(batch: int, seq_len: int) -> SeenSizes:
         calls = network.step(inputs, loss, batch, seq_len)
         found = mapped(calls)
         unknown.update(found.unknown)
-        return Seen(operators=found.operators, sizes=sizes_of(calls))
+        return SeenSizes(operators=found.operators, sizes=sizes_of(calls))
 
     found = solved(run, batch, seq_len)
     weights = network.weights

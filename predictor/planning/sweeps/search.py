@@ -35,7 +35,7 @@ HOW = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class SweptConfiguration:
     """One configuration with ``trials`` trials; costs are of a whole trial that never stops early.
 
     ``low`` and ``high`` are the ends of its 95 % interval. One that does not fit the memory of its
@@ -81,7 +81,7 @@ class Total:
 class Search:
     """All configurations; a trial runs ``share`` of its length, ``parallel`` of them at once."""
 
-    configurations: tuple[Configuration, ...]
+    configurations: tuple[SweptConfiguration, ...]
     share: float
     parallel: int
 
@@ -116,7 +116,7 @@ class Search:
         )
 
     @property
-    def too_large(self) -> tuple[Configuration, ...]:
+    def too_large(self) -> tuple[SweptConfiguration, ...]:
         """Configurations that do not fit the memory of their GPUs."""
         return tuple(one for one in self.configurations if not one.fit.ok)
 
@@ -144,7 +144,7 @@ def search_of(model: Predictor, space: Space, terms: Terms) -> Search:
     for source in {job.source for job in jobs}:
         model.check_source(source)
     configurations = (
-        Configuration(
+        SweptConfiguration(
             plan=Plan(found, cost_of(found, terms)),
             low=cost_of(found, terms, low),
             high=cost_of(found, terms, high),
@@ -172,7 +172,7 @@ def within(search: Search, *, gpu_hours: float | None, budget: float | None) -> 
             hours_left, money_left = hours_left - most * hours, money_left - most * money
     return Search(
         configurations=tuple(
-            Configuration(plan=c.plan, low=c.low, high=c.high, trials=kept[id(c)])
+            SweptConfiguration(plan=c.plan, low=c.low, high=c.high, trials=kept[id(c)])
             for c in search.configurations
         ),
         share=search.share,
@@ -180,7 +180,7 @@ def within(search: Search, *, gpu_hours: float | None, budget: float | None) -> 
     )
 
 
-def _price(one: Configuration, money: bool) -> float:
+def _price(one: SweptConfiguration, money: bool) -> float:
     cost = one.plan.cost
     if not money:
         return cost.gpu_hours

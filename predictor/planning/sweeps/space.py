@@ -37,7 +37,7 @@ class Halving(Section):
         return work / trials
 
 
-class Range(Section):
+class WholeRange(Section):
     """Whole numbers from ``first`` to ``last``, both included."""
 
     first: int
@@ -64,7 +64,7 @@ class Space(Section):
     """
 
     job: dict[str, Any]
-    vary: dict[str, list[Any] | Range] = Field(default_factory=dict)
+    vary: dict[str, list[Any] | WholeRange] = Field(default_factory=dict)
     trials: int = Field(default=1, ge=1)
     parallel: int = Field(default=1, ge=1)
     stopping: Halving | None = None
@@ -123,5 +123,5 @@ def job_of(fields: dict[str, Any]) -> TrainingJob:
     return TrainingJob(**{**fields, "model": entry_of(fields["model"]).name})
 
 
-def _values(stated: list[Any] | Range) -> list[Any]:
-    return stated.values() if isinstance(stated, Range) else stated
+def _values(stated: list[Any] | WholeRange) -> list[Any]:
+    return stated.values() if isinstance(stated, WholeRange) else stated

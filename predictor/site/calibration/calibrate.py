@@ -10,20 +10,20 @@ from ...errors import HistoryError
 from ...estimate.core import Predictor
 from ...estimate.fitting import Fitted, Progress, quiet
 from ...estimate.residual.model import HyperparameterSets
-from .candidate import Candidate
-from .cells import Cells, cells_of
 from .gather import Gathered
 from .guards import Caught, Guarded, Guards
 from .held_back import Checked, Errors, beyond, check
 from .promotion import Verdict, judge
 from .refit import Base, fit_site
+from .run_groups import RunGroups, run_groups
+from .site_run import SiteRun
 
 # The figure of a manifest that says when the last run ended that taught it, in Unix seconds.
 UNTIL = "site runs until"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class CalibrationComparison:
     """The same held-back runs before and after.
 
     ``fitted`` was taught by the earlier runs alone. ``beyond`` counts the runs cut off at their
@@ -32,7 +32,7 @@ class Comparison:
     """
 
     fitted: Fitted
-    cells: Cells
+    groups: RunGroups
     before: tuple[Checked, ...]
     after: tuple[Checked, ...]
     beyond: int
@@ -49,14 +49,14 @@ class Comparison:
         """True where the new one should replace the one in use."""
         return self.verdict.better
 
-    def figures(self, taught: Sequence[Candidate]) -> dict[str, float]:
+    def figures(self, taught: Sequence[SiteRun]) -> dict[str, float]:
         """For the manifest of what is stored, which ``taught`` taught."""
         figures = {
             UNTIL: max(c.run.ended.end_s for c in taught),
             "rows": float(len(self.fitted.priced)),
             "refused": float(len(self.fitted.unreadable)),
-            "site rows": float(len(self.cells.cells)),
-            "site runs": float(sum(cell.runs for cell in self.cells.cells)),
+            "site rows": float(len(self.groups.groups)),
+            "site runs": float(sum(group.runs for group in self.groups.groups)),
         }
         for name, checked in (("before", self.before), ("after", self.after)):
             errors = Errors.of(checked)
@@ -78,7 +78,7 @@ def compare(
     guards: Guards | None = None,
     hyper: HyperparameterSets | None = None,
     progress: Progress = quiet,
-) -> Comparison:
+) -> CalibrationComparison:
     """Fit to the earlier runs and check the later ones, by both predictors.
 
     Without ``guards`` every run is taken at its word. Raises HistoryError where no earlier run
@@ -86,19 +86,19 @@ def compare(
     """
     earlier = _admitted(gathered.earlier, guards)
     later = _admitted(gathered.measured_later, guards)
-    cells, left = cells_of(earlier.kept), gathered.left + earlier.left + later.left
-    if not cells.cells:
+    groups, left = run_groups(earlier.kept), gathered.left + earlier.left + later.left
+    if not groups.groups:
         raise HistoryError(
-            f"none of {gathered.runs} runs tells a step time: {reasons(left + cells.left)}"
+            f"none of {gathered.runs} runs tells a step time: {reasons(left + groups.left)}"
         )
-    fitted = fit_site(base, cells, hyper, progress)
-    return Comparison(
+    fitted = fit_site(base, groups, hyper, progress)
+    return CalibrationComparison(
         fitted=fitted,
-        cells=cells,
+        groups=groups,
         before=tuple(check(before, later.kept)),
         after=tuple(check(fitted.predictor, later.kept)),
         beyond=beyond(fitted.predictor, gathered.bounds),
-        left=left + cells.left,
+        left=left + groups.left,
         caught=earlier.caught,
     )
 
@@ -112,8 +112,8 @@ def fit_all(
     progress: Progress = quiet,
 ) -> Fitted:
     """Fit to all runs, those that checked it too."""
-    cells = cells_of(_admitted((*gathered.earlier, *gathered.later), guards).kept)
-    return fit_site(base, cells, hyper, progress)
+    groups = run_groups(_admitted((*gathered.earlier, *gathered.later), guards).kept)
+    return fit_site(base, groups, hyper, progress)
 
 
 def reasons(left: Counter[str]) -> str:
@@ -121,5 +121,5 @@ def reasons(left: Counter[str]) -> str:
     return ", ".join(f"{number} {why}" for why, number in left.most_common())
 
 
-def _admitted(candidates: Sequence[Candidate], guards: Guards | None) -> Guarded:
+def _admitted(candidates: Sequence[SiteRun], guards: Guards | None) -> Guarded:
     return Guarded(kept=tuple(candidates)) if guards is None else guards.admit(candidates)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from ...job.training_job import TrainingJob
 from ..history.run import Run
-from .candidate import Candidate, Evidence
-from .candidates import Candidates
-from .cells import without_length
 from .fixed_times import FixedTimes
+from .run_groups import without_length
+from .run_reader import RunReader
+from .site_run import SiteRun, StepEvidence
 
 if TYPE_CHECKING:
     from ..history.store import History
@@ -30,26 +30,26 @@ class Gathered:
     ``runs`` are all that were read.
     """
 
-    earlier: tuple[Candidate, ...]
-    later: tuple[Candidate, ...]
+    earlier: tuple[SiteRun, ...]
+    later: tuple[SiteRun, ...]
     left: Counter[str]
     runs: int
 
     @property
-    def measured_later(self) -> tuple[Candidate, ...]:
+    def measured_later(self) -> tuple[SiteRun, ...]:
         """Those of the later ones that tell a step time and no lower bound."""
-        return tuple(c for c in self.later if c.kind is not Evidence.LOWER_BOUND)
+        return tuple(c for c in self.later if c.kind is not StepEvidence.LOWER_BOUND)
 
     @property
-    def bounds(self) -> tuple[Candidate, ...]:
+    def bounds(self) -> tuple[SiteRun, ...]:
         """Runs that hit their limit: each took longer than its ``step_s`` says."""
         both = (*self.earlier, *self.later)
-        return tuple(c for c in both if c.kind is Evidence.LOWER_BOUND)
+        return tuple(c for c in both if c.kind is StepEvidence.LOWER_BOUND)
 
 
 def gather(runs: Iterable[Run], fixed: Sequence[FixedTimes], cut_s: float) -> Gathered:
     """Candidates of ``runs``, which come oldest first; those that ended after ``cut_s`` check."""
-    candidates = Candidates(fixed)
+    candidates = RunReader(fixed)
     earlier, later = _Latest(), _Latest()
     left: Counter[str] = Counter()
     count = 0
@@ -62,7 +62,7 @@ def gather(runs: Iterable[Run], fixed: Sequence[FixedTimes], cut_s: float) -> Ga
             (later if run.ended.end_s > cut_s else earlier).add(found)
     passed = earlier.passed + later.passed
     if passed:
-        left[f"one of more than {LATEST} like runs"] = passed
+        left[f"one of more than {LATEST} similar runs"] = passed
     return Gathered(earlier.all(), later.all(), left, count)
 
 
@@ -70,19 +70,19 @@ class _Latest:
     """The latest candidates of each configuration; where it is full, of whoever has most."""
 
     def __init__(self) -> None:
-        self._kept: defaultdict[TrainingJob, defaultdict[str, deque[Candidate]]] = defaultdict(
+        self._kept: defaultdict[TrainingJob, defaultdict[str, deque[SiteRun]]] = defaultdict(
             lambda: defaultdict(deque)
         )
         self.passed = 0
 
-    def add(self, candidate: Candidate) -> None:
+    def add(self, candidate: SiteRun) -> None:
         by_user = self._kept[without_length(candidate.job)]
         by_user[candidate.user].append(candidate)
         if sum(map(len, by_user.values())) > LATEST:
             max(by_user.values(), key=len).popleft()
             self.passed += 1
 
-    def all(self) -> tuple[Candidate, ...]:
+    def all(self) -> tuple[SiteRun, ...]:
         users = chain.from_iterable(by_user.values() for by_user in self._kept.values())
         return tuple(chain.from_iterable(users))
 

@@ -1,8 +1,8 @@
 """What keeps one user from moving the estimates of others by reports that are not true.
 
-A report must agree with the scheduler's clock and with physics. In every cell each user has the
-same weight, however many runs: while fewer than half of its users lie, the median of the cell lies
-between honest values. A user who is alone in a cell must not be further than MOST_ALONE from what
+A report must agree with the scheduler's clock and with physics. In every group each user has the
+same weight, however many runs: while fewer than half of its users lie, the median of the group lies
+between honest values. A user who is alone in a group must not be further than MOST_ALONE from what
 the users of the same stack and GPU measure. Who is caught often is left out whole.
 """
 
@@ -20,9 +20,9 @@ from ...estimate.core import Predictor, steps_of
 from ...job.training_job import TrainingJob
 from ...physics.step import StepModel
 from ..ended_job import JobState
-from .candidate import Candidate, Evidence
-from .cells import without_length
 from .quarantine import Quarantine
+from .run_groups import without_length
+from .site_run import SiteRun, StepEvidence
 
 # Reported steps may take so much more than the elapsed time: medians are not means.
 MOST_OF_ELAPSED = 1.1
@@ -41,7 +41,7 @@ IMPOSSIBLE = "faster than the GPU can compute"
 LONGER = "reports more step time than it ran"
 UNACCOUNTED = "reports steps for less than half of its time"
 TOO_MANY = "reports more steps than it was to make"
-ALONE = f"alone in its cell, and further than x {MOST_ALONE:g} from others of the stack"
+ALONE = f"alone in its group, and further than x {MOST_ALONE:g} from others of the stack"
 CAUGHT = "of a user whose reports are often impossible"
 LIES = (IMPOSSIBLE, LONGER, TOO_MANY)
 
@@ -60,7 +60,7 @@ class Caught:
 class Guarded:
     """The candidates that may teach, with their weights; the others are counted by reason."""
 
-    kept: tuple[Candidate, ...]
+    kept: tuple[SiteRun, ...]
     left: Counter[str] = field(default_factory=Counter)
     caught: tuple[Caught, ...] = ()
 
@@ -73,8 +73,8 @@ class Guards:
         self._floor = floor_by(before.steps)
         self._quarantine = quarantine
 
-    def admit(self, candidates: Sequence[Candidate]) -> Guarded:
-        """Those that may teach, each user of a cell with the same weight."""
+    def admit(self, candidates: Sequence[SiteRun]) -> Guarded:
+        """Those that may teach, each user of a group with the same weight."""
         reasons = [self._refused(c) for c in candidates]
         caught = _caught(zip(candidates, reasons, strict=True))
         names = {c.user for c in caught}
@@ -89,7 +89,7 @@ class Guards:
             left[ALONE] = len(passed) - len(kept)
         return Guarded(kept=tuple(balanced(kept)), left=left, caught=caught)
 
-    def _refused(self, candidate: Candidate) -> str | None:
+    def _refused(self, candidate: SiteRun) -> str | None:
         if self._quarantine.holds(candidate):
             return NAMED
         floor_s = self._floor(without_length(candidate.job))
@@ -97,8 +97,8 @@ class Guards:
             return IMPOSSIBLE
         return disagreement(candidate)
 
-    def _near_others(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Without the runs of users alone in their cell that are far from others of the stack."""
+    def _near_others(self, candidates: Sequence[SiteRun]) -> list[SiteRun]:
+        """Without the runs of users alone in their group that are far from others of the stack."""
         users: defaultdict[TrainingJob, set[str]] = defaultdict(set)
         ratios: defaultdict[Stack, dict[str, list[float]]] = defaultdict(dict)
         found = []
@@ -118,10 +118,10 @@ class Guards:
         ]
 
 
-def disagreement(candidate: Candidate) -> str | None:
+def disagreement(candidate: SiteRun) -> str | None:
     """How a report contradicts the scheduler's clock or its own job; None where it does not."""
     run, said = candidate.run, candidate.run.reported
-    if candidate.kind is not Evidence.REPORTED or said is None or run.ended.start_s is None:
+    if candidate.kind is not StepEvidence.REPORTED or said is None or run.ended.start_s is None:
         return None
     elapsed_s = run.ended.end_s - run.ended.start_s
     stepping_s = said.steps * said.step_s
@@ -137,12 +137,12 @@ def disagreement(candidate: Candidate) -> str | None:
     return None
 
 
-def balanced(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """The same with weights that add up to 1 for each user in each cell."""
+def balanced(candidates: Iterable[SiteRun]) -> list[SiteRun]:
+    """The same with weights that add up to 1 for each user in each group."""
     found = list(candidates)
-    cells = [(without_length(c.job), c.user) for c in found]
-    runs = Counter(cells)
-    return [replace(c, weight=1 / runs[cell]) for c, cell in zip(found, cells, strict=True)]
+    groups = [(without_length(c.job), c.user) for c in found]
+    runs = Counter(groups)
+    return [replace(c, weight=1 / runs[group]) for c, group in zip(found, groups, strict=True)]
 
 
 def floor_by(steps: StepModel) -> Callable[[TrainingJob], float | None]:
@@ -173,7 +173,7 @@ def _expected_by(predictor: Predictor) -> Callable[[TrainingJob], float | None]:
     return expected_s
 
 
-def _caught(judged: Iterable[tuple[Candidate, str | None]]) -> tuple[Caught, ...]:
+def _caught(judged: Iterable[tuple[SiteRun, str | None]]) -> tuple[Caught, ...]:
     runs: Counter[str] = Counter()
     lies: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for candidate, reason in judged:
@@ -187,7 +187,7 @@ def _caught(judged: Iterable[tuple[Candidate, str | None]]) -> tuple[Caught, ...
     )
 
 
-def _stack(candidate: Candidate) -> Stack:
+def _stack(candidate: SiteRun) -> Stack:
     job = candidate.job
     return job.source, job.framework, job.gpu
 

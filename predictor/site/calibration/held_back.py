@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import GraphError, JobError
 from ...estimate.core import Predictor
-from .candidate import Candidate
+from .site_run import SiteRun
 
 LEVEL = 0.95
 
@@ -20,7 +20,7 @@ LEVEL = 0.95
 class Checked:
     """One run that was held back; ``error`` is ln(measured / predicted) of its step time."""
 
-    candidate: Candidate
+    candidate: SiteRun
     error: float
     inside: bool
 
@@ -53,7 +53,7 @@ class Errors:
         )
 
 
-def check(predictor: Predictor, candidates: Iterable[Candidate]) -> list[Checked]:
+def check(predictor: Predictor, candidates: Iterable[SiteRun]) -> list[Checked]:
     """Each run against its prediction; runs that cannot be predicted are left out."""
     checked = []
     for candidate in candidates:
@@ -67,7 +67,7 @@ def check(predictor: Predictor, candidates: Iterable[Candidate]) -> list[Checked
     return checked
 
 
-def errors_by(checked: Iterable[Checked], key: Callable[[Candidate], str]) -> dict[str, Errors]:
+def errors_by(checked: Iterable[Checked], key: Callable[[SiteRun], str]) -> dict[str, Errors]:
     """The errors of each group of runs, by its name."""
     groups: defaultdict[str, list[Checked]] = defaultdict(list)
     for one in checked:
@@ -76,11 +76,11 @@ def errors_by(checked: Iterable[Checked], key: Callable[[Candidate], str]) -> di
     return {name: errors for name, errors in found.items() if errors is not None}
 
 
-def stack(candidate: Candidate) -> str:
+def stack(candidate: SiteRun) -> str:
     """Framework and GPU: what one calibration run speaks for."""
     return f"{candidate.job.framework}, {candidate.job.gpu}"
 
 
-def beyond(predictor: Predictor, bounds: Sequence[Candidate]) -> int:
+def beyond(predictor: Predictor, bounds: Sequence[SiteRun]) -> int:
     """How many lower bounds are above the interval: runs that took longer than it allows."""
     return sum(one.error > 0 and not one.inside for one in check(predictor, bounds))

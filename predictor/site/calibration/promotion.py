@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .cells import without_length
 from .held_back import Checked
 from .proportion import wilson
+from .run_groups import without_length
 
 MIN_RUNS, MIN_GROUPS = 10, 3
 MARGIN = 0.02  # of the mean error before

@@ -19,7 +19,7 @@ import yaml
 
 from ... import trusted_files as files
 from ...errors import RulesError
-from .candidate import Candidate
+from .site_run import SiteRun
 
 FILE_NAME = "quarantine.yaml"
 KINDS = ("user", "job", "cluster")
@@ -33,7 +33,7 @@ class Quarantine:
     jobs: frozenset[str] = frozenset()
     clusters: frozenset[str] = frozenset()
 
-    def holds(self, candidate: Candidate) -> bool:
+    def holds(self, candidate: SiteRun) -> bool:
         """True where its user, job or cluster is named."""
         ended = candidate.run.ended
         return (

@@ -20,7 +20,7 @@ from ...estimate.measurement import Measurement, Unreadable, shipped
 from ...estimate.residual.kernel import Hyperparameters
 from ...estimate.residual.model import HyperparameterSets
 from ...physics.step import StepModel
-from .cells import Cells
+from .run_groups import RunGroups
 
 # A site's noise over that of a shipped measurement; few runs must not make it sure of itself.
 NOISE_FACTORS = (0.5, 4.0)
@@ -44,17 +44,20 @@ class Base:
 
 
 def fit_site(
-    base: Base, cells: Cells, hyper: HyperparameterSets | None = None, progress: Progress = quiet
+    base: Base,
+    groups: RunGroups,
+    hyper: HyperparameterSets | None = None,
+    progress: Progress = quiet,
 ) -> Fitted:
     """Fit base and site together; nothing of the site that was measured elsewhere is repeated."""
-    own, unreadable = price(base.steps, cells.measurements())
+    own, unreadable = price(base.steps, groups.measurements())
     sets = hyper or stored_hyperparameters()
     sources = sorted({p.measurement.source for p in own})
     return fit_priced(
         base.steps,
         (*base.priced, *own),
         (*base.unreadable, *unreadable),
-        hyper=with_noise(sets, sources, cells.spread),
+        hyper=with_noise(sets, sources, groups.spread),
         progress=progress,
     )
 
@@ -62,7 +65,7 @@ def fit_site(
 def with_noise(
     sets: HyperparameterSets, sources: Sequence[str], spread: float | None
 ) -> HyperparameterSets:
-    """The same, with the noise of a site's runs where its like runs tell it (in ln)."""
+    """The same, with the noise of a site's runs where its similar runs tell it (in ln)."""
     if spread is None:
         return sets
     return HyperparameterSets(

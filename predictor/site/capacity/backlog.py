@@ -13,7 +13,7 @@ from ..replay import Floats, Ints, Pool, Schedule, Trace, replay
 from .conditions import Conditions, Flags, conditions
 from .configurations import TAIL, Outlook
 from .live import Live
-from .report_data import Backlog, QueuedJob, Range, SetAside
+from .report_data import Backlog, Range, SetAside, WaitingJob
 from .waiting import DRAWS, Queue, Remaining, remaining
 
 ANY = "any"
@@ -26,7 +26,7 @@ class Cleared:
     """The backlog by GPU type, every waiting job by its start, and jobs that are left out."""
 
     backlog: tuple[Backlog, ...] = ()
-    queue: tuple[QueuedJob, ...] = ()
+    queue: tuple[WaitingJob, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -115,10 +115,10 @@ def _holding(queue: Queue, pools: Sequence[Pool]) -> tuple[Pool, ...]:
 
 def _queued(
     queue: Queue, left: Remaining, row: int, start: Floats, end: Floats, waits_for: str
-) -> QueuedJob:
+) -> WaitingJob:
     job = queue.table.row(row, named=True)
     found = left.predictions[row]
-    return QueuedJob(
+    return WaitingJob(
         job_id=job["job_id"],
         name=job["name"] or "",
         user=job["user"] or "",

@@ -9,7 +9,7 @@ from dataclasses import replace
 import polars as pl
 
 from ..history.run import LimitBy
-from .jobs import UNKNOWN, Jobs, tensor_core_gpus
+from .jobs import UNKNOWN, PeriodJobs, tensor_core_gpus
 from .report_data import (
     Dimension,
     GpuHours,
@@ -17,7 +17,7 @@ from .report_data import (
     PredictionQuality,
     Share,
     TensorCoreUse,
-    Wait,
+    WaitBySize,
 )
 from .slots import idle_while_waiting
 
@@ -33,7 +33,7 @@ def hours_of(table: pl.DataFrame) -> GpuHours:
     return GpuHours(**{name: float(hours) for name, hours in sums.items()})
 
 
-def splits(jobs: Jobs, gpus: Mapping[str, int]) -> Mapping[Dimension, tuple[Share, ...]]:
+def splits(jobs: PeriodJobs, gpus: Mapping[str, int]) -> Mapping[Dimension, tuple[Share, ...]]:
     """GPU-hours by every dimension, the largest first; ``gpus`` of the types that are known."""
     cells = jobs.table.group_by(*Dimension, "outcome").agg(
         pl.len(), pl.col("hours").sum(), _unused_gpu_hours().alias("unused")
@@ -42,7 +42,7 @@ def splits(jobs: Jobs, gpus: Mapping[str, int]) -> Mapping[Dimension, tuple[Shar
     return found | {Dimension.GPU_TYPE: _with_idle(found[Dimension.GPU_TYPE], jobs, gpus)}
 
 
-def waits(jobs: Jobs) -> tuple[Wait, ...]:
+def waits(jobs: PeriodJobs) -> tuple[WaitBySize, ...]:
     """Waiting time of the jobs that started in the period, by size."""
     started = jobs.table.select("gpus", "submit_s", "start_s").filter(
         pl.col("start_s") >= jobs.period.since_s
@@ -59,7 +59,7 @@ def waits(jobs: Jobs) -> tuple[Wait, ...]:
                 wait.max().alias("longest"),
             ).row(0)
             found.append(
-                Wait(
+                WaitBySize(
                     size=_size(low + 1, high),
                     jobs=part.height,
                     median_s=median,
@@ -70,7 +70,7 @@ def waits(jobs: Jobs) -> tuple[Wait, ...]:
     return tuple(found)
 
 
-def limits(jobs: Jobs) -> tuple[LimitUse, ...]:
+def limits(jobs: PeriodJobs) -> tuple[LimitUse, ...]:
     """How jobs that ended in the period used their limits, by who set these."""
     ended = jobs.table.lazy().filter(pl.col("outcome") != "running")
     limited = pl.col("limit_s").is_not_null()
@@ -97,7 +97,7 @@ def limits(jobs: Jobs) -> tuple[LimitUse, ...]:
     )
 
 
-def predictions(jobs: Jobs) -> tuple[PredictionQuality, ...]:
+def predictions(jobs: PeriodJobs) -> tuple[PredictionQuality, ...]:
     """How right predictions were of jobs completed in the period, by model.
 
     Of the time of a step where the job reported it, else of the whole run, start-up included.
@@ -136,7 +136,7 @@ def predictions(jobs: Jobs) -> tuple[PredictionQuality, ...]:
     )
 
 
-def tensor_cores(jobs: Jobs) -> tuple[TensorCoreUse, ...]:
+def tensor_cores(jobs: PeriodJobs) -> tuple[TensorCoreUse, ...]:
     """What GPUs with tensor cores computed in, by GPU type."""
     cells = jobs.table.group_by("gpu_type", "precision").agg(pl.col("hours").sum())
     on = cells.filter(pl.col("gpu_type").is_in(tensor_core_gpus()))
@@ -175,7 +175,9 @@ def _shares(cells: pl.DataFrame, dimension: Dimension) -> tuple[Share, ...]:
     return tuple(sorted(found, key=lambda s: (-s.hours.allocated, s.key)))
 
 
-def _with_idle(shares: Sequence[Share], jobs: Jobs, gpus: Mapping[str, int]) -> tuple[Share, ...]:
+def _with_idle(
+    shares: Sequence[Share], jobs: PeriodJobs, gpus: Mapping[str, int]
+) -> tuple[Share, ...]:
     """GPU types with the hours that nobody had, also those on which no job ran."""
     wanted = idle_while_waiting(jobs, gpus)
     silent = [

@@ -14,7 +14,7 @@ import polars as pl
 from ..replay import Floats
 from .demand import WEEK_DAYS, WEEK_S, Demand, by_gpu_type, by_partition, daily
 from .forecast_model import PATHS, paths
-from .report_data import Forecast, Range, WeekDemand
+from .report_data import DemandForecast, Range, WeekDemand
 
 LEAST_WEEKS = 5
 WEEKS_AHEAD = 8
@@ -29,7 +29,7 @@ LEVELS = (0.025, 0.1, 0.5, 0.9, 0.975)
 
 def forecasts(
     frame: pl.LazyFrame, until_s: float, gpus: Mapping[str, int]
-) -> tuple[tuple[Forecast, ...], tuple[str, ...]]:
+) -> tuple[tuple[DemandForecast, ...], tuple[str, ...]]:
     """The forecasts of GPU types and partitions, those with most demand, and why others have none.
 
     Raises NotInstalledError without statsmodels.
@@ -52,7 +52,7 @@ def forecasts(
     return tuple(forecast(one) for one in long[:MOST]), tuple(notes)
 
 
-def forecast(demand: Demand) -> Forecast:
+def forecast(demand: Demand) -> DemandForecast:
     """The forecast of one demand of at least LEAST_WEEKS weeks."""
     capacity = None if demand.gpus is None else demand.gpus * WEEK_S / 3600
     measured = demand.days.reshape(-1, WEEK_DAYS).sum(axis=1)
@@ -70,7 +70,7 @@ def forecast(demand: Demand) -> Forecast:
         for week in coming
         if capacity is not None and week.expected is not None and week.expected.median > capacity
     )
-    return Forecast(
+    return DemandForecast(
         key=demand.key,
         weeks=(*weeks, *coming),
         capacity=capacity,

@@ -9,7 +9,7 @@ import polars as pl
 
 from profiles.gpus import gpus
 
-from .report_data import Period, SetAside
+from .report_data import ReportPeriod, SetAside
 
 COLUMNS = (
     "scheduler",
@@ -64,7 +64,7 @@ _ASIDE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class PeriodJobs:
     """The jobs that touch a period, in memory with the columns needed, and those set aside.
 
     Beside COLUMNS there are ``begin_s`` and ``finish_s`` (clipped to the period), ``hours``
@@ -73,11 +73,11 @@ class Jobs:
     """
 
     table: pl.DataFrame
-    period: Period
+    period: ReportPeriod
     set_aside: tuple[SetAside, ...]
 
 
-def jobs_of(frame: pl.LazyFrame, period: Period) -> Jobs:
+def jobs_of(frame: pl.LazyFrame, period: ReportPeriod) -> PeriodJobs:
     """The jobs of a history's frame that ran in the period, clipped to it.
 
     A job that was still running at ``until_s`` counts as running, whatever became of it later.
@@ -102,7 +102,7 @@ def jobs_of(frame: pl.LazyFrame, period: Period) -> Jobs:
         **{name: _named(name) for name in ("user", "account", "partition", "gpu_type")},
         **{name: _named(name) for name in ("model", "precision")},
     ).with_columns(hours=pl.col("gpus") * (pl.col("finish_s") - pl.col("begin_s")) / 3600)
-    return Jobs(table, period, _set_aside(aside))
+    return PeriodJobs(table, period, _set_aside(aside))
 
 
 def with_config(frame: _Frame) -> _Frame:

@@ -10,7 +10,7 @@ import polars as pl
 from ..history.run import asked_value
 from .jobs import COLUMNS, RUNNING
 from .live import Live, LiveJob
-from .source import Source, empty
+from .source import JobSource, empty
 from .waiting import HELD, PRIORITY
 
 PENDING = "pending"
@@ -18,7 +18,7 @@ NO_PAST = empty()
 _TOLD = tuple(field.name for field in fields(LiveJob) if field.name in (*COLUMNS, PRIORITY, HELD))
 
 
-def with_live(source: Source, live: Live) -> Source:
+def with_live(source: JobSource, live: Live) -> JobSource:
     """The jobs of a source that had ended when the queue was read, and those of the queue.
 
     The GPUs of the scheduler come with them, and what its jobs wait for.

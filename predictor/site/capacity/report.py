@@ -18,14 +18,14 @@ from .backlog import Cleared, cleared
 from .clusters import pools_of, stated_pools
 from .configurations import Outlook, configurations
 from .forecast import forecasts
-from .jobs import Jobs, jobs_of
+from .jobs import PeriodJobs, jobs_of
 from .long_limits import long_limits
 from .opportunities import better, ranked
-from .report_data import Forecast, Opportunity, Origin, Period, Report
+from .report_data import CapacityReport, DemandForecast, Opportunity, Origin, ReportPeriod
 from .slots import use
-from .source import Source, is_sample
+from .source import JobSource, is_sample
 from .waiting import queue_at
-from .whatif import MOST_CONFIGURATIONS, Plan, what_if
+from .whatif import MOST_CONFIGURATIONS, ClusterChange, what_if
 
 if TYPE_CHECKING:
     from ...estimate.core import Predictor
@@ -44,14 +44,17 @@ class Wanted:
 
     pools: tuple[Pool, ...] = ()
     terms: Terms = NO_TERMS
-    plan: Plan | None = None
+    plan: ClusterChange | None = None
     most_configurations: int = MOST_CONFIGURATIONS
     title: str = TITLE
 
 
 def make_report(
-    source: Source, period: Period, predictor: Predictor | None, wanted: Wanted | None = None
-) -> Report:
+    source: JobSource,
+    period: ReportPeriod,
+    predictor: Predictor | None,
+    wanted: Wanted | None = None,
+) -> CapacityReport:
     """The report of a period; without a predictor it holds facts and the forecast alone.
 
     Raises HistoryError where the source cannot be read, TraceError for a plan that cannot be
@@ -70,7 +73,7 @@ def make_report(
     plan = wanted.plan
     gpus = {pool.name: pool.gpus for pool in pools}
     known = None if guessed or not pools else sum(pool.gpus for pool in pools)
-    return Report(
+    return CapacityReport(
         made_s=time.time(),
         title=wanted.title,
         version=version("precision-time"),
@@ -104,7 +107,7 @@ def make_report(
 
 
 def _opportunities(
-    jobs: Jobs, outlook: Outlook | None, pools: Sequence[Pool], wanted: Wanted
+    jobs: PeriodJobs, outlook: Outlook | None, pools: Sequence[Pool], wanted: Wanted
 ) -> tuple[tuple[Opportunity, ...], tuple[str, ...]]:
     if outlook is None:
         return (), ("No changes were looked for: no predictor was used.",)
@@ -122,8 +125,8 @@ def _opportunities(
 
 
 def _forecasts(
-    frame: pl.LazyFrame, period: Period, stated: Sequence[Pool]
-) -> tuple[tuple[Forecast, ...], tuple[str, ...]]:
+    frame: pl.LazyFrame, period: ReportPeriod, stated: Sequence[Pool]
+) -> tuple[tuple[DemandForecast, ...], tuple[str, ...]]:
     try:
         return forecasts(frame, period.until_s, {pool.name: pool.gpus for pool in stated})
     except NotInstalledError as error:
@@ -131,7 +134,7 @@ def _forecasts(
 
 
 def _drained(
-    source: Source, period: Period, pools: Sequence[Pool], outlook: Outlook | None
+    source: JobSource, period: ReportPeriod, pools: Sequence[Pool], outlook: Outlook | None
 ) -> Cleared:
     if outlook is None:
         return Cleared()

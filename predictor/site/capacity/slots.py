@@ -8,15 +8,15 @@ import numpy as np
 import polars as pl
 
 from ..replay import Floats
-from .jobs import Jobs
-from .report_data import GpuHours, Period, Use
+from .jobs import PeriodJobs
+from .report_data import GpuHours, ReportPeriod, Use
 
 OUTCOMES = ("completed", "failed", "timed_out", "cancelled", "preempted", "running")
 SLOT_S = (3600.0, 6 * 3600.0, 86400.0, 7 * 86400.0)
 MOST_SLOTS = 200
 
 
-def use(jobs: Jobs, gpus: int | None) -> tuple[Use, ...]:
+def use(jobs: PeriodJobs, gpus: int | None) -> tuple[Use, ...]:
     """GPU-hours and waiting GPUs by slot of time; at most MOST_SLOTS slots of a usual length."""
     edges = _edges(jobs.period)
     ran = _spread(jobs.table, "begin_s", "finish_s", "outcome", edges)
@@ -33,7 +33,7 @@ def use(jobs: Jobs, gpus: int | None) -> tuple[Use, ...]:
     )
 
 
-def idle_while_waiting(jobs: Jobs, gpus: Mapping[str, int]) -> dict[str, float]:
+def idle_while_waiting(jobs: PeriodJobs, gpus: Mapping[str, int]) -> dict[str, float]:
     """GPU-hours of each type that were free in slots in which jobs waited for that type.
 
     In each slot at most as many GPUs as were free, and at most as many as were waited for.
@@ -53,7 +53,7 @@ def idle_while_waiting(jobs: Jobs, gpus: Mapping[str, int]) -> dict[str, float]:
     }
 
 
-def _edges(period: Period) -> Floats:
+def _edges(period: ReportPeriod) -> Floats:
     """Where slots begin, and the end of the last (n + 1,)."""
     length_s = period.until_s - period.since_s
     slot_s = next((s for s in SLOT_S if length_s / s <= MOST_SLOTS), SLOT_S[-1])
@@ -61,7 +61,7 @@ def _edges(period: Period) -> Floats:
     return np.append(starts, period.until_s)
 
 
-def _waiting(jobs: Jobs) -> pl.DataFrame:
+def _waiting(jobs: PeriodJobs) -> pl.DataFrame:
     """The jobs that waited in the period, from when to when."""
     since_s, until_s = jobs.period.since_s, jobs.period.until_s
     return jobs.table.select(

@@ -36,7 +36,7 @@ _DEFAULTS = {"state": "completed", "nodes": 1, "asked": ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class JobSource:
     """Jobs as a lazy table with the columns of ``jobs.COLUMNS``, and what to call it.
 
     ``pools`` are the GPUs that a scheduler has, none where none was asked; ``live`` is its queue.
@@ -51,14 +51,14 @@ class Source:
 
 def of_history(
     store: History, *, since_s: float | None = None, scheduler: str | None = None
-) -> Source:
+) -> JobSource:
     """The jobs of a history that ended since then, of one scheduler if named."""
     schedulers = () if scheduler is None else (scheduler,)
     frame = store.frame(Where(since_s=since_s, schedulers=schedulers), COLUMNS)
-    return Source(frame=frame, kind=scheduler or "history", name=store.url)
+    return JobSource(frame=frame, kind=scheduler or "history", name=store.url)
 
 
-def of_file(path: Path) -> Source:
+def of_file(path: Path) -> JobSource:
     """The jobs of a CSV (also .csv.gz) or Parquet file with the columns of a history.
 
     Raises HistoryError where it cannot be read, or a column that is needed is missing.
@@ -71,7 +71,7 @@ def of_file(path: Path) -> Source:
     if missing := [name for name in NEEDED if name not in there]:
         raise HistoryError(f"{path}: no column {', '.join(missing)}; needed: {', '.join(NEEDED)}")
     columns = [_column(name, name in there) for name in COLUMNS]
-    return Source(frame=frame.select(columns), kind="file", name=path.name)
+    return JobSource(frame=frame.select(columns), kind="file", name=path.name)
 
 
 def empty() -> pl.LazyFrame:

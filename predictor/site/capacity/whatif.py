@@ -25,14 +25,14 @@ from ..replay import Floats, Ints, Pool, Trace, replay
 from .changes import in_mixed_precision, on
 from .clusters import changed
 from .configurations import KEY, Configuration, Outlook, configurations, gpu_watts
-from .jobs import Jobs
-from .report_data import Period, Scenario, WhatIf
+from .jobs import PeriodJobs
+from .report_data import ReportPeriod, Scenario, WhatIf
 
 MOST_CONFIGURATIONS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ClusterChange:
     """What is to be different; ``mixed`` sends jobs of full precision in mixed precision."""
 
     add: tuple[Pool, ...] = ()
@@ -55,8 +55,8 @@ class _Moved:
 
 
 def what_if(
-    jobs: Jobs,
-    plan: Plan,
+    jobs: PeriodJobs,
+    plan: ClusterChange,
     outlook: Outlook,
     terms: Terms,
     pools: Sequence[Pool],
@@ -73,7 +73,7 @@ def what_if(
         raise TraceError("no job ran in the period: there is nothing to replay")
     found = configurations(table, outlook, most)
     rows = _rows_of(table, found)
-    before = _moves(table, found, rows, outlook, Plan(), pools, pools, terms)
+    before = _moves(table, found, rows, outlook, ClusterChange(), pools, pools, terms)
     moved = _moves(table, found, rows, outlook, plan, pools, after, terms)
     history = table.filter(_submitted_in(jobs.period))
     waited = (history["start_s"] - history["submit_s"]).mean()
@@ -107,7 +107,7 @@ def _moves(
     found: Sequence[Configuration],
     rows: Ints,
     outlook: Outlook,
-    plan: Plan,
+    plan: ClusterChange,
     before: Sequence[Pool],
     after: Sequence[Pool],
     terms: Terms,
@@ -134,7 +134,7 @@ def _moves(
 
 
 def _jobs_on(
-    one: Configuration, plan: Plan, before: Sequence[Pool], names: Sequence[str]
+    one: Configuration, plan: ClusterChange, before: Sequence[Pool], names: Sequence[str]
 ) -> Mapping[str, TrainingJob]:
     """What is sent, by the pools it may run in."""
     job = (in_mixed_precision(one.job) if plan.mixed else None) or one.job
@@ -154,7 +154,7 @@ def _jobs_on(
 def _scenario(
     name: str,
     table: pl.DataFrame,
-    period: Period,
+    period: ReportPeriod,
     moved: _Moved,
     pools: Sequence[Pool],
     terms: Terms,
@@ -219,5 +219,5 @@ def _index(values: Sequence[str], names: Sequence[str]) -> Ints:
     return np.array([at.get(value, -1) for value in values], dtype=np.int64)
 
 
-def _submitted_in(period: Period) -> pl.Expr:
+def _submitted_in(period: ReportPeriod) -> pl.Expr:
     return pl.col("submit_s").is_between(period.since_s, period.until_s, closed="left")

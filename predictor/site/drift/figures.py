@@ -15,7 +15,7 @@ from .stream import Observation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class DriftFigures:
     """Of ``runs`` predicted runs; None where nothing is known.
 
     ``bias`` is the median share by which they took longer than predicted, ``coverage`` the share
@@ -31,7 +31,7 @@ class Figures:
     coverage_high: float | None
 
     @classmethod
-    def of(cls, observed: Sequence[Observation]) -> Figures:
+    def of(cls, observed: Sequence[Observation]) -> DriftFigures:
         """Those of some runs."""
         errors = [o.error for o in observed if o.error is not None]
         inside = [o.inside for o in observed if o.inside is not None]
@@ -51,7 +51,7 @@ class Week:
     """The figures of one week, by the Monday (UTC) it starts on."""
 
     monday: str
-    figures: Figures
+    figures: DriftFigures
 
 
 def weeks_of(observed: Sequence[Observation]) -> Iterator[Week]:
@@ -60,7 +60,7 @@ def weeks_of(observed: Sequence[Observation]) -> Iterator[Week]:
     for one in observed:
         by_monday[_monday(one.end_s)].append(one)
     for monday, those in sorted(by_monday.items()):
-        yield Week(monday=monday, figures=Figures.of(those))
+        yield Week(monday=monday, figures=DriftFigures.of(those))
 
 
 def _monday(moment_s: float) -> str:

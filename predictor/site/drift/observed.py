@@ -11,8 +11,8 @@ from math import log
 from ...errors import GraphError, JobError
 from ...estimate.core import Predictor
 from ...job.training_job import TrainingJob
-from ..calibration.candidate import Candidate, Evidence
-from ..calibration.candidates import Candidates
+from ..calibration.run_reader import RunReader
+from ..calibration.site_run import SiteRun, StepEvidence
 from ..history.run import Run
 from .stream import Observation
 
@@ -22,7 +22,7 @@ Load = Callable[[str], Predictor | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class PastPrediction:
     """A prediction of one step in seconds; the interval is None where nobody can tell it now."""
 
     step_s: float
@@ -40,7 +40,7 @@ class AtSubmit:
     def __init__(self, load: Load) -> None:
         self._predictor = lru_cache(maxsize=None)(load)
 
-    def __call__(self, run: Run, job: TrainingJob) -> Said | None:
+    def __call__(self, run: Run, job: TrainingJob) -> PastPrediction | None:
         """None where nothing was said, or of another GPU or number of them than it ran on."""
         said = run.predicted
         if said is None or not said.step_s or said.step_s <= 0:
@@ -52,7 +52,7 @@ class AtSubmit:
         low, high = (None, None) if again is None else (again.low_s, again.high_s)
         if again is not None and low is not None and high is not None:
             low, high = (said.step_s * bound / again.step_s for bound in (low, high))
-        return Said(step_s=said.step_s, low_s=low, high_s=high, version=said.version)
+        return PastPrediction(step_s=said.step_s, low_s=low, high_s=high, version=said.version)
 
 
 class InUse:
@@ -62,25 +62,27 @@ class InUse:
         self._predictor = predictor
         self._version = version
 
-    def __call__(self, run: Run, job: TrainingJob) -> Said | None:
+    def __call__(self, run: Run, job: TrainingJob) -> PastPrediction | None:
         """None where it cannot predict the job."""
         return said_by(self._predictor, job, self._version)
 
 
-def said_by(predictor: Predictor, job: TrainingJob, version: str | None) -> Said | None:
+def said_by(predictor: Predictor, job: TrainingJob, version: str | None) -> PastPrediction | None:
     """The prediction of one step; None for a job it cannot predict."""
     try:
         found = predictor.predict(job)
     except (GraphError, JobError):
         return None
     interval = found.interval(LEVEL)
-    return Said(step_s=found.step_s, low_s=interval.low_s, high_s=interval.high_s, version=version)
+    return PastPrediction(
+        step_s=found.step_s, low_s=interval.low_s, high_s=interval.high_s, version=version
+    )
 
 
 def observations(
     runs: Iterable[Run],
-    candidates: Candidates,
-    said: Callable[[Run, TrainingJob], Said | None],
+    candidates: RunReader,
+    said: Callable[[Run, TrainingJob], PastPrediction | None],
     left: Counter[str],
 ) -> Iterator[Observation]:
     """One for every run that tells a step time; ``left`` counts the others by reason."""
@@ -92,8 +94,8 @@ def observations(
             yield _observation(found, said(run, found.job))
 
 
-def _observation(candidate: Candidate, said: Said | None) -> Observation:
-    measured_s, bound = candidate.step_s, candidate.kind is Evidence.LOWER_BOUND
+def _observation(candidate: SiteRun, said: PastPrediction | None) -> Observation:
+    measured_s, bound = candidate.step_s, candidate.kind is StepEvidence.LOWER_BOUND
     inside = None
     if said is not None and said.low_s is not None and said.high_s is not None and not bound:
         inside = said.low_s <= measured_s <= said.high_s

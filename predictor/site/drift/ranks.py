@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Hashable
 from math import sqrt
 
-# Earlier like runs before a run counts: fewer tell little of where it should be.
+# Earlier similar runs before a run counts: fewer tell little of where it should be.
 MIN_EARLIER = 4
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...job.training_job import SITE_PREFIX, TrainingJob
-from ..calibration.cells import without_length
+from ..calibration.run_groups import without_length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class RunStream:
     """Runs of a framework and GPU on a cluster; of one model, or of all where it is None."""
 
     cluster: str
@@ -19,13 +19,13 @@ class Stream:
     model: str | None = None
 
     @classmethod
-    def of(cls, job: TrainingJob) -> Stream:
+    def of(cls, job: TrainingJob) -> RunStream:
         """The stream of the model of a job."""
         cluster = job.source.removeprefix(SITE_PREFIX)
         return cls(cluster=cluster, framework=job.framework, gpu=job.gpu, model=job.model)
 
     @property
-    def all_models(self) -> Stream:
+    def all_models(self) -> RunStream:
         """The same stack and GPU, whatever the model."""
         return replace(self, model=None)
 
@@ -56,9 +56,9 @@ class Observation:
     version: str | None = None
 
     @property
-    def streams(self) -> Iterator[Stream]:
+    def streams(self) -> Iterator[RunStream]:
         """The streams it belongs to."""
-        own = Stream.of(self.job)
+        own = RunStream.of(self.job)
         yield own.all_models
         yield own
 

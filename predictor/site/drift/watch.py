@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 from ...estimate.manifest import VERSION
 from .chart import Change, Chart
-from .figures import Figures, Week, weeks_of
+from .figures import DriftFigures, Week, weeks_of
 from .ranks import SequentialRanks
-from .stream import Observation, Stream
+from .stream import Observation, RunStream
 from .threshold import YEAR_S, limit_for
 
 DEFAULT_FALSE_ALARMS = 1.0  # a year, on the whole site
@@ -19,13 +19,13 @@ LEAST_SPAN_S = 4 * 7 * 86400.0  # of a history, to tell from it how many runs a 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class WatchedStream:
     """What is known of a stream; ``standing`` is the last change the predictor has not learned."""
 
-    stream: Stream
+    stream: RunStream
     measured: int
     scored: int
-    figures: Figures
+    figures: DriftFigures
     weeks: tuple[Week, ...]
     changes: tuple[Change, ...]
     standing: Change | None
@@ -38,14 +38,14 @@ class Drift:
     ``limit`` is that of every chart, for ``false_alarms_per_year`` of ``scores_per_year``.
     """
 
-    streams: tuple[Watched, ...]
+    streams: tuple[WatchedStream, ...]
     false_alarms_per_year: float
     scores_per_year: float
     limit: float
     left: Counter[str]
 
     @property
-    def alarms(self) -> Iterator[Watched]:
+    def alarms(self) -> Iterator[WatchedStream]:
         """The streams whose change stands."""
         return (watched for watched in self.streams if watched.standing is not None)
 
@@ -64,7 +64,7 @@ def watch(
     runs = list(observed)
     per_year = _scores_per_year(runs) if runs_per_week is None else 2 * runs_per_week * 365.25 / 7
     limit = limit_for(false_alarms_per_year, per_year)
-    members: defaultdict[Stream, list[Observation]] = defaultdict(list)
+    members: defaultdict[RunStream, list[Observation]] = defaultdict(list)
     for one in runs:
         for stream in one.streams:
             members[stream].append(one)
@@ -89,16 +89,16 @@ def _scores_per_year(runs: Sequence[Observation]) -> float:
     return 2 * scored * YEAR_S / max(LEAST_SPAN_S, runs[-1].end_s - runs[0].end_s)
 
 
-def _watched(stream: Stream, observed: Sequence[Observation], limit: float) -> Watched:
+def _watched(stream: RunStream, observed: Sequence[Observation], limit: float) -> WatchedStream:
     chart = Chart(limit)
     for one in observed:
         chart.add(one)
     changes = chart.changes
-    return Watched(
+    return WatchedStream(
         stream=stream,
         measured=len(observed),
         scored=chart.scored,
-        figures=Figures.of(observed),
+        figures=DriftFigures.of(observed),
         weeks=tuple(weeks_of(observed)),
         changes=changes,
         standing=changes[-1] if changes and not _learned(changes[-1], observed) else None,

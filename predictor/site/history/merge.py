@@ -48,21 +48,21 @@ Columns = dict[str, ColumnElement[object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class Merged:
     """What became of the runs given: not there before, written anew, or as they were."""
 
     new: int = 0
     changed: int = 0
     same: int = 0
 
-    def __add__(self, other: Added) -> Added:
-        return Added(self.new + other.new, self.changed + other.changed, self.same + other.same)
+    def __add__(self, other: Merged) -> Merged:
+        return Merged(self.new + other.new, self.changed + other.changed, self.same + other.same)
 
 
-def merge(connection: Connection, rows: Sequence[Row]) -> Added:
+def merge(connection: Connection, rows: Sequence[Row]) -> Merged:
     """Add rows in the transaction of a connection."""
     connection.execute(CreateTable(STAGE, if_not_exists=True))
-    return sum((_merge_distinct(connection, wave) for wave in _waves(rows)), start=Added())
+    return sum((_merge_distinct(connection, wave) for wave in _waves(rows)), start=Merged())
 
 
 def _waves(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
@@ -74,14 +74,14 @@ def _waves(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
         rows = later
 
 
-def _merge_distinct(connection: Connection, rows: Sequence[Row]) -> Added:
+def _merge_distinct(connection: Connection, rows: Sequence[Row]) -> Merged:
     _empty_stage(connection)
     _stage(connection, rows)
     new = _written(connection, _insert_new(connection.dialect.name))
     changed = 0
     if new < len(rows):
         changed = _written(connection, _insert_or_merge(connection.dialect.name))
-    return Added(new, changed, len(rows) - new - changed)
+    return Merged(new, changed, len(rows) - new - changed)
 
 
 def _written(connection: Connection, insert: Insert) -> int:

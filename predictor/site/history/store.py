@@ -14,7 +14,7 @@ from sqlalchemy import Engine, delete, func, select
 
 from .anonymise import Anonymiser, check_names
 from .engine import SQLITE, give_back_space, reading, shown, streaming, url_of, writing
-from .merge import Added, merge, upsert
+from .merge import Merged, merge, upsert
 from .rows import row_of, run_of
 from .run import Run
 from .schema import open_engine
@@ -26,7 +26,7 @@ from .where import EVERY_RUN, Where, conditions
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["EVERY_RUN", "Added", "Cursor", "History", "Status", "Where"]
+__all__ = ["EVERY_RUN", "Cursor", "History", "Merged", "Status", "Where"]
 
 STAGED_ROWS = 10_000  # held at once, about 20 MB
 READ_ROWS = 5_000
@@ -70,14 +70,14 @@ class History:
         """Where it is, without a password."""
         return shown(self._engine.url)
 
-    def add(self, runs: Iterable[Run], *, cursor: Cursor | None = None) -> Added:
+    def add(self, runs: Iterable[Run], *, cursor: Cursor | None = None) -> Merged:
         """Add runs in one transaction, with how far the ingest got by them: all or nothing.
 
         A run that is there already (``Run.key``) is merged: state and end are replaced, what was
         missing is filled, and nothing is erased. Adding the same again changes nothing. Other
         writers wait meanwhile, so give a batch, 5,000 to 10,000 runs.
         """
-        now_s, added = time.time(), Added()
+        now_s, added = time.time(), Merged()
         rows = (row_of(self._anonymiser(run), now_s) for run in runs)
         chunk = list(islice(rows, STAGED_ROWS))
         with writing(self._engine) as connection:

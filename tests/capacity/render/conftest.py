@@ -17,9 +17,9 @@ from browser_page import Browser
 from predictor.estimate.fitting import Fitted
 from predictor.site.capacity.render import render_html
 from predictor.site.capacity.report import Wanted, make_report
-from predictor.site.capacity.report_data import Period
+from predictor.site.capacity.report_data import ReportPeriod
 from predictor.site.capacity.source import of_file
-from predictor.site.capacity.whatif import Plan
+from predictor.site.capacity.whatif import ClusterChange
 from predictor.site.replay import Pool
 
 SAMPLE = Path(__file__).parents[3] / "profiles" / "samples" / "history.csv.gz"
@@ -55,9 +55,9 @@ def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def demo_page(tmp_path_factory: pytest.TempPathFactory, fitted: Fitted) -> Path:
     """The report that ``make demo`` makes of the shipped sample."""
     path = tmp_path_factory.mktemp("demo") / "report.html"
-    period = Period(since_s=1_738_368_000.0, until_s=1_740_787_200.0)  # February 2025
+    period = ReportPeriod(since_s=1_738_368_000.0, until_s=1_740_787_200.0)  # February 2025
     pools = tuple(Pool(name=name, gpus=24, gpus_per_node=8) for name in DEMO_GPUS)
-    plan = Plan(add=(Pool(name="a100-sxm4-80gb", gpus=8),))
+    plan = ClusterChange(add=(Pool(name="a100-sxm4-80gb", gpus=8),))
     wanted = Wanted(pools=pools, plan=plan, most_configurations=40)
     found = make_report(of_file(SAMPLE), period, fitted.predictor, wanted)
     path.write_text(render_html(found), "utf-8")

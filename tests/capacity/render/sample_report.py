@@ -7,30 +7,30 @@ from dataclasses import replace
 
 from predictor.site.capacity.report_data import (
     Backlog,
+    CapacityReport,
+    DemandForecast,
     Dimension,
-    Forecast,
     GpuHours,
     LimitUse,
     Opportunity,
     OpportunityKind,
     Origin,
-    Period,
     PredictionQuality,
-    QueuedJob,
     Range,
-    Report,
+    ReportPeriod,
     Scenario,
     SetAside,
     Share,
     TensorCoreUse,
     Use,
-    Wait,
+    WaitBySize,
+    WaitingJob,
     WeekDemand,
     WhatIf,
 )
 from predictor.site.history.run import LimitBy
 
-Make = Callable[[], Report]
+Make = Callable[[], CapacityReport]
 DAY_S = 86400.0
 SINCE_S = 20000 * DAY_S
 UNTIL_S = SINCE_S + 14 * DAY_S
@@ -95,7 +95,7 @@ def with_idle(types: tuple[Share, ...]) -> tuple[Share, ...]:
     )
 
 
-def full() -> Report:
+def full() -> CapacityReport:
     """Every section filled; marked as sample."""
     slots = tuple(
         Use(
@@ -107,7 +107,7 @@ def full() -> Report:
         for i in range(56)
     )
     scale = sum(1.5 + i % 4 for i in range(56))
-    return Report(
+    return CapacityReport(
         made_s=UNTIL_S,
         title="GPU capacity",
         version="0.1.0",
@@ -119,7 +119,7 @@ def full() -> Report:
             sample=True,
             set_aside=(SetAside(reason="it asked for no GPU", jobs=4, example="17"),),
         ),
-        period=Period(since_s=SINCE_S, until_s=UNTIL_S),
+        period=ReportPeriod(since_s=SINCE_S, until_s=UNTIL_S),
         gpus=GPUS,
         hours=hours(scale),
         capacity=48 * 14 * 24.0,
@@ -127,7 +127,7 @@ def full() -> Report:
         | {Dimension.GPU_TYPE: with_idle(shares(tuple(GPUS), scale))},
         use=slots,
         waits=tuple(
-            Wait(
+            WaitBySize(
                 size=size, jobs=100, median_s=60.0 * 4**i, p95_s=900.0 * 4**i, longest_s=9e3 * 4**i
             )
             for i, size in enumerate(("1", "2-4", "5-8", "9-16"))
@@ -228,7 +228,7 @@ def full() -> Report:
             for i, gpu in enumerate(GPUS)
         ),
         queue=tuple(
-            QueuedJob(
+            WaitingJob(
                 job_id=str(4000 + i),
                 name=f"train-{i}",
                 user="ada",
@@ -255,7 +255,7 @@ def full() -> Report:
     )
 
 
-def forecast(key: str, gpus: int, saturates_s: float | None) -> Forecast:
+def forecast(key: str, gpus: int, saturates_s: float | None) -> DemandForecast:
     past = [
         WeekDemand(start_s=SINCE_S + 7 * week * DAY_S, measured=110.0 * gpus + 40 * week)
         for week in range(-10, 2)
@@ -268,7 +268,7 @@ def forecast(key: str, gpus: int, saturates_s: float | None) -> Forecast:
         )
         for week in range(2, 6)
     ]
-    return Forecast(
+    return DemandForecast(
         key=key,
         weeks=(*past, *coming),
         capacity=168.0 * gpus,
@@ -293,15 +293,15 @@ def scenario(name: str, a100s: int, wait_s: float) -> Scenario:
     )
 
 
-def empty() -> Report:
+def empty() -> CapacityReport:
     """A history without jobs on a cluster that is not known."""
-    return Report(
+    return CapacityReport(
         made_s=UNTIL_S,
         title="GPU capacity",
         version="0.1.0",
         currency=None,
         origin=Origin(kind="history", name="empty.sqlite", jobs=0),
-        period=Period(since_s=SINCE_S, until_s=UNTIL_S),
+        period=ReportPeriod(since_s=SINCE_S, until_s=UNTIL_S),
         gpus={},
         hours=GpuHours(),
         capacity=None,
@@ -314,7 +314,7 @@ def empty() -> Report:
     )
 
 
-def hostile() -> Report:
+def hostile() -> CapacityReport:
     """Every name that a user can choose is one that means harm."""
     base = full()
     job, first = base.queue[0], base.opportunities[0]

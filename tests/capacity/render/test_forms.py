@@ -31,7 +31,7 @@ from predictor.site.capacity.render.findings import findings, savings
 from predictor.site.capacity.render.headline import headlines
 from predictor.site.capacity.render.json_form import generated_schema, schema
 from predictor.site.capacity.render.text import shown
-from predictor.site.capacity.report_data import Report
+from predictor.site.capacity.report_data import CapacityReport
 
 EVERY = (sample_report.full, sample_report.empty, sample_report.hostile)
 every_report = pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)
@@ -266,5 +266,5 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_sums_of_the_sample_agree() -> None:
-    report: Report = sample_report.full()
+    report: CapacityReport = sample_report.full()
     assert sum(u.hours.allocated for u in report.use) == pytest.approx(report.hours.allocated)

@@ -16,7 +16,7 @@ from predictor.graphs.operator import Direction, Kind, Operator  # noqa: E402
 from predictor.graphs.workload import Workload  # noqa: E402
 from predictor.measure.trace import trace  # noqa: E402
 from predictor.measure.trace.sizes import grids  # noqa: E402
-from predictor.measure.trace.solve import Seen, solved  # noqa: E402
+from predictor.measure.trace.solve import SeenSizes, solved  # noqa: E402
 
 nn = torch.nn
 WIDTH, HEADS = 16, 4
@@ -75,10 +75,10 @@ def polynomial(coefficients: list[int], batch: int, length: int) -> int:
 def test_every_bilinear_and_quadratic_law_is_found(
     flops: list[int], rows: list[int], batch: int, length: int, other: int
 ) -> None:
-    def run(b: int, s: int) -> Seen:
+    def run(b: int, s: int) -> SeenSizes:
         m = polynomial(rows, b, s)
         one = Operator(Kind.GEMM, Direction.FORWARD, (m, 64, 64), polynomial(flops, b, s), m, m)
-        return Seen(operators=(one,), sizes=frozenset({b, s, 64}))
+        return SeenSizes(operators=(one,), sizes=frozenset({b, s, 64}))
 
     found = solved(run, batch, length)
     assert found.any_batch

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...history.anonymise import Hash, site_hash
-from ..report_data import Dimension, Opportunity, Report, Share
+from ..report_data import CapacityReport, Dimension, Opportunity, Share
 
 _HASHED = {Dimension.USER: "user", Dimension.ACCOUNT: "account"}
 
 
-def anonymised(report: Report, site_key: Path) -> Report:
+def anonymised(report: CapacityReport, site_key: Path) -> CapacityReport:
     """Users, accounts and names of jobs hashed; equal names stay equal.
 
     Where the jobs come from is told by its kind alone: a path or a URL may hold a name.

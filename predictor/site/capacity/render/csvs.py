@@ -6,19 +6,19 @@ import csv
 import io
 from pathlib import Path
 
-from ..report_data import Range, Report
+from ..report_data import CapacityReport, Range
 from .sections import every_table
-from .table import Column, Kind, Table, Value
+from .table import Column, ColumnKind, ReportTable, Value
 from .text import iso, shown
 
 # A spreadsheet takes a cell that begins so for a formula.
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _LONGEST = 1_000_000
-_SPANS = (Kind.SPAN, Kind.DURATION_SPAN)
-_MOMENTS = (Kind.MOMENT, Kind.DAY)
+_SPANS = (ColumnKind.SPAN, ColumnKind.DURATION_SPAN)
+_MOMENTS = (ColumnKind.MOMENT, ColumnKind.DAY)
 
 
-def write_csvs(report: Report, directory: Path) -> tuple[Path, ...]:
+def write_csvs(report: CapacityReport, directory: Path) -> tuple[Path, ...]:
     """One file a table, named for it; makes the directory, replaces what is there."""
     directory.mkdir(parents=True, exist_ok=True)
     written = []
@@ -29,7 +29,7 @@ def write_csvs(report: Report, directory: Path) -> tuple[Path, ...]:
     return tuple(written)
 
 
-def csv_text(table: Table) -> str:
+def csv_text(table: ReportTable) -> str:
     """A heading and a line a row; a range takes three columns, what is not known is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..report_data import Opportunity, OpportunityKind, Range, Report
+from ..report_data import CapacityReport, Opportunity, OpportunityKind, Range
 from .text import amount, counted, shown, span
 
 MOST = 5
@@ -37,7 +37,7 @@ class Saving:
     first: Opportunity
 
 
-def savings(report: Report) -> tuple[Saving, ...]:
+def savings(report: CapacityReport) -> tuple[Saving, ...]:
     """By kind of change, the largest first; shorter limits save no GPU-hours and are left out."""
     found = []
     for kind, title in _TITLES.items():
@@ -47,7 +47,7 @@ def savings(report: Report) -> tuple[Saving, ...]:
     return tuple(sorted(found, key=lambda saving: -saving.saved.median))
 
 
-def findings(report: Report) -> tuple[Finding, ...]:
+def findings(report: CapacityReport) -> tuple[Finding, ...]:
     """The largest of lost hours, savings and GPUs idle while jobs waited, the largest first."""
     hours = report.hours
     found = [

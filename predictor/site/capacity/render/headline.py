@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....units import MISSING
-from ..report_data import Report
+from ..report_data import CapacityReport
 from .findings import savings
 from .text import amount, counted, duration_span, rough, share, shown, span
 
@@ -21,12 +21,12 @@ class Headline:
     evidence: str
 
 
-def headlines(report: Report) -> tuple[Headline, ...]:
+def headlines(report: CapacityReport) -> tuple[Headline, ...]:
     """The five figures, in the order of the report."""
     return _used(report), _lost(report), _wait(report), _backlog(report), _saving(report)
 
 
-def _used(report: Report) -> Headline:
+def _used(report: CapacityReport) -> Headline:
     allocated, capacity = report.hours.allocated, report.capacity
     detail = f"{amount(allocated)} GPU-hours held by jobs"
     if report.idle is not None:
@@ -40,7 +40,7 @@ def _used(report: Report) -> Headline:
     )
 
 
-def _lost(report: Report) -> Headline:
+def _lost(report: CapacityReport) -> Headline:
     hours = report.hours
     return Headline(
         label="GPU time lost",
@@ -54,7 +54,7 @@ def _lost(report: Report) -> Headline:
     )
 
 
-def _wait(report: Report) -> Headline:
+def _wait(report: CapacityReport) -> Headline:
     worst = max(report.waits, key=lambda w: w.p95_s, default=None)
     value, detail = MISSING, "no job started in the period"
     if worst is not None:
@@ -70,7 +70,7 @@ def _wait(report: Report) -> Headline:
     )
 
 
-def _backlog(report: Report) -> Headline:
+def _backlog(report: CapacityReport) -> Headline:
     drained = [b for b in report.backlog if b.drain_s is not None]
     last = max(drained, key=lambda b: b.drain_s.median if b.drain_s else 0.0, default=None)
     known = sum(b.gpu_hours.median for b in report.backlog)
@@ -90,7 +90,7 @@ def _backlog(report: Report) -> Headline:
     )
 
 
-def _saving(report: Report) -> Headline:
+def _saving(report: CapacityReport) -> Headline:
     best = next(iter(savings(report)), None)
     value, detail = MISSING, "no change found that saves GPU-hours"
     if best is not None:

@@ -9,13 +9,13 @@ from functools import cache
 from importlib.resources import files
 
 from ....optional import needs
-from ..report_data import Range, Report
+from ..report_data import CapacityReport, Range
 from .csvs import csv_text
 from .findings import findings
 from .headline import headlines
 from .plots import Plot, plots
 from .sections import gpus, origin, sections
-from .table import Column, Kind, Table, Value
+from .table import Column, ColumnKind, ReportTable, Value
 from .text import moment, period, shown
 
 # Longer tables go on in their CSV: a page of 100,000 rows opens nowhere.
@@ -78,7 +78,7 @@ class _SectionView:
     parts: tuple[_Part, ...]
 
 
-def render_html(report: Report) -> str:
+def render_html(report: CapacityReport) -> str:
     """The page; raises NotInstalledError without Jinja or matplotlib."""
     drawn = plots(report)
     script = _read("page.js")
@@ -110,7 +110,7 @@ def render_html(report: Report) -> str:
     )
 
 
-def _part(table: Table, plot: Plot | None) -> _Part:
+def _part(table: ReportTable, plot: Plot | None) -> _Part:
     detailed = any(c.detail for c in table.columns)
     columns = tuple(
         _Head(table.columns[i].label, _css(table.columns[i]))
@@ -134,12 +134,12 @@ def _part(table: Table, plot: Plot | None) -> _Part:
     )
 
 
-def _row(table: Table, row: tuple[Value, ...]) -> _Row:
+def _row(table: ReportTable, row: tuple[Value, ...]) -> _Row:
     told = [(table.columns[i], row[i]) for i in table.told]
     return _Row(
         cells=tuple(_cell(column, value) for column, value in told if not column.detail),
         details=tuple(
-            _Detail(column.label, column.text(value), column.kind is Kind.CODE)
+            _Detail(column.label, column.text(value), column.kind is ColumnKind.CODE)
             for column, value in told
             if column.detail and value
         ),
@@ -151,13 +151,13 @@ def _cell(column: Column, value: Value) -> _Cell:
     if isinstance(value, Range):
         # The interval goes below its median where there is no room beside it.
         text, css = text.replace(" ", _FIXED).replace(f"{_FIXED}(", " ("), f"{css} span"
-    elif column.kind is Kind.NAME and len(text) <= _BRIEF:
+    elif column.kind is ColumnKind.NAME and len(text) <= _BRIEF:
         css += " brief"
     return _Cell(text, column.order(value), css)
 
 
 def _css(column: Column) -> str:
-    if column.kind in (Kind.MOMENT, Kind.DAY):
+    if column.kind in (ColumnKind.MOMENT, ColumnKind.DAY):
         return "number moment"
     return "number" if column.numeric else column.kind.value
 

@@ -7,12 +7,12 @@ import math
 from importlib.resources import files
 from typing import Any
 
-from ..report_data import Report
+from ..report_data import CapacityReport
 
 SCHEMA_NAME = "report.schema.json"
 
 
-def render_json(report: Report) -> str:
+def render_json(report: CapacityReport) -> str:
     """One object, fields named as in report_data; what is not known or not finite is null."""
     return (
         json.dumps(_finite(report.as_dict()), allow_nan=False, indent=1, ensure_ascii=True) + "\n"
@@ -28,7 +28,7 @@ def generated_schema() -> dict[str, Any]:
     """The schema as it follows from the types; needs pydantic."""
     from pydantic import TypeAdapter
 
-    found: dict[str, Any] = TypeAdapter(Report).json_schema(mode="serialization")
+    found: dict[str, Any] = TypeAdapter(CapacityReport).json_schema(mode="serialization")
     for part in (found, *found["$defs"].values()):
         if "properties" in part:
             part["additionalProperties"] = False

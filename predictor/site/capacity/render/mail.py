@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from email.message import EmailMessage
 
 from ....errors import JobError, NotInstalledError, ReportError
-from ..report_data import Report
+from ..report_data import CapacityReport
 from .html import render_html
 from .markdown import render_markdown
 from .text import day, shown
@@ -23,7 +23,7 @@ _ADDRESS = re.compile(
 )
 
 
-def message(report: Report, sender: str, recipients: Sequence[str]) -> EmailMessage:
+def message(report: CapacityReport, sender: str, recipients: Sequence[str]) -> EmailMessage:
     """The mail as it would be sent.
 
     Raises JobError for an address that is none, NotInstalledError as the page does.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from ..report_data import Report
+from ..report_data import CapacityReport
 from .findings import findings
 from .headline import headlines
 from .sections import gpus, origin, sections
-from .table import Column, Table, Value
+from .table import Column, ReportTable, Value
 from .text import moment, period, shown
 
 MOST_ROWS = 10
@@ -18,7 +18,7 @@ _COLUMNS_LEFT_OUT = ("completed_gpu_hours", "running_gpu_hours")
 _MARKS = re.compile(r"([\\`*_\[\]<>|~])")
 
 
-def render_markdown(report: Report) -> str:
+def render_markdown(report: CapacityReport) -> str:
     """Summary first, then the ten largest rows of each table."""
     parts = [_head(report), _summary(report)]
     for section in sections(report):
@@ -38,7 +38,7 @@ def escaped(text: str) -> str:
     return _MARKS.sub(r"\\\1", text.replace("&", "&amp;"))
 
 
-def _head(report: Report) -> str:
+def _head(report: CapacityReport) -> str:
     sample = (
         "**Sample data: these jobs were generated, nothing was measured on a cluster.**\n\n"
         if report.origin.sample
@@ -51,7 +51,7 @@ def _head(report: Report) -> str:
     )
 
 
-def _summary(report: Report) -> str:
+def _summary(report: CapacityReport) -> str:
     lines = [
         f"- **{h.label}: {h.value}**. {escaped(h.detail)} ({h.evidence})\n"
         for h in headlines(report)
@@ -64,7 +64,7 @@ def _summary(report: Report) -> str:
     return "".join(lines)
 
 
-def _table(table: Table) -> str:
+def _table(table: ReportTable) -> str:
     kept = [
         i
         for i in table.told

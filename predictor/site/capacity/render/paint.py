@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..report_data import GpuHours, Report, Share, Use
+from ..report_data import CapacityReport, GpuHours, Share, Use
 from .axes import at_ends, dates_below, hours_axis, legend, names_of_rows, titled, when
 from .ink import CANCELLED, DONE, INK, LOST, MUTED, RUNNING, Canvas
 from .text import amount, moment, rough, shown
@@ -19,7 +19,7 @@ _LEAST_S = 30.0
 _PARTS = (("completed", DONE), ("running", RUNNING), ("cancelled", CANCELLED), ("lost", LOST))
 
 
-def use(canvas: Canvas, report: Report) -> None:
+def use(canvas: Canvas, report: CapacityReport) -> None:
     """GPUs in use by outcome under the capacity; below, GPUs waited for."""
     held, waiting = canvas.axes(2, sharex=True, gridspec_kw={"height_ratios": [3, 1.3]})
     starts = [when(u.start_s) for u in report.use] + [when(report.period.until_s)]
@@ -79,7 +79,7 @@ def split(canvas: Canvas, shares: Sequence[Share]) -> None:
     hours_axis(axes, "GPU-hours")
 
 
-def waits(canvas: Canvas, report: Report) -> None:
+def waits(canvas: Canvas, report: CapacityReport) -> None:
     """Median and 95 % of the wait, joined by a line."""
     (axes,) = canvas.axes()
     for row, wait in enumerate(report.waits):
@@ -107,7 +107,7 @@ def waits(canvas: Canvas, report: Report) -> None:
     legend(canvas, axes, 2)
 
 
-def tensor_cores(canvas: Canvas, report: Report) -> None:
+def tensor_cores(canvas: Canvas, report: CapacityReport) -> None:
     """FP32 hours against the others, by GPU type."""
     (axes,) = canvas.axes()
     found = report.tensor_cores

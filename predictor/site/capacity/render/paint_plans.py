@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..report_data import Forecast, OpportunityKind, Range, Report
+from ..report_data import CapacityReport, DemandForecast, OpportunityKind, Range
 from .axes import at_ends, dates_below, hours_axis, legend, names_of_rows, short, titled, when
 from .ink import CANCELLED, DONE, INK, LOST, MUTED, RUNNING, Canvas
 from .text import amount, day, rough, shown
@@ -30,7 +30,7 @@ _MARKS = {
 }
 
 
-def opportunities(canvas: Canvas, report: Report) -> None:
+def opportunities(canvas: Canvas, report: CapacityReport) -> None:
     """Hours saved, median and interval, in the order of the report."""
     found = report.opportunities[:10]
     heads = [o.what.split(" " if canvas.narrow else ":")[0] for o in found]
@@ -42,7 +42,7 @@ def opportunities(canvas: Canvas, report: Report) -> None:
     )
 
 
-def backlog(canvas: Canvas, report: Report) -> None:
+def backlog(canvas: Canvas, report: CapacityReport) -> None:
     """Hours until the queue is drained, by GPU type."""
     found = [(b, b.drain_s) for b in report.backlog if b.drain_s is not None][:10]
     tips = [f"{shown(b.gpu_type)}: {b.jobs:,} jobs" for b, _ in found]
@@ -58,7 +58,7 @@ def backlog(canvas: Canvas, report: Report) -> None:
     )
 
 
-def forecasts(canvas: Canvas, report: Report) -> None:
+def forecasts(canvas: Canvas, report: CapacityReport) -> None:
     """Demand by week, the largest keys, with interval and capacity."""
     found = report.forecasts[:4]
     rows = canvas.axes(len(found), sharex=True)
@@ -67,7 +67,7 @@ def forecasts(canvas: Canvas, report: Report) -> None:
     dates_below(rows[-1], 4 if canvas.narrow else 8)
 
 
-def _forecast(canvas: Canvas, axes: Axes, forecast: Forecast) -> None:
+def _forecast(canvas: Canvas, axes: Axes, forecast: DemandForecast) -> None:
     past = [(w.start_s, w.measured) for w in forecast.weeks if w.measured is not None]
     coming = [(w.start_s, w.expected) for w in forecast.weeks if w.expected is not None]
     if past:

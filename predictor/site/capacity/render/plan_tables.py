@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ..report_data import Report, Scenario
-from .table import Column, Kind, Table, Value
+from ..report_data import CapacityReport, Scenario
+from .table import Column, ColumnKind, ReportTable, Value
 
 PREDICTED = "Predicted: median and central 95 % interval."
 
 
-def opportunities(report: Report) -> Table:
+def opportunities(report: CapacityReport) -> ReportTable:
     """What one change would have saved, as ranked by whoever made the report."""
     currency = report.currency or "currency"
-    return Table(
+    return ReportTable(
         name="opportunities",
         title="What a change would have saved",
         definition=(
@@ -21,17 +21,17 @@ def opportunities(report: Report) -> Table:
         ),
         evidence="Predicted; the details say from what.",
         columns=(
-            Column("kind", "Change", Kind.NAME),
-            Column("what", "Jobs", Kind.TEXT),
-            Column("jobs", "Count", Kind.COUNT),
+            Column("kind", "Change", ColumnKind.NAME),
+            Column("what", "Jobs", ColumnKind.TEXT),
+            Column("jobs", "Count", ColumnKind.COUNT),
             Column("gpu_hours", "GPU-hours"),
-            Column("saved_gpu_hours", "GPU-hours saved", Kind.SPAN),
-            Column("saved_cost", f"Saved, {currency}", Kind.SPAN),
-            Column("saved_kwh", "Saved, kWh", Kind.SPAN),
-            Column("saved_co2e_kg", "Saved, kg CO2e", Kind.SPAN),
-            Column("users", "Users", Kind.TEXT, detail=True),
-            Column("evidence", "Evidence", Kind.TEXT, detail=True),
-            Column("command", "How to send the next one", Kind.CODE, detail=True),
+            Column("saved_gpu_hours", "GPU-hours saved", ColumnKind.SPAN),
+            Column("saved_cost", f"Saved, {currency}", ColumnKind.SPAN),
+            Column("saved_kwh", "Saved, kWh", ColumnKind.SPAN),
+            Column("saved_co2e_kg", "Saved, kg CO2e", ColumnKind.SPAN),
+            Column("users", "Users", ColumnKind.TEXT, detail=True),
+            Column("evidence", "Evidence", ColumnKind.TEXT, detail=True),
+            Column("command", "How to send the next one", ColumnKind.CODE, detail=True),
         ),
         rows=tuple(
             (
@@ -52,9 +52,9 @@ def opportunities(report: Report) -> Table:
     )
 
 
-def backlog(report: Report) -> Table:
+def backlog(report: CapacityReport) -> ReportTable:
     """What waits, by GPU type."""
-    return Table(
+    return ReportTable(
         name="backlog",
         title="What waits, by GPU type",
         definition=(
@@ -64,12 +64,12 @@ def backlog(report: Report) -> Table:
         ),
         evidence=PREDICTED,
         columns=(
-            Column("gpu_type", "GPU type", Kind.NAME),
-            Column("jobs", "Jobs", Kind.COUNT),
-            Column("gpu_hours", "GPU-hours", Kind.SPAN),
-            Column("unknown_jobs", "Jobs not predicted", Kind.COUNT),
+            Column("gpu_type", "GPU type", ColumnKind.NAME),
+            Column("jobs", "Jobs", ColumnKind.COUNT),
+            Column("gpu_hours", "GPU-hours", ColumnKind.SPAN),
+            Column("unknown_jobs", "Jobs not predicted", ColumnKind.COUNT),
             Column("unknown_gpu_hours", "Their GPU-hours, at most"),
-            Column("drain_s", "Drained in", Kind.DURATION_SPAN),
+            Column("drain_s", "Drained in", ColumnKind.DURATION_SPAN),
         ),
         rows=tuple(
             (b.gpu_type, b.jobs, b.gpu_hours, b.unknown_jobs, b.unknown_gpu_hours, b.drain_s)
@@ -78,10 +78,10 @@ def backlog(report: Report) -> Table:
     )
 
 
-def queue(report: Report) -> Table:
+def queue(report: CapacityReport) -> ReportTable:
     """When each waiting job starts and ends."""
     told = any(job.waits_for for job in report.queue)
-    return Table(
+    return ReportTable(
         name="queue",
         title="When waiting jobs start and end",
         definition=(
@@ -90,15 +90,15 @@ def queue(report: Report) -> Table:
         ),
         evidence="Predicted; the details say from what.",
         columns=(
-            Column("job_id", "Job", Kind.NAME),
-            Column("name", "Name", Kind.NAME),
-            Column("starts_s", "Starts in", Kind.DURATION_SPAN),
-            Column("ends_s", "Ends in", Kind.DURATION_SPAN),
-            Column("waits_for", "Waits for", Kind.TEXT),
-            Column("gpus", "GPUs", Kind.COUNT),
-            Column("gpu_type", "GPU type", Kind.NAME),
-            Column("user", "User", Kind.NAME),
-            Column("evidence", "Evidence", Kind.TEXT, detail=True),
+            Column("job_id", "Job", ColumnKind.NAME),
+            Column("name", "Name", ColumnKind.NAME),
+            Column("starts_s", "Starts in", ColumnKind.DURATION_SPAN),
+            Column("ends_s", "Ends in", ColumnKind.DURATION_SPAN),
+            Column("waits_for", "Waits for", ColumnKind.TEXT),
+            Column("gpus", "GPUs", ColumnKind.COUNT),
+            Column("gpu_type", "GPU type", ColumnKind.NAME),
+            Column("user", "User", ColumnKind.NAME),
+            Column("evidence", "Evidence", ColumnKind.TEXT, detail=True),
         ),
         rows=tuple(
             (
@@ -117,10 +117,10 @@ def queue(report: Report) -> Table:
     )
 
 
-def forecast(report: Report) -> Table:
+def forecast(report: CapacityReport) -> ReportTable:
     """Demand by week, past and expected."""
     methods = dict.fromkeys(f.method for f in report.forecasts)
-    return Table(
+    return ReportTable(
         name="forecast",
         title="Demand by week",
         definition=(
@@ -129,11 +129,11 @@ def forecast(report: Report) -> Table:
         ),
         evidence=f"Method: {'; '.join(methods)}." if methods else PREDICTED,
         columns=(
-            Column("key", "Partition or GPU type", Kind.NAME),
-            Column("week_utc", "Week from (UTC)", Kind.DAY),
+            Column("key", "Partition or GPU type", ColumnKind.NAME),
+            Column("week_utc", "Week from (UTC)", ColumnKind.DAY),
             Column("measured_gpu_hours", "Measured"),
-            Column("expected_gpu_hours", "Expected (95 %)", Kind.SPAN),
-            Column("likely_gpu_hours", "Expected (80 %)", Kind.SPAN),
+            Column("expected_gpu_hours", "Expected (95 %)", ColumnKind.SPAN),
+            Column("likely_gpu_hours", "Expected (80 %)", ColumnKind.SPAN),
             Column("capacity_gpu_hours", "Capacity"),
         ),
         rows=tuple(
@@ -144,12 +144,12 @@ def forecast(report: Report) -> Table:
     )
 
 
-def whatif(report: Report) -> Table:
+def whatif(report: CapacityReport) -> ReportTable:
     """The period as it was and as it would have been, both replayed."""
     found = report.whatif
     currency = report.currency or "currency"
     scenarios = () if found is None else (found.baseline, found.changed)
-    return Table(
+    return ReportTable(
         name="what-if",
         title="The period under a change",
         definition=(
@@ -159,14 +159,14 @@ def whatif(report: Report) -> Table:
         ),
         evidence="Simulated with predicted run times.",
         columns=(
-            Column("scenario", "Scenario", Kind.NAME),
-            Column("gpus", "GPUs", Kind.TEXT),
-            Column("jobs", "Jobs", Kind.COUNT),
-            Column("never_started_jobs", "Never started", Kind.COUNT),
-            Column("mean_wait_s", "Mean wait", Kind.DURATION),
-            Column("median_wait_s", "Median wait", Kind.DURATION),
-            Column("p95_wait_s", "95 % within", Kind.DURATION),
-            Column("utilisation", "Utilisation", Kind.SHARE),
+            Column("scenario", "Scenario", ColumnKind.NAME),
+            Column("gpus", "GPUs", ColumnKind.TEXT),
+            Column("jobs", "Jobs", ColumnKind.COUNT),
+            Column("never_started_jobs", "Never started", ColumnKind.COUNT),
+            Column("mean_wait_s", "Mean wait", ColumnKind.DURATION),
+            Column("median_wait_s", "Median wait", ColumnKind.DURATION),
+            Column("p95_wait_s", "95 % within", ColumnKind.DURATION),
+            Column("utilisation", "Utilisation", ColumnKind.SHARE),
             Column("gpu_hours", "GPU-hours"),
             Column("kwh", "kWh"),
             Column("cost", f"Cost, {currency}"),

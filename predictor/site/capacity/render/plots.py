@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..report_data import Dimension, Report
+from ..report_data import CapacityReport, Dimension
 from . import paint, paint_plans, readings
 from .ink import Canvas, draw
 
@@ -24,7 +24,7 @@ class Plot:
     narrow: str
 
 
-def plots(report: Report) -> dict[str, Plot]:
+def plots(report: CapacityReport) -> dict[str, Plot]:
     """Those with something to show, by the name of their table."""
     found = (
         _plot("use", 3.6, report.use, paint.use, readings.use, report),
@@ -60,7 +60,7 @@ def plots(report: Report) -> dict[str, Plot]:
     return {plot.table: plot for plot in found if plot is not None}
 
 
-def _split(report: Report, dimension: Dimension) -> Plot | None:
+def _split(report: CapacityReport, dimension: Dimension) -> Plot | None:
     shares = report.splits.get(dimension, ())
     return _rows(
         f"by-{dimension.value.replace('_', '-')}",
@@ -74,9 +74,9 @@ def _split(report: Report, dimension: Dimension) -> Plot | None:
 def _rows(
     name: str,
     rows: object,
-    painter: Callable[[Canvas, Report], None],
-    reading: Callable[[Report], str],
-    report: Report,
+    painter: Callable[[Canvas, CapacityReport], None],
+    reading: Callable[[CapacityReport], str],
+    report: CapacityReport,
 ) -> Plot | None:
     count = min(len(rows), MOST_BARS) if isinstance(rows, (tuple, list)) else 0
     return _plot(name, 1.0 + ROW_IN * count, rows, painter, reading, report)
@@ -86,9 +86,9 @@ def _plot(
     name: str,
     height_in: float,
     rows: object,
-    painter: Callable[[Canvas, Report], None],
-    reading: Callable[[Report], str],
-    report: Report,
+    painter: Callable[[Canvas, CapacityReport], None],
+    reading: Callable[[CapacityReport], str],
+    report: CapacityReport,
 ) -> Plot | None:
     if not rows:
         return None

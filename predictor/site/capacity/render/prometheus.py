@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ..report_data import Dimension, GpuHours, Range, Report, Share
+from ..report_data import CapacityReport, Dimension, GpuHours, Range, Share
 from .text import shown
 
 PREFIX = "precision_time_capacity"
@@ -20,7 +20,7 @@ HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class GaugeSample:
     """One value of a metric."""
 
     value: float
@@ -33,20 +33,20 @@ class Metric:
 
     name: str
     help: str
-    samples: tuple[Sample, ...]
+    samples: tuple[GaugeSample, ...]
 
 
-def prometheus_text(report: Report) -> str:
+def prometheus_text(report: CapacityReport) -> str:
     """The gauges; those with no value are left out."""
     return "".join(_text(metric) for metric in metrics(report) if metric.samples)
 
 
-def metrics(report: Report) -> tuple[Metric, ...]:
+def metrics(report: CapacityReport) -> tuple[Metric, ...]:
     """Every gauge of a report, in base units: seconds of one GPU, seconds, ratios."""
     return (*_whole(report), *_splits(report), *_waits(report), *_limits(report), *_ahead(report))
 
 
-def _whole(report: Report) -> Iterable[Metric]:
+def _whole(report: CapacityReport) -> Iterable[Metric]:
     yield _one("report_timestamp_seconds", "When the report was made.", report.made_s)
     yield _one("period_start_timestamp_seconds", "Begin of its period.", report.period.since_s)
     yield _one("period_end_timestamp_seconds", "End of its period.", report.period.until_s)
@@ -61,7 +61,7 @@ def _whole(report: Report) -> Iterable[Metric]:
     )
 
 
-def _splits(report: Report) -> Iterable[Metric]:
+def _splits(report: CapacityReport) -> Iterable[Metric]:
     for dimension in _SPLITS:
         name, shares = dimension.value, report.splits.get(dimension, ())
         yield Metric(
@@ -73,7 +73,7 @@ def _splits(report: Report) -> Iterable[Metric]:
             f"{name}_unused_gpu_seconds",
             f"GPU time reserved by completed jobs and not used, by {name}.",
             tuple(
-                Sample(share.unused_gpu_hours * HOUR_S, {name: share.key})
+                GaugeSample(share.unused_gpu_hours * HOUR_S, {name: share.key})
                 for share in shares[:MOST_VALUES]
             ),
         )
@@ -92,7 +92,7 @@ def _splits(report: Report) -> Iterable[Metric]:
         "tensor_core_gpu_seconds",
         "GPU time on GPUs with tensor cores, by what was computed in.",
         tuple(
-            Sample(hours * HOUR_S, {"gpu_type": t.gpu_type, "computed_in": kind})
+            GaugeSample(hours * HOUR_S, {"gpu_type": t.gpu_type, "computed_in": kind})
             for t in report.tensor_cores[:MOST_VALUES]
             for kind, hours in (
                 ("fp32", t.fp32_hours),
@@ -103,12 +103,12 @@ def _splits(report: Report) -> Iterable[Metric]:
     )
 
 
-def _waits(report: Report) -> Iterable[Metric]:
+def _waits(report: CapacityReport) -> Iterable[Metric]:
     yield Metric(
         "wait_seconds",
         "From submission to start, by GPUs of the job.",
         tuple(
-            Sample(value, {"gpus": wait.size, "quantile": quantile})
+            GaugeSample(value, {"gpus": wait.size, "quantile": quantile})
             for wait in report.waits
             for quantile, value in (
                 ("0.5", wait.median_s),
@@ -119,22 +119,22 @@ def _waits(report: Report) -> Iterable[Metric]:
     )
 
 
-def _limits(report: Report) -> Iterable[Metric]:
+def _limits(report: CapacityReport) -> Iterable[Metric]:
     by = [("unknown" if x.by is None else x.by.value, x) for x in report.limits]
     yield Metric(
         "limit_accuracy_ratio",
         "Wall time over requested wall time, by who set limits.",
-        tuple(Sample(x.accuracy, {"by": b}) for b, x in by if x.accuracy is not None),
+        tuple(GaugeSample(x.accuracy, {"by": b}) for b, x in by if x.accuracy is not None),
     )
     yield Metric(
         "limit_killed_jobs",
         "Jobs killed by their limit.",
-        tuple(Sample(x.killed, {"by": b}) for b, x in by),
+        tuple(GaugeSample(x.killed, {"by": b}) for b, x in by),
     )
     yield Metric(
         "limit_unused_gpu_seconds",
         "GPU time reserved by completed jobs and not used.",
-        tuple(Sample(x.unused_gpu_hours * HOUR_S, {"by": b}) for b, x in by),
+        tuple(GaugeSample(x.unused_gpu_hours * HOUR_S, {"by": b}) for b, x in by),
     )
     yield _one(
         "wall_time_accuracy_ratio", "Wall time over requested wall time.", report.wall_time_accuracy
@@ -144,7 +144,7 @@ def _limits(report: Report) -> Iterable[Metric]:
     yield _one("prediction_error_ratio", "Mean error of predictions over completed jobs.", error)
 
 
-def _ahead(report: Report) -> Iterable[Metric]:
+def _ahead(report: CapacityReport) -> Iterable[Metric]:
     saved: dict[str, float] = {}
     for found in report.opportunities:
         kind = found.kind.value
@@ -152,13 +152,13 @@ def _ahead(report: Report) -> Iterable[Metric]:
     yield Metric(
         "opportunity_gpu_seconds",
         "Largest single saving found, by kind of change.",
-        tuple(Sample(h * HOUR_S, {"kind": kind}) for kind, h in saved.items()),
+        tuple(GaugeSample(h * HOUR_S, {"kind": kind}) for kind, h in saved.items()),
     )
     backlog = report.backlog[:MOST_VALUES]
     yield Metric(
         "backlog_jobs",
         "Jobs that wait.",
-        tuple(Sample(b.jobs, {"gpu_type": b.gpu_type}) for b in backlog),
+        tuple(GaugeSample(b.jobs, {"gpu_type": b.gpu_type}) for b in backlog),
     )
     yield Metric(
         "backlog_gpu_seconds",
@@ -168,7 +168,7 @@ def _ahead(report: Report) -> Iterable[Metric]:
     yield Metric(
         "backlog_unpredicted_gpu_seconds",
         "At most so much for jobs not predicted.",
-        tuple(Sample(b.unknown_gpu_hours * HOUR_S, {"gpu_type": b.gpu_type}) for b in backlog),
+        tuple(GaugeSample(b.unknown_gpu_hours * HOUR_S, {"gpu_type": b.gpu_type}) for b in backlog),
     )
     yield Metric(
         "drain_seconds",
@@ -183,7 +183,7 @@ def _ahead(report: Report) -> Iterable[Metric]:
         "forecast_week_gpu_seconds",
         "GPU time that will be asked for in the first week to come.",
         tuple(
-            Sample(getattr(found, bound) * HOUR_S, {"key": key, "bound": bound})
+            GaugeSample(getattr(found, bound) * HOUR_S, {"key": key, "bound": bound})
             for key, found in coming
             if found is not None
             for bound in ("low", "median", "high")
@@ -193,7 +193,7 @@ def _ahead(report: Report) -> Iterable[Metric]:
         "saturation_timestamp_seconds",
         "First week whose demand exceeds its capacity.",
         tuple(
-            Sample(f.saturates_s, {"key": f.key})
+            GaugeSample(f.saturates_s, {"key": f.key})
             for f in report.forecasts[:MOST_VALUES]
             if f.saturates_s is not None
         ),
@@ -201,18 +201,18 @@ def _ahead(report: Report) -> Iterable[Metric]:
 
 
 def _one(name: str, about: str, value: float | None) -> Metric:
-    return Metric(name, about, () if value is None else (Sample(value, {}),))
+    return Metric(name, about, () if value is None else (GaugeSample(value, {}),))
 
 
 def _of_types(name: str, text: str, hours: Mapping[str, float | None]) -> Metric:
     """Seconds of the GPU types whose hours are known."""
     known = ((key, h) for key, h in hours.items() if h is not None)
-    return Metric(name, text, tuple(Sample(h * HOUR_S, {"gpu_type": key}) for key, h in known))
+    return Metric(name, text, tuple(GaugeSample(h * HOUR_S, {"gpu_type": key}) for key, h in known))
 
 
-def _outcomes(hours: GpuHours, labels: Mapping[str, str]) -> Iterable[Sample]:
+def _outcomes(hours: GpuHours, labels: Mapping[str, str]) -> Iterable[GaugeSample]:
     for name in _OUTCOMES:
-        yield Sample(getattr(hours, name) * HOUR_S, {**labels, "outcome": name})
+        yield GaugeSample(getattr(hours, name) * HOUR_S, {**labels, "outcome": name})
 
 
 def _bounded(shares: tuple[Share, ...]) -> Iterable[tuple[str, GpuHours]]:
@@ -222,10 +222,10 @@ def _bounded(shares: tuple[Share, ...]) -> Iterable[tuple[str, GpuHours]]:
         yield OTHER, GpuHours(**{n: sum(getattr(h, n) for h in rest) for n in _OUTCOMES})
 
 
-def _range(found: Range | None, gpu_type: str, unit: float) -> Iterable[Sample]:
+def _range(found: Range | None, gpu_type: str, unit: float) -> Iterable[GaugeSample]:
     if found is not None:
         for bound in ("low", "median", "high"):
-            yield Sample(getattr(found, bound) * unit, {"gpu_type": gpu_type, "bound": bound})
+            yield GaugeSample(getattr(found, bound) * unit, {"gpu_type": gpu_type, "bound": bound})
 
 
 def _seconds(hours: float | None) -> float | None:

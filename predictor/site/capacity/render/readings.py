@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..report_data import Dimension, Forecast, Report, Share
+from ..report_data import CapacityReport, DemandForecast, Dimension, Share
 from .tables import BY
 from .text import amount, counted, day, duration_span, rough, share, shown, span
 
 
-def use(report: Report) -> str:
+def use(report: CapacityReport) -> str:
     """Use of the period, its fullest slot and what stood idle while jobs waited."""
     busiest = max(report.use, key=lambda u: u.hours.allocated)
     held = share(report.hours.allocated, report.capacity)
@@ -41,7 +41,7 @@ def split(shares: Sequence[Share], dimension: Dimension) -> str:
     return f"{text}.{more}"
 
 
-def waits(report: Report) -> str:
+def waits(report: CapacityReport) -> str:
     """The size that waits longest against the one that waits least."""
     longest = max(report.waits, key=lambda w: w.p95_s)
     least = min(report.waits, key=lambda w: w.p95_s)
@@ -53,7 +53,7 @@ def waits(report: Report) -> str:
     )
 
 
-def tensor_cores(report: Report) -> str:
+def tensor_cores(report: CapacityReport) -> str:
     """How much ran in FP32."""
     fp32 = sum(t.fp32_hours for t in report.tensor_cores)
     low = sum(t.low_precision_hours for t in report.tensor_cores)
@@ -64,7 +64,7 @@ def tensor_cores(report: Report) -> str:
     return f"{text} is known; of {amount(unknown)} it is not."
 
 
-def opportunities(report: Report) -> str:
+def opportunities(report: CapacityReport) -> str:
     """The first of the list."""
     best = report.opportunities[0]
     return (
@@ -73,14 +73,14 @@ def opportunities(report: Report) -> str:
     )
 
 
-def backlog(report: Report) -> str:
+def backlog(report: CapacityReport) -> str:
     """What drains last."""
     drains = [(b, b.drain_s) for b in report.backlog if b.drain_s is not None]
     last, drain = max(drains, key=lambda pair: pair[1].median)
     return f"{shown(last.gpu_type)} is drained last: in {duration_span(drain)}."
 
 
-def forecast(report: Report) -> str:
+def forecast(report: CapacityReport) -> str:
     """What saturates first."""
     full = [(f.saturates_s, f.key) for f in report.forecasts if f.saturates_s is not None]
     if not full:
@@ -94,7 +94,7 @@ def forecast(report: Report) -> str:
     )
 
 
-def _may_exceed(forecast: Forecast) -> bool:
+def _may_exceed(forecast: DemandForecast) -> bool:
     coming = [week.expected.high for week in forecast.weeks if week.expected is not None]
     return forecast.capacity is not None and max(coming, default=0.0) > forecast.capacity
 

@@ -5,56 +5,56 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..report_data import Dimension, Report
+from ..report_data import CapacityReport, Dimension
 from . import plan_tables, tables
-from .table import Table
+from .table import ReportTable
 from .text import percent, rough, shown
 
 _CREDENTIALS = re.compile(r"://[^/]*@")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class ReportSection:
     """Tables under one heading; ``lead`` is said before them."""
 
     name: str
     title: str
-    tables: tuple[Table, ...]
+    tables: tuple[ReportTable, ...]
     lead: str = ""
 
 
-def sections(report: Report) -> tuple[Section, ...]:
+def sections(report: CapacityReport) -> tuple[ReportSection, ...]:
     """Those that hold a table with rows, and in them these tables."""
     every = (
-        Section(
+        ReportSection(
             name="opportunities-section",
             title="What to change",
             tables=(plan_tables.opportunities(report), tables.tensor_cores(report)),
         ),
-        Section(
+        ReportSection(
             name="hours",
             title="Where GPU-hours went",
             tables=(tables.use(report), *(tables.split(report, d) for d in _ORDER)),
         ),
-        Section(
+        ReportSection(
             name="waiting",
             title="Waits and limits",
             tables=(tables.waits(report), tables.limits(report)),
             lead=_limits_lead(report),
         ),
-        Section(
+        ReportSection(
             name="queue-section",
             title="What the queue still needs",
             tables=(plan_tables.backlog(report), plan_tables.queue(report)),
         ),
-        Section(name="plan", title="What is to come", tables=(plan_tables.forecast(report),)),
-        Section(
+        ReportSection(name="plan", title="What is to come", tables=(plan_tables.forecast(report),)),
+        ReportSection(
             name="what-if-section",
             title="What if",
             tables=(plan_tables.whatif(report),),
             lead=_whatif_lead(report),
         ),
-        Section(
+        ReportSection(
             name="trust",
             title="How far to trust this",
             tables=(tables.predictions(report), tables.set_aside(report)),
@@ -63,18 +63,18 @@ def sections(report: Report) -> tuple[Section, ...]:
     return tuple(found for section in every if (found := _filled(section)).tables)
 
 
-def every_table(report: Report) -> tuple[Table, ...]:
+def every_table(report: CapacityReport) -> tuple[ReportTable, ...]:
     """The tables with rows, in the order of the report."""
     return tuple(table for section in sections(report) for table in section.tables)
 
 
-def gpus(report: Report) -> str:
+def gpus(report: CapacityReport) -> str:
     """What the cluster has: ``8 a100, 16 v100``."""
     named = ", ".join(f"{count:,} {shown(name)}" for name, count in report.gpus.items())
     return named or "Number of GPUs not known"
 
 
-def origin(report: Report) -> str:
+def origin(report: CapacityReport) -> str:
     """Where the jobs come from, without the user and password of a URL."""
     found = report.origin
     name = _CREDENTIALS.sub("://", found.name)
@@ -91,8 +91,8 @@ _ORDER = (
 )
 
 
-def _filled(section: Section) -> Section:
-    return Section(
+def _filled(section: ReportSection) -> ReportSection:
+    return ReportSection(
         name=section.name,
         title=section.title,
         lead=section.lead,
@@ -100,14 +100,14 @@ def _filled(section: Section) -> Section:
     )
 
 
-def _limits_lead(report: Report) -> str:
+def _limits_lead(report: CapacityReport) -> str:
     accuracy = report.wall_time_accuracy
     if accuracy is None:
         return ""
     return f"Of all the wall time that limits asked for, jobs used {percent(accuracy)}."
 
 
-def _whatif_lead(report: Report) -> str:
+def _whatif_lead(report: CapacityReport) -> str:
     found = report.whatif
     if found is None:
         return ""

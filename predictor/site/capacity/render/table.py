@@ -14,7 +14,7 @@ from . import text
 Value = str | float | int | Range | None
 
 
-class Kind(StrEnum):
+class ColumnKind(StrEnum):
     """What a column holds, which says how it is written and sorted."""
 
     NAME = "name"
@@ -30,20 +30,20 @@ class Kind(StrEnum):
     DURATION_SPAN = "duration-span"
 
 
-_FORMS: Mapping[Kind, Callable[[Any], str]] = {
-    Kind.NAME: text.shown,
-    Kind.TEXT: lambda value: text.shown(value, 300),
-    Kind.CODE: lambda value: text.shown(value, 600),
-    Kind.COUNT: lambda value: f"{value:,}",
-    Kind.AMOUNT: text.amount,
-    Kind.SHARE: percent,
-    Kind.DURATION: text.rough,
-    Kind.MOMENT: text.moment,
-    Kind.DAY: text.day,
-    Kind.SPAN: text.span,
-    Kind.DURATION_SPAN: text.duration_span,
+_FORMS: Mapping[ColumnKind, Callable[[Any], str]] = {
+    ColumnKind.NAME: text.shown,
+    ColumnKind.TEXT: lambda value: text.shown(value, 300),
+    ColumnKind.CODE: lambda value: text.shown(value, 600),
+    ColumnKind.COUNT: lambda value: f"{value:,}",
+    ColumnKind.AMOUNT: text.amount,
+    ColumnKind.SHARE: percent,
+    ColumnKind.DURATION: text.rough,
+    ColumnKind.MOMENT: text.moment,
+    ColumnKind.DAY: text.day,
+    ColumnKind.SPAN: text.span,
+    ColumnKind.DURATION_SPAN: text.duration_span,
 }
-_WORDS = (Kind.NAME, Kind.TEXT, Kind.CODE)
+_WORDS = (ColumnKind.NAME, ColumnKind.TEXT, ColumnKind.CODE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Column:
 
     name: str
     label: str
-    kind: Kind = Kind.AMOUNT
+    kind: ColumnKind = ColumnKind.AMOUNT
     detail: bool = False
 
     @property
@@ -77,7 +77,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class ReportTable:
     """``definition`` says what the figures mean, ``evidence`` what they rest on."""
 
     name: str

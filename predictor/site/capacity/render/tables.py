@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..report_data import Dimension, GpuHours, Report, Share
-from .table import Column, Kind, Table, Value
+from ..report_data import CapacityReport, Dimension, GpuHours, Share
+from .table import Column, ColumnKind, ReportTable, Value
 
 MEASURED = "Measured: the scheduler's records of jobs."
 BY = {
@@ -39,20 +39,20 @@ _IDLE_MEANS = (
 )
 
 
-def split(report: Report, dimension: Dimension) -> Table:
+def split(report: CapacityReport, dimension: Dimension) -> ReportTable:
     """GPU-hours by one dimension, the largest first."""
     total = report.hours.allocated
     idle = _IDLE if dimension is Dimension.GPU_TYPE else ()
-    return Table(
+    return ReportTable(
         name=f"by-{dimension.value.replace('_', '-')}",
         title=f"GPU-hours by {_lower(BY[dimension])}",
         definition=_SPLIT + (_IDLE_MEANS if idle else ""),
         evidence=MEASURED,
         columns=(
-            Column(dimension.value, BY[dimension], Kind.NAME),
-            Column("jobs", "Jobs", Kind.COUNT),
+            Column(dimension.value, BY[dimension], ColumnKind.NAME),
+            Column("jobs", "Jobs", ColumnKind.COUNT),
             Column("gpu_hours", "GPU-hours"),
-            Column("share", "Share", Kind.SHARE),
+            Column("share", "Share", ColumnKind.SHARE),
             *_HOURS,
             Column("unused_gpu_hours", "Reserved, unused"),
             *idle,
@@ -64,15 +64,15 @@ def split(report: Report, dimension: Dimension) -> Table:
     )
 
 
-def use(report: Report) -> Table:
+def use(report: CapacityReport) -> ReportTable:
     """GPU-hours by slot of time."""
-    return Table(
+    return ReportTable(
         name="use",
         title="GPU-hours over time",
         definition=f"{_OUTCOMES} Waiting: GPUs that submitted jobs waited for, mean of the slot.",
         evidence=MEASURED,
         columns=(
-            Column("start_utc", "From (UTC)", Kind.MOMENT),
+            Column("start_utc", "From (UTC)", ColumnKind.MOMENT),
             *_HOURS,
             Column("capacity_gpu_hours", "Capacity"),
             Column("waiting_gpus", "GPUs waited for"),
@@ -81,27 +81,27 @@ def use(report: Report) -> Table:
     )
 
 
-def waits(report: Report) -> Table:
+def waits(report: CapacityReport) -> ReportTable:
     """From submission to start."""
-    return Table(
+    return ReportTable(
         name="waits",
         title="Wait by size of job",
         definition="From submission to start, of the jobs that started in the period.",
         evidence=MEASURED,
         columns=(
-            Column("gpus", "GPUs of the job", Kind.NAME),
-            Column("jobs", "Jobs", Kind.COUNT),
-            Column("median_wait_s", "Median", Kind.DURATION),
-            Column("p95_wait_s", "95 % within", Kind.DURATION),
-            Column("longest_wait_s", "Longest", Kind.DURATION),
+            Column("gpus", "GPUs of the job", ColumnKind.NAME),
+            Column("jobs", "Jobs", ColumnKind.COUNT),
+            Column("median_wait_s", "Median", ColumnKind.DURATION),
+            Column("p95_wait_s", "95 % within", ColumnKind.DURATION),
+            Column("longest_wait_s", "Longest", ColumnKind.DURATION),
         ),
         rows=tuple((w.size, w.jobs, w.median_s, w.p95_s, w.longest_s) for w in report.waits),
     )
 
 
-def limits(report: Report) -> Table:
+def limits(report: CapacityReport) -> ReportTable:
     """Time limits, by who set them."""
-    return Table(
+    return ReportTable(
         name="limits",
         title="Time limits",
         definition=(
@@ -111,11 +111,11 @@ def limits(report: Report) -> Table:
         ),
         evidence=MEASURED,
         columns=(
-            Column("limit_by", "Limit set by", Kind.NAME),
-            Column("jobs", "Jobs", Kind.COUNT),
+            Column("limit_by", "Limit set by", ColumnKind.NAME),
+            Column("jobs", "Jobs", ColumnKind.COUNT),
             Column("requested_hours", "Hours requested"),
-            Column("wall_time_accuracy", "Accuracy", Kind.SHARE),
-            Column("killed_jobs", "Killed by it", Kind.COUNT),
+            Column("wall_time_accuracy", "Accuracy", ColumnKind.SHARE),
+            Column("killed_jobs", "Killed by it", ColumnKind.COUNT),
             Column("killed_gpu_hours", "GPU-hours killed"),
             Column("unused_gpu_hours", "GPU-hours reserved, unused"),
         ),
@@ -134,9 +134,9 @@ def limits(report: Report) -> Table:
     )
 
 
-def predictions(report: Report) -> Table:
+def predictions(report: CapacityReport) -> ReportTable:
     """How right predictions were."""
-    return Table(
+    return ReportTable(
         name="predictions",
         title="How right predictions were",
         definition=(
@@ -146,12 +146,12 @@ def predictions(report: Report) -> Table:
         ),
         evidence="Predictions made before the jobs ran, against what was measured.",
         columns=(
-            Column("model", "Model", Kind.NAME),
-            Column("jobs", "Jobs", Kind.COUNT),
-            Column("mean_error", "Mean error", Kind.SHARE),
-            Column("median_error", "Median error", Kind.SHARE),
-            Column("coverage", "Within bound", Kind.SHARE),
-            Column("level", "Level", Kind.SHARE),
+            Column("model", "Model", ColumnKind.NAME),
+            Column("jobs", "Jobs", ColumnKind.COUNT),
+            Column("mean_error", "Mean error", ColumnKind.SHARE),
+            Column("median_error", "Median error", ColumnKind.SHARE),
+            Column("coverage", "Within bound", ColumnKind.SHARE),
+            Column("level", "Level", ColumnKind.SHARE),
         ),
         rows=tuple(
             (p.key, p.jobs, p.mean_error, p.median_error, p.coverage, p.level)
@@ -160,9 +160,9 @@ def predictions(report: Report) -> Table:
     )
 
 
-def tensor_cores(report: Report) -> Table:
+def tensor_cores(report: CapacityReport) -> ReportTable:
     """What GPUs with tensor cores computed in."""
-    return Table(
+    return ReportTable(
         name="tensor-cores",
         title="FP32 work on GPUs with tensor cores",
         definition=(
@@ -171,7 +171,7 @@ def tensor_cores(report: Report) -> Table:
         ),
         evidence="Precision as the job stated it or as it was identified; hours measured.",
         columns=(
-            Column("gpu_type", "GPU type", Kind.NAME),
+            Column("gpu_type", "GPU type", ColumnKind.NAME),
             Column("fp32_gpu_hours", "FP32"),
             Column("low_precision_gpu_hours", "Lower precision"),
             Column("unknown_gpu_hours", "Not known"),
@@ -183,9 +183,9 @@ def tensor_cores(report: Report) -> Table:
     )
 
 
-def set_aside(report: Report) -> Table:
+def set_aside(report: CapacityReport) -> ReportTable:
     """Jobs that count nowhere."""
-    return Table(
+    return ReportTable(
         name="set-aside",
         title="Jobs that are left out",
         definition=(
@@ -194,9 +194,9 @@ def set_aside(report: Report) -> Table:
         ),
         evidence=MEASURED,
         columns=(
-            Column("reason", "Reason", Kind.TEXT),
-            Column("jobs", "Jobs", Kind.COUNT),
-            Column("example", "Example", Kind.NAME),
+            Column("reason", "Reason", ColumnKind.TEXT),
+            Column("jobs", "Jobs", ColumnKind.COUNT),
+            Column("example", "Example", ColumnKind.NAME),
         ),
         rows=tuple((s.reason, s.jobs, s.example) for s in report.origin.set_aside),
     )

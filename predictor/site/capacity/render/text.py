@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime
 
 from ....units import MISSING, duration, percent
-from ..report_data import Period, Range
+from ..report_data import Range, ReportPeriod
 
 LONGEST_NAME = 80
 # Characters that would move, hide or turn round what follows them.
@@ -82,7 +82,7 @@ def iso(unix_s: float) -> str:
     return _utc(unix_s).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def period(found: Period) -> str:
+def period(found: ReportPeriod) -> str:
     """``2026-11-02 to 2026-11-16 (14 d)``; with hours where it does not begin at midnight."""
     whole = found.since_s % 86400 == 0 and found.until_s % 86400 == 0
     form = day if whole else moment

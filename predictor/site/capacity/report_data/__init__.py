@@ -4,34 +4,34 @@ Every duration is in seconds, every moment in Unix seconds, GPU time in hours of
 "not known", never nought.
 """
 
-from .ahead import Backlog, Forecast, QueuedJob, WeekDemand
+from .ahead import Backlog, DemandForecast, WaitingJob, WeekDemand
 from .hours import Dimension, GpuHours, Share, TensorCoreUse, Use
 from .opportunity import Opportunity, OpportunityKind
-from .period import Origin, Period, Range, SetAside
-from .report import Report
-from .waits import LimitUse, PredictionQuality, Wait
+from .period import Origin, Range, ReportPeriod, SetAside
+from .report import CapacityReport
+from .waits import LimitUse, PredictionQuality, WaitBySize
 from .what_if import Scenario, WhatIf
 
 __all__ = [
     "Backlog",
+    "CapacityReport",
+    "DemandForecast",
     "Dimension",
-    "Forecast",
     "GpuHours",
     "LimitUse",
     "Opportunity",
     "OpportunityKind",
     "Origin",
-    "Period",
     "PredictionQuality",
-    "QueuedJob",
     "Range",
-    "Report",
+    "ReportPeriod",
     "Scenario",
     "SetAside",
     "Share",
     "TensorCoreUse",
     "Use",
-    "Wait",
+    "WaitBySize",
+    "WaitingJob",
     "WeekDemand",
     "WhatIf",
 ]

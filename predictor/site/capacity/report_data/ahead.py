@@ -24,7 +24,7 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedJob:
+class WaitingJob:
     """When one waiting job will start and end, seen from the moment of the report.
 
     ``waits_for`` is what it waits for besides GPUs, empty where that is nothing or not known.
@@ -55,7 +55,7 @@ class WeekDemand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class DemandForecast:
     """Demand of one partition or GPU type; ``saturates_s`` is the first week beyond capacity."""
 
     key: str

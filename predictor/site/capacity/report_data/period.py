@@ -15,7 +15,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Period:
+class ReportPeriod:
     """What the report covers: from ``since_s`` up to, not including, ``until_s``."""
 
     since_s: float

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .ahead import Backlog, Forecast, QueuedJob
+from .ahead import Backlog, DemandForecast, WaitingJob
 from .hours import Dimension, GpuHours, Share, TensorCoreUse, Use
 from .opportunity import Opportunity
-from .period import Origin, Period
-from .waits import LimitUse, PredictionQuality, Wait
+from .period import Origin, ReportPeriod
+from .waits import LimitUse, PredictionQuality, WaitBySize
 from .what_if import WhatIf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class CapacityReport:
     """The whole report; a section that could not be made is empty or None and ``notes`` say why."""
 
     made_s: float
@@ -23,20 +23,20 @@ class Report:
     version: str
     currency: str | None
     origin: Origin
-    period: Period
+    period: ReportPeriod
     gpus: Mapping[str, int]
     hours: GpuHours
     capacity: float | None
     splits: Mapping[Dimension, tuple[Share, ...]]
     use: tuple[Use, ...]
-    waits: tuple[Wait, ...]
+    waits: tuple[WaitBySize, ...]
     limits: tuple[LimitUse, ...]
     predictions: tuple[PredictionQuality, ...]
     tensor_cores: tuple[TensorCoreUse, ...]
     opportunities: tuple[Opportunity, ...] = ()
     backlog: tuple[Backlog, ...] = ()
-    queue: tuple[QueuedJob, ...] = ()
-    forecasts: tuple[Forecast, ...] = ()
+    queue: tuple[WaitingJob, ...] = ()
+    forecasts: tuple[DemandForecast, ...] = ()
     whatif: WhatIf | None = None
     notes: tuple[str, ...] = ()
 

@@ -8,7 +8,7 @@ from ...history.run import LimitBy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class WaitBySize:
     """From submission to start, of jobs of one size (``1``, ``2-4``, ``5-8`` ... GPUs)."""
 
     size: str

@@ -79,7 +79,7 @@ def test_a_cell_without_rows_ends_at_one_that_others_stand_in_for(cell: Cell) ->
 
 
 @given(st.integers(0, 10_000))
-def test_a_cell_is_told_by_its_number(code: int) -> None:
+def test_a_cell_is_settings_of_its_number(code: int) -> None:
     limit = len(Kind) * len(Direction) * len(Dtype) * len(PARTS)
     assert isinstance(cell_of(code % limit), Cell)
 
@@ -97,7 +97,7 @@ def test_a_cell_is_told_by_its_number(code: int) -> None:
         ("unheard_of", PLAIN),
     ],
 )
-def test_functions_are_told_by_the_names_of_torch(name: str, expected: int) -> None:
+def test_functions_are_settings_of_the_names_of_torch(name: str, expected: int) -> None:
     assert CLASS_OF[function_number(name)] == expected
 
 

@@ -11,8 +11,8 @@ from ...identify.grammar import parse_text
 from ...job.training_job import TrainingJob
 from ..ended_job import JobState
 from ..history.run import Run
-from .candidate import Candidate, Evidence
 from .fixed_times import FixedTimes, of_cluster
+from .site_run import SiteRun, StepEvidence
 from .source import site_source
 
 MIN_STEPS = 20  # a report of fewer is of caches that warm up
@@ -25,14 +25,14 @@ INTERRUPTED = (JobState.PREEMPTED, JobState.NODE_FAIL)
 CUT_OFF = (JobState.TIMEOUT, JobState.DEADLINE)
 
 
-class Candidates:
+class RunReader:
     """Makes candidates of runs; ``fixed`` are the start-up and pauses known of the clusters."""
 
     def __init__(self, fixed: Iterable[FixedTimes] = ()) -> None:
         self._fixed = tuple(fixed)
         self._jobs = lru_cache(maxsize=8192)(_job)  # sweeps ask the same many times
 
-    def of(self, run: Run) -> Candidate | str:
+    def of(self, run: Run) -> SiteRun | str:
         """The candidate, or why the run is none: a few words, the same for all such runs."""
         ended = run.ended
         if ended.start_s is None or ended.end_s <= ended.start_s:
@@ -58,13 +58,13 @@ class Candidates:
         per_node = -(-ended.gpus // max(1, ended.nodes))
         return self._jobs(run.asked, gpu, ended.gpus, per_node, site_source(ended.cluster))
 
-    def _reported(self, run: Run, job: TrainingJob) -> Candidate | None:
+    def _reported(self, run: Run, job: TrainingJob) -> SiteRun | None:
         said = run.reported
         if said is None or said.steps < MIN_STEPS:
             return None
-        return _candidate(run, job, said.step_s, Evidence.REPORTED)
+        return _candidate(run, job, said.step_s, StepEvidence.REPORTED)
 
-    def _elapsed(self, run: Run, job: TrainingJob) -> Candidate | str:
+    def _elapsed(self, run: Run, job: TrainingJob) -> SiteRun | str:
         ended = run.ended
         if ended.state not in (JobState.COMPLETED, *CUT_OFF):
             return "failed or cancelled without a report of its steps"
@@ -81,7 +81,9 @@ class Candidates:
             return "too short for its start-up"
         step_s = (elapsed_s - startup_s) / (1 + pause_share) / steps
         cut_off = ended.state in CUT_OFF
-        return _candidate(run, job, step_s, Evidence.LOWER_BOUND if cut_off else Evidence.ELAPSED)
+        return _candidate(
+            run, job, step_s, StepEvidence.LOWER_BOUND if cut_off else StepEvidence.ELAPSED
+        )
 
     def _besides(self, run: Run) -> tuple[float, float, float]:
         """Start-up in seconds, what is not known of it, and the share of pauses."""
@@ -95,8 +97,8 @@ class Candidates:
         return startup.median, startup.high - startup.median, pause_share
 
 
-def _candidate(run: Run, job: TrainingJob, step_s: float, kind: Evidence) -> Candidate:
-    return Candidate(run=run, job=job, step_s=step_s, kind=kind, user=run.ended.user)
+def _candidate(run: Run, job: TrainingJob, step_s: float, kind: StepEvidence) -> SiteRun:
+    return SiteRun(run=run, job=job, step_s=step_s, kind=kind, user=run.ended.user)
 
 
 def _gpu(run: Run) -> str | None:

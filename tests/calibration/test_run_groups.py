@@ -10,68 +10,72 @@ from hypothesis import given
 from hypothesis import strategies as st
 from site_runs import ASKED, run_of, told
 
-from predictor.site.calibration.candidate import Candidate, Evidence
-from predictor.site.calibration.candidates import Candidates
-from predictor.site.calibration.cells import ONLY_BOUNDS, OUTLIER, cells_of
+from predictor.site.calibration.run_groups import ONLY_BOUNDS, OUTLIER, run_groups
+from predictor.site.calibration.run_reader import RunReader
+from predictor.site.calibration.site_run import SiteRun, StepEvidence
 from predictor.site.calibration.weighted import censored_median, weighted_quantile
 
 STEPS = st.floats(1e-3, 1e3)
 
 
-def candidate(step_s: float, number: int = 0, kind: Evidence = Evidence.REPORTED) -> Candidate:
-    found = Candidates().of(run_of(number, reported=told(step_s)))
-    assert isinstance(found, Candidate)
+def candidate(
+    step_s: float, number: int = 0, kind: StepEvidence = StepEvidence.REPORTED
+) -> SiteRun:
+    found = RunReader().of(run_of(number, reported=told(step_s)))
+    assert isinstance(found, SiteRun)
     return replace(found, kind=kind)
 
 
 def test_many_like_runs_are_one_row() -> None:
-    found = cells_of(candidate(0.1 + 0.001 * (n % 5), n) for n in range(100))
+    found = run_groups(candidate(0.1 + 0.001 * (n % 5), n) for n in range(100))
     (row,) = found.measurements()
     assert row.step_s == pytest.approx(0.102)
     assert (row.source, row.job.steps) == ("site:alpha", None)
-    assert (found.cells[0].runs, found.cells[0].users) == (100, 4)
+    assert (found.groups[0].runs, found.groups[0].users) == (100, 4)
 
 
 def test_runs_of_another_length_are_like_and_those_of_another_batch_are_not() -> None:
     longer = ASKED.replace("20000", "90000")
     other = ASKED.replace("128", "64")
     runs = [run_of(asked=text, reported=told(0.1)) for text in (ASKED, longer, other)]
-    candidates = [c for c in map(Candidates().of, runs) if isinstance(c, Candidate)]
-    assert sorted(cell.runs for cell in cells_of(candidates).cells) == [1, 2]
+    candidates = [c for c in map(RunReader().of, runs) if isinstance(c, SiteRun)]
+    assert sorted(group.runs for group in run_groups(candidates).groups) == [1, 2]
 
 
 def test_an_outlier_is_left_out_and_counted() -> None:
     like = [candidate(0.1 + 0.001 * n, n) for n in range(9)]
-    found = cells_of([*like, candidate(0.5, 10)])
+    found = run_groups([*like, candidate(0.5, 10)])
     assert found.left == {OUTLIER: 1}
-    assert found.cells[0].step_s == pytest.approx(0.104)
+    assert found.groups[0].step_s == pytest.approx(0.104)
 
 
 def test_two_runs_that_differ_are_both_kept() -> None:
-    assert cells_of([candidate(0.1), candidate(0.3, 1)]).left == {}
+    assert run_groups([candidate(0.1), candidate(0.3, 1)]).left == {}
 
 
 def test_a_run_without_weight_says_nothing() -> None:
-    found = cells_of([candidate(0.1), replace(candidate(9.0, 1), weight=0.0)])
-    assert found.cells[0].step_s == pytest.approx(0.1)
+    found = run_groups([candidate(0.1), replace(candidate(9.0, 1), weight=0.0)])
+    assert found.groups[0].step_s == pytest.approx(0.1)
 
 
 def test_lower_bounds_alone_are_no_measurement() -> None:
-    found = cells_of([candidate(0.1, kind=Evidence.LOWER_BOUND)])
-    assert (found.cells, found.left) == ((), {ONLY_BOUNDS: 1})
+    found = run_groups([candidate(0.1, kind=StepEvidence.LOWER_BOUND)])
+    assert (found.groups, found.left) == ((), {ONLY_BOUNDS: 1})
 
 
 def test_limits_that_cut_the_slow_half_off_do_not_make_a_site_look_fast() -> None:
     """Runs above 0.1 s a step hit their limit; the true median is 0.1."""
     steps_s = np.linspace(0.08, 0.12, 41)
     runs = [
-        candidate(min(float(s), 0.1), n, Evidence.LOWER_BOUND if s > 0.1 else Evidence.REPORTED)
+        candidate(
+            min(float(s), 0.1), n, StepEvidence.LOWER_BOUND if s > 0.1 else StepEvidence.REPORTED
+        )
         for n, s in enumerate(steps_s)
     ]
-    (cell,) = cells_of(runs).cells
-    seen = [c for c in runs if c.kind is Evidence.REPORTED]
-    assert cell.step_s == pytest.approx(0.1)
-    assert cells_of(seen).cells[0].step_s == pytest.approx(0.09)
+    (group,) = run_groups(runs).groups
+    seen = [c for c in runs if c.kind is StepEvidence.REPORTED]
+    assert group.step_s == pytest.approx(0.1)
+    assert run_groups(seen).groups[0].step_s == pytest.approx(0.09)
 
 
 @given(st.lists(st.tuples(STEPS, st.floats(0.1, 10.0)), min_size=1, max_size=20))

@@ -9,7 +9,7 @@ from ...job.training_job import TrainingJob
 from ..history.run import Run
 
 
-class Evidence(StrEnum):
+class StepEvidence(StrEnum):
     """What a step time rests on."""
 
     REPORTED = "reported"
@@ -18,7 +18,7 @@ class Evidence(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class SiteRun:
     """A run with the job it was and seconds of one optimizer step.
 
     ``job.source`` is the site. ``step_s`` is below the truth for a ``LOWER_BOUND``: the run hit
@@ -29,6 +29,6 @@ class Candidate:
     run: Run
     job: TrainingJob
     step_s: float
-    kind: Evidence
+    kind: StepEvidence
     user: str
     weight: float = 1.0

@@ -11,20 +11,20 @@ import numpy as np
 
 from ...estimate.measurement import Measurement
 from ...job.training_job import TrainingJob
-from .candidate import Candidate, Evidence
+from .site_run import SiteRun, StepEvidence
 from .weighted import MAD_TO_DEVIATION, censored_median, spread, weighted_quantile
 
-# An outlier is this many robust deviations from the median of at least so many like runs.
+# An outlier is this many robust deviations from the median of at least so many similar runs.
 MAX_DEVIATIONS = 5.0
 MIN_LIKE = 4
 # Runs of one job on one cluster differ by this at least, so nothing nearer is an outlier.
 LEAST_SPREAD = 0.03
-OUTLIER = "far from like runs"
-ONLY_BOUNDS = "hit the limit, as all like runs did"
+OUTLIER = "far from similar runs"
+ONLY_BOUNDS = "hit the limit, as all similar runs did"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class RunGroup:
     """Runs of one configuration on one cluster.
 
     ``step_s`` is their median, runs that hit their limit taken as lower bounds. ``runs`` count
@@ -47,43 +47,43 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
-    """All cells, and how many runs are in none of them by reason."""
+class RunGroups:
+    """All groups, and how many runs are in none of them by reason."""
 
-    cells: tuple[Cell, ...]
+    groups: tuple[RunGroup, ...]
     left: Counter[str]
 
     def measurements(self) -> list[Measurement]:
-        """One row a cell."""
-        return [cell.measurement(number) for number, cell in enumerate(self.cells)]
+        """One row a group."""
+        return [group.measurement(number) for number, group in enumerate(self.groups)]
 
     @property
     def spread(self) -> float | None:
-        """Standard deviation of one run around its cell in ln, None where no cell is large."""
-        known = [(cell.spread, cell.runs) for cell in self.cells if cell.spread is not None]
+        """Standard deviation of one run around its group in ln, None where no group is large."""
+        known = [(group.spread, group.runs) for group in self.groups if group.spread is not None]
         if not known:
             return None
         spreads, runs = zip(*known, strict=True)
         return float(np.sqrt(np.average(np.square(spreads), weights=runs)))
 
 
-def cells_of(candidates: Iterable[Candidate]) -> Cells:
+def run_groups(candidates: Iterable[SiteRun]) -> RunGroups:
     """Join candidates of the same configuration; those without weight and outliers are left out."""
-    members: defaultdict[TrainingJob, list[Candidate]] = defaultdict(list)
+    members: defaultdict[TrainingJob, list[SiteRun]] = defaultdict(list)
     for candidate in candidates:
         if candidate.weight > 0:
             members[without_length(candidate.job)].append(candidate)
     left: Counter[str] = Counter()
-    cells = []
+    groups = []
     for job, like in members.items():
         kept = _inliers(like)
         if len(kept) < len(like):
             left[OUTLIER] += len(like) - len(kept)
-        if all(c.kind is Evidence.LOWER_BOUND for c in kept):
+        if all(c.kind is StepEvidence.LOWER_BOUND for c in kept):
             left[ONLY_BOUNDS] += len(kept)
         else:
-            cells.append(_cell(job, like, kept))
-    return Cells(tuple(cells), left)
+            groups.append(_group(job, like, kept))
+    return RunGroups(tuple(groups), left)
 
 
 def without_length(job: TrainingJob) -> TrainingJob:
@@ -91,8 +91,8 @@ def without_length(job: TrainingJob) -> TrainingJob:
     return job.but(steps=None, epochs=None, dataset_size=None)
 
 
-def _inliers(like: Sequence[Candidate]) -> list[Candidate]:
-    measured = [c for c in like if c.kind is not Evidence.LOWER_BOUND]
+def _inliers(like: Sequence[SiteRun]) -> list[SiteRun]:
+    measured = [c for c in like if c.kind is not StepEvidence.LOWER_BOUND]
     if len(measured) < MIN_LIKE:
         return list(like)
     values, weights = [log(c.step_s) for c in measured], [c.weight for c in measured]
@@ -100,16 +100,16 @@ def _inliers(like: Sequence[Candidate]) -> list[Candidate]:
     deviation = weighted_quantile([abs(v - middle) for v in values], weights, 0.5)
     most = MAX_DEVIATIONS * max(MAD_TO_DEVIATION * deviation, LEAST_SPREAD)
     return [
-        c for c in like if c.kind is Evidence.LOWER_BOUND or abs(log(c.step_s) - middle) <= most
+        c for c in like if c.kind is StepEvidence.LOWER_BOUND or abs(log(c.step_s) - middle) <= most
     ]
 
 
-def _cell(job: TrainingJob, like: Sequence[Candidate], kept: Sequence[Candidate]) -> Cell:
+def _group(job: TrainingJob, like: Sequence[SiteRun], kept: Sequence[SiteRun]) -> RunGroup:
     """The median is over outliers too: without far honest runs, liars could be more than half."""
-    measured = [log(c.step_s) for c in kept if c.kind is not Evidence.LOWER_BOUND]
-    censored = [c.kind is Evidence.LOWER_BOUND for c in like]
+    measured = [log(c.step_s) for c in kept if c.kind is not StepEvidence.LOWER_BOUND]
+    censored = [c.kind is StepEvidence.LOWER_BOUND for c in like]
     middle = censored_median([log(c.step_s) for c in like], [c.weight for c in like], censored)
-    return Cell(
+    return RunGroup(
         job=job,
         step_s=exp(middle),
         runs=len(measured),

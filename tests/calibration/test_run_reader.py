@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from site_runs import ASKED, GPU, run_of, told
 
-from predictor.site.calibration.candidate import Candidate, Evidence
-from predictor.site.calibration.candidates import MIN_STEPS, Candidates
 from predictor.site.calibration.fixed_times import FixedTime, FixedTimes
+from predictor.site.calibration.run_reader import MIN_STEPS, RunReader
+from predictor.site.calibration.site_run import SiteRun, StepEvidence
 from predictor.site.ended_job import JobState
 
 KNOWN = FixedTimes(
@@ -19,27 +19,27 @@ KNOWN = FixedTimes(
 )
 
 
-def candidate(run: Any, fixed: tuple[FixedTimes, ...] = ()) -> Candidate:
-    found = Candidates(fixed).of(run)
-    assert isinstance(found, Candidate)
+def candidate(run: Any, fixed: tuple[FixedTimes, ...] = ()) -> SiteRun:
+    found = RunReader(fixed).of(run)
+    assert isinstance(found, SiteRun)
     return found
 
 
 def test_a_run_that_told_its_step_time_is_taken_at_its_word() -> None:
     found = candidate(run_of(reported=told(0.12)))
-    assert (found.step_s, found.kind, found.user) == (0.12, Evidence.REPORTED, "user0")
+    assert (found.step_s, found.kind, found.user) == (0.12, StepEvidence.REPORTED, "user0")
     assert found.job.source == "site:alpha"
     assert (found.job.gpu, found.job.gpus, found.job.gpus_per_node) == (GPU, 4, 4)
 
 
 @pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.FAILED, JobState.TIMEOUT])
 def test_the_steps_of_a_run_that_did_not_finish_are_good(state: JobState) -> None:
-    assert candidate(run_of(state=state, reported=told(0.2))).kind is Evidence.REPORTED
+    assert candidate(run_of(state=state, reported=told(0.2))).kind is StepEvidence.REPORTED
 
 
 def test_elapsed_time_less_start_up_and_pauses_over_the_steps_is_a_step() -> None:
     found = candidate(run_of(elapsed_s=4260.0), (KNOWN,))
-    assert found.kind is Evidence.ELAPSED
+    assert found.kind is StepEvidence.ELAPSED
     assert found.step_s == pytest.approx((4260.0 - 100.0) / 1.04 / 20_000)
 
 
@@ -51,7 +51,7 @@ def test_the_start_up_a_run_told_itself_counts_first() -> None:
 
 def test_a_run_that_hit_its_limit_is_a_lower_bound() -> None:
     found = candidate(run_of(elapsed_s=9000.0, state=JobState.TIMEOUT))
-    assert found.kind is Evidence.LOWER_BOUND
+    assert found.kind is StepEvidence.LOWER_BOUND
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_a_run_that_hit_its_limit_is_a_lower_bound() -> None:
     ],
 )
 def test_every_other_run_is_left_out_for_a_reason(run: Any, why: str) -> None:
-    assert Candidates().of(run) == why
+    assert RunReader().of(run) == why
 
 
 def test_a_start_up_that_is_known_makes_short_runs_usable() -> None:
     short = run_of(elapsed_s=900.0)
-    assert isinstance(Candidates((KNOWN,)).of(short), Candidate)
-    assert isinstance(Candidates().of(short), str)
+    assert isinstance(RunReader((KNOWN,)).of(short), SiteRun)
+    assert isinstance(RunReader().of(short), str)

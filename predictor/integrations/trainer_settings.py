@@ -16,8 +16,8 @@ _LENGTH = ("steps", "epochs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """The settings of a trainer; None where it does not tell.
+class TrainerSettings:
+    """The settings of a trainer; None where it does not say.
 
     ``batch_size`` is in samples per GPU and micro-step, ``total_steps`` in optimizer steps of the
     whole training, of which ``first_step`` were made before this run. ``leader`` is the one
@@ -36,10 +36,10 @@ class Told:
     leader: bool = True
 
 
-def job_of(told: Told, given: Mapping[str, Any]) -> TrainingJob:
-    """The job of this run: what the user gave, else what the trainer tells.
+def job_of(trainer: TrainerSettings, given: Mapping[str, Any]) -> TrainingJob:
+    """The job of this run: what the user gave, else what the trainer says.
 
-    The length is the trainer's where it tells one. Raises JobError for a missing or impossible
+    The length is the trainer's where it has one. Raises JobError for a missing or impossible
     field.
     """
     from ..identify.models import resolve_model
@@ -47,14 +47,14 @@ def job_of(told: Told, given: Mapping[str, Any]) -> TrainingJob:
     for name in given:
         if name not in JOB_FIELDS:
             raise JobError(name, given[name], f"fields are {', '.join(JOB_FIELDS)}")
-    fields = {**_fields(told, given), **given}
+    fields = {**_fields(trainer, given), **given}
     phases = phases_of(given.get("phases", ()))
     fields = with_first(fields | {"phases": phases})
     if lasting(phases):
         fields = {k: v for k, v in fields.items() if k not in _LENGTH}
-    elif told.total_steps is not None:
+    elif trainer.total_steps is not None:
         fields = {k: v for k, v in fields.items() if k not in _LENGTH}
-        fields["steps"] = max(1, told.total_steps - told.first_step)
+        fields["steps"] = max(1, trainer.total_steps - trainer.first_step)
     for name, accepted in _NEEDED.items():
         if fields.get(name) is None:
             raise JobError(name, None, accepted)
@@ -68,18 +68,18 @@ _NEEDED = {
 }
 
 
-def _fields(told: Told, given: Mapping[str, Any]) -> dict[str, Any]:
+def _fields(trainer: TrainerSettings, given: Mapping[str, Any]) -> dict[str, Any]:
     said = {
-        "model": told.model,
-        "precision": told.precision,
-        "grad_accum": told.grad_accum,
-        "gpus": told.gpus,
-        "gpus_per_node": told.gpus_per_node,
-        "sharding": told.sharding,
+        "model": trainer.model,
+        "precision": trainer.precision,
+        "grad_accum": trainer.grad_accum,
+        "gpus": trainer.gpus,
+        "gpus_per_node": trainer.gpus_per_node,
+        "sharding": trainer.sharding,
         "gpu": None if "gpu" in given else gpu_here(),
     }
     if "global_batch_size" not in given:
-        said["batch_size"] = told.batch_size
+        said["batch_size"] = trainer.batch_size
     return {name: value for name, value in said.items() if value is not None}
 
 
