@@ -119,7 +119,6 @@ def _report(path: Path, clock: Clock, predictor: Predictor | None) -> None:
         "use",
         "configurations",
         "better",
-        "long_limits",
         "_forecasts",
         "_drained",
     )

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import TraceError
-from ..units import count
 from .capacity_forms import Forms, form_options, written
 from .capacity_source import CapacityRequest, capacity_options, opened, opened_queue, queue_options
-from .capacity_text import show, show_whatif, span, times
 from .console import show_json, show_table, warn
 from .groups import CommandGroup
 from .past_jobs import pools_of
 from .predictors import predictor
 
 if TYPE_CHECKING:
+    from ..site.capacity.render.table import ReportTable
+    from ..site.capacity.report_data import CapacityReport
     from ..site.replay import Pool
 
 PRECISIONS = ("mixed",)
@@ -100,7 +100,7 @@ def report(
     if form == "json":
         show_json(found.as_dict())
     else:
-        show(found)
+        _show(found)
 
 
 @capacity.command()
@@ -125,6 +125,7 @@ def whatif(
     from ..site.capacity.clusters import stated_pools
     from ..site.capacity.configurations import Outlook
     from ..site.capacity.jobs import jobs_of
+    from ..site.capacity.render import plan_tables
     from ..site.capacity.whatif import ClusterChange, what_if
 
     want = CapacityRequest(**asked)
@@ -144,7 +145,7 @@ def whatif(
     if form == "json":
         show_json(asdict(found))
     else:
-        show_whatif(found, want.terms.tariff.currency)
+        show_report_table(plan_tables.whatif(found, want.terms.tariff.currency))
 
 
 @capacity.command()
@@ -164,6 +165,7 @@ def queue(form: str, **asked: Any) -> None:
     from ..site.capacity.clusters import stated_pools
     from ..site.capacity.configurations import Outlook
     from ..site.capacity.jobs import jobs_of
+    from ..site.capacity.render import plan_tables
     from ..site.capacity.render.text import counted
     from ..site.capacity.waiting import queue_at
 
@@ -176,43 +178,31 @@ def queue(form: str, **asked: Any) -> None:
         live = source.live
     found = cleared(waiting, pools, Outlook(predictor(want.version)), live)
     for aside in found.set_aside:
-        warn(f"{counted(aside.jobs, 'job')} left out, such as {aside.example}: {aside.reason}")
+        warn(f"{counted(aside.jobs, 'job')} skipped, such as {aside.example}: {aside.reason}")
     if form == "json":
         show_json({"at_s": waiting.at_s} | asdict(found))
         return
     for note in found.notes:
-        click.echo(note)
-    if found.notes:
-        click.echo()
-    show_table(
-        ("GPU type", "waiting", "GPU-hours (95 %)", "not known", "their GPU-h at most", "drained"),
-        [
-            (
-                b.gpu_type,
-                count(b.jobs),
-                span(b.gpu_hours),
-                count(b.unknown_jobs),
-                count(b.unknown_gpu_hours),
-                times(b.drain_s),
-            )
-            for b in found.backlog
-        ],
-    )
+        click.echo(f"{note}\n")
+    show_report_table(plan_tables.backlog(found.backlog))
     click.echo()
-    show_table(
-        ("job", "name", "user", "GPU type", "waits for", "GPUs", "starts in", "ends in"),
-        [
-            (
-                j.job_id,
-                j.name,
-                j.user,
-                j.gpu_type,
-                j.waits_for or "GPUs",
-                str(j.gpus),
-                times(j.starts_s),
-                times(j.ends_s),
-            )
-            for j in found.queue
-        ],
-        left=5,
-    )
+    show_report_table(plan_tables.queue(found.queue))
+
+
+def show_report_table(table: ReportTable) -> None:
+    """A table of a report as text."""
+    columns = [table.columns[i] for i in table.shown]
+    rows = [[table.columns[i].text(row[i]) for i in table.shown] for row in table.rows]
+    left = [at for at, column in enumerate(columns) if not column.numeric]
+    show_table([column.label for column in columns], rows, left=left)
+
+
+def _show(found: CapacityReport) -> None:
+    """What its summary says, and the change that was asked for."""
+    from ..site.capacity.render import plan_tables, render_summary
+
+    click.echo(render_summary(found))
+    for note in found.notes:
+        click.echo(note)
+    if found.whatif is not None:
+        show_report_table(plan_tables.whatif(found.whatif, found.currency))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
@@ -39,32 +39,35 @@ def show_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> None:
-    """Aligned columns on stdout, the first ``left`` of them to the left.
+def show_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int | Collection[int] = 1
+) -> None:
+    """Aligned columns on stdout, the first ``left`` of them, or those places, to the left.
 
     What is wider than the terminal is folded inside its columns.
     """
     lines = [tuple(head), *(tuple(row) for row in rows)]
+    left = range(left) if isinstance(left, int) else left
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     if sys.stdout.isatty() and sum(widths) + len(GAP) * len(widths) > get_terminal_size().columns:
         _show_folded(lines, left)
         return
     for line in lines:
         cells = (
-            cell.ljust(width) if i < left else cell.rjust(width)
+            cell.ljust(width) if i in left else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(line, widths, strict=True))
         )
         click.echo(GAP.join(cells).rstrip())
 
 
-def _show_folded(lines: Sequence[tuple[str, ...]], left: int) -> None:
+def _show_folded(lines: Sequence[tuple[str, ...]], left: Collection[int]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="")
     for i, name in enumerate(lines[0]):
-        table.add_column(Text(name), justify="left" if i < left else "right", overflow="fold")
+        table.add_column(Text(name), justify="left" if i in left else "right", overflow="fold")
     for line in lines[1:]:
         table.add_row(*map(Text, line))
     Console(highlight=False).print(table)

@@ -15,7 +15,6 @@ from predictor.site.capacity.changes import in_mixed_precision, with_fewer_gpus
 from predictor.site.capacity.clusters import changed
 from predictor.site.capacity.configurations import Outlook, configurations, step_ratio, training_job
 from predictor.site.capacity.jobs import PeriodJobs, jobs_of
-from predictor.site.capacity.long_limits import long_limits
 from predictor.site.capacity.opportunities import better
 from predictor.site.capacity.report_data import OpportunityKind, ReportPeriod, WhatIf
 from predictor.site.capacity.whatif import ClusterChange, what_if
@@ -82,21 +81,6 @@ def test_fewer_gpus_keep_the_global_batch() -> None:
     fewer = list(with_fewer_gpus(whole))
     assert [one.gpus for one in fewer] == [4, 2, 1]
     assert {one.step_samples for one in fewer} == {512}
-
-
-def test_a_limit_far_beyond_the_run_frees_its_reservation(fitted: Fitted) -> None:
-    jobs = ran(job(asked=FP32, limit_s=7 * 86_400.0, gpus=2, end_s=START_S + 60))
-    found = configurations(jobs.table, Outlook(fitted.predictor), most=10)
-    [row] = long_limits(jobs.table, found)
-    assert row.kind is OpportunityKind.SHORTER_LIMIT
-    assert 0 < row.saved_gpu_hours.median < 2 * 168
-    assert row.command.startswith("sbatch --time=")
-
-
-def test_a_limit_that_we_set_is_not_called_too_long(fitted: Fitted) -> None:
-    jobs = ran(job(asked=FP32, limit_s=7 * 86_400.0, limit_by="precision-time"))
-    found = configurations(jobs.table, Outlook(fitted.predictor), most=10)
-    assert long_limits(jobs.table, found) == []
 
 
 def test_the_baseline_of_an_idle_cluster_is_its_history(fitted: Fitted) -> None:

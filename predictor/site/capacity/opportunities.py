@@ -26,7 +26,7 @@ MOST_ROWS = 50
 def better(
     found: Sequence[Configuration], outlook: Outlook, gpu_types: Sequence[str], terms: Terms
 ) -> list[Opportunity]:
-    """Every opportunity but shorter limits, by kind, at most MOST_ROWS of each."""
+    """Every opportunity, by kind, at most MOST_ROWS of each."""
     outlook.of(job for one in found for job in candidates(one.job, gpu_types, terms))
     changes = [each for one in found for each in changes_of(one, outlook, gpu_types, terms)]
     groups: dict[tuple[str, ...], list[Better]] = defaultdict(list)

@@ -19,7 +19,6 @@ from .clusters import pools_of, stated_pools
 from .configurations import Outlook, configurations
 from .forecast import forecasts
 from .jobs import PeriodJobs, jobs_of
-from .long_limits import long_limits
 from .opportunities import better, ranked
 from .report_data import CapacityReport, DemandForecast, Opportunity, Origin, ReportPeriod
 from .slots import use
@@ -113,8 +112,7 @@ def _opportunities(
         return (), ("No changes were looked for: no predictor was used.",)
     found = configurations(jobs.table, outlook, wanted.most_configurations)
     names = [pool.name for pool in pools]
-    saving = ranked(better(found, outlook, names, wanted.terms))
-    rows = [*saving, *long_limits(jobs.table, found)]
+    rows = ranked(better(found, outlook, names, wanted.terms))
     hours = float(jobs.table["hours"].sum())
     share = sum(one.hours for one in found) / hours if hours else 0.0
     note = (

@@ -203,8 +203,8 @@ def full() -> CapacityReport:
                 command="sbatch --comment='model=resnet50 precision=amp batch=256' train.sh",
             ),
             Opportunity(
-                kind=OpportunityKind.SHORTER_LIMIT,
-                what="bert-base under limits of 3 d",
+                kind=OpportunityKind.FEWER_GPUS,
+                what="bert-base fp32 on 8 x a100: 2 x a100, 1.2 times as long",
                 users=("grace",),
                 jobs=12,
                 gpu_hours=600.0,
@@ -213,7 +213,7 @@ def full() -> CapacityReport:
                 saved_kwh=None,
                 saved_co2e_kg=None,
                 evidence="same family measured",
-                command="sbatch --time=06:00:00 train.sh",
+                command="sbatch --gpus=a100:2 train.sh",
             ),
         ),
         backlog=tuple(

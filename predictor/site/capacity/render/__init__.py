@@ -6,7 +6,7 @@ from .anonymised import anonymised
 from .csvs import write_csvs
 from .html import render_html
 from .json_form import render_json
-from .markdown import render_markdown
+from .markdown import render_markdown, render_summary
 from .prometheus import prometheus_text
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "render_html",
     "render_json",
     "render_markdown",
+    "render_summary",
     "write_csvs",
 ]

@@ -38,7 +38,7 @@ class Saving:
 
 
 def savings(report: CapacityReport) -> tuple[Saving, ...]:
-    """By kind of change, the largest first; shorter limits save no GPU-hours and are left out."""
+    """By kind of change, the largest first."""
     found = []
     for kind, title in _TITLES.items():
         rows = [each for each in report.opportunities if each.kind is kind]

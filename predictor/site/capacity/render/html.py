@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
@@ -13,7 +12,7 @@ from ..report_data import CapacityReport, Range
 from .csvs import csv_text
 from .findings import findings
 from .headline import headlines
-from .plots import Plot, plots
+from .plots import plots
 from .sections import gpus, origin, sections
 from .table import Column, ColumnKind, ReportTable, Value
 from .text import moment, period, shown
@@ -25,73 +24,11 @@ _BRIEF = 24
 _FIXED = "\u00a0"
 
 
-@dataclass(frozen=True, slots=True)
-class _Cell:
-    text: str
-    order: str
-    css: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Detail:
-    label: str
-    text: str
-    code: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Head:
-    label: str
-    css: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TableView:
-    name: str
-    title: str
-    definition: str
-    evidence: str
-    columns: tuple[_Head, ...]
-    detailed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    cells: tuple[_Cell, ...]
-    details: tuple[_Detail, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    table: _TableView
-    rows: tuple[_Row, ...]
-    hidden: int
-    csv: str
-    plot: Plot | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SectionView:
-    name: str
-    title: str
-    lead: str
-    parts: tuple[_Part, ...]
-
-
 def render_html(report: CapacityReport) -> str:
     """The page; raises NotInstalledError without Jinja or matplotlib."""
     drawn = plots(report)
     script = _read("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    views = tuple(
-        _SectionView(
-            name=section.name,
-            title=section.title,
-            lead=section.lead,
-            parts=tuple(_part(table, drawn.get(table.name)) for table in section.tables),
-        )
-        for section in sections(report)
-    )
     return _page(
         title=shown(report.title),
         period=period(report.period),
@@ -103,60 +40,43 @@ def render_html(report: CapacityReport) -> str:
         headlines=headlines(report),
         actions=findings(report),
         notes=[shown(note, 400) for note in report.notes],
-        sections=views,
+        sections=sections(report),
+        plots=drawn,
+        most_rows=MOST_ROWS,
+        cell_text=cell_text,
+        cell_css=cell_css,
+        column_css=column_css,
+        csv_url=csv_url,
         css=_safe(_read("page.css")),
         script=_safe(script),
         script_hash=f"sha256-{digest}",
     )
 
 
-def _part(table: ReportTable, plot: Plot | None) -> _Part:
-    detailed = any(c.detail for c in table.columns)
-    columns = tuple(
-        _Head(table.columns[i].label, _css(table.columns[i]))
-        for i in table.told
-        if not table.columns[i].detail
-    )
+def csv_url(table: ReportTable) -> str:
+    """All rows of a table as a link that holds them."""
     encoded = base64.b64encode(csv_text(table).encode("utf-8", "replace")).decode()
-    return _Part(
-        table=_TableView(
-            name=table.name,
-            title=table.title,
-            definition=table.definition,
-            evidence=table.evidence,
-            columns=columns,
-            detailed=detailed,
-        ),
-        rows=tuple(_row(table, row) for row in table.rows[:MOST_ROWS]),
-        hidden=max(0, len(table.rows) - MOST_ROWS),
-        csv=f"data:text/csv;charset=utf-8;base64,{encoded}",
-        plot=plot,
-    )
+    return f"data:text/csv;charset=utf-8;base64,{encoded}"
 
 
-def _row(table: ReportTable, row: tuple[Value, ...]) -> _Row:
-    told = [(table.columns[i], row[i]) for i in table.told]
-    return _Row(
-        cells=tuple(_cell(column, value) for column, value in told if not column.detail),
-        details=tuple(
-            _Detail(column.label, column.text(value), column.kind is ColumnKind.CODE)
-            for column, value in told
-            if column.detail and value
-        ),
-    )
-
-
-def _cell(column: Column, value: Value) -> _Cell:
-    text, css = column.text(value), _css(column)
+def cell_text(column: Column, value: Value) -> str:
+    """A value; the interval of a range goes below its median where there is no room beside it."""
+    text = column.text(value)
     if isinstance(value, Range):
-        # The interval goes below its median where there is no room beside it.
-        text, css = text.replace(" ", _FIXED).replace(f"{_FIXED}(", " ("), f"{css} span"
-    elif column.kind is ColumnKind.NAME and len(text) <= _BRIEF:
-        css += " brief"
-    return _Cell(text, column.order(value), css)
+        return text.replace(" ", _FIXED).replace(f"{_FIXED}(", " (")
+    return text
 
 
-def _css(column: Column) -> str:
+def cell_css(column: Column, value: Value) -> str:
+    """The classes of a cell."""
+    if isinstance(value, Range):
+        return f"{column_css(column)} span"
+    brief = column.kind is ColumnKind.NAME and len(column.text(value)) <= _BRIEF
+    return f"{column_css(column)} brief" if brief else column_css(column)
+
+
+def column_css(column: Column) -> str:
+    """The classes of a column."""
     if column.kind in (ColumnKind.MOMENT, ColumnKind.DAY):
         return "number moment"
     return "number" if column.numeric else column.kind.value

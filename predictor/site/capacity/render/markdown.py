@@ -20,7 +20,7 @@ _MARKS = re.compile(r"([\\`*_\[\]<>|~])")
 
 def render_markdown(report: CapacityReport) -> str:
     """Summary first, then the ten largest rows of each table."""
-    parts = [_head(report), _summary(report)]
+    parts = [render_summary(report)]
     for section in sections(report):
         tables = [table for table in section.tables if table.name not in _LEFT_OUT]
         if tables:
@@ -31,6 +31,11 @@ def render_markdown(report: CapacityReport) -> str:
         parts.append("## Notes on this report\n")
         parts.append("".join(f"- {escaped(shown(note, 400))}\n" for note in report.notes))
     return "\n".join(parts)
+
+
+def render_summary(report: CapacityReport) -> str:
+    """What the report is of, its figures and the top findings."""
+    return f"{_head(report)}\n{_summary(report)}"
 
 
 def escaped(text: str) -> str:
@@ -65,11 +70,7 @@ def _summary(report: CapacityReport) -> str:
 
 
 def _table(table: ReportTable) -> str:
-    kept = [
-        i
-        for i in table.told
-        if not (table.columns[i].detail or table.columns[i].name in _COLUMNS_LEFT_OUT)
-    ]
+    kept = [i for i in table.shown if table.columns[i].name not in _COLUMNS_LEFT_OUT]
     columns = [table.columns[i] for i in kept]
     head = "| " + " | ".join(escaped(c.label) for c in columns) + " |\n"
     rule = "|" + "|".join("---:" if c.numeric else "---" for c in columns) + "|\n"

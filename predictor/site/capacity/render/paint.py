@@ -107,30 +107,6 @@ def waits(canvas: Canvas, report: CapacityReport) -> None:
     legend(canvas, axes, 2)
 
 
-def tensor_cores(canvas: Canvas, report: CapacityReport) -> None:
-    """FP32 hours against the others, by GPU type."""
-    (axes,) = canvas.axes()
-    found = report.tensor_cores
-    parts = (
-        ("lower precision", DONE, [t.low_precision_hours for t in found]),
-        ("not known", CANCELLED, [t.unknown_hours for t in found]),
-        ("FP32", LOST, [t.fp32_hours for t in found]),
-    )
-    left = [0.0] * len(found)
-    for label, colour, widths in parts:
-        bars = axes.barh(
-            range(len(found)), widths, left=left, color=colour, label=label, height=0.68
-        )
-        for bar, use_, width in zip(bars, found, widths, strict=True):
-            canvas.tip(bar, f"{use_.gpu_type}: {amount(width)} GPU-hours, {label}")
-        left = [a + b for a, b in zip(left, widths, strict=True)]
-    shares = [t.fp32_hours / total if total else 0.0 for t, total in zip(found, left, strict=True)]
-    at_ends(axes, left, [f"{100 * s:.0f} % FP32" for s in shares])
-    names_of_rows(canvas, axes, [t.gpu_type for t in found])
-    legend(canvas, axes, len(parts))
-    hours_axis(axes, "GPU-hours")
-
-
 def _part(hours: GpuHours, name: str) -> float:
     return float(getattr(hours, name))
 

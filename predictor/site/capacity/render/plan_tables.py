@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..report_data import CapacityReport, Scenario
+from collections.abc import Sequence
+
+from ..report_data import Backlog, CapacityReport, Scenario, WaitingJob, WhatIf
 from .table import Column, ColumnKind, ReportTable, Value
 
 PREDICTED = "Predicted: median and central 95 % interval."
@@ -15,9 +17,9 @@ def opportunities(report: CapacityReport) -> ReportTable:
         name="opportunities",
         title="What a change would have saved",
         definition=(
-            "GPU-hours of like jobs, and how many fewer they would have needed, with the 95 %"
-            " interval; only changes of which even the low end of it saves. A shorter limit frees"
-            " hours for planning, it saves none. Rows may count the same job: do not add them up."
+            "GPU-hours of similar jobs, and how many fewer they would have needed, with the 95 %"
+            " interval; only changes of which even the low end of it saves. Rows may count the same"
+            " job: do not add them up."
         ),
         evidence="Predicted; the details say from what.",
         columns=(
@@ -52,7 +54,7 @@ def opportunities(report: CapacityReport) -> ReportTable:
     )
 
 
-def backlog(report: CapacityReport) -> ReportTable:
+def backlog(found: Sequence[Backlog]) -> ReportTable:
     """What waits, by GPU type."""
     return ReportTable(
         name="backlog",
@@ -73,20 +75,20 @@ def backlog(report: CapacityReport) -> ReportTable:
         ),
         rows=tuple(
             (b.gpu_type, b.jobs, b.gpu_hours, b.unknown_jobs, b.unknown_gpu_hours, b.drain_s)
-            for b in report.backlog
+            for b in found
         ),
     )
 
 
-def queue(report: CapacityReport) -> ReportTable:
+def queue(found: Sequence[WaitingJob]) -> ReportTable:
     """When each waiting job starts and ends."""
-    told = any(job.waits_for for job in report.queue)
+    waits_for = any(job.waits_for for job in found)
     return ReportTable(
         name="queue",
         title="When waiting jobs start and end",
         definition=(
             "From the moment of the report, by replaying the queue with predicted times."
-            + (" Waits for: what it needs besides GPUs; a dash where that is nothing." * told)
+            + (" Waits for: what it needs besides GPUs; a dash where that is nothing." * waits_for)
         ),
         evidence="Predicted; the details say from what.",
         columns=(
@@ -112,7 +114,7 @@ def queue(report: CapacityReport) -> ReportTable:
                 j.user,
                 j.evidence,
             )
-            for j in report.queue
+            for j in found
         ),
     )
 
@@ -144,10 +146,8 @@ def forecast(report: CapacityReport) -> ReportTable:
     )
 
 
-def whatif(report: CapacityReport) -> ReportTable:
+def whatif(found: WhatIf | None, currency: str | None) -> ReportTable:
     """The period as it was and as it would have been, both replayed."""
-    found = report.whatif
-    currency = report.currency or "currency"
     scenarios = () if found is None else (found.baseline, found.changed)
     return ReportTable(
         name="what-if",
@@ -169,7 +169,7 @@ def whatif(report: CapacityReport) -> ReportTable:
             Column("utilisation", "Utilisation", ColumnKind.SHARE),
             Column("gpu_hours", "GPU-hours"),
             Column("kwh", "kWh"),
-            Column("cost", f"Cost, {currency}"),
+            Column("cost", f"Cost, {currency or 'currency'}"),
         ),
         rows=tuple(_scenario(s) for s in scenarios),
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..report_data import CapacityReport, Dimension
-from . import paint, paint_plans, readings
+from . import paint, paint_forecast, readings
 from .ink import Canvas, draw
 
 MOST_BARS = 10
@@ -31,28 +31,11 @@ def plots(report: CapacityReport) -> dict[str, Plot]:
         _split(report, Dimension.GPU_TYPE),
         _split(report, Dimension.ACCOUNT),
         _rows("waits", report.waits, paint.waits, readings.waits, report),
-        _rows(
-            "tensor-cores", report.tensor_cores, paint.tensor_cores, readings.tensor_cores, report
-        ),
-        _rows(
-            "opportunities",
-            report.opportunities,
-            paint_plans.opportunities,
-            readings.opportunities,
-            report,
-        ),
-        _rows(
-            "backlog",
-            [b for b in report.backlog if b.drain_s],
-            paint_plans.backlog,
-            readings.backlog,
-            report,
-        ),
         _plot(
             "forecast",
             0.4 + 1.9 * min(len(report.forecasts), MOST_FORECASTS),
             report.forecasts,
-            paint_plans.forecasts,
+            paint_forecast.forecasts,
             readings.forecast,
             report,
         ),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..report_data import CapacityReport, DemandForecast, Dimension, Share
 from .tables import BY
-from .text import amount, counted, day, duration_span, rough, share, shown, span
+from .text import amount, counted, day, rough, share, shown
 
 
 def use(report: CapacityReport) -> str:
@@ -51,33 +51,6 @@ def waits(report: CapacityReport) -> str:
         if longest is not least
         else f"{text}."
     )
-
-
-def tensor_cores(report: CapacityReport) -> str:
-    """How much ran in FP32."""
-    fp32 = sum(t.fp32_hours for t in report.tensor_cores)
-    low = sum(t.low_precision_hours for t in report.tensor_cores)
-    unknown = sum(t.unknown_hours for t in report.tensor_cores)
-    text = (
-        f"{amount(fp32)} GPU-hours ran in FP32, {share(fp32, fp32 + low)} of those whose precision"
-    )
-    return f"{text} is known; of {amount(unknown)} it is not."
-
-
-def opportunities(report: CapacityReport) -> str:
-    """The first of the list."""
-    best = report.opportunities[0]
-    return (
-        f"First, {best.kind.words}: {shown(best.what)}; {span(best.saved_gpu_hours)} of"
-        f" {amount(best.gpu_hours)} GPU-hours."
-    )
-
-
-def backlog(report: CapacityReport) -> str:
-    """What drains last."""
-    drains = [(b, b.drain_s) for b in report.backlog if b.drain_s is not None]
-    last, drain = max(drains, key=lambda pair: pair[1].median)
-    return f"{shown(last.gpu_type)} is drained last: in {duration_span(drain)}."
 
 
 def forecast(report: CapacityReport) -> str:

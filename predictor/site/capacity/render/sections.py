@@ -45,13 +45,13 @@ def sections(report: CapacityReport) -> tuple[ReportSection, ...]:
         ReportSection(
             name="queue-section",
             title="What the queue still needs",
-            tables=(plan_tables.backlog(report), plan_tables.queue(report)),
+            tables=(plan_tables.backlog(report.backlog), plan_tables.queue(report.queue)),
         ),
         ReportSection(name="plan", title="What is to come", tables=(plan_tables.forecast(report),)),
         ReportSection(
             name="what-if-section",
             title="What if",
-            tables=(plan_tables.whatif(report),),
+            tables=(plan_tables.whatif(report.whatif, report.currency),),
             lead=_whatif_lead(report),
         ),
         ReportSection(

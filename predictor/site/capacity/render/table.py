@@ -88,10 +88,20 @@ class ReportTable:
     rows: tuple[tuple[Value, ...], ...]
 
     @property
-    def told(self) -> tuple[int, ...]:
-        """Places of the columns in which something is known."""
+    def shown(self) -> tuple[int, ...]:
+        """Places of the columns in which something is known, without the details."""
         return tuple(
             place
-            for place in range(len(self.columns))
-            if any(row[place] is not None for row in self.rows)
+            for place, column in enumerate(self.columns)
+            if not column.detail and any(row[place] is not None for row in self.rows)
         )
+
+    @property
+    def detailed(self) -> bool:
+        """Whether there are details."""
+        return any(column.detail for column in self.columns)
+
+    def details_of(self, row: tuple[Value, ...]) -> list[tuple[Column, Value]]:
+        """What is shown on demand of a row."""
+        pairs = zip(self.columns, row, strict=True)
+        return [(column, value) for column, value in pairs if column.detail and value]

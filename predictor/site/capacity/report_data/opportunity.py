@@ -13,7 +13,6 @@ class OpportunityKind(StrEnum):
 
     MIXED_PRECISION = "mixed-precision"
     OTHER_GPU = "other-gpu"
-    SHORTER_LIMIT = "shorter-limit"
     FEWER_GPUS = "fewer-gpus"
 
     @property
@@ -26,8 +25,8 @@ class OpportunityKind(StrEnum):
 class Opportunity:
     """Like jobs that one change would have served better.
 
-    ``saved_gpu_hours`` counts hours of the GPUs they ran on; ``unused`` hours freed for planning
-    in the case of SHORTER_LIMIT. Cost in the currency of the price file, energy in kWh.
+    ``saved_gpu_hours`` counts hours of the GPUs they ran on. Cost in the currency of the price
+    file, energy in kWh.
     ``evidence`` says what the prediction rests on, ``command`` how the next job would be sent.
     """
 
