@@ -74,7 +74,7 @@ def test_plots_are_drawn_and_their_text_is_inside_and_large_enough(
         " return [s.length, box.height, Math.min(...texts.map(t => t.height)),"
         " texts.filter(t => t.left < box.left - 2 || t.right > box.right + 2).length]; })"
     )
-    assert len(drawn) == 8
+    assert len(drawn) == 5
     for count, height, smallest_px, outside in drawn:
         assert count == 1
         assert height > 100
@@ -168,7 +168,7 @@ def test_it_is_built_as_a_screen_reader_needs_it(browser: Browser, page: Path) -
 
 def test_every_plot_has_its_csv_and_a_hint_on_hover(browser: Browser, page: Path) -> None:
     browser.open(page)
-    for name in ("use", "by-account", "waits", "opportunities", "backlog", "forecast"):
+    for name in ("use", "by-account", "waits", "forecast"):
         link = browser.driver.find_element(By.CSS_SELECTOR, f"a[download='{name}.csv']")
         text = browser.ask("return fetch ? atob(arguments[0].href.split(',')[1]) : ''", link)
         assert text.count("\n") > 2
