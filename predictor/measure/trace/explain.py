@@ -11,52 +11,15 @@ from traceback import walk_tb
 from types import TracebackType
 
 import torch
+import yaml
+from yaml import CSafeLoader
 
 from ...errors import GraphError, PrecisionTimeError
 
-_VALUES = (
-    "its result depends on values, and a trace has only shapes: take the decision outside of"
-    " forward, set the chance of dropped layers to 0, or give the network without this part"
-)
-_NO_FAKE = (
-    "it has no fake implementation: register one with torch.library.register_fake, or build the"
-    " network with its plain torch equivalent"
-)
 # What an error is called and says -> advice; the first that matches.
 _ADVICE = tuple(
-    (re.compile(pattern, re.IGNORECASE), advice)
-    for pattern, advice in (
-        (r"flex_?attention", "trace it with scaled_dot_product_attention"),
-        (
-            r"HigherOrderOperator",
-            "torch.cond and its like are not traced: call the branch that training takes",
-        ),
-        (r"_OpNamespace", "import the library that brings this operator beside the network"),
-        (
-            r"process group|torch\.distributed",
-            "trace the network of one GPU: collectives are added by the layout of the job",
-        ),
-        (
-            r"\.numpy\(\)|numpy\.ndarray",
-            "numpy computes outside of torch: write it with torch operators",
-        ),
-        (
-            r"sparse|nested",
-            "sparse and nested tensors hold sizes that depend on values: use dense"
-            " ones, or Embedding(sparse=True)",
-        ),
-        (r"DataDependent|DynamicOutputShape|nonzero|item\(\)", _VALUES),
-        (r"UnsupportedOperator|fake impl|meta kernel|0 active drivers|triton", _NO_FAKE),
-        (
-            r"cuda|nvidia driver|device type|same device",
-            "a trace has one device: leave out .cuda(), .cpu() and .to(device) in forward",
-        ),
-        (r"^TypeError", "check the names and number of the inputs against what forward takes"),
-        (
-            r"size|shape|\bdim|mat1|channels|index",
-            "the shapes do not fit: check --input against what forward takes",
-        ),
-    )
+    (re.compile(one["says"], re.IGNORECASE), one["advice"])
+    for one in yaml.load(Path(__file__).with_name("advice.yaml").read_bytes(), CSafeLoader)
 )
 _OTHER = "forward must run on tensors without data: try it on real inputs first"
 _TORCH = str(Path(torch.__file__).parent)
