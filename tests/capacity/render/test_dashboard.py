@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sample_report
 
-from predictor.site.capacity.render.prometheus import PREFIX, metrics
+from predictor.site.capacity.render.prometheus import PREFIX, gauges
 
 PATH = Path(__file__).parents[3] / "charts/precision-time/files/capacity-dashboard.json"
 DASHBOARD: dict[str, Any] = json.loads(PATH.read_text("utf-8"))
@@ -23,17 +23,19 @@ EXPRESSIONS = [
 
 
 def asked() -> set[str]:
-    return {name for _, text in EXPRESSIONS for name in re.findall(rf"{PREFIX}_(\w+)", text)}
+    return {name for _, text in EXPRESSIONS for name in re.findall(rf"{PREFIX}(\w+)", text)}
 
 
 def test_every_gauge_is_shown() -> None:
-    assert asked() == {metric.name for metric in metrics(sample_report.full())}
+    assert asked() == {gauge.name.removeprefix(PREFIX) for gauge in gauges(sample_report.full())}
 
 
 def test_labels_that_are_asked_for_are_there() -> None:
-    samples = {metric.name: metric.samples for metric in metrics(sample_report.full())}
+    samples = {
+        gauge.name.removeprefix(PREFIX): gauge.samples for gauge in gauges(sample_report.full())
+    }
     for _, text in EXPRESSIONS:
-        [name, *_] = re.findall(rf"{PREFIX}_(\w+)", text)
+        [name, *_] = re.findall(rf"{PREFIX}(\w+)", text)
         labels = {label for sample in samples[name] for label in sample.labels}
         grouped = re.findall(r"by \((\w+)\)", text)
         matched = re.findall(r"(\w+)[!=]=?~?\"", text)

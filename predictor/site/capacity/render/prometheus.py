@@ -1,250 +1,186 @@
 """A report as gauges in Prometheus's text format, for the textfile collector of node_exporter.
 
 Labels are bounded: GPU types, partitions, precisions and outcomes, never users, jobs or models.
+Units are seconds of one GPU, seconds and ratios.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 
+from ....optional import needs
 from ..report_data import CapacityReport, Dimension, GpuHours, Range, Share
 from .text import shown
 
-PREFIX = "precision_time_capacity"
+with needs("report"):
+    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client.core import GaugeMetricFamily
+    from prometheus_client.registry import Collector
+
+PREFIX = "precision_time_capacity_"
 MOST_VALUES = 50
 OTHER = "other"
-_OUTCOMES = ("completed", "running", "cancelled", "failed", "timed_out", "preempted")
-_SPLITS = (Dimension.GPU_TYPE, Dimension.PARTITION, Dimension.PRECISION)
 HOUR_S = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class GaugeSample:
-    """One value of a metric."""
-
-    value: float
-    labels: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A gauge and its help."""
-
-    name: str
-    help: str
-    samples: tuple[GaugeSample, ...]
+_SPLITS = (Dimension.GPU_TYPE, Dimension.PARTITION, Dimension.PRECISION)
+# The labels of a value, and the value; a value that is not known makes no sample.
+Values = Iterable[tuple[Mapping[str, str], float | None]]
 
 
 def prometheus_text(report: CapacityReport) -> str:
-    """The gauges; those with no value are left out."""
-    return "".join(_text(metric) for metric in metrics(report) if metric.samples)
+    """The gauges that have a value."""
+    registry = CollectorRegistry()
+    registry.register(_Report(report))
+    return generate_latest(registry).decode()
 
 
-def metrics(report: CapacityReport) -> tuple[Metric, ...]:
-    """Every gauge of a report, in base units: seconds of one GPU, seconds, ratios."""
-    return (*_whole(report), *_splits(report), *_waits(report), *_limits(report), *_ahead(report))
+def gauges(report: CapacityReport) -> Iterator[GaugeMetricFamily]:
+    """Every gauge of a report."""
+    yield from _whole(report)
+    yield from _splits(report)
+    yield from _limits(report)
+    yield from _ahead(report)
 
 
-def _whole(report: CapacityReport) -> Iterable[Metric]:
+class _Report(Collector):
+    def __init__(self, report: CapacityReport) -> None:
+        self._report = report
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        return (gauge for gauge in gauges(self._report) if gauge.samples)
+
+
+def _gauge(name: str, about: str, values: Values, *, unit: float = 1.0) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily(PREFIX + name, about)
+    for labels, value in values:
+        if value is not None:
+            safe = {label: shown(text) for label, text in labels.items()}
+            gauge.add_sample(gauge.name, safe, value * unit)
+    return gauge
+
+
+def _one(name: str, about: str, value: float | None, *, unit: float = 1.0) -> GaugeMetricFamily:
+    return _gauge(name, about, [({}, value)], unit=unit)
+
+
+def _whole(report: CapacityReport) -> Iterator[GaugeMetricFamily]:
     yield _one("report_timestamp_seconds", "When the report was made.", report.made_s)
     yield _one("period_start_timestamp_seconds", "Begin of its period.", report.period.since_s)
     yield _one("period_end_timestamp_seconds", "End of its period.", report.period.until_s)
     yield _one("sample_data", "1 where the jobs were generated.", float(report.origin.sample))
     yield _one("jobs", "Jobs that were read.", report.origin.jobs)
-    yield _one("available_gpu_seconds", "All GPUs times the period.", _seconds(report.capacity))
-    yield _one("idle_gpu_seconds", "GPU time that no job held.", _seconds(report.idle))
-    yield Metric(
-        "gpu_seconds",
-        "GPU time that jobs held, by what became of them.",
-        tuple(_outcomes(report.hours, {})),
+    yield _one("available_gpu_seconds", "All GPUs times the period.", report.capacity, unit=HOUR_S)
+    yield _one("idle_gpu_seconds", "GPU time that no job held.", report.idle, unit=HOUR_S)
+    about = "GPU time that jobs held, by what became of them."
+    yield _gauge("gpu_seconds", about, _outcomes(report.hours, {}), unit=HOUR_S)
+    waits = (
+        ({"gpus": wait.size, "quantile": quantile}, value)
+        for wait in report.waits
+        for quantile, value in (
+            ("0.5", wait.median_s),
+            ("0.95", wait.p95_s),
+            ("1", wait.longest_s),
+        )
     )
+    yield _gauge("wait_seconds", "From submission to start, by GPUs of the job.", waits)
 
 
-def _splits(report: CapacityReport) -> Iterable[Metric]:
+def _splits(report: CapacityReport) -> Iterator[GaugeMetricFamily]:
     for dimension in _SPLITS:
         name, shares = dimension.value, report.splits.get(dimension, ())
-        yield Metric(
-            f"{name}_gpu_seconds",
-            f"GPU time that jobs held, by {name} and outcome.",
-            tuple(s for key, hours in _bounded(shares) for s in _outcomes(hours, {name: key})),
-        )
-        yield Metric(
-            f"{name}_unused_gpu_seconds",
-            f"GPU time reserved by completed jobs and not used, by {name}.",
-            tuple(
-                GaugeSample(share.unused_gpu_hours * HOUR_S, {name: share.key})
-                for share in shares[:MOST_VALUES]
-            ),
-        )
+        held = (s for key, hours in _bounded(shares) for s in _outcomes(hours, {name: key}))
+        unused = [({name: share.key}, share.unused_gpu_hours) for share in shares[:MOST_VALUES]]
+        about = f"GPU time that jobs held, by {name} and outcome."
+        yield _gauge(f"{name}_gpu_seconds", about, held, unit=HOUR_S)
+        about = f"GPU time reserved by completed jobs and not used, by {name}."
+        yield _gauge(f"{name}_unused_gpu_seconds", about, unused, unit=HOUR_S)
     types = report.splits.get(Dimension.GPU_TYPE, ())[:MOST_VALUES]
-    yield _of_types(
+    yield _gauge(
         "gpu_type_idle_gpu_seconds",
         "GPU time that no job held, of types whose number is known.",
-        {t.key: t.idle_gpu_hours for t in types},
+        [({"gpu_type": one.key}, one.idle_gpu_hours) for one in types],
+        unit=HOUR_S,
     )
-    yield _of_types(
+    yield _gauge(
         "gpu_type_idle_wanted_gpu_seconds",
         "GPU time that no job held while jobs waited for that type.",
-        {t.key: t.idle_wanted_gpu_hours for t in types},
+        [({"gpu_type": one.key}, one.idle_wanted_gpu_hours) for one in types],
+        unit=HOUR_S,
     )
-    yield Metric(
-        "tensor_core_gpu_seconds",
-        "GPU time on GPUs with tensor cores, by what was computed in.",
-        tuple(
-            GaugeSample(hours * HOUR_S, {"gpu_type": t.gpu_type, "computed_in": kind})
-            for t in report.tensor_cores[:MOST_VALUES]
-            for kind, hours in (
-                ("fp32", t.fp32_hours),
-                ("lower", t.low_precision_hours),
-                ("unknown", t.unknown_hours),
-            )
-        ),
+    computed = (
+        ({"gpu_type": one.gpu_type, "computed_in": kind}, hours)
+        for one in report.tensor_cores[:MOST_VALUES]
+        for kind, hours in (
+            ("fp32", one.fp32_hours),
+            ("lower", one.low_precision_hours),
+            ("unknown", one.unknown_hours),
+        )
     )
+    about = "GPU time on GPUs with tensor cores, by what was computed in."
+    yield _gauge("tensor_core_gpu_seconds", about, computed, unit=HOUR_S)
 
 
-def _waits(report: CapacityReport) -> Iterable[Metric]:
-    yield Metric(
-        "wait_seconds",
-        "From submission to start, by GPUs of the job.",
-        tuple(
-            GaugeSample(value, {"gpus": wait.size, "quantile": quantile})
-            for wait in report.waits
-            for quantile, value in (
-                ("0.5", wait.median_s),
-                ("0.95", wait.p95_s),
-                ("1", wait.longest_s),
-            )
-        ),
-    )
-
-
-def _limits(report: CapacityReport) -> Iterable[Metric]:
-    by = [("unknown" if x.by is None else x.by.value, x) for x in report.limits]
-    yield Metric(
-        "limit_accuracy_ratio",
-        "Wall time over requested wall time, by who set limits.",
-        tuple(GaugeSample(x.accuracy, {"by": b}) for b, x in by if x.accuracy is not None),
-    )
-    yield Metric(
-        "limit_killed_jobs",
-        "Jobs killed by their limit.",
-        tuple(GaugeSample(x.killed, {"by": b}) for b, x in by),
-    )
-    yield Metric(
-        "limit_unused_gpu_seconds",
-        "GPU time reserved by completed jobs and not used.",
-        tuple(GaugeSample(x.unused_gpu_hours * HOUR_S, {"by": b}) for b, x in by),
-    )
-    yield _one(
-        "wall_time_accuracy_ratio", "Wall time over requested wall time.", report.wall_time_accuracy
-    )
+def _limits(report: CapacityReport) -> Iterator[GaugeMetricFamily]:
+    by = [({"by": "unknown" if x.by is None else x.by.value}, x) for x in report.limits]
+    about = "Wall time over requested wall time, by who set limits."
+    yield _gauge("limit_accuracy_ratio", about, [(b, x.accuracy) for b, x in by])
+    about = "Jobs killed by their limit."
+    yield _gauge("limit_killed_jobs", about, [(b, x.killed) for b, x in by])
+    about = "GPU time reserved by completed jobs and not used."
+    unused = [(b, x.unused_gpu_hours) for b, x in by]
+    yield _gauge("limit_unused_gpu_seconds", about, unused, unit=HOUR_S)
+    about = "Wall time over requested wall time."
+    yield _one("wall_time_accuracy_ratio", about, report.wall_time_accuracy)
     jobs = sum(p.jobs for p in report.predictions)
     error = sum(p.jobs * p.mean_error for p in report.predictions) / jobs if jobs else None
     yield _one("prediction_error_ratio", "Mean error of predictions over completed jobs.", error)
 
 
-def _ahead(report: CapacityReport) -> Iterable[Metric]:
+def _ahead(report: CapacityReport) -> Iterator[GaugeMetricFamily]:
     saved: dict[str, float] = {}
     for found in report.opportunities:
         kind = found.kind.value
         saved[kind] = max(saved.get(kind, 0.0), found.saved_gpu_hours.median)
-    yield Metric(
-        "opportunity_gpu_seconds",
-        "Largest single saving found, by kind of change.",
-        tuple(GaugeSample(h * HOUR_S, {"kind": kind}) for kind, h in saved.items()),
+    about = "Largest single saving found, by kind of change."
+    savings = [({"kind": kind}, hours) for kind, hours in saved.items()]
+    yield _gauge("opportunity_gpu_seconds", about, savings, unit=HOUR_S)
+    backlog = [({"gpu_type": b.gpu_type}, b) for b in report.backlog[:MOST_VALUES]]
+    yield _gauge("backlog_jobs", "Jobs that wait.", [(labels, b.jobs) for labels, b in backlog])
+    needed = (s for labels, b in backlog for s in _bounds(b.gpu_hours, labels))
+    yield _gauge("backlog_gpu_seconds", "GPU time that waiting jobs need.", needed, unit=HOUR_S)
+    unknown = [(labels, b.unknown_gpu_hours) for labels, b in backlog]
+    about = "At most so much for jobs not predicted."
+    yield _gauge("backlog_unpredicted_gpu_seconds", about, unknown, unit=HOUR_S)
+    drained = (s for labels, b in backlog for s in _bounds(b.drain_s, labels))
+    yield _gauge("drain_seconds", "When all that waits will have ended.", drained)
+    forecasts = report.forecasts[:MOST_VALUES]
+    coming = (
+        sample
+        for one in forecasts
+        for sample in _bounds(
+            next((week.expected for week in one.weeks if week.expected is not None), None),
+            {"key": one.key},
+        )
     )
-    backlog = report.backlog[:MOST_VALUES]
-    yield Metric(
-        "backlog_jobs",
-        "Jobs that wait.",
-        tuple(GaugeSample(b.jobs, {"gpu_type": b.gpu_type}) for b in backlog),
-    )
-    yield Metric(
-        "backlog_gpu_seconds",
-        "GPU time that waiting jobs need.",
-        tuple(s for b in backlog for s in _range(b.gpu_hours, b.gpu_type, HOUR_S)),
-    )
-    yield Metric(
-        "backlog_unpredicted_gpu_seconds",
-        "At most so much for jobs not predicted.",
-        tuple(GaugeSample(b.unknown_gpu_hours * HOUR_S, {"gpu_type": b.gpu_type}) for b in backlog),
-    )
-    yield Metric(
-        "drain_seconds",
-        "When all that waits will have ended.",
-        tuple(s for b in backlog for s in _range(b.drain_s, b.gpu_type, 1.0)),
-    )
-    coming = [
-        (f.key, next((w.expected for w in f.weeks if w.expected is not None), None))
-        for f in report.forecasts[:MOST_VALUES]
-    ]
-    yield Metric(
-        "forecast_week_gpu_seconds",
-        "GPU time that will be asked for in the first week to come.",
-        tuple(
-            GaugeSample(getattr(found, bound) * HOUR_S, {"key": key, "bound": bound})
-            for key, found in coming
-            if found is not None
-            for bound in ("low", "median", "high")
-        ),
-    )
-    yield Metric(
-        "saturation_timestamp_seconds",
-        "First week whose demand exceeds its capacity.",
-        tuple(
-            GaugeSample(f.saturates_s, {"key": f.key})
-            for f in report.forecasts[:MOST_VALUES]
-            if f.saturates_s is not None
-        ),
-    )
+    about = "GPU time that will be asked for in the first week to come."
+    yield _gauge("forecast_week_gpu_seconds", about, coming, unit=HOUR_S)
+    about = "First week whose demand exceeds its capacity."
+    saturated = [({"key": one.key}, one.saturates_s) for one in forecasts]
+    yield _gauge("saturation_timestamp_seconds", about, saturated)
 
 
-def _one(name: str, about: str, value: float | None) -> Metric:
-    return Metric(name, about, () if value is None else (GaugeSample(value, {}),))
+def _outcomes(hours: GpuHours, labels: Mapping[str, str]) -> Values:
+    return [({**labels, "outcome": name}, value) for name, value in asdict(hours).items()]
 
 
-def _of_types(name: str, text: str, hours: Mapping[str, float | None]) -> Metric:
-    """Seconds of the GPU types whose hours are known."""
-    known = ((key, h) for key, h in hours.items() if h is not None)
-    return Metric(name, text, tuple(GaugeSample(h * HOUR_S, {"gpu_type": key}) for key, h in known))
-
-
-def _outcomes(hours: GpuHours, labels: Mapping[str, str]) -> Iterable[GaugeSample]:
-    for name in _OUTCOMES:
-        yield GaugeSample(getattr(hours, name) * HOUR_S, {**labels, "outcome": name})
-
-
-def _bounded(shares: tuple[Share, ...]) -> Iterable[tuple[str, GpuHours]]:
+def _bounded(shares: tuple[Share, ...]) -> Iterator[tuple[str, GpuHours]]:
     yield from ((share.key, share.hours) for share in shares[:MOST_VALUES])
-    rest = [share.hours for share in shares[MOST_VALUES:]]
+    rest = [asdict(share.hours) for share in shares[MOST_VALUES:]]
     if rest:
-        yield OTHER, GpuHours(**{n: sum(getattr(h, n) for h in rest) for n in _OUTCOMES})
+        yield OTHER, GpuHours(**{name: sum(one[name] for one in rest) for name in rest[0]})
 
 
-def _range(found: Range | None, gpu_type: str, unit: float) -> Iterable[GaugeSample]:
-    if found is not None:
-        for bound in ("low", "median", "high"):
-            yield GaugeSample(getattr(found, bound) * unit, {"gpu_type": gpu_type, "bound": bound})
-
-
-def _seconds(hours: float | None) -> float | None:
-    return None if hours is None else hours * HOUR_S
-
-
-def _text(metric: Metric) -> str:
-    name = f"{PREFIX}_{metric.name}"
-    lines = [f"# HELP {name} {metric.help}\n", f"# TYPE {name} gauge\n"]
-    return "".join(
-        lines + [f"{name}{_labels(s.labels)} {float(s.value)!r}\n" for s in metric.samples]
-    )
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
-
-
-def _escaped(value: str) -> str:
-    return shown(value).replace("\\", r"\\").replace('"', r"\"")
+def _bounds(found: Range | None, labels: Mapping[str, str]) -> Values:
+    if found is None:
+        return []
+    return [({**labels, "bound": name}, value) for name, value in asdict(found).items()]
