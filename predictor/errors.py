@@ -1,14 +1,14 @@
 """The exceptions of precision-time.
 
 PrecisionTimeError
-├── JobError            a field of a job is wrong: field, value, what is accepted
+├── JobError            a field of a job is wrong: field, value, what is expected
 │   └── UnknownModelError   no such model; carries the nearest names
 ├── ProfileError        data under ``profiles/`` is missing or malformed
 ├── ProfilerError       a device cannot be measured, or not into this directory
 ├── MeasurementError    a measurement row cannot be turned into a step time
-├── RulesError          a file of site rules is wrong: file, rule, field, what is accepted
-├── PriceError          a price file is wrong: file, field, value, what is accepted
-├── SweepError          a file of a search is wrong: file, field, value, what is accepted
+├── RulesError          a file of site rules is wrong: file, rule, field, what is expected
+├── PriceError          a price file is wrong: file, field, value, what is expected
+├── SweepError          a file of a search is wrong: file, field, value, what is expected
 ├── GraphError          a model has no operator graph
 ├── StepReportError     what a running job says of its steps cannot be used
 ├── HistoryError        a history cannot be opened, read or written
@@ -28,13 +28,13 @@ class PrecisionTimeError(Exception):
 
 
 class JobError(PrecisionTimeError):
-    """A job field is impossible; names the field, the value and what is accepted."""
+    """A field of a job is invalid: names it and its value; ``expected`` says what to write."""
 
-    def __init__(self, field: str, value: object, accepted: str) -> None:
-        super().__init__(f"{field}={value!r} is not possible: {accepted}")
+    def __init__(self, field: str, value: object, expected: str) -> None:
+        super().__init__(f"invalid {field}={value!r}; {expected}")
         self.field = field
         self.value = value
-        self.accepted = accepted
+        self.expected = expected
 
 
 class UnknownModelError(JobError):
@@ -60,15 +60,15 @@ class MeasurementError(PrecisionTimeError):
 
 
 class RulesError(PrecisionTimeError):
-    """A file of site rules is wrong; the message names file, rule, field and what is accepted."""
+    """A file of site rules is wrong; the message names file, rule, field and what is expected."""
 
 
 class PriceError(PrecisionTimeError):
-    """A price file cannot be used; the message names file, field, value and what is accepted."""
+    """A price file cannot be used; the message names file, field, value and what is expected."""
 
 
 class SweepError(PrecisionTimeError):
-    """A file of a search is wrong; the message names file, field, value and what is accepted."""
+    """A file of a search is wrong; the message names file, field, value and what is expected."""
 
 
 class GraphError(PrecisionTimeError):
@@ -80,7 +80,7 @@ class StepReportError(PrecisionTimeError):
 
 
 class TraceError(PrecisionTimeError):
-    """A trace of jobs cannot be read or replayed; names the field, the job and what is accepted."""
+    """A trace of jobs cannot be read or replayed; names the field, the job and what is expected."""
 
 
 class HistoryError(PrecisionTimeError):

@@ -33,7 +33,7 @@ Whole = TypeVar("Whole", bound=Section)
 
 
 def read_settings(path: Path, kind: type[Whole], refusal: type[PrecisionTimeError]) -> Whole:
-    """The settings of a file; raises ``refusal`` naming file, field, value and what is accepted."""
+    """The settings of a file; raises ``refusal`` naming file, field, value and what is expected."""
     try:
         raw = yaml.safe_load(path.read_bytes())
     except OSError as error:

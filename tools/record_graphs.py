@@ -33,7 +33,7 @@ from predictor.errors import GraphError
 from predictor.graphs.operator import Direction, Kind, Operator
 from predictor.graphs.recorded import packed
 from predictor.graphs.traced import Law, SymbolicOperator, value
-from predictor.measure.trace.calls import Call
+from predictor.measure.trace.calls import TracedCall
 from predictor.measure.trace.layers import WholeLayers
 from predictor.measure.trace.losses import every_cross_entropy
 from predictor.measure.trace.mapping import mapped
@@ -117,7 +117,7 @@ class LibraryNetwork:
         found: int = counter.get_total_flops()
         return found
 
-    def calls(self, side: int, batch: int) -> tuple[Call, ...]:
+    def calls(self, side: int, batch: int) -> tuple[TracedCall, ...]:
         """The operator calls of a training step; raises GraphError for an impossible image."""
         module = self.at(side)
         recording = CallRecording()
@@ -185,7 +185,7 @@ def record(network: LibraryNetwork, side: int) -> Recorded:
 
 def _traces(network: LibraryNetwork) -> OperatorsAt:
     """Operators of a batch and a side; numbers of weights come last, in the place of FLOPs."""
-    known: dict[int, tuple[Call, ...]] = {}
+    known: dict[int, tuple[TracedCall, ...]] = {}
 
     def at(batch: int, side: int) -> Sequence[Operator]:
         if side not in known:

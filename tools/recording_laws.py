@@ -14,7 +14,7 @@ from typing import Any
 
 from predictor.graphs.operator import Operator
 from predictor.graphs.traced import Law, SymbolicOperator
-from predictor.measure.trace.calls import Call, Tensor
+from predictor.measure.trace.calls import Tensor, TracedCall
 
 BATCH = 10007
 _OTHER = 2  # how much larger the second batch is
@@ -24,11 +24,11 @@ Powers = tuple[int, ...]
 OperatorsAt = Callable[[int, int], Sequence[Operator]]  # of a batch and a side
 
 
-def with_batch(calls: Sequence[Call], batch: int) -> list[Call]:
+def with_batch(calls: Sequence[TracedCall], batch: int) -> list[TracedCall]:
     """Calls that were traced with ``BATCH`` samples, with another number of them."""
-    known: dict[int, Call] = {}
+    known: dict[int, TracedCall] = {}
 
-    def call(old: Call) -> Call:
+    def call(old: TracedCall) -> TracedCall:
         if id(old) not in known:
             known[id(old)] = new = replace(
                 old,

@@ -116,9 +116,9 @@ def sample(
 ) -> Sample:
     """The jobs of ``generate``, drawn from ``rows`` (default: those shipped)."""
     if not (math.isfinite(days) and days > 0):
-        raise TraceError(f"days={days:g} is not possible: a number above 0 is accepted")
+        raise TraceError(f"invalid days={days:g}; expected a number above 0")
     if jobs_per_day is not None and not (math.isfinite(jobs_per_day) and jobs_per_day > 0):
-        raise TraceError(f"jobs_per_day={jobs_per_day:g}: a number above 0 is accepted")
+        raise TraceError(f"jobs_per_day={jobs_per_day:g}: expected a number above 0")
     rng = np.random.default_rng(seed)
     known = _shipped_candidates() if rows is None else candidates(rows)
     allowed = [_sizes_of(pool, known) for pool in pools]

@@ -94,7 +94,7 @@ class ExtenderApp:
             return self._refused(path, 415, "expected a body without Content-Encoding")
         declared = headers.get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > self._max_body_bytes:
-            return self._refused(path, 413, f"at most {self._max_body_bytes} bytes are accepted")
+            return self._refused(path, 413, f"expected at most {self._max_body_bytes} bytes")
         return None
 
     def _page(self, method: str, path: str) -> HttpReply:

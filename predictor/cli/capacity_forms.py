@@ -71,7 +71,7 @@ class Forms:
             raise click.UsageError("--send needs --email ADDRESS")
         if found.output is not None and found.output.suffix not in (".html", ".md"):
             raise HistoryError(
-                f"output={str(found.output)!r} is not possible: .html and .md are accepted"
+                f"invalid output={str(found.output)!r}; expected a file that ends in .html or .md"
             )
         return found
 

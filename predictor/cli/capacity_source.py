@@ -172,8 +172,8 @@ def _ended(asked: CapacityRequest) -> Iterator[JobSource]:
         if not path.suffix:
             names = ", ".join([HISTORY, *plugin_points(INGEST)])
             raise HistoryError(
-                f"from={asked.source!r} is not possible: {names} or a CSV or Parquet file is "
-                "accepted; a scheduler is among them once its adapter is installed"
+                f"invalid from={asked.source!r}; expected {names} or a CSV or Parquet file; "
+                "a scheduler is among them once its adapter is installed"
             )
         yield of_file(path)
 
@@ -184,7 +184,7 @@ def _with_queue(source: JobSource, name: str) -> JobSource:
 
     if name not in plugin_points(QUEUE):
         names = ", ".join(plugin_points(QUEUE)) or "none: no adapter is installed"
-        raise HistoryError(f"queue={name!r} is not possible: accepted are {names}")
+        raise HistoryError(f"invalid queue={name!r}; expected one of {names}")
     try:
         return with_live(source, read_queue(name))
     except PrecisionTimeError as error:

@@ -44,7 +44,7 @@ def list_(name: str | None, group: str | None, form: str) -> None:
     known = (*entries(), *traced_entries())
     groups = sorted({e.group for e in known})
     if group is not None and group not in groups:
-        raise JobError("group", group, f"accepted are {', '.join(groups)}")
+        raise JobError("group", group, f"expected one of {', '.join(groups)}")
     found = [e for e in (known if name is None else like(name)) if group in (None, e.group)]
     if form == "json":
         show_json([_brief(e) for e in found])

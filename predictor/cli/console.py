@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
@@ -58,6 +58,12 @@ def show_table(
             for i, (cell, width) in enumerate(zip(line, widths, strict=True))
         )
         click.echo(GAP.join(cells).rstrip())
+
+
+def show_rows(rows: Sequence[Mapping[str, str]], *, left: int | Collection[int] = 1) -> None:
+    """The same of rows by the names of their columns; nothing where there are none."""
+    if rows:
+        show_table(tuple(rows[0]), [tuple(row.values()) for row in rows], left=left)
 
 
 def _show_folded(lines: Sequence[tuple[str, ...]], left: Collection[int]) -> None:

@@ -142,5 +142,5 @@ def seconds_of(field: str, text: str) -> float:
     """``24h``, ``1d12h``, ``90 min`` or ``45m`` as seconds; raises JobError."""
     parts = _PART.findall(text.strip().lower())
     if not parts or _PART.sub("", text.strip().lower()).strip():
-        raise JobError(field, text, "a time such as 24h, 1d12h or 90min is accepted")
+        raise JobError(field, text, "expected a time such as 24h, 1d12h or 90min")
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..units import MISSING, count, percent
-from .console import format_option, progress, show_json, show_table, warn
+from .console import format_option, progress, show_json, show_rows, warn
 from .filling import history_option, open_history
 from .history_filters import filter_options, where_of
 
@@ -26,19 +26,6 @@ if TYPE_CHECKING:
     from ..site.history.store import History
     from ..site.history.where import Where
 
-HEAD = (
-    "cluster",
-    "GPU",
-    "stack",
-    "model",
-    "measured",
-    "compared",
-    "predicted",
-    "bias",
-    "inside 95 %",
-    "its 95 %",
-)
-WEEK_HEAD = ("week", *HEAD[:4], "predicted", "bias", "inside 95 %", "its 95 %")
 FOUND = 1
 
 
@@ -179,9 +166,9 @@ def _show(found: Drift, *, weekly: bool) -> None:
     if not found.streams:
         warn("no run tells a step time: " + (_reasons(found) or "the history is empty"))
     if weekly:
-        show_table(WEEK_HEAD, [row for w in found.streams for row in _weeks(w)], left=5)
+        show_rows([row for w in found.streams for row in _weeks(w)], left=5)
     else:
-        show_table(HEAD, [_row(watched) for watched in found.streams], left=4)
+        show_rows([_row(watched) for watched in found.streams], left=4)
     click.echo()
     for watched in found.alarms:
         assert watched.standing is not None
@@ -211,26 +198,34 @@ def _reasons(found: Drift) -> str:
     return ", ".join(f"{number} {why}" for why, number in found.left.most_common())
 
 
-def _names(watched: WatchedStream) -> tuple[str, ...]:
+def _names(watched: WatchedStream) -> dict[str, str]:
     stream = watched.stream
-    return stream.cluster or MISSING, stream.gpu, stream.framework, stream.model or "all"
+    return {
+        "cluster": stream.cluster or MISSING,
+        "GPU": stream.gpu,
+        "stack": stream.framework,
+        "model": stream.model or "all",
+    }
 
 
-def _figures(figures: DriftFigures) -> tuple[str, ...]:
-    bias = MISSING if figures.bias is None else f"{100 * figures.bias:+.1f} %"
+def _figures(figures: DriftFigures) -> dict[str, str]:
     low, high = figures.coverage_low, figures.coverage_high
-    around = MISSING if low is None else f"{percent(low)} .. {percent(high)}"
-    return count(figures.runs), bias, percent(figures.coverage), around
+    return {
+        "predicted": count(figures.runs),
+        "bias": MISSING if figures.bias is None else f"{100 * figures.bias:+.1f} %",
+        "inside 95 %": percent(figures.coverage),
+        "its 95 %": MISSING if low is None else f"{percent(low)} .. {percent(high)}",
+    }
 
 
-def _row(watched: WatchedStream) -> tuple[str, ...]:
-    counts = count(watched.measured), count(watched.scored)
-    return *_names(watched), *counts, *_figures(watched.figures)
+def _row(watched: WatchedStream) -> dict[str, str]:
+    counts = {"measured": count(watched.measured), "compared": count(watched.scored)}
+    return _names(watched) | counts | _figures(watched.figures)
 
 
-def _weeks(watched: WatchedStream) -> list[tuple[str, ...]]:
+def _weeks(watched: WatchedStream) -> list[dict[str, str]]:
     names = _names(watched)
-    return [(week.monday, *names, *_figures(week.figures)) for week in watched.weeks]
+    return [{"week": w.monday} | names | _figures(w.figures) for w in watched.weeks]
 
 
 def _plain(found: Drift) -> dict[str, Any]:

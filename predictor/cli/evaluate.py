@@ -95,7 +95,7 @@ def evaluate(
 
     methods = all_methods(method)
     if calibrate_by not in CALIBRATE_BY:
-        raise JobError("calibrate_by", calibrate_by, f"accepted are {', '.join(CALIBRATE_BY)}")
+        raise JobError("calibrate_by", calibrate_by, f"expected one of {', '.join(CALIBRATE_BY)}")
     if predictions is not None and not predictions.absolute().parent.is_dir():
         raise JobError("predictions", str(predictions), "a file in a folder that exists")
     rows = read_rows(file)

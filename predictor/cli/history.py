@@ -12,7 +12,7 @@ import click
 
 from ..errors import HistoryError
 from ..units import MISSING, count, duration
-from .console import format_option, show_json, show_table
+from .console import format_option, show_json, show_rows
 from .filling import history_option, open_history
 from .groups import CommandGroup
 from .history_filters import filter_options, where_of
@@ -22,20 +22,6 @@ if TYPE_CHECKING:
     from ..site.history.run import Run
 
 DAY_S = 86400
-HEAD = (
-    "ended",
-    "job",
-    "user",
-    "state",
-    "model",
-    "precision",
-    "GPUs",
-    "ran",
-    "predicted",
-    "limit",
-    "step",
-    "predicted step",
-)
 FIRST_NUMBER = 6
 
 
@@ -90,7 +76,7 @@ def forget(history: str | None, before: float | None) -> None:
     with open_history(history, create=False) as store:
         keep_days = store.settings.keep_days
         if before is None and keep_days is None:
-            raise HistoryError("before=None is not possible: a time, or keep_days in the settings")
+            raise HistoryError("invalid before=None; expected a time, or keep_days in the settings")
         before_s = time.time() - (keep_days or 0) * DAY_S if before is None else before
         gone = store.forget(before_s)
     click.echo(f"{count(gone)} runs forgotten that ended before {_moment(before_s)}")
@@ -123,25 +109,25 @@ def show(jobs: tuple[str, ...], history: str | None, last: int, form: str, **fil
     if form == "json":
         show_json([asdict(run) for run in runs])
     else:
-        show_table(HEAD, [_cells(run) for run in runs], left=FIRST_NUMBER)
+        show_rows([_row(run) for run in runs], left=FIRST_NUMBER)
 
 
-def _cells(run: Run) -> tuple[str, ...]:
+def _row(run: Run) -> dict[str, str]:
     job, said, told = run.ended, run.predicted, run.reported
-    return (
-        _moment(job.end_s),
-        job.job_id,
-        job.user or MISSING,
-        job.state.value,
-        run.model or MISSING,
-        run.precision or MISSING,
-        str(job.gpus),
-        duration(None if job.start_s is None else job.end_s - job.start_s),
-        duration(said.median_s if said else None),
-        duration(job.limit_s),
-        duration(told.step_s if told else None),
-        duration(said.step_s if said else None),
-    )
+    return {
+        "ended": _moment(job.end_s),
+        "job": job.job_id,
+        "user": job.user or MISSING,
+        "state": job.state.value,
+        "model": run.model or MISSING,
+        "precision": run.precision or MISSING,
+        "GPUs": str(job.gpus),
+        "ran": duration(None if job.start_s is None else job.end_s - job.start_s),
+        "predicted": duration(said.median_s if said else None),
+        "limit": duration(job.limit_s),
+        "step": duration(told.step_s if told else None),
+        "predicted step": duration(said.step_s if said else None),
+    }
 
 
 def _text(name: str, value: Any) -> str:

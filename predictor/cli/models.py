@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..units import MISSING
-from .console import format_option, progress, show_json, show_table
+from .console import format_option, progress, show_json, show_rows
 from .predictors import FITTING
 
 if TYPE_CHECKING:
@@ -81,19 +81,17 @@ def list_(form: str) -> None:
     if form == "json":
         show_json([_plain(m, current, pinned) | {"shipped": m == found[0]} for m in found])
         return
-    head = ("version", "in use", "shipped", "pinned", "created", "figures")
     rows = [
-        (
-            m.version,
-            _mark(m.version == current),
-            _mark(m == found[0]),
-            _mark(m.version in pinned),
-            m.created[:19],
-            _figures(m),
-        )
+        {
+            "version": m.version,
+            "in use": "*" * (m.version == current),
+            "pinned": "*" * (m.version in pinned),
+            "created": m.created[:19],
+            "figures": _figures(m),
+        }
         for m in found
     ]
-    show_table(head, rows, left=len(head))
+    show_rows(rows, left=5)
 
 
 @models.command()
@@ -144,10 +142,6 @@ def remove(version: str) -> None:
 
     artifacts.remove(version)
     click.echo(f"removed {version}")
-
-
-def _mark(yes: bool) -> str:
-    return "*" if yes else ""
 
 
 def _plain(manifest: Manifest, current: str | None, pinned: Sequence[str]) -> dict[str, object]:

@@ -92,7 +92,7 @@ def pairs(field: str, texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """``k=v`` texts as sorted pairs; a word without ``=`` is switched on. Raises JobError."""
     for text in texts:
         if not text.partition("=")[0].strip():
-            raise JobError(field, text, "key=value is accepted")
+            raise JobError(field, text, "expected key=value")
     return parse_pairs(";".join(texts))
 
 
@@ -101,7 +101,7 @@ def image_size(text: str | None, entry: ModelEntry) -> tuple[int, ...] | None:
     if text is None:
         return None
     if not _SIZE.fullmatch(text):
-        raise JobError("image_size", text, "H, HxW or HxWxD in whole numbers is accepted")
+        raise JobError("image_size", text, "expected H, HxW or HxWxD in whole numbers")
     axes = tuple(int(n) for n in text.split("x"))
     usual = entry.image_size
     if usual is None:

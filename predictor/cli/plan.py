@@ -105,7 +105,7 @@ def numbers(text: str) -> tuple[int, ...]:
     """``1,2,4`` as numbers in rising order, each once; raises JobError."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts or not all(part.isdecimal() and int(part) for part in parts):
-        raise JobError("gpus", text, "numbers of at least 1 with commas between them are accepted")
+        raise JobError("gpus", text, "expected numbers of at least 1 with commas between them")
     return tuple(sorted({int(part) for part in parts}))
 
 
@@ -143,7 +143,7 @@ def _wish(budget: float | None, within: str | None, currency: str, priced: bool)
     if budget is not None and not priced:
         raise JobError("budget", budget, "it needs a --prices file with the price of a GPU")
     if budget is not None and not budget > 0:
-        raise JobError("budget", budget, "an amount above 0 is accepted")
+        raise JobError("budget", budget, "expected an amount above 0")
     return Wish(budget, None if within is None else seconds_of("within", within), currency)
 
 

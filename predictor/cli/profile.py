@@ -58,7 +58,7 @@ def profile(
     was interrupted goes on where it was. docs/profiling.md says what is measured and how.
     """
     if minutes <= 0:
-        raise JobError("minutes", minutes, "more than 0 is accepted")
+        raise JobError("minutes", minutes, "expected more than 0")
     with progress(f"profiling {device}") as shown, stop_asked() as stop:
         shown("importing torch", 0.0)
         with needs("profile"):

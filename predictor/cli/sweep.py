@@ -68,7 +68,7 @@ def sweep(
 
 def _check(name: str, value: float | None) -> None:
     if value is not None and not value > 0:
-        raise JobError(name, value, "a number above 0 is accepted")
+        raise JobError(name, value, "expected a number above 0")
 
 
 def _show_json(search: Search, kept: Search) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import click
 
 from ..errors import JobError
 from ..units import percent
-from .console import format_option, show_json, show_table
+from .console import format_option, show_json, show_rows
 from .predictors import refit
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ def validate(protocol: str, no_write: bool, docs: Path, form: str) -> None:
     if form == "json":
         show_json(
             {
-                "figures": [_figure(f) for f in figures],
-                "coverages": [_coverage(c) for c in validation.coverages],
+                "figures": [_plain(f) for f in figures],
+                "coverages": [_plain(c) for c in validation.coverages],
             }
         )
     else:
@@ -81,40 +82,33 @@ def _say(stage: str) -> None:
 
 def _show(figures: Sequence[Figure], coverages: Sequence[Coverage]) -> None:
     rows = [
-        (f.protocol, f.method, percent(f.mean), percent(f.median), percent(f.p90), str(f.n))
+        {
+            "protocol": f.protocol,
+            "method": f.method,
+            "mean": percent(f.mean),
+            "median": percent(f.median),
+            "p90": percent(f.p90),
+            "n": str(f.n),
+        }
         for f in figures
     ]
-    show_table(("protocol", "method", "mean", "median", "p90", "n"), rows, left=2)
+    show_rows(rows, left=2)
     if coverages:
         click.echo()
-        cells = [
-            (c.scope, percent(c.level), percent(c.coverage), percent(c.half_width), str(c.n))
+    show_rows(
+        [
+            {
+                "novelty": c.scope,
+                "interval": percent(c.level),
+                "inside": percent(c.coverage),
+                "half width": percent(c.half_width),
+                "n": str(c.n),
+            }
             for c in coverages
         ]
-        show_table(("novelty", "interval", "inside", "half width", "n"), cells)
+    )
 
 
-def _figure(figure: Figure) -> dict[str, object]:
-    return {
-        "protocol": figure.protocol,
-        "method": figure.method,
-        "mean": _number(figure.mean),
-        "median": _number(figure.median),
-        "p90": _number(figure.p90),
-        "n": figure.n,
-    }
-
-
-def _coverage(coverage: Coverage) -> dict[str, object]:
-    return {
-        "scope": coverage.scope,
-        "level": coverage.level,
-        "coverage": _number(coverage.coverage),
-        "half_width": _number(coverage.half_width),
-        "n": coverage.n,
-    }
-
-
-def _number(value: float) -> float | None:
-    """None for NaN, which JSON does not have."""
-    return value if value == value else None
+def _plain(row: Figure | Coverage) -> dict[str, object]:
+    """Its fields; None for NaN, which JSON does not have."""
+    return {name: None if value != value else value for name, value in asdict(row).items()}

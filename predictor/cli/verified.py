@@ -7,21 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .console import show_table, warn
+from .console import show_rows, show_table, warn
 
 if TYPE_CHECKING:
     from ..measure.profiler.verify import Comparison, Summary, Verification
 
-_HEAD = (
-    "network",
-    "precision",
-    "predicted ms",
-    "measured ms",
-    "pace",
-    "spread",
-    "error",
-    "error, calibrated",
-)
 _SETS = (("all networks", None), ("networks set aside", True))
 
 
@@ -32,7 +22,7 @@ def show_verification(verified: Verification) -> None:
             f"{comparison.network} in {comparison.precision}: measured steps disagree"
             f" (spread {comparison.measured.spread:.0%}); something else ran on the device"
         )
-    show_table(_HEAD, [_row(c) for c in verified.comparisons], left=2)
+    show_rows([_row(c) for c in verified.comparisons], left=2)
     click.echo()
     from ..measure.profiler.verify.compare import BY_THE_CLOCK, CALIBRATED, ERROR
 
@@ -48,18 +38,18 @@ def show_verification(verified: Verification) -> None:
     )
 
 
-def _row(comparison: Comparison) -> tuple[str, ...]:
+def _row(comparison: Comparison) -> dict[str, str]:
     measured = comparison.measured
-    return (
-        comparison.network + (" (aside)" if comparison.aside else ""),
-        comparison.precision,
-        f"{comparison.predicted_s * 1e3:.1f}",
-        f"{measured.time_s * 1e3:.1f}",
-        f"{comparison.pace:.2f}",
-        f"{measured.spread:.0%}",
-        f"{comparison.error:+.0%}",
-        f"{comparison.calibrated_error:+.0%}",
-    )
+    return {
+        "network": comparison.network + (" (aside)" if comparison.aside else ""),
+        "precision": comparison.precision,
+        "predicted ms": f"{comparison.predicted_s * 1e3:.1f}",
+        "measured ms": f"{measured.time_s * 1e3:.1f}",
+        "pace": f"{comparison.pace:.2f}",
+        "spread": f"{measured.spread:.0%}",
+        "error": f"{comparison.error:+.0%}",
+        "error, calibrated": f"{comparison.calibrated_error:+.0%}",
+    }
 
 
 def _sum(name: str, found: Summary) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ def add(directory: Path, name: str | None = None) -> Added:
     name = (name or directory.resolve().name).lower()
     if not NAME.fullmatch(name):
         raise ProfileError(
-            f"name={name!r}: small letters, digits, '.', '_' and '-' are accepted, up to 64"
+            f"name={name!r}: expected small letters, digits, '.', '_' and '-', up to 64"
         )
     _checked(directory)
     folder = files.home() / "profiles"

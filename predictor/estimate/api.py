@@ -43,7 +43,7 @@ def predict_time(
     or ``epochs``, ``seq_len``, ``framework`` ... Returns a Prediction: ``step_s`` and ``total_s``
     in seconds, ``interval(0.95)``, ``throughput`` in samples per second.
 
-    Raises JobError, naming field, value and what is accepted.
+    Raises JobError, naming field, value and what is expected.
     """
     for name in job:
         if name not in JOB_FIELDS:
@@ -62,7 +62,7 @@ def predict_phases(model: str, *phases: Mapping[str, Any], **job: Any) -> Predic
     ``predict_time``; precision and batch are those of the first phase where it has none. The
     Prediction is the sum, with that of each phase in ``phases``.
 
-    Raises JobError, naming field, value and what is accepted.
+    Raises JobError, naming field, value and what is expected.
     """
     stated = with_first({**job, "phases": phases_of(phases)})
     if stated.get("precision") is None:

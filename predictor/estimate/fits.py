@@ -74,7 +74,7 @@ def fits(job: TrainingJob, margin: float = MARGIN, *, have_bytes: float | None =
     model has no graph, JobError for a margin outside [0, 1).
     """
     if not 0 <= margin < 1:
-        raise JobError("margin", margin, "a share from 0 to below 1 is accepted")
+        raise JobError("margin", margin, "expected a share from 0 to below 1")
     if parts := parts_of(job):
         return max((fits(p, margin, have_bytes=have_bytes) for p in parts), key=lambda f: f.share)
     memory = memory_of(job)

@@ -75,7 +75,7 @@ def evaluate(
     ``calibrate`` rows of each group are given to the methods first and left out of the score.
     """
     if calibrate_by not in CALIBRATE_BY:
-        raise JobError("calibrate_by", calibrate_by, f"accepted are {', '.join(CALIBRATE_BY)}")
+        raise JobError("calibrate_by", calibrate_by, f"expected one of {', '.join(CALIBRATE_BY)}")
     parsed = _numbered(parse(rows))
     readable = [m for m in parsed if isinstance(m, Measurement) and _id(m) not in exclude_ids]
     known = draw(readable, calibrate, calibrate_by, seed)
@@ -188,5 +188,5 @@ def all_methods(name: str) -> tuple[str, ...]:
     if name == "all":
         return METHODS
     if name not in METHODS:
-        raise JobError("method", name, f"accepted are {', '.join((*METHODS, 'all'))}")
+        raise JobError("method", name, f"expected one of {', '.join((*METHODS, 'all'))}")
     return (name,)

@@ -126,7 +126,7 @@ def method_of(name: str, fitted: Fitted) -> Method:
         return Scaled(steps, median_factor(fitted.priced), paper=False)
     if name == "paper":
         return Scaled(steps, 1.0, paper=True)
-    raise JobError("method", name, f"accepted are {', '.join(METHODS)}, all")
+    raise JobError("method", name, f"expected one of {', '.join(METHODS)}, all")
 
 
 def median_factor(priced: Sequence[Priced]) -> float:

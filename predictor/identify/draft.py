@@ -76,7 +76,7 @@ class Draft:
         self.problems.append(Problem(self.origin, text, about))
 
     def stated(self) -> Stated:
-        """What was said, with a problem for each value that is not possible."""
+        """What was said, with a problem for each invalid value."""
         values: dict[str, Any] = {}
         unknown_model = None
         for name, (key, text) in self.texts.items():
@@ -166,7 +166,7 @@ class Draft:
             return
         for key in list(self.unknown)[:MAX_UNKNOWN_KEYS]:
             near = nearest_keys(key)
-            known = f"nearest: {', '.join(near)}" if near else f"accepted are {_COMMON}"
+            known = f"nearest: {', '.join(near)}" if near else f"expected one of {_COMMON}"
             self.problem(f"{key[:40]!r} is not a key of ours; {known}")
 
 
@@ -184,7 +184,7 @@ def _one_line(text: str) -> str:
 
 def _said(key: str, error: JobError) -> str:
     """The error, with the key that the person wrote."""
-    return f"{key}={error.value!r} is not possible: {error.accepted}"
+    return f"invalid {key}={error.value!r}; {error.expected}"
 
 
 def settle(stated: Stated) -> Stated:
@@ -203,7 +203,7 @@ def settle(stated: Stated) -> Stated:
     accepted = "leave it out" if axes is None else f"it has {len(axes)} axes"
     problem = Problem(
         stated.origins["image_size"],
-        f"image_size={shown!r} is not possible for {stated.model}: {accepted}",
+        f"invalid image_size={shown!r} for {stated.model}; {accepted}",
         "" if axes is None else "image_size",
     )
     return replace(

@@ -114,7 +114,7 @@ def key_of(text: str) -> str:
 
 
 def read_value(field: str, text: str) -> Any:
-    """The value of a field from its text; raises JobError naming what is accepted.
+    """The value of a field from its text; raises JobError naming what is expected.
 
     ``image_size`` with one number stays one number until the model is known. Options and
     framework are read together elsewhere, precision in ``autocast``.
@@ -128,21 +128,21 @@ def read_value(field: str, text: str) -> Any:
 def _number(field: str, text: str) -> Decimal:
     match = _NUMBER.fullmatch(text)
     if match is None:
-        raise JobError(field, _short(text), "a number such as 256, 90.5, 1e5 or 50k is accepted")
+        raise JobError(field, _short(text), "expected a number such as 256, 90.5, 1e5 or 50k")
     return Decimal(match[1].replace("_", "")).scaleb(_SUFFIXES[match[2].lower()])
 
 
 def _count(field: str, text: str) -> int:
     number = _number(field, text)
     if not 1 <= number <= MOST[field] or number != number.to_integral_value():
-        raise JobError(field, _short(text), f"a whole number from 1 to {MOST[field]} is accepted")
+        raise JobError(field, _short(text), f"expected a whole number from 1 to {MOST[field]}")
     return int(number)
 
 
 def _epochs(text: str) -> float:
     number = float(_number("epochs", text))
     if not 0 < number <= _MOST_EPOCHS:
-        raise JobError("epochs", _short(text), f"a number above 0, to {_MOST_EPOCHS}, is accepted")
+        raise JobError("epochs", _short(text), f"expected a number above 0, to {_MOST_EPOCHS}")
     return number
 
 
@@ -152,14 +152,14 @@ def read_share(text: str) -> float:
     number = float(_number("share", plain.removesuffix("%")))
     share = number / 100 if plain.endswith("%") else number
     if not 0 < share <= 1:
-        raise JobError("share", _short(plain), "a share such as 0.9 or 90% is accepted")
+        raise JobError("share", _short(plain), "expected a share such as 0.9 or 90%")
     return share
 
 
 def _date(text: str) -> float:
     number = float(_number("framework_date", text))
     if not _YEARS[0] <= number <= _YEARS[1]:
-        raise JobError("framework_date", _short(text), "a year such as 2024.5 is accepted")
+        raise JobError("framework_date", _short(text), "expected a year such as 2024.5")
     return number
 
 
@@ -168,7 +168,7 @@ def _image_size(text: str) -> tuple[int, ...]:
     if len(axes) > 1 and axes[0] <= _MOST_CHANNELS and min(axes[1:]) >= _LEAST_AXIS:
         axes = axes[1:]
     if not 1 <= len(axes) <= 3 or not 1 <= min(axes) <= max(axes) <= _MOST_AXIS:
-        raise JobError("image_size", _short(text), "H, HxW or HxWxD in pixels is accepted")
+        raise JobError("image_size", _short(text), "expected H, HxW or HxWxD in pixels")
     return axes
 
 
@@ -187,13 +187,13 @@ def _fabric(text: str) -> str:
     try:
         fabric_of(find_gpu("a100"), words)
     except JobError as error:
-        raise JobError("fabric", _short(text), error.accepted) from None
+        raise JobError("fabric", _short(text), error.expected) from None
     return words
 
 
 def _optimizer(text: str) -> str:
     if len(text) > MAX_TEXT:
-        raise JobError("optimizer", _short(text), "a name such as adamw is accepted")
+        raise JobError("optimizer", _short(text), "expected a name such as adamw")
     return optimizer_named(text)
 
 
@@ -211,7 +211,7 @@ def _sharding(text: str) -> str:
     }
     if key in words:
         return words[key]
-    raise JobError("sharding", _short(text), f"accepted are {', '.join(SHARDINGS)}")
+    raise JobError("sharding", _short(text), f"expected one of {', '.join(SHARDINGS)}")
 
 
 def read_zero(text: str) -> str:
@@ -220,7 +220,7 @@ def read_zero(text: str) -> str:
         return f"zero{stage[1]}" if stage[1] != "0" else "ddp"
     if key_of(text) in OFF:
         return "ddp"
-    raise JobError("zero", _short(text), "a stage from 0 to 3 is accepted")
+    raise JobError("zero", _short(text), "expected a stage from 0 to 3")
 
 
 def read_fsdp(text: str) -> str:
@@ -231,13 +231,13 @@ def read_fsdp(text: str) -> str:
 def _switch(text: str) -> bool:
     if key_of(text) in ON or key_of(text) in OFF:
         return key_of(text) in ON
-    raise JobError("sequence_parallel", _short(text), "on or off is accepted")
+    raise JobError("sequence_parallel", _short(text), "expected on or off")
 
 
 def read_framework(text: str, options: Mapping[str, str]) -> Framework:
     """Name and date of a framework; a container among the options dates it, too."""
     if len(text) > MAX_TEXT:
-        raise JobError("framework", _short(text), f"accepted are {', '.join(frameworks())}")
+        raise JobError("framework", _short(text), f"expected one of {', '.join(frameworks())}")
     return framework_of(text, options.get(CONTAINER, ""))
 
 
@@ -254,7 +254,7 @@ def read_pairs(field: str, text: str) -> Pairs:
             raise JobError(field, _short(part), 'key=value such as "xla=on;act_ckpt=off"')
         found[key] = value
     if not 1 <= len(found) <= MAX_PAIRS:
-        raise JobError(field, _short(text), f"1 to {MAX_PAIRS} pairs are accepted")
+        raise JobError(field, _short(text), f"expected 1 to {MAX_PAIRS} pairs")
     dated = tuple((k, v) for k, v in found.items() if k == CONTAINER)
     pairs = tuple(pair for pair in found.items() if pair not in dated)
     return tuple(sorted((*dated, *(read_options(pairs) if field == "options" else pairs))))

@@ -17,7 +17,7 @@ def parse_phases(text: str) -> tuple[Phase, ...]:
     """The phases of a text, ``;`` between them and ``,`` between their pairs; raises JobError."""
     parts = [part for part in text.split(";") if part.strip()]
     if not 1 <= len(parts) <= MAX_PHASES:
-        raise JobError("phases", text[:MAX_TEXT], f"1 to {MAX_PHASES} phases are accepted")
+        raise JobError("phases", text[:MAX_TEXT], f"expected 1 to {MAX_PHASES} phases")
     return tuple(map(_phase, parts))
 
 
@@ -32,7 +32,7 @@ def _phase(text: str) -> Phase:
         key, equals, value = pair.partition("=")
         name = _FIELD_OF.get(key_of(key))
         if name is None or not equals:
-            accepted = f"key=value is accepted, keys are {', '.join(PHASE_FIELDS)}"
+            accepted = f"expected key=value, keys are {', '.join(PHASE_FIELDS)}"
             raise JobError("phases", pair.strip()[:MAX_TEXT], accepted)
         read = _READERS.get(name)
         stated[name] = read(value) if read is not None else read_value(name, value)

@@ -82,7 +82,7 @@ class Rules:
 
 
 def read_rules(path: Path) -> Rules:
-    """The rules of a file; raises RulesError naming file, rule, field and what is accepted."""
+    """The rules of a file; raises RulesError naming file, rule, field and what is expected."""
     try:
         raw = yaml.safe_load(path.read_bytes())
     except (OSError, yaml.YAMLError, RecursionError) as error:
@@ -90,7 +90,7 @@ def read_rules(path: Path) -> Rules:
     if raw is None:
         return Rules()
     if not isinstance(raw, dict) or set(raw) != {"rules"} or not isinstance(raw["rules"], list):
-        raise RulesError(f"{path}: a mapping with the one key `rules`, a list, is accepted")
+        raise RulesError(f"{path}: expected a mapping with the one key `rules`, a list")
     rules = tuple(_rule(f"{path}: rule {i}", entry) for i, entry in enumerate(raw["rules"], 1))
     names = [rule.name for rule in rules]
     for i, name in enumerate(names, 1):
@@ -102,10 +102,10 @@ def read_rules(path: Path) -> Rules:
 def _rule(where: str, raw: Any) -> Rule:
     parts = ("name", "match", "job")
     if not isinstance(raw, dict) or set(raw) != set(parts):
-        raise RulesError(f"{where}: name, match and job are accepted, all of them")
+        raise RulesError(f"{where}: expected name, match and job, all of them")
     name = raw["name"]
     if not isinstance(name, str) or not name.strip():
-        raise RulesError(f"{where}: name={name!r} is not possible: a text is accepted")
+        raise RulesError(f"{where}: invalid name={name!r}; expected a text")
     where = f"{where} ({name})"
     match = {key: _pattern(where, key, text) for key, text in _pairs(where, "match", raw).items()}
     groups = {group for pattern in match.values() for group in pattern.groupindex}
@@ -117,17 +117,15 @@ def _rule(where: str, raw: Any) -> Rule:
 def _pairs(where: str, part: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
     pairs = raw[part]
     if not isinstance(pairs, dict) or not pairs or not all(isinstance(k, str) for k in pairs):
-        raise RulesError(
-            f"{where}: {part}={pairs!r} is not possible: key: value pairs are accepted"
-        )
+        raise RulesError(f"{where}: invalid {part}={pairs!r}; expected `key: value` pairs")
     return pairs
 
 
 def _pattern(where: str, key: str, text: Any) -> re.Pattern[str]:
     if key not in MATCHED:
-        raise RulesError(f"{where}: match.{key} is not possible: {', '.join(MATCHED)} are accepted")
+        raise RulesError(f"{where}: invalid match.{key}; expected one of {', '.join(MATCHED)}")
     if not isinstance(text, str):
-        raise RulesError(f"{where}: match.{key}={text!r} is not possible: quote the expression")
+        raise RulesError(f"{where}: invalid match.{key}={text!r}; quote the expression")
     try:
         return re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
@@ -149,7 +147,7 @@ def _check_job(where: str, job: Mapping[str, str], groups: set[str]) -> None:
         used = set(_GROUP.findall(text))
         if lacking := used - groups:
             raise RulesError(
-                f"{where}: job.{key}={text!r} is not possible: match has no group "
+                f"{where}: invalid job.{key}={text!r}; match has no group "
                 f"{', '.join(sorted(lacking))}"
             )
         known = Draft(where).say(key, text) if used else draft.say(key, text)

@@ -48,7 +48,7 @@ PAIRS = ("options", "variant")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something a person wrote that we cannot use; ``text`` names it and what is accepted.
+    """Something a person wrote that we cannot use; ``text`` names it and what is expected.
 
     ``field`` is the field of TrainingJob it is about, empty where it is about none, and ``file``
     where a configuration that was not read may say any of them.

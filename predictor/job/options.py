@@ -49,7 +49,7 @@ class Option:
                 raise JobError("options", f"{self.key}={text}", accepted(text, self.values))
             return found
         if self.counts and not text.isdigit():
-            raise JobError("options", f"{self.key}={text}", "a whole number is accepted")
+            raise JobError("options", f"{self.key}={text}", "expected a whole number")
         return text
 
     def fields(self, value: str) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def read_options(pairs: Pairs) -> Pairs:
         value = option.read(text)
         if found.setdefault(option.key, value) != value:
             both = f"{option.key}={found[option.key]};{key}={text}"
-            raise JobError("options", both, f"one value of {option.key} is accepted")
+            raise JobError("options", both, f"expected one value of {option.key}")
     return tuple(sorted(found.items()))
 
 

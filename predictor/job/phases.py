@@ -23,7 +23,7 @@ class Phase:
     The length is a ``share`` above 0 of the length of the job, or ``steps`` or ``epochs`` of its
     own. ``batch_size`` and ``global_batch_size`` replace either of the job's.
 
-    Raises JobError for a length that is missing, twice stated or not possible; the other values
+    Raises JobError for a length that is missing, twice stated or invalid; the other values
     are checked with the job they belong to.
     """
 
@@ -42,9 +42,9 @@ class Phase:
         stated = [name for name in LENGTHS if getattr(self, name) is not None]
         if len(stated) != 1:
             shown = ", ".join(f"{name}={getattr(self, name)}" for name in stated) or None
-            raise JobError("phases", shown, "one of share, steps and epochs in each is accepted")
+            raise JobError("phases", shown, "expected one of share, steps and epochs in each")
         if self.share is not None and not (_is_number(self.share) and 0 < self.share <= 1):
-            raise JobError("phases", f"share={self.share}", "a share from 0 to 1 is accepted")
+            raise JobError("phases", f"share={self.share}", "expected a share from 0 to 1")
         set_ = object.__setattr__
         if self.precision is not None and not isinstance(self.precision, Precision):
             set_(self, "precision", parse_precision(str(self.precision)))
@@ -83,7 +83,7 @@ CHANGED = tuple(name for name in PHASE_FIELDS if name not in LENGTHS)
 def phases_of(stated: Iterable[Phase | Mapping[str, Any]]) -> tuple[Phase, ...]:
     """Phases, or mappings with their fields, as phases; raises JobError."""
     if isinstance(stated, str | Mapping):
-        raise JobError("phases", stated, "a list of phases is accepted")
+        raise JobError("phases", stated, "expected a list of phases")
     return tuple(one if isinstance(one, Phase) else _phase(one) for one in stated)
 
 
@@ -124,7 +124,7 @@ def parts_of(job: Job) -> tuple[Job, ...]:
 
 def _own_lengths(job: _Phased) -> list[dict[str, Any]]:
     if any(phase.share is not None for phase in job.phases):
-        raise JobError("phases", "share", "in all phases or in none is accepted")
+        raise JobError("phases", "share", "expected a share in all phases or in none")
     for name in ("steps", "epochs"):
         if getattr(job, name) is not None:
             raise JobError(name, getattr(job, name), "leave it out: the phases state their length")
@@ -136,7 +136,7 @@ def _shared_lengths(job: _Phased) -> list[dict[str, Any]]:
     shares = [phase.share or 0.0 for phase in job.phases]
     total = math.fsum(shares)
     if abs(total - 1) > SHARES_WITHIN:
-        raise JobError("phases", f"shares of {total:g}", "shares that add up to 1 are accepted")
+        raise JobError("phases", f"shares of {total:g}", "expected shares that add up to 1")
     if job.steps is None:
         epochs = [None if job.epochs is None else job.epochs * s / total for s in shares]
         return [{"epochs": one} for one in epochs]
@@ -148,7 +148,7 @@ def _part(job: Job, number: int, changes: Mapping[str, Any]) -> Job:
     try:
         return job.but(phases=(), **changes)
     except JobError as error:
-        raise JobError(error.field, error.value, f"phase {number}: {error.accepted}") from None
+        raise JobError(error.field, error.value, f"phase {number}: {error.expected}") from None
 
 
 def _phase(stated: Mapping[str, Any]) -> Phase:

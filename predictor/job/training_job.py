@@ -41,7 +41,7 @@ class TrainingJob:
     are mappings or ``k=v;k=v`` text, ``phases`` Phases or mappings. ``software`` is what framework,
     date and options come to, with the defaults of their era.
 
-    Raises JobError, naming field, value and what is accepted.
+    Raises JobError, naming field, value and what is expected.
     """
 
     model: str
@@ -163,7 +163,7 @@ class TrainingJob:
         self._check_parallelism()
         self._check_precision(gpu)
         set_(self, "software", resolve(self.options, self._era()))
-        parts_of(self)  # raises where a phase is not possible
+        parts_of(self)  # raises where a phase is invalid
 
     @property
     def data_parallel(self) -> int:
@@ -203,7 +203,7 @@ class TrainingJob:
         for name in ("model", "gpu", "framework", "source"):
             value = getattr(self, name)
             if not isinstance(value, str):
-                raise JobError(name, value, "a name is accepted")
+                raise JobError(name, value, "expected a name")
 
     def _settle_software(self, options: dict[str, str]) -> None:
         """Framework, date, optimizer and options under the names the tables have for them."""
@@ -233,11 +233,11 @@ class TrainingJob:
                 value = int(value)
                 object.__setattr__(self, name, value)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise JobError(name, value, "a whole number of at least 1 is accepted")
+                raise JobError(name, value, "expected a whole number of at least 1")
         if self.epochs is not None and not (
             isinstance(self.epochs, int | float) and math.isfinite(self.epochs) and self.epochs > 0
         ):
-            raise JobError("epochs", self.epochs, "a positive number is accepted")
+            raise JobError("epochs", self.epochs, "expected a positive number")
         if self.steps is not None and self.epochs is not None:
             raise JobError("steps", self.steps, "give steps or epochs, not both")
         if self.sharding not in SHARDINGS:
@@ -278,7 +278,7 @@ class TrainingJob:
             )
         if self.seq_len and self.mean_seq_len and self.mean_seq_len > self.seq_len:
             raise JobError(
-                "mean_seq_len", self.mean_seq_len, f"at most seq_len = {self.seq_len} is accepted"
+                "mean_seq_len", self.mean_seq_len, f"expected at most seq_len = {self.seq_len}"
             )
         if self.global_batch_size is not None:
             ranks = self.data_parallel * self.grad_accum
@@ -347,5 +347,5 @@ def _image_size(value: int | tuple[int, ...] | None) -> tuple[int, ...] | None:
         return None
     size = (value, value) if isinstance(value, int) else tuple(value)
     if not all(isinstance(n, int) and n > 0 for n in size) or not 1 <= len(size) <= 3:
-        raise JobError("image_size", value, "one to three positive whole numbers are accepted")
+        raise JobError("image_size", value, "expected one to three positive whole numbers")
     return size

@@ -15,10 +15,10 @@ def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def accepted(word: str, known: Iterable[str]) -> str:
-    """What an error says is accepted: a few words all, the nearest first, of many the nearest."""
+    """What an error says is expected: a few words all, the nearest first, of many the nearest."""
     names = list(dict.fromkeys(known))
     near = nearest(word, names)
     if near and len(names) > MOST_SHOWN:
         return f"nearest are {', '.join(near)}"
     shown = list(dict.fromkeys((*near, *names)))[:MOST_SHOWN]
-    return f"accepted are {', '.join(shown)}" + (" ..." if len(names) > MOST_SHOWN else "")
+    return f"expected one of {', '.join(shown)}" + (" ..." if len(names) > MOST_SHOWN else "")

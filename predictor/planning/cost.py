@@ -28,7 +28,7 @@ class Terms:
 
     def __post_init__(self) -> None:
         if self.quantile is not None and not 0 < self.quantile < 1:
-            raise JobError("quantile", self.quantile, "a share between 0 and 1 is accepted")
+            raise JobError("quantile", self.quantile, "expected a share between 0 and 1")
 
     def elapsed_s(self, found: Prediction, quantile: float | None = None) -> float:
         """Expected seconds that a job holds its GPUs; raises JobError for one without a length."""

@@ -49,9 +49,9 @@ class Overhead:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.pue) and self.pue >= 1):
-            raise JobError("pue", self.pue, "a number of at least 1 is accepted")
+            raise JobError("pue", self.pue, "expected a number of at least 1")
         if not (math.isfinite(self.host_w_per_gpu) and self.host_w_per_gpu >= 0):
-            raise JobError("host_w_per_gpu", self.host_w_per_gpu, "watts, 0 or more, are accepted")
+            raise JobError("host_w_per_gpu", self.host_w_per_gpu, "expected watts, 0 or more")
 
     def watts(self, gpu_w: float) -> float:
         """Watts at the meter of a site for one GPU that draws ``gpu_w``."""

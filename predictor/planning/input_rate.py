@@ -19,7 +19,7 @@ def input_bound_s(job: TrainingJob, loader_rate: float) -> float:
     Raises JobError for a rate that is not positive.
     """
     if not (math.isfinite(loader_rate) and loader_rate > 0):
-        raise JobError("loader_rate", loader_rate, "samples per second above 0 are accepted")
+        raise JobError("loader_rate", loader_rate, "expected samples per second above 0")
     return job.step_samples / (loader_rate * min(job.nodes, job.data_parallel))
 
 

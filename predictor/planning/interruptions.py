@@ -16,7 +16,7 @@ class Interruptions:
 
     ``per_day`` counts those of ONE node, any of which stops the whole job. A restart takes
     ``restart_s``; a checkpoint is written every ``every_s`` of work, None for never, and takes
-    ``write_s``. Raises JobError for values that are not possible.
+    ``write_s``. Raises JobError for values that are invalid.
     """
 
     per_day: float
@@ -28,9 +28,9 @@ class Interruptions:
         for name in ("per_day", "restart_s", "write_s"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
-                raise JobError(_OPTIONS[name], value, "a number of at least 0 is accepted")
+                raise JobError(_OPTIONS[name], value, "expected a number of at least 0")
         if self.every_s is not None and not (math.isfinite(self.every_s) and self.every_s > 0):
-            raise JobError("checkpoint_every", self.every_s, "a positive time is accepted")
+            raise JobError("checkpoint_every", self.every_s, "expected a positive time")
 
     def expected_s(self, work_s: float, nodes: int) -> float:
         """Expected seconds from start to end of ``work_s`` of work on ``nodes`` nodes.

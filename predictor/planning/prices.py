@@ -73,7 +73,7 @@ def _tariff(whole: Mapping[str, Any], local: Mapping[str, Any], origin: str, pla
     prices |= _prices(local.get(PRICES), origin, place + PRICES)
     currency = whole.get("currency")
     if not isinstance(currency, str | None):
-        raise PriceError(f"{origin}: currency={currency!r}: a text such as EUR is accepted")
+        raise PriceError(f"{origin}: currency={currency!r}: expected a text such as EUR")
     if prices and not currency:
         raise PriceError(f"{origin}: currency is missing: prices need one, such as EUR")
 
@@ -107,9 +107,7 @@ def _mapping(raw: Any, origin: str, where: str, known: tuple[str, ...] = ()) -> 
     if raw is None:
         return {}
     if not isinstance(raw, dict):
-        raise PriceError(
-            f"{origin}: {where or 'the file'}={raw!r}: fields with values are accepted"
-        )
+        raise PriceError(f"{origin}: {where or 'the file'}={raw!r}: expected fields with values")
     for key in raw:
         if known and key not in known:
             inside = f" in {where}" if where else ""
@@ -119,7 +117,7 @@ def _mapping(raw: Any, origin: str, where: str, known: tuple[str, ...] = ()) -> 
 
 def _number(value: Any, least: float, origin: str, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise PriceError(f"{origin}: {where}={value!r}: a number is accepted")
+        raise PriceError(f"{origin}: {where}={value!r}: expected a number")
     if not (math.isfinite(value) and value >= least):
-        raise PriceError(f"{origin}: {where}={value!r}: a number of at least {least:g} is accepted")
+        raise PriceError(f"{origin}: {where}={value!r}: expected a number of at least {least:g}")
     return float(value)

@@ -57,7 +57,7 @@ class StepReport:
     step began) and ``written_s`` (when this was said) are Unix seconds, ``paused_s`` the seconds
     between them that will not come again. None where it was not said.
 
-    Raises StepReportError naming field, value and what is accepted.
+    Raises StepReportError naming field, value and what is expected.
     """
 
     step: int
@@ -77,16 +77,16 @@ class StepReport:
             if getattr(self, name) is not None or name not in _MAY_BE_NONE:
                 _check(name, getattr(self, name), most, whole=False)
         if self.step_s <= 0:
-            raise StepReportError(f"step_s={self.step_s!r} is not possible: above 0 is accepted")
+            raise StepReportError(f"invalid step_s={self.step_s!r}; expected a number above 0")
         if not self.first_step <= self.step <= self.total_steps:
             raise StepReportError(
-                f"step={self.step} is not possible: from first_step={self.first_step} to "
-                f"total_steps={self.total_steps} is accepted"
+                f"invalid step={self.step}; expected first_step={self.first_step} to "
+                f"total_steps={self.total_steps}"
             )
         if not isinstance(self.job_id, str) or not _JOB_ID.fullmatch(self.job_id):
             raise StepReportError(
-                f"job_id={_shown(self.job_id)} is not possible: up to 128 printable characters of "
-                "ASCII without blanks are accepted"
+                f"invalid job_id={_shown(self.job_id)}; expected up to 128 printable characters of "
+                "ASCII without blanks"
             )
 
     @property
@@ -123,7 +123,7 @@ def read_report(path: Path, *, owner: int | None = None) -> StepReport | None:
     except (ValueError, RecursionError) as error:
         raise StepReportError(f"{path} is not JSON: {error}") from None
     if not isinstance(said, dict) or said.get("v") != VERSION:
-        raise StepReportError(f'{path}: a JSON object with "v": {VERSION} is accepted')
+        raise StepReportError(f'{path}: expected a JSON object with "v": {VERSION}')
     return _report({"written_s": changed_s, **said})
 
 
@@ -260,9 +260,7 @@ def _check(name: str, value: object, most: float, *, whole: bool) -> None:
     kinds = int if whole else int | float
     if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value <= most:
         kind = "a whole number" if whole else "a number"
-        raise StepReportError(
-            f"{name}={_shown(value)} is not possible: {kind} from 0 to {most:g} is accepted"
-        )
+        raise StepReportError(f"invalid {name}={_shown(value)}; expected {kind} from 0 to {most:g}")
 
 
 def _shown(value: object) -> str:

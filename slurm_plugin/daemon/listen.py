@@ -72,7 +72,7 @@ def check_directory(directory: Path) -> None:
         raise ListenError(f"{directory}: {error.strerror}") from None
     if status.st_uid not in (0, os.geteuid()):
         raise ListenError(
-            f"{directory} belongs to uid {status.st_uid}; accepted are root and uid {os.geteuid()}"
+            f"{directory} belongs to uid {status.st_uid}; expected root or uid {os.geteuid()}"
         )
     if status.st_mode & 0o022:
         raise ListenError(

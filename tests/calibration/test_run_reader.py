@@ -59,11 +59,11 @@ def test_a_run_that_hit_its_limit_is_a_lower_bound() -> None:
     [
         (run_of(start_s=None), "never ran"),
         (run_of(asked=""), "model not known"),
-        (run_of(asked="model=resnet50 precision=amp"), "batch_size missing or not possible"),
+        (run_of(asked="model=resnet50 precision=amp"), "batch_size missing or invalid"),
         (run_of(asked=ASKED.replace(" steps=20000", "")), "length not known"),
         (run_of(asked=ASKED.replace("steps=20000", 'phases="steps=1;steps=2"')), "ran in phases"),
         (run_of(gpu_type=None), "GPU type not known"),
-        (run_of(gpu_type="abacus"), "gpu missing or not possible"),
+        (run_of(gpu_type="abacus"), "gpu missing or invalid"),
         (run_of(gpus=0), "no GPUs"),
         (run_of(state=JobState.PREEMPTED, reported=told(0.1)), "preempted or lost its node"),
         (run_of(reported=told(0.1, loader_bound=0.5)), "waited for input"),

@@ -133,7 +133,7 @@ def test_what_if_compares_two_replays(jobs: Path, fitted: Fitted) -> None:
         (("whatif",), "nothing would change"),
         (("report", "--since", "2025-02-01", "--until", "2025-01-01"), "ends before it begins"),
         (("report", "--from", "missing.csv"), "there is no such file"),
-        (("report", "--from", "jobs.xlsx"), "are accepted"),
+        (("report", "--from", "jobs.xlsx"), "expected a file"),
         (("whatif", "--add", "a100"), "NAME:GPUS"),
     ],
 )

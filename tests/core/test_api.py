@@ -130,7 +130,7 @@ class TestErrors:
             predict_time(**job)
         assert caught.value.field == field
         assert str(caught.value.value) == str(changes[field])
-        assert accepted in caught.value.accepted
+        assert accepted in caught.value.expected
         assert field in str(caught.value)
         assert str(changes[field]) in str(caught.value)
 

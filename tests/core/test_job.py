@@ -63,8 +63,8 @@ def test_impossible_field_is_named_with_its_value(changes: dict[str, Any], field
     error = caught.value
     assert error.field == field
     assert repr(error.value) == repr(changes.get(field, 32))
-    assert error.accepted
-    assert str(error).startswith(f"{field}={error.value!r} is not possible: {error.accepted}")
+    assert error.expected
+    assert str(error).startswith(f"invalid {field}={error.value!r}; {error.expected}")
 
 
 def test_unknown_gpu_is_told_the_nearest() -> None:

@@ -46,7 +46,7 @@ def test_unknown_word_names_field_value_and_what_is_accepted(text: str) -> None:
         parse_precision(text)
     error = caught.value
     assert (error.field, error.value) == ("precision", text)
-    accepted = error.accepted.removeprefix("accepted are ").split(", ")
+    accepted = error.expected.removeprefix("expected one of ").split(", ")
     assert {parse_precision(word) for word in accepted} >= set(Precision) - {
         Precision.MIXED_FP8_FP16
     }

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from predictor.errors import HistoryError
 from predictor.site.ended_job import EndedJob, JobState
 from predictor.site.history.run import LimitBy, Predicted, Reported, Run
-from predictor.site.history.store import STAGED_ROWS, Added, Cursor, History, Where
+from predictor.site.history.store import STAGED_ROWS, Cursor, History, Merged, Where
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 WORDS = TEXTS.filter(bool)
@@ -90,7 +90,7 @@ RUNS = st.builds(
 @given(st.lists(RUNS, max_size=5, unique_by=lambda run: run.key))
 def test_what_is_read_is_what_was_added_to_the_last_bit(history: History, runs: list[Run]) -> None:
     history.forget(math.inf)
-    assert history.add(runs) == Added(new=len(runs))
+    assert history.add(runs) == Merged(new=len(runs))
     assert list(history.runs()) == sorted(runs, key=lambda run: (run.ended.end_s, run.key))
 
 
@@ -101,15 +101,15 @@ def test_adding_the_same_again_changes_nothing(history: History, runs: list[Run]
     history.add(runs)
     before = list(history.runs())
     for run in before:
-        assert history.add([run]) == Added(same=1)
+        assert history.add([run]) == Merged(same=1)
     assert list(history.runs()) == before
 
 
 def test_a_later_record_fills_what_was_missing_and_erases_nothing(history: History) -> None:
     full = run_number(1)
     history.add([bare(full)])
-    assert history.add([full]) == Added(changed=1)
-    assert history.add([bare(full)]) == Added(same=1)
+    assert history.add([full]) == Merged(changed=1)
+    assert history.add([bare(full)]) == Merged(same=1)
     assert list(history.runs()) == [full]
 
 
@@ -117,7 +117,7 @@ def test_a_later_record_says_how_and_when_the_job_ended(history: History) -> Non
     first = run_number(1)
     later = run_number(1, ended={"state": JobState.TIMEOUT, "end_s": first.ended.end_s + 5})
     history.add([first])
-    assert history.add([later]) == Added(changed=1)
+    assert history.add([later]) == Merged(changed=1)
     assert list(history.runs()) == [later]
 
 
@@ -130,7 +130,7 @@ def test_model_precision_and_gpu_follow_the_job_that_was_asked_for(history: Hist
 
 def test_a_job_that_comes_twice_in_one_batch_is_one_run(history: History) -> None:
     one, two = run_number(1), run_number(2)
-    assert history.add([bare(one), two, one, one]) == Added(new=2, changed=1, same=1)
+    assert history.add([bare(one), two, one, one]) == Merged(new=2, changed=1, same=1)
     assert list(history.runs()) == [one, two]
 
 
@@ -142,7 +142,7 @@ def test_a_number_that_is_given_again_is_another_job(history: History) -> None:
 
 def test_more_than_is_held_at_once_is_one_transaction(history: History) -> None:
     rows = STAGED_ROWS + 3
-    assert history.add(run_number(n) for n in range(rows)) == Added(new=rows)
+    assert history.add(run_number(n) for n in range(rows)) == Merged(new=rows)
     assert history.count() == rows
 
 

@@ -17,7 +17,7 @@ from postgres_server import PostgresServer
 
 from predictor.errors import HistoryError
 from predictor.site.history.run import Run
-from predictor.site.history.store import READ_ROWS, STAGED_ROWS, Added, Cursor, History
+from predictor.site.history.store import READ_ROWS, STAGED_ROWS, Cursor, History, Merged
 
 from .writers import all_said, writer
 
@@ -64,7 +64,7 @@ def test_a_disk_that_takes_no_more_refuses_the_batch_and_loses_nothing(
             history.add(large, cursor=Cursor("sacct", 2))
         assert list(history.runs()) == kept
     assert history.cursor("sacct") == 1
-    assert history.add(large, cursor=Cursor("sacct", 2)) == Added(new=len(large))
+    assert history.add(large, cursor=Cursor("sacct", 2)) == Merged(new=len(large))
     assert (history.count(), history.cursor("sacct")) == (rows, 2)
 
 
@@ -101,7 +101,7 @@ def test_a_server_that_dies_within_a_batch_keeps_none_of_it(postgres: PostgresSe
         finally:
             postgres.start()
         assert (history.count(), history.cursor("sacct")) == (1, 1)
-        assert history.add(map(run_number, range(5))) == Added(new=4, same=1)
+        assert history.add(map(run_number, range(5))) == Merged(new=4, same=1)
 
 
 def test_a_reader_hears_that_the_server_died(postgres: PostgresServer) -> None:

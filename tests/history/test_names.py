@@ -10,7 +10,7 @@ from history_runs import run_number
 
 from predictor.errors import HistoryError
 from predictor.site.history.settings import HistorySettings
-from predictor.site.history.store import Added, History, Where
+from predictor.site.history.store import History, Merged, Where
 
 RUN = run_number(
     1,
@@ -84,8 +84,8 @@ def test_the_runs_of_a_user_are_found_by_the_clear_name_and_by_the_hash(
 def test_what_was_read_can_be_added_again(url: str, tmp_path: Path) -> None:
     with History.open(url, settings=settings(tmp_path, "users-and-names")) as history:
         history.add([RUN, run_number(2, ended={"job_id": "team/gwendolyn-train"})])
-        assert history.add(list(history.runs())) == Added(same=2)
-        assert history.add([RUN]) == Added(same=1)
+        assert history.add(list(history.runs())) == Merged(same=2)
+        assert history.add([RUN]) == Merged(same=1)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_an_empty_history_takes_another_way(url: str, tmp_path: Path) -> None:
         history.add([RUN])
         history.forget(RUN.ended.end_s + 1)
     with History.open(url, settings=settings(tmp_path, "users")) as history:
-        assert history.add([RUN]) == Added(new=1)
+        assert history.add([RUN]) == Merged(new=1)
         assert history.status().names.startswith("users by key-")
 
 
@@ -154,7 +154,7 @@ def test_a_reader_needs_no_key(url: str, tmp_path: Path) -> None:
     [
         (0o644, "s3cret of the site", "mode 0644 lets others read it"),
         (0o620, "s3cret of the site", "can be written by other users"),
-        (0o600, "short", "holds 5 bytes; 16 or more are accepted"),
+        (0o600, "short", "holds 5 bytes; expected 16 or more"),
     ],
 )
 def test_a_key_that_is_no_secret_is_refused(

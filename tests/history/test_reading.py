@@ -13,7 +13,7 @@ from history_runs import PERIOD_S, START_S, bare, run_number
 from predictor.errors import HistoryError
 from predictor.site.ended_job import JobState
 from predictor.site.history.frame import BLOCK_ROWS
-from predictor.site.history.store import READ_ROWS, Added, History, Where
+from predictor.site.history.store import READ_ROWS, History, Merged, Where
 from predictor.site.history.tables import COLUMNS
 
 RUNS = tuple(run_number(n) for n in range(40))
@@ -89,7 +89,7 @@ def test_reading_goes_on_while_others_write_and_sees_what_was_there(history: His
     reader = history.runs()
     first = list(islice(reader, 3))
     later = [replace(run, asked="model=bert") for run in map(run_number, range(rows - 5, rows + 5))]
-    assert history.add(later) == Added(new=5, changed=5)
+    assert history.add(later) == Merged(new=5, changed=5)
     assert [*first, *reader] == list(map(run_number, range(rows)))
 
 

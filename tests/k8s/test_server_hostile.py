@@ -125,7 +125,7 @@ def test_the_refusal_of_a_large_body_says_what_is_accepted(server: ServerProcess
         connection.sendall(b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 104857600\r\n\r\n")
         answer = received(connection)
     assert answer.startswith(b"HTTP/1.1 413 ")
-    assert b"16777216 bytes are accepted" in answer
+    assert b"at most 16777216 bytes" in answer
 
 
 def test_compressed_bodies_are_refused(server: ServerProcess) -> None:

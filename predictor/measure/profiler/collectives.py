@@ -84,15 +84,13 @@ def row_id(device: str, fabric: str, op: str, ranks: int, size: int) -> str:
 def check(device: torch.device, ranks: int, backend: str) -> None:
     """Raise ProfilerError for a group that this device cannot have."""
     if ranks < 2:
-        raise ProfilerError(f"ranks={ranks} is not possible: 2 or more are accepted")
+        raise ProfilerError(f"invalid ranks={ranks}; expected 2 or more")
     if (backend == NCCL) == (device.type == CPU):
         accepted = GLOO if device.type == CPU else NCCL
-        raise ProfilerError(
-            f"backend={backend!r} is not possible on {device.type}: {accepted} is accepted"
-        )
+        raise ProfilerError(f"invalid backend={backend!r} on {device.type}; expected {accepted}")
     if backend == NCCL and ranks > torch.cuda.device_count():
         raise ProfilerError(
-            f"ranks={ranks} is not possible: this machine has {torch.cuda.device_count()} GPUs"
+            f"invalid ranks={ranks}; this machine has {torch.cuda.device_count()} GPUs"
         )
 
 

@@ -46,7 +46,7 @@ def named(text: str) -> torch.device:
     if text == CPU:
         return torch.device(CPU)
     if kind != CUDA or not (number.isdigit() or text == CUDA):
-        raise ProfilerError(f"device={text!r} is not possible: cpu, cuda or cuda:N is accepted")
+        raise ProfilerError(f"invalid device={text!r}; expected cpu, cuda or cuda:N")
     index, count = int(number or 0), torch.cuda.device_count()
     if index >= count:
         raise ProfilerError(f"device={text!r} is not here: torch {torch.__version__} sees {count}")

@@ -46,7 +46,7 @@ def _check_experts(job: TrainingJob, entry: ModelEntry) -> None:
 
 
 def _refuse(field: str, value: int, accepted: str) -> None:
-    raise JobError(field, value, f"{accepted} is accepted")
+    raise JobError(field, value, f"expected {accepted}")
 
 
 def split_warnings(job: TrainingJob) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ def study_hours(
     for values in varied.values():
         count *= len(values)
     if count > MOST_CONFIGURATIONS:
-        raise JobError("space", count, f"up to {MOST_CONFIGURATIONS} combinations are accepted")
+        raise JobError("space", count, f"expected up to {MOST_CONFIGURATIONS} combinations")
     jobs = [
         job_of({**job, **dict(zip(varied, chosen, strict=True))})
         for chosen in product(*varied.values())
@@ -111,7 +111,7 @@ class Budget:
     ) -> None:
         for name, bound in (("gpu_hours", gpu_hours), ("amount", amount)):
             if not bound > 0:
-                raise JobError(name, bound, "a number above 0 is accepted")
+                raise JobError(name, bound, "expected a number above 0")
         self.gpu_hours = gpu_hours
         self.amount = amount
         self._terms = terms
@@ -178,4 +178,4 @@ def _values(name: str, of: BaseDistribution) -> list[Any]:
         return list(of.choices)
     if isinstance(of, IntDistribution):
         return list(range(of.low, of.high + 1, of.step))
-    raise JobError(name, of, "a categorical or whole-number distribution is accepted")
+    raise JobError(name, of, "expected a categorical or whole-number distribution")

@@ -76,7 +76,7 @@ class Space(Section):
             if name not in JOB_FIELDS:
                 raise ValueError(f"{name} is not a field of a job; {', '.join(JOB_FIELDS)} are")
             if value == []:
-                raise ValueError(f"{name} has no values: one or more are accepted")
+                raise ValueError(f"{name} has no values: expected one or more")
         return said
 
     @model_validator(mode="after")
@@ -85,7 +85,7 @@ class Space(Section):
         for values in self.vary.values():
             count *= len(_values(values))
         if count > MOST_CONFIGURATIONS:
-            raise ValueError(f"{count} configurations: up to {MOST_CONFIGURATIONS} are accepted")
+            raise ValueError(f"{count} configurations: expected up to {MOST_CONFIGURATIONS}")
         return self
 
     @property
@@ -108,7 +108,7 @@ class Space(Section):
 
 
 def read_space(path: Path) -> Space:
-    """The search of a file; raises SweepError naming file, field, value and what is accepted."""
+    """The search of a file; raises SweepError naming file, field, value and what is expected."""
     return read_settings(path, Space, SweepError)
 
 

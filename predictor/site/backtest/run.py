@@ -119,7 +119,7 @@ def _on(workers: Workers) -> Iterator[Parallel]:
     except (OSError, ValueError) as error:
         raise TraceError(
             f"scheduler={workers.scheduler!r} does not answer: "
-            "the address of a Dask scheduler is accepted, such as tcp://HOST:8786"
+            "expected the address of a Dask scheduler, such as tcp://HOST:8786"
         ) from error
     with client, parallel_config(backend=DASK, wait_for_workers_timeout=CONNECT_S):
         yield Parallel()

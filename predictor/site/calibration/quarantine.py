@@ -44,7 +44,7 @@ class Quarantine:
 def read_quarantine(home: Path | None = None) -> Quarantine:
     """The file, empty where there is none.
 
-    Raises RulesError for an entry that is not possible, ArtifactError where others can write it.
+    Raises RulesError for an entry that is invalid, ArtifactError where others can write it.
     """
     path = (files.home() if home is None else home) / FILE_NAME
     try:
@@ -54,7 +54,7 @@ def read_quarantine(home: Path | None = None) -> Quarantine:
     except (OSError, yaml.YAMLError, RecursionError) as error:
         raise RulesError(f"{path}: {error}") from None
     if raw is not None and not isinstance(raw, list):
-        raise RulesError(f"{path}: a list of entries is accepted")
+        raise RulesError(f"{path}: expected a list of entries")
     pairs = [_entry(f"{path}: entry {n}", entry) for n, entry in enumerate(raw or [], 1)]
     named = [frozenset(value for kind, value in pairs if kind == wanted) for wanted in KINDS]
     return Quarantine(*named)
@@ -64,8 +64,8 @@ def _entry(where: str, raw: Any) -> tuple[str, str]:
     """What kind it names, and the name."""
     kinds = [kind for kind in KINDS if isinstance(raw, dict) and kind in raw]
     if len(kinds) != 1 or set(raw) - {*kinds, "reason"}:
-        raise RulesError(f"{where}: one of {', '.join(KINDS)}, and a reason, are accepted")
+        raise RulesError(f"{where}: expected one of {', '.join(KINDS)}, and a reason")
     value = raw[kinds[0]]
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value):
-        raise RulesError(f"{where}: {kinds[0]}={value!r} is not possible: a name is accepted")
+        raise RulesError(f"{where}: invalid {kinds[0]}={value!r}; expected a name")
     return kinds[0], str(value)

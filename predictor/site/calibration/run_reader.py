@@ -116,4 +116,4 @@ def _job(asked: str, gpu: str, gpus: int, per_node: int, source: str) -> Trainin
         asked_job = stated.job(gpu=gpu, gpus=gpus, gpus_per_node=per_node)
         return asked_job.but(gpu=gpu, gpus=gpus, gpus_per_node=per_node, source=source)
     except JobError as error:
-        return f"{error.field} missing or not possible"
+        return f"{error.field} missing or invalid"

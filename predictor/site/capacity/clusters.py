@@ -55,7 +55,7 @@ def changed(pools: Sequence[Pool], add: Sequence[Pool], remove: Sequence[Pool]) 
     for pool in remove:
         if counts.get(pool.name, 0) < pool.gpus:
             raise TraceError(
-                f"remove={pool.name}:{pool.gpus} is not possible: there are "
+                f"invalid remove={pool.name}:{pool.gpus}; there are "
                 f"{counts.get(pool.name, 0)}; types are {_shown(counts)}"
             )
         counts[pool.name] -= pool.gpus

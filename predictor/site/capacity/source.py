@@ -93,7 +93,7 @@ def _scan(path: Path) -> pl.LazyFrame:
     }
     way = ways.get(path.suffix)
     if way is None:
-        raise HistoryError(f"{path}: files that end in {', '.join(ways)} are accepted")
+        raise HistoryError(f"{path}: expected a file that ends in {', '.join(ways)}")
     if not path.is_file():
         raise HistoryError(f"{path} cannot be read: there is no such file")
     return way(path)

@@ -117,16 +117,16 @@ def _key(path: Path) -> bytes:
         key = path.read_bytes().strip()
         mode = stat.S_IMODE(path.stat().st_mode)
     except (ArtifactError, OSError) as error:
-        raise HistoryError(f"site_key={str(path)!r} is not possible: {error}") from None
+        raise HistoryError(f"invalid site_key={str(path)!r}; {error}") from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise HistoryError(
-            f"site_key={str(path)!r} is not possible: mode {mode:04o} lets others read it; a file"
-            f" of its owner alone is accepted: run `chmod 600 {path}`"
+            f"invalid site_key={str(path)!r}; mode {mode:04o} lets others read it; expected a file"
+            f" of its owner alone: run `chmod 600 {path}`"
         )
     if len(key) < LEAST_KEY_BYTES:
         raise HistoryError(
-            f"site_key={str(path)!r} is not possible: it holds {len(key)} bytes;"
-            f" {LEAST_KEY_BYTES} or more are accepted"
+            f"invalid site_key={str(path)!r}; it holds {len(key)} bytes;"
+            f" expected {LEAST_KEY_BYTES} or more"
         )
     return key
 
@@ -142,8 +142,8 @@ def check_names(connection: Connection, anonymiser: Anonymiser) -> None:
         return
     if connection.execute(select(RUNS.c.scheduler).limit(1)).first() is not None:
         raise HistoryError(
-            f"anonymise={mark[MODE]!r} is not possible: the runs of this history were kept with"
-            f" {_told(stored)}, and these would be with {_told(mark)}; accepted are the same"
+            f"invalid anonymise={mark[MODE]!r}; the runs of this history were kept with"
+            f" {_told(stored)}, and these would be with {_told(mark)}; expected the same"
             " settings and key, or another history"
         )
     connection.execute(delete(META))

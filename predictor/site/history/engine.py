@@ -34,7 +34,7 @@ _PRAGMAS = (
     "foreign_keys=ON",
     "secure_delete=ON",  # what was forgotten is not left in pages that are free
 )
-_ACCEPTED = "a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE is accepted"
+_EXPECTED = "expected a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE"
 _FULL = "make room; nothing of this batch was kept"
 _READ_ONLY = "it can only be read by this user"
 _DAMAGED = "it is something else, or damaged: give another path, or put its last copy there"
@@ -58,10 +58,10 @@ def url_of(text: str) -> URL:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
-        raise HistoryError(f"the URL of the history cannot be read: {_ACCEPTED}") from None
+        raise HistoryError(f"the URL of the history cannot be read: {_EXPECTED}") from None
     driver = _DRIVERS.get(url.get_backend_name())
     if driver is None or (url.get_backend_name() == SQLITE and not url.database):
-        raise HistoryError(f"history {shown(url)} is not possible: {_ACCEPTED}")
+        raise HistoryError(f"invalid history {shown(url)}; {_EXPECTED}")
     return url.set(drivername=driver)
 
 

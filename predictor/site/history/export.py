@@ -26,7 +26,7 @@ def export(frame: pl.LazyFrame, file: Path) -> None:
     """
     sink = _SINKS.get(file.suffix)
     if sink is None:
-        raise HistoryError(f"file={str(file)!r} is not possible: {', '.join(_SINKS)} are accepted")
+        raise HistoryError(f"invalid file={str(file)!r}; expected {', '.join(_SINKS)}")
     draft = file.with_name(DRAFT_PREFIX + file.name)
     try:
         sink(frame, draft)

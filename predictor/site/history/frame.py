@@ -24,7 +24,7 @@ def lazy_frame(engine: Engine, where: Where, columns: Sequence[str] | None) -> p
     """
     names = tuple(COLUMNS if columns is None else columns)
     if unknown := [name for name in names if name not in COLUMNS]:
-        raise HistoryError(f"columns={unknown} is not possible: {', '.join(COLUMNS)} are accepted")
+        raise HistoryError(f"invalid columns={unknown}; expected {', '.join(COLUMNS)}")
 
     def blocks(
         wanted: list[str] | None, condition: pl.Expr | None, n_rows: int | None, _: int | None

@@ -194,8 +194,8 @@ def _check_numbers(job: EndedJob, row: Row) -> None:
 
 def _not_possible(job: EndedJob, field: str, value: object) -> HistoryError:
     return HistoryError(
-        f"{field}={value!r} of {job.scheduler} job {job.job_id!r} is not possible: a number"
-        " between -2**62 and 2**62 is accepted"
+        f"invalid {field}={value!r} of {job.scheduler} job {job.job_id!r}; expected a number"
+        " between -2**62 and 2**62"
     )
 
 

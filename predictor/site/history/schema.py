@@ -90,8 +90,8 @@ def _check_encoding(engine: Engine, connection: Connection) -> None:
     encoding = connection.execute(text("SHOW server_encoding")).scalar()
     if encoding != "UTF8":
         raise HistoryError(
-            f"history {shown(engine.url)}: the database keeps texts as {encoding}; one made with"
-            " ENCODING 'UTF8' is accepted"
+            f"history {shown(engine.url)}: the database keeps texts as {encoding}; expected one"
+            " made with ENCODING 'UTF8'"
         )
 
 

@@ -25,8 +25,8 @@ class Away:
     def __post_init__(self) -> None:
         if self.gpus < 1 or not self.from_s < self.until_s:
             raise TraceError(
-                f"{self.gpus} GPUs of {self.pool} away from {self.from_s:g} s to {self.until_s:g} "
-                "s are not possible: accepted are at least 1 GPU, and an end after the begin"
+                f"invalid {self.gpus} GPUs of {self.pool} away from {self.from_s:g} s to "
+                f"{self.until_s:g} s; expected at least 1 GPU, and an end after the begin"
             )
 
     def meets(self, begin_s: float, end_s: float) -> bool:

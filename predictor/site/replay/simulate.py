@@ -55,7 +55,7 @@ def replay(
     """
     if trace.run_s.shape[1] != len(pools):
         raise TraceError(
-            f"run_s has {trace.run_s.shape[1]} columns for {len(pools)} pools: one each is accepted"
+            f"run_s has {trace.run_s.shape[1]} columns for {len(pools)} pools: expected one each"
         )
     may = ~np.isnan(trace.run_s) & (trace.gpus[:, None] <= np.array([p.gpus for p in pools]))
     if not may.any(axis=1).all():

@@ -29,8 +29,8 @@ class Pool:
         per_node = self.gpus if self.gpus_per_node is None else self.gpus_per_node
         if self.gpus < 1 or per_node < 1 or self.gpus % per_node:
             raise TraceError(
-                f"pool {self.name!r} of {self.gpus} GPUs with {per_node} in a node is not "
-                "possible: accepted are at least 1 GPU, in whole nodes"
+                f"invalid pool {self.name!r} of {self.gpus} GPUs with {per_node} in a node; "
+                "expected at least 1 GPU, in whole nodes"
             )
 
 
@@ -62,9 +62,9 @@ class Trace:
             shapes["runs"] = self.runs.shape
         for name, shape in shapes.items():
             if shape != (n,):
-                raise TraceError(f"{name} has the shape {shape}: ({n},) is accepted")
+                raise TraceError(f"{name} has the shape {shape}: expected ({n},)")
         if self.run_s.ndim != 2 or len(self.run_s) != n:
-            raise TraceError(f"run_s has the shape {self.run_s.shape}: ({n}, pools) is accepted")
+            raise TraceError(f"run_s has the shape {self.run_s.shape}: expected ({n}, pools)")
         _check("submit_s", self.submit_s, np.isfinite(self.submit_s), "a finite time")
         _check("gpus", self.gpus, self.gpus >= 1, "at least 1")
         positive = np.isfinite(self.limit_s) & (self.limit_s > 0)
@@ -105,4 +105,4 @@ def in_pools(run_s: ArrayLike, pool: ArrayLike, pools: int) -> Floats:
 def _check(name: str, values: NDArray[np.generic], good: NDArray[np.bool_], accepted: str) -> None:
     if not good.all():
         job = int(np.argmin(good))
-        raise TraceError(f"{name}={values[job]} of job {job} is not possible: {accepted}")
+        raise TraceError(f"invalid {name}={values[job]} of job {job}; {accepted}")

@@ -68,8 +68,8 @@ def test_rows_state_their_ranks_and_pass_the_check(out: Path) -> None:
     ("device", "ranks", "backend", "words"),
     [
         ("cpu", 1, "gloo", "ranks=1"),
-        ("cpu", 2, "nccl", "gloo is accepted"),
-        ("cuda", 2, "gloo", "nccl is accepted"),
+        ("cpu", 2, "nccl", "expected gloo"),
+        ("cuda", 2, "gloo", "expected nccl"),
         ("cuda", 99, "nccl", "GPUs"),
     ],
 )
