@@ -32,7 +32,7 @@ def event_logger(name: str) -> BoundLogger:
         logging.getLogger(name),
         processors=[ProcessorFormatter.wrap_for_formatter],
         wrapper_class=BoundLogger,
-    )
+    ).bind()  # or each call would put it together anew
     return logger
 
 

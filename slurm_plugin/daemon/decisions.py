@@ -28,6 +28,7 @@ from .records import Decided, Ending, Record, words
 MAX_WAITING = 32
 MAX_KEPT = 1024
 KEY_BYTES = 16
+REPORT_AFTER_S = 0.002  # the answer leaves, and its connection is closed, before
 _NAME = re.compile(rb"&name=([^&\n]*)")
 _BY_RULES_ONLY = re.compile(rb"&(?:name|work_dir)=[^&\n]*")
 _log = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ class Decisions:
         started_s = time.perf_counter()
         decided, ending = await self._answered(line, started_s)
         record = Record(_named(decided, line), ending, time.perf_counter() - started_s)
-        self._loop.call_soon(self._report, record)  # once the answer has left
+        self._loop.call_later(REPORT_AFTER_S, self._report, record)
         return decided.line
 
     async def _answered(self, line: bytes, started_s: float) -> tuple[Decided, Ending]:

@@ -16,7 +16,7 @@ from predictor.service.reload import read_anew
 from ..cluster import Cluster
 from ..config import Slurm, SlurmPolicy
 from .connection import Connections
-from .decisions import Decisions
+from .decisions import REPORT_AFTER_S, Decisions
 from .follow_ups import FollowUps
 from .listen import DaemonSocket
 from .loading import LoadedPolicy, View
@@ -113,7 +113,7 @@ class SlurmDaemon:
         until_s = time.monotonic() + STOP_S
         while not self._decisions.idle and time.monotonic() < until_s:
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0)
+        await asyncio.sleep(2 * REPORT_AFTER_S)
         connections.close()
         await asyncio.to_thread(self._decisions.close, 1.0)
         await asyncio.to_thread(self._follow_ups.close, STOP_S)
