@@ -1,6 +1,7 @@
 # make demo   a prediction, a comparison and a capacity report on a fresh checkout, without torch
 # make test   the test suite         make test-live   real Slurm, PostgreSQL, browser, torch; slow ones
-# make lint   style, types, layers, documentation, the bounds of the house
+# make lint   style, types, layers, documentation
+# make house  how large and how tangled the code is, beside its bounds
 # make bench  the budgets, measured  make clean  remove what was made here
 # make bench-slurm   what the submit hook costs a real slurmctld
 # make bench-k8s     what the extender costs kube-scheduler
@@ -14,7 +15,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-live lint bench bench-slurm bench-k8s bench-capacity bench-forecast bench-ingest bench-replay \
+.PHONY: demo test test-live lint house bench bench-slurm bench-k8s bench-capacity bench-forecast bench-ingest bench-replay \
 	bench-tracing clean
 
 demo: $(VENV)/.report
@@ -38,6 +39,8 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_docs.py
+
+house: $(VENV)/.dev
 	$(BIN)/python tools/house.py
 
 bench: $(VENV)/.core

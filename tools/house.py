@@ -79,7 +79,7 @@ def prediction_files() -> set[str]:
     from precision_time import TrainingJob, load_predictor
 
     predictor = load_predictor()
-    job = TrainingJob(model="bert-large", precision="amp", gpu="a100", gpus=16, batch_size=32)  # type: ignore[arg-type]
+    job = TrainingJob(model="resnet50", precision="amp", gpu="a100", gpus=8, batch_size=256)  # type: ignore[arg-type]
     seen: set[str] = set()
 
     def note(frame: FrameType, event: str, _: object) -> None:
