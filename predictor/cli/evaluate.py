@@ -17,7 +17,7 @@ from .rows import grouping, ids, read_rows, reason, warn_of_unknown_words
 if TYPE_CHECKING:
     from ..estimate.fitting import Fitted
     from ..estimate.measurement import Row
-    from ..evaluation.evaluate import Report
+    from ..evaluation.evaluate import MethodReport
     from ..evaluation.scores import Score
 
 MAIN = "full"
@@ -158,7 +158,7 @@ def _warn_of_leaks(rows: Sequence[Row]) -> None:
         )
 
 
-def _write(path: Path, reports: Sequence[Report]) -> None:
+def _write(path: Path, reports: Sequence[MethodReport]) -> None:
     from ..evaluation.evaluate import write_predictions
 
     for report in reports:
@@ -170,7 +170,7 @@ def _write(path: Path, reports: Sequence[Report]) -> None:
             raise MeasurementError(f"{target} cannot be written: {reason(error)}") from error
 
 
-def _show(reports: Sequence[Report]) -> None:
+def _show(reports: Sequence[MethodReport]) -> None:
     show_table(("method", *COLUMNS), [(r.method, *_cells(r.total)) for r in reports])
     for line in _reasons(reports):
         click.echo(line)
@@ -181,7 +181,7 @@ def _show(reports: Sequence[Report]) -> None:
             show_table((column, *COLUMNS), rows)
 
 
-def _reasons(reports: Sequence[Report]) -> Iterator[str]:
+def _reasons(reports: Sequence[MethodReport]) -> Iterator[str]:
     """Why rows were skipped, most frequent first; once where all methods skipped the same."""
     skipped = {r.method: r.total.skipped for r in reports}
     same = len({tuple(sorted(s.items())) for s in skipped.values()}) == 1

@@ -13,7 +13,7 @@ import click
 from .console import format_option, show_json, show_table
 
 if TYPE_CHECKING:
-    from ..estimate.added_profiles import Added
+    from ..estimate.added_profiles import AddedProfiles
 
 _REPEAT = re.compile(r"(the same \w+ as) .*")
 
@@ -95,7 +95,7 @@ def list_(form: str) -> None:
     show_table(("name", "holds"), [(a.name, _rows(a)) for a in found], left=2)
 
 
-def _rows(kept: Added) -> str:
+def _rows(kept: AddedProfiles) -> str:
     return (
         f"{kept.operator_rows} operators and {kept.collective_rows} collectives"
         f" of {', '.join(kept.devices) or 'no device'}"

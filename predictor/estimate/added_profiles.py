@@ -22,7 +22,7 @@ MOST_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddedProfiles:
     """An added directory: its name, and how many rows it holds."""
 
     name: str
@@ -31,7 +31,7 @@ class Added:
     devices: tuple[str, ...]
 
 
-def add(directory: Path, name: str | None = None) -> Added:
+def add(directory: Path, name: str | None = None) -> AddedProfiles:
     """Copy a checked directory into the home directory, in the place of one of the same name.
 
     ``name`` defaults to that of the directory. From then on its devices can be named everywhere,
@@ -67,7 +67,7 @@ def remove(name: str) -> None:
     joined.forget()
 
 
-def added() -> list[Added]:
+def added() -> list[AddedProfiles]:
     """Every added directory, by name."""
     return [_described(path) for path in _directories()]
 
@@ -100,7 +100,7 @@ def _copy(directory: Path, draft: Path) -> None:
             target.chmod(files.FILE_MODE)
 
 
-def _described(path: Path) -> Added:
+def _described(path: Path) -> AddedProfiles:
     operator, collective = operators(path), collectives(path)
     devices = sorted({*operator.gpu.tolist(), *collective.gpu.tolist()})
-    return Added(path.name, len(operator), len(collective), tuple(devices))
+    return AddedProfiles(path.name, len(operator), len(collective), tuple(devices))

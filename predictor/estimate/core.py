@@ -24,7 +24,7 @@ from .intervals import Intervals
 from .phase_sum import summed
 from .prediction import Prediction
 from .residual.features import CATEGORIES, Features, features
-from .residual.model import Estimate, Residual
+from .residual.model import Residual, ResidualEstimate
 from .residual.novelty import Tier
 
 SEEN_JOBS = 8192
@@ -87,7 +87,7 @@ class Predictor:
         steps: int | None,
         physical: StepTime,
         row: Features,
-        estimate: Estimate,
+        estimate: ResidualEstimate,
     ) -> Prediction:
         correction = math.exp(estimate.mean)
         step_s = float(physical.step_s * correction)

@@ -17,7 +17,7 @@ from ..trusted_files import trusted
 FORMAT = 2  # raise it when what was stored before can no longer be read
 FILE_NAME = "manifest.json"
 SHIPPED_DIRECTORY = Path(__file__).with_name("shipped")
-LIBRARIES = ("numpy", "scipy", "scikit-learn")
+LIBRARIES = ("numpy", "scipy")
 VERSION = re.compile(r"\d{8}-\d{6}-\d{6}-[0-9a-f]{12}")
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from ..errors import JobError
 from ..estimate.fitting import Fitted
 from ..estimate.measurement import Measurement, Row, Unreadable, parse, shipped
-from .methods import METHODS, Answer, method_of
-from .scores import CALIBRATION, Outcome, Score, score, score_by
+from .methods import METHODS, MethodAnswer, method_of
+from .scores import CALIBRATION, RowOutcome, Score, score, score_by
 
 CALIBRATE_BY = ("stack", "source", "model")
 COLUMNS = ("id", "measured_s", "predicted_s", "ape", "lower_95", "upper_95", "tier", "reason")
@@ -38,13 +38,13 @@ FINGERPRINT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class MethodReport:
     """Scores of one method over one file."""
 
     method: str
     total: Score
     by: dict[str, dict[str, Score]]
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[RowOutcome, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON: the keys of the total, ``by`` and ``method``."""
@@ -67,7 +67,7 @@ def evaluate(
     calibrate_by: str = "stack",
     seed: int = 0,
     exclude_ids: Collection[str] = (),
-) -> list[Report]:
+) -> list[MethodReport]:
     """Score each method on the rows of a file; every row is predicted or listed with a reason.
 
     A row without a time of a step is predicted too where its job is known, but not scored.
@@ -87,7 +87,7 @@ def evaluate(
         answers = {m.id: answer for m, answer in zip(asked, said, strict=True)}
         outcomes = tuple(_outcome(item, answers, taken, exclude_ids) for item in parsed)
         reports.append(
-            Report(name, score(outcomes), {c: score_by(outcomes, c) for c in by}, outcomes)
+            MethodReport(name, score(outcomes), {c: score_by(outcomes, c) for c in by}, outcomes)
         )
     return reports
 
@@ -129,21 +129,21 @@ def _outcome(
     answers: dict[str, Any],
     taken: Collection[str],
     excluded: Collection[str],
-) -> Outcome:
+) -> RowOutcome:
     empty: tuple[float | None, float | None, float | None, str] = (None, None, None, "")
     if _id(item) in excluded:
-        return Outcome(_id(item), None, *empty, EXCLUDED, item.row)
+        return RowOutcome(_id(item), None, *empty, EXCLUDED, item.row)
     if isinstance(item, Unreadable):
         said = answers.get(item.id)
-        if isinstance(said, Answer):
+        if isinstance(said, MethodAnswer):
             empty = (said.step_s, said.lower_95, said.upper_95, said.tier)
-        return Outcome(_id(item), None, *empty, item.reason, item.row)
+        return RowOutcome(_id(item), None, *empty, item.reason, item.row)
     if item.id in taken:
-        return Outcome(_id(item), item.step_s, *empty, CALIBRATION, item.row)
+        return RowOutcome(_id(item), item.step_s, *empty, CALIBRATION, item.row)
     answer = answers[item.id]
     if isinstance(answer, Unreadable):
-        return Outcome(_id(item), item.step_s, *empty, answer.reason, item.row)
-    return Outcome(
+        return RowOutcome(_id(item), item.step_s, *empty, answer.reason, item.row)
+    return RowOutcome(
         _id(item),
         item.step_s,
         answer.step_s,
@@ -173,7 +173,7 @@ def _plain(text: str) -> str:
         return text.strip().lower()
 
 
-def write_predictions(path: Path, outcomes: Sequence[Outcome]) -> None:
+def write_predictions(path: Path, outcomes: Sequence[RowOutcome]) -> None:
     """One CSV line a row of the file; empty where there is nothing to say."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)

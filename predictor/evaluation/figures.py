@@ -23,7 +23,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class IntervalCoverage:
     """Share of measurements inside the interval, and its median half width as a ratio."""
 
     scope: str
@@ -38,7 +38,7 @@ class Validation:
     """All figures, and the pairs that the plots show."""
 
     figures: tuple[Figure, ...]
-    coverages: tuple[Coverage, ...]
+    coverages: tuple[IntervalCoverage, ...]
     measured_s: Floats
     predicted_s: Floats
     measured_ratio: Floats

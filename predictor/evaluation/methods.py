@@ -21,7 +21,7 @@ METHODS = ("full", "physical", "paper", "blind")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MethodAnswer:
     """What a method says of one row; times in seconds, interval only where the method has one."""
 
     step_s: float
@@ -35,7 +35,7 @@ class Method(Protocol):
 
     def answer(
         self, known: Sequence[Measurement], asked: Sequence[Measurement]
-    ) -> list[Answer | Unreadable]:
+    ) -> list[MethodAnswer | Unreadable]:
         """One answer per asked row; ``known`` are calibration runs the method may learn from."""
 
 
@@ -48,7 +48,7 @@ class Full:
 
     def answer(
         self, known: Sequence[Measurement], asked: Sequence[Measurement]
-    ) -> list[Answer | Unreadable]:
+    ) -> list[MethodAnswer | Unreadable]:
         """Refits with the calibration runs as data of their own source."""
         fitted = self._fitted
         steps = fitted.predictor.steps
@@ -57,14 +57,14 @@ class Full:
             fitted = fit_priced(steps, (*fitted.priced, *extra), hyper=_hyper(fitted))
         return [self._ask(fitted.predictor, m) for m in asked]
 
-    def _ask(self, predictor: Predictor, asked: Measurement) -> Answer | Unreadable:
+    def _ask(self, predictor: Predictor, asked: Measurement) -> MethodAnswer | Unreadable:
         job = without_precision(asked.job) if self._blind else asked.job
         try:
             found = predictor.predict(job)
         except (GraphError, JobError) as error:
             return Unreadable(asked.id, str(error), asked.row)
         interval = found.interval(0.95)
-        return Answer(found.step_s, interval.low_s, interval.high_s, found.tier.value)
+        return MethodAnswer(found.step_s, interval.low_s, interval.high_s, found.tier.value)
 
 
 class Scaled:
@@ -82,13 +82,13 @@ class Scaled:
 
     def answer(
         self, known: Sequence[Measurement], asked: Sequence[Measurement]
-    ) -> list[Answer | Unreadable]:
+    ) -> list[MethodAnswer | Unreadable]:
         """Prices each row; a calibrated stack has a factor of its own."""
         factors = self._calibrated(known)
-        found: list[Answer | Unreadable] = []
+        found: list[MethodAnswer | Unreadable] = []
         for m in asked:
             try:
-                found.append(Answer(self._price(m) * factors.get(m.stack, self._factor)))
+                found.append(MethodAnswer(self._price(m) * factors.get(m.stack, self._factor)))
             except (GraphError, JobError) as error:
                 found.append(Unreadable(m.id, str(error), m.row))
         return found

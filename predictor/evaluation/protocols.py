@@ -15,7 +15,7 @@ from ..estimate.residual.kernel import Floats
 from ..estimate.residual.novelty import GROUPS, Tier, groups, random_folds
 from ..graphs.catalog import entry_of
 from ..physics.operator_time.evaluate import evaluate_operator_times
-from .figures import Coverage, Figure, Validation, summary
+from .figures import Figure, IntervalCoverage, Validation, summary
 from .methods import blind_of
 from .paper import paper_step_s
 from .sites import site_figures
@@ -178,8 +178,8 @@ def _speedups(v: Validator) -> tuple[Floats, Floats]:
     return measured, predicted
 
 
-def coverages(v: Validator) -> Iterator[Coverage]:
-    """Coverage of intervals calibrated without the rows they are checked on (2 halves).
+def coverages(v: Validator) -> Iterator[IntervalCoverage]:
+    """IntervalCoverage of intervals calibrated without the rows they are checked on (2 halves).
 
     What a tier leaves out together stays in one half: the errors of one model or one source are
     alike, so rows of it on both sides would flatter.
@@ -195,7 +195,7 @@ def coverages(v: Validator) -> Iterator[Coverage]:
                 inside.append(hit)
                 widths.append(width)
             hits, all_widths = np.concatenate(inside), np.concatenate(widths)
-            yield Coverage(
+            yield IntervalCoverage(
                 tier.value, level, float(hits.mean()), float(np.median(all_widths)), len(hits)
             )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..estimate.residual.kernel import Floats
 from ..physics.operator_time.evaluate import OperatorError
-from .figures import Coverage, Figure, Validation
+from .figures import Figure, IntervalCoverage, Validation
 
 PLOT_SPEEDUP, PLOT_STEP = "speedup.svg", "predicted-vs-measured.svg"
 
@@ -70,7 +70,7 @@ def _operator(e: OperatorError) -> str:
     return f"| {e.test} | {e.group} | {e.gpu} | {' | '.join(cells)} | {e.rows} |\n"
 
 
-def _coverage(c: Coverage) -> str:
+def _coverage(c: IntervalCoverage) -> str:
     return (
         f"| {c.scope} | {100 * c.level:.0f} % | {100 * c.coverage:.1f} % "
         f"| {100 * c.half_width:.0f} % | {c.n} |\n"

@@ -13,7 +13,7 @@ CALIBRATION = "calibration"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RowOutcome:
     """One row of a measurement file: scored, or with the ``reason`` why not.
 
     Times are seconds of one optimizer step; ``ape`` is |predicted - measured| / measured.
@@ -77,7 +77,7 @@ class Score:
         }
 
 
-def score(outcomes: Sequence[Outcome]) -> Score:
+def score(outcomes: Sequence[RowOutcome]) -> Score:
     """Aggregate outcomes; every row is either predicted or counted under its reason."""
     errors = [o.ape for o in outcomes if o.ape is not None]
     covered = [o.covered for o in outcomes if o.covered is not None]
@@ -98,9 +98,9 @@ def score(outcomes: Sequence[Outcome]) -> Score:
     )
 
 
-def score_by(outcomes: Sequence[Outcome], column: str) -> dict[str, Score]:
+def score_by(outcomes: Sequence[RowOutcome], column: str) -> dict[str, Score]:
     """A score for each value of a column, largest groups first."""
-    groups: dict[str, list[Outcome]] = {}
+    groups: dict[str, list[RowOutcome]] = {}
     for outcome in outcomes:
         groups.setdefault(outcome.column(column), []).append(outcome)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..estimate.fitting import Fitted, Priced, targets
-from ..estimate.residual.features import NUMBERS, Table, without_precision
+from ..estimate.residual.features import NUMBERS, EncodedRows, without_precision
 from ..estimate.residual.kernel import Floats, Rows
 from ..estimate.residual.novelty import Tier, groups, random_folds
 from ..estimate.residual.process import leave_out
@@ -32,7 +32,7 @@ class Validator:
         self.fitted = fitted
         self.seed = seed
         self.y = targets(fitted.priced)
-        self.table: Table = fitted.residual.residual.known.table
+        self.table: EncodedRows = fitted.residual.residual.known.table
         self.phys = np.log([p.step.step_s for p in fitted.priced])
         jobs = [p.measurement.job for p in fitted.priced]
         self.source = np.array([j.source for j in jobs])

@@ -14,7 +14,7 @@ from predictor.estimate.measurement import Measurement, Row, shipped, source_of
 from predictor.evaluation.evaluate import (
     COLUMNS,
     EXCLUDED,
-    Report,
+    MethodReport,
     all_methods,
     draw,
     evaluate,
@@ -51,7 +51,7 @@ def file(unseen_runs: tuple[Measurement, ...]) -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def reports(file: list[Row], fitted: Fitted) -> list[Report]:
+def reports(file: list[Row], fitted: Fitted) -> list[MethodReport]:
     return evaluate(file, fitted, methods=("full", "physical", "paper"), by=("precision", "tier"))
 
 
@@ -70,17 +70,19 @@ SLOW_RUNS = tuple(
 
 
 @pytest.fixture(scope="module")
-def calibrated(fitted: Fitted) -> list[Report]:
+def calibrated(fitted: Fitted) -> list[MethodReport]:
     return evaluate(SLOW_RUNS, fitted, methods=("full", "physical"), calibrate=2)
 
 
 class TestEveryRow:
-    def test_has_an_outcome_in_its_place(self, file: list[Row], reports: list[Report]) -> None:
+    def test_has_an_outcome_in_its_place(
+        self, file: list[Row], reports: list[MethodReport]
+    ) -> None:
         for report in reports:
             assert [o.id for o in report.outcomes] == [row["id"] for row in file]
             assert all(o.row is row for o, row in zip(report.outcomes, file, strict=True))
 
-    def test_is_predicted_or_has_a_reason(self, reports: list[Report]) -> None:
+    def test_is_predicted_or_has_a_reason(self, reports: list[MethodReport]) -> None:
         for report in reports:
             for o in report.outcomes:
                 assert o.predicted_s is not None or o.reason
@@ -99,13 +101,13 @@ class TestEveryRow:
             assert outcome.measured_s is None
             assert outcome.ape is None
 
-    def test_says_what_is_wrong_with_it(self, reports: list[Report]) -> None:
+    def test_says_what_is_wrong_with_it(self, reports: list[MethodReport]) -> None:
         reasons = {o.id: o.reason for o in reports[0].outcomes}
         assert reasons["no-gpu"] == "gpu is empty"
         assert "no-such-net" in reasons["no-model"]
         assert "throughput='fast'" in reasons["no-number"]
 
-    def test_is_in_one_group_of_each_column(self, reports: list[Report]) -> None:
+    def test_is_in_one_group_of_each_column(self, reports: list[MethodReport]) -> None:
         for report in reports:
             for scores in report.by.values():
                 assert sum(s.rows for s in scores.values()) == report.total.rows
@@ -121,7 +123,7 @@ class TestEveryRow:
 
 
 class TestMethods:
-    def test_full_beats_what_learns_nothing(self, reports: list[Report]) -> None:
+    def test_full_beats_what_learns_nothing(self, reports: list[MethodReport]) -> None:
         full, physical, paper = (r.total.mape_median for r in reports)
         assert full is not None
         assert physical is not None
@@ -129,7 +131,7 @@ class TestMethods:
         assert full < min(physical, paper)
 
     def test_only_full_has_intervals_and_they_hold_the_prediction(
-        self, reports: list[Report]
+        self, reports: list[MethodReport]
     ) -> None:
         full, *others = reports
         for o in full.outcomes:
@@ -142,7 +144,7 @@ class TestMethods:
         assert all(r.total.coverage_95 is None for r in others)
 
     def test_full_says_what_the_predictor_says(
-        self, reports: list[Report], unseen_runs: tuple[Measurement, ...], fitted: Fitted
+        self, reports: list[MethodReport], unseen_runs: tuple[Measurement, ...], fitted: Fitted
     ) -> None:
         jobs = {m.id: m.job for m in unseen_runs}
         for o in reports[0].outcomes:
@@ -153,7 +155,7 @@ class TestMethods:
 
 
 class TestCalibration:
-    def test_its_rows_are_left_out_of_the_score(self, calibrated: list[Report]) -> None:
+    def test_its_rows_are_left_out_of_the_score(self, calibrated: list[MethodReport]) -> None:
         for report in calibrated:
             used = [o for o in report.outcomes if o.reason == CALIBRATION]
             assert len(used) == report.total.skipped[CALIBRATION] == 2
@@ -161,7 +163,7 @@ class TestCalibration:
             assert report.total.predicted == len(SLOW_RUNS) - 2
 
     def test_two_absurdly_slow_runs_of_a_site_slow_down_the_rest(
-        self, calibrated: list[Report], fitted: Fitted
+        self, calibrated: list[MethodReport], fitted: Fitted
     ) -> None:
         before = {o.id: o.predicted_s for o in evaluate(SLOW_RUNS, fitted)[0].outcomes}
         for o in calibrated[0].outcomes:
@@ -169,7 +171,7 @@ class TestCalibration:
                 assert o.predicted_s > 1.5 * (before[o.id] or 0)
 
     def test_the_predictor_itself_is_left_as_it_was(
-        self, calibrated: list[Report], fitted: Fitted
+        self, calibrated: list[MethodReport], fitted: Fitted
     ) -> None:
         assert "new-site" not in fitted.predictor.residual.vocabulary.sources
 
@@ -225,7 +227,7 @@ class TestLeaks:
 
 class TestOutput:
     def test_predictions_are_one_line_a_row(
-        self, file: list[Row], reports: list[Report], tmp_path: Path
+        self, file: list[Row], reports: list[MethodReport], tmp_path: Path
     ) -> None:
         path = tmp_path / "predictions.csv"
         write_predictions(path, reports[0].outcomes)
@@ -240,7 +242,7 @@ class TestOutput:
             if o.ape is not None:
                 assert float(line["ape"]) == pytest.approx(o.ape, rel=1e-5, abs=1e-9)
 
-    def test_a_report_is_plain_json(self, reports: list[Report]) -> None:
+    def test_a_report_is_plain_json(self, reports: list[MethodReport]) -> None:
         for report in reports:
             again = json.loads(json.dumps(report.as_dict(), allow_nan=False))
             assert again["method"] == report.method

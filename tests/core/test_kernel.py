@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.estimate.residual.features import CATEGORIES, NUMBERS, Features, Table, Vocabulary
+from predictor.estimate.residual.features import (
+    CATEGORIES,
+    NUMBERS,
+    EncodedRows,
+    Features,
+    Vocabulary,
+)
 from predictor.estimate.residual.kernel import (
     TERMS,
     CrossCovariance,
@@ -21,7 +27,7 @@ from predictor.estimate.residual.kernel import (
 INITIAL = Hyperparameters.initial()
 ROUNDING = 1e-5  # terms are summed from single precision
 
-MakeTable = Callable[..., Table]
+MakeTable = Callable[..., EncodedRows]
 MakeHyper = Callable[..., Hyperparameters]
 
 

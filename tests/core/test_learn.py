@@ -101,7 +101,7 @@ def taught(random_rows: MakeRows, vocabulary: Vocabulary) -> tuple[Hyperparamete
     targets = table.column("model") * 1.0 + 0.02 * rng.normal(size=len(rows))
     half = np.arange(ROWS)
     losses: list[float] = []
-    plan = LearningPlan(leave_out=((), ("model",)), iterations=8, rows=ROWS)
+    plan = LearningPlan(((), ("model",)), likelihood_rounds=2, leave_out_rounds=2, rows=ROWS)
     hyper = learn(
         table.take(half),
         vocabulary,
@@ -144,5 +144,5 @@ def test_learning_finds_what_the_targets_depend_on(
 def test_learning_is_repeatable(random_rows: MakeRows, vocabulary: Vocabulary) -> None:
     table = vocabulary.encode(random_rows(40, 5))
     targets = np.random.default_rng(5).normal(size=40)
-    plan = LearningPlan(leave_out=((), ("source",)), iterations=2, rows=30)
+    plan = LearningPlan(((), ("source",)), likelihood_rounds=1, leave_out_rounds=1, rows=30)
     assert learn(table, vocabulary, targets, plan) == learn(table, vocabulary, targets, plan)

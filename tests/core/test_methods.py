@@ -11,7 +11,7 @@ from predictor.errors import JobError
 from predictor.estimate.fitting import Fitted, price
 from predictor.estimate.measurement import Measurement, measurement
 from predictor.estimate.residual.features import without_precision
-from predictor.evaluation.methods import Answer, Method, method_of
+from predictor.evaluation.methods import Method, MethodAnswer, method_of
 from predictor.evaluation.paper import paper_step_s
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
@@ -49,8 +49,8 @@ def seconds(
     method: Method, *asked: Measurement, known: tuple[Measurement, ...] = ()
 ) -> list[float]:
     answers = method.answer(known, asked)
-    assert all(isinstance(a, Answer) for a in answers)
-    return [a.step_s for a in answers if isinstance(a, Answer)]
+    assert all(isinstance(a, MethodAnswer) for a in answers)
+    return [a.step_s for a in answers if isinstance(a, MethodAnswer)]
 
 
 class TestPaper:

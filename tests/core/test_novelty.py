@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.estimate.residual.features import CATEGORIES, NUMBERS, Features, Vocabulary
-from predictor.estimate.residual.novelty import KEYS, Known, Tier, elsewhere, groups, random_folds
+from predictor.estimate.residual.novelty import (
+    KEYS,
+    KnownKeys,
+    Tier,
+    elsewhere,
+    groups,
+    random_folds,
+)
 
 MakeRows = Callable[..., list[Features]]
 
@@ -28,7 +35,7 @@ MEASURED = [row(), row(model="other-model", source="other-source")]
     ("changes", "tier"),
     [
         ({}, Tier.RUN),
-        ({"sharding": "new", "optimizer": "new"}, Tier.RUN),
+        ({"architecture": "new", "optimizer": "new"}, Tier.RUN),
         ({"precision": "new"}, Tier.CONFIGURATION),
         ({"variant": "new"}, Tier.CONFIGURATION),
         ({"gpu": "new"}, Tier.TABLE),
@@ -42,7 +49,7 @@ MEASURED = [row(), row(model="other-model", source="other-source")]
 )
 def test_a_job_is_as_new_as_its_newest_key(changes: dict[str, str], tier: Tier) -> None:
     vocabulary = Vocabulary.of(MEASURED)
-    known = Known(vocabulary.encode(MEASURED))
+    known = KnownKeys(vocabulary.encode(MEASURED))
     assert known.tiers(vocabulary.encode([row(**changes)])) == [tier]
 
 
@@ -50,7 +57,7 @@ def test_what_was_measured_is_no_news(random_rows: MakeRows) -> None:
     rows = random_rows(100)
     vocabulary = Vocabulary.of(rows)
     table = vocabulary.encode(rows)
-    assert set(Known(table).tiers(table)) == {Tier.RUN}
+    assert set(KnownKeys(table).tiers(table)) == {Tier.RUN}
 
 
 def test_a_tier_asks_for_no_more_than_the_one_before() -> None:

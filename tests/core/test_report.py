@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from predictor.evaluation.figures import Coverage, Figure, Validation
+from predictor.evaluation.figures import Figure, IntervalCoverage, Validation
 from predictor.evaluation.report import markdown, write
 from predictor.physics.operator_time.evaluate import OperatorError, OperatorEvaluation
 
 VALIDATION = Validation(
     figures=(Figure("random 5-fold", "full", 0.0614, 0.0331, 0.144, 1961),),
-    coverages=(Coverage("site", 0.95, 0.951, 1.512, 1707),),
+    coverages=(IntervalCoverage("site", 0.95, 0.951, 1.512, 1707),),
     measured_s=np.array([0.1, 1.0, 10.0]),
     predicted_s=np.array([0.11, 0.9, 10.5]),
     measured_ratio=np.array([1.5, 2.0]),

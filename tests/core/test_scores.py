@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from predictor.evaluation.scores import CALIBRATION, Outcome, score, score_by
+from predictor.evaluation.scores import CALIBRATION, RowOutcome, score, score_by
 
 
-def outcome(measured_s: float = 1.0, predicted_s: float | None = 1.0, **changes: Any) -> Outcome:
+def outcome(measured_s: float = 1.0, predicted_s: float | None = 1.0, **changes: Any) -> RowOutcome:
     fields: dict[str, Any] = {
         "id": "a",
         "lower_95": None,
@@ -19,10 +19,10 @@ def outcome(measured_s: float = 1.0, predicted_s: float | None = 1.0, **changes:
         "reason": "",
         "row": {"model": "resnet50", "source_repo": "x/y", "framework": "mxnet", "gpu": "v100"},
     }
-    return Outcome(measured_s=measured_s, predicted_s=predicted_s, **fields | changes)
+    return RowOutcome(measured_s=measured_s, predicted_s=predicted_s, **fields | changes)
 
 
-def skipped(reason: str) -> Outcome:
+def skipped(reason: str) -> RowOutcome:
     return outcome(predicted_s=None, reason=reason)
 
 

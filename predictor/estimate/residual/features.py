@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log, log10
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...graphs.catalog import entry_of, overrides
-from ...job.precision import Dtype, Precision
+from ...job.precision import Precision
 from ...job.training_job import TrainingJob
-from ...physics.autocast import on_tensor_cores, runnable
 from ...physics.step import StepTime
 
 CATEGORIES = (
@@ -25,8 +24,6 @@ CATEGORIES = (
     "architecture",
     "gpu",
     "precision",
-    "engine",
-    "sharding",
     "optimizer",
     "task",
 )
@@ -36,8 +33,6 @@ NUMBERS = (
     "nodes",
     "accum",
     "seq",
-    "pixels",
-    "parameters",
     "date",
     "host",
     "tensor",
@@ -46,10 +41,6 @@ NUMBERS = (
     "recurrent",
     "exposed",
     "update",
-    "step",
-    "peak",
-    "bandwidth",
-    "intensity",
     "split",
 )
 # A missing number is its own point, far from every known one; missing values equal each other.
@@ -71,9 +62,6 @@ def features(job: TrainingJob, step: StepTime) -> Features:
     """Features of a job whose physical step time is known. Numbers are natural logs or shares."""
     entry = entry_of(job.model)
     gpu = job.hardware
-    dtype = runnable(job.precision, gpu).matmul_dtype
-    engine = "tensor" if on_tensor_cores(dtype, gpu) else "plain"
-    image = job.image_size or entry.image_size
     variant = dict(overrides(entry, job.variant))
     task = variant.pop("head", "")
     busy = step.compute_s + step.host_s
@@ -86,8 +74,6 @@ def features(job: TrainingJob, step: StepTime) -> Features:
         gpu.architecture,
         gpu.name,
         job.precision.value,
-        engine,
-        job.sharding,
         job.optimizer or entry.optimizer,
         task,
     )
@@ -97,8 +83,6 @@ def features(job: TrainingJob, step: StepTime) -> Features:
         log(job.nodes),
         log(job.grad_accum),
         log(job.seq_len or entry.seq_len or 1),
-        log(float(np.prod(image))) if image else 0.0,
-        log(step.parameters + 1),
         MISSING if job.framework_date is None else job.framework_date,
         step.host_s / busy,
         step.tensor_core_s / busy,
@@ -107,21 +91,9 @@ def features(job: TrainingJob, step: StepTime) -> Features:
         step.recurrent_s / busy,
         step.exposed_s / step.step_s,
         step.optimizer_s / step.step_s,
-        log(step.step_s / job.grad_accum),
-        log(_peak(job, dtype)),
-        log(gpu.bandwidth_bytes_per_s),
-        log10(step.flops / max(step.bytes, 1.0) + 1e-3),
         log(job.split),
     )
     return Features(categories, numbers, frozenset(f"{k}={v}" for k, v in job.options))
-
-
-def _peak(job: TrainingJob, dtype: Dtype) -> float:
-    peaks = job.hardware.peak_flops
-    for key in ("tf32" if dtype is Dtype.TF32 else f"{dtype.value}_tensor", dtype.value):
-        if key in peaks:
-            return peaks[key]
-    return peaks["fp32"]
 
 
 def without_precision(job: TrainingJob) -> TrainingJob:
@@ -159,7 +131,7 @@ class Vocabulary:
         kept = sorted(o for o, n in counts.items() if n >= MIN_OPTION_ROWS)
         return cls(values, tuple(kept))
 
-    def encode(self, rows: Sequence[Features]) -> Table:
+    def encode(self, rows: Sequence[Features]) -> EncodedRows:
         """Rows as arrays; a value never seen has the code -1 and equals nothing."""
         codes = np.array(
             [[v.get(x, -1) for v, x in zip(self.values, r.categories, strict=True)] for r in rows],
@@ -169,11 +141,11 @@ class Vocabulary:
             [[o in r.options for o in self.options] for r in rows], dtype=np.float32
         ).reshape(len(rows), len(self.options))
         numbers = np.array([r.numbers for r in rows], dtype=np.float64)
-        return Table(codes, numbers.reshape(len(rows), len(NUMBERS)), options)
+        return EncodedRows(codes, numbers.reshape(len(rows), len(NUMBERS)), options)
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class EncodedRows:
     """Encoded rows: ``codes`` (n, categories), ``numbers`` (n, numbers), ``options`` (n, m)."""
 
     codes: NDArray[np.int32]
@@ -183,15 +155,15 @@ class Table:
     def __len__(self) -> int:
         return len(self.codes)
 
-    def take(self, rows: NDArray[np.intp]) -> Table:
+    def take(self, rows: NDArray[np.intp]) -> EncodedRows:
         """The rows at these positions."""
-        return Table(self.codes[rows], self.numbers[rows], self.options[rows])
+        return EncodedRows(self.codes[rows], self.numbers[rows], self.options[rows])
 
     def column(self, category: str) -> NDArray[np.int32]:
         """The codes of one category, (n,)."""
         return self.codes[:, CATEGORIES.index(category)]
 
-    def option_distance(self, other: Table) -> NDArray[np.float32]:
+    def option_distance(self, other: EncodedRows) -> NDArray[np.float32]:
         """Number of options in which rows differ, (n, other n)."""
         a, b = self.options, other.options
         distance: NDArray[np.float32] = a.sum(1)[:, None] + b.sum(1)[None, :] - 2 * (a @ b.T)

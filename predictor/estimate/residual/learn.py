@@ -14,17 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .features import Table, Vocabulary
+from .features import EncodedRows, Vocabulary
 from .kernel import (
     START_SCALES,
     TERMS,
     Floats,
     Hyperparameters,
+    KernelTerm,
     Rows,
     Singles,
-    Term,
     blocks,
-    distances,
+    distance,
 )
 from .novelty import groups
 from .process import Conditioned, condition
@@ -65,7 +65,7 @@ NOVEL_PLAN = LearningPlan(leave_out=(("model",), ("source",)))
 
 
 def learn(
-    table: Table,
+    table: EncodedRows,
     vocabulary: Vocabulary,
     targets: Floats,
     plan: LearningPlan,
@@ -106,7 +106,7 @@ class _Loss:
 
     def __init__(
         self,
-        part: Table,
+        part: EncodedRows,
         targets: Floats,
         objective: Objective,
         logs: _Logarithms,
@@ -162,13 +162,13 @@ class _Pairs:
     fill the lower triangle, which is all that conditioning reads.
     """
 
-    def __init__(self, term: Term, table: Table) -> None:
+    def __init__(self, term: KernelTerm, table: EncodedRows) -> None:
         inside = [np.sort(rows) for rows in blocks(term, table)]
         corners = [np.tril_indices(len(rows), -1) for rows in inside]
         self.later = _joined([rows[i] for rows, (i, _) in zip(inside, corners, strict=True)])
         self.earlier = _joined([rows[j] for rows, (_, j) in zip(inside, corners, strict=True)])
         found = [
-            [distance[corner] for _, distance in distances(term, part, part)]
+            [distance(name, part, part)[corner] for name in term.scales]
             for part, corner in zip(map(table.take, inside), corners, strict=True)
         ]
         self.distances = np.array([np.concatenate(one) for one in zip(*found, strict=True)])
@@ -190,7 +190,7 @@ def _joined(parts: Sequence[Rows]) -> Rows:
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.intp)
 
 
-def _subsets(table: Table, plan: LearningPlan) -> Iterator[Rows]:
+def _subsets(table: EncodedRows, plan: LearningPlan) -> Iterator[Rows]:
     """Whole tables (one source and model) at random until there are enough rows.
 
     So a subset is as dense around each of its rows as the data are; no table brings more than
@@ -215,7 +215,7 @@ def _likelihood(fitted: Conditioned, targets: Floats) -> tuple[float, Floats]:
     return value / n, weight
 
 
-def _leave_out_of(part: Table, keys: Sequence[tuple[str, ...]]) -> Objective:
+def _leave_out_of(part: EncodedRows, keys: Sequence[tuple[str, ...]]) -> Objective:
     """The mean of ``_leave_out`` over the keys."""
     parts = [groups(part, key) if key else list(np.arange(len(part))[:, None]) for key in keys]
 

@@ -1,4 +1,4 @@
-"""The residual model: one process for what was measured, one for what was not, and trees.
+"""The residual model: one process for what was measured, and one for what was not.
 
 Hyper-parameters that predict a known configuration best trust what a site did before; those that
 predict a new model or cluster best trust physics. So there are two sets, and two processes over
@@ -14,18 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .blend import Blend, HeldOutErrors, Shares
-from .features import Features, Table, Vocabulary
+from .blend import HeldOutErrors, PhysicsShare
+from .features import EncodedRows, Features, Vocabulary
 from .kernel import Floats, Hyperparameters
-from .novelty import GROUPS, Known, Tier, elsewhere, groups, random_folds
+from .novelty import GROUPS, KnownKeys, Tier, elsewhere, groups, random_folds
 from .process import Conditioned, GaussianProcess, leave_out
-from .trees import Trees, fit_trees
 
 FOLDS = 5
-# Folds of whole groups on which the trees' own out-of-group error is learned.
-TREE_FOLDS = 4
 # The correction of a never-measured model stays within this share of the corrections ever seen.
 CLIP_QUANTILES = (0.01, 0.99)
+# Tiers of the second process, and those of them that plain physics has a share in.
 NOVEL = (Tier.SITE, Tier.MODEL)
 
 
@@ -44,7 +42,7 @@ class HyperparameterSets:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class ResidualEstimate:
     """Log residual of one job, its deviation (ln units) and its novelty."""
 
     mean: float
@@ -68,41 +66,36 @@ class Residual:
         vocabulary: Vocabulary,
         known: GaussianProcess,
         novel: GaussianProcess,
-        trees: Trees,
-        blends: Mapping[Tier, Blend],
+        shares: Mapping[Tier, PhysicsShare],
         bounds: tuple[float, float],
     ) -> None:
         self.vocabulary = vocabulary
         self.known = known
         self.novel = novel
-        self.trees = trees
-        self.blends = blends
+        self.shares = shares
         self.bounds = bounds
-        self._keys = Known(known.table)
+        self._keys = KnownKeys(known.table)
 
-    def estimate(self, rows: Sequence[Features]) -> list[Estimate]:
+    def estimate(self, rows: Sequence[Features]) -> list[ResidualEstimate]:
         """One estimate a row."""
         table = self.vocabulary.encode(rows)
-        tiers = self._keys.tiers(table)
-        new = np.array([tier in NOVEL for tier in tiers])
+        tiers = np.array(self._keys.tiers(table))
         mean, deviation = np.zeros(len(rows)), np.zeros(len(rows))
-        for process, mask in ((self.known, ~new), (self.novel, new)):
-            at = np.flatnonzero(mask)
-            if len(at):
-                part = table.take(at)
-                posterior = process.predict(part, process.hyper.noise_of(self.vocabulary, part))
-                mean[at], deviation[at] = posterior.mean, posterior.deviation
-        for i in np.flatnonzero(new):
-            mean[i] = self._blended(tiers[i], mean[i : i + 1], table.take(np.array([i])))
+        for tier in set(tiers.tolist()):
+            at = np.flatnonzero(tiers == tier)
+            mean[at], deviation[at] = self._of_tier(Tier(tier), table.take(at))
         return [
-            Estimate(float(m), float(d), t) for m, d, t in zip(mean, deviation, tiers, strict=True)
+            ResidualEstimate(float(m), float(d), Tier(t))
+            for m, d, t in zip(mean, deviation, tiers, strict=True)
         ]
 
-    def _blended(self, tier: Tier, mean: Floats, one: Table) -> float:
-        trees = self.trees.predict(one)
-        blend = self.blends[tier]
-        value = float(blend(mean, trees, self.novel.mean, one.column("source"))[0])
-        return float(np.clip(value, *self.bounds)) if tier is Tier.MODEL else value
+    def _of_tier(self, tier: Tier, table: EncodedRows) -> tuple[Floats, Floats]:
+        process = self.novel if tier in NOVEL else self.known
+        found = process.predict(table, process.hyper.noise_of(self.vocabulary, table))
+        mean = found.mean
+        if tier in self.shares:
+            mean = self.shares[tier].mix(mean, process.mean, table.column("source"))
+        return (np.clip(mean, *self.bounds) if tier is Tier.MODEL else mean), found.deviation
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The numbers, by name; see ``to_state`` for the words."""
@@ -112,15 +105,12 @@ class Residual:
             "numbers": table.numbers,
             "options": table.options.astype(np.uint8),
         }
-        for name, p in (("known", self.known), ("novel", self.novel)):
-            arrays |= {
-                f"{name}/alpha": p.alpha,
-                f"{name}/noise": p.noise,
-            }
-        return arrays | {f"trees/{k}": v for k, v in self.trees.to_arrays().items()}
+        for name, process in (("known", self.known), ("novel", self.novel)):
+            arrays |= {f"{name}/alpha": process.alpha, f"{name}/noise": process.noise}
+        return arrays
 
     def to_state(self) -> dict[str, Any]:
-        """What JSON holds: vocabulary, hyper-parameters, blends."""
+        """What JSON holds: vocabulary, hyper-parameters, shares of physics."""
         return {
             "values": [list(v) for v in self.vocabulary.values],
             "options": list(self.vocabulary.options),
@@ -129,7 +119,7 @@ class Residual:
                 "novel": asdict(self.novel.hyper),
             },
             "means": {"known": self.known.mean, "novel": self.novel.mean},
-            "blends": {t.value: asdict(b) for t, b in self.blends.items()},
+            "physics": {tier.value: asdict(share) for tier, share in self.shares.items()},
             "bounds": list(self.bounds),
         }
 
@@ -137,7 +127,7 @@ class Residual:
     def from_stored(cls, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> Residual:
         """The inverse of ``to_arrays`` and ``to_state``."""
         options = arrays["options"].astype(np.float32)
-        table = Table(arrays["codes"], arrays["numbers"], options)
+        table = EncodedRows(arrays["codes"], arrays["numbers"], options)
 
         def process(name: str) -> GaussianProcess:
             return GaussianProcess(
@@ -152,17 +142,12 @@ class Residual:
             tuple({v: i for i, v in enumerate(values)} for values in state["values"]),
             tuple(state["options"]),
         )
-        trees = Trees.from_arrays(
-            {k.removeprefix("trees/"): v for k, v in arrays.items() if k.startswith("trees/")}
-        )
-        blends = {
-            Tier(t): Blend(
-                Shares(**b["pooled"]), {int(k): Shares(**v) for k, v in b["by_source"].items()}
-            )
-            for t, b in state["blends"].items()
+        shares = {
+            Tier(tier): PhysicsShare(s["pooled"], {int(k): v for k, v in s["by_source"].items()})
+            for tier, s in state["physics"].items()
         }
         low, high = state["bounds"]
-        return cls(vocabulary, process("known"), process("novel"), trees, blends, (low, high))
+        return cls(vocabulary, process("known"), process("novel"), shares, (low, high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,37 +163,32 @@ class FittedResidual:
 def fit_residual(
     rows: Sequence[Features], targets: Floats, hyper: HyperparameterSets, seed: int = 0
 ) -> FittedResidual:
-    """Fit processes and trees to log residuals (n,) and cross-validate every tier."""
+    """Fit both processes to log residuals (n,) and cross-validate every tier."""
     vocabulary = Vocabulary.of(rows)
     table = vocabulary.encode(rows)
     known, known_fit = GaussianProcess.fit(vocabulary, table, targets, hyper.known)
     novel, novel_fit = known, known_fit
     if hyper.novel is not hyper.known:
-        novel, novel_fit = GaussianProcess.fit(
-            vocabulary, table, targets, hyper.novel, known_fit.weights
-        )
-    bounds = np.quantile(targets, CLIP_QUANTILES)
-    limits = (float(bounds[0]), float(bounds[1]))
+        weights = known_fit.weights
+        novel, novel_fit = GaussianProcess.fit(vocabulary, table, targets, hyper.novel, weights)
+    low, high = np.quantile(targets, CLIP_QUANTILES).tolist()
     held_out: dict[Tier, HeldOut] = {}
-    blends: dict[Tier, Blend] = {}
+    shares: dict[Tier, PhysicsShare] = {}
     for tier in Tier:
-        conditioned = novel_fit if tier in NOVEL else known_fit
-        held = _held_out(tier, table, conditioned, targets, seed)
+        held = _held_out(tier, table, novel_fit if tier in NOVEL else known_fit, targets, seed)
         if tier in NOVEL:
-            trees = _trees_out_of_group(table, targets, GROUPS[tier], seed)
-            by_source = tier is Tier.MODEL  # a new site has no shares of its own
-            errors = HeldOutErrors(held.mean, trees, novel_fit.mean, targets, table)
-            blends[tier] = errors.best(by_source=by_source)
-            held_out_by = table.column(GROUPS[tier][0])
-            mean = errors.predictions(held_out_by, by_source=by_source)
-            held = HeldOut(np.clip(mean, *limits) if tier is Tier.MODEL else mean, held.deviation)
+            by_source = tier is Tier.MODEL  # a new site has no share of its own
+            errors = HeldOutErrors(held.mean, novel_fit.mean, targets, table)
+            shares[tier] = errors.best(by_source=by_source)
+            mean = errors.predictions(table.column(GROUPS[tier][0]), by_source=by_source)
+            held = HeldOut(np.clip(mean, low, high) if by_source else mean, held.deviation)
         held_out[tier] = held
-    residual = Residual(vocabulary, known, novel, fit_trees(table, targets), blends, limits)
+    residual = Residual(vocabulary, known, novel, shares, (low, high))
     return FittedResidual(residual, known_fit, novel_fit, held_out)
 
 
 def _held_out(
-    tier: Tier, table: Table, conditioned: Conditioned, targets: Floats, seed: int
+    tier: Tier, table: EncodedRows, conditioned: Conditioned, targets: Floats, seed: int
 ) -> HeldOut:
     parts = (
         random_folds(len(table), FOLDS, seed) if tier is Tier.RUN else groups(table, GROUPS[tier])
@@ -218,7 +198,7 @@ def _held_out(
     return HeldOut(mean, posterior.deviation)
 
 
-def _applies(tier: Tier, table: Table) -> NDArray[np.bool_]:
+def _applies(tier: Tier, table: EncodedRows) -> NDArray[np.bool_]:
     """Rows that would still be of this tier when their group is left out."""
     if tier is Tier.MODEL:
         return np.ones(len(table), dtype=bool)
@@ -231,16 +211,3 @@ def _applies(tier: Tier, table: Table) -> NDArray[np.bool_]:
     _, member = np.unique(table.code(GROUPS[Tier.CONFIGURATION]), return_inverse=True)
     more: NDArray[np.bool_] = np.bincount(member)[member] > 1
     return more
-
-
-def _trees_out_of_group(table: Table, targets: Floats, key: Sequence[str], seed: int) -> Floats:
-    members = groups(table, key)
-    order = np.random.default_rng(seed).permutation(len(members))
-    prediction = np.full(len(targets), np.nan)
-    if len(members) < TREE_FOLDS:
-        return prediction
-    for part in np.array_split(order, TREE_FOLDS):
-        out = np.concatenate([members[i] for i in part])
-        keep = np.setdiff1d(np.arange(len(targets)), out)
-        prediction[out] = fit_trees(table.take(keep), targets[keep]).predict(table.take(out))
-    return prediction

@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from .features import Table
+from .features import EncodedRows
 from .kernel import Rows
 
 
@@ -50,15 +50,15 @@ GROUPS: dict[Tier, tuple[str, ...]] = {
 }
 
 
-class Known:
+class KnownKeys:
     """The keys of a fitted table."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: EncodedRows) -> None:
         self._seen = {
             key: frozenset(table.code(key).tolist()) for keys in KEYS.values() for key in keys
         }
 
-    def tiers(self, new: Table) -> list[Tier]:
+    def tiers(self, new: EncodedRows) -> list[Tier]:
         """The tier of each new row."""
         codes = {key: new.code(key) for key in self._seen}
         return [self._tier({k: int(c[i]) for k, c in codes.items()}) for i in range(len(new))]
@@ -70,7 +70,7 @@ class Known:
         return Tier.MODEL
 
 
-def groups(table: Table, key: Sequence[str]) -> list[Rows]:
+def groups(table: EncodedRows, key: Sequence[str]) -> list[Rows]:
     """Row sets that share a key."""
     code = table.code(key)
     order = np.argsort(code, kind="stable")
@@ -83,7 +83,7 @@ def random_folds(n: int, folds: int, seed: int = 0) -> list[Rows]:
     return [np.sort(part) for part in np.array_split(order, folds)]
 
 
-def elsewhere(table: Table, key: Sequence[str], outside: Sequence[str]) -> NDArray[np.bool_]:
+def elsewhere(table: EncodedRows, key: Sequence[str], outside: Sequence[str]) -> NDArray[np.bool_]:
     """Rows whose ``key`` also occurs under another value of ``outside``."""
     own, other = table.code(key), table.code(outside)
     pairs = {(int(k), int(o)) for k, o in zip(own, other, strict=True)}

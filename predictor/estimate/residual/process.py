@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..one_thread import one_thread
-from .features import Table, Vocabulary
+from .features import EncodedRows, Vocabulary
 from .kernel import CrossCovariance, Floats, Hyperparameters, Rows, covariance
 
 DEGREES_OF_FREEDOM = 4.0
@@ -118,7 +118,7 @@ class GaussianProcess:
 
     def __init__(
         self,
-        table: Table,
+        table: EncodedRows,
         hyper: Hyperparameters,
         alpha: Floats,
         noise: Floats,
@@ -135,7 +135,7 @@ class GaussianProcess:
     def fit(
         cls,
         vocabulary: Vocabulary,
-        table: Table,
+        table: EncodedRows,
         targets: Floats,
         hyper: Hyperparameters,
         weights: Floats | None = None,
@@ -145,7 +145,7 @@ class GaussianProcess:
         fitted = condition(matrix, targets, hyper.noise_of(vocabulary, table), weights)
         return cls(table, hyper, fitted.alpha, fitted.noise, fitted.mean), fitted
 
-    def predict(self, new: Table, noise_deviation: Floats) -> Posterior:
+    def predict(self, new: EncodedRows, noise_deviation: Floats) -> Posterior:
         """Mean and deviation of each new row; the deviation rests on its nearest fitted rows."""
         with one_thread():
             cross = self.cross(new)

@@ -10,12 +10,12 @@ import numpy as np
 from profiles.gpus import Gpu
 
 from ...graphs.operator import Kind
-from .fit import POOLED, Fitted
+from .fit import POOLED, FittedOperators
 from .groups import HEAVY, Group
 from .samples import architecture_of
 from .work import Floats
 
-Table = Mapping[tuple[str, str], Fitted]
+Table = Mapping[tuple[str, str], FittedOperators]
 
 EFFICIENCY = 0  # index of the constant in every law
 MISALIGNMENT = 7
@@ -50,7 +50,7 @@ def resolve(table: Table, group: Group, gpu: Gpu) -> Source:
 
 
 def _rescaled(
-    table: Table, group: Group, candidate: Group, pooled: Fitted, architecture: str
+    table: Table, group: Group, candidate: Group, pooled: FittedOperators, architecture: str
 ) -> Floats:
     """Tensor and matrix work follows the ratio of GEMM efficiencies at its own format."""
     constants = pooled.constants.copy()
@@ -64,20 +64,20 @@ def _rescaled(
     return constants
 
 
-def _gemm_efficiency(gemm: Fitted) -> float:
+def _gemm_efficiency(gemm: FittedOperators) -> float:
     """Logarithm of the share of peak a large GEMM reaches."""
     loads = np.exp(gemm.constants[LOAD_COST])
     return float(gemm.constants[EFFICIENCY] - np.log1p(loads))
 
 
-def _own(group: Group, candidate: Group, fitted: Fitted, gpu: Gpu) -> str:
+def _own(group: Group, candidate: Group, fitted: FittedOperators, gpu: Gpu) -> str:
     rows = f"{fitted.rows} rows of {', '.join(fitted.gpus)}"
     measured = "own table" if gpu.name in fitted.gpus else f"table of {fitted.architecture}"
     stand_in = "" if candidate == group else f" of {candidate.name}"
     return f"{group.name}: {measured}{stand_in}, {rows}"
 
 
-def _carried(group: Group, candidate: Group, fitted: Fitted) -> str:
+def _carried(group: Group, candidate: Group, fitted: FittedOperators) -> str:
     stand_in = "" if candidate == group else f" of {candidate.name}"
     gpus = ", ".join(fitted.gpus)
     return f"{group.name}: carried over{stand_in} from {gpus} ({fitted.rows} rows)"

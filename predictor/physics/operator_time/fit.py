@@ -29,7 +29,7 @@ ARCHITECTURE_DEVIATION = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FittedOperators:
     """Constants (p,) of one group on one architecture, and what they were fitted on.
 
     ``near`` corrects them by rows of like shape; only CPUs have it.
@@ -44,10 +44,10 @@ class Fitted:
     near: Neighbours | None = None
 
 
-def fit_groups(samples: Samples) -> tuple[Fitted, ...]:
+def fit_groups(samples: Samples) -> tuple[FittedOperators, ...]:
     """Pooled and per-architecture constants of every group that has rows; GPUs only."""
     slot = slots(samples.work)
-    found: list[Fitted] = []
+    found: list[FittedOperators] = []
     for group in groups():
         index = np.flatnonzero(slot == group.slot)
         if len(index) >= MIN_ROWS:
@@ -55,7 +55,7 @@ def fit_groups(samples: Samples) -> tuple[Fitted, ...]:
     return tuple(found)
 
 
-def _fit_group(group: Group, samples: Samples) -> Iterator[Fitted]:
+def _fit_group(group: Group, samples: Samples) -> Iterator[FittedOperators]:
     law, random = group.law, np.random.default_rng(SEED)
     names = np.unique(samples.architecture)
     rows = [np.flatnonzero(samples.architecture == name) for name in names]
@@ -97,8 +97,10 @@ def _thin(index: NDArray[np.intp], limit: int, random: np.random.Generator) -> N
     return index if len(index) <= limit else np.sort(random.choice(index, limit, replace=False))
 
 
-def _fitted(group: Group, architecture: str, constants: Floats, samples: Samples) -> Fitted:
-    return Fitted(
+def _fitted(
+    group: Group, architecture: str, constants: Floats, samples: Samples
+) -> FittedOperators:
+    return FittedOperators(
         group=group.name,
         architecture=architecture,
         constants=constants,

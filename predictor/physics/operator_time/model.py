@@ -14,7 +14,7 @@ from profiles.tables import OperatorTable
 from ...graphs.operator import Kind
 from ..autocast import TypedOperator
 from .carry import resolve
-from .fit import Fitted, fit_groups
+from .fit import FittedOperators, fit_groups
 from .groups import HEAVY, SLOTS, groups, slots
 from .laws import MEMORY, Law
 from .neighbours import Neighbours, stored
@@ -49,9 +49,9 @@ class _Prices:
 
 @dataclass(frozen=True)
 class OperatorTimes:
-    """Fitted time laws; ``seconds`` prices operators on a GPU."""
+    """FittedOperators time laws; ``seconds`` prices operators on a GPU."""
 
-    fitted: tuple[Fitted, ...]
+    fitted: tuple[FittedOperators, ...]
     _prices: dict[str, _Prices] = field(default_factory=dict, repr=False, compare=False)
     _processors: dict[str, ProcessorTimes] = field(default_factory=dict, repr=False, compare=False)
 
@@ -130,11 +130,11 @@ class OperatorTimes:
 _COLUMNS = ("group", "architecture", "constants", "rows", "gpus", "sources")
 
 
-def _fitted(row: Sequence[object]) -> Fitted:
+def _fitted(row: Sequence[object]) -> FittedOperators:
     group, architecture, constants, rows, gpus, sources, near = row
     assert isinstance(gpus, Sequence)
     assert isinstance(sources, Sequence)
-    return Fitted(
+    return FittedOperators(
         group=str(group),
         architecture=str(architecture),
         constants=np.asarray(constants, dtype=float),

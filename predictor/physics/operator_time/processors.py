@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...graphs.operator import Kind
 from .cells import Cell, calls, cell_of, codes, places
-from .fit import Fitted
+from .fit import FittedOperators
 from .laws import Constant, Law
 from .neighbours import interpolated
 from .samples import Samples
@@ -51,7 +51,7 @@ PROCESSOR = Law(
 )
 
 
-def fit_cells(samples: Samples) -> Iterator[Fitted]:
+def fit_cells(samples: Samples) -> Iterator[FittedOperators]:
     """Law and correction of every cell of one CPU that has rows.
 
     Cells of one kind and format share a law first, which is the prior of each: a short run of the
@@ -84,9 +84,9 @@ def _constants(samples: Samples, prior: Floats, deviation: Floats) -> Floats:
     return robust_fit(lambda p: _residuals(samples, p), prior, deviation, scale=0.3)
 
 
-def _fitted(cell: Cell, samples: Samples, prior: Floats) -> Fitted:
+def _fitted(cell: Cell, samples: Samples, prior: Floats) -> FittedOperators:
     constants = _constants(samples, prior, PROCESSOR.deviation * CELL_DEVIATION)
-    return Fitted(
+    return FittedOperators(
         group=cell.name,
         architecture=str(samples.architecture[0]),
         constants=constants,
@@ -100,8 +100,8 @@ def _fitted(cell: Cell, samples: Samples, prior: Floats) -> Fitted:
 class ProcessorTimes:
     """Prices of one CPU."""
 
-    def __init__(self, fitted: Sequence[Fitted]) -> None:
-        self._fitted: Mapping[str, Fitted] = {f.group: f for f in fitted}
+    def __init__(self, fitted: Sequence[FittedOperators]) -> None:
+        self._fitted: Mapping[str, FittedOperators] = {f.group: f for f in fitted}
 
     def seconds(self, work: Work) -> Floats:
         """Seconds (n,) of ONE instance of each operator."""
@@ -125,7 +125,7 @@ class ProcessorTimes:
             return seconds
         return np.asarray(seconds * np.exp(fitted.near.at(places(source, work))))
 
-    def _source(self, cell: Cell) -> tuple[Cell, Fitted | None]:
+    def _source(self, cell: Cell) -> tuple[Cell, FittedOperators | None]:
         for candidate in cell.stand_ins:
             if (found := self._fitted.get(candidate.name)) is not None:
                 return candidate, found
@@ -142,7 +142,7 @@ def _unique(work: Work) -> list[int]:
     return [int(code) for code in np.unique(codes(work))]
 
 
-def _evidence(cell: Cell, source: Cell, fitted: Fitted | None) -> str:
+def _evidence(cell: Cell, source: Cell, fitted: FittedOperators | None) -> str:
     if fitted is None:
         return f"{cell.name}: no measurement on this CPU, roofline with priors"
     of = "" if cell == source else f" of {source.name}"
