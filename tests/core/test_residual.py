@@ -20,7 +20,7 @@ from predictor.estimate.residual.novelty import Tier
 from predictor.estimate.residual.process import GaussianProcess
 
 ROWS = 150
-RELATIVE = 1e-3  # the two processes share their robust weights
+RELATIVE = 1e-2  # the two processes share their robust weights
 MakeRows = Callable[..., list[Features]]
 MakeHyper = Callable[..., Hyperparameters]
 

@@ -49,7 +49,7 @@ class _Prices:
 
 @dataclass(frozen=True)
 class OperatorTimes:
-    """FittedOperators time laws; ``seconds`` prices operators on a GPU."""
+    """Fitted time laws; ``seconds`` prices operators on a GPU."""
 
     fitted: tuple[FittedOperators, ...]
     _prices: dict[str, _Prices] = field(default_factory=dict, repr=False, compare=False)
