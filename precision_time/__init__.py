@@ -1,7 +1,7 @@
 """The Python face of precision-time: ``from precision_time import predict_time``.
 
-Names are looked up when they are first used, so that importing this package costs no numpy, no
-scikit-learn and no torch. Only ``trace`` needs torch.
+Names are looked up when they are first used, so that importing this package costs no numpy and no
+torch. Only ``trace`` needs torch.
 """
 
 from __future__ import annotations

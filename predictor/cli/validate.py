@@ -16,7 +16,7 @@ from .predictors import refit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..evaluation.figures import Coverage, Figure
+    from ..evaluation.figures import Figure, IntervalCoverage
 
 ALL = "all"
 
@@ -80,7 +80,7 @@ def _say(stage: str) -> None:
     click.echo(f"{stage} ...", err=True)
 
 
-def _show(figures: Sequence[Figure], coverages: Sequence[Coverage]) -> None:
+def _show(figures: Sequence[Figure], coverages: Sequence[IntervalCoverage]) -> None:
     rows = [
         {
             "protocol": f.protocol,
@@ -109,6 +109,6 @@ def _show(figures: Sequence[Figure], coverages: Sequence[Coverage]) -> None:
     )
 
 
-def _plain(row: Figure | Coverage) -> dict[str, object]:
+def _plain(row: Figure | IntervalCoverage) -> dict[str, object]:
     """Its fields; None for NaN, which JSON does not have."""
     return {name: None if value != value else value for name, value in asdict(row).items()}

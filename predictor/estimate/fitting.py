@@ -169,15 +169,18 @@ def learn_and_store(
 ) -> HyperparameterSets:
     """Learn both sets from all rows but those of random fold 0, and store them.
 
-    Fold 0 stays clean: no row of it teaches anything that its own prediction rests on.
+    Fold 0 stays clean: no row of it teaches anything that its own prediction rests on. A plan that
+    keeps some of its start begins at the stored set.
     """
+    stored = stored_hyperparameters()
     priced, _ = price_parallel(fit_steps(), shipped())
     rows, y = [p.row for p in priced], targets(priced)
     vocabulary = Vocabulary.of(rows)
     table = vocabulary.encode(rows)
     taught = np.setdiff1d(np.arange(len(y)), random_folds(len(y), FOLDS)[0])
     known, novel = (
-        learn(table.take(taught), vocabulary, y[taught], plan, progress) for plan in plans
+        learn(table.take(taught), vocabulary, y[taught], plan, progress, one if plan.kept else None)
+        for plan, one in zip(plans, (stored.known, stored.novel), strict=True)
     )
     sets = HyperparameterSets(known, novel)
     path.write_text(json.dumps(_rounded(asdict(sets)), indent=1) + "\n", encoding="utf-8")

@@ -141,6 +141,28 @@ def test_learning_finds_what_the_targets_depend_on(
     )
 
 
+def test_what_is_kept_of_the_start_stays(
+    random_rows: MakeRows,
+    vocabulary: Vocabulary,
+    random_hyper: Callable[[int], Hyperparameters],
+) -> None:
+    table, start = vocabulary.encode(random_rows(40, 5)), random_hyper(5)
+    targets = np.random.default_rng(5).normal(size=40)
+    moved, half, none = (
+        learn(
+            table,
+            vocabulary,
+            targets,
+            LearningPlan(((),), likelihood_rounds=1, leave_out_rounds=0, rows=30, kept=kept),
+            start=start,
+        ).noise
+        for kept in (0.0, 0.5, 1.0)
+    )
+    assert none == pytest.approx(start.noise)
+    assert half == pytest.approx((moved * start.noise) ** 0.5)
+    assert moved != pytest.approx(start.noise)
+
+
 def test_learning_is_repeatable(random_rows: MakeRows, vocabulary: Vocabulary) -> None:
     table = vocabulary.encode(random_rows(40, 5))
     targets = np.random.default_rng(5).normal(size=40)
