@@ -13,7 +13,7 @@ from predictor.site.capacity.live import NOTHING, Live, LiveJob, NodeGpus, Waits
 
 from .cli.cluster import IN_CLUSTER, KUBECONFIG, api_client
 from .config import Config
-from .history.groups import SCHEDULER, RunGroup, job_id
+from .history.groups import SCHEDULER, RunObjects, job_id
 from .history.records import cluster_of
 from .history.seen import Reader, SeenObject, SeenPod, gpu_name
 from .history.table import RunTable
@@ -95,7 +95,7 @@ class _Queue:
         self._types[uid] = names.pop() if len(names) == 1 else None
         self._priorities[uid] = count(template, "spec", "priority") or 0
 
-    def _parts(self, group: RunGroup) -> Iterator[LiveJob]:
+    def _parts(self, group: RunObjects) -> Iterator[LiveJob]:
         """A job that waits, or what of it has GPUs, and what still waits for them."""
         jobs = [job for job in group.jobs.values() if job.state is None]
         pods = [pod for pod in group.pods.values() if pod.of.state is None]

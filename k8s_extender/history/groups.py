@@ -20,7 +20,7 @@ JOB = "Job"
 
 
 @dataclass(slots=True)
-class RunGroup:
+class RunObjects:
     """The Jobs and pods of one run by uid, as they were last seen."""
 
     jobs: dict[str, SeenObject] = field(default_factory=dict)

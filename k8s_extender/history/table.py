@@ -11,7 +11,7 @@ from typing import Any
 from predictor.site.history.run import Run
 
 from ..pod_name import pod_name
-from .groups import SERVICES, RunGroup
+from .groups import SERVICES, RunObjects
 from .seen import Reader, SeenObject, SeenPod
 
 MAX_WAITING = 20_000  # groups that wait for a database, about 100 MB
@@ -29,7 +29,7 @@ class RunTable:
         self._reader = reader
         self._cluster = cluster
         self._lock = threading.Lock()
-        self._groups: dict[str, RunGroup] = {}
+        self._groups: dict[str, RunObjects] = {}
         self._changed: dict[str, None] = {}  # groups not stored as they are, the last change last
         self._pods: dict[str, str] = {}  # the group of each pod that is there, by its uid
         self._jobs: dict[str, str] = {}
@@ -81,7 +81,7 @@ class RunTable:
             changed = ((key, self._groups[key]) for key in self._changed)
             return {key: group.runs(self._cluster) for key, group in changed if group.ended}
 
-    def going(self) -> list[RunGroup]:
+    def going(self) -> list[RunObjects]:
         """The groups of which something still runs or waits."""
         with self._lock:
             return [group for group in self._groups.values() if group.going]
@@ -94,7 +94,7 @@ class RunTable:
                     self._changed.pop(key, None)
             self._tidy()
 
-    def _touched(self, seen: SeenObject, where: dict[str, str], *, there: bool) -> RunGroup:
+    def _touched(self, seen: SeenObject, where: dict[str, str], *, there: bool) -> RunObjects:
         """The group of an object that is, or is no longer, there."""
         if there:
             where[seen.uid] = seen.group
@@ -102,7 +102,7 @@ class RunTable:
             where.pop(seen.uid, None)
         self._changed.pop(seen.group, None)
         self._changed[seen.group] = None
-        return self._groups.setdefault(seen.group, RunGroup())
+        return self._groups.setdefault(seen.group, RunObjects())
 
     def _tidy(self) -> None:
         """Forget groups of which nothing is there, unless they ended and wait to be stored."""
