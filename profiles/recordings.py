@@ -20,8 +20,8 @@ OPTIMIZERS = {"vision-transformer": "adamw"}
 class Recording:
     """One network as a library builds it.
 
-    ``parameters`` and ``forward_gflops`` (2 x multiply-adds, one sample of ``image_size``) are
-    those of the library's module, counted by torch.
+    ``parameters`` and ``forward_gflops`` (2 x multiply-adds, one of two samples of ``image_size``)
+    are those of the library's module, counted by torch.
     """
 
     name: str

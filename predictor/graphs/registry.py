@@ -15,15 +15,12 @@ _BUILDERS: dict[str, Callable[..., None]] = {}
 # family name -> module under ``families`` that registers it; imported on first use only
 _MODULES: dict[str, str] = {
     "mobilefacenet": "insightface",
-    "pruned_resnet": "split_resnet",
     "video_dit": "dit",
     "imagen_efficient": "imagen",
     "swin_v2_cr": "swin_v2",
     "vit_hybrid": "vit_variants",
     "vit_relpos": "vit_variants",
     "vit_parallel": "vit_variants",
-    "coat_lite": "coat",
-    "sequencer2d": "sequencer",
 }
 
 
