@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..errors import HistoryError
 from ..units import MISSING, count, duration, percent
 from .console import Progress, format_option, progress, show_json, show_table, warn
 from .filling import history_option, open_history
@@ -15,7 +17,6 @@ from .history_filters import filter_options, where_of
 from .predictors import predictor, refit
 
 if TYPE_CHECKING:
-    from ..estimate.core import Predictor
     from ..evaluation.figures import Figure
     from ..site.calibration.calibrate import CalibrationComparison
     from ..site.calibration.gather import Gathered
@@ -62,16 +63,19 @@ def calibrate(
 
     Shows the error on the latest runs, which taught nothing, before and after; stores the new
     predictor, and puts it to use where it is better on them beyond doubt. Start-up, pauses and
-    lengths of jobs go to site.json beside the predictors, where the daemons read them.
+    what is needed to estimate any job go to site.json beside the predictors, where the daemons
+    read them; of a history whose jobs name no network that is all.
     """
     if shipped:
         _show_shipped(form)
         return
+    from ..site.calibration.site_state import write_state
+
     with open_history(history, create=False) as store, progress("calibrating") as bar:
         state, gathered = _read(store, where_of(filters), hold_back, bar)
-        compared, stored = _calibrate(
-            state, gathered, predictor(), bar, force=force, dry_run=dry_run
-        )
+        if not dry_run:
+            write_state(state)
+        compared, stored = _calibrate(gathered, bar, force=force, dry_run=dry_run)
     if form == "json":
         show_json(_plain(compared, gathered, state, stored))
     else:
@@ -84,7 +88,7 @@ def _read(
     from ..site.calibration.gather import cut_at, gather
     from ..site.calibration.site_state import SiteState
 
-    bar("start-up and lengths", 0.0)
+    bar("how long jobs run", 0.0)
     state = SiteState.learn(store.runs(where))
     bar("runs of the site", 0.1)
     cut_s = cut_at(store, where, hold_back, _taught_s())
@@ -102,28 +106,27 @@ def _taught_s() -> float:
 
 
 def _calibrate(
-    state: SiteState,
-    gathered: Gathered,
-    before: Predictor,
-    bar: Progress,
-    *,
-    force: bool,
-    dry_run: bool,
-) -> tuple[CalibrationComparison, str | None]:
-    """The comparison, and the version that was stored."""
+    gathered: Gathered, bar: Progress, *, force: bool, dry_run: bool
+) -> tuple[CalibrationComparison | None, str | None]:
+    """The comparison, and the version that was stored; None where no run tells a step time."""
     from ..estimate import artifacts, store
     from ..site.calibration.calibrate import compare, fit_all
     from ..site.calibration.guards import Guards
     from ..site.calibration.quarantine import read_quarantine
     from ..site.calibration.refit import Base
-    from ..site.calibration.site_state import write_state
 
+    if not gathered.earlier:
+        return None, None
+    before = predictor()
     guards = Guards(before, read_quarantine())
     base = Base.of(progress=bar)
-    compared = compare(before, base, gathered, guards=guards, progress=bar)
+    try:
+        compared = compare(before, base, gathered, guards=guards, progress=bar)
+    except HistoryError as error:
+        warn(str(error))
+        return None, None
     if dry_run:
         return compared, None
-    write_state(state)
     fitted, taught = compared.fitted, gathered.earlier
     used = compared.better or force
     if used:
@@ -137,30 +140,25 @@ def _calibrate(
 
 
 def _show(
-    compared: CalibrationComparison,
+    compared: CalibrationComparison | None,
     gathered: Gathered,
     state: SiteState,
     stored: str | None,
     *,
     force: bool,
 ) -> None:
-    from ..site.calibration.calibrate import reasons
-
+    for line in _run_time_lines(state):
+        click.echo(line)
+    if compared is None:
+        click.echo(f"{count(gathered.runs)} runs: none tells a step time, no predictor was fitted")
+        _show_unused(gathered.left)
+        return
     groups = compared.groups.groups
     used = sum(group.runs for group in groups)
     click.echo(f"{count(gathered.runs)} runs: {count(used)} make {count(len(groups))} measurements")
-    if compared.left:
-        click.echo(f"not used: {reasons(compared.left)}")
+    _show_unused(compared.left)
     if bounds := len(gathered.bounds):
         click.echo(f"{bounds} hit their limit, {compared.beyond} of them beyond the interval")
-    for fixed in state.fixed:
-        if fixed.startup_s is not None:
-            who = " ".join(filter(None, (fixed.cluster, fixed.group)))
-            startup = fixed.startup_s
-            click.echo(
-                f"start-up {who}: median {duration(startup.median)}, 90 % below "
-                f"{duration(startup.high)} ({startup.runs} runs)"
-            )
     click.echo()
     show_table(HEAD, list(_rows(compared)))
     verdict = compared.verdict
@@ -171,6 +169,41 @@ def _show(
             f"nothing is learned from {caught.user}: {caught.lies} of {caught.runs} runs cannot be "
             f"true, most of them {caught.reason}"
         )
+
+
+def _run_time_lines(state: SiteState) -> Iterator[str]:
+    """What was learned of how long jobs run."""
+    told = _run_times(state)
+    yield (
+        f"how long jobs run: {count(told['runs'])} runs of {count(told['users'])} users; "
+        f"of the latest {percent(told['inside_95'])} stayed below their 95 % quantile"
+    )
+    for fixed in state.fixed:
+        if fixed.startup_s is not None:
+            who = " ".join(filter(None, (fixed.cluster, fixed.group)))
+            startup = fixed.startup_s
+            yield (
+                f"start-up {who}: median {duration(startup.median)}, 90 % below "
+                f"{duration(startup.high)} ({startup.runs} runs)"
+            )
+
+
+def _run_times(state: SiteState) -> dict[str, Any]:
+    from ..site.similar.request import Similarity
+
+    seen = state.memory.seen()
+    return {
+        "runs": seen.get((Similarity.SITE, ""), 0),
+        "users": sum(kind is Similarity.USER for kind, _ in seen),
+        "inside_95": state.memory.coverage.held,
+    }
+
+
+def _show_unused(left: Counter[str]) -> None:
+    from ..site.calibration.calibrate import reasons
+
+    if left:
+        click.echo(f"not used for step times: {reasons(left)}")
 
 
 def _stored(version: str | None, *, used: bool) -> str:
@@ -204,8 +237,31 @@ def _row(name: str, before: Errors | None, after: Errors | None) -> tuple[str, .
 
 
 def _plain(
-    compared: CalibrationComparison, gathered: Gathered, state: SiteState, stored: str | None
+    compared: CalibrationComparison | None, gathered: Gathered, state: SiteState, stored: str | None
 ) -> dict[str, Any]:
+    told = {
+        "runs": gathered.runs,
+        "run_times": _run_times(state),
+        "fixed_times": [asdict(fixed) for fixed in state.fixed],
+        "hit_their_limit": len(gathered.bounds),
+        "version": stored,
+    }
+    return told | (_nothing_compared(gathered) if compared is None else _compared(compared))
+
+
+def _nothing_compared(gathered: Gathered) -> dict[str, Any]:
+    nothing = dict.fromkeys(("before", "after", "verdict"))
+    return {
+        "measurements": 0,
+        "not_used": dict(gathered.left.most_common()),
+        "beyond_the_interval": 0,
+        "by_stack": {"before": {}, "after": {}},
+        "caught": [],
+        "better": False,
+    } | nothing
+
+
+def _compared(compared: CalibrationComparison) -> dict[str, Any]:
     from ..site.calibration.held_back import errors_by, stack
 
     def plain(checked: Sequence[Checked]) -> dict[str, Any]:
@@ -213,19 +269,15 @@ def _plain(
 
     before, after = _both(compared)
     return {
-        "runs": gathered.runs,
         "measurements": len(compared.groups.groups),
         "not_used": dict(compared.left.most_common()),
-        "hit_their_limit": len(gathered.bounds),
         "beyond_the_interval": compared.beyond,
         "before": None if before is None else asdict(before),
         "after": None if after is None else asdict(after),
         "by_stack": {"before": plain(compared.before), "after": plain(compared.after)},
-        "fixed_times": [asdict(fixed) for fixed in state.fixed],
         "verdict": asdict(compared.verdict),
         "caught": [asdict(caught) for caught in compared.caught],
         "better": compared.better,
-        "version": stored,
     }
 
 

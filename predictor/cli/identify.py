@@ -41,7 +41,7 @@ def identify(
     from ..identify.identify import identify as read
 
     environment = dict(_variable(text) for text in variables)
-    script = _script(words[0])
+    script = script_text(words[0])
     stated = read(
         comment=comment,
         environment=environment,
@@ -62,7 +62,7 @@ def _variable(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _script(word: str) -> str | None:
+def script_text(word: str) -> str | None:
     """The text of a shell script, None where the word is none."""
     path = Path(word)
     if not path.is_file():

@@ -18,6 +18,7 @@ from ...errors import ArtifactError
 from ...job.training_job import SITE_PREFIX
 from ..history.run import Run
 from ..similar.memory import SiteMemory
+from ..similar.naming import naming_at
 from ..similar.past_runs import PastRun
 from ..similar.stored import memory_as_dict, memory_of
 from .fixed_times import FixedTime, FixedTimes, fixed_times, of_cluster
@@ -25,7 +26,7 @@ from .fixed_times import FixedTime, FixedTimes, fixed_times, of_cluster
 FILE_NAME = "site.json"
 FORMAT = 2
 # Of a longer history the latest runs teach how long jobs run.
-TEACHING_RUNS = 200_000
+TEACHING_RUNS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,9 @@ def read_state(home: Path | None = None) -> SiteState:
             raise ValueError(f"format {raw['format']}, not {FORMAT}")
         fixed = tuple(_fixed(f) for f in raw["fixed"])
         # Format 1 has no runs: the next calibration learns them from the history.
-        return SiteState(fixed, memory_of(raw["memory"]) if "memory" in raw else SiteMemory())
+        memory = memory_of(raw["memory"]) if "memory" in raw else SiteMemory()
+        memory.naming = naming_at(path.parent)
+        return SiteState(fixed, memory)
     except FileNotFoundError:
         return SiteState()
     except (KeyError, TypeError, ValueError) as error:

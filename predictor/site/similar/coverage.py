@@ -20,6 +20,7 @@ RECENT_SCORES = 1000
 PER_BATCH = 10
 STEP = 0.001
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+TOLD_LEVEL = 0.95
 # Scores of a distribution that is right, to begin with.
 FIRST_SCORES = 100
 _MISSES = 1 - np.array(LEVELS)
@@ -37,6 +38,7 @@ class QuantileCoverage:
         self._sorted = sorted(self._latest)
         self._moved = np.zeros(len(LEVELS)) if moved is None else np.array(moved, dtype=float)
         self._batches: Counter[str] = Counter()
+        self._held: deque[bool] = deque(maxlen=RECENT_SCORES)
 
     def level(self, level: float) -> float:
         """Where to read a distribution, so that a share ``level`` of runs stays below."""
@@ -48,7 +50,9 @@ class QuantileCoverage:
 
     def learn(self, score: float, batch: str) -> None:
         """Take in the score of a run that ended."""
-        missed = (score >= np.array(self.levels())) - _MISSES
+        reached = score >= np.array(self.levels())
+        self._held.append(not reached[LEVELS.index(TOLD_LEVEL)])
+        missed = reached - _MISSES
         self._moved = np.clip(self._moved + STEP * missed, -_MISSES, _MISSES)
         self._batches[batch] += 1
         if self._batches[batch] > PER_BATCH:
@@ -65,6 +69,11 @@ class QuantileCoverage:
         wanted = min(max(wanted, LEAST_LEVEL), MOST_LEVEL)
         rank = ceil(wanted * (len(self._sorted) + 1))
         return min(float(self._sorted[min(rank, len(self._sorted)) - 1]) + _ABOVE, 1.0)
+
+    @property
+    def held(self) -> float | None:
+        """The share of the latest runs that stayed below their 95 % quantile; None before any."""
+        return sum(self._held) / len(self._held) if self._held else None
 
     def as_dict(self) -> dict[str, list[float]]:
         """Plain values for JSON."""

@@ -13,7 +13,7 @@ from .coverage import LEVELS
 from .memory import SimilarRuns, SiteMemory
 from .past_runs import RunEnd
 from .physics import PhysicsView
-from .request import OWN, JobRequest, Similarity
+from .request import OWN, SAME_JOB, JobRequest, Similarity
 from .run_times import RunTimes
 
 # Similar runs that a limit rests on, and the share of them that may have hit theirs.
@@ -105,18 +105,18 @@ def estimate_job(
 def carried_limit_s(job: JobRequest, memory: SiteMemory, level: float) -> float | None:
     """A limit that the user's own similar runs carry; None where they do not.
 
-    At least LIMIT_RUNS of them completed, few hit their limit, and none had to be brought here
-    from other GPUs or another length.
+    At least LIMIT_RUNS of the same script, command or name completed, few hit their limit, and none
+    had to be brought here by a guess, as from GPUs that nobody measured.
     """
     found = memory.recall(job, needed=True)
-    own = next((one for one in found.similar if one.similarity in OWN), None)
-    if own is None or own.scaled:
+    own = next((one for one in found.similar if one.similarity in SAME_JOB), None)
+    if own is None or own.assumed:
         return None
-    completed = [run.run_s for run in own.runs if run.ended is RunEnd.COMPLETED]
+    completed = sum(run.ended is RunEnd.COMPLETED for run in own.runs)
     cut_off = sum(run.ended is RunEnd.CUT_OFF for run in own.runs)
-    if len(completed) < LIMIT_RUNS or cut_off > LIMIT_CUT_OFF * len(own.runs):
+    if completed < LIMIT_RUNS or cut_off > LIMIT_CUT_OFF * len(own.runs):
         return None
-    return LIMIT_MARGIN * max(found.times.quantile_s(level), *completed)
+    return LIMIT_MARGIN * max(found.times.quantile_s(level), own.longest_s)
 
 
 def _physics_words(prediction: Prediction, memory: SiteMemory) -> str:

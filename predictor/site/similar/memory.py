@@ -9,7 +9,7 @@ and a new user gets what the site knows.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log
 from statistics import median
@@ -49,14 +49,16 @@ RATIOS_KEPT, ERRORS_KEPT = 50, 200
 FIRST_ERRORS = 5
 FIRST_ERROR = {"runs": 0.5, "physics": 0.25}
 
+Naming = Callable[[JobRequest], JobRequest]
 Parts = tuple[Floats, Floats, NDArray[np.bool_]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimilarRuns:
     """Runs with one similarity to a job, and the share of the answer that is theirs.
 
-    ``notes`` say how they were brought to the job, where they were ``scaled``.
+    ``notes`` say how they were brought to the job, ``assumed`` whether that is a guess;
+    ``longest_s`` is the longest of those that completed, so brought.
     """
 
     similarity: Similarity
@@ -64,7 +66,8 @@ class SimilarRuns:
     runs: tuple[PastRun, ...]
     seen: int
     notes: tuple[str, ...] = ()
-    scaled: bool = False
+    assumed: bool = False
+    longest_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,11 @@ class Recollection:
 
     times: RunTimes
     similar: tuple[SimilarRuns, ...]
+
+
+def as_they_are(job: JobRequest) -> JobRequest:
+    """The names of a job where the history keeps them clear."""
+    return job
 
 
 def nothing_known(ran: JobRequest, job: JobRequest) -> float | None:
@@ -106,9 +114,13 @@ def _square(errors: Sequence[float], who: str) -> float:
 
 
 class SiteMemory:
-    """Windows of runs by similarity; taking a run in and recalling a job take constant time."""
+    """Windows of runs by similarity; taking a run in and recalling a job take constant time.
 
-    def __init__(self) -> None:
+    ``naming`` gives the names of a job as the history that taught it kept them.
+    """
+
+    def __init__(self, naming: Naming = as_they_are) -> None:
+        self.naming = naming
         self.coverage = QuantileCoverage()
         self.errors = HeldOutErrors()
         self._windows: OrderedDict[tuple[Similarity, str], RunWindow] = OrderedDict()
@@ -150,6 +162,15 @@ class SiteMemory:
         unique = {id(run): run for window in self._windows.values() for run in window.runs}
         return sorted(unique.values(), key=lambda run: run.end_s)
 
+    def seen(self) -> dict[tuple[Similarity, str], int]:
+        """How many runs of each key there ever were."""
+        return {key: window.seen for key, window in self._windows.items()}
+
+    def count_seen(self, seen: Mapping[tuple[Similarity, str], int]) -> None:
+        """Take over how many runs of each key there were, of which the latest are known."""
+        for key in seen.keys() & self._windows.keys():
+            self._windows[key].seen = seen[key]
+
     def recall(
         self,
         job: JobRequest,
@@ -164,7 +185,7 @@ class SiteMemory:
         which a failure tells a lower bound. ``physics`` brings runs of one script to other GPUs;
         ``predicted`` (n,) are ln seconds that physics holds for alike likely.
         """
-        job = job.without_names()
+        job = job if job.hashed else self.naming(job).without_names()
         ln_limit = log(job.limit_s) if job.limit_s else np.nan
         least = RunEnd.STOPPED if needed else RunEnd.CUT_OFF
         parts: list[Parts] = []
@@ -179,24 +200,33 @@ class SiteMemory:
             runs = window.arrays
             weight = runs.weight
             notes: tuple[str, ...] = ()
-            scaled = False
+            assumed, ended = False, runs.ended
             if similarity in BY_SCRIPT:
                 moved = scaled_runs(window.runs, job, self._ratio, physics)
-                ln_s, bounds = moved.ln_s, (runs.ended >= least)[moved.row]
+                ln_s, ended = moved.ln_s, runs.ended[moved.row]
                 weight, notes = weight[moved.row] * moved.share, moved.notes
-                scaled = moved.scaled
+                assumed = moved.assumed
             else:
                 power = LIMIT_POWER.get(similarity, 0.0)
                 ln_s = _moved(runs.ln_run, runs.ln_limit, power, ln_limit)
-                bounds = runs.ended >= least
             total = float(weight.sum())
             if total <= 0.0:
                 continue
             share = left * total / (total + PRIOR_RUNS[similarity])
             left -= share
-            parts.append((ln_s, weight * (share / total), bounds))
-            kept = tuple(window.runs)
-            similar.append(SimilarRuns(similarity, share, kept, window.seen, notes, scaled))
+            parts.append((ln_s, weight * (share / total), ended >= least))
+            completed = ln_s[ended == RunEnd.COMPLETED]
+            similar.append(
+                SimilarRuns(
+                    similarity=similarity,
+                    share=share,
+                    runs=tuple(window.runs),
+                    seen=window.seen,
+                    notes=notes,
+                    assumed=assumed,
+                    longest_s=float(np.exp(completed.max())) if len(completed) else 0.0,
+                )
+            )
         parts.append(_prior(left, job.limit_s))
         ln_s, weight, bounds = (np.concatenate(each) for each in zip(*parts, strict=True))
         cap = None if not job.limit_s else log(job.limit_s * (1 + GRACE_SHARE) + GRACE_S)
@@ -204,7 +234,7 @@ class SiteMemory:
 
     def forget(self, user: str) -> int:
         """Forget all runs of a user; how many they were."""
-        gone = JobRequest(user=user).without_names().user
+        gone = self.naming(JobRequest(user=user)).without_names().user
         theirs = {id(run) for run in self.runs() if run.request.user == gone}
         for key, window in list(self._windows.items()):
             window.drop(theirs)

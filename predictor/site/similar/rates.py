@@ -8,14 +8,14 @@ site where they were seen, else by a prior that is wide.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import log, sqrt
+from dataclasses import dataclass, field
+from math import exp, log, sqrt
 from statistics import median
 
 import numpy as np
 
 from .past_runs import PastRun, RunEnd
-from .request import JobRequest
+from .request import JobRequest, TrainingLength
 from .run_times import Floats
 
 # ln of the ratio of the times of one unit of length of two requests; None where not known.
@@ -30,22 +30,39 @@ SPREADS = (0.6, 0.0, 0.4, 0.3)  # GPU type, GPUs (see below), precision, batch s
 # n times the GPUs take 1 / n**0.8 of the time, give or take half of what n says.
 COUNT_POWER, COUNT_SPREAD = 0.8, 0.3
 FAR = 3.0
+GUESS = "assumed"
 # A normal distribution by five points that are alike likely, of mean 0 and deviation 1.
 _POINTS = tuple((at, 0.2) for at in (-1.397, -0.569, 0.0, 0.569, 1.397))
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What is said of the runs: their rates on the GPUs of the job, and what was done to them."""
+
+    rates_s: list[float] = field(default_factory=list)
+    words: dict[str, None] = field(default_factory=dict)
+
+    def told(self, length: TrainingLength | None) -> tuple[str, ...]:
+        """A line for the rates, then the others."""
+        if length is None or not self.rates_s:
+            return tuple(self.words)
+        rate_s = f"{median(self.rates_s):.3g} s per {length.unit[:-1]}"
+        return (f"{rate_s} for {length.amount:,.0f} {length.unit}", *self.words)
 
 
 @dataclass(frozen=True, slots=True)
 class ScaledRuns:
     """Runs as they would be of this job: ln seconds, share of weight and bound of each (n,).
 
-    ``row`` is the run each value comes from, ``notes`` what was assumed.
+    ``row`` is the run each value comes from, ``notes`` how they were brought here, ``assumed``
+    whether any of it is a guess.
     """
 
     ln_s: Floats
     share: Floats
     row: np.ndarray[tuple[int], np.dtype[np.int64]]
     notes: tuple[str, ...]
-    scaled: bool
+    assumed: bool
 
 
 def scaled_runs(
@@ -54,18 +71,18 @@ def scaled_runs(
     """Runs of one script, brought to a job; those of which that cannot be said are left out."""
     startup_s = usual_startup_s(runs)
     values: list[tuple[float, float, int]] = []
-    notes: dict[str, None] = {}
-    scaled = False
+    notes = _Notes()
     for row, run in enumerate(runs):
         found = _brought(run, job, startup_s, ratio, physics, notes)
         if found is None:
             continue
         ln_s, spread = found
-        scaled = scaled or ln_s != log(run.run_s)
         points = _POINTS if spread else ((0.0, 1.0),)
         values += [(ln_s + at * spread, share, row) for at, share in points]
     columns = np.array(values).reshape(-1, 3).T
-    return ScaledRuns(columns[0], columns[1], columns[2].astype(np.int64), tuple(notes), scaled)
+    told = notes.told(job.length)
+    guessed = any(GUESS in note for note in told)
+    return ScaledRuns(columns[0], columns[1], columns[2].astype(np.int64), told, guessed)
 
 
 def usual_startup_s(runs: Sequence[PastRun]) -> float | None:
@@ -104,7 +121,7 @@ def _brought(
     startup_s: float | None,
     ratio: LogRatio,
     physics: LogRatio,
-    notes: dict[str, None],
+    notes: _Notes,
 ) -> tuple[float, float] | None:
     """The ln seconds of a run under the request of a job, and its spread; None where unknown."""
     hardware, spread = _hardware(run.request, job, ratio, physics, notes)
@@ -121,15 +138,15 @@ def _brought(
     sure = told_s is not None or run.rate_s is not None
     far = max(length.amount / run.length.amount, run.length.amount / length.amount) > FAR
     own = STARTUP_SPREAD if far and not sure else LENGTH_SPREAD
-    notes[f"{_short(rate_s)} s per {length.unit[:-1]} for {length.amount:,.0f} {length.unit}"] = (
-        None
-    )
-    seconds = before_s + rate_s * length.amount * np.exp(hardware)
-    return log(seconds), sqrt(own**2 + spread**2)
+    if far and not sure:
+        notes.words[f"a start-up of a minute at most {GUESS}"] = None
+    rate_s *= exp(hardware)
+    notes.rates_s.append(rate_s)
+    return log(before_s + rate_s * length.amount), sqrt(own**2 + spread**2)
 
 
 def _hardware(
-    ran: JobRequest, job: JobRequest, ratio: LogRatio, physics: LogRatio, notes: dict[str, None]
+    ran: JobRequest, job: JobRequest, ratio: LogRatio, physics: LogRatio, notes: _Notes
 ) -> tuple[float, float]:
     """The ln of how much longer a step takes on the GPUs of the job, and its spread."""
     if _alike(ran, job):
@@ -138,7 +155,7 @@ def _hardware(
     for source, words in ((physics, "by physics"), (ratio, "as measured at this site")):
         known = source(ran, job)
         if known is not None:
-            notes[f"{what}: x {np.exp(known):.2g} {words}"] = None
+            notes.words[f"{what}: x {exp(known):.2g} {words}"] = None
             return known, KNOWN_SPREAD
     shift, variance = 0.0, 0.0
     for spread, one, two in zip(SPREADS, hardware_of(ran), hardware_of(job), strict=True):
@@ -146,7 +163,7 @@ def _hardware(
     if _differ(job.gpus, ran.gpus):
         more = log(job.gpus / ran.gpus)
         shift, variance = -COUNT_POWER * more, variance + (COUNT_SPREAD * more) ** 2
-    notes[f"{what}: x {np.exp(shift):.2g} assumed, nobody measured it here"] = None
+    notes.words[f"{what}: x {exp(shift):.2g} {GUESS}, nobody measured it here"] = None
     return shift, sqrt(variance)
 
 
@@ -168,7 +185,3 @@ def _differences(ran: JobRequest, job: JobRequest) -> list[str]:
     names = ("GPU type", "GPUs", "precision", "batch size")
     pairs = zip(names, hardware_of(ran), hardware_of(job), strict=True)
     return [f"{name} {a} -> {b}" for name, a, b in pairs if _differ(a, b)]
-
-
-def _short(seconds: float) -> str:
-    return f"{seconds:.3g}"

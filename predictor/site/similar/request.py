@@ -47,7 +47,8 @@ class Similarity(StrEnum):
 
 
 BY_SCRIPT = (Similarity.SCRIPT, Similarity.COMMAND)
-OWN = (*BY_SCRIPT, Similarity.NAME, Similarity.REQUEST)
+SAME_JOB = (*BY_SCRIPT, Similarity.NAME)
+OWN = (*SAME_JOB, Similarity.REQUEST)
 OF_MANY = (Similarity.ACCOUNT, Similarity.PARTITION, Similarity.SITE)
 _WORDS = {
     Similarity.SCRIPT: "of the same user and script",

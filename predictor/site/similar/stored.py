@@ -9,7 +9,7 @@ from typing import Any
 from .coverage import QuantileCoverage
 from .memory import SiteMemory
 from .past_runs import PastRun, RunEnd
-from .request import JobRequest, TrainingLength
+from .request import JobRequest, Similarity, TrainingLength
 
 # The latest runs are kept; a run of 50,000 others ago tells little of today.
 MAX_RUNS = 50_000
@@ -26,6 +26,7 @@ def memory_as_dict(memory: SiteMemory) -> dict[str, Any]:
     return {
         "requests": [_plain(request) for request in requests],
         "runs": rows,
+        "seen": [[kind.value, key, seen] for (kind, key), seen in memory.seen().items()],
         "coverage": memory.coverage.as_dict(),
         "errors": {
             "physics": list(memory.errors.physics),
@@ -40,6 +41,7 @@ def memory_of(raw: Mapping[str, Any]) -> SiteMemory:
     requests = [_request(values) for values in raw["requests"]]
     for at, *values in raw["runs"]:
         memory.add(_run(requests[at], values))
+    memory.count_seen({(Similarity(kind), key): seen for kind, key, seen in raw["seen"]})
     memory.coverage = QuantileCoverage(raw["coverage"]["scores"], raw["coverage"]["moved"])
     memory.errors.physics.extend(raw["errors"]["physics"])
     memory.errors.runs.extend(raw["errors"]["runs"])

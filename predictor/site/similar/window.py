@@ -43,13 +43,13 @@ class RunWindow:
     def add(self, run: PastRun) -> None:
         """Take the newest run in, and let go of the one that says least."""
         runs, self._arrays, self.seen = self.runs, None, self.seen + 1
-        batch = run.batch
-        together = [at for at, other in enumerate(runs) if other.batch == batch]
-        if self.shared:
-            user = run.request.user
-            together = [at for at, other in enumerate(runs) if other.request.user == user]
-        if len(together) >= (PER_USER if self.shared else PER_BATCH):
-            del runs[together[0]]
+        batch, user = run.batch, run.request.user
+        if self.shared and user:
+            alike, most = [o for o in runs if o.request.user == user], PER_USER
+        else:
+            alike, most = [o for o in runs if o.batch == batch], PER_BATCH
+        if len(alike) >= most:
+            runs.remove(alike[0])
         runs.append(run)
         if len(runs) > WINDOW:
             del runs[0]

@@ -1,0 +1,95 @@
+"""`precision-time estimate` and what `calibrate` learns for it from a history without networks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from site_runs import run_of
+
+from predictor.cli.main import main
+from predictor.site.history.run import Run
+from predictor.site.history.settings import HistorySettings
+from predictor.site.history.store import History
+
+SILENT = {"asked": "", "submit_line": "", "gpu_type": None}
+
+
+def command(*words: str) -> Result:
+    return CliRunner().invoke(main, list(words), catch_exceptions=False)
+
+
+def history(path: Path, runs: list[Run], settings: HistorySettings | None = None) -> str:
+    url = str(path / "history.sqlite")
+    with History.open(url, settings=settings or HistorySettings()) as store:
+        store.add(runs)
+    return url
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "job.sh"
+    path.write_text("#!/bin/bash\npython train.py --epochs 30\n")
+    return path
+
+
+def test_any_job_is_estimated_before_anything_was_learned(home: Path, script: Path) -> None:
+    found = command("estimate", str(script), "--user", "ada", "--limit", "10:00:00")
+    assert found.exit_code == 0
+    assert "expected" in found.stdout
+    assert "nothing is known of this site" in found.stdout
+
+
+def test_what_calibrate_learned_is_what_estimate_says(
+    home: Path, tmp_path: Path, script: Path
+) -> None:
+    runs = [run_of(n, elapsed_s=7200.0, user="ada", name="nightly", **SILENT) for n in range(40)]
+    learned = command("calibrate", "--history", history(tmp_path, runs), "--format", "json")
+    assert learned.exit_code == 0
+    told = json.loads(learned.stdout)
+    assert told["run_times"]["runs"] == 40
+    assert (told["measurements"], told["version"]) == (0, None)
+    found = command(
+        "estimate", "--user", "ada", "--gpus", "4", "--format", "json", "--", "python", "x"
+    )
+    said = json.loads(found.stdout)
+    assert said["quantiles_s"]["0.5"] == pytest.approx(7200.0)
+    assert "40 runs of the same user" in said["evidence"][0]
+
+
+def test_calibrate_learns_from_jobs_without_user_or_name(home: Path, tmp_path: Path) -> None:
+    nobody = {"user": "", "account": "", "name": "", "partition": "", "limit_s": None}
+    runs = [run_of(n, **SILENT | nobody) for n in range(30)]
+    found = command("calibrate", "--history", history(tmp_path, runs))
+    assert found.exit_code == 0
+    assert "none tells a step time" in found.stdout
+    assert "30 runs of 0 users" in found.stdout
+
+
+def test_calibrate_has_nothing_to_learn_from_an_empty_history(home: Path, tmp_path: Path) -> None:
+    assert command("calibrate", "--history", history(tmp_path, [])).exit_code == 0
+
+
+def test_similar_runs_are_found_by_hashes(home: Path, tmp_path: Path) -> None:
+    key = tmp_path / "site.key"
+    key.write_text("0123456789abcdef0123")
+    key.chmod(0o600)
+    (home / "history.yaml").parent.mkdir(parents=True, exist_ok=True)
+    (home / "history.yaml").write_text(f"anonymise: users-and-names\nsite_key: {key}\n")
+    settings = HistorySettings(anonymise="users-and-names", site_key=key)
+    runs = [run_of(n, elapsed_s=7200.0, user="ada", name="nightly", **SILENT) for n in range(40)]
+    url = history(tmp_path, runs, settings)
+    assert command("calibrate", "--history", url).exit_code == 0
+    said = json.loads(
+        command("estimate", "--user", "ada", "--format", "json", "--", "python", "x").stdout
+    )
+    assert "40 runs of the same user" in said["evidence"][0]
+
+
+@pytest.mark.parametrize("limit", ["soon", "1:2:3:4", ""])
+def test_a_limit_that_is_none_is_named(limit: str) -> None:
+    found = command("estimate", "--limit", limit, "--", "python", "x")
+    assert found.exit_code == 2
+    assert "expected [DAYS-]HOURS:MINUTES" in found.stderr
