@@ -32,7 +32,7 @@ LEVEL = 0.95
 
 @click.command()
 @click.argument("table", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--boosting/--no-boosting", default=True, help="Fit that baseline too; minutes.")
+@click.option("--boosting", is_flag=True, help="Fit that baseline too; needs scikit-learn.")
 def main(table: Path, boosting: bool) -> None:
     """Print the median error of each way, and how often the 95 % quantile was too short."""
     source = AccountingTable(table, TableSource(scheduler="table"))
@@ -97,7 +97,7 @@ def user_past(runs: Sequence[PastRun]) -> Floats:
 
 def boosted(runs: Sequence[PastRun], past: Floats) -> Floats:
     """The median by scikit-learn's boosting, fitted to what had ended; NaN before the first."""
-    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.ensemble import HistGradientBoostingRegressor  # type: ignore[import-untyped]
 
     asked = [run.request for run in runs]
     numbers = [
