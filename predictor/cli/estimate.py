@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..site.similar.estimate import Estimate
     from ..site.similar.request import JobRequest
 
+GIB = 2**30
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 # Days in front of hours, minutes and seconds, as schedulers write it; a bare number is minutes.
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d{1,2}))?(?::(\d{1,2}))?", re.ASCII)
@@ -43,6 +44,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> fl
 @click.option("--gpus", type=click.IntRange(0), default=1, show_default=True, help="GPUs in all.")
 @click.option("--gpu", default="", help="The GPU type.")
 @click.option("--cpus", type=click.IntRange(1), help="CPUs in all.")
+@click.option("--memory-gib", type=click.FloatRange(0), help="Memory in all.")
 @click.option(
     "--limit", "limit_s", callback=_seconds, metavar="TIME", help="Limit: 1-12:00, 4:30:00."
 )
@@ -86,11 +88,12 @@ def _request(words: tuple[str, ...], comment: str | None, asked: dict[str, Any])
     from ..site.similar.request import JobRequest, stated_fields
     from ..site.similar.script import command_signature, script_signature
 
-    directory = asked.pop("directory").resolve()
+    directory, memory_gib = asked.pop("directory").resolve(), asked.pop("memory_gib")
     script = script_text(words[0])
     stated = identify(comment=comment, script=script, argv=words, files=UserFiles(directory))
     return JobRequest(
         gpu_type=asked.pop("gpu"),
+        memory_bytes=None if memory_gib is None else round(memory_gib * GIB),
         script=script_signature(" ".join(words) if script is None else script),
         command=command_signature(" ".join(words), str(directory)),
         directory=str(directory),
