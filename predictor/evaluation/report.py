@@ -16,9 +16,9 @@ Written by `precision-time validate`; do not edit. Error is |predicted - measure
 optimizer step (of the time ratio, for the speed-up). Every figure is out of sample: the rows it
 counts were held out by the protocol named in its line. Hyper-parameters of the residual (variances
 and length scales, no values) were learned by `precision-time learn` without the rows of random
-fold 0; in the other protocols they have seen the rows held out. Shares of the blend for a new model
-are chosen without its rows. What separates models and clusters that transfer well from those that
-do not: [unseen-models.md](unseen-models.md).
+fold 0; in the other protocols they have seen the rows held out. The share of plain physics in the
+answer for a new model is chosen without its rows. What separates models and clusters that transfer
+well from those that do not: [unseen-models.md](unseen-models.md).
 
 | protocol | method | mean | median | 90th percentile | n |
 |---|---|---|---|---|---|
