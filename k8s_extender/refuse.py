@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from predictor.estimate.fits import least_memory
 from predictor.estimate.limits import EvidenceRule, too_thin
 from predictor.job.native import capability, runs_natively
 
@@ -40,10 +41,13 @@ def _precision(job: PodJob, estimate: TypeEstimate) -> NodeRefusal | None:
 
 
 def _too_large(estimate: TypeEstimate, tolerance: float) -> bool:
-    """Memory refuses only what exceeds the device by more than such predictions are wrong."""
+    """Memory refuses what exceeds the device however lean all is that the job does not state.
+
+    And by more than such predictions are wrong.
+    """
     if estimate.prediction is None:
         return False
-    need = estimate.prediction.memory.memory  # of the largest phase
+    need = least_memory(estimate.prediction.job)
     size = estimate.type.memory_bytes or estimate.prediction.job.hardware.memory_bytes
     return need.allocated_bytes > (size - need.framework_bytes) * (1 + tolerance)
 

@@ -212,7 +212,7 @@ def _show_table(plans: Sequence[Plan], chosen: Plan | None) -> None:
 
 def _cells(one: Plan, chosen: bool, priced: bool) -> list[str]:
     job, cost = one.found.job, one.cost
-    batch = str(job.micro_batch_size) + (f" x {job.grad_accum}" if job.grad_accum > 1 else "")
+    batch = str(job.micro_batch_size) + (f" x {job.micro_steps}" if job.micro_steps > 1 else "")
     gpus = f"{job.gpus} x {job.gpu}"
     cells = [MARK if chosen else "", gpus, job.precision.value, batch, duration(one.seconds)]
     if priced:

@@ -63,8 +63,9 @@ def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:
     name = "mean step" if found.phases else "step"
     yield _line(name, duration(found.step_s), f"95 %: {span(step.low_s, step.high_s)}")
     yield _line("throughput", f"{short(found.throughput)} samples/s")
-    if found.steps is not None:
-        low, high = step.low_s * found.steps, step.high_s * found.steps
+    total = found.total_interval()
+    if found.steps is not None and total is not None:
+        low, high = total
         yield _line("total", duration(found.total_s), f"95 %: {span(low, high)}")
         hours = (t * job.gpus / 3600 for t in (found.step_s * found.steps, low, high))
         middle, least, most = map(short, hours)
@@ -78,6 +79,10 @@ def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:
     if terms is not None:
         yield from costs(found, terms)
         yield ""
+    if found.assumptions:
+        yield "assumed, because the job does not say it"
+        yield from (f"{GAP}{one}" for one in found.assumptions)
+        yield ""
     yield "evidence"
     yield from (f"{GAP}{line}" for line in found.evidence)
 
@@ -87,7 +92,7 @@ def phases(found: Prediction) -> Iterator[str]:
     for number, (phase, one) in enumerate(zip(found.job.phases, found.phases, strict=True), 1):
         job, step_s = one.job, duration(one.step_s)
         lasts = f"{count(one.steps)} steps" if one.steps else f"{percent(phase.share or 0.0)}"
-        micro = f"batch {job.micro_batch_size}" + (f" x {job.grad_accum}" * (job.grad_accum > 1))
+        micro = f"batch {job.micro_batch_size}" + (f" x {job.micro_steps}" * (job.micro_steps > 1))
         length = f", {job.seq_len} tokens" if job.seq_len else ""
         took = f"{step_s} a step" if one.total_s is None else duration(one.total_s)
         what = f"{job.precision.value}, {micro} per GPU{length}"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any
+
+import yaml
 
 from ..errors import GraphError, JobError
 from ..graphs.catalog import ModelEntry, entry_of
 from ..graphs.operator import Kind
-from ..job.options import software_data
 from ..job.training_job import TrainingJob
 from ..physics.job_graph import job_graph
 from ..physics.stage_work import CORES
@@ -64,6 +67,13 @@ class Assumption:
         }
 
 
+@cache
+def _assumed() -> Mapping[str, Any]:
+    path = Path(__file__).parent / "assumed.yaml"
+    data: Mapping[str, Any] = yaml.load(path.read_bytes(), yaml.CSafeLoader)
+    return data
+
+
 def assumptions_of(
     job: TrainingJob, price: Callable[[TrainingJob], float], *, measured: bool
 ) -> tuple[Assumption, ...]:
@@ -98,7 +108,7 @@ def widened(factor: float, level: float, found: Sequence[Assumption]) -> float:
 def _length(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
     if job.epochs is None or job.dataset_size is not None or entry.dataset_size is None:
         return
-    least, most = software_data()["assumed"]["dataset_size"]
+    least, most = _assumed()["dataset_size"]
     size = entry.dataset_size
     value = f"{size:,} samples an epoch"
     reason = f"{entry.name} is mostly trained on so many; no data set is named"
@@ -108,14 +118,14 @@ def _length(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
 
 def _sequence(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
     if job.seq_len is None and job.mean_seq_len is None and entry.seq_len is not None:
-        times = float(software_data()["assumed"]["seq_len_times"])
+        times = float(_assumed()["seq_len_times"])
         reason = f"usual for {entry.name}; no sequence length is stated"
         yield Assumption("seq_len", f"{entry.seq_len} tokens", reason, 1 / times, times)
 
 
 def _image(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
     if job.image_size is None and entry.image_size is not None:
-        least, most = software_data()["assumed"]["image_side_times"]
+        least, most = _assumed()["image_side_times"]
         size, axes = "x".join(map(str, entry.image_size)), len(entry.image_size)
         reason = f"usual for {entry.name}; no image size is stated"
         yield Assumption("image_size", size, reason, least**axes, most**axes)
@@ -126,7 +136,7 @@ def _micro_batch(job: TrainingJob) -> Iterator[Assumption]:
     if job.batch_size is not None or job.grad_accum is not None or job.pipeline_parallel == 1:
         return
     others, steps = job.pipeline_parallel - 1, job.micro_steps
-    most = min(steps, int(software_data()["assumed"]["most_micro_batch"]))
+    most = min(steps, int(_assumed()["most_micro_batch"]))
     slower = (1 + others * most / steps) / (1 + others / steps)
     reason = "usual under pipeline parallelism; only the global batch is stated"
     yield Assumption("batch_size", "1 per micro-step", reason, 1 / slower, slower)

@@ -20,6 +20,7 @@ from ..physics.collectives import CollectiveTimes
 from ..physics.operator_time import OperatorTimes
 from ..physics.parallel.checks import split_warnings
 from ..physics.step import StepModel, StepTime
+from .assumptions import assumptions_of
 from .intervals import Intervals
 from .phase_sum import summed
 from .prediction import Prediction
@@ -28,6 +29,8 @@ from .residual.model import Residual, ResidualEstimate
 from .residual.novelty import Tier
 
 SEEN_JOBS = 8192
+# Tiers whose runs at the site settle what a job does not say of its software and its input.
+SETTLED = (Tier.RUN, Tier.CONFIGURATION)
 # What a prediction counts measured runs of.
 EVIDENCE = (("model",), ("model", "gpu"), ("model", "gpu", "precision"))
 
@@ -92,6 +95,7 @@ class Predictor:
         correction = math.exp(estimate.mean)
         step_s = float(physical.step_s * correction)
         tier, deviation = estimate.tier, estimate.deviation
+        assumed = assumptions_of(job, self._price_s, measured=tier in SETTLED)
         return Prediction(
             job=job,
             step_s=step_s,
@@ -104,7 +108,11 @@ class Predictor:
             evidence=(tier.meaning, *self._evidence(row)),
             warnings=_warnings(job, tier),
             factors=self.intervals.factors(tier, deviation),
+            assumptions=assumed,
         )
+
+    def _price_s(self, job: TrainingJob) -> float:
+        return self.steps.price(job).step_s
 
     def _evidence(self, row: Features) -> list[str]:
         one = self.residual.vocabulary.encode([row]).codes[0].tolist()

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from ..errors import JobError
+from ..graphs.catalog import entry_of
 from ..job.phases import parts_of
 from ..job.training_job import TrainingJob
+from ..physics.formats import storage_of
 from ..physics.memory import Memory, memory_of
 
 # Share of the memory left free by default: what the model does not know (fragmentation of the
 # allocator, convolution workspace, uneven batches) and what a GPU reports below its nominal size.
 MARGIN = 0.1
+# Leanest readings of what a job does not say: options and the fields they fix, the optimizer without
+# state, networks that are trained by adapters on 4-bit weights (arXiv 2305.14314), and how many times
+# shorter a sequence may be than the usual one.
+_LEANER = {"act_ckpt": ("recompute", "full"), "flash_attention": ("fused_attention", "on")}
+STATELESS = "adafactor"
+ADAPTED = frozenset({"gpt", "transformer"})
+PACKED_BYTES = 0.5
+SHORTER = 4
 # More GPUs than this factor are not proposed.
 MOST_TIMES_GPUS = 64
 
@@ -82,6 +92,37 @@ def fits(job: TrainingJob, margin: float = MARGIN, *, have_bytes: float | None =
     have = size - memory.framework_bytes
     ok = memory.allocated_bytes <= have * (1 - margin)
     return Fit(job, ok, memory.allocated_bytes, have, memory, margin)
+
+
+@lru_cache(maxsize=4096)
+def least_memory(job: TrainingJob) -> Memory:
+    """What a job may need if all that it leaves unstated is as lean as can be.
+
+    Only what exceeds this is certainly too large: who states no sharding may shard, who states no
+    optimizer may run one without state, and who trains a language model may train adapters on
+    weights of 4 bits.
+    """
+    if parts := parts_of(job):
+        return max((least_memory(part) for part in parts), key=lambda m: m.total_bytes)
+    entry, changes = entry_of(job.model), dict[str, Any]()
+    stated = {setting.name for setting in job.software.settings if setting.stated}
+    leaner = {k: v for k, (name, v) in _LEANER.items() if name not in stated}
+    changes["options"] = tuple({**dict(job.options), **leaner}.items())
+    if job.optimizer is None:
+        changes["optimizer"] = STATELESS
+    if job.sharding == "ddp":
+        changes["sharding"] = "fsdp"
+    if job.seq_len is None and entry.seq_len is not None:
+        changes["seq_len"] = max(1, entry.seq_len // SHORTER)
+    lean = job.but(**changes)
+    memory = memory_of(lean)
+    if entry.group not in ADAPTED:
+        return memory
+    packed = memory.weights_bytes * PACKED_BYTES / storage_of(lean).weight
+    frozen = dict.fromkeys(
+        ("casts_bytes", "gradients_bytes", "optimizer_bytes", "buffers_bytes"), 0.0
+    )
+    return replace(memory, weights_bytes=packed, **frozen)
 
 
 def largest_batch(
@@ -176,7 +217,7 @@ def _with_option(job: TrainingJob, key: str, value: str) -> TrainingJob:
 
 
 def _with_batch(job: TrainingJob, batch: int) -> TrainingJob:
-    return job.but(batch_size=batch, global_batch_size=None)
+    return job.but(batch_size=batch, global_batch_size=None, grad_accum=job.micro_steps)
 
 
 def _need(job: TrainingJob) -> float:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from .assumptions import decisive
 from .prediction import Prediction
 from .residual.novelty import Tier
 
@@ -71,6 +72,8 @@ def time_limit(predictions: Sequence[Prediction], rule: LimitRule) -> Limit:
 def too_thin(predictions: Iterable[Prediction], rule: EvidenceRule) -> str | None:
     """Why these predictions cannot carry a limit, for people; None where they can."""
     for found in predictions:
+        if (assumed := decisive(found.assumptions)) is not None:
+            return f"{assumed.field} is not stated, and could move the total by more than 2 x"
         if found.tier in rule.refused_tiers:
             return found.tier.meaning
         ratio = found.quantile_s(rule.quantile) / found.quantile_s(0.5)

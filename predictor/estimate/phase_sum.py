@@ -9,6 +9,7 @@ from typing import Any
 
 from ..job.training_job import TrainingJob
 from ..physics.step import StepTime
+from .assumptions import Assumption
 from .prediction import Prediction
 from .residual.novelty import Tier
 
@@ -43,6 +44,7 @@ def summed(job: TrainingJob, found: Sequence[Prediction]) -> Prediction:
         warnings=tuple(dict.fromkeys(text for one in found for text in one.warnings)),
         phases=tuple(found),
         factors=_SummedFactors(tuple(found), tuple(weights), step_s),
+        assumptions=_widest(found),
     )
 
 
@@ -55,7 +57,20 @@ class _SummedFactors:
     step_s: float
 
     def __call__(self, level: float) -> float:
-        return _mean(self.weights, [one.quantile_s(level) for one in self.found]) / self.step_s
+        return (
+            _mean(self.weights, [one.step_s * one.factors(level) for one in self.found])
+            / self.step_s
+        )
+
+
+def _widest(found: Sequence[Prediction]) -> tuple[Assumption, ...]:
+    """What is assumed of any phase, as far as it could move one."""
+    widest: dict[str, Assumption] = {}
+    for one in (assumption for phase in found for assumption in phase.assumptions):
+        other = widest.setdefault(one.field, one)
+        low, high = min(one.low, other.low), max(one.high, other.high)
+        widest[one.field] = replace(other, low=low, high=high)
+    return tuple(widest.values())
 
 
 def _weights(job: TrainingJob, found: Sequence[Prediction]) -> list[float]:

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..errors import JobError
 from ..job.training_job import TrainingJob
 from ..physics.step import StepTime
 from ..units import duration, span
+from .assumptions import Assumption, widened
 from .fits import Fit, fits
 from .residual.novelty import Tier
 
@@ -46,6 +48,7 @@ class Prediction:
     warnings: tuple[str, ...]
     factors: Callable[[float], float] = field(repr=False, compare=False)
     phases: tuple[Prediction, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
 
     def __str__(self) -> str:
         interval = self.interval(0.95)
@@ -70,17 +73,28 @@ class Prediction:
 
     def quantile_s(self, level: float) -> float:
         """Step time that a share ``level`` in (0, 1) of such jobs stays below, in seconds."""
-        return self.step_s * self.factors(level)
+        of_step = [one for one in self.assumptions if not one.length]
+        return self.step_s * widened(self.factors(level), level, of_step)
 
     def interval(self, level: float = 0.95) -> Interval:
         """Central interval of the step time."""
-        tail = (1 - level) / 2
+        tail = (1 - _checked(level)) / 2
         low, high = self.quantile_s(tail), self.quantile_s(1 - tail)
         return Interval(level, min(low, self.step_s), max(high, self.step_s))
 
     def total_quantile_s(self, level: float) -> float | None:
         """Time of all steps that a share ``level`` of such jobs stays below, in seconds."""
-        return None if self.steps is None else self.quantile_s(level) * self.steps
+        if self.total_s is None:
+            return None
+        return self.total_s * widened(self.factors(level), level, self.assumptions)
+
+    def total_interval(self, level: float = 0.95) -> tuple[float, float] | None:
+        """Central interval of the time of all steps, in seconds; None without a length."""
+        if self.total_s is None:
+            return None
+        tail = (1 - _checked(level)) / 2
+        low, high = self.total_quantile_s(tail), self.total_quantile_s(1 - tail)
+        return min(low or 0.0, self.total_s), max(high or 0.0, self.total_s)
 
     @property
     def memory(self) -> Fit:
@@ -94,10 +108,8 @@ class Prediction:
             found = self.interval(level)
             intervals[str(level)] = {"step_low_s": found.low_s, "step_high_s": found.high_s}
             if self.steps is not None:
-                intervals[str(level)] |= {
-                    "total_low_s": found.low_s * self.steps,
-                    "total_high_s": found.high_s * self.steps,
-                }
+                low_s, high_s = self.total_interval(level) or (0.0, 0.0)
+                intervals[str(level)] |= {"total_low_s": low_s, "total_high_s": high_s}
         physical, job = self.physical, self.job
         phases = {"phases": [one.as_dict() for one in self.phases]} if self.phases else {}
         return {
@@ -108,7 +120,7 @@ class Prediction:
             "nodes": job.nodes,
             "batch_size": job.micro_batch_size,
             "global_batch_size": job.step_samples,
-            "grad_accum": job.grad_accum,
+            "grad_accum": job.micro_steps,
             "step_s": self.step_s,
             "throughput": self.throughput,
             "steps": self.steps,
@@ -133,6 +145,13 @@ class Prediction:
             "memory": self.memory.as_dict(),
             "tier": self.tier.value,
             "evidence": list(self.evidence),
+            "assumptions": [one.as_dict() for one in self.assumptions],
             "warnings": list(self.warnings),
             **phases,
         }
+
+
+def _checked(level: float) -> float:
+    if not 0 < level < 1:
+        raise JobError("level", level, "0 < level < 1 is accepted, such as 0.95")
+    return level

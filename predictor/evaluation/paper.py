@@ -17,8 +17,8 @@ def paper_step_s(steps: StepModel, job: TrainingJob) -> float:
     gpu = job.hardware
     graph = job_graph(job, entry_of(job.model))
     micro_step_s = float(steps.work(job, graph).seconds.sum()) / job.pipeline_parallel
-    compute_s = micro_step_s * job.grad_accum
-    bubble = (job.pipeline_parallel - 1) / job.grad_accum
+    compute_s = micro_step_s * job.micro_steps
+    bubble = (job.pipeline_parallel - 1) / job.micro_steps
     ranks = job.data_parallel
     dense = (graph.trainable_parameters - graph.sparse_parameters) / job.pipeline_parallel
     element = 4 if job.precision.mixed else job.precision.activation_dtype.bytes

@@ -60,7 +60,12 @@ class TrainingJob:
     global_batch_size: int | None = field(
         default=None, metadata=described("Samples of one optimizer step over all GPUs.")
     )
-    grad_accum: int = field(default=1, metadata=described("Micro-steps in one optimizer step."))
+    grad_accum: int | None = field(
+        default=None,
+        metadata=described(
+            "Micro-steps in one optimizer step", unstated="1; under a pipeline one sample each"
+        ),
+    )
     seq_len: int | None = field(
         default=None, metadata=described("Tokens of one sample", unstated="of the model")
     )
@@ -176,19 +181,32 @@ class TrainingJob:
         return self.tensor_parallel * self.pipeline_parallel * self.context_parallel
 
     @property
+    def micro_steps(self) -> int:
+        """Micro-steps of one optimizer step: stated, or what is usual.
+
+        One; where a pipeline takes a global batch, one sample each, as Megatron-LM's recipes do:
+        a single micro-step would leave all stages but one idle.
+        """
+        if self.grad_accum is not None:
+            return self.grad_accum
+        if self.global_batch_size is None or self.pipeline_parallel == 1:
+            return 1
+        return max(1, self.global_batch_size // self.data_parallel)
+
+    @property
     def micro_batch_size(self) -> int:
         """Samples of one micro-step on one data-parallel rank."""
         if self.batch_size is not None:
             return self.batch_size
         assert self.global_batch_size is not None
-        return self.global_batch_size // (self.data_parallel * self.grad_accum)
+        return self.global_batch_size // (self.data_parallel * self.micro_steps)
 
     @property
     def step_samples(self) -> int:
         """Samples of one optimizer step over all GPUs."""
         if self.global_batch_size is not None:
             return self.global_batch_size
-        return self.micro_batch_size * self.grad_accum * self.data_parallel
+        return self.micro_batch_size * self.micro_steps * self.data_parallel
 
     @property
     def nodes(self) -> int:
@@ -281,7 +299,7 @@ class TrainingJob:
                 "mean_seq_len", self.mean_seq_len, f"expected at most seq_len = {self.seq_len}"
             )
         if self.global_batch_size is not None:
-            ranks = self.data_parallel * self.grad_accum
+            ranks = self.data_parallel * self.micro_steps
             if self.global_batch_size % ranks:
                 raise JobError(
                     "global_batch_size",
@@ -314,7 +332,15 @@ _COUNTS = (
     "steps",
     "dataset_size",
 )
-_OPTIONAL = {"batch_size", "global_batch_size", "seq_len", "mean_seq_len", "steps", "dataset_size"}
+_OPTIONAL = {
+    "batch_size",
+    "global_batch_size",
+    "grad_accum",
+    "seq_len",
+    "mean_seq_len",
+    "steps",
+    "dataset_size",
+}
 JOB_FIELDS = tuple(f.name for f in fields(TrainingJob) if f.init)
 
 

@@ -110,7 +110,7 @@ class _Step:
         self.micro_step_s = cache(self._micro_step_s)
 
     def price(self) -> StepTime:
-        stages, accum = self._stages(), self.job.grad_accum
+        stages, accum = self._stages(), self.job.micro_steps
         micro = [self.micro_step_s(*stage) for stage in stages]  # most stages are alike
         slowest = micro.index(max(micro))
         run = pipeline(micro, accum, self.virtual)

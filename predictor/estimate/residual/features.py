@@ -81,7 +81,7 @@ def features(job: TrainingJob, step: StepTime) -> Features:
         log(job.micro_batch_size),
         log(job.gpus),
         log(job.nodes),
-        log(job.grad_accum),
+        log(job.micro_steps),
         log(job.seq_len or entry.seq_len or 1),
         MISSING if job.framework_date is None else job.framework_date,
         step.host_s / busy,

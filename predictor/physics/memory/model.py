@@ -177,7 +177,7 @@ def in_flight(job: TrainingJob, account: Account, stage: int) -> float:
 
     Interleaving cuts a stage into chunks: a set of one chunk is that share of a set.
     """
-    stages, accum = job.pipeline_parallel, job.grad_accum
+    stages, accum = job.pipeline_parallel, job.micro_steps
     if stages == 1:
         return 1.0
     chunks = virtual_stages(job, account.parts.layers)

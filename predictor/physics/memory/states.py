@@ -65,7 +65,7 @@ def states_of(
         buffers=_buckets(job, level, here, storage)
         + min(unit, dense) * (storage.activation + storage.gradient / GATHERED_UNITS),
         step_workspace=here * storage.upcast_gradient / optimizer_ranks,
-        gradients_stay=job.data_parallel > 1 or job.grad_accum > 1 or job.framework in LOW_WEIGHTS,
+        gradients_stay=job.data_parallel > 1 or job.micro_steps > 1 or job.framework in LOW_WEIGHTS,
     )
 
 

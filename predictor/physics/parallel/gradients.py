@@ -47,7 +47,7 @@ def gradient_traffic(wires: Wires, group: Group, held: Replica, storage: Storage
         reduced = wires.send("all_reduce", gradients, group)
         return _behind_backward(job, reduced, gradients, held)
     scattered = wires.send("reduce_scatter", gradients, group)
-    passes = job.grad_accum if job.sharding == "zero2" else 1
+    passes = job.micro_steps if job.sharding == "zero2" else 1
     gathered = wires.send("all_gather", held.weights * _sent(job), group)
     if job.software.overlaps_weights:
         gathered = gathered.behind(held.forward_s, first=1 / held.units)
@@ -63,7 +63,7 @@ def _fully_sharded(wires: Wires, group: Group, held: Replica, storage: Storage) 
     first = 1 / held.units
     forward = gather.behind(held.forward_s, first=first)
     backward = (gather + scatter).behind(held.backward_s, first=first)
-    total = (forward + backward).times(job.grad_accum)
+    total = (forward + backward).times(job.micro_steps)
     if job.sharding == "hsdp" and group.nodes > 1:
         between = Group(group.nodes, group.nodes)
         own = held.weights * reduced / shard.gpus

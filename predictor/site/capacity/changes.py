@@ -56,6 +56,7 @@ def _on_gpus(job: TrainingJob, gpus: int) -> TrainingJob:
         gpus_per_node=min(gpus, job.gpus_per_node),
         batch_size=None,
         global_batch_size=job.step_samples,
+        grad_accum=job.micro_steps,
     )
 
 

@@ -111,7 +111,7 @@ def _advice(each: Better) -> str:
 
 def _batch(to: TrainingJob) -> dict[str, object]:
     """The batch of the changed job, as it has to be stated where it was split anew."""
-    return {"batch_size": to.micro_batch_size, "grad_accum": to.grad_accum}
+    return {"batch_size": to.micro_batch_size, "grad_accum": to.micro_steps}
 
 
 def _gpus(job: TrainingJob) -> str:
