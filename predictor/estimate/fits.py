@@ -17,9 +17,9 @@ from ..physics.memory import Memory, memory_of
 # Share of the memory left free by default: what the model does not know (fragmentation of the
 # allocator, convolution workspace, uneven batches) and what a GPU reports below its nominal size.
 MARGIN = 0.1
-# Leanest readings of what a job does not say: options and the fields they fix, the optimizer without
-# state, networks that are trained by adapters on 4-bit weights (arXiv 2305.14314), and how many times
-# shorter a sequence may be than the usual one.
+# Leanest readings of what a job does not say: options and the fields they fix, the optimizer
+# without state, networks that are trained by adapters on 4-bit weights (arXiv 2305.14314), and how
+# many times shorter a sequence may be than the usual one.
 _LEANER = {"act_ckpt": ("recompute", "full"), "flash_attention": ("fused_attention", "on")}
 STATELESS = "adafactor"
 ADAPTED = frozenset({"gpt", "transformer"})
@@ -119,10 +119,14 @@ def least_memory(job: TrainingJob) -> Memory:
     if entry.group not in ADAPTED:
         return memory
     packed = memory.weights_bytes * PACKED_BYTES / storage_of(lean).weight
-    frozen = dict.fromkeys(
-        ("casts_bytes", "gradients_bytes", "optimizer_bytes", "buffers_bytes"), 0.0
+    return replace(
+        memory,
+        weights_bytes=packed,
+        casts_bytes=0.0,
+        gradients_bytes=0.0,
+        optimizer_bytes=0.0,
+        buffers_bytes=0.0,
     )
-    return replace(memory, weights_bytes=packed, **frozen)
 
 
 def largest_batch(

@@ -11,15 +11,15 @@ from typing import Any
 from ..errors import JobError
 from .options import Pairs, known_options, software_data
 
-# What fixes a field where no option and no default of an era does.
-UNSTATED = "nothing stated"
+# Software of no stated date is taken for this: as new as the newest that rules and tables know.
+TODAY = 2026.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
     """What runs a training step, as far as its time and memory depend on it.
 
-    ``framework`` and ``date`` (year and part, infinite where it is that of today) choose the
+    ``framework`` and ``date`` (year and part) choose the
     defaults. ``compiled`` steps are fused and cost the host less, ``captured`` ones next to
     nothing; ``fused_kernels`` fuse pointwise work alone. ``recompute`` is ``nothing``,
     ``attention`` or ``layers``. ``half_weights`` (apex O2) are weights in the lower format beside
@@ -94,7 +94,12 @@ def date_of(framework_date: float | None, source: str) -> float:
     """The date of a job's software: stated, of the source it comes from, or today's."""
     if framework_date is not None:
         return framework_date
-    return float(software_data()["eras"].get(source, math.inf))
+    return float(software_data()["eras"].get(source, TODAY))
+
+
+def is_dated(framework_date: float | None, source: str) -> bool:
+    """Whether the date of a job's software is known; runs of a source that states none are not."""
+    return framework_date is not None or source not in software_data()["eras"]
 
 
 @lru_cache(maxsize=4096)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...graphs.catalog import entry_of, overrides
 from ...job.precision import Precision
+from ...job.software import is_dated
 from ...job.training_job import TrainingJob
 from ...physics.step import StepTime
 
@@ -83,7 +84,7 @@ def features(job: TrainingJob, step: StepTime) -> Features:
         log(job.nodes),
         log(job.micro_steps),
         log(job.seq_len or entry.seq_len or 1),
-        MISSING if job.framework_date is None else job.framework_date,
+        job.software.date if is_dated(job.framework_date, job.source) else MISSING,
         step.host_s / busy,
         step.tensor_core_s / busy,
         step.matmul_s / busy,
