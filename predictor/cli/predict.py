@@ -51,6 +51,8 @@ def predict(model: str, version: str | None, form: str, **fields: Any) -> None:
 
 def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:
     """The lines of a prediction for people, with what it costs where there are terms."""
+    from ..estimate.answer import narrowing, rate, why_wide
+
     job, step = found.job, found.interval()
     nodes = f"{job.nodes} node" + ("s" if job.nodes > 1 else "")
     if found.phases:
@@ -61,8 +63,10 @@ def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:
         yield f"batch {job.micro_batch_size} per GPU, {count(job.step_samples)} samples per step"
     yield ""
     name = "mean step" if found.phases else "step"
-    yield _line(name, duration(found.step_s), f"95 %: {span(step.low_s, step.high_s)}")
-    yield _line("throughput", f"{short(found.throughput)} samples/s")
+    half = found.interval(0.5)
+    bands = f"50 %: {span(half.low_s, half.high_s)}, 95 %: {span(step.low_s, step.high_s)}"
+    yield _line(name, duration(found.step_s), bands)
+    yield _line("throughput", f"{short(found.throughput)} samples/s", rate(found))
     total = found.total_interval()
     if found.steps is not None and total is not None:
         low, high = total
@@ -83,6 +87,10 @@ def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:
         yield "assumed, because the job does not say it"
         yield from (f"{GAP}{one}" for one in found.assumptions)
         yield ""
+    yield f"why so wide: {why_wide(found)}"
+    if what := narrowing(found):
+        yield f"narrower by: {what}"
+    yield ""
     yield "evidence"
     yield from (f"{GAP}{line}" for line in found.evidence)
 

@@ -75,15 +75,20 @@ def _assumed() -> Mapping[str, Any]:
 
 
 def assumptions_of(
-    job: TrainingJob, price: Callable[[TrainingJob], float], *, measured: bool
+    job: TrainingJob, price: Callable[[TrainingJob], float], *, measured: bool, most_gpus: int
 ) -> tuple[Assumption, ...]:
     """What is assumed of a job, what moves most first.
 
     ``price`` gives the physical step time of a job. ``measured`` runs of the same configuration
-    settle its software and its input. Raises GraphError where the model has no graph.
+    settle its software and its input; none has more than ``most_gpus``. Raises GraphError where the model has no graph.
     """
     entry = entry_of(job.model)
-    found = [*_length(job, entry), *_sequence(job, entry), *_micro_batch(job)]
+    found = [
+        *_length(job, entry),
+        *_sequence(job, entry),
+        *_micro_batch(job),
+        *_scale(job, most_gpus),
+    ]
     if not measured:
         found += [*_image(job, entry), *_software(job, entry, price)]
     told = [one for one in found if max(one.high, 1 / one.low) > NEGLIGIBLE]
@@ -121,6 +126,14 @@ def _sequence(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
         times = float(_assumed()["seq_len_times"])
         reason = f"usual for {entry.name}; no sequence length is stated"
         yield Assumption("seq_len", f"{entry.seq_len} tokens", reason, 1 / times, times)
+
+
+def _scale(job: TrainingJob, most_gpus: int) -> Iterator[Assumption]:
+    """Beyond the largest run measured, how communication grows is a guess."""
+    if job.gpus > most_gpus:
+        times = (job.gpus / most_gpus) ** float(_assumed()["growth_beyond_measured"])
+        reason = f"no measured run has more than {most_gpus:,}"
+        yield Assumption("gpus", f"{job.gpus:,} scale as fewer do", reason, 1.0, times)
 
 
 def _image(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:

@@ -16,6 +16,7 @@ from ..job.phases import parts_of
 from ..job.precision import Precision
 from ..job.training_job import SITE_PREFIX, TrainingJob
 from ..job.words import accepted
+from ..physics.autocast import peak_flops
 from ..physics.collectives import CollectiveTimes
 from ..physics.operator_time import OperatorTimes
 from ..physics.parallel.checks import split_warnings
@@ -24,7 +25,7 @@ from .assumptions import assumptions_of
 from .intervals import Intervals
 from .phase_sum import summed
 from .prediction import Prediction
-from .residual.features import CATEGORIES, Features, features
+from .residual.features import CATEGORIES, NUMBERS, Features, features
 from .residual.model import Residual, ResidualEstimate
 from .residual.novelty import Tier
 
@@ -47,6 +48,8 @@ class Predictor:
             keys: Counter(map(tuple, codes[:, [CATEGORIES.index(k) for k in keys]].tolist()))
             for keys in EVIDENCE
         }
+        gpus = residual.known.table.numbers[:, NUMBERS.index("gpus")]
+        self._most_gpus = round(math.exp(gpus.max())) if len(gpus) else 1
         self._seen = lru_cache(maxsize=SEEN_JOBS)(self._predict)
 
     def predict(self, job: TrainingJob) -> Prediction:
@@ -92,10 +95,13 @@ class Predictor:
         row: Features,
         estimate: ResidualEstimate,
     ) -> Prediction:
-        correction = math.exp(estimate.mean)
+        least_s = physical.flops / peak_flops(job)  # no residual is faster than the hardware
+        correction = max(math.exp(estimate.mean), least_s / physical.step_s)
         step_s = float(physical.step_s * correction)
         tier, deviation = estimate.tier, estimate.deviation
-        assumed = assumptions_of(job, self._price_s, measured=tier in SETTLED)
+        assumed = assumptions_of(
+            job, self._price_s, measured=tier in SETTLED, most_gpus=self._most_gpus
+        )
         return Prediction(
             job=job,
             step_s=step_s,

@@ -8,8 +8,10 @@ from typing import Any
 
 from ..errors import JobError
 from ..job.training_job import TrainingJob
+from ..physics.autocast import peak_flops
 from ..physics.step import StepTime
-from ..units import duration, span
+from ..units import duration
+from . import answer
 from .assumptions import Assumption, widened
 from .fits import Fit, fits
 from .residual.novelty import Tier
@@ -24,7 +26,7 @@ class Interval:
     high_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Prediction:
     """The predicted time of a job.
 
@@ -51,12 +53,14 @@ class Prediction:
     assumptions: tuple[Assumption, ...] = ()
 
     def __str__(self) -> str:
-        interval = self.interval(0.95)
-        text = (
-            f"{self.job.model}, {self.job.precision.value}, {self.job.gpus} x {self.job.gpu}:"
-            f" {duration(self.step_s)} a step (95 %: {span(interval.low_s, interval.high_s)})"
-        )
-        return text if self.total_s is None else f"{text}, {duration(self.total_s)} in all"
+        return "\n".join(answer.lines(self))
+
+    def __repr__(self) -> str:
+        length = "" if self.total_s is None else f", {duration(self.total_s)} in all"
+        return f"<Prediction of {self.job.model}: {duration(self.step_s)} a step{length}>"
+
+    def _repr_html_(self) -> str:
+        return answer.html(self)
 
     def __float__(self) -> float:
         raise TypeError("a prediction is several numbers: name .step_s or .total_s, in seconds")
@@ -65,6 +69,16 @@ class Prediction:
     def total_s(self) -> float | None:
         """Seconds of all steps."""
         return None if self.steps is None else self.step_s * self.steps
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOPs of a step over what one GPU could do in its time at the job's precision."""
+        return self.physical.model_flops / (self.step_s * peak_flops(self.job))
+
+    @property
+    def hfu(self) -> float:
+        """As ``mfu``, with what is computed again for activation checkpointing."""
+        return self.physical.flops / (self.step_s * peak_flops(self.job))
 
     @property
     def gpu_hours(self) -> float | None:
@@ -104,7 +118,7 @@ class Prediction:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; seconds, samples per second, ratios, bytes."""
         intervals = {}
-        for level in (0.9, 0.95, 0.99):
+        for level in (0.5, 0.9, 0.95, 0.99):
             found = self.interval(level)
             intervals[str(level)] = {"step_low_s": found.low_s, "step_high_s": found.high_s}
             if self.steps is not None:
@@ -123,6 +137,9 @@ class Prediction:
             "grad_accum": job.micro_steps,
             "step_s": self.step_s,
             "throughput": self.throughput,
+            "throughput_per_gpu": self.throughput / job.gpus,
+            "mfu": self.mfu,
+            "hfu": self.hfu,
             "steps": self.steps,
             "total_s": self.total_s,
             "gpu_hours": self.gpu_hours,

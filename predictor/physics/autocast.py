@@ -27,6 +27,7 @@ from profiles.gpus import CPU, Gpu
 
 from ..graphs.operator import PRODUCT_KINDS, Direction, Graph, Kind, Operator
 from ..job.precision import Dtype, Precision
+from ..job.training_job import TrainingJob
 
 LOWER_PRECISION = PRODUCT_KINDS
 FULL_PRECISION = frozenset(
@@ -222,3 +223,12 @@ def runnable(precision: Precision, gpu: Gpu) -> Precision:
     if precision is Precision.TF32 and "tf32" not in gpu.peak_flops:
         return Precision.FP32
     return precision
+
+
+def peak_flops(job: TrainingJob) -> float:
+    """Peak of a job's GPU in FLOP/s, in the format of its matrix products."""
+    peaks, dtype = job.hardware.peak_flops, runnable(job.precision, job.hardware).matmul_dtype
+    for key in ("tf32" if dtype is Dtype.TF32 else f"{dtype.value}_tensor", dtype.value):
+        if key in peaks:
+            return peaks[key]
+    return peaks["fp32"]

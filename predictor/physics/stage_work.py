@@ -64,6 +64,11 @@ class StageWork:
         """Device seconds of the forward pass, recomputation not counted, (n,)."""
         return self.seconds * self.forward * self.once / np.maximum(self.times, 1e-12)
 
+    @property
+    def model_flops(self) -> Floats:
+        """FLOPs without what is computed again, (n,)."""
+        return self.flops * self.once / np.maximum(self.times, 1e-12)
+
     def layers_s(self, chosen: NDArray[np.bool_]) -> float:
         """Device seconds of chosen operators (n,) in the repeated layers."""
         return float(self.seconds @ (chosen & (self.place == BODY)))

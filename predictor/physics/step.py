@@ -40,7 +40,8 @@ class StepTime:
     needs to launch it; ``communication_s`` all messages, of which ``node_link_s`` run inside a
     node (NVLink or PCIe) and ``fabric_s`` between nodes, and ``exposed_s`` are hidden behind
     nothing; ``bubble_s`` is waiting for other pipeline stages. ``flops`` and ``bytes`` are per GPU
-    and step, ``parameters`` those of one GPU before sharding.
+    and step, ``model_flops`` without what is computed again, ``parameters`` those of one GPU
+    before sharding.
     """
 
     step_s: float
@@ -57,6 +58,7 @@ class StepTime:
     optimizer_s: float
     bubble_s: float
     flops: float
+    model_flops: float
     bytes: float
     parameters: int
 
@@ -133,6 +135,7 @@ class _Step:
             optimizer_s=optimizer_s,
             bubble_s=run.bubble_s,
             flops=work.of_stage(work.flops, here) * accum,
+            model_flops=work.of_stage(work.model_flops, here) * accum,
             bytes=work.of_stage(work.bytes, here) * accum,
             parameters=round(self._weights(slowest)),
         )
