@@ -80,7 +80,8 @@ def assumptions_of(
     """What is assumed of a job, what moves most first.
 
     ``price`` gives the physical step time of a job. ``measured`` runs of the same configuration
-    settle its software and its input; none has more than ``most_gpus``. Raises GraphError where the model has no graph.
+    settle its software and its input; none has more than ``most_gpus``. Raises GraphError where
+    the model has no graph.
     """
     entry = entry_of(job.model)
     found = [
