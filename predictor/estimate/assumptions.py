@@ -52,7 +52,7 @@ class Assumption:
     def __str__(self) -> str:
         return (
             f"{self.field}: {self.value} is assumed ({self.reason}); "
-            f"the total would be x {self.low:.2g} to x {self.high:.2g}"
+            f"otherwise x {self.low:.2g} to x {self.high:.2g} as long"
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -99,6 +99,18 @@ def assumptions_of(
 def decisive(found: Iterable[Assumption]) -> Assumption | None:
     """The first assumption that no limit and no refusal may rest on."""
     return next((one for one in found if one.decisive), None)
+
+
+@dataclass(frozen=True, slots=True)
+class WidenedFactors:
+    """Factors on the median for each quantile, widened by what is assumed of the step."""
+
+    plain: Callable[[float], float]
+    assumed: tuple[Assumption, ...]
+
+    def __call__(self, level: float) -> float:
+        """The factor of one quantile."""
+        return widened(self.plain(level), level, self.assumed)
 
 
 def widened(factor: float, level: float, found: Sequence[Assumption]) -> float:

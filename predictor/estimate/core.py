@@ -21,7 +21,7 @@ from ..physics.collectives import CollectiveTimes
 from ..physics.operator_time import OperatorTimes
 from ..physics.parallel.checks import split_warnings
 from ..physics.step import StepModel, StepTime
-from .assumptions import assumptions_of
+from .assumptions import WidenedFactors, assumptions_of
 from .intervals import Intervals
 from .phase_sum import summed
 from .prediction import Prediction
@@ -113,7 +113,10 @@ class Predictor:
             tier=tier,
             evidence=(tier.meaning, *self._evidence(row)),
             warnings=_warnings(job, tier),
-            factors=self.intervals.factors(tier, deviation),
+            factors=WidenedFactors(
+                self.intervals.factors(tier, deviation),
+                tuple(one for one in assumed if not one.length),
+            ),
             assumptions=assumed,
         )
 

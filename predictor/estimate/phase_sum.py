@@ -57,10 +57,7 @@ class _SummedFactors:
     step_s: float
 
     def __call__(self, level: float) -> float:
-        return (
-            _mean(self.weights, [one.step_s * one.factors(level) for one in self.found])
-            / self.step_s
-        )
+        return _mean(self.weights, [one.quantile_s(level) for one in self.found]) / self.step_s
 
 
 def _widest(found: Sequence[Prediction]) -> tuple[Assumption, ...]:

@@ -87,8 +87,7 @@ class Prediction:
 
     def quantile_s(self, level: float) -> float:
         """Step time that a share ``level`` in (0, 1) of such jobs stays below, in seconds."""
-        of_step = [one for one in self.assumptions if not one.length]
-        return self.step_s * widened(self.factors(level), level, of_step)
+        return self.step_s * self.factors(level)
 
     def interval(self, level: float = 0.95) -> Interval:
         """Central interval of the step time."""
@@ -100,7 +99,8 @@ class Prediction:
         """Time of all steps that a share ``level`` of such jobs stays below, in seconds."""
         if self.total_s is None:
             return None
-        return self.total_s * widened(self.factors(level), level, self.assumptions)
+        of_length = [one for one in self.assumptions if one.length]
+        return self.total_s * widened(self.factors(level), level, of_length)
 
     def total_interval(self, level: float = 0.95) -> tuple[float, float] | None:
         """Central interval of the time of all steps, in seconds; None without a length."""

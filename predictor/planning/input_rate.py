@@ -59,4 +59,4 @@ class _FlooredFactors:
     step_s: float
 
     def __call__(self, level: float) -> float:
-        return max(self.found.step_s * self.found.factors(level), self.bound_s) / self.step_s
+        return max(self.found.quantile_s(level), self.bound_s) / self.step_s

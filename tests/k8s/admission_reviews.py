@@ -29,6 +29,7 @@ STATED = {
     f"{OURS}precision": "amp",
     f"{OURS}batch-size": "128",
     f"{OURS}epochs": "90",
+    f"{OURS}dataset-size": "1281167",
 }
 ALWAYS: dict[str, Any] = {"deadline": {"mode": "always"}, "evidence": {"max_interval_ratio": 100}}
 GROUPS = {

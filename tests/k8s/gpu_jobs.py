@@ -9,8 +9,8 @@ from k8s_extender.records import GpuNode, GpuType, PodJob
 from predictor.identify.grammar import parse_text
 from profiles.gpus import find_gpu
 
-MIXED = "model=resnet50 precision=amp batch=128 epochs=90"
-FP32 = "model=resnet50 precision=fp32 batch=128 epochs=90"
+MIXED = "model=resnet50 precision=amp batch=128 epochs=90 dataset_size=1281167"
+FP32 = "model=resnet50 precision=fp32 batch=128 epochs=90 dataset_size=1281167"
 BF16 = "model=bert-large precision=bf16-mixed batch=32 steps=7038"
 
 

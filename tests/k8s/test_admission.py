@@ -63,6 +63,7 @@ def predicted_on(fitted: Fitted, gpu: str) -> Any:
             gpus_per_node=1,
             batch_size=128,
             epochs=90,
+            dataset_size=1281167,
         )
     )
 

@@ -13,8 +13,8 @@ from k8s_extender.config import config_of
 from k8s_extender.decide import Decider
 from k8s_extender.records import GpuNode, GpuType
 from k8s_extender.refuse import DEADLINE, MEMORY, PRECISION
+from predictor.estimate.fits import least_memory
 from predictor.estimate.fitting import Fitted
-from predictor.physics.memory import memory_of
 from predictor.planning.energy import energy_of
 
 
@@ -59,13 +59,13 @@ def test_phases_are_summed_and_the_largest_must_fit(decider: Any) -> None:
         for t in ("steps=100 seq=256", "steps=50 seq=512")
     ]
     assert found.total_s(0.95) == pytest.approx(sum(parts))
-    large = job(text + 'phases="steps=100;steps=50,batch=16"')
+    large = job(text + 'phases="steps=100;steps=50,batch=4096"')
     assert small.filter(large, ["a1", "t1"]).refused["t1"] == MEMORY
 
 
 def test_how_far_predicted_memory_may_exceed_the_gpu_is_configured(decider: Any) -> None:
     one = job("model=resnet50 precision=fp32 batch=256 epochs=1")
-    need = memory_of(decider().estimates(one, [A100])[0].prediction.job)
+    need = least_memory(decider().estimates(one, [A100])[0].prediction.job)
     size = need.framework_bytes + round(need.allocated_bytes / 1.2)
     nodes = {"n": GpuNode("n", GpuType("A100", A100.gpu, 1, size))}
     for tolerance, passed in ((0.0, []), (0.1, []), (0.3, ["n"])):

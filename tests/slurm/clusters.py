@@ -14,7 +14,7 @@ FEATURES = {
 }
 TYPES = {"a": "a100", "v": "v100", "p": "p100"}
 GPU_PARTITION = PartitionRequest("gpu", 1440, 2880)
-JOB = "model=resnet50 precision=amp epochs=90 batch=256"
+JOB = "model=resnet50 precision=amp epochs=90 batch=256 dataset_size=1281167"
 
 
 def gpu_node(name: str, **changes: object) -> SlurmNode:

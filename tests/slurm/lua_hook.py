@@ -29,7 +29,7 @@ JOB: dict[str, Any] = {
     "name": "train",
     "user_id": UID,
     "user_name": "u1",
-    "comment": "model=resnet50 precision=amp epochs=90 batch=256",
+    "comment": "model=resnet50 precision=amp epochs=90 batch=256 dataset_size=1281167",
     "tres_per_node": "gres/gpu:2",
 }
 _UNSAFE = re.compile(r'[^ -~]|["\\]')

@@ -28,6 +28,7 @@ def seconds(decider: SlurmDecider, gpu: str, quantile: float, **changes: Any) ->
         gpus=4,
         batch_size=256,
         epochs=90,  # type: ignore[arg-type]
+        dataset_size=1281167,
     ).but(**changes)
     found = decider.predictor.predict(job).total_quantile_s(quantile)
     assert found is not None
@@ -214,7 +215,7 @@ def test_a_gpu_job_that_says_nothing_is_left_alone_in_silence(decider: Decide) -
 
 def test_a_precision_nobody_stated_is_taken_as_the_slowest_one(decider: Decide) -> None:
     decide = decider()
-    comment = "model=resnet50 epochs=9 batch=256"
+    comment = "model=resnet50 epochs=9 batch=256 dataset_size=1281167"
     answer = decide.decide(submit(comment=comment, tres_per_node="gres:gpu:a100:4"))
     fp32 = seconds(decide, "a100", 0.95, precision="fp32", epochs=9)
     assert answer.time_limit == filled(fp32)

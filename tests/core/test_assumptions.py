@@ -1,0 +1,143 @@
+"""What a job does not say is told, widens the answer, and carries no limit and no refusal."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictor.errors import JobError
+from predictor.estimate.assumptions import Assumption, decisive, widened
+from predictor.estimate.fits import fits, least_memory
+from predictor.estimate.fitting import Fitted
+from predictor.estimate.limits import EvidenceRule, too_thin
+from predictor.job.training_job import TrainingJob
+
+LAX = EvidenceRule(quantile=0.95, max_interval_ratio=1e9)
+STATED: dict[str, Any] = {"precision": "bf16-mixed", "gpu": "a100-sxm4-80gb", "gpus": 8}
+DECODERS = ("gpt2", "gpt2-xl", "llama2-7b", "llama3-8b", "gpt-neo-2.7b")
+# Networks, what is said of them, and the field that is missing and moves the total most.
+UNDER_STATED = [
+    *(
+        (model, {"batch_size": batch, "steps": 1000, **more}, "seq_len")
+        for model, batch, more in product(
+            (*DECODERS, "bert-large", "t5-large"),
+            (1, 8),
+            ({}, {"sharding": "fsdp"}, {"options": "act_ckpt=full"}),
+        )
+    ),
+    *(
+        (model, {"batch_size": batch, "epochs": epochs}, "dataset_size")
+        for model, batch, epochs in product(
+            ("resnet50", "vgg16", "efficientnet-b0", "vit-base-16", "densenet121"),
+            (32, 256),
+            (10, 90),
+        )
+    ),
+]
+
+
+def job(model: str, **fields: Any) -> TrainingJob:
+    return TrainingJob(model=model, **(STATED | fields))
+
+
+def test_sixty_jobs_are_under_stated() -> None:
+    assert len(UNDER_STATED) >= 60
+
+
+@pytest.mark.parametrize(("model", "said", "missing"), UNDER_STATED)
+def test_what_is_missing_is_told_and_no_limit_rests_on_it(
+    fitted: Fitted, model: str, said: dict[str, Any], missing: str
+) -> None:
+    found = fitted.predictor.predict(job(model, **said))
+    assert found.assumptions[0].field == missing
+    assert missing in str(found.assumptions[0])
+    assert found.as_dict()["assumptions"][0]["decisive"]
+    assert missing in (too_thin([found], LAX) or "")
+
+
+@pytest.mark.parametrize("model", DECODERS)
+def test_a_stated_length_carries_a_limit(fitted: Fitted, model: str) -> None:
+    full = job(model, batch_size=1, seq_len=1024, steps=100)
+    assert too_thin([fitted.predictor.predict(full)], LAX) is None
+
+
+def test_a_data_set_moves_the_total_and_not_the_step(fitted: Fitted) -> None:
+    unnamed = job("resnet50", batch_size=256, epochs=90, image_size=224)
+    named = unnamed.but(dataset_size=1281167)
+    one, other = fitted.predictor.predict(unnamed), fitted.predictor.predict(named)
+    assert one.total_s == pytest.approx(other.total_s)
+    assert one.interval() == other.interval()
+    assert (one.total_quantile_s(0.95) or 0) > 1.5 * (other.total_quantile_s(0.95) or 0)
+
+
+def test_a_pipeline_takes_a_global_batch_one_sample_at_a_time(fitted: Fitted) -> None:
+    pipeline = job("gpt2-xl", gpus=16, global_batch_size=256, pipeline_parallel=8, seq_len=1024)
+    assert (pipeline.micro_batch_size, pipeline.micro_steps) == (1, 128)
+    assert pipeline.but(pipeline_parallel=1).micro_steps == 1
+    assert pipeline.but(grad_accum=4).micro_batch_size == 32
+    told = [one.field for one in fitted.predictor.predict(pipeline).assumptions]
+    assert "batch_size" in told
+
+
+ASSUMED = st.builds(
+    Assumption,
+    st.just("seq_len"),
+    st.just("512"),
+    st.just("usual"),
+    st.floats(0.1, 1.0),
+    st.floats(1.0, 10.0),
+)
+
+
+@given(st.lists(ASSUMED, max_size=4), st.floats(0.01, 0.99), st.floats(1.0, 5.0))
+def test_assumptions_only_widen(found: list[Assumption], level: float, wide: float) -> None:
+    factor = wide if level >= 0.5 else 1 / wide
+    more = widened(factor, level, found)
+    assert more >= factor * (1 - 1e-9) if level >= 0.5 else more <= factor * (1 + 1e-9)
+    assert widened(factor, level, []) == factor
+    assert (decisive(found) is None) == all(max(a.high, 1 / a.low) <= 2 for a in found)
+
+
+def test_memory_refuses_nothing_that_could_be_trained_leaner() -> None:
+    tuned = job("llama2-7b", gpus=1, batch_size=1, seq_len=1024)
+    assert not fits(tuned).ok
+    assert least_memory(tuned).total_bytes < 24 * 2**30
+    huge = job("llama2-7b", gpus=1, batch_size=512, seq_len=4096)
+    assert least_memory(huge).total_bytes > 80 * 2**30
+
+
+@given(st.sampled_from(("resnet50", "gpt2", "bert-large")), st.sampled_from((1, 8, 64)))
+def test_the_leanest_reading_needs_no_more(model: str, batch: int) -> None:
+    asked = job(model, batch_size=batch)
+    assert least_memory(asked).allocated_bytes <= fits(asked).need_bytes * (1 + 1e-9)
+
+
+def test_an_answer_is_three_lines_that_survive_json_and_pickle(fitted: Fitted) -> None:
+    found = fitted.predictor.predict(job("gpt2", batch_size=8, seq_len=1024, steps=100))
+    said = str(found).splitlines()
+    assert len(said) == 3
+    assert "50 %" in said[1]
+    assert "tokens/s per GPU" in said[1]
+    assert len(repr(found)) < 100
+    assert "<pre>" in found._repr_html_()
+    assert str(pickle.loads(pickle.dumps(found))) == str(found)
+    assert json.loads(json.dumps(found.as_dict())) == found.as_dict()
+    assert found.mfu <= found.hfu <= 1
+
+
+def test_without_a_length_it_says_what_to_add(fitted: Fitted) -> None:
+    found = fitted.predictor.predict(job("gpt2", batch_size=8, seq_len=1024))
+    assert "steps=" in str(found)
+
+
+@pytest.mark.parametrize("level", [0, 1, 95, -0.5, 1.5])
+def test_a_level_is_a_share(fitted: Fitted, level: float) -> None:
+    found = fitted.predictor.predict(job("gpt2", batch_size=8, seq_len=1024))
+    with pytest.raises(JobError, match="0 < level < 1"):
+        found.interval(level)
