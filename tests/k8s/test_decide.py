@@ -43,7 +43,7 @@ def test_rules_can_be_switched_off(decider: Any) -> None:
 
 
 def test_a_job_whose_memory_does_not_fit_is_refused_for_good(decider: Any) -> None:
-    large = job("model=gpt2-xl precision=amp batch=16 steps=100")
+    large = job("model=gpt2-xl precision=amp batch=4096 steps=100")
     small = job("model=gpt2-xl precision=amp batch=1 steps=100")
     assert decider().filter(large, ["a1", "t1"]).refused["t1"] == MEMORY
     assert decider(filter={"memory": False}).filter(large, ["t1"]).passed == ["t1"]

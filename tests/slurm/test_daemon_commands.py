@@ -21,12 +21,8 @@ from slurm_plugin.daemon.client import encode_request
 from slurm_plugin.daemon.loading import WARM_UP
 from slurm_plugin.protocol import HookAnswer, HookRequest, PartitionRequest, parse_request
 
-JOB = (
-    "--gres",
-    "gpu:a100:8",
-    "--comment",
-    "model=resnet50 precision=amp epochs=90 batch=256 dataset_size=1281167",
-)
+COMMENT = "model=resnet50 precision=amp epochs=90 batch=256 dataset_size=1281167"
+JOB = ("--gres", "gpu:a100:8", "--comment", COMMENT)
 SCRIPT = """#!/bin/bash
 #SBATCH --gres=gpu:a100:8  # eight of them
 #SBATCH --comment "model=resnet50 precision=amp epochs=90 batch=256 dataset_size=1281167" --mem=64G
@@ -220,9 +216,7 @@ def test_a_script_is_read_as_sbatch_reads_it(tmp_path: Path, run: Run) -> None:
         run("slurm", "decide", *config, "--script", str(script))
     own, in_script = seen
     assert in_script.tres_per_node == "gres/gpu:a100:8"
-    assert (
-        in_script.comment == "model=resnet50 precision=amp epochs=90 batch=256 dataset_size=1281167"
-    )
+    assert in_script.comment == COMMENT
     assert in_script.time_limit == 24 * 60
     assert in_script.partition is None
     assert in_script.script == SCRIPT
