@@ -13,6 +13,7 @@ from ..units import count, duration, short, span
 from .console import GAP, format_option, show_json, show_table, warn
 from .options import job_of, job_options, repeated_option
 from .predictors import predictor
+from .strictness import TOO_LARGE, strict_option, warn_of_memory
 
 if TYPE_CHECKING:
     from ..estimate.core import Predictor
@@ -42,6 +43,7 @@ class Line:
 @repeated_option("gpu", ", ".join(GPUS))
 @repeated_option("precision", ", ".join(PRECISIONS))
 @job_options("gpu", "precision")
+@strict_option
 @click.option("--version", help="Stored predictor to use  [default: the one in use]")
 @format_option
 def compare(
@@ -49,6 +51,7 @@ def compare(
     gpu: Sequence[str],
     precision: Sequence[str],
     version: str | None,
+    strict: bool,
     form: str,
     **fields: Any,
 ) -> None:
@@ -62,6 +65,7 @@ def compare(
     if form == "json":
         found = [line.as_dict() for line in lines]
         show_json({"model": lines[0].found.job.model, "lines": found, "left_out": skipped})
+        warn_of_memory([line.found for line in lines], strict=strict)
         return
     first = lines[0].found
     length = "" if first.steps is None else f", {count(first.steps)} steps"
@@ -74,6 +78,7 @@ def compare(
             click.echo(f"{GAP}{combination}")
     for warning in dict.fromkeys(w for line in lines for w in line.found.warnings):
         warn(warning)
+    warn_of_memory([line.found for line in lines], strict=strict)
 
 
 def chosen(
@@ -136,4 +141,5 @@ def _cells(line: Line, whole: bool) -> list[str]:
     cells = [found.job.gpu, found.job.precision.value, duration(found.step_s * times)]
     cells.append(span(step.low_s * times, step.high_s * times))
     cells += [f"{line.over_fp32:.2f} x", f"{line.over_slowest:.2f} x"]
+    cells[1] += "" if found.memory.ok else f" {TOO_LARGE}"
     return [*cells, short(found.gpu_hours)] if found.gpu_hours is not None else cells

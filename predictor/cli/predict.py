@@ -12,6 +12,7 @@ from .console import GAP, format_option, show_json, warn
 from .costs import cost_lines, cost_options, take_terms
 from .options import job_of, job_options
 from .predictors import predictor
+from .strictness import strict_option, warn_of_memory
 
 if TYPE_CHECKING:
     from ..estimate.prediction import Prediction
@@ -25,9 +26,10 @@ ENDS = (0.025, 0.975)  # the quantiles that 95 % lie between
 @click.argument("model")
 @job_options()
 @cost_options
+@strict_option
 @click.option("--version", "version", help="Stored predictor to use  [default: the one in use]")
 @format_option
-def predict(model: str, version: str | None, form: str, **fields: Any) -> None:
+def predict(model: str, version: str | None, strict: bool, form: str, **fields: Any) -> None:
     """Predict how long a training job of MODEL takes.
 
     MODEL is a name of `precision-time catalog list`. Times are those of one optimizer step, and of
@@ -42,11 +44,12 @@ def predict(model: str, version: str | None, form: str, **fields: Any) -> None:
         found = input_bound(found, loader_rate)
     if form == "json":
         show_json(found.as_dict() | (cost_dict(found, terms) if terms else {}))
-        return
-    for line in list(text(found, terms)):  # all of them or, without a length, none
-        click.echo(line)
-    for warning in found.warnings:
-        warn(warning)
+    else:
+        for line in list(text(found, terms)):  # all of them or, without a length, none
+            click.echo(line)
+        for warning in found.warnings:
+            warn(warning)
+    warn_of_memory([found], strict=strict)
 
 
 def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:

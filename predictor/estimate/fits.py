@@ -118,6 +118,8 @@ def least_memory(job: TrainingJob) -> Memory:
     memory = memory_of(lean)
     if entry.group not in ADAPTED:
         return memory
+    if job.software.base_bits is not None:
+        return memory
     packed = memory.weights_bytes * PACKED_BYTES / storage_of(lean).weight
     return replace(
         memory,
@@ -156,6 +158,7 @@ def _advice(job: TrainingJob, limit: float) -> Iterator[Advice]:
         if (need := _need(leaner)) <= limit:
             found.insert(0, Advice(words, _differences(job, leaner), need))
     yield from found
+    yield from (a for change in _LEANER_STATE if (a := change(job, limit)) is not None)
 
 
 def _smaller_batch(job: TrainingJob, limit: float) -> Advice | None:
@@ -197,6 +200,27 @@ def _more_gpus(job: TrainingJob, limit: float) -> Advice | None:
     return None
 
 
+def _small_optimizer(job: TrainingJob, limit: float) -> Advice | None:
+    """Adam's moments in 8 bits."""
+    usual = job.optimizer or entry_of(job.model).optimizer
+    if not usual.removeprefix("fused").startswith("adam"):
+        return None
+    return _if_fits(job, job.but(optimizer="adam8bit"), limit, "an 8-bit optimizer")
+
+
+def _offloading(job: TrainingJob, limit: float) -> Advice | None:
+    offloaded = _with_option(job, "offload_optimizer", "on")
+    return _if_fits(job, offloaded, limit, "the optimizer's state in host memory")
+
+
+def _adapters(job: TrainingJob, limit: float) -> Advice | None:
+    """Adapters, where training them instead of the whole network is usual."""
+    if job.software.trains_adapters or entry_of(job.model).group not in ADAPTED:
+        return None
+    return _if_fits(job, _with_option(job, "lora", "on"), limit, "training adapters (LoRA)")
+
+
+_LEANER_STATE = (_small_optimizer, _offloading, _adapters)
 _CHANGES = (_smaller_batch, _sharding, _checkpointing, _more_gpus)
 
 
@@ -211,7 +235,7 @@ def _if_fits(job: TrainingJob, changed: TrainingJob, limit: float, text: str) ->
 
 
 def _differences(job: TrainingJob, changed: TrainingJob) -> tuple[tuple[str, Any], ...]:
-    names = ("sharding", "options", "gpus", "batch_size")
+    names = ("sharding", "options", "optimizer", "gpus", "batch_size")
     pairs = ((name, getattr(changed, name)) for name in names)
     return tuple((name, value) for name, value in pairs if getattr(job, name) != value)
 

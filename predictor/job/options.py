@@ -131,8 +131,9 @@ def _values(stated: Any) -> Iterator[tuple[str, str]]:
     table = dict.fromkeys(SWITCH, ()) if stated == "switch" else stated
     for value in table:
         own = table[value] if isinstance(table, Mapping) else ()
-        for spelling in (*SWITCH.get(value, ()), *own, value):
-            yield _spelling(spelling), value
+        for spelling in (*own, value):
+            for word in (spelling, *SWITCH.get(spelling, ())):
+                yield _spelling(word), value
 
 
 def _spelling(text: str) -> str:

@@ -57,7 +57,15 @@ class Software:
     offloads_activations: bool = False
     offloads_optimizer: bool = False
     offloads_weights: bool = False
+    adapters: bool = False
+    adapter_rank: int | None = None
+    base_bits: int | None = None
     settings: tuple[Setting, ...] = ()
+
+    @property
+    def trains_adapters(self) -> bool:
+        """Whether adapters alone are trained."""
+        return self.adapters or self.adapter_rank is not None or self.base_bits is not None
 
     @property
     def layers_by_hand(self) -> bool:

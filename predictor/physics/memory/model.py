@@ -158,6 +158,8 @@ def _activations(job: TrainingJob, account: Account, stage: int) -> tuple[float,
     stages = job.pipeline_parallel
     first, last = stage == 0, stage == stages - 1
     body = _part_of(account.body, _share(job, account, stage))
+    if job.software.offloads_activations:
+        body = _offloaded(body, account.parts.layers)
     parts = [account.start] * first + [body] + [account.end] * last
     before, peak = 0.0, 0.0
     for part in parts:
@@ -170,6 +172,12 @@ def _activations(job: TrainingJob, account: Account, stage: int) -> tuple[float,
 
 def _part_of(body: Part, share: float) -> Part:
     return Part(body.kept * share, body.kept * share + body.peak - body.kept)
+
+
+def _offloaded(body: Part, layers: int) -> Part:
+    """Of activations in host memory, those of the layer at work and the next one stay."""
+    stay = min(1.0, 2 / max(1, layers))
+    return Part(body.kept * stay, body.kept * stay + body.peak - body.kept)
 
 
 def in_flight(job: TrainingJob, account: Account, stage: int) -> float:

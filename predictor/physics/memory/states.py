@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ...job.optimizers import OptimizerRule
+from ...job.software import Software
 from ...job.training_job import TrainingJob
 from ..formats import LOW_WEIGHTS, Storage
 from ..parallel.placement import expert_tensor_parallel, place
@@ -12,6 +14,11 @@ from .account import Account
 
 # Elements of DeepSpeed's reduce_bucket_size and allgather_bucket_size, each (its JSON reference).
 DEEPSPEED_BUCKET = 500_000_000
+BITS_IN_BYTE = 8
+# Share of the weights that one rank of adapters on all matrices adds: 160 million at rank 64 of
+# LLaMA-7B (arXiv 2305.14314); Hugging Face's recipes take rank 16.
+ADAPTER_SHARE = 160e6 / 6.74e9 / 64
+USUAL_RANK = 16
 # Units of ZeRO-3 and FSDP that are gathered at once: the one at work and the one prefetched.
 GATHERED_UNITS = 2
 
@@ -49,16 +56,22 @@ def states_of(
     level = sharding_level(job)
     tables = weights * account.sparse / max(1, account.parameters)
     dense = weights - tables
-    here = dense * min(1.0, _trained(account))
+    software = job.software
+    here = dense * min(1.0, _trained(account), _adapted(software))
+    kept = BITS_IN_BYTE * storage.weight if software.base_bits is None else software.base_bits
     ranks = shard_ranks(job, experts)
     optimizer_ranks, gradient_ranks, weight_ranks = (
         ranks if level >= least else 1.0 for least in (1, 2, 3)
     )
     state = rule.state_bytes_per_parameter * storage.state_scale + storage.master
+    if software.offloads_optimizer:
+        state = 0.0
+    if software.offloads_weights:
+        level, weight_ranks = 3, math.inf
     unit = GATHERED_UNITS * dense / max(1, account.parts.layers) if level == 3 else 0.0
     matrices = min(dense, account.matrix_weights * weights / max(1, account.parameters))
     return States(
-        weights=(dense / weight_ranks + tables / job.gpus) * storage.weight,
+        weights=(dense / weight_ranks + tables / job.gpus) * kept / BITS_IN_BYTE,
         casts=matrices * storage.activation if storage.autocast and level < 3 else 0.0,
         gradients=here * storage.gradient / gradient_ranks,
         optimizer=here * state / optimizer_ranks,
@@ -67,6 +80,13 @@ def states_of(
         step_workspace=here * storage.upcast_gradient / optimizer_ranks,
         gradients_stay=job.data_parallel > 1 or job.micro_steps > 1 or job.framework in LOW_WEIGHTS,
     )
+
+
+def _adapted(software: Software) -> float:
+    """Share of the weights that adapters have; all of them where none are trained."""
+    if not software.trains_adapters:
+        return 1.0
+    return ADAPTER_SHARE * (software.adapter_rank or USUAL_RANK)
 
 
 def _trained(account: Account) -> float:

@@ -50,9 +50,9 @@ def _refuse(field: str, value: int, accepted: str) -> None:
 
 
 def split_warnings(job: TrainingJob) -> tuple[str, ...]:
-    """One sentence for each: states or activations moved to the host are not priced."""
+    """One sentence for each: the transfers of what is moved to the host are not priced."""
     asked = {s.reason for s in job.software.settings if s.name.startswith("offloads") and s.value}
     return tuple(
-        f"{reason} moves data to host memory: neither its time nor the memory it frees is counted"
+        f"{reason} moves data to host memory: that is counted, the time it takes is not"
         for reason in sorted(asked)
     )
