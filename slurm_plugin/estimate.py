@@ -24,13 +24,15 @@ class JobPredictions:
     """One prediction for each GPU type, or why there is none.
 
     ``labels`` are the GPUs as the cluster calls them. ``reason`` is a word for the log, ``advice``
-    a clause for the user; both are empty where there are predictions.
+    a clause for the user; both are empty where there are predictions. ``contradiction`` is the
+    field that the script states otherwise.
     """
 
     predictions: tuple[Prediction, ...] = ()
     labels: tuple[str, ...] = ()
     reason: str = ""
     advice: str = ""
+    contradiction: str = ""
 
 
 def estimate(
@@ -55,7 +57,10 @@ def estimate(
     if not predictions:
         return JobPredictions(reason="not-predictable", advice=str(refusal))
     labels = dict.fromkeys(c.label for c in found)
-    return JobPredictions(predictions=tuple(predictions), labels=tuple(labels))
+    contradiction = next((p.field for p in stated.contradictions), "")
+    return JobPredictions(
+        predictions=tuple(predictions), labels=tuple(labels), contradiction=contradiction
+    )
 
 
 def _lacking(

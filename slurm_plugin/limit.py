@@ -105,6 +105,9 @@ def choose(
         return _explicit(policy, request.time_limit, found)
     if policy.mode == "off":
         return LimitChoice(reason="limits-off", found=found)
+    if estimate.contradiction:
+        clause = f"the script states another {estimate.contradiction}: the default stays"
+        return LimitChoice(reason="contradiction", clause=clause, found=found)
     thin = too_thin(predictions, _evidence(policy))
     if thin is not None:
         return LimitChoice(reason="thin-evidence", clause=f"{thin}: the default stays", found=found)

@@ -66,6 +66,8 @@ def forecast(
     if limit is not None:
         slowest = next(e for e, p in predicted if p is limit.slowest)
     doubt = _doubt(pool, [p for _, p in predicted], config)
+    if disputed := job.stated.contradictions:
+        doubt = f"the command states another {disputed[0].field}"
     doubt = doubt or _too_short(pool, limit, config, runs)
     if not where.certain:
         doubt = "no node with such a GPU is known"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,9 @@ DECISIVE = frozenset(
 # A place that states one of each settles what a configuration file that is not read may say.
 _LENGTHS = ("steps", "epochs")
 _WHOLE = (("batch_size", "global_batch_size"), _LENGTHS)
+SCRIPT = "script"
+# Fields that a script and what goes before it may not say differently.
+CONTRADICTED = DECISIVE - {"options", "variant", "phases", "file"} | {"model", "precision"}
 # Fields of pairs: what two places say of different keys holds together.
 PAIRS = ("options", "variant")
 
@@ -51,12 +54,14 @@ class Problem:
     """Something a person wrote that we cannot use; ``text`` names it and what is expected.
 
     ``field`` is the field of TrainingJob it is about, empty where it is about none, and ``file``
-    where a configuration that was not read may say any of them.
+    where a configuration that was not read may say any of them. ``contradiction`` marks what the
+    script itself says otherwise: no kill limit may rest on it.
     """
 
     origin: str
     text: str
     field: str = ""
+    contradiction: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +94,21 @@ class Stated:
                 stated |= set(names)
         return tuple(p for p in self.problems if p.field in DECISIVE - stated)
 
+    @property
+    def contradictions(self) -> tuple[Problem, ...]:
+        """Where the script says otherwise than what goes before it."""
+        return tuple(p for p in self.problems if p.contradiction)
+
+    def _contradicted(self, weaker: Stated) -> Iterator[Problem]:
+        for name in self.values.keys() & weaker.values.keys() & CONTRADICTED:
+            own, other = self.values[name], weaker.values[name]
+            places = self.origins[name], weaker.origins[name]
+            if own != other and SCRIPT in places:
+                said = f"{places[0]} says {own}, {places[1]} {other}"
+                yield Problem(places[0], f"{name}: {said}: no limit is set", name, True)
+
     def over(self, weaker: Stated) -> Stated:
-        """What both say; where they differ, what this one says.
+        """What both say; where they differ, what this one says, and a problem where a script does.
 
         ``options`` and ``variant`` are joined key by key, but the variant of another model is
         left out. Problems of the weaker one are dropped where this one settles their field.
@@ -116,7 +134,11 @@ class Stated:
         return Stated(
             {**added, **self.values, **joined},
             {**{k: weaker.origins[k] for k in added}, **self.origins},
-            self.problems + tuple(p for p in weaker.problems if p.field not in settled),
+            (
+                *self._contradicted(weaker),
+                *self.problems,
+                *(p for p in weaker.problems if p.field not in settled or p.contradiction),
+            ),
             self.unknown_model or (None if "model" in settled else weaker.unknown_model),
         )
 

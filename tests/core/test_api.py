@@ -175,10 +175,12 @@ class TestPrediction:
             assert found == one
             assert found.as_dict() == one.as_dict()
 
-    def test_reads_as_one_line(self, predictions: list[Prediction]) -> None:
+    def test_reads_as_three_short_lines(self, predictions: list[Prediction]) -> None:
         for one in predictions:
             assert one.job.model in str(one)
-            assert len(str(one)) < 200
+            lines = str(one).splitlines()
+            assert len(lines) == 3
+            assert max(map(len, lines)) < 200
 
     def test_is_not_one_number(self, predictions: list[Prediction]) -> None:
         with pytest.raises(TypeError, match=r"\.step_s or \.total_s"):

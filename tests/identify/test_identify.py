@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from predictor.identify.identify import MAX_PROBLEMS, identify
 from predictor.identify.rules import RuleContext, Rules
 
@@ -60,3 +62,24 @@ def test_importing_it_is_cheap() -> None:
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
+
+
+CONTRADICTED = [
+    (
+        "precision=amp",
+        "--model resnet50 --batch-size 256 --precision fp32",
+        "precision",
+    ),
+    ("epochs=9", "--model resnet50 --batch-size 256 --epochs 90 --amp", "epochs"),
+    ("batch=64", "--model resnet50 --batch-size 256 --amp", "batch_size"),
+    ("model=resnet18", "--model resnet50 --batch-size 256 --epochs 90 --amp", "model"),
+]
+
+
+@pytest.mark.parametrize(("comment", "flags", "field"), CONTRADICTED)
+def test_what_the_script_says_otherwise_is_told(comment: str, flags: str, field: str) -> None:
+    script = f"#!/bin/bash\npython train.py {flags}\n"
+    found = identify(comment=comment, script=script)
+    assert [p.field for p in found.contradictions] == [field]
+    assert "no limit" in found.contradictions[0].text
+    assert not identify(script=script).contradictions

@@ -75,6 +75,15 @@ def test_an_explicit_limit_far_off_is_remarked_on(decider: Decide) -> None:
     assert "limit" not in quiet
 
 
+def test_no_limit_rests_on_a_comment_that_the_script_contradicts(decider: Decide) -> None:
+    script = "#!/bin/bash\npython train.py --model resnet50 --batch-size 256 --epochs 300 --amp\n"
+    answer = decider().decide(submit(script=script))
+    assert answer.time_limit is None
+    assert answer.message is not None
+    assert "the script states another epochs" in answer.message
+    assert decider().decide(submit()).time_limit is not None
+
+
 def test_max_time_of_the_partition_bounds_the_limit_and_the_user_is_told(decider: Decide) -> None:
     short = submit(partition="short", partitions=(PartitionRequest("short", 10, 30),))
     answer = decider().decide(short)

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import yaml
 
 from ...estimate.prediction import Prediction
 from ...identify.grammar import parse_text, stated_text
@@ -98,8 +102,23 @@ def _row(group: Sequence[Better], terms: Terms) -> Opportunity:
         saved_kwh=kwh,
         saved_co2e_kg=None if grid is None else times(kwh, grid / 1000),
         evidence=evidence_of(of.found, first.to),
-        command=command_of(of.config, changed, to.gpu, to.gpus, of.scheduler),
+        command=_in_script(first) + command_of(of.config, changed, to.gpu, to.gpus, of.scheduler),
     )
+
+
+@cache
+def _switches() -> Mapping[str, str]:
+    path = Path(__file__).parent / "mixed_precision.yaml"
+    data: Mapping[str, str] = yaml.load(path.read_bytes(), yaml.CSafeLoader)
+    return data
+
+
+def _in_script(each: Better) -> str:
+    """What has to change in the script first: saying another precision does not switch it on."""
+    if each.kind is not OpportunityKind.MIXED_PRECISION:
+        return ""
+    switch = _switches().get(each.to.job.framework, "the trainer's mixed precision")
+    return f"# in the script: {switch}; once it is there: "
 
 
 def _advice(each: Better) -> str:
