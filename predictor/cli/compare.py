@@ -137,9 +137,10 @@ def _show(lines: Sequence[Line]) -> None:
 
 def _cells(line: Line, whole: bool) -> list[str]:
     found, step = line.found, line.found.interval()
-    times = found.steps if whole and found.steps else 1
-    cells = [found.job.gpu, found.job.precision.value, duration(found.step_s * times)]
-    cells.append(span(step.low_s * times, step.high_s * times))
+    total = found.total_interval() if whole else None
+    cells = [found.job.gpu, found.job.precision.value]
+    cells.append(duration(found.step_s if total is None else found.total_s))
+    cells.append(span(*(total or (step.low_s, step.high_s))))
     cells += [f"{line.over_fp32:.2f} x", f"{line.over_slowest:.2f} x"]
     cells[1] += "" if found.memory.ok else f" {TOO_LARGE}"
     return [*cells, short(found.gpu_hours)] if found.gpu_hours is not None else cells
