@@ -61,8 +61,9 @@ def why_wide(found: Prediction) -> str:
 
 def narrowing(found: Prediction) -> str:
     """The one thing that would narrow the interval most; empty where nothing is known to."""
-    if found.assumptions:
-        return f"state {found.assumptions[0].field}"
+    first = found.assumptions[0] if found.assumptions else None
+    if first is not None and (first.decisive or not NARROWING[found.tier]):
+        return f"state {first.field}"
     return NARROWING[found.tier]
 
 
