@@ -103,7 +103,7 @@ class Stated:
         for name in self.values.keys() & weaker.values.keys() & CONTRADICTED:
             own, other = self.values[name], weaker.values[name]
             places = self.origins[name], weaker.origins[name]
-            if own != other and SCRIPT in places:
+            if own != other and (places[0] == SCRIPT) != (places[1] == SCRIPT):
                 said = f"{places[0]} says {own}, {places[1]} {other}"
                 yield Problem(places[0], f"{name}: {said}: no limit is set", name, True)
 

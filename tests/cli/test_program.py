@@ -16,6 +16,7 @@ from predictor.job.training_job import TrainingJob
 
 COMMANDS = (
     "predict",
+    "explain",
     "identify",
     "compare",
     "plan",
