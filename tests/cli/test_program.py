@@ -17,6 +17,7 @@ from predictor.job.training_job import TrainingJob
 COMMANDS = (
     "predict",
     "explain",
+    "estimate",
     "identify",
     "compare",
     "plan",
