@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -58,47 +57,6 @@ def vgg(a: Sizes) -> torch.nn.Module:
     return nn.Sequential(*layers, nn.Flatten(), *head, nn.Linear(4096, CLASSES))
 
 
-class _Joined(nn.Module):
-    """The input, and what a layer makes of it."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        joined: torch.Tensor = torch.cat([x, self.layer(x)], 1)
-        return joined
-
-
-def densenet(a: Sizes) -> torch.nn.Module:
-    """DenseNet with a growth of 32."""
-    layers: list[nn.Module] = [
-        nn.Conv2d(3, 64, 7, 2, 3, bias=False),
-        *_normed(64),
-        nn.MaxPool2d(3, 2, 1),
-    ]
-    width = 64
-    for block, repeats in enumerate(a["blocks"]):
-        if block:
-            half = width // 2
-            layers += [*_normed(width), nn.Conv2d(width, half, 1, bias=False), nn.AvgPool2d(2)]
-            width = half
-        for _ in range(repeats):
-            inner = (nn.Conv2d(width, 128, 1, bias=False), *_normed(128))
-            outer = nn.Conv2d(128, 32, 3, padding=1, bias=False)
-            layers.append(_Joined(nn.Sequential(*_normed(width), *inner, outer)))
-            width += 32
-    return nn.Sequential(*layers, *_normed(width), *_head(width))
-
-
-def _normed(width: int) -> Sequence[nn.Module]:
-    return nn.BatchNorm2d(width), nn.ReLU(inplace=True)
-
-
-def _head(width: int) -> Sequence[nn.Module]:
-    return nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, CLASSES)
-
-
 class WordLstm(nn.Module):
     """A language model of two LSTM layers."""
 
@@ -144,7 +102,6 @@ NETWORKS = (
     Reference(name="vit-small-16", build=_vit, depth=True),
     Reference(name="vgg11", build=vgg),
     Reference(name="vgg16-bn", build=vgg),
-    Reference(name="densenet121", build=densenet),
     Reference(name="ptb-lstm", build=lambda _: WordLstm(10000, 200), seq_len=20, inputs=WORDS),
     Reference(
         name="ptb-lstm-large", build=lambda _: WordLstm(10000, 1500), seq_len=36, inputs=WORDS

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 import yaml
 from chart_render import NAMESPACE, HelmError, needs_helm, render
-from k8s_extender.server.logs import Log
 from k8s_metric_names import NoNodes
 
 from k8s_extender import admission
 from k8s_extender.config import Config
 from k8s_extender.server.admitting import admission_handlers
-from k8s_extender.server.metrics import Metrics
-from k8s_extender.server.state import State
+from k8s_extender.server.metrics import ExtenderMetrics
+from k8s_extender.server.state import ServerState
 
 pytestmark = needs_helm
 
@@ -49,8 +48,8 @@ def test_the_webhook_calls_our_service_by_its_port() -> None:
 
 def test_every_path_called_is_served() -> None:
     called = {webhook["clientConfig"]["service"]["path"] for webhook in webhooks()}
-    state = State(Config(), NoNodes())
-    assert called == {f"/v1/{name}" for name in admission_handlers(state, Metrics(), Log())}
+    state = ServerState(Config(), NoNodes())
+    assert called == {f"/v1/{name}" for name in admission_handlers(state, ExtenderMetrics())}
 
 
 def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
