@@ -97,7 +97,7 @@ def user_past(runs: Sequence[PastRun]) -> Floats:
 
 def boosted(runs: Sequence[PastRun], past: Floats) -> Floats:
     """The median by scikit-learn's boosting, fitted to what had ended; NaN before the first."""
-    from sklearn.ensemble import HistGradientBoostingRegressor  # type: ignore[import-untyped]
+    from sklearn.ensemble import HistGradientBoostingRegressor
 
     asked = [run.request for run in runs]
     numbers = [
