@@ -252,9 +252,9 @@ def test_quantisation_adds_memory_traffic_but_no_flops() -> None:
     assert traffic[1] > 1.3 * traffic[0]
 
 
-@pytest.mark.parametrize("name", ["vit-base-16", "swin-tiny"])
-def test_flash_attention_leaves_the_scores_out(name: str) -> None:
-    plain, fused = graph(entry_of(name)), graph(entry_of(name), flash=True)
+def test_flash_attention_leaves_the_scores_out() -> None:
+    entry = entry_of("vit-base-16")
+    plain, fused = graph(entry), graph(entry, flash=True)
     assert count(fused, Kind.SOFTMAX, Direction.FORWARD) == 0
     assert fused.forward_flops == pytest.approx(plain.forward_flops)
     assert fused.parameters == plain.parameters
