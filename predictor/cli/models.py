@@ -85,13 +85,14 @@ def list_(form: str) -> None:
         {
             "version": m.version,
             "in use": "*" * (m.version == current),
+            "shipped": "*" * (m == found[0]),
             "pinned": "*" * (m.version in pinned),
             "created": m.created[:19],
             "figures": _figures(m),
         }
         for m in found
     ]
-    show_rows(rows, left=5)
+    show_rows(rows, left=6)
 
 
 @models.command()

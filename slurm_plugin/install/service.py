@@ -29,7 +29,7 @@ BOOTED = Path("/run/systemd/system")  # is there where systemd runs the machine:
 LIST_TIMEOUT_S = 120.0
 START_TIMEOUT_S = 200.0
 ANSWER_TIMEOUT_S = 60.0
-SAMPLE_COMMENT = "model=resnet50 precision=amp epochs=1 batch=64"
+SAMPLE_COMMENT = "model=resnet50 precision=amp epochs=1 samples=1281167 batch=64"
 RELOAD = CommandLine(("systemctl", "daemon-reload"))
 STOP = CommandLine(("systemctl", "disable", "--now", SERVICE), timeout_s=START_TIMEOUT_S)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+import profiles
 from predictor.estimate.measurement import measurement
 from predictor.graphs.catalog import entry_of
 from predictor.job.training_job import TrainingJob
@@ -25,8 +29,10 @@ def test_two_that_overlap_take_between_the_longer_and_both(device_s: float, host
     assert busy_s(device_s, host_s, synchronous=True) == pytest.approx(device_s + host_s)
 
 
-def test_a_framework_without_rates_of_its_own_is_taken_for_eager_pytorch() -> None:
-    assert host_rates(SMALL.but(framework="hugectr")) == host_rates(SMALL)
+def test_every_framework_that_a_job_may_name_has_rates_of_its_own() -> None:
+    folder = Path(profiles.__file__).parent
+    named = yaml.safe_load((folder / "frameworks.yaml").read_text())["patterns"]
+    assert set(named) <= set(yaml.safe_load((folder / "host.yaml").read_text())["frameworks"])
 
 
 def test_forward_in_python_costs_more_than_backward() -> None:

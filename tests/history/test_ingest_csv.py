@@ -67,7 +67,7 @@ def test_a_row_becomes_a_run_that_reported_its_steps() -> None:
     assert reported is not None
     assert (reported.step_s, reported.steps) == (0.12, 1000)
     assert (found.asked, found.origin) == (
-        "model=resnet50 precision=mixed_fp16_fp32 batch_size=256",
+        "model=resnet50 precision=mixed_fp16_fp32 batch_size=256 grad_accum=1",
         "csv",
     )
 

@@ -28,6 +28,8 @@ def complete(name: str) -> dict[str, Any]:
     """A manifest of which everything is stated, on any node."""
     obj = manifest(name)
     obj["metadata"]["annotations"] = dict(STATED)
+    if "entrypoint" in obj["spec"]:  # which states another batch size
+        obj["spec"]["entrypoint"] = "python train.py"
     for template in templates(obj):
         template.pop("metadata", None)
         template["spec"].pop("nodeSelector", None)

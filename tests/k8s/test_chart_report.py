@@ -22,7 +22,7 @@ ASKED = {
     name
     for panel in DASHBOARD["panels"]
     for target in panel["targets"]
-    for name in re.findall(rf"{PREFIX}_\w+", target["expr"])
+    for name in re.findall(rf"{PREFIX}\w+", target["expr"])
 }
 SECRET: dict[str, Any] = {"secret": {"name": "history"}}
 REPORT: dict[str, Any] = {"report": {"enabled": True, "existingClaim": "pages"}, "history": SECRET}

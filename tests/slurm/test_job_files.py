@@ -17,7 +17,8 @@ from slurm_plugin.job_files import JobFiles, TimedReads, owned_text
 
 Decide = Any
 UID = os.geteuid()
-YAML = "model: resnet50\nbatch_size: 256\nepochs: 90\namp: true\n"
+YAML = "model: resnet50\nbatch_size: 256\nmax_steps: 90000\namp: true\n"
+STATED = "model=resnet50 batch_size=256 steps=90000 precision=amp"
 SCRIPT = "#!/bin/bash\n#SBATCH --gpus=4\nsrun python train.py --config conf.yaml\n"
 
 
@@ -128,7 +129,7 @@ def test_the_switch_is_off_and_then_reads(decider: Decide, work: Path) -> None:
     asked = submit(script=SCRIPT, work_dir=str(work), uid=UID, comment=None, argv=("job.sh",))
     off, on = decider(), decider(identify={"config_files": True, "config_files_ms": 5000.0})
     assert "conf.yaml is not read" in (off.decide(asked).message or "")
-    stated = submit(comment="model=resnet50 batch_size=256 epochs=90 precision=amp")
+    stated = submit(comment=STATED)
     answer = on.decide(asked)
     assert answer.time_limit == off.decide(stated).time_limit
     (work / "conf.yaml").write_text(YAML.replace("90", "45"))

@@ -252,7 +252,7 @@ def test_absurd_claims_are_said_in_one_line_and_change_nothing(
     assert watcher.watch(policy(bin_dir)) == ()
     assert watcher.watch(policy(bin_dir)) == ()
     assert len(said) == 1
-    assert "ignored: total_steps=" in said[0]
+    assert "ignored: invalid total_steps=" in said[0]
     assert said[0].isprintable()
 
 

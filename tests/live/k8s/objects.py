@@ -13,8 +13,20 @@ from kubernetes import client
 
 from .control_plane import NAMESPACE, ControlPlane, wait_until
 
-MIXED = {"model": "resnet50", "precision": "amp", "batch-size": "64", "epochs": "90"}
-FP32 = {"model": "resnet50", "precision": "fp32", "batch-size": "64", "epochs": "90"}
+MIXED = {
+    "model": "resnet50",
+    "precision": "amp",
+    "batch-size": "64",
+    "epochs": "90",
+    "dataset-size": "1281167",
+}
+FP32 = {
+    "model": "resnet50",
+    "precision": "fp32",
+    "batch-size": "64",
+    "epochs": "90",
+    "dataset-size": "1281167",
+}
 BF16 = {"model": "bert-large", "precision": "bf16-mixed", "batch-size": "4", "steps": "1000"}
 NEW_NODES_S = 2.0  # the node watch is a stream; this is generous
 

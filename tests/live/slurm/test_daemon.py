@@ -48,7 +48,7 @@ def command(daemon: DaemonProcess) -> Command:
 
 
 def test_a_job_of_any_gpu_type_gets_the_limit_of_the_slowest_that_fits(command: Command) -> None:
-    stated = "model=resnet50 precision=amp epochs=5 batch=256"
+    stated = "model=resnet50 precision=amp epochs=5 samples=1281167 batch=256"
     free, fast = (
         json.loads(command("decide", "--gres", gres, "--comment", stated, "--format", "json"))
         for gres in ("gpu:1", "gpu:a100:1")

@@ -25,7 +25,11 @@ from .job_records import Submitted
 from .processes import BenchError
 from .tables import Bench, NodeSpec, PartitionSpec
 
-JOB = ("--hold", "--gres=gpu:a100:1", "--comment=model=resnet50 precision=amp epochs=3 batch=256")
+JOB = (
+    "--hold",
+    "--gres=gpu:a100:1",
+    "--comment=model=resnet50 precision=amp epochs=3 samples=1281167 batch=256",
+)
 DEFAULT = "1-00:00:00"
 FIRST_MAX_S = 1.0  # the hook gives up after 0.05 s; the rest is for a busy machine
 RECOVERY_S = 30.0

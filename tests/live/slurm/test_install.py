@@ -19,7 +19,7 @@ from .installation import Installation
 from .processes import Daemon
 from .tables import Bench
 
-COMMENT = "model=resnet50 precision=amp epochs=1 batch=64"
+COMMENT = "model=resnet50 precision=amp epochs=1 samples=1281167 batch=64"
 PROGRAM = Path(sys.executable).parent / "precision-time"
 SITE_SCRIPT = """\
 function slurm_job_submit(job_desc, part_list, submit_uid)

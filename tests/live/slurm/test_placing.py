@@ -8,8 +8,8 @@ import pytest
 
 from .cluster import SlurmCluster
 
-MIXED = "--comment=model=resnet50 precision=amp epochs=3 batch=256"
-FULL = "--comment=model=resnet50 precision=fp32 epochs=3 batch=256"
+MIXED = "--comment=model=resnet50 precision=amp epochs=3 samples=1281167 batch=256"
+FULL = "--comment=model=resnet50 precision=fp32 epochs=3 samples=1281167 batch=256"
 TENSOR_CORE_GPUS = 16
 SLEEP = "#!/bin/sh\nsleep 60\n"
 
@@ -142,7 +142,7 @@ def test_what_slurm_takes_without_us_it_takes_with_us(
     "comment",
     [
         "model=resnet50' precision=\"amp epochs=3",
-        "model=resnet50 precision=amp epochs=3 batch=256 note=100%s%n%d",
+        "model=resnet50 precision=amp epochs=3 samples=1281167 batch=256 note=100%s%n%d",
         "model=$(touch owned) `touch owned`; touch owned",
         "model=resnet50\\ precision=amp\n[error] slurmctld: forged",
         "]] .. os.execute('touch owned') .. [[",

@@ -11,7 +11,7 @@ from slurm_plugin.mark import parse_mark
 
 from .cluster import SlurmCluster
 
-JOB = "model=resnet50 precision=amp epochs=3 batch=256"
+JOB = "model=resnet50 precision=amp epochs=3 samples=1281167 batch=256"
 GPU_JOB = ("--gres=gpu:a100:2", f"--comment={JOB}")
 DEFAULT_MIN, MAX_MIN, SHORT_MAX_MIN = 1440, 2880, 30
 
@@ -128,7 +128,10 @@ def test_every_task_of_an_array_gets_the_limit(bench: SlurmCluster, user: str | 
 def test_each_part_of_a_heterogeneous_job_gets_its_own_limit(
     bench: SlurmCluster, user: str | None
 ) -> None:
-    second = ("--gres=gpu:v100:1", "--comment=model=resnet18 precision=fp32 epochs=5 batch=128")
+    second = (
+        "--gres=gpu:v100:1",
+        "--comment=model=resnet18 precision=fp32 epochs=5 samples=1281167 batch=128",
+    )
     queued = bench.submit("--hold", *GPU_JOB, ":", *second, ":", "--partition=cpu", user=user)
     parts = bench.jobs(queued.job_id)
     alone = [
@@ -165,7 +168,10 @@ def test_jobs_that_say_nothing_of_a_model_or_want_no_gpu_pass_in_silence(
 def test_no_limit_is_above_the_max_time_of_the_partition(
     bench: SlurmCluster, user: str | None
 ) -> None:
-    endless = ("--gres=gpu:v100:1", "--comment=model=resnet50 precision=fp32 epochs=300 batch=64")
+    endless = (
+        "--gres=gpu:v100:1",
+        "--comment=model=resnet50 precision=fp32 epochs=300 samples=1281167 batch=64",
+    )
     caps = {"gpu": MAX_MIN, "short": SHORT_MAX_MIN}
     for partition, cap in caps.items():
         queued = bench.submit(f"--partition={partition}", *endless, user=user)
