@@ -219,6 +219,6 @@ def test_the_report_of_the_shipped_sample_opens(
         "return [...document.querySelectorAll('figure')].map(f => [...f.querySelectorAll('svg')]"
         ".filter(s => s.checkVisibility() && s.getBoundingClientRect().height > 100).length)"
     )
-    assert drawn == [1] * 8
+    assert drawn == [1] * 5
     assert "generated" in browser.driver.find_element(By.CSS_SELECTOR, ".banner").text
     assert browser.said() == []
