@@ -140,7 +140,7 @@ def test_another_database_is_refused_without_telling_a_password(url: str) -> Non
 
 def test_a_database_that_cannot_hold_every_name_is_refused(postgres: PostgresServer) -> None:
     url = postgres.database("ENCODING 'LATIN1' TEMPLATE template0")
-    with pytest.raises(HistoryError, match="LATIN1; one made with ENCODING 'UTF8'"):
+    with pytest.raises(HistoryError, match="LATIN1; expected one made with ENCODING 'UTF8'"):
         History.open(url)
 
 

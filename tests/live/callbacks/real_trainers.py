@@ -77,7 +77,7 @@ def hugging_face(directory: Path, **settings: Any) -> Any:
         callbacks=[callback],
     )
     trainer.train()
-    return callback._follower._told
+    return callback._follower._trainer
 
 
 class Engine:

@@ -44,7 +44,7 @@ def test_lightning(fitted: Fitted, directory: Path, capsys: pytest.CaptureFixtur
     assert "a step measured" in said
     assert (report.step, report.total_steps) == (80, 80)
     assert report.paused_s > 0  # the evaluation between the epochs
-    told = callback._follower._told
+    told = callback._follower._trainer
     assert (told.batch_size, told.grad_accum, told.gpus) == (2, 2, 1)
 
 

@@ -69,7 +69,7 @@ OF_TORCH: dict[str, Factory] = {
 @pytest.mark.parametrize("name", OF_TORCH)
 def test_a_step_of_torchs_costs_what_the_table_counts(name: str) -> None:
     found, rule = update_of(OF_TORCH[name]), RULES[name]
-    assert found.bytes_per_parameter == pytest.approx(rule["bytes_per_parameter"], rel=1e-3)
+    assert found.bytes_per_parameter == pytest.approx(rule.bytes_per_parameter, rel=1e-3)
     assert found.state_bytes_per_parameter == pytest.approx(
         rule["state_bytes_per_parameter"], rel=1e-3
     )
@@ -108,7 +108,7 @@ def test_the_step_of_a_job_is_priced_by_it(
     plain = trace(network, example, name="plain", optimizer="sgd")
     rule = optimizer_rule(entry_of(own.name).optimizer)
     assert own.model.update is not None
-    assert rule["bytes_per_parameter"] == own.model.update.bytes_per_parameter
+    assert rule.bytes_per_parameter == own.model.update.bytes_per_parameter
     slow, fast = (predict_time(s.name, "fp32", batch_size=8).physical for s in (own, plain))
     assert slow.optimizer_s > fast.optimizer_s
 
@@ -154,7 +154,7 @@ def test_the_command_names_it() -> None:
 @pytest.mark.parametrize(
     ("optimizer", "said"),
     [
-        ("lion2", "sgd, momentum"),
+        ("lion2", "nearest are lion"),
         ("own_steps:nothing", "gives a torch optimizer"),
         ("own_steps:build", "callable with the parameters"),
         ("own_steps:none", "has no none"),
