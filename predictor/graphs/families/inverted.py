@@ -24,7 +24,7 @@ from .image import classifier, conv_norm, gate, image_input, normalise, squeeze_
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StageRow:
     """One row of ``blocks``; ``experts`` 0 means an ordinary convolution."""
 
     experts: int
@@ -77,7 +77,7 @@ def inverted(
     for position, (repeats, kernel, *rest) in enumerate(blocks):
         kernels = (kernel,) if isinstance(kernel, int) else kernel
         mixed = experts if position >= experts_from else 0
-        row = Row(mixed, kernels, *rest)
+        row = StageRow(mixed, kernels, *rest)
         with b.repeat(repeats):
             x = _block(b, x, row, style)
     x = b.global_pool(conv_norm(b, x, head, 1, norm=norm))
@@ -87,7 +87,7 @@ def inverted(
     classifier(b, x, classes, pool=False, dropout=True)
 
 
-def _block(b: GraphBuilder, x: Feature, row: Row, style: Style) -> Feature:
+def _block(b: GraphBuilder, x: Feature, row: StageRow, style: Style) -> Feature:
     if row.experts:
         pooled = b.global_pool(x)
         b.linear(b.batch_size, pooled.channels, row.experts)
@@ -139,7 +139,7 @@ def _pointwise(b: GraphBuilder, x: Feature, out: int, splits: int, experts: int)
     return y
 
 
-def _depthwise(b: GraphBuilder, x: Feature, row: Row, style: Style) -> Feature:
+def _depthwise(b: GraphBuilder, x: Feature, row: StageRow, style: Style) -> Feature:
     groups, stride = x.channels // style.group_size, row.stride
     if row.experts:
         return mixed_conv(

@@ -44,7 +44,7 @@ class Attention(nn.Module):
         return out
 
 
-class Layer(nn.Module):
+class TransformerLayer(nn.Module):
     """A transformer layer with norms in front, as in GPT-2 and ViT, or behind, as in BERT."""
 
     def __init__(
@@ -121,19 +121,19 @@ def tagger() -> nn.Module:
 
 def bert() -> nn.Module:
     """Three encoder layers with dropout."""
-    layers = (Layer(128, 4, post=True, drop=0.1) for _ in range(3))
+    layers = (TransformerLayer(128, 4, post=True, drop=0.1) for _ in range(3))
     return Language(*layers, width=128, vocabulary=1000, length=64)
 
 
 def gpt() -> nn.Module:
     """Three causal decoder layers."""
-    layers = (Layer(192, 6, causal=True) for _ in range(3))
+    layers = (TransformerLayer(192, 6, causal=True) for _ in range(3))
     return Language(*layers, width=192, vocabulary=2000, length=64)
 
 
 def vit() -> nn.Module:
     """Four encoder layers over 64 patches of an image."""
-    layers = (Layer(128, 4) for _ in range(4))
+    layers = (TransformerLayer(128, 4) for _ in range(4))
     return Classifier(Patches(128, 4), *layers, nn.LayerNorm(128), Mean(), nn.Linear(128, 10))
 
 

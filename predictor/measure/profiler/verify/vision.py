@@ -68,7 +68,7 @@ def lenet() -> nn.Module:
     )
 
 
-class Residual(nn.Module):
+class ResidualBlock(nn.Module):
     """A basic block of ResNet."""
 
     def __init__(self, cin: int, cout: int, stride: int) -> None:
@@ -93,7 +93,7 @@ def resnet() -> nn.Module:
     """Three stages of two basic blocks, as on CIFAR."""
     blocks: list[nn.Module] = [conv_bn(3, 16)]
     for cin, cout, stride in ((16, 16, 1), (16, 32, 2), (32, 64, 2)):
-        blocks += [Residual(cin, cout, stride), Residual(cout, cout, 1)]
+        blocks += [ResidualBlock(cin, cout, stride), ResidualBlock(cout, cout, 1)]
     return Classifier(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
