@@ -49,16 +49,18 @@ def _option(one: DescribedField) -> Decorator:
         return click.option(name, one.name, is_flag=True, help=told.help)
     usual = f"  [default: {told.unstated}]" if told.unstated else ""
     required = one.default is MISSING
+    # Given at all, None is a value to click, and the option then not missing.
+    default = {} if required else {"default": None if told.repeated else one.default}
     return click.option(
         name,
         one.name,
         type=one.kind,
         required=required,
-        default=None if required or told.repeated else one.default,
         show_default=isinstance(one.default, int | str) and one.default != "",
         multiple=told.repeated,
         metavar=told.metavar,
         help=told.help + usual,
+        **default,
     )
 
 

@@ -189,6 +189,14 @@ def test_a_job_without_length_has_no_total(run: Run) -> None:
     assert "total" not in run("predict", *WORDS[:-2]).stdout
 
 
+@pytest.mark.parametrize("left_out", ["precision", "gpu"])
+def test_what_every_job_states_is_asked_for(run: Run, left_out: str) -> None:
+    stated = {"gpu": "a100", "precision": "amp", "batch-size": "8"}
+    words = [w for name, value in stated.items() if name != left_out for w in (f"--{name}", value)]
+    answer = run("predict", "resnet50", *words, code=2)
+    assert f"Missing option '--{left_out}'" in answer.stderr
+
+
 def test_warnings_go_to_stderr(run: Run) -> None:
     result = run("predict", "resnet50", "--gpu", "v100", "--precision", "tf32", "--batch-size", "8")
     assert "no TF32 tensor cores" in result.stderr
