@@ -8,8 +8,7 @@ from pathlib import Path
 import yaml
 
 from predictor.graphs.builder import GraphBuilder
-from predictor.graphs.registry import builder_of
-from predictor.graphs.workload import Workload
+from predictor.graphs.families import Workload, builder_of
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 

@@ -17,7 +17,7 @@ from ..graphs.catalog import ModelEntry, entry_of
 from ..graphs.operator import Kind
 from ..job.training_job import TrainingJob
 from ..physics.job_graph import job_graph
-from ..physics.stage_work import CORES
+from ..physics.parallel.stages import CORES
 
 # An assumption that moves the total further than this carries no kill limit and no refusal.
 DECISIVE_FACTOR = 2.0

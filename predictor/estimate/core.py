@@ -19,7 +19,7 @@ from ..job.words import accepted
 from ..physics.autocast import peak_flops
 from ..physics.collectives import CollectiveTimes
 from ..physics.operator_time import OperatorTimes
-from ..physics.parallel.checks import split_warnings
+from ..physics.parallel.placement import split_warnings
 from ..physics.step import StepModel, StepTime
 from .assumptions import WidenedFactors, assumptions_of
 from .intervals import Intervals

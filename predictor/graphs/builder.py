@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from math import prod
 
-from .memory_layers import MemoryLayers
 from .operator import Kind
-from .recorder import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT, Feature, axes
+from .recorder import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT, Feature, MemoryLayers, axes
 
 __all__ = ["Feature", "GraphBuilder"]
 

@@ -14,11 +14,10 @@ from profiles.tables import models
 from ..errors import GraphError, JobError, UnknownModelError
 from ..job.words import accepted
 from .builder import GraphBuilder
+from .families import Workload, builder_of
 from .names import Meaning, meaning_of, nearest, normal, why_refused
 from .operator import Graph
-from .registry import builder_of
 from .traced import FAMILY, find_traced, traced_models
-from .workload import Workload
 
 Pairs = tuple[tuple[str, str], ...]
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from .. import trusted_files as files
 from ..errors import ArtifactError, GraphError
+from .families import Workload
 from .operator import Direction, Kind, Operator
-from .workload import Workload
 
 FORMAT = 1  # raise it when what was stored before means something else
 FAMILY = "traced"

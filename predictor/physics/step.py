@@ -9,7 +9,6 @@ import numpy as np
 
 from ..graphs.catalog import ModelEntry, entry_of
 from ..graphs.operator import Graph, Kind
-from ..graphs.parts import is_forward, parts_of
 from ..job.training_job import TrainingJob
 from .collectives import CollectiveTimes
 from .formats import storage_of
@@ -18,14 +17,21 @@ from .job_graph import job_graph, job_operators
 from .operator_time import OperatorTimes
 from .operator_time.work import Floats
 from .optimizer import optimizer_rule, update_launches, update_seconds
-from .parallel.checks import check_split
-from .parallel.gradients import Replica, gradient_traffic
 from .parallel.layer_messages import Inline, LayerWork, inline_messages
-from .parallel.placement import expert_share, place
-from .parallel.recompute import again, recompute_of
-from .parallel.stages import layer_shares, pipeline, virtual_stages
-from .parallel.traffic import NO_TRAFFIC, Traffic, Wires
-from .stage_work import Class, StageWork, stage_work
+from .parallel.messages import NO_TRAFFIC, Replica, Traffic, Wires, gradient_traffic
+from .parallel.placement import check_split, expert_share, place
+from .parallel.stages import (
+    Class,
+    StageWork,
+    again,
+    is_forward,
+    layer_shares,
+    parts_of,
+    pipeline,
+    recompute_of,
+    stage_work,
+    virtual_stages,
+)
 
 # Elements of the result of an embedding lookup travel in FP32, forward and backward.
 SPARSE_BYTES = 4.0

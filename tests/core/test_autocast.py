@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from predictor.graphs.catalog import entry_of, graph_of
+from predictor.graphs.families import Workload
 from predictor.graphs.operator import Direction, Graph, Kind, Operator
-from predictor.graphs.workload import Workload
 from predictor.job.precision import Dtype, Precision
 from predictor.physics.autocast import FP8_KINDS, LOWER_PRECISION, TypedOperator, autocast, runnable
 from profiles.gpus import find_gpu

@@ -9,8 +9,7 @@ from predictor.graphs.operator import Direction, Kind, Operator
 from predictor.job.precision import Dtype
 from predictor.job.training_job import TrainingJob
 from predictor.physics.autocast import TypedOperator
-from predictor.physics.job_graph import job_graph, job_operators
-from predictor.physics.lowering import fused
+from predictor.physics.job_graph import fused, job_graph, job_operators
 from predictor.physics.step import StepModel
 
 RESNET = TrainingJob(model="resnet50", precision="amp", gpu="a100", batch_size=64)

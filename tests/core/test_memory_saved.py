@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from predictor.graphs.catalog import entry_of
-from predictor.graphs.workload import Workload
+from predictor.graphs.families import Workload
 from predictor.physics.formats import Storage
 from predictor.physics.memory.account import Checkpointing, account_of
 

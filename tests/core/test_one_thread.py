@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from predictor.estimate.one_thread import one_thread
+from predictor.estimate.residual.process import one_thread
 
 
 def threads() -> int:

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from predictor.errors import JobError
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
-from predictor.physics.parallel.checks import split_warnings
-from predictor.physics.parallel.placement import Group, place
+from predictor.physics.parallel.messages import Traffic
+from predictor.physics.parallel.placement import Group, place, split_warnings
 from predictor.physics.parallel.stages import layer_shares, pipeline
-from predictor.physics.parallel.traffic import Traffic
 from predictor.physics.step import StepModel
 
 BF16 = 2

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from predictor.graphs.catalog import entry_of
 from predictor.graphs.operator import Kind
-from predictor.graphs.parts import is_forward, parts_of
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
 from predictor.physics.autocast import LOWER_PRECISION, autocast
 from predictor.physics.job_graph import job_graph
-from predictor.physics.parallel.recompute import Recompute, again
+from predictor.physics.parallel.stages import Recompute, again, is_forward, parts_of
 from predictor.physics.step import StepModel, StepTime
 
 MODELS = (

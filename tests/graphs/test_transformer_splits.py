@@ -13,10 +13,9 @@ import profiles
 from predictor.errors import GraphError
 from predictor.graphs.builder import GraphBuilder
 from predictor.graphs.catalog import graph_of
+from predictor.graphs.families import Workload, builder_of
 from predictor.graphs.operator import Direction, Graph, Kind
-from predictor.graphs.parts import parts_of
-from predictor.graphs.registry import builder_of
-from predictor.graphs.workload import Workload
+from predictor.physics.parallel.stages import parts_of
 
 CATALOG: dict[str, dict[str, Any]] = {
     name: entry

@@ -12,9 +12,8 @@ import yaml
 
 import profiles
 from predictor.graphs.builder import GraphBuilder
+from predictor.graphs.families import Workload, builder_of
 from predictor.graphs.operator import Graph
-from predictor.graphs.registry import builder_of
-from predictor.graphs.workload import Workload
 
 torch = pytest.importorskip("torch")
 hf = pytest.importorskip("transformers")

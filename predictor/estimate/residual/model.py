@@ -14,10 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .blend import HeldOutErrors, PhysicsShare
 from .features import EncodedRows, Features, Vocabulary
 from .kernel import Floats, Hyperparameters
-from .novelty import GROUPS, KnownKeys, Tier, elsewhere, groups, random_folds
+from .novelty import (
+    GROUPS,
+    HeldOutErrors,
+    KnownKeys,
+    PhysicsShare,
+    Tier,
+    elsewhere,
+    groups,
+    random_folds,
+)
 from .process import Conditioned, GaussianProcess, leave_out
 
 FOLDS = 5

@@ -6,12 +6,14 @@ down-weighted by the Student-t weights of their own leave-one-out residuals (nu 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
-from ..one_thread import one_thread
 from .features import EncodedRows, Vocabulary
 from .kernel import CrossCovariance, Floats, Hyperparameters, Rows, covariance
 
@@ -165,3 +167,20 @@ class GaussianProcess:
         except np.linalg.LinAlgError:
             return prior
         return min(max(prior - explained, 0.0), prior)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep BLAS to one thread inside: its threads would wait for one another, busily.
+
+    On two busy cores a prediction took ten times the processor time with the threads it has by
+    default. Afterwards it has what it had before. Where several Python threads were inside at a
+    time that may be one: a fit in the same process is slower then, and nothing else.
+    """
+    with _controller().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()

@@ -11,8 +11,7 @@ from itertools import pairwise
 
 from ..builder import GraphBuilder
 from ..operator import Direction, Kind
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 
 
 @family("autoencoder")

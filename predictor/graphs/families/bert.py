@@ -8,8 +8,7 @@ from __future__ import annotations
 from math import ceil
 
 from ..builder import GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .transformer import Block, feed_forward, norm, self_attention, vocab_share
 
 PREDICTIONS_PER_TOKEN = 20 / 128  # max_predictions_per_seq of BERT: 20 at 128 tokens, 80 at 512

@@ -21,8 +21,7 @@ from typing import Any
 
 from ...errors import GraphError
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .byob_blocks import BlockRow, RowStyle, basic, bottleneck, convolve, edge, norm_act, rep
 from .image import classifier, image_input
 from .mobilevit import mobilevit, mobilevit_v2

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ..builder import GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .vision_blocks import (
     class_attention,
     feed_forward,

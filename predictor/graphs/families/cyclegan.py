@@ -10,8 +10,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 
 
 @family("cyclegan")

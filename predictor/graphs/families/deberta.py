@@ -7,8 +7,7 @@ He et al. arXiv 2006.03654; the v2 release shares the content projections with t
 from __future__ import annotations
 
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .bert import embed, task_head
 from .transformer import Block, feed_forward, norm, residual
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from ..builder import Feature, GraphBuilder
 from ..operator import Direction, Kind
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 
 FREQUENCIES = 256  # width of the sinusoids of a time step or a frame rate
 

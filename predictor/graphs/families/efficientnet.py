@@ -21,8 +21,7 @@ from math import ceil
 
 from ...errors import GraphError
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .image import classifier, conv_norm, image_input, prelu, round_channels, squeeze_excite
 
 BLOCKS = ("cn", "ds", "da", "ir", "er")

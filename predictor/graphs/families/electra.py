@@ -8,8 +8,7 @@ from __future__ import annotations
 from math import ceil
 
 from ..builder import GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .bert import embed, encoder, masked_language_head, task_head
 from .transformer import Block
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from ..builder import GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .latent_attention import Latent, latent_attention
 from .lora import adapted_attention
 from .moe import Mixture, dense_layers, moe_feed_forward

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from math import ceil, prod
 
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 
 _RUNS = 4  # real and generated audio, for the discriminators' loss and for the generator's
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import GraphError
 from ..builder import Feature, GraphBuilder
-from ..workload import Workload
+from . import Workload
 
 
 def image_input(b: GraphBuilder, work: Workload, channels: int = 3) -> Feature:

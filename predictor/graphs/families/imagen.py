@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 
 HEAD_DIM = 64
 BIAS_BUCKETS = 32  # relative positions of the pooling attention over the text

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .efficientnet import InvertedStyle, StageRow, inverted_stages, scaled_stages
 from .image import conv_norm, image_input, prelu
 

@@ -18,8 +18,7 @@ from typing import Any
 from ..builder import Feature, GraphBuilder
 from ..operator import Kind
 from ..recorder import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .image import classifier, conv_norm, gate, image_input, normalise, squeeze_excite
 
 

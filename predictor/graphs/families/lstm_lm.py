@@ -6,8 +6,7 @@ Zaremba et al. arXiv 1409.2329 (PTB) and the word_language_model of pytorch/exam
 from __future__ import annotations
 
 from ..builder import GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 
 
 @family("lstm_lm")

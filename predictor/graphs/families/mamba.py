@@ -10,8 +10,7 @@ from math import ceil
 
 from ...errors import GraphError
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .gpt import embed, head
 from .moe import Mixture, moe_feed_forward
 from .transformer import Block, feed_forward, norm, residual, self_attention, vocab_share

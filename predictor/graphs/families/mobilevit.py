@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from ..builder import Feature, GraphBuilder
-from ..workload import Workload
+from . import Workload
 from .byob_blocks import RowStyle, convolve
 from .image import round_channels
 

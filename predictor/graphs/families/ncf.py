@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from ..builder import GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 
 
 @family("ncf")

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from ...errors import GraphError
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .image import channel_attention, classifier, image_input, round_channels, squeeze_excite
 from .standardised import standardised_conv
 

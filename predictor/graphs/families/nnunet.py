@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 
 
 @family("nnunet")

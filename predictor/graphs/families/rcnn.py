@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
-from . import roi
+from . import Workload, family, roi
 from .fpn import Trunk, norm_layer, pyramid, trunk_stage, trunk_stages
 
 

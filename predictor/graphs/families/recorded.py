@@ -5,8 +5,7 @@ from __future__ import annotations
 from ..builder import GraphBuilder
 from ..operator import Direction, Kind, Operator
 from ..recorded import recorded_graph
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 
 CHANNELS = 3
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .image import classifier, conv_norm, image_input, squeeze_excite
 
 

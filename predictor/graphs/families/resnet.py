@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .image import channel_attention, classifier, conv_norm, image_input, normalise, squeeze_excite
 
 CIFAR_PIXELS = 64  # up to here networks keep the resolution: 3x3 stem, no max-pool (section 4.2)

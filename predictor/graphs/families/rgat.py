@@ -11,8 +11,7 @@ from itertools import accumulate
 from operator import mul
 
 from ..builder import GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 
 
 @family("rgat")

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from ..builder import GraphBuilder
 from ..operator import Direction, Kind
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 
 
 @family("rnnt")

@@ -6,8 +6,7 @@ Fuchs et al. arXiv 2006.10503; fused tensor-field convolutions of NVIDIA DeepLea
 from __future__ import annotations
 
 from ..builder import GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 
 
 @family("se3")

@@ -7,8 +7,7 @@ Vaswani et al. arXiv 1706.03762; Lewis et al. arXiv 1910.13461. One sample is a 
 from __future__ import annotations
 
 from ..builder import GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .transformer import (
     Block,
     cross_attention,

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..builder import GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .moe import Mixture, moe_feed_forward
 from .transformer import (
     Block,

@@ -7,8 +7,7 @@ location-sensitive attention: launches, not arithmetic, set its pace.
 from __future__ import annotations
 
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 
 # 25 views, indexings and list operations of one turn, 60 going back: no kernel, and a third of the
 # host time of an operator each.

@@ -6,8 +6,7 @@ Lim et al. arXiv 1912.09363; layer order of NVIDIA DeepLearningExamples.
 from __future__ import annotations
 
 from ..builder import GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 
 
 @family("tft")

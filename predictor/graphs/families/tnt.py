@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .image import image_input
 from .vision_blocks import encoder_layer, linear_classifier, positions, special_tokens
 

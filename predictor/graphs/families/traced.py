@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ...errors import GraphError
 from ..builder import GraphBuilder
-from ..registry import family
 from ..traced import find_traced, value
-from ..workload import Workload
+from . import Workload, family
 
 
 @family("traced")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from ..builder import GraphBuilder
-from ..workload import Workload
+from . import Workload
 
 # What Megatron-LM's kernel of scale, mask and softmax takes (FusedScaleMaskSoftmax): 16-bit scores
 # of 16 < keys <= 16384, and a multiple of four matrices of scores.

@@ -11,8 +11,7 @@ from itertools import pairwise
 from math import ceil
 
 from ..builder import GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .transformer import Block, feed_forward, norm, residual
 
 

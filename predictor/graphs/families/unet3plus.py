@@ -7,8 +7,7 @@ results use the VGG-19 encoder.
 from __future__ import annotations
 
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 
 _VGG19 = ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4))
 

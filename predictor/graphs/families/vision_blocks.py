@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..builder import Feature, GraphBuilder
 from ..operator import Direction, Kind
-from ..workload import Workload
+from . import Workload
 from .image import image_input
 
 

@@ -7,8 +7,7 @@ arXiv 2106.08254.
 from __future__ import annotations
 
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .image import image_input
 
 

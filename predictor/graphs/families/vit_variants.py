@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..builder import GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .image import image_input
 from .resnet import BlockStyle, residual_stages, stem
 from .vision_blocks import (

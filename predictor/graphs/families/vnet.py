@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .nnunet import dice_cross_entropy
 
 

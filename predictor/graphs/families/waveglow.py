@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from ..builder import Feature, GraphBuilder
 from ..operator import Direction, Kind
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .hifigan import weight_norm
 
 

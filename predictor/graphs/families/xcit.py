@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ..builder import Feature, GraphBuilder
-from ..registry import family
-from ..workload import Workload
+from . import Workload, family
 from .image import conv_norm, image_input
 from .vision_blocks import (
     class_attention,

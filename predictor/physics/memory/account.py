@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...graphs.catalog import Pairs, graph_of
-from ...graphs.parts import Parts, parts_of, repeated
-from ...graphs.workload import Workload
+from ...graphs.families import Workload
 from ..formats import Storage
+from ..parallel.stages import Parts, parts_of, repeated
 from .flow import Kept
 from .saved import kept_by
 

@@ -10,14 +10,13 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
 from ...graphs.catalog import ModelEntry, entry_of, overrides
-from ...graphs.workload import Workload
+from ...graphs.families import Workload
 from ...job.training_job import TrainingJob
 from ..formats import Storage, storage_of
 from ..job_graph import workload
 from ..optimizer import optimizer_rule
 from ..parallel.placement import expert_share
-from ..parallel.recompute import Recompute, recompute_of
-from ..parallel.stages import layer_shares, virtual_stages
+from ..parallel.stages import Recompute, layer_shares, recompute_of, virtual_stages
 from .account import Account, Checkpointing, Part, account_of
 from .states import States, states_of
 

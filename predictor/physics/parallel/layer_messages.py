@@ -17,12 +17,11 @@ from dataclasses import dataclass
 
 from ...graphs.catalog import ModelEntry
 from ...graphs.operator import Graph, Kind, Operator
-from ...graphs.parts import hidden_norms, is_forward, parts_of
 from ...job.training_job import TrainingJob
 from ..job_graph import dimension
+from .messages import NO_TRAFFIC, Traffic, Wires
 from .placement import Placement
-from .recompute import Recompute
-from .traffic import NO_TRAFFIC, Traffic, Wires
+from .stages import Recompute, hidden_norms, is_forward, parts_of
 
 LOSS_SUMS = 3  # all-reduces of one FP32 number a token: maximum, sum of exponentials, target logit
 FULL = 4

@@ -1,4 +1,4 @@
-"""Which GPUs talk to each other, and how many nodes they stand on.
+"""Which GPUs talk to each other, on how many nodes, and which splits no framework would start.
 
 Megatron-LM's order of ranks: tensor parallelism innermost, then context, data and, outermost,
 pipeline parallelism (Narayanan et al., arXiv 2104.04473); experts are spread over the ranks of
@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil
 
+from ...errors import JobError
 from ...graphs.catalog import ModelEntry, graph_of, overrides
 from ...job.training_job import TrainingJob
-from ..job_graph import workload
+from ..job_graph import dimension, workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +84,52 @@ def expert_share(job: TrainingJob, entry: ModelEntry) -> float:
     here = graph_of(entry.name, changes, work).parameters
     alone = graph_of(entry.name, changes, replace(work, expert_parallel=1)).parameters
     return max(0.0, (alone - here) / (spread - 1) / here)
+
+
+def check_split(job: TrainingJob, entry: ModelEntry) -> None:
+    """Raise JobError, naming field, value and what is accepted, for a split that cannot be."""
+    _check_layers(job, entry)
+    heads, length = dimension(job, entry, "heads"), job.seq_len or entry.seq_len or 0
+    if heads % job.tensor_parallel:
+        divisor = f"a divisor of the {heads} heads of {entry.name}"
+        _refuse("tensor_parallel", job.tensor_parallel, divisor)
+    if length % job.context_parallel:
+        _refuse("context_parallel", job.context_parallel, f"a divisor of {length} tokens")
+    if job.expert_parallel > 1:
+        _check_experts(job, entry)
+
+
+def _check_layers(job: TrainingJob, entry: ModelEntry) -> None:
+    layers = dimension(job, entry, "layers")
+    if not layers or job.software.layers_by_hand:
+        return
+    stages, virtual = job.pipeline_parallel, job.virtual_stages
+    if layers % stages:
+        divisor = f"a divisor of the {layers} layers of {entry.name}"
+        _refuse("pipeline_parallel", stages, f"{divisor}, or an option that places them by hand,")
+    if layers // stages % virtual:
+        _refuse("virtual_stages", virtual, f"a divisor of the {layers // stages} layers of a stage")
+
+
+def _check_experts(job: TrainingJob, entry: ModelEntry) -> None:
+    spread, experts = job.expert_parallel, dimension(job, entry, "experts")
+    if not experts:
+        _refuse("expert_parallel", spread, f"1: {entry.name} has no experts")
+    if experts % spread:
+        _refuse("expert_parallel", spread, f"a divisor of the {experts} experts of {entry.name}")
+    ranks = job.gpus // job.pipeline_parallel
+    if ranks % (spread * expert_tensor_parallel(job)):
+        _refuse("expert_parallel", spread, f"with its tensor split a divisor of {ranks} GPUs")
+
+
+def _refuse(field: str, value: int, accepted: str) -> None:
+    raise JobError(field, value, f"expected {accepted}")
+
+
+def split_warnings(job: TrainingJob) -> tuple[str, ...]:
+    """One sentence for each: the transfers of what is moved to the host are not priced."""
+    asked = {s.reason for s in job.software.settings if s.name.startswith("offloads") and s.value}
+    return tuple(
+        f"{reason} moves data to host memory: that is counted, the time it takes is not"
+        for reason in sorted(asked)
+    )

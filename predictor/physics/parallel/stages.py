@@ -1,4 +1,10 @@
-"""Pipeline stages: how many layers each has, and how long a step over them takes.
+"""What a pipeline stage holds, what of it runs twice, and how long a step over all stages takes.
+
+A graph is cut at its repeated layers. Recomputation (Chen et al., arXiv 1604.06174) runs every one
+of them twice; a network without repeated layers runs all but its loss again. Selective
+recomputation runs the core of attention alone, from the scores to the weighted values (Korthikanti
+et al., arXiv 2205.05198); other modules that Megatron-LM can name (activations and norms of a
+mixture) cost next to nothing to compute again.
 
 1F1B and its interleaved form, Narayanan et al. arXiv 2104.04473: of a step of m micro-steps on p
 stages a share (p-1)/m is idle, (p-1)/(m v) where each stage holds v chunks of layers.
@@ -6,10 +12,164 @@ stages a share (p-1)/m is idle, (p-1)/(m v) where each stage holds v chunks of l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from functools import lru_cache
+from itertools import pairwise
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ...graphs.operator import Direction, Graph, Kind, Operator
 from ...job.training_job import TrainingJob
+from ..autocast import TypedOperator
+from ..operator_time.work import Floats
+
+MATRIX = frozenset({Kind.GEMM, Kind.CONV})
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The operators of a graph before, in and behind its repeated layers.
+
+    ``body`` is (first, end) in ``Graph.operators``, empty where nothing is repeated; ``layers`` is
+    how often. ``embedding_weights`` are those of trained tables, ``head_weights`` those of matrix
+    products behind the layers, tied to the tables where ``tied``; all in elements.
+    """
+
+    body: tuple[int, int]
+    layers: int
+    embedding_weights: float
+    head_weights: float
+    tied: bool
+    weights: float
+
+    @property
+    def body_weights(self) -> float:
+        """Weights of the layers, and of what stands between them and the ends."""
+        return self.weights - self.embedding_weights - (0 if self.tied else self.head_weights)
+
+    def stage_weights(self, stage: int, share: float, stages: int) -> float:
+        """Weights of a pipeline stage with a ``share`` of the layers.
+
+        The embedding is on the first, the head on the last: a tied one is held on both.
+        """
+        if stages == 1:
+            return self.weights
+        ends = self.embedding_weights * (stage == 0) + self.head_weights * (stage == stages - 1)
+        return self.body_weights * share + ends
+
+
+@lru_cache(maxsize=512)
+def parts_of(graph: Graph) -> Parts:
+    """The parts of a graph that was not cut into stages."""
+    first, end = repeated(graph.operators)
+    inside = graph.operators[first:end]
+    tables = table_weights(graph)
+    head = sum(weights_of(o) for o in graph.operators[end:] if is_forward(o)) if end else 0.0
+    found = sum(weights_of(o) * o.count for o in graph.operators if is_forward(o)) + tables - head
+    return Parts(
+        body=(first, end),
+        layers=int(min((o.count for o in inside), default=1)),
+        embedding_weights=tables,
+        head_weights=head,
+        tied=abs(graph.parameters - found) < abs(graph.parameters - found - head),
+        weights=float(graph.parameters),
+    )
+
+
+def repeated(operators: Sequence[Operator]) -> tuple[int, int]:
+    """Where the repeated layers of a transformer begin and end; (0, 0) in other networks."""
+    found = [i for i, o in enumerate(operators) if o.count > 1]
+    if not found or not any(o.kind is Kind.LAYER_NORM for o in operators):
+        return 0, 0
+    return found[0], found[-1] + 1
+
+
+def is_forward(operator: Operator) -> bool:
+    """Whether this is work of the forward pass."""
+    return operator.direction is Direction.FORWARD
+
+
+def weights_of(operator: Operator) -> float:
+    """Elements of the weight that one forward matrix product multiplies; 0 for other operators."""
+    if operator.kind not in MATRIX:
+        return 0.0
+    dims = operator.dims
+    return float(dims[1] * dims[2] * (dims[3] if operator.kind is Kind.CONV else 1))
+
+
+def table_weights(graph: Graph) -> float:
+    """Weights of trained embedding tables: their gradient is written over the whole table."""
+    return sum(
+        o.writes - o.dims[0] * o.dims[1]
+        for o in graph.operators
+        if o.kind is Kind.EMBEDDING and o.direction is Direction.WEIGHT_GRADIENT
+    )
+
+
+def hidden_norms(operators: Iterable[Operator]) -> tuple[Operator, ...]:
+    """One norm for each branch of a layer, as wide as the stream between layers.
+
+    A branch with a norm in front and another behind its last product counts once.
+    """
+    forward = [o for o in operators if is_forward(o)]
+    norms = [o for o in forward if o.kind is Kind.LAYER_NORM]
+    wide = [o for o in norms if o.dims[1] == norms[0].dims[1]]
+    behind = {
+        id(o) for last, o in pairwise(forward) if o.kind is Kind.LAYER_NORM and last.kind in MATRIX
+    }
+    return tuple(o for o in wide if id(o) not in behind) or tuple(wide)
+
+
+# Megatron-LM's name of what selective recomputation means unless other modules are named.
+CORE = "core_attn"
+NOT_AGAIN = frozenset({Kind.LOSS, Kind.EMBEDDING})
+
+
+class Recompute(StrEnum):
+    """What is computed again in the backward pass."""
+
+    NOTHING = "nothing"
+    ATTENTION = "attention"
+    LAYERS = "layers"
+
+
+def recompute_of(job: TrainingJob) -> Recompute:
+    """What the software of a job computes again."""
+    software = job.software
+    asked = Recompute(software.recompute)
+    core = CORE in (software.recompute_modules or CORE)
+    return Recompute.NOTHING if asked is Recompute.ATTENTION and not core else asked
+
+
+def again(graph: Graph, recompute: Recompute) -> frozenset[int]:
+    """Positions in ``Graph.operators`` of what runs a second time."""
+    if recompute is Recompute.LAYERS:
+        first, end = parts_of(graph).body
+        inside = range(first, end or len(graph.operators))
+        return frozenset(i for i in inside if _repeats(graph.operators[i]))
+    if recompute is Recompute.ATTENTION:
+        return frozenset(_attention(graph.operators))
+    return frozenset()
+
+
+def _repeats(operator: Operator) -> bool:
+    return is_forward(operator) and operator.kind not in NOT_AGAIN
+
+
+def _attention(operators: Sequence[Operator]) -> Iterator[int]:
+    """Fused attention, or all from one product of activations to the next."""
+    inside = False
+    for i, operator in enumerate(operators):
+        if not is_forward(operator):
+            continue
+        if operator.kind is Kind.BATCHED_GEMM:
+            inside = not inside
+            yield i
+        elif inside or operator.kind is Kind.ATTENTION:
+            yield i
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +222,121 @@ def virtual_stages(job: TrainingJob, layers: int) -> int:
     if each := software.layers_per_chunk:
         return max(1, layers // (job.pipeline_parallel * each))
     return 1
+
+
+MATMUL = frozenset({Kind.GEMM, Kind.BATCHED_GEMM, Kind.CONV, Kind.ATTENTION})
+CORES = frozenset({Kind.BATCHED_GEMM, Kind.ATTENTION})
+START, BODY, END = range(3)
+
+
+class Class(IntEnum):
+    """What a device is busy with."""
+
+    MEMORY = 0
+    RECURRENT = 1
+    MATMUL = 2
+    TENSOR_CORE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class StageWork:
+    """One micro-step of a whole network: arrays (n,) over its typed operators.
+
+    ``place`` says whether an operator stands before, in or behind the repeated layers, ``times``
+    how often it runs, recomputation included, ``seconds`` what the device needs for all of them.
+    ``host_s`` (seconds of the host), ``flops`` and ``bytes`` are of all of them, too; ``kind`` is a
+    Class. ``core`` marks products of activations or fused attention, ``weight`` gradients of
+    weights.
+    """
+
+    place: NDArray[np.intp]
+    kind: NDArray[np.intp]
+    forward: NDArray[np.bool_]
+    core: NDArray[np.bool_]
+    weight: NDArray[np.bool_]
+    once: Floats
+    times: Floats
+    seconds: Floats
+    host_s: Floats
+    flops: Floats
+    bytes: Floats
+
+    def of_stage(self, amounts: Floats, shares: Floats) -> float:
+        """Sum of ``amounts`` (n,) over a stage with ``shares`` (3,) of start, layers and end."""
+        return float(amounts @ shares[self.place])
+
+    def class_s(self, kind: Class, shares: Floats) -> float:
+        """Device seconds of one class on a stage."""
+        return self.of_stage(self.seconds * (self.kind == kind), shares)
+
+    @property
+    def forward_s(self) -> Floats:
+        """Device seconds of the forward pass, recomputation not counted, (n,)."""
+        return self.seconds * self.forward * self.once / np.maximum(self.times, 1e-12)
+
+    @property
+    def model_flops(self) -> Floats:
+        """FLOPs without what is computed again, (n,)."""
+        return self.flops * self.once / np.maximum(self.times, 1e-12)
+
+    def layers_s(self, chosen: NDArray[np.bool_]) -> float:
+        """Device seconds of chosen operators (n,) in the repeated layers."""
+        return float(self.seconds @ (chosen & (self.place == BODY)))
+
+
+def stage_work(
+    graph: Graph,
+    typed: tuple[TypedOperator, ...],
+    each_s: Floats,
+    host_s: Floats,
+    again: frozenset[int],
+) -> StageWork:
+    """From device and host seconds (n,) of one instance of each typed operator.
+
+    ``again`` are positions in the graph that run twice.
+    """
+    position = _positions(graph, typed)
+    first, end = parts_of(graph).body
+    operators = [t.operator for t in typed]
+    update = np.array([o.direction is Direction.UPDATE for o in operators])
+    place = np.where(position < first, START, np.where(position < end, BODY, END))
+    once = np.array([o.count for o in operators], dtype=float)
+    twice = np.zeros(len(graph.operators) + 1, dtype=bool)
+    twice[list(again)] = True
+    times = once * (1 + (twice[position] & ~update))
+    return StageWork(
+        place=np.where(update, BODY, place) if end else np.zeros(len(typed), dtype=np.intp),
+        kind=np.array([_class(t) for t in typed], dtype=np.intp),
+        forward=_is(o.direction is Direction.FORWARD for o in operators),
+        core=_is(o.kind in CORES for o in operators),
+        weight=_is(o.direction is Direction.WEIGHT_GRADIENT for o in operators),
+        once=once,
+        times=times,
+        seconds=each_s * times,
+        host_s=host_s * times,
+        flops=np.array([o.flops for o in operators]) * times,
+        bytes=np.array([t.bytes for t in typed]) * times,
+    )
+
+
+def _positions(graph: Graph, typed: tuple[TypedOperator, ...]) -> NDArray[np.intp]:
+    """Position in the graph of each typed operator; a cast has that of the operator before it."""
+    found, position, last = [], -1, len(graph.operators) - 1
+    for item in typed:
+        if position < last and item.operator is graph.operators[position + 1]:
+            position += 1
+        found.append(max(0, position))
+    return np.array(found, dtype=np.intp)
+
+
+def _is(values: Iterable[bool]) -> NDArray[np.bool_]:
+    return np.fromiter(values, dtype=bool)
+
+
+def _class(item: TypedOperator) -> Class:
+    kind = item.operator.kind
+    if kind is Kind.RNN:
+        return Class.RECURRENT
+    if kind not in MATMUL:
+        return Class.MEMORY
+    return Class.TENSOR_CORE if item.tensor_core else Class.MATMUL

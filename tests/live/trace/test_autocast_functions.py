@@ -27,14 +27,17 @@ from autocast_runs import (  # noqa: E402
 )
 
 from predictor.graphs.catalog import entry_of, graph_of  # noqa: E402
+from predictor.graphs.families import Workload  # noqa: E402
 from predictor.graphs.operator import Direction, Graph, Kind  # noqa: E402
-from predictor.graphs.workload import Workload  # noqa: E402
 from predictor.job.precision import Dtype, Precision  # noqa: E402
 from predictor.job.training_job import TrainingJob  # noqa: E402
 from predictor.measure.trace import trace  # noqa: E402
 from predictor.physics.autocast import TypedOperator, autocast  # noqa: E402
-from predictor.physics.job_graph import job_graph, job_operators  # noqa: E402
-from predictor.physics.lowering import fused  # noqa: E402
+from predictor.physics.job_graph import (  # noqa: E402
+    fused,
+    job_graph,
+    job_operators,
+)
 
 F = torch.nn.functional
 LOSS = 3  # operators of the sum behind the function

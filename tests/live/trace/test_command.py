@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 from predictor.cli.main import main
 from predictor.estimate.fitting import Fitted
 from predictor.graphs.catalog import entry_of, graph_of
-from predictor.graphs.workload import Workload
+from predictor.graphs.families import Workload
 
 MODULE = """
 import torch
