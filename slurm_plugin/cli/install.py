@@ -34,7 +34,6 @@ def _place_options(command: Callable[..., Any]) -> Callable[..., Any]:
         _path("--lua-library", "Lua library slurmctld loads; by default ldd tells.", file=True),
         _path("--config", "Policy file.", file=True),
         _path("--home", "Directory of your own predictors."),
-        _path("--prefix", "Keep our own files below this directory."),
         _path("--root", "Prepare a tree below this directory and run no command."),
         _without("systemd", "The daemon is run by something else."),
         _without("reconfigure", "Leave `scontrol reconfigure` to me."),
@@ -51,14 +50,13 @@ _dry_run = click.option(
 
 @click.command()
 @_place_options
-@click.option("--no-fit", is_flag=True, hidden=True, expose_value=False)  # nothing is fitted
-@click.option("--chain", is_flag=True, help="Add our lines to a job_submit.lua that is there.")
 @_dry_run
 def install(dry_run: bool, **given: Any) -> None:
     """Install the hook, its daemon and its policy on the host of slurmctld.
 
-    Everything is tried before slurmctld sees it, and undone where a step fails. Installing again
-    changes only what is missing or out of date.
+    slurm.conf comes last, and is put back where slurmctld does not take it. Installing again
+    changes only what is missing or out of date. A job_submit.lua of your own stays as it is: you
+    are shown the two lines to add.
     """
     from ..install.install import install as carry_out
 
@@ -84,8 +82,8 @@ def check(**given: Any) -> None:
 @click.option("--purge", is_flag=True, help="Also delete the policy and your own predictors.")
 @_dry_run
 def uninstall(purge: bool, dry_run: bool, **given: Any) -> None:
-    """Take the installation back; a file that was changed since stays, and you are told."""
-    from ..install.uninstall import uninstall as carry_out
+    """Take the installation back; a script that is not as we wrote it stays, and you are told."""
+    from ..install.install import uninstall as carry_out
 
     carry_out(_options(**given), click.echo, purge=purge, dry_run=dry_run)
 
@@ -94,6 +92,6 @@ def _options(**given: Any) -> Options:
     from ..install.options import Options
 
     absolute: dict[str, Any] = {
-        k: v.absolute() if isinstance(v, Path) else v for k, v in given.items()
+        k: v.absolute() if isinstance(v, Path) else v for k, v in given.items() if v is not None
     }
     return Options(**absolute)

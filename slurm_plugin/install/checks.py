@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ..config import SlurmPolicy
 from ..errors import InstallError, PolicyError
-from . import disk, hook, lua_library, service, slurm_conf
+from . import daemon, files, lua, slurm_conf
+from .install import UNIT, policy_at
 from .options import Options
-from .records import FileKind, Records, digest, read_records
 from .site import SlurmSite, find_site
-from .slurm_conf import PARAMETER, PLUGIN
+from .slurm_conf import LINE, PLUGIN
 
 HINT = "`precision-time slurm install --dry-run` shows what is missing"
 MARK = "precision-time:"
 SAMPLES = 5
-TRIAL_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ def run_checks(options: Options) -> Iterator[CheckedPromise]:
     found = "Slurm and the policy are found"
     try:
         site = find_site(options)
-        policy = service.policy_at(options)
+        policy = policy_at(options)
     except (InstallError, PolicyError) as error:
         yield CheckedPromise(found, False, str(error))
         return
@@ -54,13 +51,12 @@ def run_checks(options: Options) -> Iterator[CheckedPromise]:
 def _checks(
     options: Options, site: SlurmSite, policy: SlurmPolicy
 ) -> Iterator[tuple[str, Callable[[], str]]]:
-    records = read_records(options.records)
-    yield "files are as installed", lambda: _files(records)
-    yield "the Lua of slurmctld loads the hook", lambda: _lua(options, site)
+    yield "files are as installed", lambda: _files(options, site)
     yield "slurm.conf names the Lua plugin", lambda: _slurm_conf(site)
     if not options.live:
         return
-    yield "the predictor is of these tables", lambda: service.predictor_in_use(options, site)
+    yield "the Lua of slurmctld has luasocket", lambda: _lua(options, site)
+    yield "the predictor is of these tables", lambda: daemon.predictor_in_use(options, site)
     yield "the daemon answers in time", lambda: _answer(policy)
     yield "slurmctld has the plugin loaded", lambda: _loaded(site)
     yield "sbatch shows our line", lambda: _submitted(site, policy)
@@ -73,46 +69,36 @@ def _checked(promise: str, check: Callable[[], str]) -> CheckedPromise:
         return CheckedPromise(promise, False, str(error))
 
 
-def _files(records: Records) -> str:
-    if not records.files:
-        raise InstallError(f"nothing is recorded in {records.directory}: run install")
-    problems = []
-    for record in records.files:
-        content = disk.read(record.path)
-        if content is None:
-            problems.append(f"{record.path} is gone")
-        elif digest(content) != record.after and record.kind in (FileKind.MODULE, FileKind.UNIT):
-            problems.append(f"{record.path} was changed since")
+def _files(options: Options, site: SlurmSite) -> str:
+    directory, problems = site.conf.parent, []
+    for name, text in files.modules().items():
+        content = files.read(directory / name)
+        if content != text:
+            problems.append(
+                f"{directory / name} is {'gone' if content is None else 'of another release'}"
+            )
+    script = files.read(directory / files.SCRIPT)
+    if script is None:
+        problems.append(f"{directory / files.SCRIPT} is gone")
+    elif not files.mentions_us(script):
+        problems.append(f"{directory / files.SCRIPT} does not call precision_time")
+    expected = [options.config, *([UNIT] if options.systemd else [])]
+    places = [options.on_disk(path) for path in expected]
+    problems += [f"{path} is gone" for path in places if not path.exists()]
     if problems:
         raise InstallError(f"{', '.join(problems)}; {HINT}")
-    return f"{len(records.files)} files"
+    return f"{len(files.modules()) + 1 + len(places)} files"
 
 
 def _lua(options: Options, site: SlurmSite) -> str:
-    """Try the files that are live, not those of this release."""
-    library = options.lua_library or lua_library.library_of(site)
-    path = site.conf.parent / hook.SCRIPT
-    script = disk.read(path)
-    if script is None:
-        raise InstallError(f"there is no {path}: run install")
-    if not hook.mentions_us(disk.text(script)):
-        raise InstallError(f"{path} does not call precision_time: see install --dry-run")
-    files = {name: disk.read(path.parent / name) for name in hook.modules()}
-    missing = [str(path.parent / name) for name, content in files.items() if content is None]
-    if missing:
-        raise InstallError(f"{', '.join(missing)} is missing: run install")
-    modules = {name: content for name, content in files.items() if content is not None}
-    trial = lua_library.try_script(library, script, modules, site.user)
-    if trial.error:
-        raise InstallError(f"{library}: {trial.error}")
-    if trial.socket:
-        raise InstallError(lua_library.socket_advice(library, trial.socket))
-    return f"{library.name}, with luasocket"
+    library = lua.library_of(site, options)
+    lua.require_luasocket(library, site)
+    return library.name
 
 
 def _slurm_conf(site: SlurmSite) -> str:
-    if not slurm_conf.names_lua(site.conf, disk.text(disk.read(site.conf))):
-        raise InstallError(f"{site.conf} has no {PARAMETER}={PLUGIN}: run install")
+    if PLUGIN not in (slurm_conf.plugins(site.text) or site.running or ()):
+        raise InstallError(f"{site.conf} has no {LINE}: run install")
     return ""
 
 
@@ -124,8 +110,8 @@ def _answer(policy: SlurmPolicy) -> str:
         raise InstallError("only root and SlurmUser may look: run as root") from None
     except OSError as error:
         raise InstallError(f"{socket}: {error.strerror}; start precision-time-slurm") from None
-    service.ask_sample(socket)  # the first one may fill a cache
-    replies = [service.ask_sample(socket) for _ in range(SAMPLES)]
+    daemon.ask_sample(socket)  # the first one may fill a cache
+    replies = [daemon.ask_sample(socket) for _ in range(SAMPLES)]
     answer, elapsed_s = min(replies, key=lambda reply: reply[1])
     if elapsed_s > allowed_s:
         raise InstallError(
@@ -153,21 +139,8 @@ def _submitted(site: SlurmSite, policy: SlurmPolicy) -> str:
     """
     if policy.limits.mode == "off" and policy.placement.mode == "off":
         return "the policy is off for limits and placement: nothing is to be shown"
-    job = ("--test-only", "--comment", service.SAMPLE_COMMENT, "--gres=gpu:1", "--wrap", "true")
-    sbatch = site.command("sbatch", *job)
-    try:
-        done = subprocess.run(
-            sbatch.argv,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=TRIAL_TIMEOUT_S,
-            check=False,
-            env={**os.environ, **sbatch.environment},
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise InstallError(f"{sbatch.argv[0]} cannot be run: {error}") from None
+    job = ("--test-only", "--comment", daemon.SAMPLE_COMMENT, "--gres=gpu:1", "--wrap", "true")
+    done = site.command("sbatch", *job).completed()
     ours = [line for line in done.stderr.splitlines() if MARK in line]
     if not ours:
         printed = " ".join(done.stderr.split())[-300:]

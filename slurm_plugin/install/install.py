@@ -1,165 +1,216 @@
-"""Installing, in the order that is safe at every point.
+"""Installing and uninstalling, in an order that is safe at every point.
 
-What can be looked at beforehand is, so that what cannot work is said at once. The daemon comes
-first and must answer; then the Lua files, which were tried in the very library slurmctld loads;
-then slurm.conf, for a slurmctld that starts with ``JobSubmitPlugins=lua`` and finds no script
-ends; last ``scontrol reconfigure``.
+Installing: what can be looked at beforehand is; then policy, unit and daemon, which must answer;
+then the Lua files, for a slurmctld that starts with ``JobSubmitPlugins=lua`` and finds no script
+ends; last the line of slurm.conf and ``scontrol reconfigure``. Uninstalling goes the other way.
+No file of the site's own is changed but slurm.conf, and there only that line.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 
+import yaml
+
+from ..config import SlurmPolicy, policy_of, read_policy
 from ..errors import InstallError
-from . import disk, hook, lua_library, service, slurm_conf
-from .changes import Changes, Say
-from .options import Options
-from .records import FileKind, Records, digest, read_records
-from .site import SlurmSite, find_site, wait_for_controller
+from . import files, lua, slurm_conf
+from .daemon import require_runnable, responds
+from .files import Say, Steps
+from .options import Options, program
+from .site import CommandLine, SlurmSite, find_site
+from .slurm_conf import LINE, PARAMETER, PLUGIN
+
+UNIT = Path("/etc/systemd/system") / files.SERVICE
+BOOTED = Path("/run/systemd/system")  # is there where systemd runs the machine: sd_booted(3)
+START_TIMEOUT_S = 200.0
+RELOAD = CommandLine(("systemctl", "daemon-reload"))
+START = CommandLine(("systemctl", "enable", "--now", files.SERVICE), timeout_s=START_TIMEOUT_S)
+RESTART = CommandLine(("systemctl", "restart", files.SERVICE), timeout_s=START_TIMEOUT_S)
+STOP = CommandLine(("systemctl", "disable", "--now", files.SERVICE), timeout_s=START_TIMEOUT_S)
 
 
-@dataclass(frozen=True, slots=True)
-class SubmitScript:
-    """``job_submit.lua`` as it is and as it shall be; ``after`` is None for one left alone."""
-
-    path: Path
-    before: bytes | None
-    after: bytes | None
+def policy_at(options: Options) -> SlurmPolicy:
+    """The policy as it is, or as it will be once the file is written; raises PolicyError."""
+    path = options.on_disk(options.config)
+    return read_policy(path) if path.exists() else policy_of(yaml.safe_load(files.policy()))
 
 
 def install(options: Options, say: Say, *, dry_run: bool = False) -> None:
     """Make what is missing or out of date; raises InstallError where it would not work."""
-    service.require_systemd(options)
-    site = find_site(options)
-    socket = service.policy_at(options).daemon.socket
-    records = read_records(options.records)
-    _activated(site)
-    script = _submit_script(options, site, records, socket)
-    notes = _tried(options, site, script)
-    if options.live:
-        service.require_runnable(site)
-    waits = False
-    with Changes(records, say, dry_run=dry_run) as changes:
-        service.write_policy(changes, options)
-        service.make_home(changes, options, site)
-        service.start(changes, options, site, socket)
-        _write_lua(changes, script)
-        if script.after is None:
-            notes.append(_by_hand(options.in_system(script.path), socket))
-        elif service.is_ready(options, socket, say, dry_run=dry_run):
-            notes += _name_plugin(changes, options, site)
-        else:
-            waits = True
-            notes.append(
-                f"the daemon does not answer on {socket}: start `precision-time slurm daemon "
-                f"--config {options.policy_path}` and run install again; until then slurm.conf "
-                "stays as it is"
-            )
-    if not options.live:
-        notes.append(
-            "on the machine: systemctl enable --now precision-time-slurm, scontrol reconfigure"
+    if options.live and options.systemd and not BOOTED.is_dir():
+        raise InstallError(
+            f"this host does not run systemd (there is no {BOOTED}): run `precision-time slurm "
+            f"daemon --config {options.config}` by what starts services here, and add --no-systemd"
         )
-    for note in notes:
-        say(f"note: {note}")
-    if not changes.made and not waits:
+    site = find_site(options)
+    socket = policy_at(options).daemon.socket
+    conf = _with_lua(site)
+    if options.live:
+        lua.require_luasocket(lua.library_of(site, options), site)
+        require_runnable(site)
+    steps = Steps(say, dry_run=dry_run)
+    _daemon(steps, options, site, socket)
+    if not _lua_files(steps, options, site, socket, say):
+        return
+    if options.live and not dry_run and not responds(socket, wait=options.systemd):
+        say(
+            f"note: the daemon does not answer on {socket}: start `precision-time slurm daemon "
+            f"--config {options.config}` and run install again; until then slurm.conf stays as it "
+            "is"
+        )
+        return
+    _slurm_conf(steps, options, site, conf, named=True, say=say)
+    if not options.live:
+        say(
+            "note: on the machine: systemctl enable --now precision-time-slurm, "
+            "scontrol reconfigure"
+        )
+    if not steps.made:
         say("nothing to change: all is in place")
-    elif not dry_run and not waits:
+    elif not dry_run:
         say("done; `check` proves it")
 
 
-def _submit_script(
-    options: Options, site: SlurmSite, records: Records, socket: Path
-) -> SubmitScript:
-    """Ours where there is none; a site's own only with ``--chain``, or where we chained before."""
-    path = site.conf.parent / hook.SCRIPT
-    before = disk.read(path)
-    ours = hook.script(socket).encode()
-    record = records.of(path)
-    if before is None:
-        return SubmitScript(path, before, ours)
-    if record is not None and record.before is None and record.after == digest(before):
-        return SubmitScript(path, before, ours)
-    text = disk.text(before)
-    if hook.mentions_us(text) and not hook.has_block(text):
-        return SubmitScript(path, before, before)
-    if not (options.chain or hook.has_block(text)):
-        return SubmitScript(path, before, None)
-    if not slurm_conf.names_lua(site.conf, disk.text(disk.read(site.conf))):
-        raise InstallError(
-            f"{path} is there, but slurm.conf does not use it: naming lua in JobSubmitPlugins "
-            "would start that script too. Move it away, or name lua yourself, then run this again"
+def uninstall(options: Options, say: Say, *, purge: bool = False, dry_run: bool = False) -> None:
+    """Take it back; ``purge`` also deletes the policy and the predictors of one's own."""
+    site = find_site(options)
+    steps = Steps(say, dry_run=dry_run)
+    path = site.conf.parent / files.SCRIPT
+    script = files.read(path)
+    if script is not None and files.is_ours(script) and not _set_elsewhere(site):
+        _slurm_conf(steps, options, site, slurm_conf.without_lua(site.text), named=False, say=say)
+        steps.remove(path)
+        script = None
+    if script is not None and files.mentions_us(script):
+        say(
+            f"note: {path} and the modules beside it stay, for it is not as we wrote it or "
+            f"{PARAMETER} is set in a file that {site.conf} includes: take {PLUGIN} out there, or "
+            "our lines out of the script, then uninstall again"
         )
-    directory = options.in_system(path).parent
-    return SubmitScript(path, before, disk.encoded(hook.chained(text, directory, socket)))
+    else:
+        for name in files.modules():
+            steps.remove(path.parent / name)
+    _remove_unit(steps, options)
+    policy, home = options.on_disk(options.config), options.on_disk(options.home)
+    if purge:
+        steps.remove(policy)
+        steps.remove_tree(home)
+    elif policy.exists():
+        say(f"note: {policy} stays; uninstall --purge removes it")
+    say("done" if steps.made else "nothing is installed")
 
 
-def _tried(options: Options, site: SlurmSite, script: SubmitScript) -> list[str]:
-    """Run what would be live in the Lua of slurmctld; notes on it, or raises InstallError."""
-    library = options.lua_library or lua_library.library_of(site)
-    modules = {name: text.encode() for name, text in hook.modules().items()}
-    content = script.after or hook.shipped()[hook.SCRIPT].encode()
-    trial = lua_library.try_script(library, content, modules, site.user)
-    if trial.error and script.before not in (None, content):
-        own = lua_library.try_script(library, script.before or b"", modules, site.user)
-        if own.error:
-            raise InstallError(
-                f"{script.path} does not run outside slurmctld ({trial.error}), so our lines "
-                "cannot be tried: add them by hand, see docs/slurm.md"
-            )
-    if trial.error:
-        raise InstallError(f"{library.name} refuses {hook.SCRIPT}: {trial.error}")
-    if not trial.socket:
-        return []
-    advice = lua_library.socket_advice(library, trial.socket)
-    if options.live:
-        raise InstallError(advice)
-    return [advice]
+def _set_elsewhere(site: SlurmSite) -> bool:
+    """Whether slurmctld has plugins from a file that slurm.conf includes."""
+    return bool(site.running) and not slurm_conf.plugins(site.text)
 
 
-def _write_lua(changes: Changes, script: SubmitScript) -> None:
-    """The modules beside the script, then the script, whose time stamp slurmctld watches."""
-    made = changes.made
-    for name, text in hook.modules().items():
-        path = script.path.parent / name
-        changes.write(path, FileKind.MODULE, disk.read(path), text.encode())
-    if script.after is None:
+def _with_lua(site: SlurmSite) -> str:
+    """slurm.conf with the plugin; raises InstallError where another file names the plugins."""
+    if not _set_elsewhere(site):
+        return slurm_conf.with_lua(site.text, str(site.conf))
+    running = site.running or ()
+    if PLUGIN not in running:
+        named = ",".join([*running, PLUGIN])
+        raise InstallError(
+            f"slurmctld has {PARAMETER}, and {site.conf} does not set it: in the file that it "
+            f"includes write {PARAMETER}={named}, then run this again"
+        )
+    return site.text
+
+
+def _daemon(steps: Steps, options: Options, site: SlurmSite, socket: Path) -> None:
+    """Policy, directories and unit; the service is started, or started again where it changed."""
+    policy, owner = options.on_disk(options.config), site.user if options.live else None
+    if not policy.exists():
+        steps.write(policy, files.policy())
+    steps.directory(options.on_disk(options.home), 0o755, owner)
+    if not options.systemd:
+        if options.live:
+            steps.directory(socket.parent, 0o750, owner)
         return
-    if script.after != script.before:
-        original = None if script.before is None else hook.without_block(disk.text(script.before))
-        first = None if original is None else disk.encoded(original)
-        changes.write(script.path, FileKind.SCRIPT, script.before, script.after, original=first)
-    elif changes.made > made:
-        changes.touch(script.path)
-
-
-def _name_plugin(changes: Changes, options: Options, site: SlurmSite) -> list[str]:
-    """The line of slurm.conf, and slurmctld made to read it; notes on what is left to the admin."""
-    before, after = disk.read(site.conf), disk.encoded(_activated(site))
-    loaded = site.running is not None and slurm_conf.PLUGIN in site.running
-    if before == after and (loaded or site.running is None):
-        return []
-    command, notes = site.command("scontrol", "reconfigure"), []
-    reload = command if options.reconfigure and site.running is not None else None
-    if options.live and not options.reconfigure:
-        notes.append(f"run {command}")
-    elif options.live and site.running is None:
-        notes.append("slurmctld does not answer: it will load the hook when it starts")
-    if before != after:
-        changes.write(site.conf, FileKind.SLURM_CONF, before, after, then=reload)
-    elif reload is not None:
-        changes.run(reload, "slurmctld reads slurm.conf again")
-    if reload is not None and not changes.dry_run:
-        wait_for_controller(site)
-    return notes
-
-
-def _activated(site: SlurmSite) -> str:
-    return slurm_conf.activated(site.conf, disk.text(disk.read(site.conf)))
-
-
-def _by_hand(path: Path, socket: Path) -> str:
-    return (
-        f"{path} is your own and stays as it is. Add these two lines, or use --chain:\n"
-        f"{hook.two_lines(path.parent, socket)}"
+    changed = steps.write(
+        options.on_disk(UNIT),
+        files.unit(
+            site.user.pw_name if site.user else "slurm",
+            slurm_conf=options.in_system(site.conf),
+            program=program(),
+            config=options.config,
+            home=options.home,
+            socket=socket,
+        ),
     )
+    if not options.live:
+        return
+    if changed:
+        steps.run(RELOAD)
+    states = (
+        ("systemctl", state, "--quiet", files.SERVICE) for state in ("is-enabled", "is-active")
+    )
+    if any(CommandLine(words).completed().returncode for words in states):
+        steps.run(START)
+    elif changed:
+        steps.run(RESTART)
+
+
+def _holds(state: str) -> bool:
+    return CommandLine(("systemctl", state, "--quiet", files.SERVICE)).completed().returncode == 0
+
+
+def _lua_files(steps: Steps, options: Options, site: SlurmSite, socket: Path, say: Say) -> bool:
+    """The modules, then the script; False where the admin has to add our lines to their own."""
+    directory = site.conf.parent
+    changed = [steps.write(directory / name, text) for name, text in files.modules().items()]
+    path = directory / files.SCRIPT
+    script = files.read(path)
+    if script is None:
+        steps.write(path, files.script(socket))
+    elif not files.mentions_us(script):
+        lines = files.two_lines(options.in_system(directory), socket)
+        say(f"note: {path} is your own and stays as it is. Add these two lines:\n{lines}")
+        say(f"note: then {LINE} in slurm.conf and scontrol reconfigure, where lua is not named yet")
+        return False
+    elif any(changed) and not steps.dry_run:
+        files.put(path, script)  # slurmctld loads modules anew when the script has another date
+    return True
+
+
+def _slurm_conf(
+    steps: Steps, options: Options, site: SlurmSite, text: str, *, named: bool, say: Say
+) -> None:
+    """slurm.conf as given, and slurmctld made to read it; where it cannot, both as before."""
+    if text == site.text and (site.running is None or (PLUGIN in site.running) == named):
+        return
+    command = site.command("scontrol", "reconfigure")
+    changed = steps.write(site.conf, text, f"{PARAMETER} with{'' if named else 'out'} {PLUGIN}")
+    if not options.live:
+        return
+    if not options.reconfigure:
+        say(f"note: run {command}")
+    elif site.running is None:
+        say("note: slurmctld does not answer: it reads slurm.conf when it starts")
+    else:
+        try:
+            steps.run(command)
+            if not steps.dry_run:
+                site.wait_for_controller()
+        except InstallError as error:
+            if changed:
+                files.put(site.conf, site.text)
+                with suppress(InstallError):
+                    command.run()
+            raise InstallError(f"{error}; {site.conf} is as it was before") from error
+
+
+def _remove_unit(steps: Steps, options: Options) -> None:
+    live = options.live and options.systemd
+    if not options.on_disk(UNIT).exists():
+        return
+    if live:
+        with suppress(InstallError):  # a service that never ran cannot be stopped
+            steps.run(STOP)
+    steps.remove(options.on_disk(UNIT))
+    if live:
+        steps.run(RELOAD)

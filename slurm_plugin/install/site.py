@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import shlex
 import shutil
+import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InstallError
-from . import disk, slurm_conf
+from . import slurm_conf
 from .options import Options
-from .processes import CommandLine, SystemUser
 
 USUAL_CONFS = (
     "/etc/slurm/slurm.conf",
@@ -23,82 +24,125 @@ USUAL_CONFS = (
     "/opt/slurm/etc/slurm.conf",
 )
 CONTROLLER_TIMEOUT_S = 60.0
-PLUGIN_FILE = "job_submit_lua.so"
-USUAL_PLUGIN_DIRS = (
-    "usr/lib/*/slurm-wlm",
-    "usr/lib/*/slurm",
-    "usr/lib64/slurm",
-    "usr/lib/slurm",
-    "usr/local/lib/slurm",
-    "opt/slurm/lib*/slurm",
-)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """A command; ``user`` is None for the user who installs."""
+
+    argv: tuple[str, ...]
+    user: pwd.struct_passwd | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+    timeout_s: float = 60.0
+
+    def __str__(self) -> str:
+        """The line a person would type."""
+        words = [f"{name}={shlex.quote(text)}" for name, text in self.environment]
+        line = " ".join([*words, shlex.join(self.argv)])
+        return f"{line}   # as {self.user.pw_name}" if self.user else line
+
+    def run(self) -> str:
+        """What it writes to stdout; raises InstallError with its error."""
+        done = self.completed()
+        if done.returncode != 0:
+            printed = " ".join((done.stderr.strip() or done.stdout.strip())[-400:].split())
+            line = " ".join(self.argv[:4])
+            raise InstallError(f"{line} ended with {done.returncode}: {printed or 'no message'}")
+        return done.stdout
+
+    def completed(self) -> subprocess.CompletedProcess[str]:
+        """What came of it, whatever its exit status; raises InstallError where it cannot run."""
+        other = None if self.user is None or self.user.pw_uid == os.geteuid() else self.user
+        if other is not None and os.geteuid() != 0:
+            raise InstallError(f"only root can run commands as {other.pw_name}: run this as root")
+        try:
+            return subprocess.run(
+                self.argv,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=self.timeout_s,
+                check=False,
+                env={**os.environ, **dict(self.environment)},
+                stdin=subprocess.DEVNULL,
+                user=other.pw_uid if other else None,
+                group=other.pw_gid if other else None,
+                extra_groups=[] if other else None,
+                cwd="/" if other else None,
+            )
+        except subprocess.TimeoutExpired:
+            raise InstallError(f"{self.argv[0]} did not end within {self.timeout_s:g} s") from None
+        except OSError as error:
+            raise InstallError(f"{self.argv[0]} cannot be run: {error.strerror}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmSite:
     """One cluster as its controller host sees it.
 
-    ``conf`` is slurm.conf on disk. ``running`` is what slurmctld has loaded as JobSubmitPlugins,
-    None where it did not answer. ``plugin`` is job_submit_lua.so. ``user`` is None where the
-    SlurmUser is no user of this machine, which only an installation below a root allows.
-    ``commands`` is the directory of Slurm's commands, None to leave it to PATH.
+    ``conf`` is slurm.conf on disk and ``text`` what it holds. ``running`` is what slurmctld has
+    loaded as JobSubmitPlugins, None where it did not answer. ``plugin_dir`` is where its plugins
+    lie, as far as it is known. ``user`` is None where the SlurmUser is no user of this machine,
+    which only an installation below a root allows.
     """
 
     conf: Path
+    text: str
     version: str = ""
-    user: SystemUser | None = None
-    plugin: Path | None = None
+    user: pwd.struct_passwd | None = None
+    plugin_dir: str | None = None
     running: tuple[str, ...] | None = None
     commands: Path | None = None
 
     def command(self, name: str, *arguments: str) -> CommandLine:
         """A command of Slurm, for this cluster."""
         path = str(self.commands / name) if self.commands else name
-        return CommandLine((path, *arguments), environment={"SLURM_CONF": str(self.conf)})
+        return CommandLine((path, *arguments), environment=(("SLURM_CONF", str(self.conf)),))
+
+    def wait_for_controller(self) -> None:
+        """Return once slurmctld answers; raises InstallError with what it said last."""
+        until = time.monotonic() + CONTROLLER_TIMEOUT_S
+        while True:
+            try:
+                reply = self.command("scontrol", "ping").run()
+            except InstallError as error:
+                reply = str(error)
+            if " is UP" in reply:
+                return
+            if time.monotonic() > until:
+                raise InstallError(f"slurmctld does not answer after the change: {reply.strip()}")
+            time.sleep(0.5)
 
 
 def find_site(options: Options) -> SlurmSite:
     """The Slurm of this machine, or the one below ``options.root``; raises InstallError."""
-    commands = _commands(options)
-    shown = _shown_config(options, commands)
+    shown = _shown_config(options) if options.live else {}
     conf = _conf(options, shown)
-    content = disk.read(conf)
-    if content is None:
-        raise InstallError(f"there is no {conf}: name it with --slurm-conf")
-    text = content.decode(errors="surrogateescape")
+    try:
+        text = conf.read_text(errors="surrogateescape")
+    except OSError as error:
+        raise InstallError(
+            f"{conf} cannot be read ({error.strerror}): name it with --slurm-conf"
+        ) from None
     user = shown.get("SlurmUser", "").partition("(")[0] or slurm_conf.value(text, "SlurmUser")
     plugins = shown.get("JobSubmitPlugins")
     return SlurmSite(
         conf=conf,
+        text=text,
         version=shown.get("SLURM_VERSION", ""),
         user=_user(user or "root", options),
-        plugin=_plugin(options, shown.get("PluginDir") or slurm_conf.value(text, "PluginDir")),
+        plugin_dir=shown.get("PluginDir") or slurm_conf.value(text, "PluginDir"),
         running=None if plugins is None else slurm_conf.plugin_names(plugins),
-        commands=commands,
+        commands=options.slurm_bin,
     )
 
 
-def wait_for_controller(site: SlurmSite) -> None:
-    """Return once slurmctld answers after a change; raises InstallError with what it said last."""
-    until = time.monotonic() + CONTROLLER_TIMEOUT_S
-    while True:
-        try:
-            reply = site.command("scontrol", "ping").run()
-        except InstallError as error:
-            reply = str(error)
-        if " is UP" in reply:
-            return
-        if time.monotonic() > until:
-            raise InstallError(f"slurmctld does not answer after the change: {reply.strip()}")
-        time.sleep(0.5)
-
-
-def _shown_config(options: Options, commands: Path | None) -> Mapping[str, str]:
-    """What slurmctld says of itself; empty where it does not answer or is not to be asked."""
-    if not options.live:
-        return {}
-    scontrol = str(commands / "scontrol") if commands else "scontrol"
-    conf = {"SLURM_CONF": str(options.slurm_conf)} if options.slurm_conf else {}
+def _shown_config(options: Options) -> Mapping[str, str]:
+    """What slurmctld says of itself; empty where it does not answer."""
+    scontrol = str(options.slurm_bin / "scontrol") if options.slurm_bin else "scontrol"
+    if shutil.which(scontrol) is None:
+        raise InstallError(f"there is no {scontrol}: name its directory with --slurm-bin")
+    conf = (("SLURM_CONF", str(options.slurm_conf)),) if options.slurm_conf else ()
     try:
         text = CommandLine((scontrol, "show", "config"), environment=conf).run()
     except InstallError:
@@ -122,28 +166,10 @@ def _conf(options: Options, shown: Mapping[str, str]) -> Path:
     return found
 
 
-def _commands(options: Options) -> Path | None:
-    if options.slurm_bin is None:
-        found = shutil.which("scontrol")
-        return Path(found).parent if found else None
-    if not (options.slurm_bin / "scontrol").exists():
-        raise InstallError(f"--slurm-bin={options.slurm_bin}: there is no scontrol in it")
-    return options.slurm_bin
-
-
-def _user(name: str, options: Options) -> SystemUser | None:
+def _user(name: str, options: Options) -> pwd.struct_passwd | None:
     try:
-        entry = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
+        return pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
     except KeyError:
         if options.live:
             raise InstallError(f"SlurmUser={name} is no user of this machine") from None
         return None
-    return SystemUser(entry.pw_name, entry.pw_uid, entry.pw_gid)
-
-
-def _plugin(options: Options, stated: str | None) -> Path | None:
-    named = [options.on_disk(Path(name)) for name in (stated or "").split(":") if name]
-    root = options.root or Path("/")
-    usual = (path for pattern in USUAL_PLUGIN_DIRS for path in sorted(root.glob(pattern)))
-    found = (place / PLUGIN_FILE for place in (*named, *usual))
-    return next((path for path in found if path.exists()), None)

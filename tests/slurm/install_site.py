@@ -62,7 +62,6 @@ class FakeRoot:
     """The tree, and the commands run on it."""
 
     root: Path
-    library: Path
 
     @property
     def etc(self) -> Path:
@@ -85,12 +84,10 @@ class FakeRoot:
         return self.root / "etc/systemd/system/precision-time-slurm.service"
 
     def install(self, *more: str) -> Result:
-        given = ("--root", str(self.root), "--lua-library", str(self.library), *more)
-        return CliRunner().invoke(install, given)
+        return CliRunner().invoke(install, ("--root", str(self.root), *more))
 
     def check(self) -> Result:
-        given = ("--root", str(self.root), "--lua-library", str(self.library))
-        return CliRunner().invoke(check, given)
+        return CliRunner().invoke(check, ("--root", str(self.root)))
 
     def uninstall(self, *more: str) -> Result:
         return CliRunner().invoke(uninstall, ("--root", str(self.root), *more))
@@ -99,8 +96,8 @@ class FakeRoot:
         return {p: p.read_bytes() for p in sorted(self.root.rglob("*")) if p.is_file()}
 
 
-def fake_root(root: Path, library: Path, conf: str = SLURM_CONF) -> FakeRoot:
+def fake_root(root: Path, conf: str = SLURM_CONF) -> FakeRoot:
     """A root with this slurm.conf."""
     (root / "etc/slurm").mkdir(parents=True)
     (root / "etc/slurm/slurm.conf").write_text(conf)
-    return FakeRoot(root, library)
+    return FakeRoot(root)

@@ -19,7 +19,7 @@ from install_site import SLURM_CONF, lua_library
 
 from slurm_plugin.cli.install import install, uninstall
 from slurm_plugin.errors import InstallError
-from slurm_plugin.install import service
+from slurm_plugin.install import install as installing
 from slurm_plugin.protocol import HookAnswer
 
 NOTE = '#!/bin/sh\necho "$(basename "$0") $*" >> "{log}"\n'
@@ -28,10 +28,9 @@ SCONTROL = (
     + """\
 case "$1" in
   ping) echo "Slurmctld(primary) at ctl is UP" ;;
-  --version) echo "slurm 22.05.8" ;;
   reconfigure) test ! -e "{log}.reconfigure-fails" ;;
   *) echo "SLURM_VERSION           = 22.05.8"; echo "SlurmUser               = {user}(0)"
-     echo "JobSubmitPlugins        = (null)" ;;
+     echo "JobSubmitPlugins        = $(cat "{log}.loaded" 2>/dev/null || echo "(null)")" ;;
 esac
 """
 )
@@ -67,7 +66,7 @@ class Machine:
         return self.root / "run/precision-time/slurm.sock"
 
     def calls(self) -> list[str]:
-        asking = ("scontrol show", "scontrol --version", "systemctl is-")
+        asking = ("scontrol show", "systemctl is-")
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return [line for line in lines if not line.startswith(asking)]
 
@@ -83,8 +82,10 @@ class Machine:
 
     def _where(self) -> list[str]:
         return [
-            "--prefix",
-            str(self.root),
+            "--config",
+            str(self.root / "etc/slurm.yaml"),
+            "--home",
+            str(self.root / "home"),
             "--slurm-conf",
             str(self.conf),
             "--slurm-bin",
@@ -104,13 +105,14 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
         for directory in ("bin", "etc", "units"):
             (made.root / directory).mkdir()
         made.conf.write_text(SLURM_CONF.replace("SlurmUser=root", f"SlurmUser={_me()}"))
+        (made.root / "etc/slurm.yaml").write_text(f"daemon: {{socket: {made.socket}}}\n")
         for command, text in (("scontrol", SCONTROL), ("systemctl", SYSTEMCTL)):
             path = made.root / "bin" / command
             path.write_text(text.replace("{log}", str(made.log)).replace("{user}", _me()))
             path.chmod(0o755)
         monkeypatch.setenv("PATH", f"{made.root / 'bin'}:{os.environ['PATH']}")
-        monkeypatch.setattr(service, "UNIT", made.unit)
-        monkeypatch.setattr(service, "BOOTED", made.root)
+        monkeypatch.setattr(installing, "UNIT", made.unit)
+        monkeypatch.setattr(installing, "BOOTED", made.root)
         yield made
 
 
@@ -144,48 +146,49 @@ def test_the_daemon_runs_before_slurmctld_hears_of_the_hook(machine: Machine) ->
         "scontrol reconfigure",
         "scontrol ping",
     ]
-    lines = done.output.splitlines()
-    script, conf = (
-        next(i for i, line in enumerate(lines) if line.endswith(name))
-        for name in ("job_submit.lua", "etc/slurm.conf")
-    )
-    waited = next(i for i, line in enumerate(lines) if "wait for the daemon" in line)
-    assert max(script, waited) < conf
-
-
-def test_a_daemon_that_does_not_start_leaves_everything_as_it_was(machine: Machine) -> None:
-    before = machine.files()
-    Path(f"{machine.log}.start-fails").touch()
-    done = machine.install()
-    assert isinstance(done.exception, InstallError)
-    assert "all is as it was before" in str(done.exception)
-    assert machine.files() == before
-    assert not any("scontrol" in call for call in machine.calls())
-    assert machine.calls()[-2:] == [
-        "systemctl disable --now precision-time-slurm.service",
-        "systemctl daemon-reload",
+    written = [line for line in done.output.splitlines() if line.startswith("write")]
+    assert written[0] == f"write {machine.unit}"
+    assert written[-2:] == [
+        f"write {machine.root}/etc/job_submit.lua",
+        f"write {machine.conf} (JobSubmitPlugins with lua)",
     ]
 
 
-def test_a_reconfigure_that_fails_gives_slurm_conf_back_before_the_script_goes(
-    machine: Machine,
-) -> None:
-    before = machine.files()
+def test_a_daemon_that_does_not_start_leaves_slurm_as_it_was(machine: Machine) -> None:
+    Path(f"{machine.log}.start-fails").touch()
+    before = machine.conf.read_text()
+    done = machine.install()
+    assert isinstance(done.exception, InstallError)
+    assert "systemctl enable" in str(done.exception)
+    assert machine.conf.read_text() == before
+    assert not (machine.root / "etc/job_submit.lua").exists()
+    assert not any("scontrol" in call for call in machine.calls())
+
+
+def test_a_reconfigure_that_fails_gives_slurm_conf_back(machine: Machine) -> None:
+    before = machine.conf.read_text()
     Path(f"{machine.log}.reconfigure-fails").touch()
     with answering(machine.socket):
         done = machine.install()
     assert isinstance(done.exception, InstallError)
-    assert machine.files() == before
-    undone = [line for line in done.output.splitlines() if line.startswith("undoing")]
-    assert undone[0] == f"undoing: put back {machine.conf}"
-    assert undone[1] == f"undoing: put back {machine.root}/etc/job_submit.lua"
+    assert "slurm.conf is as it was before" in str(done.exception)
+    assert machine.conf.read_text() == before
     assert machine.calls().count("scontrol reconfigure") == 2
+
+
+def test_plugins_named_in_an_included_file_are_left_to_the_admin(machine: Machine) -> None:
+    Path(f"{machine.log}.loaded").write_text("all_partitions\n")
+    before = machine.files()
+    done = machine.install()
+    assert isinstance(done.exception, InstallError)
+    assert "JobSubmitPlugins=all_partitions,lua" in str(done.exception)
+    assert machine.files() == before
 
 
 def test_without_systemd_it_says_so_at_once(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "BOOTED", machine.root / "absent")
+    monkeypatch.setattr(installing, "BOOTED", machine.root / "absent")
     before = machine.files()
     done = machine.install()
     assert isinstance(done.exception, InstallError)
@@ -217,6 +220,7 @@ def test_uninstalling_takes_the_line_out_first_and_stops_the_daemon_last(machine
     with answering(machine.socket):
         machine.install()
     machine.log.unlink()
+    Path(f"{machine.log}.loaded").write_text("lua\n")
     done = machine.uninstall()
     assert done.exit_code == 0, done.output
     assert machine.calls() == [

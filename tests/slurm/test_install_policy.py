@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import yaml
 from pydantic import BaseModel
 
 from slurm_plugin.config import SlurmPolicy, policy_of
-from slurm_plugin.install.service import default_policy
+from slurm_plugin.install.files import policy as default_policy
 
 
 def test_the_shipped_policy_is_that_of_an_empty_file() -> None:
@@ -17,14 +15,6 @@ def test_the_shipped_policy_is_that_of_an_empty_file() -> None:
 
 def test_every_field_is_in_the_shipped_policy() -> None:
     assert _names(yaml.safe_load(default_policy()), SlurmPolicy()) == _fields(SlurmPolicy())
-
-
-def test_below_a_prefix_only_the_socket_differs() -> None:
-    policy = policy_of(yaml.safe_load(default_policy(Path("/opt/pt"))))
-    socket = Path("/opt/pt/run/precision-time/slurm.sock")
-    assert policy.daemon.socket == socket
-    daemon = policy.daemon.model_copy(update={"socket": SlurmPolicy().daemon.socket})
-    assert policy.model_copy(update={"daemon": daemon}) == SlurmPolicy()
 
 
 def test_off_needs_no_quotes_although_yaml_takes_it_for_false() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.install.unit import SERVICE, shipped, unit
+from slurm_plugin.install.files import SERVICE, unit
 
 SOCKET = Path("/run/precision-time/slurm.sock")
 HOME = Path("/var/lib/precision-time")
@@ -64,10 +64,10 @@ def test_directories_elsewhere_are_made_writable_instead() -> None:
         "ExecReload=/bin/kill -HUP $MAINPID",
     ],
 )
-def test_the_shipped_unit_keeps_its_promises(line: str) -> None:
-    assert f"{line}\n" in shipped()
-    assert re.search(r"^WatchdogSec=\d+$", shipped(), re.M)
-    assert re.search(r"^MemoryMax=\d+G$", shipped(), re.M)
+def test_the_unit_keeps_its_promises(line: str) -> None:
+    assert f"{line}\n" in made()
+    assert re.search(r"^WatchdogSec=\d+$", made(), re.M)
+    assert re.search(r"^MemoryMax=\d+G$", made(), re.M)
 
 
 @pytest.mark.parametrize("given", [{}, {"home": Path("/srv/home"), "socket": Path("/srv/x/s")}])

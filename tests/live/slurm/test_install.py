@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from predictor.estimate.fitting import Fitted
+from slurm_plugin.install.files import put
 
 from .cluster import SlurmCluster
 from .installation import Installation
@@ -57,19 +58,20 @@ class Live:
     def __init__(self, cluster: SlurmCluster, home: Path) -> None:
         self.cluster = cluster
         self.home = home
-        self.prefix = cluster.root / "ours"
+        self.policy = cluster.root / "ours/slurm.yaml"
+        self.socket = cluster.root / "ours/run/slurm.sock"
         self.conf = cluster.places.etc / "slurm.conf"
         self.script = cluster.places.etc / "job_submit.lua"
         self.daemon: Daemon | None = None
 
     def command(self, name: str, *more: str) -> subprocess.CompletedProcess[str]:
-        """One of our commands; the policy, the notes and the socket lie below the prefix."""
+        """One of our commands, told where things are."""
         argv = [
             str(PROGRAM),
             "slurm",
             name,
-            "--prefix",
-            str(self.prefix),
+            "--config",
+            str(self.policy),
             "--slurm-conf",
             str(self.conf),
             "--home",
@@ -90,8 +92,7 @@ class Live:
         """Run the daemon as the SlurmUser, with the policy `install` has written."""
         logs = self.cluster.root / "log"
         owner = self.cluster.places.slurm_user
-        config = self.prefix / "etc/precision-time/slurm.yaml"
-        argv = [str(PROGRAM), "slurm", "daemon", "--config", str(config)]
+        argv = [str(PROGRAM), "slurm", "daemon", "--config", str(self.policy)]
         env = {**self.cluster.env, "PRECISION_TIME_HOME": str(self.home)}
         if os.geteuid() == 0:
             argv = [
@@ -105,8 +106,7 @@ class Live:
             ]
         self.daemon = Daemon("precision-time", logs / "precision-time.out")
         self.daemon.start(argv, env)
-        socket = self.prefix / "run/precision-time/slurm.sock"
-        self.daemon.wait_until(socket.exists, timeout_s=60)
+        self.daemon.wait_until(self.socket.exists, timeout_s=60)
 
     def submit(self) -> tuple[str, str]:
         """Queue a GPU job; what its user was shown, and its time limit."""
@@ -126,6 +126,8 @@ def live(installation: Installation, fitted: Fitted, session_home: Path) -> Iter
         (cluster.places.etc / "job_submit.lua").unlink()
         cluster.restart_controller()
         running = Live(cluster, home)
+        running.policy.parent.mkdir()
+        running.policy.write_text(f"daemon: {{socket: {running.socket}, metrics: null}}\n")
         try:
             yield running
         finally:
@@ -164,20 +166,24 @@ def test_an_admin_installs_checks_and_uninstalls_on_a_running_cluster(live: Live
     assert live.submit() == ("", "1-00:00:00")
 
 
-def test_a_site_script_is_chained_without_a_restart_and_given_back(live: Live) -> None:
+def test_a_site_script_with_our_two_lines_calls_both_and_stays(live: Live) -> None:
     live.script.write_text(SITE_SCRIPT)
     live.conf.write_text(live.conf.read_text() + "JobSubmitPlugins=lua\n")
     live.cluster.restart_controller()
-    live.command("install")
+    shown = live.command("install").stdout
+    assert live.script.read_text() == SITE_SCRIPT
     live.start_daemon()
-    chained = live.command("install", "--chain")
-    assert chained.returncode == 0, chained.stdout + chained.stderr
+    first, second = (line.strip() for line in shown.splitlines() if "    " in line)
+    added = f"{first}\n" + SITE_SCRIPT.replace("  return", f"  {second}\n  return", 1)
+    put(live.script, added)
+    assert live.command("check").returncode == 0
     shown = live.submit()[0]
     assert "the site's own" in shown
     assert "precision-time: resnet50" in shown
-    removed = live.command("uninstall")
-    assert removed.returncode == 0, removed.stdout + removed.stderr
-    assert live.script.read_text() == SITE_SCRIPT
+    assert "our lines out of the script" in live.command("uninstall").stdout
+    assert live.script.read_text() == added
+    put(live.script, SITE_SCRIPT)
+    live.command("uninstall")
     shown = live.submit()[0]
     assert "the site's own" in shown
     assert "precision-time" not in shown
