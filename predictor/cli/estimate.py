@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
+from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,35 +19,33 @@ if TYPE_CHECKING:
     from ..site.similar.request import JobRequest
 
 GIB = 2**30
+MINUTE_S = 60.0
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
-# Days in front of hours, minutes and seconds, as schedulers write it; a bare number is minutes.
-_TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d{1,2}))?(?::(\d{1,2}))?", re.ASCII)
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
-    if text is None:
-        return None
-    match = _TIME.fullmatch(text)
-    if match is None:
-        raise click.BadParameter(f"invalid {text!r}; expected [DAYS-]HOURS:MINUTES[:SECONDS]")
-    days, first, second, third = (int(part or 0) for part in match.groups())
-    if match[3] is None and match[1] is None:
-        return first * 60.0
-    return days * 86_400.0 + first * 3600.0 + second * 60.0 + third
+    from ..site.history.cells import limit_s
+
+    found = None if text is None else limit_s(text, MINUTE_S)
+    if text is not None and found is None:
+        raise click.BadParameter(
+            f"invalid {text!r}; expected [DAYS-]HOURS:MINUTES:SECONDS, DAYS-HOURS or minutes"
+        )
+    return found
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, required=True, metavar="SCRIPT|COMMAND [ARGUMENT]...")
-@click.option("--user", default="", help="Who submits it.")
-@click.option("--account", default="", help="The account it runs under.")
-@click.option("--name", default="", help="Its name.")
-@click.option("--partition", default="", help="The partition or queue.")
-@click.option("--gpus", type=click.IntRange(0), default=1, show_default=True, help="GPUs in all.")
-@click.option("--gpu", default="", help="The GPU type.")
+@click.option("--user", help="Who submits it  [default: this user]")
+@click.option("--account", help="The account it runs under.")
+@click.option("--name", help="Its name.")
+@click.option("--partition", help="The partition or queue.")
+@click.option("--gpus", type=click.IntRange(0), help="GPUs in all  [default: 1]")
+@click.option("--gpu", "gpu_type", help="The GPU type.")
 @click.option("--cpus", type=click.IntRange(1), help="CPUs in all.")
 @click.option("--memory-gib", type=click.FloatRange(0), help="Memory in all.")
 @click.option(
-    "--limit", "limit_s", callback=_seconds, metavar="TIME", help="Limit: 1-12:00, 4:30:00."
+    "--limit", "limit_s", callback=_seconds, metavar="TIME", help="Limit: 1-12:00, 4:30:00, 90."
 )
 @click.option(
     "--directory",
@@ -60,8 +59,8 @@ def estimate(words: tuple[str, ...], comment: str | None, form: str, **asked: An
     r"""Estimate how long a job will run at this site, from similar runs and physics.
 
     `precision-time calibrate` learns the runs from the history. A file that starts with #! is read
-    as a script, any other words are the command itself. Every job gets an answer: the less is known
-    of it, the wider.
+    as a script, whose #SBATCH lines count where no option says otherwise; any other words are the
+    command itself. Every job gets an answer: the less is known of it, the wider.
 
     \b
     precision-time estimate job.sh --user ada --gpus 4
@@ -81,25 +80,68 @@ def estimate(words: tuple[str, ...], comment: str | None, form: str, **asked: An
         _show(found)
 
 
-def _request(words: tuple[str, ...], comment: str | None, asked: dict[str, Any]) -> JobRequest:
+def _request(words: tuple[str, ...], comment: str | None, given: dict[str, Any]) -> JobRequest:
+    from ..identify.directives import sbatch_options
     from ..identify.files import UserFiles
     from ..identify.grammar import stated_text
     from ..identify.identify import identify
     from ..site.similar.request import JobRequest, stated_fields
     from ..site.similar.script import command_signature, script_signature
 
-    directory, memory_gib = asked.pop("directory").resolve(), asked.pop("memory_gib")
+    directory, memory_gib = given.pop("directory").resolve(), given.pop("memory_gib")
     script = script_text(words[0])
-    stated = identify(comment=comment, script=script, argv=words, files=UserFiles(directory))
+    options = sbatch_options(script or "")
+    stated = identify(
+        comment=comment or options.get("comment"),
+        script=script,
+        argv=words,
+        files=UserFiles(directory),
+    )
+    asked: dict[str, Any] = {"user": getuser(), "gpus": 1} | _asked_in(options)
+    asked |= {name: value for name, value in given.items() if value is not None}
+    if memory_gib is not None:
+        asked["memory_bytes"] = round(memory_gib * GIB)
     return JobRequest(
-        gpu_type=asked.pop("gpu"),
-        memory_bytes=None if memory_gib is None else round(memory_gib * GIB),
         script=script_signature(" ".join(words) if script is None else script),
         command=command_signature(" ".join(words), str(directory)),
         directory=str(directory),
         **stated_fields(stated_text(stated)),
         **asked,
     )
+
+
+def _asked_in(options: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a request that the options of sbatch state; counts are of the whole job."""
+    from ..site.history.cells import MIB, asked_gpus, gpu_type, limit_s, memory_bytes, whole
+
+    def number(name: str) -> int | None:
+        return whole(options.get(name, ""))
+
+    nodes = number("nodes") or 1
+    tasks = number("ntasks") or nodes * (number("ntasks-per-node") or 1)
+    of_one = {"gpus": 1, "gpus-per-node": nodes, "gres": nodes, "gpus-per-task": tasks}
+    per_task, per_gpu = number("cpus-per-task"), number("cpus-per-gpu")
+    found: dict[str, Any] = {
+        "account": options.get("account"),
+        "name": options.get("job-name"),
+        "partition": options.get("partition"),
+        "limit_s": limit_s(options.get("time", ""), MINUTE_S),
+    }
+    for name, times in of_one.items():
+        text = options.get(name, "")
+        asked = asked_gpus(text if name == "gres" or text.isdecimal() else f"gpu:{text}")
+        if text and asked is not None and asked.count:
+            found["gpus"] = asked.count * times
+            found["gpu_type"] = asked.type and gpu_type(asked.type)
+            break
+    gpus = found.get("gpus", 1)
+    found["cpus"] = per_task * tasks if per_task else per_gpu * gpus if per_gpu else None
+    per = {"mem": nodes, "mem-per-cpu": found["cpus"] or tasks, "mem-per-gpu": gpus}
+    for name, times in per.items():
+        memory = memory_bytes(options.get(name, ""), MIB, None, 1)
+        if memory is not None:
+            found["memory_bytes"] = memory * times
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _plain(found: Estimate, carried_s: float | None) -> dict[str, Any]:

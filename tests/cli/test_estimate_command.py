@@ -93,3 +93,22 @@ def test_a_limit_that_is_none_is_named(limit: str) -> None:
     found = command("estimate", "--limit", limit, "--", "python", "x")
     assert found.exit_code == 2
     assert "expected [DAYS-]HOURS:MINUTES" in found.stderr
+
+
+def test_the_script_s_own_directives_count_where_no_option_says_otherwise(
+    home: Path, tmp_path: Path
+) -> None:
+    asked = {"gpus": 8, "limit_s": 86_400.0, "partition": "big", "user": "ada"}
+    runs = [run_of(n, elapsed_s=7200.0, **asked, **SILENT) for n in range(40)]
+    others = [run_of(100 + n, elapsed_s=60.0, **asked | {"gpus": 1}, **SILENT) for n in range(40)]
+    assert command("calibrate", "--history", history(tmp_path, runs + others)).exit_code == 0
+    script = tmp_path / "job.sh"
+    script.write_text(
+        "#!/bin/bash\n#SBATCH -N 2 --gres=gpu:4  # nodes\n#SBATCH --time=1-00:00:00\n"
+        "#SBATCH --partition=big --odd\n#SBATCH 'unfinished\n./train\n#SBATCH --partition=late\n"
+    )
+    for options, found_median in (((), "median 2 h 00 min"), (("--gpus", "1"), "median 1 min")):
+        found = command("estimate", str(script), "--user", "ada", "--format", "json", *options)
+        told = json.loads(found.stdout)
+        assert found_median in told["evidence"][0]
+        assert told["limit_s"] == 86_400.0
