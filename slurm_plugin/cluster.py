@@ -107,12 +107,20 @@ class Association:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What of slurm.conf matters here. ``enforce_part_limits`` is NO, ANY or ALL."""
+    """What of slurm.conf matters here. ``enforce_part_limits`` is NO, ANY or ALL.
+
+    ``priority`` and ``scheduler`` are the names of the plugins (multifactor, backfill ...);
+    ``age_points_per_s`` is what a job gains by waiting, for ``age_max_s`` at most.
+    """
 
     version: str = ""
     cluster_name: str = ""
     slurm_user: str = ""
     enforce_part_limits: str = "NO"
+    priority: str = ""
+    scheduler: str = ""
+    age_points_per_s: float = 0.0
+    age_max_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

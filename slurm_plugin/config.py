@@ -15,6 +15,8 @@ from .errors import PolicyError
 DEFAULT_PATH = Path("/etc/precision-time/slurm.yaml")
 STARTUP_MIN, CHECKPOINT_SHARE = 10.0, 0.02
 
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+
 NotNegative = Annotated[float, Field(ge=0.0)]
 
 
@@ -77,6 +79,23 @@ class SlurmPlacement(Section):
     )
     partition_mode: Literal["apply", "advise", "off"] = "off"
     partition_choices: tuple[str, ...] = ()
+
+
+class Order(Section):
+    """In which order jobs wait: each stands back by ``weight`` times its estimate.
+
+    No job is overtaken by one that was submitted ``longest_delay`` later.
+    """
+
+    mode: Literal["apply", "advise", "off"] = "off"
+    weight: float = Field(default=5.0, gt=0.0)
+    longest_delay: str = Field(default="12h", pattern=r"^\d+(\.\d+)?(s|min|h|d)$")
+
+    @property
+    def longest_delay_s(self) -> float:
+        """The same in seconds."""
+        number = self.longest_delay.rstrip("sminhd")
+        return float(number) * _SECONDS[self.longest_delay[len(number) :]]
 
 
 class Exclude(Section):
@@ -149,6 +168,7 @@ class SlurmPolicy(Section):
     site: str = ""
     limits: SlurmLimits = SlurmLimits()
     placement: SlurmPlacement = SlurmPlacement()
+    order: Order = Order()
     exclude: Exclude = Exclude()
     hardware: SlurmHardware = SlurmHardware()
     identify: Identify = Identify()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
@@ -26,9 +26,10 @@ from .outcome import JobDecision
 from .partition_choice import Elsewhere, elsewhere
 from .placement import Placed, place
 from .pools import Pools
+from .order import OrderField, order_field
 from .protocol import ANSWER_TTL_S, HookAnswer, HookRequest, with_old
 from .queue_models import QueueModels
-from .similar_runs import from_similar_runs
+from .similar_runs import job_estimate, job_request, with_similar_runs
 from .tres import GpuRequest, gpu_request
 
 # How long an answer may be repeated that lacked node data, in seconds.
@@ -142,16 +143,45 @@ class SlurmDecider:
         limits = self.policy.limits
         within = bounds(limits, request, asked, cluster)
         choice = choose(limits, request, predicted, within)
+        job = job_request(request, wanted, stated, asked, placed.candidates)
         return JobDecision(
             policy=self.policy,
             stated=stated,
             estimate=predicted,
             placed=placed,
-            choice=from_similar_runs(choice, limits, request, wanted, stated, self.memory, within),
+            choice=with_similar_runs(choice, limits, request, job, self.memory, within),
+            job=job,
+            similar=job_estimate(job, self.memory, predicted.predictions),
+            own=own_limit(request.time_limit),
+            queue=self._order(cluster),
+            wait_s=self._wait_s(request, wanted, asked, placed, cluster) if steer else None,
             elsewhere=other,
             version=self.version,
             ttl_s=self._ttl_s(cluster, placed, other),
         )
+
+    def _order(self, cluster: Cluster | None) -> OrderField | None:
+        mode = self.policy.order.mode
+        return None if cluster is None or mode == "off" else order_field(cluster.settings)
+
+    def _wait_s(
+        self,
+        request: HookRequest,
+        wanted: GpuRequest,
+        partitions: Sequence[str],
+        placed: Placed,
+        cluster: Cluster | None,
+    ) -> float | None:
+        """When the job would start, by the estimates of those before it."""
+        if cluster is None or wanted.shared or request.waits or self.policy.order.mode == "apply":
+            return None
+        queue = self._queues.of(cluster)
+        nodes = frozenset(name for one in placed.candidates for name in one.names)
+        waits = [
+            queue.wait(wanted.gpus, wanted.gpus_per_node, nodes, name, gpu_type=wanted.type)
+            for name in partitions
+        ]
+        return min((wait for wait in waits if wait is not None), default=None)
 
     def _ttl_s(self, cluster: Cluster | None, placed: Placed, other: Elsewhere | None) -> int:
         """What names features, types or partitions holds no longer than the view it rests on."""
@@ -247,6 +277,11 @@ def _partitions(request: HookRequest, cluster: Cluster | None) -> tuple[str, ...
         return tuple(part for part in request.partition.split(",") if part)
     parts = cluster.partitions if cluster is not None else ()
     return tuple(part.name for part in parts if part.default)
+
+
+def own_limit(minutes: float | None) -> str:
+    """A user's own limit as the mark has it."""
+    return "none" if minutes is None else "inf" if minutes == float("inf") else f"{minutes:.0f}"
 
 
 def _left(found: tuple[CandidateNodes, ...]) -> Placed:

@@ -72,16 +72,13 @@ def _lacking(
             reason="unknown-model", advice=f"model {stated.unknown_model} is not known"
         )
     if stated.model is None:
-        states_any = bool(values or stated.problems)
-        return JobPredictions(
-            reason="no-model", advice="state model= for a time limit" if states_any else ""
-        )
+        return JobPredictions(reason="no-model")
     if "batch_size" not in values and "global_batch_size" not in values:
         return JobPredictions(
-            reason="no-batch", advice="state batch= (samples per GPU) for a time limit"
+            reason="no-batch", advice="`#PT batch=` (samples per GPU) would tell more"
         )
     if "precision" not in values and policy.limits.assumed_precision is None:
-        return JobPredictions(reason="no-precision", advice="state precision= for a time limit")
+        return JobPredictions(reason="no-precision", advice="`#PT precision=` would tell more")
     if not found:
         return JobPredictions(reason="no-nodes", advice="no node with these GPUs is known")
     unknown = sorted({c.label for c in found if c.gpu is None})

@@ -99,7 +99,9 @@ def choose(
     if not predictions:
         return LimitChoice(reason=estimate.reason)
     if any(p.steps is None for p in predictions):
-        return LimitChoice(reason="no-length", clause="state epochs= or steps= for a time limit")
+        return LimitChoice(
+            reason="no-length", clause="`#PT epochs=` or `steps=` would tell the run time"
+        )
     found = time_limit(predictions, _rule(policy, policy.quantile, within))
     if request.time_limit is not None:
         return _explicit(policy, request.time_limit, found)

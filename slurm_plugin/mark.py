@@ -16,9 +16,9 @@ MAX_CHARS = 1000
 _JOB = " job: "
 _PAIR = re.compile(r"(\w+)=(\S+)")
 _KINDS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("limit", "first", "gpus"), int),
-    **dict.fromkeys(("p50_s", "hi_s", "q", "step_s"), float),
-    **dict.fromkeys(("gpu", "tier", "version"), str),
+    **dict.fromkeys(("limit", "first", "gpus", "cpus", "mem"), int),
+    **dict.fromkeys(("p50_s", "hi_s", "q", "step_s", "expected_s", "upper_s"), float),
+    **dict.fromkeys(("gpu", "tier", "version", "own", "later", "script"), str),
 }
 
 
@@ -30,10 +30,23 @@ class JobMark:
     stands; ``first`` what it was at submit, where ``watch`` has moved it since. ``p50_s`` and
     ``hi_s`` are the median and the ``q`` quantile of all steps in seconds, on the slowest GPU the
     job may get. ``version`` is the predictor's, ``job`` the job as stated.
+
+    ``expected_s`` and ``upper_s`` are the estimate of the whole run and its 95 % quantile. ``own``
+    is the user's limit in minutes as the hook saw it: ``none`` where there was none, ``inf`` for
+    UNLIMITED. ``cpus``, ``mem`` (MiB) and ``script`` (a signature) are what similar runs are found
+    by. ``later`` marks a job that was not decided at submit: the id of the decision to come, or
+    ``hook`` where the daemon was not reached.
     """
 
+    later: str | None = None
+    own: str | None = None
     limit: int | None = None
     first: int | None = None
+    expected_s: float | None = None
+    upper_s: float | None = None
+    cpus: int | None = None
+    mem: int | None = None
+    script: str | None = None
     p50_s: float | None = None
     hi_s: float | None = None
     q: float | None = None
@@ -43,6 +56,11 @@ class JobMark:
     tier: str | None = None
     version: str | None = None
     job: str = ""
+
+    @property
+    def own_min(self) -> float | None:
+        """The user's own limit in minutes, None where there was none."""
+        return float(self.own) if self.own not in (None, "none") else None
 
     def text(self) -> str:
         """The AdminComment; a job too long for it is dropped whole: half would mislead."""

@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from predictor.identify.grammar import stated_text
 from predictor.identify.stated import Stated
+from predictor.site.similar.estimate import Estimate
+from predictor.site.similar.request import JobRequest
+from predictor.units import duration
 
 from .config import SlurmPolicy
 from .estimate import JobPredictions
 from .limit import LimitChoice
 from .mark import JobMark
 from .message import job_words, lines, log_words, time_words
+from .order import OTHERS, OrderField, delay_s
 from .partition_choice import Elsewhere
 from .placement import Placed
 from .protocol import HookAnswer
+from .similar_runs import MIB, NO_RUNS, estimate_words, limit_remark
+
+
+# The quantile that the queue is ordered by, as ``precision-time backtest`` plays it.
+ORDER_LEVEL = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDecision:
-    """One decision with all it rests on."""
+    """One decision with all it rests on.
+
+    ``own`` is the user's limit as the mark has it, ``wait_s`` when the job would start, ``queue``
+    where the order of the queue is written; both None where that is not known.
+    """
 
     policy: SlurmPolicy
     stated: Stated
     estimate: JobPredictions
     placed: Placed
     choice: LimitChoice
+    job: JobRequest
+    similar: Estimate
+    own: str
+    queue: OrderField | None = None
+    wait_s: float | None = None
     elsewhere: Elsewhere | None = None
     version: str = ""
     ttl_s: int = 60
@@ -34,8 +52,16 @@ class JobDecision:
         """What the hook is to do and to say."""
         place, choice = self.placed, self.choice
         moved = self.elsewhere is not None and self.elsewhere.applied
+        order = self.queue if self.policy.order.mode == "apply" else None
+        per_s = order.points_per_s if order else 0.0
         return HookAnswer(
             log=self._log(),
+            order=order.name if order else None,
+            delay=round(per_s * self._delay_s) if order else None,
+            other_delay=round(per_s * OTHERS * self.policy.order.longest_delay_s)
+            if order
+            else None,
+            since=order.since if order else None,
             message=self._message(),
             time_limit=choice.limit_min,
             time_min=choice.time_min,
@@ -43,7 +69,7 @@ class JobDecision:
             prefer=place.prefer,
             gres=place.gres,
             partition=self.elsewhere.partition if self.elsewhere and moved else None,
-            admin_comment=self.mark().text() if self._written else None,
+            admin_comment=self.mark().text(),
             ttl_s=self.ttl_s,
         )
 
@@ -51,11 +77,22 @@ class JobDecision:
         """What is written on the job."""
         limit, predictions = self.choice.found, self.estimate.predictions
         slowest = limit.slowest if limit else predictions[0] if predictions else None
-        if slowest is None:  # similar runs alone
-            job = stated_text(self.stated)
-            return JobMark(limit=self.choice.limit_min, version=self.version or None, job=job)
-        return JobMark(
+        memory = self.job.memory_bytes
+        mark = JobMark(
+            own=self.own,
             limit=self.choice.limit_min,
+            expected_s=self.similar.expected_s,
+            upper_s=self.similar.quantile_s(0.95),
+            cpus=self.job.cpus,
+            mem=None if memory is None else memory // MIB,
+            script=self.job.script or None,
+            version=self.version or None,
+            job=stated_text(self.stated),
+        )
+        if slowest is None:  # similar runs alone
+            return mark
+        return replace(
+            mark,
             p50_s=limit.median_s if limit else None,
             hi_s=limit.quantile_s if limit else None,
             q=self.policy.limits.quantile,
@@ -63,22 +100,30 @@ class JobDecision:
             gpu=slowest.job.gpu,
             gpus=slowest.job.gpus,
             tier=slowest.tier.value,
-            version=self.version or None,
-            job=stated_text(self.stated),
         )
 
     @property
-    def _written(self) -> bool:
-        """True where there is something to remember of the decision."""
-        return bool(self.estimate.predictions) or self.choice.limit_min is not None
+    def _delay_s(self) -> float:
+        return delay_s(self.policy.order, self.similar.order_s(ORDER_LEVEL))
 
     def _message(self) -> str | None:
-        clauses = [self.estimate.advice, self.choice.clause]
+        clauses = [self._similar(), self.estimate.advice, self.choice.clause]
+        if not self.choice.clause:
+            clauses.append(limit_remark(self.policy.limits, self.similar))
+        if self.wait_s is not None:
+            clauses.append(f"starts in about {duration(self.wait_s)}" if self.wait_s else "")
         if self._told():
             clauses.append(self.placed.note)
         if self.elsewhere is not None:
             clauses.append(self.elsewhere.note)
         return lines(self._headline(), clauses, self.stated.problems)
+
+    def _similar(self) -> str:
+        """What similar runs say, where there is no time by physics or runs of the user's own."""
+        if self.choice.found is not None and not self.similar.runs:
+            return ""
+        words = estimate_words(self.similar)
+        return words or ("" if self.estimate.predictions or self.estimate.advice else NO_RUNS)
 
     def _told(self) -> bool:
         """True where placement is worth a word: it did something, or there is a prediction."""
@@ -110,6 +155,9 @@ class JobDecision:
             tier=first.tier.value if first else None,
             p50_s=round(limit.median_s) if limit else None,
             hi_s=round(limit.quantile_s) if limit else None,
+            expected_s=round(self.similar.expected_s),
+            runs=self.similar.runs or None,
+            delay_s=round(self._delay_s) if self.policy.order.mode != "off" else None,
             limit=self.choice.limit_min,
             reason=self.choice.reason,
             place=self.placed.reason,

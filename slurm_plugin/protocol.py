@@ -41,7 +41,8 @@ class PartitionRequest:
 class HookRequest:
     """One submitted (``submit``) or modified (``modify``) job.
 
-    Texts are as the user wrote them, ``None`` where Slurm has none. Times are in minutes, with
+    Memory is in MiB; ``waits`` is 1 where the job may not start yet for another reason than the
+    queue. Texts are as the user wrote them, ``None`` where Slurm has none. Times are in minutes, with
     ``inf`` for UNLIMITED. ``script`` is at most the first 64 KiB of the batch script. In a
     ``modify`` request the plain fields hold what changes and ``old`` what the job had before,
     under the same names.
@@ -66,6 +67,11 @@ class HookRequest:
     num_tasks: int | None = None
     ntasks_per_node: int | None = None
     sockets_per_node: int | None = None
+    min_cpus: int | None = None
+    cpus_per_task: int | None = None
+    min_mem_per_node: int | None = None
+    min_mem_per_cpu: int | None = None
+    waits: int | None = None
     tres_per_job: str | None = None
     tres_per_node: str | None = None
     tres_per_socket: str | None = None
@@ -89,7 +95,10 @@ class HookAnswer:
 
     ``time_limit`` and ``time_min`` are whole minutes of at least 1. ``features``, ``prefer``,
     ``gres`` and ``partition`` replace what the job has. ``message`` is for the user (log_user),
-    several lines allowed; ``log`` is one line for slurmctld's log. ``ttl_s`` is how long the hook
+    several lines allowed. ``delay`` are the points that the job stands back in the queue,
+    ``other_delay`` those of jobs without GPUs, written to what ``order`` names (site_factor or
+    nice); with ``since`` (Unix seconds) the time of submission counts in it, a point a second.
+    ``log`` is one line for slurmctld's log. ``ttl_s`` is how long the hook
     may give the same answer to an identical request, 0 for never.
     """
 
@@ -102,6 +111,10 @@ class HookAnswer:
     gres: str | None = None
     partition: str | None = None
     admin_comment: str | None = None
+    order: str | None = None
+    delay: int | None = None
+    other_delay: int | None = None
+    since: int | None = None
     ttl_s: int = ANSWER_TTL_S
 
     def encode(self) -> bytes:
@@ -122,6 +135,11 @@ _NUMBERS = {
     "num_tasks",
     "ntasks_per_node",
     "sockets_per_node",
+    "min_cpus",
+    "cpus_per_task",
+    "min_mem_per_node",
+    "min_mem_per_cpu",
+    "waits",
     "job_id",
 }
 _TIMES = {"time_limit", "time_min"}

@@ -1,6 +1,7 @@
 """When a job that is not in the queue yet would start.
 
-A list scheduler over GPUs: running jobs hold theirs until their limit, pending ones take, in order
+A list scheduler over GPUs: running jobs hold theirs as long as was estimated of them, else until
+their limit, pending ones take, in order
 of priority, those that are free first, and ours comes after those before it. Gaps in front of a
 job that waits for many GPUs are not filled (no backfill).
 Partition tiers, reservations, dependencies, later changes of priority and preemption are not seen.
@@ -15,6 +16,7 @@ import numpy as np
 from .cluster import Cluster, SlurmJob
 from .constraints import parse
 from .gpu_timeline import NEVER, Need, Rows, Timeline
+from .mark import parse_mark
 
 # Pending jobs placed one by one; those after them are reckoned in GPU seconds.
 MAX_PLACED = 2_000
@@ -125,7 +127,7 @@ class QueueModel:
         if job.state == "COMPLETING":
             return OVERDUE_S
         started = self._now if job.start_s is None else job.start_s
-        return max(OVERDUE_S, started + _limit_s(job) - self._now)
+        return max(OVERDUE_S, started + _limit_s(job, self._now - started) - self._now)
 
     def _in_order(self, cluster: Cluster) -> list[_Pending]:
         """Pending jobs for GPUs, in the order in which they would start."""
@@ -187,5 +189,11 @@ class QueueModel:
         return self._by_place[place]
 
 
-def _limit_s(job: SlurmJob) -> float:
-    return UNLIMITED_S if job.limit_min is None else job.limit_min * 60.0
+def _limit_s(job: SlurmJob, ran_s: float = 0.0) -> float:
+    """By the estimate on the job: what is expected, once that is over what 19 of 20 need."""
+    limit_s = UNLIMITED_S if job.limit_min is None else job.limit_min * 60.0
+    mark = parse_mark(job.admin_comment)
+    if mark is None or mark.expected_s is None or mark.upper_s is None:
+        return limit_s
+    known = (mark.expected_s, mark.upper_s)
+    return min(limit_s, next((each for each in known if each > ran_s), limit_s))

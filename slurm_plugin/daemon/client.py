@@ -19,7 +19,7 @@ from ..protocol import (
 )
 
 TIMEOUT_S = 5.0
-_NUMBERS = {"time_limit", "time_min", "ttl_s"}
+_NUMBERS = {"time_limit", "time_min", "ttl_s", "delay", "other_delay", "since"}
 _NOT_PLAIN = {"partitions", "usable_partitions", "argv", "environment", "old"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from predictor.identify.grammar import stated_text
@@ -16,6 +16,7 @@ from predictor.site.history.run import LimitBy, Predicted, Reported, Run
 
 from ..limit import MINUTE_S
 from ..mark import JobMark, parse_mark
+from ..similar_runs import MIB
 
 DECISION = "decision"
 _KEPT = 8192  # texts that many jobs share
@@ -49,6 +50,8 @@ class Runs:
     def run(self, job: EndedJob, reported: Reported | None = None) -> Run:
         """The run of a job."""
         mark = _mark(job.decision)
+        if mark is not None:
+            job = _as_submitted(job, mark)
         context = RuleContext(
             name=job.name,
             user=job.user,
@@ -94,6 +97,8 @@ class Runs:
         """Ours where the job ended with the limit we wrote; where nothing tells, None."""
         if mark is not None and mark.limit is not None and mark.limit * MINUTE_S == job.limit_s:
             return LimitBy.US
+        if mark is not None and mark.own is not None:
+            return LimitBy.DEFAULT if mark.own_min is None else LimitBy.USER
         if _OWN_LIMIT.search(job.submit_line):
             return LimitBy.USER
         default_s = self._default_s.get(job.partition)
@@ -105,6 +110,14 @@ class Runs:
 @lru_cache(maxsize=1)
 def _mark(decision: str) -> JobMark | None:
     return parse_mark(decision) if decision else None
+
+
+def _as_submitted(job: EndedJob, mark: JobMark) -> EndedJob:
+    """The job with what the hook saw of it, by which jobs like it are found at submit."""
+    memory = job.memory_bytes if mark.cpus is None else mark.mem and mark.mem * MIB
+    return replace(
+        job, script=mark.script or job.script, cpus=mark.cpus or job.cpus, memory_bytes=memory
+    )
 
 
 def predicted(mark: JobMark) -> Predicted | None:

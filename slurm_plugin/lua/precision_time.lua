@@ -1,8 +1,9 @@
 -- precision-time in slurmctld: asks the decision daemon about a GPU job, applies its answer.
 --
 -- Nothing here may stop a job: both public functions always return slurm.SUCCESS, never raise,
--- and wait at most `timeout` seconds; after a miss nothing is asked for `breaker_s` seconds.
--- Whatever the answer lacks, or holds that is not sane, leaves the job as it was.
+-- and wait at most `timeout` seconds; while the daemon is dead nothing is asked for `breaker_s`
+-- seconds. Whatever the answer lacks, or holds that is not sane, leaves the job as it was. A job
+-- without an answer gets a mark, by which the daemon finds it later.
 
 local client = require("precision_time_client")
 local requests = require("precision_time_request")
@@ -111,6 +112,43 @@ local function planned(answer, job_desc, part_list)
   return planned_limit(writes, answer, job_desc, most)
 end
 
+local BASE, MOST, NICE_OFFSET = 2000000000, 2000000000, 2147483648
+local order -- how the daemon said that jobs stand back, for those without an answer too
+
+-- The queue's order: `delay` points behind jobs submitted now, by what this scheduler heeds.
+-- Priorities below 1 are all alike to Slurm, so every job gets BASE, those without GPUs too.
+local function stand_back(job_desc, delay)
+  if not order or job_desc.priority == 0 then
+    return
+  end
+  local back = delay + (order.since and math.max(0, os.time() - order.since) or 0)
+  if order.order == "nice" then
+    local own = requests.count(job_desc.nice)
+    own = own and own - NICE_OFFSET or 0
+    job_desc.nice = NICE_OFFSET + math.min(back + own, MOST)
+  elseif not requests.count(job_desc.site_factor) then
+    job_desc.site_factor = BASE - math.min(back, 2 * MOST)
+  end
+end
+
+local function stand_back_as_others(job_desc)
+  if order then
+    stand_back(job_desc, order.other_delay or 0)
+  end
+end
+
+-- What a job without an answer is found by, and whether its limit is its user's.
+local function mark_for_later(job_desc)
+  local comment, own = job_desc.admin_comment, "none"
+  if requests.is_stated(job_desc.time_limit) then
+    own = requests.minutes_text(job_desc.time_limit) or "none"
+  end
+  if comment == nil or comment == "" then
+    job_desc.admin_comment = MARK .. " v=1 later=hook own=" .. own
+  end
+  stand_back_as_others(job_desc)
+end
+
 local function write_all(job_desc, writes)
   for name, value in pairs(writes) do
     job_desc[name] = value
@@ -127,7 +165,7 @@ end
 
 local function submit(job_desc, part_list, submit_uid)
   if not requests.wants_gpu(job_desc) then
-    return
+    return stand_back_as_others(job_desc)
   end
   local since = client.now()
   local line, why = requests.submit_line(job_desc, part_list, submit_uid, settings.max_script)
@@ -136,8 +174,11 @@ local function submit(job_desc, part_list, submit_uid)
   end
   local answer, outcome = ask(line)
   if not answer then
+    mark_for_later(job_desc)
     return report("debug", "submit", job_desc, "unchanged", outcome, since)
   end
+  order = answer.order and answer or nil
+  stand_back(job_desc, answer.delay or answer.other_delay or 0)
   local writes, contradiction = planned(answer, job_desc, part_list)
   if not writes then
     return report("info", "submit", job_desc, contradiction, "refused", since)

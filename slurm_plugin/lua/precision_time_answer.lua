@@ -23,6 +23,10 @@ local function is_number(value)
   return value:match("^%d+$") and #value <= MAX_DIGITS and tonumber(value)
 end
 
+local function is_points(value)
+  return value:match("^%d+$") and #value <= 10 and tonumber(value)
+end
+
 local function is_minutes(value)
   local number = is_number(value)
   return number and number >= 1 and number
@@ -38,7 +42,11 @@ end
 
 -- A field that may hold a user's own text is refused for that job alone; any other that is not
 -- sane means a daemon that is not.
-local NUMBERS = { time_limit = is_minutes, time_min = is_minutes, ttl_s = is_number }
+local NUMBERS = {
+  time_limit = is_minutes, time_min = is_minutes, ttl_s = is_number,
+  delay = is_points, other_delay = is_points, since = is_points,
+}
+local ORDERS = { site_factor = true, nice = true }
 local WRITTEN = {
   features = is_expression, prefer = is_expression, gres = is_expression,
   partition = is_printable,
@@ -51,6 +59,9 @@ local function read_field(answer, key, value)
   elseif WRITTEN[key] then
     answer[key] = WRITTEN[key](value)
     answer.refused = answer.refused or not answer[key] and "impossible " .. key or nil
+  elseif key == "order" then
+    answer[key] = ORDERS[value] and value
+    return answer[key]
   elseif key == "admin_comment" then
     answer[key] = is_printable(value) or nil -- the rest of the answer holds without it
   elseif key == "message" or key == "log" then
@@ -62,7 +73,9 @@ end
 -- The answer as a table, numbers as numbers; nil and the reason where it is not one. `refused`
 -- says why nothing of it may be written.
 function A.read(raw)
-  if type(raw) ~= "string" or #raw > A.MAX_BYTES or not raw:match("^[\33-\126]+\n$") then
+  if type(raw) == "string" and #raw > A.MAX_BYTES then
+    return nil, "an answer of more than " .. A.MAX_BYTES .. " bytes"
+  elseif type(raw) ~= "string" or not raw:match("^[\33-\126]+\n$") then
     return nil, raw == "" and "an empty answer" or "an answer that is no line of text"
   end
   local answer, version = {}, nil

@@ -16,8 +16,10 @@ local TEXTS = {
   "name", "comment", "extra", "admin_comment", "partition", "tres_per_job", "tres_per_node",
   "tres_per_socket", "tres_per_task", "features", "prefer", "reservation", "work_dir",
 }
-local COUNTS = { "min_nodes", "max_nodes", "num_tasks" }
-local COUNTS16 = { "ntasks_per_node", "sockets_per_node" }
+local COUNTS = { "min_nodes", "max_nodes", "num_tasks", "min_cpus" }
+local COUNTS16 = { "ntasks_per_node", "sockets_per_node", "cpus_per_task" }
+local MEMORY = { "min_mem_per_node", "min_mem_per_cpu" } -- MiB
+local MAX_MIB = 1e12 -- beyond it is NO_VAL64
 local TRES = { "gres", "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }
 local ENVIRONMENT = { "PRECISION_TIME" } -- the whole text in one, then one variable a key
 for _, key in ipairs({
@@ -67,7 +69,7 @@ local function digits(number)
   return string.format("%.0f", number)
 end
 
-local function minutes_text(value)
+function R.minutes_text(value)
   if value == INFINITE then
     return "inf"
   end
@@ -162,7 +164,7 @@ local function add_partitions(line, wanted, part_list)
   local asked = {}
   for _, name in ipairs(R.asked_partitions(wanted, part_list)) do
     local part = part_list[name]
-    local default, most = minutes_text(part.default_time), minutes_text(part.max_time)
+    local default, most = R.minutes_text(part.default_time), R.minutes_text(part.max_time)
     asked[#asked + 1] = name .. ":" .. (default or "") .. ":" .. (most or "")
   end
   add(line, "partitions", table.concat(asked, ","))
@@ -205,6 +207,12 @@ local function finish(line, script, max_script)
   return text .. "\n"
 end
 
+-- Whether it may not start yet for another reason than the queue.
+function R.waits(job_desc)
+  return job_desc.dependency ~= nil or job_desc.priority == 0
+    or (R.count(job_desc.begin_time) or 0) > os.time()
+end
+
 function R.wants_gpu(record)
   for _, name in ipairs(TRES) do
     local value = record[name]
@@ -228,10 +236,12 @@ function R.submit_line(job_desc, part_list, submit_uid, max_script)
   add_text(line, "req_nodes", job_desc.req_nodes, MAX_NODE_LIST)
   add_text(line, "exc_nodes", job_desc.exc_nodes, MAX_NODE_LIST)
   add_partitions(line, job_desc.partition, part_list)
-  add(line, "time_limit", minutes_text(job_desc.time_limit))
-  add(line, "time_min", minutes_text(job_desc.time_min))
+  add(line, "time_limit", R.minutes_text(job_desc.time_limit))
+  add(line, "time_min", R.minutes_text(job_desc.time_min))
   add_counts(line, job_desc, COUNTS, NO_VAL, "")
   add_counts(line, job_desc, COUNTS16, NO_VAL16, "")
+  add_counts(line, job_desc, MEMORY, MAX_MIB, "")
+  add(line, "waits", R.waits(job_desc) and "1")
   add_words(line, job_desc)
   if script then
     add_environment(line, job_desc.environment)
@@ -257,7 +267,7 @@ function R.modify_line(job_desc, job_rec, part_list)
   add_partitions(line, job_desc.partition or job_rec.partition, part_list)
   add_counts(line, job_desc, COUNTS, NO_VAL, "")
   add_counts(line, job_desc, COUNTS16, NO_VAL16, "")
-  add(line, "old.time_limit", minutes_text(job_rec.time_limit))
+  add(line, "old.time_limit", R.minutes_text(job_rec.time_limit))
   for _, name in ipairs(OLD_TEXTS) do
     add_text(line, "old." .. name, job_rec[name])
   end

@@ -44,6 +44,7 @@ FIELDS = (
     "Comment",
     "AdminComment",
     "SubmitLine",
+    "WorkDir",
 )
 # RESIZING and REVOKED are not among them: such a job goes on, here or on another cluster
 STATES = "CD,F,CA,TO,PR,NF,OOM,DL,BF,RQ"
@@ -169,6 +170,7 @@ def _job(row: Mapping[str, str], gpu_name: GpuName | None = None) -> EndedJob | 
         energy_j=_energy_j(row["ConsumedEnergyRaw"]),
         cpus=shares.cpus,
         memory_bytes=shares.memory_bytes,
+        directory=row["WorkDir"],
     )
 
 

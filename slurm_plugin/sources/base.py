@@ -69,11 +69,16 @@ class SlurmSource:
         if "SLURM_VERSION" not in found:
             raise SourceError("scontrol show config tells no SLURM_VERSION")
         user = _USER.fullmatch(found.get("SlurmUser", ""))
+        age_s = 60.0 * (minutes(found.get("PriorityMaxAge", "")) or 0)
         return Settings(
             version=found["SLURM_VERSION"],
             cluster_name=stated(found.get("ClusterName", "")),
             slurm_user=user[1] if user else "",
             enforce_part_limits=found.get("EnforcePartLimits", "NO"),
+            priority=found.get("PriorityType", "").removeprefix("priority/"),
+            scheduler=found.get("SchedulerType", "").removeprefix("sched/"),
+            age_points_per_s=_age_points(found) / age_s if age_s else 0.0,
+            age_max_s=age_s,
         )
 
     def nodes(self) -> tuple[SlurmNode, ...]:
@@ -134,6 +139,13 @@ def pairs(line: str) -> Mapping[str, str]:
         if equals:
             found.setdefault(key, value)
     return found
+
+
+def _age_points(config: Mapping[str, str]) -> int:
+    """PriorityWeightAge, which slurmctld heeds only beside slurmdbd."""
+    weight = config.get("PriorityWeightAge", "0")
+    counts = config.get("AccountingStorageType", "").endswith("slurmdbd") and weight.isdecimal()
+    return int(weight) if counts else 0
 
 
 def _item(row: Mapping[str, str]) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 PAYLOADS = Path(__file__).parent / "payloads"
 COMMANDS = ("sacct", "sacctmgr", "scontrol", "sinfo", "squeue")
 MARK = b"@MARK@"
+WORK_DIR = b"/srv/slurm/work"
 _GIVEN_MARK = re.compile(r"~~[0-9a-f]{16}~~")
 
 
@@ -46,7 +47,10 @@ def main(payloads: str, name: str, *argv: str) -> int:
         print(f"{name}: unrecognized option '{argv[-1]}'", file=sys.stderr)
         return 1
     given = _GIVEN_MARK.search(" ".join(argv))
-    data = path.read_bytes().replace(MARK, given[0].encode() if given else MARK)
+    data = path.read_bytes()
+    if name == "sacct":  # captured before WorkDir was asked for
+        data = data.replace(MARK + b"\n", MARK + WORK_DIR + MARK + b"\n")
+    data = data.replace(MARK, given[0].encode() if given else MARK)
     with os.fdopen(sys.stdout.fileno(), "wb", closefd=False) as output:
         output.write(data)
     return 0

@@ -204,7 +204,7 @@ def test_an_unknown_model_is_still_placed_by_its_precision(decider: Decide) -> N
     ("comment", "advice"),
     [
         ("model=resnet50 precision=amp epochs=90", "batch="),
-        ("model=resnet50 precision=amp batch=256", "epochs= or steps="),
+        ("model=resnet50 precision=amp batch=256", "`#PT epochs=` or `steps=`"),
         ("precision=amp epochs=90 batch=256", "model="),
     ],
 )
@@ -215,11 +215,17 @@ def test_what_is_missing_is_named(decider: Decide, comment: str, advice: str) ->
     assert advice in answer.message
 
 
-def test_a_gpu_job_that_says_nothing_is_left_alone_in_silence(decider: Decide) -> None:
+def test_a_gpu_job_that_says_nothing_is_told_how_an_estimate_comes(decider: Decide) -> None:
     for comment in (None, "my third run", "owner=me; ticket=42"):
         answer = decider().decide(submit(comment=comment))
-        assert answer.message is None
-        assert answer == HookAnswer(log=answer.log)
+        assert answer.message is not None
+        assert answer.message.startswith("no earlier runs to go by")
+        mark = parse_mark(answer.admin_comment)
+        assert mark is not None
+        assert mark.own == "none"
+        assert answer == HookAnswer(
+            log=answer.log, message=answer.message, admin_comment=answer.admin_comment
+        )
 
 
 def test_a_precision_nobody_stated_is_taken_as_the_slowest_one(decider: Decide) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +48,65 @@ def test_a_job_nothing_is_known_of_gets_what_similar_runs_took(decide: Any) -> N
     answer = decide(SIMULATION, history_mode="fill")
     assert answer.time_limit * 60 >= TOOK_S
     assert answer.time_limit % 5 == 0
-    assert "60 runs of the same user, name and number of GPUs" in answer.message
-    assert "median 1 h 57 min" in answer.message
+    assert "similar to 60 of your runs: 1 h 57 min expected (95 %: 1 h 57 min)" in answer.message
     mark = parse_mark(answer.admin_comment)
     assert mark is not None
     assert (mark.limit, mark.p50_s) == (answer.time_limit, None)
 
 
-def test_it_is_off_unless_asked_for(decide: Any) -> None:
+def test_without_being_asked_it_sets_no_limit_and_tells_the_estimate(decide: Any) -> None:
     answer = decide(SIMULATION)
-    assert (answer.time_limit, answer.admin_comment) == (None, None)
+    mark = parse_mark(answer.admin_comment)
+    assert answer.time_limit is None
+    assert answer.message.startswith("similar to 60 of your runs")
+    assert mark is not None
+    assert mark.upper_s == TOOK_S
+    assert (mark.own, mark.cpus, mark.limit) == ("none", 1, None)
+
+
+def test_a_limit_far_above_what_similar_runs_took_is_told_and_kept(decide: Any) -> None:
+    answer = decide(submit(comment="", name="sim-99", time_limit=2880.0))
+    assert answer.time_limit is None
+    assert "your limit is long, " in answer.message
+    assert "limit" not in decide(submit(comment="", name="sim-99", time_limit=200.0)).message
+
+
+@pytest.mark.parametrize(
+    ("priority", "scheduler", "age", "name"),
+    [
+        ("multifactor", "builtin", 2.0, "site_factor"),
+        ("multifactor", "backfill", 0.0, "site_factor"),
+        ("basic", "backfill", 0.0, "nice"),
+        ("basic", "builtin", 0.0, None),
+    ],
+)
+def test_the_order_is_written_where_this_scheduler_heeds_it(
+    fitted: Fitted, memory: SiteMemory, priority: str, scheduler: str, age: float, name: str | None
+) -> None:
+    view = cluster()
+    settings = replace(
+        view.settings,
+        priority=priority,
+        scheduler=scheduler,
+        age_points_per_s=age,
+        age_max_s=86400.0,
+    )
+    view = replace(view, settings=settings)
+    policy = policy_of({"order": {"mode": "apply", "weight": 2, "longest_delay": "4h"}})
+    decider = SlurmDecider(fitted.predictor, policy, lambda: view, memory=memory)
+    answer = decider.decide(SIMULATION)
+    delay_s = 14400 * 2 * TOOK_S / (14400 + 2 * TOOK_S)
+    assert answer.order == name
+    if name is None:
+        assert answer.delay is None
+    else:
+        assert answer.delay == pytest.approx((age or 1.0) * delay_s, rel=0.02)
+        assert (answer.since is None) == (age > 0)
+        assert answer.other_delay == (age or 1.0) * 7200
+    advised = policy_of({"order": {"mode": "advise"}})
+    told = SlurmDecider(fitted.predictor, advised, lambda: view, memory=memory).decide(SIMULATION)
+    assert (told.order, told.delay) == (None, None)
+    assert "delay_s=" in told.log
 
 
 @pytest.mark.parametrize("limits", [{"history_mode": "advise"}, {"mode": "warn"}])

@@ -9,7 +9,8 @@ from pathlib import PurePosixPath
 MAX_TEXT = 65_536
 SIGNATURE_BYTES = 8
 _NUMBER = re.compile(r"(?<![A-Za-z_])[-+]?\d[\d_.]*(?:e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
-_PATH = re.compile(r"(?:[\w.@$+{}~-]*/)+", re.ASCII)
+# Looked for at the begin of a word alone: else a long word without a slash takes seconds.
+_PATH = re.compile(r"(?<![\w.@$+{}~-])(?:[\w.@$+{}~-]*/)+", re.ASCII)
 # Directives are in the request already, and a comment runs nothing.
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
 _SCRIPT = re.compile(r"(?:\S*/)?[\w.+-]+\.(?:sh|bash|sbatch|slurm|job|py)", re.ASCII)

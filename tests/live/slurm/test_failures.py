@@ -63,7 +63,7 @@ def socket(bench: SlurmCluster) -> Iterator[Path]:
     directory = bench.root / "socket"
     directory.mkdir(exist_ok=True)
     path = directory / "slurm.sock"
-    install_hook(bench, path, cache_s=0.0)
+    install_hook(bench, path, cache_s=0.0, breaker_s=30.0)
     yield path
     bench.run("scontrol", "setdebug", "info")
 
@@ -106,6 +106,8 @@ FAULTS: dict[str, Place] = {
     "accepts nothing": fake_daemon.stopped,
     "reads and hangs": _hangs,
     "a byte every 10 ms": lambda path: fake_daemon.daemon(path, fake_daemon.trickles(GOOD_LINE)),
+}
+WRONG: dict[str, Place] = {
     "closes at once": _says(b""),
     "half an answer": _says(GOOD_LINE[: len(GOOD_LINE) // 2]),
     "garbage": _says(bytes(range(256)) * 4),
@@ -128,6 +130,21 @@ def test_jobs_pass_unchanged_and_only_the_first_one_waits(
     assert first.elapsed_s < FIRST_MAX_S
     assert [asked.outcome for asked in later] == ["paused"] * 3
     assert bench.log().count("next try in 30 s") >= 1
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_a_wrong_answer_of_a_living_daemon_changes_nothing_and_the_next_job_is_asked_about(
+    bench: SlurmCluster, socket: Path, user: str | None, fault: str
+) -> None:
+    with WRONG[fault](socket):
+        queued = _submit(bench, user, 3)
+    asked = _asked(bench, 3)
+    assert [_limit(bench, job) for job in queued] == [DEFAULT] * 3
+    assert [one.outcome for one in asked] == ["miss"] * 3
+    assert "jobs pass unchanged" in bench.log()
+    with fake_daemon.daemon(socket, GOOD):
+        (allowed,) = _submit(bench, user)
+    assert _limit(bench, allowed) == "01:17:00"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +206,7 @@ def test_a_socket_of_the_wrong_owner_is_not_waited_for(
         path = cluster.root / "slurm.sock"
         with fake_daemon.daemon(path, GOOD) as daemon:
             path.chmod(0o600)
-            install_hook(cluster, path)
+            install_hook(cluster, path, breaker_s=30.0)
             queued = _submit(cluster, user, 3)
             assert daemon.connections == 0
             path.chmod(0o666)

@@ -7,8 +7,6 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -17,14 +15,17 @@ from lua_hook import Called, Hook
 
 from slurm_plugin.protocol import HookAnswer
 
+MARK = "precision-time v=1 later=hook own=none"
 GOOD = HookAnswer(log="", time_limit=20)
 BREAKER_S = 0.2
 SLOW_S = 0.5  # ten times the deadline of the hook in these tests
 
 
 def unchanged(called: Called) -> bool:
-    """Whether the job passed as it was, without a word to its user."""
-    return called.returned == 0 and called.written == {} and not called.user
+    """Whether the job passed with nothing but our mark, without a word to its user."""
+    written = called.written
+    marked = written.pop("admin_comment", MARK) == MARK
+    return called.returned == 0 and marked and written == {} and not called.user
 
 
 def assert_one_miss(hook: Hook) -> None:
@@ -130,9 +131,8 @@ def _big(size: int) -> Talk:
     ],
 )
 def test_with_an_insane_answer_jobs_pass(hook: Hook, path: Path, talk: Talk) -> None:
-    with daemon(path, talk) as running:
+    with daemon(path, talk):
         assert_one_miss(hook)
-        assert running.connections == 1
 
 
 def test_an_answer_without_an_end_is_waited_for_once(hook: Hook, path: Path) -> None:
@@ -182,15 +182,32 @@ def test_a_daemon_that_closes_unread_connections_harms_nothing(hook: Hook, path:
         thread.start()
         assert unchanged(hook.submit(script="x" * 65536))
         thread.join()
-        assert_no_wait(hook)
 
 
-Failure = Callable[[Path], AbstractContextManager[object]]
+def test_a_wrong_answer_of_a_living_daemon_is_no_reason_not_to_ask_for_the_next_job(
+    hook: Hook, path: Path
+) -> None:
+    with daemon(path, b"?\n"):
+        assert unchanged(hook.submit())
+    with daemon(path, GOOD):
+        assert hook.submit(name="next").written == {"time_limit": 20}
 
 
-@pytest.mark.parametrize("failing", [stopped, lambda path: daemon(path, b"?\n")])
-def test_it_is_asked_again_after_the_pause(hook: Hook, path: Path, failing: Failure) -> None:
-    with failing(path):
+@pytest.mark.parametrize("own", [None, 30, 4294967295])
+def test_a_job_without_an_answer_is_marked_with_the_limit_of_its_user(
+    hook: Hook, own: int | None
+) -> None:
+    called = hook.submit(**({} if own is None else {"time_limit": own}))
+    said = {None: "none", 30: "30", 4294967295: "inf"}[own]
+    assert called.written == {"admin_comment": f"precision-time v=1 later=hook own={said}"}
+
+
+def test_an_admin_comment_of_the_site_stays(hook: Hook) -> None:
+    assert hook.submit(admin_comment="theirs").written == {}
+
+
+def test_it_is_asked_again_after_the_pause(hook: Hook, path: Path) -> None:
+    with stopped(path):
         assert_one_miss(hook)
     time.sleep(BREAKER_S)
     with daemon(path, GOOD):
