@@ -22,11 +22,11 @@ from .job_files import JobFiles, TimedReads
 from .limit import bounds, choose
 from .mark import parse_mark
 from .message import log_words
+from .order import OrderField, order_field
 from .outcome import JobDecision
 from .partition_choice import Elsewhere, elsewhere
 from .placement import Placed, place
 from .pools import Pools
-from .order import OrderField, order_field
 from .protocol import ANSWER_TTL_S, HookAnswer, HookRequest, with_old
 from .queue_models import QueueModels
 from .similar_runs import job_estimate, job_request, with_similar_runs

@@ -21,7 +21,6 @@ from .placement import Placed
 from .protocol import HookAnswer
 from .similar_runs import MIB, NO_RUNS, estimate_words, limit_remark
 
-
 # The quantile that the queue is ordered by, as ``precision-time backtest`` plays it.
 ORDER_LEVEL = 0.5
 

@@ -42,8 +42,8 @@ class HookRequest:
     """One submitted (``submit``) or modified (``modify``) job.
 
     Memory is in MiB; ``waits`` is 1 where the job may not start yet for another reason than the
-    queue. Texts are as the user wrote them, ``None`` where Slurm has none. Times are in minutes, with
-    ``inf`` for UNLIMITED. ``script`` is at most the first 64 KiB of the batch script. In a
+    queue. Texts are as the user wrote them, ``None`` where Slurm has none. Times are in minutes,
+    with ``inf`` for UNLIMITED. ``script`` is at most the first 64 KiB of the batch script. In a
     ``modify`` request the plain fields hold what changes and ``old`` what the job had before,
     under the same names.
     """
