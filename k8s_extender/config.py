@@ -18,15 +18,10 @@ PREFIX = "precision-time.io/"
 
 
 class Filter(Section):
-    """What makes a node impossible; ``deadline`` means too slow for the deadline of the pod.
-
-    ``memory_tolerance`` is how far predicted memory may exceed that of the GPU, as a share: such
-    predictions are wrong by a tenth on average (docs/memory.md).
-    """
+    """What an annotated pod may be refused for: stated precision or memory, a hard deadline."""
 
     precision: bool = True
     memory: bool = True
-    memory_tolerance: float = Field(default=0.1, ge=0.0, le=1.0)
     deadline: bool = True
     deadline_quantile: float = Field(default=0.5, gt=0.0, lt=1.0)
 
@@ -41,6 +36,18 @@ class Prioritize(Section):
 
     policy: Literal["time", "cost", "energy", "balanced", "reserve"] = "time"
     max_score: int = Field(default=10, ge=1, le=100)
+
+
+class Placement(Section):
+    """Preferred node affinity that the webhook writes on GPU pods, by the policy of `prioritize`.
+
+    ``balance`` leaves the best GPUs to larger jobs while such wait for them. ``single_term`` names
+    only the best types, in one term, for autoscalers that buy what is preferred (Karpenter).
+    """
+
+    enabled: bool = True
+    balance: bool = False
+    single_term: bool = False
 
 
 class EvidenceSettings(Section):
@@ -107,13 +114,17 @@ class Server(Section):
 class Config(Section):
     """The whole file. ``site`` names this cluster and its own measured runs; ``rules`` is a path.
 
+    ``mode: observe`` tells in events and metrics what would be done, and does none of it.
     ``history`` is what ``history ingest kubernetes`` fills.
     """
+
+    mode: Literal["observe", "place"] = "place"
 
     site: str = ""
     assumed_precision: PrecisionName | None = None
     filter: Filter = Filter()
     prioritize: Prioritize = Prioritize()
+    placement: Placement = Placement()
     evidence: EvidenceSettings = EvidenceSettings()
     deadline: Deadline = Deadline()
     hardware: Hardware = Hardware()

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from predictor.estimate.core import Predictor
 from predictor.identify.rules import Rules
 
+from .candidates import candidates
 from .config import Config
 from .estimate import TypeEstimate, estimates
-from .rank import Ranking
+from .rank import Ranking, Steps
 from .records import FilterResult, GpuType, NodeRefusal, PodJob
 from .refuse import refusal
 from .type_index import HostScores, NodeTable, TypeCode, TypeIndex
@@ -28,7 +29,8 @@ class _JobAnswers:
     job: PodJob  # kept alive, as it counts by identity
     estimates: dict[GpuType, TypeEstimate] = field(default_factory=dict)
     refusals: dict[GpuType, NodeRefusal | None] = field(default_factory=dict)
-    scores: dict[frozenset[GpuType], Mapping[GpuType, int]] = field(default_factory=dict)
+    steps: dict[frozenset[tuple[GpuType, int]], Steps] = field(default_factory=dict)
+    places: dict[int, frozenset[GpuType]] = field(default_factory=dict)  # by generation
 
 
 class Decider:
@@ -56,16 +58,21 @@ class Decider:
         self.version = version
         self._predicted = predicted
         self._ranking = Ranking(predictor, config)
+        self._table: NodeTable = {}
+        self._generation = 0
         self._indices: dict[str, TypeIndex] = {}
         self._answers: OrderedDict[int, _JobAnswers] = OrderedDict()
 
     def filter(
         self, job: PodJob, names: Sequence[str], nodes: NodeTable | None = None
     ) -> FilterResult:
-        """The names a job may run on, by the table or ``nodes``; every other one with a reason."""
+        """The names a job may run on, by the table or ``nodes``; every other one with a reason.
+
+        None is refused where no other node of the cluster could ever take the job.
+        """
         index, codes = self._found(job, names, nodes)
-        refusals = self._refusals(job, index, set(codes))
-        if not refusals:
+        refusals = self._refusals(job, index, set(codes)) if job.annotated else {}
+        if not refusals or not self._elsewhere(job):
             return FilterResult(names)
         pairs = list(zip(names, codes, strict=True))
         return FilterResult(
@@ -78,7 +85,9 @@ class Decider:
     ) -> HostScores:
         """A score for each name; 0 where nothing is known."""
         index, codes = self._found(job, names, nodes)
-        by_type = self.scores(job, (index.types[code] for code in {*codes} if code is not None))
+        by_type = self.scores(
+            job, (index.types[code] for code in {*codes} if code is not None), index
+        )
         return index.host_scores(tuple(by_type.get(kind, 0) for kind in index.types))
 
     def types(self, job: PodJob, names: Sequence[str]) -> tuple[GpuType, ...]:
@@ -95,24 +104,56 @@ class Decider:
             self._predicted(estimate)
         return tuple(known[kind] for kind in distinct)
 
-    def scores(self, job: PodJob, kinds: Iterable[GpuType]) -> Mapping[GpuType, int]:
-        """How the types rank among each other."""
-        known, present = self._known(job).scores, frozenset(kinds)
+    def steps(self, job: PodJob, kinds: Iterable[GpuType], index: TypeIndex | None = None) -> Steps:
+        """The types from best to worst, those alike together."""
+        index = self._index(job.resource) if index is None else index
+        known, room = self._known(job).steps, {kind: index.room(kind) for kind in kinds}
+        present = frozenset(room.items())
         if present not in known:
-            known[present] = self._ranking.scores(job, self.estimates(job, present))
+            found = self.estimates(job, room)
+            known[present] = self._ranking.steps(job, found, room.__getitem__)
         return known[present]
+
+    def scores(
+        self, job: PodJob, kinds: Iterable[GpuType], index: TypeIndex | None = None
+    ) -> Mapping[GpuType, int]:
+        """The steps as whole numbers, evenly from ``max_score`` down; 0 without a prediction."""
+        steps, most = self.steps(job, kinds, index), self.config.prioritize.max_score
+        return {
+            kind: max(1, round(most * (len(steps) - place) / len(steps)))
+            for place, step in enumerate(steps)
+            for kind in step
+        }
+
+    def _elsewhere(self, job: PodJob) -> bool:
+        """Whether the cluster has a node for a job that is not refused."""
+        known, table = self._known(job).places, self.nodes()
+        if table is not self._table:
+            self._table, self._generation = table, self._generation + 1
+        if self._generation not in known:
+            found = candidates(job, table, self.config.hardware)
+            known.clear()
+            known[self._generation] = frozenset(found.types if found.certain else ())
+        kinds = known[self._generation]
+        refusals = self._refused(job, kinds)
+        return any(refusals[kind] is None for kind in kinds)
 
     def _refusals(
         self, job: PodJob, index: TypeIndex, present: set[TypeCode]
     ) -> Mapping[TypeCode, str]:
         """Why some of the types that are present are refused."""
-        known = self._known(job).refusals
         kinds = {code: kind for code, kind in enumerate(index.types) if code in present}
-        new = [kind for kind in kinds.values() if kind not in known]
-        for estimate in self.estimates(job, new):
-            known[estimate.type] = refusal(job, estimate, self.config)
-        found = ((code, known[kind]) for code, kind in kinds.items())
+        refusals = self._refused(job, kinds.values())
+        found = ((code, refusals[kind]) for code, kind in kinds.items())
         return {code: why.text for code, why in found if why is not None}
+
+    def _refused(
+        self, job: PodJob, kinds: Iterable[GpuType]
+    ) -> Mapping[GpuType, NodeRefusal | None]:
+        known = self._known(job).refusals
+        for estimate in self.estimates(job, [kind for kind in kinds if kind not in known]):
+            known[estimate.type] = refusal(job, estimate, self.config)
+        return known
 
     def _found(
         self, job: PodJob, names: Sequence[str], nodes: NodeTable | None

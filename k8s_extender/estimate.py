@@ -8,17 +8,27 @@ from typing import Any
 
 from predictor.errors import PrecisionTimeError
 from predictor.estimate.core import Predictor
+from predictor.estimate.fits import fits
 from predictor.estimate.prediction import Prediction
+from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
 from predictor.site.calibration.source import site_source
 
 from .config import Config
 from .records import GpuType, PodJob
 
+# What a step is priced with, to rank GPU types, where the job does not say: the batch of the
+# Trainer of Transformers, and a precision that GPUs since Volta have tensor cores for.
+RANKED_BATCH = 8
+RANKED_PRECISION = Precision.MIXED_FP16_FP32
+
 
 @dataclass(frozen=True, slots=True)
 class TypeEstimate:
     """One job on one GPU type: a prediction, or ``reason`` why there is none.
+
+    ``assumed`` are the fields that the job leaves open and a step was priced with all the same:
+    good enough to rank GPU types, and for nothing else.
 
     A slice of a GPU takes the time of the whole GPU over its share of the multiprocessors, and a
     GPU shared by several pods that many times longer, as if all of them were busy.
@@ -28,6 +38,13 @@ class TypeEstimate:
     prediction: Prediction | None = None
     reason: str = ""
     gpu_fraction: float = 1.0
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def unclear(self) -> str:
+        """Why there is no time; empty where there is one."""
+        open_ = f"{self.assumed[0].replace('_', '-')} is not stated" if self.assumed else ""
+        return self.reason or open_
 
     @property
     def slowdown(self) -> float:
@@ -38,6 +55,17 @@ class TypeEstimate:
     def step_s(self) -> float | None:
         """Median seconds of one optimizer step."""
         return None if self.prediction is None else self.prediction.step_s * self.slowdown
+
+    @property
+    def fits(self) -> bool:
+        """Whether the predicted memory fits the device; True where nothing is predicted."""
+        if self.prediction is None:
+            return True
+        try:
+            size = self.type.memory_bytes
+            return fits(self.prediction.job, margin=0.0, have_bytes=size).ok
+        except PrecisionTimeError:
+            return True
 
     def total_s(self, quantile: float) -> float | None:
         """Seconds of all steps at a quantile; None without a prediction or a length."""
@@ -54,41 +82,48 @@ def estimates(
     return tuple(_estimate(predictor, config, job, kind) for kind in types)
 
 
-def lacking(job: PodJob, config: Config) -> str:
-    """What the user must state before anything can be predicted; empty where nothing lacks."""
-    values = job.stated.values
+def lacking(job: PodJob) -> str:
+    """What the user must state before GPU types can be ranked; empty where nothing lacks."""
     if job.stated.unknown_model is not None:
         return f"model {job.stated.unknown_model} is not known"
-    if "model" not in values:
-        return "model is not stated"
-    if "batch_size" not in values and "global_batch_size" not in values:
-        return "batch-size is not stated"
+    return "" if job.stated.model else "model is not stated"
+
+
+def assumed(job: PodJob, config: Config) -> tuple[str, ...]:
+    """What a time cannot rest on: fields that are not stated, or that cannot be read."""
+    values = job.stated.values
+    unstated = [] if values.keys() & {"batch_size", "global_batch_size"} else ["batch_size"]
     if "precision" not in values and config.assumed_precision is None:
-        return "precision is not stated"
-    return ""
+        unstated.append("precision")
+    return (*unstated, *(doubt.field for doubt in job.stated.doubts))
 
 
 def _estimate(predictor: Predictor, config: Config, job: PodJob, kind: GpuType) -> TypeEstimate:
-    reason = lacking(job, config)
+    reason, guessed = lacking(job), assumed(job, config)
     if not reason and kind.gpu is None:
         reason = f"GPU {kind.product} is not known"
     if reason or kind.gpu is None:
         return TypeEstimate(kind, reason=reason)
     try:
-        predicted = predictor.predict(_training_job(config, job, kind))
+        predicted = predictor.predict(_training_job(config, job, kind, guessed))
     except PrecisionTimeError as error:
         return TypeEstimate(kind, reason=str(error))
-    return TypeEstimate(kind, predicted, gpu_fraction=job.gpu_fraction)
+    return TypeEstimate(kind, predicted, gpu_fraction=job.gpu_fraction, assumed=guessed)
 
 
-def _training_job(config: Config, job: PodJob, kind: GpuType) -> TrainingJob:
+def _training_job(
+    config: Config, job: PodJob, kind: GpuType, guessed: tuple[str, ...]
+) -> TrainingJob:
     assert kind.gpu is not None
     given: dict[str, Any] = {
-        "precision": config.assumed_precision,
+        "precision": config.assumed_precision or RANKED_PRECISION,
         "gpus": job.gpus,
         "gpus_per_node": max(1, min(job.gpus, kind.count if job.pods > 1 else job.gpus_per_pod)),
         "fabric": config.hardware.fabric,
         "source": site_source(config.site),
     }
     values = dict(job.stated.values) | {"gpu": kind.gpu.name}
-    return replace(job.stated, values=values).job(**given)
+    if "batch_size" in guessed:
+        values["batch_size"] = RANKED_BATCH
+    problems = () if guessed else job.stated.problems
+    return replace(job.stated, values=values, problems=problems).job(**given)

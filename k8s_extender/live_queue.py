@@ -17,8 +17,8 @@ from .history.groups import SCHEDULER, RunObjects, job_id
 from .history.records import cluster_of
 from .history.seen import Reader, SeenObject, SeenPod, gpu_name
 from .history.table import RunTable
-from .node_labels import gpu_node
-from .plain import at, count, items, mapping, text
+from .node_labels import gpu_node, takes_pods
+from .plain import at, count, mapping, text
 from .pod_name import pod_name
 from .records import GpuNode
 from .selectors import selects
@@ -63,7 +63,7 @@ class _Queue:
         self._config, self._rules = config, rules_of(config)
         known = {text(n, "metadata", "name"): gpu_node(n, config.hardware) for n in nodes}
         self._table = RunTable(Reader(config, self._rules, known.get), cluster_of(config))
-        self.usable = [known[text(n, "metadata", "name")] for n in nodes if _takes_pods(n)]
+        self.usable = [known[text(n, "metadata", "name")] for n in nodes if takes_pods(n)]
         self._types: dict[str, str | None] = {}
         self._priorities: dict[str, int] = {}
         self._suspended: set[str] = set()
@@ -133,14 +133,6 @@ class _Queue:
             held=held,
             waits=Waits(never=NOWHERE) if nowhere else NOTHING,
         )
-
-
-def _takes_pods(node: Mapping[str, Any]) -> bool:
-    """True unless it is cordoned, or says that it is not ready."""
-    ready = [c for c in items(node, "status", "conditions") if text(c, "type") == "Ready"]
-    return at(node, "spec", "unschedulable") is not True and all(
-        text(condition, "status") == "True" for condition in ready
-    )
 
 
 def _gpus(node: GpuNode) -> Iterator[NodeGpus]:

@@ -11,8 +11,8 @@ from profiles.gpus import Gpu, find_gpu
 
 from .config import Hardware
 from .mig import memory_of, product_of, profile_of, share_of
-from .plain import count, mapping, text, texts
-from .records import GpuNode, GpuType
+from .plain import at, count, items, mapping, text, texts
+from .records import GpuNode, GpuType, Taint
 
 GPU = "nvidia.com/gpu."
 MIB = 2**20
@@ -35,6 +35,19 @@ def gpu_node(node: Mapping[str, Any], hardware: Hardware) -> GpuNode:
         type=whole,
         labels=labels,
         slices=_mixed_slices(labels, offered, hardware),
+        taints=tuple(
+            Taint(text(t, "key"), text(t, "value"), text(t, "effect"))
+            for t in items(node, "spec", "taints")
+        ),
+        takes_pods=takes_pods(node),
+    )
+
+
+def takes_pods(node: Mapping[str, Any]) -> bool:
+    """True unless a node is cordoned, or says that it is not ready."""
+    ready = [c for c in items(node, "status", "conditions") if text(c, "type") == "Ready"]
+    return at(node, "spec", "unschedulable") is not True and all(
+        text(condition, "status") == "True" for condition in ready
     )
 
 
@@ -66,6 +79,7 @@ def _discovered(
         mig=profile,
         mig_share=1.0 if profile is None else _share(labels, GPU, profile, gpu),
         replicas=replicas,
+        label=f"{GPU}product",
     )
 
 
@@ -77,7 +91,8 @@ def _by_site_label(
     if not value or devices < 1:
         return None
     gpu = _known(hardware.node_label_gpus.get(value, value))
-    return GpuType(value, gpu, devices, None if gpu is None else gpu.memory_bytes)
+    memory = None if gpu is None else gpu.memory_bytes
+    return GpuType(value, gpu, devices, memory, label=hardware.node_label or "")
 
 
 def _mixed_slices(
@@ -98,6 +113,7 @@ def _mixed_slice(
     labels: Mapping[str, str], resource: str, profile: str, devices: int, hardware: Hardware
 ) -> GpuType:
     prefix = f"{resource}."
+    own = f"{prefix}product" in labels
     label = labels.get(f"{prefix}product") or labels.get(f"{GPU}product", "")
     gpu = _gpu_of((label, product_of(label).name), labels, hardware.products)
     memory = count(labels, f"{prefix}memory")
@@ -109,6 +125,7 @@ def _mixed_slice(
         mig=profile,
         mig_share=_share(labels, prefix, profile, gpu),
         replicas=max(1, count(labels, f"{prefix}replicas") or 1),
+        label=f"{prefix if own else GPU}product",
     )
 
 

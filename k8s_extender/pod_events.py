@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from .durations import go_duration
 from .pod_name import PodName
 from .records import FilterResult
 
 COMPONENT = "precision-time"
 REFUSED = "PrecisionTimeNodesRefused"
 UNCLEAR = "PrecisionTimeNotPredicted"
+OBSERVED = "PrecisionTimeObserved"
 MAX_MESSAGE_BYTES = 1024
 MAX_NAME = 200
 
@@ -28,17 +30,26 @@ class PodEvent:
     subject: tuple[str, ...]
 
 
-def refused(counts: Mapping[str, int], result: FilterResult) -> PodEvent:
-    """Why some or all nodes were refused, with the nodes of each reason."""
+def refused(counts: Mapping[str, int], result: FilterResult, *, observed: bool) -> PodEvent:
+    """Why some or all nodes were refused, or would have been, with the nodes of each reason."""
+    verb = "would be refused" if observed else "refused"
     nodes, total = sum(counts.values()), sum(counts.values()) + len(result.passed)
     ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     reasons = "; ".join(f"{count} x {text}" for text, count in ordered)
     return PodEvent(
-        reason=REFUSED,
-        message=_short(f"{nodes} of {total} nodes refused: {reasons}"),
-        type="Normal" if result.passed else "Warning",
-        subject=(REFUSED, str(bool(result.passed)), *sorted(counts)),
+        reason=OBSERVED if observed else REFUSED,
+        message=_short(f"{nodes} of {total} nodes {verb}: {reasons}"),
+        type="Normal" if result.passed or observed else "Warning",
+        subject=(verb, str(bool(result.passed)), *sorted(counts)),
     )
+
+
+def would(order: str, deadline_s: int | None) -> PodEvent:
+    """What a new object would have been given."""
+    placed = f"would prefer {order}" if order else ""
+    filled = "" if deadline_s is None else f"would set a deadline of {go_duration(deadline_s)}"
+    words = "; ".join(part for part in (placed, filled) if part)
+    return PodEvent(OBSERVED, _short(words), "Normal", (OBSERVED, words))
 
 
 def unclear(texts: tuple[str, ...]) -> PodEvent:
@@ -59,8 +70,8 @@ def body(event: PodEvent, pod: PodName) -> dict[str, Any]:
             "namespace": pod.namespace,
         },
         "involvedObject": {
-            "apiVersion": "v1",
-            "kind": "Pod",
+            "apiVersion": pod.api_version,
+            "kind": pod.kind,
             "namespace": pod.namespace,
             "name": pod.name,
             "uid": pod.uid,

@@ -14,11 +14,16 @@ MAX_LENGTH = 253
 
 @dataclass(frozen=True, slots=True)
 class PodName:
-    """A pod's uid, namespace and name; empty where it has none that the API server would take."""
+    """A pod's uid, namespace and name; empty where it has none that the API server would take.
+
+    Events may be about other kinds: what makes pods has a name before they do.
+    """
 
     uid: str
     namespace: str
     name: str
+    kind: str = "Pod"
+    api_version: str = "v1"
 
 
 def pod_name(pod: Mapping[str, Any]) -> PodName:

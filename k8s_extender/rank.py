@@ -1,4 +1,4 @@
-"""Scores of GPU types for a job: whole numbers, the best type gets the most."""
+"""The order of GPU types for a job, by which extender and admission place alike."""
 
 from __future__ import annotations
 
@@ -15,12 +15,18 @@ from predictor.planning.energy import energy_of
 from .config import Config
 from .estimate import TypeEstimate
 from .records import GpuType, PodJob
+from .refuse import unsupported
 
 # What a GPU is worth to others, under `reserve`: mixed-precision training of a network of
 # convolutions and one of matrix products, samples per GPU.
 REFERENCES = (("resnet50", 128), ("bert-large", 8))
 
-Scores = Mapping[GpuType, int]
+# Types whose worth differs by less than predictions are wrong count as equally good: then what else
+# the scheduler looks at decides.
+ALIKE = 0.9
+
+Tier = tuple[bool, ...]
+Steps = Sequence[Sequence[GpuType]]
 
 
 class Ranking:
@@ -31,15 +37,34 @@ class Ranking:
         self._config = config
         self._worth = lru_cache(maxsize=None)(self._reference_speed)
 
-    def scores(self, job: PodJob, found: Sequence[TypeEstimate]) -> Scores:
-        """A score from 0 to ``max_score`` for each type; types without a prediction get 0."""
+    def steps(
+        self, job: PodJob, found: Sequence[TypeEstimate], room: Callable[[GpuType], int]
+    ) -> Steps:
+        """The types from best to worst, those alike together; without a prediction none.
+
+        First come those that have ``room`` for the whole job, then those with a precision it
+        states, those whose memory is predicted to be enough, those that meet its deadline: what
+        would refuse them were it certain. The policy ranks the rest.
+        """
         name = job.scheduling_policy or self._config.prioritize.policy
         values = self._policies()[name](found)
-        best = max(values.values(), default=0.0)
-        most = self._config.prioritize.max_score
-        return {
-            e.type: round(most * values[e.type] / best) if values.get(e.type) else 0 for e in found
-        }
+        tiers = {e.type: self._tier(job, e, room) for e in found if values.get(e.type)}
+        ranked = sorted(tiers, key=lambda kind: (tiers[kind], values[kind]), reverse=True)
+        steps: list[list[GpuType]] = []
+        for kind in ranked:
+            first = steps[-1][0] if steps else kind
+            alike = tiers[kind] == tiers[first] and values[kind] >= ALIKE * values[first]
+            if steps and alike:
+                steps[-1].append(kind)
+            else:
+                steps.append([kind])
+        return steps
+
+    def _tier(self, job: PodJob, found: TypeEstimate, room: Callable[[GpuType], int]) -> Tier:
+        total_s = found.total_s(self._config.filter.deadline_quantile)
+        late = job.deadline_s is not None and total_s is not None and total_s > job.deadline_s
+        enough = room(found.type) >= job.gpus
+        return enough, unsupported(job, found.type) is None, found.fits, not late
 
     def _policies(self) -> Mapping[str, Callable[[Sequence[TypeEstimate]], dict[GpuType, float]]]:
         return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from predictor.identify.stated import Stated
 from profiles.gpus import Gpu
@@ -16,7 +17,8 @@ class GpuType:
     ``gpu`` is None where no label tells a GPU we know; ``product`` is what the label says.
     ``memory_bytes`` is of one allocatable device: a slice under MIG. ``mig`` is the profile such
     as ``1g.10gb`` (``mig_share`` its part of the GPU's SMs), ``replicas`` how many pods share one
-    GPU by time slicing or MPS. ``count`` is the devices of one node.
+    GPU by time slicing or MPS. ``count`` is the devices of one node, ``label`` the label of nodes
+    whose value ``product`` is.
     """
 
     product: str
@@ -26,6 +28,7 @@ class GpuType:
     mig: str | None = None
     mig_share: float = 1.0
     replicas: int = 1
+    label: str = ""
 
     @property
     def whole(self) -> bool:
@@ -34,16 +37,28 @@ class GpuType:
 
 
 @dataclass(frozen=True, slots=True)
+class Taint:
+    """What keeps pods off a node that do not tolerate it."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
 class GpuNode:
     """A node with its labels; ``type`` is None for a node without GPUs.
 
     ``slices`` are the slices under the MIG strategy ``mixed``, by the resource that counts them.
+    ``takes_pods`` is False while it is cordoned or not ready.
     """
 
     name: str
     type: GpuType | None
     labels: Mapping[str, str] = field(default_factory=dict)
     slices: Mapping[str, GpuType] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    takes_pods: bool = True
 
     def type_for(self, resource: str) -> GpuType | None:
         """What a pod that asks for a resource gets here; None where nothing is known of it."""
@@ -55,8 +70,10 @@ class PodJob:
     """A training job as one of its pods tells it: the same for all pods that are alike.
 
     ``gpus_per_pod`` and ``pods`` give the GPUs of the whole job; ``deadline_s`` is the time the
-    job may run in seconds, None where it states none. ``node_selector`` and ``node_affinity``
-    (the required terms of the API, plain JSON) tell which nodes it may land on. ``gpu_fraction``
+    job may run in seconds, None where it states none, ``wish_s`` what the user's annotation says
+    of it, and ``hard`` that a node which is too slow for it is of no use. ``gpu_memory_bytes`` is
+    what the user says each GPU must have. ``node_selector``, ``node_affinity`` (the required terms
+    of the API, plain JSON) and ``tolerations`` tell which nodes it may land on. ``gpu_fraction``
     is the part of each GPU that a scheduler of shared GPUs gives it.
     """
 
@@ -64,9 +81,13 @@ class PodJob:
     gpus_per_pod: int
     pods: int = 1
     deadline_s: float | None = None
+    wish_s: float | None = None
+    hard: bool = False
+    gpu_memory_bytes: int | None = None
     resource: str = "nvidia.com/gpu"
     node_selector: Mapping[str, str] = field(default_factory=dict)
     node_affinity: object = None
+    tolerations: Sequence[Mapping[str, Any]] = ()
     scheduling_policy: str | None = None
     gpu_fraction: float = 1.0
 
@@ -74,6 +95,13 @@ class PodJob:
     def gpus(self) -> int:
         """GPUs of the whole job."""
         return self.gpus_per_pod * self.pods
+
+    @property
+    def annotated(self) -> bool:
+        """Whether annotations state something of the training: no other pod is ever refused."""
+        return "annotation" in self.stated.origins.values() or bool(
+            self.gpu_memory_bytes or self.hard
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,13 @@
-"""Why a GPU type cannot take a job: the filter's rules."""
+"""Why a GPU type cannot take a job: the filter's rules, which rest on stated facts alone."""
 
 from __future__ import annotations
 
-from predictor.estimate.fits import least_memory
 from predictor.estimate.limits import EvidenceRule, too_thin
 from predictor.job.native import capability, runs_natively
 
 from .config import Config
 from .estimate import TypeEstimate
-from .records import NodeRefusal, PodJob
+from .records import GpuType, NodeRefusal, PodJob
 
 # Constant texts: the scheduler counts nodes of equal text in the pod's event.
 PRECISION = {
@@ -16,46 +15,50 @@ PRECISION = {
     "tf32": "GPU has no TF32 tensor cores",
     "fp8": "GPU has no FP8 tensor cores",
 }
-MEMORY = "predicted memory does not fit the GPU"
+MEMORY = "GPU has less memory than the pod states"
+# Devices report a little less than they are sold with.
+NOMINAL = 0.9
 DEADLINE = "predicted run time exceeds the deadline on this GPU"
 
 
 def refusal(job: PodJob, estimate: TypeEstimate, config: Config) -> NodeRefusal | None:
-    """The first rule that a job breaks on a GPU type; None where it may run."""
+    """The first rule that a job breaks on a GPU type; None where it may run.
+
+    Only what the annotated pod itself says counts, never what we assume of it: its precision, the
+    memory it needs, a deadline that it calls hard.
+    """
     rules = config.filter
-    if rules.precision and (found := _precision(job, estimate)):
-        return found
-    if rules.memory and _too_large(estimate, rules.memory_tolerance):
+    if not job.annotated:
+        return None
+    if rules.precision and (text := unsupported(job, estimate.type)) is not None:
+        return NodeRefusal(text)
+    if rules.memory and _too_small(job, estimate):
         return NodeRefusal(MEMORY)
-    if rules.deadline and _late(job, estimate, config):
+    if rules.deadline and job.hard and _late(job, estimate, config):
         return NodeRefusal(DEADLINE)
     return None
 
 
-def _precision(job: PodJob, estimate: TypeEstimate) -> NodeRefusal | None:
-    precision, gpu = job.stated.values.get("precision"), estimate.type.gpu
+def unsupported(job: PodJob, kind: GpuType) -> str | None:
+    """What a GPU type lacks for the precision that a job states; None for nothing."""
+    precision, gpu = job.stated.values.get("precision"), kind.gpu
     if precision is None or gpu is None or runs_natively(gpu, precision):
         return None
-    text = PRECISION.get(capability(precision) or "")
-    return None if text is None else NodeRefusal(text)
+    return PRECISION.get(capability(precision) or "")
 
 
-def _too_large(estimate: TypeEstimate, tolerance: float) -> bool:
-    """Memory refuses what exceeds the device however lean all is that the job does not state.
-
-    And by more than such predictions are wrong.
-    """
-    if estimate.prediction is None:
-        return False
-    need = least_memory(estimate.prediction.job)
-    size = estimate.type.memory_bytes or estimate.prediction.job.hardware.memory_bytes
-    return need.allocated_bytes > (size - need.framework_bytes) * (1 + tolerance)
+def _too_small(job: PodJob, estimate: TypeEstimate) -> bool:
+    """What the user calls 80Gi is a card sold as 80 GB: a tenth less is not too small."""
+    size, need = estimate.type.memory_bytes, job.gpu_memory_bytes
+    return size is not None and need is not None and size < NOMINAL * need
 
 
 def _late(job: PodJob, estimate: TypeEstimate, config: Config) -> bool:
     """A deadline refuses only what is predicted well enough to be sure of."""
     total = estimate.total_s(config.filter.deadline_quantile)
     if job.deadline_s is None or total is None or estimate.prediction is None:
+        return False
+    if estimate.assumed:
         return False
     return total > job.deadline_s and too_thin([estimate.prediction], evidence(config)) is None
 

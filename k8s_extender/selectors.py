@@ -1,14 +1,18 @@
-"""Which nodes a pod may land on: its node selector and required node affinity."""
+"""Which nodes a pod may land on: its node selector, required node affinity and tolerations."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .plain import items, text
-from .records import PodJob
+from .records import PodJob, Taint
 
+# Taints that are no lasting hindrance to a pod: of the node's health, and of pools of GPU nodes,
+# which an admission plugin of the API server lets every GPU pod bear.
+_EXCUSED = ("node.kubernetes.io/", "nvidia.com/")
+_KEEPING_OUT = frozenset(("NoSchedule", "NoExecute"))
 _INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _NAME_FIELD = "metadata.name"
 
@@ -25,6 +29,23 @@ def selects(job: PodJob, labels: Mapping[str, str], name: str | None = None) -> 
         return True
     terms = job.node_affinity if isinstance(job.node_affinity, list) else []
     return any(_term(term, labels, name) for term in terms)
+
+
+def bears(job: PodJob, taints: Iterable[Taint]) -> bool:
+    """Whether a pod may be placed on a node with these taints."""
+    return all(
+        taint.effect not in _KEEPING_OUT
+        or taint.key.startswith(_EXCUSED)
+        or any(_tolerates(one, taint) for one in job.tolerations)
+        for taint in taints
+    )
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
+    key, effect = text(toleration, "key"), text(toleration, "effect")
+    if effect not in ("", taint.effect) or key not in ("", taint.key):
+        return False
+    return text(toleration, "operator") == "Exists" or text(toleration, "value") == taint.value
 
 
 def _term(term: Any, labels: Mapping[str, str], name: str | None) -> bool:

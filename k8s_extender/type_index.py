@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import orjson
@@ -52,8 +53,16 @@ class TypeIndex:
         places: dict[GpuType, int] = {}
         codes = {i: places.setdefault(kind, len(places)) for i, kind in distinct.items()}
         self.types: tuple[GpuType, ...] = tuple(places)
+        self._room = Counter[tuple[str, str | None]]()
+        for kind in kinds.values():
+            if kind is not None:
+                self._room[kind.product, kind.mig] += kind.count * kind.replicas
         self._codes = {name: codes[id(kind)] for name, kind in kinds.items() if kind is not None}
         self._host_scores: dict[tuple[int, ...], HostScores] = {}
+
+    def room(self, kind: GpuType) -> int:
+        """GPUs of a type's product in the table, whatever runs on them."""
+        return self._room[kind.product, kind.mig]
 
     def codes(self, names: Sequence[str]) -> list[TypeCode]:
         """The code of each name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
@@ -23,6 +24,11 @@ from .selectors import selects
 __all__ = ["pod_job", "selects", "template_job"]
 
 DEADLINE = f"{PREFIX}deadline"
+HARD = f"{PREFIX}deadline-hard"
+GPU_MEMORY = f"{PREFIX}gpu-memory"
+# Longer deadlines are slips: a deadline of ten years ends nothing.
+LONGEST_S = 366 * 86_400.0
+_BYTES = re.compile(r"(\d{1,5}(?:\.\d{1,3})?)\s?(?:Gi|GiB|G|GB)", re.ASCII)
 POLICY = f"{PREFIX}policy"
 POLICIES: tuple[str, ...] = get_args(Prioritize.model_fields["policy"].annotation)
 # Names of what made a pod, the outermost first: a rule about names means these.
@@ -77,16 +83,21 @@ def template_job(
     main = max(parts, key=lambda part: part.gpus)
     ran = _ran(main, found)
     stated = _stated(obj, main, ran, rules)
-    deadline_s, problems = _deadline(main, found)
+    wish_s, problems = _wish(main.annotations)
     policy, misnamed = _policy(main.annotations)
+    memory, unread = _gpu_memory(main.annotations)
     return PodJob(
-        stated=replace(stated, problems=(*stated.problems, *problems, *misnamed)),
+        stated=replace(stated, problems=(*stated.problems, *problems, *misnamed, *unread)),
         gpus_per_pod=main.asked.gpus,
         pods=_pods(parts, main, found, ran, stated),
-        deadline_s=deadline_s,
+        deadline_s=_deadline_s(main, found, wish_s),
+        wish_s=wish_s,
+        hard=main.annotations.get(HARD, "").lower() == "true",
+        gpu_memory_bytes=memory,
         resource=main.asked.resource,
         node_selector=texts(main.spec, "nodeSelector"),
         node_affinity=_required(main.spec),
+        tolerations=tuple(items(main.spec, "tolerations")),
         scheduling_policy=policy,
         gpu_fraction=main.asked.fraction,
     )
@@ -148,15 +159,28 @@ def _pods(
     return max(1, -(-sum(part.gpus for part in parts) // each))
 
 
-def _deadline(part: _Part, found: PodSets) -> tuple[float | None, tuple[Problem, ...]]:
+def _deadline_s(part: _Part, found: PodSets, wish_s: float | None) -> float | None:
     """The shortest deadline that object, pod and annotation state, in seconds."""
-    told = part.annotations.get(DEADLINE)
+    stated = (found.deadline_s, count(part.spec, "activeDeadlineSeconds"), wish_s)
+    return min((float(s) for s in stated if s is not None and 0 < s <= MOST), default=None)
+
+
+def _wish(annotations: Mapping[str, str]) -> tuple[float | None, tuple[Problem, ...]]:
+    """The deadline that the user's annotation states, in seconds."""
+    told = annotations.get(DEADLINE)
     asked = None if told is None else seconds_of(told)
-    stated = (found.deadline_s, count(part.spec, "activeDeadlineSeconds"), asked)
-    deadlines = [float(s) for s in stated if s is not None and 0 < s <= MOST]
-    problem = f"invalid deadline={told!r:.80}; expected {EXPECTED}"
-    unreadable = told is not None and asked is None
-    return min(deadlines, default=None), _problems(unreadable, problem)
+    fits = asked is not None and 1 <= asked <= LONGEST_S
+    problem = f"invalid deadline={told!r:.80}; expected {EXPECTED}, from 1s to 366d"
+    return (asked if fits else None), _problems(told is not None and not fits, problem)
+
+
+def _gpu_memory(annotations: Mapping[str, str]) -> tuple[int | None, tuple[Problem, ...]]:
+    """The memory that the user says each GPU must have, in bytes."""
+    told = annotations.get(GPU_MEMORY)
+    match = None if told is None else _BYTES.fullmatch(told.strip())
+    problem = f"invalid gpu-memory={told!r:.80}; expected GiB such as 60Gi"
+    unread = _problems(told is not None and match is None, problem)
+    return (None if match is None else round(float(match[1]) * 2**30)), unread
 
 
 def _policy(annotations: Mapping[str, str]) -> tuple[str | None, tuple[Problem, ...]]:

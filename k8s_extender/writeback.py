@@ -9,6 +9,7 @@ from typing import Any
 from kubernetes.client import ApiClient, CoreV1Api
 
 from . import pod_events
+from .admission import Reviewed, ReviewOutcome
 from .admission.notes import predicted
 from .api_calls import CALL_TIMEOUT_S
 from .api_queue import ApiCall, ApiQueue
@@ -36,9 +37,10 @@ PERMISSIONS = (("", "pods", "patch"), ("", "events", "create"))
 class Writeback:
     """Hears decisions and writes on pods what ``annotate`` of the configuration asks for.
 
-    Annotations tell the times on the slowest GPU type that the pod may land on, and where there
-    are several the median of each. One event tells why nodes were refused; the same words are not
-    said again within half an hour. Needs the verbs patch on pods and create on events.
+    Where the mode is ``observe`` it only creates events. Annotations tell the times on the slowest
+    GPU type that the pod may land on, and where there are several the median of each. One event
+    tells why nodes were refused; the same words are not said again within half an hour. Needs the
+    verbs patch on pods and create on events.
     """
 
     def __init__(
@@ -57,17 +59,23 @@ class Writeback:
         """Take note of a filter's result; returns without a call to the API server."""
         if not (pod.uid and pod.name and pod.namespace):
             return
-        annotate = decider.config.annotate
+        annotate, observed = decider.config.annotate, decider.config.mode == "observe"
         if annotate.events and (counts := Counter(result.refused.values())):
-            self._tell(pod, pod_events.refused(counts, result))
-        if not (annotate.pods or annotate.events):
+            self._tell(pod, pod_events.refused(counts, result, observed=observed))
+        if observed or not (annotate.pods or annotate.events):
             return
         found = decider.estimates(job, _types(decider, job, result.passed))
-        told = [e for e in found if e.prediction is not None and e.step_s is not None]
+        told = [e for e in found if e.step_s is not None and not e.assumed]
         if annotate.pods and told:
             self._annotate(pod, told)
         if annotate.events and (texts := _unclear(job, found, told)):
             self._tell(pod, pod_events.unclear(texts))
+
+    def reviewed(self, reviewed: Reviewed) -> None:
+        """Tell what a new object would have been given."""
+        told = bool(reviewed.placed or reviewed.deadline_s)
+        if reviewed.outcome is ReviewOutcome.OBSERVED and told and reviewed.subject.name:
+            self._tell(reviewed.subject, pod_events.would(reviewed.order, reviewed.deadline_s))
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Write what waits, and end."""
@@ -93,7 +101,7 @@ class Writeback:
     def _tell(self, pod: PodName, event: PodEvent) -> None:
         body = pod_events.body(event, pod)
         self._once(
-            (pod.uid, event.reason),
+            (pod.uid or pod, event.reason),
             event.subject,
             EVENT_PAUSE_S,
             EVENT_REPEAT_S,
@@ -139,7 +147,7 @@ def _unclear(
 ) -> tuple[str, ...]:
     """What of a job that speaks to us cannot be used; nothing for a job that does not."""
     problems = [f"{p.origin}: {p.text}" for p in job.stated.problems[:MAX_PROBLEMS]]
-    lacking = {e.reason for e in found} if found and not told else set()
+    lacking = {e.unclear for e in found} if found and not told else set()
     if not (job.stated.values or job.stated.unknown_model or problems):
         return ()
     return (*sorted(lacking), *problems)

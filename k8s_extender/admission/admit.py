@@ -8,16 +8,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from ..candidates import candidates
 from ..decide import Decider
+from ..estimate import lacking
+from ..plain import text
+from ..pod_name import PodName
 from ..pod_sets import WORKLOAD, PodSet
 from ..records import PodJob
 from ..workload import template_job
-from . import limits, notes
-from .candidates import candidates
+from . import limits, notes, placement
 from .forecast import DurationForecast, forecast
 from .gpu_pods import controller, gpu_pod_sets, left_to_owner
-from .patch import Patch
-from .review import AdmissionRequest, answer, request_of
+from .patch import Patch, applies
+from .review import AdmissionRequest, answer, request_of, subject_of
 
 _log = logging.getLogger(__name__)
 
@@ -26,6 +29,7 @@ class ReviewOutcome(StrEnum):
     """What came of a review."""
 
     PATCHED = "patched"
+    OBSERVED = "observed"  # would have been patched
     UNCHANGED = "unchanged"
     NOT_READY = "not_ready"
     FAILED = "failed"  # an error of ours: the object passes as it came
@@ -33,14 +37,24 @@ class ReviewOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reviewed:
-    """One review, for log and metrics; ``name`` is ``namespace/name``."""
+    """One review, for log, metrics and events; ``name`` is ``namespace/name``.
+
+    ``subject`` is what an event can be about: the object's controller, else the object by name.
+    ``placed`` is the GPU type that comes first, ``order`` all of them for people, ``unplaced`` why
+    none does. ``unseen`` marks a dry run, of which nothing may be told.
+    """
 
     uid: str
     kind: str
     name: str
     outcome: ReviewOutcome
     duration_s: float
+    subject: PodName
     deadline_s: int | None = None
+    placed: str = ""
+    order: str = ""
+    unplaced: str = ""
+    unseen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +62,9 @@ class _Decision:
     patch: Sequence[dict[str, object]] = ()
     lines: tuple[str, ...] = ()
     deadline_s: int | None = None
+    placed: str = ""
+    order: str = ""
+    unplaced: str = ""
 
 
 class Admission:
@@ -67,24 +84,35 @@ class Admission:
 
     def review(self, body: bytes) -> bytes:
         """The answer to a review; raises WireError for what is no review."""
-        return self._review(body, by_namespace=False)
+        return self._review(body, lambda request, known: _told(request, known, by_namespace=False))
 
     def review_filling(self, body: bytes) -> bytes:
         """The same for a namespace whose label asks for deadlines, which no review tells."""
-        return self._review(body, by_namespace=True)
+        return self._review(body, lambda request, known: _told(request, known, by_namespace=True))
 
-    def _review(self, body: bytes, *, by_namespace: bool) -> bytes:
+    def place(self, body: bytes) -> bytes:
+        """The answer for a new pod: where it had better go."""
+        return self._review(body, _placed)
+
+    def _review(
+        self, body: bytes, decide: Callable[[AdmissionRequest, Decider], _Decision]
+    ) -> bytes:
         began = time.perf_counter()
         request = request_of(body)
         outcome, decision = ReviewOutcome.UNCHANGED, _Decision()
+        shown: Sequence[dict[str, object]] = ()
         try:
             known = self._decider()
             if known is None:
                 outcome = ReviewOutcome.NOT_READY
-            elif _looked_at(request):
-                decision = _decided(request, known, by_namespace=by_namespace)
-                outcome = ReviewOutcome.PATCHED if decision.patch else outcome
-            answered = answer(request.uid, decision.patch, decision.lines)
+            elif request.operation == "CREATE" and not request.sub_resource:
+                decision = decide(request, known)
+                if decision.patch and known.config.mode == "observe":
+                    outcome, shown = ReviewOutcome.OBSERVED, ()
+                elif decision.patch and applies(request.object, decision.patch):
+                    outcome, shown = ReviewOutcome.PATCHED, decision.patch
+            observed = known is not None and known.config.mode == "observe"
+            answered = answer(request.uid, shown, () if observed else decision.lines)
         except Exception:
             _log.exception("review of %s %s failed", request.kind, request.name)
             outcome, decision, answered = ReviewOutcome.FAILED, _Decision(), answer(request.uid)
@@ -95,7 +123,12 @@ class Admission:
                 name=request.name,
                 outcome=outcome,
                 duration_s=time.perf_counter() - began,
+                subject=subject_of(request),
                 deadline_s=decision.deadline_s,
+                placed=decision.placed,
+                order=decision.order,
+                unplaced=decision.unplaced,
+                unseen=request.dry_run,
             )
         )
         return answered
@@ -107,12 +140,27 @@ class Admission:
             _log.exception("a review could not be counted")
 
 
-def _looked_at(request: AdmissionRequest) -> bool:
-    created = request.operation == "CREATE" and not request.sub_resource
-    return created and not left_to_owner(request.kind, controller(request.object))
+def _placed(request: AdmissionRequest, known: Decider) -> _Decision:
+    """Soft affinity for a pod that the scheduler is yet to place."""
+    obj = request.object
+    if request.kind != "Pod" or text(obj, "spec", "nodeName"):
+        return _Decision()
+    job = template_job("Pod", obj, known.config, known.rules)
+    if job is None:
+        return _Decision()
+    found = placement.weights(job, obj, known)
+    if not found:
+        return _Decision(unplaced=lacking(job) or "nothing to choose")
+    patch = Patch(obj)
+    placement.place(patch, obj, job, found)
+    order = ", ".join(f"{value} {weight}" for (_, value), weight in found.items())
+    first = next(value for _, value in found)
+    return _Decision(patch.operations, placed=first, order=order)
 
 
-def _decided(request: AdmissionRequest, known: Decider, *, by_namespace: bool) -> _Decision:
+def _told(request: AdmissionRequest, known: Decider, *, by_namespace: bool) -> _Decision:
+    if left_to_owner(request.kind, controller(request.object)):
+        return _Decision()
     obj, config = request.object, known.config
     parts = gpu_pod_sets(request.group, request.kind, obj, config.hardware.resources)
     job = template_job(request.kind, obj, config, known.rules) if parts else None

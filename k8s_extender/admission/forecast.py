@@ -9,12 +9,12 @@ from predictor.estimate.core import Predictor
 from predictor.estimate.limits import Limit, LimitRule, time_limit, too_thin
 from predictor.estimate.prediction import Prediction
 
+from ..candidates import GpuCandidates
 from ..config import Config, Deadline
 from ..durations import go_duration
 from ..estimate import TypeEstimate, estimates, lacking
 from ..records import PodJob
 from ..refuse import evidence, refusal
-from .candidates import GpuCandidates
 
 NO_NODE = "no known node has a GPU that its pods may land on"
 
@@ -48,11 +48,13 @@ def forecast(
     predictor: Predictor, config: Config, job: PodJob, where: GpuCandidates, *, runs: int = 1
 ) -> DurationForecast:
     """The forecast for a job that may land on some GPU types, less those that are refused."""
-    if reason := lacking(job, config):
+    if reason := lacking(job):
         return DurationForecast(reason=reason)
     found = estimates(predictor, config, job, where.types)
     if not found:
         return DurationForecast(reason=NO_NODE)
+    if found[0].assumed:
+        return DurationForecast(reason=found[0].unclear)
     refusals = [refusal(job, estimate, config) for estimate in found]
     open_ = [e for e, why in zip(found, refusals, strict=True) if why is None]
     texts = dict.fromkeys(why.text for why in refusals if why is not None)

@@ -6,8 +6,10 @@ type than expected nothing is added.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import orjson
 
 from ..plain import JsonPath, at
 
@@ -30,6 +32,16 @@ class Patch:
             if parent not in self._made and at(self._object, *parent) is None:
                 self._add(parent, {})
         self._add(path, value)
+        return True
+
+    def extend(self, path: JsonPath, values: Sequence[object]) -> bool:
+        """Add values at the end of a list, made where it is absent; False where there is none."""
+        if at(self._object, *path) is None:
+            return self.put(path, list(values))
+        if not isinstance(at(self._object, *path), list):
+            return False
+        for value in values:
+            self._operation((*path, "-"), value)
         return True
 
     def annotate(self, metadata: JsonPath, annotations: Mapping[str, str]) -> None:
@@ -57,8 +69,33 @@ class Patch:
 
     def _add(self, path: JsonPath, value: object) -> None:
         self._made[path] = value
+        self._operation(path, value)
+
+    def _operation(self, path: JsonPath, value: object) -> None:
         pointer = "".join(f"/{_escaped(str(step))}" for step in path)
         self.operations.append({"op": "add", "path": pointer, "value": value})
+
+
+def applies(obj: Mapping[str, Any], operations: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the API server would apply a patch of additions: it refuses the object if not."""
+    try:
+        document = orjson.loads(orjson.dumps(obj))
+        for operation in operations:
+            *parents, last = (_unescaped(step) for step in operation["path"].split("/")[1:])
+            place = document
+            for step in parents:
+                place = place[int(step) if isinstance(place, list) else step]
+            if isinstance(place, list):
+                place.insert(len(place) if last == "-" else int(last), operation["value"])
+            else:
+                place[last] = operation["value"]
+    except (orjson.JSONEncodeError, KeyError, IndexError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _unescaped(step: str) -> str:
+    return step.replace("~1", "/").replace("~0", "~")
 
 
 def _escaped(step: str) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 
 from ..errors import WireError
-from ..plain import mapping, text
+from ..plain import items, mapping, text
+from ..pod_name import PodName
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -31,6 +32,7 @@ class AdmissionRequest:
     operation: str
     object: Mapping[str, Any]
     sub_resource: str = ""
+    dry_run: bool = False
 
     @property
     def name(self) -> str:
@@ -61,7 +63,21 @@ def request_of(body: bytes) -> AdmissionRequest:
         operation=text(request, "operation"),
         object=_placed(mapping(request, "object"), text(request, "namespace")),
         sub_resource=text(request, "subResource"),
+        dry_run=request.get("dryRun") is True,
     )
+
+
+def subject_of(request: AdmissionRequest) -> PodName:
+    """The controller of an object, which has a name and uid before its pods do, or the object."""
+    metadata = mapping(request.object, "metadata")
+    owners = items(metadata, "ownerReferences")
+    owner = next((o for o in owners if mapping(o).get("controller") is True), None)
+    namespace = text(metadata, "namespace")
+    if owner is None:
+        api_version = text(request.object, "apiVersion")
+        return PodName("", namespace, text(metadata, "name"), request.kind, api_version)
+    kind, api_version = text(owner, "kind"), text(owner, "apiVersion")
+    return PodName(text(owner, "uid"), namespace, text(owner, "name"), kind, api_version)
 
 
 def answer(uid: str, patch: Sequence[Mapping[str, Any]] = (), said: Iterable[str] = ()) -> bytes:

@@ -10,6 +10,7 @@ from .state import ServerState
 
 PREFIX = "precision_time_k8s"
 SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.004, 0.006, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
+UNKNOWN = "is not known"
 NODES = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000)
 
 
@@ -26,6 +27,10 @@ class ExtenderMetrics(ServiceMetrics):
         self._nodes = self._histogram("request_nodes", "Nodes of a request.", NODES, "verb")
         self._refused = self._counter("nodes_refused", "Nodes refused.", "reason")
         self._predictions = self._counter("predictions", "Predictions.", "gpu", "tier")
+        self._kept = self._counter("kept_off", "Pods that some nodes were refused to.", "reason")
+        self._placed = self._counter("placed", "Pods given an order of GPU types.", "first")
+        self._unplaced = self._counter("unplaced", "Pods without one.", "why")
+        self._filled = self._counter("deadlines", "Objects given a deadline.")
         self._reloads = self._counter("reloads", "Files read anew.", "file", "outcome")
         self._closed = self._counter("connections_closed", "Connections we ended.", "why")
 
@@ -33,6 +38,7 @@ class ExtenderMetrics(ServiceMetrics):
         """Show how much is known of the nodes, and whether we are ready."""
         self.watch("nodes", "Nodes in the table.", lambda: len(state.table()))
         self.watch("nodes_age_seconds", "Since nodes were heard of.", lambda: state.nodes.age_s)
+        self.watch("observing", "1 in mode observe.", lambda: state.config.mode == "observe")
         self.watch("ready", "1 when ready.", lambda: float(not state.why_not_ready()))
 
     def answered(self, verb: str, outcome: str, duration_s: float, nodes: int | None) -> None:
@@ -49,6 +55,19 @@ class ExtenderMetrics(ServiceMetrics):
     def refused(self, reason: str, nodes: int) -> None:
         """Count nodes refused for one of the constant reasons."""
         self._refused.labels(reason).inc(nodes)
+
+    def kept_off(self, reason: str) -> None:
+        """Count a pod that nodes were refused to; under ``observe`` one that they would be."""
+        self._kept.labels(reason).inc()
+
+    def reviewed(self, placed: str, unplaced: str, deadline_s: int | None) -> None:
+        """Count what a new object was given; under ``observe`` what it would have been."""
+        if placed:
+            self._placed.labels(placed).inc()
+        if unplaced:
+            self._unplaced.labels("unknown model" if UNKNOWN in unplaced else unplaced).inc()
+        if deadline_s is not None:
+            self._filled.inc()
 
     def predicted(self, gpu: str, tier: str) -> None:
         """Count one prediction on a GPU of our table, or an unknown one."""

@@ -110,7 +110,7 @@ class ExtenderServer:
             "filter": verbs.filter,
             "prioritize": verbs.prioritize,
             "preempt": verbs.preempt,
-            **admission_handlers(state, self._metrics),
+            **admission_handlers(state, self._metrics, self._writeback),
         }
         return ExtenderApp(
             pages=health_pages(state),

@@ -71,6 +71,7 @@ class Verbs:
 
         def filtered(decider: Decider, job: PodJob) -> FilterResult:
             result = decider.filter(job, request.names, self._sent(request))
+            self._afterwards(lambda: self._kept_off(result))
             if (writeback := self._writeback) is not None:
                 name = pod_name(request.pod)
                 self._afterwards(lambda: writeback.filtered(decider, name, job, result))
@@ -78,6 +79,8 @@ class Verbs:
 
         found = self._decided("filter", request.pod, filtered)
         result = found.answer or FilterResult(request.names)
+        if self._observes:
+            result = FilterResult(request.names)
         answer = wire.filter_answer(request, result)
         entry = ("filter", request.pod, found.outcome, len(request.names), len(result.passed))
         self._enter(began, *entry, result.refused.values())
@@ -92,7 +95,7 @@ class Verbs:
             return decider.prioritize(job, request.names, self._sent(request))
 
         found = self._decided("prioritize", request.pod, scored)
-        scores = NO_SCORES if found.answer is None else found.answer
+        scores = NO_SCORES if found.answer is None or self._observes else found.answer
         answer = wire.prioritize_answer(map(scores.__getitem__, request.names))
         nodes = len(request.names)
         self._enter(began, "prioritize", request.pod, found.outcome, nodes, nodes)
@@ -106,7 +109,7 @@ class Verbs:
         found = self._decided(
             "preempt", request.pod, lambda decider, job: decider.filter(job, names).passed
         )
-        passed = names if found.answer is None else found.answer
+        passed = names if found.answer is None or self._observes else found.answer
         answer = wire.preempt_answer(request, passed)
         self._enter(began, "preempt", request.pod, found.outcome, len(names), len(passed))
         return answer
@@ -121,12 +124,20 @@ class Verbs:
             job = self._job_of(pod, decider.config, decider.rules)
             if job is None:
                 return _Decision(CallOutcome.NOTHING_KNOWN)
-            unclear = lacking(job, decider.config)
+            unclear = lacking(job)
             outcome = CallOutcome.NOTHING_KNOWN if unclear else CallOutcome.DECIDED
             return _Decision(outcome, decide(decider, job))
         except Exception:
             _log.exception("%s failed: every node passes", verb)
             return _Decision(CallOutcome.FAILED)
+
+    @property
+    def _observes(self) -> bool:
+        return self._state.config.mode == "observe"
+
+    def _kept_off(self, result: FilterResult) -> None:
+        for reason in set(result.refused.values()):
+            self._metrics.kept_off(reason)
 
     def _sent(self, request: wire.NodesRequest) -> Mapping[str, GpuNode] | None:
         """The nodes that a request holds, None where it holds names only."""

@@ -145,9 +145,11 @@ def admitted(
     return applied(Admission(lambda: known), review_of(obj, **request), labelled=labelled)
 
 
-def applied(admission: Admission, raw: dict[str, Any], *, labelled: bool = False) -> Admitted:
+def applied(
+    admission: Admission, raw: dict[str, Any], *, labelled: bool = False, verb: str = "review"
+) -> Admitted:
     """The answer to a review, its patch applied."""
-    review = admission.review_filling if labelled else admission.review
+    review = getattr(admission, "review_filling" if labelled else verb)
     answer = json.loads(review(json.dumps(raw).encode()))
     assert (answer["apiVersion"], answer["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
     response = answer["response"]

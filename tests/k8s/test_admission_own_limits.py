@@ -114,7 +114,8 @@ def test_an_own_deadline_below_the_median_is_told(known: Decider) -> None:
 
 
 def test_an_own_deadline_that_no_gpu_can_meet_is_told(known: Decider) -> None:
-    said = admitted(known, job(spec={"activeDeadlineSeconds": 60})).said
+    hard = job(STATED | {f"{OURS}deadline-hard": "true"}, spec={"activeDeadlineSeconds": 60})
+    said = admitted(known, hard).said
     assert "no known node can take it (predicted run time exceeds the deadline" in said
 
 

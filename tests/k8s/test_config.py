@@ -21,8 +21,6 @@ from k8s_extender.errors import ConfigError
         ({"hardware": {"prices_per_gpu_hour": {"a100": -2}}}, "prices_per_gpu_hour.*greater"),
         ({"hardware": {"prices_per_gpu_hour": {"a100": 0}}}, "prices_per_gpu_hour.*greater"),
         ({"hardware": {"prices_per_gpu_hour": {"a100": float("nan")}}}, "prices_per_gpu_hour"),
-        ({"filter": {"memory_tolerance": -0.1}}, "filter.memory_tolerance.*greater than or equal"),
-        ({"filter": {"memory_tolerance": 10}}, "filter.memory_tolerance.*less than or equal"),
     ],
 )
 def test_what_is_meant_must_be_known(raw: Any, said: str) -> None:

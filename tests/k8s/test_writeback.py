@@ -303,7 +303,7 @@ def test_an_error_of_ours_does_not_end_the_thread(cluster: StandIn) -> None:
 
 def test_messages_stay_within_what_the_api_server_takes() -> None:
     counts = {f"reason {i} " + "ü" * 50: i for i in range(1, 40)}
-    event = refused(counts, FilterResult([]))
+    event = refused(counts, FilterResult([]), observed=False)
     assert len(event.message.encode()) <= MAX_MESSAGE_BYTES
     assert event.message.endswith("...")
 
@@ -313,7 +313,7 @@ def test_event_names_are_names_for_pods_of_any_name(cluster: StandIn, name: str)
     from api_server_stand_in import NAME
 
     named = replace(pod(cluster).name, name=name)
-    found = body(refused({"x": 1}, FilterResult([])), named)["metadata"]["name"]
+    found = body(refused({"x": 1}, FilterResult([]), observed=False), named)["metadata"]["name"]
     assert NAME.fullmatch(found)
     assert len(found) <= 253
 

@@ -1,7 +1,4 @@
-"""Which GPU types the pods of a job may land on, as far as it is known before scheduling.
-
-Taints are not looked at: a type more only makes a deadline longer.
-"""
+"""Which GPU types the pods of a job may land on, as far as it is known before scheduling."""
 
 from __future__ import annotations
 
@@ -10,11 +7,11 @@ from dataclasses import dataclass
 from profiles.errors import UnknownGpuError
 from profiles.gpus import find_gpu
 
-from ..config import Hardware
-from ..node_labels import gpu_node
-from ..records import GpuType, PodJob
-from ..selectors import selects
-from ..type_index import NodeTable
+from .config import Hardware
+from .node_labels import gpu_node
+from .records import GpuNode, GpuType, PodJob
+from .selectors import bears, selects
+from .type_index import NodeTable
 
 SHARED = "-SHARED"
 
@@ -30,10 +27,13 @@ class GpuCandidates:
 def candidates(job: PodJob, nodes: NodeTable, hardware: Hardware) -> GpuCandidates:
     """The types of the nodes that a job selects; without one, what selector or user tell.
 
-    Nodes with fewer GPUs than a pod asks for do not count. A selector that names a GPU names it for
-    nodes that an autoscaler is yet to add, too.
+    Nodes with fewer GPUs than a pod asks for do not count, nor those that take no pods or have a
+    taint the pod does not bear, unless there are no others. A selector that names a GPU names it
+    for nodes that an autoscaler is yet to add, too.
     """
-    kinds = {id(kind): kind for kind in _of_nodes(job, nodes)}
+    found = _of_nodes(job, nodes)
+    now = [kind for node, kind in found if node.takes_pods and bears(job, node.taints)]
+    kinds = {id(kind): kind for kind in now or (kind for _, kind in found)}
     if kinds:
         return GpuCandidates(tuple(dict.fromkeys(kinds.values())))
     selected = _of_selector(job, hardware)
@@ -42,10 +42,10 @@ def candidates(job: PodJob, nodes: NodeTable, hardware: Hardware) -> GpuCandidat
     return GpuCandidates(_stated(job), certain=False)
 
 
-def _of_nodes(job: PodJob, nodes: NodeTable) -> list[GpuType]:
+def _of_nodes(job: PodJob, nodes: NodeTable) -> list[tuple[GpuNode, GpuType]]:
     found = ((node, node.type_for(job.resource)) for node in nodes.values())
     return [
-        kind
+        (node, kind)
         for node, kind in found
         if kind is not None
         and kind.count * kind.replicas >= job.gpus_per_pod
