@@ -7,12 +7,13 @@ import click
 from predictor.cli.groups import CommandGroup
 
 # Command -> module of this package that holds it, in the order of the help.
-MODULES = {"serve": "serve", "check": "check"}
+MODULES = {"serve": "serve", "check": "check", "audit": "audit"}
 
 
 @click.group(cls=CommandGroup, package=__name__, modules=MODULES)
 def k8s() -> None:
     """Rank GPU nodes by predicted time and fill deadlines in Kubernetes.
 
-    `serve` answers kube-scheduler and the API server, `check` says what stands in the way.
+    `serve` answers the API server and kube-scheduler, `check` says what stands in the way, `audit`
+    sums up what was done.
     """

@@ -21,6 +21,7 @@ from chart_files import CHART
 
 RELEASE, NAMESPACE = "pt", "gpu-scheduling"
 LINT_WARNING = 2
+WITH_EXTENDER = {"scheduler": "extender"}
 HELM = shutil.which("helm")
 LIBRARY = importlib.util.find_spec("helm_python") is not None
 
@@ -73,9 +74,10 @@ class Rendered:
 def render(values: dict[str, Any] | None = None, *, namespace: str = NAMESPACE) -> Rendered:
     """The objects for some values; raises HelmError where Helm refuses them.
 
+    The registration with a kube-scheduler of one's own is rendered too where values do not say.
     The same values give the same objects, which no test may change.
     """
-    return _rendered(json.dumps(values or {}, sort_keys=True), namespace)
+    return _rendered(json.dumps(WITH_EXTENDER | (values or {}), sort_keys=True), namespace)
 
 
 @cache
@@ -116,7 +118,7 @@ def notes(values: dict[str, Any] | None = None) -> str:
     import helm_python
 
     with helm_python.Chart.load(CHART) as chart:
-        made = chart.render(values or {}, name=RELEASE, namespace=NAMESPACE)
+        made = chart.render(WITH_EXTENDER | (values or {}), name=RELEASE, namespace=NAMESPACE)
     (found,) = (text for name, text in made.items() if Path(name).name == "NOTES.txt")
     return str(found)
 
@@ -143,6 +145,10 @@ def render_in(kubeconfig: str, values: dict[str, Any] | None = None) -> Rendered
         helm_python.Chart.load(CHART) as chart,
     ):
         made = cluster.render(
-            chart, values or {}, name=RELEASE, namespace=NAMESPACE, is_upgrade=True
+            chart,
+            WITH_EXTENDER | (values or {}),
+            name=RELEASE,
+            namespace=NAMESPACE,
+            is_upgrade=True,
         )
     return objects_of([text for name, text in made.items() if Path(name).suffix == ".yaml"])

@@ -17,7 +17,7 @@ from k8s_extender.writeback import PERMISSIONS
 pytestmark = needs_helm
 
 EVERYTHING: dict[str, Any] = {
-    "mode": "second-scheduler",
+    "scheduler": "second-scheduler",
     "rules": {"rules": []},
     "image": {"pullSecrets": ["registry"], "digest": "sha256:" + "0" * 64},
     "predictor": {"existingClaim": "fitted"},
@@ -43,10 +43,10 @@ EVERYTHING: dict[str, Any] = {
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "extender": {},
-    "second-scheduler": {"mode": "second-scheduler"},
+    "second-scheduler": {"scheduler": "second-scheduler"},
     "cert-manager": {"certificates": {"source": "certManager"}},
     "cert-manager, second-scheduler": {
-        "mode": "second-scheduler",
+        "scheduler": "second-scheduler",
         "certificates": {
             "source": "certManager",
             "certManager": {"issuerRef": {"name": "corporate", "kind": "ClusterIssuer"}},
@@ -118,7 +118,7 @@ def test_the_extender_reads_the_configuration_written(given: dict[str, Any]) -> 
 
 
 def test_without_values_the_configuration_is_the_default() -> None:
-    config = config_of(render().config())
+    config = config_of(render({"mode": "place"}).config())
     server = config.server.model_copy(update={"certificate": None, "key": None})
     assert config.model_copy(update={"server": server}) == Config()
 
@@ -214,7 +214,7 @@ def test_probes_need_no_client_certificate() -> None:
 
 
 def test_the_service_takes_pods_of_the_extender_only() -> None:
-    rendered = render({"mode": "second-scheduler"})
+    rendered = render({"scheduler": "second-scheduler"})
     selector = rendered.one("Service")["spec"]["selector"].items()
     assert selector <= rendered.pod()["metadata"]["labels"].items()
     assert not selector <= rendered.pod("-scheduler")["metadata"]["labels"].items()
@@ -261,7 +261,7 @@ def test_no_right_reaches_secrets(given: dict[str, Any]) -> None:
 
 
 def test_disruptions_leave_a_replica() -> None:
-    rendered = render({"mode": "second-scheduler"})
+    rendered = render({"scheduler": "second-scheduler"})
     fewest = min(values()["replicas"], values()["secondScheduler"]["replicas"])
     for ending in ("", "-scheduler"):
         budget = rendered.one("PodDisruptionBudget", ending)["spec"]
@@ -275,7 +275,7 @@ def test_disruptions_leave_a_replica() -> None:
 
 def test_a_platform_may_choose_the_user() -> None:
     free = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None}}
-    rendered = render(free | {"mode": "second-scheduler"})
+    rendered = render(free | {"scheduler": "second-scheduler"})
     for ending in ("", "-scheduler"):
         context = rendered.pod(ending)["spec"]["securityContext"]
         assert context == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -286,7 +286,7 @@ def test_a_platform_may_choose_the_user() -> None:
 
 
 def test_every_pod_pulls_with_the_secrets_of_the_registry() -> None:
-    rendered = render({"mode": "second-scheduler", "image": {"pullSecrets": ["a", "b"]}})
+    rendered = render({"scheduler": "second-scheduler", "image": {"pullSecrets": ["a", "b"]}})
     for ending in ("", "-scheduler"):
         secrets = rendered.pod(ending)["spec"]["imagePullSecrets"]
         assert secrets == [{"name": "a"}, {"name": "b"}]
@@ -319,6 +319,6 @@ def test_a_digest_counts_before_the_tag() -> None:
 
 
 def test_values_that_cannot_be_are_refused() -> None:
-    for wrong in ({"mode": "both"}, {"config": {"server": {"port": None}}}, {"replica": 2}):
+    for wrong in ({"scheduler": "both"}, {"config": {"server": {"port": None}}}, {"replica": 2}):
         with pytest.raises(HelmError, match="schema"):
             render(wrong)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from importlib.resources import files as resources_of
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,19 +20,59 @@ from k8s_extender.server.state import ServerState
 
 pytestmark = needs_helm
 
+NAME_LABEL = "kubernetes.io/metadata.name"
+PAYLOADS = Path(__file__).parent / "payloads" / "placement"
 POLICY: dict[str, Any] = {"admission": {"mode": "policy"}, "kubeVersion": "1.36.2"}
 
 
-def webhooks(given: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+def all_webhooks(given: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     (found,) = render(given).all("MutatingWebhookConfiguration")
     return list(found["webhooks"])
 
 
+def webhooks(given: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Those for deadlines, which namespaces ask for."""
+    return [hook for hook in all_webhooks(given) if not hook["name"].startswith("place.")]
+
+
+def placing(given: dict[str, Any] | None = None) -> dict[str, Any]:
+    (found,) = (hook for hook in all_webhooks(given) if hook["name"].startswith("place."))
+    return found
+
+
+def test_every_new_gpu_pod_is_looked_at_for_placement_and_no_other() -> None:
+    hook = placing()
+    (rule,) = hook["rules"]
+    assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
+    conditions = {one["name"]: one["expression"] for one in hook["matchConditions"]}
+    captured = json.loads((PAYLOADS / "mutatingwebhookconfiguration.json").read_text())
+    (tried, _) = captured["webhooks"][0]["matchConditions"]
+    part = "has(c.resources) && has(c.resources.limits) && c.resources.limits.exists(k, "
+    assert part in tried["expression"]
+    assert conditions["gpus"].count(part) == 2
+    for name in ("nvidia.com/gpu", "nvidia.com/", "deviceclass.resource.kubernetes.io/"):
+        assert f"'{name}'" in conditions["gpus"]
+    assert "has(object.spec.resourceClaims)" in conditions["gpus"]
+    own = placing({"config": {"hardware": {"resources": ["amd.com/gpu"]}}})
+    assert "'amd.com/gpu'" in own["matchConditions"][0]["expression"]
+
+
+def test_a_label_keeps_namespaces_and_pods_out_of_placement() -> None:
+    hook = placing()
+    assert not selects(hook["namespaceSelector"], {NAME_LABEL: "kube-system"})
+    assert not selects(hook["namespaceSelector"], {NAME_LABEL: NAMESPACE})
+    assert selects(hook["namespaceSelector"], {NAME_LABEL: "team-a"})
+    for selector in (hook["namespaceSelector"], hook["objectSelector"]):
+        assert not selects(selector, {"precision-time.io/placement": "off"})
+    without = all_webhooks({"config": {"placement": {"enabled": False}}})
+    assert [hook["name"] for hook in without] == [hook["name"] for hook in webhooks()]
+
+
 def test_a_creation_never_fails_nor_waits_long_because_of_us() -> None:
-    for webhook in webhooks():
+    for webhook in all_webhooks():
         assert webhook["failurePolicy"] == "Ignore"
         assert webhook["timeoutSeconds"] <= 2
-        assert webhook["sideEffects"] == "None"
+        assert webhook["sideEffects"] == "NoneOnDryRun"
         assert webhook["matchPolicy"] == "Equivalent"
         assert webhook["reinvocationPolicy"] == "IfNeeded"
 
@@ -47,7 +89,7 @@ def test_the_webhook_calls_our_service_by_its_port() -> None:
 
 
 def test_every_path_called_is_served() -> None:
-    called = {webhook["clientConfig"]["service"]["path"] for webhook in webhooks()}
+    called = {webhook["clientConfig"]["service"]["path"] for webhook in all_webhooks()}
     state = ServerState(Config(), NoNodes())
     assert called == {f"/v1/{name}" for name in admission_handlers(state, ExtenderMetrics())}
 

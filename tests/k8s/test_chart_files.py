@@ -28,7 +28,7 @@ from k8s_extender.config import Config, Section, config_of
 
 OPENING = {"if", "range", "with", "define", "block"}
 # What the chart writes into the configuration itself.
-WRITTEN = {"rules", "server.certificate", "server.key"}
+WRITTEN = {"mode", "rules", "server.certificate", "server.key"}
 # What only `history ingest kubernetes` reads, which the chart does not run.
 UNREAD = "history"
 # Kubernetes accepts no port 0, and the chart turns metrics off by a value of its own.
@@ -69,7 +69,12 @@ def _same_keys(part: dict[str, Any], tree: dict[str, Any], path: str) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"mode": "both"},
+        {"scheduler": "both"},
+        {"mode": "extender"},
+        {"probes": {"liveness": {"periodSeconds": 0}}},
+        {"serviceAccount": {"annotation": {}}},
+        {"metrics": {"prometheusRule": {"enable": True}}},
+        {"config": {"placement": {"balanced": True}}},
         {"confg": {}},
         {"config": {"rules": "a"}},
         {"config": {"prioritize": {"policy": "speed"}}},

@@ -20,7 +20,7 @@ def test_the_network_policy_lets_out_to_the_api_server_only() -> None:
 
 
 CLOSED: dict[str, Any] = {
-    "mode": "second-scheduler",
+    "scheduler": "second-scheduler",
     "networkPolicy": {"enabled": True, "from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
 }
 
@@ -47,9 +47,9 @@ def picks(selector: dict[str, Any], pod: dict[str, Any]) -> bool:
     return bool(selector["matchLabels"].items() <= pod["metadata"]["labels"].items())
 
 
-@pytest.mark.parametrize("given", [CLOSED | {"mode": "extender"}, CLOSED])
+@pytest.mark.parametrize("given", [CLOSED | {"scheduler": "extender"}, CLOSED])
 def test_who_may_call_is_only_who_is_named(given: dict[str, Any]) -> None:
     rule = render(given).one("NetworkPolicy")["spec"]["ingress"][0]
-    assert len(rule["from"]) == (2 if given["mode"] == "second-scheduler" else 1)
+    assert len(rule["from"]) == (2 if given["scheduler"] == "second-scheduler" else 1)
     open_ = render(given | {"networkPolicy": {"enabled": True}}).one("NetworkPolicy")
     assert "from" not in open_["spec"]["ingress"][0]

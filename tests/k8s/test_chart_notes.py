@@ -9,7 +9,7 @@ from chart_render import NAMESPACE, needs_library, notes, render
 @needs_library
 def test_the_notes_tell_what_was_installed() -> None:
     label = f"kubectl label namespace YOUR-NAMESPACE {values()['admission']['label']}=fill"
-    extender, second = notes(), notes({"mode": "second-scheduler"})
+    extender, second = notes(), notes({"scheduler": "second-scheduler"})
     assert "get configmap pt-precision-time-scheduler \\" in extender
     assert f"kubectl -n {NAMESPACE} " in extender
     assert "mkdir -p /etc/kubernetes/precision-time" in extender

@@ -18,7 +18,7 @@ from k8s_extender.config import Config
 
 pytestmark = needs_helm
 
-SECOND = {"mode": "second-scheduler"}
+SECOND = {"scheduler": "second-scheduler"}
 # kubescheduler.config.k8s.io/v1 is read strictly: any other key keeps kube-scheduler from starting.
 TOP = {
     "apiVersion",

@@ -15,6 +15,7 @@ from k8s_metric_names import shown_names
 
 from k8s_extender import pod_events, refuse, workload
 from k8s_extender.admission import ReviewOutcome, limits, notes
+from k8s_extender.admission.placement import PLACED
 from k8s_extender.config import PREFIX, Config, config_of
 from k8s_extender.durations import seconds_of
 from k8s_extender.replicas import PODS
@@ -62,7 +63,7 @@ def test_the_annotations_shown_are_understood() -> None:
 
 def test_the_other_annotations_are_those_that_are_read() -> None:
     text = section(TEXT, "## What users write")
-    for name in (workload.DEADLINE, workload.POLICY, PODS):
+    for name in (workload.DEADLINE, workload.HARD, workload.GPU_MEMORY, workload.POLICY, PODS):
         assert f"| `{name}` |" in text
     for value in re.findall(r"`(\w+)`", text.partition("the job has: ")[2].partition("|")[0]):
         assert seconds_of(value)
@@ -82,8 +83,11 @@ def test_every_annotation_and_event_written_is_there() -> None:
         BY_GPU,
         PODS,
         limits.FILLED,
+        PLACED,
     }
-    assert {pod_events.REFUSED, pod_events.UNCLEAR} == set(re.findall(r"`(P\w+)`", text))
+    assert {pod_events.REFUSED, pod_events.UNCLEAR, pod_events.OBSERVED} == set(
+        re.findall(r"`(P\w+)`", text)
+    )
 
 
 def test_every_policy_is_explained() -> None:

@@ -59,6 +59,9 @@ app.kubernetes.io/component: history
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/part-of: precision-time
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end -}}
 
@@ -86,6 +89,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{- define "precision-time.config" -}}
 {{- $config := deepCopy .Values.config -}}
+{{- $_ := set $config "mode" .Values.mode -}}
 {{- $_ := set $config.server "certificate" "/etc/precision-time/tls/tls.crt" -}}
 {{- $_ := set $config.server "key" "/etc/precision-time/tls/tls.key" -}}
 {{- if not .Values.metrics.enabled -}}
@@ -95,6 +99,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- $_ := set $config "rules" "/etc/precision-time/config/rules.yaml" -}}
 {{- end -}}
 {{- toYaml $config -}}
+{{- end -}}
+
+{{- define "precision-time.serviceAccountName" -}}
+{{- .Values.serviceAccount.name | default (.Values.serviceAccount.create | ternary (include "precision-time.fullname" .) "default") -}}
+{{- end -}}
+
+{{/* A container that asks for GPUs, in CEL. */}}
+{{- define "precision-time.asksForGpus" -}}
+has(c.resources) && has(c.resources.limits) && c.resources.limits.exists(k, k in {{ toJson .Values.config.hardware.resources | replace "\"" "'" }} || k.startsWith('nvidia.com/') || k.startsWith('deviceclass.resource.kubernetes.io/'))
 {{- end -}}
 
 {{- define "precision-time.pullSecrets" -}}

@@ -1,6 +1,6 @@
 {{/* What kube-scheduler calls us: in mode extender an address that the host network can reach. */}}
 {{- define "precision-time.address" -}}
-{{- if eq .Values.mode "second-scheduler" -}}
+{{- if eq .Values.scheduler "second-scheduler" -}}
 {{ include "precision-time.serverName" . }}
 {{- else if .Values.registration.address -}}
 {{ .Values.registration.address }}
@@ -18,12 +18,12 @@ https://{{ contains ":" $host | ternary (printf "[%s]" $host) $host }}:{{ .Value
 {{- end -}}
 
 {{- define "precision-time.caFile" -}}
-{{- eq .Values.mode "second-scheduler" | ternary "/etc/precision-time/ca/ca.crt" "/etc/kubernetes/precision-time/ca.crt" -}}
+{{- eq .Values.scheduler "second-scheduler" | ternary "/etc/precision-time/ca/ca.crt" "/etc/kubernetes/precision-time/ca.crt" -}}
 {{- end -}}
 
 {{/* A CA that may change under us is read from its mounted secret by the second scheduler. */}}
 {{- define "precision-time.tlsConfig" -}}
-{{- $fixed := or (eq .Values.mode "extender") (eq .Values.certificates.source "selfSigned") -}}
+{{- $fixed := or (eq .Values.scheduler "extender") (eq .Values.certificates.source "selfSigned") -}}
 {{- if and (eq .Values.certificates.source "existing") .Values.certificates.existing.caBundle -}}
 {{- $fixed = true -}}
 {{- end -}}
@@ -39,7 +39,7 @@ caFile: {{ include "precision-time.caFile" . }}
 {{- define "precision-time.schedulerConfig" -}}
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
-{{- if eq .Values.mode "second-scheduler" }}
+{{- if eq .Values.scheduler "second-scheduler" }}
 leaderElection:
   leaderElect: true
   resourceName: {{ include "precision-time.schedulerName" . }}

@@ -28,7 +28,7 @@ from .objects import FP32, created, job, namespace, p100, pods, ready, registere
 CUSTOM = {"ServiceMonitor", "Issuer", "Certificate"}
 STATED = {"predicted-p95": "3h41m", "predicted-duration": "2h"}
 DEADLINE_S = 14160  # 1.02 x 13260 s + 600 s, whole minutes
-SECOND: dict[str, Any] = {"mode": "second-scheduler", "networkPolicy": {"enabled": True}}
+SECOND: dict[str, Any] = {"scheduler": "second-scheduler", "networkPolicy": {"enabled": True}}
 KUBE = {"kubeVersion": "1.36.2"}
 VARIANTS: list[dict[str, Any]] = [
     KUBE,
