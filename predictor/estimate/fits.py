@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -11,20 +11,13 @@ from ..errors import JobError
 from ..graphs.catalog import entry_of
 from ..job.phases import parts_of
 from ..job.training_job import TrainingJob
-from ..physics.formats import storage_of
 from ..physics.memory import Memory, memory_of
 
 # Share of the memory left free by default: what the model does not know (fragmentation of the
 # allocator, convolution workspace, uneven batches) and what a GPU reports below its nominal size.
 MARGIN = 0.1
-# Leanest readings of what a job does not say: options and the fields they fix, the optimizer
-# without state, networks that are trained by adapters on 4-bit weights (arXiv 2305.14314), and how
-# many times shorter a sequence may be than the usual one.
-_LEANER = {"act_ckpt": ("recompute", "full"), "flash_attention": ("fused_attention", "on")}
-STATELESS = "adafactor"
+# Networks that are often trained by adapters.
 ADAPTED = frozenset({"gpt", "transformer"})
-PACKED_BYTES = 0.5
-SHORTER = 4
 # More GPUs than this factor are not proposed.
 MOST_TIMES_GPUS = 64
 
@@ -92,43 +85,6 @@ def fits(job: TrainingJob, margin: float = MARGIN, *, have_bytes: float | None =
     have = size - memory.framework_bytes
     ok = memory.allocated_bytes <= have * (1 - margin)
     return Fit(job, ok, memory.allocated_bytes, have, memory, margin)
-
-
-@lru_cache(maxsize=4096)
-def least_memory(job: TrainingJob) -> Memory:
-    """What a job may need if all that it leaves unstated is as lean as can be.
-
-    Only what exceeds this is certainly too large: who states no sharding may shard, who states no
-    optimizer may run one without state, and who trains a language model may train adapters on
-    weights of 4 bits.
-    """
-    if parts := parts_of(job):
-        return max((least_memory(part) for part in parts), key=lambda m: m.total_bytes)
-    entry, changes = entry_of(job.model), dict[str, Any]()
-    stated = {setting.name for setting in job.software.settings if setting.stated}
-    leaner = {k: v for k, (name, v) in _LEANER.items() if name not in stated}
-    changes["options"] = tuple({**dict(job.options), **leaner}.items())
-    if job.optimizer is None:
-        changes["optimizer"] = STATELESS
-    if job.sharding == "ddp":
-        changes["sharding"] = "fsdp"
-    if job.seq_len is None and entry.seq_len is not None:
-        changes["seq_len"] = max(1, entry.seq_len // SHORTER)
-    lean = job.but(**changes)
-    memory = memory_of(lean)
-    if entry.group not in ADAPTED:
-        return memory
-    if job.software.base_bits is not None:
-        return memory
-    packed = memory.weights_bytes * PACKED_BYTES / storage_of(lean).weight
-    return replace(
-        memory,
-        weights_bytes=packed,
-        casts_bytes=0.0,
-        gradients_bytes=0.0,
-        optimizer_bytes=0.0,
-        buffers_bytes=0.0,
-    )
 
 
 def largest_batch(

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from predictor.errors import JobError
 from predictor.estimate.assumptions import Assumption, decisive, widened
-from predictor.estimate.fits import fits, least_memory
 from predictor.estimate.fitting import Fitted
 from predictor.estimate.limits import EvidenceRule, too_thin
 from predictor.job.training_job import TrainingJob
@@ -102,20 +101,6 @@ def test_assumptions_only_widen(found: list[Assumption], level: float, wide: flo
     assert more >= factor * (1 - 1e-9) if level >= 0.5 else more <= factor * (1 + 1e-9)
     assert widened(factor, level, []) == factor
     assert (decisive(found) is None) == all(max(a.high, 1 / a.low) <= 2 for a in found)
-
-
-def test_memory_refuses_nothing_that_could_be_trained_leaner() -> None:
-    tuned = job("llama2-7b", gpus=1, batch_size=1, seq_len=1024)
-    assert not fits(tuned).ok
-    assert least_memory(tuned).total_bytes < 24 * 2**30
-    huge = job("llama2-7b", gpus=1, batch_size=512, seq_len=4096)
-    assert least_memory(huge).total_bytes > 80 * 2**30
-
-
-@given(st.sampled_from(("resnet50", "gpt2", "bert-large")), st.sampled_from((1, 8, 64)))
-def test_the_leanest_reading_needs_no_more(model: str, batch: int) -> None:
-    asked = job(model, batch_size=batch)
-    assert least_memory(asked).allocated_bytes <= fits(asked).need_bytes * (1 + 1e-9)
 
 
 def test_an_answer_is_three_lines_that_survive_json_and_pickle(fitted: Fitted) -> None:
