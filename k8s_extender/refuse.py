@@ -14,6 +14,7 @@ PRECISION = {
     "bf16": "GPU has no BF16 tensor cores",
     "tf32": "GPU has no TF32 tensor cores",
     "fp8": "GPU has no FP8 tensor cores",
+    "fp4": "GPU has no FP4 tensor cores",
 }
 MEMORY = "GPU has less memory than the pod states"
 # Devices report a little less than they are sold with.

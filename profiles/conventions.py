@@ -60,7 +60,14 @@ SHAPE_FIELDS: Mapping[str, tuple[str, ...]] = {
 DIM_FIELDS = tuple(dict.fromkeys(name for names in SHAPE_FIELDS.values() for name in names))
 MATMUL_OPS = frozenset({"gemm", "batched_gemm", "composite", "conv2d", "attention", "rnn"})
 DIRECTIONS = ("fwd", "bwd", "bwd_data", "bwd_weight")
-DTYPE_BYTES: Mapping[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+DTYPE_BYTES: Mapping[str, float] = {
+    "fp32": 4,
+    "tf32": 4,
+    "fp16": 2,
+    "bf16": 2,
+    "fp8": 1,
+    "fp4": 0.5,
+}
 GATES: Mapping[str, int] = {"lstm": 4, "gru": 3, "vanilla": 1}
 
 # Elementwise functions whose (reads, writes, mask bytes) per element are not operands + 1 write

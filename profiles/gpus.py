@@ -26,8 +26,9 @@ class Gpu:
 
     ``peak_flops`` maps a number format to dense FLOP/s without sparsity: ``fp64``, ``fp32``,
     ``fp16``, ``bf16`` on ordinary cores, and ``tf32``, ``fp16_tensor``, ``bf16_tensor``,
-    ``fp8_tensor`` on tensor cores (FP32 accumulation). A missing key means the hardware cannot, or
-    so slowly that libraries compute in ``fp32`` instead (``fp16`` before GP100 and on GP10x).
+    ``fp8_tensor``, ``fp4_tensor`` on tensor cores (FP32 accumulation). A missing key means the
+    hardware cannot, or so slowly that libraries compute in ``fp32`` instead (``fp16`` before GP100
+    and on GP10x).
     ``nvlink_bytes_per_s`` is the sum of both directions of all links of one GPU, 0 without
     NVLink; ``pcie_bytes_per_s`` is one direction of the host link. A CPU has the threads used as
     ``sms``, its last-level cache as ``l2_bytes``, and 0 where its sheet states nothing.

@@ -1,8 +1,9 @@
-"""Turns exchanged CSV files into the stored tables: ``python -m profiles.importer DIR``.
+"""Turns exchanged CSV files into the stored tables: ``python -m profiles.importer [--add] DIR``.
 
 DIR holds ``measurements.csv``, ``operators.csv`` and ``collectives.csv``; a missing one is an
 empty table. Everything the importer writes is derived from them and replaced as a whole; the
-same rows give the same bytes, in whatever order they come.
+same rows give the same bytes, in whatever order they come. ``--add`` keeps the stored rows but
+those of a source that DIR has, too, and writes no quarantine.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from .storage import (
     OPERATOR_COLUMNS,
     QUARANTINE_COLUMNS,
     STORED_MEASUREMENT_COLUMNS,
+    Source,
     sources,
     texts,
     write_table,
@@ -94,6 +96,42 @@ def import_directory(directory: Path, root: Path = HERE) -> Mapping[str, Sorted]
     for loader in (sources, texts, operators, collectives, measurements):
         loader.cache_clear()
     return done
+
+
+def add_directory(directory: Path, root: Path = HERE) -> Mapping[str, Sorted]:
+    """Read DIR, validate, thin, and add its rows to the tables under ``root``."""
+    raw = {name: _read(directory / f"{name}.csv") for name in TABLES}
+    done = {
+        "measurements": sort_measurements(raw["measurements"]),
+        "operators": sort_operators(raw["operators"]),
+        "collectives": sort_collectives(raw["collectives"]),
+    }
+    book = book_of(row for rows in raw.values() for row in rows)
+    files = {k: v for k, v in _files(done, book).items() if not k.startswith("quarantine")}
+    known = sources(root)
+    shared = {text: key for key, text in texts(root).items()} | shared_texts(files.values())
+    for name, file in files.items():
+        path = root / name
+        kept = [row for row in _stored(path) if row[1] not in book.sources]
+        write_table(path, file.columns, [*kept, *file.refer(shared)])
+    write_table(root / "texts.csv", ("key", "text"), sorted((k, t) for t, k in shared.items()))
+    for loader in (sources, texts, operators, collectives, measurements):
+        loader.cache_clear()
+    tally = Tally({name: _counted(root / name) for name in TABLES}, _counted(root / "quarantine"))
+    _write_sources(root, {**known, **book.sources}, tally)
+    return done
+
+
+def _counted(folder: Path) -> Counter[str]:
+    return Counter(row[1] for path in folder.glob("*.csv") for row in _stored(path))
+
+
+def _stored(path: Path) -> list[list[str]]:
+    """The rows of a stored file as they are, without its header."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))[1:]
 
 
 def sort_measurements(rows: Sequence[Row]) -> Sorted:
@@ -182,7 +220,11 @@ def _write(root: Path, done: Mapping[str, Sorted], book: Book) -> None:
     for name, file in files.items():
         write_table(root / name, file.columns, file.refer(references))
     write_table(root / "texts.csv", ("key", "text"), sorted((k, t) for t, k in references.items()))
-    _write_sources(root, done, book)
+    tally = Tally(
+        {name: Counter(book.key(row) for row in table.kept) for name, table in done.items()},
+        Counter(book.key(row) for table in done.values() for row, _ in table.quarantined),
+    )
+    _write_sources(root, book.sources, tally)
 
 
 def _files(done: Mapping[str, Sorted], book: Book) -> Mapping[str, Packed]:
@@ -217,7 +259,7 @@ def _refused(table: Sorted, book: Book) -> Packed:
     return Packed((*QUARANTINE_COLUMNS, *rest), rows)
 
 
-def _write_sources(root: Path, done: Mapping[str, Sorted], book: Book) -> None:
+def _write_sources(root: Path, known: Mapping[str, Source], tally: Tally) -> None:
     entries = {
         key: {
             "repository": s.repository,
@@ -225,24 +267,22 @@ def _write_sources(root: Path, done: Mapping[str, Sorted], book: Book) -> None:
             "license": s.license,
             "citation": s.citation,
         }
-        for key, s in book.sources.items()
+        for key, s in known.items()
     }
     text = yaml.safe_dump(entries, sort_keys=True, allow_unicode=True, width=1000)
     (root / "sources.yaml").write_text(text, encoding="utf-8")
-    tally = Tally(
-        {name: Counter(book.key(row) for row in table.kept) for name, table in done.items()},
-        Counter(book.key(row) for table in done.values() for row, _ in table.quarantined),
-    )
-    markdown = sources_markdown(book.sources.values(), tally)
+    markdown = sources_markdown((known[key] for key in sorted(known)), tally)
     (root / "SOURCES.md").write_text(markdown, encoding="utf-8")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Import one directory and print what became of its rows."""
-    if len(arguments) != 1 or not Path(arguments[0]).is_dir():
-        print("usage: python -m profiles.importer DIR", file=sys.stderr)
+    *option, directory = arguments or [""]
+    if option not in ([], ["--add"]) or not Path(directory).is_dir():
+        print("usage: python -m profiles.importer [--add] DIR", file=sys.stderr)
         return 2
-    for name, table in import_directory(Path(arguments[0])).items():
+    take = add_directory if option else import_directory
+    for name, table in take(Path(directory)).items():
         counts = f"{len(table.kept)} kept, {table.thinned} thinned"
         print(f"{name}: {counts}, {len(table.quarantined)} quarantined")
     return 0

@@ -28,6 +28,7 @@ _HALVES = {
     "fp16": ("fp16_tensor", "fp16", "fp32"),
     "bf16": ("bf16_tensor",),
     "fp8": ("fp8_tensor",),
+    "fp4": ("fp4_tensor",),
 }
 _PRECISIONS = {
     "fp32": None,
@@ -38,6 +39,7 @@ _PRECISIONS = {
     "mixed_bf16_fp32": "bf16_tensor",
     "mixed_fp8_bf16": "fp8_tensor",
     "mixed_fp8_fp16": "fp8_tensor",
+    "mixed_fp4_bf16": "fp4_tensor",
 }
 _UNITS = {
     "images/s",

@@ -74,8 +74,14 @@ class SlurmPlacement(Section):
     mode: Literal["apply", "advise", "off"] = "apply"
     method: Literal["constraint", "prefer", "gres"] = "constraint"
     fp32: Literal["anywhere", "avoid_tensor_cores"] = "anywhere"
-    features: dict[Literal["tensor_core", "tf32", "bf16", "fp8"], str] = Field(
-        default={"tensor_core": "tensorcore", "tf32": "tf32", "bf16": "bf16", "fp8": "fp8"}
+    features: dict[Literal["tensor_core", "tf32", "bf16", "fp8", "fp4"], str] = Field(
+        default={
+            "tensor_core": "tensorcore",
+            "tf32": "tf32",
+            "bf16": "bf16",
+            "fp8": "fp8",
+            "fp4": "fp4",
+        }
     )
     partition_mode: Literal["apply", "advise", "off"] = "off"
     partition_choices: tuple[str, ...] = ()

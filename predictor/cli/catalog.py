@@ -119,7 +119,7 @@ def gpus(form: str) -> None:
     if form == "json":
         show_json(found)
         return
-    formats = ("fp32", "tf32", "fp16_tensor", "bf16_tensor", "fp8_tensor")
+    formats = ("fp32", "tf32", "fp16_tensor", "bf16_tensor", "fp8_tensor", "fp4_tensor")
     head = ("GPU", "architecture", "GiB", "GB/s", *(f"{f} TFLOP/s" for f in formats))
     rows = [
         (

@@ -53,6 +53,7 @@ class Recorder:
         self.batch_size = batch_size
         self._operators: list[Operator] = []
         self._repeat = 1
+        self._launches = 1.0
         self._trainable = True
         self._backward = True
         self._parameters = 0
@@ -77,6 +78,17 @@ class Recorder:
             yield
         finally:
             self._repeat = outer
+
+    @contextmanager
+    def grouped(self, times: int) -> Iterator[None]:
+        """As ``repeat``, but one launch starts them all (grouped GEMMs)."""
+        outer = self._launches
+        self._launches = outer / times
+        try:
+            with self.repeat(times):
+                yield
+        finally:
+            self._launches = outer
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -166,7 +178,7 @@ class Recorder:
                 flops,
                 reads,
                 writes,
-                kernels,
+                kernels * self._launches,
                 count * self._repeat,
                 self._function or function,
                 origins,

@@ -32,11 +32,15 @@ class Fabric:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """How the GPUs of a node are wired, and the network such a node has unless told otherwise."""
+    """How the GPUs of a node are wired, and the network such a node has unless told otherwise.
+
+    ``domain`` GPUs are wired so: those of one node, or of a rack of nodes.
+    """
 
     topology: str
     gpus_per_node: int
     fabric: Fabric
+    domain: int
 
 
 @cache
@@ -53,7 +57,8 @@ def node_of(gpu_name: str) -> Node:
     for entry in fabric_data()["nodes"]:
         if any(fnmatch(gpu_name, pattern) for pattern in entry["gpus"]):
             fabric = _fabric(entry["fabric"], entry["rails"])
-            return Node(entry["topology"], entry["gpus_per_node"], fabric)
+            gpus = entry["gpus_per_node"]
+            return Node(entry["topology"], gpus, fabric, entry.get("domain", gpus))
     raise JobError("gpu", gpu_name, "a name that a pattern of fabrics.yaml matches")
 
 

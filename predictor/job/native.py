@@ -12,9 +12,16 @@ _NATIVE = {
     Dtype.BF16: ("bf16_tensor", "bf16"),
     Dtype.TF32: ("tf32", "tf32"),
     Dtype.FP8: ("fp8_tensor", "fp8"),
+    Dtype.FP4: ("fp4_tensor", "fp4"),
 }
 # What people call nodes with a capability.
-CAPABILITY_NAMES = {"tensor_core": "tensor-core", "bf16": "BF16", "tf32": "TF32", "fp8": "FP8"}
+CAPABILITY_NAMES = {
+    "tensor_core": "tensor-core",
+    "bf16": "BF16",
+    "tf32": "TF32",
+    "fp8": "FP8",
+    "fp4": "FP4",
+}
 
 
 def capability(precision: Precision) -> str | None:

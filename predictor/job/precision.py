@@ -16,14 +16,15 @@ class Dtype(StrEnum):
     FP16 = "fp16"
     BF16 = "bf16"
     FP8 = "fp8"
+    FP4 = "fp4"
 
     @property
     def bytes(self) -> int:
-        """Bytes of one stored element."""
+        """Bytes of one stored element; FP4 keeps two copies of half a byte, by rows and columns."""
         return _BYTES[self]
 
 
-_BYTES = {Dtype.FP32: 4, Dtype.TF32: 4, Dtype.FP16: 2, Dtype.BF16: 2, Dtype.FP8: 1}
+_BYTES = {Dtype.FP32: 4, Dtype.TF32: 4, Dtype.FP16: 2, Dtype.BF16: 2, Dtype.FP8: 1, Dtype.FP4: 1}
 
 
 class Precision(StrEnum):
@@ -37,6 +38,7 @@ class Precision(StrEnum):
     MIXED_BF16_FP32 = "mixed_bf16_fp32"
     MIXED_FP8_BF16 = "mixed_fp8_bf16"
     MIXED_FP8_FP16 = "mixed_fp8_fp16"
+    MIXED_FP4_BF16 = "mixed_fp4_bf16"
 
     @property
     def mixed(self) -> bool:
@@ -63,12 +65,14 @@ _MATMUL = {
     Precision.MIXED_BF16_FP32: Dtype.BF16,
     Precision.MIXED_FP8_BF16: Dtype.FP8,
     Precision.MIXED_FP8_FP16: Dtype.FP8,
+    Precision.MIXED_FP4_BF16: Dtype.FP4,
 }
 _ACTIVATION = {
     **_MATMUL,
     Precision.TF32: Dtype.FP32,
     Precision.MIXED_FP8_BF16: Dtype.BF16,
     Precision.MIXED_FP8_FP16: Dtype.FP16,
+    Precision.MIXED_FP4_BF16: Dtype.BF16,
 }
 
 # What people write -> the policy it means. Keys are compared in lower case with '_' for '-'.
@@ -108,6 +112,15 @@ ALIASES: dict[str, Precision] = {
     "fp8": Precision.MIXED_FP8_BF16,
     "mixed_fp8": Precision.MIXED_FP8_BF16,
     "amp_fp8": Precision.MIXED_FP8_BF16,
+    "mxfp8": Precision.MIXED_FP8_BF16,
+    "fp8_mx": Precision.MIXED_FP8_BF16,
+    "fp8_cs": Precision.MIXED_FP8_BF16,
+    "bf16_with_mxfp8_mixed": Precision.MIXED_FP8_BF16,
+    "bf16_with_fp8_current_scaling_mixed": Precision.MIXED_FP8_BF16,
+    "nvfp4": Precision.MIXED_FP4_BF16,
+    "fp4": Precision.MIXED_FP4_BF16,
+    "mixed_nvfp4_bf16": Precision.MIXED_FP4_BF16,
+    "bf16_with_nvfp4_mixed": Precision.MIXED_FP4_BF16,
     "transformer_engine": Precision.MIXED_FP8_BF16,
     "transformer_engine_float16": Precision.MIXED_FP8_FP16,
 }

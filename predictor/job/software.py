@@ -43,6 +43,8 @@ class Software:
     overlaps_weights: bool = True
     overlaps_tensor_messages: bool = False
     overlaps_expert_messages: bool = False
+    sends_tokens_once: bool = False
+    grouped_experts: bool = False
     embedding_is_layer: bool = False
     loss_is_layer: bool = False
     first_stage_layers: int | None = None

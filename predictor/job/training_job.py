@@ -16,12 +16,12 @@ from .frameworks import framework_of
 from .optimizers import optimizer_named
 from .options import Pairs, read_options
 from .phases import Phase, parts_of, phases_of
-from .precision import Precision, parse_precision
+from .precision import Dtype, Precision, parse_precision
 from .software import Era, Software, date_of, resolve
 from .words import accepted
 
 SHARDINGS = ("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
-NEEDS_FP8 = (Precision.MIXED_FP8_BF16, Precision.MIXED_FP8_FP16)
+NEEDS_OWN_CORES = (Dtype.FP8, Dtype.FP4)  # no GPU emulates them
 # Not an option of its own: it dates the software.
 CONTAINER = "container"
 SITE_PREFIX = "site:"  # of the sources that are clusters of our own
@@ -47,8 +47,8 @@ class TrainingJob:
     model: str
     precision: Precision = field(
         metadata=described(
-            "fp32, tf32, fp16, bf16, mixed_fp16_fp32, mixed_bf16_fp32, mixed_fp8_bf16 "
-            "or an alias such as amp."
+            "fp32, tf32, fp16, bf16, mixed_fp16_fp32, mixed_bf16_fp32, mixed_fp8_bf16, "
+            "mixed_fp4_bf16 or an alias such as amp, mxfp8."
         )
     )
     gpu: str = field(metadata=described("GPU: name, product or alias, such as a100-sxm4-80gb."))
@@ -308,11 +308,13 @@ class TrainingJob:
                 )
 
     def _check_precision(self, gpu: Gpu) -> None:
-        if self.precision in NEEDS_FP8 and "fp8_tensor" not in gpu.peak_flops:
+        dtype = self.precision.matmul_dtype
+        if dtype in NEEDS_OWN_CORES and f"{dtype}_tensor" not in gpu.peak_flops:
             raise JobError(
                 "precision",
                 self.precision.value,
-                f"{gpu.product} has no FP8 tensor cores; mixed_bf16_fp32 or mixed_fp16_fp32 run",
+                f"{gpu.product} has no {dtype.upper()} tensor cores; "
+                "mixed_bf16_fp32 or mixed_fp16_fp32 run",
             )
 
 

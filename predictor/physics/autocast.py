@@ -36,8 +36,9 @@ FULL_PRECISION = frozenset(
 # torch.autocast on a CPU leaves norms and softmax in the format they are given.
 FULL_PRECISION_CPU = frozenset({Kind.LOSS, Kind.EMBEDDING})
 PRODUCTS = frozenset({Kind.GEMM, Kind.BATCHED_GEMM})
-# In FP8 recipes (Transformer Engine) only the GEMMs of linear layers run in FP8.
-FP8_KINDS = frozenset({Kind.GEMM})
+# In the recipes of Transformer Engine only the GEMMs of linear layers run in FP8 or FP4.
+NARROW = (Dtype.FP8, Dtype.FP4)
+NARROW_KINDS = frozenset({Kind.GEMM})
 FULL = Dtype.FP32.bytes
 STORED = "stored"  # origin of weights, inputs and buffers: FP32 under every mixed policy
 
@@ -203,7 +204,7 @@ def _cast(of: Operator, elements: float, low: Dtype) -> TypedOperator:
 
 def _product_format(kind: Kind, precision: Precision) -> Dtype:
     matmul = precision.matmul_dtype
-    fits = matmul is not Dtype.FP8 or kind in FP8_KINDS
+    fits = matmul not in NARROW or kind in NARROW_KINDS
     return matmul if fits else precision.activation_dtype
 
 

@@ -259,7 +259,7 @@ def call_of(
     node, inside = node_of(gpu.name), ceil(gpus / nodes)
     rails = 0
     if fabric is not None:
-        share = min(1.0, inside / node.gpus_per_node)
+        share = min(node.domain, inside) / node.gpus_per_node
         rails = max(1, ceil(fabric.rails * share))
     link = link_bytes_per_s(gpu, node.topology, inside)
     return Call(operation, payload, inside, nodes, link, fabric, rails)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..job.precision import Dtype, Precision
+from ..job.precision import Precision
 from ..job.training_job import TrainingJob
 
 FULL = 4  # bytes of an FP32 element
@@ -21,7 +21,7 @@ LOW_ACTIVATIONS = frozenset({"llm-foundry"})
 class Storage:
     """Bytes of one stored element, by what it is.
 
-    ``activation`` behind a matrix product, ``saved_input`` of a linear layer (1 under FP8), and
+    ``activation`` behind a matrix product, ``saved_input`` of a linear layer (1 in FP8, FP4), and
     ``full`` behind an operator that autocast runs in FP32: ``activation`` where the framework keeps
     everything in the lower format. ``autocast`` says whether FP32 weights are cast; ``master`` are
     the bytes of an FP32 copy of the weights, ``state_scale`` shrinks optimizer state held in
@@ -45,7 +45,7 @@ class Storage:
 def storage_of(job: TrainingJob) -> Storage:
     """The formats a job keeps its tensors in: by precision, framework and apex level."""
     low = job.precision.activation_dtype.bytes
-    saved = 1 if job.precision.matmul_dtype is Dtype.FP8 else low
+    saved = job.precision.matmul_dtype.bytes
     if not job.precision.mixed:
         return Storage(low, low, low, low, low, state_scale=low / FULL, loss=low)
     if job.framework in LOW_WEIGHTS:

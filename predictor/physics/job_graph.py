@@ -71,7 +71,16 @@ def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
         sequence_parallel=job.sequence_parallel,
         context_parallel=job.context_parallel,
         expert_parallel=job.expert_parallel,
+        grouped_experts=job.software.grouped_experts,
     )
+
+
+def layer_count(job: TrainingJob, entry: ModelEntry, repeated: int) -> int:
+    """Layers of the network as its sizes state them, else how often its layers are ``repeated``."""
+    pattern = dict(overrides(entry, job.variant)).get(
+        "hybrid_pattern", entry.architecture.get("hybrid_pattern", "")
+    )
+    return dimension(job, entry, "layers") or len(str(pattern).replace("|", "")) or repeated
 
 
 def dimension(job: TrainingJob, entry: ModelEntry, key: str) -> int:

@@ -13,7 +13,7 @@ from ..job.training_job import TrainingJob
 from .collectives import CollectiveTimes
 from .formats import storage_of
 from .host import busy_s, host_rates
-from .job_graph import job_graph, job_operators
+from .job_graph import job_graph, job_operators, layer_count
 from .operator_time import OperatorTimes
 from .operator_time.work import Floats
 from .optimizer import optimizer_rule, update_launches, update_seconds
@@ -111,8 +111,9 @@ class _Step:
         self.parts = parts_of(graph)
         self.place = place(job)
         self.wires = Wires(model.collectives, job)
-        self.shares = layer_shares(job, self.parts.layers)
-        self.virtual = virtual_stages(job, self.parts.layers)
+        self.layers = layer_count(job, entry, self.parts.layers)
+        self.shares = layer_shares(job, self.layers)
+        self.virtual = virtual_stages(job, self.layers)
         self.inline = self._inline()
         self.sparse = self._sparse()
         self.micro_step_s = cache(self._micro_step_s)
@@ -217,7 +218,7 @@ class _Step:
             (held * (1 - experts), self.place.data),
             (held * experts, self.place.expert_data),
         ):
-            replica = Replica(weights, self.parts.layers, forward_s, backward_s)
+            replica = Replica(weights, self.layers, forward_s, backward_s)
             traffic += gradient_traffic(self.wires, group, replica, storage)
         return traffic, self._optimizer_s(held)
 

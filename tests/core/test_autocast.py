@@ -12,7 +12,13 @@ from predictor.graphs.catalog import entry_of, graph_of
 from predictor.graphs.families import Workload
 from predictor.graphs.operator import Direction, Graph, Kind, Operator
 from predictor.job.precision import Dtype, Precision
-from predictor.physics.autocast import FP8_KINDS, LOWER_PRECISION, TypedOperator, autocast, runnable
+from predictor.physics.autocast import (
+    LOWER_PRECISION,
+    NARROW_KINDS,
+    TypedOperator,
+    autocast,
+    runnable,
+)
 from profiles.gpus import find_gpu
 
 V100, A100, H100 = (find_gpu(name) for name in ("v100", "a100", "h100"))
@@ -40,7 +46,7 @@ def chain(kinds: tuple[Kind, ...], precision: Precision) -> tuple[TypedOperator,
 
 
 class TestFormats:
-    @pytest.mark.parametrize("kind", sorted(LOWER_PRECISION - FP8_KINDS))
+    @pytest.mark.parametrize("kind", sorted(LOWER_PRECISION - NARROW_KINDS))
     @pytest.mark.parametrize("precision", [p for p in Precision if p.matmul_dtype is not Dtype.FP8])
     def test_products_run_in_the_format_of_the_policy(
         self, kind: Kind, precision: Precision

@@ -233,13 +233,29 @@ def test_layers_may_be_placed_by_hand() -> None:
     assert sum(layer_shares(stated, 32)) == pytest.approx(1)
 
 
+def test_layers_that_do_not_divide_are_spread_with_embedding_and_loss() -> None:
+    # Megatron Bridge's Llama-3.1-405B: 126 layers on 8 stages, 7 on the first and the last chunk
+    even = job(gpus=8, pipeline_parallel=8)
+    assert layer_shares(even, 126) == pytest.approx([15 / 126, *[16 / 126] * 6, 15 / 126])
+    odd = layer_shares(job(gpus=8, pipeline_parallel=4), 61)
+    assert sum(odd) == pytest.approx(1)
+    assert max(odd) == pytest.approx(16 / 61)
+
+
+def test_a_rack_of_gb200_is_one_domain() -> None:
+    moe = {"model": "qwen3-235b-a22b", "gpus": 256, "gpus_per_node": 4, "expert_parallel": 64}
+    assert place(job(gpu="gb200", **moe)).expert == Group(64, 1)
+    assert place(job(gpu="gb200", **moe)).data.nodes == 4
+    assert place(job(gpu="h100", **moe | {"gpus_per_node": 8})).expert == Group(64, 8)
+
+
 # --- what cannot be ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("model", "fields", "said"),
     [
-        ("llama2-7b", {"pipeline_parallel": 5, "gpus": 5}, "pipeline_parallel=5.*32 layers"),
+        ("llama2-7b", {"pipeline_parallel": 64, "gpus": 64}, "pipeline_parallel=64.*32 layers"),
         ("llama2-7b", {"tensor_parallel": 7, "gpus": 7}, "tensor_parallel=7.*32 heads"),
         ("llama2-7b", {"context_parallel": 3, "gpus": 3}, "context_parallel=3.*4096 tokens"),
         ("llama2-7b", {"expert_parallel": 2}, "expert_parallel=2.*no experts"),
@@ -247,8 +263,8 @@ def test_layers_may_be_placed_by_hand() -> None:
         ("mixtral-8x7b", {"expert_parallel": 8, "gpus": 4}, "expert_parallel=8.*4 GPUs"),
         (
             "llama2-7b",
-            {"pipeline_parallel": 4, "virtual_stages": 3},
-            "virtual_stages=3.*8 layers of a stage",
+            {"pipeline_parallel": 4, "virtual_stages": 9},
+            "virtual_stages=9.*8 layers of a stage",
         ),
     ],
 )

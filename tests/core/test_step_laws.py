@@ -33,7 +33,7 @@ MODELS = (
 )
 SPLITTABLE = ("bert-base", "gpt2")
 GPUS = ("k80", "v100", "t4", "a100", "h100")
-PRECISIONS = tuple(p for p in Precision if p.matmul_dtype.value != "fp8")
+PRECISIONS = tuple(p for p in Precision if p.matmul_dtype.value not in ("fp8", "fp4"))
 RELATIVE = 1e-9
 
 

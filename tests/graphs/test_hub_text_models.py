@@ -127,12 +127,35 @@ def mamba2(a: Sizes) -> Any:
     )
 
 
+LAYERS = {"M": "linear_attention", "E": "moe", "*": "full_attention"}
+
+
+def nemotron_h(a: Sizes) -> Any:
+    latent = {"moe_latent_size": a["latent"]} if "latent" in a else {}
+    return hf.NemotronHForCausalLM(
+        hf.NemotronHConfig(
+            vocab_size=a["vocab"],
+            hidden_size=a["hidden"],
+            layers_block_type=[LAYERS[letter] for letter in a["hybrid_pattern"]],
+            num_attention_heads=a["heads"],
+            num_key_value_heads=a["kv_heads"],
+            head_dim=a["head_dim"],
+            mamba_num_heads=a["mamba_heads"],
+            n_routed_experts=a["experts"],
+            num_experts_per_tok=a["topk"],
+            moe_intermediate_size=a["moe_ffn"],
+            moe_shared_expert_intermediate_size=a["shared_ffn"],
+            **latent,
+        )
+    )
+
+
 FAMILIES: dict[str, Callable[[Sizes], Any]] = {
     "deberta": deberta,
     "electra": electra,
     "t5": t5,
     "seq2seq": mbart,
-    "mamba": mamba2,
+    "mamba": lambda a: nemotron_h(a) if "experts" in a else mamba2(a),
 }
 
 

@@ -118,6 +118,22 @@ def qwen_moe(a: Sizes) -> Any:
     )
 
 
+def gpt_oss(a: Sizes) -> Any:
+    more = {"num_local_experts": a["experts"], "num_experts_per_tok": a["topk"]}
+    return hf.GptOssConfig(**common(a, **more))
+
+
+def llama4(a: Sizes) -> Any:
+    every, sizes = a.get("moe_layer_freq", 1), common(a)
+    sizes |= {"intermediate_size": a["moe_ffn"], "intermediate_size_mlp": a["ffn"]}
+    return hf.Llama4TextConfig(
+        **sizes,
+        num_local_experts=a["experts"],
+        interleave_moe_layer_step=every,
+        moe_layers=list(range(every - 1, a["layers"], every)),
+    )
+
+
 def mixtral(a: Sizes) -> Any:
     return hf.MixtralConfig(**common(a, num_local_experts=a["experts"]))
 
@@ -177,6 +193,8 @@ CLASSES: dict[str, tuple[str, Callable[[Sizes], Any]]] = {
     "qwen3": ("Qwen3ForCausalLM", lambda a: hf.Qwen3Config(**common(a))),
     "starcoder2": ("Starcoder2ForCausalLM", lambda a: hf.Starcoder2Config(**common(a))),
     "stablelm": ("StableLmForCausalLM", stablelm),
+    "gpt-oss": ("GptOssForCausalLM", gpt_oss),
+    "llama4": ("Llama4ForCausalLM", llama4),
     "mixtral": ("MixtralForCausalLM", mixtral),
     "deepseek-v2": ("DeepseekV2ForCausalLM", deepseek(hf.DeepseekV2Config)),
     "deepseek-v3": ("DeepseekV3ForCausalLM", deepseek(hf.DeepseekV3Config)),

@@ -20,7 +20,13 @@ LANES = {
     (8, 9): 128,
     (9, 0): 128,
     (10, 0): 128,
+    (10, 3): 128,
     (12, 0): 128,
+    # of a compute unit of AMD, from its data sheets
+    (9, 8): 64,
+    (9, 10): 64,
+    (9, 42): 128,
+    (9, 50): 128,
 }
 
 
@@ -45,6 +51,8 @@ LANES = {
         ("titan-rtx-24gb", "titanrtx-24gb"),
         ("V100", "v100-sxm2-16gb"),
         ("p100", "p100-pcie-16gb"),
+        ("GB300", "gb300-279gb"),
+        ("AMD_Instinct_MI300X_OAM", "mi300x-192gb"),
     ],
 )
 def test_spellings_of_nvml_kubernetes_slurm_and_sources_are_understood(

@@ -23,7 +23,7 @@ class Workload:
     a transformer layer. ``tensor_parallel`` divides its heads and feed-forward widths,
     ``sequence_parallel`` also the tokens its norms and residuals see. ``seq_len`` is the part of
     one of ``context_parallel`` GPUs, whose queries attend to the keys of all. ``expert_parallel``
-    GPUs share the experts of a mixture.
+    GPUs share the experts of a mixture, whose products one launch starts if ``grouped_experts``.
     """
 
     batch_size: int
@@ -35,6 +35,7 @@ class Workload:
     sequence_parallel: bool = False
     context_parallel: int = 1
     expert_parallel: int = 1
+    grouped_experts: bool = False
 
     @property
     def image(self) -> tuple[int, ...]:

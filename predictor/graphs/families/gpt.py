@@ -71,6 +71,9 @@ def gpt(
     moe_ffn: int | None = None,
     shared_ffn: int = 0,
     moe_layer_freq: str | int = 1,
+    router_bias: bool = False,
+    window: int = 0,
+    sinks: bool = False,
     mla: bool = False,
     q_lora_rank: int = 0,
     kv_lora_rank: int = 512,
@@ -86,7 +89,8 @@ def gpt(
     ``norm`` is ``layernorm`` or ``RMSNorm``, ``pos_emb`` ``learned``, ``rope`` or ``alibi``;
     ``finetune="lora"`` freezes everything but adapters of rank ``lora_rank`` at the attention.
     ``qkv_bias`` and ``out_bias`` default to ``bias``; ``shared_norm`` is one norm for both
-    branches, ``post_norm`` one behind each, ``wide_qk_layernorm`` one over all heads.
+    branches, ``post_norm`` one behind each, ``wide_qk_layernorm`` one over all heads. Every other
+    layer has a ``window``.
     """
     width = ffn or 4 * hidden
     split = work.tensor_parallel
@@ -94,6 +98,8 @@ def gpt(
         hidden,
         heads,
         width,
+        window=window,
+        sinks=sinks,
         kv_heads=kv_heads,
         head_dim=head_dim,
         bias=bias,
@@ -122,7 +128,9 @@ def gpt(
         latent=latent if mla else None,
     )
     own, shared = ceil((moe_ffn or width) / split), ceil(shared_ffn / split)
-    mixture = Mixture(experts, topk, own, shared, work.expert_parallel)
+    mixture = Mixture(
+        experts, topk, own, shared, work.expert_parallel, work.grouped_experts, router_bias
+    )
     rows_of_vocab = vocab_share(vocab, split, vocab_divisor)
     positions = max(max_position, work.tokens) if pos_emb == "learned" else 0
     b.input(2 * work.tokens)
@@ -166,9 +174,12 @@ def stacks(
 
 def stack(b: GraphBuilder, layer: Layer, times: int) -> None:
     """``times`` equal layers."""
-    if times:
-        with b.repeat(times):
-            decoder_layer(b, layer)
+    windowed = times // 2 if layer.block.window else 0
+    everywhere = replace(layer, block=replace(layer.block, window=0))
+    for each, kind in ((windowed, layer), (times - windowed, everywhere)):
+        if each:
+            with b.repeat(each):
+                decoder_layer(b, kind)
 
 
 def decoder_layer(b: GraphBuilder, layer: Layer) -> None:

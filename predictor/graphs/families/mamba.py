@@ -25,22 +25,30 @@ def mamba(
     hidden: int,
     heads: int,
     kv_heads: int | None = None,
+    head_dim: int | None = None,
     ffn: int | None = None,
     vocab: int = 50257,
     vocab_divisor: int = 1,
     state: int = 128,
     groups: int = 8,
     mamba_head_dim: int = 64,
+    mamba_heads: int = 0,
     expand: int = 2,
     conv_kernel: int = 4,
     chunk: int = 128,
     experts: int = 8,
     topk: int = 2,
+    moe_ffn: int | None = None,
+    shared_ffn: int = 0,
+    latent: int = 0,
+    activation: str = "gelu",
     rms_norm: bool = True,
     norm_bias: bool = True,
     untied_embeddings: bool = False,
 ) -> None:
     """A causal language model; ``|`` in the pattern separates pipeline stages.
+
+    ``mamba_heads`` default to what fills ``expand`` times the width; ``latent`` is that of experts.
 
     Raises GraphError for a letter that means no layer.
     """
@@ -50,13 +58,18 @@ def mamba(
         heads,
         ffn or 4 * hidden,
         kv_heads=kv_heads,
+        head_dim=head_dim,
         bias=False,
+        activation=activation,
         dropout=False,
         rms_norm=rms_norm,
         norm_bias=norm_bias,
         work=work,
     )
-    mixture = Mixture(experts, topk, block.ffn, expert_parallel=work.expert_parallel)
+    own, shared = ceil((moe_ffn or ffn or 4 * hidden) / split), ceil(shared_ffn / split)
+    mixture = Mixture(
+        experts, topk, own, shared, work.expert_parallel, work.grouped_experts, latent=latent
+    )
     table = vocab_share(vocab, split, vocab_divisor)
     rows = b.batch_size * seq
     b.input(2 * seq)
@@ -70,7 +83,7 @@ def mamba(
             continue
         with b.repeat(times):
             if letter == "M":
-                inner = expand * hidden // split
+                inner = (mamba_heads * mamba_head_dim or expand * hidden) // split
                 mixer(
                     b, block, seq, inner, inner // mamba_head_dim, groups, state, conv_kernel, chunk
                 )

@@ -7,42 +7,62 @@ GPU computes its share of them on the tokens of all: as many rows as without the
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from ...errors import GraphError
 from ..builder import GraphBuilder
-from .transformer import Block, expand, norm, residual
+from .transformer import Block, activate, expand, norm, project, residual
 
 _RUN = re.compile(r"\[([01])\]\*(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Experts of one layer: all of them, those a token visits, and their widths on one GPU."""
+    """Experts of one layer: all of them, those a token visits, and their widths on one GPU.
+
+    ``grouped`` products start together. Experts ``latent`` wide work on a projection of the stream
+    (LatentMoE of Nemotron 3); 0 on the stream itself.
+    """
 
     experts: int
     topk: int
     ffn: int
     shared_ffn: int = 0
     expert_parallel: int = 1
+    grouped: bool = False
+    router_bias: bool = False
+    latent: int = 0
 
 
 def moe_feed_forward(b: GraphBuilder, block: Block, mixture: Mixture, rows: int) -> None:
     """Norm, router, experts on ``topk`` copies of each row, shared expert, residual."""
     routed = rows * mixture.topk
     local = max(1, mixture.experts // mixture.expert_parallel)
-    copies = routed * block.hidden
+    inner = replace(block, hidden=mixture.latent or block.hidden, ffn=mixture.ffn)
+    copies = routed * inner.hidden
     norm(b, block, rows)
-    b.linear(rows, block.hidden, mixture.experts, bias=False)
+    b.linear(rows, block.hidden, mixture.experts, bias=mixture.router_bias)
     b.softmax(rows, mixture.experts)
     b.elementwise(
         rows * mixture.experts, kernels=6, reads=6, writes=4, backward_reads=3, backward_kernels=3
     )
     b.elementwise(copies, backward_reads=1)
-    with b.repeat(local):
-        expand(b, block.with_ffn(mixture.ffn), ceil(routed / local))
+    if mixture.latent:
+        b.linear(rows, block.hidden, inner.hidden, bias=False)
+    each = ceil(routed / local)
+    if mixture.grouped:
+        with b.grouped(local):
+            project(b, each, inner.hidden, inner.inputs, inner)
+        activate(b, inner, routed * inner.ffn)
+        with b.grouped(local):
+            b.linear(each, inner.ffn, inner.hidden, bias=inner.bias)
+    else:
+        with b.repeat(local):
+            expand(b, inner, each)
     b.elementwise(copies, kernels=2, reads=2, writes=1 + 1 / mixture.topk, backward_reads=2)
+    if mixture.latent:
+        b.linear(rows, inner.hidden, block.hidden, bias=False)
     if mixture.shared_ffn:
         expand(b, block.with_ffn(mixture.shared_ffn), rows)
         b.add(rows * block.hidden)

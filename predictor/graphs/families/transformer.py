@@ -30,6 +30,7 @@ class Block:
 
     ``norm_shares`` GPUs divide the tokens of norms and residuals, ``key_shares`` those of the keys.
     ``qkv_bias`` and ``out_bias`` are those of the attention; a ``post_norm`` closes each branch.
+    Queries see the last ``window`` keys (0: all); ``sinks`` are a learned logit for each head.
     """
 
     hidden: int
@@ -55,6 +56,8 @@ class Block:
     flash: bool = False
     norm_shares: int = 1
     key_shares: int = 1
+    window: int = 0
+    sinks: bool = False
 
     @classmethod
     def of(
@@ -79,6 +82,8 @@ class Block:
         inner_dropout: bool = False,
         rotary: bool = False,
         joint_projections: bool = True,
+        window: int = 0,
+        sinks: bool = False,
         work: Workload | None = None,
     ) -> Block:
         """What one GPU has of a layer of these full widths when ``work`` splits and fuses it."""
@@ -108,6 +113,8 @@ class Block:
             flash=work.flash_attention,
             norm_shares=tensor_parallel if work.sequence_parallel else 1,
             key_shares=work.context_parallel,
+            window=window,
+            sinks=sinks,
         )
 
     @property
@@ -119,6 +126,11 @@ class Block:
     def kv_width(self) -> int:
         """Width of the keys, and of the values."""
         return self.kv_heads * self.head_dim
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """Widths of the first products of the feed-forward layer: a gated one has two."""
+        return (self.ffn, self.ffn) if self.gated else (self.ffn,)
 
     def with_ffn(self, ffn: int) -> Block:
         """The same layer with another feed-forward width."""
@@ -274,7 +286,10 @@ def self_attention(b: GraphBuilder, block: Block, seq_len: int, *, causal: bool 
     project_heads(b, block, rows)
     if block.rotary:
         rotary(b, block, rows * (block.attention_width + block.kv_width))
-    attend(b, block, seq_len, seq_len, causal=causal)
+    keys = min(seq_len, 2 * block.window or seq_len) if block.flash else seq_len  # half is masked
+    attend(b, block, seq_len, keys, causal=causal)
+    if block.sinks:
+        b.parameters(block.heads)
     b.linear(rows, block.attention_width, block.hidden, bias=block.out_bias)
     residual(b, block, rows)
 
@@ -292,6 +307,9 @@ def cross_attention(b: GraphBuilder, block: Block, seq_len: int, memory_len: int
 
 def activate(b: GraphBuilder, block: Block, elements: float) -> None:
     """The non-linearity of a feed-forward layer, gated or not."""
+    if block.activation == "clamped-swiglu":
+        b.elementwise(elements, reads=8, writes=7, backward_reads=9, kernels=6, backward_kernels=6)
+        return
     if block.gated and block.fused:
         b.multiply(elements)
         return
@@ -316,8 +334,7 @@ def activate(b: GraphBuilder, block: Block, elements: float) -> None:
 
 def expand(b: GraphBuilder, block: Block, rows: int) -> None:
     """The two (gated: three) products of a feed-forward layer and its activation."""
-    widths = (block.ffn, block.ffn) if block.gated else (block.ffn,)
-    project(b, rows, block.hidden, widths, block)
+    project(b, rows, block.hidden, block.inputs, block)
     activate(b, block, rows * block.ffn)
     if block.inner_dropout:
         b.dropout(rows * block.ffn)

@@ -13,7 +13,7 @@ from ...graphs.catalog import ModelEntry, entry_of, overrides
 from ...graphs.families import Workload
 from ...job.training_job import TrainingJob
 from ..formats import Storage, storage_of
-from ..job_graph import workload
+from ..job_graph import layer_count, workload
 from ..optimizer import optimizer_rule
 from ..parallel.placement import expert_share
 from ..parallel.stages import Recompute, layer_shares, recompute_of, virtual_stages
@@ -143,7 +143,11 @@ def _checkpointing(job: TrainingJob) -> Checkpointing:
 
 def _share(job: TrainingJob, account: Account, stage: int) -> float:
     """Share of the layers on a stage."""
-    return layer_shares(job, account.parts.layers)[stage]
+    return layer_shares(job, _layers(job, account))[stage]
+
+
+def _layers(job: TrainingJob, account: Account) -> int:
+    return layer_count(job, entry_of(job.model), account.parts.layers)
 
 
 def _weights(job: TrainingJob, account: Account, stage: int) -> float:
@@ -187,7 +191,7 @@ def in_flight(job: TrainingJob, account: Account, stage: int) -> float:
     stages, accum = job.pipeline_parallel, job.micro_steps
     if stages == 1:
         return 1.0
-    chunks = virtual_stages(job, account.parts.layers)
+    chunks = virtual_stages(job, _layers(job, account))
     if chunks == 1:
         return float(min(stages - stage, accum))
     group = job.software.micro_batches_in_a_row or stages

@@ -73,11 +73,11 @@ def _fit_group(group: Group, samples: Samples) -> Iterator[FittedOperators]:
 
 
 def _typical(samples: Samples) -> NDArray[np.bool_]:
-    """Rows to pool: of GPUs not held back by their power, of today's libraries if possible."""
-    tensor_cores = np.array(
-        [int(name[2:]) >= FIRST_WITH_TENSOR_CORES for name in samples.architecture]
-    )
-    powerful = samples.tdp_w >= MIN_TDP_W
+    """Rows to pool: of NVIDIA's GPUs not held back by power, of today's libraries if possible."""
+    nvidia = np.char.startswith(samples.architecture, "sm")
+    generation = np.array([int(name.lstrip("smgfx")) for name in samples.architecture])
+    tensor_cores = nvidia & (generation >= FIRST_WITH_TENSOR_CORES)
+    powerful = nvidia & (samples.tdp_w >= MIN_TDP_W)
     for choice in (tensor_cores & powerful, powerful):
         if choice.sum() >= MIN_ROWS:
             return np.asarray(choice)

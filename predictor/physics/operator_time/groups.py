@@ -10,7 +10,7 @@ from ...graphs.operator import Direction, Kind
 from .laws import ATTENTION, MEMORY, Law
 from .recurrent import RECURRENT
 from .tiles import BATCHED_GEMM, CONV, GEMM
-from .work import CLASSES, CORES, DIRECTION_CODE, HALF, KIND_CODE, KINDS, TF32, Ints, Work
+from .work import CLASSES, CORES, DIRECTION_CODE, FP4, FP8, HALF, KIND_CODE, KINDS, TF32, Ints, Work
 
 HEAVY: dict[Kind, Law] = {
     Kind.GEMM: GEMM,
@@ -21,10 +21,10 @@ HEAVY: dict[Kind, Law] = {
 }
 WIDTHS = ("half", "fp32")
 PASSES = ("forward", "backward")
-SLOTS = 4  # per kind: three format classes, or two passes x two widths
+SLOTS = 5  # per kind: five format classes, or two passes x two widths
 
 # Formats whose kernels are built alike. Ordinary cores never stand in for tensor cores.
-OTHER_CLASS = {TF32: HALF, HALF: TF32}
+OTHER_CLASSES = {TF32: (HALF,), HALF: (TF32,), FP8: (HALF,), FP4: (FP8, HALF)}
 
 # Kinds without rows of their own move their bytes like these.
 PROXY = {
@@ -87,7 +87,7 @@ class Group:
     def _heavy_stand_ins(self) -> tuple[Group, ...]:
         if self.part == CORES:
             return (Group(self.kind, HALF),) if self.kind is Kind.ATTENTION else ()
-        return (Group(self.kind, OTHER_CLASS[self.part]),)
+        return tuple(Group(self.kind, part) for part in OTHER_CLASSES[self.part])
 
 
 def groups() -> tuple[Group, ...]:

@@ -42,6 +42,7 @@ FLOOR_SHARE = 0.3
 # Rows that time several kernels as one; our graphs hold each kernel by itself.
 SEVERAL_KERNELS = ("unfused", "includes=", "func=rope", "func=silu_mul", "func=bias_dropout_add")
 
+AMD = "cdna"  # what architectures of AMD start with
 IMAGE_CHANNELS = 4  # of a photograph or a spectrogram
 
 _MATRIX = [KIND_CODE[kind] for kind in MATRIX_KINDS]
@@ -78,14 +79,14 @@ class Samples:
 
 
 def architecture_of(gpu: Gpu) -> str:
-    """Key of devices that share constants: the instruction set, for example ``sm80``.
+    """Key of devices that share constants: the instruction set, ``sm80``, or ``gfx942`` of AMD.
 
     A CPU shares with none but itself.
     """
     if gpu.kind == CPU:
         return gpu.name
     major, minor = gpu.compute_capability
-    return f"sm{major}{minor}"
+    return f"gfx{major}{minor}" if gpu.architecture.startswith(AMD) else f"sm{major}{minor}"
 
 
 def samples_of(table: OperatorTable, gpus: Mapping[str, Gpu]) -> Samples:

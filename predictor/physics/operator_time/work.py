@@ -29,14 +29,16 @@ DIMS = 6
 _PADDING = tuple((0,) * (DIMS - n) for n in range(DIMS + 1))
 
 # Classes of formats that share constants; the rate and the bytes differ inside a class.
-CORES, TF32, HALF = "cores", "tf32", "half"
-CLASSES = (CORES, TF32, HALF)
+CORES, TF32, HALF, FP8, FP4 = "cores", "tf32", "half", "fp8", "fp4"
+CLASSES = (CORES, TF32, HALF, FP8, FP4)
 _TENSOR_PEAK = {
     Dtype.TF32: "tf32",
     Dtype.FP16: "fp16_tensor",
     Dtype.BF16: "bf16_tensor",
     Dtype.FP8: "fp8_tensor",
+    Dtype.FP4: "fp4_tensor",
 }
+_CLASS_OF = {Dtype.TF32: TF32, Dtype.FP8: FP8, Dtype.FP4: FP4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ def engine(gpu: Gpu, dtype: Dtype, tensor_core: bool) -> tuple[str, float]:
     if peak is None:
         plain = Dtype.FP32 if dtype is Dtype.TF32 else dtype
         return CORES, core_peak(gpu, plain)
-    return (TF32 if dtype is Dtype.TF32 else HALF), peak
+    return _CLASS_OF.get(dtype, HALF), peak
 
 
 class Engines:

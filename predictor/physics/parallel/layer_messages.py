@@ -20,7 +20,7 @@ from ...graphs.operator import Graph, Kind, Operator
 from ...job.training_job import TrainingJob
 from ..job_graph import dimension
 from .messages import NO_TRAFFIC, Traffic, Wires
-from .placement import Placement
+from .placement import Group, Placement
 from .stages import Recompute, hidden_norms, is_forward, parts_of
 
 LOSS_SUMS = 3  # all-reduces of one FP32 number a token: maximum, sum of exponentials, target logit
@@ -145,9 +145,11 @@ def _experts(
     norms = hidden_norms(body)
     if job.expert_parallel == 1 or not norms:
         return NO_TRAFFIC
-    experts, hidden = dimension(job, entry, "experts"), norms[0].dims[1]
+    experts = dimension(job, entry, "experts")
+    hidden = dimension(job, entry, "latent") or norms[0].dims[1]
     shares = job.tensor_parallel if job.sequence_parallel else 1
-    element = job.precision.activation_dtype.bytes * (dimension(job, entry, "topk") or 2)
+    copies = _copies(job, place.expert, dimension(job, entry, "topk") or 2)
+    element = job.precision.activation_dtype.bytes * copies
     total = NO_TRAFFIC
     for router in body:
         if router.kind is Kind.SOFTMAX and is_forward(router) and router.dims[1] == experts:
@@ -157,6 +159,17 @@ def _experts(
     if job.software.overlaps_expert_messages:
         return total.times(0.5) + total.times(0.5).behind(total.seconds)
     return total
+
+
+def _copies(job: TrainingJob, group: Group, topk: int) -> float:
+    """How often a token travels: to every expert, or once to each GPU (node) that holds some.
+
+    The latter as the mean over experts drawn at random (DeepEP, HybridEP).
+    """
+    if not job.software.sends_tokens_once:
+        return topk
+    places = group.nodes if group.nodes > 1 else group.gpus
+    return places * (1 - (1 - 1 / places) ** topk)
 
 
 def _embedding(wires: Wires, place: Placement, body: tuple[Operator, ...]) -> Traffic:

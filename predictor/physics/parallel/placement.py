@@ -12,13 +12,14 @@ from math import ceil
 
 from ...errors import JobError
 from ...graphs.catalog import ModelEntry, graph_of, overrides
+from ...job.fabrics import node_of
 from ...job.training_job import TrainingJob
 from ..job_graph import dimension, workload
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """GPUs of one collective, spread evenly over nodes."""
+    """GPUs of one collective, spread evenly over nodes (racks, where a rack is one domain)."""
 
     gpus: int
     nodes: int
@@ -61,7 +62,7 @@ def place(job: TrainingJob) -> Placement:
         expert=_group(job, job.expert_parallel, expert_tensor_parallel(job)),
         data=_group(job, replicas, data_stride),
         expert_data=_group(job, max(1, stage // experts), experts),
-        next_stage=Group(2, 2 if hop * job.pipeline_parallel > job.gpus_per_node else 1),
+        next_stage=Group(2, 2 if hop * job.pipeline_parallel > island(job) else 1),
     )
 
 
@@ -70,8 +71,14 @@ def expert_tensor_parallel(job: TrainingJob) -> int:
     return job.software.expert_tensor_parallel or job.tensor_parallel
 
 
+def island(job: TrainingJob) -> int:
+    """GPUs joined by NVLink or its like: those of a node, or of a rack that is one domain."""
+    node = node_of(job.gpu)
+    return job.gpus_per_node if node.domain == node.gpus_per_node else node.domain
+
+
 def _group(job: TrainingJob, size: int, stride: int) -> Group:
-    together = max(1, min(size, job.gpus_per_node // stride))
+    together = max(1, min(size, island(job) // stride))
     return Group(size, ceil(size / together))
 
 
@@ -84,6 +91,9 @@ def expert_share(job: TrainingJob, entry: ModelEntry) -> float:
     here = graph_of(entry.name, changes, work).parameters
     alone = graph_of(entry.name, changes, replace(work, expert_parallel=1)).parameters
     return max(0.0, (alone - here) / (spread - 1) / here)
+
+
+ENDS = 2  # the embedding and the loss may fill a chunk each
 
 
 def check_split(job: TrainingJob, entry: ModelEntry) -> None:
@@ -104,11 +114,10 @@ def _check_layers(job: TrainingJob, entry: ModelEntry) -> None:
     if not layers or job.software.layers_by_hand:
         return
     stages, virtual = job.pipeline_parallel, job.virtual_stages
-    if layers % stages:
-        divisor = f"a divisor of the {layers} layers of {entry.name}"
-        _refuse("pipeline_parallel", stages, f"{divisor}, or an option that places them by hand,")
-    if layers // stages % virtual:
-        _refuse("virtual_stages", virtual, f"a divisor of the {layers // stages} layers of a stage")
+    if layers < stages:
+        _refuse("pipeline_parallel", stages, f"at most the {layers} layers of {entry.name}")
+    if layers + ENDS < stages * virtual:
+        _refuse("virtual_stages", virtual, f"at most the {layers // stages} layers of a stage")
 
 
 def _check_experts(job: TrainingJob, entry: ModelEntry) -> None:
