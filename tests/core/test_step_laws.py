@@ -157,7 +157,7 @@ def test_mixed_precision_adds_no_products(job: TrainingJob, precision: Precision
         eligible = (t.operator for t in typed if t.operator.kind in LOWER_PRECISION)
         return sum(o.flops * o.count for o in eligible)
 
-    mixed = job_graph(job.but(gpu="h100").but(precision=precision), entry)
+    mixed = job_graph(job.but(gpu="b200").but(precision=precision), entry)
     assert mixed == graph
     assert products(precision) == products(Precision.FP32)
 
