@@ -74,11 +74,11 @@ def errors() -> Iterator[PeakError]:
     yield from (PeakError.of(group, values) for group, values in sorted(found.items()))
 
 
-@cache
 # Sources whose rows leave to a recipe what is computed again: their memory is not told.
 RECIPES = frozenset({"megatron-bridge"})
 
 
+@cache
 def share_that_fits() -> tuple[float, int]:
     """Share of the distinct measured jobs whose predicted memory their GPU has, and how many."""
     jobs = {m.job for m in shipped() if m.source not in RECIPES}
