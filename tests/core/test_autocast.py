@@ -14,6 +14,7 @@ from predictor.graphs.operator import Direction, Graph, Kind, Operator
 from predictor.job.precision import Dtype, Precision
 from predictor.physics.autocast import (
     LOWER_PRECISION,
+    NARROW,
     NARROW_KINDS,
     TypedOperator,
     autocast,
@@ -47,7 +48,7 @@ def chain(kinds: tuple[Kind, ...], precision: Precision) -> tuple[TypedOperator,
 
 class TestFormats:
     @pytest.mark.parametrize("kind", sorted(LOWER_PRECISION - NARROW_KINDS))
-    @pytest.mark.parametrize("precision", [p for p in Precision if p.matmul_dtype is not Dtype.FP8])
+    @pytest.mark.parametrize("precision", [p for p in Precision if p.matmul_dtype not in NARROW])
     def test_products_run_in_the_format_of_the_policy(
         self, kind: Kind, precision: Precision
     ) -> None:
