@@ -1,9 +1,10 @@
 """Records networks of timm and torchvision as graphs that are read without torch.
 
 Run with ``python tools/record_graphs.py`` to record again all that ``profiles/graphs`` holds, or
-with names such as ``timm/resnet50d`` (``timm/densenet121+stem_type=deep`` with an argument) to add
-or replace those; ``--missing timm`` adds every classifier of a library. It needs the extra
-``graphs``. Nothing is computed and no weights are loaded.
+with names to add or replace those: ``timm/resnet50d``, with an argument
+``timm/densenet121+stem_type=deep``, with one inside another ``+attn_kwargs.rd_ratio=0.125``.
+``--missing timm`` adds every classifier of a library. It needs the extra ``graphs``. Nothing is
+computed and no weights are loaded.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 import click
 import torch
+import yaml
 from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -77,7 +79,7 @@ class LibraryNetwork:
     def __init__(self, name: str) -> None:
         self.library, _, rest = name.partition("/")
         self.model, *stated = rest.split("+")
-        self._arguments = dict(one.split("=", 1) for one in stated)
+        self._arguments = arguments(stated)
         self._modules: dict[int | None, torch.nn.Module] = {}
 
     @cached_property
@@ -118,14 +120,20 @@ class LibraryNetwork:
         return found
 
     def calls(self, side: int, batch: int) -> tuple[TracedCall, ...]:
-        """The operator calls of a training step; raises GraphError for an impossible image."""
+        """The operator calls of a training step; raises GraphError for an impossible image.
+
+        Of the second one: the first fills tables of positions that a network keeps.
+        """
         module = self.at(side)
         recording = CallRecording()
         recording.weights(module.parameters())
         module.zero_grad(set_to_none=True)
-        with _possible(self.model, side), torch.device("meta"), recording, WholeLayers(recording):
-            total = every_cross_entropy(module(torch.empty(batch, 3, side, side)))
-            recording.backward_of(total)
+        with _possible(self.model, side), torch.device("meta"):
+            images = torch.empty(batch, 3, side, side)
+            module(images)
+            with recording, WholeLayers(recording):
+                total = every_cross_entropy(module(images))
+                recording.backward_of(total)
         return tuple(recording.calls)
 
     def _create(self, **arguments: Any) -> torch.nn.Module:
@@ -137,6 +145,17 @@ class LibraryNetwork:
             return models.get_model(self.model, weights=None, **self._arguments)
 
         return built(create).to("meta").train()
+
+
+def arguments(stated: Sequence[str]) -> dict[str, Any]:
+    """Arguments of a network from ``name=value``; ``name.inner=value`` is one inside another."""
+    found: dict[str, Any] = {}
+    for one in stated:
+        name, _, value = one.partition("=")
+        outer, _, inner = name.partition(".")
+        plain = yaml.safe_load(value)
+        found[outer] = found.get(outer, {}) | {inner: plain} if inner else plain
+    return found
 
 
 @contextmanager

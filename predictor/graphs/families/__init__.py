@@ -61,10 +61,6 @@ _MODULES: dict[str, str] = {
     "mobilefacenet": "insightface",
     "video_dit": "dit",
     "imagen_efficient": "imagen",
-    "swin_v2_cr": "swin_v2",
-    "vit_hybrid": "vit_variants",
-    "vit_relpos": "vit_variants",
-    "vit_parallel": "vit_variants",
 }
 
 

@@ -17,7 +17,7 @@ nn = torch.nn
 
 
 class Classifier(nn.Module):
-    """A convolution, attention over positions, and a table as large as the image."""
+    """A convolution, attention over positions, and two tables as large as the image, one kept."""
 
     def __init__(self, side: int, width: int = 16) -> None:
         super().__init__()
@@ -25,9 +25,13 @@ class Classifier(nn.Module):
         self.positions = nn.Parameter(torch.empty(1, (side // 8) ** 2, width))
         self.attention = nn.MultiheadAttention(width, 2, batch_first=True)
         self.head = nn.Linear(width, 10)
+        self.distances: torch.Tensor | None = None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.stem(x).flatten(2).transpose(1, 2) + self.positions
+        if self.distances is None:
+            places = torch.arange(x.shape[1])
+            self.distances = (places[None] - places[:, None]).abs()
         x = x + self.attention(x, x, x, need_weights=False)[0]
         return self.head(x.mean(1))
 
