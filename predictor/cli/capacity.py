@@ -125,7 +125,7 @@ def whatif(
     from ..site.capacity.clusters import stated_pools
     from ..site.capacity.configurations import Outlook
     from ..site.capacity.jobs import jobs_of
-    from ..site.capacity.render import plan_tables
+    from ..site.capacity.render import tables
     from ..site.capacity.whatif import ClusterChange, what_if
 
     want = CapacityRequest(**asked)
@@ -145,7 +145,7 @@ def whatif(
     if form == "json":
         show_json(asdict(found))
     else:
-        show_report_table(plan_tables.whatif(found, want.terms.tariff.currency))
+        show_report_table(tables.whatif(found, want.terms.tariff.currency))
 
 
 @capacity.command()
@@ -165,7 +165,7 @@ def queue(form: str, **asked: Any) -> None:
     from ..site.capacity.clusters import stated_pools
     from ..site.capacity.configurations import Outlook
     from ..site.capacity.jobs import jobs_of
-    from ..site.capacity.render import plan_tables
+    from ..site.capacity.render import tables
     from ..site.capacity.render.text import counted
     from ..site.capacity.waiting import queue_at
 
@@ -184,9 +184,9 @@ def queue(form: str, **asked: Any) -> None:
         return
     for note in found.notes:
         click.echo(f"{note}\n")
-    show_report_table(plan_tables.backlog(found.backlog))
+    show_report_table(tables.backlog(found.backlog))
     click.echo()
-    show_report_table(plan_tables.queue(found.queue))
+    show_report_table(tables.queue(found.queue))
 
 
 def show_report_table(table: ReportTable) -> None:
@@ -199,10 +199,10 @@ def show_report_table(table: ReportTable) -> None:
 
 def _show(found: CapacityReport) -> None:
     """What its summary says, and the change that was asked for."""
-    from ..site.capacity.render import plan_tables, render_summary
+    from ..site.capacity.render import render_summary, tables
 
     click.echo(render_summary(found))
     for note in found.notes:
         click.echo(note)
     if found.whatif is not None:
-        show_report_table(plan_tables.whatif(found.whatif, found.currency))
+        show_report_table(tables.whatif(found.whatif, found.currency))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from operator import attrgetter, itemgetter
@@ -19,19 +19,22 @@ from .tables import COLUMNS, KEY, RUNS
 Row = tuple[Any, ...]
 
 MOST = 2.0**62  # what any number stays below, so that both databases hold it
-_PREDICTED = tuple(field.name for field in fields(Predicted))
-_REPORTED = tuple(field.name for field in fields(Reported))
-_PRINTED = tuple(field.name for field in fields(PrintedProgress))
-_NOT_PREDICTED: Row = (None,) * len(_PREDICTED)
-_NOT_REPORTED: Row = (None,) * len(_REPORTED)
-_NOT_PRINTED: Row = (None,) * len(_PRINTED)
-_identity_of = attrgetter("scheduler", "cluster", "job_id")
-_who_of = attrgetter("name", "user", "account", "partition", "qos")
-_times_of = attrgetter("submit_s", "start_s", "end_s", "limit_s", "gpus")
-_texts_of = attrgetter("stated", "decision", "submit_line", "constraint")
-_predicted_of = attrgetter(*_PREDICTED)
-_reported_of = attrgetter(*_REPORTED)
-_printed_of = attrgetter(*_PRINTED)
+# Fields that are columns of the same name, and those whose column has a prefix.
+_JOB = tuple(field.name for field in fields(EndedJob))
+_PARTS: Mapping[str, Any] = {
+    "predicted": Predicted,
+    "reported": Reported,
+    "printed": PrintedProgress,
+}
+_COLUMNS_OF = {
+    part: {field.name: f"{part}_{field.name}" for field in fields(kind)}
+    for part, kind in _PARTS.items()
+}
+_OR_NULL = ("gpu_type", "script", "directory")  # NULL where they are empty
+_ASKED = ("model", "precision", "gpu")
+_NOTHING: Mapping[str, Any] = dict.fromkeys(COLUMNS)
+_job_of = attrgetter(*_JOB)
+_in_order = itemgetter(*COLUMNS)
 # The second of submission in the key follows from ``submit_s``.
 _NUMBERS = tuple(
     COLUMNS.index(column.name)
@@ -46,127 +49,55 @@ _all_texts_of = itemgetter(*_TEXTS)
 def row_of(run: Run, ingested_s: float) -> Row:
     """The values of COLUMNS; raises HistoryError for a number that is none, such as NaN."""
     job = run.ended
+    values = {**_NOTHING, **dict(zip(_JOB, _job_of(job), strict=True))}
     try:
-        second = int(job.submit_s)
+        values["submit_second"] = int(job.submit_s)
     except (ValueError, OverflowError):
         raise _not_possible(job, "submit_s", job.submit_s) from None
-    row = (
-        *_identity_of(job),
-        second,
-        *_who_of(job),
-        job.state.value,
-        *_times_of(job),
-        job.gpu_type or None,
-        job.nodes,
-        _list_text(job.node_names),
-        *_texts_of(job),
-        job.energy_j,
-        job.cpus,
-        job.memory_bytes,
-        job.script or None,
-        job.directory or None,
-        run.asked,
-        run.origin,
-        *_asked(run.asked),
-        None if run.limit_by is None else run.limit_by.value,
-        *(_NOT_PREDICTED if run.predicted is None else _predicted_of(run.predicted)),
-        *(_NOT_REPORTED if run.reported is None else _reported_of(run.reported)),
-        *(_NOT_PRINTED if run.printed is None else _printed_of(run.printed)),
-        ingested_s,
-    )
+    values["state"] = job.state.value
+    values["node_names"] = _list_text(job.node_names)
+    for name in _OR_NULL:
+        values[name] = values[name] or None
+    values |= {"asked": run.asked, "origin": run.origin, "ingested_s": ingested_s}
+    values |= zip(_ASKED, _asked(run.asked), strict=True)
+    if run.limit_by is not None:
+        values["limit_by"] = run.limit_by.value
+    for part, columns in _COLUMNS_OF.items():
+        told = getattr(run, part)
+        if told is not None:
+            values |= {column: getattr(told, name) for name, column in columns.items()}
+    row = _in_order(values)
     _check_numbers(job, row)
     return _clean(row)
 
 
 def run_of(row: Sequence[Any]) -> Run:
     """The run of the values of COLUMNS."""
-    (
-        scheduler,
-        cluster,
-        job_id,
-        _,
-        name,
-        user,
-        account,
-        partition,
-        qos,
-        state,
-        submit_s,
-        start_s,
-        end_s,
-        limit_s,
-        gpus,
-        gpu_type,
-        nodes,
-        node_names,
-        stated,
-        decision,
-        submit_line,
-        constraint,
-        energy_j,
-        cpus,
-        memory_bytes,
-        script,
-        directory,
-        asked,
-        origin,
-        _,
-        _,
-        _,
-        limit_by,
-        *rest,
-    ) = row
-    predicted, rest = rest[: len(_PREDICTED)], rest[len(_PREDICTED) :]
-    reported, printed = rest[: len(_REPORTED)], rest[len(_REPORTED) : -1]
+    values = dict(zip(COLUMNS, row, strict=True))
+    job = {name: values[name] for name in _JOB}
+    job["state"] = JobState(values["state"])
+    job["node_names"] = _list_of(values["node_names"])
+    job |= {name: values[name] or "" for name in ("script", "directory")}
     return Run(
-        ended=EndedJob(
-            scheduler=scheduler,
-            cluster=cluster,
-            job_id=job_id,
-            name=name,
-            user=user,
-            account=account,
-            partition=partition,
-            qos=qos,
-            state=JobState(state),
-            submit_s=submit_s,
-            start_s=start_s,
-            end_s=end_s,
-            limit_s=limit_s,
-            gpus=gpus,
-            gpu_type=gpu_type,
-            nodes=nodes,
-            node_names=_list_of(node_names),
-            stated=stated,
-            decision=decision,
-            submit_line=submit_line,
-            constraint=constraint,
-            energy_j=energy_j,
-            cpus=cpus,
-            memory_bytes=memory_bytes,
-            script=script or "",
-            directory=directory or "",
-        ),
-        asked=asked,
-        origin=origin,
-        limit_by=None if limit_by is None else LimitBy(limit_by),
-        predicted=None if _empty(predicted) else Predicted(**_named(_PREDICTED, predicted)),
-        reported=None if reported[0] is None else Reported(**_named(_REPORTED, reported)),
-        printed=None if printed[0] is None else PrintedProgress(**_named(_PRINTED, printed)),
+        ended=EndedJob(**job),
+        asked=values["asked"],
+        origin=values["origin"],
+        limit_by=None if values["limit_by"] is None else LimitBy(values["limit_by"]),
+        predicted=_part("predicted", values),
+        reported=_part("reported", values),
+        printed=_part("printed", values),
     )
 
 
-def _named(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
-    return dict(zip(names, values, strict=True))
-
-
-def _empty(values: Iterable[Any]) -> bool:
-    return all(value is None for value in values)
+def _part(part: str, values: Mapping[str, Any]) -> Any:
+    """What was predicted, reported or printed; None where nothing is known of it."""
+    told = {name: values[column] for name, column in _COLUMNS_OF[part].items()}
+    return None if all(value is None for value in told.values()) else _PARTS[part](**told)
 
 
 @lru_cache(2**12)
 def _asked(asked: str) -> Row:
-    return tuple(asked_value(asked, name) for name in ("model", "precision", "gpu"))
+    return tuple(asked_value(asked, name) for name in _ASKED)
 
 
 @lru_cache(2**12)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from ..report_data import CapacityReport, Dimension
-from . import plan_tables, tables
+from . import tables
 from .table import ReportTable
 from .text import percent, rough, shown
 
@@ -29,7 +29,7 @@ def sections(report: CapacityReport) -> tuple[ReportSection, ...]:
         ReportSection(
             name="opportunities-section",
             title="What to change",
-            tables=(plan_tables.opportunities(report), tables.tensor_cores(report)),
+            tables=(tables.opportunities(report), tables.tensor_cores(report)),
         ),
         ReportSection(
             name="hours",
@@ -45,13 +45,13 @@ def sections(report: CapacityReport) -> tuple[ReportSection, ...]:
         ReportSection(
             name="queue-section",
             title="What the queue still needs",
-            tables=(plan_tables.backlog(report.backlog), plan_tables.queue(report.queue)),
+            tables=(tables.backlog(report.backlog), tables.queue(report.queue)),
         ),
-        ReportSection(name="plan", title="What is to come", tables=(plan_tables.forecast(report),)),
+        ReportSection(name="plan", title="What is to come", tables=(tables.forecast(report),)),
         ReportSection(
             name="what-if-section",
             title="What if",
-            tables=(plan_tables.whatif(report.whatif, report.currency),),
+            tables=(tables.whatif(report.whatif, report.currency),),
             lead=_whatif_lead(report),
         ),
         ReportSection(

@@ -1,11 +1,28 @@
-"""The tables of what happened: where GPU-hours went, waits, limits, predictions."""
+"""The tables of a report; ``tables.yaml`` says what each is called, means and holds."""
 
 from __future__ import annotations
 
-from ..report_data import CapacityReport, Dimension, GpuHours, Share
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..report_data import (
+    Backlog,
+    CapacityReport,
+    DemandForecast,
+    Dimension,
+    Share,
+    WaitingJob,
+    WeekDemand,
+    WhatIf,
+)
 from .table import Column, ColumnKind, ReportTable, Value
 
-MEASURED = "Measured: the scheduler's records of jobs."
 BY = {
     Dimension.GPU_TYPE: "GPU type",
     Dimension.PARTITION: "Partition",
@@ -14,219 +31,139 @@ BY = {
     Dimension.MODEL: "Model",
     Dimension.PRECISION: "Precision",
 }
-_HOURS = (
-    Column("completed_gpu_hours", "Completed"),
-    Column("running_gpu_hours", "Running"),
-    Column("cancelled_gpu_hours", "Cancelled"),
-    Column("failed_gpu_hours", "Failed"),
-    Column("timed_out_gpu_hours", "Timed out"),
-    Column("preempted_gpu_hours", "Preempted"),
-)
-_OUTCOMES = (
-    "GPU-hours: GPUs of a job times the hours it held them, clipped to the period. Running: of jobs"
-    " that had not ended at its end. Failed includes failed nodes and memory that ran out."
-)
-
-
-_IDLE = (Column("idle_gpu_hours", "Idle"), Column("idle_wanted_gpu_hours", "Idle while waited for"))
-_SPLIT = (
-    "GPU-hours that jobs held in the period, by what became of these jobs. Reserved, unused: GPUs"
-    " times (limit - wall time) of completed jobs; no part of GPU-hours."
-)
+_IDLE = ("idle_gpu_hours", "idle_wanted_gpu_hours")
 _IDLE_MEANS = (
     " Idle while waited for: GPUs free in a slot of time in which jobs waited for that type, at"
     " most as many as were waited for; also while room was kept for a large job."
 )
+_WAITS_FOR_MEANS = " Waits for: what it needs besides GPUs; a dash where that is nothing."
+# Values that no attribute of a row is.
+_COMPUTED: Mapping[str, Callable[[Any], Value]] = {
+    "limit_by": lambda use: "not known" if use.by is None else use.by.value,
+    "user_names": lambda found: ", ".join(found.users),
+    "waits_for_words": lambda job: job.waits_for or None,
+    "gpu_counts": lambda s: ", ".join(f"{count:,} {name}" for name, count in s.gpus.items()),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    share: Share
+    part: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Week:
+    forecast: DemandForecast
+    week: WeekDemand
 
 
 def split(report: CapacityReport, dimension: Dimension) -> ReportTable:
     """GPU-hours by one dimension, the largest first."""
-    total = report.hours.allocated
-    idle = _IDLE if dimension is Dimension.GPU_TYPE else ()
-    return ReportTable(
+    total, idle = report.hours.allocated, dimension is Dimension.GPU_TYPE
+    shares = report.splits.get(dimension, ())
+    heading = BY[dimension]
+    return _table(
+        "split",
+        [_Part(one, one.hours.allocated / total if total else None) for one in shares],
         name=f"by-{dimension.value.replace('_', '-')}",
-        title=f"GPU-hours by {_lower(BY[dimension])}",
-        definition=_SPLIT + (_IDLE_MEANS if idle else ""),
-        evidence=MEASURED,
-        columns=(
-            Column(dimension.value, BY[dimension], ColumnKind.NAME),
-            Column("jobs", "Jobs", ColumnKind.COUNT),
-            Column("gpu_hours", "GPU-hours"),
-            Column("share", "Share", ColumnKind.SHARE),
-            *_HOURS,
-            Column("unused_gpu_hours", "Reserved, unused"),
-            *idle,
-        ),
-        rows=tuple(
-            _split_row(found, total)[: 5 + len(_HOURS) + len(idle)]
-            for found in report.splits.get(dimension, ())
-        ),
+        without=() if idle else _IDLE,
+        key=dimension.value,
+        heading=heading,
+        dimension=heading if heading.startswith("GPU") else heading.lower(),
+        idle=_IDLE_MEANS if idle else "",
     )
 
 
 def use(report: CapacityReport) -> ReportTable:
     """GPU-hours by slot of time."""
-    return ReportTable(
-        name="use",
-        title="GPU-hours over time",
-        definition=f"{_OUTCOMES} Waiting: GPUs that submitted jobs waited for, mean of the slot.",
-        evidence=MEASURED,
-        columns=(
-            Column("start_utc", "From (UTC)", ColumnKind.MOMENT),
-            *_HOURS,
-            Column("capacity_gpu_hours", "Capacity"),
-            Column("waiting_gpus", "GPUs waited for"),
-        ),
-        rows=tuple((u.start_s, *_hours(u.hours), u.capacity, u.waiting_gpus) for u in report.use),
-    )
+    return _table("use", report.use)
 
 
 def waits(report: CapacityReport) -> ReportTable:
     """From submission to start."""
-    return ReportTable(
-        name="waits",
-        title="Wait by size of job",
-        definition="From submission to start, of the jobs that started in the period.",
-        evidence=MEASURED,
-        columns=(
-            Column("gpus", "GPUs of the job", ColumnKind.NAME),
-            Column("jobs", "Jobs", ColumnKind.COUNT),
-            Column("median_wait_s", "Median", ColumnKind.DURATION),
-            Column("p95_wait_s", "95 % within", ColumnKind.DURATION),
-            Column("longest_wait_s", "Longest", ColumnKind.DURATION),
-        ),
-        rows=tuple((w.size, w.jobs, w.median_s, w.p95_s, w.longest_s) for w in report.waits),
-    )
+    return _table("waits", report.waits)
 
 
 def limits(report: CapacityReport) -> ReportTable:
     """Time limits, by who set them."""
-    return ReportTable(
-        name="limits",
-        title="Time limits",
-        definition=(
-            "Accuracy: sum of wall time over sum of requested wall time (XDMoD's"
-            " wall_time_accuracy); 100 % is exact. Unused: GPUs times (limit - wall time) of"
-            " completed jobs, which backfill could not plan with."
-        ),
-        evidence=MEASURED,
-        columns=(
-            Column("limit_by", "Limit set by", ColumnKind.NAME),
-            Column("jobs", "Jobs", ColumnKind.COUNT),
-            Column("requested_hours", "Hours requested"),
-            Column("wall_time_accuracy", "Accuracy", ColumnKind.SHARE),
-            Column("killed_jobs", "Killed by it", ColumnKind.COUNT),
-            Column("killed_gpu_hours", "GPU-hours killed"),
-            Column("unused_gpu_hours", "GPU-hours reserved, unused"),
-        ),
-        rows=tuple(
-            (
-                "not known" if x.by is None else x.by.value,
-                x.jobs,
-                x.requested_hours,
-                x.accuracy,
-                x.killed,
-                x.killed_gpu_hours,
-                x.unused_gpu_hours,
-            )
-            for x in report.limits
-        ),
-    )
+    return _table("limits", report.limits)
 
 
 def predictions(report: CapacityReport) -> ReportTable:
     """How right predictions were."""
-    return ReportTable(
-        name="predictions",
-        title="How right predictions were",
-        definition=(
-            "Error: |predicted - measured| / measured, of the time of a step where the job reported"
-            " it, else of the run. Within bound: share of jobs not above their predicted upper"
-            " bound; it should be near the level."
-        ),
-        evidence="Predictions made before the jobs ran, against what was measured.",
-        columns=(
-            Column("model", "Model", ColumnKind.NAME),
-            Column("jobs", "Jobs", ColumnKind.COUNT),
-            Column("mean_error", "Mean error", ColumnKind.SHARE),
-            Column("median_error", "Median error", ColumnKind.SHARE),
-            Column("coverage", "Within bound", ColumnKind.SHARE),
-            Column("level", "Level", ColumnKind.SHARE),
-        ),
-        rows=tuple(
-            (p.key, p.jobs, p.mean_error, p.median_error, p.coverage, p.level)
-            for p in report.predictions
-        ),
-    )
+    return _table("predictions", report.predictions)
 
 
 def tensor_cores(report: CapacityReport) -> ReportTable:
     """What GPUs with tensor cores computed in."""
-    return ReportTable(
-        name="tensor-cores",
-        title="FP32 work on GPUs with tensor cores",
-        definition=(
-            "GPU-hours on GPUs with tensor cores: of jobs that computed in FP32, which leaves those"
-            " idle, in a lower precision, or in one that is not known."
-        ),
-        evidence="Precision as the job stated it or as it was identified; hours measured.",
-        columns=(
-            Column("gpu_type", "GPU type", ColumnKind.NAME),
-            Column("fp32_gpu_hours", "FP32"),
-            Column("low_precision_gpu_hours", "Lower precision"),
-            Column("unknown_gpu_hours", "Not known"),
-        ),
-        rows=tuple(
-            (t.gpu_type, t.fp32_hours, t.low_precision_hours, t.unknown_hours)
-            for t in report.tensor_cores
-        ),
-    )
+    return _table("tensor-cores", report.tensor_cores)
 
 
 def set_aside(report: CapacityReport) -> ReportTable:
     """Jobs that count nowhere."""
+    return _table("set-aside", report.origin.set_aside)
+
+
+def opportunities(report: CapacityReport) -> ReportTable:
+    """What one change would have saved, as ranked by whoever made the report."""
+    return _table("opportunities", report.opportunities, currency=report.currency or "currency")
+
+
+def backlog(found: Sequence[Backlog]) -> ReportTable:
+    """What waits, by GPU type."""
+    return _table("backlog", found)
+
+
+def queue(found: Sequence[WaitingJob]) -> ReportTable:
+    """When each waiting job starts and ends."""
+    waits = any(job.waits_for for job in found)
+    return _table("queue", found, waits_for=_WAITS_FOR_MEANS if waits else "")
+
+
+def forecast(report: CapacityReport) -> ReportTable:
+    """Demand by week, past and expected."""
+    methods = dict.fromkeys(f.method for f in report.forecasts)
+    weeks = [_Week(f, week) for f in report.forecasts for week in f.weeks]
+    return _table("forecast", weeks, method="; ".join(methods))
+
+
+def whatif(found: WhatIf | None, currency: str | None) -> ReportTable:
+    """The period as it was and as it would have been, both replayed."""
+    scenarios = () if found is None else (found.baseline, found.changed)
+    return _table("what-if", scenarios, currency=currency or "currency")
+
+
+@cache
+def _described() -> Mapping[str, Any]:
+    path = Path(__file__).with_suffix(".yaml")
+    return dict(yaml.load(path.read_bytes(), yaml.CSafeLoader))
+
+
+def _table(
+    of: str, rows: Iterable[object], *, name: str = "", without: Sequence[str] = (), **words: str
+) -> ReportTable:
+    """The table described as ``of`` of these rows, with ``words`` filled in."""
+    told = _described()[of]
+    kept = [column for column in told["columns"] if column["name"] not in without]
+    values = [_value(column.get("of", column["name"])) for column in kept]
     return ReportTable(
-        name="set-aside",
-        title="Jobs that are left out",
-        definition=(
-            "Records that could not be counted, waiting jobs that could not be placed, and why; the"
-            " example is one job's number."
+        name=name or of,
+        title=told["title"].format(**words),
+        definition=told["definition"].format(**words),
+        evidence=told["evidence"].format(**words),
+        columns=tuple(
+            Column(
+                column["name"].format(**words),
+                column["label"].format(**words),
+                ColumnKind(column.get("kind", ColumnKind.AMOUNT)),
+                detail=column.get("detail", False),
+            )
+            for column in kept
         ),
-        evidence=MEASURED,
-        columns=(
-            Column("reason", "Reason", ColumnKind.TEXT),
-            Column("jobs", "Jobs", ColumnKind.COUNT),
-            Column("example", "Example", ColumnKind.NAME),
-        ),
-        rows=tuple((s.reason, s.jobs, s.example) for s in report.origin.set_aside),
+        rows=tuple(tuple(value(row) for value in values) for row in rows),
     )
 
 
-def _split_row(found: Share, total: float) -> tuple[Value, ...]:
-    allocated = found.hours.allocated
-    part = allocated / total if total else None
-    return (
-        found.key,
-        found.jobs,
-        allocated,
-        part,
-        *_hours(found.hours),
-        found.unused_gpu_hours,
-        found.idle_gpu_hours,
-        found.idle_wanted_gpu_hours,
-    )
-
-
-def _hours(hours: GpuHours) -> tuple[float, ...]:
-    return (
-        hours.completed,
-        hours.running,
-        hours.cancelled,
-        hours.failed,
-        hours.timed_out,
-        hours.preempted,
-    )
-
-
-def _lower(label: str) -> str:
-    return label if label.startswith("GPU") else label.lower()
+def _value(where: str) -> Callable[[Any], Value]:
+    return _COMPUTED.get(where) or attrgetter(where)
