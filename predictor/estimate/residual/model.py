@@ -18,9 +18,9 @@ from .features import EncodedRows, Features, Vocabulary
 from .kernel import Floats, Hyperparameters
 from .novelty import (
     GROUPS,
-    HeldOutErrors,
     KnownKeys,
     PhysicsShare,
+    ShareCosts,
     Tier,
     elsewhere,
     groups,
@@ -186,7 +186,7 @@ def fit_residual(
         held = _held_out(tier, table, novel_fit if tier in NOVEL else known_fit, targets, seed)
         if tier in NOVEL:
             by_source = tier is Tier.MODEL  # a new site has no share of its own
-            errors = HeldOutErrors(held.mean, novel_fit.mean, targets, table)
+            errors = ShareCosts(held.mean, novel_fit.mean, targets, table)
             shares[tier] = errors.best(by_source=by_source)
             mean = errors.predictions(table.column(GROUPS[tier][0]), by_source=by_source)
             held = HeldOut(np.clip(mean, low, high) if by_source else mean, held.deviation)

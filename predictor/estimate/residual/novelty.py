@@ -119,7 +119,7 @@ class PhysicsShare:
         return process + shares * (physics - process)
 
 
-class HeldOutErrors:
+class ShareCosts:
     """What each share costs on held-out rows, in mean percentage error.
 
     ``process`` (n,) are predictions of rows whose group was held out, NaN where there is none.
