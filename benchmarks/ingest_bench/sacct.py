@@ -17,7 +17,7 @@ from pathlib import Path
 MARK = "@MARK@"
 DAY_S = 86400
 CHUNK = 2000  # rows of one write
-MODELS = ("resnet50", "bert-large", "gpt2", "vit-b-16", "unet")
+MODELS = ("resnet50", "bert-large", "gpt2", "vit-b-16", "unet-medical")
 # Places of the fields that differ, in the order of sources/accounting.py
 ID, USER, SUBMIT, START, END, NAME, COMMENT, DECISION = 0, 2, 7, 8, 9, 17, 18, 19
 ALLOCATED, NODES, WIDTH = 11, 14, 21

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .prediction import Prediction
 
 NO_LENGTH = "total: state steps= or epochs= for the time of the whole job"
+NO_DATA = "total: state dataset= or dataset_size= for the time of {epochs:g} epochs"
 # The run that would tell most, by how new the job is.
 NARROWING = {
     Tier.RUN: "",
@@ -32,7 +33,8 @@ def lines(found: Prediction) -> Iterator[str]:
     yield f"{unfit}{job.model}, {what}, {job.gpus} x {job.gpu}, {count(job.step_samples)} a step"
     yield f"step: {duration(found.step_s)} ({_bands(found)}); {rate(found)}"
     if found.total_s is None:
-        yield NO_LENGTH
+        unknown = job.epochs is not None
+        yield NO_DATA.format(epochs=job.epochs) if unknown else NO_LENGTH
         return
     half, most = found.total_interval(0.5), found.total_interval(0.95)
     assert half is not None

@@ -89,6 +89,7 @@ def assumptions_of(
         *_sequence(job, entry),
         *_micro_batch(job),
         *_scale(job, most_gpus),
+        *_frozen(job),
     ]
     if not measured:
         found += [*_image(job, entry), *_software(job, entry, price)]
@@ -124,7 +125,12 @@ def widened(factor: float, level: float, found: Sequence[Assumption]) -> float:
 
 
 def _length(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
-    if job.epochs is None or job.dataset_size is not None or entry.dataset_size is None:
+    if job.epochs is None or job.dataset_size is not None:
+        return
+    if job.data is not None and job.data.tokens is not None:
+        value, reason = f"{job.data.tokens:,} tokens an epoch", "in the vocabulary of its source"
+        yield Assumption("dataset", value, reason, *_assumed()["tokens_times"], length=True)
+    if job.data is not None or entry.dataset_size is None:
         return
     least, most = _assumed()["dataset_size"]
     size = entry.dataset_size
@@ -149,11 +155,21 @@ def _scale(job: TrainingJob, most_gpus: int) -> Iterator[Assumption]:
         yield Assumption("gpus", f"{job.gpus:,} scale as fewer do", reason, 1.0, times)
 
 
+def _frozen(job: TrainingJob) -> Iterator[Assumption]:
+    """A step without any gradient of weights takes no less than its forward pass, a third."""
+    if job.software.frozen == "part" and not job.software.trains_adapters:
+        reason = "which part of the network is frozen is not stated"
+        yield Assumption("frozen", "none of it", reason, 1 / 3, 1.0)
+
+
 def _image(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
     if job.image_size is None and entry.image_size is not None:
         least, most = _assumed()["image_side_times"]
         size, axes = "x".join(map(str, entry.image_size)), len(entry.image_size)
         reason = f"usual for {entry.name}; no image size is stated"
+        if job.data is not None and job.data.side is not None:
+            reason = f"usual for {entry.name}; images of {job.data.name} have {job.data.side}"
+            least = min(least, job.data.side / max(entry.image_size))
         yield Assumption("image_size", size, reason, least**axes, most**axes)
 
 

@@ -161,7 +161,10 @@ class Predictor:
 
 
 def steps_of(job: TrainingJob) -> int | None:
-    """Optimizer steps of the whole job: stated, or epochs times data set over global batch."""
+    """Optimizer steps of the whole job: stated, or epochs times data set over global batch.
+
+    None where it states no length, or epochs of nobody knows how many samples.
+    """
     if parts := parts_of(job):
         steps = [steps_of(part) for part in parts]
         return None if None in steps else sum(n or 0 for n in steps)
@@ -169,10 +172,16 @@ def steps_of(job: TrainingJob) -> int | None:
         return job.steps
     if job.epochs is None:
         return None
-    size = job.dataset_size or entry_of(job.model).dataset_size
-    if size is None:
-        raise JobError("dataset_size", None, f"epochs of {job.model} need dataset_size, in samples")
-    return max(1, math.ceil(job.epochs * size / job.step_samples))
+    size = epoch_samples(job)
+    return None if size is None else max(1, math.ceil(job.epochs * size / job.step_samples))
+
+
+def epoch_samples(job: TrainingJob) -> int | None:
+    """Samples of an epoch: stated, of the data set, or what the model is mostly trained on."""
+    entry = entry_of(job.model)
+    if job.dataset_size is None and job.data is not None:
+        return job.data.samples_of(job.seq_len or entry.seq_len)
+    return job.dataset_size or entry.dataset_size
 
 
 def _warnings(job: TrainingJob, tier: Tier) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from ..errors import GraphError, JobError, UnknownModelError
 from ..job.words import accepted
 from .builder import GraphBuilder
 from .families import Workload, builder_of
+from .finetuning import adapted, head_alone
 from .names import Meaning, meaning_of, nearest, normal, why_refused
 from .operator import Graph
 from .traced import FAMILY, find_traced, traced_models
@@ -32,6 +33,9 @@ _SPELLINGS = {
     "decoder_seq": "target_len",
     "d_model": "hidden",
 }
+# Arguments that every family takes: what is trained of the network.
+FINETUNING = {"finetune": "str", "lora_rank": "int"}
+RANK = 16
 _HEADS = {
     "finetune-squad": "squad",
     "finetune-mrpc": "classification",
@@ -184,7 +188,7 @@ def _variant(entry: ModelEntry, meaning: Meaning) -> ModelEntry:
 def _accepted(family: str) -> Mapping[str, str]:
     """Keyword arguments of a family's builder -> their annotation."""
     signature = inspect.signature(builder_of(family))
-    return {
+    return FINETUNING | {
         p.name: str(p.annotation)
         for p in signature.parameters.values()
         if p.kind is inspect.Parameter.KEYWORD_ONLY
@@ -252,6 +256,8 @@ def graph_of(name: str, changes: Pairs, work: Workload) -> Graph:
     entry = entry_of(name)
     build = builder_of(entry.family)
     arguments = dict(entry.architecture) | {k: _value(v) for k, v in changes}
+    tuned = {name: arguments.pop(name) for name in FINETUNING if name in arguments}
+    rank = work.adapter_rank or (tuned.get("finetune") == "lora" and tuned.get("lora_rank", RANK))
     builder = GraphBuilder(work.batch_size)
     try:
         build(builder, work, **arguments)
@@ -263,4 +269,6 @@ def graph_of(name: str, changes: Pairs, work: Workload) -> Graph:
             f"{entry.name} has no sizes of its own: give {missing[1]} as variant, "
             "for example layers=24;hidden=1024;heads=16"
         ) from error
-    return builder.build()
+    if rank:
+        return adapted(builder.build(), int(rank), work.batch_size)
+    return head_alone(builder.build()) if work.frozen else builder.build()

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from .autocast import SIGNALS
-from .config_files import tell_files
+from .config_files import is_config, tell_files
 from .config_tables import completed
 from .configured import Configured, configured
+from .data import read_dataset
 from .draft import Draft
 from .files import Files
 from .flags import FlagFamily, flag_of, flags
+from .keys import OFF, ON
 from .launch import Launch, family_of, said, switched
 from .shell import UNKNOWN
 from .stated import DECISIVE, Stated
@@ -42,6 +44,11 @@ _SCHEDULE_EPOCHS = 12
 _ADAPTED = re.compile("q?lora_")  # torchtune: lora_llama3_8b
 _LENGTHS = ("steps", "epochs")
 _FILES = ("file", "agreed")
+# Keys whose flags stand alone, or with what they are set to.
+_SWITCHED = ("adapters", "quantised", "frozen", "frozen_part")
+_OF_DATA = ("dataset", "dataset_part", "dataset_hint", "dataset_path", "dataset_share")
+_BITS = ("4", "8")
+_LORA = re.compile(r"(?:^|_)q?lora(?:_|\.py$)", re.ASCII)  # train_text_to_image_lora.py
 _DISTRIBUTED = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
 
 
@@ -83,6 +90,8 @@ def _read(found: Configured, origin: str) -> Stated:
         reading.draft.say("model", family.models[launch.program])
     if family.configs:
         _read_positional_config(reading)
+    _read_kind(reading)
+    read_dataset(reading.draft, reading.special, launch.after)
     tell_files(found.unread, launcher_unread=found.launcher_unread, draft=reading.draft)
     _read_batch(reading)
     _read_length(reading)
@@ -100,7 +109,7 @@ def _says_something(stated: Stated) -> bool:
 
 def _without_details(stated: Stated) -> Stated:
     """Without problems that change no time: a program has words of its own."""
-    told = DECISIVE | {"model", "precision"}
+    told = DECISIVE | {"model", "precision", "dataset"}
     return replace(stated, problems=tuple(p for p in stated.problems if p.field in told))
 
 
@@ -116,9 +125,18 @@ def _read_flags(reading: _Reading) -> None:
     for name, value, following in said(reading.launch.after):
         flag = flag_of(name)
         key = reading.family.values.get(flag)
-        if key in _FILES:
+        if key in _FILES or (
+            flag in flags().config_flags and is_config(value or "".join(following[:1]))
+        ):
             continue
-        if key is not None:
+        if key in _SWITCHED:
+            reading.special[key] = value or _next_value(following) or "on"
+        elif key in _OF_DATA:
+            more = next(iter(following[1:]), "-") if value is None else "-"
+            text = value if value is not None else _next_value(following) or ""
+            several = key == "dataset" and not more.startswith("-") and "=" not in more
+            reading.special[key] = f"{text},{more}" if several else text
+        elif key is not None:
             text = value if value is not None else _next_value(following)
             if text is not None:
                 _take(reading, key, name, text, following)
@@ -166,6 +184,8 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
         draft.say("image_size", "x".join(axis for axis in axes if axis.isdigit()) or text)
     elif key == "config":
         _read_config(reading, text)
+    elif key == "clip_model":
+        draft.say("model", f"clip-{text}")
     elif "." in key:
         field_name, _, pair_key = key.partition(".")
         draft.pair(field_name, pair_key, text)
@@ -185,15 +205,15 @@ def _take_special(reading: _Reading, key: str, text: str) -> None:
         draft.say("sharding", "fsdp")
     elif key == "strategy" and (stage := re.search(r"deepspeed_stage_([1-3])", word)):
         draft.say("zero", stage[1])
-    elif key == "finetuning" and word == "lora":
-        draft.pair("variant", "finetune", "lora")
+    elif key == "finetuning" and word in ("lora", "qlora", "dora"):
+        reading.special["quantised" if word == "qlora" else "adapters"] = "on"
     elif key == "wrapper" and word.startswith("amp"):
         draft.signal("amp", "on")
     elif key == "component":
         name = text.rpartition(".")[2]
         draft.say("model", _ADAPTED.sub("", name))
         if _ADAPTED.match(name):
-            draft.pair("variant", "finetune", "lora")
+            reading.special["quantised" if name.startswith("q") else "adapters"] = "on"
     elif key == "total_samples":
         draft.say("epochs", "1")
         draft.say("dataset_size", text)
@@ -270,8 +290,32 @@ def _last(word: str) -> str:
     return word.rpartition("/")[2]
 
 
+def _read_kind(reading: _Reading) -> None:
+    """Adapters, 4-bit weights and frozen parts as options; what is off says nothing."""
+    draft, special = reading.draft, reading.special
+    said_of = {key: special.get(key, "off").lower() for key in _SWITCHED}
+    adapters, bits = said_of["adapters"], said_of["quantised"]
+    if _LORA.search(reading.launch.program) and "adapters" not in special:
+        adapters = "on"
+    if adapters not in OFF:
+        if adapters.isdigit() and adapters != "1":
+            draft.pair("options", "lora_rank", adapters)
+        draft.pair("options", "lora", "on")
+    if bits not in OFF and (bits in ON or bits in _BITS):
+        draft.pair("options", "quantized_base", f"{bits if bits in _BITS else 4}bit")
+        draft.pair("options", "lora", "on")
+    if said_of["frozen"] not in OFF:
+        draft.pair("options", "frozen", "backbone")
+    elif said_of["frozen_part"] not in OFF:
+        draft.pair("options", "frozen", "part")
+
+
 def _read_length(reading: _Reading) -> None:
     texts = reading.draft.texts
+    if (done := reading.special.get("start_epoch", "")).isdigit() and "epochs" in texts:
+        key, whole = texts["epochs"]
+        if whole.isdigit() and int(whole) > int(done):
+            texts["epochs"] = key, str(int(whole) - int(done))
     if any(problem.field in _LENGTHS for problem in reading.draft.problems):
         for name in _LENGTHS:
             texts.pop(name, None)

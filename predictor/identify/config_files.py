@@ -65,7 +65,8 @@ def _of_flags(launch: Launch, family: FlagFamily) -> Iterator[Named]:
     for name, text in values:
         flag, shown = flag_of(name), f"{name[:40]} {text[:40]}"
         kind = family.values.get(flag)
-        if kind not in ("file", "agreed", "config") and not (name == "-c" and _is_config(text)):
+        named_so = flag in flags().config_flags and is_config(text)
+        if kind not in ("file", "agreed", "config") and not named_so:
             continue
         if text.startswith("-") or key_of(text) in ON | OFF:
             continue
@@ -77,7 +78,7 @@ def _of_flags(launch: Launch, family: FlagFamily) -> Iterator[Named]:
 
 def _composed(launch: Launch, where: str | None, name: str) -> tuple[str, ...]:
     """Where Hydra looks, beside the program or here."""
-    file = name if _is_config(name) else f"{name}.yaml"
+    file = name if is_config(name) else f"{name}.yaml"
     folders = _PATHS_WITHOUT if where is None else (where,)
     roots = (f"{launch.directory}/", "") if launch.directory else ("",)
     return tuple(
@@ -92,9 +93,10 @@ def _of_arguments(launch: Launch, family: FlagFamily) -> Iterator[Named]:
         if family.configs:
             if word.startswith(family.configs) or f"/{family.configs}" in word:
                 yield Named("", (word,), word[-40:], agreed=True)
-        elif not before.startswith("-") and (_is_config(word) or _PYTHON_CONFIG.fullmatch(word)):
+        elif not before.startswith("-") and (is_config(word) or _PYTHON_CONFIG.fullmatch(word)):
             yield Named("", (word,), word[-40:])
 
 
-def _is_config(word: str) -> bool:
+def is_config(word: str) -> bool:
+    """Whether a word ends as the name of a configuration does."""
     return word.lower().endswith(flags().config_ends)

@@ -11,7 +11,7 @@ from .config_files import Named, launcher_file, named_files
 from .config_tables import accelerate_stated, completed, deepspeed_stated
 from .config_values import settings_of
 from .files import Files
-from .flags import FlagFamily, flag_of
+from .flags import FlagFamily, flag_of, flags
 from .keys import FIELD_OF, key_of
 from .launch import Launch, family_of, said
 from .shell import UNKNOWN
@@ -51,9 +51,12 @@ def configured(launch: Launch, files: Files | None, origin: str) -> Configured:
         return Configured(launch, Stated(), unread, launcher_file(launch) is not None)
     reading = _Reading(files, origin)
     read = [(one, None if _of_deepspeed(one) else reading.settings(one)) for one in named]
+    own = replace(launch, after=(*(w for _, settings in read for w in _words(settings or {})),))
+    family = family_of(replace(own, after=(*own.after, *launch.after)))
+    read = [(one, None if s is None else _flattened(s, family)) for one, s in read]
     words = tuple(word for _, settings in read for word in _words(settings or {}))
     whole = replace(launch, after=(*words, *launch.after))
-    family, tables = family_of(whole), reading.tables(whole)
+    tables = reading.tables(whole)
     unread = tuple(
         told
         for one, settings in read
@@ -143,6 +146,35 @@ def _words(settings: Mapping[str, str]) -> Iterator[str]:
     for name, text in settings.items():
         if _NAME.fullmatch(name):
             yield f"{name}={text}" if "." in name else f"--{name}={text}"
+
+
+def _flattened(settings: Mapping[str, str], family: FlagFamily) -> dict[str, str]:
+    """Settings with those of plain sections under the name of the flag that means the same.
+
+    One that stands in two sections with two values stays where it is.
+    """
+    found: dict[str, str] = {}
+    meant: dict[str, set[str]] = {}
+    for name, text in settings.items():
+        plain = _plain_name(name, family)
+        meant.setdefault(family.values.get(flag_of(f"--{plain}"), plain), set()).add(text)
+    for name, text in settings.items():
+        plain = _plain_name(name, family)
+        key = family.values.get(flag_of(f"--{plain}"), plain)
+        found[plain if len(meant[key]) == 1 else name] = text
+    return found
+
+
+def _plain_name(name: str, family: FlagFamily) -> str:
+    """The flag that a setting in plain sections is, else its own name."""
+    *sections, leaf = flag_of(f"--{name}").lstrip("-").split(".")
+    table = flags()
+    if not sections or flag_of(name) in family.values or not set(sections) <= table.sections:
+        return name
+    if leaf in ("name", "type", "arch") and sections[-1] in table.named_sections:
+        return table.named_sections[sections[-1]].lstrip("-")
+    known = f"--{leaf}" in family.values or f"--{leaf}" in family.switches
+    return leaf if known else name
 
 
 def _unread(

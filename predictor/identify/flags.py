@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -13,14 +14,17 @@ from yaml import CSafeLoader
 
 from .grammar import pairs_of
 
+_ONE_DASH = re.compile(r"-[A-Za-z][A-Za-z_-]{2}", re.ASCII)
+
 
 @dataclass(frozen=True, slots=True)
 class FlagFamily:
     """How one family of programs names what we ask; flags as ``flag_of`` spells them.
 
-    ``switches`` map a flag to key and text of the grammar. ``only`` names the one program that
+    ``switches`` map a flag to key and text of the grammar. ``only`` names the programs that
     the evidence holds for; ``models`` the network a program trains; ``prefers`` the length that
-    counts where two are given; ``configs`` the start of paths that are configurations.
+    counts where two are given; ``configs`` the start of paths that are configurations. One that
+    ``spreads`` uses every GPU it sees, without a launcher.
     """
 
     name: str
@@ -29,10 +33,11 @@ class FlagFamily:
     switches: Mapping[str, tuple[str, str]]
     programs: frozenset[str] = frozenset()
     evidence: frozenset[str] = frozenset()
-    only: str = ""
+    only: frozenset[str] = frozenset()
     framework: str = ""
     prefix: str = ""
     prefers: str = ""
+    spreads: bool = False
     configs: str = ""
     models: Mapping[str, str] | None = None
 
@@ -53,12 +58,23 @@ class Flags:
     launcher_values: Mapping[str, str]
     launcher_files: frozenset[str]
     config_ends: tuple[str, ...]
+    config_flags: frozenset[str]
+    data_directories: frozenset[str]
+    spreading: frozenset[str]
+    spreading_flags: frozenset[str]
+    sections: frozenset[str]
+    named_sections: Mapping[str, str]
     deepspeed: Mapping[str, str]
     accelerate: Mapping[str, str]
 
 
 def flag_of(word: str) -> str:
-    """The spelling flags are compared in; dotted keys are without dashes and ``+``."""
+    """The spelling flags are compared in; dotted keys are without dashes and ``+``.
+
+    A word behind one dash is one behind two.
+    """
+    if _ONE_DASH.match(word):
+        word = f"-{word}"
     if word.startswith("-") and not word.startswith("--") and len(word) == 2:
         return word
     flag = word.lower().replace("_", "-")
@@ -84,6 +100,12 @@ def flags() -> Flags:
         launcher_values=raw["launcher_values"],
         launcher_files=frozenset(raw["launcher_files"]),
         config_ends=tuple(raw["config_ends"]),
+        config_flags=frozenset(raw["config_flags"]),
+        spreading=frozenset(raw["spreading"]),
+        spreading_flags=frozenset(raw["spreading_flags"]),
+        data_directories=frozenset(raw["data_directories"]),
+        sections=frozenset(raw["sections"]),
+        named_sections=raw["named_sections"],
         deepspeed=raw["deepspeed"],
         accelerate=raw["accelerate"],
     )
@@ -102,9 +124,10 @@ def _family(raw: Mapping[str, Any], generic: FlagFamily | None) -> FlagFamily:
         switches=switches,
         programs=frozenset(raw.get("programs", ())),
         evidence=frozenset(map(flag_of, raw.get("evidence", ()))),
-        only=raw.get("only", ""),
+        only=frozenset(raw.get("only", ())),
         framework=raw.get("framework", ""),
         prefix=raw.get("prefix", ""),
+        spreads=raw.get("spreads", False),
         prefers=raw.get("prefers", ""),
         configs=raw.get("configs", ""),
         models=raw.get("models"),

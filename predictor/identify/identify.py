@@ -45,7 +45,8 @@ def identify(
     if rules is not None and context is not None and (rule := rules.match(context)) is not None:
         stated = _named_by(rule, stated)
     stated = settle(stated)
-    problems = dict.fromkeys((*stated.doubts, *stated.problems))
+    grave = (p for p in stated.problems if p.contradiction or p.field == "dataset")
+    problems = dict.fromkeys((*stated.doubts, *grave, *stated.problems))
     return replace(stated, problems=tuple(problems)[:MAX_PROBLEMS])
 
 

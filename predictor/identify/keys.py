@@ -11,6 +11,7 @@ from profiles.errors import UnknownGpuError
 from profiles.gpus import find_gpu
 
 from ..errors import JobError
+from ..job.datasets import dataset_named
 from ..job.fabrics import fabric_of
 from ..job.frameworks import Framework, framework_of, frameworks
 from ..job.optimizers import optimizer_named
@@ -46,6 +47,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "epochs": ("num_epochs", "max_epochs", "num_train_epochs"),
     "steps": ("max_steps", "train_iters", "num_steps", "max_iters"),
     "dataset_size": ("samples", "num_samples"),
+    "dataset": ("data_set", "dataset_name"),
     "framework": ("fw",),
     "framework_date": (),
     "optimizer": ("opt", "optim"),
@@ -272,6 +274,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "gpu": _gpu,
     "fabric": _fabric,
     "optimizer": _optimizer,
+    "dataset": lambda text: dataset_named(text[:MAX_TEXT]).name,
     "sharding": _sharding,
     "sequence_parallel": _switch,
 }

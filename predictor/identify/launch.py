@@ -12,6 +12,8 @@ from .shell import UNKNOWN
 
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*$", re.ASCII)
 _MODULE_LAUNCHERS = frozenset(("torchrun", "accelerate", "deepspeed", "horovodrun", "composer"))
+_SHELLS = ("bash", "sh", "zsh")
+_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _OVERRIDE = re.compile(r"[+~]*[A-Za-z_][\w./@-]{0,80}+=", re.ASCII)
 _NAME_WORD = re.compile(r"[a-z]+", re.ASCII)
 _CONFIG_KEY = re.compile(r"[A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)+", re.ASCII)
@@ -45,7 +47,19 @@ class Launch:
             return True
         if self.after and self.after[0] in table.other_work:  # main.py validate --config ...
             return True
+        if self.program == "yolo":
+            return not {"train", "mode=train"} & set(self.after)
         return bool(_name_words(self.program) & table.other_work) and not self.trains
+
+    @property
+    def alone(self) -> bool:
+        """Whether nothing starts a process for each GPU, and no flag spreads one over them."""
+        table = flags()
+        if self.program in table.programs or family_of(self).spreads:
+            return False
+        if any(_base(word).removesuffix(".py") in table.spreading for word in self.before):
+            return False
+        return not {flag_of(name) for name, _, _ in said(self.after)} & table.spreading_flags
 
 
 def launch_of(words: Sequence[str]) -> Launch | None:
@@ -54,6 +68,7 @@ def launch_of(words: Sequence[str]) -> Launch | None:
     if not words or not _launches(words[0]):
         return None
     python = False
+    unknown: Launch | None = None
     for index, word in enumerate(words):
         base = _base(word)
         behind = words[index + 1 : index + 2]
@@ -68,8 +83,10 @@ def launch_of(words: Sequence[str]) -> Launch | None:
             return Launch(base, tuple(words[:index]), tuple(words[index + 1 :]), directory)
         elif python and word.startswith(UNKNOWN) and _is_python(words[index - 1]):
             return Launch(UNKNOWN, tuple(words[:index]), tuple(words[index + 1 :]))
+        elif python and word == UNKNOWN and behind and behind[0].startswith("--"):
+            unknown = Launch(UNKNOWN, tuple(words[:index]), tuple(words[index + 1 :]))
         python = python or _is_python(word) or base in _MODULE_LAUNCHERS
-    return None
+    return unknown
 
 
 def shell_text(words: Sequence[str]) -> str | None:
@@ -77,12 +94,22 @@ def shell_text(words: Sequence[str]) -> str | None:
     if not words or not _launches(words[0]):
         return None
     for index, word in enumerate(words[:-2]):
-        if _base(word) in ("bash", "sh") and words[index + 1].startswith("-"):
+        if _base(word) in _SHELLS and words[index + 1].startswith("-"):
             for place in (index + 1, index + 2):
                 option = words[place]
                 if option.startswith("-") and option.endswith("c") and place + 1 < len(words):
                     return words[place + 1]
     return None
+
+
+def shell_file(words: Sequence[str]) -> tuple[str, ...]:
+    """The script that ``bash x.sh`` or ``srun ./x.sh`` starts, with its arguments; else ()."""
+    if not words or not (_launches(words[0]) or words[0].endswith(_SCRIPTS)):
+        return ()
+    for index, word in enumerate(words):
+        if word.endswith(_SCRIPTS) and not word.startswith("-") and UNKNOWN not in word:
+            return () if _base(word) in flags().programs else tuple(words[index:])
+    return ()
 
 
 def family_of(launch: Launch) -> FlagFamily:
@@ -92,7 +119,7 @@ def family_of(launch: Launch) -> FlagFamily:
     for family in table.families:
         if launch.program in family.programs:
             return family
-        if given & family.evidence and family.only in ("", launch.program):
+        if given & family.evidence and launch.program in (family.only or (launch.program,)):
             return family
     return table.generic
 

@@ -14,11 +14,13 @@ from .config_tables import completed, deepspeed_stated
 from .draft import settle
 from .files import Files, FilesAt
 from .grammar import parse_text
-from .launch import Launch, launch_of, shell_text
+from .launch import Launch, launch_of, shell_file, shell_text
 from .shell import MAX_SCRIPT, UNKNOWN, Command, read_script
 from .stated import Problem, Stated
 
 MAX_TRAINING_COMMANDS = 50
+# Scripts in scripts, one inside the other.
+MAX_DEPTH = 3
 # Sweeps submit one script many times: its reading is kept, at most 64 KiB of text each.
 SCRIPTS_KEPT = 128
 _LINE = re.compile(r"^#PT\b:?[ \t]*([^\n]*+)$", re.MULTILINE)
@@ -70,10 +72,10 @@ def _parsed(
     if text.strip():
         here = {} if files is None else HERE
         script = read_script(text, {**here, **dict(environment)}, argv[1:])
-        runs = list(_runs(script.commands))
+        runs = list(_runs(script.commands, files))
         configs = [s for d in script.documents if (s := deepspeed_stated(d, origin)) is not None]
     else:
-        runs, configs = list(_runs((Command(argv, False),))), []
+        runs, configs = list(_runs((Command(argv, False),), files)), []
     return settle(notes.over(_training(runs, origin, configs, files)))
 
 
@@ -90,19 +92,28 @@ class _Run:
     directory: str | None
 
 
-def _runs(commands: Sequence[Command], depth: int = 0) -> Iterator[_Run]:
+def _runs(commands: Sequence[Command], files: Files | None, depth: int = 0) -> Iterator[_Run]:
     directory: str | None = ""
     for command in commands:
-        inner = shell_text(command.words)
         if command.words and command.words[0] in _MOVES:
             directory = _moved(directory, command)
-        elif inner is not None and depth == 0:
-            nested = read_script(inner).commands
-            for run in _runs(nested, depth + 1):
+        elif depth < MAX_DEPTH and (inner := _inner(command, files, directory)) is not None:
+            for run in _runs(inner, FilesAt.of(files, directory), depth + 1):
                 repeated = run.repeated or command.repeated
                 yield replace(run, repeated=repeated, directory=_nested(directory, run, command))
         elif (launch := launch_of(command.words)) is not None and not launch.does_other_work:
             yield _Run(launch, command.repeated, _outside(launch.before, directory))
+
+
+def _inner(
+    command: Command, files: Files | None, directory: str | None
+) -> tuple[Command, ...] | None:
+    """The commands of a shell text, or of a script that may be read; None where it is neither."""
+    text, arguments = shell_text(command.words), tuple[str, ...]()
+    if text is None and launch_of(command.words) is None and (file := shell_file(command.words)):
+        here = FilesAt.of(files, _outside(command.words, directory))
+        text, arguments = None if here is None else here.read(file[0]), file[1:]
+    return None if text is None else read_script(text, command.exported, arguments).commands
 
 
 def _moved(directory: str | None, command: Command) -> str | None:
@@ -136,6 +147,7 @@ def _training(
     if not training:
         return Stated()
     agreed = _agreed([stated for _, stated in training], "two training commands")
+    agreed = replace(agreed, alone=len(training) == 1 and training[0][0].launch.alone)
     if len(training) > 1:
         agreed = _without_length(agreed, origin, "several training commands")
     elif training[0][0].repeated:

@@ -25,6 +25,7 @@ MAX_COMMANDS = 2000
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.S)
 _SETTERS = ("export", "declare", "typeset", "local", "readonly")
+_SHELL = re.compile(r"(?:^|/)(?:ba|z)?sh$|\.(?:sh|bash|slurm|sbatch)$")
 _BRANCHES = {"if": 1, "fi": -1, "case": 1, "esac": -1}
 _LOOPS = {"for": 1, "while": 1, "until": 1, "select": 1, "done": -1}
 _PREFIXES = ("then", "do", "else", "elif", "if", "while", "until", "!", "{", "fi", "done", "time")
@@ -37,10 +38,12 @@ class Command:
     """One simple command: its words without assignments, redirections and keywords.
 
     ``repeated`` where it stands in a loop or a function: it may run more or less than once.
+    ``exported`` are the variables that a shell script it starts would see.
     """
 
     words: tuple[str, ...]
     repeated: bool
+    exported: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ def read_script(
     body, documents = without_documents(clean)
     known = dict(variables or {})
     known.update((str(i), word) for i, word in enumerate(arguments, 1))
-    return _Reader(body, documents, known, tuple(arguments)).read()
+    return _Reader(body, documents, known, tuple(arguments), set(variables or ())).read()
 
 
 @dataclass(slots=True)
@@ -70,6 +73,7 @@ class _Reader:
     sources: list[HereDocument]
     variables: dict[str, str]
     arguments: tuple[str, ...]
+    exported: set[str]
     arrays: dict[str, tuple[str, ...]] = field(default_factory=dict)
     commands: list[Command] = field(default_factory=list)
     documents: list[str] = field(default_factory=list)
@@ -243,11 +247,21 @@ class _Reader:
         if words and (not plain or words[0] in _SETTERS):
             for word in words:
                 self._assign(word)
-        elif plain and (words := words[plain[0] :]):
+            if words[0] == "export" or "-x" in words:
+                self.exported |= {word.partition("=")[0].rstrip("+") for word in words[1:]}
+        elif plain:
+            given, words = words[: plain[0]], words[plain[0] :]
             self._forget(words)
             repeated = self.loops > 0 or self.function
-            self.commands.append(Command(tuple(words), repeated))
+            self.commands.append(Command(tuple(words), repeated, self._seen_by(words, given)))
             self.tested = self.tested or words[0] in _TESTS
+
+    def _seen_by(self, words: list[str], given: list[str]) -> Mapping[str, str]:
+        """What a shell that a command starts knows: exported variables, and those before it."""
+        if not any(_SHELL.search(word) for word in words):
+            return {}
+        seen = {name: self.variables[name] for name in self.exported & self.variables.keys()}
+        return seen | {name: value for name, _, value in (word.partition("=") for word in given)}
 
     def _forget(self, words: list[str]) -> None:
         """What commands that set variables by themselves leave unknown."""

@@ -15,6 +15,7 @@ ALTERNATIVES = (
     ("batch_size", "global_batch_size"),
     ("steps", "epochs"),
     ("framework", "framework_date"),
+    ("dataset", "dataset_size"),
 )
 # Fields that a time follows from: said, but not readable, they must not be taken as their default.
 DECISIVE = frozenset(
@@ -44,7 +45,11 @@ _LENGTHS = ("steps", "epochs")
 _WHOLE = (("batch_size", "global_batch_size"), _LENGTHS)
 SCRIPT = "script"
 # Fields that a script and what goes before it may not say differently.
-CONTRADICTED = DECISIVE - {"options", "variant", "phases", "file"} | {"model", "precision"}
+CONTRADICTED = DECISIVE - {"options", "variant", "phases", "file"} | {
+    "model",
+    "precision",
+    "dataset",
+}
 # Fields of pairs: what two places say of different keys holds together.
 PAIRS = ("options", "variant")
 
@@ -73,12 +78,14 @@ class Stated:
     ``environment``, ``script``, ``rule NAME``, ``annotation``. ``problems`` are for the user.
     ``unknown_model`` is the name of a model that the catalog does not have, on one line.
     ``values`` may hold both batch sizes: that of a GPU's micro-step and that of a whole step.
+    ``alone`` says that one process trains, which nothing starts for each GPU: of several one works.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     unknown_model: str | None = None
+    alone: bool = False
 
     @property
     def model(self) -> str | None:
@@ -140,6 +147,7 @@ class Stated:
                 *(p for p in weaker.problems if p.field not in settled or p.contradiction),
             ),
             self.unknown_model or (None if "model" in settled else weaker.unknown_model),
+            self.alone or weaker.alone,
         )
 
     def job(self, **given: Any) -> TrainingJob:
@@ -155,6 +163,10 @@ class Stated:
             name for names in ALTERNATIVES if set(names) & set(self.values) for name in names
         }
         fields = {k: v for k, v in given.items() if k not in settled} | dict(self.values)
+        if self.alone and "gpus" not in self.values:
+            fields |= {"gpus": 1, "gpus_per_node": 1}
+        if any(p.field == "dataset" for p in self.problems) and not settled & {"dataset"}:
+            fields.pop("epochs", None)
         if {"batch_size", "global_batch_size"} <= set(self.values):
             fields |= _accumulation(fields)
             del fields["global_batch_size"]

@@ -13,6 +13,8 @@ from .options import Pairs, known_options, software_data
 
 # Software of no stated date is taken for this: as new as the newest that rules and tables know.
 TODAY = 2026.0
+# Rank of adapters in the recipes of Hugging Face.
+USUAL_RANK = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +24,8 @@ class Software:
     ``framework`` and ``date`` (year and part) choose the
     defaults. ``compiled`` steps are fused and cost the host less, ``captured`` ones next to
     nothing; ``fused_kernels`` fuse pointwise work alone. ``recompute`` is ``nothing``,
-    ``attention`` or ``layers``. ``half_weights`` (apex O2) are weights in the lower format beside
+    ``attention`` or ``layers``. ``frozen`` is nothing, ``backbone`` (all but the last layer) or
+    ``part``. ``half_weights`` (apex O2) are weights in the lower format beside
     FP32 masters. What is None was not stated. ``settings`` say where each field comes from.
     """
 
@@ -62,12 +65,18 @@ class Software:
     adapters: bool = False
     adapter_rank: int | None = None
     base_bits: int | None = None
+    frozen: str = ""
     settings: tuple[Setting, ...] = ()
 
     @property
     def trains_adapters(self) -> bool:
         """Whether adapters alone are trained."""
         return self.adapters or self.adapter_rank is not None or self.base_bits is not None
+
+    @property
+    def rank(self) -> int:
+        """Rank of the adapters that are trained: stated, or as most recipes have it; else 0."""
+        return (self.adapter_rank or USUAL_RANK) if self.trains_adapters else 0
 
     @property
     def layers_by_hand(self) -> bool:

@@ -11,6 +11,7 @@ from profiles.errors import UnknownGpuError
 from profiles.gpus import Gpu, find_gpu
 
 from ..errors import JobError
+from .datasets import DataSet, dataset_named
 from .described import described
 from .frameworks import framework_of
 from .optimizers import optimizer_named
@@ -37,9 +38,9 @@ class TrainingJob:
     split); ``global_batch_size`` is its alternative for the whole optimizer step, never both. One
     replica of the model is split over ``tensor_parallel`` x ``context_parallel`` x
     ``pipeline_parallel`` GPUs; ``hsdp`` shards inside a node and replicates between nodes. The
-    length is ``steps`` or ``epochs`` times ``dataset_size`` samples. ``options`` and ``variant``
-    are mappings or ``k=v;k=v`` text, ``phases`` Phases or mappings. ``software`` is what framework,
-    date and options come to, with the defaults of their era.
+    length is ``steps``, or ``epochs`` of ``dataset_size`` samples or of ``dataset``. ``options``
+    and ``variant`` are mappings or ``k=v;k=v`` text, ``phases`` Phases or mappings. ``software`` is
+    what framework, date and options come to, with the defaults of their era.
 
     Raises JobError, naming field, value and what is expected.
     """
@@ -82,7 +83,10 @@ class TrainingJob:
     steps: int | None = field(default=None, metadata=described("Length: optimizer steps."))
     epochs: float | None = field(default=None, metadata=described("Length: epochs."))
     dataset_size: int | None = field(
-        default=None, metadata=described("Samples of one epoch", unstated="of the model")
+        default=None, metadata=described("Samples of one epoch", unstated="of the data set")
+    )
+    dataset: str | None = field(
+        default=None, metadata=described("Well-known data set, such as imagenet or mnli.")
     )
     framework: str = field(
         default="pytorch", metadata=described('Name, also with a version: "pytorch 2.3".')
@@ -144,6 +148,7 @@ class TrainingJob:
     source: str = field(
         default="", metadata=described("Site whose measured runs count as one's own.")
     )
+    data: DataSet | None = field(init=False, repr=False, compare=False)
     hardware: Gpu = field(init=False, repr=False, compare=False)
     software: Software = field(init=False, repr=False, compare=False)
 
@@ -156,6 +161,9 @@ class TrainingJob:
         set_(self, "variant", _pairs(self.variant))
         set_(self, "image_size", _image_size(self.image_size))
         set_(self, "phases", phases_of(self.phases))
+        data = None if self.dataset is None else dataset_named(str(self.dataset))
+        set_(self, "data", data)
+        set_(self, "dataset", None if data is None else data.name)
         try:
             gpu = find_gpu(self.gpu)
         except UnknownGpuError as error:

@@ -72,6 +72,8 @@ def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
         context_parallel=job.context_parallel,
         expert_parallel=job.expert_parallel,
         grouped_experts=job.software.grouped_experts,
+        adapter_rank=job.software.rank,
+        frozen=job.software.frozen == "backbone",
     )
 
 

@@ -140,9 +140,10 @@ class TestErrors:
         assert "bert-large" in caught.value.nearest
 
     def test_epochs_need_a_data_set(self) -> None:
-        with pytest.raises(JobError) as caught:
-            predict_time("bert-large", "amp", batch_size=8, epochs=3)
-        assert caught.value.field == "dataset_size"
+        unknown = predict_time("bert-large", "amp", batch_size=8, epochs=3)
+        assert unknown.steps is None
+        assert unknown.total_s is None
+        assert "state dataset= or dataset_size=" in str(unknown)
         found = predict_time("bert-large", "amp", batch_size=8, epochs=3, dataset_size=1000)
         assert found.steps == 375
 

@@ -12,7 +12,7 @@ import yaml
 import profiles
 from predictor.errors import GraphError
 from predictor.graphs.builder import GraphBuilder
-from predictor.graphs.catalog import graph_of
+from predictor.graphs.catalog import entry_of, graph_of
 from predictor.graphs.families import Workload, builder_of
 from predictor.graphs.operator import Direction, Graph, Kind
 from predictor.physics.parallel.stages import parts_of
@@ -36,6 +36,8 @@ def graph(name: str, **changes: Any) -> Graph:
     workload.setdefault("seq_len", entry["defaults"]["seq_len"])
     b = GraphBuilder(1)
     work = Workload(1, **workload)
+    if "finetune" in entry["architecture"]:
+        return graph_of(name, (), work)
     builder_of(entry["family"])(b, work, **{**entry["architecture"], **changes})
     return b.build()
 
@@ -55,7 +57,8 @@ def test_pretraining_predicts_20_positions_at_128_tokens_and_80_at_512() -> None
 
 
 def test_adapters_train_alone() -> None:
-    full, adapted = graph("llama2-70b"), graph("llama2-70b-lora", seq_len=4096)
+    work = Workload(1, seq_len=4096)
+    full, adapted = graph_of("llama2-70b", (), work), graph_of("llama2-70b-lora", (), work)
     rank, layers = 16, 80
     adapters = layers * rank * (8192 + (8192 + 2 * 1024) + 2 * 8192)
     assert adapted.trainable_parameters == adapters
@@ -156,3 +159,25 @@ def test_mixture_layers_follow_the_pattern() -> None:
 def test_unknown_layer_letter_is_named() -> None:
     with pytest.raises(GraphError, match="X"):
         graph("mamba-hybrid-style", hybrid_pattern="MX", hidden=64, heads=1)
+
+
+@pytest.mark.parametrize("name", ["bert-base", "llama2-7b", "vit-base-16"])
+def test_adapters_of_any_network_leave_out_the_gradients_of_frozen_weights(name: str) -> None:
+    full, adapted = whole(name), whole(name, adapter_rank=8)
+    assert 2 / 3 < adapted.flops / full.flops < 0.75
+    assert adapted.trainable_parameters < 0.02 * full.parameters
+    assert adapted.parameters == full.parameters + adapted.trainable_parameters
+
+
+@pytest.mark.parametrize("name", ["resnet50", "vit-base-16", "bert-base"])
+def test_a_frozen_body_runs_forward_alone(name: str) -> None:
+    full, head = whole(name), whole(name, frozen=True)
+    assert head.forward_flops == full.forward_flops
+    assert head.flops < 1.3 * full.forward_flops
+    assert head.trainable_parameters < full.parameters
+
+
+def whole(name: str, **more: Any) -> Graph:
+    entry = entry_of(name)
+    work = Workload(2, seq_len=entry.seq_len, image_size=entry.image_size, **more)
+    return graph_of(name, (), work)

@@ -98,6 +98,7 @@ def test_every_alias_means_its_field_in_any_spelling() -> None:
         "variant": "layers=2",
         "framework_date": "2024",
         "phases": '"steps=1"',
+        "dataset": "mnli",
     }
     for key, field in FIELD_OF.items():
         for spelling in (key, key.replace("_", "-"), key.upper()):

@@ -24,6 +24,7 @@ class Workload:
     ``sequence_parallel`` also the tokens its norms and residuals see. ``seq_len`` is the part of
     one of ``context_parallel`` GPUs, whose queries attend to the keys of all. ``expert_parallel``
     GPUs share the experts of a mixture, whose products one launch starts if ``grouped_experts``.
+    Adapters of ``adapter_rank`` train alone, or where it is ``frozen`` the head.
     """
 
     batch_size: int
@@ -35,6 +36,8 @@ class Workload:
     sequence_parallel: bool = False
     context_parallel: int = 1
     expert_parallel: int = 1
+    adapter_rank: int = 0
+    frozen: bool = False
     grouped_experts: bool = False
 
     @property

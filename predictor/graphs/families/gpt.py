@@ -6,14 +6,12 @@ Shoeybi et al. arXiv 1909.08053 for the split over GPUs. Argument names are thos
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import ceil
 
 from ..builder import GraphBuilder
 from . import Workload, family
 from .latent_attention import Latent, latent_attention
-from .lora import adapted_attention
 from .moe import Mixture, dense_layers, moe_feed_forward
 from .transformer import Block, feed_forward, language_head, self_attention, soft_cap, vocab_share
 from .transformer import norm as normalise
@@ -27,7 +25,6 @@ class Layer:
     seq_len: int
     latent: Latent | None = None
     mixture: Mixture | None = None
-    lora_rank: int = 0
     qk_norm: bool = False
     wide_qk_norm: bool = False
     parallel: bool = False
@@ -81,13 +78,10 @@ def gpt(
     qk_rope_dim: int = 64,
     v_head_dim: int = 128,
     mtp_layers: int = 0,
-    finetune: str = "",
-    lora_rank: int = 16,
 ) -> None:
     """A causal language model on ``work.tokens`` tokens; the loss is taken at every position.
 
     ``norm`` is ``layernorm`` or ``RMSNorm``, ``pos_emb`` ``learned``, ``rope`` or ``alibi``;
-    ``finetune="lora"`` freezes everything but adapters of rank ``lora_rank`` at the attention.
     ``qkv_bias`` and ``out_bias`` default to ``bias``; ``shared_norm`` is one norm for both
     branches, ``post_norm`` one behind each, ``wide_qk_layernorm`` one over all heads. Every other
     layer has a ``window``.
@@ -121,7 +115,6 @@ def gpt(
     layer = Layer(
         block,
         work.tokens,
-        lora_rank=lora_rank if finetune == "lora" else 0,
         qk_norm=qk_layernorm,
         wide_qk_norm=wide_qk_layernorm,
         parallel=shared_norm,
@@ -134,18 +127,11 @@ def gpt(
     rows_of_vocab = vocab_share(vocab, split, vocab_divisor)
     positions = max(max_position, work.tokens) if pos_emb == "learned" else 0
     b.input(2 * work.tokens)
-    with still(b, layer):
-        embed(b, block, work.tokens, rows_of_vocab, positions, embedding_norm)
+    embed(b, block, work.tokens, rows_of_vocab, positions, embedding_norm)
     stacks(b, layer, mixture, layers, moe_layer_freq)
-    with still(b, layer):
-        head(b, block, work.tokens, rows_of_vocab, tied=not untied_embeddings, bias=head_bias)
+    head(b, block, work.tokens, rows_of_vocab, tied=not untied_embeddings, bias=head_bias)
     for _ in range(mtp_layers):
         predict_further(b, replace(layer, mixture=mixture if experts else None), rows_of_vocab)
-
-
-def still(b: GraphBuilder, layer: Layer) -> AbstractContextManager[None]:
-    """What is emitted within it trains only where no adapter does instead."""
-    return b.frozen() if layer.lora_rank else nullcontext()
 
 
 def embed(
@@ -185,9 +171,7 @@ def stack(b: GraphBuilder, layer: Layer, times: int) -> None:
 def decoder_layer(b: GraphBuilder, layer: Layer) -> None:
     """Attention of the layer's kind, then feed-forward of the layer's kind."""
     block, rows = layer.block, b.batch_size * layer.seq_len
-    if layer.lora_rank:
-        adapted_attention(b, block, layer.lora_rank, layer.seq_len)
-    elif layer.latent:
+    if layer.latent:
         latent_attention(b, block, layer.latent, layer.seq_len)
     else:
         self_attention(b, block, layer.seq_len, causal=True)
@@ -197,11 +181,10 @@ def decoder_layer(b: GraphBuilder, layer: Layer) -> None:
         if layer.wide_qk_norm:
             normalise(b, block, rows, block.attention_width)
             normalise(b, block, rows, block.kv_width)
-    with b.frozen() if layer.lora_rank else nullcontext():
-        if layer.mixture:
-            moe_feed_forward(b, block, layer.mixture, rows)
-        else:
-            feed_forward(b, replace(block, pre_norm=False) if layer.parallel else block, rows)
+    if layer.mixture:
+        moe_feed_forward(b, block, layer.mixture, rows)
+    else:
+        feed_forward(b, replace(block, pre_norm=False) if layer.parallel else block, rows)
 
 
 def head(

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 from ...job.optimizers import OptimizerRule
-from ...job.software import Software
 from ...job.training_job import TrainingJob
 from ..formats import LOW_WEIGHTS, Storage
 from ..parallel.placement import expert_tensor_parallel, place
@@ -15,10 +14,6 @@ from .account import Account
 # Elements of DeepSpeed's reduce_bucket_size and allgather_bucket_size, each (its JSON reference).
 DEEPSPEED_BUCKET = 500_000_000
 BITS_IN_BYTE = 8
-# Share of the weights that one rank of adapters on all matrices adds: 160 million at rank 64 of
-# LLaMA-7B (arXiv 2305.14314); Hugging Face's recipes take rank 16.
-ADAPTER_SHARE = 160e6 / 6.74e9 / 64
-USUAL_RANK = 16
 # Units of ZeRO-3 and FSDP that are gathered at once: the one at work and the one prefetched.
 GATHERED_UNITS = 2
 
@@ -57,7 +52,7 @@ def states_of(
     tables = weights * account.sparse / max(1, account.parameters)
     dense = weights - tables
     software = job.software
-    here = dense * min(1.0, _trained(account), _adapted(software))
+    here = dense * _trained(account)
     kept = BITS_IN_BYTE * storage.weight if software.base_bits is None else software.base_bits
     ranks = shard_ranks(job, experts)
     optimizer_ranks, gradient_ranks, weight_ranks = (
@@ -80,13 +75,6 @@ def states_of(
         step_workspace=here * storage.upcast_gradient / optimizer_ranks,
         gradients_stay=job.data_parallel > 1 or job.micro_steps > 1 or job.framework in LOW_WEIGHTS,
     )
-
-
-def _adapted(software: Software) -> float:
-    """Share of the weights that adapters have; all of them where none are trained."""
-    if not software.trains_adapters:
-        return 1.0
-    return ADAPTER_SHARE * (software.adapter_rank or USUAL_RANK)
 
 
 def _trained(account: Account) -> float:

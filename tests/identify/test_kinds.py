@@ -1,0 +1,156 @@
+"""What is trained of a network, by how many processes, and which names mean something else."""
+
+from __future__ import annotations
+
+import pytest
+
+from predictor.identify.identify import identify
+from predictor.identify.stated import Stated
+
+TRAIN = "train.py --model vit-base-16 --batch-size 64 --amp --steps 100"
+
+
+def read(command: str, files: dict[str, str] | None = None) -> Stated:
+    return identify(
+        script=f"#!/bin/sh\n{command}\n", files=None if files is None else Written(files)
+    )
+
+
+class Written:
+    def __init__(self, texts: dict[str, str]) -> None:
+        self.texts = texts
+
+    def read(self, path: str) -> str | None:
+        return self.texts.get(path.removeprefix("./"))
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("--freeze_backbone", {"frozen": "backbone"}),
+        ("--freeze-backbone True", {"frozen": "backbone"}),
+        ("--freeze-backbone False", {}),
+        ("--linear-probe", {"frozen": "backbone"}),
+        ("--freeze_encoder", {"frozen": "part"}),
+        ("--tune_mm_mlp_adapter True", {"frozen": "part"}),
+        ("--apply_lora --lora_r 8", {"lora": "on", "lora_rank": "8"}),
+        ("--use_lora False", {}),
+        ("--use_peft --load_in_4bit", {"lora": "on", "quantized_base": "4bit"}),
+        ("--bits 4", {"lora": "on", "quantized_base": "4bit"}),
+        ("--bits 16", {}),
+        ("--apply_adapter --adapter_type houlsby", {"lora": "on"}),
+    ],
+)
+def test_what_is_trained_is_read(words: str, options: dict[str, str]) -> None:
+    assert dict(read(f"python {TRAIN} {words}").values.get("options", ())) == options
+
+
+@pytest.mark.parametrize(
+    ("command", "alone"),
+    [
+        (f"python {TRAIN}", True),
+        (f"CUDA_VISIBLE_DEVICES=0 nohup python -u {TRAIN}", True),
+        (f"srun python {TRAIN}", False),
+        (f"torchrun --nproc_per_node 4 {TRAIN}", False),
+        (f"python -m torch.distributed.launch {TRAIN}", False),
+        (f"accelerate launch {TRAIN}", False),
+        (f"python {TRAIN} --gpus 4", False),
+        (f"python {TRAIN} --multi-gpu", False),
+        ("yolo detect train model=x.pt epochs=3 batch=16 device=0,1", False),
+        ("./distributed_train.sh 4 /data --model resnet50 --batch-size 64", False),
+    ],
+)
+def test_one_process_on_many_gpus_is_one_gpu_working(command: str, alone: bool) -> None:
+    stated = read(command)
+    assert stated.alone is alone
+    if "vit" in command:
+        job = stated.job(gpu="a100-sxm4-80gb", gpus=8, gpus_per_node=8)
+        assert job.gpus == (1 if alone else 8)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("python train.py --model unet --batch-size 2 --epochs 3", "unet"),
+        ("python -m training.main --dataset-type webdataset --model ViT-B-32", "clip-ViT-B-32"),
+        ("python train.py --model openai/clip-vit-base-patch32 --batch-size 2", "openai/clip-vit-"),
+    ],
+)
+def test_a_name_that_could_mean_another_network_means_none(command: str, name: str) -> None:
+    stated = read(command)
+    assert stated.model is None
+    assert (stated.unknown_model or "").startswith(name)
+
+
+def test_a_script_that_calls_another_is_read_with_what_it_exports() -> None:
+    inner = {"inner.sh": "python train.py --model $NET --batch-size $1 --epochs ${EPOCHS:-3}\n"}
+    stated = read("export NET=resnet50\nOTHER=1\nEPOCHS=7 bash inner.sh 32", inner)
+    assert stated.values == {"model": "resnet50", "batch_size": 32, "epochs": 7.0}
+    assert read("NET=resnet50\nbash inner.sh 32", inner).model is None  # not exported
+    assert read("bash inner.sh 32").values == {}
+    assert read("for i in 1 2; do ./inner.sh 32; done", inner).values.keys() == {"batch_size"}
+
+
+def test_scripts_that_call_each_other_end() -> None:
+    assert read("bash a.sh", {"a.sh": "bash b.sh", "b.sh": "bash a.sh"}).values == {}
+
+
+def test_a_quoted_command_sees_exported_variables() -> None:
+    script = """export CMD="train.py --model resnet50 --batch-size 8"
+srun bash -c 'torchrun --nproc_per_node 4 $CMD --epochs 2'"""
+    assert read(script).values == {"model": "resnet50", "batch_size": 8, "epochs": 2.0}
+
+
+def test_arrays_behind_a_launcher_in_a_variable_are_read() -> None:
+    script = """export LAUNCH=torchrun
+declare -a TORCH=(--nproc_per_node=8 --nnodes=$N)
+declare -a ARGS=(--model resnet50 --max_steps=100)
+srun ${RESUME} -l ${LAUNCH} "${TORCH[@]}" $PROGRAM "${ARGS[@]}" """
+    assert read(script).values == {"model": "resnet50", "steps": 100}
+
+
+NESTED = """
+model: {name: resnet50}
+training: {num_epochs: 5, batch_size: 32}
+data: {dataset: cifar10}
+validation: {batch_size: 1}
+"""
+
+
+@pytest.mark.parametrize("flag", ["-opt", "-c", "-t", "--config", "--yaml", "-cfg"])
+def test_nested_settings_of_a_file_are_read(flag: str) -> None:
+    stated = read(f"python train.py {flag} a.yml", {"a.yml": NESTED})
+    assert stated.values == {
+        "model": "resnet50",
+        "epochs": 5.0,
+        "batch_size": 32,
+        "dataset": "cifar10",
+    }
+    assert not stated.doubts
+
+
+def test_a_setting_in_two_sections_with_two_values_is_left_open() -> None:
+    text = "training: {batch_size: 32}\ndata: {batch_size: 16}\n"
+    stated = read("python train.py --config a.yml --model resnet50", {"a.yml": text})
+    assert "batch_size" not in stated.values
+    assert stated.doubts
+
+
+def test_yolo_trains_only_where_it_says_so() -> None:
+    said = "data=coco.yaml model=yolo11x.pt epochs=100 imgsz=640 batch=16"
+    stated = read(f"yolo detect train {said}")
+    assert stated.values["global_batch_size"] == 16
+    assert stated.values["dataset"] == "coco"
+    assert stated.values["epochs"] == 100
+    assert read(f"yolo detect val {said}").values == {}
+
+
+def test_a_style_without_sizes_has_no_step() -> None:
+    from predictor.errors import GraphError
+    from predictor.graphs.catalog import entry_of
+    from predictor.physics.job_graph import job_graph
+
+    stated = read("torchrun pretrain_t5.py --micro-batch-size 4 --seq-length 512 --bf16")
+    job = stated.job(gpu="a100-sxm4-80gb", gpus=8)
+    with pytest.raises(GraphError, match="give"):
+        job_graph(job, entry_of(job.model))
