@@ -129,7 +129,8 @@ def _length(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
         return
     if job.data is not None and job.data.tokens is not None:
         value, reason = f"{job.data.tokens:,} tokens an epoch", "in the vocabulary of its source"
-        yield Assumption("dataset", value, reason, *_assumed()["tokens_times"], length=True)
+        low, high = _assumed()["tokens_times"]
+        yield Assumption("dataset", value, reason, low, high, length=True)
     if job.data is not None or entry.dataset_size is None:
         return
     least, most = _assumed()["dataset_size"]

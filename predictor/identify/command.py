@@ -133,9 +133,9 @@ def _read_flags(reading: _Reading) -> None:
             reading.special[key] = value or _next_value(following) or "on"
         elif key in _OF_DATA:
             more = next(iter(following[1:]), "-") if value is None else "-"
-            text = value if value is not None else _next_value(following) or ""
+            named = value if value is not None else _next_value(following) or ""
             several = key == "dataset" and not more.startswith("-") and "=" not in more
-            reading.special[key] = f"{text},{more}" if several else text
+            reading.special[key] = f"{named},{more}" if several else named
         elif key is not None:
             text = value if value is not None else _next_value(following)
             if text is not None:
