@@ -75,13 +75,18 @@ def _assumed() -> Mapping[str, Any]:
 
 
 def assumptions_of(
-    job: TrainingJob, price: Callable[[TrainingJob], float], *, measured: bool, most_gpus: int
+    job: TrainingJob,
+    step_s: float,
+    price: Callable[[TrainingJob], float],
+    *,
+    measured: bool,
+    most_gpus: int,
 ) -> tuple[Assumption, ...]:
     """What is assumed of a job, what moves most first.
 
-    ``price`` gives the physical step time of a job. ``measured`` runs of the same configuration
-    settle its software and its input; none has more than ``most_gpus``. Raises GraphError where
-    the model has no graph.
+    ``price`` gives the physical step time of a job, ``step_s`` is that of this one. ``measured``
+    runs of the same configuration settle its software and its input; none has more than
+    ``most_gpus``. Raises GraphError where the model has no graph.
     """
     entry = entry_of(job.model)
     found = [
@@ -92,7 +97,7 @@ def assumptions_of(
         *_frozen(job),
     ]
     if not measured:
-        found += [*_image(job, entry), *_software(job, entry, price)]
+        found += [*_image(job, entry), *_software(job, entry, step_s, price)]
     told = [one for one in found if max(one.high, 1 / one.low) > NEGLIGIBLE]
     return tuple(sorted(told, key=lambda one: -max(one.high, 1 / one.low)))
 
@@ -186,7 +191,7 @@ def _micro_batch(job: TrainingJob) -> Iterator[Assumption]:
 
 
 def _software(
-    job: TrainingJob, entry: ModelEntry, price: Callable[[TrainingJob], float]
+    job: TrainingJob, entry: ModelEntry, step_s: float, price: Callable[[TrainingJob], float]
 ) -> Iterator[Assumption]:
     """Defaults of the era that this network feels, priced as the other choice."""
     kinds = {operator.kind for operator in job_graph(job, entry).operators}
@@ -200,7 +205,7 @@ def _software(
             continue
         other = job.but(options=(*job.options, (option, OTHER[taken])))
         try:
-            times = price(other) / price(job)
+            times = price(other) / step_s
         except (GraphError, JobError):
             continue
         reason = "not stated" if setting is None else f"not stated; {setting.reason}"

@@ -100,7 +100,11 @@ class Predictor:
         step_s = float(physical.step_s * correction)
         tier, deviation = estimate.tier, estimate.deviation
         assumed = assumptions_of(
-            job, self._price_s, measured=tier in SETTLED, most_gpus=self._most_gpus
+            job,
+            physical.step_s,
+            self._price_s,
+            measured=tier in SETTLED,
+            most_gpus=self._most_gpus,
         )
         return Prediction(
             job=job,

@@ -96,6 +96,10 @@ class Graph:
     input_elements: float
     synchronous: bool = False
 
+    def __hash__(self) -> int:
+        """Of the numbers: hashing hundreds of operators costs more than pricing them."""
+        return hash((self.parameters, self.input_elements, len(self.operators)))
+
     @property
     def forward_flops(self) -> float:
         """FLOPs of the forward pass of the whole micro-batch."""
