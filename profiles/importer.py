@@ -3,7 +3,7 @@
 DIR holds ``measurements.csv``, ``operators.csv`` and ``collectives.csv``; a missing one is an
 empty table. Everything the importer writes is derived from them and replaced as a whole; the
 same rows give the same bytes, in whatever order they come. ``--add`` keeps the stored rows but
-those of a source that DIR has, too, and writes no quarantine.
+those whose id DIR has, too, and writes no quarantine.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def add_directory(directory: Path, root: Path = HERE) -> Mapping[str, Sorted]:
     shared = {text: key for key, text in texts(root).items()} | shared_texts(files.values())
     for name, file in files.items():
         path = root / name
-        kept = [row for row in _stored(path) if row[1] not in book.sources]
+        ids = {cells[0] for cells in file.rows}
+        kept = [row for row in _stored(path) if row[0] not in ids]
         write_table(path, file.columns, [*kept, *file.refer(shared)])
     write_table(root / "texts.csv", ("key", "text"), sorted((k, t) for t, k in shared.items()))
     for loader in (sources, texts, operators, collectives, measurements):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from predictor.physics.operator_time.evaluate import OperatorEvaluation
+from predictor.physics.operator_time.evaluate import OperatorEvaluation, without_own_rows
+from profiles.gpus import gpus
+from profiles.tables import operators
 
 # Mean error measured on held-out shapes: 5 to 8 % (FP32 GEMM), 10 to 15 % (FP16), 14 to 30 %
 # (convolution). The bounds leave room for other rows, not for another model.
@@ -56,3 +58,15 @@ def test_median_error_on_a_gpu_without_a_table(
         if (e.test, e.group, e.gpu) == (architecture, group, gpu)
     ]
     assert error.median < NEW_ARCHITECTURES[architecture, group, gpu]
+
+
+@pytest.mark.slow
+def test_a_gpu_without_tables_is_priced_by_the_others() -> None:
+    found = [
+        e
+        for e in without_own_rows(operators(), gpus(), names=("gb300-279gb", "h200-sxm-141gb"))
+        if e.group in ("gemm/half", "gemm/fp8", "attention/half")
+    ]
+    assert {e.group for e in found} >= {"gemm/half", "gemm/fp8"}
+    rows = sum(e.rows for e in found)
+    assert sum(e.mean * e.rows for e in found) / rows < 0.2

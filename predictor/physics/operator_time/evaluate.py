@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from profiles.gpus import CPU, Gpu
-from profiles.tables import OperatorTable
+from profiles.gpus import CPU, Gpu, gpus
+from profiles.tables import OperatorTable, operators
 
 from .fit import fit_groups
 from .groups import groups, slots
@@ -94,3 +94,28 @@ def predict(model: OperatorTimes, samples: Samples, gpus: Mapping[str, Gpu]) -> 
 
 def _hash(shape: NDArray[np.int64]) -> NDArray[np.int64]:
     return (shape * 2654435761 % 2**32) >> 7
+
+
+def without_own_rows(
+    table: OperatorTable, gpus: Mapping[str, Gpu], *, names: tuple[str, ...] = ()
+) -> Iterator[OperatorError]:
+    """Errors on every GPU of ``names`` (default: all with tables), fitted on all others."""
+    samples = samples_of(table, {name: gpu for name, gpu in gpus.items() if gpu.kind != CPU})
+    for name in names or tuple(str(gpu) for gpu in np.unique(samples.gpu)):
+        yield from _errors(name, samples, samples.gpu == name, gpus)
+
+
+def main() -> None:
+    """Print as Markdown the errors of each GPU that is left out, by group and in all."""
+    print("| GPU left out | group | rows | mean | median | bias |\n|---|---|---|---|---|---|")
+    found = list(without_own_rows(operators(), gpus()))
+    for e in found:
+        print(f"| {e.gpu} | {e.group} | {e.rows} | {e.mean:.1%} | {e.median:.1%} | {e.bias:+.1%} |")
+    rows = np.array([e.rows for e in found])
+    mean = float(rows @ np.array([e.mean for e in found]) / rows.sum())
+    middle = float(np.median(np.repeat([e.median for e in found], rows)))
+    print(f"| all | | {rows.sum()} | {mean:.1%} | {middle:.1%} | |")
+
+
+if __name__ == "__main__":
+    main()
