@@ -6,12 +6,14 @@ import pytest
 from hostile import NOT_TRAINING, hostile
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mixed import MIXED, SEARCHES_AND_REPORTS, saved_epochs_evaluated
 from streams import REGULAR, Stream, megatron, own_epochs, tqdm_run
 
 from predictor.site.progress.output_file import HEAD_BYTES, TAIL_BYTES, read_bytes
 from predictor.site.progress.reader import ProgressKind, ProgressReading
 
 HOSTILE = dict(hostile())
+FALSE_ALARMS = NOT_TRAINING | SEARCHES_AND_REPORTS
 
 
 def read(text: str) -> ProgressReading:
@@ -49,9 +51,22 @@ def test_a_hostile_output_tells_the_same(name: str) -> None:
     check(HOSTILE[name])
 
 
-@pytest.mark.parametrize("name", NOT_TRAINING)
+@pytest.mark.parametrize("name", MIXED)
+def test_a_training_beside_what_looks_like_one_is_told_from_it(name: str) -> None:
+    check(MIXED[name]())
+
+
+def test_a_pass_over_saved_epochs_is_not_the_training() -> None:
+    stream = saved_epochs_evaluated()
+    found = read(stream.text)
+    assert found.kind is ProgressKind.TRAINING
+    assert found.at == pytest.approx(2950, rel=0.05)
+    assert found.seconds_per_unit == pytest.approx(stream.rate_s, rel=0.1)
+
+
+@pytest.mark.parametrize("name", FALSE_ALARMS)
 def test_what_is_no_training_has_no_rate(name: str) -> None:
-    found = read(NOT_TRAINING[name])
+    found = read(FALSE_ALARMS[name])
     assert found.kind is not ProgressKind.TRAINING
     assert (found.unit, found.at, found.total, found.seconds_per_unit) == (None,) * 4
     assert (found.remaining_s, found.confidence) == (None, None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 MAX_CHARS = 1_200  # of a line; what is longer keeps its two ends
 _HEAD_CHARS = 900
-_BREAKS = re.compile(rb"[\r\n\x08]+")
+_BREAKS = re.compile(rb"[\r\n\x08]+|(?<=/s\]|it\])")  # what is glued to a bar is a line of its own
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-_])"
 )

@@ -11,8 +11,10 @@ from .patterns import Patterns, count_of, patterns, seconds_of
 
 TRAINING, EVALUATION, OTHER, UNCLEAR = "training", "evaluation", "other", ""
 EPOCH, STEP, SAMPLE = "epoch", "step", "sample"
+LOSS = "loss"  # ends the series of a statement that prints one
 _DIGITS = re.compile(r"\d+(?:[.,:]\d+)*")
 _LETTERS = re.compile(r"[A-Za-z_]+")
+_SIGN = re.compile(r"[\w ]+")
 _HAS_DIGIT = re.compile(r"\d")
 _MEANT = re.compile(r"(?i)^ *(?:train|test|val|eval)")  # what a ratio in brackets counts
 _STAMP_CHARS = 90  # a stamp stands near the start of a line
@@ -57,6 +59,23 @@ class Mark:
     clock_s: float | None = None
 
     @property
+    def outer(self) -> bool:
+        """Whether it is a bar of epochs."""
+        return self.bar and self.epoch is not None and self.inner is None
+
+    @property
+    def stands(self) -> tuple[float, float]:
+        """Where the counters of the line stand, in order of size."""
+        return (self.epoch.at if self.epoch else 0.0, self.inner.at if self.inner else 0.0)
+
+    @property
+    def since_s(self) -> float | None:
+        """Seconds since this counter began, as the line says or by its mean."""
+        if self.elapsed_s is not None or self.mean_s is None or self.inner is None:
+            return self.elapsed_s
+        return self.mean_s * (self.inner.at + 1)
+
+    @property
     def unit_s(self) -> float | None:
         """What the line says one unit of its counter takes."""
         wanted = EPOCH if self.inner is None else self.unit
@@ -88,15 +107,16 @@ def mark_of(text: str, line: int) -> Mark | None:
         return None
     before, after = text[: found.start], text[found.end :]
     times = _Times(text, found, known)
+    metrics = bool(known.loss.search(after))
     return Mark(
         line=line,
-        series=_series(before, found),
+        series=_series(before, text[found.start : found.end], found) + (LOSS if metrics and found.bar is None else ""),
         kind=_kind(before, text, found, known),
         epoch=found.epoch,
         inner=found.inner,
         unit=found.unit,
         bar=found.bar is not None,
-        metrics=bool(known.loss.search(after)),
+        metrics=metrics,
         fraction=found.fraction,
         of_run=found.of_run,
         eta_of_run=found.eta_of_run,
@@ -196,7 +216,9 @@ def _words(text: str, known: Patterns) -> _Found | None:
     """Counters by the words before or after them, and ratios in brackets beside them."""
     epoch, step = known.epoch.search(text), known.step.search(text)
     if epoch and not epoch["total"] and "epochs" in text[epoch.start() : epoch.start("at")].lower():
-        epoch = None  # a length: epochs: 100, Num Epochs = 3
+        if step is None or not step["total"]:
+            return None  # options: epochs=3 lr=0.1 batch=32
+        epoch = None
     counted = known.counted.search(text)
     if counted is not None:
         if counted["step"] and (step is None or step["total"] is None):
@@ -248,12 +270,16 @@ def _count(match: re.Match[str]) -> Count:
     return Count(at, None if total is None else count_of(total))
 
 
-def _series(before: str, found: _Found) -> str:
+def _series(before: str, counted: str, found: _Found) -> str:
     """The words before the counter and its kind: the same for lines of one statement."""
     words = " ".join(_LETTERS.findall(_DIGITS.sub("", before))[-6:])
     inner = "" if found.inner is None else found.unit + ("/" if found.inner.total else "")
     epoch = "" if found.epoch is None else EPOCH
-    return f"{words}|{epoch}|{inner}|{'bar' if found.bar else ''}"
+    if found.bar is None:
+        named = "".join(_LETTERS.findall(counted)[:1])
+        return f"{words}|{named}|{epoch}|{inner}|{_SIGN.sub('', before)[-1:]}|"
+    unnamed = "" if words or found.inner is None else found.inner.total
+    return f"{words}|{epoch}|{inner}|bar{unnamed}"
 
 
 def _kind(before: str, text: str, found: _Found, known: Patterns) -> str:

@@ -78,42 +78,27 @@ def patterns() -> Patterns:
     def compiled(text: str) -> re.Pattern[str]:
         return re.compile(text.format(**parts))
 
+    several: dict[str, Any] = {
+        name: tuple(map(compiled, raw[name])) for name in ("bars", "elapsed", "eta", "took", "stamps")
+    }
+    words: dict[str, Any] = {name: compiled(text) for name, text in raw["one"].items()}
+    specials = tuple(
+        Special(
+            s["has"], s["unit"], compiled(s["is"]), s.get("eta") == "run", s.get("global", False)
+        )
+        for s in raw["special"]
+    )
     return Patterns(
-        bars=tuple(map(compiled, raw["bars"])),
-        specials=tuple(
-            Special(
-                s["has"],
-                s["unit"],
-                compiled(s["is"]),
-                s.get("eta") == "run",
-                s.get("global", False),
-            )
-            for s in raw["special"]
-        ),
+        specials=specials,
         epoch=compiled(_counter(raw, "epoch")),
         step=compiled(_counter(raw, "step")),
         counted=compiled(_counted(raw)),
-        brackets=compiled(
-            r"[\[(] *(?P<at>{n}) *(?:/|of) *(?P<total>{n}) *"
-            r"(?:\(? *\d{{1,3}}(?:\.\d{{1,3}})?% *\)?)? *[\])]"
-        ),
-        bare=compiled(
-            r"(?:^|\] )(?:(?P<at>{n})/(?P<total>{n})|\[(?P<alone>\d{{1,9}})\])(?=[ :,|])"
-        ),
         per_unit=tuple(PerUnit(compiled(one["is"]), one["to"]) for one in raw["per_unit"]),
-        elapsed=tuple(map(compiled, raw["elapsed"])),
-        eta=tuple(map(compiled, raw["eta"])),
-        took=tuple(map(compiled, raw["took"])),
-        training=compiled(raw["training"]),
-        loss=compiled(raw["loss"]),
-        evaluation=compiled(raw["evaluation"]),
-        other=compiled(raw["other"]),
-        other_of=compiled(raw["other_of"]),
         unit_of={word: unit for unit, words in raw["unit_of"].items() for word in words},
         lengths={unit: compiled(text) for unit, text in raw["lengths"].items()},
-        ended=compiled(raw["ended"]),
-        stamps=tuple(map(compiled, raw["stamps"])),
         months=tuple(raw["months"]),
+        **several,
+        **words,
     )
 
 
@@ -121,7 +106,7 @@ def _counter(raw: dict[str, Any], unit: str) -> str:
     """``Epoch [3/100]``, ``epoch=003``, ``"epoch": "3/200"``, ``Step 120 of 340``."""
     free, strict = raw["words"][unit], raw["strict"][unit]
     named = rf"(?:{free})(?: ?(?:#|no\.?|number|idx))?[\"']?"
-    loose = named + r"(?: {{0,30}}\| ?| ?[:=#-] ?| )? *[\"']?[\[(<]? *"
+    loose = named + r"(?: {{0,30}}\| ?| ?[:=#_-] ?| )? *[\"']?[\[(<]? *"
     tight = rf"(?:{strict})[\"']? ?(?:[:=#] ?[\"']?[\[(<]? *|[\[(<] *)"
     fraction = r"(?P<frac>\.\d{{1,12}})?" if unit == "epoch" else ""
     total = r"(?: *[\])]? *(?:/|\bof\b|\bout of\b) *[\[(]?(?P<total>{n}))?"

@@ -66,13 +66,18 @@ def _chunks(found: Iterable[Interval], least_s: float) -> Iterator[Interval]:
             units = seconds = 0.0
 
 
-def printed(values: Sequence[float]) -> Rate | None:
-    """The rate that a program says itself, of its last lines but for the first of all."""
-    recent = list(values[1:] if len(values) > 2 else values)[-RECENT:]
+def printed(values: Sequence[float], every: float = 1.0) -> Rate | None:
+    """The rate that a program says itself, of its last lines but for the first of all.
+
+    Of ``every`` so many units it prints one; a pause falls on a printed one.
+    """
+    recent = list(values[1:] if len(values) > 1 else values)[-RECENT:]
     if not recent:
         return None
     certain = 0.8 if len(recent) >= 3 else 0.7 if len(values) > 1 else 0.55
-    return Rate(typical_s=median(recent), overall_s=sum(recent) / len(recent), certain=certain)
+    usual_s = median(recent)
+    pauses_s = (sum(recent) / len(recent) - usual_s) / max(1.0, every)
+    return Rate(typical_s=usual_s, overall_s=usual_s + pauses_s, certain=certain)
 
 
 def weighted_median(pairs: Sequence[tuple[float, float]]) -> float:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import pairwise, zip_longest
 
 from ..step_rate import LINE_PREFIX, StepReport, parse_line
-from .marks import EPOCH, EVALUATION, OTHER, STEP, TRAINING, Mark, clock_s, elapsed_s, mark_of
+from .marks import EPOCH, EVALUATION, LOSS, OTHER, STEP, TRAINING, Mark, clock_s, elapsed_s, mark_of
 from .patterns import count_of, patterns
 from .rate import Rate, printed
-from .track import Track, epoch_track, step_track
+from .track import Track, epoch_track, paused_s, step_track
 
 LEAST_CERTAIN = 0.5  # below it a rate is not told
+_SURE = 0.8  # more tells no track from another
 _NEAR_LINES = 3  # a stamp or a loss so near belongs to a counter
 _TRAINING_SHARE = 0.3
+_BACK_SHARE = 0.12  # of numbers that fall back
 _LOSS_SHARE = 0.2  # losses a line of a training that prints them on other lines
 _ETAS = 3  # of the last lines; the first ones hold the start of the loader
 
@@ -61,6 +65,8 @@ class _Output:
 
     def take_lengths(self, text: str) -> None:
         """Keep what a line says of the length of the run."""
+        if "enabled': False" in text:  # options of what does not happen
+            return
         for unit, length in patterns().lengths.items():
             for match in length.finditer(text):
                 self.lengths[unit][count_of(match["v"])] += 1
@@ -90,7 +96,9 @@ def read_lines(lines: Iterable[str], before: Iterable[str] = ()) -> ProgressRead
     if output.report is not None:
         return _reported(output.report)
     kinds = {name: _kind(marks, output.losses) for name, marks in output.series.items()}
-    training = [output.series[name] for name, kind in kinds.items() if kind == TRAINING]
+    _take_in_nested(kinds, output)
+    # A statement that printed losses, and prints none now, evaluates what was trained.
+    training = {n for n, kind in kinds.items() if kind == TRAINING and n + LOSS not in kinds}
     if not training:
         return ProgressReading(kind=_other(kinds, output))
     return _training(training, output)
@@ -109,7 +117,8 @@ def _gather(lines: Iterable[str], output: _Output) -> None:
             stamp = number, seen_s
         if mark is None or mark.inner is None:
             output.take_lengths(text)
-        if known.loss.search(text):
+        loss = known.loss.search(text)
+        if loss and not known.evaluation.search(text[: loss.start()]):
             output.losses.append(number)
         if mark is None:
             output.take_loose(text, number)
@@ -137,7 +146,7 @@ def _reported(report: StepReport) -> ProgressReading:
 
 
 def _kind(marks: Sequence[Mark], losses: Sequence[int]) -> str:
-    """What a statement counts, by its words, or by losses printed between its lines."""
+    """What a statement counts, by its words, or by losses printed while it counts."""
     kinds = Counter(mark.kind for mark in marks)
     for kind in (EVALUATION, OTHER):
         if kinds[kind] * 2 > len(marks):
@@ -145,10 +154,29 @@ def _kind(marks: Sequence[Mark], losses: Sequence[int]) -> str:
     epochs = any(mark.epoch is not None and not mark.bar for mark in marks)
     if kinds[TRAINING] >= _TRAINING_SHARE * len(marks):
         return TRAINING
-    first, last = marks[0].line - _NEAR_LINES, marks[-1].line + _NEAR_LINES
-    between = sum(first <= line <= last for line in losses)
-    least = 2.0 if marks[-1].bar else max(2.0 - epochs, _LOSS_SHARE * len(marks))
-    return TRAINING if between >= least else ""
+    back = sum(b.stands[1] < a.stands[1] - 1 for a, b in pairwise(marks))
+    least = max(2.0 - epochs, back / 2 if marks[-1].bar else _LOSS_SHARE * len(marks))
+    if not epochs and not marks[-1].bar and back > _BACK_SHARE * len(marks):
+        return ""  # numbers of a text
+    return TRAINING if sum(_between(marks, losses)) >= least else ""
+
+
+def _between(marks: Sequence[Mark], losses: Sequence[int]) -> Iterator[int]:
+    """Losses after each mark: until the counter goes on, or near it where it begins anew."""
+    for now, then in zip_longest(marks, marks[1:]):
+        end = now.line + _NEAR_LINES
+        if then is not None:
+            end = then.line if then.stands >= now.stands else min(end, then.line)
+        yield bisect_right(losses, end) - bisect_left(losses, now.line)
+
+
+def _take_in_nested(kinds: dict[str, str], output: _Output) -> None:
+    """A bar without words inside a bar of epochs is of the training."""
+    outer = [m.line for n, k in kinds.items() if k == TRAINING for m in output.series[n] if m.outer]
+    for name, kind in kinds.items() if outer else ():
+        last = output.series[name][-1]
+        if not kind and last.bar and last.line > min(outer):
+            kinds[name] = TRAINING
 
 
 def _other(kinds: dict[str, str], output: _Output) -> ProgressKind:
@@ -163,46 +191,56 @@ def _other(kinds: dict[str, str], output: _Output) -> ProgressKind:
     return ProgressKind.EVALUATION if max(counting)[1] == EVALUATION else ProgressKind.OTHER
 
 
-def _training(series: Sequence[Sequence[Mark]], output: _Output) -> ProgressReading:
-    headers = sorted(
-        (m for marks in series for m in marks if m.epoch and m.inner is None and not m.fraction),
-        key=lambda mark: mark.line,
-    )
-    tracks = [t for marks in series if (t := step_track(marks, headers)) is not None]
-    tracks = [t for t in tracks if len(t.points) > 1 or t.last.bar]
-    chosen = max(tracks, key=_worth, default=None)
-    by_epoch = epoch_track(headers)
-    if by_epoch is None or len(by_epoch.points) < 2:
-        by_epoch = _fractions(series) or by_epoch
-    if chosen is None or (chosen.rate() is None and by_epoch is not None and by_epoch.rate()):
-        chosen = by_epoch if by_epoch is not None and len(by_epoch.points) > 0 else chosen
-    if chosen is None:
+def _training(names: Collection[str], output: _Output) -> ProgressReading:
+    series = [output.series[name] for name in names]
+    whole = [[m for m in marks if m.epoch and m.inner is None] for marks in series]
+    headers = sorted((m for ms in whole for m in ms if not m.fraction), key=lambda m: m.line)
+    fractions = [m for marks in whole for m in marks if m.fraction]
+    found = [step_track(marks, headers) for marks in series]
+    found += [epoch_track(marks) for marks in (*whole, fractions)]
+    tracks = [t for t in found if t is not None and (len(t.points) > 1 or t.last.bar)]
+    if not tracks:
+        tracks = [t for t in found if t is not None and t.unit == EPOCH and t.rate() is not None]
+    if not tracks:
         return NOTHING
-    found = _reading(chosen, output)
-    return found if found.seconds_per_unit or len(chosen.points) > 1 else NOTHING
+    chosen = max(tracks, key=_worth)
+    total = chosen.total or next((t.total for t in tracks if t.total and _same(t, chosen)), None)
+    others = [marks for name, marks in output.series.items() if name not in names]
+    return _reading(replace(chosen, total=total), output, others)
 
 
-def _fractions(series: Sequence[Sequence[Mark]]) -> Track | None:
-    """By a fraction of an epoch, as the dictionaries of Trainer print it."""
-    marks = [m for marks in series for m in marks if m.fraction]
-    return epoch_track(marks) if len(marks) > 1 else None
+def _same(one: Track, other: Track) -> bool:
+    """Whether two statements count the same."""
+    return one.unit == other.unit and abs(one.at - other.at) <= max(2.0, 0.01 * other.at)
 
 
-def _worth(track: Track) -> tuple[bool, bool, int, int]:
+def _worth(track: Track) -> tuple[bool, bool, bool, bool, float, bool, int, int]:
     """Which track to believe: one that says a rate, has a total, was printed last and often."""
+    rate = track.rate()
     return (
-        track.rate() is not None,
-        track.total is not None or track.per_epoch is not None,
+        rate is not None,
+        track.unit != EPOCH,
+        track.total is not None,
+        track.per_epoch is not None,
+        0.0 if rate is None else min(rate.certain, _SURE),
+        track.last.metrics,
         track.last.line,
         len(track.points),
     )
 
 
-def _reading(track: Track, output: _Output) -> ProgressReading:
+def _reading(
+    track: Track, output: _Output, others: Iterable[Sequence[Mark]]
+) -> ProgressReading:
     rate = track.rate() or printed(output.loose)
+    if rate is not None and track.per_epoch is not None and track.by_counter:
+        pause_s = sum(paused_s(marks, track) for marks in others)
+        rate = replace(rate, overall_s=rate.overall_s + pause_s)
     at, total = track.at, track.total
     if total is None and track.per_epoch is None:
         total = _stated(output.lengths[EPOCH if track.unit == EPOCH else STEP], at)
+    elif total is None and track.per_epoch in output.lengths[STEP]:
+        total = track.per_epoch
     elif total is None and track.per_epoch and track.points[-1].mark.epoch is not None:
         epochs = _stated(output.lengths[EPOCH], track.points[-1].mark.epoch.at)
         total = None if epochs is None else epochs * track.per_epoch

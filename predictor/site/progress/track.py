@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from statistics import median
 
 from .marks import EPOCH, Count, Mark
@@ -14,6 +14,7 @@ DAY_S = 86400.0
 # A counter that falls back by more than this many of its usual increments began anew; ranks that
 # print beside each other differ by less.
 _FALL = 4.0
+_RISING = 0.9  # of times since a begin that are longer than the last
 _DONE = 0.9  # of its total: such a counter ended, and the next one counts another epoch
 _SAME_TIMES = 0.002  # a whole interval is not so short for one of its steps, in seconds
 
@@ -50,16 +51,24 @@ class Track:
 
     def rate(self) -> Rate | None:
         """Seconds a unit, by stamps, by what the program counts since a begin, or as it says."""
-        said = printed([s for p in self.points if (s := p.mark.unit_s) is not None])
+        every = median([b.at - a.at for a, b in pairwise(self.points)] or [1.0])
+        said = printed([s for p in self.points if (s := p.mark.unit_s) is not None], every)
         by_clock = self._by_clock()
-        found = by_clock or self._by_elapsed() or self._by_duration()
+        found = by_clock or self._by_times()
         if found is None or said is None:
             return found or said
         ratio = said.typical_s / found.typical_s
-        if by_clock is None and (len(self.points) < 4 or not 0.5 < ratio < 2):
-            found = said if len(self.points) < 4 else found
+        if found.certain < said.certain or (
+            by_clock is None and len(self.points) < 4 and not 0.5 < ratio < 2
+        ):
+            return said
         agree = 0.8 < ratio < 1.25
         return replace(found, certain=min(1.0, found.certain + 0.08) if agree else found.certain)
+
+    @property
+    def by_counter(self) -> bool:
+        """Whether its times begin anew with each epoch, and hold nothing of what is between."""
+        return self._by_clock() is None
 
     def _by_clock(self) -> Rate | None:
         stamped = [p for p in self.points if p.mark.clock_s is not None]
@@ -70,14 +79,23 @@ class Track:
         found = intervals(zip((p.at for p in stamped), times, strict=True))
         return measured(list(found), 1.0 if whole else 0.01)
 
-    def _by_elapsed(self) -> Rate | None:
-        """By times since a begin, which begin anew with each counter of an epoch."""
-        found: list[Interval] = []
-        for one in self._epochs():
-            times = [(p.at, t) for p in one if (t := _elapsed_s(p.mark)) is not None]
-            found.extend(intervals(times))
-        whole = all((p.mark.elapsed_s or 0.5) % 1 == 0 for p in self.points if p.mark.elapsed_s)
-        return measured(found, 1.0 if whole else 0.05)
+    def _by_times(self) -> Rate | None:
+        """By times since a begin, that of the run or of an epoch, else by durations."""
+        runs = [
+            [(p.at, t) for p in run if (t := p.mark.since_s or p.mark.took_s) is not None]
+            for run in self._epochs()
+        ]
+        pairs = [pair for run in runs for pair in pairwise(run)]
+        fell = sum(b[1] < a[1] for a, b in pairs)
+        grew = any(p.mark.since_s is not None for p in self.points) or any(
+            len(run) > 2 and run[-1][1] > 1.5 * run[0][1] for run in runs
+        )
+        if pairs and grew and fell <= (1 - _RISING) * len(pairs):
+            found = [i for run in runs for i in intervals(run)]
+            whole = all(t % 1 == 0 for run in runs for _, t in run)
+            if (rate := measured(found, 1.0 if whole else 0.05)) is not None:
+                return rate
+        return None if self.last.bar else self._by_duration()
 
     def _epochs(self) -> Iterator[list[Point]]:
         """The points of each time that a local counter, or its elapsed time, ran through."""
@@ -90,46 +108,23 @@ class Track:
         yield run
 
     def _by_duration(self) -> Rate | None:
-        """By durations without a word since when: since the begin, of the interval or of a unit."""
-        said = [(p.at, p.mark.took_s) for p in self.points if p.mark.took_s is not None]
-        values = [value for _, value in said if value]
+        """By durations that do not add up: those of the interval, or of a unit."""
+        said = [(p.at, t) for p in self.points if (t := p.mark.took_s or p.mark.elapsed_s)]
+        values = [value for _, value in said]
         if len(values) < 2:
             return None
-        if _grows_with(said):
-            return measured(list(intervals(said)), 0.05 if min(values) % 1 else 1.0)
         units = median(b - a for (a, _), (b, _) in pairwise(said))
-        usual = median(values)
         if units <= 1 or self.unit == EPOCH:
             return printed([value / max(1.0, units) for value in values])
-        if usual / units < _SAME_TIMES:
+        if median(values) / units < _SAME_TIMES:
             return printed(values)
         return None  # of a step or of an interval: the lines do not say
-
-
-def _elapsed_s(mark: Mark) -> float | None:
-    if mark.elapsed_s is not None:
-        return mark.elapsed_s
-    inner = mark.inner
-    return None if mark.mean_s is None or inner is None else mark.mean_s * (inner.at + 1)
-
-
-def _grows_with(said: Sequence[tuple[float, float]]) -> bool:
-    """Whether durations add up from line to line as the counter does."""
-    pairs = list(pairwise(said))
-    rising = sum(b > a for (_, a), (_, b) in pairs)
-    (first_at, first), (last_at, last) = said[0], said[-1]
-    return (
-        len(pairs) >= 2
-        and rising >= 0.9 * len(pairs)
-        and last > 1.5 * first > 0
-        and last_at > first_at
-    )
 
 
 def _restarts(before: Mark, after: Mark) -> bool:
     if after.bar and before.epoch != after.epoch:
         return True
-    a, b = _elapsed_s(before), _elapsed_s(after)
+    a, b = before.since_s, after.since_s
     if a is not None and b is not None and b < a - 1:
         return True
     return bool(before.inner and after.inner and after.inner.at < before.inner.at - 2)
@@ -153,6 +148,8 @@ def current_run(points: Sequence[Point]) -> tuple[Point, ...]:
     for point in points:
         if run and point.at < run[-1].at - _FALL * usual:
             run = []
+        if len(run) == 1 and point.at == run[0].at:
+            run = []  # counts nothing yet: the one before it was of a run that ended there
         if not run or point.at > run[-1].at:
             run.append(point)
         elif point.at == run[-1].at and point.mark.line - run[-1].mark.line <= 1:
@@ -191,7 +188,7 @@ def step_track(marks: Sequence[Mark], headers: Sequence[Mark]) -> Track | None:
     if _goes_on(counted):
         points = [Point(m.inner.at, m) for m in counted if m.inner]
         run = current_run(points)
-        if length is not None and _ended_before(points, length):
+        if length is not None and not any(m.of_run for m in counted) and _ended_before(points, length):
             return Track(unit=unit, points=run, total=None, per_epoch=length)
         return Track(unit=unit, points=run, total=length)
     per_epoch = length or _longest(counted)
@@ -201,8 +198,9 @@ def step_track(marks: Sequence[Mark], headers: Sequence[Mark]) -> Track | None:
         return Track(unit=unit, points=run, total=None)
     lowest = min(m.epoch.at for m in counted if m.epoch)
     epochs = _last_total([m.epoch for m in (*headers, *counted)])
-    base = 0.0 if lowest == 0 or epochs is None else 1.0
-    if epochs is not None and lowest == 0 and _is_last_index(epochs):
+    outer = bool(headers) and headers[-1].outer  # such a bar says how many are done
+    base = 0.0 if outer or lowest == 0 or epochs is None else 1.0
+    if epochs is not None and not outer and lowest == 0 and _is_last_index(epochs):
         epochs += 1
     points = [
         Point((m.epoch.at - base) * per_epoch + m.inner.at, m)
@@ -225,7 +223,7 @@ def _in_epoch(mark: Mark, headers: Sequence[Mark]) -> Mark:
         if header.line > mark.line:
             break
         before = header
-    ends = headers[0].metrics  # a line with losses ends its epoch
+    ends = headers[0].metrics or headers[0].took_s is not None  # such a line ends its epoch
     told = (before or headers[0]).epoch
     if told is None or (before is None and not ends):
         return replace(mark, epoch=None)
@@ -235,24 +233,22 @@ def _in_epoch(mark: Mark, headers: Sequence[Mark]) -> Mark:
 
 def _goes_on(marks: Sequence[Mark]) -> bool:
     """Whether the counter is one of the run: it names no epoch, or goes on from one to the next."""
-    if marks[-1].of_run:
+    if any(m.of_run for m in marks) or all(m.epoch is None for m in marks):
         return True
-    if all(m.epoch is None for m in marks):
-        return True
-    spans: dict[float, list[float]] = {}
-    for m in marks:
-        if m.epoch and m.inner:
-            spans.setdefault(m.epoch.at, []).append(m.inner.at)
-    if len(spans) > 1:
-        fell = [min(after) <= max(before) for before, after in pairwise(spans.values())]
+    fell = [
+        (b.inner.at, b.bar and b.inner.at != b.inner.total) < (a.inner.at, True)
+        for a, b in pairwise(marks)
+        if a.epoch != b.epoch and a.inner and b.inner
+    ]
+    if fell:
         return sum(fell) * 2 < len(fell)
     return marks[-1].inner is not None and marks[-1].inner.total is None
 
 
 def _ended_before(points: Sequence[Point], length: float) -> bool:
     """Whether a counter ran to its total and began anew: one of epochs that are not named."""
-    ends = {p.mark.line // 3 for p in points if p.at >= length}  # a bar says its end twice
-    return len(ends) > 2 or any(
+    ends = [p for p in points if p.at >= length]
+    return 2 < len(ends) > len(points) / 2 or any(
         a.at >= _DONE * length and b.at < a.at - 2 and b.at < length / 2
         for a, b in pairwise(points)
     )
@@ -281,3 +277,14 @@ def _last_total(counts: Sequence[Count | None]) -> float | None:
 def _is_last_index(total: float) -> bool:
     """Whether a total is the index of the last one, from 0: 99, 299, 49."""
     return total % 10 == 9
+
+
+def paused_s(marks: Sequence[Mark], track: Track) -> float:
+    """Seconds a unit of a track that another counter took between its points."""
+    first, last = track.points[0], track.points[-1]
+    gone_s = sum(
+        now.since_s or 0.0
+        for now, then in zip_longest(marks, marks[1:])
+        if first.mark.line < now.line < last.mark.line and (then is None or _restarts(now, then))
+    )
+    return gone_s / max(1.0, last.at - first.at)

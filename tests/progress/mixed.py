@@ -1,0 +1,250 @@
+"""Outputs where a training stands beside what looks like one, each with what is true of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from streams import Clock, Stream, bar, long_hms
+
+
+def unnamed_bars(step_s: float = 0.5, at: int = 660) -> Stream:
+    """The bar of the run, and inside it bars of evaluations, all without a name."""
+    now_s, parts = 0.0, []
+    for n in range(1, at + 1):
+        now_s += step_s
+        parts.append("\r" + bar(n, 1000, now_s, step_s))
+        if n % 60 == 0:
+            now_s += 15
+            parts.append("it/s]".join(("\r" + bar(n, 1000, now_s, step_s)).split("it/s]")))
+            parts += ["\r" + bar(i, 30, i * 0.25, 0.25) for i in range(1, 31)]
+            parts += [f"\r{i}it [00:{i // 4:02d},  4.00it/s]" for i in range(1, 30)]
+            parts.append(f"\n{{'eval_loss': 0.4, 'eval_f1': 0.9, 'epoch': {n / 60}}}\n")
+            parts.append(f"INFO - ***** Epoch {n // 60}: best results *****\n")
+        if n % 250 == 0:
+            parts.append(f"\n{{'loss': 0.5, 'learning_rate': 3e-5, 'epoch': {n / 60}}}\n")
+    left = (1000 - at) * (step_s + 0.25)
+    return Stream(text="".join(parts), unit="step", rate_s=step_s, at=at, remaining_s=left)
+
+
+def evaluated_at_the_end(step_s: float = 2.0) -> Stream:
+    """Bars without a name of an evaluation, before the training and after it."""
+    evaluation = "".join("\r" + bar(i, 100, i * 0.4, 0.4) for i in range(1, 101)) + "\n"
+    parts = [evaluation]
+    for n in range(1, 181):
+        parts.append("\r" + bar(n, 180, n * step_s, step_s))
+        if n % 40 == 0:
+            parts.append(f"\n{{'loss': 0.5, 'learning_rate': 3e-5, 'epoch': {n / 180}}}\n")
+    text = "".join([*parts, "\n", evaluation])
+    return Stream(text=text, unit="step", rate_s=step_s, at=180, remaining_s=0.0)
+
+
+def saved_epochs_evaluated(step_s: float = 0.5) -> Stream:
+    """After its training a program prints the same lines for each saved epoch, without losses."""
+    clock, lines = Clock(step_s), []
+    for e in range(6):
+        for i in range(0, 500, 50):
+            lines.append(f"{clock.stamp('%Y-%m-%d %H:%M:%S')} epoch: {e}, step: {i}, loss: 0.3")
+            clock.step(50)
+    for e in range(6):
+        lines.append(f"{clock.stamp('%Y-%m-%d %H:%M:%S')} epoch: {e}, step: 0, acc: 0.9")
+        clock.step(20)
+    return Stream(text="max_epochs=6\n" + "\n".join(lines) + "\n", unit="step", rate_s=step_s)
+
+
+def times_at_the_end_of_epochs(epoch_s: float = 271.8078498840332) -> Stream:
+    """Lines of steps without a time; those at the end of an epoch have one of many digits."""
+    parts = []
+    for e in range(1, 9):
+        parts += [f"[epoch: {e}/20, iter: {i}/90] total: 1.{i}, loss: 0.4\n" for i in range(9, 91, 9)]
+        parts.append(f"saving model at the end of epoch {e}\n")
+        parts.append(f"End of epoch {e} / 20   Time Taken: {epoch_s + e / 7} sec\n")
+    return Stream(text="".join(parts), unit="epoch", rate_s=epoch_s, at=8, remaining_s=12 * epoch_s)
+
+
+def compiled_first(step_s: float = 0.25) -> Stream:
+    """The first of few lines holds a compilation of a minute."""
+    lines = [
+        "step 00000/00900 (0.00%) | loss: 10.3 | dt: 60162.03ms | epoch: 1",
+        f"step 00100/00900 (11.1%) | loss: 4.8 | dt: {step_s * 1000:.2f}ms | epoch: 1",
+    ]
+    return Stream(
+        text="\n".join(lines) + "\n", unit="step", rate_s=step_s, at=100, remaining_s=800 * step_s
+    )
+
+
+def a_sweep_of_one_run_after_another(step_s: float = 0.25) -> Stream:
+    """Runs of the same length in one file; the counter of the run names an epoch too."""
+    lines = [
+        f"step {n:05d}/00900 | loss: 4.{n} | dt: {step_s * 1000:.2f}ms | epoch: 1"
+        for runs in range(4)
+        for n in range(0, 900 if runs < 3 else 301, 100)
+    ]
+    return Stream(
+        text="\n".join(lines) + "\n", unit="step", rate_s=step_s, at=300, remaining_s=600 * step_s
+    )
+
+
+def options_of_what_does_not_happen(step_s: float = 1.1) -> Stream:
+    """A total in one statement and stamps in another, below a configuration of nothing."""
+    clock = Clock(step_s)
+    lines = ["config  curriculum ... {'enabled': False, 'seed': 1, 'num_epochs': 1000}"]
+    for n in range(1, 60):
+        clock.step()
+        stamp = clock.stamp("%Y-%m-%d %H:%M:%S,%3")
+        lines.append(f"[{stamp}] [INFO] [log.py:9:log_dist] [Rank 0] step={n}, lr=[1e-05]")
+        lines.append(f"[{stamp}] [INFO] [timer.py:4:stop] micro_step={n}, mem=3")
+        lines.append(f"[Step {n}/100] Loss: 5.1 | Tokens/s: 2571.06")
+    left = 41 * step_s
+    return Stream(
+        text="\n".join(lines) + "\n", unit="step", rate_s=step_s, at=59, remaining_s=left
+    )
+
+
+def total_used_time(step_s: float = 0.3) -> Stream:
+    lines = [
+        f"Step {n}/2000, total used time {n * step_s + 7:.9f} (s), avg loss so far is 0.02{n}"
+        for n in range(0, 800, 25)
+    ]
+    return Stream(
+        text="\n".join(lines) + "\n",
+        unit="step",
+        rate_s=step_s,
+        at=775,
+        remaining_s=1225 * step_s,
+    )
+
+
+def iterations_inside_a_bar_of_epochs(step_s: float = 1.2) -> Stream:
+    """Bars called Iteration say nothing of losses; the bar of epochs does not either."""
+    parts = ["\rEpoch:   0%|          | 0/3 [00:00<?, ?it/s]"]
+    for e in range(2):
+        parts += ["\rIteration: " + bar(i, 200, i * step_s, step_s) for i in range(201 - 100 * e)]
+        parts.append("\rEpoch: " + bar(1, 3, 200 * step_s, 200 * step_s) if e == 0 else "")
+    return Stream(text="".join(parts), unit="step", rate_s=step_s, at=300, remaining_s=300 * step_s)
+
+
+def glued_epochs(step_s: float = 0.25) -> Stream:
+    """The line of an epoch without a break behind the bar of its batches."""
+    parts = []
+    for e in range(1, 8):
+        parts.append("\r" + bar(400, 400, 400 * step_s, step_s))
+        parts.append(f"Epoch {e}/20, Training Loss: 0.5, Accuracy: 0.9\n")
+    left = 13 * 400 * step_s
+    return Stream(text="".join(parts), unit="step", rate_s=step_s, at=2800, remaining_s=left)
+
+
+def validation_takes_half(step_s: float = 0.5) -> Stream:
+    """The time left holds the validation after each epoch, which has a bar of its own."""
+    parts = []
+    for e in range(1, 7):
+        stop = 101 if e < 6 else 2
+        parts += [f"\rEpoch {e}/12 [train]: " + bar(i, 100, i * step_s, step_s) for i in range(stop)]
+        if e < 6:
+            parts += [f"\rEpoch {e}/12 [val]: " + bar(i, 20, i * 1.25, 1.25) for i in range(21)]
+    left = 699 * (step_s + 0.25)
+    return Stream(text="".join(parts), unit="step", rate_s=step_s, at=501, remaining_s=left)
+
+
+def sessions_that_died(epoch_s: float = 530.0) -> Stream:
+    """Each session of a file counted one epoch and died; the last one goes on."""
+    clock, lines = Clock(epoch_s), []
+    for last in (1, 1, 4):
+        lines.append(clock.stamp("[%Y-%m-%d %H:%M:%S]") + " new session")
+        for e in range(1, last + 1):
+            clock.step()
+            lines.append(clock.stamp("[%Y-%m-%d %H:%M:%S]") + f" Epoch {e}/10, training loss: 0.3")
+        clock.pause(5000)
+    left = 6 * epoch_s
+    return Stream(
+        text="\n".join(lines) + "\n", unit="epoch", rate_s=epoch_s, at=4, remaining_s=left
+    )
+
+
+def table_with_two_counters(step_s: float = 24 / 2048) -> Stream:
+    """Iterations and steps in rows of one table, which are two counters."""
+    rows = [
+        f"| reward | {n}.5 |\n| iterations | {n} |\n| time_elapsed | {24 * n} |\n"
+        f"| total_timesteps | {2048 * n} |\n| loss | 0.1 |\n"
+        for n in range(1, 30)
+    ]
+    return Stream(text="".join(rows), unit="step", rate_s=step_s, at=29 * 2048)
+
+
+MIXED: dict[str, Callable[[], Stream]] = {
+    made.__name__: made
+    for made in (
+        unnamed_bars,
+        evaluated_at_the_end,
+        times_at_the_end_of_epochs,
+        compiled_first,
+        a_sweep_of_one_run_after_another,
+        options_of_what_does_not_happen,
+        total_used_time,
+        iterations_inside_a_bar_of_epochs,
+        glued_epochs,
+        validation_takes_half,
+        sessions_that_died,
+        table_with_two_counters,
+    )
+}
+
+
+def _rows(form: str, numbers: range = range(1, 60)) -> str:
+    return "\n".join(form.format(n=n, f=n * 0.37, t=long_hms(n * 7)) for n in numbers) + "\n"
+
+
+SEARCHES_AND_REPORTS = {
+    "ray tune": (
+        "== Status ==\nNumber of trials: 59/60 (1 RUNNING, 58 TERMINATED)\n"
+        "| Trial name | status | lr | epochs | iter | total time (s) | loss |\n"
+        + _rows("| train_ab_{n:05d} | TERMINATED | 0.00{n} | 10 | {n} | {f:.3f} | 0.{n} |")
+    ),
+    "ray tune results": _rows(
+        "Result for train_ab_{n:05d}:\n  date: 2024-03-04_12-{n:02d}-01\n  done: true\n"
+        "  time_total_s: {f:.2f}\n  mean_loss: 0.{n}\n"
+    ),
+    "optuna": _rows(
+        "[I 2024-03-04 12:{n:02d}:07,123] Trial {n} finished with value: 0.{n} and parameters: "
+        "{{'epochs': {n}, 'lr': 0.01, 'loss': 'mse'}}. Best is trial 3 with value: 0.1."
+    ),
+    "optuna bar": "".join(
+        f"\rBest trial: 3. Best value: 0.{n}: " + bar(n, 100, n * 9.0, 9.0) for n in range(1, 60)
+    ),
+    "wandb summary": (
+        "wandb: Run history:\nwandb:      epoch 1234\nwandb: train/loss 4321\n"
+        "wandb: Run summary:\nwandb:            epoch 12\nwandb:       train/loss 0.31\n"
+        "wandb: train/global_step 4000\nwandb: Synced 6 files\n"
+    ),
+    "wandb sweep": _rows(
+        "wandb: Agent Starting Run: ab{n} with config:\nwandb: \tepochs: {n}\nwandb: \tlr: 0.0{n}"
+    ),
+    "grid search": _rows(
+        "[CV {n}/60] END epochs={n}, loss=log_loss;, score=0.9{n} total time=   {f:.1f}s"
+    ),
+    "table of options": _rows("| {n} | epochs={n} | lr=0.0{n} | batch={n} | loss 0.{n} | 12.{n} s |"),
+    "evaluated checkpoints": _rows(
+        "2024-03-04 12:{n:02d}:07 evaluating checkpoint of epoch {n}/60: test loss 0.{n}, {f:.1f} s"
+    ),
+    "tested epochs": _rows("Test: epoch {n}/60 acc 0.9{n} loss 0.{n} time {f:.2f}s"),
+    "evaluation harness": "".join(
+        "\rEvaluating mmlu: " + bar(n, 500, n * 0.4, 0.4) for n in range(1, 300)
+    )
+    + "\n| task | acc |\n| mmlu | 0.61 |\nppl: 4.3\n",
+    "inference server": _rows(
+        "INFO 03-04 12:{n:02d}:07 metrics.py:3] Avg prompt throughput: {n}.1 tokens/s, "
+        "Running: {n} reqs, step time 0.{n} s"
+    ),
+    "ping": _rows("64 bytes from 10.0.0.1: icmp_seq={n} time={f:.2f} ms")
+    + "59 packets transmitted, 59 received, 0% packet loss, time 58012ms\n",
+    "answers with steps": _rows(
+        "**Step 1:** profit and loss of 12 s.\n**Step 2:** {n} / 3 hours (10 s)\n"
+        "**Step 3:** so the speed is {n} m/s.\n**Step 1:** add them. The loss is {n}."
+    ),
+    "spark": "".join(f"\r[Stage {n}:=====>   ({n} + 8) / 200]" for n in range(1, 60)),
+    "apt": _rows("Get:{n} http://deb.example.org/debian stable/main amd64 lib{n} [12.1 kB]"),
+    "blast": _rows("Processing query {n}/60 ... hits {n}, e-value 1e-{n}, {f:.1f} s"),
+    "wrf": _rows("Timing for main: time 2024-03-04_12:{n:02d}:00 on domain 1: {f:.5f} elapsed seconds"),
+    "slices of a volume": "".join(
+        "\rslices: " + bar(n, 300, n * 0.4, 0.4) for n in range(1, 200)
+    ),
+}
