@@ -55,7 +55,9 @@ def times_at_the_end_of_epochs(epoch_s: float = 271.8078498840332) -> Stream:
     """Lines of steps without a time; those at the end of an epoch have one of many digits."""
     parts = []
     for e in range(1, 9):
-        parts += [f"[epoch: {e}/20, iter: {i}/90] total: 1.{i}, loss: 0.4\n" for i in range(9, 91, 9)]
+        parts += [
+            f"[epoch: {e}/20, iter: {i}/90] total: 1.{i}, loss: 0.4\n" for i in range(9, 91, 9)
+        ]
         parts.append(f"saving model at the end of epoch {e}\n")
         parts.append(f"End of epoch {e} / 20   Time Taken: {epoch_s + e / 7} sec\n")
     return Stream(text="".join(parts), unit="epoch", rate_s=epoch_s, at=8, remaining_s=12 * epoch_s)
@@ -95,9 +97,7 @@ def options_of_what_does_not_happen(step_s: float = 1.1) -> Stream:
         lines.append(f"[{stamp}] [INFO] [timer.py:4:stop] micro_step={n}, mem=3")
         lines.append(f"[Step {n}/100] Loss: 5.1 | Tokens/s: 2571.06")
     left = 41 * step_s
-    return Stream(
-        text="\n".join(lines) + "\n", unit="step", rate_s=step_s, at=59, remaining_s=left
-    )
+    return Stream(text="\n".join(lines) + "\n", unit="step", rate_s=step_s, at=59, remaining_s=left)
 
 
 def total_used_time(step_s: float = 0.3) -> Stream:
@@ -138,7 +138,9 @@ def validation_takes_half(step_s: float = 0.5) -> Stream:
     parts = []
     for e in range(1, 7):
         stop = 101 if e < 6 else 2
-        parts += [f"\rEpoch {e}/12 [train]: " + bar(i, 100, i * step_s, step_s) for i in range(stop)]
+        parts += [
+            f"\rEpoch {e}/12 [train]: " + bar(i, 100, i * step_s, step_s) for i in range(stop)
+        ]
         if e < 6:
             parts += [f"\rEpoch {e}/12 [val]: " + bar(i, 20, i * 1.25, 1.25) for i in range(21)]
     left = 699 * (step_s + 0.25)
@@ -221,7 +223,9 @@ SEARCHES_AND_REPORTS = {
     "grid search": _rows(
         "[CV {n}/60] END epochs={n}, loss=log_loss;, score=0.9{n} total time=   {f:.1f}s"
     ),
-    "table of options": _rows("| {n} | epochs={n} | lr=0.0{n} | batch={n} | loss 0.{n} | 12.{n} s |"),
+    "table of options": _rows(
+        "| {n} | epochs={n} | lr=0.0{n} | batch={n} | loss 0.{n} | 12.{n} s |"
+    ),
     "evaluated checkpoints": _rows(
         "2024-03-04 12:{n:02d}:07 evaluating checkpoint of epoch {n}/60: test loss 0.{n}, {f:.1f} s"
     ),
@@ -243,8 +247,8 @@ SEARCHES_AND_REPORTS = {
     "spark": "".join(f"\r[Stage {n}:=====>   ({n} + 8) / 200]" for n in range(1, 60)),
     "apt": _rows("Get:{n} http://deb.example.org/debian stable/main amd64 lib{n} [12.1 kB]"),
     "blast": _rows("Processing query {n}/60 ... hits {n}, e-value 1e-{n}, {f:.1f} s"),
-    "wrf": _rows("Timing for main: time 2024-03-04_12:{n:02d}:00 on domain 1: {f:.5f} elapsed seconds"),
-    "slices of a volume": "".join(
-        "\rslices: " + bar(n, 300, n * 0.4, 0.4) for n in range(1, 200)
+    "wrf": _rows(
+        "Timing for main: time 2024-03-04_12:{n:02d}:00 on domain 1: {f:.5f} elapsed seconds"
     ),
+    "slices of a volume": "".join("\rslices: " + bar(n, 300, n * 0.4, 0.4) for n in range(1, 200)),
 }

@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,11 @@ from streams import mmengine, tqdm_epochs
 
 from predictor.cli.main import main
 from predictor.errors import StepReportError
-from predictor.site.progress import output_file
+from predictor.site.progress import output_file, reader
 from predictor.site.progress.lines import MAX_CHARS, lines_of
+from predictor.site.progress.marks import mark_of
 from predictor.site.progress.output_file import read_bytes, read_file, read_stream
+from predictor.site.progress.reader import read_lines
 from predictor.site.step_rate import StepReport
 
 NOBODY = 65534
@@ -176,3 +180,71 @@ def test_follow_tells_again_when_the_file_grows(tmp_path: Path) -> None:
 
 def test_what_is_looked_at_is_bounded() -> None:
     assert output_file.HEAD_BYTES + output_file.FAR_TAIL_BYTES <= 8 * 2**20
+
+
+def test_a_line_of_ten_megabytes_is_looked_at_in_its_ends_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    marking = reader.mark_of
+
+    def counted(text: str, line: int) -> object:
+        seen.append(len(text))
+        return marking(text, line)
+
+    monkeypatch.setattr(reader, "mark_of", counted)
+    for unit in ("1", "[1/2", "epoch 1 loss ", "((((((1,"):
+        seen.clear()
+        read_file(written(tmp_path / "long", unit * (10 * 2**20 // len(unit)) + "\n"))
+        assert sum(seen) <= 2 * MAX_CHARS  # the file's own tail, and the far one
+
+
+HOSTILE_UNITS = [
+    "1",
+    "1,234",
+    "[1/2][",
+    "epoch 1 ",
+    "1:02:03",
+    "time 1 ( ",
+    "step step step ",
+    "a=1 ",
+    "1/2 [1:02<",
+    "3 days, 1:02:03 ",
+    "((([[[",
+    "loss ",
+]
+
+
+@pytest.mark.parametrize("unit", HOSTILE_UNITS)
+def test_twice_the_line_is_not_many_times_the_work(unit: str) -> None:
+    """A pattern that backtracks over itself takes far more than the square."""
+    half, whole = (
+        _least_s(lambda n=n: [mark_of((unit * MAX_CHARS)[:n] + " loss", 0) for _ in range(8)])
+        for n in (MAX_CHARS // 2, MAX_CHARS)
+    )
+    assert whole < 6 * half
+
+
+def test_twice_the_lines_are_about_twice_the_work() -> None:
+    """Each statement prints two lines, with losses and epochs between: as many as there can be."""
+
+    def text(lines: int) -> list[str]:
+        return [
+            line
+            for n in range(lines)
+            for name in [f"{chr(97 + n % 26)}{chr(97 + n // 26 % 26)}{chr(97 + n // 676)}"]
+            for line in (f"{name} step {n}/9000 loss 0.1", f"Epoch {n}", f"{name} step {n}: loss 1")
+        ]
+
+    half, whole = (_least_s(lambda n=n: read_lines(text(n))) for n in (300, 600))
+    assert whole < 3.2 * half
+
+
+def _least_s(work: Callable[[], object]) -> float:
+    """The shortest processor time of some runs."""
+    taken = []
+    for _ in range(3):
+        began_s = time.process_time()
+        work()
+        taken.append(time.process_time() - began_s)
+    return min(taken)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -36,8 +35,8 @@ class Mark:
     ``epoch`` and ``inner`` (steps or samples, ``unit``) are the counters of the line; ``series``
     groups the lines that one statement of the program prints; ``kind`` is what the words before
     the counter say. ``elapsed_s`` since the counter began, ``eta_s`` until its end, ``took_s``
-    without saying since when, ``per_unit_s`` by the unit it is of, ``mean_s`` the mean of all units
-    of this counter so far. ``clock_s`` is the stamp of the line in seconds, of no particular zone.
+    without saying since when, ``unit_s`` for one unit of the counter. ``clock_s`` is the stamp of
+    the line in seconds, of no particular zone.
     """
 
     line: int
@@ -51,8 +50,7 @@ class Mark:
     fraction: bool = False
     of_run: bool = False
     eta_of_run: bool = False
-    per_unit: tuple[tuple[str, float], ...] = ()
-    mean_s: float | None = None
+    unit_s: float | None = None
     elapsed_s: float | None = None
     eta_s: float | None = None
     took_s: float | None = None
@@ -67,19 +65,6 @@ class Mark:
     def stands(self) -> tuple[float, float]:
         """Where the counters of the line stand, in order of size."""
         return (self.epoch.at if self.epoch else 0.0, self.inner.at if self.inner else 0.0)
-
-    @property
-    def since_s(self) -> float | None:
-        """Seconds since this counter began, as the line says or by its mean."""
-        if self.elapsed_s is not None or self.mean_s is None or self.inner is None:
-            return self.elapsed_s
-        return self.mean_s * (self.inner.at + 1)
-
-    @property
-    def unit_s(self) -> float | None:
-        """What the line says one unit of its counter takes."""
-        wanted = EPOCH if self.inner is None else self.unit
-        return next((value for unit, value in self.per_unit if unit == wanted), None)
 
 
 @dataclass(slots=True)
@@ -106,11 +91,11 @@ def mark_of(text: str, line: int) -> Mark | None:
     if found is None:
         return None
     before, after = text[: found.start], text[found.end :]
-    times = _Times(text, found, known)
     metrics = bool(known.loss.search(after))
     return Mark(
         line=line,
-        series=_series(before, text[found.start : found.end], found) + (LOSS if metrics and found.bar is None else ""),
+        series=_series(before, text[found.start : found.end], found)
+        + (LOSS if metrics and found.bar is None else ""),
         kind=_kind(before, text, found, known),
         epoch=found.epoch,
         inner=found.inner,
@@ -120,12 +105,7 @@ def mark_of(text: str, line: int) -> Mark | None:
         fraction=found.fraction,
         of_run=found.of_run,
         eta_of_run=found.eta_of_run,
-        per_unit=tuple(times.per_unit()),
-        mean_s=times.mean_s,
-        elapsed_s=times.elapsed_s,
-        eta_s=times.eta_s,
-        took_s=times.took_s,
-        clock_s=clock_s(text),
+        **_times(text, found, known),
     )
 
 
@@ -144,7 +124,8 @@ def clock_s(text: str) -> float | None:
 
 
 def _moment(found: dict[str, str], known: Patterns) -> float | None:
-    month = found.get("mo") or str(1 + _index(known.months, found.get("mon", "Jan")))
+    named = found.get("mon", "Jan")
+    month = found.get("mo") or str(1 + (known.months.index(named) if named in known.months else 0))
     hour, seconds = int(found["h"]), float(found["s"].replace(",", "."))
     if "pm" in found:
         hour = hour % 12 + 12 * (found["pm"] == "PM")
@@ -157,10 +138,6 @@ def _moment(found: dict[str, str], known: Patterns) -> float | None:
         ).total_seconds() + seconds
     except ValueError:
         return None
-
-
-def _index(names: tuple[str, ...], name: str) -> int:
-    return names.index(name) if name in names else 0
 
 
 def _bar(text: str, known: Patterns) -> _Found | None:
@@ -225,7 +202,12 @@ def _words(text: str, known: Patterns) -> _Found | None:
             step = counted
         elif counted["epoch"] and epoch is None:
             epoch = counted
-    ratios = [m for m in known.brackets.finditer(text) if not _within(m, epoch, step)]
+    taken = [m for m in (epoch, step) if m is not None]
+    ratios = [
+        m
+        for m in known.brackets.finditer(text)
+        if all(m.start() >= o.end() or o.start() >= m.end() for o in taken)
+    ]
     if step is None and ratios and (epoch or _MEANT.search(text) or known.loss.search(text)):
         if epoch is None and len(ratios) > 1 and ratios[1].start() - ratios[0].end() < 3:
             epoch, step = ratios[0], ratios[1]
@@ -251,12 +233,6 @@ def _bare(text: str, known: Patterns) -> _Found | None:
         return None
     inner = Count(float(match["alone"])) if match["alone"] else _count(match)
     return _Found(match.start(), match.end(), inner=inner)
-
-
-def _within(match: re.Match[str], *others: re.Match[str] | None) -> bool:
-    return any(
-        o is not None and match.start() < o.end() and o.start() < match.end() for o in others
-    )
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
@@ -297,48 +273,42 @@ def _kind(before: str, text: str, found: _Found, known: Patterns) -> str:
     return TRAINING if described or known.training.search(text) else UNCLEAR
 
 
-class _Times:
-    """The times beside the counters of a line."""
+def _times(text: str, found: _Found, known: Patterns) -> dict[str, float | None]:
+    """The times beside the counters of a line, by their names in Mark."""
+    bar = {} if found.bar is None else found.bar.groupdict()
+    own = EPOCH if found.inner is None else found.unit
+    since_s, unit_s = _duration(bar.get("elapsed")), _of_bar(bar)
+    for way in known.per_unit:
+        match = way.found.search(text)
+        groups = {} if match is None else match.groupdict()
+        of = (groups.get("of") or "").lower()
+        if (
+            match is not None
+            and unit_s is None
+            and own == (known.unit_of.get(of, STEP) if of else own)
+        ):
+            unit_s = way.seconds(match)
+        if groups.get("mean") and found.inner is not None:
+            since_s = float(groups["mean"]) * (found.inner.at + 1)
+    eta_s = _duration(bar.get("eta"))
+    return {
+        "unit_s": unit_s,
+        "elapsed_s": _labelled(text, known.elapsed) if since_s is None else since_s,
+        "eta_s": _labelled(text, known.eta) if eta_s is None else eta_s,
+        "took_s": None if bar else _labelled(text, known.took),
+        "clock_s": clock_s(text),
+    }
 
-    def __init__(self, text: str, found: _Found, known: Patterns) -> None:
-        self._text, self._found, self._known = text, found, known
-        self.mean_s: float | None = None
-        groups = {} if found.bar is None else found.bar.groupdict()
-        self.elapsed_s = _duration(groups.get("elapsed")) or _labelled(text, known.elapsed)
-        self.eta_s = _duration(groups.get("eta"))
-        if self.eta_s is None:
-            self.eta_s = _labelled(text, known.eta)
-        self.took_s = None if found.bar is not None else _labelled(text, known.took)
 
-    def per_unit(self) -> Iterator[tuple[str, float]]:
-        """Seconds a unit by its unit, the most telling first."""
-        bar = {} if self._found.bar is None else self._found.bar.groupdict()
-        if bar.get("rate") and bar["rate"] != "?" and bar.get("of"):
-            yield from self._of_bar(float(bar["rate"]), bar["of"].strip().lower())
-        for way in self._known.per_unit:
-            if match := way.found.search(self._text):
-                groups = match.groupdict()
-                value = float(groups["v"])
-                if groups.get("mean"):
-                    self.mean_s = float(groups["mean"])
-                if value > 0:
-                    unit = self._unit((groups.get("of") or "").lower())
-                    yield unit, value * way.to_s if way.to_s > 0 else 1 / value
-
-    def _of_bar(self, rate: float, of: str) -> Iterator[tuple[str, float]]:
-        own = EPOCH if self._found.inner is None else self._found.unit
-        above, _, below = of.partition("/")
-        if rate <= 0:
-            return
-        if below.startswith("s") and len(below) <= 3:
-            yield own, 1 / rate / {"k": 1e3, "m": 1e6}.get(above[:1] if len(above) > 2 else "", 1.0)
-        else:
-            yield own, rate * {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "min": 60.0}.get(above, 1.0)
-
-    def _unit(self, of: str) -> str:
-        if not of:
-            return EPOCH if self._found.inner is None else self._found.unit
-        return self._known.unit_of.get(of, STEP)
+def _of_bar(bar: dict[str, str | None]) -> float | None:
+    """What the rate of a bar says one unit takes."""
+    above, _, below = (bar.get("of") or "").strip().lower().partition("/")
+    rate = float(bar["rate"] or 0) if below and bar.get("rate") != "?" else 0.0
+    if rate <= 0:
+        return None
+    if below.startswith("s") and len(below) <= 3:
+        return 1 / rate / {"k": 1e3, "m": 1e6}.get(above[:1] if len(above) > 2 else "", 1.0)
+    return rate * {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "min": 60.0}.get(above, 1.0)
 
 
 def elapsed_s(text: str) -> float | None:

@@ -37,6 +37,11 @@ class PerUnit:
     found: re.Pattern[str]
     to_s: float
 
+    def seconds(self, match: re.Match[str]) -> float | None:
+        """What a match says; None where it says nothing."""
+        value = float(match["v"])
+        return None if value <= 0 else value * self.to_s if self.to_s > 0 else 1 / value
+
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
@@ -79,7 +84,8 @@ def patterns() -> Patterns:
         return re.compile(text.format(**parts))
 
     several: dict[str, Any] = {
-        name: tuple(map(compiled, raw[name])) for name in ("bars", "elapsed", "eta", "took", "stamps")
+        name: tuple(map(compiled, raw[name]))
+        for name in ("bars", "elapsed", "eta", "took", "stamps")
     }
     words: dict[str, Any] = {name: compiled(text) for name, text in raw["one"].items()}
     specials = tuple(

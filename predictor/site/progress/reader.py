@@ -15,7 +15,6 @@ from .patterns import count_of, patterns
 from .rate import Rate, printed
 from .track import Track, epoch_track, paused_s, step_track
 
-LEAST_CERTAIN = 0.5  # below it a rate is not told
 _SURE = 0.8  # more tells no track from another
 _NEAR_LINES = 3  # a stamp or a loss so near belongs to a counter
 _TRAINING_SHARE = 0.3
@@ -78,9 +77,8 @@ class _Output:
             self.ended = number
         for way in known.per_unit:
             match = way.found.search(text) if "/s" in text or "per" in text else None
-            if match and float(match["v"]) > 0 and match.groupdict().get("of"):
-                value = float(match["v"])
-                self.loose.append(value * way.to_s if way.to_s > 0 else 1 / value)
+            if match and match.groupdict().get("of") and (value := way.seconds(match)):
+                self.loose.append(value)
                 return
 
 
@@ -93,8 +91,16 @@ def read_lines(lines: Iterable[str], before: Iterable[str] = ()) -> ProgressRead
     for text in before:
         output.take_lengths(text)
     _gather(lines, output)
-    if output.report is not None:
-        return _reported(output.report)
+    if (own := output.report) is not None:  # by the line that our own callbacks print
+        return ProgressReading(
+            kind=ProgressKind.TRAINING,
+            unit=STEP,
+            at=own.step,
+            total=own.total_steps,
+            seconds_per_unit=own.step_s,
+            remaining_s=own.remaining_steps * own.step_s,
+            confidence=1.0,
+        )
     kinds = {name: _kind(marks, output.losses) for name, marks in output.series.items()}
     _take_in_nested(kinds, output)
     # A statement that printed losses, and prints none now, evaluates what was trained.
@@ -132,19 +138,6 @@ def _gather(lines: Iterable[str], output: _Output) -> None:
         output.series[mark.series].append(mark)
 
 
-def _reported(report: StepReport) -> ProgressReading:
-    """By the line that our own callbacks print."""
-    return ProgressReading(
-        kind=ProgressKind.TRAINING,
-        unit=STEP,
-        at=report.step,
-        total=report.total_steps,
-        seconds_per_unit=report.step_s,
-        remaining_s=report.remaining_steps * report.step_s,
-        confidence=1.0,
-    )
-
-
 def _kind(marks: Sequence[Mark], losses: Sequence[int]) -> str:
     """What a statement counts, by its words, or by losses printed while it counts."""
     kinds = Counter(mark.kind for mark in marks)
@@ -172,20 +165,18 @@ def _between(marks: Sequence[Mark], losses: Sequence[int]) -> Iterator[int]:
 
 def _take_in_nested(kinds: dict[str, str], output: _Output) -> None:
     """A bar without words inside a bar of epochs is of the training."""
-    outer = [m.line for n, k in kinds.items() if k == TRAINING for m in output.series[n] if m.outer]
-    for name, kind in kinds.items() if outer else ():
+    outer = [m for n, k in kinds.items() if k == TRAINING for m in output.series[n] if m.outer]
+    begun = min((mark.line for mark in outer), default=None)
+    for name, kind in kinds.items():
         last = output.series[name][-1]
-        if not kind and last.bar and last.line > min(outer):
+        if begun is not None and not kind and last.bar and last.line > begun:
             kinds[name] = TRAINING
 
 
 def _other(kinds: dict[str, str], output: _Output) -> ProgressKind:
     """The kind of an output without training: of its last counters with a total."""
-    counting = [
-        (marks[-1].line, kinds[name])
-        for name, marks in output.series.items()
-        if len(marks) > 1 and marks[-1].inner is not None and marks[-1].inner.total
-    ]
+    ends = [(marks[-1], kinds[name]) for name, marks in output.series.items() if len(marks) > 1]
+    counting = [(m.line, kind) for m, kind in ends if m.inner is not None and m.inner.total]
     if not counting:
         return ProgressKind.NONE
     return ProgressKind.EVALUATION if max(counting)[1] == EVALUATION else ProgressKind.OTHER
@@ -204,14 +195,11 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
     if not tracks:
         return NOTHING
     chosen = max(tracks, key=_worth)
-    total = chosen.total or next((t.total for t in tracks if t.total and _same(t, chosen)), None)
+    near = max(2.0, 0.01 * chosen.at)  # a statement that counts the same may say the total
+    same = (t for t in tracks if t.unit == chosen.unit and abs(t.at - chosen.at) <= near)
+    total = chosen.total or next((t.total for t in same if t.total), None)
     others = [marks for name, marks in output.series.items() if name not in names]
     return _reading(replace(chosen, total=total), output, others)
-
-
-def _same(one: Track, other: Track) -> bool:
-    """Whether two statements count the same."""
-    return one.unit == other.unit and abs(one.at - other.at) <= max(2.0, 0.01 * other.at)
 
 
 def _worth(track: Track) -> tuple[bool, bool, bool, bool, float, bool, int, int]:
@@ -229,11 +217,9 @@ def _worth(track: Track) -> tuple[bool, bool, bool, bool, float, bool, int, int]
     )
 
 
-def _reading(
-    track: Track, output: _Output, others: Iterable[Sequence[Mark]]
-) -> ProgressReading:
+def _reading(track: Track, output: _Output, others: Iterable[Sequence[Mark]]) -> ProgressReading:
     rate = track.rate() or printed(output.loose)
-    if rate is not None and track.per_epoch is not None and track.by_counter:
+    if rate is not None and track.per_epoch is not None and track.by_clock() is None:
         pause_s = sum(paused_s(marks, track) for marks in others)
         rate = replace(rate, overall_s=rate.overall_s + pause_s)
     at, total = track.at, track.total
@@ -246,8 +232,6 @@ def _reading(
         total = None if epochs is None else epochs * track.per_epoch
     if total is not None:
         at = min(at, total)
-    if rate is not None and rate.certain < LEAST_CERTAIN:
-        rate = None
     return ProgressReading(
         kind=ProgressKind.TRAINING,
         unit=track.unit,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 from statistics import median
 
 from .marks import EPOCH, Count, Mark
-from .rate import Interval, Rate, intervals, measured, printed
+from .rate import Rate, intervals, measured, printed
 
 DAY_S = 86400.0
 # A counter that falls back by more than this many of its usual increments began anew; ranks that
@@ -47,13 +48,13 @@ class Track:
     @property
     def at(self) -> float:
         """Where the run stands."""
-        return max(point.at for point in self.points)
+        return self.points[-1].at
 
     def rate(self) -> Rate | None:
         """Seconds a unit, by stamps, by what the program counts since a begin, or as it says."""
         every = median([b.at - a.at for a, b in pairwise(self.points)] or [1.0])
         said = printed([s for p in self.points if (s := p.mark.unit_s) is not None], every)
-        by_clock = self._by_clock()
+        by_clock = self.by_clock()
         found = by_clock or self._by_times()
         if found is None or said is None:
             return found or said
@@ -65,12 +66,8 @@ class Track:
         agree = 0.8 < ratio < 1.25
         return replace(found, certain=min(1.0, found.certain + 0.08) if agree else found.certain)
 
-    @property
-    def by_counter(self) -> bool:
-        """Whether its times begin anew with each epoch, and hold nothing of what is between."""
-        return self._by_clock() is None
-
-    def _by_clock(self) -> Rate | None:
+    def by_clock(self) -> Rate | None:
+        """By stamps, which hold what is between the lines too; None without them."""
         stamped = [p for p in self.points if p.mark.clock_s is not None]
         if len(stamped) < max(2, len(self.points) // 2):
             return None
@@ -82,12 +79,12 @@ class Track:
     def _by_times(self) -> Rate | None:
         """By times since a begin, that of the run or of an epoch, else by durations."""
         runs = [
-            [(p.at, t) for p in run if (t := p.mark.since_s or p.mark.took_s) is not None]
+            [(p.at, t) for p in run if (t := p.mark.elapsed_s or p.mark.took_s) is not None]
             for run in self._epochs()
         ]
         pairs = [pair for run in runs for pair in pairwise(run)]
         fell = sum(b[1] < a[1] for a, b in pairs)
-        grew = any(p.mark.since_s is not None for p in self.points) or any(
+        grew = any(p.mark.elapsed_s is not None for p in self.points) or any(
             len(run) > 2 and run[-1][1] > 1.5 * run[0][1] for run in runs
         )
         if pairs and grew and fell <= (1 - _RISING) * len(pairs):
@@ -124,7 +121,7 @@ class Track:
 def _restarts(before: Mark, after: Mark) -> bool:
     if after.bar and before.epoch != after.epoch:
         return True
-    a, b = before.since_s, after.since_s
+    a, b = before.elapsed_s, after.elapsed_s
     if a is not None and b is not None and b < a - 1:
         return True
     return bool(before.inner and after.inner and after.inner.at < before.inner.at - 2)
@@ -163,16 +160,13 @@ def epoch_track(marks: Sequence[Mark]) -> Track | None:
     if not counted:
         return None
     ended = sum(m.metrics or m.took_s is not None for m in counted) * 2 > len(counted)
-    lowest = min(m.epoch.at for m in counted if m.epoch)
+    lowest = min(m.stands[0] for m in counted)
     bar = any(m.bar and m.inner is None for m in counted)
     fraction = any(m.fraction for m in counted)
     shift = 0.0 if bar or fraction else (1.0 if lowest == 0 else 0.0) - (0.0 if ended else 1.0)
-    points = [Point(m.epoch.at + shift, m) for m in counted if m.epoch]
-    run = current_run(points)
+    run = current_run([Point(m.stands[0] + shift, m) for m in counted])
     total = _last_total([m.epoch for m in counted])
-    if total is not None and lowest == 0 and not bar and _is_last_index(total):
-        total += 1
-    return Track(unit=EPOCH, points=run, total=total)
+    return Track(unit=EPOCH, points=run, total=_of_index(total, lowest, bar))
 
 
 def step_track(marks: Sequence[Mark], headers: Sequence[Mark]) -> Track | None:
@@ -186,28 +180,23 @@ def step_track(marks: Sequence[Mark], headers: Sequence[Mark]) -> Track | None:
         return None
     unit, length = counted[-1].unit, _last_total([m.inner for m in counted])
     if _goes_on(counted):
-        points = [Point(m.inner.at, m) for m in counted if m.inner]
+        points = [Point(m.stands[1], m) for m in counted]
         run = current_run(points)
-        if length is not None and not any(m.of_run for m in counted) and _ended_before(points, length):
-            return Track(unit=unit, points=run, total=None, per_epoch=length)
-        return Track(unit=unit, points=run, total=length)
+        if length is None or any(m.of_run for m in counted) or not _ended_before(points, length):
+            return Track(unit=unit, points=run, total=length)
+        return Track(unit=unit, points=run, total=None, per_epoch=length)
     per_epoch = length or _longest(counted)
     if per_epoch is None:
-        last = [m for m in counted if m.epoch == counted[-1].epoch]
-        run = current_run([Point(m.inner.at, m) for m in last if m.inner])
+        last = counted[-1].epoch
+        run = current_run([Point(m.stands[1], m) for m in counted if m.epoch == last])
         return Track(unit=unit, points=run, total=None)
     lowest = min(m.epoch.at for m in counted if m.epoch)
     epochs = _last_total([m.epoch for m in (*headers, *counted)])
     outer = bool(headers) and headers[-1].outer  # such a bar says how many are done
     base = 0.0 if outer or lowest == 0 or epochs is None else 1.0
-    if epochs is not None and not outer and lowest == 0 and _is_last_index(epochs):
-        epochs += 1
-    points = [
-        Point((m.epoch.at - base) * per_epoch + m.inner.at, m)
-        for m in counted
-        if m.epoch and m.inner
-    ]
-    run = current_run(points)
+    epochs = _of_index(epochs, lowest, outer)
+    stands = [(m.stands, m) for m in counted if m.epoch]
+    run = current_run([Point((e - base) * per_epoch + n, m) for (e, n), m in stands])
     total = None if epochs is None else epochs * per_epoch
     return Track(unit=unit, points=run, total=total, per_epoch=per_epoch)
 
@@ -218,11 +207,8 @@ def _in_epoch(mark: Mark, headers: Sequence[Mark]) -> Mark:
         return mark
     if not headers or mark.of_run:
         return replace(mark, epoch=None)
-    before = None
-    for header in headers:
-        if header.line > mark.line:
-            break
-        before = header
+    told_before = bisect_right(headers, mark.line, key=lambda header: header.line)
+    before = headers[told_before - 1] if told_before else None
     ends = headers[0].metrics or headers[0].took_s is not None  # such a line ends its epoch
     told = (before or headers[0]).epoch
     if told is None or (before is None and not ends):
@@ -236,9 +222,10 @@ def _goes_on(marks: Sequence[Mark]) -> bool:
     if any(m.of_run for m in marks) or all(m.epoch is None for m in marks):
         return True
     fell = [
-        (b.inner.at, b.bar and b.inner.at != b.inner.total) < (a.inner.at, True)
+        (b.stands[1], b.bar and b.inner is not None and b.inner.at != b.inner.total)
+        < (a.stands[1], True)
         for a, b in pairwise(marks)
-        if a.epoch != b.epoch and a.inner and b.inner
+        if a.epoch != b.epoch
     ]
     if fell:
         return sum(fell) * 2 < len(fell)
@@ -256,16 +243,9 @@ def _ended_before(points: Sequence[Point], length: float) -> bool:
 
 def _longest(marks: Sequence[Mark]) -> float | None:
     """Steps of an epoch, from those that were counted to their end; None where none was."""
-    ends = [
-        a.inner.at
-        for a, b in pairwise(marks)
-        if a.epoch and b.epoch and a.inner and b.epoch.at == a.epoch.at + 1
-    ]
-    steps = [
-        b.inner.at - a.inner.at
-        for a, b in pairwise(marks)
-        if a.inner and b.inner and b.inner.at > a.inner.at
-    ]
+    pairs = [(a.stands, b.stands) for a, b in pairwise(marks)]
+    ends = [a[1] for a, b in pairs if b[0] == a[0] + 1]
+    steps = [b[1] - a[1] for a, b in pairs if b[1] > a[1]]
     return max(ends) + median(steps) / 2 if ends and steps else None
 
 
@@ -274,16 +254,16 @@ def _last_total(counts: Sequence[Count | None]) -> float | None:
     return totals[-1] if totals else None
 
 
-def _is_last_index(total: float) -> bool:
-    """Whether a total is the index of the last one, from 0: 99, 299, 49."""
-    return total % 10 == 9
+def _of_index(total: float | None, lowest: float, bar: bool) -> float | None:
+    """How many there are: a total may be the index of the last one, from 0: 99, 299, 49."""
+    return total + 1 if total and lowest == 0 and not bar and total % 10 == 9 else total
 
 
 def paused_s(marks: Sequence[Mark], track: Track) -> float:
     """Seconds a unit of a track that another counter took between its points."""
     first, last = track.points[0], track.points[-1]
     gone_s = sum(
-        now.since_s or 0.0
+        now.elapsed_s or 0.0
         for now, then in zip_longest(marks, marks[1:])
         if first.mark.line < now.line < last.mark.line and (then is None or _restarts(now, then))
     )
