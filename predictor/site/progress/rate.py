@@ -11,6 +11,7 @@ CHUNKS = 40  # of a stretch; a pause (validation, a checkpoint) falls into few o
 LEAST_STEPS_OF_CLOCK = 4.0  # of a clock's resolution in what may be measured by it
 STEPS_OF_CLOCK = 20.0  # of a stretch: its ends are off by a step at most
 RECENT = 25
+_PAUSED = 1.5  # times the median of the stretches
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,8 @@ def intervals(points: Iterable[tuple[float, float]]) -> Iterator[Interval]:
 def measured(found: Sequence[Interval], resolution_s: float) -> Rate | None:
     """The rate of intervals in order of time; None where the clock is too coarse for them.
 
-    The first interval holds start-up and is dropped. The typical rate is the median over stretches
-    of equal length, weighted by their units.
+    The first interval holds start-up and is dropped. The typical rate is the mean over stretches of
+    equal length but those far above their median, which hold pauses.
     """
     kept = list(found[1:] if len(found) > 2 else found)
     seconds, units = sum(i.seconds for i in kept), sum(i.units for i in kept)
@@ -52,7 +53,9 @@ def measured(found: Sequence[Interval], resolution_s: float) -> Rate | None:
         return None
     least_s = max(STEPS_OF_CLOCK * resolution_s, seconds / CHUNKS)
     chunks = list(_chunks(kept, least_s)) or [Interval(units, seconds)]
-    typical_s = weighted_median([(c.seconds / c.units, c.units) for c in chunks])
+    usual_s = median(c.seconds / c.units for c in chunks)
+    steady = [c for c in chunks if c.seconds <= _PAUSED * usual_s * c.units]
+    typical_s = sum(c.seconds for c in steady) / sum(c.units for c in steady)
     certain = 0.9 if len(chunks) >= 3 else 0.8 if len(found) > 2 else 0.65
     return Rate(typical_s=typical_s, overall_s=seconds / units, certain=certain)
 
@@ -78,14 +81,3 @@ def printed(values: Sequence[float], every: float = 1.0) -> Rate | None:
     usual_s = median(recent)
     pauses_s = (sum(recent) / len(recent) - usual_s) / max(1.0, every)
     return Rate(typical_s=usual_s, overall_s=usual_s + pauses_s, certain=certain)
-
-
-def weighted_median(pairs: Sequence[tuple[float, float]]) -> float:
-    """The value that half of the weight lies below."""
-    ordered = sorted(pairs)
-    half, passed = sum(weight for _, weight in ordered) / 2, 0.0
-    for value, weight in ordered:
-        passed += weight
-        if passed >= half:
-            return value
-    return ordered[-1][0]

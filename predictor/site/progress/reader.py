@@ -18,7 +18,7 @@ from .track import Track, epoch_track, paused_s, step_track
 _SURE = 0.8  # more tells no track from another
 _NEAR_LINES = 3  # a stamp or a loss so near belongs to a counter
 _TRAINING_SHARE = 0.3
-_BACK_SHARE = 0.12  # of numbers that fall back
+_BACK_SHARE = 0.05  # of numbers that fall back
 _LOSS_SHARE = 0.2  # losses a line of a training that prints them on other lines
 _ETAS = 3  # of the last lines; the first ones hold the start of the loader
 

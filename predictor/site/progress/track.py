@@ -57,7 +57,8 @@ class Track:
         by_clock = self.by_clock()
         found = by_clock or self._by_times()
         if found is None or said is None:
-            return found or said
+            begun = self.at <= 1 and self.unit != EPOCH  # a first step holds the start
+            return None if found is None and begun else found or said
         ratio = said.typical_s / found.typical_s
         if found.certain < said.certain or (
             by_clock is None and len(self.points) < 4 and not 0.5 < ratio < 2
