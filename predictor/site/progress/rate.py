@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import median
 
 CHUNKS = 40  # of a stretch; a pause (validation, a checkpoint) falls into few of them
@@ -53,8 +54,10 @@ def measured(found: Sequence[Interval], resolution_s: float) -> Rate | None:
         return None
     least_s = max(STEPS_OF_CLOCK * resolution_s, seconds / CHUNKS)
     chunks = list(_chunks(kept, least_s)) or [Interval(units, seconds)]
-    usual_s = median(c.seconds / c.units for c in chunks)
-    steady = [c for c in chunks if c.seconds <= _PAUSED * usual_s * c.units]
+    ordered = sorted(chunks, key=lambda c: c.seconds / c.units)
+    passed = list(accumulate(c.units for c in ordered))
+    middle = ordered[bisect_left(passed, passed[-1] / 2)]
+    steady = [c for c in chunks if c.seconds * middle.units <= _PAUSED * middle.seconds * c.units]
     typical_s = sum(c.seconds for c in steady) / sum(c.units for c in steady)
     certain = 0.9 if len(chunks) >= 3 else 0.8 if len(found) > 2 else 0.65
     return Rate(typical_s=typical_s, overall_s=seconds / units, certain=certain)
