@@ -31,9 +31,9 @@ class SlurmEvidence(Section):
     """When a prediction is too thin to set a limit: the default of the partition stays."""
 
     max_interval_ratio: float = Field(default=4.0, ge=1.0)
-    refused_tiers: tuple[Literal["run", "configuration", "table", "site", "model"], ...] = (
-        "model",
-    )
+    refused_tiers: tuple[
+        Literal["run", "configuration", "count", "table", "site", "model"], ...
+    ] = ("model",)
 
 
 class SlurmLimits(Section):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from math import expm1
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ..site.calibration.gather import Gathered
     from ..site.calibration.held_back import Checked, Errors
     from ..site.calibration.site_state import SiteState
+    from ..site.calibration.suggest import SuggestedRun
     from ..site.history.store import History
     from ..site.history.where import Where
 
@@ -48,6 +50,12 @@ ALL = "all held-back runs"
     help="Take the sources of the shipped measurements for sites, and tell the error with 0, 1 "
     "and 3 runs of each; reads no history.",
 )
+@click.option(
+    "--suggest",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Only name the N runs that would narrow the predictions of this site's jobs most.",
+)
 @filter_options
 @format_option
 def calibrate(
@@ -56,6 +64,7 @@ def calibrate(
     force: bool,
     dry_run: bool,
     shipped: bool,
+    suggest: int | None,
     form: str,
     **filters: Any,
 ) -> None:
@@ -69,6 +78,10 @@ def calibrate(
     if shipped:
         _show_shipped(form)
         return
+    if suggest is not None:
+        with open_history(history, create=False) as store:
+            _suggest(store, where_of(filters), suggest, form)
+        return
     from ..site.calibration.site_state import write_state
 
     with open_history(history, create=False) as store, progress("calibrating") as bar:
@@ -80,6 +93,56 @@ def calibrate(
         show_json(_plain(compared, gathered, state, stored))
     else:
         _show(compared, gathered, state, stored, force=force)
+
+
+def _suggest(store: History, where: Where, count_: int, form: str) -> None:
+    """Runs worth making, each as a job to submit with a script of the site."""
+    from ..site.calibration.suggest import suggest
+
+    found = suggest(predictor(), store.runs(where), count_)
+    if form == "json":
+        show_json(
+            {
+                "jobs": found.jobs,
+                "deviation": found.deviation,
+                "runs": [
+                    {
+                        "deviation": one.deviation,
+                        "model": one.job.model,
+                        "precision": one.job.precision.value,
+                        "batch_size": one.job.micro_batch_size,
+                        "like_job": one.like.ended.job_id,
+                        "command": _command(one),
+                    }
+                    for one in found.runs
+                ],
+            }
+        )
+        return
+    if not found.runs:
+        click.echo("no run of the history names its network")
+        return
+    click.echo(
+        f"{count(found.jobs)} configurations; their predictions deviate by "
+        f"{percent(expm1(found.deviation))} today. 100 steps of each, most telling first, with the "
+        "step time reported (docs/callbacks.md), lead to:"
+    )
+    for one in found.runs:
+        job = one.job
+        click.echo(
+            f"\n{percent(expm1(one.deviation))}  {job.model}, {job.precision.value}, "
+            f"{job.micro_batch_size} a GPU; like job {one.like.ended.job_id}: "
+            f"{one.like.ended.submit_line or one.like.ended.name}"
+        )
+        click.echo(f"     {_command(one)}")
+
+
+def _command(one: SuggestedRun) -> str:
+    """A line that submits it; it says nothing that would set a limit."""
+    job = one.job
+    return (
+        f"sbatch --nodes={job.nodes} --gpus-per-node={job.gpu}:{-(-job.gpus // job.nodes)} SCRIPT"
+    )
 
 
 def _read(

@@ -47,7 +47,15 @@ COLUMNS = ("rows", "predicted", "skipped", "mean", "median", "p90", "inside 95 %
     "--calibrate-by",
     default="stack",
     show_default=True,
-    help="Groups to calibrate: stack (source, framework and GPU), source or model.",
+    metavar="KEY,..",
+    help="Groups to calibrate: stack (source, framework and GPU), source, model, or several of "
+    "them, such as model,stack.",
+)
+@click.option(
+    "--given",
+    type=click.Path(path_type=Path),
+    metavar="FILE.csv",
+    help="Runs that are shown first, such as those on one GPU, and not scored.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the calibration draw.")
 @click.option(
@@ -75,6 +83,7 @@ def evaluate(
     method: str,
     calibrate: int,
     calibrate_by: str,
+    given: Path | None,
     seed: int,
     by: str | None,
     exclude_ids: str | None,
@@ -90,27 +99,28 @@ def evaluate(
     for more. Errors are |predicted - measured| / measured of the step time. A row that cannot be
     predicted is counted under its reason.
     """
-    from ..evaluation.evaluate import CALIBRATE_BY, all_methods
+    from ..evaluation.evaluate import all_methods, calibration_keys
     from ..evaluation.evaluate import evaluate as run
 
     methods = all_methods(method)
-    if calibrate_by not in CALIBRATE_BY:
-        raise JobError("calibrate_by", calibrate_by, f"expected one of {', '.join(CALIBRATE_BY)}")
+    calibration_keys(calibrate_by)  # before minutes of fitting
     if predictions is not None and not predictions.absolute().parent.is_dir():
         raise JobError("predictions", str(predictions), "a file in a folder that exists")
     rows = read_rows(file)
     warn_of_unknown_words(rows)
     columns, excluded = grouping(by, rows), ids(exclude_ids)
     held_out = None if trained_without is None else read_rows(trained_without)
+    shown = [] if given is None else _given(given)
     if held_out is None:
         _warn_of_leaks(rows)
     reports = run(
         rows,
-        fitted_for(methods, calibrate, held_out, version),
+        fitted_for(methods, calibrate + len(shown), held_out, version),
         methods=methods,
         by=columns,
         calibrate=calibrate,
         calibrate_by=calibrate_by,
+        given=shown,
         seed=seed,
         exclude_ids=excluded,
     )
@@ -125,26 +135,45 @@ def evaluate(
 
 
 def fitted_for(
-    methods: Sequence[str], calibrate: int, held_out: Sequence[Row] | None, version: str | None
+    methods: Sequence[str], shown: int, held_out: Sequence[Row] | None, version: str | None
 ) -> Fitted:
-    """The stored predictor where the methods need no fitted row, else a new fit."""
+    """The stored predictor where the methods need no fitted row, else a new fit.
+
+    ``shown`` is zero where the methods are shown no run before they answer.
+    """
     from ..estimate.measurement import shipped
     from ..evaluation.evaluate import leaked
 
-    calibrated = calibrate > 0 and MAIN in methods
+    calibrated = shown > 0 and MAIN in methods
     if held_out is None and not calibrated and FROM_STORE.issuperset(methods):
         return without_rows(version)
     if version is not None:
         raise JobError(
             "version",
             version,
-            "a stored predictor serves --method full or paper without --calibrate and "
-            "--trained-without; leave --version out to fit one",
+            "a stored predictor serves --method full or paper without --calibrate, --given "
+            "and --trained-without; leave --version out to fit one",
         )
     if held_out is None:
         return refit()
     known = {m.id for m in leaked(held_out)}
     return refit([m for m in shipped() if m.id not in known])
+
+
+def _given(path: Path) -> Sequence[Row]:
+    """The rows of a file that are shown first; those that tell no step time are counted."""
+    from ..estimate.measurement import Unreadable, parse
+
+    rows = read_rows(path)
+    warn_of_unknown_words(rows)
+    unreadable = [one for one in parse(rows) if isinstance(one, Unreadable)]
+    if unreadable:
+        first = unreadable[0]
+        warn(
+            f"{path.name}: {len(unreadable)} of {len(rows)} runs are not shown: {first.id}: "
+            f"{first.reason}"
+        )
+    return rows
 
 
 def _warn_of_leaks(rows: Sequence[Row]) -> None:

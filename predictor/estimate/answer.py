@@ -19,6 +19,7 @@ NO_DATA = "total: state dataset= or dataset_size= for the time of {epochs:g} epo
 NARROWING = {
     Tier.RUN: "",
     Tier.CONFIGURATION: "a run of 100 steps at this precision",
+    Tier.COUNT: "a run of 100 steps on as many GPUs",
     Tier.TABLE: "a run of 100 steps of this model on one GPU here",
     Tier.SITE: "a run of 100 steps of this model on one GPU of this site",
     Tier.MODEL: "a run of 100 steps of this network on any GPU",

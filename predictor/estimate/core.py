@@ -31,7 +31,7 @@ from .residual.novelty import Tier
 
 SEEN_JOBS = 8192
 # Tiers whose runs at the site settle what a job does not say of its software and its input.
-SETTLED = (Tier.RUN, Tier.CONFIGURATION)
+SETTLED = (Tier.RUN, Tier.CONFIGURATION, Tier.COUNT)
 # What a prediction counts measured runs of.
 EVIDENCE = (("model",), ("model", "gpu"), ("model", "gpu", "precision"))
 
@@ -118,7 +118,7 @@ class Predictor:
             evidence=(tier.meaning, *self._evidence(row)),
             warnings=_warnings(job, tier),
             factors=WidenedFactors(
-                self.intervals.factors(tier, deviation),
+                self.intervals.factors(estimate.kind, deviation),
                 tuple(one for one in assumed if not one.length),
             ),
             assumptions=assumed,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from numpy.typing import NDArray
 
 import profiles
 from profiles.gpus import gpus
@@ -21,13 +22,13 @@ from ..physics.collectives import CollectiveTimes
 from ..physics.operator_time import OperatorTimes
 from ..physics.step import StepModel, StepTime
 from .core import Predictor
-from .intervals import calibrate
+from .intervals import Intervals, calibrate
 from .measurement import Measurement, Unreadable, shipped
 from .residual.features import Features, Vocabulary, features, without_precision
 from .residual.kernel import Floats, Hyperparameters
 from .residual.learn import KNOWN_PLAN, NOVEL_PLAN, LearningPlan, learn
-from .residual.model import FOLDS, FittedResidual, HyperparameterSets, fit_residual
-from .residual.novelty import random_folds
+from .residual.model import FOLDS, FittedResidual, HyperparameterSets, fit_residual, kind_of
+from .residual.novelty import Tier, random_folds
 
 HYPERPARAMETERS = Path(profiles.__file__).parent / "hyperparameters.json"
 
@@ -153,12 +154,33 @@ def fit_priced(
     y = targets(priced)
     fitted = fit_residual([p.row for p in priced], y, hyper or stored_hyperparameters())
     progress("intervals", 0.95)
-    intervals = calibrate(
-        {tier: (y - held.mean, held.deviation) for tier, held in fitted.held_out.items()}
-    )
+    intervals = calibrate_held_out(fitted, [p.row for p in priced], y)
     predictor = Predictor(steps, fitted.residual, intervals)
     progress("done", 1.0)
     return Fitted(predictor, tuple(priced), fitted, tuple(unreadable))
+
+
+def calibrate_held_out(
+    fitted: FittedResidual,
+    rows: Sequence[Features],
+    y: Floats,
+    used: NDArray[np.bool_] | None = None,
+) -> Intervals:
+    """Intervals of every kind of job from the held-out errors of ``used`` rows (default: all).
+
+    New sites: each source counts alike, however many rows it has.
+    """
+    source = fitted.residual.known.table.column("source")
+    used = np.ones(len(y), dtype=bool) if used is None else used
+    errors, weights = {}, {}
+    for tier, held in fitted.held_out.items():
+        kinds = np.array([kind_of(tier, row) for row in rows])
+        for kind in np.unique(kinds):
+            at = np.flatnonzero((kinds == kind) & used & np.isfinite(held.mean))
+            errors[str(kind)] = (y[at] - held.mean[at], held.deviation[at])
+            if tier is Tier.SITE:
+                weights[str(kind)] = 1 / np.bincount(source[at])[source[at]]
+    return calibrate(errors, weights)
 
 
 def learn_and_store(

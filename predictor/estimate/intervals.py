@@ -2,7 +2,8 @@
 
 Each novelty tier is calibrated on its own grouped cross-validation, so an interval for a model
 nobody has measured is as wide as such predictions have been wrong (Vovk et al., Algorithmic
-Learning in a Random World; Papadopoulos et al. 2002 for normalised scores).
+Learning in a Random World; Papadopoulos et al. 2002 for normalised scores). Scores may be weighted
+(Tibshirani et al. 2019), so that each source counts alike.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from numpy.typing import NDArray
 from .residual.kernel import Floats
 from .residual.novelty import Tier
 
-# A tier with fewer held-out scores is read from the scores of all tiers together: a two-sided
-# 99 % interval needs this many.
+# What has fewer held-out scores is read from the scores of all together: a two-sided 99 % interval
+# needs this many.
 MIN_SCORES = 199
 # Scores kept per tier: every rank up to here, evenly thinned above.
 MAX_SCORES = 2000
@@ -26,7 +27,7 @@ MAX_SCORES = 2000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuantileFactors:
-    """The factor on a predicted time for each quantile, of one tier and one deviation.
+    """The factor on a predicted time for each quantile, of one kind and one deviation.
 
     ``scores`` are sorted, (n,).
     """
@@ -51,42 +52,65 @@ def score_at(scores: Floats, level: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Sorted signed scores (measured - predicted in ln, over deviation) of each tier."""
+    """Sorted signed scores (measured - predicted in ln, over deviation) of each kind of job."""
 
-    scores: Mapping[Tier, Floats]
+    scores: Mapping[str, Floats]
 
-    def quantile(self, tier: Tier, level: float) -> float:
-        """Score below which a share ``level`` of future scores of a tier lies."""
-        return score_at(self.scores[tier], level)
+    def quantile(self, kind: str, level: float) -> float:
+        """Score below which a share ``level`` of future scores of a kind lies."""
+        return score_at(self._of(kind), level)
 
-    def factors(self, tier: Tier, deviation: float) -> QuantileFactors:
-        """Factors on a predicted time of this tier and deviation."""
-        return QuantileFactors(self.scores[tier], deviation)
+    def factors(self, kind: str, deviation: float) -> QuantileFactors:
+        """Factors on a predicted time of this kind and deviation."""
+        return QuantileFactors(self._of(kind), deviation)
+
+    def _of(self, kind: str) -> Floats:
+        """The scores of a kind; a predictor stored by an earlier version has one kind a tier."""
+        names = (kind, kind.partition("/")[0], Tier.TABLE.value)
+        return next(self.scores[name] for name in names if name in self.scores)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Scores by tier name."""
-        return {tier.value: scores for tier, scores in self.scores.items()}
+        """Scores by the name of their kind."""
+        return {str(kind): scores for kind, scores in self.scores.items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Intervals:
         """The inverse of ``to_arrays``."""
-        return cls({Tier(name): values.astype(np.float64) for name, values in arrays.items()})
+        return cls({name: values.astype(np.float64) for name, values in arrays.items()})
 
 
-def calibrate(errors: Mapping[Tier, tuple[Floats, Floats]]) -> Intervals:
-    """Intervals from (signed ln error, deviation) of held-out rows per tier."""
-    raw = {}
-    for tier, (error, deviation) in errors.items():
+def calibrate(
+    errors: Mapping[str, tuple[Floats, Floats]], weights: Mapping[str, Floats] | None = None
+) -> Intervals:
+    """Intervals from (signed ln error, deviation) of held-out rows per kind.
+
+    ``weights`` are those of the rows of a kind, 1 each where it has none.
+    """
+    raw, own_weights = {}, {}
+    for kind, (error, deviation) in errors.items():
         usable = np.isfinite(error) & np.isfinite(deviation)
-        raw[tier] = error[usable] / deviation[usable]
+        raw[kind] = error[usable] / deviation[usable]
+        if weights and kind in weights:
+            own_weights[kind] = weights[kind][usable]
     pooled = np.concatenate(list(raw.values()))
     return Intervals(
-        {tier: _thinned(own if len(own) >= MIN_SCORES else pooled) for tier, own in raw.items()}
+        {
+            kind: _ordered(own, own_weights.get(kind))
+            if len(own) >= MIN_SCORES
+            else _ordered(pooled, None)
+            for kind, own in raw.items()
+        }
     )
 
 
-def _thinned(scores: Floats) -> Floats:
-    ordered: Floats = np.sort(scores)
+def _ordered(scores: Floats, weights: Floats | None) -> Floats:
+    """The scores, or MAX_SCORES quantiles of them where they are more or are weighted."""
+    order = np.argsort(scores)
+    ordered: Floats = scores[order]
+    if weights is not None:
+        above = np.cumsum(weights[order])
+        middles = (above - weights[order] / 2) / above[-1]
+        return np.interp(np.linspace(0, 1, MAX_SCORES), middles, ordered)
     if len(ordered) > MAX_SCORES:
         ordered = np.quantile(ordered, np.linspace(0, 1, MAX_SCORES))
     return ordered

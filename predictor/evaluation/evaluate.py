@@ -65,6 +65,7 @@ def evaluate(
     by: Sequence[str] = (),
     calibrate: int = 0,
     calibrate_by: str = "stack",
+    given: Sequence[Row] = (),
     seed: int = 0,
     exclude_ids: Collection[str] = (),
 ) -> list[MethodReport]:
@@ -72,14 +73,18 @@ def evaluate(
 
     A row without a time of a step is predicted too where its job is known, but not scored.
 
-    ``calibrate`` rows of each group are given to the methods first and left out of the score.
+    ``calibrate`` rows of each group are given to the methods first and left out of the score;
+    ``given`` are rows of another file that are shown first too, and not scored where ``rows``
+    hold them as well.
     """
-    if calibrate_by not in CALIBRATE_BY:
-        raise JobError("calibrate_by", calibrate_by, f"expected one of {', '.join(CALIBRATE_BY)}")
+    keys = calibration_keys(calibrate_by)
     parsed = _numbered(parse(rows))
     readable = [m for m in parsed if isinstance(m, Measurement) and _id(m) not in exclude_ids]
-    known = draw(readable, calibrate, calibrate_by, seed)
-    taken = {m.id for m in known}
+    shown = {_fingerprint(row) for row in given}
+    again = [m for m in readable if shown and _fingerprint(m.row) in shown]
+    drawn = draw([m for m in readable if m not in again], calibrate, keys, seed)
+    known = drawn + [m for m in parse(given) if isinstance(m, Measurement)]
+    taken = {m.id for m in (*drawn, *again)}
     asked = [m for m in readable if m.id not in taken] + list(_not_timed(parsed, exclude_ids))
     reports = []
     for name in methods:
@@ -92,12 +97,24 @@ def evaluate(
     return reports
 
 
-def draw(rows: Sequence[Measurement], count: int, by: str, seed: int) -> list[Measurement]:
-    """``count`` random rows of each group."""
+def calibration_keys(text: str) -> tuple[str, ...]:
+    """The names of CALIBRATE_BY in a list with commas; raises JobError for any other."""
+    keys = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+    for word in keys:
+        if word not in CALIBRATE_BY:
+            expected = f"expected one or more of {', '.join(CALIBRATE_BY)}, with commas"
+            raise JobError("calibrate_by", word, expected)
+    return keys
+
+
+def draw(
+    rows: Sequence[Measurement], count: int, by: Sequence[str], seed: int
+) -> list[Measurement]:
+    """``count`` random rows of each group: of one source, and alike in all that ``by`` names."""
     groups: dict[object, list[Measurement]] = {}
     for m in rows:
-        key = {"stack": m.stack, "source": m.source, "model": (m.source, m.job.model)}[by]
-        groups.setdefault(key, []).append(m)
+        parts = {"stack": m.stack, "source": m.source, "model": (m.source, m.job.model)}
+        groups.setdefault(tuple(parts[key] for key in by), []).append(m)
     rng = np.random.default_rng(seed)
     drawn: list[Measurement] = []
     for members in groups.values():

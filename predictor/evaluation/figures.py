@@ -34,11 +34,20 @@ class IntervalCoverage:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceFigure:
+    """One source taken for a site nobody has measured: its errors and its 95 % intervals."""
+
+    error: Figure
+    interval: IntervalCoverage
+
+
+@dataclass(frozen=True, slots=True)
 class Validation:
     """All figures, and the pairs that the plots show."""
 
     figures: tuple[Figure, ...]
     coverages: tuple[IntervalCoverage, ...]
+    sources: tuple[SourceFigure, ...]
     measured_s: Floats
     predicted_s: Floats
     measured_ratio: Floats

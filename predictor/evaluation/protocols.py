@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from profiles.gpus import gpus
 from profiles.tables import operators
 
-from ..estimate.fitting import Fitted
-from ..estimate.intervals import Intervals, calibrate
+from ..estimate.fitting import Fitted, calibrate_held_out
 from ..estimate.residual.kernel import Floats
+from ..estimate.residual.model import kind_of
 from ..estimate.residual.novelty import GROUPS, Tier, groups, random_folds
 from ..graphs.catalog import entry_of
 from ..physics.operator_time.evaluate import evaluate_operator_times
 from .figures import Figure, IntervalCoverage, Validation, summary
 from .methods import blind_of
 from .paper import paper_step_s
-from .sites import site_figures
+from .sites import covered, site_figures, source_figures
 from .validator import FOLDS, Mask, Validator
 
 
@@ -68,34 +69,17 @@ def validate(
         )
     figures += site_figures(fitted, progress)
     progress("speed-up and scaling")
-    measured, predicted = _speedups(v)
-    figures.append(
-        summary(
-            "speed-up of mixed precision, both twins held out",
-            "full",
-            np.abs(predicted / measured - 1),
-        )
-    )
-    figures.append(
-        summary(
-            "speed-up of mixed precision, both twins held out",
-            "constant 1",
-            np.abs(1 / measured - 1),
-        )
-    )
-    figures.append(
-        v.figure(
-            "1 to n GPUs (every multi-GPU row of the model held out)",
-            "full",
-            v.scaling(),
-            v.paper_rows & ~v.single,
-        )
-    )
+    pairs, base = _pairs(v)
+    measured = np.exp(base + v.y[pairs[:, 0]] - v.y[pairs[:, 1]])
+    predicted = np.exp(base + _both_left_out(v, pairs))
+    figures += _speedup_figures(v, pairs, base, measured, predicted)
+    figures += _scaling_figures(v)
     progress("operator times")
     usable = np.isfinite(random) & v.paper_rows
     return Validation(
         tuple(figures),
         tuple(coverages(v)),
+        tuple(source_figures(v)),
         np.exp(v.y + v.phys)[usable],
         np.exp(random + v.phys)[usable],
         measured,
@@ -157,25 +141,55 @@ def _yardsticks(v: Validator) -> list[Figure]:
     ]
 
 
-def _speedups(v: Validator) -> tuple[Floats, Floats]:
-    """Measured and predicted time ratio per sample, single over mixed; both rows left out.
+def _pairs(v: Validator) -> tuple[NDArray[np.intp], Floats]:
+    """Rows (pairs, 2) in single and in mixed precision, and the physical ln ratio per sample.
 
     A mixed row is paired with the single-precision row of its configuration and GPU count whose
     batch is nearest.
     """
     samples = np.log([p.measurement.job.step_samples for p in v.fitted.priced])
-    pairs = [
+    found = [
         (int(plain[np.argmin(np.abs(samples[plain] - samples[i]))]), int(i))
         for plain, mixed in v.twins()
         for i in mixed
     ]
-    measured, predicted = np.zeros(len(pairs)), np.zeros(len(pairs))
-    for at, (j, i) in enumerate(pairs):
-        held = v.leave([np.array([j, i])])
-        base = v.phys[j] - samples[j] - v.phys[i] + samples[i]
-        measured[at] = np.exp(base + v.y[j] - v.y[i])
-        predicted[at] = np.exp(base + held[j] - held[i])
-    return measured, predicted
+    pairs = np.array(found, dtype=np.intp).reshape(-1, 2)
+    each = v.phys - samples
+    return pairs, each[pairs[:, 0]] - each[pairs[:, 1]]
+
+
+def _both_left_out(v: Validator, pairs: NDArray[np.intp]) -> Floats:
+    """Difference of the residuals of each pair, predicted without both."""
+    held = [v.leave([pair]) for pair in pairs]
+    return np.array([one[j] - one[i] for one, (j, i) in zip(held, pairs, strict=True)])
+
+
+def _speedup_figures(
+    v: Validator, pairs: NDArray[np.intp], base: Floats, measured: Floats, predicted: Floats
+) -> Iterator[Figure]:
+    """Errors of the time ratio, single over mixed; without both rows, the model, the source."""
+    name = "speed-up of mixed precision"
+    both = f"{name}, both twins held out"
+    yield summary(both, "full", np.abs(predicted / measured - 1))
+    yield summary(both, "constant 1", np.abs(1 / measured - 1))
+    yield summary(both, "physical", np.abs(np.exp(base) / measured - 1))
+    for what, held in (("model", v.unseen_model()), ("source", v.unseen_source())):
+        ratio = np.exp(base + held[pairs[:, 0]] - held[pairs[:, 1]]) / measured
+        yield summary(f"{name}, unseen {what}", "full", np.abs(ratio - 1))
+
+
+def _scaling_figures(v: Validator) -> Iterator[Figure]:
+    """From one GPU to several, by the product and by what needs no learning."""
+    name = "1 to n GPUs (every multi-GPU row of the model held out)"
+    held = v.scaling()
+    rows = v.paper_rows & np.isfinite(held)
+    yield v.figure(name, "full", held, rows)
+    yield v.figure(f"{name}, all sources", "full", held, np.isfinite(held))
+    matched = f"{name}, where the same configuration was measured on one"
+    perfect, physical = v.from_one_gpu()
+    usable = rows & np.isfinite(perfect)
+    for method, values in (("full", held), ("perfect scaling", perfect), ("physical", physical)):
+        yield v.figure(matched, method, values, usable)
 
 
 def coverages(v: Validator) -> Iterator[IntervalCoverage]:
@@ -184,19 +198,19 @@ def coverages(v: Validator) -> Iterator[IntervalCoverage]:
     What a tier leaves out together stays in one half: the errors of one model or one source are
     alike, so rows of it on both sides would flatter.
     """
+    rows = [p.row for p in v.fitted.priced]
     for tier, held in v.fitted.residual.held_out.items():
-        error = v.y - held.mean
-        half = halves(v, tier)
+        error, half = v.y - held.mean, halves(v, tier)
+        kinds = np.array([kind_of(tier, row) for row in rows])
+        fits = [calibrate_held_out(v.fitted.residual, rows, v.y, side) for side in (half, ~half)]
         for level in (0.9, 0.95, 0.99):
-            inside, widths = [], []
-            for fit, test in ((half, ~half), (~half, half)):
-                conformal = calibrate({tier: (error[fit], held.deviation[fit])})
-                hit, width = _covered(conformal, tier, level, error[test], held.deviation[test])
-                inside.append(hit)
-                widths.append(width)
-            hits, all_widths = np.concatenate(inside), np.concatenate(widths)
+            found = [
+                covered(one, kinds, level, error, held.deviation, side)
+                for one, side in zip(fits, (~half, half), strict=True)
+            ]
+            hits, widths = (np.concatenate(part) for part in zip(*found, strict=True))
             yield IntervalCoverage(
-                tier.value, level, float(hits.mean()), float(np.median(all_widths)), len(hits)
+                tier.value, level, float(hits.mean()), float(np.median(widths)), len(hits)
             )
 
 
@@ -209,14 +223,3 @@ def halves(v: Validator, tier: Tier) -> Mask:
         if half.sum() * 2 + len(members[i]) <= len(v.y):
             half[members[i]] = True
     return half
-
-
-def _covered(
-    intervals: Intervals, tier: Tier, level: float, error: Floats, deviation: Floats
-) -> tuple[Mask, Floats]:
-    usable = np.isfinite(error) & np.isfinite(deviation)
-    tail = (1 - level) / 2
-    low = deviation[usable] * intervals.quantile(tier, tail)
-    high = deviation[usable] * intervals.quantile(tier, 1 - tail)
-    inside = (error[usable] >= low) & (error[usable] <= high)
-    return inside, (np.exp(high) - np.exp(low)) / 2

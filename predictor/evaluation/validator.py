@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from ..estimate.fitting import Fitted, Priced, targets
 from ..estimate.residual.features import NUMBERS, EncodedRows, without_precision
 from ..estimate.residual.kernel import Floats, Rows
-from ..estimate.residual.novelty import Tier, groups, random_folds
-from ..estimate.residual.process import leave_out
+from ..estimate.residual.novelty import Tier, elsewhere, groups, random_folds
 from .figures import Figure, summary
 
 Mask = NDArray[np.bool_]
@@ -65,8 +64,12 @@ class Validator:
         return self.fitted.residual.held_out[Tier.MODEL].mean
 
     def unseen_source(self) -> Floats:
-        """Every row of a source from all other sources; models known elsewhere only."""
+        """Every row of a source from all other sources."""
         return self.fitted.residual.held_out[Tier.SITE].mean
+
+    def elsewhere(self) -> Mask:
+        """Rows of models that another source measured too."""
+        return elsewhere(self.table, ("model",), ("source",))
 
     def with_runs(self, key: Sequence[str], within: NDArray[np.int64], runs: int) -> Floats:
         """Leave ``key`` groups out but for ``runs`` random rows of each ``within`` code (n,).
@@ -95,9 +98,33 @@ class Validator:
         return np.unique(names, return_inverse=True)[1].astype(np.int64)
 
     def scaling(self) -> Floats:
-        """Multi-GPU rows of a model from its one-GPU rows and all other models."""
-        multi = [rows[~self.single[rows]] for rows in groups(self.table, ("model",))]
-        return self.leave([rows for rows in multi if len(rows)])
+        """Multi-GPU rows of a model from its one-GPU rows there and all other models."""
+        return self.fitted.residual.held_out[Tier.COUNT].mean
+
+    def from_one_gpu(self) -> tuple[Floats, Floats]:
+        """Perfect scaling and the physical ratio, as log residuals of multi-GPU rows.
+
+        Each starts from the measured one-GPU row of the same configuration, precision, date and
+        sequence length whose batch per GPU is nearest; NaN where there is none.
+        """
+        jobs = [p.measurement.job for p in self.fitted.priced]
+        samples = np.log([j.step_samples for j in jobs])
+        each = samples - np.log([j.gpus for j in jobs])
+        perfect, physical = np.full(len(self.y), np.nan), np.full(len(self.y), np.nan)
+        like = self.table.numbers[:, [NUMBERS.index(name) for name in ("date", "seq")]]
+        parts = [
+            rows[(like[rows] == same).all(axis=1)]
+            for rows in groups(self.table, (*CONFIGURATION, "precision"))
+            for same in np.unique(like[rows], axis=0)
+        ]
+        for rows in parts:
+            one, many = rows[self.single[rows]], rows[~self.single[rows]]
+            if len(one) and len(many):
+                near = one[np.abs(each[one][None, :] - each[many][:, None]).argmin(axis=1)]
+                physical[many] = self.y[near]
+                step = self.y[near] + self.phys[near] + each[many] - each[near]
+                perfect[many] = step - self.phys[many]
+        return perfect, physical
 
     def twins(self) -> Iterator[tuple[Rows, Rows]]:
         """(single precision rows, mixed rows) of configurations measured in both."""
@@ -117,7 +144,7 @@ class Validator:
 
     def leave(self, parts: Sequence[Rows]) -> Floats:
         """Log residuals of groups, each from all rows outside it."""
-        return leave_out(self.fitted.residual.known, self.y, parts).mean
+        return self.fitted.residual.leave_out(self.y, parts).mean
 
     def figure(
         self, protocol: str, method: str, log_predicted: Floats, rows: Mask | None = None

@@ -90,6 +90,17 @@ def test_calibration_rows_are_not_scored(
     assert no_refit == [None]
 
 
+def test_given_runs_need_a_fit_and_those_of_no_use_are_counted(
+    run: Run, file: Path, rows: Rows, tmp_path: Path, no_refit: list[Any]
+) -> None:
+    given = tmp_path / "given.csv"
+    write_csv(given, [rows[0], {**rows[1], "gpu": ""}])
+    found = run("evaluate", str(file), "--method", "physical", "--given", str(given))
+    assert "given.csv: 1 of 2 runs are not shown" in found.stderr
+    assert "1  calibration" in found.stdout
+    assert no_refit == [None]
+
+
 def test_the_seed_draws_other_calibration_rows(run: Run, file: Path, tmp_path: Path) -> None:
     drawn = set()
     for seed in ("0", "1", "2"):

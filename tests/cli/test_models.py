@@ -29,7 +29,7 @@ FIGURES = (
 def validated(no_refit: list[Any], monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Cross-validation that is already done; holds the folders it was written to."""
     pairs = (np.ones(2),) * 4
-    validation = Validation(FIGURES, (IntervalCoverage("run", 0.95, 0.951, 0.3, 50),), *pairs)
+    validation = Validation(FIGURES, (IntervalCoverage("run", 0.95, 0.951, 0.3, 50),), (), *pairs)
     folders: list[Path] = []
     monkeypatch.setattr("predictor.evaluation.protocols.validate", lambda *_: validation)
 

@@ -175,7 +175,9 @@ class TestCalibration:
     ) -> None:
         assert "new-site" not in fitted.predictor.residual.vocabulary.sources
 
-    @pytest.mark.parametrize(("by", "groups"), [("stack", 2), ("source", 1), ("model", 6)])
+    @pytest.mark.parametrize(
+        ("by", "groups"), [("stack", 2), ("source", 1), ("model", 6), ("model,stack", 6)]
+    )
     def test_runs_are_drawn_from_each_group(self, by: str, groups: int, fitted: Fitted) -> None:
         rows = [*SLOW_RUNS, *({**r, "id": f"{r['id']}-v", "gpu": "v100"} for r in SLOW_RUNS)]
         if by == "model":
@@ -184,8 +186,17 @@ class TestCalibration:
         assert report.total.skipped == {CALIBRATION: groups}
 
     def test_a_draw_repeats_by_its_seed(self, unseen_runs: tuple[Measurement, ...]) -> None:
-        drawn = [draw(unseen_runs[:300], 2, "source", seed) for seed in (1, 1, 2)]
+        drawn = [draw(unseen_runs[:300], 2, ("source",), seed) for seed in (1, 1, 2)]
         assert drawn[0] == drawn[1] != drawn[2]
+
+    def test_runs_of_another_file_are_shown_and_not_scored(self, fitted: Fitted) -> None:
+        given, asked = [SLOW_RUNS[0], SLOW_RUNS[3]], SLOW_RUNS[1:]
+        shown = evaluate(asked, fitted, methods=("full", "physical"), given=given)
+        alone = evaluate(asked, fitted, methods=("full", "physical"))
+        for report, before in zip(shown, alone, strict=True):
+            assert report.total.skipped == {CALIBRATION: 1}  # the run that both files hold
+            for o, other in zip(report.outcomes, before.outcomes, strict=True):
+                assert o.reason or o.predicted_s > 1.5 * (other.predicted_s or 0)
 
     def test_groups_that_do_not_exist_are_refused(self, fitted: Fitted) -> None:
         with pytest.raises(JobError, match=r"calibrate_by='gpu'.*stack, source, model"):

@@ -119,6 +119,22 @@ def test_a_thin_tier_borrows_from_all() -> None:
     np.testing.assert_array_equal(found.scores[Tier.SITE], np.concatenate([many, few]))
 
 
+def test_a_source_with_many_rows_counts_as_one() -> None:
+    scores = np.concatenate([np.linspace(-1, 1, 2000), np.linspace(9, 11, 200)])
+    weights = np.concatenate([np.full(2000, 1 / 2000), np.full(200, 1 / 200)])
+    errors = {"site": (scores, np.ones(2200))}
+    alike = calibrate(errors, {"site": weights})
+    assert alike.quantile("site", 0.25) == pytest.approx(0, abs=0.02)
+    assert alike.quantile("site", 0.75) == pytest.approx(10, abs=0.02)
+    assert calibrate(errors).quantile("site", 0.75) < 1
+
+
+def test_a_predictor_of_an_earlier_version_answers_for_kinds_it_does_not_tell_apart() -> None:
+    earlier = Intervals({"site": np.array([-1.0, 1.0]), "table": np.array([-2.0, 2.0])})
+    assert earlier.factors("site/regular", 1.0)(0.99) == pytest.approx(np.exp(1))
+    assert earlier.factors("count", 1.0)(0.99) == pytest.approx(np.exp(2))
+
+
 def test_stored_scores_are_the_intervals() -> None:
     found = intervals(np.random.default_rng(9).normal(size=100))
     restored = Intervals.from_arrays(found.to_arrays())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from math import log
 
 import numpy as np
 import pytest
@@ -23,12 +24,13 @@ from predictor.estimate.residual.novelty import (
 MakeRows = Callable[..., list[Features]]
 
 
-def row(**changes: str) -> Features:
+def row(gpus: int = 1, **changes: str) -> Features:
     words = {name: f"known-{name}" for name in CATEGORIES} | changes
-    return Features(tuple(words.values()), (0.0,) * len(NUMBERS), frozenset())
+    numbers = [log(gpus) if name == "gpus" else 0.0 for name in NUMBERS]
+    return Features(tuple(words.values()), tuple(numbers), frozenset())
 
 
-MEASURED = [row(), row(model="other-model", source="other-source")]
+MEASURED = [row(), row(model="other-model", source="other-source"), row(gpus=4, model="many")]
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,16 @@ def test_a_job_is_as_new_as_its_newest_key(changes: dict[str, str], tier: Tier) 
     vocabulary = Vocabulary.of(MEASURED)
     known = KnownKeys(vocabulary.encode(MEASURED))
     assert known.tiers(vocabulary.encode([row(**changes)])) == [tier]
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "tier"),
+    [("known-model", 8, Tier.COUNT), ("many", 8, Tier.RUN), ("many", 1, Tier.COUNT)],
+)
+def test_one_gpu_says_less_of_several(model: str, gpus: int, tier: Tier) -> None:
+    vocabulary = Vocabulary.of(MEASURED)
+    known = KnownKeys(vocabulary.encode(MEASURED))
+    assert known.tiers(vocabulary.encode([row(gpus, model=model)])) == [tier]
 
 
 def test_what_was_measured_is_no_news(random_rows: MakeRows) -> None:

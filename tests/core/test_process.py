@@ -178,3 +178,20 @@ def test_thousands_of_rows_are_inverted_like_few() -> None:
     system = matrix + np.diag(fitted.noise)
     np.testing.assert_allclose(fitted.inverse @ system, np.eye(1300), atol=1e-8)
     np.testing.assert_allclose(fitted.inverse, fitted.inverse.T, atol=1e-12)
+
+
+def test_what_is_not_known_of_two_jobs_is_what_their_joint_fit_says(
+    random_rows: Callable[..., list[Features]], random_hyper: Callable[[int], Hyperparameters]
+) -> None:
+    """Conditioning on a first new row leaves the variance of the second one."""
+    rows, hyper = random_rows(60), random_hyper(3)
+    vocabulary, y = Vocabulary.of(rows), np.random.default_rng(0).normal(size=60)
+    table, ones = vocabulary.encode(rows), np.ones(60)
+    ones_but = ones[:58]
+    process, _ = GaussianProcess.fit(vocabulary, table.take(np.arange(58)), y[:58], hyper, ones_but)
+    joint = process.joint_covariance(table.take(np.array([58, 59])))
+    noise = hyper.noise_of(vocabulary, table)
+    left = joint[1, 1] - joint[0, 1] ** 2 / (joint[0, 0] + noise[58] ** 2)
+    both, _ = GaussianProcess.fit(vocabulary, table.take(np.arange(59)), y[:59], hyper, ones[:59])
+    last = table.take(np.array([59]))
+    assert both.joint_covariance(last)[0, 0] == pytest.approx(left, rel=1e-3)

@@ -13,7 +13,7 @@ from predictor.estimate.residual.model import HyperparameterSets
 from predictor.estimate.residual.novelty import GROUPS, Tier, groups
 from predictor.evaluation.figures import Validation, summary
 from predictor.evaluation.protocols import halves, validate
-from predictor.evaluation.report import markdown
+from predictor.evaluation.report import tables
 from predictor.evaluation.validator import Validator
 from predictor.physics.step import StepModel
 
@@ -78,12 +78,12 @@ class TestWhatIsHeldOut:
         assert random.n == grouped.n
         assert random.median < grouped.median
 
-    def test_unseen_source_needs_the_model_elsewhere(self, validator: Validator) -> None:
-        held = validator.unseen_source()
+    def test_elsewhere_are_models_of_other_sources(self, validator: Validator) -> None:
         jobs = [p.measurement.job for p in validator.fitted.priced]
-        for job, value in zip(jobs, held, strict=True):
+        assert np.isfinite(validator.unseen_source()).all()
+        for job, elsewhere in zip(jobs, validator.elsewhere(), strict=True):
             others = {j.source for j in jobs if j.model == job.model} - {job.source}
-            assert np.isfinite(value) == bool(others)
+            assert elsewhere == bool(others)
 
     def test_given_runs_are_not_scored(self, validator: Validator) -> None:
         within = validator.table.code(("source", "model"))
@@ -93,7 +93,28 @@ class TestWhatIsHeldOut:
             assert np.isnan(held).sum() == np.minimum(sizes, runs).sum()
 
     def test_scaling_predicts_rows_of_several_gpus(self, validator: Validator) -> None:
-        np.testing.assert_array_equal(np.isfinite(validator.scaling()), ~validator.single)
+        """Of what the source measured on one GPU too."""
+        jobs = [p.measurement.job for p in validator.fitted.priced]
+        one = {(j.source, j.model) for j in jobs if j.gpus == 1}
+        expected = [j.gpus > 1 and (j.source, j.model) in one for j in jobs]
+        np.testing.assert_array_equal(np.isfinite(validator.scaling()), expected)
+
+    def test_baselines_of_scaling_start_from_one_gpu(self, validator: Validator) -> None:
+        """Perfect scaling: as many samples a second on each GPU as on one."""
+        perfect, physical = validator.from_one_gpu()
+        assert np.isfinite(perfect).sum() > 20
+        np.testing.assert_array_equal(np.isfinite(perfect), np.isfinite(physical))
+        priced = validator.fitted.priced
+        rate = {
+            (m.source, m.job.model, round(m.job.step_samples / m.job.gpus / m.step_s, 6))
+            for m in (p.measurement for p in priced)
+            if m.job.gpus == 1
+        }
+        for i in np.flatnonzero(np.isfinite(perfect)):
+            m = priced[i].measurement
+            step_s = np.exp(perfect[i] + validator.phys[i])
+            each = round(m.job.step_samples / m.job.gpus / step_s, 6)
+            assert (m.source, m.job.model, each) in rate
 
     def test_twins_differ_in_precision_alone(self, validator: Validator) -> None:
         jobs = [p.measurement.job for p in validator.fitted.priced]
@@ -171,7 +192,7 @@ class TestValidation:
             assert len(set(half[rows])) == 1
 
     def test_the_page_has_a_line_for_each(self, validation: Validation) -> None:
-        page = markdown(validation)
+        page = tables(validation)
         lines = [line for line in page.splitlines() if line.startswith("| ")]
         operators = [
             error

@@ -1,23 +1,26 @@
-"""The residual as a whole: two processes and trees over the same rows, chosen by novelty."""
+"""The residual as a whole: two processes over the same rows, which speak by novelty."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from predictor.estimate.residual.features import CATEGORIES, Features, Vocabulary
+from predictor.estimate.residual.features import CATEGORIES, NUMBERS, Features, Vocabulary
 from predictor.estimate.residual.kernel import Floats, Hyperparameters
 from predictor.estimate.residual.model import (
+    HAND_OVER_ROWS,
     FittedResidual,
     HyperparameterSets,
     Residual,
     fit_residual,
+    handed_over,
 )
 from predictor.estimate.residual.novelty import Tier
-from predictor.estimate.residual.process import GaussianProcess
+from predictor.estimate.residual.process import GaussianProcess, Posterior
 
 ROWS = 150
 RELATIVE = 1e-2  # the two processes share their robust weights
@@ -59,7 +62,7 @@ def said_by(
 
 
 class TestWhoSpeaks:
-    def test_measured_configurations_are_of_the_known_set(
+    def test_a_site_is_handed_over_as_it_is_measured(
         self,
         random_rows: MakeRows,
         targets: Floats,
@@ -68,10 +71,32 @@ class TestWhoSpeaks:
     ) -> None:
         rows = random_rows(ROWS)
         found = residual.residual.estimate(rows[:20])
-        mean, deviation = said_by(sets.known, rows, targets, rows[:20])
+        known, _ = said_by(sets.known, rows, targets, rows[:20])
+        novel, _ = said_by(sets.novel, rows, targets, rows[:20])
+        sources = Counter(row.categories[0] for row in rows)
+        rows_there = np.array([sources[row.categories[0]] for row in rows[:20]])
+        share = rows_there / (rows_there + HAND_OVER_ROWS)
         assert {e.tier for e in found} == {Tier.RUN}
-        assert [e.mean for e in found] == pytest.approx(mean.tolist(), rel=RELATIVE)
-        assert [e.deviation for e in found] == pytest.approx(deviation.tolist(), rel=RELATIVE)
+        expected = novel + share * (known - novel)
+        assert [e.mean for e in found] == pytest.approx(expected.tolist(), rel=RELATIVE)
+
+    def test_hardly_measured_is_of_new_sites_and_well_measured_of_known_ones(self) -> None:
+        novel, known = (
+            Posterior(np.full(3, m), np.full(3, d)) for m, d in ((0.0, 0.4), (1.0, 0.1))
+        )
+        found = handed_over(novel, known, np.array([0, HAND_OVER_ROWS, 1e9]))
+        assert found.mean == pytest.approx([0.0, 0.5, 1.0])
+        assert found.deviation[[0, 2]] == pytest.approx([0.4, 0.1])
+        assert found.deviation[0] > found.deviation[1] > found.deviation[2]
+
+    def test_a_new_site_has_intervals_of_its_own_kind_of_network(
+        self, random_rows: MakeRows, residual: FittedResidual
+    ) -> None:
+        asked = [renamed(r, source="new", model="new") for r in random_rows(40)]
+        for row, estimate in zip(asked, residual.residual.estimate(asked), strict=True):
+            assert estimate.tier is Tier.MODEL
+            kind = "irregular" if row.irregular else "regular"
+            assert estimate.kind == f"site/{kind}"
 
     def test_new_sites_and_models_are_of_the_novel_set(
         self,
@@ -116,6 +141,20 @@ class TestHeldOut:
             assert usable.any()
             assert (held.deviation[usable] > 0).all()
 
+    def test_counts_are_predicted_without_any_row_on_several_gpus(
+        self, random_rows: MakeRows, targets: Floats, sets: HyperparameterSets
+    ) -> None:
+        """Whatever several GPUs measured: a model alone is told by its one-GPU rows."""
+        rows = [renamed(r, model="one") for r in random_rows(ROWS)]
+        many = np.array([r.numbers[NUMBERS.index("gpus")] > 0 for r in rows])
+        assert 0 < many.sum() < ROWS
+        other = np.where(many, targets + 5, targets)
+        residuals = [fit_residual(rows, y, sets) for y in (targets, other)]
+        for found in residuals:
+            held = found.held_out[Tier.COUNT].mean
+            assert np.isnan(held[~many]).all()
+            assert np.nanmax(np.abs(held)) < 3
+
     def test_no_row_is_held_out_from_itself(
         self, residual: FittedResidual, targets: Floats
     ) -> None:
@@ -123,14 +162,18 @@ class TestHeldOut:
             usable = np.isfinite(held.mean)
             assert not np.isclose(held.mean, targets)[usable].any()
 
-    def test_rows_of_a_model_measured_at_one_site_are_no_new_site(
+    def test_the_noise_of_a_site_says_nothing_of_it_as_a_new_one(
         self, random_rows: MakeRows, targets: Floats, sets: HyperparameterSets
     ) -> None:
         rows = random_rows(ROWS)
-        rows[:5] = [renamed(r, model="once", source="source1") for r in rows[:5]]
-        held = fit_residual(rows, targets, sets).held_out[Tier.SITE]
-        assert np.isnan(held.mean[:5]).all()
-        assert np.isfinite(held.mean[5:]).all()
+        source = rows[0].categories[0]
+        mine = np.array([r.categories[0] == source for r in rows])
+        deviations = []
+        for factor in (1.0, 20.0):
+            novel = replace(sets.novel, noise_by_source={source: factor})
+            held = fit_residual(rows, targets, replace(sets, novel=novel)).held_out
+            deviations.append(held[Tier.SITE].deviation[mine])
+        np.testing.assert_allclose(*deviations, rtol=RELATIVE)
 
 
 class TestStored:

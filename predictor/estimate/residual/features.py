@@ -50,6 +50,14 @@ MISSING = 1e3
 MIN_OPTION_ROWS = 5
 
 
+# Kinds of networks that input, host or many small operators hold up more than large kernels, and
+# the share of the host from which that is so of any.
+IRREGULAR = frozenset({"recommendation", "rnn", "speech", "tts"})
+IRREGULAR_HOST_SHARE = 0.4
+# A key beside the categories: whether a job runs on several GPUs.
+MANY = "many"
+
+
 @dataclass(frozen=True, slots=True)
 class Features:
     """One job: ``categories`` and ``numbers`` in the order of CATEGORIES and NUMBERS."""
@@ -57,6 +65,12 @@ class Features:
     categories: tuple[str, ...]
     numbers: tuple[float, ...]
     options: frozenset[str]
+
+    @property
+    def irregular(self) -> bool:
+        """Whether large kernels are not most of its time: such times transfer worse."""
+        kind = self.categories[CATEGORIES.index("group")]
+        return kind in IRREGULAR or self.numbers[NUMBERS.index("host")] > IRREGULAR_HOST_SHARE
 
 
 def features(job: TrainingJob, step: StepTime) -> Features:
@@ -132,6 +146,17 @@ class Vocabulary:
         kept = sorted(o for o, n in counts.items() if n >= MIN_OPTION_ROWS)
         return cls(values, tuple(kept))
 
+    def extended(self, rows: Sequence[Features]) -> Vocabulary:
+        """With codes for the new values of ``rows`` too, so that they equal each other."""
+        values = tuple(
+            {**known, **{v: i for i, v in enumerate(new, start=len(known))}}
+            for c, known in enumerate(self.values)
+            for new in [
+                dict.fromkeys(r.categories[c] for r in rows if r.categories[c] not in known)
+            ]
+        )
+        return Vocabulary(values, self.options)
+
     def encode(self, rows: Sequence[Features]) -> EncodedRows:
         """Rows as arrays; a value never seen has the code -1 and equals nothing."""
         codes = np.array(
@@ -161,8 +186,16 @@ class EncodedRows:
         return EncodedRows(self.codes[rows], self.numbers[rows], self.options[rows])
 
     def column(self, category: str) -> NDArray[np.int32]:
-        """The codes of one category, (n,)."""
+        """The codes of one category, (n,); of MANY, 1 for several GPUs and 0 for one."""
+        if category == MANY:
+            return (self.numbers[:, NUMBERS.index("gpus")] > 0).astype(np.int32)
         return self.codes[:, CATEGORIES.index(category)]
+
+    def on_one_gpu(self) -> EncodedRows:
+        """The same jobs with one of their GPUs, as the residual sees them."""
+        numbers = self.numbers.copy()
+        numbers[:, [NUMBERS.index(name) for name in ("gpus", "nodes", "exposed")]] = 0.0
+        return EncodedRows(self.codes, numbers, self.options)
 
     def option_distance(self, other: EncodedRows) -> NDArray[np.float32]:
         """Number of options in which rows differ, (n, other n)."""
@@ -175,7 +208,7 @@ class EncodedRows:
         combined = np.zeros(len(self), dtype=np.int64)
         unknown = np.zeros(len(self), dtype=bool)
         for name in categories:
-            column = self.codes[:, CATEGORIES.index(name)].astype(np.int64)
+            column = self.column(name).astype(np.int64)
             combined = combined * 65_537 + column + 1
             unknown |= column < 0
         return np.where(unknown, -1, combined)

@@ -2,7 +2,8 @@
 
 Hyper-parameters that predict a known configuration best trust what a site did before; those that
 predict a new model or cluster best trust physics. So there are two sets, and two processes over
-the same rows; the novelty tier of a job decides which of them speaks.
+the same rows. The second speaks for new models and new sites, and hands a site over to the first
+as the site is measured.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .features import EncodedRows, Features, Vocabulary
-from .kernel import Floats, Hyperparameters
+from .features import MANY, EncodedRows, Features, Vocabulary
+from .kernel import Floats, Hyperparameters, Rows
 from .novelty import (
     GROUPS,
+    SAME_COUNT,
     KnownKeys,
     PhysicsShare,
     ShareCosts,
@@ -26,13 +28,16 @@ from .novelty import (
     groups,
     random_folds,
 )
-from .process import Conditioned, GaussianProcess, leave_out
+from .process import Conditioned, GaussianProcess, Posterior, alpha_without, leave_out
 
 FOLDS = 5
 # The correction of a never-measured model stays within this share of the corrections ever seen.
 CLIP_QUANTILES = (0.01, 0.99)
-# Tiers of the second process, and those of them that plain physics has a share in.
+# Tiers of the second process, and those that plain physics has a share in, of its own by source.
 NOVEL = (Tier.SITE, Tier.MODEL)
+BLENDED = {Tier.SITE: False, Tier.MODEL: True, Tier.COUNT: True}
+# A site with so many measurements is predicted half by each process; up to 30 are as good.
+HAND_OVER_ROWS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +56,15 @@ class HyperparameterSets:
 
 @dataclass(frozen=True, slots=True)
 class ResidualEstimate:
-    """Log residual of one job, its deviation (ln units) and its novelty."""
+    """Log residual of one job, its deviation (ln units) and its novelty.
+
+    ``kind`` names the held-out errors that are like its own.
+    """
 
     mean: float
     deviation: float
     tier: Tier
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +92,7 @@ class Residual:
         self.shares = shares
         self.bounds = bounds
         self._keys = KnownKeys(known.table)
+        self._rows_of_source = np.bincount(known.table.column("source"))
 
     def estimate(self, rows: Sequence[Features]) -> list[ResidualEstimate]:
         """One estimate a row."""
@@ -92,18 +102,39 @@ class Residual:
         for tier in set(tiers.tolist()):
             at = np.flatnonzero(tiers == tier)
             mean[at], deviation[at] = self._of_tier(Tier(tier), table.take(at))
+        new_site = table.column("source") < 0
         return [
-            ResidualEstimate(float(m), float(d), Tier(t))
-            for m, d, t in zip(mean, deviation, tiers, strict=True)
+            ResidualEstimate(
+                float(m), float(d), Tier(t), kind_of(Tier.SITE if new else Tier(t), row)
+            )
+            for m, d, t, new, row in zip(mean, deviation, tiers, new_site, rows, strict=True)
         ]
 
     def _of_tier(self, tier: Tier, table: EncodedRows) -> tuple[Floats, Floats]:
-        process = self.novel if tier in NOVEL else self.known
-        found = process.predict(table, process.hyper.noise_of(self.vocabulary, table))
-        mean = found.mean
-        if tier in self.shares:
-            mean = self.shares[tier].mix(mean, process.mean, table.column("source"))
+        found = self._posterior(tier, table)
+        mean, share = found.mean, self.shares.get(tier)
+        if share is not None:
+            physics: float | Floats = self.novel.mean
+            if tier is Tier.COUNT:
+                one = self._posterior(tier, table.on_one_gpu()).mean
+                physics = np.where(table.column(MANY), one, mean)
+            mean = share.mix(mean, physics, table.column("source"))
         return (np.clip(mean, *self.bounds) if tier is Tier.MODEL else mean), found.deviation
+
+    def _posterior(self, tier: Tier, table: EncodedRows) -> Posterior:
+        novel = self._of_process(self.novel, table)
+        if tier in NOVEL:
+            return novel
+        known = self._of_process(self.known, table)
+        return handed_over(novel, known, self._rows_of_source[table.column("source")])
+
+    def _of_process(self, process: GaussianProcess, table: EncodedRows) -> Posterior:
+        return process.predict(table, process.hyper.noise_of(self.vocabulary, table))
+
+    def joint_covariance(self, rows: Sequence[Features]) -> tuple[Floats, float]:
+        """What is not known of jobs together, (n, n), and the deviation of one run; ln units."""
+        table = self.vocabulary.extended(rows).encode(rows)
+        return self.known.joint_covariance(table), self.known.hyper.noise
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The numbers, by name; see ``to_state`` for the words."""
@@ -158,6 +189,22 @@ class Residual:
         return cls(vocabulary, process("known"), process("novel"), shares, (low, high))
 
 
+def kind_of(tier: Tier, row: Features) -> str:
+    """The name of the held-out errors that are like those of a job of this tier."""
+    if tier not in NOVEL:
+        return tier.value
+    return f"{tier.value}/{'irregular' if row.irregular else 'regular'}"
+
+
+def handed_over(novel: Posterior, known: Posterior, rows: NDArray[Any]) -> Posterior:
+    """Of both processes, by how many ``rows`` (n,) the site of each has been measured with."""
+    share = rows / (rows + HAND_OVER_ROWS)
+    return Posterior(
+        novel.mean + share * (known.mean - novel.mean),
+        np.hypot(share * known.deviation, (1 - share) * novel.deviation),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class FittedResidual:
     """A residual with the held-out predictions its intervals and its evaluation rest on."""
@@ -166,6 +213,25 @@ class FittedResidual:
     known: Conditioned
     novel: Conditioned
     held_out: Mapping[Tier, HeldOut]
+
+    def leave_out(self, targets: Floats, parts: Sequence[Rows]) -> Posterior:
+        """Each part from all rows outside it, as rows of sites that have been measured."""
+        return _leave_out(self.residual.known.table, self.known, self.novel, targets, parts)
+
+
+def _leave_out(
+    table: EncodedRows,
+    known: Conditioned,
+    novel: Conditioned,
+    targets: Floats,
+    parts: Sequence[Rows],
+) -> Posterior:
+    source = table.column("source")
+    left = np.bincount(source)[source]
+    for rows in parts:
+        left[rows] -= np.bincount(source[rows], minlength=source.max() + 1)[source[rows]]
+    first, second = (leave_out(one, targets, parts) for one in (novel, known))
+    return handed_over(first, second, left)
 
 
 def fit_residual(
@@ -183,35 +249,59 @@ def fit_residual(
     held_out: dict[Tier, HeldOut] = {}
     shares: dict[Tier, PhysicsShare] = {}
     for tier in Tier:
-        held = _held_out(tier, table, novel_fit if tier in NOVEL else known_fit, targets, seed)
-        if tier in NOVEL:
-            by_source = tier is Tier.MODEL  # a new site has no share of its own
-            errors = ShareCosts(held.mean, novel_fit.mean, targets, table)
+        parts = _parts(tier, table, seed)
+        if tier is Tier.SITE:
+            found = leave_out(novel_fit, targets, parts, hyper.novel.noise)
+        elif tier is Tier.MODEL:
+            found = leave_out(novel_fit, targets, parts)
+        else:
+            found = _leave_out(table, known_fit, novel_fit, targets, parts)
+        mean = np.where(_applies(tier, table), found.mean, np.nan)
+        if tier in BLENDED:
+            physics: float | Floats = novel_fit.mean
+            if tier is Tier.COUNT:
+                physics = _on_one_gpu(known, known_fit, parts, np.isfinite(mean))
+            errors = ShareCosts(mean, physics, targets, table)
+            by_source = BLENDED[tier]
             shares[tier] = errors.best(by_source=by_source)
             mean = errors.predictions(table.column(GROUPS[tier][0]), by_source=by_source)
-            held = HeldOut(np.clip(mean, low, high) if by_source else mean, held.deviation)
-        held_out[tier] = held
+        if tier is Tier.MODEL:
+            mean = np.clip(mean, low, high)
+        held_out[tier] = HeldOut(mean, found.deviation)
     residual = Residual(vocabulary, known, novel, shares, (low, high))
     return FittedResidual(residual, known_fit, novel_fit, held_out)
 
 
-def _held_out(
-    tier: Tier, table: EncodedRows, conditioned: Conditioned, targets: Floats, seed: int
-) -> HeldOut:
-    parts = (
-        random_folds(len(table), FOLDS, seed) if tier is Tier.RUN else groups(table, GROUPS[tier])
-    )
-    posterior = leave_out(conditioned, targets, parts)
-    mean = np.where(_applies(tier, table), posterior.mean, np.nan)
-    return HeldOut(mean, posterior.deviation)
+def _parts(tier: Tier, table: EncodedRows, seed: int) -> list[Rows]:
+    """What is left out together; of counts only the rows on several GPUs."""
+    if tier is Tier.RUN:
+        return random_folds(len(table), FOLDS, seed)
+    parts = groups(table, GROUPS[tier])
+    if tier is Tier.COUNT:
+        return [rows for rows in parts if table.column(MANY)[rows[0]]]
+    return parts
+
+
+def _on_one_gpu(
+    process: GaussianProcess, fitted: Conditioned, parts: Sequence[Rows], usable: NDArray[np.bool_]
+) -> Floats:
+    """What the fit without each part says of its usable rows on one of their GPUs; else NaN."""
+    one = process.table.on_one_gpu()
+    mean = np.full(len(one), np.nan)
+    for rows in parts:
+        asked = rows[usable[rows]]
+        if len(asked):
+            alpha = alpha_without(fitted, rows)
+            mean[asked] = process.mean + process.cross(one.take(asked)) @ alpha
+    return mean
 
 
 def _applies(tier: Tier, table: EncodedRows) -> NDArray[np.bool_]:
     """Rows that would still be of this tier when their group is left out."""
-    if tier is Tier.MODEL:
+    if tier in NOVEL:
         return np.ones(len(table), dtype=bool)
-    if tier is Tier.SITE:
-        return elsewhere(table, ("model",), ("source",))
+    if tier is Tier.COUNT:
+        return np.logical_and(elsewhere(table, SAME_COUNT[:2], (MANY,)), table.column(MANY))
     if tier is Tier.TABLE:
         return elsewhere(table, ("model",), GROUPS[Tier.TABLE])
     if tier is Tier.CONFIGURATION:

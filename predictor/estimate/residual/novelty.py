@@ -9,7 +9,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from .features import EncodedRows
+from .features import MANY, EncodedRows
 from .kernel import Floats, Rows
 
 
@@ -18,6 +18,7 @@ class Tier(StrEnum):
 
     RUN = "run"
     CONFIGURATION = "configuration"
+    COUNT = "count"
     TABLE = "table"
     SITE = "site"
     MODEL = "model"
@@ -31,20 +32,25 @@ class Tier(StrEnum):
 _MEANING = {
     Tier.RUN: "this model, framework, GPU and precision was measured at this site",
     Tier.CONFIGURATION: "this model was measured on this GPU at this site, not at this precision",
+    Tier.COUNT: "this model was measured at this site on one GPU or on several, not on both",
     Tier.TABLE: "this site was measured, not this model on this GPU and framework",
     Tier.SITE: "this model was measured, but never at this site",
     Tier.MODEL: "this model was never measured",
 }
+# One GPU says less of several than one count of several does of another.
+SAME_COUNT = ("source", "model", MANY)
 # A job is of the first tier whose every key was seen.
 KEYS: dict[Tier, tuple[tuple[str, ...], ...]] = {
-    Tier.RUN: (("source", "model", "variant", "task", "framework", "gpu", "precision"),),
-    Tier.CONFIGURATION: (("source", "model", "framework", "gpu"),),
+    Tier.RUN: (("source", "model", "variant", "task", "framework", "gpu", "precision"), SAME_COUNT),
+    Tier.CONFIGURATION: (("source", "model", "framework", "gpu"), SAME_COUNT),
+    Tier.COUNT: (("source", "model", "framework", "gpu"),),
     Tier.TABLE: (("source",), ("model",)),
     Tier.SITE: (("model",),),
 }
 # What is left out together to learn how wrong a prediction of the tier is; RUN uses random folds.
 GROUPS: dict[Tier, tuple[str, ...]] = {
     Tier.CONFIGURATION: KEYS[Tier.RUN][0],
+    Tier.COUNT: ("model", MANY),
     Tier.TABLE: KEYS[Tier.CONFIGURATION][0],
     Tier.SITE: ("source",),
     Tier.MODEL: ("model",),
@@ -105,13 +111,14 @@ class PhysicsShare:
 
     Where one script runs every network, a new one behaves like the others; where each network has
     code of its own, physics is the better guess. Which it is, held-out models of the source tell.
+    So it is with the way from one GPU to several.
     """
 
     pooled: float = 0.0
     by_source: Mapping[int, float] = field(default_factory=dict)
 
-    def mix(self, process: Floats, physics: float, sources: NDArray[np.int32]) -> Floats:
-        """The log residual of each row; ``physics`` is the one constant of plain physics.
+    def mix(self, process: Floats, physics: float | Floats, sources: NDArray[np.int32]) -> Floats:
+        """The log residual of each row; ``physics`` is what plain physics says of it.
 
         ``sources`` are codes of the vocabulary.
         """
@@ -127,7 +134,7 @@ class ShareCosts:
     """
 
     def __init__(
-        self, process: Floats, physics: float, targets: Floats, table: EncodedRows
+        self, process: Floats, physics: float | Floats, targets: Floats, table: EncodedRows
     ) -> None:
         self._mixed = np.array([process + share * (physics - process) for share in SHARES])
         self._usable = np.isfinite(process)

@@ -23,6 +23,7 @@ MIRROR_ROWS = 512
 # The variance of one prediction rests on this many fitted rows, those it is most correlated with
 # (Vecchia 1988; Datta et al. 2016, nearest-neighbour Gaussian processes): no covariance is stored.
 NEIGHBOURS = 128
+JOINT_NEIGHBOURS = 1000  # of many predictions together
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +98,13 @@ def _inverse(covariance_: Floats, noise: Floats) -> tuple[Floats, float]:
     return inverse, log_determinant
 
 
-def leave_out(fitted: Conditioned, targets: Floats, groups: Sequence[Rows]) -> Posterior:
+def leave_out(
+    fitted: Conditioned, targets: Floats, groups: Sequence[Rows], noise: float | None = None
+) -> Posterior:
     """Predictions of each group from all other rows, exactly, without refitting.
 
-    Rows in no group keep NaN. Robust weights stay those of the full fit.
+    Rows in no group keep NaN. Robust weights stay those of the full fit. ``noise`` is the standard
+    deviation of one measurement of a place whose own noise is not known; None is that of each row.
     """
     from scipy.linalg import cho_factor, cho_solve
 
@@ -111,8 +115,16 @@ def leave_out(fitted: Conditioned, targets: Floats, groups: Sequence[Rows]) -> P
         mean[rows] = targets[rows] - cho_solve(block, fitted.alpha[rows])
         variance = np.diag(cho_solve(block, np.eye(len(rows))))
         known = np.maximum(variance - fitted.noise[rows], 0.0)
-        deviation[rows] = np.sqrt(known + fitted.plain_noise[rows])
+        deviation[rows] = np.sqrt(known + (fitted.plain_noise[rows] if noise is None else noise**2))
     return Posterior(mean, deviation)
+
+
+def alpha_without(fitted: Conditioned, rows: Rows) -> Floats:
+    """The ``alpha`` of the same fit without some rows, zero at those."""
+    block = np.linalg.solve(fitted.inverse[np.ix_(rows, rows)], fitted.alpha[rows])
+    alpha: Floats = fitted.alpha - fitted.inverse[:, rows] @ block
+    alpha[rows] = 0.0
+    return alpha
 
 
 class GaussianProcess:
@@ -154,6 +166,21 @@ class GaussianProcess:
             mean = self.mean + cross @ self.alpha
             variance = np.array([self._variance(row) for row in cross])
         return Posterior(mean, np.sqrt(variance + noise_deviation**2))
+
+    def joint_covariance(self, new: EncodedRows) -> Floats:
+        """Covariance of the noise-free residuals of new rows with each other, (new, new).
+
+        It rests on the fitted rows that any of them is most correlated with.
+        """
+        with one_thread():
+            cross = self.cross(new)
+            count = min(JOINT_NEIGHBOURS, cross.shape[1])
+            near = np.sort(np.argpartition(-cross.max(axis=0), count - 1)[:count])
+            system = self.cross.among(near)
+            system[np.diag_indices_from(system)] += self.noise[near]
+            explained = cross[:, near] @ np.linalg.solve(system, cross[:, near].T)
+            joint: Floats = covariance(new, self.hyper) - explained
+        return joint
 
     def _variance(self, cross: Floats) -> float:
         """Variance of the noise-free residual, from its nearest fitted rows."""

@@ -43,12 +43,13 @@ class RunReader:
             return "preempted or lost its node"
         if run.reported is not None and (run.reported.loader_bound or 0.0) > MAX_LOADER_SHARE:
             return "waited for input"
-        job = self._job(run)
+        job = self.job(run)
         if isinstance(job, str):
             return job
         return self._reported(run, job) or self._elapsed(run, job)
 
-    def _job(self, run: Run) -> TrainingJob | str:
+    def job(self, run: Run) -> TrainingJob | str:
+        """The job it was on the GPUs it was given, or why that is not known."""
         ended = run.ended
         if ended.gpus < 1:
             return "no GPUs"
