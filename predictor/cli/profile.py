@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @click.option(
     "--verify",
     is_flag=True,
-    help="Then train small networks on the device, and compare with what the tables predict.",
+    help="Half of the time train networks, and compare with what the tables predict.",
 )
 @format_option
 def profile(
@@ -67,7 +67,7 @@ def profile(
         request = Request(
             device=device,
             out=out,
-            minutes=minutes,
+            minutes=minutes / 2 if verify else minutes,
             ranks=ranks,
             backend=backend or ("gloo" if device == "cpu" else "nccl"),
         )
@@ -76,7 +76,7 @@ def profile(
         if verify and not stop.is_set():
             from ..measure.profiler.verify import verify as check
 
-            verified = check(out, summary.device, device, progress=shown)
+            verified = check(out, device, minutes=minutes / 2, stop=stop, progress=shown)
     _show(summary, request, form, verified)
 
 

@@ -73,6 +73,34 @@ def add(directory: Path, name: str | None) -> None:
 
 
 @profiles.command()
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--device", help="Which, where the directory has several.")
+@format_option
+def report(directory: Path, device: str | None, form: str) -> None:
+    """Compare the steps that `precision-time profile --verify` measured with predictions.
+
+    Before any row of the device, from its tables, and with the factor of one other network; the
+    speed-up of each precision, memory and energy. The device itself is not needed.
+    """
+    from ..optional import needs
+    from .verified import show_verification, verification_json
+
+    with needs("profile"):
+        from ..measure.profiler.verify import compare, devices
+    found = [device] if device else devices(directory)
+    if len(found) != 1:
+        names = ", ".join(found) or "none"
+        raise click.UsageError(
+            f"invalid directory={directory}; expected steps of one device: {names}"
+        )
+    verified = compare(directory, found[0])
+    if form == "json":
+        show_json(verification_json(verified))
+    else:
+        show_verification(verified)
+
+
+@profiles.command()
 @click.argument("name")
 def remove(name: str) -> None:
     """Delete an added directory."""

@@ -25,6 +25,7 @@ MOST_COPIES, CACHES = 32, 2.0
 # What a step touches between two uses of a tensor: more than the cache of one core.
 CPU_BYTES = 16 << 20
 UNRELIABLE = "UNRELIABLE"
+SLOWED = "heat or a power brake holds the clocks down"
 FORWARD = "fwd"
 LONGEST_REASON = 200
 
@@ -86,7 +87,7 @@ def _row(case: Case, direction: str, runs: Sequence[Run], device: Device, limits
     if not timing.reliable:
         fault = DISAGREE
     elif device.sensors is not None and device.sensors.slowed():
-        fault = "heat or a power brake holds the clocks down"
+        fault = SLOWED
     return Row(direction=direction, timing=timing, fault=fault, pace=pace)
 
 

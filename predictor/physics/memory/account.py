@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from ...graphs.catalog import Pairs, graph_of
 from ...graphs.families import Workload
+from ...graphs.operator import Graph
 from ..formats import Storage
 from ..parallel.stages import Parts, parts_of, repeated
 from .flow import Kept
@@ -61,8 +62,14 @@ def account_of(
     sequence_parallel: bool,
 ) -> Account:
     """The account of a catalog entry; raises GraphError where it has no graph."""
-    graph = graph_of(name, changes, work)
     shares = work.tensor_parallel if sequence_parallel else 1
+    return account_of_graph(graph_of(name, changes, work), storage, checkpointing, shares)
+
+
+def account_of_graph(
+    graph: Graph, storage: Storage, checkpointing: Checkpointing, shares: int = 1
+) -> Account:
+    """The account of any graph; what sequence parallelism divides is divided by ``shares``."""
     kept = kept_by(graph, storage)
     parts = parts_of(graph)
     first, last = repeated([k.operator for k in kept])

@@ -11,13 +11,14 @@ from functools import lru_cache
 
 from ...graphs.catalog import ModelEntry, entry_of, overrides
 from ...graphs.families import Workload
+from ...graphs.operator import Graph
 from ...job.training_job import TrainingJob
 from ..formats import Storage, storage_of
 from ..job_graph import layer_count, workload
 from ..optimizer import optimizer_rule
 from ..parallel.placement import expert_share
 from ..parallel.stages import Recompute, layer_shares, recompute_of, virtual_stages
-from .account import Account, Checkpointing, Part, account_of
+from .account import Account, Checkpointing, Part, account_of, account_of_graph
 from .states import States, states_of
 
 # What a process holds on a GPU beside its tensors: CUDA context and kernels. 1343 MB where Hugging
@@ -84,14 +85,27 @@ def stage_memory(job: TrainingJob, stage: int) -> Memory:
     """Memory of a GPU of one pipeline stage, counted from 0."""
     entry = entry_of(job.model)
     storage = storage_of(job)
-    account = account_for(job, entry, storage)
-    inner, peak = _activations(job, account, stage)
+    return _of_account(job, entry, storage, account_for(job, entry, storage), stage)
+
+
+def memory_of_graph(job: TrainingJob, entry: ModelEntry, graph: Graph) -> Memory:
+    """Memory of one GPU with a network that no catalog holds; ``entry`` says what it is."""
+    storage = storage_of(job)
+    account = account_of_graph(graph, storage, _checkpointing(job))
+    return _of_account(job, entry, storage, account, 0)
+
+
+def _of_account(
+    job: TrainingJob, entry: ModelEntry, storage: Storage, account: Account, stage: int
+) -> Memory:
+    layers = layer_count(job, entry, account.parts.layers)
+    inner, peak = _activations(job, account, layers, stage)
     states = states_of(
         job,
         storage,
         optimizer_rule(job.optimizer or entry.optimizer),
         account,
-        _weights(job, account, stage),
+        _weights(job, account, layers, stage),
         expert_share(job, entry),
     )
     workspace = peak + CUBLAS_WORKSPACE_BYTES[job.hardware.compute_capability[0] >= HOPPER]
@@ -141,26 +155,19 @@ def _checkpointing(job: TrainingJob) -> Checkpointing:
     return Checkpointing(recompute is Recompute.LAYERS, recompute is Recompute.ATTENTION)
 
 
-def _share(job: TrainingJob, account: Account, stage: int) -> float:
-    """Share of the layers on a stage."""
-    return layer_shares(job, _layers(job, account))[stage]
-
-
-def _layers(job: TrainingJob, account: Account) -> int:
-    return layer_count(job, entry_of(job.model), account.parts.layers)
-
-
-def _weights(job: TrainingJob, account: Account, stage: int) -> float:
+def _weights(job: TrainingJob, account: Account, layers: int, stage: int) -> float:
     """Weights of one stage: its layers, the embedding on the first, the head on the last."""
-    share = _share(job, account, stage)
+    share = layer_shares(job, layers)[stage]
     return account.parts.stage_weights(stage, share, job.pipeline_parallel)
 
 
-def _activations(job: TrainingJob, account: Account, stage: int) -> tuple[float, float]:
+def _activations(
+    job: TrainingJob, account: Account, layers: int, stage: int
+) -> tuple[float, float]:
     """Bytes that micro-batches in flight keep on one stage, and what the backward needs on top."""
     stages = job.pipeline_parallel
     first, last = stage == 0, stage == stages - 1
-    body = _part_of(account.body, _share(job, account, stage))
+    body = _part_of(account.body, layer_shares(job, layers)[stage])
     if job.software.offloads_activations:
         body = _offloaded(body, account.parts.layers)
     parts = [account.start] * first + [body] + [account.end] * last
@@ -169,7 +176,7 @@ def _activations(job: TrainingJob, account: Account, stage: int) -> tuple[float,
         peak = max(peak, before + part.peak)
         before += part.kept
     end = account.end.kept if last else 0.0  # its backward follows its forward at once
-    more = (before - end) * max(0.0, in_flight(job, account, stage) - 1.0)
+    more = (before - end) * max(0.0, _in_flight(job, layers, stage) - 1.0)
     return before + more, peak - before
 
 
@@ -183,7 +190,7 @@ def _offloaded(body: Part, layers: int) -> Part:
     return Part(body.kept * stay, body.kept * stay + body.peak - body.kept)
 
 
-def in_flight(job: TrainingJob, account: Account, stage: int) -> float:
+def _in_flight(job: TrainingJob, layers: int, stage: int) -> float:
     """Sets of activations a stage holds at once under 1F1B, interleaved or not.
 
     Interleaving cuts a stage into chunks: a set of one chunk is that share of a set.
@@ -191,7 +198,7 @@ def in_flight(job: TrainingJob, account: Account, stage: int) -> float:
     stages, accum = job.pipeline_parallel, job.micro_steps
     if stages == 1:
         return 1.0
-    chunks = virtual_stages(job, _layers(job, account))
+    chunks = virtual_stages(job, layers)
     if chunks == 1:
         return float(min(stages - stage, accum))
     group = job.software.micro_batches_in_a_row or stages

@@ -3,54 +3,113 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from statistics import fmean, median
 
-from ..timing import Timing
+from ....job.precision import Precision
+from .measure import Measured
+from .price import Priced
+from .steps import StepRun
 
 # Half the steps lie within this share of the median on a machine that does nothing else.
 STEADY = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """One network in one precision: seconds of a step from tables alone, and as it was measured.
+class Pair:
+    """A predicted step, and the measured one; ``before_s`` without any row of the device."""
 
-    ``calibrated_s`` is the prediction times one factor that the OTHER networks show in the same
-    precision. ``measured`` is at the usual pace of the tables, ``pace`` what the device ran at over
-    that: 0.9 is a tenth slower. ``aside`` marks networks that were no guide to the predictor.
+    run: StepRun
+    predicted: Priced
+    before_s: float | None
+    measured: Measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One network in one precision: a step from tables alone, and as it was measured.
+
+    ``one_run_s`` is the prediction times the factor that the FIRST other network shows in the same
+    precision, ``calibrated_s`` times the median factor of ALL others; ``before_s`` is what the
+    shipped tables say without any row of the device, None for a CPU. ``measured`` is at the usual
+    pace of the tables, its ``pace`` what the device ran at over that: 0.9 is a tenth slower.
     """
 
-    network: str
-    precision: str
-    predicted_s: float
+    run: StepRun
+    predicted: Priced
+    before_s: float | None
+    one_run_s: float
     calibrated_s: float
-    measured: Timing
-    pace: float
-    aside: bool
+    measured: Measured
+
+    @property
+    def network(self) -> str:
+        """Its name."""
+        return self.run.candidate.name
+
+    @property
+    def aside(self) -> bool:
+        """Whether it was no guide to the predictor."""
+        return self.run.candidate.aside
+
+    @property
+    def measured_s(self) -> float:
+        """Seconds of a step."""
+        return self.measured.timing.time_s
 
     @property
     def error(self) -> float:
         """Predicted over measured, less one."""
-        return self.predicted_s / self.measured.time_s - 1.0
+        return self.predicted.step_s / self.measured_s - 1.0
 
     @property
     def clock_error(self) -> float:
         """As ``error``, against the time that the clock showed, whatever the pace was."""
-        return self.predicted_s * self.pace / self.measured.time_s - 1.0
+        return self.predicted.step_s * self.measured.pace / self.measured_s - 1.0
+
+    @property
+    def before_error(self) -> float | None:
+        """As ``error``, before any row of the device."""
+        return None if self.before_s is None else self.before_s / self.measured_s - 1.0
+
+    @property
+    def one_run_error(self) -> float:
+        """As ``error``, with the factor of one other network."""
+        return self.one_run_s / self.measured_s - 1.0
 
     @property
     def calibrated_error(self) -> float:
-        """As ``error``, with the factor of the others."""
-        return self.calibrated_s / self.measured.time_s - 1.0
+        """As ``error``, with the factor of all others."""
+        return self.calibrated_s / self.measured_s - 1.0
+
+    @property
+    def memory_error(self) -> float | None:
+        """Of the memory that torch's allocator gave out; None where it was not measured."""
+        peak = self.measured.peak_bytes
+        return self.predicted.peak_bytes / peak - 1.0 if peak else None
+
+    @property
+    def energy_error(self) -> float | None:
+        """Of the energy of a step by the power that NVML saw; None where it was not measured."""
+        watts, predicted = self.measured.power_w, self.predicted.power_w
+        if not watts or predicted is None:
+            return None
+        return self.predicted.step_s * predicted / (self.measured_s * watts) - 1.0
 
 
-# Against steps at the pace of the tables; with one factor; against the clock.
-ERROR = attrgetter("error")
-CALIBRATED = attrgetter("calibrated_error")
-BY_THE_CLOCK = attrgetter("clock_error")
+# What errors are of, in the order of what is known by then.
+STAGES: tuple[tuple[str, Callable[[Comparison], float | None]], ...] = (
+    ("before any row of the device", attrgetter("before_error")),
+    ("from its tables", attrgetter("error")),
+    ("after one run", attrgetter("one_run_error")),
+    ("after all other runs", attrgetter("calibrated_error")),
+    ("from its tables, by the clock", attrgetter("clock_error")),
+    ("memory", attrgetter("memory_error")),
+    ("energy", attrgetter("energy_error")),
+)
+ERROR, CALIBRATED, BY_THE_CLOCK = (STAGES[at][1] for at in (1, 3, 4))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,60 +122,89 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedUp:
+    """How many times faster than FP32 a network is in a precision."""
+
+    network: str
+    precision: str
+    predicted: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less one."""
+        return self.predicted / self.measured - 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """Every comparison on one device."""
+    """Every comparison on one device; ``left`` networks are still to be trained."""
 
     device: str
     comparisons: tuple[Comparison, ...]
+    left: int = 0
 
     def summary(
-        self, error: Callable[[Comparison], float] = ERROR, *, aside: bool | None = None
+        self, error: Callable[[Comparison], float | None] = ERROR, *, aside: bool | None = None
     ) -> Summary | None:
         """Errors of all networks, or of those that were a guide or not; None where none is."""
-        errors = [abs(error(c)) for c in self.comparisons if aside is None or c.aside is aside]
-        if not errors:
-            return None
-        return Summary(steps=len(errors), mean=fmean(errors), median=median(errors))
+        chosen = (error(c) for c in self.comparisons if aside is None or c.aside is aside)
+        return summary_of([found for found in chosen if found is not None])
+
+    @property
+    def speed_ups(self) -> tuple[SpeedUp, ...]:
+        """Of every network that was measured in FP32 too."""
+        plain = {c.network: c for c in self.comparisons if c.run.precision is Precision.FP32}
+        return tuple(_speed_ups(self.comparisons, plain))
 
     @property
     def unsteady(self) -> tuple[Comparison, ...]:
         """Those whose measured steps disagree."""
-        return tuple(c for c in self.comparisons if c.measured.spread > STEADY)
+        return tuple(c for c in self.comparisons if c.measured.timing.spread > STEADY)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """A predicted step, and the measured one."""
+def summary_of(errors: Sequence[float]) -> Summary | None:
+    """Of signed errors; None where there are none."""
+    sizes = [abs(error) for error in errors]
+    if not sizes:
+        return None
+    return Summary(steps=len(sizes), mean=fmean(sizes), median=median(sizes))
 
-    network: str
-    precision: str
-    predicted_s: float
-    measured: Timing
-    pace: float
-    aside: bool
+
+def _speed_ups(
+    comparisons: Sequence[Comparison], plain: dict[str, Comparison]
+) -> Iterator[SpeedUp]:
+    for c in comparisons:
+        base = plain.get(c.network)
+        if base is not None and c is not base:
+            yield SpeedUp(
+                network=c.network,
+                precision=c.run.name,
+                predicted=base.predicted.step_s / c.predicted.step_s,
+                measured=base.measured_s / c.measured_s,
+            )
 
 
 def compared(pairs: Sequence[Pair]) -> tuple[Comparison, ...]:
-    """Each pair with the factor of the other networks, leaving its own out."""
-    return tuple(
-        Comparison(
-            network=p.network,
-            precision=p.precision,
-            predicted_s=p.predicted_s,
-            calibrated_s=p.predicted_s * _factor(pairs, p),
-            measured=p.measured,
-            pace=p.pace,
-            aside=p.aside,
-        )
-        for p in pairs
-    )
+    """Each pair with the factors of other networks, leaving its own out."""
+    return tuple(_compared(pairs, pair) for pair in pairs)
 
 
-def _factor(pairs: Sequence[Pair], left_out: Pair) -> float:
-    """The median of measured over predicted of the others; networks set aside teach nothing."""
-    logs = [
-        math.log(p.measured.time_s / p.predicted_s)
+def _compared(pairs: Sequence[Pair], own: Pair) -> Comparison:
+    factors = [
+        p.measured.timing.time_s / p.predicted.step_s
         for p in pairs
-        if p.precision == left_out.precision and p.network != left_out.network and not p.aside
+        if p.run.name == own.run.name
+        and p.run.candidate.name != own.run.candidate.name
+        and not p.run.candidate.aside  # networks set aside teach nothing
     ]
-    return math.exp(median(logs)) if logs else 1.0
+    first = factors[0] if factors else 1.0
+    middle = math.exp(median(map(math.log, factors))) if factors else 1.0
+    return Comparison(
+        run=own.run,
+        predicted=own.predicted,
+        before_s=own.before_s,
+        one_run_s=own.predicted.step_s * first,
+        calibrated_s=own.predicted.step_s * middle,
+        measured=own.measured,
+    )

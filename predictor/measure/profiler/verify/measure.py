@@ -1,4 +1,4 @@
-"""Trains a small network for a few steps and times them."""
+"""Trains a network for a few steps: their time, the memory they need, the power they draw."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ....job.precision import Precision
+from ..nvml import Sensors
 from ..pace import Pace
 from ..precision_switch import tf32
 from ..timing import NS, Timing, cpu_clock, timing_of
@@ -41,26 +42,39 @@ def precisions(device: torch.device) -> tuple[Precision, ...]:
 class Measured:
     """Steps as long as they took at pace 1, and the pace they ran at (``Pace`` says of what).
 
-    On a GPU the pace is 1.
+    On a GPU the pace is 1. ``peak_bytes`` is the most that torch's allocator gave out, ``power_w``
+    the median of what NVML saw; None where there is no GPU, or no NVML.
     """
 
     timing: Timing
     pace: float
+    peak_bytes: int | None = None
+    power_w: float | None = None
 
 
 def measured(
-    candidate: Candidate, precision: Precision, device: torch.device, pace: Pace | None
+    candidate: Candidate,
+    precision: Precision,
+    device: torch.device,
+    pace: Pace | None,
+    *,
+    compiled: bool = False,
+    sensors: Sensors | None = None,
 ) -> Measured:
     """Seconds of one optimizer step (forward, loss, backward, update) of a candidate.
 
     On a CPU of one thread the seconds are those of the processor, which others on the machine
-    cannot take away; everywhere else they are those on the wall.
+    cannot take away; everywhere else they are those on the wall. Raises what torch raises where
+    the network cannot run.
     """
     clock = cpu_clock(torch.get_num_threads()) if device.type == "cpu" else perf_counter_ns
     seconds: list[float] = []
     paces: list[float] = []
+    watts: list[float] = []
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
     with tf32(precision is Precision.TF32):
-        steps = _steps(candidate, precision, device, clock)
+        steps = _steps(candidate, precision, device, clock, compiled=compiled)
         for _ in range(WARM_UP):
             next(steps)
         if pace is not None:
@@ -69,16 +83,30 @@ def measured(
             took_s = next(steps)
             paces.append(1.0 if pace is None else pace.since())
             seconds.append(took_s * paces[-1])
-    return Measured(timing_of(seconds), median(paces))
+            if sensors is not None:
+                watts.append(sensors.reading().power_w)
+    return Measured(
+        timing_of(seconds),
+        median(paces),
+        torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
+        median(watts) if watts else None,
+    )
 
 
 def _steps(
-    candidate: Candidate, precision: Precision, device: torch.device, clock: Callable[[], int]
+    candidate: Candidate,
+    precision: Precision,
+    device: torch.device,
+    clock: Callable[[], int],
+    *,
+    compiled: bool,
 ) -> Iterator[float]:
     """Trains for ever; yields the seconds of each step."""
     torch.manual_seed(0)
     stored = _STORED.get(precision)
     module = candidate.build().to(device, stored).train()
+    if compiled:
+        module.compile()
     batches = [_cast(candidate.batch(device), stored) for _ in range(BATCHES)]
     optimizer = _optimizer(candidate.optimizer, module)
     scaler = torch.amp.GradScaler(device.type, enabled=precision is Precision.MIXED_FP16_FP32)

@@ -1,18 +1,22 @@
-"""Prices the step of a small network from its trace."""
+"""Prices the step of a network from its trace: seconds, memory, power."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 
 from ....graphs.catalog import ModelEntry
 from ....graphs.operator import Graph, Kind
-from ....job.precision import Precision
 from ....job.training_job import TrainingJob
-from ....physics.step import StepModel, StepTime
+from ....physics.memory.model import memory_of_graph
+from ....physics.step import StepModel
+from ....planning.energy import power_of
 from ...trace.inputs import of_examples
 from ...trace.mapping import mapped
 from ...trace.step import FakeNetwork
 from .candidates import Candidate
+from .steps import StepRun
 
 
 def graph_of(candidate: Candidate) -> Graph:
@@ -31,18 +35,34 @@ def graph_of(candidate: Candidate) -> Graph:
     )
 
 
-def priced(
-    steps: StepModel, candidate: Candidate, graph: Graph, precision: Precision, device: str
-) -> StepTime:
-    """The physical step time of a candidate on a device of the tables."""
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """One step: seconds, what torch's allocator gives out at most, watts (None where unknown)."""
+
+    step_s: float
+    peak_bytes: float
+    power_w: float | None
+
+
+def priced(steps: StepModel, run: StepRun, graph: Graph, device: str) -> Priced:
+    """The physical step of a run on a device of the tables."""
+    candidate = run.candidate
     job = TrainingJob(
         model=candidate.name,
-        precision=precision,
+        precision=run.precision,
         gpu=device,
         batch_size=candidate.batch_size,
         optimizer=candidate.optimizer,
+        options=(("compile", "on"),) if run.compiled else (),
     )
-    return steps.price_graph(job, _entry(candidate, graph), graph)
+    entry = _entry(candidate, graph)
+    found = steps.price_graph(job, entry, graph)
+    busy = min(1.0, (found.compute_s + found.optimizer_s) / found.step_s)
+    return Priced(
+        step_s=found.step_s,
+        peak_bytes=memory_of_graph(job, entry, graph).allocated_bytes,
+        power_w=power_of(job.hardware).at(busy) if job.hardware.tdp_w else None,
+    )
 
 
 def _entry(candidate: Candidate, graph: Graph) -> ModelEntry:

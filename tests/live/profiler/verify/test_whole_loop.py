@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from predictor.measure.profiler.session import Request, profile
-from predictor.measure.profiler.verify import Verification, verify
+from predictor.measure.profiler.verify import Verification, compare, verify
 from predictor.measure.profiler.verify.candidates import CANDIDATES
 from predictor.physics.operator_time import OperatorTimes
 from profiles import roots
@@ -19,6 +19,7 @@ from profiles.tables import OperatorTable, operators, take
 MINUTES = 0.5
 GPU_WITH_ROWS = "v100-pcie-16gb"
 CHOSEN = ("lenet", "recommender", "tagger")
+SMALL = [replace(c, batch_size=4) for c in CANDIDATES if c.name in CHOSEN]
 
 
 @pytest.fixture(scope="module")
@@ -31,20 +32,30 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 @pytest.fixture(scope="module")
 def verified(profiled: tuple[Path, str]) -> Verification:
-    root, name = profiled
-    chosen = [replace(c, batch_size=4) for c in CANDIDATES if c.name in CHOSEN]
-    return verify(root, name, "cpu", candidates=chosen)
+    root, _ = profiled
+    return verify(root, "cpu", networks=SMALL)
 
 
 def test_every_network_is_compared_in_both_precisions(verified: Verification) -> None:
-    found = {(c.network, c.precision) for c in verified.comparisons}
+    found = {(c.network, c.run.name) for c in verified.comparisons}
     assert found == {(n, p) for n in CHOSEN for p in ("fp32", "mixed_bf16_fp32")}
-    assert all(c.measured.time_s > 0 for c in verified.comparisons)
+    assert all(c.measured_s > 0 for c in verified.comparisons)
+
+
+def test_a_second_run_trains_nothing_again_and_says_the_same(
+    profiled: tuple[Path, str], verified: Verification
+) -> None:
+    root, name = profiled
+    rows = (root / "steps.csv").read_bytes()
+    assert verify(root, "cpu", networks=SMALL, minutes=0.0) == verified
+    assert (root / "steps.csv").read_bytes() == rows
+    again = compare(root, name, networks=SMALL[:1])
+    assert [c.network for c in again.comparisons] == [SMALL[0].name] * 2
 
 
 def test_predictions_have_the_right_size(verified: Verification) -> None:
     """After seconds of profiling on a machine that others use, no more is promised."""
-    assert all(0.02 < c.predicted_s / c.measured.time_s < 50 for c in verified.comparisons)
+    assert all(0.02 < c.predicted.step_s / c.measured_s < 50 for c in verified.comparisons)
 
 
 def test_rows_of_a_cpu_change_no_price_of_a_gpu(profiled: tuple[Path, str]) -> None:
