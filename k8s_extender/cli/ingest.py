@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from predictor.cli.console import format_option, warn
+from predictor.cli import filling
+from predictor.cli.console import format_option
 from predictor.cli.filling import filled, history_option, open_history, show
 from predictor.cli.moments import MOMENT
-from predictor.cli.stopping import stop_asked
-from predictor.errors import HistoryError
-from predictor.units import count
 
 from ..server.loading import config_at
 from .cluster import IN_CLUSTER, KUBECONFIG, api_client
-
-if TYPE_CHECKING:
-    from ..history.follow import ClusterFollower
 
 EVERY_S = 5.0
 
@@ -66,29 +60,12 @@ def kubernetes(
     if follow:
         if since is not None:
             raise click.UsageError("--since and --follow cannot be given together")
-        _follow(ClusterFollower(client, settings, lambda: open_history(history, stored)))
+        follower = ClusterFollower(client, settings, lambda: open_history(history, stored))
+        follower.start()
+        filling.follow(follower.store, EVERY_S, "runs wait until it is over")
+        follower.store()
+        follower.stop()
         return
     with open_history(history, stored) as store:
         found = records(client, settings, since or 0.0)
         show(filled(store, found, lambda _: 0.0), store.url, form)
-
-
-def _follow(follower: ClusterFollower) -> None:
-    trouble = ""
-    with stop_asked() as stop:
-        follower.start()
-        while True:
-            stop.wait(EVERY_S)
-            try:
-                tally = follower.store()
-            except HistoryError as error:
-                if str(error) != trouble:  # said when it begins, not with every try
-                    warn(f"{error}; runs wait until it is over")
-                trouble = str(error)
-            else:
-                trouble = ""
-                if tally.new or tally.changed:
-                    click.echo(f"{count(tally.new)} new, {count(tally.changed)} changed")
-            if stop.is_set():
-                break
-        follower.stop()

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..errors import PrecisionTimeError
 from ..optional import needs
 from ..units import count
 from .console import progress, show_json, warn
+from .stopping import stop_asked
 
 if TYPE_CHECKING:
     from ..site.history.ingest import Item, Tally
@@ -57,6 +59,24 @@ def filled(
 
     with progress("filling the history") as bar:
         return fill(store, items, cursor=cursor, since_s=since_s, told=told)
+
+
+def follow(look: Callable[[], Tally], every_s: float, otherwise: str) -> None:
+    """Look until SIGTERM, and say what was added; ``otherwise`` is said where a look fails."""
+    trouble = ""
+    with stop_asked() as stop:
+        while not stop.is_set():
+            try:
+                tally = look()
+            except PrecisionTimeError as error:
+                if str(error) != trouble:  # said when it begins, not with every look
+                    warn(f"{error}; {otherwise}")
+                trouble = str(error)
+            else:
+                trouble = ""
+                if tally.new or tally.changed:
+                    click.echo(f"{count(tally.new)} new, {count(tally.changed)} changed")
+            stop.wait(every_s)
 
 
 def show(tally: Tally, url: str, form: str) -> None:

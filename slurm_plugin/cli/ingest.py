@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from predictor.cli.console import format_option, warn
-from predictor.cli.filling import filled, history_option, open_history, show
+from predictor.cli.console import format_option
+from predictor.cli.filling import filled, follow, history_option, open_history, show
 from predictor.cli.moments import MOMENT
-from predictor.cli.stopping import stop_asked
-from predictor.errors import PrecisionTimeError
-from predictor.units import count
 
 from ..config import SlurmPolicy
 
@@ -43,6 +40,7 @@ EVERY_S = 60.0
 )
 @click.option(
     "--follow",
+    "goes_on",
     is_flag=True,
     help="Go on until SIGTERM, a look a minute, and join what running jobs report of their steps.",
 )
@@ -57,7 +55,7 @@ def slurm(
     since: float | None,
     until: float | None,
     overlap: float,
-    follow: bool,
+    goes_on: bool,
     config: Path | None,
     history: str | None,
     form: str,
@@ -75,9 +73,9 @@ def slurm(
         settings = policy.history if policy.history.model_fields_set else None
         return open_history(history, settings)
 
-    if follow and until is not None:
+    if goes_on and until is not None:
         raise click.UsageError("--until and --follow cannot be given together")
-    if follow:
+    if goes_on:
         _follow(opened, lambda: policy_at(config), since, overlap * HOUR_S)
         return
     with opened() as store:
@@ -119,17 +117,11 @@ def _follow(
 ) -> None:
     from ..history.follow import SlurmFollower
 
-    follower, trouble = SlurmFollower(opened, overlap_s=overlap_s), ""
-    with stop_asked() as stop:
-        while not stop.is_set():
-            try:
-                tally = follower.look(read(), since_s=since_s)
-            except PrecisionTimeError as error:
-                if str(error) != trouble:  # said when it begins, not with every look
-                    warn(f"{error}; what is missing is read again when it is over")
-                trouble = str(error)
-            else:
-                trouble, since_s = "", None
-                if tally.new or tally.changed:
-                    click.echo(f"{count(tally.new)} new, {count(tally.changed)} changed")
-            stop.wait(EVERY_S)
+    follower = SlurmFollower(opened, overlap_s=overlap_s)
+
+    def look() -> Tally:
+        nonlocal since_s
+        tally, since_s = follower.look(read(), since_s=since_s), None
+        return tally
+
+    follow(look, EVERY_S, "what is missing is read again when it is over")

@@ -5,34 +5,28 @@ from __future__ import annotations
 import json
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from ..errors import InstallError
 
-CAPABILITIES = Path("/proc/driver/nvidia/capabilities")
-_MINOR = re.compile(r"^DeviceFileMinor:\s*(\d+)", re.M)
 _PROFILE = re.compile(r"\bMIG\s+(\S+)")
 
 
 @dataclass(frozen=True, slots=True)
-class MigInstance:
-    """A part of a GPU: its profile (``1g.5gb``) and the device files that give access to it."""
-
-    profile: str
-    files: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class NodeGpu:
-    """One GPU: product name of NVML, number of its ``/dev/nvidia`` file, parts in MIG mode."""
+    """One GPU: product name of NVML, number of its ``/dev/nvidia`` file.
+
+    ``mig`` are the profiles of its parts (``1g.5gb``) in MIG mode.
+    """
 
     product: str
     minor: int
-    mig: tuple[MigInstance, ...] = ()
+    mig: tuple[str, ...] = ()
     mig_mode: bool = False
 
 
@@ -55,7 +49,7 @@ def this_node() -> NvmlNode:
     return read_node(nvml, socket.gethostname().partition(".")[0])
 
 
-def read_node(nvml: Any, name: str, capabilities: Path = CAPABILITIES) -> NvmlNode:
+def read_node(nvml: Any, name: str) -> NvmlNode:
     """The GPUs NVML shows; ``nvml`` is the module pynvml. Raises InstallError with its words."""
     try:
         nvml.nvmlInit()
@@ -66,7 +60,7 @@ def read_node(nvml: Any, name: str, capabilities: Path = CAPABILITIES) -> NvmlNo
         ) from None
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        return NvmlNode(name, tuple(_gpu(nvml, handle, capabilities) for handle in handles))
+        return NvmlNode(name, tuple(_gpu(nvml, handle) for handle in handles))
     except nvml.NVMLError as error:
         raise InstallError(f"NVML on {name}: {error}") from None
     finally:
@@ -82,25 +76,25 @@ def from_json(text: str, origin: str) -> tuple[NvmlNode, ...]:
     """One node or a list of them; raises InstallError naming what is wrong."""
     try:
         raw = json.loads(text)
-        return tuple(_node(entry) for entry in (raw if isinstance(raw, list) else [raw]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        nodes = raw if isinstance(raw, list) else [raw]
+        return TypeAdapter(tuple[NvmlNode, ...]).validate_python(nodes)
+    except (ValueError, ValidationError) as error:
         raise InstallError(
-            f"{origin} is not what `label-nodes --format json` prints: "
-            f"{type(error).__name__}: {error}"
+            f"{origin} is not what `label-nodes --format json` prints: {error}"
         ) from None
 
 
-def _gpu(nvml: Any, handle: Any, capabilities: Path) -> NodeGpu:
+def _gpu(nvml: Any, handle: Any) -> NodeGpu:
     minor = nvml.nvmlDeviceGetMinorNumber(handle)
     try:
         divided = bool(nvml.nvmlDeviceGetMigMode(handle)[0])
     except nvml.NVMLError:  # not supported before A100
         divided = False
-    parts = tuple(_instances(nvml, handle, minor, capabilities)) if divided else ()
+    parts = tuple(_profiles(nvml, handle)) if divided else ()
     return NodeGpu(_text(nvml.nvmlDeviceGetName(handle)), minor, parts, divided)
 
 
-def _instances(nvml: Any, handle: Any, minor: int, capabilities: Path) -> Iterator[MigInstance]:
+def _profiles(nvml: Any, handle: Any) -> Iterator[str]:
     for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         try:
             part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
@@ -108,34 +102,7 @@ def _instances(nvml: Any, handle: Any, minor: int, capabilities: Path) -> Iterat
             continue
         name = _text(nvml.nvmlDeviceGetName(part))
         profile = _PROFILE.search(name)
-        instance = nvml.nvmlDeviceGetGpuInstanceId(part)
-        compute = nvml.nvmlDeviceGetComputeInstanceId(part)
-        base = capabilities / f"gpu{minor}" / "mig" / f"gi{instance}"
-        minors = [_device_minor(base / place) for place in ("access", f"ci{compute}/access")]
-        files = [f"/dev/nvidia{minor}", *(f"/dev/nvidia-caps/nvidia-cap{m}" for m in minors if m)]
-        yield MigInstance(profile[1] if profile else name, tuple(files) if all(minors) else ())
-
-
-def _device_minor(path: Path) -> str | None:
-    try:
-        found = _MINOR.search(path.read_text())
-    except OSError:
-        return None
-    return found[1] if found else None
-
-
-def _node(raw: Mapping[str, Any]) -> NvmlNode:
-    return NvmlNode(str(raw["name"]), tuple(_node_gpu(entry) for entry in raw["gpus"]))
-
-
-def _node_gpu(raw: Mapping[str, Any]) -> NodeGpu:
-    parts = tuple(
-        MigInstance(str(part["profile"]), tuple(map(str, part.get("files", ()))))
-        for part in raw.get("mig", ())
-    )
-    return NodeGpu(
-        str(raw["product"]), int(raw["minor"]), parts, bool(raw.get("mig_mode", bool(parts)))
-    )
+        yield profile[1] if profile else name
 
 
 def _text(name: str | bytes) -> str:

@@ -12,7 +12,7 @@ from profiles.errors import UnknownGpuError
 from profiles.gpus import Gpu, find_gpu, spelling
 
 from ..errors import InstallError
-from .gpu_nodes import MigInstance, NodeGpu, NvmlNode
+from .gpu_nodes import NodeGpu, NvmlNode
 
 # Slurm would read a type that begins with a digit as a count.
 _WORD = re.compile(r"[a-z][a-z0-9._-]*")
@@ -42,15 +42,15 @@ def label(node: NvmlNode, names: Mapping[str, str]) -> Labels:
         raise InstallError(f"{node.name} has no GPU that NVML shows")
     known = [(gpu, _data_sheet(gpu.product)) for gpu in node.gpus]
     whole = [(seen, gpu) for seen, gpu in known if not seen.mig_mode]
-    parts = [(part, gpu) for seen, gpu in known if seen.mig_mode for part in seen.mig]
+    parts = [(profile, gpu) for seen, gpu in known for profile in seen.mig]
     counts = Counter(type_name(gpu) for _, gpu in whole)
-    counts.update(_part_name(part, gpu) for part, gpu in parts)
+    counts.update(f"{type_name(gpu)}_{profile}" for profile, gpu in parts)
     features = [name for _, gpu in known for name in _features(gpu, names)]
     return Labels(
         node=node.name,
         gres=tuple(f"gpu:{name}:{count}" for name, count in counts.items()),
         features=tuple(dict.fromkeys(features)),
-        gres_lines=(*_whole_lines(node.name, whole), *_part_lines(node.name, parts)),
+        gres_lines=tuple(_gres_lines(node.name, whole, divided=bool(parts))),
         remarks=tuple(_remarks(node)),
     )
 
@@ -77,7 +77,11 @@ def _features(gpu: Gpu, names: Mapping[str, str]) -> Iterator[str]:
     yield from (names[key] for key in capabilities(gpu) if key in names)
 
 
-def _whole_lines(node: str, gpus: list[tuple[NodeGpu, Gpu]]) -> Iterator[str]:
+def _gres_lines(node: str, gpus: list[tuple[NodeGpu, Gpu]], *, divided: bool) -> Iterator[str]:
+    """The device files of whole GPUs; those of parts are found by Slurm itself."""
+    if divided:
+        yield f"NodeName={node} AutoDetect=nvml"
+        return
     minors: dict[str, list[int]] = {}
     for seen, gpu in gpus:
         minors.setdefault(type_name(gpu), []).append(seen.minor)
@@ -85,25 +89,11 @@ def _whole_lines(node: str, gpus: list[tuple[NodeGpu, Gpu]]) -> Iterator[str]:
         yield f"NodeName={node} Name=gpu Type={name} File=/dev/nvidia{_ranges(numbers)}"
 
 
-def _part_lines(node: str, parts: list[tuple[MigInstance, Gpu]]) -> Iterator[str]:
-    for part, gpu in parts:
-        if part.files:
-            name, files = _part_name(part, gpu), ",".join(part.files)
-            yield f"NodeName={node} Name=gpu Type={name} MultipleFiles={files}"
-
-
-def _part_name(part: MigInstance, gpu: Gpu) -> str:
-    return f"{type_name(gpu)}_{part.profile}"
-
-
 def _remarks(node: NvmlNode) -> Iterator[str]:
-    divided = [gpu for gpu in node.gpus if gpu.mig_mode]
-    if any(not gpu.mig for gpu in divided):
+    if any(gpu.mig_mode and not gpu.mig for gpu in node.gpus):
         yield "a GPU is in MIG mode without instances: Slurm can give nothing of it"
-    if any(gpu.mig for gpu in divided):
+    if any(gpu.mig for gpu in node.gpus):
         yield "MIG instances are parts of a GPU: no time is predicted for jobs on them"
-    if any(not part.files for gpu in divided for part in gpu.mig):
-        yield "the device files of a MIG instance are not known: run this on the node, as root"
 
 
 def _ranges(numbers: list[int]) -> str:

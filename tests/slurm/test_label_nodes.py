@@ -16,7 +16,7 @@ from slurm_plugin.config import SlurmHardware, SlurmPlacement
 from slurm_plugin.errors import InstallError
 from slurm_plugin.hardware import gpu_of
 from slurm_plugin.install import gpu_nodes
-from slurm_plugin.install.gpu_nodes import MigInstance, NodeGpu, NvmlNode
+from slurm_plugin.install.gpu_nodes import NodeGpu, NvmlNode
 from slurm_plugin.install.labels import label, lines, type_name
 
 NAMES = {str(key): name for key, name in SlurmPlacement().features.items()}
@@ -29,8 +29,6 @@ class FakeError(Exception):
 @dataclass
 class Part:
     name: str
-    instance: int
-    compute: int = 0
 
 
 @dataclass
@@ -82,12 +80,6 @@ class FakeNvml:
         if index >= len(device.parts):
             raise FakeError("Not Found")
         return device.parts[index]
-
-    def nvmlDeviceGetGpuInstanceId(self, device: Part) -> int:  # noqa: N802
-        return device.instance
-
-    def nvmlDeviceGetComputeInstanceId(self, device: Part) -> int:  # noqa: N802
-        return device.compute
 
 
 def seen(product: str, count: int = 1, first: int = 0) -> tuple[NodeGpu, ...]:
@@ -152,27 +144,13 @@ def test_two_kinds_of_gpu_on_a_node_are_two_types() -> None:
     assert labels.gres_lines[1].endswith("Type=a40 File=/dev/nvidia[1-2]")
 
 
-def test_mig_instances_are_shown_as_the_parts_they_are(tmp_path: Path) -> None:
-    for path, minor in (("gi3/access", 30), ("gi3/ci0/access", 31)):
-        file = tmp_path / "gpu0" / "mig" / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"DeviceFileMinor: {minor}\nDeviceFileMode: 292\n")
-    part = Part("NVIDIA A100-SXM4-80GB MIG 3g.40gb", instance=3)
-    nvml = FakeNvml([Device("NVIDIA A100-SXM4-80GB", 0, mig=True, parts=[part])])
-    labels = label(gpu_nodes.read_node(nvml, "n", tmp_path), NAMES)
-    assert labels.gres == ("gpu:a100_3g.40gb:1",)
-    assert labels.gres_lines == (
-        "NodeName=n Name=gpu Type=a100_3g.40gb MultipleFiles="
-        "/dev/nvidia0,/dev/nvidia-caps/nvidia-cap30,/dev/nvidia-caps/nvidia-cap31",
-    )
+def test_mig_instances_are_counted_as_the_parts_they_are_and_slurm_finds_their_files() -> None:
+    parts = [Part(f"NVIDIA A100-SXM4-80GB MIG {p}") for p in ("3g.40gb", "3g.40gb", "1g.10gb")]
+    nvml = FakeNvml([Device("NVIDIA A100-SXM4-80GB", 0, mig=True, parts=parts)])
+    labels = label(gpu_nodes.read_node(nvml, "n"), NAMES)
+    assert labels.gres == ("gpu:a100_3g.40gb:2", "gpu:a100_1g.10gb:1")
+    assert labels.gres_lines == ("NodeName=n AutoDetect=nvml",)
     assert any("MIG" in remark for remark in labels.remarks)
-
-
-def test_a_mig_instance_without_known_device_files_gets_a_remark_and_no_wrong_line() -> None:
-    node = NvmlNode("n", (NodeGpu("NVIDIA A100-SXM4-80GB", 0, (MigInstance("1g.10gb"),), True),))
-    labels = label(node, NAMES)
-    assert labels.gres_lines == ()
-    assert any("device files" in remark for remark in labels.remarks)
 
 
 def test_a_gpu_in_mig_mode_without_instances_gives_nothing_and_says_so() -> None:
@@ -209,7 +187,7 @@ def test_json_of_a_node_prints_the_same_lines_elsewhere(tmp_path: Path) -> None:
 
 
 def test_json_that_is_something_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InstallError, match=r"nodes.json.*KeyError: 'gpus'"):
+    with pytest.raises(InstallError, match=r"(?s)nodes.json.*gpus.*Field required"):
         gpu_nodes.from_json('{"name": "n"}', "nodes.json")
 
 

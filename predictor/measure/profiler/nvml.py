@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 from ...errors import ProfilerError
 from ...optional import needs
@@ -17,60 +17,6 @@ LINKS = 18  # at most, of one GPU
 LINK_GB_PER_S = {1: 40, 2: 50, 3: 50, 4: 50, 5: 100}
 # One direction of one PCIe lane by its generation, GB/s (PCI-SIG).
 LANE_GB_PER_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
-
-
-class Nvml(Protocol):
-    """The functions of nvidia-ml-py (module pynvml) that are used here."""
-
-    NVMLError: type[Exception]
-    NVML_CLOCK_SM: int
-    NVML_CLOCK_MEM: int
-    NVML_TEMPERATURE_GPU: int
-
-    def nvmlInit(self) -> None:  # noqa: N802
-        """Begin; raises NVMLError without driver."""
-
-    def nvmlShutdown(self) -> None:  # noqa: N802
-        """End."""
-
-    def nvmlSystemGetDriverVersion(self) -> str | bytes:  # noqa: N802
-        """Version of the driver."""
-
-    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> Any:  # noqa: N802
-        """A GPU, whatever number it has among those visible."""
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> Any:  # noqa: N802
-        """A GPU by its number on the machine."""
-
-    def nvmlDeviceGetClockInfo(self, handle: Any, kind: int) -> int:  # noqa: N802
-        """A clock in MHz at this moment."""
-
-    def nvmlDeviceGetMaxClockInfo(self, handle: Any, kind: int) -> int:  # noqa: N802
-        """The highest clock in MHz."""
-
-    def nvmlDeviceGetPowerUsage(self, handle: Any) -> int:  # noqa: N802
-        """Power in mW at this moment."""
-
-    def nvmlDeviceGetPowerManagementDefaultLimit(self, handle: Any) -> int:  # noqa: N802
-        """Power limit in mW as it left the factory."""
-
-    def nvmlDeviceGetTemperature(self, handle: Any, sensor: int) -> int:  # noqa: N802
-        """Degrees Celsius."""
-
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: Any) -> int:  # noqa: N802
-        """Why clocks are lower than asked for, a bit each."""
-
-    def nvmlDeviceGetMaxPcieLinkGeneration(self, handle: Any) -> int:  # noqa: N802
-        """PCIe generation of GPU and slot."""
-
-    def nvmlDeviceGetMaxPcieLinkWidth(self, handle: Any) -> int:  # noqa: N802
-        """PCIe lanes of GPU and slot."""
-
-    def nvmlDeviceGetNvLinkState(self, handle: Any, link: int) -> int:  # noqa: N802
-        """1 where a link is up; raises NVMLError where there is none."""
-
-    def nvmlDeviceGetNvLinkVersion(self, handle: Any, link: int) -> int:  # noqa: N802
-        """Version of a link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +40,9 @@ def opened(uuid: str | None, index: int) -> Sensors:
 
 
 class Sensors:
-    """One GPU as NVML sees it."""
+    """One GPU as NVML sees it; ``nvml`` is the module pynvml, which states no types."""
 
-    def __init__(self, nvml: Nvml, uuid: str | None, index: int) -> None:
+    def __init__(self, nvml: Any, uuid: str | None, index: int) -> None:
         self._nvml = nvml
         try:
             nvml.nvmlInit()
@@ -115,7 +61,7 @@ class Sensors:
     def driver(self) -> str:
         """Version of the driver."""
         version = self._nvml.nvmlSystemGetDriverVersion()
-        return version.decode() if isinstance(version, bytes) else version
+        return str(version.decode() if isinstance(version, bytes) else version)
 
     def reading(self) -> Reading:
         """Clocks, power and temperature."""
@@ -137,17 +83,17 @@ class Sensors:
 
     def boost_clock_mhz(self) -> int:
         """The highest clock of the multiprocessors."""
-        return self._nvml.nvmlDeviceGetMaxClockInfo(self._gpu, self._nvml.NVML_CLOCK_SM)
+        return int(self._nvml.nvmlDeviceGetMaxClockInfo(self._gpu, self._nvml.NVML_CLOCK_SM))
 
     def tdp_w(self) -> float:
         """The power limit as it left the factory."""
-        return self._nvml.nvmlDeviceGetPowerManagementDefaultLimit(self._gpu) / 1000
+        return float(self._nvml.nvmlDeviceGetPowerManagementDefaultLimit(self._gpu)) / 1000
 
     def pcie_gb_per_s(self) -> float:
         """One direction of the host link."""
         nvml, gpu = self._nvml, self._gpu
         lane = LANE_GB_PER_S[nvml.nvmlDeviceGetMaxPcieLinkGeneration(gpu)]
-        return lane * nvml.nvmlDeviceGetMaxPcieLinkWidth(gpu)
+        return lane * int(nvml.nvmlDeviceGetMaxPcieLinkWidth(gpu))
 
     def nvlink_gb_per_s(self) -> float:
         """Both directions of all links that are up, 0 without any."""
