@@ -13,8 +13,8 @@ from predictor.site.capacity.live import NOTHING, Live, LiveJob, NodeGpus, Waits
 
 from .cli.cluster import IN_CLUSTER, KUBECONFIG, api_client
 from .config import Config
+from .history.follow import cluster_of
 from .history.groups import SCHEDULER, RunObjects, job_id
-from .history.records import cluster_of
 from .history.seen import Reader, SeenObject, SeenPod, gpu_name
 from .history.table import RunTable
 from .node_labels import gpu_node, takes_pods

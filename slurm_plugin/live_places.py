@@ -10,7 +10,7 @@ from .cluster import SlurmJob, SlurmNode
 from .config import SlurmHardware
 from .constraints import Constraint, parse
 from .hardware import gpu_named, gpu_of
-from .history.gpus import GpuNames
+from .history.records import GpuNames
 
 UNTYPED = "gpu"
 

@@ -51,8 +51,7 @@ def kubernetes(
     The API server forgets what a TTL or a person deletes: only --follow sees that, and sees which
     GPU a node had that is gone by now. Needs the verbs list and watch on nodes, pods and Jobs.
     """
-    from ..history.follow import ClusterFollower
-    from ..history.records import records
+    from ..history.follow import ClusterFollower, records
 
     settings = config_at(config)
     stored = settings.history if settings.history.model_fields_set else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,16 +14,62 @@ from predictor.site.ended_job import JobState
 from predictor.site.history.run import Predicted, Reported
 from predictor.site.history.step_reports import reported
 from predictor.site.step_rate import parse_line
+from profiles.errors import UnknownGpuError
+from profiles.gpus import find_gpu
 
 from ..admission.limits import FILLED
+from ..admission.notes import BASIS, DURATION, P95, STEP
 from ..config import Config
+from ..durations import seconds_of
 from ..node_labels import GPU
 from ..plain import count, items, mapping, text, texts
 from ..pod_name import pod_name
 from ..records import GpuNode, GpuType, PodJob
 from ..workload import QUEUES, template_job
-from .said import gpu_called, predicted
 from .states import ENDED, conditions, ended_containers, job_state, pod_state, unix_s
+
+LEVEL = 0.95
+_PAIR = re.compile(r"(\w+)=(\S+)")
+
+
+def predicted(annotations: Mapping[str, str], filled_s: int | None) -> Predicted | None:
+    """The prediction on an object, None without one; ``filled_s`` is the deadline we set.
+
+    The user can change annotations: what cannot be read counts as absent.
+    """
+    step_s = _number(annotations.get(STEP, ""))
+    median_s, upper_s = (seconds_of(annotations.get(name, "")) for name in (DURATION, P95))
+    if step_s is None and median_s is None:
+        return None
+    basis = dict(_PAIR.findall(annotations.get(BASIS, "")))
+    return Predicted(
+        step_s=step_s,
+        median_s=median_s,
+        upper_s=upper_s,
+        level=None if upper_s is None else LEVEL,
+        gpu=gpu_called(basis.get("gpu")),
+        gpus=count(basis, "gpus"),
+        version=basis.get("predictor"),
+        tier=basis.get("tier"),
+        limit_s=None if filled_s is None else float(filled_s),
+    )
+
+
+def gpu_called(product: str | None) -> str | None:
+    """The name that predictions use, or the same where no GPU is known by it."""
+    try:
+        return None if product is None else find_gpu(product).name
+    except UnknownGpuError:
+        return product
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 < value < math.inf else None
+
 
 PRODUCT = f"{GPU}product"
 JOBSET = "jobset.sigs.k8s.io/jobset-name"

@@ -13,8 +13,7 @@ from ..errors import JobError
 from ..units import percent, short
 
 if TYPE_CHECKING:
-    from ..planning.cost import Cost, Terms
-    from ..planning.interruptions import Interruptions
+    from ..planning.cost import Cost, Interruptions, Terms
     from ..planning.prices import Tariff
 
 KILO, TON_G = 1000.0, 1e6
@@ -85,7 +84,7 @@ def _tariff(path: Path | None, partition: str | None) -> Tariff:
 
 
 def _take_interruptions(fields: dict[str, Any]) -> Interruptions | None:
-    from ..planning.interruptions import Interruptions
+    from ..planning.cost import Interruptions
 
     per_day = fields.pop("interruptions_per_day")
     names = ("restart_min", "checkpoint_every_min", "checkpoint_write_min")

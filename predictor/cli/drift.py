@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from ..estimate.core import Predictor
     from ..site.calibration.run_reader import RunReader
     from ..site.drift.chart import Change
-    from ..site.drift.figures import DriftFigures
     from ..site.drift.observed import AtSubmit, InUse
     from ..site.drift.snapshot import StreamState
-    from ..site.drift.watch import Drift, WatchedStream
+    from ..site.drift.watch import Drift, DriftFigures, WatchedStream
     from ..site.history.store import History
     from ..site.history.where import Where
 

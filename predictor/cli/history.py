@@ -88,7 +88,7 @@ def forget(history: str | None, before: float | None) -> None:
 @filter_options
 def export(file: Path, history: str | None, **filters: Any) -> None:
     """Write runs to FILE, one a row: .parquet, .csv or .ndjson."""
-    from ..site.history.export import export as write
+    from ..site.history.frame import export as write
 
     where = where_of(filters)
     with open_history(history, create=False) as store:

@@ -17,10 +17,8 @@ from predictor.site.history.cells import MIB, asked_gpus, memory_bytes, tres_val
 
 from ..errors import SourceError
 from ..hostlist import expand
-from .commands import Commands
-from .gres import first_gpus
-from .marked import new_mark, rows
-from .words import ended_state, stated, unix_s
+from .commands import Commands, new_mark, rows
+from .words import ended_state, first_gpus, stated, unix_s
 
 FIELDS = (
     "JobID",

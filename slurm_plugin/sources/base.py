@@ -8,11 +8,9 @@ from typing import Any
 
 from ..cluster import Association, Partition, Settings, SlurmJob, SlurmNode, WallLimits
 from ..errors import SourceError
-from .commands import Commands
-from .gres import gpus_used, node_gres
-from .marked import new_mark, rows
+from .commands import Commands, new_mark, rows
 from .queue_items import queued_jobs
-from .words import listed, minutes, node_states, stated
+from .words import gpus_used, listed, minutes, node_gres, node_states, stated
 
 # What ``squeue --json`` calls a field, and what ``squeue -O`` does
 QUEUE = {

@@ -2,20 +2,48 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
+import secrets
 import select
 import shlex
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
 from ..config import Slurm
 from ..errors import SourceError
+
+
+def new_mark() -> str:
+    """A separator of 20 characters that Slurm's format options take as it is."""
+    return f"~~{secrets.token_hex(8)}~~"
+
+
+def rows(chunks: Iterable[bytes], mark: str, fields: tuple[str, ...]) -> Iterator[dict[str, str]]:
+    """The rows, streamed, by field; raises SourceError where the last one is cut off.
+
+    Bytes that are not UTF-8 become U+FFFD.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    width, rest, values = len(fields), "", list[str]()
+    for chunk in chunks:
+        *whole, rest = (rest + decoder.decode(chunk)).split(mark)
+        values += whole
+        for start in range(0, len(values) - width + 1, width):
+            row = values[start : start + width]
+            row[0] = row[0].removeprefix("\n")  # what ended the row before
+            yield dict(zip(fields, row, strict=True))
+        del values[: len(values) - len(values) % width]
+    rest += decoder.decode(b"", True)
+    if values or rest.strip():
+        raise SourceError(f"a row ends after {len(values)} of {width} fields")
+
 
 MAX_BYTES = 1 << 30  # 20,000 jobs of 25.11 are about 200 MB of JSON
 _CHUNK_BYTES = 1 << 16

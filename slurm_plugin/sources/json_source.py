@@ -14,9 +14,8 @@ from typing import Any
 from ..cluster import SlurmJob, SlurmNode
 from ..errors import SourceError
 from .base import SlurmSource
-from .gres import gpus_used, node_gres
 from .queue_items import queued_jobs, words
-from .words import node_states
+from .words import gpus_used, node_gres, node_states
 
 _VERSION = re.compile(r"\D*(\d+)\.(\d+)")
 _SCONTROL_JSON = (23, 2)

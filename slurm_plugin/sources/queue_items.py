@@ -5,6 +5,7 @@ Numbers are plain, as digits, or as ``{set, infinite, number}``; texts may be ab
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -15,9 +16,35 @@ from ..cluster import SlurmJob
 from ..hostlist import expand
 from ..protocol import HookRequest
 from ..tres import FIELDS, gpu_request
-from . import output_path
-from .gres import first_gpus
-from .words import listed, queue_state
+from .words import first_gpus, listed, queue_state
+
+_PATTERN = re.compile(r"%(?P<width>\d{0,2})(?P<letter>[%AaJjNntux])")
+_PLAIN, _ARRAY = "slurm-%j.out", "slurm-%A_%a.out"
+
+
+def default_path(in_array: bool) -> str:
+    """The name sbatch gives the file where the user gave none."""
+    return _ARRAY if in_array else _PLAIN
+
+
+def printed_path(pattern: str, work_dir: str, values: Mapping[str, str]) -> str:
+    """The path of a pattern, below ``work_dir`` unless absolute; empty for an empty one.
+
+    ``values`` are the texts of the letters A, a, j, N, u and x; a batch script is task 0 on node
+    0. A backslash anywhere turns patterns off and is dropped; one without a value stays as it is.
+    """
+    if not pattern:
+        return ""
+    known = {"%": "%", "n": "0", "t": "0", "J": values.get("j", "")} | dict(values)
+
+    def replacement(match: re.Match[str]) -> str:
+        value = known.get(match["letter"], "")
+        return value.zfill(int(match["width"] or 0)) if value else match[0]
+
+    off = "\\" in pattern
+    path = pattern.replace("\\", "") if off else _PATTERN.sub(replacement, pattern)
+    return posixpath.join(work_dir, path)
+
 
 Item = Mapping[str, Any]
 _HELD = frozenset({"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue"})
@@ -117,7 +144,7 @@ def _label(item: Item, array: int | None, task: int | None) -> str:
 
 
 def _stdout(item: Item, array: int | None, task: int | None, names: tuple[str, ...]) -> str:
-    unnamed = output_path.default(array is not None) if whole(item, "batch_flag") else ""
+    unnamed = default_path(array is not None) if whole(item, "batch_flag") else ""
     values = {
         "A": str(item["job_id"] if array is None else array),
         "j": str(item["job_id"]),
@@ -127,4 +154,4 @@ def _stdout(item: Item, array: int | None, task: int | None, names: tuple[str, .
         "x": item.get("name") or "",
     }
     directory = item.get("current_working_directory") or ""
-    return output_path.expand(item.get("standard_output") or unnamed, directory, values)
+    return printed_path(item.get("standard_output") or unnamed, directory, values)

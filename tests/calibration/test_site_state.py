@@ -8,8 +8,8 @@ import pytest
 from site_runs import run_of, told
 
 from predictor.errors import ArtifactError
+from predictor.site.calibration.site_run import site_source
 from predictor.site.calibration.site_state import FILE_NAME, SiteState, read_state, write_state
-from predictor.site.calibration.source import site_source
 
 
 def learned() -> SiteState:

@@ -11,7 +11,7 @@ from predictor.errors import TraceError
 from predictor.estimate.fitting import Fitted
 from predictor.planning.cost import Terms
 from predictor.planning.prices import Tariff
-from predictor.site.capacity.changes import in_mixed_precision, with_fewer_gpus
+from predictor.site.capacity.better import in_mixed_precision, with_fewer_gpus
 from predictor.site.capacity.clusters import changed
 from predictor.site.capacity.configurations import Outlook, configurations, step_ratio, training_job
 from predictor.site.capacity.jobs import PeriodJobs, jobs_of

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from predictor.errors import JobError
-from predictor.planning.interruptions import DAY_S, Interruptions
+from predictor.planning.cost import DAY_S, Interruptions
 
 RATES, TIMES = st.floats(0, 20), st.floats(60, 1e6)
 

@@ -8,9 +8,14 @@ from drifting import WEEK_S, site
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predictor.site.drift.chart import Chart
-from predictor.site.drift.ranks import MIN_EARLIER, SequentialRanks
-from predictor.site.drift.threshold import YEAR_S, limit_for, mean_runs_between_alarms
+from predictor.site.drift.chart import (
+    MIN_EARLIER,
+    YEAR_S,
+    Chart,
+    SequentialRanks,
+    limit_for,
+    mean_runs_between_alarms,
+)
 
 PER_WEEK = 100.0
 YEARS = 8

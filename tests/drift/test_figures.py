@@ -10,7 +10,7 @@ from drifting import site
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.site.drift.figures import DriftFigures, weeks_of
+from predictor.site.drift.watch import DriftFigures, weeks_of
 
 
 def test_bias_is_the_median_share_by_which_runs_take_longer() -> None:

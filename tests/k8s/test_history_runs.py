@@ -12,7 +12,7 @@ from gfd_nodes import a100, node
 
 from k8s_extender.config import config_of
 from k8s_extender.errors import ClusterError
-from k8s_extender.history.records import records
+from k8s_extender.history.follow import records
 from predictor.site.ended_job import JobState
 from predictor.site.history.ingest import LeftOut
 from predictor.site.history.run import LimitBy, Run

@@ -13,11 +13,19 @@ from predictor.site.history.cells import AskedGpus, asked_gpus
 from slurm_plugin.cluster import GpuGres
 from slurm_plugin.errors import SourceError
 from slurm_plugin.hostlist import expand
-from slurm_plugin.sources.gres import first_gpus, gpus_used, node_gres
-from slurm_plugin.sources.marked import new_mark, rows
-from slurm_plugin.sources.output_path import expand as output_path
+from slurm_plugin.sources.commands import new_mark, rows
 from slurm_plugin.sources.queue_items import array_tasks, queued_jobs
-from slurm_plugin.sources.words import ended_state, minutes, node_states, queue_state, unix_s
+from slurm_plugin.sources.queue_items import expand as output_path
+from slurm_plugin.sources.words import (
+    ended_state,
+    first_gpus,
+    gpus_used,
+    minutes,
+    node_gres,
+    node_states,
+    queue_state,
+    unix_s,
+)
 
 FIELDS = ("id", "name", "comment", "state")
 ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]))

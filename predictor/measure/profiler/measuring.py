@@ -12,11 +12,10 @@ from profiles.gpus import CPU, Gpu
 from profiles.rules import operator_faults
 
 from ...errors import ProfilerError
-from .case import Case
+from .case import Case, Limits
 from .device import Device
 from .families import BY_NAME
 from .family import Run, UnsupportedError
-from .limits import Limits
 from .precision_switch import tf32
 from .timing import DISAGREE, Timing, timed
 

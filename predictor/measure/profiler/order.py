@@ -10,10 +10,9 @@ import torch
 
 from profiles.gpus import CPU
 
-from .case import Case, Shape
+from .case import Case, Limits, Shape
 from .families import FAMILIES, formats_of
 from .family import Family
-from .limits import Limits
 
 SEED = 7
 POINTS = 4096  # of one family; no run of hours times 4096 shapes of each

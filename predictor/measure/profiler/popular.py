@@ -14,11 +14,10 @@ from ...graphs.families import Workload
 from ...graphs.operator import Direction, Kind, Operator
 from ...job.precision import Precision
 from ...physics.autocast import TypedOperator, autocast
-from .case import Shape
+from .case import Shape, roofline_s
 from .families.convolutions import conv_shape
 from .families.pointwise import function_shape
 from .families.recurrent import cell_shape
-from .limits import roofline_s
 
 MODELS = (
     "resnet50",

@@ -16,16 +16,14 @@ import torch
 from profiles import joined, roots
 from profiles.gpus import find_gpu
 
-from .case import Case
+from .case import Case, Limits
 from .collectives import check, collective_rows
 from .device import CPU, Device, formats, named, opened
-from .directory import COLLECTIVES, OPERATORS, Directory, directory
-from .journal import Journal
-from .limits import Limits
+from .directory import COLLECTIVES, OPERATORS, Directory, Journal, directory
 from .measuring import FORWARD, Row, measured
+from .nvml import Watched
 from .order import ordered
 from .popular import popular
-from .sensing import Watched
 
 Progress = Callable[[str, float], None]
 COLLECTIVE_SHARE = 0.25  # of the time, where collectives are measured

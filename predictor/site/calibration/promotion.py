@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .held_back import Checked
-from .proportion import wilson
 from .run_groups import without_length
+from .weighted import wilson
 
 MIN_RUNS, MIN_GROUPS = 10, 3
 MARGIN = 0.02  # of the mean error before

@@ -12,8 +12,7 @@ from ...job.training_job import TrainingJob
 from ..ended_job import JobState
 from ..history.run import Run
 from .fixed_times import FixedTimes, of_cluster
-from .site_run import SiteRun, StepEvidence
-from .source import site_source
+from .site_run import SiteRun, StepEvidence, site_source
 
 MIN_STEPS = 20  # a report of fewer is of caches that warm up
 MAX_LOADER_SHARE = 0.1  # of the step spent waiting for input: beyond, the GPU is not what is slow

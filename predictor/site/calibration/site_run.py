@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ...job.training_job import TrainingJob
+from ...job.training_job import SITE_PREFIX, TrainingJob
 from ..history.run import Run
+
+
+def site_source(cluster: str) -> str:
+    """``TrainingJob.source`` of the jobs of a cluster; empty for a cluster without a name."""
+    return cluster if not cluster or cluster.startswith(SITE_PREFIX) else SITE_PREFIX + cluster
 
 
 class StepEvidence(StrEnum):

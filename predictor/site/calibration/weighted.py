@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+
+Z = 1.96  # of a 95 % interval
+
+
+def wilson(hits: int, runs: int) -> tuple[float, float]:
+    """The 95 % interval of the share (Wilson, J. Am. Stat. Assoc. 22 (1927) 209); ``runs`` > 0."""
+    share, z2 = hits / runs, Z * Z / runs
+    middle = share + z2 / 2
+    half = sqrt(z2 * (share * (1 - share) + z2 / 4))
+    return max(0.0, (middle - half) / (1 + z2)), min(1.0, (middle + half) / (1 + z2))
+
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]

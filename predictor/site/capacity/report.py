@@ -17,11 +17,11 @@ from . import facts
 from .backlog import Cleared, cleared
 from .clusters import pools_of, stated_pools
 from .configurations import Outlook, configurations
+from .facts import use
 from .forecast import forecasts
 from .jobs import PeriodJobs, jobs_of
 from .opportunities import better, ranked
 from .report_data import CapacityReport, DemandForecast, Opportunity, Origin, ReportPeriod
-from .slots import use
 from .source import JobSource, is_sample
 from .waiting import queue_at
 from .whatif import MOST_CONFIGURATIONS, ClusterChange, what_if

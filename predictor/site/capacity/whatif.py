@@ -22,7 +22,7 @@ from ...planning.cost import Terms
 from ...planning.energy import power_of
 from ..backtest.workload import UNLIMITED_S
 from ..replay import Floats, Ints, Pool, Trace, replay
-from .changes import in_mixed_precision, on
+from .better import in_mixed_precision, on
 from .clusters import changed
 from .configurations import KEY, Configuration, Outlook, configurations, gpu_watts
 from .jobs import PeriodJobs

@@ -2,17 +2,91 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from math import expm1, log
+from functools import lru_cache
+from math import expm1, log, sqrt
 
 import numpy as np
 
 from ..calibration.weighted import weighted_quantile
-from .ranks import SequentialRanks
-from .stream import Observation
-from .threshold import REFERENCE
+from .observed import Observation
+
+# Earlier similar runs before a run counts: fewer tell little of where it should be.
+MIN_EARLIER = 4
+
+
+class SequentialRanks:
+    """Scores of mean 0 and variance 1, positive for slow."""
+
+    def __init__(self) -> None:
+        self._sorted: defaultdict[Hashable, list[float]] = defaultdict(list)
+
+    def score(self, like: Hashable, value: float, *, lower_bound: bool = False) -> float | None:
+        """The score of the next run, None where too few are like it.
+
+        A lower bound counts where it is above the median of its like, and then as if it were the
+        truth, which is on the safe side; one below says nothing and is forgotten.
+        """
+        seen = self._sorted[like]
+        enough = len(seen) >= MIN_EARLIER
+        if lower_bound and (not enough or value < seen[len(seen) // 2]):
+            return None
+        found = _score(seen, value) if enough else None
+        insort(seen, value)
+        return found
+
+
+def _score(seen: list[float], value: float) -> float:
+    """The mid-rank among those seen, standardised as the uniform distribution on all ranks."""
+    total = len(seen) + 1
+    rank = (bisect_left(seen, value) + bisect_right(seen, value)) / 2 + 1
+    return (rank - (total + 1) / 2) / sqrt((total * total - 1) / 12)
+
+
+# A lasting shift of the mean score by twice this is found soonest: about one standard deviation of
+# the runs of one configuration.
+REFERENCE = 0.4
+HALF_WIDTH = sqrt(3.0)  # of the uniform distribution with variance 1
+STATES = 160
+LIMITS = (1.5, 40.0)
+TOLERANCE = 1e-3
+YEAR_S = 365.25 * 86400
+
+
+@lru_cache(maxsize=256)
+def mean_runs_between_alarms(limit: float) -> float:
+    """Runs between false alarms of the two charts of one stream at a limit.
+
+    The sum as a Markov chain of STATES levels (Brook and Evans, Biometrika 59 (1972) 539), with
+    scores uniform of variance 1. Ranks among few are less extreme, so they alarm less often.
+    """
+    width = 2 * limit / (2 * STATES - 1)
+    levels = width * np.arange(STATES)
+    edges = levels[None, :] + width / 2 + REFERENCE - levels[:, None]
+    reached = np.clip((edges + HALF_WIDTH) / (2 * HALF_WIDTH), 0.0, 1.0)
+    moves = np.diff(reached, axis=1, prepend=0.0)
+    runs = np.linalg.solve(np.eye(STATES) - moves, np.ones(STATES))
+    return float(runs[0]) / 2
+
+
+def limit_for(false_alarms_per_year: float, scores_per_year: float) -> float:
+    """The limit at which all charts together raise so many false alarms a year.
+
+    ``scores_per_year`` counts a run once in every stream it belongs to.
+    """
+    wanted = scores_per_year / false_alarms_per_year
+    low, high = LIMITS
+    while high - low > TOLERANCE:
+        middle = (low + high) / 2
+        if mean_runs_between_alarms(middle) < wanted:
+            low = middle
+        else:
+            high = middle
+    return high
+
 
 Values = defaultdict[Hashable, list[float]]
 

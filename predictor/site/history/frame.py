@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import polars as pl
 from polars.io.plugins import register_io_source
@@ -10,9 +11,37 @@ from sqlalchemy import BigInteger, Double, Engine, select
 from sqlalchemy.types import TypeEngine
 
 from ...errors import HistoryError
+from ...trusted_files import DRAFT_PREFIX
 from .engine import streaming
 from .tables import COLUMNS, RUNS
 from .where import Where, conditions
+
+Sink = Callable[[pl.LazyFrame, Path], object]
+
+_SINKS: Mapping[str, Sink] = {
+    ".parquet": pl.LazyFrame.sink_parquet,
+    ".csv": pl.LazyFrame.sink_csv,
+    ".ndjson": pl.LazyFrame.sink_ndjson,
+}
+
+
+def export(frame: pl.LazyFrame, file: Path) -> None:
+    """Write a frame in the form its suffix names, whole or not at all.
+
+    Raises HistoryError for another suffix, and where the file cannot be written.
+    """
+    sink = _SINKS.get(file.suffix)
+    if sink is None:
+        raise HistoryError(f"invalid file={str(file)!r}; expected {', '.join(_SINKS)}")
+    draft = file.with_name(DRAFT_PREFIX + file.name)
+    try:
+        sink(frame, draft)
+        draft.replace(file)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise HistoryError(f"{file} cannot be written: {error}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+
 
 BLOCK_ROWS = 20_000
 

@@ -27,8 +27,7 @@ from predictor.site.capacity.render import (
     render_markdown,
     write_csvs,
 )
-from predictor.site.capacity.render.findings import findings, savings
-from predictor.site.capacity.render.headline import headlines
+from predictor.site.capacity.render.findings import findings, headlines, savings
 from predictor.site.capacity.render.json_form import generated_schema, schema
 from predictor.site.capacity.render.text import shown
 from predictor.site.capacity.report_data import CapacityReport

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.errors import ProfilerError
-from predictor.measure.profiler.journal import Journal
+from predictor.measure.profiler.directory import Journal
 
 COLUMNS = ("id", "note")
 ROWS = [("a", "plain"), ("b", 'with "quotes", and a comma'), ("c", "")]

@@ -11,11 +11,10 @@ from profiled import SHEET, cases
 
 from predictor.errors import ProfilerError
 from predictor.measure.profiler import measuring
-from predictor.measure.profiler.case import Case, Shape
+from predictor.measure.profiler.case import Case, Limits, Shape
 from predictor.measure.profiler.device import Device
 from predictor.measure.profiler.families import BY_NAME
 from predictor.measure.profiler.family import Runs
-from predictor.measure.profiler.limits import Limits
 from predictor.measure.profiler.measuring import Row, measured
 from predictor.measure.profiler.sheets import Sheet
 from predictor.measure.profiler.timing import CpuTimer, Timing

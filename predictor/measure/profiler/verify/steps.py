@@ -14,7 +14,7 @@ import torch
 
 from ....job.precision import Precision
 from ..device import CPU, Device
-from ..journal import Journal
+from ..directory import Journal
 from ..measuring import SLOWED
 from ..pace import Pace
 from ..timing import Timing

@@ -10,8 +10,7 @@ from importlib.resources import files
 from ....optional import needs
 from ..report_data import CapacityReport, Range
 from .csvs import csv_text
-from .findings import findings
-from .headline import headlines
+from .findings import findings, headlines
 from .plots import plots
 from .sections import gpus, origin, sections
 from .table import Column, ColumnKind, ReportTable, Value

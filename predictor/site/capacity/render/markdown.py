@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from ..report_data import CapacityReport
-from .findings import findings
-from .headline import headlines
+from .findings import findings, headlines
 from .sections import gpus, origin, sections
 from .table import Column, ReportTable, Value
 from .text import moment, period, shown

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..report_data import CapacityReport, Dimension
-from . import paint, paint_forecast, readings
+from . import paint, readings
 from .ink import Canvas, draw
 
 MOST_BARS = 10
@@ -35,7 +35,7 @@ def plots(report: CapacityReport) -> dict[str, Plot]:
             "forecast",
             0.4 + 1.9 * min(len(report.forecasts), MOST_FORECASTS),
             report.forecasts,
-            paint_forecast.forecasts,
+            paint.forecasts,
             readings.forecast,
             report,
         ),
