@@ -15,7 +15,7 @@ from slurm_plugin.errors import SourceError
 from slurm_plugin.hostlist import expand
 from slurm_plugin.sources.commands import new_mark, rows
 from slurm_plugin.sources.queue_items import array_tasks, queued_jobs
-from slurm_plugin.sources.queue_items import expand as output_path
+from slurm_plugin.sources.queue_items import printed_path as output_path
 from slurm_plugin.sources.words import (
     ended_state,
     first_gpus,
