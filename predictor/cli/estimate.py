@@ -158,8 +158,15 @@ def _plain(found: Estimate, carried_s: float | None) -> dict[str, Any]:
 
 def _show(found: Estimate) -> None:
     low_s, half_s, high_s = (found.quantile_s(level) for level in (0.05, 0.5, 0.95))
-    click.echo(f"expected  {duration(found.expected_s)}")
-    click.echo(f"median    {duration(half_s)}, nine in ten {span(low_s, high_s)}")
+    if found.evidence or found.limit_s:
+        click.echo(f"expected  {duration(found.expected_s)}")
+        band = span(low_s, max(high_s, found.expected_s))
+        click.echo(f"median    {duration(half_s)}, nine in ten {band}")
+    else:
+        click.echo(f"expected  not known yet: anything within {span(low_s, high_s)}")
+        click.echo(
+            "to know   a time limit (#SBATCH --time), past jobs (precision-time history ingest)"
+        )
     for head, lines in (("because", found.evidence), ("assumed", found.assumptions)):
         for line in lines:
             click.echo(f"{head:<9} {line}")

@@ -42,6 +42,12 @@ def test_any_job_is_estimated_before_anything_was_learned(home: Path, script: Pa
     assert "nothing is known of this site" in found.stdout
 
 
+def test_without_a_history_and_a_limit_it_says_what_would_help(home: Path, script: Path) -> None:
+    found = command("estimate", str(script), "--user", "ada")
+    assert "not known yet" in found.stdout
+    assert "precision-time history ingest" in found.stdout
+
+
 def test_what_calibrate_learned_is_what_estimate_says(
     home: Path, tmp_path: Path, script: Path
 ) -> None:

@@ -172,6 +172,19 @@ def table_with_two_counters(step_s: float = 24 / 2048) -> Stream:
     return Stream(text="".join(rows), unit="step", rate_s=step_s, at=29 * 2048)
 
 
+def stamped_ratios(step_s: float = 0.6) -> Stream:
+    """A ratio behind one word, in lines with the stamp of absl."""
+    clock, lines = Clock(step_s), []
+    for n in range(10, 800, 10):
+        clock.step(10)
+        stamp = clock.stamp("I%m%d %H:%M:%S.%f")
+        lines.append(f"{stamp} 1396 train.py:577] [Train {n}/1882] {{'train_loss': 0.{n}}}")
+    left = 1092 * step_s
+    return Stream(
+        text="\n".join(lines) + "\n", unit="step", rate_s=step_s, at=790, remaining_s=left
+    )
+
+
 MIXED: dict[str, Callable[[], Stream]] = {
     made.__name__: made
     for made in (
@@ -187,6 +200,7 @@ MIXED: dict[str, Callable[[], Stream]] = {
         validation_takes_half,
         sessions_that_died,
         table_with_two_counters,
+        stamped_ratios,
     )
 }
 

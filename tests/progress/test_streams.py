@@ -64,6 +64,12 @@ def test_a_pass_over_saved_epochs_is_not_the_training() -> None:
     assert found.seconds_per_unit == pytest.approx(stream.rate_s, rel=0.1)
 
 
+def test_a_first_step_alone_tells_no_rate() -> None:
+    found = read("\rTraining:   0%|          | 1/3746 [00:36<37:53:58, 36.42s/it]")
+    assert (found.kind, found.total) == (ProgressKind.TRAINING, 3746)
+    assert (found.seconds_per_unit, found.remaining_s) == (None, None)
+
+
 @pytest.mark.parametrize("name", FALSE_ALARMS)
 def test_what_is_no_training_has_no_rate(name: str) -> None:
     found = read(FALSE_ALARMS[name])

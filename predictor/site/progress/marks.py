@@ -229,8 +229,8 @@ def _words(text: str, known: Patterns) -> _Found | None:
 def _bare(text: str, known: Patterns) -> _Found | None:
     """``120/2000 loss ...`` or ``[120] loss ...`` at the begin of a line that has losses."""
     match = known.bare.search(text) if known.loss.search(text) else None
-    if match is None or (match["at"] and clock_s(text) is not None):  # 01/02 03:04:05 is a date
-        return None
+    if match is None or (match["at"] and match[0][0] not in "Tt" and clock_s(text) is not None):
+        return None  # 01/02 03:04:05 is a date
     inner = Count(float(match["alone"])) if match["alone"] else _count(match)
     return _Found(match.start(), match.end(), inner=inner)
 
