@@ -107,7 +107,8 @@ class CollectiveTimes:
         topology = node_of(gpu.name).topology
         own = f"{topology}/{architecture_of(gpu)}"
         key = own if own in self.topologies else topology
-        return key, self.topologies[key]
+        fitted = self.topologies.get(key)  # an artifact may be older than a topology
+        return key, _prior(topology)[0] if fitted is None else fitted
 
     def _price(self, p: Floats, call: Call) -> float:
         family = None if call.fabric is None else self.families[call.fabric.family]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import profiles
 from predictor.errors import JobError
 from predictor.estimate.fitting import Fitted
-from predictor.estimate.measurement import Measurement, Row, shipped, source_of
+from predictor.estimate.measurement import Measurement, Row, read_csv, shipped, source_of
 from predictor.evaluation.evaluate import (
     COLUMNS,
     EXCLUDED,
@@ -265,3 +266,13 @@ class TestOutput:
         assert all_methods("paper") == ("paper",)
         with pytest.raises(JobError, match=r"method='magic'.*full.*all"):
             all_methods("magic")
+
+
+def test_well_known_trainings_stand_beside_their_public_records(fitted: Fitted) -> None:
+    rows = read_csv(Path(profiles.__file__).parent / "samples" / "best-known.csv")
+    assert len(rows) == 12
+    assert all("@" in row["record"] for row in rows)
+    (report,) = evaluate(rows, fitted)
+    assert report.total.predicted == len(rows)
+    assert report.total.mape_median is not None
+    assert report.total.mape_median < 0.25

@@ -23,14 +23,16 @@ MODELS = (
     ("llama2-7b", {"seq_len": 2048, "sharding": "fsdp"}),
     ("t5-large", {"seq_len": 512}),
     ("mask-rcnn-r50-fpn", {}),
+    ("qwen3-30b-a3b", {"seq_len": 4096, "sharding": "fsdp"}),
     ("dlrm", {}),
 )
-GPUS = ("v100-sxm2-16gb", "a100-sxm4-80gb", "h100-sxm5-80gb", "t4-16gb")
-PRECISIONS = ("fp32", "mixed_fp16_fp32", "mixed_bf16_fp32")
-# A fold of the shipped runs is off by so much at its 90th percentile: less is noise.
-NOISE = 1.25
-# Products gain the ratio of the peaks; traffic halves.
-SLACK = 1.3
+GPUS = ("v100-sxm2-16gb", "a100-sxm4-80gb", "h100-sxm5-80gb", "t4-16gb", "gb200-186gb")
+PRECISIONS = ("fp32", "mixed_fp16_fp32", "mixed_bf16_fp32", "mixed_fp8_bf16", "mixed_fp4_bf16")
+# The worst of 400 jobs was 3 % shorter at double the GPUs, but for what sharding takes off the
+# optimizer's step (llama2-7b, FSDP of 4 and of 8).
+NOISE = 1.1
+# The worst gain of a lower format was 0.3 % above what the peaks allow (mixture on a T4).
+SLACK = 1.05
 QUICK, SLOW = 300, 5000
 
 
@@ -47,7 +49,10 @@ def drawn(count: int) -> list[TrainingJob]:
             "framework": chance.choice(("pytorch", "pytorch 1.13", "tensorflow 2.4")),
             **more,
         }
-        jobs.append(TrainingJob(model=model, **fields))
+        try:
+            jobs.append(TrainingJob(model=model, **fields))
+        except JobError:  # formats that the GPU lacks
+            continue
     return jobs
 
 
@@ -72,7 +77,8 @@ def scan(fitted: Fitted, count: int) -> None:
 
 def _doubled(fitted: Fitted, one: Prediction) -> None:
     twice = fitted.predictor.predict(one.job.but(gpus=2 * one.job.gpus, gpus_per_node=8))
-    assert twice.step_s > one.step_s / NOISE, one.job
+    spared = max(0.0, one.physical.optimizer_s - twice.physical.optimizer_s) * one.correction
+    assert twice.step_s > (one.step_s - spared) / NOISE, one.job
 
 
 def _in_full_precision(fitted: Fitted, one: Prediction) -> None:
@@ -93,6 +99,16 @@ def test_random_jobs_break_no_law(fitted: Fitted) -> None:
 @pytest.mark.slow
 def test_many_random_jobs_break_no_law(fitted: Fitted) -> None:
     scan(fitted, SLOW)
+
+
+def test_a_sharded_model_is_slower_on_five_hundred_gpus_than_on_eight(fitted: Fitted) -> None:
+    few = TrainingJob(
+        model="llama2-7b", precision="bf16-mixed", gpu="h100", gpus=8, batch_size=4, sharding="fsdp"
+    )
+    one, other = (fitted.predictor.predict(few.but(gpus=n)) for n in (8, 512))
+    # MPT-7B took 10 % longer (llm-foundry, micro-batch 6)
+    assert 1.03 < other.physical.step_s / one.physical.step_s < 1.2
+    assert other.step_s > one.step_s
 
 
 def test_a_hundred_million_gpus_are_not_as_sure_as_eight(fitted: Fitted) -> None:
