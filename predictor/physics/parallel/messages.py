@@ -132,7 +132,9 @@ def _fully_sharded(wires: Wires, group: Group, held: Replica, storage: Storage) 
     forward = gather.behind(held.forward_s, first=first)
     backward = (gather + scatter).behind(held.backward_s, first=first)
     waited = 3 * held.units * RANK_S * (shard.gpus - 1)  # two gathers and a scatter of each unit
-    total = (forward + backward + Traffic(exposed_s=waited)).times(job.micro_steps)
+    inside = shard.nodes == 1
+    ring = Traffic(waited * inside, waited * (not inside), waited)
+    total = (forward + backward + ring).times(job.micro_steps)
     if job.sharding == "hsdp" and group.nodes > 1:
         between = Group(group.nodes, group.nodes)
         own = held.weights * reduced / shard.gpus
