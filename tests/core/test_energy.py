@@ -11,7 +11,7 @@ from predictor.estimate.fitting import Fitted
 from predictor.estimate.prediction import Prediction
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
-from predictor.planning.energy import Overhead, Power, busy_share, energy_of, power_of
+from predictor.planning.energy import Overhead, Power, busy_share, drawn_share, energy_of, power_of
 from predictor.planning.input_rate import input_bound
 from profiles.gpus import find_gpu, gpus
 
@@ -102,3 +102,29 @@ def test_a_pue_below_one_and_a_job_without_length_are_errors(fitted: Fitted) -> 
         Overhead(host_w_per_gpu=-1)
     with pytest.raises(JobError, match="length"):
         energy_of(fitted.predictor.predict(JOB.but(steps=None)))
+
+
+# Mean board power of one epoch at the highest limit in ml-energy/zeus (NSDI 2023 trace), in watts:
+# the middle of the rows of a model.
+@pytest.mark.parametrize(
+    ("model", "gpu", "batch", "share"),
+    [
+        ("resnet50", "a40", 128, 0.77),
+        ("bert-base", "a40", 32, 0.84),
+        ("resnet50", "p100", 64, 0.64),
+    ],
+)
+def test_busy_boards_draw_what_was_measured(
+    fitted: Fitted, model: str, gpu: str, batch: int, share: float
+) -> None:
+    job = TrainingJob(model=model, precision="fp32", gpu=gpu, batch_size=batch, seq_len=384)
+    assert drawn_share(fitted.predictor.predict(job)) == pytest.approx(share, rel=0.25)
+
+
+def test_mixed_precision_draws_more_and_takes_less_energy(fitted: Fitted) -> None:
+    job = TrainingJob(
+        model="bert-large", precision="fp32", gpu="a100", batch_size=32, seq_len=512, steps=100
+    )
+    full, mixed = (fitted.predictor.predict(job.but(precision=p)) for p in ("fp32", "amp"))
+    assert drawn_share(mixed) > drawn_share(full)
+    assert energy_of(mixed).energy_j < energy_of(full).energy_j

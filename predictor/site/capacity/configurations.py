@@ -14,7 +14,7 @@ from ...estimate.prediction import Prediction
 from ...identify.grammar import parse_text
 from ...job.training_job import TrainingJob
 from ...planning.cost import Terms
-from ...planning.energy import busy_share, power_of
+from ...planning.energy import drawn_share, power_of
 from .report_data import Range
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def step_ratio(old: Prediction, new: Prediction) -> Range:
 
 def gpu_watts(found: Prediction, terms: Terms) -> float:
     """Mean watts of one GPU of the job at the meter of the site; see ``energy``."""
-    return terms.tariff.overhead.watts(power_of(found.job.hardware).at(busy_share(found)))
+    return terms.tariff.overhead.watts(power_of(found.job.hardware).at(drawn_share(found)))
 
 
 def _width(found: Prediction, level: float) -> float:
