@@ -31,8 +31,8 @@ PRECISIONS = ("fp32", "mixed_fp16_fp32", "mixed_bf16_fp32", "mixed_fp8_bf16", "m
 # The worst of 400 jobs was 3 % shorter at double the GPUs, but for what sharding takes off the
 # optimizer's step (llama2-7b, FSDP of 4 and of 8).
 NOISE = 1.1
-# FP32 fuses no attention, so that the gain of 16 bits is a little above that of the peaks: 9.0 for 8.0
-# (llama2-7b on a T4) was the worst of 5,000.
+# FP32 fuses no attention, so that the gain of 16 bits may be a little above that of the peaks: 9.0
+# for 8.0 (llama2-7b on a T4).
 SLACK = 1.15
 QUICK, SLOW = 300, 5000
 
