@@ -10,7 +10,7 @@ from ..job.optimizers import TRACED, OptimizerRule, optimizer_named, optimizer_r
 from ..job.precision import Dtype
 from ..job.training_job import TrainingJob
 from .autocast import TypedOperator
-from .formats import LOW_ACTIVATIONS, LOW_WEIGHTS
+from .job_graph import LOW_ACTIVATIONS, LOW_WEIGHTS
 from .operator_time import OperatorTimes
 
 # Frameworks that step with one multi-tensor kernel whatever the recipe calls it: apex FusedAdam in

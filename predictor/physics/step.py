@@ -11,9 +11,8 @@ from ..graphs.catalog import ModelEntry, entry_of
 from ..graphs.operator import Graph, Kind
 from ..job.training_job import TrainingJob
 from .collectives import CollectiveTimes
-from .formats import storage_of
 from .host import busy_s, host_rates
-from .job_graph import job_graph, job_operators, layer_count
+from .job_graph import job_graph, job_operators, layer_count, storage_of
 from .operator_time import OperatorTimes
 from .operator_time.work import Floats
 from .optimizer import optimizer_rule, update_launches, update_seconds

@@ -10,7 +10,7 @@ import pytest
 
 from predictor.graphs.catalog import entry_of
 from predictor.graphs.families import Workload
-from predictor.physics.formats import Storage
+from predictor.physics.job_graph import Storage
 from predictor.physics.memory.account import Checkpointing, account_of
 
 torch = pytest.importorskip("torch")

@@ -76,20 +76,6 @@ def squeeze_excite(b: GraphBuilder, x: Feature, squeezed: int) -> None:
     gate(b, x)
 
 
-def channel_attention(b: GraphBuilder, x: Feature) -> None:
-    """ECA: a 1-axis convolution over pooled channels (Wang et al. arXiv 1910.03151)."""
-    kernel = _eca_kernel(x.channels)
-    b.global_pool(x)
-    b.conv(Feature(1, (x.channels,)), 1, kernel)
-    b.activation(b.batch_size * x.channels, "sigmoid")
-    gate(b, x)
-
-
-def _eca_kernel(channels: int) -> int:
-    width = channels.bit_length() // 2
-    return max(width if width % 2 else width + 1, 3)
-
-
 def gate(b: GraphBuilder, x: Feature) -> None:
     """Multiply by one value per channel; the gradient of the gate is a product and a sum."""
     b.elementwise(

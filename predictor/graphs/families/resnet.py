@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..builder import Feature, GraphBuilder
 from . import Workload, family
-from .image import channel_attention, classifier, conv_norm, image_input, normalise, squeeze_excite
+from .image import classifier, conv_norm, image_input, normalise, squeeze_excite
 
 CIFAR_PIXELS = 64  # up to here networks keep the resolution: 3x3 stem, no max-pool (section 4.2)
 
@@ -26,9 +26,7 @@ class BlockStyle:
     width_per_group: int = 64
     stride_in_1x1: bool = False
     se_reduction: int = 0
-    efficient_attention: bool = False
     average_down: bool = False
-    anti_alias: bool = False
     norm: str = "batch"
 
 
@@ -39,50 +37,36 @@ def resnet(
     *,
     blocks: Sequence[int],
     stem_channels: Sequence[int] = (),
-    stem_pool: bool = True,
     bottleneck: bool = True,
     groups: int = 1,
     width_per_group: int = 64,
     stride_in_1x1: bool = False,
     se_reduction: int = 0,
-    efficient_attention: bool = False,
     average_down: bool = False,
-    anti_alias: bool = False,
     norm: str = "batch",
-    dropout: bool = False,
     classes: int = 1000,
 ) -> None:
     """An image classifier on ``work.image_size`` (height, width) with 3 channels.
 
-    ``stem_channels`` names the widths of a stem of 3x3 convolutions; empty means one 7x7.
-    ``stem_pool=False`` (ResNet-RS) has a strided convolution instead of the max-pool. Images of
-    at most 64 pixels get the CIFAR stem.
+    ``stem_channels`` names the widths of a stem of 3x3 convolutions; empty means one 7x7. Images
+    of at most 64 pixels get the CIFAR stem.
     """
     x = image_input(b, work)
-    x = stem(b, x, stem_channels, norm, pool=stem_pool)
+    x = stem(b, x, stem_channels, norm)
     style = BlockStyle(
         bottleneck,
         groups,
         width_per_group,
         stride_in_1x1,
         se_reduction,
-        efficient_attention,
         average_down,
-        anti_alias,
         norm,
     )
     x = residual_stages(b, x, blocks, style)[-1]
-    classifier(b, x, classes, dropout=dropout)
+    classifier(b, x, classes)
 
 
-def stem(
-    b: GraphBuilder,
-    x: Feature,
-    channels: Sequence[int] = (),
-    norm: str = "batch",
-    *,
-    pool: bool = True,
-) -> Feature:
+def stem(b: GraphBuilder, x: Feature, channels: Sequence[int] = (), norm: str = "batch") -> Feature:
     """7x7 convolution (or some 3x3) of stride 2, norm, ReLU, 3x3 max-pool of stride 2."""
     if min(x.size) <= CIFAR_PIXELS:
         return conv_norm(b, x, 64, 3, norm=norm, first=True)
@@ -90,8 +74,6 @@ def stem(
         x = conv_norm(b, x, 64, 7, stride=2, norm=norm, first=True)
     for position, width in enumerate(channels):
         x = conv_norm(b, x, width, 3, stride=1 if position else 2, norm=norm, first=position == 0)
-    if not pool:
-        return conv_norm(b, x, x.channels, 3, stride=2, norm=norm)
     return b.pool(x, 3, stride=2, padding=1)
 
 
@@ -140,8 +122,6 @@ def residual_block(
     y = branch(b, x, planes, stride, style)
     if style.se_reduction:
         squeeze_excite(b, y, y.channels // style.se_reduction)
-    elif style.efficient_attention:
-        channel_attention(b, y)
     if stride > 1 or x.channels != y.channels:
         _shortcut(b, x, y.channels, stride, style)
     b.add(y)
@@ -155,22 +135,13 @@ def _bottleneck(
     width = planes * style.width_per_group // 64 * style.groups
     early, late = (stride, 1) if style.stride_in_1x1 else (1, stride)
     y = conv_norm(b, x, width, 1, stride=early, norm=style.norm)
-    y = _strided(b, y, width, late, style, style.groups)
+    y = conv_norm(b, y, width, 3, stride=late, groups=style.groups, norm=style.norm)
     return conv_norm(b, y, planes * 4, 1, act=False, norm=style.norm)
 
 
 def _basic(b: GraphBuilder, x: Feature, planes: int, stride: int, style: BlockStyle) -> Feature:
-    y = _strided(b, x, planes, stride, style, 1)
+    y = conv_norm(b, x, planes, 3, stride=stride, norm=style.norm)
     return conv_norm(b, y, planes, 3, act=False, norm=style.norm)
-
-
-def _strided(
-    b: GraphBuilder, x: Feature, width: int, stride: int, style: BlockStyle, groups: int
-) -> Feature:
-    if stride == 1 or not style.anti_alias:
-        return conv_norm(b, x, width, 3, stride=stride, groups=groups, norm=style.norm)
-    y = conv_norm(b, x, width, 3, groups=groups, norm=style.norm)
-    return b.pool(y, 2, stride=stride)
 
 
 def _shortcut(b: GraphBuilder, x: Feature, out: int, stride: int, style: BlockStyle) -> None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from ...graphs.catalog import Pairs, graph_of
 from ...graphs.families import Workload
 from ...graphs.operator import Graph
-from ..formats import Storage
+from ..job_graph import Storage
 from ..parallel.stages import Parts, parts_of, repeated
 from .flow import Kept
 from .saved import kept_by

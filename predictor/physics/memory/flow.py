@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...graphs.operator import Kind, Operator
-from ..formats import Storage
+from ..job_graph import Storage
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from ...graphs.catalog import ModelEntry, entry_of, overrides
 from ...graphs.families import Workload
 from ...graphs.operator import Graph
 from ...job.training_job import TrainingJob
-from ..formats import Storage, storage_of
-from ..job_graph import layer_count, workload
+from ..job_graph import Storage, layer_count, storage_of, workload
 from ..optimizer import optimizer_rule
 from ..parallel.placement import expert_share
 from ..parallel.stages import Recompute, layer_shares, recompute_of, virtual_stages

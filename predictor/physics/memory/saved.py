@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ...graphs.operator import Direction, Graph, Kind, Operator
-from ..formats import Storage
+from ..job_graph import Storage
 from .flow import Flow, Kept
 
 INDEX_BYTES = 8  # torch indices are int64

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...job.optimizers import OptimizerRule
 from ...job.training_job import TrainingJob
-from ..formats import LOW_WEIGHTS, Storage
+from ..job_graph import LOW_WEIGHTS, Storage
 from ..parallel.placement import expert_tensor_parallel, place
 from .account import Account
 

@@ -15,7 +15,7 @@ from math import ceil
 from ...job.fabrics import fabric_of
 from ...job.training_job import TrainingJob
 from ..collectives import CollectiveTimes
-from ..formats import LOW_WEIGHTS, Storage
+from ..job_graph import LOW_WEIGHTS, Storage
 from .placement import Group
 
 
