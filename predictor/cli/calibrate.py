@@ -174,8 +174,7 @@ def _calibrate(
     """The comparison, and the version that was stored; None where no run tells a step time."""
     from ..estimate import artifacts, store
     from ..site.calibration.calibrate import compare, fit_all
-    from ..site.calibration.guards import Guards
-    from ..site.calibration.quarantine import read_quarantine
+    from ..site.calibration.guards import Guards, read_quarantine
     from ..site.calibration.refit import Base
 
     if not gathered.earlier:

@@ -51,18 +51,13 @@ def record(
         job_id=f"{os.getpid()}",
         name=job.model,
         user=getpass.getuser(),
-        account="",
-        partition="",
-        qos="",
         state=state,
         submit_s=submit_s,
         start_s=submit_s,
         end_s=end_s,
-        limit_s=None,
         gpus=job.gpus,
         gpu_type=job.gpu,
         nodes=job.nodes,
-        node_names=(),
     )
     predicted = None if found is None else _predicted(found)
     run = Run(

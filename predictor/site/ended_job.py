@@ -35,20 +35,20 @@ class EndedJob:
     scheduler: str
     cluster: str
     job_id: str
-    name: str
-    user: str
-    account: str
-    partition: str
-    qos: str
+    name: str = ""
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
     state: JobState
     submit_s: float
     start_s: float | None
     end_s: float
-    limit_s: float | None
+    limit_s: float | None = None
     gpus: int
-    gpu_type: str | None
-    nodes: int
-    node_names: tuple[str, ...]
+    gpu_type: str | None = None
+    nodes: int = 0
+    node_names: tuple[str, ...] = ()
     stated: str = ""
     decision: str = ""
     submit_line: str = ""

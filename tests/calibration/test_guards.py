@@ -26,11 +26,12 @@ from predictor.site.calibration.guards import (
     TOO_MANY,
     UNACCOUNTED,
     Guards,
+    Quarantine,
     balanced,
     disagreement,
     floor_by,
+    read_quarantine,
 )
-from predictor.site.calibration.quarantine import Quarantine, read_quarantine
 from predictor.site.calibration.run_groups import run_groups
 from predictor.site.calibration.run_reader import RunReader
 from predictor.site.calibration.site_run import SiteRun, StepEvidence

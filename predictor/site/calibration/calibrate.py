@@ -12,8 +12,7 @@ from ...estimate.fitting import Fitted, Progress, quiet
 from ...estimate.residual.model import HyperparameterSets
 from .gather import Gathered
 from .guards import Caught, Guarded, Guards
-from .held_back import Checked, Errors, beyond, check
-from .promotion import Verdict, judge
+from .held_back import Checked, Errors, Verdict, beyond, check, judge
 from .refit import Base, fit_site
 from .run_groups import RunGroups, run_groups
 from .site_run import SiteRun
