@@ -83,6 +83,8 @@ def template_job(
     main = max(parts, key=lambda part: part.gpus)
     ran = _ran(main, found)
     stated = _stated(obj, main, ran, rules)
+    if found.settled:  # the object starts the processes
+        stated = replace(stated, alone=False)
     wish_s, problems = _wish(main.annotations)
     policy, misnamed = _policy(main.annotations)
     memory, unread = _gpu_memory(main.annotations)

@@ -103,6 +103,8 @@ def _show(stated: Stated) -> None:
         show_table(("field", "value", "from"), rows, left=3)
     else:
         click.echo("no training job is recognised")
+    if stated.alone:
+        click.echo("one process, which nothing starts for each GPU: of several GPUs one works")
     if fields and summary["missing"]:
         click.echo(f"missing: {', '.join(summary['missing'])}")
     for text in summary["doubts"]:

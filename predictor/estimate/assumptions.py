@@ -95,6 +95,7 @@ def assumptions_of(
         *_micro_batch(job),
         *_scale(job, most_gpus),
         *_frozen(job),
+        *_objective(job),
     ]
     if not measured:
         found += [*_image(job, entry), *_software(job, entry, step_s, price)]
@@ -166,6 +167,14 @@ def _frozen(job: TrainingJob) -> Iterator[Assumption]:
     if job.software.frozen == "part" and not job.software.trains_adapters:
         reason = "which part of the network is frozen is not stated"
         yield Assumption("frozen", "none of it", reason, 1 / 3, 1.0)
+
+
+def _objective(job: TrainingJob) -> Iterator[Assumption]:
+    """A teacher, a reference, a second sample or samples that the network makes itself."""
+    if job.software.objective:
+        reason = f"{job.software.objective} runs other networks, whose work is not known"
+        times = float(_assumed()["objective_times"])
+        yield Assumption("objective", "this network alone", reason, 1.0, times)
 
 
 def _image(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:

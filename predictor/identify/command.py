@@ -45,9 +45,13 @@ _ADAPTED = re.compile("q?lora_")  # torchtune: lora_llama3_8b
 _LENGTHS = ("steps", "epochs")
 _FILES = ("file", "agreed")
 # Keys whose flags stand alone, or with what they are set to.
-_SWITCHED = ("adapters", "quantised", "frozen", "frozen_part")
+_SWITCHED = ("adapters", "quantised", "frozen", "frozen_part", "distilled", "objective")
 _OF_DATA = ("dataset", "dataset_part", "dataset_hint", "dataset_path", "dataset_share")
 _BITS = ("4", "8")
+_PROBE = re.compile(r"lin(?:ear)?_?(?:prob|cls|eval)", re.ASCII)
+_PREFERENCE = re.compile(
+    r"(?:^|_)(?:[dkr]po|orpo|simpo|grpo|ppo|rm|reward|rlhf|reinforce)(?:_|\.py$|$)", re.ASCII
+)
 _LORA = re.compile(r"(?:^|_)q?lora(?:_|\.py$)", re.ASCII)  # train_text_to_image_lora.py
 _DISTRIBUTED = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
 
@@ -291,7 +295,7 @@ def _last(word: str) -> str:
 
 
 def _read_kind(reading: _Reading) -> None:
-    """Adapters, 4-bit weights and frozen parts as options; what is off says nothing."""
+    """Adapters, 4-bit weights, frozen parts and objectives as options; what is off says nothing."""
     draft, special = reading.draft, reading.special
     said_of = {key: special.get(key, "off").lower() for key in _SWITCHED}
     adapters, bits = said_of["adapters"], said_of["quantised"]
@@ -304,7 +308,12 @@ def _read_kind(reading: _Reading) -> None:
     if bits not in OFF and (bits in ON or bits in _BITS):
         draft.pair("options", "quantized_base", f"{bits if bits in _BITS else 4}bit")
         draft.pair("options", "lora", "on")
-    if said_of["frozen"] not in OFF:
+    stage = said_of["objective"] if said_of["objective"] not in OFF else reading.launch.program
+    if said_of["distilled"] not in OFF:
+        draft.pair("options", "objective", "distillation")
+    elif _PREFERENCE.search(stage.lower()):
+        draft.pair("options", "objective", "preference")
+    if said_of["frozen"] not in OFF or _PROBE.search(reading.launch.program.lower()):
         draft.pair("options", "frozen", "backbone")
     elif said_of["frozen_part"] not in OFF:
         draft.pair("options", "frozen", "part")

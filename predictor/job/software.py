@@ -25,8 +25,9 @@ class Software:
     defaults. ``compiled`` steps are fused and cost the host less, ``captured`` ones next to
     nothing; ``fused_kernels`` fuse pointwise work alone. ``recompute`` is ``nothing``,
     ``attention`` or ``layers``. ``frozen`` is nothing, ``backbone`` (all but the last layer) or
-    ``part``. ``half_weights`` (apex O2) are weights in the lower format beside
-    FP32 masters. What is None was not stated. ``settings`` say where each field comes from.
+    ``part``, ``objective`` nothing, ``distillation`` or ``preference``. ``half_weights`` (apex O2)
+    are weights in the lower format beside FP32 masters. What is None was not stated. ``settings``
+    say where each field comes from.
     """
 
     framework: str
@@ -66,6 +67,7 @@ class Software:
     adapter_rank: int | None = None
     base_bits: int | None = None
     frozen: str = ""
+    objective: str = ""
     settings: tuple[Setting, ...] = ()
 
     @property

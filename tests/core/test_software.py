@@ -16,7 +16,8 @@ from predictor.errors import JobError
 from predictor.estimate import api
 from predictor.estimate.fitting import Fitted
 from predictor.graphs.catalog import entry_of, overrides
-from predictor.identify.grammar import parse_text
+from predictor.identify.grammar import parse_mapping, parse_text
+from predictor.identify.keys import ALIASES
 from predictor.job.frameworks import frameworks
 from predictor.job.optimizers import optimizer_rules
 from predictor.job.options import known_options, option_of, software_data
@@ -25,6 +26,7 @@ from predictor.planning.sweeps.space import Space
 
 PRICED = tuple(software_data()["options"])
 OPTIMIZERS = tuple(name for name in optimizer_rules() if "_" not in name)
+DATA_SETS = ("imagenet-1k", "cifar100", "openwebtext", "librispeech", "squad-v2", "wikitext-103")
 LAYERED = ("layers", "hidden", "heads", "vocab", "kv_heads", "head_dim", "experts")
 
 
@@ -53,6 +55,7 @@ MISSPELT = [
     ),
     *(("framework", word, {"framework": swapped(word)}) for word in frameworks() if len(word) > 4),
     *(("sharding", word, {"sharding": swapped(word)}) for word in SHARDINGS),
+    *(("dataset", word, {"dataset": swapped(word)}) for word in DATA_SETS),
     ("options", "full", {"options": "act_ckpt=ful"}),
     ("options", "flash", {"options": "flash_attention=flahs"}),
     ("precision", "bf16", {"precision": "bf61"}),
@@ -70,6 +73,30 @@ def test_a_misspelt_word_is_refused_with_what_was_meant(
     with pytest.raises(JobError, match=meant) as refused:
         job(**wrong)
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize(("field", "meant", "wrong"), MISSPELT)
+def test_the_same_word_in_an_annotation_a_variable_or_a_comment_is_told(
+    field: str, meant: str, wrong: dict[str, Any]
+) -> None:
+    said = wrong[field]
+    text = ";".join(map("=".join, said.items())) if isinstance(said, dict) else said
+    for stated in (
+        parse_mapping({f"precision-time.io/{field}": text}, "annotation"),
+        parse_mapping({f"PRECISION_TIME_{field.upper()}": text}, "environment"),
+        parse_text(f'{field}="{text}"', "comment"),
+    ):
+        assert field not in stated.values
+        assert meant in stated.problems[0].text
+
+
+@pytest.mark.parametrize("key", [word for word in ALIASES if len(word) > 7])
+def test_a_misspelt_annotation_is_told_the_key_that_was_meant(key: str) -> None:
+    slip = swapped(key).replace("_", "-")
+    (problem,) = parse_mapping(
+        {f"precision-time.io/{slip}": "1", "precision-time.io/gpus": "8"}, "annotation"
+    ).problems
+    assert key in problem.text
 
 
 @pytest.mark.parametrize("key", LAYERED)

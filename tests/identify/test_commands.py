@@ -215,6 +215,8 @@ def test_every_flag_of_the_table_means_a_key_that_is_read() -> None:
         "adapters",
         "clip_model",
         "dataset_hint",
+        "distilled",
+        "objective",
         "dataset_part",
         "dataset_path",
         "dataset_share",

@@ -38,6 +38,11 @@ class Written:
         ("--use_peft --load_in_4bit", {"lora": "on", "quantized_base": "4bit"}),
         ("--bits 4", {"lora": "on", "quantized_base": "4bit"}),
         ("--bits 16", {}),
+        ("--quantization_bit 4", {"lora": "on", "quantized_base": "4bit"}),
+        ("--distillation-type hard --teacher-model regnety_160", {"objective": "distillation"}),
+        ("--distillation-type none", {}),
+        ("--stage dpo", {"objective": "preference"}),
+        ("--stage sft", {}),
         ("--apply_adapter --adapter_type houlsby", {"lora": "on"}),
     ],
 )
@@ -154,3 +159,29 @@ def test_a_style_without_sizes_has_no_step() -> None:
     job = stated.job(gpu="a100-sxm4-80gb", gpus=8)
     with pytest.raises(GraphError, match="give"):
         job_graph(job, entry_of(job.model))
+
+
+@pytest.mark.parametrize(
+    ("program", "options"),
+    [
+        ("main_linprobe.py", {"frozen": "backbone"}),
+        ("main_lincls.py", {"frozen": "backbone"}),
+        ("train_text_to_image_lora.py", {"lora": "on"}),
+        ("scripts/dpo.py", {"objective": "preference"}),
+        ("train_grpo.py", {"objective": "preference"}),
+        ("train_rms_norm.py", {}),
+        ("train_explorer.py", {}),
+    ],
+)
+def test_the_name_of_a_program_says_what_it_trains(program: str, options: dict[str, str]) -> None:
+    stated = read(f"python {program} --model vit-base-16 --batch-size 64 --steps 5")
+    assert dict(stated.values.get("options", ())) == options
+
+
+@pytest.mark.parametrize("words", ["--freeze_encoder", "--teacher regnet", "--stage dpo"])
+def test_no_limit_rests_on_what_is_not_known_of_a_training(words: str) -> None:
+    from predictor.estimate.assumptions import assumptions_of, decisive
+
+    job = read(f"python {TRAIN} {words}").job(gpu="a100-sxm4-80gb", gpus=1)
+    found = assumptions_of(job, lambda job: 1.0, measured=True, most_gpus=64)
+    assert decisive(found) is not None
