@@ -150,6 +150,7 @@ class Daemon(Section):
     log_format: Literal["json", "text"] = "json"
     predictor_version: str | None = None
     deadline_ms: float = Field(default=40.0, gt=0.0)
+    prediction_ms: float = Field(default=0.0, ge=0.0)
 
 
 class Watch(Section):

@@ -6,16 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
-from predictor.estimate.core import Predictor
 from predictor.identify.grammar import parse_text
 from predictor.identify.identify import identify
 from predictor.identify.rules import RuleContext, Rules
-from predictor.identify.stated import Stated
+from predictor.identify.stated import Problem, Stated
 from predictor.site.similar.memory import SiteMemory
+from predictor.site.similar.script import script_signature
 
 from .candidates import CandidateNodes, candidates
 from .cluster import Cluster
 from .config import SlurmPolicy
+from .cpu_bound import CpuBoundError, cpu_bound
+from .daemon.predictions import Predicts, UnknownYetError
 from .estimate import JobPredictions, estimate
 from .hardware import gpu_named
 from .job_files import JobFiles, TimedReads
@@ -32,6 +34,8 @@ from .queue_models import QueueModels
 from .similar_runs import job_estimate, job_request, with_similar_runs
 from .tres import GpuRequest, gpu_request
 
+# Processor time for reading what a user wrote, whatever it holds.
+READ_CPU_S = 0.010
 # How long an answer may be repeated that lacked node data, in seconds.
 RETRY_TTL_S = 5
 
@@ -55,12 +59,12 @@ class SlurmDecider:
 
     ``cluster`` gives the newest view of Slurm, None while there is none; ``version`` is the
     predictor's, written on every job; ``memory`` is of the site's runs. ``follow_ups`` are for the
-    daemon to carry out.
+    daemon to carry out. ``is_open`` says of the last decision that a prediction is still to come.
     """
 
     def __init__(
         self,
-        predictor: Predictor,
+        predictor: Predicts,
         policy: SlurmPolicy,
         cluster: Callable[[], Cluster | None],
         rules: Rules | None = None,
@@ -73,6 +77,8 @@ class SlurmDecider:
         self.rules = rules
         self.version = version
         self.memory = SiteMemory() if memory is None else memory
+        self.is_open = False
+        self.reads_given_up = 0
         self.follow_ups: SimpleQueue[LimitFollowUp] = SimpleQueue()
         self._queues = QueueModels()
         self._pools = Pools(policy.hardware)
@@ -80,6 +86,7 @@ class SlurmDecider:
 
     def decide(self, request: HookRequest) -> HookAnswer:
         """The answer to one request."""
+        self.is_open = False
         excluded = self._excluded(request)
         if excluded:
             return HookAnswer(log=log_words(reason=f"excluded-{excluded}"))
@@ -88,7 +95,7 @@ class SlurmDecider:
         wanted = gpu_request(request)
         if wanted is None:
             return HookAnswer(log=log_words(reason="no-gpus"))
-        return self._outcome(request, wanted, self._stated(request)).answer()
+        return self._outcome(request, wanted, *self._read(request)).answer()
 
     def _excluded(self, request: HookRequest) -> str | None:
         exclude = self.policy.exclude
@@ -100,6 +107,19 @@ class SlurmDecider:
             "partition": bool(asked) and asked <= exclude.partitions,
         }
         return next((name for name, hit in checks.items() if hit), None)
+
+    def _read(self, request: HookRequest) -> tuple[Stated, str]:
+        """What a job states, and the signature of its script, in bounded time."""
+        try:
+            with cpu_bound(READ_CPU_S):
+                return self._stated(request), script_signature(request.script or "")
+        except CpuBoundError as error:
+            self.reads_given_up += 1
+            stated = self._stated(replace(request, script=None, argv=()))
+            problem = Problem(
+                origin="script", text=f"not read: {error}", field="command", contradiction=True
+            )
+            return replace(stated, problems=(*stated.problems, problem)), ""
 
     def _stated(self, request: HookRequest) -> Stated:
         context = RuleContext(
@@ -130,7 +150,13 @@ class SlurmDecider:
         return JobFiles(self._reads, request.work_dir, request.uid, within_s)
 
     def _outcome(
-        self, request: HookRequest, wanted: GpuRequest, stated: Stated, *, steer: bool = True
+        self,
+        request: HookRequest,
+        wanted: GpuRequest,
+        stated: Stated,
+        script: str = "",
+        *,
+        steer: bool = True,
     ) -> JobDecision:
         cluster = self.cluster()
         asked = _partitions(request, cluster)
@@ -143,7 +169,7 @@ class SlurmDecider:
         limits = self.policy.limits
         within = bounds(limits, request, asked, cluster)
         choice = choose(limits, request, predicted, within)
-        job = job_request(request, wanted, stated, asked, placed.candidates)
+        job = job_request(request, wanted, stated, script, asked, placed.candidates)
         return JobDecision(
             policy=self.policy,
             stated=stated,
@@ -229,7 +255,12 @@ class SlurmDecider:
             return JobPredictions(reason="shared-gpus", advice="shares of a GPU are not predicted")
         if cluster is None and not found:
             return JobPredictions(reason="no-node-data")
-        return estimate(self.predictor, self.policy, wanted, stated, found)
+        try:
+            return estimate(self.predictor, self.policy, wanted, stated, found)
+        except UnknownYetError:
+            self.is_open = True
+            words = f"the time of {stated.model} follows: precision-time slurm eta"
+            return JobPredictions(reason="later", advice=words)
 
     def _elsewhere(
         self, request: HookRequest, wanted: GpuRequest, stated: Stated, cluster: Cluster | None
@@ -239,7 +270,11 @@ class SlurmDecider:
         if cluster is None or policy.partition_mode == "off" or wanted.shared or not free:
             return None
         queue, pools = self._queues.of(cluster), self._pools.of(cluster)
-        return elsewhere(self.predictor, self.policy, pools, queue, request, wanted, stated)
+        try:
+            return elsewhere(self.predictor, self.policy, pools, queue, request, wanted, stated)
+        except UnknownYetError:
+            self.is_open = True
+            return None
 
     def _modify(self, request: HookRequest) -> HookAnswer:
         """A changed job: where the limit was ours, the daemon will make it follow."""

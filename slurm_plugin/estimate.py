@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from predictor.errors import PrecisionTimeError
-from predictor.estimate.core import Predictor
 from predictor.estimate.prediction import Prediction
 from predictor.identify.stated import Stated
 from predictor.job.training_job import TrainingJob
@@ -15,6 +14,7 @@ from predictor.site.calibration.site_run import site_source
 
 from .candidates import CandidateNodes
 from .config import SlurmPolicy
+from .daemon.predictions import Predicts
 from .hardware import distinct
 from .tres import GpuRequest
 
@@ -36,7 +36,7 @@ class JobPredictions:
 
 
 def estimate(
-    predictor: Predictor,
+    predictor: Predicts,
     policy: SlurmPolicy,
     wanted: GpuRequest,
     stated: Stated,

@@ -12,8 +12,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 PREFIX = "precision-time"
+MARK_HEAD = f"{PREFIX} v=1"
 MAX_CHARS = 1000
-_JOB = " job: "
+JOB_HEAD = " job: "
 _PAIR = re.compile(r"(\w+)=(\S+)")
 _KINDS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("limit", "first", "gpus", "cpus", "mem"), int),
@@ -66,15 +67,19 @@ class JobMark:
         """The AdminComment; a job too long for it is dropped whole: half would mislead."""
         stated = ((f.name, getattr(self, f.name)) for f in fields(self) if f.name != "job")
         pairs = [f"{name}={_short(value)}" for name, value in stated if value is not None]
-        head = " ".join([PREFIX, "v=1", *pairs]) + _JOB
+        head = " ".join([MARK_HEAD, *pairs]) + JOB_HEAD
         return head + self.job if len(head) + len(self.job) <= MAX_CHARS else head
 
 
 def parse_mark(text: str | None) -> JobMark | None:
-    """The decision an AdminComment holds, None where it is not ours or not whole."""
-    if not text or not text.startswith(PREFIX + " "):
+    """The decision an AdminComment holds, None where it is not ours or not whole.
+
+    One in quotes counts: ``scontrol`` keeps those that hold words of its input together.
+    """
+    text = (text or "").strip('"')
+    if not text.startswith(PREFIX + " "):
         return None
-    head, _, job = text.partition(_JOB)
+    head, _, job = text.partition(JOB_HEAD)
     found = dict(_PAIR.findall(head))
     if found.get("v") != "1":
         return None

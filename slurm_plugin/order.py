@@ -16,6 +16,8 @@ from .config import Order
 SINCE_S = 1_767_225_600  # 2026-01-01
 # Of the longest delay, for jobs without an estimate: in the middle.
 OTHERS = 0.5
+# As the hook has them: priorities below 1 are all alike to Slurm, so all jobs get BASE.
+BASE = MOST = 2_000_000_000
 MIN_POINTS = 50  # of the longest delay; fewer leave most jobs alike
 
 
@@ -43,6 +45,11 @@ def delay_s(policy: Order, estimate_s: float) -> float:
     """Seconds that a job stands back: always less than the longest delay, longer for longer."""
     asked, most = policy.weight * max(0.0, estimate_s), policy.longest_delay_s
     return asked * most / (asked + most) if asked + most else 0.0
+
+
+def others_points(policy: Order, field: OrderField) -> int:
+    """Points that jobs without an estimate stand back."""
+    return round(field.points_per_s * OTHERS * policy.longest_delay_s)
 
 
 def warnings(policy: Order, settings: Settings) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from .estimate import JobPredictions
 from .limit import LimitChoice
 from .mark import JobMark
 from .message import job_words, lines, log_words, time_words
-from .order import OTHERS, OrderField, delay_s
+from .order import OrderField, delay_s, others_points
 from .partition_choice import Elsewhere
 from .placement import Placed
 from .protocol import HookAnswer
@@ -57,9 +57,7 @@ class JobDecision:
             log=self._log(),
             order=order.name if order else None,
             delay=round(per_s * self._delay_s) if order else None,
-            other_delay=round(per_s * OTHERS * self.policy.order.longest_delay_s)
-            if order
-            else None,
+            other_delay=others_points(self.policy.order, order) if order else None,
             since=order.since if order else None,
             message=self._message(),
             time_limit=choice.limit_min,

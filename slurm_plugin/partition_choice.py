@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from predictor.estimate.core import Predictor
 from predictor.identify.stated import Stated
 from predictor.units import duration
 
 from .candidates import CandidateNodes, candidates
 from .config import SlurmPolicy
+from .daemon.predictions import Predicts
 from .estimate import estimate
 from .placement import place
 from .pools import NodePool
@@ -46,7 +46,7 @@ class Elsewhere:
 
 
 def elsewhere(
-    predictor: Predictor,
+    predictor: Predicts,
     policy: SlurmPolicy,
     pools: Sequence[NodePool],
     queue: QueueModel,
@@ -83,7 +83,7 @@ def elsewhere(
 
 
 def _completion(
-    predictor: Predictor,
+    predictor: Predicts,
     policy: SlurmPolicy,
     queue: QueueModel,
     request: HookRequest,

@@ -12,7 +12,7 @@ from predictor.site.similar.estimate import Estimate, carried_limit_s, estimate_
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.physics import PhysicsView
 from predictor.site.similar.request import JobRequest, Similarity, stated_fields
-from predictor.site.similar.script import command_signature, script_signature
+from predictor.site.similar.script import command_signature
 from predictor.units import count, duration
 
 from .candidates import CandidateNodes
@@ -110,6 +110,7 @@ def job_request(
     request: HookRequest,
     wanted: GpuRequest,
     stated: Stated,
+    script: str,
     partitions: Sequence[str],
     found: Sequence[CandidateNodes],
 ) -> JobRequest:
@@ -126,7 +127,7 @@ def job_request(
         cpus=cpus_of(request),
         memory_bytes=None if (mib := mib_of(request, wanted)) is None else mib * MIB,
         limit_s=None if limit_min is None or limit_min == float("inf") else limit_min * MINUTE_S,
-        script=script_signature(request.script or ""),
+        script=script,
         command=command_signature(" ".join(request.argv), directory),
         directory=directory,
         **stated_fields(stated_text(stated)),

@@ -16,6 +16,7 @@ MODULES = {
     "nodes": "nodes",
     "label-nodes": "label_nodes",
     "watch": "watch",
+    "eta": "eta",
 }
 
 

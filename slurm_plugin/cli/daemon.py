@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import click
 
 from predictor.cli.console import warn
 from predictor.service.process import one_thread_for_algebra
+
+# Imported, not run by name: what it sends must have the same names here.
+DECIDER = "from slurm_plugin.daemon.decider_child import main; main()"
 
 
 @click.command()
@@ -28,7 +32,7 @@ def daemon(config: Path | None, check_config: bool) -> None:
 
     from ..config import DEFAULT_PATH, SlurmPolicy
     from ..daemon import PACKAGES
-    from ..daemon.loading import PolicyLoader, policy_at, rules_of
+    from ..daemon.loading import policy_at, rules_of
     from ..daemon.service import SlurmDaemon
 
     policy = policy_at(config)
@@ -39,8 +43,11 @@ def daemon(config: Path | None, check_config: bool) -> None:
     if config is None and policy == SlurmPolicy():
         warn(f"{DEFAULT_PATH} is not there or says nothing: all defaults hold")
 
-    async def serve() -> None:
-        await SlurmDaemon(policy, lambda view: PolicyLoader(config, view)).run()
+    form = policy.daemon.log_format
+    command = (sys.executable, "-P", "-c", DECIDER, form, "-" if config is None else str(config))
 
-    with logging_to(policy.daemon.log_format, *PACKAGES):
+    async def serve() -> None:
+        await SlurmDaemon(policy, command).run()
+
+    with logging_to(form, *PACKAGES):
         asyncio.run(serve())

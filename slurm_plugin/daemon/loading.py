@@ -13,10 +13,10 @@ from ..cluster import Cluster
 from ..config import DEFAULT_PATH, SlurmPolicy, read_policy
 from ..protocol import HookAnswer, HookRequest
 from ..site_times import settled, state_for
+from .predictions import MadeBefore, Remembering
 
 if TYPE_CHECKING:
     from predictor.identify.rules import Rules
-    from predictor.service.loading import LoadedPredictor
 
 # Jobs decided before the first request, so that imports and first calls are behind us.
 WARM_UP = (("resnet50", "amp", "a100"), ("bert-base", "bf16", "v100"), ("gpt2", "fp32", "h100"))
@@ -36,11 +36,15 @@ class JobDecider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoadedPolicy:
-    """All that decisions rest on but the view of Slurm; ``version`` is the predictor's."""
+    """All that decisions rest on but the view of Slurm; ``version`` is the predictor's.
+
+    ``by_names`` where site rules or similar runs look at a job's name and directory.
+    """
 
     policy: SlurmPolicy
     decider: JobDecider
     version: str
+    by_names: bool = True
 
 
 def policy_at(path: Path | None) -> SlurmPolicy:
@@ -64,29 +68,29 @@ def rules_of(policy: SlurmPolicy) -> Rules | None:
 
 
 class PolicyLoader:
-    """Reads everything from its files, again and again; a predictor in use is kept."""
+    """Reads everything from its files, for the process that decides now or the one aside."""
 
     def __init__(self, config: Path | None, view: View) -> None:
-        from predictor.service.loading import PredictorLoader
-
         self._config = config
         self._view = view
-        self._predictors = PredictorLoader()
 
-    def __call__(self) -> LoadedPolicy:
+    def __call__(self, aside: bool) -> LoadedPolicy:
         """Read it all; raises PrecisionTimeError naming the file that is wrong."""
-        policy = policy_at(self._config)
-        loaded = self._predictors.load(policy.daemon.predictor_version)
-        decider = self._decider(policy, loaded)
-        for model, precision, gpu in WARM_UP:
-            _try_out(decider, model, precision, gpu)
-        return LoadedPolicy(policy, decider, loaded.version)
+        from predictor.service.loading import PredictorLoader
+        from predictor.site.calibration.site_state import read_state
 
-    def _decider(self, policy: SlurmPolicy, loaded: LoadedPredictor) -> JobDecider:
         from ..decide import SlurmDecider
 
-        rules, memory = rules_of(policy), state_for(policy).memory
-        return SlurmDecider(loaded.predictor, policy, self._view, rules, loaded.version, memory)
+        policy = policy_at(self._config)
+        loaded = PredictorLoader().load(policy.daemon.predictor_version)
+        rules, memory = rules_of(policy), read_state().memory
+        predictor = Remembering(loaded.predictor) if aside else MadeBefore()
+        decider = SlurmDecider(predictor, policy, self._view, rules, loaded.version, memory)
+        for model, precision, gpu in WARM_UP:
+            _try_out(decider, model, precision, gpu)
+        return LoadedPolicy(
+            policy, decider, loaded.version, by_names=rules is not None or bool(memory.seen())
+        )
 
 
 def _try_out(decider: JobDecider, model: str, precision: str, gpu: str) -> None:

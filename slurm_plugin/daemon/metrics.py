@@ -28,6 +28,9 @@ class DaemonMetrics(ServiceMetrics):
         self._follow_ups = self._counter(
             "limits_followed", "Limits to change after a job was modified.", "outcome"
         )
+        self._reconciled = self._counter(
+            "jobs_reconciled", "Pending jobs made good after their submit.", "outcome"
+        )
         self._seconds = self._histogram(
             "answer_seconds", "From the last byte of a request to its answer.", SECONDS
         )
@@ -59,6 +62,10 @@ class DaemonMetrics(ServiceMetrics):
     def followed(self, outcome: str) -> None:
         """Count one follow-up."""
         self._follow_ups.labels(outcome).inc()
+
+    def reconciled(self, outcome: str) -> None:
+        """Count one job that was made good after its submit."""
+        self._reconciled.labels(outcome).inc()
 
     def watch_snapshots(self, snapshots: Callable[[], Snapshots]) -> None:
         """Show the age and the failures of the view of Slurm at each scrape."""

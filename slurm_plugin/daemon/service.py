@@ -7,7 +7,8 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from queue import SimpleQueue
 
 from predictor.service.logs import event_logger
 from predictor.service.process import settle_memory
@@ -16,21 +17,22 @@ from predictor.service.reload import read_anew
 from ..cluster import Cluster
 from ..config import Slurm, SlurmPolicy
 from .connection import Connections
+from .decider_child import ChildAnswer, Ready
 from .decisions import REPORT_AFTER_S, Decisions
 from .follow_ups import FollowUps
+from .lanes import DeciderProcess, LoadError
 from .listen import DaemonSocket
-from .loading import LoadedPolicy, View
 from .metrics import DaemonMetrics
 from .metrics_server import MetricsServer
 from .notify import notify, reloading, watchdog_s
 from .peers import Peers, uid_of
+from .reconcile import Reconciler
 from .records import Ending, Record
 from .snapshots import CHILD, Snapshots
 
 FIRST_VIEW_S = 10.0
 STOP_S = 5.0
 TICK_S = 1.0
-STUCK_S = 20.0  # a decision this long is no decision: systemd may start us anew
 _log = logging.getLogger(__name__)
 _events = event_logger(__name__)
 
@@ -38,19 +40,19 @@ _events = event_logger(__name__)
 class SlurmDaemon:
     """One daemon, made on the event loop it will run on.
 
-    ``loader`` makes, from a view of Slurm, what reads policy, rules and predictor: at start, and
-    again at each reload.
+    ``decider_command`` starts a process that decides (decider_child), at start and at each reload.
     """
 
     def __init__(
         self,
         policy: SlurmPolicy,
-        loader: Callable[[View], Callable[[], LoadedPolicy]],
+        decider_command: Sequence[str],
         snapshot_command: Sequence[str] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._policy = policy
-        self._load = loader(lambda: self._snapshots.latest)
+        self._decider_command = tuple(decider_command)
+        self._decisions: Decisions | None = None
         self._snapshot_command = snapshot_command or (*CHILD, policy.daemon.log_format)
         self._snapshots = self._views(policy.slurm)
         self._peers = Peers(policy.daemon.allowed_users)
@@ -67,30 +69,54 @@ class SlurmDaemon:
         server = None
         try:
             self._snapshots.start()
-            loaded = await asyncio.to_thread(self._load)
+            loaded = await asyncio.to_thread(self._loaded)
             if settings.metrics is not None:
                 server = MetricsServer(settings.metrics, self._metrics.registry)
             await asyncio.to_thread(self._snapshots.settled.wait, FIRST_VIEW_S)
-            await self._serve(loaded)
+            await self._serve(*loaded)
         finally:
             await asyncio.to_thread(self._snapshots.close)
             if server is not None:
                 server.close()
             self._socket.close()
 
-    async def _serve(self, loaded: LoadedPolicy) -> None:
-        self._decisions = Decisions(loaded.decider, _deadline_s(loaded), self._answered)
-        self._follow_ups = FollowUps(
-            loaded.decider.follow_ups, loaded.policy.slurm, self._metrics.followed
+    def _loaded(self) -> tuple[Ready, DeciderProcess, DeciderProcess]:
+        """Both processes, once they can decide; raises LoadError."""
+        children = [self._child(aside) for aside in (False, True)]
+        try:
+            ready = [child.loaded() for child in children]
+        except LoadError:
+            for child in children:
+                child.close()
+            raise
+        return ready[0], *children  # type: ignore[return-value]
+
+    def _child(self, aside: bool) -> DeciderProcess:
+        child = DeciderProcess(self._decider_command, aside=aside)
+        view = self._snapshots.latest
+        if view is not None:
+            child.tell(view)
+        return child
+
+    async def _serve(self, ready: Ready, now: DeciderProcess, aside: DeciderProcess) -> None:
+        self._follow_ups = FollowUps(SimpleQueue(), ready.policy.slurm, self._metrics.followed)
+        self._decisions = decisions = Decisions(
+            now, aside, self._child, self._answered, self._finished
         )
-        self._use(loaded)
-        connections = Connections(self._decisions, self._peers, self._metrics.closed)
+        self._reconciler = Reconciler(
+            ready.policy, lambda: self._snapshots.latest, decisions, self._metrics.reconciled
+        )
+        if (view := self._snapshots.latest) is not None:
+            decisions.tell(view)
+        self._use(ready)
+        connections = Connections(decisions, self._peers, self._metrics.closed)
         self._catch_signals()
         settle_memory()
         server = await connections.listen(self._listening())
-        notify("READY=1", f"STATUS=predictor {loaded.version}")
-        _log.info("ready on %s, predictor %s", self._policy.daemon.socket, loaded.version)
-        tasks = [asyncio.create_task(t) for t in (self._feed_watchdog(), self._reload())]
+        notify("READY=1", f"STATUS=predictor {ready.version}")
+        _log.info("ready on %s, predictor %s", self._policy.daemon.socket, ready.version)
+        self._reconciler.start()
+        tasks = [asyncio.create_task(t) for t in (self._look_after(), self._reload())]
         try:
             await self._stopping.wait()
         finally:
@@ -111,11 +137,13 @@ class SlurmDaemon:
     async def _finish(self, connections: Connections) -> None:
         """Let what runs come to its end, for a bounded time."""
         until_s = time.monotonic() + STOP_S
+        assert self._decisions is not None
+        await asyncio.to_thread(self._reconciler.close)
         while not self._decisions.idle and time.monotonic() < until_s:
             await asyncio.sleep(0.01)
         await asyncio.sleep(2 * REPORT_AFTER_S)
         connections.close()
-        await asyncio.to_thread(self._decisions.close, 1.0)
+        self._decisions.close()
         await asyncio.to_thread(self._follow_ups.close, STOP_S)
 
     def _catch_signals(self) -> None:
@@ -123,11 +151,14 @@ class SlurmDaemon:
             self._loop.add_signal_handler(number, self._stopping.set)
         self._loop.add_signal_handler(signal.SIGHUP, self._reload_asked.set)
 
-    async def _feed_watchdog(self) -> None:
+    async def _look_after(self) -> None:
+        """End processes that are stuck, and tell systemd that the loop runs."""
         period_s = watchdog_s()
-        while period_s is not None:
-            await asyncio.sleep(min(TICK_S, period_s / 2))
-            if self._decisions.stuck_s < STUCK_S:
+        while True:
+            await asyncio.sleep(TICK_S if period_s is None else min(TICK_S, period_s / 2))
+            assert self._decisions is not None
+            self._decisions.end_if_stuck()
+            if period_s is not None:
                 notify("WATCHDOG=1")
 
     async def _reload(self) -> None:
@@ -138,30 +169,35 @@ class SlurmDaemon:
             notify("READY=1")
 
     async def _read_anew(self) -> None:
-        loaded = await asyncio.to_thread(self._load)
-        await self._view_by(loaded.policy.slurm)
-        self._use(loaded)
-        _log.info("reloaded, predictor %s", loaded.version)
+        ready, now, aside = await asyncio.to_thread(self._loaded)
+        await self._view_by(ready.policy.slurm)
+        assert self._decisions is not None
+        self._decisions.use(now, aside)
+        self._use(ready)
+        _log.info("reloaded, predictor %s", ready.version)
 
-    def _use(self, loaded: LoadedPolicy) -> None:
+    def _use(self, ready: Ready) -> None:
         """Decide by what was loaded from now on."""
-        old, new = self._policy.daemon, loaded.policy.daemon
+        assert self._decisions is not None
+        old, new = self._policy.daemon, ready.policy.daemon
         for name in ("socket", "metrics", "log_format"):
             if getattr(old, name) != getattr(new, name):
                 _log.warning("daemon.%s has changed: it takes a restart", name)
-        loaded.decider.follow_ups = self._follow_ups.queue
-        self._follow_ups.slurm = loaded.policy.slurm
+        self._follow_ups.slurm = ready.policy.slurm
+        self._reconciler.policy = ready.policy
         self._peers.name(new.allowed_users)
         for user in self._peers.unknown:
             _log.warning("daemon.allowed_users: there is no user %s", user)
-        policy = loaded.policy
-        by_rules = policy.rules is not None or policy.limits.history_mode != "off"
-        self._decisions.use(loaded.decider, _deadline_s(loaded), by_rules=by_rules)
-        self._metrics.predictor(loaded.version)
-        self._policy = loaded.policy
+        self._decisions.set(
+            new.deadline_ms / 1000, new.prediction_ms / 1000, by_names=ready.by_names
+        )
+        self._metrics.predictor(ready.version)
+        self._policy = ready.policy
 
     def _views(self, slurm: Slurm) -> Snapshots:
         def arrived(cluster: Cluster) -> None:
+            if (decisions := self._decisions) is not None:
+                decisions.tell(cluster)
             self._loop.call_soon_threadsafe(self._arrived, cluster)
 
         return Snapshots(slurm, arrived, self._snapshot_command)
@@ -184,13 +220,17 @@ class SlurmDaemon:
         self._peers.slurm_user = uid
         self._socket.give_to(uid)
 
+    def _finished(self, found: ChildAnswer | None) -> None:
+        """Carry out what a decision left to the daemon; None where one came after its answer."""
+        if found is None:
+            self._reconciler.soon()
+            return
+        for due in found.follow_ups:
+            self._follow_ups.queue.put(due)
+
     def _answered(self, record: Record) -> None:
         self._metrics.answered(record)
         log_decision(record)
-
-
-def _deadline_s(loaded: LoadedPolicy) -> float:
-    return loaded.policy.daemon.deadline_ms / 1000
 
 
 def log_decision(record: Record) -> None:

@@ -65,7 +65,7 @@ local function ask(line)
 end
 
 local function is_ours(admin_comment)
-  return type(admin_comment) == "string" and admin_comment:sub(1, #MARK) == MARK
+  return type(admin_comment) == "string" and admin_comment:gsub('^"', ""):sub(1, #MARK) == MARK
 end
 
 -- What to write of a limit; nil and the reason where the answer contradicts the job.

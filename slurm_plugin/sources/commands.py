@@ -83,6 +83,22 @@ class Commands:
         """Like ``run``, as text; bytes that are not UTF-8 become U+FFFD."""
         return self.run(*argv).decode("utf-8", "replace")
 
+    def feed(self, text: str, *argv: str) -> int:
+        """Run a command with a text as its input; its exit status. Raises SourceError."""
+        try:
+            done = subprocess.run(
+                [self._program(argv[0]), *argv[1:]],
+                input=text.encode(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=_environment(),
+                timeout=self.timeout_s,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise SourceError(f"{_shown(argv)} failed: {error}") from None
+        return done.returncode
+
     def stream(self, *argv: str, timeout_s: float | None = None) -> Generator[bytes, None, None]:
         """What a command prints, piece by piece; raises SourceError as ``run`` does.
 

@@ -2,12 +2,15 @@
 
     python daemon_stand_in.py POLICY [ARGUMENTS OF snapshot_stand_in.py ...]
 
-Comments: ``sleep=SECONDS``, ``raise``, ``limit=MINUTES``, ``follow=JOB:OLD:NEW``, ``view``.
+Comments: ``sleep=SECONDS``, ``raise``, ``limit=MINUTES``, ``follow=JOB:OLD:NEW``, ``view``;
+``new`` is left to the process aside, ``end`` ends the process that decides.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -16,9 +19,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from predictor.errors import PrecisionTimeError
 from predictor.service.logs import logging_to
 from slurm_plugin.config import read_policy
-from slurm_plugin.daemon import PACKAGES
+from slurm_plugin.daemon import PACKAGES, decider_child
 from slurm_plugin.daemon.loading import LoadedPolicy, View
 from slurm_plugin.daemon.service import SlurmDaemon
 from slurm_plugin.protocol import HookAnswer, HookRequest
@@ -42,12 +46,20 @@ class StandIn:
     view: View = lambda: None
     follow_ups: SimpleQueue[Any] = field(default_factory=SimpleQueue)
     asked: int = 0
+    aside: bool = False
+    is_open: bool = False
 
     def decide(self, request: HookRequest) -> HookAnswer:
         self.asked += 1
+        self.is_open = False
         what, _, value = (request.comment or "").partition("=")
         if what == "sleep":
             time.sleep(float(value))
+        if what == "new" and not self.aside:
+            self.is_open = True
+            return HookAnswer(log="reason=later", admin_comment="precision-time v=1 own=none")
+        if what == "end":
+            os._exit(3)
         if what == "raise":
             raise ValueError(f"as asked for: {value}")
         if what == "follow":
@@ -66,11 +78,12 @@ class StandIn:
         )
 
 
-def loader(policy: Path) -> Callable[[View], Callable[[], LoadedPolicy]]:
-    def of(view: View) -> Callable[[], LoadedPolicy]:
-        def load() -> LoadedPolicy:
+def loader(policy: Path) -> Callable[[View], Callable[[bool], LoadedPolicy]]:
+    def of(view: View) -> Callable[[bool], LoadedPolicy]:
+        def load(aside: bool) -> LoadedPolicy:
             read = read_policy(policy)
-            return LoadedPolicy(read, StandIn(read.site, view), "stand-in")
+            decider = StandIn(read.site, view, aside=aside)
+            return LoadedPolicy(read, decider, "stand-in", by_names=read.rules is not None)
 
         return load
 
@@ -79,10 +92,17 @@ def loader(policy: Path) -> Callable[[View], Callable[[], LoadedPolicy]]:
 
 async def main(path: Path, snapshots: tuple[str, ...]) -> None:
     command = (*SNAPSHOTS, *(snapshots or ("2", "3")))
-    await SlurmDaemon(read_policy(path), loader(path), command).run()
+    decide = (sys.executable, __file__, str(path), "--decide")
+    await SlurmDaemon(read_policy(path), decide, command).run()
 
 
 if __name__ == "__main__":
     policy_path = Path(sys.argv[1])
-    with logging_to(read_policy(policy_path).daemon.log_format, *PACKAGES):
-        asyncio.run(main(policy_path, tuple(sys.argv[2:])))
+    log_format: Any = "json"
+    with contextlib.suppress(PrecisionTimeError):
+        log_format = read_policy(policy_path).daemon.log_format
+    if sys.argv[2:3] == ["--decide"]:
+        decider_child.run(sys.argv, log_format, loader(policy_path))
+    else:
+        with logging_to(log_format, *PACKAGES):
+            asyncio.run(main(policy_path, tuple(sys.argv[2:])))

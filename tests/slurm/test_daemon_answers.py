@@ -195,11 +195,51 @@ def test_a_late_decision_changes_nothing_and_is_there_the_next_time(hasty: Daemo
     started = time.monotonic()
     first = hasty.ask("sleep=0.6")
     assert time.monotonic() - started < 0.5
-    assert set(first) == {"v", "log", "ttl_s"}
+    assert set(first) == {"v", "log", "ttl_s", "admin_comment"}
     assert first["log"].startswith("outcome=late")
+    number = first["log"].rpartition("id=")[2]
+    assert first["admin_comment"] == f"precision-time v=1 later={number} own=none"
     assert first["ttl_s"] == "0"
     hasty.wait_for_event(lambda e: e.get("outcome") == "finished_late")
     assert hasty.ask("sleep=0.6")["message"] == "first call 1"
+
+
+def test_what_takes_a_new_prediction_is_answered_without_it_and_finished_aside(
+    hasty: DaemonProcess,
+) -> None:
+    first = hasty.ask("new=1")
+    number = first["log"].rpartition("id=")[2]
+    assert first["log"].startswith("reason=later")
+    assert first["admin_comment"] == f"precision-time v=1 later={number} own=none"
+    assert first["ttl_s"] == "0"
+    hasty.wait_for_event(lambda e: e.get("outcome") == "finished_late" and e["id"] == number)
+    assert hasty.ask("new=1")["log"].startswith("model=resnet50")
+
+
+def test_a_submit_may_wait_for_a_new_prediction(tmp_path: Path) -> None:
+    with running(tmp_path / "run", daemon={"prediction_ms": 3000.0}) as daemon:
+        assert daemon.ask("new=1")["log"].startswith("model=resnet50")
+
+
+def test_one_user_cannot_keep_others_from_their_answers(tmp_path: Path) -> None:
+    with running(tmp_path / "run") as daemon, daemon.connect() as hostile:
+        clients = [daemon.connect() for _ in range(20)]
+        for n, client in enumerate(clients):
+            client.sendall(line(comment="sleep=0.2", user="mallory", name=str(n), account=str(n)))
+        time.sleep(0.05)
+        started = time.monotonic()
+        assert daemon.ask("limit=5", user="ada")["time_limit"] == "5"
+        assert time.monotonic() - started < 1.0
+        for client in clients:
+            client.close()
+        hostile.close()
+
+
+def test_a_process_that_ends_is_followed_by_another(daemon: DaemonProcess) -> None:
+    assert daemon.ask("end=now")["log"].startswith("outcome=failed")
+    until = time.monotonic() + 20
+    while "time_limit" not in daemon.ask("limit=5", name=str(time.monotonic())):
+        assert time.monotonic() < until
 
 
 def test_requests_behind_a_slow_decision_are_answered_in_time(hasty: DaemonProcess) -> None:

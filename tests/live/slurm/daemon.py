@@ -21,7 +21,7 @@ READY_TIMEOUT_S = 90.0
 REFRESH_S = 1.0
 # For tests of what is decided, however busy the machine; an answer kept would hide a new policy.
 PATIENT = {"timeout": 5.0, "cache_s": 0.0}
-PATIENT_DAEMON = {"deadline_ms": 4000.0, "metrics": None}
+PATIENT_DAEMON = {"deadline_ms": 4000.0, "prediction_ms": 3000.0, "metrics": None}
 
 
 def install_hook(cluster: SlurmCluster, path: Path, **settings: float) -> None:

@@ -81,6 +81,7 @@ class Bench:
     scheduler: tuple[str, ...] = ("bf_interval=1", "sched_interval=2")
     lines: tuple[str, ...] = ()
     slurm_user: str | None = None
+    priority: str = "basic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +158,7 @@ def slurm_conf(bench: Bench, places: Places) -> str:
         "SelectTypeParameters=CR_Core",
         "SchedulerType=sched/backfill",
         f"SchedulerParameters={','.join(bench.scheduler)}",
-        "PriorityType=priority/basic",
+        f"PriorityType=priority/{bench.priority}",
         "JobSubmitPlugins=lua",
         "SlurmdParameters=config_overrides",
         "GresTypes=gpu",

@@ -151,7 +151,7 @@ def test_an_unknown_model_keeps_the_default_and_its_user_is_told(
     assert any("precision-time" in line and "model" in line for line in queued.messages)
 
 
-def test_jobs_that_say_nothing_of_a_model_or_want_no_gpu_pass_in_silence(
+def test_jobs_that_say_nothing_of_a_model_pass_with_one_line_and_cpu_jobs_in_silence(
     bench: SlurmCluster, user: str | None
 ) -> None:
     for options in (
@@ -160,8 +160,9 @@ def test_jobs_that_say_nothing_of_a_model_or_want_no_gpu_pass_in_silence(
         ("--partition=cpu", f"--comment={JOB}"),
     ):
         queued = bench.submit("--hold", *options, user=user)
-        assert [line for line in queued.messages if line] == []
-        expected = 60 if "--partition=cpu" in options else DEFAULT_MIN
+        on_gpus = "--partition=cpu" not in options
+        assert len([line for line in queued.messages if line]) == on_gpus
+        expected = DEFAULT_MIN if on_gpus else 60
         assert minutes(bench.job(queued.job_id)["TimeLimit"]) == expected
 
 

@@ -1,0 +1,49 @@
+"""`precision-time slurm eta`: when running jobs end, and when pending ones start and end."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from predictor.cli.console import format_option, show_json
+
+
+@click.command()
+@click.option("-u", "--user", help="Jobs of this user alone.")
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The policy file.  [default: /etc/precision-time/slurm.yaml, if it is there]",
+)
+@format_option
+def eta(user: str | None, config: Path | None, form: str) -> None:
+    """Tell when GPU jobs end and start, with the range of nine in ten.
+
+    A running job's end is that of its printed progress, where its output says any (root reads it
+    as the job's user), else of similar runs. Pending jobs are replayed behind the running ones by
+    the same estimates. Times are hours:minutes from now.
+    """
+    from predictor.site.calibration.site_state import read_state
+
+    from ..daemon.loading import policy_at
+    from ..eta import etas, table
+    from ..live_queue import read
+    from ..sources.base import SlurmSource
+    from ..sources.commands import Commands
+
+    policy = policy_at(config)
+    live = read(policy)
+    queue = SlurmSource(Commands.of(policy.slurm)).queue()  # its text alone names output files
+    found = [one for one in etas(live, queue, read_state().memory) if user in (None, one.user)]
+    if form == "json":
+        show_json({"at_s": live.at_s, "jobs": [asdict(one) for one in found], "notes": live.notes})
+        return
+    rows = table(found, live.at_s)
+    names = ("JOBID", "USER", "NAME", "ST", "GPUS", "STARTS_IN", "ENDS_IN", "BY")
+    widths = {n: max([len(n), *(len(row[n]) for row in rows)]) for n in names}
+    for row in ({n: n for n in names}, *rows):
+        click.echo("  ".join(row[n].ljust(widths[n]) for n in names).rstrip())
+    for note in live.notes:
+        click.echo(note, err=True)

@@ -1,0 +1,373 @@
+"""Pending jobs that were not decided at submit, made good: limit, features, order, AdminComment.
+
+A job is found by the mark that the hook or a late answer left on it, or by having none. Slurm's
+commands are called a few times a pass, however many jobs there are, and updates go to one
+``scontrol`` in pieces, so that slurmctld has time for others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from ..cluster import Cluster, Partition
+from ..config import SlurmPolicy
+from ..errors import SourceError
+from ..mark import JOB_HEAD, PREFIX, JobMark, parse_mark
+from ..order import BASE, MOST, OrderField, order_field, others_points
+from ..protocol import HookAnswer, HookRequest, PartitionRequest
+from ..sources.base import table
+from ..sources.commands import Commands
+from ..sources.words import minutes, stated, unix_s
+from ..tres import gpu_request
+from .client import encode_request
+from .decisions import Decisions
+
+EVERY_S, SETTLE_S = 15.0, 0.5
+ANSWER_S = 30.0  # for one decision, behind others
+GIVE_UP_S = 60.0  # on a late decision that was promised
+TRIES = 3
+PIECE, BREATH_S = 100, 0.05
+MAX_SCRIPT = 65_536
+_MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
+FIELDS = (
+    "JobID",
+    "ArrayJobID",
+    "ArrayTaskID",
+    "UserID",
+    "UserName",
+    "Account",
+    "QOS",
+    "Name",
+    "Comment",
+    "admin_comment",
+    "Partition",
+    "TimeLimit",
+    "MinTime",
+    "Feature",
+    "Reservation",
+    "WorkDir",
+    "Command",
+    "MinCpus",
+    "MinMemory",
+    "NumNodes",
+    "NumTasks",
+    "Nice",
+    "SubmitTime",
+    "BatchFlag",
+    "tres-per-job",
+    "tres-per-node",
+    "tres-per-task",
+    "tres-per-socket",
+)
+_log = logging.getLogger(__name__)
+
+
+class Reconciled(StrEnum):
+    """What became of a job."""
+
+    DECIDED = "decided"
+    ORDERED = "ordered"  # its place in the queue alone
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingJob:
+    """A record of the queue: its fields, the mark on it, and what its place in the queue is."""
+
+    row: Mapping[str, str]
+    mark: JobMark | None
+    site_factor: int | None
+
+    @property
+    def name(self) -> str:
+        """What updates call it: an array as a whole."""
+        array = self.row["ArrayTaskID"] not in ("", "N/A")
+        return self.row["ArrayJobID"] if array else self.row["JobID"]
+
+
+class Reconciler:
+    """Looks at the queue at start, when something was finished late, and every EVERY_S.
+
+    ``policy`` may be replaced; ``told`` hears what became of each job.
+    """
+
+    def __init__(
+        self,
+        policy: SlurmPolicy,
+        view: Callable[[], Cluster | None],
+        decisions: Decisions,
+        told: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.policy = policy
+        self._view = view
+        self._decisions = decisions
+        self._told = told
+        self._loop = asyncio.get_running_loop()
+        self._soon, self._stop = threading.Event(), threading.Event()
+        self._tries: dict[str, int] = {}
+        self._left: set[str] = set()
+        self._waits: dict[str, float] = {}
+        self._trouble = ""
+        self._thread = threading.Thread(target=self._work, name="reconcile", daemon=True)
+
+    def start(self) -> None:
+        """Begin with a pass."""
+        self._thread.start()
+
+    def soon(self) -> None:
+        """Look before the next turn."""
+        self._soon.set()
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """End it after the update under way."""
+        self._stop.set()
+        self._soon.set()
+        self._thread.join(timeout_s)
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            self._soon.clear()
+            try:
+                self.look()
+                self._trouble = ""
+            except SourceError as error:
+                if str(error) != self._trouble:  # said when it begins
+                    _log.warning("pending jobs cannot be looked at: %s", error)
+                self._trouble = str(error)
+            except Exception:
+                _log.exception("a look at the pending jobs failed")
+            self._soon.wait(EVERY_S)
+            self._stop.wait(SETTLE_S)
+
+    def look(self) -> int:
+        """One pass; how many jobs were changed. Raises SourceError."""
+        cluster = self._view()
+        if cluster is None:
+            return 0
+        commands = Commands.of(self.policy.slurm)
+        order = order_field(cluster.settings) if self.policy.order.mode == "apply" else None
+        jobs = list(pending_jobs(commands))
+        names = {job.name for job in jobs}
+        self._left &= names
+        self._tries = {name: count for name, count in self._tries.items() if name in names}
+        self._waits = {name: since for name, since in self._waits.items() if name in names}
+        lines: list[tuple[str, Reconciled, str]] = []
+        for job in jobs:
+            if self._stop.is_set():
+                break
+            found = self._line(job, cluster, order, commands)
+            if found is not None:
+                lines.append(found)
+            if len(lines) >= PIECE:
+                self._write(commands, lines)
+                lines = []
+        self._write(commands, lines)
+        return len(self._tries)
+
+    def _line(
+        self, job: PendingJob, cluster: Cluster, order: OrderField | None, commands: Commands
+    ) -> tuple[str, Reconciled, str] | None:
+        """The update that a job needs, with its name; None for none."""
+        request = request_of(job, cluster.partitions)
+        undecided = gpu_request(request) is not None and (
+            job.mark is None or job.mark.later is not None
+        )
+        ordered = order is None or _is_ordered(job, order)
+        if (not undecided or job.name in self._left) and ordered:
+            return _reset(job) if order is None else None
+        if self._tries.get(job.name, 0) >= TRIES:
+            return None
+        if gpu_request(request) is None:
+            assert order is not None
+            place = _place(job, order, others_points(self.policy.order, order))
+            return job.name, Reconciled.ORDERED, f"update JobId={job.name} {place}"
+        answer = self._answer(job, request, commands)
+        if answer is None:
+            return None
+        words: list[str] = []
+        if undecided:
+            words += _decided(job, answer)
+            if job.mark is None and job.row["admin_comment"] not in ("", "(null)"):
+                self._left.add(job.name)  # a comment of the site's stays
+        if order is not None and answer.delay is not None and not ordered:
+            words.append(_place(job, order, answer.delay))
+        if not words:
+            self._left.add(job.name)
+            return None
+        kind = Reconciled.DECIDED if undecided else Reconciled.ORDERED
+        return job.name, kind, f"update JobId={job.name} {' '.join(words)}"
+
+    def _answer(
+        self, job: PendingJob, request: HookRequest, commands: Commands
+    ) -> HookAnswer | None:
+        """The decision that was finished late, else one made now; None while it is being made."""
+        if job.mark is not None and job.mark.later is not None:
+            known, answer = self._decisions.later(job.mark.later)
+            if answer is not None:
+                return answer
+            since_s = self._waits.setdefault(job.name, time.monotonic())
+            if known and time.monotonic() - since_s < GIVE_UP_S:
+                return None
+        line = encode_request(with_script(request, job, commands))
+        asked = asyncio.run_coroutine_threadsafe(self._decisions.decide_aside(line), self._loop)
+        try:
+            return asked.result(ANSWER_S)
+        except (concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
+            return None
+
+    def _write(self, commands: Commands, lines: list[tuple[str, Reconciled, str]]) -> None:
+        if not lines:
+            return
+        text = "".join(f"{line}\n" for _, _, line in lines if line.isprintable())
+        status = commands.feed(text, "scontrol", "-Q")
+        for name, kind, _ in lines:
+            self._tries[name] = self._tries.get(name, 0) + 1
+            self._told(kind)
+        _log.info("%d pending jobs made good%s", len(lines), ", some not" if status else "")
+        self._stop.wait(BREATH_S)
+
+
+def pending_jobs(commands: Commands) -> Iterator[PendingJob]:
+    """The pending jobs, an array as one; raises SourceError."""
+    places = _site_factors(commands)
+    for row in table(commands, FIELDS, "-t", "PENDING"):
+        mark = parse_mark(row["admin_comment"])
+        yield PendingJob(row, mark, places.get(row["JobID"]))
+
+
+def _site_factors(commands: Commands) -> Mapping[str, int]:
+    """By job id, of jobs that are not held; empty where this scheduler has none."""
+    try:
+        text = commands.text("sprio", "-h", "-o", "%i %S")
+    except SourceError:
+        return {}
+    found = (line.split() for line in text.splitlines())
+    return {words[0]: int(words[1]) for words in found if len(words) == 2 and words[1].isdecimal()}
+
+
+def request_of(job: PendingJob, partitions: tuple[Partition, ...]) -> HookRequest:
+    """The request that the hook would have made, but for script and environment.
+
+    A limit counts as the user's unless the mark says that there was none.
+    """
+    row, mark = job.row, job.mark
+    text = {name: stated(value) or None for name, value in row.items()}
+    limit = minutes(row["TimeLimit"])
+    own = float("inf") if limit is None else float(limit)
+    asked = (text["Partition"] or "").split(",")
+    return HookRequest(
+        uid=int(row["UserID"]) if row["UserID"].isdecimal() else 0,
+        user=row["UserName"],
+        account=text["Account"],
+        qos=text["QOS"],
+        name=text["Name"],
+        comment=text["Comment"],
+        partition=text["Partition"],
+        partitions=tuple(
+            PartitionRequest(p.name, p.default_min, p.max_min)
+            for p in partitions
+            if p.name in asked
+        ),
+        time_limit=own if mark is None or mark.own is None else mark.own_min,
+        time_min=minutes(row["MinTime"]) or None,
+        min_nodes=_whole(row["NumNodes"].partition("-")[0]),
+        num_tasks=_whole(row["NumTasks"]),
+        min_cpus=_whole(row["MinCpus"]),
+        min_mem_per_node=_mib(row["MinMemory"]),
+        tres_per_job=text["tres-per-job"],
+        tres_per_node=text["tres-per-node"],
+        tres_per_task=text["tres-per-task"],
+        tres_per_socket=text["tres-per-socket"],
+        features=text["Feature"],
+        reservation=text["Reservation"],
+        work_dir=text["WorkDir"],
+        argv=tuple((text["Command"] or "").split()),
+    )
+
+
+def with_script(request: HookRequest, job: PendingJob, commands: Commands) -> HookRequest:
+    """The same with its batch script, where slurmctld has one."""
+    if job.row["BatchFlag"] != "1":
+        return request
+    try:
+        script = commands.text("scontrol", "write", "batch_script", job.name, "-")
+    except SourceError:
+        return request
+    return replace(request, script=script[:MAX_SCRIPT])
+
+
+def _decided(job: PendingJob, answer: HookAnswer) -> list[str]:
+    """What a decision changes of a job, never a limit that may be its user's."""
+    words = []
+    mark, features = job.mark, stated(job.row["Feature"])
+    if answer.time_limit and mark is not None and mark.own == "none":
+        words.append(f"TimeLimit={answer.time_limit}")
+    if (
+        answer.features
+        and not any(map(str.isspace, answer.features))
+        and features.replace(" ", "") in answer.features
+    ):
+        words.append(f"Features={answer.features}")
+    comment = job.row["admin_comment"]
+    free = not stated(comment) or comment.strip('"').startswith(PREFIX)
+    if free and answer.admin_comment:
+        words.append(f"AdminComment={quoted(answer.admin_comment)}")
+    return words
+
+
+def quoted(comment: str) -> str:
+    """A mark as one word of a line for scontrol; what a user stated is dropped where it is odd."""
+    if any(not c.isprintable() or c in "\"'\\" for c in comment):
+        comment = comment.partition(JOB_HEAD)[0]
+    return f'"{comment}"' if not set(comment) & set("\"'\\\n") else ""
+
+
+def _place(job: PendingJob, order: OrderField, points: int) -> str:
+    since = 0 if order.since is None else int((unix_s(job.row["SubmitTime"]) or 0) - order.since)
+    back = points + max(0, since)
+    if order.name == "nice":
+        return f"Nice={min(back, MOST)}"
+    return f"SiteFactor={BASE - min(back, 2 * MOST)}"
+
+
+def _is_ordered(job: PendingJob, order: OrderField) -> bool:
+    if order.name == "nice":
+        return job.row["Nice"] not in ("0", "")
+    return job.site_factor is None or job.site_factor > 0  # a held job is looked at once released
+
+
+def _reset(job: PendingJob) -> tuple[str, Reconciled, str] | None:
+    """An order that holds no longer is taken back: it would stay above all jobs to come."""
+    if job.site_factor is None or job.site_factor < BASE // 2:
+        return None
+    return job.name, Reconciled.ORDERED, f"update JobId={job.name} SiteFactor=0"
+
+
+def clear_order(commands: Commands) -> int:
+    """Take back the order of all pending jobs; how many there were. Raises SourceError."""
+    lines = [found[2] for job in pending_jobs(commands) if (found := _reset(job)) is not None]
+    if lines:
+        commands.feed("".join(f"{line}\n" for line in lines), "scontrol", "-Q")
+    return len(lines)
+
+
+def _whole(text: str) -> int | None:
+    return int(text) or None if text.isdecimal() else None
+
+
+def _mib(text: str) -> int | None:
+    """``500M`` or ``2G``; None for 0, which is unset."""
+    number, unit = text[:-1], text[-1:]
+    if text.isdecimal():
+        return int(text) or None
+    try:
+        return round(float(number) * _MIB[unit.upper()]) or None
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,147 @@
+"""Late is not lost: what was not decided at submit is made good while the job is pending."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from predictor.estimate.fitting import Fitted
+from slurm_plugin.mark import parse_mark
+
+from .cluster import SlurmCluster
+from .daemon import DecisionDaemon, install_hook
+from .installation import Installation
+from .tables import Bench
+
+MODEL = "model=resnet50 precision=amp epochs=3 samples=1281167 batch=256"
+DEFAULT = "1-00:00:00"
+WITHIN_S = 30.0
+ORDER = {"mode": "apply", "weight": 5, "longest_delay": "4h"}
+
+pytestmark = pytest.mark.usefixtures("fitted")
+
+
+@pytest.fixture
+def daemon(bench: SlurmCluster, fitted: Fitted, session_home: Path) -> Iterator[DecisionDaemon]:
+    """A daemon that is not started yet, and a hook that asks it."""
+    daemon = DecisionDaemon(bench, session_home)
+    install_hook(bench, daemon.socket, cache_s=0.0)
+    yield daemon
+    daemon.stop()
+
+
+def test_jobs_submitted_while_the_daemon_was_dead_are_made_good(
+    bench: SlurmCluster, daemon: DecisionDaemon, user: str | None
+) -> None:
+    described = bench.submit("--hold", "--gres=gpu:a100:1", f"--comment={MODEL}", user=user)
+    scripted = bench.submit(
+        "--hold", "--gres=gpu:1", user=user, script=f"#!/bin/sh\n#PT {MODEL}\npython t.py\n"
+    )
+    own = bench.submit("--hold", "--gres=gpu:a100:1", f"--comment={MODEL}", "--time=900", user=user)
+    array = bench.submit("--hold", "--gres=gpu:1", f"--comment={MODEL}", "--array=0-3", user=user)
+    cpu = bench.submit("--hold", "--partition=cpu", user=user)
+    assert bench.job(described.job_id)["AdminComment"] == "precision-time v=1 later=hook own=none"
+    assert bench.job(own.job_id)["AdminComment"] == "precision-time v=1 later=hook own=900"
+    daemon.start()
+    bench.wait_until(lambda: _decided(bench, described, scripted, own, array), WITHIN_S)
+    for job in (described, scripted, array):
+        found = bench.job(job.job_id)
+        mark = parse_mark(found["AdminComment"])
+        assert mark is not None
+        assert mark.limit is not None
+        assert found["TimeLimit"] != DEFAULT
+        assert (found["Features"] == "tensorcore") == (job is not described)
+    assert bench.job(own.job_id)["TimeLimit"] == "15:00:00"
+    assert bench.job(cpu.job_id)["AdminComment"] in ("", "(null)", None)
+
+
+def test_a_new_network_costs_its_submit_no_prediction_and_is_made_good(
+    bench: SlurmCluster, daemon: DecisionDaemon, user: str | None
+) -> None:
+    daemon._write({"daemon": {"prediction_ms": 0.0, "deadline_ms": 40.0}})
+    daemon.start()
+    queued = bench.submit("--hold", "--gres=gpu:a100:1", f"--comment={MODEL}", user=user)
+    assert any("the time of resnet50 follows" in text for text in queued.messages)
+    bench.wait_until(lambda: _decided(bench, queued), WITHIN_S)
+    assert bench.job(queued.job_id)["TimeLimit"] != DEFAULT
+    again = bench.submit("--hold", "--gres=gpu:a100:1", f"--comment={MODEL}", user=user)
+    assert any("time limit set to" in text for text in again.messages)
+
+
+def test_what_users_wrote_moves_nothing_else(
+    bench: SlurmCluster, daemon: DecisionDaemon, user: str | None
+) -> None:
+    odd = f'{MODEL} variant="a;b\'c" Priority=9 \\ TimeLimit=1'
+    queued = bench.submit("--hold", "--gres=gpu:1", f"--comment={odd}", user=user)
+    before = bench.job(queued.job_id)
+    daemon.start()
+    bench.wait_until(lambda: _decided(bench, queued), WITHIN_S)
+    after = bench.job(queued.job_id)
+    same = {"Priority", "Partition", "UserId", "Comment", "JobName", "Nice"}
+    assert {k: after[k] for k in same} == {k: before[k] for k in same}
+
+
+@pytest.fixture
+def ordered(
+    installation: Installation, fitted: Fitted, session_home: Path
+) -> Iterator[tuple[SlurmCluster, DecisionDaemon]]:
+    """A cluster without accounting whose scheduler heeds SiteFactor, its daemon not started."""
+    with SlurmCluster(installation, Bench(accounting=False, priority="multifactor")) as cluster:
+        daemon = DecisionDaemon(cluster, session_home)
+        install_hook(cluster, daemon.socket, cache_s=0.0)
+        yield cluster, daemon
+        daemon.stop()
+
+
+def test_the_order_is_written_at_submit_and_made_good_and_taken_back(
+    ordered: tuple[SlurmCluster, DecisionDaemon], user: str | None
+) -> None:
+    bench, daemon = ordered
+    waits = ("--nodelist=a1", "--exclusive")  # sprio lists jobs that could start but for room
+    first = bench.submit(*waits, "--time=60", user=user, script="#!/bin/sh\nsleep 300\n")
+    bench.wait(first.job_id, ["RUNNING"])
+    late = bench.submit(*waits, "--gres=gpu:1", "--time=600", user=user)
+    daemon._write({"order": ORDER, "limits": {"mode": "off"}})
+    daemon.start()
+    bench.wait_until(lambda: late.job_id in _site_factors(bench), WITHIN_S)
+    short = bench.submit(*waits, "--gres=gpu:1", "--time=10", user=user)
+    long = bench.submit(*waits, "--gres=gpu:1", "--time=2000", user=user)
+    cpu = bench.submit(*waits, user=user)
+    places = _site_factors(bench)
+    assert places[short.job_id] > places[cpu.job_id] > places[long.job_id]
+    assert places[short.job_id] - places[long.job_id] < 4 * 3600
+    assert abs(places[late.job_id] - places[long.job_id]) < 4 * 3600
+    daemon.set_policy(order={"mode": "off"})
+    bench.wait_until(lambda: not _site_factors(bench), WITHIN_S)
+
+
+def test_many_jobs_are_made_good_in_one_pass(
+    bench: SlurmCluster, daemon: DecisionDaemon, user: str | None
+) -> None:
+    for n in range(40):  # distinct ones: an array is one record
+        bench.submit("--hold", "--gres=gpu:1", f"--job-name=many{n}", user=user)
+    start = time.monotonic()
+    daemon.start()
+
+    def all_done() -> bool:
+        text = bench.run("squeue", "-h", "-O", "admin_comment:200").stdout
+        return text.count("expected_s=") >= 40 and "later=" not in text
+
+    bench.wait_until(all_done, WITHIN_S)
+    assert time.monotonic() - start < WITHIN_S
+
+
+def _decided(bench: SlurmCluster, *jobs: object) -> bool:
+    marks = [parse_mark(bench.job(job.job_id)["AdminComment"]) for job in jobs]  # type: ignore[attr-defined]
+    return all(mark is not None and mark.later is None for mark in marks)
+
+
+def _site_factors(bench: SlurmCluster) -> dict[int, int]:
+    """Of the pending jobs that have one."""
+    lines = bench.run("sprio", "-h", "-o", "%i %S", check=False).stdout.splitlines()
+    pairs = (text.split() for text in lines)
+    found = {int(job): int(value) for job, value in pairs if job.isdecimal()}
+    return {job: value for job, value in found.items() if value}
