@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import pwd
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.errors import StepReportError
 from predictor.site.capacity.live import Live, LiveJob
-from predictor.site.progress.output_file import read_file
-from predictor.site.progress.reader import ProgressKind, ProgressReading
+from predictor.site.progress.reader import ProgressKind
 from predictor.site.replay import After, Away, Gates, Pool, Throttle, Trace
 from predictor.site.replay import replay as replayed
 from predictor.site.similar.estimate import Estimate, estimate_job
@@ -27,7 +23,7 @@ from .cluster import SlurmJob
 from .limit import MINUTE_S
 from .mark import JobMark, parse_mark
 from .similar_runs import MIB
-from .watch.reports import acting_as
+from .watch.reports import progress_of
 
 Floats = NDArray[np.float64]
 DRAWS = 15
@@ -35,7 +31,6 @@ SEED = 17
 LOW, HALF, HIGH = 0.05, 0.5, 0.95
 LEAST_S = 30.0  # slurmctld looks at ends and limits so often
 UNLIMITED_S = 365 * 86_400.0
-NOT_SEEN = ProgressReading(kind=ProgressKind.NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +62,6 @@ class RunTime:
 
     draws: Sequence[float]
     basis: str
-
-
-def progress_of(job: SlurmJob) -> ProgressReading:
-    """What a running job's stdout says of its progress, read with no more rights than its user."""
-    path = Path(job.stdout)
-    if not path.is_absolute():
-        return NOT_SEEN
-    try:
-        user = pwd.getpwnam(job.user)
-        with acting_as(user):
-            return read_file(path, owner=user.pw_uid)
-    except (KeyError, OSError, StepReportError):
-        return NOT_SEEN
 
 
 def etas(live: Live, queue: Iterable[SlurmJob], memory: SiteMemory) -> tuple[JobEta, ...]:

@@ -61,7 +61,7 @@ class SlurmFollower:
         history = self._history = self._history or self._open()
         name = cursor_of(self._source.settings().cluster_name)
         read = period(history.cursor(name), time.time(), since_s=since_s, overlap_s=overlap_s)
-        found = records(policy, read.since_s, read.until_s, self._reports.of)
+        found = records(policy, read.since_s, read.until_s, self._reports.of, self._reports.printed)
         return fill(history, found, cursor=name, since_s=read.since_s)
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from predictor.site.ended_job import EndedJob
 from predictor.site.history.ingest import Item, LeftOut, Through, Unread
-from predictor.site.history.run import Reported
+from predictor.site.history.run import PrintedProgress, Reported
 
 from ..cluster import Partition, SlurmNode
 from ..config import SlurmHardware, SlurmPolicy
@@ -53,15 +53,20 @@ class GpuNames:
 
 NO_GPUS = LeftOut("without GPUs")
 ReportOf = Callable[[EndedJob], Reported | None]
+PrintedOf = Callable[[EndedJob], PrintedProgress | None]
 
 
 def records(
-    policy: SlurmPolicy, since_s: float, until_s: float, report_of: ReportOf = lambda _: None
+    policy: SlurmPolicy,
+    since_s: float,
+    until_s: float,
+    report_of: ReportOf = lambda _: None,
+    printed_of: PrintedOf = lambda _: None,
 ) -> Iterator[Item]:
     """The runs of all GPU jobs that ended in [since_s, until_s), a day after the other.
 
-    ``report_of`` is asked for the last step report of each. Raises SourceError where Slurm does
-    not answer, RulesError where the site's rules cannot be read.
+    ``report_of`` is asked for the last step report of each, ``printed_of`` for what it printed.
+    Raises SourceError where Slurm does not answer, RulesError where rules cannot be read.
     """
     commands = Commands.of(policy.slurm)
     slurm = SlurmSource(commands)
@@ -69,7 +74,7 @@ def records(
     runs = Runs(rules_of(policy), default_limits(slurm.partitions()))
     for row in streamed(commands, since_s, until_s, names):
         if isinstance(row, EndedJob):
-            yield runs.run(row, report_of(row)) if row.gpus else NO_GPUS
+            yield runs.run(row, report_of(row), printed_of(row)) if row.gpus else NO_GPUS
         elif isinstance(row, BadRow):
             yield Unread(f"job {row.job_id}", row.reason)
         elif isinstance(row, SliceEnd):

@@ -12,7 +12,7 @@ from predictor.identify.identify import identify
 from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.stated import Stated
 from predictor.site.ended_job import EndedJob
-from predictor.site.history.run import LimitBy, Predicted, Reported, Run
+from predictor.site.history.run import LimitBy, Predicted, PrintedProgress, Reported, Run
 
 from ..limit import MINUTE_S
 from ..mark import JobMark, parse_mark
@@ -47,7 +47,12 @@ class Runs:
         # Sweeps submit the same words many times, and reading them takes most of a row's time.
         self._identified = lru_cache(maxsize=_KEPT)(self._identify)
 
-    def run(self, job: EndedJob, reported: Reported | None = None) -> Run:
+    def run(
+        self,
+        job: EndedJob,
+        reported: Reported | None = None,
+        printed: PrintedProgress | None = None,
+    ) -> Run:
         """The run of a job."""
         mark = _mark(job.decision)
         if mark is not None:
@@ -67,6 +72,7 @@ class Runs:
             limit_by=self._limit_by(job, mark),
             predicted=None if mark is None else predicted(mark),
             reported=reported,
+            printed=printed,
         )
 
     def asked(self, comment: str, decision: str, context: RuleContext) -> StatedJob:

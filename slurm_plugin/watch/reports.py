@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from predictor.errors import StepReportError
+from predictor.site.progress.output_file import read_file
+from predictor.site.progress.reader import NOTHING, ProgressReading
 from predictor.site.step_rate import StepReport, last_report, read_report, report_paths
 
 from ..cluster import SlurmJob
@@ -33,6 +35,19 @@ def find_report(job: SlurmJob, file_name: str) -> StepReport | None:
             return report
     except OSError as error:
         raise StepReportError(f"cannot act as {job.user}: {error}") from None
+
+
+def progress_of(job: SlurmJob) -> ProgressReading:
+    """What a running job's stdout says of its progress, read with no more rights than its user."""
+    path = Path(job.stdout)
+    if not path.is_absolute():
+        return NOTHING
+    try:
+        user = pwd.getpwnam(job.user)
+        with acting_as(user):
+            return read_file(path, owner=user.pw_uid)
+    except (KeyError, OSError, StepReportError):
+        return NOTHING
 
 
 def _in_directory(job: SlurmJob, file_name: str, owner: int) -> StepReport | None:

@@ -24,6 +24,7 @@ FORMATS = {
     "iteration of": 'echo "Iteration $i of 200, loss=0.51, 0.2 s/it"',
     "our own line": 'echo "precision-time: step=$i total_steps=200 step_s=0.2"',
 }
+OUTPUT = "--output=out-%j.txt"
 SCRIPT = "#!/bin/sh\nfor i in $(seq 1 200); do {print}; sleep 0.2; done\n"
 
 
@@ -50,7 +51,7 @@ def test_running_jobs_end_when_their_output_says(
     here.work.chmod(0o777)
     jobs = [
         here.submit(
-            "--gres=gpu:1", "--time=60", script=SCRIPT.format(print=print_), user=user
+            OUTPUT, "--gres=gpu:1", "--time=60", script=SCRIPT.format(print=print_), user=user
         ).job_id
         for print_ in FORMATS.values()
     ]
@@ -64,7 +65,7 @@ def test_running_jobs_end_when_their_output_says(
         assert eta["basis"].startswith("printed: step"), eta
         ended[job] = eta["end"]["expected_s"]
     for job in jobs:
-        here.wait(job)
+        here.wait(job, timeout_s=120.0)
     for name, job in zip(FORMATS, jobs, strict=True):
         record = here.sacct(job, "end")
         end_s = _unix(record["end"])
@@ -85,11 +86,12 @@ def test_root_follows_no_file_of_a_user(
     secret.write_text("precision-time: step=7 total_steps=9 step_s=100\n")
     secret.chmod(0o600)
     link = (
-        "#!/bin/sh\nrm -f slurm-$SLURM_JOB_ID.out\n"
-        f"ln -s {secret} slurm-$SLURM_JOB_ID.out\nsleep 20\n"
+        f"#!/bin/sh\nrm -f out-$SLURM_JOB_ID.txt\nln -s {secret} out-$SLURM_JOB_ID.txt\nsleep 20\n"
     )
-    fifo = "#!/bin/sh\nrm -f slurm-$SLURM_JOB_ID.out\nmkfifo slurm-$SLURM_JOB_ID.out\nsleep 20\n"
-    jobs = [here.submit("--gres=gpu:1", script=text, user=user).job_id for text in (link, fifo)]
+    fifo = "#!/bin/sh\nrm -f out-$SLURM_JOB_ID.txt\nmkfifo out-$SLURM_JOB_ID.txt\nsleep 20\n"
+    jobs = [
+        here.submit(OUTPUT, "--gres=gpu:1", script=text, user=user).job_id for text in (link, fifo)
+    ]
     for job in jobs:
         here.wait(job, ["RUNNING"])
     time.sleep(1.0)
@@ -104,7 +106,7 @@ def test_pending_jobs_start_when_those_before_them_end(
 ) -> None:
     here.work.chmod(0o777)
     print_ = 'echo "precision-time: step=$i total_steps=200 step_s=0.2"'
-    options = ("--gres=gpu:a100:4", "--time=60")
+    options = (OUTPUT, "--gres=gpu:a100:4", "--time=60")
     first = [
         here.submit(*options, script=SCRIPT.format(print=print_), user=user).job_id
         for _ in range(2)
@@ -120,7 +122,7 @@ def test_pending_jobs_start_when_those_before_them_end(
     assert _of(found, held)["start"] is None
     assert "held" in _of(found, held)["basis"]
     assert {job["user"] for job in _eta("--user", "nobody-else")["jobs"]} == set()
-    here.wait(waits)
+    here.wait(waits, timeout_s=120.0)
     start_s = _unix(here.sacct(waits, "start")["start"])
     assert start_s - found["at_s"] == pytest.approx(soonest_s - found["at_s"], rel=0.3, abs=5.0)
 
