@@ -163,6 +163,7 @@ def _asked(policy: SlurmPolicy, request: HookRequest) -> HookAnswer:
 
 def _locally(policy: SlurmPolicy, request: HookRequest) -> HookAnswer:
     from predictor.cli.predictors import predictor
+    from predictor.site.calibration.site_state import read_state
 
     from ..cluster import Cluster
     from ..daemon.loading import rules_of
@@ -177,9 +178,9 @@ def _locally(policy: SlurmPolicy, request: HookRequest) -> HookAnswer:
     except SourceError as error:
         warn(f"decided without a view of Slurm: {error}")
     version = policy.daemon.predictor_version
-    return SlurmDecider(predictor(version), policy, lambda: cluster, rules_of(policy)).decide(
-        request
-    )
+    return SlurmDecider(
+        predictor(version), policy, lambda: cluster, rules_of(policy), memory=read_state().memory
+    ).decide(request)
 
 
 def _show(answer: HookAnswer, form: str) -> None:

@@ -16,6 +16,7 @@ from predictor.service.reload import read_anew
 
 from ..cluster import Cluster
 from ..config import Slurm, SlurmPolicy
+from ..order import warnings as order_warnings
 from .connection import Connections
 from .decider_child import ChildAnswer, Ready
 from .decisions import REPORT_AFTER_S, Decisions
@@ -192,6 +193,9 @@ class SlurmDaemon:
             new.deadline_ms / 1000, new.prediction_ms / 1000, by_names=ready.by_names
         )
         self._metrics.predictor(ready.version)
+        if (view := self._snapshots.latest) is not None and ready.policy.order.mode != "off":
+            for text in order_warnings(ready.policy.order, view.settings):
+                _log.warning("%s", text)
         self._policy = ready.policy
 
     def _views(self, slurm: Slurm) -> Snapshots:

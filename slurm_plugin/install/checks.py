@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ..config import SlurmPolicy
-from ..errors import InstallError, PolicyError
+from ..errors import InstallError, PolicyError, SourceError
+from ..order import order_field
+from ..order import warnings as order_warnings
+from ..sources.base import SlurmSource
+from ..sources.commands import Commands
 from . import daemon, files, lua, slurm_conf
 from .install import UNIT, policy_at
 from .options import Options
@@ -60,6 +64,8 @@ def _checks(
     yield "the daemon answers in time", lambda: _answer(policy)
     yield "slurmctld has the plugin loaded", lambda: _loaded(site)
     yield "sbatch shows our line", lambda: _submitted(site, policy)
+    if policy.order.mode != "off":
+        yield "the scheduler heeds the order", lambda: _order(policy)
 
 
 def _checked(promise: str, check: Callable[[], str]) -> CheckedPromise:
@@ -130,6 +136,18 @@ def _loaded(site: SlurmSite) -> str:
             "or restart slurmctld"
         )
     return ",".join(site.running)
+
+
+def _order(policy: SlurmPolicy) -> str:
+    """Where the order of the queue is written, and what an admin should know of that."""
+    try:
+        settings = SlurmSource(Commands.of(policy.slurm)).settings()
+    except SourceError as error:
+        raise InstallError(str(error)) from None
+    found, told = order_field(settings), order_warnings(policy.order, settings)
+    if found is None:
+        raise InstallError("; ".join(told))
+    return "; ".join((found.name, *told))
 
 
 def _submitted(site: SlurmSite, policy: SlurmPolicy) -> str:

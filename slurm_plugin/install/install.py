@@ -14,7 +14,9 @@ from pathlib import Path
 import yaml
 
 from ..config import SlurmPolicy, policy_of, read_policy
-from ..errors import InstallError
+from ..daemon.reconcile import clear_order
+from ..errors import InstallError, SourceError
+from ..sources.commands import Commands
 from . import files, lua, slurm_conf
 from .daemon import require_runnable, responds
 from .files import Say, Steps
@@ -77,6 +79,8 @@ def uninstall(options: Options, say: Say, *, purge: bool = False, dry_run: bool 
     """Take it back; ``purge`` also deletes the policy and the predictors of one's own."""
     site = find_site(options)
     steps = Steps(say, dry_run=dry_run)
+    if options.live and not dry_run:
+        _clear_order(site, say)
     path = site.conf.parent / files.SCRIPT
     script = files.read(path)
     if script is not None and files.is_ours(script) and not _set_elsewhere(site):
@@ -100,6 +104,17 @@ def uninstall(options: Options, say: Say, *, purge: bool = False, dry_run: bool 
     elif policy.exists():
         say(f"note: {policy} stays; uninstall --purge removes it")
     say("done" if steps.made else "nothing is installed")
+
+
+def _clear_order(site: SlurmSite, say: Say) -> None:
+    """Pending jobs would keep their SiteFactor, and stand above all that are submitted later."""
+    try:
+        count = clear_order(Commands(site.commands))
+    except SourceError as error:
+        say(f"note: whether pending jobs have a SiteFactor of ours is not known: {error}")
+        return
+    if count:
+        say(f"SiteFactor of {count} pending jobs is 0 again")
 
 
 def _set_elsewhere(site: SlurmSite) -> bool:
