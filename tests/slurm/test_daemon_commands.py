@@ -65,7 +65,7 @@ def policy(tmp_path: Path) -> Path:
 def real(fitted: Fitted, tmp_path: Path) -> Iterator[DaemonProcess]:
     """The daemon of the command line, with the predictor of this test run."""
     slurm = {"bin_dir": str(tmp_path)}
-    daemon = DaemonProcess(tmp_path / "run", slurm=slurm)
+    daemon = DaemonProcess(tmp_path / "run", slurm=slurm, daemon={"prediction_ms": 4000.0})
     program = Path(sys.executable).with_name("precision-time")
     daemon.command = (str(program), "slurm", "daemon", "--config", str(daemon.policy))
     try:
