@@ -148,6 +148,9 @@ class Decisions:
                 decided = await asyncio.shield(pending.decided)
                 return decided, decided.ending
         except TimeoutError:
+            if pending.decided.done():  # in this very moment
+                decided = pending.decided.result()
+                return decided, decided.ending
             self._expect(pending.name)
             return _later(pending.name, line, Ending.LATE), Ending.LATE
         finally:
@@ -267,7 +270,9 @@ class Decisions:
 
     def _finished_late(self, pending: _Pending, found: ChildAnswer, decided: Decided) -> None:
         """The job has passed: keep what it should have got."""
-        if not found.open:
+        if found.ending is not Ending.DECIDED:
+            self._later.pop(pending.name, None)  # it is decided anew
+        elif not found.open:
             self._later[pending.name] = found.answer
         elapsed_s = time.perf_counter() - pending.started_s
         self._report(Record(decided, Ending.FINISHED_LATE, elapsed_s))

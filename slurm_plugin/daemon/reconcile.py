@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import logging
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -158,21 +160,44 @@ class Reconciler:
         self._left &= names
         self._tries = {name: count for name, count in self._tries.items() if name in names}
         self._waits = {name: since for name, since in self._waits.items() if name in names}
-        lines: list[tuple[str, Reconciled, str]] = []
-        for job in jobs:
+        for start in range(0, len(jobs), PIECE):
             if self._stop.is_set():
                 break
-            found = self._line(job, cluster, order, commands)
-            if found is not None:
-                lines.append(found)
-            if len(lines) >= PIECE:
-                self._write(commands, lines)
-                lines = []
-        self._write(commands, lines)
+            piece = jobs[start : start + PIECE]
+            scripts = self._scripts(commands, piece)
+            lines = [self._line(job, cluster, order, scripts) for job in piece]
+            self._write(commands, [line for line in lines if line is not None])
         return len(self._tries)
 
+    def _scripts(self, commands: Commands, jobs: Sequence[PendingJob]) -> Mapping[str, str]:
+        """The batch scripts of those that are to be decided anew, all by one command."""
+        asked = [job.name for job in jobs if job.row["BatchFlag"] == "1" and self._is_open(job)]
+        if not asked:
+            return {}
+        with tempfile.TemporaryDirectory(prefix="precision-time-") as directory:
+            text = "".join(f"write batch_script {name} {directory}/{name}\n" for name in asked)
+            commands.feed(text, "scontrol", "-Q")
+            found = {}
+            for name in asked:
+                with contextlib.suppress(OSError), open(f"{directory}/{name}", "rb") as file:
+                    found[name] = file.read(MAX_SCRIPT).decode("utf-8", "replace")
+            return found
+
+    def _is_open(self, job: PendingJob) -> bool:
+        """Whether it has to be decided, and was not finished late."""
+        mark = job.mark
+        if job.name in self._left or self._tries.get(job.name, 0) >= TRIES:
+            return False
+        if mark is None:
+            return _asks_for_gpus(job)
+        return mark.later is not None and not self._decisions.later(mark.later)[0]
+
     def _line(
-        self, job: PendingJob, cluster: Cluster, order: OrderField | None, commands: Commands
+        self,
+        job: PendingJob,
+        cluster: Cluster,
+        order: OrderField | None,
+        scripts: Mapping[str, str],
     ) -> tuple[str, Reconciled, str] | None:
         """The update that a job needs, with its name; None for none."""
         request = request_of(job, cluster.partitions)
@@ -188,7 +213,7 @@ class Reconciler:
             assert order is not None
             place = _place(job, order, others_points(self.policy.order, order))
             return job.name, Reconciled.ORDERED, f"update JobId={job.name} {place}"
-        answer = self._answer(job, request, commands)
+        answer = self._answer(job, replace(request, script=scripts.get(job.name)))
         if answer is None:
             return None
         words: list[str] = []
@@ -204,9 +229,7 @@ class Reconciler:
         kind = Reconciled.DECIDED if undecided else Reconciled.ORDERED
         return job.name, kind, f"update JobId={job.name} {' '.join(words)}"
 
-    def _answer(
-        self, job: PendingJob, request: HookRequest, commands: Commands
-    ) -> HookAnswer | None:
+    def _answer(self, job: PendingJob, request: HookRequest) -> HookAnswer | None:
         """The decision that was finished late, else one made now; None while it is being made."""
         if job.mark is not None and job.mark.later is not None:
             known, answer = self._decisions.later(job.mark.later)
@@ -215,7 +238,7 @@ class Reconciler:
             since_s = self._waits.setdefault(job.name, time.monotonic())
             if known and time.monotonic() - since_s < GIVE_UP_S:
                 return None
-        line = encode_request(with_script(request, job, commands))
+        line = encode_request(request)
         asked = asyncio.run_coroutine_threadsafe(self._decisions.decide_aside(line), self._loop)
         try:
             return asked.result(ANSWER_S)
@@ -292,15 +315,8 @@ def request_of(job: PendingJob, partitions: tuple[Partition, ...]) -> HookReques
     )
 
 
-def with_script(request: HookRequest, job: PendingJob, commands: Commands) -> HookRequest:
-    """The same with its batch script, where slurmctld has one."""
-    if job.row["BatchFlag"] != "1":
-        return request
-    try:
-        script = commands.text("scontrol", "write", "batch_script", job.name, "-")
-    except SourceError:
-        return request
-    return replace(request, script=script[:MAX_SCRIPT])
+def _asks_for_gpus(job: PendingJob) -> bool:
+    return any("gpu" in text for name, text in job.row.items() if name.startswith("tres-"))
 
 
 def _decided(job: PendingJob, answer: HookAnswer) -> list[str]:
