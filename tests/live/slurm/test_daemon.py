@@ -25,7 +25,8 @@ Command = Callable[..., str]
 @pytest.fixture
 def daemon(fitted: Fitted, here: SlurmCluster, tmp_path: Path) -> Iterator[DaemonProcess]:
     """The daemon of the command line, with the predictor of this test run."""
-    daemon = DaemonProcess(tmp_path / "run", slurm={"refresh_s": 1.0})
+    patient = {"prediction_ms": 4000.0}
+    daemon = DaemonProcess(tmp_path / "run", slurm={"refresh_s": 1.0}, daemon=patient)
     program = Path(sys.executable).with_name("precision-time")
     daemon.command = (str(program), "slurm", "daemon", "--config", str(daemon.policy))
     try:
