@@ -12,6 +12,7 @@ from predictor.identify.rules import Rules
 from .candidates import candidates
 from .config import Config
 from .estimate import TypeEstimate, estimates
+from .expected import SiteEstimates
 from .rank import Ranking, Steps
 from .records import FilterResult, GpuType, NodeRefusal, PodJob
 from .refuse import refusal
@@ -38,7 +39,7 @@ class Decider:
 
     A name that the table does not hold passes the filter and gets no score: it may be younger
     than the table. One prediction is made for each GPU type, not for each node; ``predicted``
-    hears of each. ``version`` is the predictor's.
+    hears of each. ``version`` is the predictor's, ``site`` what similar runs tell.
     """
 
     def __init__(
@@ -50,12 +51,14 @@ class Decider:
         rules: Rules | None = None,
         version: str = "",
         predicted: Callable[[TypeEstimate], None] = lambda estimate: None,
+        site: SiteEstimates | None = None,
     ) -> None:
         self.predictor = predictor
         self.config = config
         self.nodes = nodes
         self.rules = Rules() if rules is None else rules
         self.version = version
+        self.site = site
         self._predicted = predicted
         self._ranking = Ranking(predictor, config)
         self._table: NodeTable = {}

@@ -41,12 +41,7 @@ def live() -> Live:
 def read(client: ApiClient, config: Config, *, page: int = PAGE) -> Live:
     """The same by a client and a configuration. Needs the verb list on nodes, pods and Jobs."""
     at_s = time.time()
-    core, batch = CoreV1Api(client), BatchV1Api(client)
-    queue = _Queue(config, list(objects(core.list_node, page)))
-    for job in objects(batch.list_job_for_all_namespaces, page):
-        queue.job(job)
-    for pod in objects(core.list_pod_for_all_namespaces, page):
-        queue.pod(pod)
+    queue = _read(client, config, page)
     return Live(
         scheduler=SCHEDULER,
         cluster=cluster_of(config),
@@ -56,13 +51,28 @@ def read(client: ApiClient, config: Config, *, page: int = PAGE) -> Live:
     )
 
 
+def groups(client: ApiClient) -> list[RunObjects]:
+    """What runs and waits, by job."""
+    return _read(client, config_at(None), PAGE).table.going()
+
+
+def _read(client: ApiClient, config: Config, page: int) -> _Queue:
+    core, batch = CoreV1Api(client), BatchV1Api(client)
+    queue = _Queue(config, list(objects(core.list_node, page)))
+    for job in objects(batch.list_job_for_all_namespaces, page):
+        queue.job(job)
+    for pod in objects(core.list_pod_for_all_namespaces, page):
+        queue.pod(pod)
+    return queue
+
+
 class _Queue:
     """Jobs and pods put together, and what only their templates tell."""
 
     def __init__(self, config: Config, nodes: list[Mapping[str, Any]]) -> None:
         self._config, self._rules = config, rules_of(config)
         known = {text(n, "metadata", "name"): gpu_node(n, config.hardware) for n in nodes}
-        self._table = RunTable(Reader(config, self._rules, known.get), cluster_of(config))
+        self.table = RunTable(Reader(config, self._rules, known.get), cluster_of(config))
         self.usable = [known[text(n, "metadata", "name")] for n in nodes if takes_pods(n)]
         self._types: dict[str, str | None] = {}
         self._priorities: dict[str, int] = {}
@@ -70,17 +80,17 @@ class _Queue:
         self._nowhere: set[str] = set()
 
     def job(self, job: Mapping[str, Any]) -> None:
-        if self._table.job(job):
+        if self.table.job(job):
             self._look("Job", job, mapping(job, "spec", "template"))
             if at(job, "spec", "suspend") is True:
                 self._suspended.add(pod_name(job).uid)
 
     def pod(self, pod: Mapping[str, Any]) -> None:
-        if self._table.pod(pod):
+        if self.table.pod(pod):
             self._look("Pod", pod, pod)
 
     def jobs(self) -> Iterator[LiveJob]:
-        return (job for group in self._table.going() for job in self._parts(group))
+        return (job for group in self.table.going() for job in self._parts(group))
 
     def _look(self, kind: str, obj: Mapping[str, Any], template: Mapping[str, Any]) -> None:
         """Which GPUs it may get, and its priority: the API server writes that on pods alone."""
@@ -119,7 +129,7 @@ class _Queue:
         return LiveJob(
             job_id=job_id(head),
             name=head.name,
-            user="",
+            user=head.namespace,
             account=head.namespace,
             partition=head.queue,
             submit_s=min(one.submit_s for one in seen),

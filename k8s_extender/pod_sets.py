@@ -1,4 +1,4 @@
-"""The pods that a Job, PyTorchJob, JobSet, RayJob or Kueue Workload makes, and its deadline.
+"""The pods that Jobs of many kinds make, and where their deadline stands.
 
 Where they lie in an object, so that admission can write there what was read from there.
 """
@@ -13,6 +13,8 @@ from .plain import JsonPath, at, count, items, mapping, text
 
 DEADLINE = "activeDeadlineSeconds"
 WORKLOAD = "Workload"
+VOLCANO = "Job of Volcano"  # of the same name as batch's
+MPI: JsonPath = ("spec", "mpiReplicaSpecs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,8 @@ class PodSet:
 
     The ``template`` of a pod is the pod itself, at the empty path. ``runs`` is how many times in a
     row the deadline lets pods run: a Job with more completions than parallelism starts pods where
-    others have ended. ``gpus`` are those of one pod, where they were counted.
+    others have ended. ``gpus`` are those of one pod, where they were counted. ``made`` is the
+    template of a kind that holds none, as its controller makes it; nothing is written there.
     """
 
     template: JsonPath
@@ -29,6 +32,11 @@ class PodSet:
     count: int = 1
     runs: int = 1
     gpus: int = 0
+    made: Mapping[str, Any] | None = None
+
+    def of(self, obj: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The pod template in an object."""
+        return mapping(obj, *self.template) if self.made is None else self.made
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +45,15 @@ class PodSets:
 
     ``deadline_s`` is the shortest that the object states, in seconds. ``settled`` is False where
     the object may hold pods that do not train together, so that what they run tells more.
-    ``script`` is a shell text that starts the training where no container does.
+    ``script`` is a shell text that starts the training where no container does, ``launcher`` the
+    template of a pod without GPUs that does.
     """
 
     sets: tuple[PodSet, ...]
     deadline_s: int | None = None
     settled: bool = True
     script: str = ""
+    launcher: Mapping[str, Any] | None = None
 
 
 def pod_sets(kind: str, obj: Mapping[str, Any]) -> PodSets | None:
@@ -57,8 +67,9 @@ def pod_sets(kind: str, obj: Mapping[str, Any]) -> PodSets | None:
     return PodSets(
         sets,
         None if kind == "Pod" else min(deadlines, default=None),
-        settled=kind not in ("Pod", "Job"),
+        settled=kind not in ("Pod", "Job", VOLCANO),
         script=text(obj, "spec", "entrypoint") if kind == "RayJob" else "",
+        launcher=at(obj, *MPI, "Launcher", "template") if kind == "MPIJob" else None,
     )
 
 
@@ -75,10 +86,32 @@ def _job(obj: Mapping[str, Any]) -> Iterator[PodSet]:
     yield PodSet(("spec", "template"), ("spec", DEADLINE), together, _runs(spec))
 
 
-def _pytorch_job(obj: Mapping[str, Any]) -> Iterator[PodSet]:
-    for name in mapping(obj, "spec", "pytorchReplicaSpecs"):
-        replicas: JsonPath = ("spec", "pytorchReplicaSpecs", name)
-        yield _replicated(obj, replicas, ("spec", "runPolicy", DEADLINE))
+def _by_role(roles: JsonPath) -> Callable[[Mapping[str, Any]], Iterator[PodSet]]:
+    """Kinds of Kubeflow: replicas by role, and one policy for all."""
+
+    def read(obj: Mapping[str, Any]) -> Iterator[PodSet]:
+        for name in mapping(obj, *roles):
+            yield _replicated(obj, (*roles, name), ("spec", "runPolicy", DEADLINE))
+
+    return read
+
+
+def _train_job(obj: Mapping[str, Any]) -> Iterator[PodSet]:
+    """TrainJob of Kubeflow's second version: a trainer that its runtime makes pods of."""
+    trainer = mapping(obj, "spec", "trainer")
+    wanted = ("image", "command", "args", "env")
+    container = {key: trainer[key] for key in wanted if key in trainer}
+    container["resources"] = mapping(trainer, "resourcesPerNode")
+    made = {"spec": {"containers": [container]}}
+    pods = _or_one(count(trainer, "numNodes"))
+    yield PodSet(("spec", "trainer"), ("spec", DEADLINE), pods, made=made)
+
+
+def _volcano_job(obj: Mapping[str, Any]) -> Iterator[PodSet]:
+    """Volcano's Job has a field for its expected run time, and none for a deadline."""
+    for i, task in enumerate(items(obj, "spec", "tasks")):
+        place: JsonPath = ("spec", "tasks", i, "template")
+        yield PodSet(place, None, _or_one(count(task, "replicas")))
 
 
 def _job_set(obj: Mapping[str, Any]) -> Iterator[PodSet]:
@@ -119,7 +152,10 @@ def _or_one(number: int | None) -> int:
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[PodSet]]] = {
     "Pod": _pod,
     "Job": _job,
-    "PyTorchJob": _pytorch_job,
+    "PyTorchJob": _by_role(("spec", "pytorchReplicaSpecs")),
+    "MPIJob": _by_role(MPI),
+    "TrainJob": _train_job,
+    VOLCANO: _volcano_job,
     "RayJob": _ray_job,
     "JobSet": _job_set,
     WORKLOAD: _workload,

@@ -71,7 +71,7 @@ def pod_job(pod: Mapping[str, Any], config: Config, rules: Rules | None = None) 
 def template_job(
     kind: str, obj: Mapping[str, Any], config: Config, rules: Rules | None = None
 ) -> PodJob | None:
-    """The job of a Pod, Job, PyTorchJob, JobSet, RayJob or Kueue Workload.
+    """The job of a Pod, or of what makes pods: the kinds of `pod_sets`.
 
     None for other kinds and where no pod asks for GPUs. Annotations of the object hold where those
     of its pods say nothing. What is of a wrong type counts as absent; nothing is raised.
@@ -110,7 +110,7 @@ def _parts(obj: Mapping[str, Any], found: PodSets, config: Config) -> list[_Part
     outer = texts(obj, "metadata", "annotations")
     parts: list[_Part] = []
     for pods in found.sets:
-        template = mapping(obj, *pods.template)
+        template = pods.of(obj)
         annotations = {**outer, **texts(template, "metadata", "annotations")}
         asked = asked_of(mapping(template, "spec"), annotations, config.hardware.resources)
         if asked is not None and 1 <= pods.count <= MAX_PODS:
@@ -120,6 +120,8 @@ def _parts(obj: Mapping[str, Any], found: PodSets, config: Config) -> list[_Part
 
 def _ran(part: _Part, found: PodSets) -> StartedCommand:
     containers = containers_with(part.spec, part.asked.resource)
+    if found.launcher is not None:
+        containers = items(found.launcher, "spec", "containers")
     ran = ran_by(containers[0]) if containers else scripted("", {})
     return scripted(found.script, ran.environment) if found.script else ran
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from ..candidates import candidates
 from ..decide import Decider
 from ..estimate import lacking
-from ..plain import text
+from ..expected import site_request
+from ..plain import mapping, text
 from ..pod_name import PodName
 from ..pod_sets import WORKLOAD, PodSet
 from ..records import PodJob
@@ -149,9 +152,11 @@ def _placed(request: AdmissionRequest, known: Decider) -> _Decision:
     if job is None:
         return _Decision()
     found = placement.weights(job, obj, known)
-    if not found:
-        return _Decision(unplaced=lacking(job) or "nothing to choose")
     patch = Patch(obj)
+    if (expected_s := _expected_s(request, job, obj, known)) is not None:
+        limits.expect(patch, obj, request.kind, expected_s)
+    if not found:
+        return _Decision(patch.operations, unplaced=lacking(job) or "nothing to choose")
     placement.place(patch, obj, job, found)
     order = ", ".join(f"{value} {weight}" for (_, value), weight in found.items())
     first = next(value for _, value in found)
@@ -171,15 +176,24 @@ def _told(request: AdmissionRequest, known: Decider, *, by_namespace: bool) -> _
     found = _forecast(job, known, max((part.runs for part in parts), default=1))
     patch = Patch(obj)
     own = limits.own_limits(obj, parts)
-    asked = limits.wanted(obj, parts, config.deadline, by_namespace=by_namespace)
-    seconds = limits.deadline_to_fill(own, found.deadline_s) if asked else own.filled_s
+    wish_s, deadline = job.wish_s, config.deadline
+    asked = limits.wanted(obj, parts, deadline, by_namespace=by_namespace, wish_s=wish_s)
+    seconds = limits.deadline_to_fill(own, wish_s, found.deadline_s) if asked else own.filled_s
     filled = seconds is not None and (
         own.filled_s is not None or limits.fill(patch, parts, seconds)
     )
     told_s = seconds if filled else own.deadline_s
     if asked and told_s is not None:
         limits.pass_on(patch, obj, parts, told_s, config.deadline)
+    main = max(parts, key=lambda part: part.gpus * part.count)
+    expected_s = _expected_s(request, job, main.of(obj), known)
+    if expected_s is None and found.limit is not None:
+        expected_s = found.runs * found.limit.median_s
+    if expected_s is not None and request.kind != WORKLOAD:
+        limits.expect(patch, obj, request.kind, expected_s)
     _annotate(patch, request, parts, job, found, known.version)
+    if own.deadline_s is None and wish_s is not None:
+        own = replace(own, deadline_s=math.ceil(wish_s))
     lines = notes.lines(
         job.stated,
         found,
@@ -189,6 +203,26 @@ def _told(request: AdmissionRequest, known: Decider, *, by_namespace: bool) -> _
         quantile=config.deadline.quantile,
     )
     return _Decision(patch.operations, lines, seconds if filled else None)
+
+
+def _expected_s(
+    request: AdmissionRequest, job: PodJob, template: Mapping[str, Any], known: Decider
+) -> float | None:
+    """How long a job is expected to run where it had best go: by similar runs and physics."""
+    if known.site is None:
+        return None
+    steps = known.steps(job, candidates(job, known.nodes(), known.config.hardware).types)
+    best = steps[0][0].gpu if steps else None
+    name, metadata = subject_of(request).name, mapping(request.object, "metadata")
+    asked = site_request(
+        job,
+        template,
+        namespace=text(metadata, "namespace"),
+        name=name or text(metadata, "generateName").rstrip("-"),
+        gpu="" if best is None else best.name,
+    )
+    estimate = known.site.of(asked)
+    return None if estimate is None else estimate.quantile_s(0.5)
 
 
 def _forecast(job: PodJob, known: Decider, runs: int) -> DurationForecast:
@@ -210,6 +244,6 @@ def _annotate(
     if request.kind == WORKLOAD:
         return  # Kueue compares its templates with those of the job
     for part in parts:
-        if part.template:
+        if part.template and part.made is None:
             told = notes.pods(job, part) | notes.copied(request.object)
             patch.annotate((*part.template, "metadata"), times | told)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from predictor.estimate.core import Predictor
 from predictor.estimate.limits import Limit, LimitRule, time_limit, too_thin
 from predictor.estimate.prediction import Prediction
+from predictor.units import duration
 
 from ..candidates import GpuCandidates
 from ..config import Config, Deadline
@@ -15,6 +16,7 @@ from ..durations import go_duration
 from ..estimate import TypeEstimate, estimates, lacking
 from ..records import PodJob
 from ..refuse import evidence, refusal
+from ..workload import LONGEST_S
 
 NO_NODE = "no known node has a GPU that its pods may land on"
 
@@ -71,6 +73,8 @@ def forecast(
     if disputed := job.stated.contradictions:
         doubt = f"the command states another {disputed[0].field}"
     doubt = doubt or _too_short(pool, limit, config, runs)
+    if limit is not None and limit.limit_s > LONGEST_S:
+        doubt = f"it would be {duration(limit.limit_s)}, more than a year: check steps and epochs"
     if not where.certain:
         doubt = "no node with such a GPU is known"
     return DurationForecast(slowest=slowest, limit=limit, blocked=blocked, doubt=doubt, runs=runs)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..plain import items, mapping, text, texts
 from ..pod_gpus import asked_of
-from ..pod_sets import WORKLOAD, PodSet, pod_sets
+from ..pod_sets import VOLCANO, WORKLOAD, PodSet, pod_sets
 
 GROUPS = {
     "Pod": "",
@@ -16,6 +16,9 @@ GROUPS = {
     "PyTorchJob": "kubeflow.org",
     "JobSet": "jobset.x-k8s.io",
     "RayJob": "ray.io",
+    "MPIJob": "kubeflow.org",
+    "TrainJob": "trainer.kubeflow.org",
+    VOLCANO: "batch.volcano.sh",
     WORKLOAD: "kueue.x-k8s.io",
 }
 # Controllers whose templates hold all that we would say on what they make.
@@ -65,7 +68,7 @@ def left_to_owner(kind: str, owner: tuple[str, str] | None) -> bool:
 
 
 def _gpus(obj: Mapping[str, Any], pods: PodSet, resources: tuple[str, ...]) -> int:
-    template = mapping(obj, *pods.template)
+    template = pods.of(obj)
     annotations = {**annotations_of(obj), **annotations_of(template)}
     asked = asked_of(mapping(template, "spec"), annotations, resources)
     return 0 if asked is None else asked.gpus

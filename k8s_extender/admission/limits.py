@@ -12,14 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..config import PREFIX, Deadline
+from ..durations import go_duration
 from ..plain import JsonPath, at, count, text
-from ..pod_sets import DEADLINE, PodSet
+from ..pod_sets import DEADLINE, VOLCANO, PodSet
 from .gpu_pods import annotations_of, labels_of
 from .patch import Patch
 
 # How we know our own deadline again, where the API server asks a second time.
 FILLED = f"{PREFIX}filled-deadline-seconds"
 FILL = f"{PREFIX}fill-deadline"
+EXPECTED = f"{PREFIX}expected-run-time"
+# Proposed for KAI, which reads it nowhere yet; so does Volcano with its runningEstimate.
+KAI_QUEUE = "kai.scheduler/queue"
+KAI_EXPECTED = "kai.scheduler/expected-runtime"
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 KUEUE_LIMIT = "kueue.x-k8s.io/max-exec-time-seconds"
 # The Slurm bridge of Slinky reads annotations of the outermost object; a bare number is minutes.
@@ -51,7 +56,7 @@ def own_limits(obj: Mapping[str, Any], parts: Sequence[PodSet]) -> OwnLimits:
     annotations, labels = annotations_of(obj), labels_of(obj)
     filled_s = count(annotations, FILLED)
     places = [part.deadline for part in parts if part.deadline is not None]
-    places += [(*part.template, "spec", DEADLINE) for part in parts]
+    places += [(*part.template, "spec", DEADLINE) for part in parts if part.made is None]
     found = [at(obj, *place) for place in dict.fromkeys(places)]
     users = [value for value in found if value is not None and value != filled_s]
     readable = [value for value in users if type(value) is int and 0 < value <= MAX_DEADLINE_S]
@@ -70,23 +75,31 @@ def own_limits(obj: Mapping[str, Any], parts: Sequence[PodSet]) -> OwnLimits:
 
 
 def wanted(
-    obj: Mapping[str, Any], parts: Iterable[PodSet], deadline: Deadline, *, by_namespace: bool
+    obj: Mapping[str, Any],
+    parts: Iterable[PodSet],
+    deadline: Deadline,
+    *,
+    by_namespace: bool,
+    wish_s: float | None,
 ) -> bool:
     """Whether a deadline is asked for: by policy, by the namespace's label, by annotation."""
-    holders = (obj, *(at(obj, *part.template) for part in parts))
+    holders = (obj, *(part.of(obj) for part in parts))
     said = {annotations_of(holder).get(FILL, "").lower() for holder in holders}
     if deadline.mode == "off" or "false" in said:
         return False
-    return deadline.mode == "always" or by_namespace or "true" in said
+    return deadline.mode == "always" or by_namespace or "true" in said or wish_s is not None
 
 
-def deadline_to_fill(own: OwnLimits, forecast_s: int | None) -> int | None:
-    """The seconds to fill in, None where a user's own limit or a doubt stands in the way."""
+def deadline_to_fill(own: OwnLimits, wish_s: float | None, forecast_s: int | None) -> int | None:
+    """The seconds to fill in, None where a user's own limit or a doubt stands in the way.
+
+    What the user wishes is what is filled: whatever is predicted, it is neither cut nor exceeded.
+    """
     if own.filled_s is not None:
         return own.filled_s
-    if own.stated:
+    if own.stated or own.elsewhere:
         return None
-    return None if own.elsewhere or forecast_s is None else min(forecast_s, MAX_DEADLINE_S)
+    return forecast_s if wish_s is None else math.ceil(wish_s)
 
 
 def fill(patch: Patch, parts: Sequence[PodSet], seconds: int) -> bool:
@@ -96,6 +109,16 @@ def fill(patch: Patch, parts: Sequence[PodSet], seconds: int) -> bool:
     if added:
         patch.annotate(METADATA, {FILLED: str(seconds)})
     return bool(added)
+
+
+def expect(patch: Patch, obj: Mapping[str, Any], kind: str, seconds: float) -> None:
+    """Tell how long a job is expected to run, in our words and those of KAI and Volcano."""
+    told = {EXPECTED: go_duration(seconds)}
+    if KAI_QUEUE in labels_of(obj):
+        told[KAI_EXPECTED] = told[EXPECTED]
+    patch.annotate(METADATA, told)
+    if kind == VOLCANO:
+        patch.put(("spec", "runningEstimate"), told[EXPECTED])
 
 
 def pass_on(
@@ -111,7 +134,7 @@ def pass_on(
 
 
 def _bridged(obj: Mapping[str, Any], parts: Sequence[PodSet]) -> bool:
-    schedulers = {text(at(obj, *part.template), "spec", "schedulerName") for part in parts}
+    schedulers = {text(part.of(obj), "spec", "schedulerName") for part in parts}
     annotated = any(key.startswith(SLINKY) for key in annotations_of(obj))
     return annotated or SLINKY_SCHEDULER in schedulers
 

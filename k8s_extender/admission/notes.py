@@ -18,13 +18,13 @@ from ..records import PodJob
 from ..replicas import PODS
 from .forecast import DurationForecast
 from .gpu_pods import annotations_of
-from .limits import FILL, FILLED, OwnLimits
+from .limits import EXPECTED, FILL, FILLED, OwnLimits
 
 DURATION = f"{PREFIX}predicted-duration"
 P95 = f"{PREFIX}predicted-p95"
 STEP = f"{PREFIX}predicted-step-seconds"
 BASIS = f"{PREFIX}predicted-basis"
-OF_OBJECT_ONLY = frozenset((FILL, FILLED))
+OF_OBJECT_ONLY = frozenset((FILL, FILLED, EXPECTED))
 # Longer annotations are not read as statements of a job, so that pods do not need them.
 MAX_COPIED = 8192
 MAX_PROBLEMS = 4

@@ -12,6 +12,8 @@ import orjson
 from ..errors import WireError
 from ..plain import items, mapping, text
 from ..pod_name import PodName
+from ..pod_sets import VOLCANO
+from .gpu_pods import GROUPS
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -56,10 +58,11 @@ def request_of(body: bytes) -> AdmissionRequest:
     uid = text(request, "uid")
     if not uid:
         raise WireError("invalid request.uid; expected a text")
+    group, kind = text(request, "kind", "group"), text(request, "kind", "kind")
     return AdmissionRequest(
         uid=uid,
-        group=text(request, "kind", "group"),
-        kind=text(request, "kind", "kind"),
+        group=group,
+        kind=VOLCANO if group == GROUPS[VOLCANO] and kind == "Job" else kind,
         operation=text(request, "operation"),
         object=_placed(mapping(request, "object"), text(request, "namespace")),
         sub_resource=text(request, "subResource"),

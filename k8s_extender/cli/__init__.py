@@ -7,7 +7,7 @@ import click
 from predictor.cli.groups import CommandGroup
 
 # Command -> module of this package that holds it, in the order of the help.
-MODULES = {"serve": "serve", "check": "check", "audit": "audit"}
+MODULES = {"serve": "serve", "check": "check", "audit": "audit", "eta": "eta"}
 
 
 @click.group(cls=CommandGroup, package=__name__, modules=MODULES)
@@ -15,5 +15,5 @@ def k8s() -> None:
     """Rank GPU nodes by predicted time and fill deadlines in Kubernetes.
 
     `serve` answers the API server and kube-scheduler, `check` says what stands in the way, `audit`
-    sums up what was done.
+    sums up what was done, `eta` tells when jobs are expected to end.
     """

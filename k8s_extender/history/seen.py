@@ -21,6 +21,7 @@ from ..admission.limits import FILLED
 from ..admission.notes import BASIS, DURATION, P95, STEP
 from ..config import Config
 from ..durations import seconds_of
+from ..expected import ran_signature
 from ..node_labels import GPU
 from ..plain import count, items, mapping, text, texts
 from ..pod_name import pod_name
@@ -110,6 +111,8 @@ class SeenObject:
     gpus: int
     wanted_gpu: str | None
     asked: str
+    script: str
+    pod_name: str
     origin: str
     predicted: Predicted | None
 
@@ -196,6 +199,8 @@ def _seen(
         gpus=gpus,
         wanted_gpu=gpu_called(job.node_selector.get(PRODUCT)),
         asked=stated_text(stated),
+        script=ran_signature(template, job.resource),
+        pod_name=who.name,
         origin=stated.origins.get("model") or next(iter(stated.origins.values()), ""),
         predicted=predicted(annotations, filled_s),
     )

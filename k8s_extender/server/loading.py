@@ -8,10 +8,12 @@ from pathlib import Path
 from predictor.identify.grammar import parse_text
 from predictor.identify.rules import Rules
 from predictor.service.loading import LoadedPredictor, PredictorLoader, rules_at
+from predictor.site.calibration.site_state import read_state
 
 from ..config import Config, read_config
 from ..decide import Decider
 from ..estimate import TypeEstimate
+from ..expected import SiteEstimates
 from ..records import GpuType, PodJob
 from ..type_index import NodeTable
 
@@ -50,6 +52,7 @@ class DeciderLoader:
         """A warm decider for a configuration; raises RulesError and ArtifactError."""
         rules = rules_of(config)
         loaded = self._predictors.load(config.predictor_version)
+        site = SiteEstimates(read_state().memory, loaded.predictor, config.site)
 
         def made(predicted: Callable[[TypeEstimate], None]) -> Decider:
             return Decider(
@@ -59,6 +62,7 @@ class DeciderLoader:
                 rules=rules,
                 version=loaded.version,
                 predicted=predicted,
+                site=site,
             )
 
         if loaded is not self._warm:

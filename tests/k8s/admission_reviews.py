@@ -16,6 +16,7 @@ import yaml
 from k8s_extender.admission import Admission
 from k8s_extender.config import config_of
 from k8s_extender.decide import Decider
+from k8s_extender.pod_sets import VOLCANO
 from k8s_extender.records import GpuNode, GpuType
 from predictor.estimate.fitting import Fitted
 from predictor.identify.rules import Rules
@@ -39,6 +40,9 @@ GROUPS = {
     "JobSet": "jobset.x-k8s.io",
     "RayJob": "ray.io",
     "Workload": "kueue.x-k8s.io",
+    "MPIJob": "kubeflow.org",
+    "TrainJob": "trainer.kubeflow.org",
+    VOLCANO: "batch.volcano.sh",
 }
 
 
@@ -87,9 +91,10 @@ def captured(name: str) -> dict[str, Any]:
 def review_of(obj: Mapping[str, Any], **request: Any) -> dict[str, Any]:
     """The review of an object that is created, as ``of_kind`` where it does not say itself."""
     kind = str(request.pop("of_kind", None) or obj["kind"])
+    sent = "Job" if kind == VOLCANO else kind
     raw = captured("job")
     raw["request"] |= {
-        "kind": {"group": GROUPS[kind], "version": "v1", "kind": kind},
+        "kind": {"group": GROUPS[kind], "version": "v1", "kind": sent},
         "namespace": "default",
         "object": obj,
     } | request

@@ -48,7 +48,7 @@ def told(report: Any) -> Sums:
 
 
 def added_up(rows: Sequence[Row]) -> Sums:
-    """The same of rows; Kubernetes tells no user."""
+    """The same of rows; the namespace stands for the user."""
     keys = {split: {getattr(row, split) for row in rows} for split in SPLITS}
     return {"all": {"": _share(rows)}} | {
         split: {key: _share([row for row in rows if getattr(row, split) == key]) for key in found}

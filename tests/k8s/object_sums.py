@@ -131,7 +131,7 @@ def _row(
     return Row(
         name=head["metadata"]["name"],
         account=head["metadata"]["namespace"],
-        user="unknown",
+        user=head["metadata"]["namespace"],
         partition=head["metadata"].get("labels", {}).get(QUEUE, "unknown"),
         gpu_type=found.pop() if len(found) == 1 else "unknown",
         outcome=outcome,

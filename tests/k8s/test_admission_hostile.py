@@ -158,7 +158,10 @@ def test_each_review_is_told_with_its_outcome(known: Decider) -> None:
 def test_annotations_are_left_out_where_the_object_has_no_room_for_them(known: Decider) -> None:
     full = STATED | {"team/notes": "x" * (256 * 1024 - 300)}
     found = admitted(known, job(full))
-    assert found.annotations.keys() <= full.keys() | {f"{OURS}filled-deadline-seconds"}
+    assert found.annotations.keys() <= full.keys() | {
+        f"{OURS}filled-deadline-seconds",
+        f"{OURS}expected-run-time",
+    }
     size = sum(len(k) + len(v) for k, v in found.annotations.items())
     assert size <= 256 * 1024
 

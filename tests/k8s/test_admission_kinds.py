@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-from admission_reviews import OURS, STATED, admitted, knowledge, manifest, nodes
+from admission_reviews import OURS, STATED, admitted, applied, knowledge, manifest, nodes
 
+from k8s_extender.admission import Admission
 from k8s_extender.decide import Decider
+from k8s_extender.pod_sets import VOLCANO
 from k8s_extender.replicas import PODS
 from k8s_extender.workload import pod_job, template_job
 from predictor.estimate.fitting import Fitted
@@ -226,3 +230,58 @@ def test_a_job_of_a_cron_job_is_filled(known: Decider) -> None:
 def test_a_kind_of_another_group_is_left_alone(known: Decider) -> None:
     group = {"group": "batch.volcano.sh", "version": "v1alpha1", "kind": "Job"}
     assert not admitted(known, complete("job"), kind=group).operations
+
+
+def gpu_template(command: list[str], gpus: int = 1) -> dict[str, Any]:
+    resources = {"limits": {"nvidia.com/gpu": str(gpus)}}
+    return {"spec": {"containers": [{"name": "c", "command": command, "resources": resources}]}}
+
+
+def test_an_mpi_job_is_read_from_launcher_and_workers(known: Decider) -> None:
+    launcher = {"spec": {"containers": [{"name": "l", "command": ["mpirun", "python", "t.py"]}]}}
+    obj = {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": "m", "annotations": dict(STATED)},
+        "spec": {
+            "mpiReplicaSpecs": {
+                "Launcher": {"replicas": 1, "template": launcher},
+                "Worker": {"replicas": 2, "template": gpu_template(["sshd"])},
+            }
+        },
+    }
+    job = template_job("MPIJob", obj, known.config)
+    assert job is not None
+    assert (job.gpus_per_pod, job.pods) == (1, 2)
+    stored = admitted(known, obj).object
+    assert stored["spec"]["runPolicy"]["activeDeadlineSeconds"] > 600
+    assert "annotations" not in stored["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]
+
+
+def test_a_train_job_as_the_api_server_sends_it(known: Decider) -> None:
+    name = "affinity-trainjob-admissionreview-request.json"
+    raw = json.loads((Path(__file__).parent / "payloads" / "placement" / name).read_text())
+    obj = raw["request"]["object"]
+    obj["metadata"]["annotations"] = dict(STATED)
+    job = template_job("TrainJob", obj, known.config)
+    assert job is not None
+    assert (job.gpus_per_pod, job.pods) == (1, 2)
+    found = applied(Admission(lambda: known), raw, labelled=True)
+    assert found.object["spec"]["activeDeadlineSeconds"] > 600
+    assert found.object["spec"]["trainer"] == obj["spec"]["trainer"]
+
+
+def test_volcano_and_kai_are_told_the_expected_run_time(known: Decider) -> None:
+    obj = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": VOLCANO,
+        "metadata": {"name": "v", "annotations": dict(STATED)},
+        "spec": {"tasks": [{"replicas": 1, "template": gpu_template(["python", "t.py"])}]},
+    }
+    stored = admitted(known, obj).object
+    told = stored["metadata"]["annotations"][f"{OURS}expected-run-time"]
+    assert stored["spec"]["runningEstimate"] == told
+    queued = complete("job")
+    queued["metadata"]["labels"] = {"kai.scheduler/queue": "research"}
+    found = admitted(known, queued).annotations
+    assert found["kai.scheduler/expected-runtime"] == found[f"{OURS}expected-run-time"]

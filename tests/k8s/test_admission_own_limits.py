@@ -210,3 +210,27 @@ def test_an_update_and_a_sub_resource_are_left_alone(known: Decider) -> None:
 
 def test_a_dry_run_is_answered_as_the_creation_would_be(known: Decider) -> None:
     assert admitted(known, job(), dryRun=True) == admitted(known, job())
+
+
+@pytest.mark.parametrize(("wish", "seconds"), [("4h", 14400), ("90s", 90), ("400h", 1_440_000)])
+def test_a_deadline_that_the_user_wishes_is_what_is_filled(
+    known: Decider, wish: str, seconds: int
+) -> None:
+    """Neither cut nor exceeded, whatever is predicted, and without a label of the namespace."""
+    found = admitted(known, job(STATED | {f"{OURS}deadline": wish}))
+    assert found.object["spec"]["activeDeadlineSeconds"] == seconds
+    assert f"{OURS}expected-run-time" in found.annotations
+
+
+@pytest.mark.parametrize("wish", ["10000d", "0s", "-1h", "soon"])
+def test_an_absurd_wish_is_named_and_not_clipped(known: Decider, wish: str) -> None:
+    found = admitted(known, job(STATED | {f"{OURS}deadline": wish}))
+    assert f"invalid deadline='{wish}'; expected a duration such as 4h" in found.said
+    assert found.object["spec"].get("activeDeadlineSeconds", 0) < 366 * 86400
+
+
+def test_an_absurd_length_gets_a_message_and_no_deadline(known: Decider) -> None:
+    endless = {k: v for k, v in STATED.items() if "epochs" not in k} | {f"{OURS}steps": "9" * 11}
+    found = admitted(known, job(endless))
+    assert "activeDeadlineSeconds" not in found.object["spec"]
+    assert "more than a year: check steps and epochs" in found.said

@@ -145,13 +145,17 @@ def resources(given: dict[str, Any] | None = None) -> set[str]:
 
 def test_jobs_and_pods_are_looked_at_and_other_kinds_where_asked() -> None:
     assert resources() == {"batch/v1/jobs", "/v1/pods"}
-    kinds = dict.fromkeys(("pytorchjobs", "jobsets", "rayjobs", "workloads"), True)
+    names = ("pytorchjobs", "jobsets", "rayjobs", "mpijobs", "trainjobs", "vcjobs", "workloads")
+    kinds = dict.fromkeys(names, True)
     assert resources({"admission": {"webhook": {"kinds": kinds}}}) == {
         "batch/v1/jobs",
         "/v1/pods",
         "kubeflow.org/v1/pytorchjobs",
         "jobset.x-k8s.io/v1alpha2/jobsets",
         "ray.io/v1/rayjobs",
+        "kubeflow.org/v2beta1/mpijobs",
+        "trainer.kubeflow.org/v1alpha1/trainjobs",
+        "batch.volcano.sh/v1alpha1/jobs",
         "kueue.x-k8s.io/v1beta1/workloads",
     }
 

@@ -83,6 +83,7 @@ def test_every_annotation_and_event_written_is_there() -> None:
         BY_GPU,
         PODS,
         limits.FILLED,
+        limits.EXPECTED,
         PLACED,
     }
     assert {pod_events.REFUSED, pod_events.UNCLEAR, pod_events.OBSERVED} == set(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
@@ -21,24 +20,11 @@ import pytest
 import yaml
 from api_server_stand_in import served
 from click.testing import CliRunner, Result
-from k8s_certificates import openssl, self_signed
-from k8s_server_process import BF16, CLUSTER, MIXED, ServerProcess, names_body, node, pod, serving
+from k8s_certificates import openssl
+from k8s_server_process import BF16, CLUSTER, MIXED, ServerProcess, names_body, node, pod
 
-from k8s_extender.cli.scheduler_config import seconds
 from predictor.cli.main import main
 from predictor.estimate.fitting import Fitted
-
-EXTENDER: dict[str, Any] = {
-    "urlPrefix": "http://127.0.0.1:1",
-    "filterVerb": "v1/filter",
-    "prioritizeVerb": "v1/prioritize",
-    "preemptVerb": "v1/preempt",
-    "weight": 10,
-    "httpTimeout": "2s",
-    "nodeCacheCapable": True,
-    "ignorable": True,
-    "managedResources": [{"name": "nvidia.com/gpu", "ignoredByScheduler": False}],
-}
 
 
 class ApiServer(ThreadingHTTPServer):
@@ -124,18 +110,6 @@ def check(*arguments: object) -> tuple[int, dict[str, str]]:
     return result.exit_code, {m[1]: m[2] for m in failed if m is not None}
 
 
-def scheduler_config(directory: Path, extender: dict[str, Any], **more: Any) -> Path:
-    path = directory / "scheduler.yaml"
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "percentageOfNodesToScore": 100,
-        "extenders": [extender],
-    }
-    path.write_text(yaml.safe_dump(config | more))
-    return path
-
-
 def test_with_all_rights_every_promise_about_the_cluster_is_kept(tmp_path: Path) -> None:
     with api_server(tmp_path) as file:
         result = run("check", "--kubeconfig", file)
@@ -195,137 +169,6 @@ def test_an_impossible_kubeconfig_is_an_error_of_the_argument(tmp_path: Path) ->
 
 
 @openssl
-def test_a_right_registration_of_a_running_extender_keeps_every_promise(
-    fitted: Fitted, tmp_path: Path
-) -> None:
-    ours = self_signed(tmp_path / "ours", "ours", "DNS:precision-time.gpu.svc,IP:127.0.0.1")
-    tls = {"certificate": str(ours.certificate), "key": str(ours.key)}
-    with serving(tmp_path / "s", ours.trusted(), server=tls) as server:
-        address = f"127.0.0.1:{server.ports[0]}"
-        ca_data = base64.b64encode(ours.certificate.read_bytes()).decode()
-        by_name = {"urlPrefix": f"https://precision-time.gpu.svc:{server.ports[0]}"}
-        for url, ca in (
-            (by_name, {"caData": ca_data}),
-            (by_name, {"caFile": str(ours.certificate)}),
-            ({"urlPrefix": f"https://{address}/"}, {"caData": ca_data}),
-            ({"urlPrefix": "https://x:1"}, {"caData": ca_data, "serverName": "127.0.0.1"}),
-        ):
-            entry = EXTENDER | url | {"enableHTTPS": True, "tlsConfig": ca}
-            file = scheduler_config(tmp_path, entry)
-            result = run("check", "--scheduler-config", file, "--connect", address)
-            assert result.exit_code == 0, result.output
-            assert f"ok      {address} answers, and its certificate can be" in result.output
-            assert "ok      it is ready" in result.output
-
-
-@openssl
-def test_a_certificate_of_another_ca_or_name_is_told(fitted: Fitted, tmp_path: Path) -> None:
-    ours, other = (self_signed(tmp_path / n, n) for n in ("ours", "other"))
-    tls = {"certificate": str(ours.certificate), "key": str(ours.key)}
-    with serving(tmp_path / "s", ours.trusted(), nodes=None, server=tls) as server:
-        address = f"127.0.0.1:{server.ports[0]}"
-        text = f"{address} answers, and its certificate can be verified"
-        for ca, name in (other, ""), (ours, "another.name"):
-            config = {"caFile": str(ca.certificate), "serverName": name}
-            entry = EXTENDER | {"urlPrefix": f"https://{address}", "enableHTTPS": True}
-            file = scheduler_config(tmp_path, entry | {"tlsConfig": config})
-            code, failed = check("--scheduler-config", file)
-            assert code == 1
-            assert set(failed) == {text}
-        file = scheduler_config(tmp_path, entry | {"tlsConfig": {"caFile": str(ours.certificate)}})
-        assert "nodes are not listed" in check("--scheduler-config", file)[1]["it is ready"]
-
-
-@pytest.mark.parametrize(
-    ("change", "remedy"),
-    [
-        ({"filterVerb": ""}, "set filterVerb: v1/filter"),
-        ({"prioritizeVerb": "priorities"}, "set prioritizeVerb: v1/prioritize"),
-        ({"preemptVerb": ""}, "set preemptVerb: v1/preempt"),
-        ({"urlPrefix": "http://127.0.0.1:1/v1"}, "set filterVerb: filter"),
-        (
-            {"urlPrefix": "http://127.0.0.1:1/scheduler", "filterVerb": "filter"},
-            "set filterVerb: v1/filter, and take /scheduler from urlPrefix",
-        ),
-        ({"bindVerb": "bind"}, "remove bindVerb"),
-        ({"weight": 0}, "set weight: 10"),
-        ({"nodeCacheCapable": False}, "set nodeCacheCapable: true"),
-        ({"ignorable": False}, "set ignorable: true"),
-        ({"httpTimeout": None}, "set httpTimeout: 2s"),
-        ({"httpTimeout": "30s"}, "set httpTimeout: 2s"),
-        ({"httpTimeout": "2"}, "set httpTimeout: 2s"),
-        ({"managedResources": []}, "add nvidia.com/gpu to managedResources"),
-        ({"managedResources": [{"name": "example.com/x"}]}, "add nvidia.com/gpu"),
-        (
-            {"managedResources": [{"name": "nvidia.com/gpu", "ignoredByScheduler": True}]},
-            "remove ignoredByScheduler of nvidia.com/gpu",
-        ),
-        ({"urlPrefix": "http://precision-time.gpu.svc"}, "set urlPrefix: https://"),
-        ({"urlPrefix": "https://precision-time.invalid"}, "enableHTTPS: true"),
-        (
-            {"urlPrefix": "https://precision-time.invalid", "enableHTTPS": True},
-            "the scheduler trusts whoever answers",
-        ),
-        (
-            {
-                "urlPrefix": "https://precision-time.invalid",
-                "enableHTTPS": True,
-                "tlsConfig": {"insecure": True, "caFile": "ca.pem"},
-            },
-            "no insecure",
-        ),
-    ],
-)
-def test_what_is_registered_otherwise_than_we_advise_is_told_with_what_to_do(
-    tmp_path: Path, change: dict[str, Any], remedy: str
-) -> None:
-    file = scheduler_config(tmp_path, EXTENDER | change)
-    code, failed = check("--scheduler-config", file, "--connect", "127.0.0.1:1")
-    assert code == 1
-    assert any(remedy in text for text in failed.values()), failed
-
-
-@pytest.mark.parametrize(
-    ("config", "named"),
-    [
-        ({"extenders": [EXTENDER | {"enableHttps": True}]}, "extenders.0.enableHttps"),
-        ({"extenders": [EXTENDER | {"httpTimeout": 2}]}, "extenders.0.httpTimeout"),
-        ({"extenders": [EXTENDER | {"weight": "10"}]}, "extenders.0.weight"),
-        ({"extenders": [EXTENDER | {"tlsConfig": {"ca": "x"}}]}, "extenders.0.tlsConfig.ca"),
-        ({"extenders": []}, "extenders"),
-        ({"extenders": [EXTENDER, EXTENDER]}, "2 extenders"),
-        ({"apiVersion": "kubescheduler.config.k8s.io/v1beta2"}, "apiVersion"),
-        ({"kind": "Pod"}, "kind"),
-        (
-            {"extenders": [EXTENDER | {"urlPrefix": "https://x:port/v1"}]},
-            "urlPrefix='https://x:port",
-        ),
-        ({"extenders": [EXTENDER | {"urlPrefix": "https://[::1/v1"}]}, "urlPrefix='https://[::1"),
-    ],
-)
-def test_a_configuration_that_would_stop_the_scheduler_is_settings_of_its_key(
-    tmp_path: Path, config: dict[str, Any], named: str
-) -> None:
-    failed = check("--scheduler-config", scheduler_config(tmp_path, EXTENDER, **config))[1]
-    assert named in failed["the registration can be read"]
-
-
-@pytest.mark.parametrize("text", ["", ": :", "- 1", "x", "\x00", "[" * 5000])
-def test_a_file_that_is_no_configuration_is_told(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "scheduler.yaml"
-    file.write_text(text)
-    code, failed = check("--scheduler-config", file)
-    assert code == 1
-    assert set(failed) == {"the registration can be read"}
-
-
-def test_durations_are_read_as_go_reads_them() -> None:
-    said = {"2s": 2.0, "1m30s": 90.0, "500ms": 0.5, "1.5s": 1.5, "1h": 3600.0, ".5s": 0.5}
-    assert {text: seconds(text) for text in said} == pytest.approx(said)
-    for wrong in ("", "2", "s", "2 s", "-2s", "2sec", "2s3"):
-        assert seconds(wrong) is None
-
-
 def test_check_config_reads_configuration_and_rules_and_ends(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("prioritize: {policy: reserve}")

@@ -15,7 +15,7 @@ from mutants import mutants
 from k8s_extender.config import config_of
 from k8s_extender.durations import go_duration, seconds_of
 from k8s_extender.pod_name import PodName, pod_name
-from k8s_extender.pod_sets import KINDS
+from k8s_extender.pod_sets import KINDS, VOLCANO
 from k8s_extender.records import PodJob
 from k8s_extender.workload import POLICIES, pod_job, template_job
 from predictor.identify.rules import read_rules
@@ -360,7 +360,8 @@ def test_a_job_of_independent_pods_trains_with_one(change: dict[str, Any]) -> No
 
 def test_kinds_without_known_pods_are_no_jobs() -> None:
     assert template_job("Deployment", manifest("job"), CONFIG) is None
-    assert KINDS == ("Pod", "Job", "PyTorchJob", "RayJob", "JobSet", "Workload")
+    kinds = {"Pod", "Job", "PyTorchJob", "MPIJob", "TrainJob", "RayJob", "JobSet", "Workload"}
+    assert set(KINDS) == kinds | {VOLCANO}
 
 
 @pytest.mark.parametrize(

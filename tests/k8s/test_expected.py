@@ -1,0 +1,132 @@
+"""Every pod gets an estimate by what its like took here; `k8s eta` tells when jobs end."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from admission_reviews import BOTH, admitted, applied, captured, knowledge
+from api_server_stand_in import PODS, served
+from click.testing import CliRunner
+from ended_objects import pod, running
+from gfd_nodes import a100
+
+from k8s_extender.admission import Admission
+from k8s_extender.config import config_of
+from k8s_extender.decide import Decider
+from k8s_extender.durations import seconds_of
+from k8s_extender.expected import SiteEstimates, ran_signature
+from k8s_extender.history.records import records
+from predictor.cli.main import main
+from predictor.estimate.fitting import Fitted
+from predictor.site.calibration.site_state import SiteState, write_state
+from predictor.site.history.run import Run
+
+EXPECTED = "precision-time.io/expected-run-time"
+COMMAND, MINUTES, MANY = ["python", "tools/fold.py", "--seed", "7"], 30, 12
+
+
+def with_command(obj: dict[str, Any], seed: int) -> dict[str, Any]:
+    for container in obj["spec"]["containers"]:
+        container["command"] = [*COMMAND[:-1], str(seed)]
+        container["image"] = f"registry.example.com/fold:v{seed}"
+    return obj
+
+
+def ended() -> list[Run]:
+    """Runs of one image and command, as an API server tells them."""
+    with served() as cluster:
+        cluster.fill([a100("a100-0")])
+        for i in range(MANY):
+            ran = (100.0 * i, 100.0 * i + MINUTES)
+            cluster.put(with_command(pod(f"fold-{i}-xyz", gpus=1, ran=ran), i), PODS)
+        found = list(records(cluster.client(), config_of({})))
+    assert all(isinstance(one, Run) for one in found)
+    return sorted((one for one in found if isinstance(one, Run)), key=lambda r: r.ended.end_s)
+
+
+@pytest.fixture(scope="module")
+def state() -> SiteState:
+    return SiteState.learn(ended())
+
+
+@pytest.fixture(scope="module")
+def known(fitted: Fitted, state: SiteState) -> Decider:
+    decider = knowledge(fitted, BOTH)
+    decider.site = SiteEstimates(state.memory, fitted.predictor)
+    return decider
+
+
+def new_pod(command: list[str] | None = None) -> dict[str, Any]:
+    raw = copy.deepcopy(captured("pod"))
+    obj = with_command(raw["request"]["object"], 99)
+    obj["metadata"].pop("annotations", None)
+    obj["metadata"]["namespace"] = ended_namespace()
+    raw["request"]["namespace"] = ended_namespace()
+    for container in obj["spec"]["containers"]:
+        container["command"] = command or container["command"]
+        container["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+    return raw
+
+
+def ended_namespace() -> str:
+    return str(pod("x")["metadata"]["namespace"])
+
+
+def test_a_pod_that_names_no_network_is_estimated_by_its_image_and_command(known: Decider) -> None:
+    found = applied(Admission(lambda: known), new_pod(), verb="place")
+    seconds = seconds_of(found.annotations[EXPECTED])
+    assert seconds == pytest.approx(60 * MINUTES, rel=0.25)
+
+
+def test_of_what_never_ran_here_nothing_is_said(known: Decider, fitted: Fitted) -> None:
+    raw = new_pod(["python", "another.py"])
+    raw["request"]["namespace"] = raw["request"]["object"]["metadata"]["namespace"] = "others"
+    assert EXPECTED not in applied(Admission(lambda: known), raw, verb="place").annotations
+    nowhere = knowledge(fitted, BOTH)
+    assert applied(Admission(lambda: nowhere), new_pod(), verb="place").operations == []
+
+
+def test_tags_and_numbers_make_no_other_job() -> None:
+    one, two = (with_command(pod("a", gpus=1), seed) for seed in (1, 2))
+    assert ran_signature(one, "nvidia.com/gpu") == ran_signature(two, "nvidia.com/gpu")
+    two["spec"]["containers"][0]["image"] = "registry.example.com/dock:v1"
+    assert ran_signature(one, "nvidia.com/gpu") != ran_signature(two, "nvidia.com/gpu")
+
+
+def test_physics_tells_of_a_named_network_that_never_ran(fitted: Fitted) -> None:
+    from admission_reviews import job
+
+    decider = knowledge(fitted, BOTH)
+    decider.site = SiteEstimates(SiteState().memory, fitted.predictor)
+    found = admitted(decider, job()).annotations
+    best_s = seconds_of(found[EXPECTED])
+    slowest_s = seconds_of(found["precision-time.io/predicted-duration"])
+    assert best_s is not None
+    assert slowest_s is not None
+    assert best_s <= slowest_s
+
+
+def test_eta_tells_what_is_left(
+    state: SiteState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRECISION_TIME_HOME", str(tmp_path))
+    write_state(state, tmp_path)
+    with served() as cluster:
+        cluster.fill([a100("a100-0")])
+        cluster.put(with_command(running("fold-new", gpus=1), 3), PODS)
+        words = ["k8s", "eta", "--kubeconfig", str(cluster.kubeconfig(tmp_path))]
+        plain = CliRunner().invoke(main, words)
+        done = CliRunner().invoke(main, [*words, "--format", "json"])
+        none = CliRunner().invoke(main, [*words, "-n", "nobody", "--format", "json"])
+    assert done.exit_code == 0, done.output
+    (found,) = json.loads(done.output)
+    assert (found["name"], found["gpus"]) == ("fold-new", 1)
+    assert found["running_s"] > 0
+    assert found["left_s"] is not None
+    assert "of the same user and script" in found["source"]
+    assert f"{ended_namespace()}/fold-new  1 GPUs, runs " in plain.output
+    assert json.loads(none.output) == []
