@@ -41,12 +41,10 @@ class Prioritize(Section):
 class Placement(Section):
     """Preferred node affinity that the webhook writes on GPU pods, by the policy of `prioritize`.
 
-    ``balance`` leaves the best GPUs to larger jobs while such wait for them. ``single_term`` names
-    only the best types, in one term, for autoscalers that buy what is preferred (Karpenter).
+    ``single_term`` names only the best types, for Karpenter, which buys what is preferred.
     """
 
     enabled: bool = True
-    balance: bool = False
     single_term: bool = False
 
 

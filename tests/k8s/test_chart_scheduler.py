@@ -13,9 +13,6 @@ from typing import Any
 import pytest
 from chart_render import NAMESPACE, Rendered, needs_helm, render
 
-from k8s_extender.cli.scheduler_config import promises_of, read_extender
-from k8s_extender.config import Config
-
 pytestmark = needs_helm
 
 SECOND = {"scheduler": "second-scheduler"}
@@ -88,15 +85,6 @@ def test_every_gpu_resource_of_the_configuration_is_sent_to_us() -> None:
     assert extender["managedResources"] == [
         {"name": name, "ignoredByScheduler": False} for name in resources
     ]
-
-
-@pytest.mark.parametrize("given", [{}, SECOND])
-def test_our_own_check_finds_nothing_wrong(given: dict[str, Any], tmp_path: Path) -> None:
-    file = tmp_path / "scheduler.yaml"
-    file.write_text(render(given).one("ConfigMap", "-scheduler")["data"]["scheduler.yaml"])
-    promises = list(promises_of(read_extender(file), Config().hardware.resources))
-    assert promises
-    assert [promise for promise in promises if not promise.kept] == []
 
 
 @pytest.mark.parametrize(

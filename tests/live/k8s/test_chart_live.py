@@ -51,16 +51,9 @@ def test_a_field_that_is_misspelled_would_be_refused(cluster: ControlPlane) -> N
         cluster.apply([service], "--dry-run=server")
 
 
-def test_our_own_check_is_content_with_account_registration_and_certificate(
-    cluster: ControlPlane,
-) -> None:
+def test_our_own_check_is_content_with_the_account(cluster: ControlPlane) -> None:
     cluster.add_nodes(ready([p100("p100-0")]))
-    given = (
-        "--kubeconfig",
-        cluster.extender_kubeconfig,
-        "--scheduler-config",
-        cluster.registration,
-    )
+    given = ("--kubeconfig", cluster.extender_kubeconfig)
     result = CliRunner().invoke(main, ["k8s", "check", *map(str, given)])
     assert result.exit_code == 0, result.output
     assert "1 nodes are listed, 1 of them with GPUs that we know" in result.output
