@@ -7,7 +7,7 @@ from typing import Any
 
 from predictor.estimate.core import Predictor
 from predictor.identify.grammar import stated_text
-from predictor.site.calibration.source import site_source
+from predictor.site.calibration.site_run import site_source
 from predictor.site.similar.estimate import Estimate, estimate_job
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.physics import PhysicsView

@@ -19,7 +19,7 @@ from k8s_extender.config import config_of
 from k8s_extender.decide import Decider
 from k8s_extender.durations import seconds_of
 from k8s_extender.expected import SiteEstimates, ran_signature
-from k8s_extender.history.records import records
+from k8s_extender.history.follow import records
 from predictor.cli.main import main
 from predictor.estimate.fitting import Fitted
 from predictor.site.calibration.site_state import SiteState, write_state
