@@ -90,12 +90,12 @@ def test_a_limit_of_the_users_own_that_is_too_short_is_pointed_out(
 @pytest.mark.parametrize(
     ("options", "script", "env"),
     [
-        ((f"--comment={JOB}",), "#!/bin/sh\npython train.py\n", {}),
-        ((), f"#!/bin/sh\n#PT {JOB}\npython train.py\n", {}),
-        ((), "#!/bin/sh\npython train.py\n", {"PRECISION_TIME": JOB}),
+        ((f"--comment={JOB}",), "#!/bin/sh\ntorchrun --nproc-per-node 2 train.py\n", {}),
+        ((), f"#!/bin/sh\n#PT {JOB}\ntorchrun --nproc-per-node 2 train.py\n", {}),
+        ((), "#!/bin/sh\ntorchrun --nproc-per-node 2 train.py\n", {"PRECISION_TIME": JOB}),
         (
             (f"--comment={JOB.replace('batch=256', '')}",),
-            "#!/bin/sh\npython train.py\n",
+            "#!/bin/sh\ntorchrun --nproc-per-node 2 train.py\n",
             {"PRECISION_TIME_BATCH_SIZE": "256"},
         ),
     ],
