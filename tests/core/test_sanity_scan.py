@@ -28,8 +28,8 @@ MODELS = (
 )
 GPUS = ("v100-sxm2-16gb", "a100-sxm4-80gb", "h100-sxm5-80gb", "t4-16gb", "gb200-186gb")
 PRECISIONS = ("fp32", "mixed_fp16_fp32", "mixed_bf16_fp32", "mixed_fp8_bf16", "mixed_fp4_bf16")
-# Beyond what sharding takes off the optimizer's step: a ring of four V100 has more links than one of
-# two, so that bert-large came out 10 % shorter on four.
+# Beyond what sharding takes off the optimizer's step: rings of four V100 have more links than
+# rings of two (bert-large, 10 % shorter).
 NOISE = 1.2
 # FP32 fuses no attention, so that the gain of 16 bits may be a little above that of the peaks: 9.0
 # for 8.0 (llama2-7b on a T4).
