@@ -95,6 +95,8 @@ def assumed(job: PodJob, config: Config) -> tuple[str, ...]:
     unstated = [] if values.keys() & {"batch_size", "global_batch_size"} else ["batch_size"]
     if "precision" not in values and config.assumed_precision is None:
         unstated.append("precision")
+    if job.claimed and "gpus" not in values:
+        unstated.append("gpus")
     return (*unstated, *(doubt.field for doubt in job.stated.doubts))
 
 

@@ -11,6 +11,8 @@ from .mig import RESOURCE_PREFIX
 from .plain import MOST, at, count, items, mapping, text
 
 MAX_GPUS = 1024
+# A container may ask for devices of a class by this name, as for any resource.
+DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 # Annotations of KAI-Scheduler: its pods ask for no resource.
 KAI_FRACTION = "gpu-fraction"
 KAI_DEVICES = "gpu-fraction-num-devices"
@@ -22,11 +24,16 @@ _FRACTION = re.compile(r"0?\.\d{1,6}|1(?:\.0{1,6})?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class PodGpus:
-    """GPUs of one pod: ``resource`` counts them, ``fraction`` is the part of each that it gets."""
+    """GPUs of one pod: ``resource`` counts them, ``fraction`` is the part of each that it gets.
+
+    ``claimed`` where they are resource claims, of which a pod tells only the names: one GPU each is
+    then no more than a guess.
+    """
 
     resource: str
     gpus: int
     fraction: float = 1.0
+    claimed: bool = False
 
 
 def asked_of(
@@ -42,7 +49,10 @@ def asked_of(
     most = max(totals, key=totals.__getitem__, default=None)
     if most is not None and 0 < totals[most] <= MAX_GPUS:
         return PodGpus(most, totals[most])
-    return _fractions(annotations, next(iter(totals), "nvidia.com/gpu"))
+    resource = next(iter(totals), "nvidia.com/gpu")
+    if claims := len(items(spec, "resourceClaims")):
+        return PodGpus(resource, min(claims, MAX_GPUS), claimed=True)
+    return _fractions(annotations, resource)
 
 
 def containers_with(spec: Mapping[str, Any], resource: str) -> list[Mapping[str, Any]]:
@@ -80,11 +90,11 @@ def _whole(quantity: Any) -> int | None:
 
 
 def _slices(spec: Mapping[str, Any]) -> list[str]:
-    """Resources of MIG slices that any container names."""
+    """Resources of MIG slices and device classes that any container names."""
     containers = (*items(spec, "containers"), *items(spec, "initContainers"))
     parts = (mapping(c, "resources", part) for c in containers for part in ("requests", "limits"))
     named = {key for part in parts for key in part if isinstance(key, str)}
-    return sorted(key for key in named if key.startswith(RESOURCE_PREFIX))
+    return sorted(key for key in named if key.startswith((RESOURCE_PREFIX, DEVICE_CLASS)))
 
 
 def _fractions(annotations: Mapping[str, str], resource: str) -> PodGpus | None:

@@ -74,7 +74,8 @@ class PodJob:
     of it, and ``hard`` that a node which is too slow for it is of no use. ``gpu_memory_bytes`` is
     what the user says each GPU must have. ``node_selector``, ``node_affinity`` (the required terms
     of the API, plain JSON) and ``tolerations`` tell which nodes it may land on. ``gpu_fraction``
-    is the part of each GPU that a scheduler of shared GPUs gives it.
+    is the part of each GPU that a scheduler of shared GPUs gives it. ``claimed`` GPUs are those of
+    resource claims, whose number a pod does not tell.
     """
 
     stated: Stated
@@ -90,6 +91,7 @@ class PodJob:
     tolerations: Sequence[Mapping[str, Any]] = ()
     scheduling_policy: str | None = None
     gpu_fraction: float = 1.0
+    claimed: bool = False
 
     @property
     def gpus(self) -> int:

@@ -102,6 +102,7 @@ def template_job(
         tolerations=tuple(items(main.spec, "tolerations")),
         scheduling_policy=policy,
         gpu_fraction=main.asked.fraction,
+        claimed=main.asked.claimed,
     )
 
 

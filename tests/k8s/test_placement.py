@@ -241,3 +241,32 @@ def test_a_cordoned_or_tainted_type_is_not_preferred() -> None:
     table = cluster()
     table |= {name: replace(table[name], takes_pods=False) for name in ("h0", "h1")}
     assert [value for value, _ in terms(placed(review(), known(table)))] == [A100, L40S, V100]
+
+
+def test_a_pod_with_claims_is_ranked_and_gets_no_times() -> None:
+    """As the API server holds it: the claims' names alone, and no resource."""
+    raw = review()
+    captured = json.loads((PAYLOADS / "dra-pod-with-claim.json").read_text())
+    pod = raw["request"]["object"]
+    pod["spec"] = {key: value for key, value in captured["spec"].items() if key != "nodeName"}
+    (container,) = pod["spec"]["containers"]
+    container["command"] = shlex.split(f"{BERT} --per_device_train_batch_size 8")
+    assert "nvidia.com/gpu" not in json.dumps(container.get("resources", {}))
+    found = placed(raw)
+    assert [value for value, _ in terms(found)] == [H100, A100, L40S, V100]
+    assert found.object["spec"]["resourceClaims"] == pod["spec"]["resourceClaims"]
+    job = pod_job(pod, config_of({}))
+    assert job is not None
+    (estimate, *_) = known().estimates(job, [cluster()["h0"].type])  # type: ignore[list-item]
+    assert "gpus" in estimate.assumed
+
+
+def test_a_device_class_is_asked_for_like_a_resource() -> None:
+    raw = review()
+    (container,) = raw["request"]["object"]["spec"]["containers"]
+    asked = {"limits": {"deviceclass.resource.kubernetes.io/gpu.nvidia.com": "2"}}
+    container["resources"] = asked
+    job = pod_job(raw["request"]["object"], config_of({}))
+    assert job is not None
+    assert job.gpus_per_pod == 2
+    assert terms(placed(raw))[0] == (H100, 100)
