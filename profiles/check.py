@@ -15,7 +15,7 @@ from .rules import collective_faults, measurement_fault, operator_faults
 from .storage import HERE, sources
 from .tables import CollectiveTable, OperatorTable, collectives, measurements, models, operators
 
-SIZE_LIMIT_BYTES = 8_000_000
+SIZE_LIMIT_BYTES = 11_000_000
 _DATA = (".csv", ".yaml", ".md")
 
 

@@ -126,8 +126,11 @@ def widened(factor: float, level: float, found: Sequence[Assumption]) -> float:
         return factor
     ends = [one.high if level >= 0.5 else one.low for one in found]
     share = NormalDist().inv_cdf(level) / NormalDist().inv_cdf(RANGE_LEVEL)
-    spread = math.hypot(math.log(factor), *(share * math.log(end) for end in ends))
-    return math.exp(math.copysign(spread, level - 0.5))
+    assumed = math.hypot(*(share * math.log(end) for end in ends))
+    own = math.log(factor)
+    if own * (level - 0.5) < 0:  # near the median, where errors have a bias: they add up
+        return math.exp(own + math.copysign(assumed, level - 0.5))
+    return math.exp(math.copysign(math.hypot(own, assumed), level - 0.5))
 
 
 def _length(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:

@@ -24,7 +24,8 @@ local TRES = { "gres", "tres_per_node", "tres_per_job", "tres_per_task", "tres_p
 local ENVIRONMENT = { "PRECISION_TIME" } -- the whole text in one, then one variable a key
 for _, key in ipairs({
   "MODEL", "PRECISION", "BATCH_SIZE", "GLOBAL_BATCH_SIZE", "GRAD_ACCUM", "SEQ_LEN", "IMAGE_SIZE",
-  "EPOCHS", "STEPS", "DATASET_SIZE", "FRAMEWORK", "FRAMEWORK_DATE", "OPTIMIZER", "SHARDING",
+  "EPOCHS", "STEPS", "DATASET", "DATASET_SIZE", "FRAMEWORK", "FRAMEWORK_DATE", "OPTIMIZER",
+  "SHARDING",
   "TENSOR_PARALLEL", "PIPELINE_PARALLEL", "CONTEXT_PARALLEL", "EXPERT_PARALLEL",
   "VIRTUAL_STAGES", "SEQUENCE_PARALLEL", "MEAN_SEQ_LEN", "FABRIC", "OPTIONS", "VARIANT",
   "PHASES",

@@ -68,4 +68,5 @@ def test_bytes_of_one_element() -> None:
         Dtype.FP16: 2,
         Dtype.BF16: 2,
         Dtype.FP8: 1,
+        Dtype.FP4: 1,  # two copies of half a byte
     }

@@ -29,7 +29,10 @@ PAYLOADS = Path(__file__).parent / "payloads" / "placement"
 PRODUCT = "nvidia.com/gpu.product"
 H100, A100 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB"
 L40S, V100 = "NVIDIA-L40S", "Tesla-V100-SXM2-16GB"
-BERT = "python run_mlm.py --model_name_or_path bert-large-uncased --fp16"
+BERT = (
+    "python run_mlm.py --model_name_or_path bert-large-uncased --fp16"
+    " --max_seq_length 512 --per_device_train_batch_size 32"
+)
 TERMS = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
 
 
