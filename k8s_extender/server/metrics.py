@@ -27,7 +27,9 @@ class ExtenderMetrics(ServiceMetrics):
         self._nodes = self._histogram("request_nodes", "Nodes of a request.", NODES, "verb")
         self._refused = self._counter("nodes_refused", "Nodes refused.", "reason")
         self._predictions = self._counter("predictions", "Predictions.", "gpu", "tier")
-        self._kept = self._counter("kept_off", "Pods that some nodes were refused to.", "reason")
+        self._kept = self._counter(
+            "kept_off", "Filter calls that refused nodes to a pod.", "reason"
+        )
         self._placed = self._counter("placed", "Pods given an order of GPU types.", "first")
         self._unplaced = self._counter("unplaced", "Pods without one.", "why")
         self._filled = self._counter("deadlines", "Objects given a deadline.")
@@ -57,7 +59,7 @@ class ExtenderMetrics(ServiceMetrics):
         self._refused.labels(reason).inc(nodes)
 
     def kept_off(self, reason: str) -> None:
-        """Count a pod that nodes were refused to; under ``observe`` one that they would be."""
+        """Count a call that refused nodes to a pod; under ``observe`` one that would have."""
         self._kept.labels(reason).inc()
 
     def reviewed(self, placed: str, unplaced: str, deadline_s: int | None) -> None:

@@ -136,19 +136,15 @@ def request_of(
 
 def _in_script(command: click.Command, script: str) -> dict[str, str]:
     """The #SBATCH options of a script that this command knows, up to its first command."""
-    import shlex
+    from predictor.identify.directives import sbatch_options
 
-    words: list[str] = []
-    for line in script.splitlines():
-        if line.startswith("#SBATCH"):
-            words += shlex.split(line.removeprefix("#SBATCH"), comments=True)
-        elif line.strip() and not line.startswith("#"):
-            break
-    context = click.Context(command, ignore_unknown_options=True, allow_extra_args=True)
-    found, _, _ = command.make_parser(context).parse_args(words)
-    known = {option.name for option in command.params if isinstance(option, click.Option)}
-    own = {"script", "user", "config", "local", "form"}
-    return {k: v for k, v in found.items() if k in known - own and isinstance(v, str)}
+    found = sbatch_options(script)
+    return {
+        str(option.name): found[flag.removeprefix("--")]
+        for option in command.params
+        for flag in option.opts
+        if flag.removeprefix("--") in found
+    }
 
 
 def _asked(policy: SlurmPolicy, request: HookRequest) -> HookAnswer:

@@ -10,7 +10,7 @@ from statistics import fmean, median
 
 from ....job.precision import Precision
 from .measure import Measured
-from .price import Priced
+from .price import PricedStep
 from .steps import StepRun
 
 # Half the steps lie within this share of the median on a machine that does nothing else.
@@ -22,7 +22,7 @@ class Pair:
     """A predicted step, and the measured one; ``before_s`` without any row of the device."""
 
     run: StepRun
-    predicted: Priced
+    predicted: PricedStep
     before_s: float | None
     measured: Measured
 
@@ -38,7 +38,7 @@ class Comparison:
     """
 
     run: StepRun
-    predicted: Priced
+    predicted: PricedStep
     before_s: float | None
     one_run_s: float
     calibrated_s: float

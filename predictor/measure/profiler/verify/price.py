@@ -36,7 +36,7 @@ def graph_of(candidate: Candidate) -> Graph:
 
 
 @dataclass(frozen=True, slots=True)
-class Priced:
+class PricedStep:
     """One step: seconds, what torch's allocator gives out at most, watts (None where unknown)."""
 
     step_s: float
@@ -44,7 +44,7 @@ class Priced:
     power_w: float | None
 
 
-def priced(steps: StepModel, run: StepRun, graph: Graph, device: str) -> Priced:
+def priced(steps: StepModel, run: StepRun, graph: Graph, device: str) -> PricedStep:
     """The physical step of a run on a device of the tables."""
     candidate = run.candidate
     job = TrainingJob(
@@ -58,7 +58,7 @@ def priced(steps: StepModel, run: StepRun, graph: Graph, device: str) -> Priced:
     entry = _entry(candidate, graph)
     found = steps.price_graph(job, entry, graph)
     busy = min(1.0, (found.compute_s + found.optimizer_s) / found.step_s)
-    return Priced(
+    return PricedStep(
         step_s=found.step_s,
         peak_bytes=memory_of_graph(job, entry, graph).allocated_bytes,
         power_w=power_of(job.hardware).at(busy) if job.hardware.tdp_w else None,

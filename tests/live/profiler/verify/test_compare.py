@@ -12,7 +12,7 @@ from predictor.measure.profiler.timing import Timing
 from predictor.measure.profiler.verify.candidates import Candidate
 from predictor.measure.profiler.verify.compare import STEADY, Pair, Verification, compared
 from predictor.measure.profiler.verify.measure import Measured
-from predictor.measure.profiler.verify.price import Priced
+from predictor.measure.profiler.verify.price import PricedStep
 from predictor.measure.profiler.verify.steps import StepRun
 
 SECONDS = st.floats(min_value=1e-4, max_value=10.0)
@@ -31,7 +31,7 @@ def pair(
     timing = Timing(time_s=measured_s, spread=spread, samples=5)
     return Pair(
         run=StepRun(candidate=candidate, precision=precision),
-        predicted=Priced(predicted_s, 2e9, 200.0),
+        predicted=PricedStep(predicted_s, 2e9, 200.0),
         before_s=2 * predicted_s,
         measured=Measured(timing, 1.0, 10**9, 100.0),
     )
