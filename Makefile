@@ -19,8 +19,8 @@ PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip --disable-p
 	bench-tracing clean
 
 demo: $(VENV)/.report
-	$(BIN)/precision-time predict resnet50 --gpu a100-sxm4-80gb --gpus 8 --precision mixed_fp16_fp32 --batch-size 256 --epochs 90
-	$(BIN)/precision-time compare resnet50 --gpus 8 --batch-size 256 --epochs 90
+	$(BIN)/precision-time predict resnet50 --gpu a100-sxm4-80gb --gpus 8 --precision mixed_fp16_fp32 --batch-size 256 --image-size 224 --epochs 90 --dataset imagenet-1k
+	$(BIN)/precision-time compare resnet50 --gpus 8 --batch-size 256 --image-size 224 --epochs 90 --dataset imagenet-1k
 	$(BIN)/precision-time capacity report --from profiles/samples/history.csv.gz \
 		--since 2025-02-01 --until 2025-03-01 --gpus v100-sxm2-16gb:24/8 --gpus a100-sxm4-80gb:24/8 \
 		--gpus h100-sxm5-80gb:24/8 --add a100-sxm4-80gb:8 --output capacity-report.html
