@@ -13,11 +13,11 @@ from typing import Any
 import yaml
 
 from ..errors import GraphError, JobError
-from ..graphs.catalog import ModelEntry, entry_of
+from ..graphs.catalog import ModelEntry, entry_of, overrides
 from ..graphs.operator import Kind
 from ..job.training_job import TrainingJob
 from ..physics.job_graph import job_graph
-from ..physics.parallel.stages import CORES
+from ..physics.parallel.stages import CORES, layer_shares, virtual_stages
 
 # An assumption that moves the total further than this carries no kill limit and no refusal.
 DECISIVE_FACTOR = 2.0
@@ -93,6 +93,7 @@ def assumptions_of(
         *_length(job, entry),
         *_sequence(job, entry),
         *_micro_batch(job),
+        *_stages(job, entry),
         *_scale(job, most_gpus),
         *_frozen(job),
         *_objective(job),
@@ -200,6 +201,19 @@ def _micro_batch(job: TrainingJob) -> Iterator[Assumption]:
     slower = (1 + others * most / steps) / (1 + others / steps)
     reason = "usual under pipeline parallelism; only the global batch is stated"
     yield Assumption("batch_size", "1 per micro-step", reason, 1 / slower, slower)
+
+
+def _stages(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
+    """Of layers that do not divide evenly the fullest stage may hold one more."""
+    stated = dict(overrides(entry, job.variant)).get("layers", entry.architecture.get("layers"))
+    layers, stages = stated if isinstance(stated, int) else 0, job.pipeline_parallel
+    even = not layers or layers % (stages * virtual_stages(job, layers)) == 0
+    if stages == 1 or even or job.software.layers_by_hand:
+        return
+    most = max(layer_shares(job, layers)) * layers
+    value = f"{most:g} of {layers} layers on the fullest stage"
+    reason = f"they do not divide evenly into {stages} stages; no split is stated"
+    yield Assumption("pipeline_parallel", value, reason, 1.0, 1 + 1 / most)
 
 
 def _software(

@@ -84,6 +84,19 @@ def test_a_pipeline_takes_a_global_batch_one_sample_at_a_time(fitted: Fitted) ->
     assert "batch_size" in told
 
 
+def test_layers_that_do_not_divide_evenly_are_told(fitted: Fitted) -> None:
+    """GPT-2 XL has 48 layers: eight stages hold 6 each, seven cannot be even."""
+    for stages, told in ((8, False), (7, True)):
+        found = job("gpt2-xl", gpus=stages, batch_size=1, pipeline_parallel=stages, seq_len=1024)
+        (uneven,) = [
+            one
+            for one in fitted.predictor.predict(found).assumptions
+            if one.field == "pipeline_parallel"
+        ] or [None]
+        assert (uneven is not None) is told
+        assert uneven is None or uneven.value == "7 of 48 layers on the fullest stage"
+
+
 ASSUMED = st.builds(
     Assumption,
     st.just("seq_len"),
