@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -118,3 +120,17 @@ def test_the_script_s_own_directives_count_where_no_option_says_otherwise(
         told = json.loads(found.stdout)
         assert found_median in told["evidence"][0]
         assert told["limit_s"] == 86_400.0
+
+
+def test_it_needs_no_extra_where_no_history_is_kept_here(home: Path) -> None:
+    """A plain `pip install precision-time` has neither SQLAlchemy nor pydantic."""
+    program = (
+        "import sys\n"
+        "sys.modules |= dict.fromkeys(('sqlalchemy', 'pydantic', 'polars', 'alembic'))\n"
+        "from predictor.cli.main import main\n"
+        "main(['estimate', '--limit', '1:00:00', '--', 'python', 'x.py'])\n"
+    )
+    words = [sys.executable, "-c", program]
+    ran = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "expected" in ran.stdout

@@ -1,24 +1,15 @@
-"""Names replaced by keyed hashes on their way in, so that no clear one is ever stored.
-
-HMAC-SHA256 with a key of the site: equal names stay equal, and without the key nobody can try
-names against a hash.
-"""
+"""Names replaced by keyed hashes on their way in, so that no clear one is ever stored."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import re
-import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
-from pathlib import Path
 
 from sqlalchemy import Connection, delete, insert, select
 
-from ...errors import ArtifactError, HistoryError
-from ...trusted_files import trusted
+from ...errors import HistoryError
+from .hashing import hasher, site_key_of
 from .run import Run
 from .settings import HistorySettings
 from .tables import META, RUNS
@@ -26,13 +17,8 @@ from .where import Where
 
 MODE = "anonymise"
 KEY_ID = "site_key"
-LEAST_KEY_BYTES = 16
-_DIGITS = 20  # 80 bits: no two names of a site meet
-_CACHED = 2**16
 # Ids that schedulers give, which say nothing of anybody; a Kubernetes name may.
 _GIVEN_ID = re.compile(r"\d+([_+.]\d+)*|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-
-Hash = Callable[[str, str], str]
 
 
 class Anonymiser:
@@ -40,8 +26,8 @@ class Anonymiser:
 
     def __init__(self, settings: HistorySettings) -> None:
         self.mode = settings.anonymise
-        key = None if settings.site_key is None else _key(settings.site_key)
-        self._hash = None if key is None or self.mode == "none" else _hasher(key)
+        key = None if settings.site_key is None else site_key_of(settings.site_key)
+        self._hash = None if key is None or self.mode == "none" else hasher(key)
 
     @property
     def mark(self) -> dict[str, str]:
@@ -90,45 +76,6 @@ class Anonymiser:
     def _job_id(self, job_id: str) -> str:
         assert self._hash is not None
         return job_id if _GIVEN_ID.fullmatch(job_id) else self._hash("job", job_id)
-
-
-def site_hash(site_key: Path) -> Hash:
-    """What hashes a name of a kind by the key in a file; raises HistoryError for a bad one."""
-    return _hasher(_key(site_key))
-
-
-def _hasher(key: bytes) -> Hash:
-    @lru_cache(_CACHED)
-    def hashed(kind: str, name: str) -> str:
-        """``user-5f1c...``; a hash stays what it is, and so does a missing name."""
-        prefix = f"{kind}-"
-        if not name or re.fullmatch(rf"{prefix}[0-9a-f]{{{_DIGITS}}}", name):
-            return name
-        text = f"{kind}\0{name}".encode("utf-8", "surrogatepass")
-        return prefix + hmac.digest(key, text, hashlib.sha256).hex()[:_DIGITS]
-
-    return hashed
-
-
-def _key(path: Path) -> bytes:
-    """The secret; raises HistoryError where others can read or write it, or it is too short."""
-    try:
-        trusted(path)
-        key = path.read_bytes().strip()
-        mode = stat.S_IMODE(path.stat().st_mode)
-    except (ArtifactError, OSError) as error:
-        raise HistoryError(f"invalid site_key={str(path)!r}; {error}") from None
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise HistoryError(
-            f"invalid site_key={str(path)!r}; mode {mode:04o} lets others read it; expected a file"
-            f" of its owner alone: run `chmod 600 {path}`"
-        )
-    if len(key) < LEAST_KEY_BYTES:
-        raise HistoryError(
-            f"invalid site_key={str(path)!r}; it holds {len(key)} bytes;"
-            f" expected {LEAST_KEY_BYTES} or more"
-        )
-    return key
 
 
 def check_names(connection: Connection, anonymiser: Anonymiser) -> None:

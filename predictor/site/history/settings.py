@@ -11,10 +11,10 @@ from pydantic import Field, model_validator
 from ...errors import HistoryError
 from ...settings import Section, read_settings
 from ...trusted_files import home, trusted
+from . import SETTINGS_NAME
 
 VARIABLE = "PRECISION_TIME_HISTORY"
 FILE_NAME = "history.sqlite"
-SETTINGS_NAME = "history.yaml"
 
 Anonymise = Literal["none", "users", "users-and-names"]
 

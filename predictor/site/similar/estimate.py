@@ -90,7 +90,9 @@ def estimate_job(
         found, words = memory.recall(job), ""
     else:
         found = memory.recall(job, physics=physics.ratio, predicted=physics.ln_s(job))
-        words = "" if prediction.total_s is None else _physics_words(prediction, memory)
+        words = ""
+        if prediction.total_s is not None:
+            words = _physics_words(prediction, memory, found.physics_share)
     return Estimate(
         expected_s=found.times.mean_s(),
         limit_s=job.limit_s,
@@ -119,11 +121,12 @@ def carried_limit_s(job: JobRequest, memory: SiteMemory, level: float) -> float 
     return LIMIT_MARGIN * max(found.times.quantile_s(level), own.longest_s)
 
 
-def _physics_words(prediction: Prediction, memory: SiteMemory) -> str:
-    job, share = prediction.job, memory.errors.physics_share
+def _physics_words(prediction: Prediction, memory: SiteMemory, share: float) -> str:
+    job, told = prediction.job, len(memory.errors.physics)
+    why = f"by the errors on {count(told)} jobs" if told else "no job told its error yet"
     return (
         f"physics: {job.model} takes {duration(prediction.total_s)} on {job.gpus} {job.gpu} "
-        f"({share:.0%} of the answer, by the errors on {count(len(memory.errors.physics))} jobs)"
+        f"({share:.0%} of the answer, {why})"
     )
 
 

@@ -48,6 +48,8 @@ RATIOS_KEPT, ERRORS_KEPT = 50, 200
 # Squared ln errors to begin with of runs alike and of physics, until jobs of this site tell.
 FIRST_ERRORS = 5
 FIRST_ERROR = {"runs": 0.5, "physics": 0.25}
+# The share of physics where there is no similar run at all, but what is likely anywhere.
+PHYSICS_ALONE = 0.98
 
 Naming = Callable[[JobRequest], JobRequest]
 Parts = tuple[Floats, Floats, NDArray[np.bool_]]
@@ -76,6 +78,7 @@ class Recollection:
 
     times: RunTimes
     similar: tuple[SimilarRuns, ...]
+    physics_share: float = 0.0
 
 
 def as_they_are(job: JobRequest) -> JobRequest:
@@ -190,13 +193,15 @@ class SiteMemory:
         least = RunEnd.STOPPED if needed else RunEnd.CUT_OFF
         parts: list[Parts] = []
         similar: list[SimilarRuns] = []
-        left = 1.0
+        left, physics_share = 1.0, 0.0
+        known = list(self._known(job))
         if predicted is not None:
-            left -= self.errors.physics_share
+            physics_share = self.errors.physics_share if known else PHYSICS_ALONE
+            left -= physics_share
             weight = np.full(len(predicted), (1 - left) / len(predicted))
             moved_ln_s = predicted + self.errors.physics_shift
             parts.append((moved_ln_s, weight, np.zeros(len(predicted), dtype=bool)))
-        for similarity, window in self._known(job):
+        for similarity, window in known:
             runs = window.arrays
             weight = runs.weight
             notes: tuple[str, ...] = ()
@@ -230,7 +235,7 @@ class SiteMemory:
         parts.append(_prior(left, job.limit_s))
         ln_s, weight, bounds = (np.concatenate(each) for each in zip(*parts, strict=True))
         cap = None if not job.limit_s else log(job.limit_s * (1 + GRACE_SHARE) + GRACE_S)
-        return Recollection(RunTimes.of(ln_s, weight, bounds, cap), tuple(similar))
+        return Recollection(RunTimes.of(ln_s, weight, bounds, cap), tuple(similar), physics_share)
 
     def forget(self, user: str) -> int:
         """Forget all runs of a user; how many they were."""

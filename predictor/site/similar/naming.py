@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..history.anonymise import site_hash
-from ..history.settings import SETTINGS_NAME, HistorySettings, stored_settings
+from ...optional import needs
+from ..history import SETTINGS_NAME
+from ..history.hashing import site_hash
 from .memory import Naming, as_they_are
 from .request import JobRequest
+
+if TYPE_CHECKING:
+    from ..history.settings import HistorySettings
 
 
 def naming_at(home: Path) -> Naming:
     """What the settings in a home say; raises HistoryError where its key cannot be used."""
-    return naming_of(stored_settings()) if (home / SETTINGS_NAME).exists() else as_they_are
+    if not (home / SETTINGS_NAME).exists():
+        return as_they_are
+    with needs("history"):
+        from ..history.settings import stored_settings
+    return naming_of(stored_settings())
 
 
 def naming_of(settings: HistorySettings) -> Naming:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ...history.anonymise import Hash, site_hash
+from ...history.hashing import Hash, site_hash
 from ..report_data import CapacityReport, Dimension, Opportunity, Share
 
 _HASHED = {Dimension.USER: "user", Dimension.ACCOUNT: "account"}
