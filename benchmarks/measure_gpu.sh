@@ -33,24 +33,22 @@ if ((${#missing[@]})); then
     "$python" -m pip install --quiet --disable-pip-version-check --target "$site" "${source[@]}" "${missing[@]}"
 fi
 
-precision_time() {
-    "$python" -c 'from predictor.cli.main import main; main()' "$@"
-}
+precision_time=("$python" -c 'from predictor.cli.main import main; main()')
 
 end=$(awk "BEGIN { print int($SECONDS + 60 * $minutes) }")
 number=0
-while ((SECONDS < end)); do
+while ((number == 0 || SECONDS + 60 < end)); do # what is left may be too short for a row
     number=$((number + 1))
     now=$(awk "BEGIN { left = ($end - $SECONDS) / 60; print (left < $piece ? left : $piece) }")
     limit=$(awk "BEGIN { print int(60 * $now + $spare_s) }")
     echo "piece $number: $now minutes"
     began=$SECONDS status=0
-    timeout --signal=INT --kill-after=20 "$limit" "$python" -c 'from predictor.cli.main import main; main()' \
-        profile --device "$device" --out "$folder" --minutes "$now" --verify || status=$?
+    timeout --signal=INT --kill-after=20 "$limit" "${precision_time[@]}" profile --device "$device" --out "$folder" \
+        --minutes "$now" --verify || status=$?
     echo "piece $number took $((SECONDS - began)) s and ended with status $status"
     if ((status == 2)); then # what was asked for cannot be
         exit 2
     fi
 done
-precision_time profiles check "$folder"
-precision_time profiles report "$folder" | tee "$folder/report.txt"
+"${precision_time[@]}" profiles check "$folder"
+"${precision_time[@]}" profiles report "$folder" | tee "$folder/report.txt"

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import click
+
 from ..errors import ClusterError
 
 IN_CLUSTER = "in-cluster"
 KUBECONFIG = "KUBECONFIG"  # the variable that kubectl reads
+
+kubeconfig_option = click.option(
+    "--kubeconfig",
+    default=IN_CLUSTER,
+    show_default=True,
+    envvar=KUBECONFIG,
+    show_envvar=True,
+    metavar=f"FILE|{IN_CLUSTER}",
+    help="How to reach the API server.",
+)
 
 
 def api_client(kubeconfig: str) -> Any:

@@ -13,7 +13,7 @@ from predictor.cli.console import format_option, show_json
 from predictor.cli.predictors import predictor
 from predictor.units import duration, span
 
-from .cluster import IN_CLUSTER, KUBECONFIG, api_client
+from .cluster import api_client, kubeconfig_option
 
 if TYPE_CHECKING:
     from ..expected import SiteEstimates
@@ -40,15 +40,7 @@ class JobEta:
 @click.command()
 @click.option("--namespace", "-n", default="", help="Of this namespace  [default: all]")
 @click.option("--logs", is_flag=True, help="Read progress from logs: needs the verb get, pods/log.")
-@click.option(
-    "--kubeconfig",
-    default=IN_CLUSTER,
-    show_default=True,
-    envvar=KUBECONFIG,
-    show_envvar=True,
-    metavar=f"FILE|{IN_CLUSTER}",
-    help="How to reach the API server.",
-)
+@kubeconfig_option
 @format_option
 def eta(namespace: str, *, logs: bool, kubeconfig: str, form: str) -> None:
     """Tell when GPU jobs are expected to end, by similar runs, physics and what they print.

@@ -12,7 +12,7 @@ from predictor.cli.filling import filled, history_option, open_history, show
 from predictor.cli.moments import MOMENT
 
 from ..server.loading import config_at
-from .cluster import IN_CLUSTER, KUBECONFIG, api_client
+from .cluster import api_client, kubeconfig_option
 
 EVERY_S = 5.0
 
@@ -27,15 +27,7 @@ EVERY_S = 5.0
     type=click.Path(dir_okay=False, path_type=Path),
     help="The configuration file.  [default: all defaults]",
 )
-@click.option(
-    "--kubeconfig",
-    default=IN_CLUSTER,
-    show_default=True,
-    envvar=KUBECONFIG,
-    show_envvar=True,
-    metavar=f"FILE|{IN_CLUSTER}",
-    help="How to reach the API server.",
-)
+@kubeconfig_option
 @history_option
 @format_option
 def kubernetes(

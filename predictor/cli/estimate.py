@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 MINUTE_S = 60.0
+ONE_GPU = "1 GPU is taken: neither --gpus nor #SBATCH says how many"
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 
 
@@ -70,17 +71,20 @@ def estimate(words: tuple[str, ...], comment: str | None, form: str, **asked: An
     from ..site.similar.estimate import carried_limit_s, estimate_job
     from ..site.similar.physics import PhysicsView
 
-    job = _request(words, comment, asked)
+    job, assumed = _request(words, comment, asked)
     memory = read_state().memory
     physics = PhysicsView(predictor()) if "model=" in job.asked else None
     found = estimate_job(job, memory, physics)
     if form == "json":
-        show_json(_plain(found, carried_limit_s(job, memory, 0.95)))
+        show_json(_plain(found, carried_limit_s(job, memory, 0.95), assumed))
     else:
-        _show(found)
+        _show(found, assumed)
 
 
-def _request(words: tuple[str, ...], comment: str | None, given: dict[str, Any]) -> JobRequest:
+def _request(
+    words: tuple[str, ...], comment: str | None, given: dict[str, Any]
+) -> tuple[JobRequest, tuple[str, ...]]:
+    """The job, and what is assumed of it."""
     from ..identify.directives import sbatch_options
     from ..identify.files import UserFiles
     from ..identify.grammar import stated_text
@@ -97,17 +101,19 @@ def _request(words: tuple[str, ...], comment: str | None, given: dict[str, Any])
         argv=words,
         files=UserFiles(directory),
     )
-    asked: dict[str, Any] = {"user": getuser(), "gpus": 1} | _asked_in(options)
+    asked: dict[str, Any] = {"user": getuser()} | _asked_in(options)
     asked |= {name: value for name, value in given.items() if value is not None}
     if memory_gib is not None:
         asked["memory_bytes"] = round(memory_gib * GIB)
-    return JobRequest(
+    assumed = () if "gpus" in asked else (ONE_GPU,)
+    job = JobRequest(
         script=script_signature(" ".join(words) if script is None else script),
         command=command_signature(" ".join(words), str(directory)),
         directory=str(directory),
         **stated_fields(stated_text(stated)),
-        **asked,
+        **{"gpus": 1, **asked},
     )
+    return job, assumed
 
 
 def _asked_in(options: Mapping[str, str]) -> dict[str, Any]:
@@ -117,7 +123,7 @@ def _asked_in(options: Mapping[str, str]) -> dict[str, Any]:
     def number(name: str) -> int | None:
         return whole(options.get(name, ""))
 
-    nodes = number("nodes") or 1
+    nodes = whole(options.get("nodes", "").partition("-")[0]) or 1  # of 2-4 the least
     tasks = number("ntasks") or nodes * (number("ntasks-per-node") or 1)
     of_one = {"gpus": 1, "gpus-per-node": nodes, "gres": nodes, "gpus-per-task": tasks}
     per_task, per_gpu = number("cpus-per-task"), number("cpus-per-gpu")
@@ -144,7 +150,7 @@ def _asked_in(options: Mapping[str, str]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _plain(found: Estimate, carried_s: float | None) -> dict[str, Any]:
+def _plain(found: Estimate, carried_s: float | None, assumed: tuple[str, ...]) -> dict[str, Any]:
     return {
         "expected_s": found.expected_s,
         "quantiles_s": {str(level): found.quantile_s(level) for level in LEVELS},
@@ -152,11 +158,11 @@ def _plain(found: Estimate, carried_s: float | None) -> dict[str, Any]:
         "carried_limit_s": carried_s,
         "similar_runs": found.runs,
         "evidence": list(found.evidence),
-        "assumptions": list(found.assumptions),
+        "assumptions": [*found.assumptions, *assumed],
     }
 
 
-def _show(found: Estimate) -> None:
+def _show(found: Estimate, assumed: tuple[str, ...]) -> None:
     low_s, half_s, high_s = (found.quantile_s(level) for level in (0.05, 0.5, 0.95))
     if found.evidence or found.limit_s:
         click.echo(f"expected  {duration(found.expected_s)}")
@@ -167,6 +173,7 @@ def _show(found: Estimate) -> None:
         click.echo(
             "to know   a time limit (#SBATCH --time), past jobs (precision-time history ingest)"
         )
-    for head, lines in (("because", found.evidence), ("assumed", found.assumptions)):
+    told = (*found.assumptions, *assumed)
+    for head, lines in (("because", found.evidence), ("assumed", told)):
         for line in lines:
             click.echo(f"{head:<9} {line}")

@@ -134,3 +134,23 @@ def test_it_needs_no_extra_where_no_history_is_kept_here(home: Path) -> None:
     ran = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "expected" in ran.stdout
+
+
+def test_a_number_of_gpus_that_nobody_stated_is_told(home: Path, tmp_path: Path) -> None:
+    silent = command("estimate", "--", "python", "x.py")
+    assert "1 GPU is taken" in silent.stdout
+    told = json.loads(command("estimate", "--format", "json", "--", "python", "x.py").stdout)
+    assert any("1 GPU is taken" in line for line in told["assumptions"])
+    assert "1 GPU is taken" not in command("estimate", "--gpus", "1", "--", "python", "x.py").stdout
+
+
+def test_of_a_range_of_nodes_the_least_counts(home: Path, tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/bash\n#SBATCH -N 2-4 --gres=gpu:4 --time=30\npython x.py\n")
+    runs = [
+        run_of(n, elapsed_s=900.0, gpus=8, limit_s=1800.0, partition="", user="ada", **SILENT)
+        for n in range(9)
+    ]
+    assert command("calibrate", "--history", history(tmp_path, runs)).exit_code == 0
+    said = command("estimate", str(script), "--user", "ada").stdout
+    assert "9 runs of the same user and request" in said
