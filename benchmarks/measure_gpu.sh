@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures a device in pieces of ten minutes: its operators, and whole steps of networks people train.
-# Usage: benchmarks/measure_gpu.sh FOLDER [DEVICE] [MINUTES]; docs/profiling.md says what it needs.
+# Usage: benchmarks/measure_gpu.sh FOLDER [DEVICE] [MINUTES]; docs/how-to/profiling.md says what it needs.
 # Every row is on the disk before the next is measured: the same command goes on where one ended.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -125,7 +125,7 @@ def _suggest(store: History, where: Where, count_: int, form: str) -> None:
     click.echo(
         f"{count(found.jobs)} configurations; their predictions deviate by "
         f"{percent(expm1(found.deviation))} today. 100 steps of each, most telling first, with the "
-        "step time reported (docs/callbacks.md), lead to:"
+        "step time reported (docs/how-to/callbacks.md), lead to:"
     )
     for one in found.runs:
         job = one.job

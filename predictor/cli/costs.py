@@ -25,7 +25,7 @@ _OPTIONS = (
     click.option(
         "--prices",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Your price file, also with grid factor and PUE: docs/cost.md.",
+        help="Your price file, also with grid factor and PUE: docs/how-to/cost.md.",
     ),
     click.option("--partition", help="Partition or site of the price file."),
     click.option(

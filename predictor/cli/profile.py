@@ -55,7 +55,7 @@ def profile(
     """Measure the operators of a device, and its collectives with --ranks.
 
     The tables have the layout of profiles/; `precision-time profiles add` takes them up. A run that
-    was interrupted goes on where it was. docs/profiling.md says what is measured and how.
+    was interrupted goes on where it was. docs/how-to/profiling.md says what is measured and how.
     """
     if minutes <= 0:
         raise JobError("minutes", minutes, "expected more than 0")

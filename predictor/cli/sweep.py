@@ -42,7 +42,7 @@ def sweep(
 
     With --gpu-hours or --budget also how many trials of which configurations to keep: the most
     that fit, cheapest first. Exit code 1 means that not all fit. Configurations beyond the memory
-    of their GPUs are marked and get no trials. docs/sweeps.md has the file.
+    of their GPUs are marked and get no trials. docs/how-to/sweeps.md has the file.
     """
     with needs("sweep"):
         from ..planning.sweeps.search import search_of, within

@@ -33,7 +33,7 @@ ALL = "all"
 @click.option(
     "--docs",
     type=click.Path(file_okay=False, path_type=Path),
-    default="docs",
+    default="docs/explanation",
     show_default=True,
     help="Folder of accuracy.md and the plots.",
 )

@@ -1,4 +1,4 @@
-"""`docs/accuracy.md` and its plots, written from one run of `precision-time validate`."""
+"""The page on accuracy (`docs/explanation`) and its plots, from one `precision-time validate`."""
 
 from __future__ import annotations
 

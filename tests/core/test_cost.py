@@ -137,7 +137,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_the_example_states_nothing() -> None:
     """It is there to be filled in: every field is known, and no figure is made up."""
-    text = (Path(__file__).parents[2] / "docs" / "cost.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "cost.md").read_text(encoding="utf-8")
     block = re.search(r"```yaml\n(.*?)```", text, re.DOTALL)
     assert block is not None
     import yaml

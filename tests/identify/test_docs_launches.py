@@ -9,7 +9,7 @@ from docs_tables import section
 
 from predictor.identify.flags import flags
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "slurm.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "slurm.md"
 ROW = re.compile(r"^\|[^|]*\|([^|]*)\|$", re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""docs/kubernetes.md says what program and chart do: fields, defaults, keys, metrics, values."""
+"""docs/how-to/kubernetes.md says what program and chart do: fields, defaults, keys, metrics, values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from k8s_extender.writeback import BY_GPU
 from predictor.identify.grammar import parse_mapping
 from predictor.identify.keys import ALIASES, FIELD_OF, key_of
 
-TEXT = (Path(__file__).parents[2] / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "kubernetes.md").read_text(encoding="utf-8")
 FIELD = re.compile(r"^\| `([\w.]+)` \| `(.+?)` \| (.+) \|$", re.MULTILINE)
 
 

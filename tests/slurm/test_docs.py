@@ -1,4 +1,4 @@
-"""docs/slurm.md says what the program does: fields, defaults, keys, metrics."""
+"""docs/how-to/slurm.md says what the program does: fields, defaults, keys, metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from slurm_plugin.config import Slurm, SlurmPolicy, Watch
 from slurm_plugin.daemon.metrics import PREFIX, DaemonMetrics
 from slurm_plugin.daemon.snapshots import Snapshots
 
-TEXT = (Path(__file__).parents[2] / "docs" / "slurm.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "slurm.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `([\w.]+)` \| `(.+?)` \| ", re.MULTILINE)
 
 

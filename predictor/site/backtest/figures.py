@@ -24,7 +24,7 @@ CURVE = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitFigures:
-    """What follows from limits alone; docs/backtest.md defines each.
+    """What follows from limits alone; docs/how-to/backtest.md defines each.
 
     ``predicted_share`` is the share of jobs whose limit follows from a prediction. ``kill_rate``
     and ``killed_gpu_hours`` are of jobs killed at their limit: their share, and what they used;

@@ -26,7 +26,7 @@ ACCEPTED = (
     "users, default, oracle, order-users, and with a quantile Q between 0 and 1 history@Q, order@Q,"
     " ours@Q, fill@Q"
 )
-# How the Slurm hook makes a limit unless it is configured otherwise; docs/slurm.md.
+# How the Slurm hook makes a limit unless it is configured otherwise; docs/how-to/slurm.md.
 STARTUP_S, CHECKPOINT_SHARE, ROUNDING_S, FLOOR_S = 600.0, 0.02, 300.0, 600.0
 MAX_INTERVAL_RATIO, REFUSED = 4.0, frozenset({Tier.MODEL})
 # No limit is shorter: a job of no length still needs one.

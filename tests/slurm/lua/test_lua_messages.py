@@ -1,4 +1,4 @@
-"""What docs/slurm.md tells admins to look for is what the hook writes."""
+"""What docs/how-to/slurm.md tells admins to look for is what the hook writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lua_hook import Hook
 
 from slurm_plugin.protocol import HookAnswer
 
-DOCS = (Path(__file__).parents[3] / "docs" / "slurm.md").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[3] / "docs" / "how-to" / "slurm.md").read_text(encoding="utf-8")
 GREPS = re.findall(r"grep '(precision-time: [^']+)' slurmctld\.log", DOCS)
 OUTCOMES = re.findall(r"`(\w+)`", re.search(r"`outcome` in slurmctld.*?\n\n", DOCS, re.S)[0])  # type: ignore[index]
 

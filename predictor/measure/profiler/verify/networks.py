@@ -179,7 +179,7 @@ def diffusion() -> nn.Module:
 
 _LATENT = Data(sizes=(320, 64, 64))
 _STATES = Data(sizes=(2048, 4096))
-# The first is the one run that teaches a factor (docs/profiling.md).
+# The first is the one run that teaches a factor (docs/how-to/profiling.md).
 NETWORKS = (
     Candidate(
         name="resnet50",
