@@ -139,7 +139,7 @@ def backtest(
     """Replay past jobs under other time limits and compare kills, waste and waits.
 
     Jobs come from --history or --swf. Every policy gives each job a limit; a simulator of FIFO or
-    EASY backfill starts them. docs/how-to/backtest.md says what each figure means and does not tell.
+    EASY backfill starts them. docs/how-to/backtest.md says what each figure means and what not.
     """
     from ..site.backtest.policies import policies_of
     from ..site.backtest.run import Workers

@@ -1,4 +1,4 @@
-"""docs/how-to/kubernetes.md says what program and chart do: fields, defaults, keys, metrics, values."""
+"""docs/how-to/kubernetes.md tells of: fields, defaults, keys, metrics, values."""
 
 from __future__ import annotations
 
