@@ -1,6 +1,7 @@
 # make demo   a prediction, a comparison and a capacity report on a fresh checkout, without torch
 # make test   the test suite         make test-live   real Slurm, PostgreSQL, browser, torch; slow ones
 # make lint   style, types, layers, documentation
+# make docs   the site of the documents, into build/site
 # make house  how large and how tangled the code is, beside its bounds
 # make bench  the budgets, measured  make clean  remove what was made here
 # make bench-slurm   what the submit hook costs a real slurmctld
@@ -15,7 +16,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-live lint house bench bench-slurm bench-k8s bench-capacity bench-forecast bench-ingest bench-replay \
+.PHONY: demo test test-live lint docs house bench bench-slurm bench-k8s bench-capacity bench-forecast bench-ingest bench-replay \
 	bench-tracing clean
 
 demo: $(VENV)/.report
@@ -39,6 +40,10 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_docs.py
+
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python tools/refresh_outputs.py --check
 
 house: $(VENV)/.dev
 	$(BIN)/python tools/house.py
@@ -99,6 +104,10 @@ $(VENV)/.k8s: $(VENV)/.created pyproject.toml constraints.txt
 
 $(VENV)/.ingest: $(VENV)/.created pyproject.toml constraints.txt
 	$(PIP) install --quiet --editable '.[slurm,history]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.dev
+	$(PIP) install --quiet --editable '.[dev,docs]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.created pyproject.toml constraints.txt

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from predictor.estimate.api import (
         PrecisionTimeError,
         Prediction,
+        Predictions,
         TrainingJob,
         load_predictor,
+        predict_many,
         predict_phases,
         predict_time,
     )
@@ -23,8 +25,10 @@ if TYPE_CHECKING:
 __all__ = [
     "PrecisionTimeError",
     "Prediction",
+    "Predictions",
     "TrainingJob",
     "load_predictor",
+    "predict_many",
     "predict_phases",
     "predict_time",
     "trace",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 from typing import TYPE_CHECKING
 
 from ..graphs.catalog import entry_of
@@ -68,11 +67,6 @@ def narrowing(found: Prediction) -> str:
     if first is not None and (first.decisive or not NARROWING[found.tier]):
         return f"state {first.field}"
     return NARROWING[found.tier]
-
-
-def html(found: Prediction) -> str:
-    """For notebooks."""
-    return "<pre>" + escape("\n".join(lines(found))) + "</pre>"
 
 
 def _bands(found: Prediction) -> str:

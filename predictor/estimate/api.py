@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from itertools import product
 from typing import Any
 
 from ..errors import JobError, PrecisionTimeError
 from ..job.phases import phases_of, with_first
 from ..job.training_job import JOB_FIELDS, TrainingJob
 from .core import Predictor
+from .plots import Predictions
 from .prediction import Interval, Prediction
 from .store import load_predictor
 
@@ -17,9 +19,11 @@ __all__ = [
     "Interval",
     "PrecisionTimeError",
     "Prediction",
+    "Predictions",
     "Predictor",
     "TrainingJob",
     "load_predictor",
+    "predict_many",
     "predict_phases",
     "predict_time",
 ]
@@ -45,13 +49,30 @@ def predict_time(
 
     Raises JobError, naming field, value and what is expected.
     """
+    return predict_many(model, precision=precision, gpus=gpus, gpu=gpu, **job)[0]
+
+
+def predict_many(model: str, **job: Any) -> Predictions:
+    """Predict a job in several settings: each field given as a list takes each of its values.
+
+    ``predict_many("bert-large", precision=["fp32", "amp"], gpus=[1, 2, 4, 8])`` is eight
+    Predictions, the last field changing fastest. Fields are those of ``predict_time``.
+
+    Raises JobError, naming field, value and what is expected.
+    """
     for name in job:
         if name not in JOB_FIELDS:
             raise JobError(name, job[name], f"not a field; fields are {', '.join(JOB_FIELDS)}")
-    asked = TrainingJob(model=model, precision=precision, gpus=gpus, gpu=gpu, **job)  # type: ignore[arg-type]
+    varied = {name: value for name, value in job.items() if isinstance(value, list)}
+    stated = {"gpu": DEFAULT_GPU, **job}
+    asked = [
+        TrainingJob(model=model, **{**stated, **dict(zip(varied, values, strict=True))})
+        for values in product(*varied.values())
+    ]
     predictor = _loaded()
-    predictor.check_source(asked.source)
-    return predictor.predict(asked)
+    for one in asked:
+        predictor.check_source(one.source)
+    return Predictions(predictor.predict_many(asked), tuple(varied))
 
 
 def predict_phases(model: str, *phases: Mapping[str, Any], **job: Any) -> Prediction:

@@ -60,7 +60,9 @@ class Prediction:
         return f"<Prediction of {self.job.model}: {duration(self.step_s)} a step{length}>"
 
     def _repr_html_(self) -> str:
-        return answer.html(self)
+        from .plots import page
+
+        return page(self)
 
     def __float__(self) -> float:
         raise TypeError("a prediction is several numbers: name .step_s or .total_s, in seconds")
