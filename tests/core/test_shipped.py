@@ -55,6 +55,7 @@ def whole(session_home: object) -> Fitted:
     return fit()
 
 
+@pytest.mark.slow
 def test_deviations_from_the_nearest_rows_are_those_of_all_rows(fitted: Fitted) -> None:
     for ratio in exact_ratios(fitted.predictor, asked()):
         assert np.abs(ratio - 1).mean() < AS_SURE

@@ -169,6 +169,7 @@ def mutated(text: str, chance: random.Random) -> str:
     return text[:4000]
 
 
+@pytest.mark.slow
 def test_ten_thousand_mutated_scripts_comments_and_environments_are_read() -> None:
     chance = random.Random(20240607)
     comment = 'model=resnet50 precision=amp epochs=90 batch=256 options="xla=on" image=224'

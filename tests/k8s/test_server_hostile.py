@@ -185,6 +185,7 @@ def test_many_requests_at_once_on_one_connection_are_answered_in_order(
     assert answer.endswith(b'{"alive":true}')
 
 
+@pytest.mark.slow
 def test_slow_clients_are_let_go_while_others_are_served(server: ServerProcess) -> None:
     head = b"POST /v1/filter HTTP/1.1\r\nHost: x\r\nContent-Length: 10000\r\n"
     whole = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -35,6 +35,7 @@ def test_a100_convolutions_are_carried_over_from_the_same_format(times: Operator
     assert "carried over of conv/half" in line
 
 
+@pytest.mark.slow
 def test_tensor_core_convolutions_never_learn_from_fp32_rows() -> None:
     table = operators()
     slow = take(table, np.arange(len(table)))

@@ -82,6 +82,7 @@ def test_an_added_device_has_a_name_rows_and_a_price(directory: Path) -> None:
     assert 0.5 * work_s < step.step_s < 3 * work_s
 
 
+@pytest.mark.slow
 def test_rows_of_a_cpu_move_no_price_of_a_gpu(directory: Path) -> None:
     job = TrainingJob(model="resnet50", precision="amp", gpu="v100-sxm2-16gb", batch_size=64)
     before = fit_steps().price(job)

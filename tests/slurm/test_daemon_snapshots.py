@@ -83,6 +83,7 @@ def test_a_child_that_dies_is_started_again() -> None:
         assert snapshots.failures == 1
 
 
+@pytest.mark.slow
 def test_a_child_that_says_nothing_is_ended_and_started_again() -> None:
     with following("1", "1", "hang") as snapshots:
         until(lambda: snapshots.child is not None)
