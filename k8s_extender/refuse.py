@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from predictor.estimate.limits import EvidenceRule, too_thin
-from predictor.job.native import capability, runs_natively
+from predictor.job.precision import capability, runs_natively
 
 from .config import Config
 from .estimate import TypeEstimate

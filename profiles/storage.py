@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -116,6 +117,12 @@ def sources(root: Path = HERE) -> Mapping[str, Source]:
     """All sources by key."""
     raw = yaml.load((root / "sources.yaml").read_bytes(), yaml.CSafeLoader) or {}
     return {key: Source(key=key, **entry) for key, entry in raw.items()}
+
+
+@cache
+def shipped_yaml(name: str) -> Any:
+    """A YAML file of this directory, as it is."""
+    return yaml.load((HERE / name).read_bytes(), yaml.CSafeLoader)
 
 
 @cache

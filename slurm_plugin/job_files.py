@@ -15,7 +15,7 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 
-from predictor.identify.config_values import MAX_TEXT
+from predictor.identify.files import MAX_TEXT
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

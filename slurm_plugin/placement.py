@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from predictor.job.native import CAPABILITY_NAMES, capability, has_tensor_cores, runs_natively
-from predictor.job.precision import Dtype, Precision
+from predictor.job.precision import (
+    CAPABILITY_NAMES,
+    Dtype,
+    Precision,
+    capability,
+    has_tensor_cores,
+    runs_natively,
+)
 
 from .candidates import CandidateNodes, suffice
 from .config import SlurmPlacement

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING
+from dataclasses import MISSING, Field, fields
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from profiles.storage import shipped_yaml
+
 from ..errors import JobError
-from ..job.described import DescribedField, described_fields
 from ..job.phases import Phase, with_first
 from ..job.precision import parse_precision
 from ..job.training_job import TrainingJob, parse_pairs
@@ -24,12 +25,13 @@ _SIZE = re.compile(r"\d+(x\d+){0,2}")
 
 
 def job_options(*apart: str) -> Decorator:
-    """Adds an option for every described field of TrainingJob but those named."""
-    shown = [one for one in described_fields(TrainingJob) if one.name not in apart]
+    """Adds an option for every field of TrainingJob that has a help, but those named."""
+    told = {name: entry for name, entry in shipped_yaml("keys.yaml").items() if "help" in entry}
+    shown = [one for one in fields(TrainingJob) if one.name in told.keys() - set(apart)]
 
     def add(command: Any) -> Any:
         for one in reversed(shown):
-            command = _option(one)(command)
+            command = _option(one, told[one.name])(command)
         return command
 
     return add
@@ -37,29 +39,27 @@ def job_options(*apart: str) -> Decorator:
 
 def repeated_option(name: str, default: str) -> Decorator:
     """Adds the option of one field so that it may be repeated; ``default`` is in words."""
-    told = next(one.description for one in described_fields(TrainingJob) if one.name == name)
-    words = f"{told.help} Repeatable.  [default: {default}]"
+    words = f"{shipped_yaml('keys.yaml')[name]['help']} Repeatable.  [default: {default}]"
     return click.option(f"--{name}", name, multiple=True, help=words)
 
 
-def _option(one: DescribedField) -> Decorator:
-    told = one.description
-    name = "--" + (told.option or one.name).replace("_", "-")
-    if one.kind is bool:
-        return click.option(name, one.name, is_flag=True, help=told.help)
-    usual = f"  [default: {told.unstated}]" if told.unstated else ""
+def _option(one: Field[Any], told: Mapping[str, Any]) -> Decorator:
+    name, several = "--" + told.get("option", one.name).replace("_", "-"), "repeated" in told
+    if one.type == "bool":
+        return click.option(name, one.name, is_flag=True, help=told["help"])
+    usual = f"  [default: {told['unstated']}]" if "unstated" in told else ""
     required = one.default is MISSING
     # Given at all, None is a value to click, and the option then not missing.
-    default = {} if required else {"default": None if told.repeated else one.default}
+    default = {} if required else {"default": None if several else one.default}
     return click.option(
         name,
         one.name,
-        type=one.kind,
+        type={"int": int, "float": float}.get(str(one.type).partition(" ")[0], str),
         required=required,
         show_default=isinstance(one.default, int | str) and one.default != "",
-        multiple=told.repeated,
-        metavar=told.metavar,
-        help=told.help + usual,
+        multiple=several,
+        metavar=told.get("metavar"),
+        help=told["help"] + usual,
         **default,
     )
 
@@ -85,7 +85,7 @@ def job_of(model: str, fields: Mapping[str, Any]) -> TrainingJob:
 
 def phases(texts: Sequence[str]) -> tuple[Phase, ...]:
     """Phases in the order of their options; raises JobError."""
-    from ..identify.phase_text import parse_phases
+    from ..identify.keys import parse_phases
 
     return parse_phases(";".join(texts)) if texts else ()
 

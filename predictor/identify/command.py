@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from .autocast import SIGNALS
-from .config_files import is_config, tell_files
-from .config_tables import completed
-from .configured import Configured, configured
+from .configured import Configured, completed, configured, is_config, tell_files
 from .data import read_dataset
-from .draft import Draft
+from .draft import SIGNALS, Draft
 from .files import Files
 from .flags import FlagFamily, flag_of, flags
 from .keys import OFF, ON

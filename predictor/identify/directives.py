@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from argparse import ArgumentError, ArgumentParser
-from functools import cache
 
 MARK = "#SBATCH"
-# Options of sbatch with a value that estimates and decisions use, and their short forms.
-OPTIONS = {
-    "account": "A",
-    "array": "a",
-    "comment": "",
-    "constraint": "C",
-    "cpus-per-gpu": "",
-    "cpus-per-task": "c",
-    "exclude": "x",
-    "extra": "",
-    "gpus": "G",
-    "gpus-per-node": "",
-    "gpus-per-socket": "",
-    "gpus-per-task": "",
-    "gres": "",
-    "job-name": "J",
-    "mem": "",
-    "mem-per-cpu": "",
-    "mem-per-gpu": "",
-    "nodelist": "w",
-    "nodes": "N",
-    "ntasks": "n",
-    "ntasks-per-node": "",
-    "partition": "p",
-    "prefer": "",
-    "qos": "q",
-    "reservation": "",
-    "time": "t",
+# The short forms of options of sbatch that estimates and decisions use.
+SHORT = {
+    "A": "account",
+    "a": "array",
+    "C": "constraint",
+    "c": "cpus-per-task",
+    "G": "gpus",
+    "J": "job-name",
+    "N": "nodes",
+    "n": "ntasks",
+    "p": "partition",
+    "q": "qos",
+    "t": "time",
+    "w": "nodelist",
+    "x": "exclude",
 }
+_LONG = re.compile(r"--([a-z][a-z-]+)(?:=(.*))?", re.ASCII | re.S)
 
 
 def sbatch_options(script: str) -> dict[str, str]:
     """The options of a script's ``#SBATCH`` lines, up to its first command, by their long names.
 
-    A line that cannot be read says nothing; the last one of an option counts, as with sbatch.
+    A line that cannot be read says nothing; the last one of an option counts, as with sbatch. One
+    without a value is left out.
     """
     found: dict[str, str] = {}
     for line in script.splitlines():
@@ -54,15 +42,13 @@ def sbatch_options(script: str) -> dict[str, str]:
 
 def _options_of(line: str) -> dict[str, str]:
     try:
-        known, _ = _parser().parse_known_args(shlex.split(line, comments=True))
-    except (ArgumentError, ValueError):
+        words = shlex.split(line, comments=True)
+    except ValueError:
         return {}
-    return {name.replace("_", "-"): text for name, text in vars(known).items() if text is not None}
-
-
-@cache
-def _parser() -> ArgumentParser:
-    parser = ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name, short in OPTIONS.items():
-        parser.add_argument(*([f"-{short}"] if short else []), f"--{name}")
-    return parser
+    found: dict[str, str | None] = {}
+    for word, value in zip(words, [*words[1:], ""], strict=True):
+        if long := _LONG.fullmatch(word):
+            found[long[1]] = value if long[2] is None else long[2]
+        elif word.startswith("-") and word[1:2] in SHORT:
+            found[SHORT[word[1]]] = word[2:] or value
+    return {name: text for name, text in found.items() if text and not text.startswith("-")}

@@ -1,14 +1,30 @@
-"""How the files that a command names may be read, and those of the user who asks."""
+"""How the files that a command names may be read, and the settings in their text; none is run."""
 
 from __future__ import annotations
 
+import ast
+import json
 import os
 import posixpath
 import stat
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from .config_values import MAX_TEXT
+import yaml
+from yaml import CSafeLoader
+
+from .shell import UNKNOWN
+
+MAX_TEXT = 64 * 1024
+MAX_SETTINGS = 2000
+MAX_DEPTH = 16
+MAX_VALUE = 256
+_OPENING = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
+_CLOSING = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
+_FAILURES = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, yaml.YAMLError)
 
 
 class Files(Protocol):
@@ -55,3 +71,101 @@ class FilesAt:
     def read(self, path: str) -> str | None:
         """As of the files."""
         return self._files.read(posixpath.join(self._directory, path))
+
+
+def settings_of(name: str, text: str) -> dict[str, str] | None:
+    """Every plain setting of a JSON, TOML, YAML or Python configuration; None where it is none.
+
+    Numbers of a list stand between ``x``, as sizes do, texts between ``;``. What only running could
+    tell (``${...}`` of OmegaConf, an expression) holds UNKNOWN. At most 2,000 settings of 16 levels
+    are read.
+    """
+    read = _READERS.get(name.rpartition(".")[2].lower(), _read_yaml)
+    if len(text) > MAX_TEXT:
+        return None
+    try:
+        found = read(text)
+    except _FAILURES:
+        return None
+    if not isinstance(found, dict):
+        return None
+    plain = (item for item in islice(_nodes(found, "", 0), MAX_SETTINGS) if item is not None)
+    told = ((name, _text(value)) for name, value in plain)
+    return {name: text for name, text in told if text is not None}
+
+
+def _nodes(
+    values: Mapping[Any, Any], prefix: str, depth: int
+) -> Iterator[tuple[str, object] | None]:
+    """Each setting with its name, and None for each mapping on the way: anchors may multiply."""
+    for key, value in values.items():
+        if not isinstance(value, dict):
+            yield f"{prefix}{key}", value
+            continue
+        yield None
+        if depth < MAX_DEPTH:
+            yield from _nodes(value, f"{prefix}{key}.", depth + 1)
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return UNKNOWN if "${" in value else value[:MAX_VALUE]
+    if isinstance(value, list | tuple) and 1 <= len(value) <= MAX_DEPTH:
+        return _list_text(value)
+    return None
+
+
+def _list_text(values: Sequence[object]) -> str:
+    if all(isinstance(one, int | float) for one in values):
+        return "x".join(map(repr, values))
+    if all(isinstance(one, str) for one in values):
+        return ";".join(map(str, values))
+    return UNKNOWN
+
+
+def _read_yaml(text: str) -> Any:
+    depth = 0
+    for event in yaml.parse(text, CSafeLoader):  # loading recurses, parsing does not
+        depth += isinstance(event, _OPENING) - isinstance(event, _CLOSING)
+        if depth > MAX_DEPTH:
+            raise ValueError("nested too deep")
+    return yaml.load(text, CSafeLoader)
+
+
+def _read_python(text: str) -> dict[str, Any]:
+    """Names that a module sets to literals and ``dict(...)`` of them."""
+    found: dict[str, Any] = {}
+    for node in ast.parse(text).body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            target = node.target
+        if isinstance(target, ast.Name) and isinstance(node, ast.Assign | ast.AnnAssign):
+            assert node.value is not None
+            found[target.id] = _literal(node.value, found)
+    return found
+
+
+def _literal(node: ast.expr, known: Mapping[str, Any]) -> Any:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+        return {k.arg: _literal(k.value, known) for k in node.keywords if k.arg is not None}
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return {_literal(k, known): _literal(v, known) for k, v in pairs if k is not None}
+    if isinstance(node, ast.List | ast.Tuple):
+        return [_literal(one, known) for one in node.elts]
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return known.get(node.id, UNKNOWN)
+    return UNKNOWN
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "json": json.loads,
+    "toml": tomllib.loads,
+    "py": _read_python,
+}

@@ -1,4 +1,4 @@
-"""The flags of training programs: ``flags.yaml`` as frozen dataclasses."""
+"""The flags of training programs: ``profiles/flags.yaml`` as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import yaml
-from yaml import CSafeLoader
+from profiles.storage import shipped_yaml
 
 from .grammar import pairs_of
 
@@ -57,7 +55,7 @@ class Flags:
     training_words: frozenset[str]
     launcher_values: Mapping[str, str]
     launcher_files: frozenset[str]
-    config_ends: tuple[str, ...]
+    config_ends: frozenset[str]
     config_flags: frozenset[str]
     data_directories: frozenset[str]
     spreading: frozenset[str]
@@ -84,31 +82,10 @@ def flag_of(word: str) -> str:
 @cache
 def flags() -> Flags:
     """The table of the package."""
-    path = Path(__file__).parent / "flags.yaml"
-    raw = yaml.load(path.read_bytes(), CSafeLoader)
-    generic = _family({"name": "generic", **raw["generic"]}, None)
-    return Flags(
-        families=tuple(_family(entry, generic) for entry in raw["families"]),
-        generic=generic,
-        launchers=frozenset(raw["launchers"]),
-        launching_modules=frozenset(raw["launching_modules"]),
-        launching_files=frozenset(raw["launching_files"]),
-        programs=frozenset(raw["programs"]),
-        other_work=frozenset(raw["other_work"]),
-        other_work_flags=frozenset(raw["other_work_flags"]),
-        training_words=frozenset(raw["training_words"]),
-        launcher_values=raw["launcher_values"],
-        launcher_files=frozenset(raw["launcher_files"]),
-        config_ends=tuple(raw["config_ends"]),
-        config_flags=frozenset(raw["config_flags"]),
-        spreading=frozenset(raw["spreading"]),
-        spreading_flags=frozenset(raw["spreading_flags"]),
-        data_directories=frozenset(raw["data_directories"]),
-        sections=frozenset(raw["sections"]),
-        named_sections=raw["named_sections"],
-        deepspeed=raw["deepspeed"],
-        accelerate=raw["accelerate"],
-    )
+    raw = dict(shipped_yaml("flags.yaml"))
+    generic = _family({"name": "generic", **raw.pop("generic")}, None)
+    families = tuple(_family(entry, generic) for entry in raw.pop("families"))
+    return Flags(families=families, generic=generic, **_sets(raw))
 
 
 def _family(raw: Mapping[str, Any], generic: FlagFamily | None) -> FlagFamily:
@@ -117,18 +94,10 @@ def _family(raw: Mapping[str, Any], generic: FlagFamily | None) -> FlagFamily:
     if generic is not None:
         values = {k: v for k, v in generic.values.items() if k not in switches} | values
         switches = {k: v for k, v in generic.switches.items() if k not in values} | switches
-    return FlagFamily(
-        name=raw["name"],
-        source=raw["source"],
-        values=values,
-        switches=switches,
-        programs=frozenset(raw.get("programs", ())),
-        evidence=frozenset(map(flag_of, raw.get("evidence", ()))),
-        only=frozenset(raw.get("only", ())),
-        framework=raw.get("framework", ""),
-        prefix=raw.get("prefix", ""),
-        spreads=raw.get("spreads", False),
-        prefers=raw.get("prefers", ""),
-        configs=raw.get("configs", ""),
-        models=raw.get("models"),
-    )
+    evidence = frozenset(map(flag_of, raw.get("evidence", ())))
+    return FlagFamily(**_sets(raw) | {"values": values, "switches": switches, "evidence": evidence})
+
+
+def _sets(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a mapping, its lists as sets."""
+    return {name: frozenset(v) if isinstance(v, list) else v for name, v in raw.items()}

@@ -11,11 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..job.phases import Phase
+from ..job.phases import PHASE_FIELDS, Phase
 from ..job.precision import Precision
 from .draft import Draft, nearest_keys
 from .keys import ALIASES, FIELD_OF, key_of
-from .phase_text import phases_text
 from .stated import Stated
 
 MAX_TEXT = 8192
@@ -94,8 +93,11 @@ def value_text(value: Any) -> str:
         return repr(int(value)) if value.is_integer() else repr(value)
     if isinstance(value, tuple) and value and isinstance(value[0], int):
         return "x".join(map(str, value))
+    if isinstance(value, Phase):
+        stated = ((name, getattr(value, name)) for name in PHASE_FIELDS)
+        return ",".join(f"{k}={value_text(one)}" for k, one in stated if one is not None)
     if isinstance(value, tuple) and value and isinstance(value[0], Phase):
-        return phases_text(value)
+        return ";".join(map(value_text, value))
     if isinstance(value, tuple):
         return ";".join(map("=".join, value))
     return str(value)

@@ -9,63 +9,27 @@ from typing import Any
 
 from profiles.errors import UnknownGpuError
 from profiles.gpus import find_gpu
+from profiles.storage import shipped_yaml
 
-from ..errors import JobError
+from ..errors import JobError, UnknownModelError
+from ..graphs.catalog import entry_of
+from ..graphs.names import MAX_NAME, nearest
 from ..job.datasets import dataset_named
 from ..job.fabrics import fabric_of
 from ..job.frameworks import Framework, framework_of, frameworks
 from ..job.optimizers import optimizer_named
 from ..job.options import Pairs, read_options
+from ..job.phases import PHASE_FIELDS, Phase
+from ..job.precision import parse_precision
 from ..job.training_job import CONTAINER, SHARDINGS
-from .models import resolve_model
 
-# Field of TrainingJob -> the other ways to write its key. `-` is as good as `_`, case is free.
+_KEYS = {k: v for k, v in shipped_yaml("keys.yaml").items() if v.get("written", True)}
+# Field of TrainingJob -> the other ways to write its key.
 ALIASES: Mapping[str, tuple[str, ...]] = {
-    "model": ("arch", "net", "model_name"),
-    "precision": ("dtype",),
-    "batch_size": (
-        "batch",
-        "bs",
-        "micro_batch",
-        "micro_batch_size",
-        "batch_per_gpu",
-        "per_device_batch_size",
-        "per_device_train_batch_size",
-        "per_gpu_batch_size",
-    ),
-    "global_batch_size": ("global_batch", "gbs", "total_batch_size"),
-    "grad_accum": (
-        "ga",
-        "accumulate",
-        "gradient_accumulation_steps",
-        "grad_accum_steps",
-        "accumulate_grad_batches",
-    ),
-    "seq_len": ("seq", "sequence_length", "seq_length", "max_seq_length", "max_seq_len"),
-    "mean_seq_len": ("mean_sequence_length",),
-    "image_size": ("image", "img_size"),
-    "epochs": ("num_epochs", "max_epochs", "num_train_epochs"),
-    "steps": ("max_steps", "train_iters", "num_steps", "max_iters"),
-    "dataset_size": ("samples", "num_samples"),
-    "dataset": ("data_set", "dataset_name"),
-    "framework": ("fw",),
-    "framework_date": (),
-    "optimizer": ("opt", "optim"),
-    "sharding": ("zero", "fsdp"),
-    "tensor_parallel": ("tp", "tensor_model_parallel_size"),
-    "pipeline_parallel": ("pp", "pipeline_model_parallel_size"),
-    "context_parallel": ("cp", "context_parallel_size"),
-    "expert_parallel": ("ep", "expert_model_parallel_size"),
-    "virtual_stages": ("vpp", "virtual_pipeline_model_parallel_size"),
-    "sequence_parallel": ("sp",),
-    "gpus": ("num_gpus",),
-    "gpus_per_node": (),
-    "gpu": ("gpu_type",),
-    "fabric": (),
-    "options": (),
-    "variant": (),
-    "phases": (),
+    name: tuple(entry.get("also", ())) for name, entry in _KEYS.items()
 }
+# The largest value of a field that counts something.
+MOST: Mapping[str, int] = {k: entry["most"] for k, entry in _KEYS.items() if "most" in entry}
 # Keys that together say the precision, as the flags of training scripts do.
 AUTOCAST_KEYS = ("amp", "fp16", "bf16", "fp8", "tf32", "mixed_precision")
 FIELD_OF: Mapping[str, str] = {
@@ -77,6 +41,7 @@ FIELD_OF: Mapping[str, str] = {
 MAX_PAIRS = 32
 MAX_TEXT = 64
 MAX_RAILS = 64
+MAX_PHASES = 16
 _YEARS = (2010.0, 2100.0)
 _SUFFIXES = {"": 0, "k": 3, "m": 6, "b": 9}
 _NUMBER = re.compile(r"(\d[\d_]{0,24}(?:\.\d{0,24})?(?:e[+-]?\d{1,3})?)([kmb]?)", re.A | re.I)
@@ -87,23 +52,6 @@ _PAIR_VALUE = re.compile(r"[A-Za-z0-9._+:/@*-]{1,64}", re.A)
 _STAGE = re.compile(r"(?:deepspeed_)?(?:zero_?|stage_?)?([0-3])(?:_offload)?", re.A)
 ON = frozenset(("on", "true", "yes", "1"))
 OFF = frozenset(("off", "false", "no", "0", "none", ""))
-# Ranges beyond which a number is a slip: no GPU and no cluster holds more.
-MOST: Mapping[str, int] = {
-    "batch_size": 2**24,
-    "global_batch_size": 2**31,
-    "grad_accum": 2**20,
-    "seq_len": 2**24,
-    "mean_seq_len": 2**24,
-    "steps": 2**40,
-    "dataset_size": 2**53,
-    "gpus": 2**20,
-    "gpus_per_node": 2**10,
-    "tensor_parallel": 2**12,
-    "pipeline_parallel": 2**12,
-    "context_parallel": 2**12,
-    "expert_parallel": 2**12,
-    "virtual_stages": 2**10,
-}
 _MOST_EPOCHS = 10**6
 _MOST_AXIS = 2**14
 _MOST_CHANNELS = 4
@@ -113,6 +61,17 @@ _LEAST_AXIS = 16
 def key_of(text: str) -> str:
     """The spelling keys are compared in."""
     return text.strip().lower().replace("-", "_")
+
+
+def resolve_model(name: str, prefix: str = "") -> str:
+    """The canonical name of a model; ``prefix`` (``torchvision:``) is tried first.
+
+    Takes catalog names and aliases, Hugging Face repositories, timm and torchvision names and
+    paths that end in one. Raises UnknownModelError with the nearest names.
+    """
+    if len(name) > MAX_NAME:
+        raise UnknownModelError(_short(name), nearest(_short(name)))
+    return entry_of(name, prefix).name
 
 
 def read_value(field: str, text: str) -> Any:
@@ -262,6 +221,28 @@ def read_pairs(field: str, text: str) -> Pairs:
     return tuple(sorted((*dated, *(read_options(pairs) if field == "options" else pairs))))
 
 
+def parse_phases(text: str) -> tuple[Phase, ...]:
+    """The phases of a text, ``;`` between them and ``,`` between their pairs; raises JobError."""
+    parts = [part for part in text.split(";") if part.strip()]
+    if not 1 <= len(parts) <= MAX_PHASES:
+        raise JobError("phases", text[:MAX_TEXT], f"expected 1 to {MAX_PHASES} phases")
+    return tuple(map(_phase, parts))
+
+
+def _phase(text: str) -> Phase:
+    stated: dict[str, Any] = {}
+    for pair in text.split(","):
+        key, equals, value = pair.partition("=")
+        name = _PHASE_FIELD_OF.get(key_of(key))
+        if name is None or not equals:
+            accepted = f"expected key=value, keys are {', '.join(PHASE_FIELDS)}"
+            raise JobError("phases", pair.strip()[:MAX_TEXT], accepted)
+        stated[name] = read_value(name, value)
+    if len(size := stated.get("image_size", ())) == 1:
+        stated["image_size"] = size * 2
+    return Phase(**stated)
+
+
 def _short(text: str) -> str:
     return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "..."
 
@@ -277,4 +258,12 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "dataset": lambda text: dataset_named(text[:MAX_TEXT]).name,
     "sharding": _sharding,
     "sequence_parallel": _switch,
+    "share": read_share,
+    "precision": lambda text: parse_precision(text[:MAX_TEXT]),
+    "phases": parse_phases,
+}
+_PHASE_FIELD_OF: Mapping[str, str] = {
+    "share": "share",
+    **{key: name for key, name in FIELD_OF.items() if name in PHASE_FIELDS},
+    **dict.fromkeys(("precision", "dtype"), "precision"),
 }

@@ -10,7 +10,7 @@ from posixpath import join
 from typing import Any
 
 from .command import command_stated
-from .config_tables import completed, deepspeed_stated
+from .configured import completed, deepspeed_stated
 from .draft import settle
 from .files import Files, FilesAt
 from .grammar import parse_text

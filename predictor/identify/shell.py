@@ -12,9 +12,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .here_documents import HereDocument, without_documents
-from .shell_tokens import ARRAY, INSIDE, PARAMETER, TOKEN
-
 # Stands in a word for what cannot be known without running the script.
 UNKNOWN = "\ue000"
 MAX_SCRIPT = 64 * 1024
@@ -23,6 +20,39 @@ MAX_WORDS = 1000
 MAX_EXPANDED = 256 * 1024
 MAX_COMMANDS = 2000
 
+# The tokens: every text matches, and none makes the matching slow.
+_TOKEN = re.compile(
+    r"""(?P<join>\\\n)
+    |(?P<blank>[ \t\r\f\v]++)
+    |(?P<comment>(?<![^\s;&|()])\#[^\n]*+)
+    |(?P<single>'[^']*+')
+    |(?P<ansi>\$'(?:[^'\\]|\\.)*+')
+    |(?P<double>"(?:[^"\\]|\\.)*+")
+    |(?P<escaped>\\.)
+    |(?P<dollar>\$\(|`[^`]*+`|\$\{[^}\n]{1,200}+\}|\$(?:[A-Za-z_]\w*+|[0-9@*\#?$!-]))
+    |(?P<document>\ue001\d++\ue001)
+    |(?P<redirect>\d*+(?:&>>?|[<>]&|>>|<<<|>\||[<>](?!\()))
+    |(?P<end>;;|&&|\|\||\|&|[;&|\n])
+    |(?P<open>[<>]?\()
+    |(?P<close>\))
+    |(?P<plain>[^\s'"\\;&|()<>$`\ue001]++)
+    |(?P<other>.)""",
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+# Inside double quotes.
+_INSIDE = re.compile(
+    r"""\\(?P<escaped>["$`\\\n])
+    |(?P<dollar>\$\([^"]*+|`[^`]*+`|\$\{[^}\n]{1,200}+\}|\$(?:[A-Za-z_]\w*+|[0-9@*\#?$!-]))
+    |(?P<plain>[^\\$`]++|.)""",
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+# All words of an array, or of the arguments.
+_ARRAY = re.compile(r"\$\{(\w+)\[[@*]\]\}|\$([@*])", re.ASCII)
+# Name, operator and word of ${NAME:-word}, without the braces.
+_PARAMETER = re.compile(r"(\w+|[@*#?$!-])(?:\[[@*]\])?(?::?([-=+?])(.*))?", re.ASCII | re.S)
+# Around the number of a document, in its place in the text.
+_MARK = "\ue001"
+_HERE = re.compile(r"(?<!<)<<-?[ \t]*(?:'(\w+)'|\"(\w+)\"|\\?(\w+))", re.ASCII)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.S)
 _SETTERS = ("export", "declare", "typeset", "local", "readonly")
 _SHELL = re.compile(r"(?:^|/)(?:ba|z)?sh$|\.(?:sh|bash|slurm|sbatch)$")
@@ -59,10 +89,40 @@ def read_script(
 ) -> Script:
     """Read a script; ``variables`` are known from outside, ``arguments`` are ``$1`` and on."""
     clean = re.sub("[\x00\ue000\ue001]", "?", text[:MAX_SCRIPT]).replace("\r\n", "\n")
-    body, documents = without_documents(clean)
+    body, documents = _without_documents(clean)
     known = dict(variables or {})
     known.update((str(i), word) for i, word in enumerate(arguments, 1))
     return _Reader(body, documents, known, tuple(arguments), set(variables or ())).read()
+
+
+@dataclass(frozen=True, slots=True)
+class _HereDocument:
+    """Its text; ``quoted`` where the shell would leave ``$`` in it alone."""
+
+    text: str
+    quoted: bool
+
+
+def _without_documents(text: str) -> tuple[str, list[_HereDocument]]:
+    """The text with a mark in place of each here-document; one without an end takes the rest."""
+    documents: list[_HereDocument] = []
+    kept: list[str] = []
+    lines = iter(text.split("\n"))
+    for line in lines:
+        match = None if line.lstrip().startswith("#") or "((" in line else _HERE.search(line)
+        if match is None:
+            kept.append(line)
+            continue
+        end = match[1] or match[2] or match[3]
+        body = []
+        for inner in lines:
+            if inner.strip() == end:
+                break
+            body.append(inner)
+        mark = f" {_MARK}{len(documents)}{_MARK} "
+        documents.append(_HereDocument("\n".join(body), match[3] is None))
+        kept.append(line[: match.start()] + mark + line[match.end() :])
+    return "\n".join(kept), documents
 
 
 @dataclass(slots=True)
@@ -70,7 +130,7 @@ class _Reader:
     """One pass over the tokens, with what the script has set so far."""
 
     text: str
-    sources: list[HereDocument]
+    sources: list[_HereDocument]
     variables: dict[str, str]
     arguments: tuple[str, ...]
     exported: set[str]
@@ -93,7 +153,7 @@ class _Reader:
         """Read the whole text."""
         position = 0
         while position < len(self.text) and len(self.commands) < MAX_COMMANDS:
-            match = TOKEN.match(self.text, position)
+            match = _TOKEN.match(self.text, position)
             assert match is not None
             assert match.lastgroup is not None
             position = match.end()
@@ -177,14 +237,14 @@ class _Reader:
         self.arrays[plain] = words if len(words) <= MAX_WORDS else (UNKNOWN,)
 
     def _double(self, text: str) -> None:
-        whole = ARRAY.fullmatch(text)
+        whole = _ARRAY.fullmatch(text)
         if whole is not None:
             self._spread(self._array(whole[1] or whole[2]))
         else:
             self._add("".join(self._inside(text)))
 
     def _inside(self, text: str) -> Iterator[str]:
-        for match in INSIDE.finditer(text):
+        for match in _INSIDE.finditer(text):
             if match.lastgroup == "escaped":
                 yield "" if match[1] == "\n" else match[1]
             elif match.lastgroup == "plain":
@@ -194,7 +254,7 @@ class _Reader:
 
     def _expand(self, token: str) -> None:
         """An unquoted expansion: its blanks separate words."""
-        whole = ARRAY.fullmatch(token)
+        whole = _ARRAY.fullmatch(token)
         if whole is not None:
             self._spread(self._array(whole[1] or whole[2]))
             return
@@ -217,7 +277,7 @@ class _Reader:
 
     def _value(self, token: str) -> tuple[str, ...]:
         """What ``$NAME``, ``${NAME}`` or ``${NAME:-default}`` stands for."""
-        match = PARAMETER.fullmatch(token[2:-1] if token.startswith("${") else token[1:])
+        match = _PARAMETER.fullmatch(token[2:-1] if token.startswith("${") else token[1:])
         if match is None:
             return (UNKNOWN,)
         name, operator, default = match[1], match[2], match[3]

@@ -14,42 +14,29 @@ import statistics
 import sys
 import time
 from collections import deque
-from typing import Any, Protocol
+from typing import Any
 
 SKIPPED = 5  # allocation, autotuning and compilation fall into the first steps
 WINDOW = 100
 
 
-class TimeSource(Protocol):
-    """Where the times of steps come from."""
+class HostTime:
+    """Where the times of steps come from: the host's monotonic clock."""
 
     def now(self) -> Any:
         """A mark at the end of what was launched so far."""
+        return time.perf_counter()
 
     def ready(self, mark: Any) -> bool:
         """Whether that end was reached; never waits."""
+        return True
 
     def between(self, first: Any, last: Any) -> float:
         """Seconds between two marks that were reached."""
+        return float(last - first)
 
 
-class HostTime:
-    """The host's monotonic clock."""
-
-    def now(self) -> float:
-        """Seconds since some moment."""
-        return time.perf_counter()
-
-    def ready(self, mark: float) -> bool:
-        """Always: the host is where it is."""
-        return True
-
-    def between(self, first: float, last: float) -> float:
-        """Their difference."""
-        return last - first
-
-
-class CudaTime:
+class CudaTime(HostTime):
     """Events in the current CUDA stream of this process."""
 
     def __init__(self, torch: Any) -> None:
@@ -70,7 +57,7 @@ class CudaTime:
         return float(first.elapsed_time(last)) / 1e3
 
 
-def source_here() -> TimeSource:
+def source_here() -> HostTime:
     """CUDA events where torch has started CUDA in this process, else the host's clock."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
@@ -85,7 +72,7 @@ class StepClock:
     median counts as ``paused_s``.
     """
 
-    def __init__(self, source: TimeSource) -> None:
+    def __init__(self, source: HostTime) -> None:
         self.seconds: deque[float] = deque(maxlen=WINDOW)
         self.measured = 0
         self._source = source

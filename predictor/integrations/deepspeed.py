@@ -13,9 +13,15 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from .follower import TrainingFollower
-from .guard import Guard
-from .trainer_settings import TrainerSettings, float32_here, gpus_per_node_here, name_of, whole
+from .follower import Guard, TrainingFollower
+from .trainer_settings import (
+    TrainerSettings,
+    float32_here,
+    gpus_per_node_here,
+    name_of,
+    whole,
+    zero_stage,
+)
 
 # A pipeline engine makes its steps in train_batch.
 STEPPING = ("step", "train_batch")
@@ -37,7 +43,6 @@ def follow(engine: Any, *, directory: Path | None = None, **job: Any) -> Trainin
 
 def settings_of(engine: Any, steps: int | None) -> TrainerSettings:
     """What an engine says."""
-    stage = engine.zero_optimization_stage()
     return TrainerSettings(
         model=name_of(engine),
         precision=precision_of(engine),
@@ -45,7 +50,7 @@ def settings_of(engine: Any, steps: int | None) -> TrainerSettings:
         grad_accum=engine.gradient_accumulation_steps(),
         gpus=engine.world_size,
         gpus_per_node=gpus_per_node_here(),
-        sharding=f"zero{stage}" if stage else None,
+        sharding=zero_stage(engine.zero_optimization_stage()),
         total_steps=steps,
         first_step=engine.global_steps,
         leader=engine.global_rank == 0,

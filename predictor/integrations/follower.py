@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..estimate.prediction import Prediction
 from ..job.training_job import TrainingJob
@@ -14,14 +16,43 @@ from ..site.ended_job import JobState
 from ..site.step_rate import StepReport, write_report
 from ..units import duration, span
 from .clock import StepClock, source_here
-from .guard import Guard
-from .record import record, wanted
-from .reports import job_id_here, report_path, write_last_words
+from .record import job_id_here, record, report_path, wanted, write_last_words
 from .trainer_settings import TrainerSettings, job_of, whole
 
 REFINE_STEPS = 20
 WRITE_EVERY_S = 30.0
 LEVEL = 0.95
+PREFIX = "precision-time:"
+Result = TypeVar("Result")
+
+_log = logging.getLogger(__name__)
+
+
+class Guard:
+    """Runs what must not raise; what failed once is said in one warning and not tried again."""
+
+    def __init__(self) -> None:
+        self._failed: set[str] = set()
+
+    def run(self, what: str, act: Callable[[], Result]) -> Result | None:
+        """The result of ``act``, None where it fails or failed before; ``what`` names it."""
+        if what in self._failed:
+            return None
+        try:
+            return act()
+        except Exception as error:
+            self._failed.add(what)
+            with contextlib.suppress(Exception):
+                _log.warning("%s %s is off: %s", PREFIX, what, _reason(error))
+            return None
+
+    def say(self, text: str) -> None:
+        """One line on stdout, for whoever started the training."""
+        self.run("printing", lambda: print(PREFIX, text, flush=True))
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(f"{error or type(error).__name__}".split())
 
 
 class TrainingFollower:

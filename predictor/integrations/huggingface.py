@@ -11,7 +11,7 @@ with needs_package("transformers"):
     from transformers import TrainerCallback
 
 from .follower import TrainingFollower
-from .trainer_settings import TrainerSettings, float32_here, gpus_per_node_here, name_of
+from .trainer_settings import TrainerSettings, float32_here, gpus_per_node_here, name_of, zero_stage
 
 
 class PrecisionTimeCallback(TrainerCallback):
@@ -36,12 +36,10 @@ class PrecisionTimeCallback(TrainerCallback):
         self._follower.step()
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The time since the last step was that of an evaluation too."""
+        """The time since the last step was that of an evaluation, or of a checkpoint, too."""
         self._follower.pause()
 
-    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The time since the last step was that of a checkpoint too."""
-        self._follower.pause()
+    on_save = on_evaluate
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Report and record."""
@@ -74,6 +72,5 @@ def precision_of(args: Any) -> str:
 def _sharding(args: Any) -> str | None:
     config = getattr(args, "hf_deepspeed_config", None)
     if config is not None:
-        stage = config.get_value("zero_optimization.stage", 0)
-        return f"zero{stage}" if stage else None
+        return zero_stage(config.get_value("zero_optimization.stage", 0))
     return "fsdp" if getattr(args, "fsdp", None) else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..optional import needs_package
 from .follower import TrainingFollower
 from .loop import state_of
-from .trainer_settings import TrainerSettings, float32_here, name_of
+from .trainer_settings import TrainerSettings, float32_here, name_of, zero_stage
 
 if TYPE_CHECKING:
     from lightning.pytorch.callbacks import Callback
@@ -51,13 +51,11 @@ class PrecisionTimeCallback(Callback):
             self._seen = trainer.global_step
             self._follower.step()
 
-    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """What comes until the next step is an evaluation too."""
+    def on_validation_start(self, *_: Any) -> None:
+        """What comes until the next step is an evaluation, or a checkpoint, too."""
         self._follower.pause()
 
-    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
-        """What comes until the next step is a checkpoint too."""
-        self._follower.pause()
+    on_save_checkpoint = on_validation_start
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Report and record."""
@@ -95,5 +93,6 @@ def _sharding(strategy: Any) -> str | None:
     if "FSDP" in type(strategy).__name__:
         return "fsdp"
     config = getattr(strategy, "config", None)
-    stage = config.get("zero_optimization", {}).get("stage") if isinstance(config, dict) else None
-    return f"zero{stage}" if stage else None
+    if not isinstance(config, dict):
+        return None
+    return zero_stage(config.get("zero_optimization", {}).get("stage"))

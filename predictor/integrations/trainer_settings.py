@@ -42,7 +42,7 @@ def job_of(trainer: TrainerSettings, given: Mapping[str, Any]) -> TrainingJob:
     The length is the trainer's where it has one. Raises JobError for a missing or impossible
     field.
     """
-    from ..identify.models import resolve_model
+    from ..identify.keys import resolve_model
 
     for name in given:
         if name not in JOB_FIELDS:
@@ -135,6 +135,11 @@ def name_of(network: Any) -> str | None:
         if isinstance(named, str) and named:
             return named
     return None
+
+
+def zero_stage(stage: int | None) -> str | None:
+    """The sharding of a stage of ZeRO, None for none."""
+    return f"zero{stage}" if stage else None
 
 
 def whole(steps: object) -> int | None:

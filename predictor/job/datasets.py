@@ -6,12 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-import profiles
+from profiles.storage import shipped_yaml
 
 from ..errors import JobError
 from .words import accepted
@@ -56,9 +53,8 @@ def find_dataset(text: str) -> DataSet | None:
 
 @cache
 def _known() -> Mapping[str, DataSet]:
-    path = Path(profiles.__file__).parent / "datasets.yaml"
     found: dict[str, DataSet] = {}
-    for group in yaml.load(path.read_bytes(), yaml.CSafeLoader)["groups"]:
+    for group in shipped_yaml("datasets.yaml")["groups"]:
         for one, spellings in _of_group(group):
             found |= dict.fromkeys(map(_normal, (one.name, *spellings)), one)
     return found

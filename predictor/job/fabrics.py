@@ -7,13 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache
-from pathlib import Path
-from typing import Any
 
-import yaml
-
-import profiles
 from profiles.gpus import Gpu
+from profiles.storage import shipped_yaml
 
 from ..errors import JobError
 
@@ -43,18 +39,13 @@ class Node:
     domain: int
 
 
-@cache
-def fabric_data() -> Mapping[str, Any]:
-    """The file as it is."""
-    path = Path(profiles.__file__).parent / "fabrics.yaml"
-    data: Mapping[str, Any] = yaml.load(path.read_bytes(), yaml.CSafeLoader)
-    return data
+FILE = "fabrics.yaml"
 
 
 @cache
 def node_of(gpu_name: str) -> Node:
     """The usual node of a GPU of ``gpus.yaml``."""
-    for entry in fabric_data()["nodes"]:
+    for entry in shipped_yaml(FILE)["nodes"]:
         if any(fnmatch(gpu_name, pattern) for pattern in entry["gpus"]):
             fabric = _fabric(entry["fabric"], entry["rails"])
             gpus = entry["gpus_per_node"]
@@ -76,7 +67,7 @@ def fabric_of(gpu: Gpu, text: str | None) -> Fabric:
     count, name = match.groups() if match else (None, words)
     name = _names().get(name, "")
     if not name:
-        known = ", ".join(fabric_data()["fabrics"])
+        known = ", ".join(shipped_yaml(FILE)["fabrics"])
         raise JobError("fabric", text, f"one of {known}, with a count of adapters: 4x ib-hdr")
     if count is None:
         return usual if name == usual.name else _fabric(name, 1)
@@ -85,7 +76,7 @@ def fabric_of(gpu: Gpu, text: str | None) -> Fabric:
 
 def measured_fabric(text: str) -> Fabric | None:
     """What the fabric text of a collective table means, None where it does not tell."""
-    for entry in fabric_data()["measured"]:
+    for entry in shipped_yaml(FILE)["measured"]:
         if entry["text"] == text:
             return _fabric(entry["fabric"], entry["rails"])
     return None
@@ -93,7 +84,7 @@ def measured_fabric(text: str) -> Fabric | None:
 
 def system_fabric(text: str) -> str | None:
     """The fabric that the description of a cluster names, None where it names none."""
-    for entry in fabric_data()["systems"]:
+    for entry in shipped_yaml(FILE)["systems"]:
         if match := re.search(entry["pattern"], text):
             return str(entry["fabric"].format(match[1]))
     return None
@@ -103,18 +94,18 @@ def times_copies(source: str, operation: str) -> bool:
     """Whether rows of this source hold copies next to the collective."""
     return any(
         source.startswith(entry["source"]) and operation in entry["operations"]
-        for entry in fabric_data()["copied"]
+        for entry in shipped_yaml(FILE)["copied"]
     )
 
 
 @cache
 def _names() -> Mapping[str, str]:
     names: dict[str, str] = {}
-    for name, entry in fabric_data()["fabrics"].items():
+    for name, entry in shipped_yaml(FILE)["fabrics"].items():
         names.update(dict.fromkeys((name, *entry["aliases"]), name))
     return names
 
 
 def _fabric(name: str, rails: int) -> Fabric:
-    entry = fabric_data()["fabrics"][name]
+    entry = shipped_yaml(FILE)["fabrics"][name]
     return Fabric(name, entry["family"], entry["gbit_per_s"] * 1e9 / BITS, rails)

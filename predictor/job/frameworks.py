@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Any
 
-import yaml
-
-import profiles
+from profiles.storage import shipped_yaml
 
 from ..errors import JobError
 from .words import accepted
@@ -21,26 +16,20 @@ _ROUND = re.compile(r"training_results_v(\d+\.\d+)")
 FIRST_CAPTURED = 1.0
 _WORD = re.compile(r"[a-z][a-z0-9_.-]*")
 _VERSION = re.compile(r"(torch|tensorflow|mxnet|paddlepaddle|oneflow)[ =/v-]{0,2}(\d+)\.(\d+)")
-
-
-@cache
-def _data() -> Mapping[str, Any]:
-    path = Path(profiles.__file__).parent / "frameworks.yaml"
-    data: Mapping[str, Any] = yaml.load(path.read_bytes(), yaml.CSafeLoader)
-    return data
+_FILE = "frameworks.yaml"
 
 
 @cache
 def frameworks() -> tuple[str, ...]:
     """Every name that ``parse_framework`` knows."""
-    return tuple(_data()["patterns"])
+    return tuple(shipped_yaml(_FILE)["patterns"])
 
 
 @cache
 def _releases() -> dict[str, tuple[tuple[float, float], ...]]:
     return {
         name: tuple((_version(str(v)), float(date)) for v, date in versions.items())
-        for name, versions in _data()["releases"].items()
+        for name, versions in shipped_yaml(_FILE)["releases"].items()
     }
 
 
@@ -64,9 +53,10 @@ def framework_of(text: str, container: str = "") -> Framework:
     """
     lower = text.strip().lower()
     words = [word.strip("-._") for word in _WORD.findall(lower)]
+    others = shipped_yaml(_FILE)["words"]
     for word in filter(None, words):
-        if word not in frameworks() and word.rstrip("0123456789.") not in _data()["words"]:
-            raise JobError("framework", text, accepted(word, (*frameworks(), *_data()["words"])))
+        if word not in frameworks() and word.rstrip("0123456789.") not in others:
+            raise JobError("framework", text, accepted(word, (*frameworks(), *others)))
     if not _named(lower):
         raise JobError("framework", text, accepted(lower, frameworks()))
     return parse_framework(text, f"container={container}" if container else "")
@@ -101,7 +91,8 @@ def names_framework(text: str) -> bool:
 
 
 def _named(text: str) -> list[str]:
-    return [name for name, pattern in _data()["patterns"].items() if re.search(pattern, text)]
+    patterns = shipped_yaml(_FILE)["patterns"].items()
+    return [name for name, pattern in patterns if re.search(pattern, text)]
 
 
 def _name(text: str, model: str) -> str:

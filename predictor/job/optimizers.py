@@ -6,12 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Any
 
-import yaml
-
-import profiles
+from profiles.storage import shipped_yaml
 
 from ..errors import JobError
 from .words import accepted
@@ -33,7 +29,7 @@ def optimizer_rules() -> Mapping[str, OptimizerRule]:
     """Every rule under its name."""
     return {
         name: OptimizerRule(**{k: v for k, v in entry.items() if k != "also"})
-        for name, entry in _data().items()
+        for name, entry in shipped_yaml("optimizers.yaml").items()
     }
 
 
@@ -48,17 +44,10 @@ def optimizer_named(text: str) -> str:
 
 
 @cache
-def _data() -> dict[str, dict[str, Any]]:
-    path = Path(profiles.__file__).parent / "optimizers.yaml"
-    data: dict[str, dict[str, Any]] = yaml.load(path.read_bytes(), yaml.CSafeLoader)
-    return data
-
-
-@cache
 def _spelled() -> Mapping[str, str]:
     return {
         _normal(spelling): name
-        for name, entry in _data().items()
+        for name, entry in shipped_yaml("optimizers.yaml").items()
         for spelling in (name, *entry.get("also", ()))
     }
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-import profiles
+from profiles.storage import shipped_yaml
 
 from ..errors import JobError
 from .words import accepted
@@ -59,24 +56,17 @@ class Option:
 
 
 @cache
-def software_data() -> Mapping[str, Any]:
-    """The file as it is."""
-    path = Path(profiles.__file__).parent / "software.yaml"
-    data: Mapping[str, Any] = yaml.load(path.read_bytes(), yaml.CSafeLoader)
-    return data
-
-
-@cache
 def known_options() -> dict[str, Option]:
     """Every option under its name."""
-    found = {key: _option(key, entry) for key, entry in software_data()["options"].items()}
-    recorded = software_data()["recorded"].items()
+    data = shipped_yaml("software.yaml")
+    found = {key: _option(key, entry) for key, entry in data["options"].items()}
+    recorded = data["recorded"].items()
     return found | {key: _option(key, {"values": values}) for key, values in recorded}
 
 
 @cache
 def _spelled() -> Mapping[str, Option]:
-    entries = software_data()["options"]
+    entries = shipped_yaml("software.yaml")["options"]
     spellings = {s: k for k, entry in entries.items() for s in entry.get("spellings", ())}
     known = known_options()
     return {s: known[k] for s, k in spellings.items()} | known

@@ -1,8 +1,11 @@
-"""Precision of a job, its aliases, and the number formats of operators."""
+"""Precision of a job, the number formats of operators, and the GPUs that run them natively."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+from profiles.gpus import Gpu
+from profiles.storage import shipped_yaml
 
 from ..errors import JobError
 from .words import accepted
@@ -75,54 +78,11 @@ _ACTIVATION = {
     Precision.MIXED_FP4_BF16: Dtype.BF16,
 }
 
-# What people write -> the policy it means. Keys are compared in lower case with '_' for '-'.
-# Sources: torch.autocast, Lightning `precision=`, Hugging Face Trainer flags, NVIDIA apex levels.
+# What people write, in lower case with '_' for '-', and the policy it means.
 ALIASES: dict[str, Precision] = {
-    "float32": Precision.FP32,
-    "32": Precision.FP32,
-    "32_true": Precision.FP32,
-    "single": Precision.FP32,
-    "full": Precision.FP32,
-    "o0": Precision.FP32,
-    "no": Precision.FP32,
-    "tensorfloat32": Precision.TF32,
-    "float16": Precision.FP16,
-    "half": Precision.FP16,
-    "16_true": Precision.FP16,
-    "o3": Precision.FP16,
-    "bfloat16": Precision.BF16,
-    "bf16_true": Precision.BF16,
-    "amp": Precision.MIXED_FP16_FP32,
-    "mixed": Precision.MIXED_FP16_FP32,
-    "16": Precision.MIXED_FP16_FP32,
-    "16_mixed": Precision.MIXED_FP16_FP32,
-    "fp16_mixed": Precision.MIXED_FP16_FP32,
-    "mixed_fp16": Precision.MIXED_FP16_FP32,
-    "mixed_float16": Precision.MIXED_FP16_FP32,
-    "amp_fp16": Precision.MIXED_FP16_FP32,
-    "o1": Precision.MIXED_FP16_FP32,
-    "o2": Precision.MIXED_FP16_FP32,
-    "__fp16": Precision.MIXED_FP16_FP32,
-    "__amp": Precision.MIXED_FP16_FP32,
-    "bf16_mixed": Precision.MIXED_BF16_FP32,
-    "mixed_bf16": Precision.MIXED_BF16_FP32,
-    "mixed_bfloat16": Precision.MIXED_BF16_FP32,
-    "amp_bf16": Precision.MIXED_BF16_FP32,
-    "__bf16": Precision.MIXED_BF16_FP32,
-    "fp8": Precision.MIXED_FP8_BF16,
-    "mixed_fp8": Precision.MIXED_FP8_BF16,
-    "amp_fp8": Precision.MIXED_FP8_BF16,
-    "mxfp8": Precision.MIXED_FP8_BF16,
-    "fp8_mx": Precision.MIXED_FP8_BF16,
-    "fp8_cs": Precision.MIXED_FP8_BF16,
-    "bf16_with_mxfp8_mixed": Precision.MIXED_FP8_BF16,
-    "bf16_with_fp8_current_scaling_mixed": Precision.MIXED_FP8_BF16,
-    "nvfp4": Precision.MIXED_FP4_BF16,
-    "fp4": Precision.MIXED_FP4_BF16,
-    "mixed_nvfp4_bf16": Precision.MIXED_FP4_BF16,
-    "bf16_with_nvfp4_mixed": Precision.MIXED_FP4_BF16,
-    "transformer_engine": Precision.MIXED_FP8_BF16,
-    "transformer_engine_float16": Precision.MIXED_FP8_FP16,
+    alias: Precision(name)
+    for name, aliases in shipped_yaml("precisions.yaml").items()
+    for alias in aliases
 }
 
 
@@ -140,3 +100,43 @@ def parse_precision(text: str) -> Precision:
     except ValueError:
         words = [*(p.value for p in Precision), "amp", "bf16-mixed", "fp8", "O1"]
         raise JobError("precision", text, accepted(key, words)) from None
+
+
+# Number format of matrix products -> (the peak that proves it native, the capability's name).
+_NATIVE = {
+    Dtype.FP16: ("fp16_tensor", "tensor_core"),
+    Dtype.BF16: ("bf16_tensor", "bf16"),
+    Dtype.TF32: ("tf32", "tf32"),
+    Dtype.FP8: ("fp8_tensor", "fp8"),
+    Dtype.FP4: ("fp4_tensor", "fp4"),
+}
+# What people call nodes with a capability.
+CAPABILITY_NAMES = {
+    "tensor_core": "tensor-core",
+    "bf16": "BF16",
+    "tf32": "TF32",
+    "fp8": "FP8",
+    "fp4": "FP4",
+}
+
+
+def capability(precision: Precision) -> str | None:
+    """What a GPU needs to run a precision natively: a key of CAPABILITY_NAMES; None for fp32."""
+    native = _NATIVE.get(precision.matmul_dtype)
+    return None if native is None else native[1]
+
+
+def runs_natively(gpu: Gpu, precision: Precision) -> bool:
+    """True where the matrix products of a precision run on tensor cores of this GPU."""
+    native = _NATIVE.get(precision.matmul_dtype)
+    return native is not None and native[0] in gpu.peak_flops
+
+
+def capabilities(gpu: Gpu) -> tuple[str, ...]:
+    """Every capability of a GPU."""
+    return tuple(name for peak, name in _NATIVE.values() if peak in gpu.peak_flops)
+
+
+def has_tensor_cores(gpu: Gpu) -> bool:
+    """True from Volta on."""
+    return "tensor_core" in capabilities(gpu)

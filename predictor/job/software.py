@@ -8,8 +8,10 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
+from profiles.storage import shipped_yaml
+
 from ..errors import JobError
-from .options import Pairs, known_options, software_data
+from .options import Pairs, known_options
 
 # Software of no stated date is taken for this: as new as the newest that rules and tables know.
 TODAY = 2026.0
@@ -115,12 +117,12 @@ def date_of(framework_date: float | None, source: str) -> float:
     """The date of a job's software: stated, of the source it comes from, or today's."""
     if framework_date is not None:
         return framework_date
-    return float(software_data()["eras"].get(source, TODAY))
+    return float(shipped_yaml("software.yaml")["eras"].get(source, TODAY))
 
 
 def is_dated(framework_date: float | None, source: str) -> bool:
     """Whether the date of a job's software is known; runs of a source that states none are not."""
-    return framework_date is not None or source not in software_data()["eras"]
+    return framework_date is not None or source not in shipped_yaml("software.yaml")["eras"]
 
 
 @lru_cache(maxsize=4096)
@@ -149,7 +151,7 @@ def _stated(options: Pairs) -> dict[str, Setting]:
 
 def _defaults(options: Pairs, era: Era) -> Iterator[Setting]:
     stated = dict(options)
-    for name, entries in software_data()["defaults"].items():
+    for name, entries in shipped_yaml("software.yaml")["defaults"].items():
         for entry in entries:
             if _holds(entry, stated, era):
                 yield Setting(name, entry["value"], False, entry["source"])

@@ -12,7 +12,6 @@ from profiles.gpus import Gpu, find_gpu
 
 from ..errors import JobError
 from .datasets import DataSet, dataset_named
-from .described import described
 from .frameworks import framework_of
 from .optimizers import optimizer_named
 from .options import Pairs, read_options
@@ -33,7 +32,7 @@ SIXTEEN_BIT = 2  # bytes
 class TrainingJob:
     """A training job on one kind of GPU.
 
-    Its fields describe themselves: their descriptions are the help of the commands' options.
+    What each field means, with the other spellings of its key, is in ``profiles/keys.yaml``.
     ``batch_size`` is in samples PER GPU and micro-step (per data-parallel rank when the model is
     split); ``global_batch_size`` is its alternative for the whole optimizer step, never both. One
     replica of the model is split over ``tensor_parallel`` x ``context_parallel`` x
@@ -46,108 +45,35 @@ class TrainingJob:
     """
 
     model: str
-    precision: Precision = field(
-        metadata=described(
-            "fp32, tf32, fp16, bf16, mixed_fp16_fp32, mixed_bf16_fp32, mixed_fp8_bf16, "
-            "mixed_fp4_bf16 or an alias such as amp, mxfp8."
-        )
-    )
-    gpu: str = field(metadata=described("GPU: name, product or alias, such as a100-sxm4-80gb."))
-    gpus: int = field(default=1, metadata=described("GPUs of the job."))
-    gpus_per_node: int = field(default=8, metadata=described("GPUs in one node."))
-    batch_size: int | None = field(
-        default=None, metadata=described("Samples per GPU and micro-step (this or the global one).")
-    )
-    global_batch_size: int | None = field(
-        default=None, metadata=described("Samples of one optimizer step over all GPUs.")
-    )
-    grad_accum: int | None = field(
-        default=None,
-        metadata=described(
-            "Micro-steps in one optimizer step", unstated="1; under a pipeline one sample each"
-        ),
-    )
-    seq_len: int | None = field(
-        default=None, metadata=described("Tokens of one sample", unstated="of the model")
-    )
-    mean_seq_len: int | None = field(
-        default=None,
-        metadata=described(
-            "Tokens of one sample without padding, where batches are packed or binned."
-        ),
-    )
-    image_size: tuple[int, ...] | None = field(
-        default=None,
-        metadata=described("Pixels or voxels", unstated="of the model", metavar="H[xW[xD]]"),
-    )
-    steps: int | None = field(default=None, metadata=described("Length: optimizer steps."))
-    epochs: float | None = field(default=None, metadata=described("Length: epochs."))
-    dataset_size: int | None = field(
-        default=None, metadata=described("Samples of one epoch", unstated="of the data set")
-    )
-    dataset: str | None = field(
-        default=None, metadata=described("Well-known data set, such as imagenet or mnli.")
-    )
-    framework: str = field(
-        default="pytorch", metadata=described('Name, also with a version: "pytorch 2.3".')
-    )
+    precision: Precision
+    gpu: str
+    gpus: int = 1
+    gpus_per_node: int = 8
+    batch_size: int | None = None
+    global_batch_size: int | None = None
+    grad_accum: int | None = None
+    seq_len: int | None = None
+    mean_seq_len: int | None = None
+    image_size: tuple[int, ...] | None = None
+    steps: int | None = None
+    epochs: float | None = None
+    dataset_size: int | None = None
+    dataset: str | None = None
+    framework: str = "pytorch"
     framework_date: float | None = None
-    optimizer: str | None = field(
-        default=None, metadata=described("Name, such as adamw", unstated="of the model")
-    )
-    sharding: str = field(
-        default="ddp", metadata=described(", ".join(SHARDINGS[:-1]) + f" or {SHARDINGS[-1]}.")
-    )
-    tensor_parallel: int = field(default=1, metadata=described("GPUs that split every layer."))
-    pipeline_parallel: int = field(
-        default=1, metadata=described("GPUs that split the layers among them.")
-    )
-    virtual_stages: int = field(
-        default=1,
-        metadata=described("Chunks of layers of each pipeline stage (interleaved schedule)."),
-    )
-    context_parallel: int = field(default=1, metadata=described("GPUs that split the sequence."))
-    expert_parallel: int = field(
-        default=1, metadata=described("GPUs that share the experts of a mixture.")
-    )
-    sequence_parallel: bool = field(
-        default=False,
-        metadata=described("Tensor parallelism also splits the tokens of norms and residuals."),
-    )
-    fabric: str | None = field(
-        default=None,
-        metadata=described("Network between nodes: 4x ib-hdr, 25GbE", unstated="usual for the GPU"),
-    )
-    options: Pairs = field(
-        default=(),
-        metadata=described(
-            "What else changes the run: compile=on, channels_last=on, act_ckpt=on; repeatable.",
-            option="option",
-            metavar="K=V",
-            repeated=True,
-        ),
-    )
-    variant: Pairs = field(
-        default=(),
-        metadata=described(
-            "What else defines the network: layers=24, hidden=1024; repeatable.",
-            metavar="K=V",
-            repeated=True,
-        ),
-    )
-    phases: tuple[Phase, ...] = field(
-        default=(),
-        metadata=described(
-            "A phase, in their order: steps, epochs or a share of them, and what else it is: "
-            "share=0.9,precision=fp16; repeatable.",
-            option="phase",
-            metavar="K=V,...",
-            repeated=True,
-        ),
-    )
-    source: str = field(
-        default="", metadata=described("Site whose measured runs count as one's own.")
-    )
+    optimizer: str | None = None
+    sharding: str = "ddp"
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    virtual_stages: int = 1
+    context_parallel: int = 1
+    expert_parallel: int = 1
+    sequence_parallel: bool = False
+    fabric: str | None = None
+    options: Pairs = ()
+    variant: Pairs = ()
+    phases: tuple[Phase, ...] = ()
+    source: str = ""
     data: DataSet | None = field(init=False, repr=False, compare=False)
     hardware: Gpu = field(init=False, repr=False, compare=False)
     software: Software = field(init=False, repr=False, compare=False)
@@ -326,31 +252,9 @@ class TrainingJob:
             )
 
 
-_COUNTS = (
-    "gpus",
-    "gpus_per_node",
-    "batch_size",
-    "global_batch_size",
-    "grad_accum",
-    "seq_len",
-    "mean_seq_len",
-    "tensor_parallel",
-    "pipeline_parallel",
-    "context_parallel",
-    "expert_parallel",
-    "virtual_stages",
-    "steps",
-    "dataset_size",
-)
-_OPTIONAL = {
-    "batch_size",
-    "global_batch_size",
-    "grad_accum",
-    "seq_len",
-    "mean_seq_len",
-    "steps",
-    "dataset_size",
-}
+# Fields that count something, and those of them that may be unstated.
+_OPTIONAL = {f.name for f in fields(TrainingJob) if f.type == "int | None"}
+_COUNTS = tuple(f.name for f in fields(TrainingJob) if f.type in ("int", "int | None"))
 JOB_FIELDS = tuple(f.name for f in fields(TrainingJob) if f.init)
 
 

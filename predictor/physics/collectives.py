@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiles.gpus import Gpu, find_gpu
+from profiles.storage import shipped_yaml
 from profiles.tables import CollectiveTable
 
 from ..errors import JobError
-from ..job.fabrics import Fabric, fabric_data, fabric_of, measured_fabric, node_of, times_copies
+from ..job.fabrics import Fabric, fabric_of, measured_fabric, node_of, times_copies
 from .operator_time.samples import architecture_of
 from .operator_time.solve import robust_fit
 
@@ -117,7 +118,7 @@ class CollectiveTimes:
     @classmethod
     def _fit_topologies(cls, rows: Sequence[_Row]) -> CollectiveTimes:
         topologies, measured = {}, {}
-        for name in fabric_data()["topologies"]:
+        for name in shipped_yaml("fabrics.yaml")["topologies"]:
             prior, deviation = _prior(name)
             own = [row for row in rows if node_of(row.gpu.name).topology == name]
             topologies[name] = pooled = _fitted(own, prior, deviation)
@@ -189,7 +190,7 @@ def _operation(name: str) -> int:
 
 
 def _prior(topology: str) -> tuple[Floats, Floats]:
-    raw = fabric_data()["topologies"][topology]
+    raw = shipped_yaml("fabrics.yaml")["topologies"][topology]
     shares = [raw["share"][n] for n in range(2, RING + 1)]
     mean = [*np.log([raw["latency_us"], raw["step_us"]]), PIPELINE_PRIOR, *np.log(shares)]
     deviation = [0.7, 0.7, 0.5] + [0.4] * len(shares) + [0.0001] + [0.2] * (len(OPERATIONS) - 1)
@@ -199,7 +200,7 @@ def _prior(topology: str) -> tuple[Floats, Floats]:
 def _family_priors() -> dict[str, Floats]:
     return {
         name: np.log([raw["latency_us"], raw["efficiency"]])
-        for name, raw in fabric_data()["families"].items()
+        for name, raw in shipped_yaml("fabrics.yaml")["families"].items()
     }
 
 

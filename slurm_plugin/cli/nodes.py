@@ -44,7 +44,7 @@ def nodes(config: Path | None, form: str) -> None:
 
 def rows_of(node: SlurmNode, hardware: SlurmHardware) -> list[dict[str, Any]]:
     """One row for each GPU type of a node, one for a node without GPUs."""
-    from predictor.job.native import capabilities
+    from predictor.job.precision import capabilities
 
     from ..hardware import gpu_of
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from predictor.job.native import capabilities
+from predictor.job.precision import capabilities
 from profiles.errors import UnknownGpuError
 from profiles.gpus import Gpu, find_gpu, spelling
 

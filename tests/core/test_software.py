@@ -20,11 +20,12 @@ from predictor.identify.grammar import parse_mapping, parse_text
 from predictor.identify.keys import ALIASES
 from predictor.job.frameworks import frameworks
 from predictor.job.optimizers import optimizer_rules
-from predictor.job.options import known_options, option_of, software_data
+from predictor.job.options import known_options, option_of
 from predictor.job.training_job import SHARDINGS, TrainingJob
 from predictor.planning.sweeps.space import Space
+from profiles.storage import shipped_yaml
 
-PRICED = tuple(software_data()["options"])
+PRICED = tuple(shipped_yaml("software.yaml")["options"])
 OPTIMIZERS = tuple(name for name in optimizer_rules() if "_" not in name)
 DATA_SETS = ("imagenet-1k", "cifar100", "openwebtext", "librispeech", "squad-v2", "wikitext-103")
 LAYERED = ("layers", "hidden", "heads", "vocab", "kv_heads", "head_dim", "experts")
@@ -124,7 +125,7 @@ def test_every_option_has_a_meaning_and_a_source() -> None:
 
 @pytest.mark.parametrize("key", PRICED)
 def test_every_spelling_of_an_option_is_that_option(key: str) -> None:
-    for spelling in software_data()["options"][key].get("spellings", ()):
+    for spelling in shipped_yaml("software.yaml")["options"][key].get("spellings", ()):
         assert option_of(spelling.upper().replace("_", "-")).key == key
 
 

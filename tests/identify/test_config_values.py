@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.identify.config_values import MAX_SETTINGS, settings_of
 from predictor.identify.configured import MAX_READ
-from predictor.identify.files import UserFiles
+from predictor.identify.files import MAX_SETTINGS, UserFiles, settings_of
 from predictor.identify.script import parse_script
 from predictor.identify.shell import UNKNOWN
 

@@ -6,7 +6,7 @@ import pytest
 
 from predictor.errors import UnknownModelError
 from predictor.graphs.catalog import entries, find_entry
-from predictor.identify.models import resolve_model
+from predictor.identify.keys import resolve_model
 
 
 def test_every_name_and_alias_of_the_catalog_means_what_it_means_there() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from predictor.estimate.fitting import Fitted
-from predictor.integrations import TrainingLoop, follower, reports
+from predictor.integrations import TrainingLoop, follower, record
 from predictor.integrations.clock import SKIPPED, StepClock
 from predictor.site.step_rate import FILE_NAME, parse_line, read_report
 
@@ -91,7 +91,7 @@ def test_a_job_of_slurm_writes_where_the_watcher_looks(
 def test_a_pod_ends_with_its_report(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     message = directory / "termination-log"
     message.touch()
-    monkeypatch.setattr(reports, "TERMINATION_LOG", message)
+    monkeypatch.setattr(record, "TERMINATION_LOG", message)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     train(40)
     report = parse_line(message.read_text())
