@@ -50,7 +50,7 @@ def _option(one: Field[Any], told: Mapping[str, Any]) -> Decorator:
     usual = f"  [default: {told['unstated']}]" if "unstated" in told else ""
     required = one.default is MISSING
     # Given at all, None is a value to click, and the option then not missing.
-    default = {} if required else {"default": None if several else one.default}
+    default: dict[str, Any] = {} if required else {"default": None if several else one.default}
     return click.option(
         name,
         one.name,

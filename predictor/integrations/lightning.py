@@ -52,10 +52,12 @@ class PrecisionTimeCallback(Callback):
             self._follower.step()
 
     def on_validation_start(self, *_: Any) -> None:
-        """What comes until the next step is an evaluation, or a checkpoint, too."""
+        """What comes until the next step is an evaluation too."""
         self._follower.pause()
 
-    on_save_checkpoint = on_validation_start
+    def on_save_checkpoint(self, *_: Any) -> None:
+        """As with an evaluation."""
+        self._follower.pause()
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Report and record."""
