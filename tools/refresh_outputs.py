@@ -1,7 +1,7 @@
-"""Runs the commands of console blocks in README.md and docs, and writes what they print below them.
+"""Runs the commands of console blocks in README.md and docs; writes what they print below them.
 
-A block is one ``$ command`` line and its output. ``python tools/refresh_outputs.py`` rewrites the
-files; with ``--check`` it names those that are out of date instead, and exits with 1.
+A block is one ``$ precision-time ...`` line and its output. ``python tools/refresh_outputs.py``
+rewrites the files; with ``--check`` it names those that are out of date instead, and exits with 1.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-BLOCK = re.compile(r"```console\n\$ (?P<command>[^\n]+)\n.*?```", re.DOTALL)
+BLOCK = re.compile(r"```console\n\$ (?P<command>precision-time [^\n]+)\n.*?```", re.DOTALL)
 
 
 def output_of(command: str) -> str:
