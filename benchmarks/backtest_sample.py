@@ -14,7 +14,7 @@ from predictor.cli.backtest import show
 from predictor.cli.predictors import refit
 from predictor.estimate.residual.novelty import Tier
 from predictor.site.backtest.policies import PREDICTED_POLICIES, policies_of
-from predictor.site.backtest.run import Workers, backtest
+from predictor.site.backtest.run import backtest
 from predictor.site.replay import Policy
 
 DEPTH = 500
@@ -37,7 +37,7 @@ def main(days: float, seed: int, tier: str) -> None:
     drawn = sample(seed=seed, days=days, pools=POOLS, rows=rows)
     work = workload_of_sample(drawn, held_out_predictions(fitted, Tier(tier)))
     policies = policies_of(PREDICTED_POLICIES)
-    show(backtest(work, policies, queue=Policy.EASY, depth=DEPTH, workers=Workers()))
+    show(backtest(work, policies, queue=Policy.EASY, depth=DEPTH))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from predictor.estimate.fits import fits
 from predictor.estimate.prediction import Prediction
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
-from predictor.site.calibration.site_run import site_source
+from predictor.site.calibration.run_reader import site_source
 
 from .config import Config
 from .records import GpuType, PodJob

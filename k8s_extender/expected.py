@@ -7,12 +7,10 @@ from typing import Any
 
 from predictor.estimate.core import Predictor
 from predictor.identify.grammar import stated_text
-from predictor.site.calibration.site_run import site_source
-from predictor.site.similar.estimate import Estimate, estimate_job
+from predictor.site.calibration.run_reader import site_source
+from predictor.site.similar.estimate import Estimate, PhysicsView, estimate_job
 from predictor.site.similar.memory import SiteMemory
-from predictor.site.similar.physics import PhysicsView
-from predictor.site.similar.request import OWN, JobRequest, stated_fields
-from predictor.site.similar.script import script_signature
+from predictor.site.similar.request import OWN, JobRequest, script_signature, stated_fields
 
 from .commands import ran_by
 from .plain import mapping, text

@@ -11,7 +11,7 @@ from predictor.identify.identify import identify
 from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.stated import Problem, Stated
 from predictor.site.similar.memory import SiteMemory
-from predictor.site.similar.script import script_signature
+from predictor.site.similar.request import script_signature
 
 from .candidates import CandidateNodes, candidates
 from .cluster import Cluster

@@ -10,7 +10,7 @@ from predictor.errors import PrecisionTimeError
 from predictor.estimate.prediction import Prediction
 from predictor.identify.stated import Stated
 from predictor.job.training_job import TrainingJob
-from predictor.site.calibration.site_run import site_source
+from predictor.site.calibration.run_reader import site_source
 
 from .candidates import CandidateNodes
 from .config import SlurmPolicy

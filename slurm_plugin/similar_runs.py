@@ -8,11 +8,9 @@ from dataclasses import replace
 from predictor.estimate.prediction import Prediction
 from predictor.identify.grammar import stated_text
 from predictor.identify.stated import Stated
-from predictor.site.similar.estimate import Estimate, carried_limit_s, estimate_job
+from predictor.site.similar.estimate import Estimate, PhysicsView, carried_limit_s, estimate_job
 from predictor.site.similar.memory import SiteMemory
-from predictor.site.similar.physics import PhysicsView
-from predictor.site.similar.request import JobRequest, Similarity, stated_fields
-from predictor.site.similar.script import command_signature
+from predictor.site.similar.request import JobRequest, Similarity, command_signature, stated_fields
 from predictor.units import count, duration
 
 from .candidates import CandidateNodes

@@ -11,8 +11,7 @@ from typing import Any
 from predictor.identify.grammar import stated_text
 from predictor.identify.rules import Rules
 from predictor.site.ended_job import JobState
-from predictor.site.history.run import Predicted, Reported
-from predictor.site.history.step_reports import reported
+from predictor.site.history.run import Predicted, Reported, reported
 from predictor.site.step_rate import parse_line
 from profiles.errors import UnknownGpuError
 from profiles.gpus import find_gpu

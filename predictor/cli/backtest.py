@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ..errors import TraceError
-from ..optional import needs
 from ..units import count, duration, percent, short
 from .console import format_option, show_json, show_table, warn
+from .filling import open_history
 from .moments import MOMENT
-from .past_jobs import of_history, of_swf, pools_of, usual
+from .options import pools_of
+from .predictors import predictor
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..site.backtest.figures import Figures
     from ..site.backtest.run import Backtest
+    from ..site.backtest.workload import LimitBounds, Workload
     from ..site.replay import Pool
+
 
 HEAD = (
     "policy",
@@ -56,7 +61,7 @@ HEAD = (
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Write plots and CSV files.",
+    help="Write CSV files.",
 )
 @click.option(
     "--pool",
@@ -108,14 +113,6 @@ HEAD = (
 @click.option(
     "--jobs", type=int, default=-1, show_default=True, help="Processes; -1 for one a core."
 )
-@click.option(
-    "--backend",
-    type=click.Choice(("loky", "dask")),
-    default="loky",
-    show_default=True,
-    help="Where the replays run: here, or on a Dask cluster.",
-)
-@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler, such as tcp://HOST:8786.")
 @format_option
 def backtest(
     history: str | None,
@@ -132,8 +129,6 @@ def backtest(
     version: str | None,
     processors_per_gpu: float,
     jobs: int,
-    backend: str,
-    scheduler: str | None,
     form: str,
 ) -> None:
     """Replay past jobs under other time limits and compare kills, waste and waits.
@@ -142,7 +137,6 @@ def backtest(
     EASY backfill starts them. docs/how-to/backtest.md says what each figure means and what not.
     """
     from ..site.backtest.policies import policies_of
-    from ..site.backtest.run import Workers
     from ..site.backtest.run import backtest as run
     from ..site.backtest.workload import HOUR_S, LimitBounds
     from ..site.replay import Policy
@@ -150,12 +144,6 @@ def backtest(
     if (history is None) == (swf is None):
         raise TraceError("nothing to replay: give one of --history and --swf")
     chosen = None if policies is None else policies_of(policies.split(","))
-    workers = Workers(jobs=jobs, backend=backend, scheduler=scheduler)
-    with needs("plot" if output else "dask"):  # now rather than after an hour of replays
-        if output is not None:
-            import_module("matplotlib")
-        if workers.scheduler is not None:
-            import_module("distributed")
     bounds = LimitBounds(default_s=default_limit_h * HOUR_S, cap_s=max_limit_h * HOUR_S)
     if swf is not None:
         work = of_swf(swf, processors_per_gpu, pools, bounds)
@@ -163,7 +151,7 @@ def backtest(
         work = of_history(history or "", since, until, version, pools, bounds)
     if chosen is None:
         chosen = policies_of(usual(work))
-    found = run(work, chosen, queue=Policy(queue), depth=depth, workers=workers)
+    found = run(work, chosen, queue=Policy(queue), depth=depth, jobs=jobs)
     written = () if output is None else _written(found, output)
     if form == "json":
         show_json(_as_dict(found))
@@ -174,19 +162,16 @@ def backtest(
 
 
 def _written(found: Backtest, folder: Path) -> list[Path]:
-    from ..site.backtest.plots import write_plots
-    from ..site.backtest.tables import write_tables
+    from ..site.backtest.run import write_tables
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return [*write_tables(found, folder), *write_plots(found, folder)]
+        return write_tables(found, folder)
     except OSError as error:
         raise TraceError(f"output={str(folder)!r} cannot be written: {error.strerror}") from error
 
 
 def _as_dict(found: Backtest) -> dict[str, object]:
-    from dataclasses import asdict
-
     work = found.work
     return {
         "jobs": len(work),
@@ -197,7 +182,6 @@ def _as_dict(found: Backtest) -> dict[str, object]:
         "killed_in_the_past": int(work.censored.sum()),
         "warnings": list(found.warnings),
         "policies": [each.figures.as_dict() for each in found.replayed],
-        "curve": [{"quantile": p.quantile} | asdict(p.limits) for p in found.curve],
     }
 
 
@@ -234,3 +218,46 @@ def _row(figures: Figures) -> tuple[str, ...]:
 
 def _wait(seconds: float) -> str:
     return duration(seconds) if seconds >= 1 else "none"
+
+
+def of_swf(
+    path: Path, processors_per_gpu: float, pools: Sequence[Pool], bounds: LimitBounds
+) -> Workload:
+    """The jobs of an SWF file on one pool, by default the machine of its header."""
+    from ..site.backtest.workload import workload_of_swf
+    from ..site.history.swf import read_swf
+
+    file = read_swf(path, processors_per_gpu=processors_per_gpu)
+    return workload_of_swf(file, pools=pools, bounds=bounds)
+
+
+def of_history(
+    url: str,
+    since: float | None,
+    until: float | None,
+    version: str | None,
+    pools: Sequence[Pool],
+    bounds: LimitBounds,
+) -> Workload:
+    """The runs of a history, those that say what they are predicted by a stored predictor."""
+    from ..site.backtest.workload import workload_of_runs
+
+    with open_history(url, create=False) as store:
+        from ..site.history.tables import Where
+
+        loaded = cache(partial(predictor, version))  # only where a job says what it is
+        return workload_of_runs(
+            store.runs(Where(since_s=since, until_s=until)),
+            lambda job: loaded().predict(job),
+            pools=pools,
+            bounds=bounds,
+        )
+
+
+def usual(work: Workload) -> tuple[str, ...]:
+    """The policies to compare where none are named."""
+    from ..site.backtest.policies import POLICIES, PREDICTED_POLICIES
+
+    if any(found is not None for found in work.predictions):
+        return tuple(dict.fromkeys((*POLICIES, *PREDICTED_POLICIES)))
+    return POLICIES

@@ -15,17 +15,15 @@ from ..units import MISSING, count, duration, percent
 from .console import Progress, format_option, progress, show_json, show_table, warn
 from .filling import history_option, open_history
 from .history_filters import filter_options, where_of
-from .predictors import predictor, refit
+from .predictors import predictor
 
 if TYPE_CHECKING:
-    from ..evaluation.figures import Figure
-    from ..site.calibration.calibrate import CalibrationComparison
-    from ..site.calibration.gather import Gathered
+    from ..site.calibration.calibrate import CalibrationComparison, Gathered
     from ..site.calibration.held_back import Checked, Errors
     from ..site.calibration.site_state import SiteState
     from ..site.calibration.suggest import SuggestedRun
     from ..site.history.store import History
-    from ..site.history.where import Where
+    from ..site.history.tables import Where
 
 HEAD = ("", "runs", "mean before", "after", "median before", "after", "inside 95 % before", "after")
 ALL = "all held-back runs"
@@ -45,12 +43,6 @@ ALL = "all held-back runs"
 )
 @click.option("--dry-run", is_flag=True, help="Store nothing.")
 @click.option(
-    "--shipped",
-    is_flag=True,
-    help="Take the sources of the shipped measurements for sites, and tell the error with 0, 1 "
-    "and 3 runs of each; reads no history.",
-)
-@click.option(
     "--suggest",
     type=click.IntRange(1),
     metavar="N",
@@ -63,7 +55,6 @@ def calibrate(
     hold_back: float,
     force: bool,
     dry_run: bool,
-    shipped: bool,
     suggest: int | None,
     form: str,
     **filters: Any,
@@ -75,9 +66,6 @@ def calibrate(
     what is needed to estimate any job go to site.json beside the predictors, where the daemons
     read them; of a history whose jobs name no network that is all.
     """
-    if shipped:
-        _show_shipped(form)
-        return
     if suggest is not None:
         with open_history(history, create=False) as store:
             _suggest(store, where_of(filters), suggest, form)
@@ -148,7 +136,7 @@ def _command(one: SuggestedRun) -> str:
 def _read(
     store: History, where: Where, hold_back: float, bar: Progress
 ) -> tuple[SiteState, Gathered]:
-    from ..site.calibration.gather import cut_at, gather
+    from ..site.calibration.calibrate import cut_at, gather
     from ..site.calibration.site_state import SiteState
 
     bar("how long jobs run", 0.0)
@@ -173,9 +161,8 @@ def _calibrate(
 ) -> tuple[CalibrationComparison | None, str | None]:
     """The comparison, and the version that was stored; None where no run tells a step time."""
     from ..estimate import artifacts, store
-    from ..site.calibration.calibrate import compare, fit_all
+    from ..site.calibration.calibrate import Base, compare, fit_all
     from ..site.calibration.guards import Guards, read_quarantine
-    from ..site.calibration.refit import Base
 
     if not gathered.earlier:
         return None, None
@@ -341,18 +328,3 @@ def _compared(compared: CalibrationComparison) -> dict[str, Any]:
         "caught": [asdict(caught) for caught in compared.caught],
         "better": compared.better,
     }
-
-
-def _show_shipped(form: str) -> None:
-    from ..evaluation.sites import site_figures
-
-    figures = site_figures(refit(), lambda stage: click.echo(f"{stage} ...", err=True))
-    if form == "json":
-        show_json([asdict(figure) for figure in figures])
-        return
-    show_table(("runs of the site", "mean", "median", "p90", "n"), [_cells(f) for f in figures])
-
-
-def _cells(figure: Figure) -> tuple[str, ...]:
-    errors = (figure.mean, figure.median, figure.p90)
-    return (figure.protocol, *map(percent, errors), count(figure.n))

@@ -11,7 +11,7 @@ from .capacity_forms import Forms, form_options, written
 from .capacity_source import CapacityRequest, capacity_options, opened, opened_queue, queue_options
 from .console import show_json, show_table, warn
 from .groups import CommandGroup
-from .past_jobs import pools_of
+from .options import pools_of
 from .predictors import predictor
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from .console import format_option, warn
 from .filling import history_option, open_history
 from .groups import load_plugin, plugin_points
 from .moments import MOMENT
-from .past_jobs import pools_of
+from .options import pools_of
 
 if TYPE_CHECKING:
     from ..planning.cost import Terms

@@ -17,13 +17,11 @@ from .history_filters import filter_options, where_of
 
 if TYPE_CHECKING:
     from ..estimate.core import Predictor
-    from ..site.calibration.run_reader import RunReader
     from ..site.drift.chart import Change
-    from ..site.drift.observed import AtSubmit, InUse
     from ..site.drift.snapshot import StreamState
-    from ..site.drift.watch import Drift, DriftFigures, WatchedStream
+    from ..site.drift.watch import Drift, WatchedStream
     from ..site.history.store import History
-    from ..site.history.where import Where
+    from ..site.history.tables import Where
 
 FOUND = 1
 
@@ -37,17 +35,6 @@ FOUND = 1
     show_default=True,
     help="False alarms a year on the whole site, all streams together.",
 )
-@click.option(
-    "--runs-per-week",
-    type=click.FloatRange(0, min_open=True),
-    help="Runs with enough earlier ones like them.  [default: as the history has]",
-)
-@click.option(
-    "--repredict",
-    is_flag=True,
-    help="Judge the predictor in use on all runs instead of what was said at submit.",
-)
-@click.option("--weekly", is_flag=True, help="Show every week of every stream.")
 @click.option("--snapshot", is_flag=True, help="Write drift.json, which the daemons' metrics show.")
 @click.option("--fail-on-alarm", is_flag=True, help="Exit with 1 where a change stands.")
 @filter_options
@@ -58,9 +45,6 @@ def drift(
     /,
     history: str | None,
     false_alarms: float,
-    runs_per_week: float | None,
-    repredict: bool,
-    weekly: bool,
     snapshot: bool,
     fail_on_alarm: bool,
     form: str,
@@ -75,56 +59,29 @@ def drift(
     """
     with open_history(history, create=False) as store, progress("watching") as bar:
         bar("runs", 0.1)
-        found = _watch(store, where_of(filters), false_alarms, runs_per_week, repredict=repredict)
+        found = _watch(store, where_of(filters), false_alarms)
     if snapshot:
         _write(found)
     if form == "json":
         show_json(_plain(found))
     else:
-        _show(found, weekly=weekly)
+        _show(found)
     if fail_on_alarm and any(found.alarms):
         ctx.exit(FOUND)
 
 
-def _watch(
-    store: History,
-    where: Where,
-    false_alarms: float,
-    runs_per_week: float | None,
-    *,
-    repredict: bool,
-) -> Drift:
+def _watch(store: History, where: Where, false_alarms: float) -> Drift:
     from collections import Counter
 
-    from ..site.drift.observed import observations
+    from ..site.calibration.run_reader import RunReader
+    from ..site.calibration.site_state import read_state
+    from ..site.drift.observed import AtSubmit, observations
     from ..site.drift.watch import watch
 
     left: Counter[str] = Counter()
-    said = _in_use() if repredict else _at_submit()
-    observed = observations(store.runs(where), _candidates(), said, left)
-    return watch(observed, left, false_alarms_per_year=false_alarms, runs_per_week=runs_per_week)
-
-
-def _candidates() -> RunReader:
-    """Made with the start-up times that were last learned."""
-    from ..site.calibration.run_reader import RunReader
-    from ..site.calibration.site_state import read_state
-
-    return RunReader(read_state().fixed)
-
-
-def _in_use() -> InUse:
-    from ..estimate import artifacts
-    from ..site.drift.observed import InUse
-    from .predictors import predictor
-
-    return InUse(predictor(), artifacts.current())
-
-
-def _at_submit() -> AtSubmit:
-    from ..site.drift.observed import AtSubmit
-
-    return AtSubmit(_stored)
+    reader = RunReader(read_state().fixed)  # with the start-up times that were last learned
+    observed = observations(store.runs(where), reader, AtSubmit(_stored), left)
+    return watch(observed, left, false_alarms_per_year=false_alarms)
 
 
 def _stored(version: str) -> Predictor | None:
@@ -161,13 +118,10 @@ def _state(watched: WatchedStream) -> StreamState:
     )
 
 
-def _show(found: Drift, *, weekly: bool) -> None:
+def _show(found: Drift) -> None:
     if not found.streams:
         warn("no run tells a step time: " + (_reasons(found) or "the history is empty"))
-    if weekly:
-        show_rows([row for w in found.streams for row in _weeks(w)], left=5)
-    else:
-        show_rows([_row(watched) for watched in found.streams], left=4)
+    show_rows([_row(watched) for watched in found.streams], left=4)
     click.echo()
     for watched in found.alarms:
         assert watched.standing is not None
@@ -197,34 +151,19 @@ def _reasons(found: Drift) -> str:
     return ", ".join(f"{number} {why}" for why, number in found.left.most_common())
 
 
-def _names(watched: WatchedStream) -> dict[str, str]:
-    stream = watched.stream
+def _row(watched: WatchedStream) -> dict[str, str]:
+    stream, figures = watched.stream, watched.figures
     return {
         "cluster": stream.cluster or MISSING,
         "GPU": stream.gpu,
         "stack": stream.framework,
         "model": stream.model or "all",
-    }
-
-
-def _figures(figures: DriftFigures) -> dict[str, str]:
-    low, high = figures.coverage_low, figures.coverage_high
-    return {
+        "measured": count(watched.measured),
+        "compared": count(watched.scored),
         "predicted": count(figures.runs),
         "bias": MISSING if figures.bias is None else f"{100 * figures.bias:+.1f} %",
         "inside 95 %": percent(figures.coverage),
-        "its 95 %": MISSING if low is None else f"{percent(low)} .. {percent(high)}",
     }
-
-
-def _row(watched: WatchedStream) -> dict[str, str]:
-    counts = {"measured": count(watched.measured), "compared": count(watched.scored)}
-    return _names(watched) | counts | _figures(watched.figures)
-
-
-def _weeks(watched: WatchedStream) -> list[dict[str, str]]:
-    names = _names(watched)
-    return [{"week": w.monday} | names | _figures(w.figures) for w in watched.weeks]
 
 
 def _plain(found: Drift) -> dict[str, Any]:

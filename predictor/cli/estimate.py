@@ -68,8 +68,7 @@ def estimate(words: tuple[str, ...], comment: str | None, form: str, **asked: An
     precision-time estimate --user ada --limit 8:00:00 -- python train.py --epochs 90
     """
     from ..site.calibration.site_state import read_state
-    from ..site.similar.estimate import carried_limit_s, estimate_job
-    from ..site.similar.physics import PhysicsView
+    from ..site.similar.estimate import PhysicsView, carried_limit_s, estimate_job
 
     job, assumed = _request(words, comment, asked)
     memory = read_state().memory
@@ -89,8 +88,12 @@ def _request(
     from ..identify.files import UserFiles
     from ..identify.grammar import stated_text
     from ..identify.identify import identify
-    from ..site.similar.request import JobRequest, stated_fields
-    from ..site.similar.script import command_signature, script_signature
+    from ..site.similar.request import (
+        JobRequest,
+        command_signature,
+        script_signature,
+        stated_fields,
+    )
 
     directory, memory_gib = given.pop("directory").resolve(), given.pop("memory_gib")
     script = script_text(words[0])

@@ -11,7 +11,7 @@ from ..site.ended_job import JobState
 from .moments import MOMENT
 
 if TYPE_CHECKING:
-    from ..site.history.where import Where
+    from ..site.history.tables import Where
 
 Filters = dict[str, Any]
 
@@ -37,7 +37,7 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def where_of(filters: Filters, *, job_ids: tuple[str, ...] = ()) -> Where:
     """The runs they mean."""
-    from ..site.history.where import Where
+    from ..site.history.tables import Where
 
     states = tuple(map(JobState, filters["states"]))
     return Where(**{**filters, "states": states}, job_ids=job_ids)

@@ -108,12 +108,11 @@ def swf(
     file: Path, cluster: str, processors_per_gpu: float, history: str | None, form: str
 ) -> None:
     """Add the jobs of FILE in the Standard Workload Format; fields after the 18 are skipped."""
-    from ..site.history.swf import read_swf, runs_of_swf
+    from ..site.history.swf import read_swf
 
-    found = read_swf(file)
+    found = read_swf(file, processors_per_gpu=processors_per_gpu, cluster=cluster).items
     with open_history(history) as store:
-        runs = runs_of_swf(found, processors_per_gpu=processors_per_gpu, cluster=cluster)
-        tally = filled(store, runs, lambda tally: tally.records / len(found.jobs))
+        tally = filled(store, found, lambda tally: tally.records / len(found))
         show(tally, store.url, form)
 
 

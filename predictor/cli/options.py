@@ -1,4 +1,4 @@
-"""The options that describe a training job, and the job they make."""
+"""The options that describe a training job, and the job they make; and those that name pools."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import click
 
 from profiles.storage import shipped_yaml
 
-from ..errors import JobError
+from ..errors import JobError, TraceError
 from ..job.phases import Phase, with_first
 from ..job.precision import parse_precision
 from ..job.training_job import TrainingJob, parse_pairs
 
 if TYPE_CHECKING:
     from ..graphs.catalog import ModelEntry
+    from ..site.replay import Pool
 
 Decorator = Callable[[Any], Any]
 
@@ -113,3 +114,20 @@ def image_size(text: str | None, entry: ModelEntry) -> tuple[int, ...] | None:
     if len(axes) != len(usual):
         raise JobError("image_size", text, f"{entry.name} has {len(usual)} axes")
     return axes
+
+
+def pools_of(
+    ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
+) -> tuple[Pool, ...]:
+    """The pools of ``NAME:GPUS`` and ``NAME:GPUS/GPUS_PER_NODE``; raises TraceError."""
+    return tuple(_pool(text) for text in texts)
+
+
+def _pool(text: str) -> Pool:
+    from ..site.replay import Pool
+
+    name, _, size = text.rpartition(":")
+    gpus, _, per_node = size.partition("/")
+    if not name or not gpus.isdecimal() or not (per_node or "1").isdecimal():
+        raise TraceError(f"invalid pool={text!r}; expected NAME:GPUS or NAME:GPUS/GPUS_PER_NODE")
+    return Pool(name=name, gpus=int(gpus), gpus_per_node=int(per_node) if per_node else None)

@@ -72,8 +72,7 @@ def record(
 ) -> None:
     """Add the run; times in Unix seconds. Raises HistoryError, ImportError without the extra."""
     from ..site.history.csv_rows import asked
-    from ..site.history.run import Run
-    from ..site.history.step_reports import reported
+    from ..site.history.run import Run, reported
     from ..site.history.store import History
 
     ended = EndedJob(

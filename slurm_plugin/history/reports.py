@@ -8,8 +8,7 @@ from typing import TypeVar
 
 from predictor.errors import StepReportError
 from predictor.site.ended_job import EndedJob
-from predictor.site.history.run import PrintedProgress, Reported
-from predictor.site.history.step_reports import reported
+from predictor.site.history.run import PrintedProgress, Reported, reported
 from predictor.site.progress.reader import ProgressKind
 
 from ..cluster import SlurmJob

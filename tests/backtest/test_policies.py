@@ -12,25 +12,23 @@ from site_runs import run_of
 
 from predictor.errors import TraceError
 from predictor.site.backtest.figures import (
-    curve,
     figures_of,
     is_killed,
     limit_figures,
     queue_length,
 )
-from predictor.site.backtest.learned import learned_times
-from predictor.site.backtest.past import workload_of_runs
 from predictor.site.backtest.policies import (
     ORDER_BOUND_S,
     LimitPolicy,
     Limits,
+    learned_times,
     limits_of,
     policies_of,
     predicted_limits,
 )
 from predictor.site.backtest.resubmit import replay_limits
-from predictor.site.backtest.run import Backtest, Workers, backtest
-from predictor.site.backtest.workload import LimitBounds, Workload
+from predictor.site.backtest.run import Backtest, backtest
+from predictor.site.backtest.workload import LimitBounds, Workload, workload_of_runs
 from predictor.site.history.run import Run
 from predictor.site.replay import Policy, Pool
 
@@ -173,7 +171,8 @@ def test_figures_of_two_jobs_by_hand() -> None:
 def test_a_higher_quantile_makes_longer_limits_that_kill_less(work: Workload) -> None:
     """Unused hours need not grow: a job that is killed runs again under its user's long limit."""
     quantiles = (0.5, 0.7, 0.9)
-    kills = [point.limits.kill_rate for point in curve(work, quantiles)]
+    given = (limits_of(work, LimitPolicy("ours", level)) for level in quantiles)
+    kills = [limit_figures(work, limits).kill_rate for limits in given]
     assert kills == sorted(kills, reverse=True)
     limits = np.array([predicted_limits(work, quantile) for quantile in quantiles])
     known = np.isfinite(limits).all(axis=0)
@@ -216,7 +215,7 @@ def test_learning_goes_in_time_order_and_speaks_of_every_job() -> None:
 
 def test_order_leaves_limits_alone_and_lets_short_jobs_go_first() -> None:
     work = mixed()
-    out = backtest(work, policies_of(["users", "order@0.5"]), workers=Workers(jobs=1))
+    out = backtest(work, policies_of(["users", "order@0.5"]), jobs=1)
     users, ordered = out.replayed
     assert (ordered.limits.limit_s == users.limits.limit_s).all()
     assert ordered.figures.extra_kills == 0
@@ -234,7 +233,7 @@ def test_a_job_that_a_learned_limit_kills_runs_again_from_nothing_and_counts() -
     """After many short jobs one takes hours: its first attempt is killed, its second is not."""
     runs = [logged(n, 600.0, "ann", gpu_type=None) for n in range(60)]
     work = history([*runs, logged(60, 3 * HOUR, "ann", gpu_type=None)])
-    out = backtest(work, policies_of(["users", "history@0.9"]), workers=Workers(jobs=1))
+    out = backtest(work, policies_of(["users", "history@0.9"]), jobs=1)
     users, ours = out.replayed
     assert ours.figures.extra_kills >= 1
     assert ours.figures.limits.kill_rate > 0
@@ -253,11 +252,11 @@ def test_a_limit_that_is_not_known_kills_nobody() -> None:
 
 def test_a_policy_that_wins_by_killing_is_said_to() -> None:
     users, ours = (
-        backtest(mixed(), policies_of([name]), workers=Workers(jobs=1)).replayed[0]
+        backtest(mixed(), policies_of([name]), jobs=1).replayed[0]
         for name in ("users", "history@0.95")
     )
     faster = replace(ours.figures, wait_mean_s=users.figures.wait_mean_s / 2, extra_kills=3)
-    both = Backtest(work=mixed(), replayed=(users, replace(ours, figures=faster)), curve=())
+    both = Backtest(work=mixed(), replayed=(users, replace(ours, figures=faster)))
     assert "history@0.95 wins by killing: 3 jobs" in both.warnings[0]
     slower = replace(faster, wait_mean_s=2 * users.figures.wait_mean_s)
     assert not replace(both, replayed=(users, replace(ours, figures=slower))).warnings

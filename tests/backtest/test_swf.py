@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from predictor.errors import TraceError
-from predictor.site.backtest.past import workload_of_swf
-from predictor.site.backtest.workload import HOUR_S, LimitBounds
+from predictor.site.backtest.workload import HOUR_S, LimitBounds, workload_of_swf
+from predictor.site.ended_job import JobState
+from predictor.site.history.run import Run
 from predictor.site.history.swf import read_swf
 from predictor.site.replay import Pool
 
@@ -44,10 +45,12 @@ def path(tmp_path: Path) -> Path:
 def test_header_and_jobs_are_read(path: Path) -> None:
     file = read_swf(path)
     assert file.header["Computer"] == "made by hand"
-    assert (file.processors, file.start_s) == (16, 1_000_000)
-    first = file.jobs[0]
-    assert (first.submit_s, first.wait_s, first.run_s, first.processors) == (0, 5, 60, 4)
-    assert (first.limit_s, first.status) == (100, 1)
+    assert file.gpus == 16
+    first = file.items[0]
+    assert isinstance(first, Run)
+    job = first.ended
+    assert (job.submit_s, job.start_s, job.end_s) == (1_000_000, 1_000_005, 1_000_065)
+    assert (job.cpus, job.limit_s, job.state) == (4, 100, JobState.COMPLETED)
 
 
 def test_what_is_not_replayed_is_counted_by_its_reason(path: Path) -> None:
@@ -73,7 +76,7 @@ def test_values_missing_become_what_the_standard_says(path: Path) -> None:
 
 
 def test_processors_become_gpus_by_a_stated_number(path: Path) -> None:
-    work = workload_of_swf(read_swf(path), processors_per_gpu=3, bounds=BOUNDS)
+    work = workload_of_swf(read_swf(path, processors_per_gpu=3), bounds=BOUNDS)
     assert work.gpus.tolist() == [2, 3, 1]
     assert work.pools == (Pool(name="cluster", gpus=5),)
 
@@ -112,4 +115,4 @@ def test_a_file_that_is_missing_is_refused_with_its_name(tmp_path: Path) -> None
 
 def test_a_number_of_processors_that_is_impossible_is_named(path: Path) -> None:
     with pytest.raises(TraceError, match="processors_per_gpu=0"):
-        workload_of_swf(read_swf(path), processors_per_gpu=0, bounds=BOUNDS)
+        read_swf(path, processors_per_gpu=0)

@@ -16,15 +16,23 @@ from predictor.errors import HistoryError
 from predictor.estimate import artifacts
 from predictor.estimate.fitting import Fitted
 from predictor.estimate.residual.model import HyperparameterSets
-from predictor.site.calibration.calibrate import UNTIL, CalibrationComparison, compare
+from predictor.site.calibration.calibrate import (
+    LATEST,
+    UNTIL,
+    Base,
+    CalibrationComparison,
+    Gathered,
+    compare,
+    cut_at,
+    gather,
+    with_noise,
+)
 from predictor.site.calibration.fixed_times import fixed_times
-from predictor.site.calibration.gather import LATEST, Gathered, cut_at, gather
-from predictor.site.calibration.refit import Base, with_noise
 from predictor.site.calibration.site_state import read_state
 from predictor.site.ended_job import JobState
 from predictor.site.history.run import Run
 from predictor.site.history.store import History
-from predictor.site.history.where import EVERY_RUN
+from predictor.site.history.tables import EVERY_RUN
 
 FACTOR = 3.0
 RUNS = 120
@@ -118,7 +126,7 @@ def history(tmp_path: Path, site: list[Run]) -> str:
 def calibrated(monkeypatch: pytest.MonkeyPatch, base: Base, *words: str) -> Any:
     monkeypatch.setattr(Base, "of", lambda rows=None, progress=None: base)
     monkeypatch.setattr(
-        "predictor.site.calibration.refit.stored_hyperparameters", HyperparameterSets.initial
+        "predictor.site.calibration.calibrate.stored_hyperparameters", HyperparameterSets.initial
     )
     return CliRunner().invoke(main, ["calibrate", *words], catch_exceptions=False)
 

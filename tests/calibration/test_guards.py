@@ -15,7 +15,7 @@ from site_runs import ASKED, run_of, told
 from predictor.errors import ArtifactError, PrecisionTimeError, RulesError
 from predictor.estimate.fitting import Fitted
 from predictor.estimate.measurement import shipped
-from predictor.site.calibration.gather import LATEST, gather
+from predictor.site.calibration.calibrate import LATEST, gather
 from predictor.site.calibration.guards import (
     ALONE,
     CAUGHT,
@@ -33,8 +33,7 @@ from predictor.site.calibration.guards import (
     read_quarantine,
 )
 from predictor.site.calibration.run_groups import run_groups
-from predictor.site.calibration.run_reader import RunReader
-from predictor.site.calibration.site_run import SiteRun, StepEvidence
+from predictor.site.calibration.run_reader import RunReader, SiteRun, StepEvidence
 from predictor.site.ended_job import JobState
 from predictor.site.history.run import Run
 

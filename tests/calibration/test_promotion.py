@@ -8,8 +8,7 @@ import numpy as np
 from site_runs import run_of, told
 
 from predictor.site.calibration.held_back import MIN_RUNS, Checked, judge
-from predictor.site.calibration.run_reader import RunReader
-from predictor.site.calibration.site_run import SiteRun
+from predictor.site.calibration.run_reader import RunReader, SiteRun
 
 
 def checked(

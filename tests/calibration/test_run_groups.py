@@ -10,10 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from site_runs import ASKED, run_of, told
 
-from predictor.site.calibration.run_groups import ONLY_BOUNDS, OUTLIER, run_groups
-from predictor.site.calibration.run_reader import RunReader
-from predictor.site.calibration.site_run import SiteRun, StepEvidence
-from predictor.site.calibration.weighted import censored_median, weighted_quantile
+from predictor.site.calibration.run_groups import (
+    ONLY_BOUNDS,
+    OUTLIER,
+    censored_median,
+    run_groups,
+    weighted_quantile,
+)
+from predictor.site.calibration.run_reader import RunReader, SiteRun, StepEvidence
 
 STEPS = st.floats(1e-3, 1e3)
 

@@ -8,8 +8,7 @@ import pytest
 from site_runs import ASKED, GPU, run_of, told
 
 from predictor.site.calibration.fixed_times import FixedTime, FixedTimes
-from predictor.site.calibration.run_reader import MIN_STEPS, RunReader
-from predictor.site.calibration.site_run import SiteRun, StepEvidence
+from predictor.site.calibration.run_reader import MIN_STEPS, RunReader, SiteRun, StepEvidence
 from predictor.site.ended_job import JobState
 
 KNOWN = FixedTimes(

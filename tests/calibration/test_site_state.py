@@ -8,7 +8,7 @@ import pytest
 from site_runs import run_of, told
 
 from predictor.errors import ArtifactError
-from predictor.site.calibration.site_run import site_source
+from predictor.site.calibration.run_reader import site_source
 from predictor.site.calibration.site_state import FILE_NAME, SiteState, read_state, write_state
 
 

@@ -69,14 +69,6 @@ def test_a_cluster_that_stays_as_it_was_is_silent(tmp_path: Path) -> None:
     assert stream["figures"]["bias"] == pytest.approx(0.0, abs=0.01)
 
 
-def test_weeks_show_when_predictions_went_wrong(tmp_path: Path) -> None:
-    url = stored(tmp_path, 1.2)
-    weeks = shown(url)["streams"][0]["weeks"]
-    assert weeks[0]["figures"]["bias"] == pytest.approx(0.0, abs=0.02)
-    assert weeks[-1]["figures"]["bias"] == pytest.approx(0.2, abs=0.03)
-    assert weeks[0]["monday"] in drift(url, "--weekly").stdout
-
-
 def test_runs_before_a_date_are_left_out(tmp_path: Path) -> None:
     url = stored(tmp_path, 1.2)
     assert shown(url, "--since", "2025-10-20")["alarms"] == []
@@ -93,16 +85,6 @@ def test_without_that_version_bias_is_told_and_coverage_is_not(tmp_path: Path) -
     url = stored(tmp_path, 1.0, "20200101-000000-000000-0123456789ab")
     figures = shown(url)["streams"][0]["figures"]
     assert (figures["runs"], figures["judged"], figures["coverage"]) == (RUNS, 0, None)
-
-
-def test_the_predictor_in_use_can_be_judged_on_runs_nobody_predicted(
-    fitted: Fitted, tmp_path: Path
-) -> None:
-    url = str(tmp_path / "history.sqlite")
-    with History.open(url) as store:
-        store.add(replace(run, predicted=None) for run in runs(1.0))
-    assert shown(url)["streams"][0]["figures"]["runs"] == 0
-    assert shown(url, "--repredict")["streams"][0]["figures"]["judged"] == RUNS
 
 
 def test_a_prediction_for_another_gpu_is_no_error_of_ours(tmp_path: Path) -> None:

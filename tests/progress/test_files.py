@@ -18,9 +18,14 @@ from streams import mmengine, tqdm_epochs
 from predictor.cli.main import main
 from predictor.errors import StepReportError
 from predictor.site.progress import output_file, reader
-from predictor.site.progress.lines import MAX_CHARS, lines_of
 from predictor.site.progress.marks import mark_of
-from predictor.site.progress.output_file import read_bytes, read_file, read_stream
+from predictor.site.progress.output_file import (
+    MAX_CHARS,
+    lines_of,
+    read_bytes,
+    read_file,
+    read_stream,
+)
 from predictor.site.progress.reader import read_lines
 from predictor.site.step_rate import StepReport
 

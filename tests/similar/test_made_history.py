@@ -11,8 +11,7 @@ import pytest
 from predictor.site.similar.estimate import Estimate, carried_limit_s, estimate_job
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.past_runs import PastRun, RunEnd, batch_of
-from predictor.site.similar.request import JobRequest, TrainingLength
-from predictor.site.similar.script import script_signature
+from predictor.site.similar.request import JobRequest, TrainingLength, script_signature
 
 JOBS, HOUR_S, STARTUP_S = 1000, 3600.0, 45.0
 SCRIPT = "#!/bin/bash\n#SBATCH -G 1\npython train.py --data {data} --epochs {epochs}\n"

@@ -7,10 +7,9 @@ from math import log
 import pytest
 
 from predictor.cli.predictors import predictor
-from predictor.site.similar.estimate import Estimate, estimate_job
+from predictor.site.similar.estimate import Estimate, PhysicsView, estimate_job
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.past_runs import PastRun, RunEnd, batch_of
-from predictor.site.similar.physics import PhysicsView
 from predictor.site.similar.request import JobRequest, stated_fields
 
 ASKED = "model={model} precision=mixed_fp16_fp32 batch_size=128 epochs=10 dataset_size=1281167"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from predictor.site.similar.script import command_signature, script_signature
+from predictor.site.similar.request import command_signature, script_signature
 
 ONE = "#!/bin/bash\n#SBATCH --time=1:00\npython /home/ann/run.py --epochs 3 --model vit # quick\n"
 

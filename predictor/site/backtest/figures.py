@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..replay import Floats
-from .policies import OURS, LimitPolicy, Limits, limits_of
+from .policies import LimitPolicy, Limits
 from .resubmit import Attempts
 from .workload import HOUR_S, Workload
 
@@ -18,8 +17,6 @@ from .workload import HOUR_S, Workload
 SLOWDOWN_FLOOR_S = 10.0
 # A user waits longer by more than this.
 LONGER_S = 60.0
-# Quantiles of the trade-off curve.
-CURVE = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 0.995)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +72,6 @@ class Figures:
         values = asdict(self)
         limits: dict[str, Any] = values.pop("limits")
         return {"policy": values.pop("policy"), "jobs": values.pop("jobs")} | limits | values
-
-
-@dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """Limits at one quantile of the predictions, and what follows from them."""
-
-    quantile: float
-    limits: LimitFigures
 
 
 def limit_figures(work: Workload, limits: Limits) -> LimitFigures:
@@ -141,13 +130,6 @@ def figures_of(
         utilisation=_utilisation(work, out),
         makespan_s=float(out.end_s.max() - work.submit_s.min()),
     )
-
-
-def curve(work: Workload, quantiles: Sequence[float] = CURVE) -> list[CurvePoint]:
-    """Kills against unused hours of ``ours`` over its quantile; needs no replay."""
-    return [
-        CurvePoint(q, limit_figures(work, limits_of(work, LimitPolicy(OURS, q)))) for q in quantiles
-    ]
 
 
 def queue_length(work: Workload, out: Attempts, at_s: Floats) -> NDArray[np.intp]:

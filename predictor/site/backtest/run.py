@@ -1,37 +1,31 @@
-"""Replays a workload under every policy, here or on a Dask cluster."""
+"""Replays a workload under every policy, several at a time, and writes the figures as CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import csv
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from joblib import Parallel, delayed, parallel_config
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
 
 from ...errors import TraceError
 from ..replay import BACKFILL_DEPTH, Policy
-from .figures import CurvePoint, Figures, curve, figures_of
-from .learned import LearnedTimes, learned_times
-from .policies import LEARNING, PREDICTING, USERS, LimitPolicy, Limits, limits_of
+from .figures import Figures, figures_of, queue_length
+from .policies import (
+    LEARNING,
+    PREDICTING,
+    USERS,
+    LearnedTimes,
+    LimitPolicy,
+    Limits,
+    learned_times,
+    limits_of,
+)
 from .resubmit import Attempts, replay_limits
 from .workload import Workload
-
-LOKY, DASK = "loky", "dask"
-BACKENDS = (LOKY, DASK)
-CONNECT_S = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workers:
-    """Where the replays run: ``jobs`` processes here (-1 for one a core), or a Dask scheduler."""
-
-    jobs: int = -1
-    backend: str = LOKY
-    scheduler: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.backend == DASK) != (self.scheduler is not None):
-            raise TraceError("backend dask needs the address of a scheduler, loky takes none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +40,10 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backtest:
-    """Every policy on one workload; ``curve`` is empty where nothing was predicted."""
+    """Every policy on one workload."""
 
     work: Workload
     replayed: tuple[Replayed, ...]
-    curve: tuple[CurvePoint, ...]
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -70,12 +63,11 @@ def backtest(
     *,
     queue: Policy = Policy.EASY,
     depth: int = BACKFILL_DEPTH,
-    workers: Workers | None = None,
+    jobs: int = -1,
 ) -> Backtest:
-    """Replay the jobs under each policy's limits.
+    """Replay the jobs under each policy's limits, in ``jobs`` processes (-1 for one a core).
 
-    Raises TraceError where a policy predicts and no job has a prediction, and where the Dask
-    scheduler cannot be reached.
+    Raises TraceError where a policy predicts and no job has a prediction.
     """
     predicts = any(found is not None for found in work.predictions)
     asking = [policy.name for policy in policies if policy.kind in PREDICTING]
@@ -85,10 +77,9 @@ def backtest(
         )
     learned = _learned(work, policies)
     limits = [limits_of(work, policy, learned) for policy in policies]
-    with _on(workers or Workers()) as parallel:
-        schedules = parallel(
-            delayed(replay_limits)(work, given, queue=queue, depth=depth) for given in limits
-        )
+    schedules = Parallel(n_jobs=jobs)(
+        delayed(replay_limits)(work, given, queue=queue, depth=depth) for given in limits
+    )
     users = next(
         (out for policy, out in zip(policies, schedules, strict=True) if policy.kind == USERS), None
     )
@@ -98,7 +89,6 @@ def backtest(
             Replayed(policy, given, out, figures_of(work, policy, given, out, users))
             for policy, given, out in zip(policies, limits, schedules, strict=True)
         ),
-        curve=tuple(curve(work)) if predicts else (),
     )
 
 
@@ -107,19 +97,45 @@ def _learned(work: Workload, policies: Sequence[LimitPolicy]) -> LearnedTimes | 
     return learned_times(work, [level for level in levels if level]) if levels else None
 
 
-@contextmanager
-def _on(workers: Workers) -> Iterator[Parallel]:
-    if workers.backend == LOKY:
-        yield Parallel(n_jobs=workers.jobs)
-        return
-    from distributed import Client
+FIGURES, WAITS, QUEUE = "figures.csv", "waits.csv", "queue.csv"
+QUEUE_POINTS = 400
+SHARES = np.linspace(0, 1, 201)
 
-    try:
-        client = Client(workers.scheduler, timeout=CONNECT_S)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError) as error:
-        raise TraceError(
-            f"scheduler={workers.scheduler!r} does not answer: "
-            "expected the address of a Dask scheduler, such as tcp://HOST:8786"
-        ) from error
-    with client, parallel_config(backend=DASK, wait_for_workers_timeout=CONNECT_S):
-        yield Parallel()
+
+def write_tables(found: Backtest, folder: Path) -> list[Path]:
+    """Write them all into a folder that exists; returns the files."""
+    names = [each.policy.name for each in found.replayed]
+    figures = [each.figures.as_dict() for each in found.replayed]
+    waits, queue = _columns(names, "wait_s"), _columns(names, "waiting_jobs")
+    return [
+        _write(folder / FIGURES, list(figures[0]), ([*row.values()] for row in figures)),
+        _write(folder / WAITS, ["share_of_jobs", *waits], wait_quantiles(found).tolist()),
+        _write(folder / QUEUE, ["time_s", *queue], queue_lengths(found).tolist()),
+    ]
+
+
+def wait_quantiles(found: Backtest) -> NDArray[np.float64]:
+    """A share of the jobs, and the seconds that so many wait at most, by policy."""
+    waits = [each.schedule.start_s - found.work.submit_s for each in found.replayed]
+    return np.column_stack([SHARES, *(np.quantile(wait, SHARES) for wait in waits)])
+
+
+def queue_lengths(found: Backtest) -> NDArray[np.float64]:
+    """Seconds since the first submission, and the jobs that wait then, by policy."""
+    first = float(found.work.submit_s.min())
+    last = max(float(each.schedule.start_s.max()) for each in found.replayed)
+    at_s = np.linspace(first, last, QUEUE_POINTS)
+    waiting = [queue_length(found.work, each.schedule, at_s) for each in found.replayed]
+    return np.column_stack([at_s - first, *waiting])
+
+
+def _columns(names: Sequence[str], unit: str) -> list[str]:
+    return [f"{name} {unit}" for name in names]
+
+
+def _write(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(head)
+        writer.writerows(rows)
+    return path

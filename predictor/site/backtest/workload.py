@@ -1,18 +1,24 @@
-"""Jobs to replay, before any policy has given them a limit."""
+"""The runs of a history or of an SWF file as jobs to replay, before any policy is applied."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import TraceError
+from ...errors import GraphError, JobError, TraceError
 from ...estimate.prediction import Prediction
+from ...identify.grammar import parse_text
+from ...job.training_job import TrainingJob
+from ..ended_job import EndedJob
+from ..history.ingest import Item, Through
+from ..history.run import Run
+from ..history.swf import SwfFile
 from ..replay import Floats, Ints, Pool
-from ..similar.past_runs import PastRun
+from ..similar.past_runs import PastRun, RunEnd
 
 HOUR_S = 3600.0
 # The longest limit there is where no other is said: slurmctld's backfill plans a year.
@@ -63,15 +69,16 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedJob:
-    """One job of a log, times in seconds; ``limit_s`` None where its user stated none."""
+    """One job of a log: what it asked for and did, where, and what was predicted of it."""
 
-    start_s: float
-    gpus: int
-    pool: str
-    limit_s: float | None
-    censored: bool
     past: PastRun
+    pool: str
     prediction: Prediction | None = None
+
+    @property
+    def gpus(self) -> int:
+        """GPUs it held."""
+        return self.past.request.gpus
 
 
 def workload_of(
@@ -102,10 +109,8 @@ def workload_of(
         gpus=np.array([job.gpus for job in ordered], dtype=np.int64),
         pool=np.array([index[job.pool] for job in ordered], dtype=np.int64),
         run_s=np.array([job.past.run_s for job in ordered], dtype=np.float64),
-        asked_s=np.array(
-            [np.nan if job.limit_s is None else job.limit_s for job in ordered], dtype=np.float64
-        ),
-        censored=np.array([job.censored for job in ordered], dtype=bool),
+        asked_s=np.array([job.past.request.limit_s or np.nan for job in ordered], dtype=np.float64),
+        censored=np.array([job.past.ended is RunEnd.CUT_OFF for job in ordered], dtype=bool),
         predictions=tuple(job.prediction for job in ordered),
         bounds=bounds,
         skipped=+counts,
@@ -115,10 +120,80 @@ def workload_of(
 
 def peak_gpus(jobs: Sequence[LoggedJob]) -> int:
     """The most GPUs that jobs held at one time; one that ends gives them back before one starts."""
-    changes = [(job.start_s, 1, job.gpus) for job in jobs]
+    changes = [(job.past.end_s - job.past.run_s, 1, job.gpus) for job in jobs]
     changes += [(job.past.end_s, 0, -job.gpus) for job in jobs]
     held, most = 0, max((job.gpus for job in jobs), default=1)
     for _, _, gpus in sorted(changes):
         held += gpus
         most = max(most, held)
     return most
+
+
+# Jobs whose GPU type is not known share one pool: partitions of a cluster share their nodes.
+SHARED_POOL = "cluster"
+
+Predict = Callable[[TrainingJob], Prediction]
+
+
+def workload_of_runs(
+    runs: Iterable[Item],
+    predict: Predict | None = None,
+    *,
+    pools: Sequence[Pool] = (),
+    bounds: LimitBounds,
+) -> Workload:
+    """Runs on the pool of their GPU type; where it is not known, on one for all.
+
+    A single pool is for all jobs where no type is known of any. ``predict`` is asked about every
+    job that is identified and states its length. The limit counts as the user's only where the
+    user set it.
+    """
+    skipped: Counter[str] = Counter()
+    jobs = []
+    shared = pools[0].name if len(pools) == 1 else SHARED_POOL
+    for run in runs:
+        found = _logged(run, predict, shared) if isinstance(run, Run) else run
+        if isinstance(found, LoggedJob):
+            jobs.append(found)
+        elif not isinstance(found, Through):
+            skipped[found if isinstance(found, str) else found.reason] += 1
+    return workload_of(jobs, pools=pools, bounds=bounds, skipped=skipped)
+
+
+def workload_of_swf(file: SwfFile, *, pools: Sequence[Pool] = (), bounds: LimitBounds) -> Workload:
+    """The jobs of an SWF file on one pool, by default the machine of its header."""
+    if len(pools) > 1:
+        raise TraceError("an SWF file is replayed on one pool: give --pool once")
+    if not pools and file.gpus is not None:
+        pools = (Pool(name=SHARED_POOL, gpus=file.gpus),)
+    return workload_of_runs(file.items, pools=pools, bounds=bounds)
+
+
+def _logged(run: Run, predict: Predict | None, shared: str) -> LoggedJob | str:
+    job = run.ended
+    if job.start_s is None:
+        return "never started"
+    if job.gpus < 1:
+        return "no GPUs"
+    if not job.submit_s <= job.start_s <= job.end_s:
+        return "submitted, started and ended in the wrong order"
+    past = PastRun.of(run)
+    if past is None:
+        return "no run time"
+    prediction = None if predict is None or not run.asked else _predicted(run, predict)
+    return LoggedJob(past=past, pool=job.gpu_type or shared, prediction=prediction)
+
+
+def _predicted(run: Run, predict: Predict) -> Prediction | None:
+    try:
+        found = predict(_job(run.asked, run.ended))
+    except (JobError, GraphError):
+        return None
+    return None if found.steps is None else found
+
+
+def _job(asked: str, ended: EndedJob) -> TrainingJob:
+    """The job on the GPUs it was given; raises JobError where it is not a whole description."""
+    stated = parse_text(asked, "history")
+    per_node = -(-ended.gpus // max(1, ended.nodes))
+    return stated.job(gpu=ended.gpu_type or "", gpus=ended.gpus, gpus_per_node=per_node)

@@ -25,7 +25,7 @@ from ...job.training_job import TrainingJob
 from ...physics.step import StepModel
 from ..ended_job import JobState
 from .run_groups import without_length
-from .site_run import SiteRun, StepEvidence
+from .run_reader import SiteRun, StepEvidence
 
 FILE_NAME = "quarantine.yaml"
 KINDS = ("user", "job", "cluster")

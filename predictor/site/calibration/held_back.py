@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from ...errors import GraphError, JobError
 from ...estimate.core import Predictor
-from .run_groups import without_length
-from .site_run import SiteRun
-from .weighted import wilson
+from .run_groups import wilson, without_length
+from .run_reader import SiteRun
 
 MIN_RUNS, MIN_GROUPS = 10, 3
 MARGIN = 0.02  # of the mean error before

@@ -9,19 +9,25 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ... import trusted_files as files
 from ...errors import ArtifactError
 from ...job.training_job import SITE_PREFIX
+from ...optional import needs
+from ..history import SETTINGS_NAME
+from ..history.hashing import site_hash
 from ..history.run import Run
-from ..similar.memory import SiteMemory
-from ..similar.naming import naming_at
-from ..similar.past_runs import PastRun
-from ..similar.stored import memory_as_dict, memory_of
+from ..similar.memory import Naming, SiteMemory, as_they_are
+from ..similar.past_runs import PastRun, RunEnd
+from ..similar.request import JobRequest, Similarity, TrainingLength
+from ..similar.run_times import QuantileCoverage
 from .fixed_times import FixedTime, FixedTimes, fixed_times, of_cluster
+
+if TYPE_CHECKING:
+    from ..history.settings import HistorySettings
 
 FILE_NAME = "site.json"
 FORMAT = 2
@@ -107,3 +113,92 @@ def _fixed(raw: Mapping[str, Any]) -> FixedTimes:
 
 def _time(raw: Mapping[str, Any] | None) -> FixedTime | None:
     return None if raw is None else FixedTime(**raw)
+
+
+# The latest runs are kept; a run of 50,000 others ago tells little of today.
+MAX_RUNS = 50_000
+_NAMES = tuple(field.name for field in fields(PastRun))
+
+
+def memory_as_dict(memory: SiteMemory) -> dict[str, Any]:
+    """Plain values for JSON; requests are kept once, and hold hashes in place of names."""
+    requests: dict[JobRequest, int] = {}
+    rows = [
+        [requests.setdefault(run.request, len(requests)), *_row(run)]
+        for run in memory.runs()[-MAX_RUNS:]
+    ]
+    return {
+        "requests": [_plain(request) for request in requests],
+        "runs": rows,
+        "seen": [[kind.value, key, seen] for (kind, key), seen in memory.seen().items()],
+        "coverage": memory.coverage.as_dict(),
+        "errors": {
+            "physics": list(memory.errors.physics),
+            "runs": list(memory.errors.runs),
+        },
+    }
+
+
+def memory_of(raw: Mapping[str, Any]) -> SiteMemory:
+    """The inverse of ``memory_as_dict``; raises KeyError, TypeError or ValueError."""
+    memory = SiteMemory()
+    requests = [_request(values) for values in raw["requests"]]
+    for at, *values in raw["runs"]:
+        memory.add(_run(requests[at], values))
+    memory.count_seen({(Similarity(kind), key): seen for kind, key, seen in raw["seen"]})
+    memory.coverage = QuantileCoverage(raw["coverage"]["scores"], raw["coverage"]["moved"])
+    memory.errors.physics.extend(raw["errors"]["physics"])
+    memory.errors.runs.extend(raw["errors"]["runs"])
+    return memory
+
+
+def _row(run: PastRun) -> list[Any]:
+    length = None if run.length is None else astuple(run.length)
+    told = (run.batch, length, run.rate_s, run.startup_s, run.predicted_s)
+    return [run.submit_s, run.end_s, run.run_s, int(run.ended), *told]
+
+
+def _run(request: JobRequest, values: list[Any]) -> PastRun:
+    submit_s, end_s, run_s, ended, batch, length, *told = values
+    length = None if length is None else TrainingLength(*length)
+    numbers = (submit_s, end_s, run_s, RunEnd(ended), batch, length, *told)
+    return PastRun(request=request, **dict(zip(_NAMES[1:], numbers, strict=True)))
+
+
+def _plain(request: JobRequest) -> dict[str, Any]:
+    return {name: value for name, value in asdict(request).items() if value not in ("", None)}
+
+
+def _request(values: Mapping[str, Any]) -> JobRequest:
+    length = values.get("length")
+    return JobRequest(**{**values, "length": None if length is None else TrainingLength(**length)})
+
+
+def naming_at(home: Path) -> Naming:
+    """What the settings in a home say; raises HistoryError where its key cannot be used."""
+    if not (home / SETTINGS_NAME).exists():
+        return as_they_are
+    with needs("history"):
+        from ..history.settings import stored_settings
+    return naming_of(stored_settings())
+
+
+def naming_of(settings: HistorySettings) -> Naming:
+    """Clear names, or their hashes by the key of the site."""
+    if settings.anonymise == "none" or settings.site_key is None:
+        return as_they_are
+    hashed = site_hash(settings.site_key)
+
+    def kept(job: JobRequest) -> JobRequest:
+        names = settings.anonymise == "users-and-names"
+        return replace(
+            job,
+            user=hashed("user", job.user),
+            account=hashed("account", job.account),
+            name=hashed("name", job.name) if names else job.name,
+            script=hashed("script", job.script),
+            command="",
+            directory=hashed("directory", job.directory),
+        )
+
+    return kept

@@ -11,7 +11,7 @@ import polars as pl
 from ...errors import HistoryError
 from ..history.run import LimitBy
 from ..history.store import History
-from ..history.where import Where
+from ..history.tables import Where
 from ..replay import Pool
 from .jobs import COLUMNS
 from .live import Live

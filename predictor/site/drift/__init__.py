@@ -1,1 +1,1 @@
-"""Whether predictions are still right: errors by week, and alarms when a cluster has changed."""
+"""Whether predictions are still right, and alarms when a cluster has changed."""

@@ -11,7 +11,7 @@ from math import expm1, log, sqrt
 
 import numpy as np
 
-from ..calibration.weighted import weighted_quantile
+from ..calibration.run_groups import weighted_quantile
 from .observed import Observation
 
 # Earlier similar runs before a run counts: fewer tell little of where it should be.

@@ -12,8 +12,7 @@ from ...errors import GraphError, JobError
 from ...estimate.core import Predictor
 from ...job.training_job import SITE_PREFIX, TrainingJob
 from ..calibration.run_groups import without_length
-from ..calibration.run_reader import RunReader
-from ..calibration.site_run import SiteRun, StepEvidence
+from ..calibration.run_reader import RunReader, SiteRun, StepEvidence
 from ..history.run import Run
 
 
@@ -108,41 +107,26 @@ class AtSubmit:
         if said.gpus not in (None, job.gpus) or not _same_gpu(said.gpu, job):
             return None
         predictor = self._predictor(said.version) if said.version else None
-        again = None if predictor is None else said_by(predictor, job, said.version)
-        low, high = (None, None) if again is None else (again.low_s, again.high_s)
-        if again is not None and low is not None and high is not None:
-            low, high = (said.step_s * bound / again.step_s for bound in (low, high))
+        low, high = (None, None) if predictor is None else _around(said.step_s, predictor, job)
         return PastPrediction(step_s=said.step_s, low_s=low, high_s=high, version=said.version)
 
 
-class InUse:
-    """What one predictor says of every run, as if it had been asked before."""
-
-    def __init__(self, predictor: Predictor, version: str | None) -> None:
-        self._predictor = predictor
-        self._version = version
-
-    def __call__(self, run: Run, job: TrainingJob) -> PastPrediction | None:
-        """None where it cannot predict the job."""
-        return said_by(self._predictor, job, self._version)
-
-
-def said_by(predictor: Predictor, job: TrainingJob, version: str | None) -> PastPrediction | None:
-    """The prediction of one step; None for a job it cannot predict."""
+def _around(
+    step_s: float, predictor: Predictor, job: TrainingJob
+) -> tuple[float | None, float | None]:
+    """The interval that a predictor puts around its step time, moved to what was said."""
     try:
         found = predictor.predict(job)
     except (GraphError, JobError):
-        return None
+        return None, None
     interval = found.interval(LEVEL)
-    return PastPrediction(
-        step_s=found.step_s, low_s=interval.low_s, high_s=interval.high_s, version=version
-    )
+    return step_s * interval.low_s / found.step_s, step_s * interval.high_s / found.step_s
 
 
 def observations(
     runs: Iterable[Run],
     candidates: RunReader,
-    said: Callable[[Run, TrainingJob], PastPrediction | None],
+    said: AtSubmit,
     left: Counter[str],
 ) -> Iterator[Observation]:
     """One for every run that tells a step time; ``left`` counts the others by reason."""

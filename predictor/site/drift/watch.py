@@ -1,17 +1,16 @@
-"""All streams of a history: errors and coverage by week, and the changes that stand."""
+"""All streams of a history: errors, coverage, and the changes that stand."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from math import expm1
 
 import numpy as np
 
 from ...estimate.manifest import VERSION
-from ..calibration.weighted import wilson
 from .chart import YEAR_S, Change, Chart, SequentialRanks, limit_for
 from .observed import Observation, RunStream
 
@@ -21,53 +20,25 @@ class DriftFigures:
     """Of ``runs`` predicted runs; None where nothing is known.
 
     ``bias`` is the median share by which they took longer than predicted, ``coverage`` the share
-    inside the 95 % interval among the ``judged`` whose interval is known, with the bounds of its
-    own 95 % interval.
+    inside the 95 % interval among the ``judged`` whose interval is known.
     """
 
     runs: int
     bias: float | None
     judged: int
     coverage: float | None
-    coverage_low: float | None
-    coverage_high: float | None
 
     @classmethod
     def of(cls, observed: Sequence[Observation]) -> DriftFigures:
         """Those of some runs."""
         errors = [o.error for o in observed if o.error is not None]
         inside = [o.inside for o in observed if o.inside is not None]
-        low, high = wilson(sum(inside), len(inside)) if inside else (None, None)
         return cls(
             runs=len(errors),
             bias=expm1(float(np.median(errors))) if errors else None,
             judged=len(inside),
             coverage=sum(inside) / len(inside) if inside else None,
-            coverage_low=low,
-            coverage_high=high,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Week:
-    """The figures of one week, by the Monday (UTC) it starts on."""
-
-    monday: str
-    figures: DriftFigures
-
-
-def weeks_of(observed: Sequence[Observation]) -> Iterator[Week]:
-    """The figures of every week with runs, oldest first."""
-    by_monday: defaultdict[str, list[Observation]] = defaultdict(list)
-    for one in observed:
-        by_monday[_monday(one.end_s)].append(one)
-    for monday, those in sorted(by_monday.items()):
-        yield Week(monday=monday, figures=DriftFigures.of(those))
-
-
-def _monday(moment_s: float) -> str:
-    day = datetime.fromtimestamp(moment_s, UTC).date()
-    return str(day - timedelta(days=day.weekday()))
 
 
 DEFAULT_FALSE_ALARMS = 1.0  # a year, on the whole site
@@ -82,7 +53,6 @@ class WatchedStream:
     measured: int
     scored: int
     figures: DriftFigures
-    weeks: tuple[Week, ...]
     changes: tuple[Change, ...]
     standing: Change | None
 
@@ -111,14 +81,10 @@ def watch(
     left: Counter[str],
     *,
     false_alarms_per_year: float = DEFAULT_FALSE_ALARMS,
-    runs_per_week: float | None = None,
 ) -> Drift:
-    """Watch runs that come oldest first.
-
-    ``runs_per_week`` are those comparable with earlier ones; by default as many as there were.
-    """
+    """Watch runs that come oldest first."""
     runs = list(observed)
-    per_year = _scores_per_year(runs) if runs_per_week is None else 2 * runs_per_week * 365.25 / 7
+    per_year = _scores_per_year(runs)
     limit = limit_for(false_alarms_per_year, per_year)
     members: defaultdict[RunStream, list[Observation]] = defaultdict(list)
     for one in runs:
@@ -155,7 +121,6 @@ def _watched(stream: RunStream, observed: Sequence[Observation], limit: float) -
         measured=len(observed),
         scored=chart.scored,
         figures=DriftFigures.of(observed),
-        weeks=tuple(weeks_of(observed)),
         changes=changes,
         standing=changes[-1] if changes and not _learned(changes[-1], observed) else None,
     )

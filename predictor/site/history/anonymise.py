@@ -12,8 +12,7 @@ from ...errors import HistoryError
 from .hashing import hasher, site_key_of
 from .run import Run
 from .settings import HistorySettings
-from .tables import META, RUNS
-from .where import Where
+from .tables import META, RUNS, Where
 
 MODE = "anonymise"
 KEY_ID = "site_key"

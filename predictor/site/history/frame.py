@@ -13,8 +13,7 @@ from sqlalchemy.types import TypeEngine
 from ...errors import HistoryError
 from ...trusted_files import DRAFT_PREFIX
 from .engine import streaming
-from .tables import COLUMNS, RUNS
-from .where import Where, conditions
+from .tables import COLUMNS, RUNS, Where, conditions
 
 Sink = Callable[[pl.LazyFrame, Path], object]
 

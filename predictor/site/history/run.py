@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ..ended_job import EndedJob
+from ..step_rate import StepReport
 
 _PAIR = re.compile(r"""(?:^|\s)(\w+)=(?:"([^"]*)"|(\S*))""")
 
@@ -116,3 +117,23 @@ def asked_value(asked: str, name: str) -> str | None:
     found = (match for match in _PAIR.finditer(asked) if match[1] == name)
     match = next(found, None)
     return None if match is None else match[2] or match[3] or None
+
+
+def reported(report: StepReport, start_s: float | None) -> Reported | None:
+    """What a report says of a run that started at ``start_s`` (Unix seconds, None if unknown).
+
+    None where the run made no step: then its step time is of an earlier one.
+    """
+    if not report.steps_of_run:
+        return None
+    began_s, startup_s = report.started_s, None
+    if began_s is not None and start_s is not None:
+        startup_s = max(0.0, began_s - start_s)
+    return Reported(
+        step_s=report.step_s,
+        steps=report.steps_of_run,
+        step_s_spread=report.step_s_spread,
+        total_steps=report.total_steps,
+        startup_s=startup_s,
+        paused_s=report.paused_s,
+    )

@@ -10,21 +10,83 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from sqlalchemy import Engine, delete, func, select
+from sqlalchemy import Connection, Engine, delete, func, select
 
-from .anonymise import Anonymiser, check_names
-from .engine import SQLITE, give_back_space, reading, shown, streaming, url_of, writing
+from .anonymise import Anonymiser, check_names, names_kept
+from .engine import POSTGRES, SQLITE, give_back_space, reading, shown, streaming, url_of, writing
 from .merge import Merged, merge, upsert
 from .rows import row_of, run_of
 from .run import Run
-from .schema import open_engine
+from .schema import open_engine, version_of
 from .settings import HistorySettings, history_url, stored_settings
-from .status import Status, cursors_of, status_of
-from .tables import CURSORS, KEY, RUNS
-from .where import EVERY_RUN, Where, conditions
+from .tables import CURSORS, EVERY_RUN, KEY, RUNS, Where, conditions
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+_POSTGRES_BYTES = select(func.pg_total_relation_size(RUNS.name))
+_SQLITE_BYTES = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """A history; times are Unix seconds, None where it holds no run.
+
+    ``names`` is how names are kept (``none``: as they are), ``cursors`` how far each ingest got.
+    """
+
+    url: str
+    schema: str | None
+    names: str
+    keep_days: float | None
+    runs: int
+    predicted: int
+    reported: int
+    first_end_s: float | None
+    last_end_s: float | None
+    bytes: int
+    cursors: dict[str, float]
+
+
+def status_of(connection: Connection, *, url: str, keep_days: float | None) -> Status:
+    """The figures of the history behind a connection."""
+    figures = connection.execute(
+        select(
+            func.count(),
+            func.count(RUNS.c.predicted_median_s),
+            func.count(RUNS.c.reported_step_s),
+            func.min(RUNS.c.end_s),
+            func.max(RUNS.c.end_s),
+        )
+    ).one()
+    runs, predicted, reported, first_end_s, last_end_s = figures
+    return Status(
+        url=url,
+        schema=version_of(connection),
+        names=names_kept(connection),
+        keep_days=keep_days,
+        runs=runs,
+        predicted=predicted,
+        reported=reported,
+        first_end_s=first_end_s,
+        last_end_s=last_end_s,
+        bytes=_bytes(connection),
+        cursors=cursors_of(connection),
+    )
+
+
+def cursors_of(connection: Connection) -> dict[str, float]:
+    """How far each ingest got, in Unix seconds by its name."""
+    rows = connection.execute(select(CURSORS).order_by(CURSORS.c.name))
+    return {row.name: row.at_s for row in rows}
+
+
+def _bytes(connection: Connection) -> int:
+    if connection.dialect.name == POSTGRES:
+        return int(connection.execute(_POSTGRES_BYTES).scalar_one())
+    return int(connection.exec_driver_sql(_SQLITE_BYTES).scalar_one())
+
 
 __all__ = ["EVERY_RUN", "Cursor", "History", "Merged", "Status", "Where"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,102 +27,58 @@ _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT, _MEMORY, _STATUS = 1, 2, 3
 _USER, _GROUP, _PROGRAM, _QUEUE, _PARTITION = 11, 12, 13, 14, 15
 # Status of a part of a job that was checkpointed or swapped out; its summary line has 0 or 1.
 PARTS = (2.0, 3.0, 4.0)
-_CANCELLED = 5
-_STATES: Mapping[int | None, JobState] = {
-    0: JobState.FAILED,
-    _CANCELLED: JobState.CANCELLED,
-}
+_CANCELLED = 5.0
+_STATES = {0.0: JobState.FAILED, _CANCELLED: JobState.CANCELLED}
 _GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SwfJob:
-    """One job line: times in seconds, None where missing; ``submit_s`` from the log's start.
+class SwfFile:
+    """Header comments by key, the jobs as runs of the history, and what is none.
 
-    ``memory_kb`` is what a processor asked for, ``queue`` the partition where there is no queue.
+    Users, groups, programs and queues are known by number.
     """
 
-    number: int
-    submit_s: float
-    wait_s: float | None
-    run_s: float | None
-    processors: int | None
-    limit_s: float | None
-    status: int | None
-    memory_kb: float | None
-    user: int | None
-    group: int | None
-    program: int | None
-    queue: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwfFile:
-    """Header comments by key, the jobs, and how many lines could not be read, by reason."""
-
     header: Mapping[str, str]
-    jobs: tuple[SwfJob, ...]
-    malformed: Mapping[str, int]
+    items: tuple[Item, ...]
+    processors_per_gpu: float = 1.0
 
     @property
-    def processors(self) -> int | None:
-        """Processors of the machine: MaxProcs, else MaxNodes; None where neither is stated."""
-        for key in ("MaxProcs", "MaxNodes"):
-            word = self.header.get(key, "").split(" ")[0]
-            if word.isdecimal() and int(word) > 0:
-                return int(word)
-        return None
-
-    @property
-    def start_s(self) -> float:
-        """Unix seconds of the log's start, 0 where it is not stated."""
-        word = self.header.get("UnixStartTime", "").split(" ")[0]
-        return float(word) if word.isdecimal() else 0.0
+    def gpus(self) -> int | None:
+        """Those of the machine: MaxProcs, else MaxNodes; None where neither is stated."""
+        stated = (_whole(self.header, key) for key in ("MaxProcs", "MaxNodes"))
+        processors = next(filter(None, stated), None)
+        return None if processors is None else max(1, int(processors / self.processors_per_gpu))
 
 
-def read_swf(path: Path) -> SwfFile:
-    """A file, gzipped or not; raises TraceError where it cannot be read or holds no job."""
+def read_swf(path: Path, *, processors_per_gpu: float = 1.0, cluster: str = "") -> SwfFile:
+    """A file, gzipped or not; a job's GPUs are its processors over ``processors_per_gpu``.
+
+    They are rounded up. Raises TraceError where the file cannot be read or holds no job.
+    """
+    if not (math.isfinite(processors_per_gpu) and processors_per_gpu > 0):
+        raise TraceError(
+            f"invalid processors_per_gpu={processors_per_gpu:g}; expected a number above 0"
+        )
     header: dict[str, str] = {}
-    jobs: list[SwfJob] = []
-    malformed: Counter[str] = Counter()
+    items: list[Item] = []
     try:
         for line in _lines(path):
             if line.startswith(";"):
                 key, _, value = line.lstrip("; \t").partition(":")
                 header.setdefault(key.strip(), value.strip())
-                continue
-            found = _job(line.split())
-            if isinstance(found, str):
-                malformed[found] += 1
             else:
-                jobs.append(found)
+                fields = _fields(line.split())
+                items.append(
+                    Unread("a line", fields)
+                    if isinstance(fields, str)
+                    else _item(fields, header, processors_per_gpu, cluster)
+                )
     except (OSError, EOFError, zlib.error) as error:
         raise TraceError(f"{path} cannot be read: {error}") from error
-    if not jobs:
+    if not any(isinstance(item, Run) for item in items):
         raise TraceError(f"{path} holds no job of {FIELDS} fields in the Standard Workload Format")
-    return SwfFile(header=header, jobs=tuple(jobs), malformed=malformed)
-
-
-def runs_of_swf(
-    file: SwfFile, *, processors_per_gpu: float = 1.0, cluster: str = ""
-) -> Iterator[Item]:
-    """The jobs as runs of the history, their users, groups, programs and queues by number.
-
-    A job's GPUs are its processors over ``processors_per_gpu``, rounded up.
-    """
-    check_processors_per_gpu(processors_per_gpu)
-    for reason, number in file.malformed.items():
-        yield from (Unread("a line", reason) for _ in range(number))
-    for job in file.jobs:
-        yield _run(job, processors_per_gpu, file.start_s, cluster)
-
-
-def check_processors_per_gpu(processors_per_gpu: float) -> None:
-    """Raises TraceError for a number that no machine has."""
-    if not (math.isfinite(processors_per_gpu) and processors_per_gpu > 0):
-        raise TraceError(
-            f"invalid processors_per_gpu={processors_per_gpu:g}; expected a number above 0"
-        )
+    return SwfFile(header=header, items=tuple(items), processors_per_gpu=processors_per_gpu)
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -135,7 +90,14 @@ def _lines(path: Path) -> Iterator[str]:
                 yield stripped
 
 
-def _job(words: list[str]) -> SwfJob | str:
+def _whole(header: Mapping[str, str], key: str) -> int:
+    """The number that a header comment begins with, 0 where it states none."""
+    word = header.get(key, "").split(" ")[0]
+    return int(word) if word.isdecimal() else 0
+
+
+def _fields(words: list[str]) -> list[float] | str:
+    """The fields of a job line as numbers, or why it is none."""
     if len(words) < FIELDS:
         return f"fewer than {FIELDS} fields"
     try:
@@ -148,63 +110,46 @@ def _job(words: list[str]) -> SwfJob | str:
         return "no submit time"
     if fields[_STATUS] in PARTS:
         return "part of a job that has a line of its own"
-    processors = next((p for p in (fields[_ALLOCATED], fields[_REQUESTED]) if p > 0), None)
-    return SwfJob(
-        number=int(fields[0]),
-        submit_s=fields[_SUBMIT],
-        wait_s=_known(fields[_WAIT]),
-        run_s=_known(fields[_RUN]),
-        processors=None if processors is None else math.ceil(processors),
-        limit_s=fields[_LIMIT] if 0 < fields[_LIMIT] < UNLIMITED_S else None,
-        status=None if fields[_STATUS] < 0 else int(fields[_STATUS]),
-        memory_kb=fields[_MEMORY] if fields[_MEMORY] > 0 else None,
-        user=_index(fields[_USER]),
-        group=_index(fields[_GROUP]),
-        program=_index(fields[_PROGRAM]),
-        queue=_index(fields[_QUEUE]) or _index(fields[_PARTITION]),
-    )
+    return fields
 
 
-def _run(job: SwfJob, processors_per_gpu: float, origin_s: float, cluster: str) -> Item:
-    name = f"job {job.number}"
-    if job.run_s is None and job.status != _CANCELLED:
-        return Unread(name, "no run time")
-    if job.processors is None:
-        return Unread(name, "no number of processors")
-    submit_s = origin_s + job.submit_s
-    end_s = submit_s + (job.wait_s or 0.0) + (job.run_s or 0.0)
-    reached = job.limit_s is not None and (job.run_s or 0.0) >= job.limit_s
-    state = JobState.TIMEOUT if reached else _STATES.get(job.status, JobState.COMPLETED)
-    memory_kb, processors = job.memory_kb, job.processors
+def _item(
+    fields: list[float], header: Mapping[str, str], processors_per_gpu: float, cluster: str
+) -> Item:
+    number = int(fields[0])
+    ran = fields[_RUN] >= 0
+    if not ran and fields[_STATUS] != _CANCELLED:
+        return Unread(f"job {number}", "no run time")
+    processors = math.ceil(max(fields[_ALLOCATED], 0) or max(fields[_REQUESTED], 0))
+    if not processors:
+        return Unread(f"job {number}", "no number of processors")
+    waited_s, run_s = max(fields[_WAIT], 0.0), max(fields[_RUN], 0.0)
+    limit_s = fields[_LIMIT] if 0 < fields[_LIMIT] < UNLIMITED_S else None
+    reached = limit_s is not None and run_s >= limit_s
+    submit_s = _whole(header, "UnixStartTime") + fields[_SUBMIT]
+    queue = _QUEUE if fields[_QUEUE] > 0 else _PARTITION
+    memory_kb = fields[_MEMORY]
     return Run(
         ended=EndedJob(
             scheduler=SCHEDULER,
             cluster=cluster,
-            job_id=str(job.number),
-            name=_numbered("program", job.program),
-            user=_numbered("user", job.user),
-            account=_numbered("group", job.group),
-            partition=_numbered("queue", job.queue),
-            state=state,
+            job_id=str(number),
+            name=_numbered("program", fields[_PROGRAM]),
+            user=_numbered("user", fields[_USER]),
+            account=_numbered("group", fields[_GROUP]),
+            partition=_numbered("queue", fields[queue]),
+            state=JobState.TIMEOUT if reached else _STATES.get(fields[_STATUS], JobState.COMPLETED),
             submit_s=submit_s,
-            start_s=None if job.run_s is None else submit_s + (job.wait_s or 0.0),
-            end_s=end_s,
-            limit_s=job.limit_s,
+            start_s=submit_s + waited_s if ran else None,
+            end_s=submit_s + waited_s + run_s,
+            limit_s=limit_s,
             gpus=math.ceil(processors / processors_per_gpu),
             cpus=processors,
-            memory_bytes=None if memory_kb is None else round(memory_kb * 1024 * processors),
+            memory_bytes=round(memory_kb * 1024 * processors) if memory_kb > 0 else None,
         )
     )
 
 
-def _numbered(kind: str, number: int | None) -> str:
-    return "" if number is None else f"{kind} {number}"
-
-
-def _known(value: float) -> float | None:
-    return value if value >= 0 else None
-
-
-def _index(value: float) -> int | None:
-    """The number of a user, a queue and so on; some logs count from 0."""
-    return int(value) if value >= 0 else None
+def _numbered(kind: str, number: float) -> str:
+    """The name of a user, a queue and so on; some logs count from 0."""
+    return f"{kind} {int(number)}" if number >= 0 else ""

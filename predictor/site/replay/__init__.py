@@ -1,7 +1,7 @@
 """A discrete-event simulator of a GPU cluster's queue: arrays in, arrays out."""
 
-from .away import Away
 from .gates import NO_GATES, After, Gates, Throttle
+from .nodes import Away
 from .simulate import BACKFILL_DEPTH, Policy, replay
 from .trace import Floats, Ints, Pool, Schedule, Trace, in_pools
 

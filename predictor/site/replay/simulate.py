@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import TraceError
-from .away import Away
 from .gates import NO_GATES, Arrivals, Gates
-from .nodes import Nodes, Reservation
+from .nodes import Away, Nodes, Reservation
 from .trace import Pool, Schedule, Trace
 
 # Waiting jobs looked at behind the first that cannot start; Slurm's bf_max_job_test.

@@ -17,12 +17,10 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from .coverage import QuantileCoverage
-from .past_runs import PastRun, RunEnd
+from .past_runs import PastRun, RunEnd, RunWindow
 from .rates import LogRatio, hardware_of, rate_of, scaled_runs
 from .request import BY_SCRIPT, OF_MANY, JobRequest, Similarity
-from .run_times import Floats, RunTimes
-from .window import RunWindow
+from .run_times import Floats, QuantileCoverage, RunTimes
 
 # How many runs of each similarity weigh as much as all that is less telling.
 PRIOR_RUNS = {
