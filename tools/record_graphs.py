@@ -40,7 +40,7 @@ from predictor.measure.trace.layers import WholeLayers
 from predictor.measure.trace.losses import every_cross_entropy
 from predictor.measure.trace.mapping import mapped
 from predictor.measure.trace.recording import Recording as CallRecording
-from predictor.measure.trace.repeats import folded
+from predictor.measure.trace.solve import folded
 from predictor.measure.trace.step import built
 from profiles.recordings import MANIFEST, Recording, path_of, recordings
 

@@ -6,9 +6,8 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from predictor.measure.profiler.case import Case
+from predictor.measure.profiler.case import Axis, Case, Choice, Family
 from predictor.measure.profiler.families import FAMILIES, formats_of
-from predictor.measure.profiler.family import Axis, Choice, Family
 
 SHEET = "a100-sxm4-80gb"  # any device with every format: work does not depend on it
 FORMATS = ("fp32", "fp16", "bf16")

@@ -13,9 +13,8 @@ from profiles.gpus import Gpu
 from ...errors import ProfilerError
 from . import nvml
 from .nvml import Sensors
-from .pace import Pace
 from .sheets import Sheet, cpu_sheet, gpu_sheet
-from .timing import CpuTimer, CudaTimer, Timer
+from .timing import CpuTimer, CudaTimer, Pace, Timer
 
 CPU, CUDA = "cpu", "cuda"
 # Peaks of a sheet, any of which says that a device has a format.

@@ -21,9 +21,8 @@ from profiles.storage import COLLECTIVE_COLUMNS, OPERATOR_COLUMNS, QUARANTINE_CO
 
 from ... import trusted_files
 from ...errors import ProfilerError
-from .pace import Pace
 from .sheets import Sheet
-from .timing import cpu_clock
+from .timing import Pace, cpu_clock
 
 ID = 0  # every table starts with the id of the row
 

@@ -12,11 +12,10 @@ from profiles.gpus import CPU, Gpu
 from profiles.rules import operator_faults
 
 from ...errors import ProfilerError
-from .case import Case, Limits
+from .case import Case, Limits, Run, UnsupportedError
 from .device import Device
 from .families import BY_NAME
-from .family import Run, UnsupportedError
-from .precision_switch import tf32
+from .peaks import tf32
 from .timing import DISAGREE, Timing, timed
 
 # Copies of the tensors of a case, so that a device does not find them in its cache.

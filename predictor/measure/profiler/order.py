@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 
 import torch
 
-from profiles.gpus import CPU
+from profiles.conventions import MATMUL_OPS
+from profiles.gpus import CPU, Gpu
 
-from .case import Case, Limits, Shape
+from ...graphs.catalog import entry_of, graph_of
+from ...graphs.families import Workload
+from ...graphs.operator import Direction, Kind, Operator
+from ...job.precision import Precision
+from ...physics.autocast import TypedOperator, autocast
+from .case import Case, Family, Limits, Shape, roofline_s
 from .families import FAMILIES, formats_of
-from .family import Family
+from .families.convolutions import conv_shape
+from .families.pointwise import function_shape
+from .families.products import cell_shape
 
 SEED = 7
 POINTS = 4096  # of one family; no run of hours times 4096 shapes of each
@@ -85,3 +95,149 @@ def _spread(family: Family, *, cpu: bool) -> Iterator[Shape]:
         shape = family.shape(point)
         if shape is not None:
             yield shape
+
+
+MODELS = (
+    "resnet50",
+    "resnet18",
+    "mobilenet-v2",
+    "efficientnet-b0",
+    "vgg16",
+    "densenet121",
+    "vit-base-16",
+    "swin-tiny",
+    "convnext-tiny",
+    "bert-base",
+    "bert-large",
+    "gpt2-124m",
+    "t5-base",
+    "transformer",
+    "gnmt-v2",
+    "lstm-lm",
+    "unet-medical",
+    "stable-diffusion-v2",
+    "dlrm",
+)
+BATCH_SIZES = {CPU: (2, 8)}
+GPU_BATCH_SIZES = (8, 64)
+_PRECISIONS = (
+    (Precision.FP32, "fp32"),
+    (Precision.TF32, "tf32"),
+    (Precision.MIXED_FP16_FP32, "fp16"),
+    (Precision.MIXED_BF16_FP32, "bf16"),
+)
+_LAYOUT = 0  # torch's own; the spread shapes have both
+_CELLS = {4: "lstm", 3: "gru"}
+
+Key = tuple[str, str]  # family and format
+_Found = dict[Key, dict[tuple[tuple[tuple[str, int], ...], str], float]]
+
+
+def popular(gpu: Gpu, formats: Sequence[str]) -> Mapping[Key, Sequence[Shape]]:
+    """By family and format: the shapes of ``MODELS`` in falling share of the roofline step."""
+    found: _Found = defaultdict(lambda: defaultdict(float))
+    for name in MODELS:
+        entry = entry_of(name)
+        for batch in BATCH_SIZES.get(gpu.kind, GPU_BATCH_SIZES):
+            work = Workload(
+                batch, seq_len=entry.seq_len, image_size=entry.image_size, flash_attention=True
+            )
+            graph = graph_of(name, (), work)
+            for precision, dtype in _PRECISIONS:
+                if dtype in formats:
+                    _count(found, gpu, batch, autocast(graph, precision, gpu))
+    return {key: _ranked(shares) for key, shares in found.items()}
+
+
+def _count(found: _Found, gpu: Gpu, batch: int, operators: Sequence[TypedOperator]) -> None:
+    seconds = [t.operator.count * _seconds(gpu, t) for t in operators]
+    whole = sum(seconds)
+    for typed, part in zip(operators, seconds, strict=True):
+        operator = typed.operator
+        if operator.direction is not Direction.FORWARD:
+            continue
+        for family, shape in _shapes_of(operator, batch):
+            key = tuple(sorted(shape.sizes.items())), shape.params
+            found[family, typed.dtype.value][key] += part / whole
+
+
+def _seconds(gpu: Gpu, typed: TypedOperator) -> float:
+    kind = typed.operator.kind
+    op = "conv2d" if kind is Kind.CONV else kind.value
+    dtype = typed.dtype.value if op in MATMUL_OPS else "fp32"
+    return roofline_s(gpu, op, dtype, typed.operator.flops, typed.bytes)
+
+
+def _ranked(shares: Mapping[tuple[tuple[tuple[str, int], ...], str], float]) -> Sequence[Shape]:
+    order = sorted(shares, key=lambda key: (-shares[key], key))
+    return tuple(Shape(dict(sizes), params) for sizes, params in order)
+
+
+def _shapes_of(operator: Operator, batch: int) -> Iterator[tuple[str, Shape]]:
+    """Family and shape of a forward operator, as far as its dims tell it."""
+    dims = operator.dims
+    match operator.kind:
+        case Kind.GEMM:
+            yield "gemm", Shape(dict(zip("mnk", dims, strict=True), batch=1), "b_t=T")
+        case Kind.BATCHED_GEMM:
+            sizes = dict(zip(("m", "n", "k", "batch"), dims, strict=True))
+            yield "batched gemm", Shape(sizes, "b_t=T")
+        case Kind.CONV:
+            yield from _convolutions(dims, batch)
+        case Kind.ATTENTION if dims[0] == dims[1]:
+            sizes = {
+                "batch": batch,
+                "heads": max(1, dims[3] // batch),
+                "head_dim": dims[2],
+                "seq_len": dims[0],
+            }
+            yield "attention", Shape(sizes, "causal=0")
+        case Kind.RNN if dims[3] in _CELLS:
+            point = {"batch": dims[1], "seq_len": dims[0], "hidden": dims[2]}
+            yield "recurrent", cell_shape(_CELLS[dims[3]], point)
+        case Kind.LAYER_NORM:
+            yield "layer norm", _rows(dims)
+        case Kind.SOFTMAX:
+            yield "softmax", _rows(dims)
+        case Kind.LOSS if dims[0] > 1:
+            yield "softmax", Shape(_rows(dims).sizes, "kind=log_softmax")
+        case Kind.ELEMENTWISE:
+            yield "pointwise", function_shape(_function(operator), dims[0] * dims[1])
+
+
+def _rows(dims: Sequence[int]) -> Shape:
+    rows, cols = dims
+    return Shape({"rows": rows, "cols": cols, "elements": rows * cols})
+
+
+def _function(operator: Operator) -> str:
+    """The commonest function with as many inputs."""
+    return (
+        operator.function
+        if operator.function == "dropout"
+        else ("add" if operator.reads > 1.5 * operator.dims[0] * operator.dims[1] else "relu")
+    )
+
+
+def _convolutions(dims: Sequence[int], batch: int) -> Iterator[tuple[str, Shape]]:
+    """A square convolution; nothing for one whose sides cannot be told."""
+    positions, out, width, groups, volume, stride = dims
+    kernel, step, side = math.isqrt(volume), math.isqrt(stride), math.isqrt(positions // batch)
+    if (kernel**2, step**2, batch * side**2) != (volume, stride, positions):
+        return
+    channels = width // volume * groups
+    family = "conv" if groups == 1 else "depthwise conv" if groups == channels else "grouped conv"
+    shape = conv_shape(
+        {
+            "batch": batch,
+            "side": side * step,
+            "in": channels,
+            "out": out * groups,
+            "kernel": kernel,
+            "stride": step,
+            "groups": groups,
+            "layout": _LAYOUT,
+        }
+    )
+    if shape is not None:
+        yield family, shape

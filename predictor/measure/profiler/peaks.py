@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from statistics import median
 
 import torch
 
-from .precision_switch import tf32
 from .timing import Timer
+
+
+@contextmanager
+def tf32(wanted: bool) -> Iterator[None]:
+    """Let products and convolutions use TF32 or not, and put it back."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    matmul.allow_tf32 = cudnn.allow_tf32 = wanted
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
+
 
 TERA = 1e12
 # A peak is the best of this many samples, and of all that fit in so many seconds.

@@ -22,8 +22,7 @@ from .device import CPU, Device, formats, named, opened
 from .directory import COLLECTIVES, OPERATORS, Directory, Journal, directory
 from .measuring import FORWARD, Row, measured
 from .nvml import Watched
-from .order import ordered
-from .popular import popular
+from .order import ordered, popular
 
 Progress = Callable[[str, float], None]
 COLLECTIVE_SHARE = 0.25  # of the time, where collectives are measured

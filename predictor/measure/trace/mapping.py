@@ -13,12 +13,9 @@ from dataclasses import dataclass
 from ...graphs.builder import GraphBuilder
 from ...graphs.operator import Operator
 from .calls import Emit, TracedCall
-from .known import LITERAL, PART_OF_LOSS
-from .memory_layers import MEMORY_LAYERS
-from .origins import CAST_BACK_FIRST
-from .products import PRODUCTS
-from .spelt_norms import norms_whole, spelt_norm
-from .traffic import backward_traffic, joined, traffic
+from .emitted import MEMORY_LAYERS, PRODUCTS
+from .names import NAMES
+from .traffic import backward_traffic, joined, norms_whole, spelt_norm, traffic
 
 _LAYERS: Mapping[str, Emit] = {**PRODUCTS, **MEMORY_LAYERS}
 
@@ -39,7 +36,7 @@ def mapped(calls: Sequence[TracedCall]) -> Mapped:
     for group in norms_whole(calls):
         call, result = group[0], group[-1].result
         whole = call.norm is not None or call.name in _LAYERS
-        back = call.given if call.name in CAST_BACK_FIRST else result
+        back = call.given if call.name in NAMES["cast_back_first"] else result
         with b.formats(result if whole else call.given, back, entering=call.given):
             if call.norm is not None:
                 spelt_norm(b, group)
@@ -47,9 +44,9 @@ def mapped(calls: Sequence[TracedCall]) -> Mapped:
                 with ExitStack() as scopes:
                     _gradients(b, call, scopes)
                     _LAYERS[call.name](b, call)
-            elif not call.free and call.name not in PART_OF_LOSS and not _counter(call):
+            elif not call.free and call.name not in NAMES["part_of_loss"] and not _counter(call):
                 traffic(b, [call])
-                if not call.pointwise and call.name.removesuffix("_") not in LITERAL:
+                if not call.pointwise and call.name.removesuffix("_") not in NAMES["literal"]:
                     unknown[call.name] += 1
             if call.free and not whole:
                 backward_traffic(b, [call])

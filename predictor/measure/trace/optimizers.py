@@ -18,13 +18,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...errors import GraphError, JobError
 from ...graphs.traced import Update
-from .recording import FREE, storage_of, tensors_of
+from .names import NAMES
+from .recording import storage_of, tensors_of
 
 Factory = Callable[[Iterable[torch.nn.Parameter]], Any]
 
 # Tensors of one launch of a kernel that reads three lists (ATen/native/cuda/MultiTensorApply.cuh).
 MULTI_TENSOR = 48
-_HOST = FREE | {"_local_scalar_dense"}
+_HOST = NAMES["free"] | {"_local_scalar_dense"}
 _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "linear", "mv"})
 
 

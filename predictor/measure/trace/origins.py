@@ -13,53 +13,11 @@ from contextlib import contextmanager
 import torch
 
 from ...physics.autocast import STORED, listed_name
-from .products import PRODUCTS
+from .emitted import PRODUCTS
+from .names import NAMES
 
 Names = frozenset[str]
 LOW: Names = frozenset()
-# Beside matrix products, what torch.autocast runs in the lower format.
-LOWERED = frozenset({*PRODUCTS, "whole_cell", "prelu", "_prelu_kernel", "addmv", "addr"})
-# Their weights and statistics are FP32 beside an input of any format.
-AFFINE = frozenset(
-    {
-        "native_batch_norm",
-        "_native_batch_norm_legit",
-        "_native_batch_norm_legit_functional",
-        "_batch_norm_with_update",
-        "cudnn_batch_norm",
-        "native_group_norm",
-        "native_layer_norm",
-        "_fused_rms_norm",
-        "whole_rms_norm",
-        "whole_instance_norm",
-    }
-)
-# Listed functions that torch takes apart: within them all is FP32.
-TAKEN_APART = frozenset(
-    {
-        "cosine_similarity",
-        "cosine_embedding_loss",
-        "cross_entropy",
-        "dist",
-        "frobenius_norm",
-        "hinge_embedding_loss",
-        "kl_div",
-        "linalg_matrix_norm",
-        "margin_ranking_loss",
-        "multi_margin_loss",
-        "multilabel_margin_loss",
-        "nuclear_norm",
-        "poisson_nll_loss",
-        "soft_margin_loss",
-        "triplet_margin_loss",
-    }
-)
-
-# Products that torch takes apart: all they are given is cast first, the bias too.
-LOWERED_APART = frozenset({"linear", "matmul", "__matmul__", "__rmatmul__"})
-
-# Autograd casts what comes back before it works on it.
-CAST_BACK_FIRST = frozenset({"cumprod", "cumsum"})
 
 
 class Origins:
@@ -77,9 +35,9 @@ class Origins:
     def apart(self, name: str) -> Iterator[None]:
         """What is called inside belongs to this function, where torch takes it apart."""
         outer = self.within, self.lowered
-        if self.within is None and name in TAKEN_APART:
+        if self.within is None and name in NAMES["taken_apart"]:
             self.within = listed_name(name)
-        self.lowered |= name in LOWERED_APART
+        self.lowered |= name in NAMES["lowered_apart"]
         try:
             yield
         finally:
@@ -95,11 +53,11 @@ class Origins:
         floating = [t for t in tensors if t.is_floating_point()]
         if name in PRODUCTS:
             return self._computed(floating)
-        if name in LOWERED or self.lowered:
+        if name in NAMES["lowered"] or self.lowered:
             return LOW
         if not floating:
             return frozenset({STORED})
-        if name in AFFINE or _shares(outputs, floating[0]):
+        if name in NAMES["affine"] or _shares(outputs, floating[0]):
             floating = floating[:1]
         decisive = [t for t in floating if t.dim()] or floating
         own = {self.within} if self.within else set()
@@ -115,7 +73,7 @@ class Origins:
         """Note the origins of the results of a function, and give them."""
         listed = listed_name(name)
         result = given | ({listed} if listed else set())
-        if name in LOWERED:
+        if name in PRODUCTS or name in NAMES["lowered"]:
             result = LOW
         elif self.lowered:  # a copy on the way to the product
             result = self._computed(tensors)

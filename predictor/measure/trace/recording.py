@@ -15,32 +15,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .calls import Tensor, TracedCall
+from .names import NAMES
 from .origins import Origins
-
-# Not marked as views by torch, but nothing is launched.
-FREE = frozenset(
-    {
-        "_unsafe_view",
-        "alias",
-        "as_strided_",
-        "detach",
-        "empty",
-        "empty_like",
-        "empty_permuted",
-        "empty_strided",
-        "lift_fresh",
-        "new_empty",
-        "new_empty_strided",
-        "resize_",
-        "set_",
-        "sym_numel",
-        "sym_size",
-        "sym_storage_offset",
-        "sym_stride",
-        "device",
-        "is_same_size",
-    }
-)
 
 _DEVICE = torch.ops.prim.device.default
 
@@ -80,7 +56,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if node is not None:
                 self._visit(node._sequence_nr())
             return result
-        free = func.is_view or name in FREE
+        free = func.is_view or name in NAMES["free"]
         values = (*args, *(kwargs or {}).values())
         if not free or node is not None or self._advanced():
             self.note(name, values, result, free=free, pointwise=torch.Tag.pointwise in func.tags)

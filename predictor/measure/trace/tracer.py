@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from inspect import signature
 from typing import Any
 
 import torch
 
-from ...errors import GraphError, JobError
+from ...errors import GraphError, JobError, PrecisionTimeError
 from ...graphs.operator import Kind
 from ...graphs.traced import Law, Stored, SymbolicOperator, TracedModel, store
 from .calls import sizes_of
@@ -16,9 +18,8 @@ from .inputs import Examples, Input, image_size_of, of_examples
 from .losses import Loss, loss_named
 from .mapping import mapped
 from .optimizers import Factory
-from .request import TraceRequest, free_name
+from .request import TraceRequest, current_directory_first, free_name
 from .solve import SeenSizes, solved
-from .sources import imported, of_factory
 from .step import FakeNetwork, built
 
 _TOKENS = "the tokens of one sample, as this network reads tokens"
@@ -176,3 +177,42 @@ def _loss(loss: str | Callable[[Any], torch.Tensor]) -> Loss:
 
 def _optimizer(optimizer: str) -> str | Factory:
     return imported(optimizer, "optimizer") if ":" in optimizer else optimizer
+
+
+def imported(place: str, field: str) -> Callable[..., Any]:
+    """The callable at ``package.module:name``; the current directory is looked in too."""
+    module_name, _, name = place.partition(":")
+    if not name:
+        raise JobError(field, place, "package.module:name")
+    current_directory_first()
+    try:
+        module = import_module(module_name)
+    except Exception as error:  # whatever the user's module does
+        said = f"{type(error).__name__}: {error}"
+        raise JobError(field, place, f"a module that can be imported ({said})") from error
+    found = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise JobError(field, place, f"{module_name} has no {name}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise JobError(field, place, f"a function or class, not {type(found).__name__}")
+    called: Callable[..., Any] = found
+    return called
+
+
+def of_factory(place: str) -> torch.nn.Module:
+    """The network that a function, a class or a module object gives."""
+    found = imported(place, "factory")
+    if isinstance(found, torch.nn.Module):
+        return found
+    try:
+        signature(found).bind()
+    except TypeError as error:
+        raise JobError("factory", place, f"callable without arguments ({error})") from error
+    try:
+        return built(found)
+    except PrecisionTimeError:
+        raise
+    except Exception as error:  # whatever the user's function does
+        raise GraphError(f"{place} fails: {type(error).__name__}: {error}") from error

@@ -11,10 +11,9 @@ from profiled import SHEET, cases, pairs
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from predictor.measure.profiler.case import Case
+from predictor.measure.profiler.case import TORCH_DTYPES, Case, Family, UnsupportedError
 from predictor.measure.profiler.families import BY_NAME, FAMILIES, formats_of
 from predictor.measure.profiler.families.convolutions import IMAGE_CHANNELS
-from predictor.measure.profiler.family import TORCH_DTYPES, Family, UnsupportedError
 from predictor.physics.operator_time.samples import samples_of
 from profiles.gpus import gpus
 
@@ -116,7 +115,7 @@ def test_an_image_gets_no_gradient() -> None:
 
 
 def test_attention_that_is_not_fused_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("predictor.measure.profiler.families.attention.FUSED", ())
+    monkeypatch.setattr("predictor.measure.profiler.families.products.FUSED", ())
     with pytest.raises(UnsupportedError, match="no fused attention"):
         BY_NAME["attention"].runs(next(cases(BY_NAME["attention"], "fp32")), CPU)
 

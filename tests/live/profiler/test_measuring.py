@@ -11,10 +11,9 @@ from profiled import SHEET, cases
 
 from predictor.errors import ProfilerError
 from predictor.measure.profiler import measuring
-from predictor.measure.profiler.case import Case, Limits, Shape
+from predictor.measure.profiler.case import Case, Limits, Runs, Shape
 from predictor.measure.profiler.device import Device
 from predictor.measure.profiler.families import BY_NAME
-from predictor.measure.profiler.family import Runs
 from predictor.measure.profiler.measuring import Row, measured
 from predictor.measure.profiler.sheets import Sheet
 from predictor.measure.profiler.timing import CpuTimer, Timing

@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.measure.profiler.case import CALLS, Case, Limits, Shape, roofline_s
+from predictor.measure.profiler.case import CALLS, Axis, Case, Limits, Shape, roofline_s
 from predictor.measure.profiler.families import BY_NAME, FAMILIES, formats_of
-from predictor.measure.profiler.family import Axis
-from predictor.measure.profiler.order import ordered
-from predictor.measure.profiler.popular import popular
+from predictor.measure.profiler.order import ordered, popular
 from profiles.gpus import find_gpu
 
 GPU = find_gpu("h200-sxm-141gb")

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.measure.profiler.directory import directory
-from predictor.measure.profiler.pace import Kernels, Pace, paced
-from predictor.measure.profiler.timing import Timing
+from predictor.measure.profiler.timing import Kernels, Pace, Timing, paced
 
 SECONDS = st.floats(1e-5, 1e-2)
 KERNELS = st.builds(Kernels, product_s=SECONDS, sum_s=SECONDS, calls_s=SECONDS)

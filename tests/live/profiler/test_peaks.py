@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predictor.measure.profiler.family import Run
+from predictor.measure.profiler.case import Run
 from predictor.measure.profiler.peaks import copy_gb_per_s, cpu_peaks
 from predictor.measure.profiler.timing import Sample
 

@@ -14,10 +14,9 @@ import yaml
 
 from predictor.errors import NotInstalledError, ProfilerError
 from predictor.measure.profiler import nvml, sheets
-from predictor.measure.profiler.cpu_facts import cpu_facts
 from predictor.measure.profiler.directory import directory
 from predictor.measure.profiler.nvml import Sensors, Watched
-from predictor.measure.profiler.sheets import Sheet, gpu_sheet
+from predictor.measure.profiler.sheets import Sheet, cpu_facts, gpu_sheet
 from predictor.measure.profiler.timing import CpuTimer
 from profiles import joined
 from profiles.check import check

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.measure.profiler.family import Run
+from predictor.measure.profiler.case import Run
 from predictor.measure.profiler.timing import (
     ATTEMPTS,
     FEWEST,

@@ -19,7 +19,7 @@ from predictor.job.precision import Dtype, Precision  # noqa: E402
 from predictor.measure.trace.inputs import of_examples  # noqa: E402
 from predictor.measure.trace.losses import loss_named  # noqa: E402
 from predictor.measure.trace.mapping import mapped  # noqa: E402
-from predictor.measure.trace.recording import FREE  # noqa: E402
+from predictor.measure.trace.names import NAMES  # noqa: E402
 from predictor.measure.trace.step import FakeNetwork  # noqa: E402
 from predictor.physics.autocast import CUDA_CAST, CUDA_WIDEN, TypedOperator, autocast  # noqa: E402  # noqa: E402
 from profiles.gpus import CPU, find_gpu  # noqa: E402
@@ -67,7 +67,7 @@ class Dispatched(TorchDispatchMode):  # type: ignore[misc]
         result = func(*args, **(kwargs or {}))
         name = func._schema.name.removeprefix("aten::")
         made = _formats(result)
-        if made and func.namespace == "aten" and not (func.is_view or name in FREE):
+        if made and func.namespace == "aten" and not (func.is_view or name in NAMES["free"]):
             self.ran.append(
                 Ran(
                     name=name,

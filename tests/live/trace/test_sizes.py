@@ -15,7 +15,7 @@ from predictor.graphs.catalog import graph_of  # noqa: E402
 from predictor.graphs.families import Workload  # noqa: E402
 from predictor.graphs.operator import Direction, Kind, Operator  # noqa: E402
 from predictor.measure.trace import trace  # noqa: E402
-from predictor.measure.trace.sizes import grids  # noqa: E402
+from predictor.measure.trace.laws import grids  # noqa: E402
 from predictor.measure.trace.solve import SeenSizes, solved  # noqa: E402
 
 nn = torch.nn

@@ -6,31 +6,14 @@ from collections.abc import Iterator
 
 from profiles.conventions import DTYPE_BYTES
 
-from ..family import Family
-from . import (
-    attention,
-    convolutions,
-    lookups,
-    norms,
-    pointwise,
-    pooling,
-    products,
-    recurrent,
-    softmax,
-    updates,
-)
+from ..case import Family
+from . import convolutions, norms, pointwise, products
 
 FAMILIES: tuple[Family, ...] = (
     *products.FAMILIES,
     *convolutions.FAMILIES,
-    *attention.FAMILIES,
     *norms.FAMILIES,
-    *softmax.FAMILIES,
     *pointwise.FAMILIES,
-    *pooling.FAMILIES,
-    *lookups.FAMILIES,
-    *recurrent.FAMILIES,
-    *updates.FAMILIES,
 )
 BY_NAME = {family.name: family for family in FAMILIES}
 

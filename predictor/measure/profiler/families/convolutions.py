@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from ..case import Case, Shape
-from ..family import Axis, Choice, Family, Point, Runs, choice, numbers
+from ..case import Axis, Case, Choice, Family, Point, Runs, Shape, choice, numbers
 
 IMAGE_CHANNELS = 4  # up to here the input is an image, which needs no gradient
 _LAYOUTS = (("nchw", torch.contiguous_format), ("nhwc", torch.channels_last))

@@ -1,4 +1,4 @@
-"""Batch, layer and group norm in training."""
+"""Norms in training, softmax, look-ups in tables, and pooling of square feature maps."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..case import Case, Shape
-from ..family import Axis, Choice, Family, Point, Runs, choice, numbers
-from .convolutions import image_sizes
+from ..case import Axis, Case, Choice, Family, Point, Runs, Shape, choice, numbers
+from .convolutions import image_sizes, window_sizes
 
 EPSILON, MOMENTUM = 1e-5, 0.1
 
@@ -108,6 +107,78 @@ def _layer_norm(case: Case, device: torch.device) -> Runs:
 _BATCH = Axis("batch", (2, 128), (4, 256), step=4)
 _SIDE = Choice("side", (4, 8, 14, 16, 28, 32, 64), (7, 14, 28, 56, 112))
 
+
+def _softmax_shape(point: Point) -> Shape:
+    rows, cols = point["rows"], point["cols"]
+    sizes = {"rows": rows, "cols": cols, "elements": rows * cols}
+    return Shape(sizes, "kind=log_softmax" if point["log"] else "")
+
+
+def _softmax(case: Case, device: torch.device) -> Runs:
+    x, grad = (numbers(case, device, case.size("rows"), case.size("cols")) for _ in range(2))
+    log = case.option("kind") == "log_softmax"
+    forward = torch.log_softmax if log else torch.softmax
+    aten = torch.ops.aten
+    backward = aten._log_softmax_backward_data if log else aten._softmax_backward_data
+    out = forward(x, 1)
+    return {"fwd": lambda: forward(x, 1), "bwd": lambda: backward(grad, out, 1, x.dtype)}
+
+
+def _lookup_shape(point: Point) -> Shape:
+    rows, cols = point["rows"], point["cols"]
+    sizes = {"rows": rows, "cols": cols, "elements": rows * cols}
+    return Shape(sizes, f"vocab={point['vocab']}")
+
+
+def _embedding(case: Case, device: torch.device) -> Runs:
+    rows, cols, vocab = case.size("rows"), case.size("cols"), int(case.option("vocab"))
+    table, grad = numbers(case, device, vocab, cols), numbers(case, device, rows, cols)
+    index = torch.randint(vocab, (rows,), device=device)
+    backward = torch.ops.aten.embedding_dense_backward
+    return {
+        "fwd": lambda: functional.embedding(index, table),
+        "bwd": lambda: backward(grad, index, vocab, -1, False),
+    }
+
+
+# Kernel, stride and padding of the windows in use.
+_WINDOWS = ((2, 2, 0), (3, 2, 1), (3, 1, 1))
+_WHOLE = len(_WINDOWS)
+
+
+def _pool_shape(point: Point) -> Shape:
+    side, window = point["side"], point["window"]
+    kernel, stride, pad = (side, side, 0) if window == _WHOLE else _WINDOWS[window]
+    batch, channels = point["batch"], point["channels"]
+    sizes = {
+        **image_sizes(batch, channels, side),
+        **window_sizes(kernel, stride, pad),
+        "elements": batch * channels * side**2,
+    }
+    largest = point["largest"] and window != _WHOLE
+    return Shape(sizes, f"kind={'max' if largest else 'avg'}")
+
+
+def _pool(case: Case, device: torch.device) -> Runs:
+    x = numbers(case, device, *(case.size(f"in_{axis}") for axis in "nchw"))
+    kernel, stride, pad = ([case.size(f"{n}_h")] * 2 for n in ("kernel", "stride", "pad"))
+    aten = torch.ops.aten
+    if case.option("kind") == "max":
+        out, index = functional.max_pool2d(x, kernel, stride, pad, return_indices=True)
+        grad = torch.randn_like(out)
+        return {
+            "fwd": lambda: aten.max_pool2d_with_indices(x, kernel, stride, pad),
+            "bwd": lambda: aten.max_pool2d_with_indices_backward(
+                grad, x, kernel, stride, pad, [1, 1], False, index
+            ),
+        }
+    grad = torch.randn_like(functional.avg_pool2d(x, kernel, stride, pad))
+    return {
+        "fwd": lambda: functional.avg_pool2d(x, kernel, stride, pad),
+        "bwd": lambda: aten.avg_pool2d_backward(grad, x, kernel, stride, pad, False, True, None),
+    }
+
+
 FAMILIES = (
     Family(
         name="batch norm",
@@ -129,5 +200,41 @@ FAMILIES = (
         shape=_layer_shape,
         runs=_layer_norm,
         axes=(Axis("rows", (8, 16384), (256, 131072)), Axis("cols", (16, 1024), (128, 16384))),
+    ),
+    Family(
+        name="softmax",
+        op="softmax",
+        turns=2,
+        shape=_softmax_shape,
+        runs=_softmax,
+        axes=(
+            Axis("rows", (8, 16384), (256, 524288)),
+            Axis("cols", (8, 2048), (32, 65536)),
+            choice("log", 0, 1),
+        ),
+    ),
+    Family(
+        name="embedding",
+        op="embedding",
+        shape=_lookup_shape,
+        runs=_embedding,
+        axes=(
+            Axis("rows", (64, 8192), (256, 131072)),
+            Axis("cols", (16, 512), (64, 8192)),
+            Axis("vocab", (100, 20000), (1000, 250000)),
+        ),
+    ),
+    Family(
+        name="pool",
+        op="pool",
+        shape=_pool_shape,
+        runs=_pool,
+        axes=(
+            Axis("batch", (2, 128), (4, 256), step=4),
+            Axis("channels", (4, 256), (16, 2048)),
+            Choice("side", (4, 8, 14, 16, 28, 32, 64), (7, 14, 28, 56, 112)),
+            choice("window", 0, 0, 1, 2, _WHOLE),
+            choice("largest", 0, 1),
+        ),
     ),
 )

@@ -1,12 +1,24 @@
-"""Matrix products: linear layers with both gradients, and batches of products."""
+"""Matrix products with both gradients, fused attention, and recurrent layers."""
 
 from __future__ import annotations
 
 import torch
 from torch.nn import functional
 
-from ..case import Case, Shape
-from ..family import Axis, Family, Point, Runs, numbers
+from ..case import (
+    TORCH_DTYPES,
+    Axis,
+    Case,
+    Choice,
+    Family,
+    Point,
+    Runs,
+    Shape,
+    UnsupportedError,
+    choice,
+    numbers,
+    trained,
+)
 
 FP8_MULTIPLE = 16  # of the sizes of a product in FP8
 
@@ -64,6 +76,75 @@ _AXES = (
 )
 _GPU_AXES = tuple(Axis(axis.name, axis.gpu, axis.gpu) for axis in _AXES)
 
+
+# What autograd calls the kernels that never write the scores.
+FUSED = ("Flash", "Efficient", "Cudnn")
+
+
+def _attention_shape(point: Point) -> Shape:
+    sizes = {name: point[name] for name in ("batch", "heads", "head_dim", "seq_len")}
+    return Shape(sizes, f"causal={point['causal']}")
+
+
+def _attention(case: Case, device: torch.device) -> Runs:
+    sizes = [case.size(name) for name in ("batch", "heads", "seq_len", "head_dim")]
+    query, key, value = (trained(numbers(case, device, *sizes)) for _ in range(3))
+    causal = case.option("causal") == "1"
+
+    def forward() -> torch.Tensor:
+        return functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
+
+    out = forward()
+    node = out.grad_fn.name() if out.grad_fn else ""
+    if not any(word in node for word in FUSED):
+        raise UnsupportedError(f"no fused attention kernel, but {node}")
+    grad = torch.randn_like(out)
+    return {
+        "fwd": forward,
+        "bwd": lambda: torch.autograd.grad(out, (query, key, value), grad, retain_graph=True),
+    }
+
+
+# Width of the input: tensor cores want a multiple of 8, and the input GEMM is not to count.
+INPUT = 8
+_CELLS = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}
+# oneDNN computes the gradient of the weights with that of the data, whether wanted or not.
+_BOTH_GRADIENTS = "Mkldnn"
+
+
+def cell_shape(cell: str, point: Point) -> Shape:
+    """One layer of LSTM or GRU."""
+    params = f"cell={cell};hidden={point['hidden']};layers=1;input={INPUT}"
+    return Shape({"batch": point["batch"], "seq_len": point["seq_len"]}, params)
+
+
+def _recurrent_shape(point: Point) -> Shape:
+    return cell_shape(tuple(_CELLS)[point["cell"]], point)
+
+
+def _recurrent(case: Case, device: torch.device) -> Runs:
+    """The weights want no gradient: that is a product of its own."""
+    cell = _CELLS[case.option("cell")](INPUT, int(case.option("hidden")))
+    cell = cell.to(device, TORCH_DTYPES[case.dtype]).requires_grad_(False)
+    x = trained(numbers(case, device, case.size("seq_len"), case.size("batch"), INPUT))
+    out = cell(x)[0]
+    grad = torch.randn_like(out)
+    back = "bwd" if _made_by(out, _BOTH_GRADIENTS) else "bwd_data"
+    return {
+        "fwd": lambda: cell(x),
+        back: lambda: torch.autograd.grad(out, x, grad, retain_graph=True),
+    }
+
+
+def _made_by(out: torch.Tensor, word: str) -> bool:
+    """Whether a node of this name lies within a few steps behind a tensor."""
+    nodes = [out.grad_fn]
+    for _ in range(4):
+        nodes += [node for last in nodes if last for node, _ in last.next_functions]
+        nodes = list(dict.fromkeys(nodes))
+    return any(node is not None and word in node.name() for node in nodes)
+
+
 FAMILIES = (
     Family(name="gemm", op="gemm", turns=3, tf32=True, axes=_AXES, shape=_gemm_shape, runs=_gemm),
     Family(
@@ -87,5 +168,33 @@ FAMILIES = (
         axes=_GPU_AXES,
         shape=_fp8_shape,
         runs=_fp8,
+    ),
+    Family(
+        name="attention",
+        op="attention",
+        turns=2,
+        shape=_attention_shape,
+        runs=_attention,
+        axes=(
+            Axis("batch", (1, 32), (1, 64), step=4),
+            Choice("heads", (1, 2, 4, 8), (8, 12, 16, 32)),
+            Choice("head_dim", (16, 32, 64), (64, 64, 80, 128)),
+            Axis("seq_len", (16, 512), (64, 8192), step=16),
+            choice("causal", 0, 1),
+        ),
+    ),
+    Family(
+        name="recurrent",
+        op="rnn",
+        turns=2,
+        tf32=True,
+        shape=_recurrent_shape,
+        runs=_recurrent,
+        axes=(
+            Axis("batch", (4, 64), (16, 512)),
+            Axis("seq_len", (4, 64), (16, 512)),
+            Axis("hidden", (16, 256), (128, 2048)),
+            choice("cell", 0, 1),
+        ),
     ),
 )

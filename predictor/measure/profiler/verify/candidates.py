@@ -1,11 +1,15 @@
-"""The networks whose steps are measured, with their data and optimizers."""
+"""The networks whose steps are measured, with their data and optimizers: ``networks.yaml``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
+import yaml
 from torch import Tensor, nn
 
 from . import sequence, vision
@@ -15,7 +19,7 @@ from . import sequence, vision
 class Data:
     """One argument of ``forward``: sizes of one sample; whole numbers below ``below``, if given."""
 
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...] = ()
     below: int = 0
 
     def batch(self, size: int, device: torch.device) -> Tensor:
@@ -44,94 +48,22 @@ class Candidate:
         return tuple(data.batch(self.batch_size, device) for data in self.data)
 
 
-def image(channels: int, side: int) -> Data:
-    """A square image."""
-    return Data(sizes=(channels, side, side))
+def _candidate(name: str, build: str, data: list[dict[str, Any]], **others: Any) -> Candidate:
+    """An entry of ``networks.yaml``; ``of`` are the arguments of what ``build`` names."""
+    made = getattr(vision, build, None) or getattr(sequence, build)
+    return Candidate(
+        name=name,
+        build=partial(made, **others.pop("of", {})),
+        data=tuple(Data(sizes=tuple(d.get("sizes", ())), below=d.get("below", 0)) for d in data),
+        **others,
+    )
 
 
-def tokens(length: int, vocabulary: int) -> Data:
-    """A sequence of tokens."""
-    return Data(sizes=(length,), below=vocabulary)
-
-
-def labels(classes: int, *sizes: int) -> Data:
-    """A class for every sample, or for each of its positions."""
-    return Data(sizes=sizes, below=classes)
-
-
-CANDIDATES = (
-    Candidate(name="mlp", build=vision.mlp, data=(Data(sizes=(784,)), labels(10)), batch_size=128),
-    Candidate(
-        name="lenet",
-        build=vision.lenet,
-        data=(image(1, 28), labels(10)),
-        batch_size=128,
-        optimizer="sgd",
-    ),
-    Candidate(
-        name="resnet",
-        build=vision.resnet,
-        data=(image(3, 32), labels(10)),
-        batch_size=32,
-        optimizer="sgd",
-    ),
-    Candidate(
-        name="mobilenet",
-        build=vision.mobilenet,
-        data=(image(3, 64), labels(100)),
-        batch_size=16,
-        optimizer="sgd",
-    ),
-    Candidate(
-        name="lstm", build=sequence.lstm, data=(tokens(32, 2000), labels(50, 32)), batch_size=32
-    ),
-    Candidate(
-        name="gru", build=sequence.gru, data=(tokens(32, 2000), labels(50, 32)), batch_size=64
-    ),
-    Candidate(
-        name="bert", build=sequence.bert, data=(tokens(64, 1000), labels(1000, 64)), batch_size=16
-    ),
-    Candidate(
-        name="gpt", build=sequence.gpt, data=(tokens(64, 2000), labels(2000, 64)), batch_size=8
-    ),
-    Candidate(name="vit", build=sequence.vit, data=(image(3, 32), labels(10)), batch_size=16),
-    Candidate(
-        name="autoencoder",
-        build=vision.autoencoder,
-        data=(image(3, 64), image(3, 64)),
-        batch_size=16,
-    ),
-    Candidate(
-        name="recommender",
-        build=sequence.Recommender,
-        batch_size=512,
-        optimizer="sgd",
-        data=(Data(sizes=(16,)), Data(sizes=(8,), below=5000), Data(sizes=(1,))),
-    ),
-    Candidate(name="unet", build=vision.UNet, data=(image(3, 64), labels(4, 64, 64)), batch_size=8),
-    Candidate(
-        name="mixer", build=vision.mixer, data=(image(3, 32), labels(10)), batch_size=16, aside=True
-    ),
-    Candidate(
-        name="densenet",
-        build=vision.densenet,
-        data=(image(3, 32), labels(10)),
-        batch_size=16,
-        optimizer="sgd",
-        aside=True,
-    ),
-    Candidate(
-        name="tagger",
-        build=sequence.tagger,
-        data=(tokens(48, 2000), labels(50, 48)),
-        batch_size=24,
-        aside=True,
-    ),
-    Candidate(
-        name="wavenet",
-        build=sequence.Convolved,
-        data=(tokens(256, 256), labels(256, 256)),
-        batch_size=8,
-        aside=True,
-    ),
+_ENTRIES: Mapping[str, Mapping[str, Any]] = yaml.load(
+    Path(__file__).with_name("networks.yaml").read_bytes(), yaml.CSafeLoader
+)
+# Small networks for a CPU, networks in the sizes that people train for a GPU.
+CANDIDATES, NETWORKS = (
+    tuple(_candidate(name, **entry) for name, entry in _ENTRIES[kind].items())
+    for kind in ("cpu", "gpu")
 )

@@ -19,11 +19,9 @@ from ....physics.operator_time import OperatorTimes
 from ....physics.step import StepModel
 from ..device import named, opened
 from ..directory import Directory
-from ..pace import Pace
-from .candidates import CANDIDATES, Candidate
-from .compare import Pair, Verification, compared
-from .networks import NETWORKS
-from .price import graph_of, priced
+from ..timing import Pace
+from .candidates import CANDIDATES, NETWORKS, Candidate
+from .compare import Pair, Verification, compared, graph_of, priced
 from .steps import networks_for, read, runs_for, train
 
 Progress = Callable[[str, float], None]

@@ -13,9 +13,8 @@ import torch
 
 from ....job.precision import Precision
 from ..nvml import Sensors
-from ..pace import Pace
-from ..precision_switch import tf32
-from ..timing import NS, Timing, cpu_clock, timing_of
+from ..peaks import tf32
+from ..timing import NS, Pace, Timing, cpu_clock, timing_of
 from .candidates import Candidate
 
 WARM_UP = 3

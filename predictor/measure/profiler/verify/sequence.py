@@ -1,29 +1,41 @@
-"""Small networks over sequences and tables; each returns its loss."""
+"""Networks over sequences and tables; each returns its loss."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .vision import Classifier, Mean, Patches
 
-
-class Recurrent(nn.Module):
-    """Embedding, recurrent layers, and a class for every token."""
+class Trained(nn.Module):
+    """Layers, and the loss of what they give: cross entropy unless told."""
 
     def __init__(
-        self, cell: type[nn.LSTM] | type[nn.GRU], layers: int, width: int, *, both: bool = False
+        self,
+        *layers: nn.Module,
+        loss: Callable[[Tensor, Tensor], Tensor] = functional.cross_entropy,
     ) -> None:
         super().__init__()
-        self.table = nn.Embedding(2000, width)
-        self.rnn = cell(width, width, layers, batch_first=True, bidirectional=both)
-        self.head = nn.Linear(width * (1 + both), 50)
+        self.layers, self.loss = nn.Sequential(*layers), loss
 
-    def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """The loss of one batch."""
-        states, _ = self.rnn(self.table(tokens))
-        return functional.cross_entropy(self.head(states).flatten(0, 1), labels.flatten())
+        return self.loss(self.layers(x), target)
+
+
+def regressor(*layers: nn.Module) -> nn.Module:
+    """A network whose output is compared with its target by mean squares."""
+    return Trained(*layers, loss=functional.mse_loss)
+
+
+class Mean(nn.Module):
+    """Mean over positions."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, positions, width) to (batch, width)."""
+        return x.mean(1)
 
 
 class Attention(nn.Module):
@@ -83,10 +95,88 @@ class Language(nn.Module):
         return functional.cross_entropy(self.head(self.norm(x)).flatten(0, 1), labels.flatten())
 
 
+def language(
+    *,
+    layers: int,
+    width: int,
+    heads: int,
+    vocabulary: int,
+    length: int,
+    causal: bool = False,
+    post: bool = False,
+    drop: float = 0.0,
+) -> nn.Module:
+    """BERT (``post``) or GPT-2 (``causal``) of any size."""
+    parts = (
+        TransformerLayer(width, heads, causal=causal, post=post, drop=drop) for _ in range(layers)
+    )
+    return Language(*parts, width=width, vocabulary=vocabulary, length=length)
+
+
+class LlamaLayer(nn.Module):
+    """A layer of Llama: RMS norms in front, rotary positions, a gated MLP."""
+
+    def __init__(self, width: int, heads: int, inner: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norms = nn.ModuleList((nn.RMSNorm(width), nn.RMSNorm(width)))
+        self.query, self.key, self.value, self.outside = (
+            nn.Linear(width, width, bias=False) for _ in range(4)
+        )
+        self.gate, self.up = (nn.Linear(width, inner, bias=False) for _ in range(2))
+        self.down = nn.Linear(inner, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, length, width) to the same."""
+        normal = self.norms[0](x)
+        query, key, value = (
+            part(normal).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in (self.query, self.key, self.value)
+        )
+        mixed = functional.scaled_dot_product_attention(
+            _rotated(query), _rotated(key), value, is_causal=True
+        )
+        x = x + self.outside(mixed.transpose(1, 2).flatten(2))
+        normal = self.norms[1](x)
+        out: Tensor = x + self.down(functional.silu(self.gate(normal)) * self.up(normal))
+        return out
+
+
+def _rotated(x: Tensor) -> Tensor:
+    """Rotary positions: (batch, heads, length, size) to the same."""
+    length, size = x.shape[-2:]
+    steps = torch.arange(size // 2, device=x.device, dtype=torch.float32)
+    places = torch.arange(length, device=x.device, dtype=torch.float32)
+    angles = places[:, None] * 10_000.0 ** (-2 * steps / size)
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    one, two = x.chunk(2, -1)
+    return torch.cat((one * cos - two * sin, two * cos + one * sin), -1)
+
+
+def llama_stack(*, layers: int, width: int, heads: int, inner: int) -> nn.Module:
+    """Layers of Llama without tables."""
+    return regressor(*(LlamaLayer(width, heads, inner) for _ in range(layers)))
+
+
+class Recurrent(nn.Module):
+    """Embedding, recurrent layers (LSTM or GRU), and a class for every token."""
+
+    def __init__(self, *, cell: str, layers: int, width: int, both: bool = False) -> None:
+        super().__init__()
+        self.table = nn.Embedding(2000, width)
+        self.rnn = getattr(nn, cell)(width, width, layers, batch_first=True, bidirectional=both)
+        self.head = nn.Linear(width * (1 + both), 50)
+
+    def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:
+        """The loss of one batch."""
+        states, _ = self.rnn(self.table(tokens))
+        return functional.cross_entropy(self.head(states).flatten(0, 1), labels.flatten())
+
+
 class Recommender(nn.Module):
     """Sparse features looked up in tables, joined with dense ones in an MLP."""
 
-    def __init__(self, fields: int = 8, rows: int = 5000, width: int = 32) -> None:
+    def __init__(self, *, fields: int, rows: int, width: int) -> None:
         super().__init__()
         self.tables = nn.ModuleList(nn.Embedding(rows, width) for _ in range(fields))
         self.mlp = nn.Sequential(
@@ -102,55 +192,3 @@ class Recommender(nn.Module):
         looked_up = [table(ids[:, i]) for i, table in enumerate(self.tables)]
         score = self.mlp(torch.cat((*looked_up, dense), 1))
         return functional.binary_cross_entropy_with_logits(score, clicks)
-
-
-def lstm() -> nn.Module:
-    """Two LSTM layers."""
-    return Recurrent(nn.LSTM, 2, 128)
-
-
-def gru() -> nn.Module:
-    """One GRU layer."""
-    return Recurrent(nn.GRU, 1, 128)
-
-
-def tagger() -> nn.Module:
-    """A bidirectional LSTM."""
-    return Recurrent(nn.LSTM, 1, 96, both=True)
-
-
-def bert() -> nn.Module:
-    """Three encoder layers with dropout."""
-    layers = (TransformerLayer(128, 4, post=True, drop=0.1) for _ in range(3))
-    return Language(*layers, width=128, vocabulary=1000, length=64)
-
-
-def gpt() -> nn.Module:
-    """Three causal decoder layers."""
-    layers = (TransformerLayer(192, 6, causal=True) for _ in range(3))
-    return Language(*layers, width=192, vocabulary=2000, length=64)
-
-
-def vit() -> nn.Module:
-    """Four encoder layers over 64 patches of an image."""
-    layers = (TransformerLayer(128, 4) for _ in range(4))
-    return Classifier(Patches(128, 4), *layers, nn.LayerNorm(128), Mean(), nn.Linear(128, 10))
-
-
-class Convolved(nn.Module):
-    """Causal 1-d convolutions over tokens, with growing dilation and gates, as in WaveNet."""
-
-    def __init__(self, width: int = 64, layers: int = 4) -> None:
-        super().__init__()
-        self.table = nn.Embedding(256, width)
-        self.layers = nn.ModuleList(
-            nn.Conv1d(width, 2 * width, 3, padding=2**i, dilation=2**i) for i in range(layers)
-        )
-        self.head = nn.Conv1d(width, 256, 1)
-
-    def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:
-        """The loss of one batch."""
-        x = self.table(tokens).transpose(1, 2)
-        for layer in self.layers:
-            x = x + functional.glu(layer(x), 1)
-        return functional.cross_entropy(self.head(x), labels)

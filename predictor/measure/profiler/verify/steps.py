@@ -16,11 +16,9 @@ from ....job.precision import Precision
 from ..device import CPU, Device
 from ..directory import Journal
 from ..measuring import SLOWED
-from ..pace import Pace
-from ..timing import Timing
-from .candidates import CANDIDATES, Candidate
+from ..timing import Pace, Timing
+from .candidates import CANDIDATES, NETWORKS, Candidate
 from .measure import Measured, measured, precisions
-from .networks import NETWORKS
 
 TABLE, QUARANTINE = "steps.csv", "quarantine/steps.csv"
 COLUMNS = (

@@ -1,4 +1,4 @@
-"""Small networks over images; each returns its loss."""
+"""Networks over images; each returns its loss."""
 
 from __future__ import annotations
 
@@ -9,92 +9,63 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from .sequence import Mean, Trained, TransformerLayer, regressor
 
-class Classifier(nn.Module):
-    """A network that gives logits, and cross entropy behind it."""
 
-    def __init__(self, *layers: nn.Module) -> None:
+class Residual(nn.Module):
+    """A block of ResNet: two 3x3 convolutions, or as a bottleneck 1x1, 3x3 and 1x1."""
+
+    def __init__(self, cin: int, width: int, stride: int, *, bottleneck: bool) -> None:
         super().__init__()
-        self.layers = nn.Sequential(*layers)
+        cout = 4 * width if bottleneck else width
+        if bottleneck:
+            body = [conv_bn(cin, width, 1), conv_bn(width, width, 3, stride)]
+        else:
+            body = [conv_bn(cin, width, 3, stride)]
+        self.body = nn.Sequential(*body, *_normed(width, cout, 1 if bottleneck else 3))
+        self.skip: nn.Module = nn.Identity()
+        if cin != cout or stride != 1:
+            self.skip = nn.Sequential(*_normed(cin, cout, 1, stride))
 
-    def forward(self, x: Tensor, labels: Tensor) -> Tensor:
-        """The loss of one batch."""
-        return functional.cross_entropy(self.layers(x), labels)
+    def forward(self, x: Tensor) -> Tensor:
+        """Feature map to feature map."""
+        return functional.relu(self.body(x) + self.skip(x))
 
 
-class Regressor(nn.Module):
-    """A network whose output is compared with its target by mean squares."""
-
-    def __init__(self, *layers: nn.Module) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(*layers)
-
-    def forward(self, x: Tensor, target: Tensor) -> Tensor:
-        """The loss of one batch."""
-        return functional.mse_loss(self.layers(x), target)
+def _normed(cin: int, cout: int, kernel: int, stride: int = 1, groups: int = 1) -> list[nn.Module]:
+    convolution = nn.Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False)
+    return [convolution, nn.BatchNorm2d(cout)]
 
 
 def conv_bn(cin: int, cout: int, kernel: int = 3, stride: int = 1, groups: int = 1) -> nn.Module:
     """Convolution, batch norm, ReLU."""
-    return nn.Sequential(
-        nn.Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False),
-        nn.BatchNorm2d(cout),
-        nn.ReLU(inplace=True),
-    )
+    return nn.Sequential(*_normed(cin, cout, kernel, stride, groups), nn.ReLU(inplace=True))
 
 
-def mlp() -> nn.Module:
-    """Three wide linear layers."""
-    sizes = (784, 1024, 1024, 512)
-    layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
-    return Classifier(*layers, nn.Linear(512, 10))
+def _pooled(channels: int, classes: int) -> tuple[nn.Module, ...]:
+    return nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)
 
 
-def lenet() -> nn.Module:
-    """LeNet-5 with ReLU and max pooling."""
-    return Classifier(
-        nn.Conv2d(1, 6, 5, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(6, 16, 5),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(400, 120),
-        nn.ReLU(),
-        nn.Linear(120, 84),
-        nn.ReLU(),
-        nn.Linear(84, 10),
-    )
+def resnet50() -> nn.Module:
+    """ResNet-50 of torchvision."""
+    blocks: list[nn.Module] = [conv_bn(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1)]
+    cin = 64
+    for width, depth, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for number in range(depth):
+            blocks.append(Residual(cin, width, 1 if number else stride, bottleneck=True))
+            cin = 4 * width
+    return Trained(*blocks, *_pooled(cin, 1000))
 
 
-class ResidualBlock(nn.Module):
-    """A basic block of ResNet."""
-
-    def __init__(self, cin: int, cout: int, stride: int) -> None:
-        super().__init__()
-        self.first = conv_bn(cin, cout, 3, stride)
-        self.second = nn.Sequential(
-            nn.Conv2d(cout, cout, 3, padding=1, bias=False), nn.BatchNorm2d(cout)
-        )
-        plain = cin == cout and stride == 1
-        self.skip: nn.Module = nn.Identity()
-        if not plain:
-            self.skip = nn.Sequential(
-                nn.Conv2d(cin, cout, 1, stride, bias=False), nn.BatchNorm2d(cout)
-            )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Feature map to feature map."""
-        return functional.relu(self.second(self.first(x)) + self.skip(x))
-
-
-def resnet() -> nn.Module:
-    """Three stages of two basic blocks, as on CIFAR."""
+def small_resnet() -> nn.Module:
+    """Three stages of two basic blocks."""
     blocks: list[nn.Module] = [conv_bn(3, 16)]
     for cin, cout, stride in ((16, 16, 1), (16, 32, 2), (32, 64, 2)):
-        blocks += [ResidualBlock(cin, cout, stride), ResidualBlock(cout, cout, 1)]
-    return Classifier(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+        blocks += [
+            Residual(cin, cout, stride, bottleneck=False),
+            Residual(cout, cout, 1, bottleneck=False),
+        ]
+    return Trained(*blocks, *_pooled(64, 10))
 
 
 def mobilenet() -> nn.Module:
@@ -102,84 +73,73 @@ def mobilenet() -> nn.Module:
     blocks: list[nn.Module] = [conv_bn(3, 24, 3, 2)]
     for cin, cout, stride in ((24, 48, 1), (48, 96, 2), (96, 96, 1), (96, 192, 2)):
         blocks += [conv_bn(cin, cin, 3, stride, groups=cin), conv_bn(cin, cout, 1)]
-    return Classifier(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(192, 100))
+    return Trained(*blocks, *_pooled(192, 100))
 
 
-def autoencoder() -> nn.Module:
-    """A convolutional autoencoder with transposed convolutions."""
-    return Regressor(
-        nn.Conv2d(3, 32, 4, 2, 1),
-        nn.ReLU(),
-        nn.Conv2d(32, 64, 4, 2, 1),
-        nn.ReLU(),
-        nn.ConvTranspose2d(64, 32, 4, 2, 1),
-        nn.ReLU(),
-        nn.ConvTranspose2d(32, 3, 4, 2, 1),
-        nn.Sigmoid(),
-    )
+def mlp() -> nn.Module:
+    """Three wide linear layers."""
+    sizes = (784, 1024, 1024, 512)
+    layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
+    return Trained(*layers, nn.Linear(512, 10))
 
 
-class UNet(nn.Module):
-    """Two levels down and up again, joined by concatenation."""
+class ChannelNorm(nn.LayerNorm):
+    """Layer norm over the channels of a feature map."""
 
-    def __init__(self, width: int = 16, classes: int = 4) -> None:
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, channels, height, width) to the same."""
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class ConvNextBlock(nn.Module):
+    """Depthwise 7x7, then an MLP over the channels of each pixel, scaled."""
+
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.down = nn.ModuleList(
-            nn.Sequential(conv_bn(a, b), conv_bn(b, b))
-            for a, b in ((3, width), (width, 2 * width), (2 * width, 4 * width))
+        self.spread = nn.Conv2d(width, width, 7, padding=3, groups=width)
+        self.mlp = nn.Sequential(
+            nn.LayerNorm(width),
+            nn.Linear(width, 4 * width),
+            nn.GELU(),
+            nn.Linear(4 * width, width),
         )
-        self.up = nn.ModuleList(
-            nn.Sequential(conv_bn(a + b, b), conv_bn(b, b))
-            for a, b in ((4 * width, 2 * width), (2 * width, width))
-        )
-        self.head = nn.Conv2d(width, classes, 1)
-
-    def forward(self, x: Tensor, labels: Tensor) -> Tensor:
-        """The loss of one batch."""
-        kept: list[Tensor] = []
-        for i, stage in enumerate(self.down):
-            x = stage(functional.max_pool2d(x, 2) if i else x)
-            kept.append(x)
-        for stage, side in zip(self.up, reversed(kept[:-1]), strict=True):
-            x = stage(torch.cat((functional.interpolate(x, scale_factor=2.0), side), 1))
-        return functional.cross_entropy(self.head(x), labels)
-
-
-class Dense(nn.Module):
-    """A dense block: each layer sees all outputs before it."""
-
-    def __init__(self, cin: int, growth: int, layers: int) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(
-            nn.Sequential(
-                nn.BatchNorm2d(cin + i * growth),
-                nn.ReLU(),
-                nn.Conv2d(cin + i * growth, growth, 3, padding=1, bias=False),
-            )
-            for i in range(layers)
-        )
+        self.scale = nn.Parameter(torch.full((width,), 1e-6))
 
     def forward(self, x: Tensor) -> Tensor:
         """Feature map to feature map."""
-        for layer in self.layers:
-            x = torch.cat((x, layer(x)), 1)
-        return x
+        out: Tensor = self.mlp(self.spread(x).permute(0, 2, 3, 1)) * self.scale
+        return x + out.permute(0, 3, 1, 2)
 
 
-def densenet() -> nn.Module:
-    """Two dense blocks with a transition between them."""
-    return Classifier(
-        nn.Conv2d(3, 24, 3, padding=1),
-        Dense(24, 12, 4),
-        nn.Conv2d(72, 36, 1),
-        nn.AvgPool2d(2),
-        Dense(36, 12, 4),
-        nn.BatchNorm2d(84),
-        nn.ReLU(),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(84, 10),
-    )
+def convnext_tiny() -> nn.Module:
+    """ConvNeXt-T."""
+    blocks: list[nn.Module] = [nn.Conv2d(3, 96, 4, 4), ChannelNorm(96)]
+    for width, depth in ((96, 3), (192, 3), (384, 9), (768, 3)):
+        if width > 96:
+            blocks += [ChannelNorm(width // 2), nn.Conv2d(width // 2, width, 2, 2)]
+        blocks += [ConvNextBlock(width) for _ in range(depth)]
+    head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(768), nn.Linear(768, 1000))
+    return Trained(*blocks, *head)
+
+
+class Patches(nn.Module):
+    """Cuts an image into patches and projects them."""
+
+    def __init__(self, width: int, patch: int) -> None:
+        super().__init__()
+        self.project = nn.Conv2d(3, width, patch, patch)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, 3, height, width) to (batch, positions, width)."""
+        cut: Tensor = self.project(x)
+        return cut.flatten(2).transpose(1, 2)
+
+
+def vit(*, layers: int, width: int, heads: int, patch: int, classes: int) -> nn.Module:
+    """Encoder layers over the patches of an image, and the mean of what they make of them."""
+    parts = (TransformerLayer(width, heads) for _ in range(layers))
+    head = (nn.LayerNorm(width), Mean(), nn.Linear(width, classes))
+    return Trained(Patches(width, patch), *parts, *head)
 
 
 class Mixing(nn.Module):
@@ -203,28 +163,58 @@ def _feed_forward(sizes: Sequence[int]) -> nn.Module:
     return nn.Sequential(nn.Linear(a, b), nn.GELU(), nn.Linear(b, c))
 
 
-class Patches(nn.Module):
-    """Cuts an image into patches and projects them."""
-
-    def __init__(self, width: int, patch: int) -> None:
-        super().__init__()
-        self.project = nn.Conv2d(3, width, patch, patch)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(batch, 3, height, width) to (batch, positions, width)."""
-        cut: Tensor = self.project(x)
-        return cut.flatten(2).transpose(1, 2)
-
-
-class Mean(nn.Module):
-    """Mean over positions."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(batch, positions, width) to (batch, width)."""
-        return x.mean(1)
-
-
 def mixer() -> nn.Module:
     """MLP-Mixer of four layers over 64 patches."""
     layers = (Mixing(64, 128) for _ in range(4))
-    return Classifier(Patches(128, 4), *layers, nn.LayerNorm(128), Mean(), nn.Linear(128, 10))
+    return Trained(Patches(128, 4), *layers, nn.LayerNorm(128), Mean(), nn.Linear(128, 10))
+
+
+class UNet(nn.Module):
+    """Two levels down and up again, joined by concatenation."""
+
+    def __init__(self, *, width: int, classes: int = 4) -> None:
+        super().__init__()
+        self.down = nn.ModuleList(
+            nn.Sequential(conv_bn(a, b), conv_bn(b, b))
+            for a, b in ((3, width), (width, 2 * width), (2 * width, 4 * width))
+        )
+        self.up = nn.ModuleList(
+            nn.Sequential(conv_bn(a + b, b), conv_bn(b, b))
+            for a, b in ((4 * width, 2 * width), (2 * width, width))
+        )
+        self.head = nn.Conv2d(width, classes, 1)
+
+    def forward(self, x: Tensor, labels: Tensor) -> Tensor:
+        """The loss of one batch."""
+        kept: list[Tensor] = []
+        for i, stage in enumerate(self.down):
+            x = stage(functional.max_pool2d(x, 2) if i else x)
+            kept.append(x)
+        for stage, side in zip(self.up, reversed(kept[:-1]), strict=True):
+            x = stage(torch.cat((functional.interpolate(x, scale_factor=2.0), side), 1))
+        return functional.cross_entropy(self.head(x), labels)
+
+
+class DiffusionBlock(nn.Module):
+    """A level of a diffusion U-Net: two group-normed convolutions, attention over all pixels."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.convolutions = nn.ModuleList(
+            nn.Sequential(nn.GroupNorm(32, width), nn.SiLU(), nn.Conv2d(width, width, 3, padding=1))
+            for _ in range(2)
+        )
+        self.attend = TransformerLayer(width, heads)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Feature map to feature map."""
+        out = x
+        for layer in self.convolutions:
+            out = layer(out)
+        attended: Tensor = self.attend((x + out).flatten(2).transpose(1, 2))
+        return attended.transpose(1, 2).reshape(x.shape)
+
+
+def diffusion(*, blocks: int, width: int, heads: int) -> nn.Module:
+    """Blocks of one level of a diffusion U-Net."""
+    return regressor(*(DiffusionBlock(width, heads) for _ in range(blocks)))

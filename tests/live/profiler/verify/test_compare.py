@@ -10,9 +10,14 @@ from torch import nn
 from predictor.job.precision import Precision
 from predictor.measure.profiler.timing import Timing
 from predictor.measure.profiler.verify.candidates import Candidate
-from predictor.measure.profiler.verify.compare import STEADY, Pair, Verification, compared
+from predictor.measure.profiler.verify.compare import (
+    STEADY,
+    Pair,
+    PricedStep,
+    Verification,
+    compared,
+)
 from predictor.measure.profiler.verify.measure import Measured
-from predictor.measure.profiler.verify.price import PricedStep
 from predictor.measure.profiler.verify.steps import StepRun
 
 SECONDS = st.floats(min_value=1e-4, max_value=10.0)

@@ -17,9 +17,9 @@ from predictor.measure.profiler.device import Device
 from predictor.measure.profiler.nvml import Reading
 from predictor.measure.profiler.sheets import Sheet
 from predictor.measure.profiler.timing import CpuTimer
-from predictor.measure.profiler.verify.candidates import Candidate, Data
-from predictor.measure.profiler.verify.networks import NETWORKS, LlamaLayer
-from predictor.measure.profiler.verify.price import graph_of
+from predictor.measure.profiler.verify.candidates import NETWORKS, Candidate, Data
+from predictor.measure.profiler.verify.compare import graph_of
+from predictor.measure.profiler.verify.sequence import LlamaLayer
 from predictor.measure.profiler.verify.steps import StepRun, devices, read, runs_for, train
 
 CPU = torch.device("cpu")

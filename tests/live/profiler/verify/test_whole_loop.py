@@ -18,7 +18,7 @@ from profiles.tables import OperatorTable, operators, take
 
 MINUTES = 0.5
 GPU_WITH_ROWS = "v100-pcie-16gb"
-CHOSEN = ("lenet", "recommender", "tagger")
+CHOSEN = ("gru", "recommender", "tagger")
 SMALL = [replace(c, batch_size=4) for c in CANDIDATES if c.name in CHOSEN]
 
 

@@ -1,4 +1,4 @@
-"""Matrix products, convolutions, attention and recurrent layers, as the builders emit them."""
+"""Layers that the builders know, as the builders emit them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,110 @@ from ...graphs.builder import Feature, GraphBuilder
 from ...graphs.operator import Kind
 from ...graphs.recorder import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT
 from .calls import Emit, TracedCall
+from .traffic import traffic
+
+
+def _feature_norm(kind: Kind) -> Emit:
+    """Batch, instance or group norm of a feature map."""
+
+    def emit(b: GraphBuilder, call: TracedCall) -> None:
+        x = call.inputs[0]
+        b._norm(kind, x.elements // x.shape[1], x.shape[1], False)
+
+    return emit
+
+
+def _layer_norm(b: GraphBuilder, call: TracedCall) -> None:
+    x = call.inputs[0]
+    width = prod(call.numbers(1)) or x.shape[-1]
+    b.layer_norm(x.elements // width, width)
+
+
+def _rms_norm(b: GraphBuilder, call: TracedCall) -> None:
+    width = next(a for a in call.arguments if isinstance(a, int))
+    b.layer_norm(call.inputs[0].elements // width, width, bias=False)
+
+
+def _rows(call: TracedCall) -> tuple[int, int]:
+    """Rows and columns of a softmax, by the axis it runs over."""
+    x = call.inputs[0]
+    cols = x.shape[call.number(1)] if x.shape else 1
+    return x.elements // cols, cols
+
+
+def _pool(b: GraphBuilder, call: TracedCall) -> None:
+    x, out = call.inputs[0], call.outputs[0]
+    channels = x.shape[1] if len(x.shape) > 2 else 1
+    a, c = float(x.elements), float(out.elements)
+    dims = (out.elements // channels, channels)
+    function = "max_pool" if call.name.startswith("max_pool") else ""
+    b.emit(Kind.POOL, FORWARD, dims, reads=a, writes=c, function=function)
+    if b._backward:
+        b.emit(Kind.POOL, DATA_GRADIENT, dims, reads=2 * c, writes=a, function=function)
+
+
+def _mean(b: GraphBuilder, call: TracedCall) -> None:
+    """A mean over all positions of a feature map is a pooling; any other is a reduction."""
+    x, axes = call.inputs[0], call.numbers(1)
+    spatial = {a % len(x.shape) for a in axes} == set(range(2, len(x.shape)))
+    if len(x.shape) > 3 and spatial:
+        _pool(b, call)
+    else:
+        traffic(b, [call])
+
+
+def _dropout(b: GraphBuilder, call: TracedCall) -> None:
+    b.dropout(float(call.inputs[0].elements))
+
+
+def _cell(b: GraphBuilder, call: TracedCall) -> None:
+    """The pointwise kernel of an LSTM or GRU cell, which keeps its gates for the backward."""
+    gates = float(call.inputs[0].elements)
+    state = float(call.outputs[0].elements)
+    states = len(call.outputs)
+    b.emit(
+        Kind.ELEMENTWISE,
+        FORWARD,
+        (1, int(gates)),
+        reads=2 * gates + state,
+        writes=gates + states * state,
+        function="_thnn_fused_lstm_cell",
+    )
+    if b._backward:
+        b.emit(
+            Kind.ELEMENTWISE,
+            DATA_GRADIENT,
+            (1, int(gates)),
+            reads=gates + (2 * states - 1) * state + state,
+            writes=gates + state,
+            function="_thnn_fused_lstm_cell_backward",
+        )
+
+
+def _embedding(b: GraphBuilder, call: TracedCall) -> None:
+    table, index = call.inputs[:2]
+    b.embedding(index.elements, table.shape[1], table.shape[0], sparse=table.sparse)
+
+
+_MEMORY: Mapping[Emit, str] = {
+    _dropout: "whole_dropout native_dropout",
+    _cell: "whole_cell",
+    _feature_norm(Kind.INSTANCE_NORM): "whole_instance_norm",
+    _feature_norm(Kind.GROUP_NORM): "native_group_norm",
+    _feature_norm(Kind.BATCH_NORM): "native_batch_norm _native_batch_norm_legit "
+    "_native_batch_norm_legit_functional _batch_norm_with_update cudnn_batch_norm",
+    _layer_norm: "native_layer_norm _fused_rms_norm",
+    _rms_norm: "whole_rms_norm",
+    lambda b, call: b.softmax(*_rows(call)): "_softmax _safe_softmax",
+    lambda b, call: b.cross_entropy(*_rows(call)): "_log_softmax",
+    lambda b, call: b.regression_loss(call.inputs[0].elements, kernels=2.0): "mse_loss l1_loss "
+    "smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits kl_div",
+    _pool: "max_pool2d_with_indices max_pool3d_with_indices avg_pool2d avg_pool3d "
+    "_adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool2d",
+    _mean: "mean",
+    _embedding: "embedding _embedding_bag",
+}
+MEMORY_LAYERS = {name: emit for emit, names in _MEMORY.items() for name in names.split()}
 
 
 def _product(b: GraphBuilder, call: TracedCall) -> None:
