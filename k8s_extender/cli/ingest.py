@@ -9,7 +9,7 @@ import click
 from predictor.cli import filling
 from predictor.cli.console import format_option
 from predictor.cli.filling import filled, history_option, open_history, show
-from predictor.cli.moments import MOMENT
+from predictor.cli.options import MOMENT
 
 from ..server.loading import config_at
 from .cluster import api_client, kubeconfig_option

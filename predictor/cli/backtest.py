@@ -12,8 +12,7 @@ from ..errors import TraceError
 from ..units import count, duration, percent, short
 from .console import format_option, show_json, show_table, warn
 from .filling import open_history
-from .moments import MOMENT
-from .options import pools_of
+from .options import MOMENT, pools_of
 from .predictors import predictor
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from ..optional import needs
 from .console import format_option, warn
 from .filling import history_option, open_history
 from .groups import load_plugin, plugin_points
-from .moments import MOMENT
-from .options import pools_of
+from .options import MOMENT, pools_of
 
 if TYPE_CHECKING:
     from ..planning.cost import Terms
@@ -114,8 +113,7 @@ class CapacityRequest:
     @property
     def terms(self) -> Terms:
         """Prices, grid and overhead."""
-        from ..planning.cost import Terms
-        from ..planning.prices import read_tariff
+        from ..planning.cost import Terms, read_tariff
 
         if self.prices is None:
             return Terms()

@@ -13,8 +13,7 @@ from ..errors import JobError
 from ..units import percent, short
 
 if TYPE_CHECKING:
-    from ..planning.cost import Cost, Interruptions, Terms
-    from ..planning.prices import Tariff
+    from ..planning.cost import Cost, Interruptions, Tariff, Terms
 
 KILO, TON_G = 1000.0, 1e6
 MINUTE_S = 60.0
@@ -77,8 +76,7 @@ def take_terms(fields: dict[str, Any], quantile: float | None = None) -> Terms |
 
 
 def _tariff(path: Path | None, partition: str | None) -> Tariff:
-    from ..planning.cost import UNSTATED
-    from ..planning.prices import read_tariff
+    from ..planning.cost import UNSTATED, read_tariff
 
     return UNSTATED if path is None else read_tariff(path, partition)
 

@@ -11,8 +11,7 @@ import click
 from ..errors import PrecisionTimeError
 from ..optional import needs
 from ..units import count
-from .console import progress, show_json, warn
-from .stopping import stop_asked
+from .console import progress, show_json, stop_asked, warn
 
 if TYPE_CHECKING:
     from ..site.history.ingest import Item, Tally

@@ -16,7 +16,7 @@ from .console import format_option, show_json, show_rows
 from .filling import history_option, open_history
 from .groups import CommandGroup
 from .history_filters import filter_options, where_of
-from .moments import MOMENT
+from .options import MOMENT
 
 if TYPE_CHECKING:
     from ..site.history.run import Run

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..site.ended_job import JobState
-from .moments import MOMENT
+from .options import MOMENT
 
 if TYPE_CHECKING:
     from ..site.history.tables import Where

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +21,7 @@ from ..job.training_job import TrainingJob, parse_pairs
 if TYPE_CHECKING:
     from ..graphs.catalog import ModelEntry
     from ..site.replay import Pool
+
 
 Decorator = Callable[[Any], Any]
 
@@ -131,3 +134,24 @@ def _pool(text: str) -> Pool:
     if not name or not gpus.isdecimal() or not (per_node or "1").isdecimal():
         raise TraceError(f"invalid pool={text!r}; expected NAME:GPUS or NAME:GPUS/GPUS_PER_NODE")
     return Pool(name=name, gpus=int(gpus), gpus_per_node=int(per_node) if per_node else None)
+
+
+_AGO = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([mhdw])", re.ASCII)
+_UNITS_S = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+EXPECTED = "expected 2025-01-31, 2025-01-31T12:00, or an age such as 90m, 12h, 30d, 4w"
+
+
+def moment(text: str) -> float:
+    """Unix seconds of a date, a date and time (local where no zone is named), or an age.
+
+    Raises click.BadParameter saying what is expected.
+    """
+    if ago := _AGO.fullmatch(text):
+        return time.time() - float(ago[1]) * _UNITS_S[ago[2]]
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"invalid {text!r}; {EXPECTED}") from None
+
+
+MOMENT = moment  # the type of an option

@@ -11,8 +11,7 @@ from ..units import count, duration, gibibytes, percent, short, span
 from .console import GAP, format_option, show_json, warn
 from .costs import cost_lines, cost_options, take_terms
 from .options import job_of, job_options
-from .predictors import predictor
-from .strictness import strict_option, warn_of_memory
+from .predictors import predictor, strict_option, warn_of_memory
 
 if TYPE_CHECKING:
     from ..estimate.prediction import Prediction
@@ -35,7 +34,7 @@ def predict(model: str, version: str | None, strict: bool, form: str, **fields: 
     MODEL is a name of `precision-time catalog list`. Times are those of one optimizer step, and of
     the whole job where --steps or --epochs is given; then --prices adds cost, energy and CO2e.
     """
-    from ..planning.input_rate import input_bound
+    from ..planning.plans import input_bound
 
     terms, loader_rate = take_terms(fields), fields.pop("loader_rate")
     job = job_of(model, fields)

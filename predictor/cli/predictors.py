@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .console import progress
+import click
+
+from ..units import gibibytes
+from .console import progress, warn
 
 if TYPE_CHECKING:
     from ..estimate.core import Predictor
     from ..estimate.fitting import Fitted
     from ..estimate.measurement import Measurement
+    from ..estimate.prediction import Prediction
+
 
 FITTING = "fitting a predictor from profiles/"
 
@@ -52,3 +57,22 @@ def without_rows(version: str | None = None) -> Fitted:
     )
     residual = FittedResidual(stored.residual, conditioned, conditioned, {})
     return Fitted(stored, (), residual, ())
+
+
+TOO_LARGE = "(does not fit)"
+strict_option = click.option(
+    "--strict", is_flag=True, help="Exit with 1 where a job does not fit the memory of its GPUs."
+)
+
+
+def warn_of_memory(predictions: Sequence[Prediction], *, strict: bool) -> None:
+    """One warning for each job that does not fit, with what would; exit code 1 where strict."""
+    unfit = [found for found in predictions if not found.memory.ok]
+    for found in unfit:
+        job, fit = found.job, found.memory
+        needs = f"needs {gibibytes(fit.need_bytes)} of {gibibytes(fit.have_bytes)} a GPU"
+        advice = " or ".join(one.text for one in fit.advice) or "none of the changes we know"
+        what = f"{job.model}, {job.precision.value}, {job.gpus} x {job.gpu}"
+        warn(f"DOES NOT FIT: {what} {needs}; would fit: {advice}")
+    if unfit and strict:
+        raise SystemExit(1)

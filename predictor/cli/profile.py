@@ -11,9 +11,8 @@ import click
 from ..errors import JobError
 from ..optional import needs
 from ..units import duration
-from .console import format_option, progress, show_json, show_table, warn
-from .stopping import stop_asked
-from .verified import show_verification, verification_json
+from .console import format_option, progress, show_json, show_table, stop_asked, warn
+from .profile_data import show_verification, verification_json
 
 if TYPE_CHECKING:
     from ..measure.profiler.session import Request, Summary

@@ -6,14 +6,109 @@ import re
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .console import format_option, show_json, show_table
+from .console import format_option, show_json, show_rows, show_table, warn
 
 if TYPE_CHECKING:
     from ..estimate.added_profiles import AddedProfiles
+    from ..measure.profiler.verify import Comparison, Summary, Verification
+
+
+GIB = 2**30
+
+
+def show_verification(verified: Verification) -> None:
+    """A line for each network and precision, speed-ups, then mean and median of the errors."""
+    from ..measure.profiler.verify.compare import STAGES, summary_of
+
+    for comparison in verified.unsteady:
+        warn(
+            f"{comparison.network} in {comparison.run.name}: measured steps disagree"
+            f" (spread {comparison.measured.timing.spread:.0%});"
+            " something else ran on the device"
+        )
+    if verified.left:
+        warn(f"{verified.left} networks are still to be trained: run the same command again")
+    show_rows([_row(c) for c in verified.comparisons], left=2)
+    click.echo()
+    ups = verified.speed_ups
+    if ups:
+        head = ("faster than FP32", "precision", "predicted", "measured", "error")
+        rows = [
+            (u.network, u.precision, f"{u.predicted:.2f} x", f"{u.measured:.2f} x", _share(u.error))
+            for u in ups
+        ]
+        show_table(head, rows, left=2)
+        click.echo()
+    lines = [
+        _sum(stage + ending, found)
+        for ending, aside in (("", None), (", networks set aside", True))
+        for stage in STAGES
+        if (found := verified.summary(stage, aside=aside))
+    ]
+    if found := summary_of([u.error for u in ups]):
+        lines.append(_sum("faster than FP32", found))
+    show_table(("absolute error", "steps", "mean", "median"), lines)
+
+
+def _row(comparison: Comparison) -> dict[str, str]:
+    from ..measure.profiler.verify.compare import ALL_RUNS, BEFORE, MEMORY, ONE_RUN, TABLES
+
+    measured, aside = comparison.measured, comparison.run.candidate.aside
+    row = {
+        "network": comparison.network + " (aside)" * aside,
+        "precision": comparison.run.name,
+        "predicted ms": f"{comparison.predicted.step_s * 1e3:.1f}",
+        "measured ms": f"{comparison.measured_s * 1e3:.1f}",
+        "spread": f"{measured.timing.spread:.0%}",
+    }
+    stages = {"before": BEFORE, "tables": TABLES, "one run": ONE_RUN, "all others": ALL_RUNS}
+    if measured.peak_bytes is not None:
+        row["GiB"] = f"{measured.peak_bytes / GIB:.1f}"
+        stages["memory"] = MEMORY
+    row |= {name: _share(comparison.errors.get(stage)) for name, stage in stages.items()}
+    if measured.power_w is not None:
+        row["W"] = f"{measured.power_w:.0f}"
+    return row
+
+
+def _share(error: float | None) -> str:
+    return "" if error is None else f"{error:+.0%}"
+
+
+def _sum(name: str, found: Summary) -> tuple[str, ...]:
+    return name, str(found.steps), f"{found.mean:.1%}", f"{found.median:.1%}"
+
+
+def verification_json(verified: Verification) -> dict[str, Any]:
+    """Plain values; seconds, and errors as shares."""
+    from ..measure.profiler.verify.compare import STAGES
+
+    keys = {stage.replace(" ", "_").replace(",", ""): stage for stage in STAGES}
+    summaries = {key: verified.summary(stage) for key, stage in keys.items()}
+    return {
+        "device": verified.device,
+        "left": verified.left,
+        "mean_errors": {name: found.mean for name, found in summaries.items() if found},
+        "steps": [
+            {
+                "network": c.network,
+                "precision": c.run.precision.value,
+                "compiled": c.run.compiled,
+                "batch_size": c.run.candidate.batch_size,
+                "aside": c.run.candidate.aside,
+                "predicted_s": c.predicted.step_s,
+                "measured": asdict(c.measured),
+                "errors": {key: c.errors.get(stage) for key, stage in keys.items()},
+            }
+            for c in verified.comparisons
+        ],
+        "speed_ups": [asdict(u) | {"error": u.error} for u in verified.speed_ups],
+    }
+
 
 _REPEAT = re.compile(r"(the same \w+ as) .*")
 
@@ -83,7 +178,7 @@ def report(directory: Path, device: str | None, form: str) -> None:
     speed-up of each precision, memory and energy. The device itself is not needed.
     """
     from ..optional import needs
-    from .verified import show_verification, verification_json
+    from .profile_data import show_verification, verification_json
 
     with needs("profile"):
         from ..measure.profiler.verify import compare, devices

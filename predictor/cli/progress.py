@@ -13,8 +13,7 @@ import click
 
 from ..errors import StepReportError
 from ..units import MISSING, count, duration
-from .console import format_option, show_json
-from .stopping import stop_asked
+from .console import format_option, show_json, stop_asked
 
 if TYPE_CHECKING:
     from ..site.progress.reader import ProgressReading

@@ -11,7 +11,7 @@ import click
 
 from predictor.cli.console import format_option
 from predictor.cli.filling import filled, follow, history_option, open_history, show
-from predictor.cli.moments import MOMENT
+from predictor.cli.options import MOMENT
 
 from ..config import SlurmPolicy
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from predictor.cli.console import warn
-from predictor.cli.stopping import stop_asked
+from predictor.cli.console import stop_asked, warn
 
 from ..config import DEFAULT_PATH, SlurmPolicy
 from ..errors import PolicyError, SourceError

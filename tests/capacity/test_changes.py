@@ -9,8 +9,7 @@ from capacity_jobs import START_S, frame, job
 
 from predictor.errors import TraceError
 from predictor.estimate.fitting import Fitted
-from predictor.planning.cost import Terms
-from predictor.planning.prices import Tariff
+from predictor.planning.cost import Tariff, Terms
 from predictor.site.capacity.better import in_mixed_precision, with_fewer_gpus
 from predictor.site.capacity.clusters import changed
 from predictor.site.capacity.configurations import Outlook, configurations, step_ratio, training_job

@@ -25,7 +25,7 @@ from predictor.estimate.measurement import Measurement
 from predictor.estimate.prediction import Prediction
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
-from predictor.planning.input_rate import input_bound
+from predictor.planning.plans import input_bound
 
 LEVELS = st.floats(0.001, 0.999)
 

@@ -15,8 +15,7 @@ from predictor.estimate.fitting import Fitted
 from predictor.estimate.prediction import Prediction
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
-from predictor.planning.cost import Interruptions, Terms, cost_of
-from predictor.planning.prices import Tariff, read_tariff, tariff_of
+from predictor.planning.cost import Interruptions, Tariff, Terms, cost_of, read_tariff, tariff_of
 
 JOB = TrainingJob(
     model="resnet50",

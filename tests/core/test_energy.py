@@ -12,7 +12,7 @@ from predictor.estimate.prediction import Prediction
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
 from predictor.planning.energy import Overhead, Power, busy_share, drawn_share, energy_of, power_of
-from predictor.planning.input_rate import input_bound
+from predictor.planning.plans import input_bound
 from profiles.gpus import find_gpu, gpus
 
 JOB = TrainingJob(

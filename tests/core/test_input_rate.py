@@ -11,7 +11,7 @@ from predictor.estimate.fitting import Fitted
 from predictor.estimate.prediction import Prediction
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
-from predictor.planning.input_rate import input_bound, input_bound_s
+from predictor.planning.plans import input_bound, input_bound_s
 
 JOB = TrainingJob(
     model="resnet50",

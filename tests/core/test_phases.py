@@ -21,7 +21,7 @@ from predictor.job.phases import Phase, parts_of
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
 from predictor.planning.cost import Terms, cost_of
-from predictor.planning.input_rate import input_bound
+from predictor.planning.plans import input_bound
 
 BASE: dict[str, Any] = {
     "model": "bert-large",

@@ -8,8 +8,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 from predictor.errors import JobError
 from predictor.estimate.fitting import Fitted
-from predictor.planning.cost import Terms
-from predictor.planning.prices import Tariff
+from predictor.planning.cost import Tariff, Terms
 from predictor.planning.sweeps.optuna import (
     AMOUNT_ATTRIBUTE,
     HOURS_ATTRIBUTE,

@@ -7,7 +7,8 @@ import fcntl
 import io
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,14 +18,14 @@ import torch
 import yaml
 
 from profiles import gpus
-from profiles.storage import COLLECTIVE_COLUMNS, OPERATOR_COLUMNS, QUARANTINE_COLUMNS, read_table
+from profiles.storage import COLLECTIVE_COLUMNS, OPERATOR_COLUMNS, read_table
 
 from ... import trusted_files
 from ...errors import ProfilerError
 from .sheets import Sheet
 from .timing import Pace, cpu_clock
 
-ID = 0  # every table starts with the id of the row
+ID, REASON = 0, 2  # every table starts with the id; where a quarantine has the reason
 
 
 class Journal:
@@ -85,6 +86,36 @@ class Journal:
         self.done.update(row[ID] for row in rows[1:])
 
 
+class Rows:
+    """A table and the quarantine beside it; ``done`` are the ids in either."""
+
+    def __init__(self, table: Journal, quarantine: Journal) -> None:
+        self._table, self._quarantine = table, quarantine
+        self.stood = len(table.done)
+        self.done = table.done | quarantine.done
+
+    def add(self, cells: Sequence[str], fault: str | None) -> None:
+        """Write one row where a fit reads it or, with the fault, where none does."""
+        if fault is None:
+            self._table.append(cells)
+        else:
+            self._quarantine.append((*cells[:REASON], fault, *cells[REASON:]))
+        self.done.add(cells[ID])
+
+
+@contextmanager
+def opened_rows(
+    root: Path, table: str, quarantine: str, columns: tuple[str, ...]
+) -> Iterator[Rows]:
+    """Rows of a table, those with a fault under ``quarantine/`` with the reason."""
+    refused = (*columns[:REASON], "reason", *columns[REASON:])
+    with (
+        Journal(root / table, columns) as kept,
+        Journal(root / "quarantine" / quarantine, refused) as aside,
+    ):
+        yield Rows(kept, aside)
+
+
 def _line(cells: Sequence[str]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(cells)
@@ -104,14 +135,9 @@ class Directory:
 
     root: Path
 
-    def table(self, kind: str, device: str) -> Journal:
+    def rows(self, kind: str, device: str) -> AbstractContextManager[Rows]:
         """The operators or collectives of a device, open for more rows."""
-        return Journal(self.root / kind / f"{device}.csv", _COLUMNS[kind])
-
-    def quarantine(self, kind: str) -> Journal:
-        """Rows of a kind that no fit is to use, with the reason."""
-        columns = (*QUARANTINE_COLUMNS, *_COLUMNS[kind][2:])
-        return Journal(self.root / "quarantine" / f"{kind}.csv", columns)
+        return opened_rows(self.root, f"{kind}/{device}.csv", f"{kind}.csv", _COLUMNS[kind])
 
     def add_sheet(self, sheet: Sheet) -> None:
         """State the device where the shipped sheets lack it; a sheet that stands here stays."""

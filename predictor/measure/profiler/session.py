@@ -19,7 +19,7 @@ from profiles.gpus import find_gpu
 from .case import Case, Limits
 from .collectives import check, collective_rows
 from .device import CPU, Device, formats, named, opened
-from .directory import COLLECTIVES, OPERATORS, Directory, Journal, directory
+from .directory import COLLECTIVES, OPERATORS, Directory, Rows, directory
 from .measuring import FORWARD, Row, measured
 from .nvml import Watched
 from .order import ordered, popular
@@ -134,23 +134,16 @@ class _Run:
         """Measure case after case."""
         names = formats(self._gpu)
         limits = Limits.of(self._gpu, self._request.minutes)
-        with self._tables(OPERATORS) as (table, quarantine):
+        with self._rows(OPERATORS) as rows:
             for case in ordered(limits, names, lambda: popular(self._gpu, names)):
                 if self._over():
                     break
-                done = table.done | quarantine.done
-                if case.id(self._name, FORWARD) not in done:
-                    self._measure(case, limits, table, quarantine)
-
-    def _measure(self, case: Case, limits: Limits, table: Journal, quarantine: Journal) -> None:
-        for row in measured(case, self._device, limits, table.done | quarantine.done):
-            self.watched.look()
-            cells = self._cells(case, row)
-            if row.fault is None:
-                self._keep(OPERATORS, case.op, table, cells)
-            else:
-                self._refuse(row.fault, quarantine, cells)
-        self._say(f"{case.family} {case.dtype}")
+                if case.id(self._name, FORWARD) in rows.done:
+                    continue
+                for row in measured(case, self._device, limits, rows.done):
+                    self.watched.look()
+                    self._add(OPERATORS, case.op, rows, self._cells(case, row), row.fault)
+                self._say(f"{case.family} {case.dtype}")
 
     def _cells(self, case: Case, row: Row) -> tuple[str, ...]:
         """A row in ``OPERATOR_COLUMNS``."""
@@ -174,39 +167,34 @@ class _Run:
         if self._request.ranks is None:
             return
         seconds = COLLECTIVE_SHARE * 60 * self._request.minutes
-        with self._tables(COLLECTIVES) as (table, quarantine):
+        with self._rows(COLLECTIVES) as rows:
             for row in collective_rows(
                 self._device,
                 self._gpu,
                 self._request.ranks,
                 self._request.backend,
-                done=table.done | quarantine.done,
+                done=rows.done,
                 seconds=seconds,
                 stop=self._stop,
             ):
                 cells = row.cells(self.source, PATH)
-                if row.fault is None:
-                    self._keep(COLLECTIVES, row.op, table, cells)
-                else:
-                    self._refuse(row.fault, quarantine, cells)
+                self._add(COLLECTIVES, row.op, rows, cells, row.fault)
                 self._say(row.op)
 
     @contextmanager
-    def _tables(self, kind: str) -> Iterator[tuple[Journal, Journal]]:
-        with (
-            self._place.table(kind, self._name) as table,
-            self._place.quarantine(kind) as quarantine,
-        ):
-            self._stood += len(table.done)
-            yield table, quarantine
+    def _rows(self, kind: str) -> Iterator[Rows]:
+        with self._place.rows(kind, self._name) as rows:
+            self._stood += rows.stood
+            yield rows
 
-    def _keep(self, kind: str, op: str, table: Journal, cells: tuple[str, ...]) -> None:
-        table.append(cells)
-        self._counted[kind][op] += 1
-
-    def _refuse(self, fault: str, quarantine: Journal, cells: tuple[str, ...]) -> None:
-        quarantine.append((*cells[:2], fault, *cells[2:]))
-        self._refused[_kind(fault)] += 1
+    def _add(
+        self, kind: str, op: str, rows: Rows, cells: tuple[str, ...], fault: str | None
+    ) -> None:
+        rows.add(cells, fault)
+        if fault is None:
+            self._counted[kind][op] += 1
+        else:
+            self._refused[_kind(fault)] += 1
 
     def _over(self) -> bool:
         return self._stop.is_set() or self._elapsed_s() >= 60 * self._request.minutes

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from statistics import fmean, median
 
 import torch
@@ -92,30 +91,26 @@ def _entry(candidate: Candidate, graph: Graph) -> ModelEntry:
 
 # Half the steps lie within this share of the median on a machine that does nothing else.
 STEADY = 0.2
+# What errors are of: step times, in the order of what is known by then, memory, and energy.
+BEFORE, TABLES = "before any row of the device", "from its tables"
+ONE_RUN, ALL_RUNS = "after one run", "after all other runs"
+BY_THE_CLOCK, MEMORY, ENERGY = "from its tables, by the clock", "memory", "energy"
+STAGES = (BEFORE, TABLES, ONE_RUN, ALL_RUNS, BY_THE_CLOCK, MEMORY, ENERGY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A predicted step, and the measured one; ``before_s`` without any row of the device."""
+    """A predicted step, and the measured one.
+
+    ``before_s`` is what the shipped tables say without any row of the device, None for a CPU.
+    ``measured`` is at the usual pace of the tables, its ``pace`` what the device ran at over that:
+    0.9 is a tenth slower.
+    """
 
     run: StepRun
     predicted: PricedStep
     before_s: float | None
     measured: Measured
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison(Pair):
-    """One network in one precision: a step from tables alone, and as it was measured.
-
-    ``one_run_s`` is the prediction times the factor that the FIRST other network shows in the same
-    precision, ``calibrated_s`` times the median factor of ALL others; ``before_s`` is what the
-    shipped tables say without any row of the device, None for a CPU. ``measured`` is at the usual
-    pace of the tables, its ``pace`` what the device ran at over that: 0.9 is a tenth slower.
-    """
-
-    one_run_s: float
-    calibrated_s: float
 
     @property
     def network(self) -> str:
@@ -123,66 +118,40 @@ class Comparison(Pair):
         return self.run.candidate.name
 
     @property
-    def aside(self) -> bool:
-        """Whether it was no guide to the predictor."""
-        return self.run.candidate.aside
-
-    @property
     def measured_s(self) -> float:
         """Seconds of a step."""
         return self.measured.timing.time_s
 
-    @property
-    def error(self) -> float:
-        """Predicted over measured, less one."""
-        return self.predicted.step_s / self.measured_s - 1.0
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(Pair):
+    """One network in one precision: a step from tables alone, and as it was measured.
+
+    ``others`` is measured over predicted of other networks in the same precision: the FIRST
+    teaches the factor of ``ONE_RUN``, the median of ALL that of ``ALL_RUNS``.
+    """
+
+    others: tuple[float, ...]
 
     @property
-    def clock_error(self) -> float:
-        """As ``error``, against the time that the clock showed, whatever the pace was."""
-        return self.predicted.step_s * self.measured.pace / self.measured_s - 1.0
-
-    @property
-    def before_error(self) -> float | None:
-        """As ``error``, before any row of the device."""
-        return None if self.before_s is None else self.before_s / self.measured_s - 1.0
-
-    @property
-    def one_run_error(self) -> float:
-        """As ``error``, with the factor of one other network."""
-        return self.one_run_s / self.measured_s - 1.0
-
-    @property
-    def calibrated_error(self) -> float:
-        """As ``error``, with the factor of all others."""
-        return self.calibrated_s / self.measured_s - 1.0
-
-    @property
-    def memory_error(self) -> float | None:
-        """Of the memory that torch's allocator gave out; None where it was not measured."""
-        peak = self.measured.peak_bytes
-        return self.predicted.peak_bytes / peak - 1.0 if peak else None
-
-    @property
-    def energy_error(self) -> float | None:
-        """Of the energy of a step by the power that NVML saw; None where it was not measured."""
-        watts, predicted = self.measured.power_w, self.predicted.power_w
-        if not watts or predicted is None:
-            return None
-        return self.predicted.step_s * predicted / (self.measured_s * watts) - 1.0
-
-
-# What errors are of, in the order of what is known by then.
-STAGES: tuple[tuple[str, Callable[[Comparison], float | None]], ...] = (
-    ("before any row of the device", attrgetter("before_error")),
-    ("from its tables", attrgetter("error")),
-    ("after one run", attrgetter("one_run_error")),
-    ("after all other runs", attrgetter("calibrated_error")),
-    ("from its tables, by the clock", attrgetter("clock_error")),
-    ("memory", attrgetter("memory_error")),
-    ("energy", attrgetter("energy_error")),
-)
-ERROR, CALIBRATED, BY_THE_CLOCK = (STAGES[at][1] for at in (1, 3, 4))
+    def errors(self) -> Mapping[str, float]:
+        """Predicted over measured, less one, by stage, where both are known."""
+        measured, predicted, step_s = self.measured, self.predicted, self.predicted.step_s
+        factors = self.others or (1.0,)
+        seconds = {
+            BEFORE: self.before_s,
+            TABLES: step_s,
+            ONE_RUN: step_s * factors[0],
+            ALL_RUNS: step_s * math.exp(median(map(math.log, factors))),
+            BY_THE_CLOCK: step_s * measured.pace,
+        }
+        found = {name: s / self.measured_s - 1.0 for name, s in seconds.items() if s is not None}
+        if measured.peak_bytes:
+            found[MEMORY] = predicted.peak_bytes / measured.peak_bytes - 1.0
+        if measured.power_w and predicted.power_w is not None:
+            joules = self.measured_s * measured.power_w
+            found[ENERGY] = step_s * predicted.power_w / joules - 1.0
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,18 +186,29 @@ class Verification:
     comparisons: tuple[Comparison, ...]
     left: int = 0
 
-    def summary(
-        self, error: Callable[[Comparison], float | None] = ERROR, *, aside: bool | None = None
-    ) -> Summary | None:
+    def summary(self, stage: str = TABLES, *, aside: bool | None = None) -> Summary | None:
         """Errors of all networks, or of those that were a guide or not; None where none is."""
-        chosen = (error(c) for c in self.comparisons if aside is None or c.aside is aside)
+        chosen = (
+            c.errors.get(stage)
+            for c in self.comparisons
+            if aside is None or c.run.candidate.aside is aside
+        )
         return summary_of([found for found in chosen if found is not None])
 
     @property
     def speed_ups(self) -> tuple[SpeedUp, ...]:
         """Of every network that was measured in FP32 too."""
         plain = {c.network: c for c in self.comparisons if c.run.precision is Precision.FP32}
-        return tuple(_speed_ups(self.comparisons, plain))
+        return tuple(
+            SpeedUp(
+                network=c.network,
+                precision=c.run.name,
+                predicted=plain[c.network].predicted.step_s / c.predicted.step_s,
+                measured=plain[c.network].measured_s / c.measured_s,
+            )
+            for c in self.comparisons
+            if plain.get(c.network, c) is not c
+        )
 
     @property
     def unsteady(self) -> tuple[Comparison, ...]:
@@ -244,40 +224,21 @@ def summary_of(errors: Sequence[float]) -> Summary | None:
     return Summary(steps=len(sizes), mean=fmean(sizes), median=median(sizes))
 
 
-def _speed_ups(
-    comparisons: Sequence[Comparison], plain: dict[str, Comparison]
-) -> Iterator[SpeedUp]:
-    for c in comparisons:
-        base = plain.get(c.network)
-        if base is not None and c is not base:
-            yield SpeedUp(
-                network=c.network,
-                precision=c.run.name,
-                predicted=base.predicted.step_s / c.predicted.step_s,
-                measured=base.measured_s / c.measured_s,
-            )
-
-
 def compared(pairs: Sequence[Pair]) -> tuple[Comparison, ...]:
     """Each pair with the factors of other networks, leaving its own out."""
-    return tuple(_compared(pairs, pair) for pair in pairs)
-
-
-def _compared(pairs: Sequence[Pair], own: Pair) -> Comparison:
-    factors = [
-        p.measured.timing.time_s / p.predicted.step_s
-        for p in pairs
-        if p.run.name == own.run.name
-        and p.run.candidate.name != own.run.candidate.name
-        and not p.run.candidate.aside  # networks set aside teach nothing
-    ]
-    first = factors[0] if factors else 1.0
-    middle = math.exp(median(map(math.log, factors))) if factors else 1.0
-    return Comparison(
-        run=own.run,
-        predicted=own.predicted,
-        before_s=own.before_s,
-        one_run_s=own.predicted.step_s * first,
-        calibrated_s=own.predicted.step_s * middle,
-        measured=own.measured,
+    return tuple(
+        Comparison(
+            run=own.run,
+            predicted=own.predicted,
+            before_s=own.before_s,
+            measured=own.measured,
+            others=tuple(
+                p.measured_s / p.predicted.step_s
+                for p in pairs
+                if p.run.name == own.run.name
+                and p.network != own.network
+                and not p.run.candidate.aside  # networks set aside teach nothing
+            ),
+        )
+        for own in pairs
     )

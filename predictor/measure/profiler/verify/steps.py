@@ -14,13 +14,13 @@ import torch
 
 from ....job.precision import Precision
 from ..device import CPU, Device
-from ..directory import Journal
+from ..directory import opened_rows
 from ..measuring import SLOWED
 from ..timing import Pace, Timing
 from .candidates import CANDIDATES, NETWORKS, Candidate
 from .measure import Measured, measured, precisions
 
-TABLE, QUARANTINE = "steps.csv", "quarantine/steps.csv"
+TABLE = "steps.csv"  # in the directory, and in its quarantine
 COLUMNS = (
     "id",
     "device",
@@ -103,27 +103,14 @@ def train(
     goes to the quarantine with the reason, and is not tried again.
     """
     name, end_s = device.sheet.device, monotonic() + 60 * minutes
-    with (
-        Journal(root / TABLE, COLUMNS) as table,
-        Journal(root / QUARANTINE, (*COLUMNS, "reason")) as quarantine,
-    ):
-        left = [run for run in runs if run.id(name) not in table.done | quarantine.done]
+    with opened_rows(root, TABLE, TABLE, COLUMNS) as rows:
+        left = [run for run in runs if run.id(name) not in rows.done]
         for number, run in enumerate(left):
             if monotonic() >= end_s or (stop is not None and stop.is_set()):
                 return len(left) - number
             progress(f"training {run.candidate.name}, {run.name}", number / len(left))
-            try:
-                found = _measured(run, device, pace)
-            except RuntimeError as error:  # torch's own, out of memory among them
-                reason = " ".join(str(error).split())[:REASON_CHARS]
-                quarantine.append((*_cells(run, device, None), reason))
-            else:
-                slow = device.sensors is not None and device.sensors.slowed()
-                cells = _cells(run, device, found)
-                if slow:
-                    quarantine.append((*cells, SLOWED))
-                else:
-                    table.append(cells)
+            found, fault = _measured(run, device, pace)
+            rows.add(_cells(run, device, found), fault)
             _release(device)
     return 0
 
@@ -154,15 +141,23 @@ def _rows(root: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text("utf-8").splitlines())) if path.exists() else []
 
 
-def _measured(run: StepRun, device: Device, pace: Pace | None) -> Measured:
-    return measured(
-        run.candidate,
-        run.precision,
-        device.torch,
-        pace,
-        compiled=run.compiled,
-        sensors=device.sensors,
-    )
+def _measured(
+    run: StepRun, device: Device, pace: Pace | None
+) -> tuple[Measured | None, str | None]:
+    """What was measured, and why it is not to be used."""
+    try:
+        found = measured(
+            run.candidate,
+            run.precision,
+            device.torch,
+            pace,
+            compiled=run.compiled,
+            sensors=device.sensors,
+        )
+    except RuntimeError as error:  # torch's own, out of memory among them
+        return None, " ".join(str(error).split())[:REASON_CHARS]
+    slow = device.sensors is not None and device.sensors.slowed()
+    return found, SLOWED if slow else None
 
 
 def _release(device: Device) -> None:
@@ -173,26 +168,26 @@ def _release(device: Device) -> None:
 
 
 def _cells(run: StepRun, device: Device, found: Measured | None) -> tuple[str, ...]:
-    name = device.sheet.device
-    told = (
+    """A row in ``COLUMNS``, without figures where nothing was measured."""
+    name, figures = device.sheet.device, [""] * 6
+    if found is not None:
+        timing = found.timing
+        figures = [
+            f"{timing.time_s * 1e3:.6g}",
+            f"{timing.spread:.4f}",
+            str(timing.samples),
+            f"{found.pace:.4f}",
+            "" if found.peak_bytes is None else str(found.peak_bytes),
+            "" if found.power_w is None else f"{found.power_w:.1f}",
+        ]
+    return (
+        run.id(name),
         name,
         run.candidate.name,
         run.precision.value,
         "yes" if run.compiled else "no",
         str(run.candidate.batch_size),
-    )
-    if found is None:
-        return (run.id(name), *told, "", "", "", "", "", "", device.library)
-    timing = found.timing
-    return (
-        run.id(name),
-        *told,
-        f"{timing.time_s * 1e3:.6g}",
-        f"{timing.spread:.4f}",
-        str(timing.samples),
-        f"{found.pace:.4f}",
-        "" if found.peak_bytes is None else str(found.peak_bytes),
-        "" if found.power_w is None else f"{found.power_w:.1f}",
+        *figures,
         device.library,
     )
 

@@ -11,7 +11,13 @@ from predictor.job.precision import Precision
 from predictor.measure.profiler.timing import Timing
 from predictor.measure.profiler.verify.candidates import Candidate
 from predictor.measure.profiler.verify.compare import (
+    ALL_RUNS,
+    BEFORE,
+    ENERGY,
+    MEMORY,
+    ONE_RUN,
     STEADY,
+    TABLES,
     Pair,
     PricedStep,
     Verification,
@@ -45,15 +51,15 @@ def pair(
 @given(st.lists(SECONDS, min_size=2, max_size=6), st.floats(0.2, 5.0))
 def test_an_error_that_all_share_is_gone_with_the_factor(seconds: list[float], off: float) -> None:
     found = compared([pair(str(i), s, s * off) for i, s in enumerate(seconds)])
-    assert all(c.calibrated_error == pytest.approx(0.0, abs=1e-9) for c in found)
-    assert all(c.error == pytest.approx(1 / off - 1) for c in found)
+    assert all(c.errors[ALL_RUNS] == pytest.approx(0.0, abs=1e-9) for c in found)
+    assert all(c.errors[TABLES] == pytest.approx(1 / off - 1) for c in found)
 
 
 @given(SECONDS, SECONDS)
 def test_a_network_teaches_nothing_to_its_own_factor(first: float, second: float) -> None:
     others = [pair("b", 1.0, 2.0), pair("c", 1.0, 2.0)]
     factors = [
-        c.calibrated_s / c.predicted.step_s
+        (c.errors[ALL_RUNS] + 1) * c.measured_s / c.predicted.step_s
         for measured_s in (first, second)
         for c in compared([pair("a", 1.0, measured_s), *others])
         if c.network == "a"
@@ -64,7 +70,7 @@ def test_a_network_teaches_nothing_to_its_own_factor(first: float, second: float
 def test_networks_set_aside_teach_no_factor_and_are_summed_up_apart() -> None:
     found = compared([pair("a", 1.0, 1.0), pair("b", 1.0, 1.0), pair("late", 1.0, 4.0, aside=True)])
     result = Verification(device="cpu", comparisons=found)
-    assert [c.calibrated_s for c in found] == pytest.approx([1.0, 1.0, 1.0])
+    assert [c.errors[ALL_RUNS] for c in found] == pytest.approx([0.0, 0.0, -0.75])
     guide, aside = result.summary(aside=False), result.summary(aside=True)
     assert guide is not None
     assert aside is not None
@@ -83,8 +89,8 @@ def test_a_measurement_whose_steps_disagree_is_named() -> None:
 
 def test_one_run_teaches_the_factor_of_the_first_other_network() -> None:
     found = compared([pair("a", 1.0, 2.0), pair("b", 1.0, 4.0), pair("c", 1.0, 8.0)])
-    assert [c.one_run_s for c in found] == pytest.approx([4.0, 2.0, 2.0])
-    assert [c.before_error for c in found] == pytest.approx([0.0, -0.5, -0.75])
+    assert [c.errors[ONE_RUN] for c in found] == pytest.approx([1.0, -0.5, -0.75])
+    assert [c.errors[BEFORE] for c in found] == pytest.approx([0.0, -0.5, -0.75])
 
 
 def test_speed_up_memory_and_energy_are_compared_too() -> None:
@@ -92,5 +98,5 @@ def test_speed_up_memory_and_energy_are_compared_too() -> None:
     result = Verification(device="x", comparisons=compared([pair("a", 3.0, 2.0), mixed]))
     (up,) = result.speed_ups
     assert (up.precision, up.predicted, up.measured) == ("mixed_fp16_fp32", 3.0, 2.0)
-    assert [c.memory_error for c in result.comparisons] == pytest.approx([1.0, 1.0])
-    assert [c.energy_error for c in result.comparisons] == pytest.approx([2.0, 1.0])
+    assert [c.errors[MEMORY] for c in result.comparisons] == pytest.approx([1.0, 1.0])
+    assert [c.errors[ENERGY] for c in result.comparisons] == pytest.approx([2.0, 1.0])
