@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..units import MISSING, count
+from ..units import MISSING, count, short
 from .console import format_option, show_json, show_table
 
 if TYPE_CHECKING:
@@ -120,7 +120,8 @@ def gpus(form: str) -> None:
         show_json(found)
         return
     formats = ("fp32", "tf32", "fp16_tensor", "bf16_tensor", "fp8_tensor", "fp4_tensor")
-    head = ("GPU", "architecture", "GiB", "GB/s", *(f"{f} TFLOP/s" for f in formats))
+    head = ("GPU", "is", "GiB", "GB/s", *(name.removesuffix("_tensor") for name in formats))
+    click.echo("dense peaks in TFLOP/s, of tensor cores below FP32\n")
     rows = [
         (
             str(g["name"]),
@@ -220,4 +221,4 @@ def _text(value: object) -> str:
 
 def _peak(peaks: object, name: str) -> str:
     value = peaks.get(name) if isinstance(peaks, dict) else None
-    return MISSING if value is None else f"{value:g}"
+    return MISSING if value is None else short(value).removesuffix(".0")

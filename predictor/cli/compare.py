@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import JobError
-from ..units import count, duration, short, span
+from ..units import count, duration, span
 from .console import GAP, format_option, show_json, show_table, warn
 from .options import job_of, job_options, repeated_option
-from .predictors import predictor
-from .strictness import TOO_LARGE, strict_option, warn_of_memory
+from .predictors import TOO_LARGE, predictor, strict_option, warn_of_memory
 
 if TYPE_CHECKING:
     from ..estimate.core import Predictor
@@ -129,18 +128,22 @@ def compared(model: Predictor, jobs: Sequence[TrainingJob]) -> list[Line]:
 
 
 def _show(lines: Sequence[Line]) -> None:
-    whole = lines[0].found.steps is not None
-    head = ["GPU", "precision", "total" if whole else "step", "95 % interval"]
-    head += ["vs FP32", "vs slowest", *(["GPU-h"] if whole else [])]
-    show_table(head, [_cells(line, whole) for line in lines], left=2)
+    whole = "total" if lines[0].found.steps is not None else "step"
+    show_table(("GPU", "precision", whole, "50 %", "95 %", "vs FP32"), list(map(_cells, lines)), left=2)
 
 
-def _cells(line: Line, whole: bool) -> list[str]:
-    found, step = line.found, line.found.interval()
-    total = found.total_interval() if whole else None
-    cells = [found.job.gpu, found.job.precision.value]
-    cells.append(duration(found.step_s if total is None else found.total_s))
-    cells.append(span(*(total or (step.low_s, step.high_s))))
-    cells += [f"{line.over_fp32:.2f} x", f"{line.over_slowest:.2f} x"]
-    cells[1] += "" if found.memory.ok else f" {TOO_LARGE}"
-    return [*cells, short(found.gpu_hours)] if found.gpu_hours is not None else cells
+def _cells(line: Line) -> tuple[str, ...]:
+    found = line.found
+    return (
+        found.job.gpu,
+        found.job.precision.value + ("" if found.memory.ok else f" {TOO_LARGE}"),
+        duration(found.step_s if found.total_s is None else found.total_s),
+        *(span(*band(found, level)) for level in (0.5, 0.95)),
+        f"{line.over_fp32:.2f} x",
+    )
+
+
+def band(found: Prediction, level: float) -> tuple[float, float]:
+    """Central interval of the whole job where it has a length, else of one step, in seconds."""
+    step = found.interval(level)
+    return found.total_interval(level) or (step.low_s, step.high_s)

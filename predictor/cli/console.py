@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import re
+import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from io import TextIOWrapper
+from itertools import zip_longest
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any
+from textwrap import wrap
+from threading import Event
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
+
 
 Progress = Callable[[str, float], None]
 
@@ -35,8 +43,13 @@ def format_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def show_json(value: object) -> None:
-    """One JSON value on stdout."""
-    click.echo(json.dumps(value, indent=2))
+    """One JSON value on stdout, never folded."""
+    click.echo(json.dumps(value, indent=2), file=getattr(sys.stdout, "whole", None))
+
+
+def columns() -> int | None:
+    """Columns of the terminal that stdout is, None where it is none: a file is never folded."""
+    return get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def show_table(
@@ -44,20 +57,122 @@ def show_table(
 ) -> None:
     """Aligned columns on stdout, the first ``left`` of them, or those places, to the left.
 
-    What is wider than the terminal is folded inside its columns.
+    What is wider than the terminal is folded inside its columns; where even that is too wide, a
+    row becomes a block of lines.
     """
     lines = [tuple(head), *(tuple(row) for row in rows)]
     left = range(left) if isinstance(left, int) else left
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    if sys.stdout.isatty() and sum(widths) + len(GAP) * len(widths) > get_terminal_size().columns:
-        _show_folded(lines, left)
-        return
+    widths, gap = [max(map(len, column)) for column in zip(*lines, strict=True)], GAP
+    room = columns()
+    if room is not None and sum(widths) + len(GAP) * (len(widths) - 1) > room:
+        gap = " "
+        shrunk = _shrunk(lines, widths, room - len(widths) + 1)
+        if shrunk is None:
+            _show_blocks(lines, room)
+            return
+        widths = shrunk
     for line in lines:
-        cells = (
-            cell.ljust(width) if i in left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        cells = [_folded(cell, width) for cell, width in zip(line, widths, strict=True)]
+        for parts in zip_longest(*cells, fillvalue=""):
+            aligned = (
+                part.ljust(width) if i in left else part.rjust(width)
+                for i, (part, width) in enumerate(zip(parts, widths, strict=True))
+            )
+            click.echo(gap.join(aligned).rstrip())
+
+
+def _shrunk(lines: Sequence[Sequence[str]], widths: Sequence[int], room: int) -> list[int] | None:
+    """Widths that fit, taken from the widest columns first; None where words are too long."""
+    least = [
+        max(len(part) for cell in column for part in _folded(cell, 1))
+        for column in zip(*lines, strict=True)
+    ]
+    found = list(widths)
+    while sum(found) > room:
+        width, at = max((w, i) for i, w in enumerate(found) if w > least[i] or w == min(found))
+        if width <= least[at]:
+            return None
+        found[at] -= 1
+    return found
+
+
+def _show_blocks(lines: Sequence[Sequence[str]], room: int) -> None:
+    head, *rows = lines
+    width = max(map(len, head))
+    for row in rows:
+        for name, cell in zip(head, row, strict=True):
+            for i, part in enumerate(_folded(cell, room - width - len(GAP)) if cell else ()):
+                click.echo(f"{'' if i else name:<{width}}{GAP}{part}")
+        click.echo()
+
+
+# A number and its unit, and the parts of a length of time, stay on one line.
+_TOGETHER = re.compile(r"(?<=\d) (?=(?:us|ms|s|min|h|%|[KMGTk]i?[BW]h?|x|\.\.)(?:\s|[,;)]|$))")
+_PARTS = re.compile(r"(?<= h) (?=\d\d min)|(?<= min) (?=\d\d s)")
+_BLANK = "\N{NO-BREAK SPACE}"
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """The text in lines of a width, which one word alone may exceed."""
+    if len(text) <= width:
+        return [text]
+    kept = _TOGETHER.sub(_BLANK, _PARTS.sub(_BLANK, text))
+    lines = wrap(kept, max(width, 1), break_long_words=False, break_on_hyphens=False)
+    return [line.replace(_BLANK, " ") for line in lines] or [""]
+
+
+class _Folding:
+    """A terminal as stdout: a line that is wider goes on below, under its last column.
+
+    ``whole`` is the terminal itself.
+    """
+
+    def __init__(self, whole: TextIO, width: int) -> None:
+        self.whole, self._width, self._begun = whole, width, ""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.whole, name)
+
+    def write(self, text: str) -> int:
+        """Write whole lines; what is begun waits for its end."""
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            self.whole.write(self._fitting(line) + "\n")
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is begun too."""
+        self.whole.write(self._begun)
+        self._begun = ""
+        self.whole.flush()
+
+    def _fitting(self, line: str) -> str:
+        if len(line) <= self._width:
+            return line
+        starts = [m.end() for m in re.finditer(r"^ *|\S {2,}(?=\S)", line)]
+        indent = max((n for n in starts if n <= 0.6 * self._width), default=0) or len(GAP)
+        first, *rest = _folded(line, self._width)
+        return "\n".join(
+            (
+                first,
+                *(" " * indent + part for part in _folded(" ".join(rest), self._width - indent)),
+            )
         )
-        click.echo(GAP.join(cells).rstrip())
+
+
+@contextmanager
+def terminal() -> Iterator[None]:
+    """Fold what is too wide for the terminal, and write what its encoding lacks as ``?``."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
+            stream.reconfigure(errors="replace")
+    width = columns()
+    if width is None:
+        yield
+        return
+    with redirect_stdout(_Folding(sys.stdout, width)):  # type: ignore[type-var]
+        yield
+        sys.stdout.flush()
 
 
 def show_rows(rows: Sequence[Mapping[str, str]], *, left: int | Collection[int] = 1) -> None:
@@ -66,27 +181,19 @@ def show_rows(rows: Sequence[Mapping[str, str]], *, left: int | Collection[int] 
         show_table(tuple(rows[0]), [tuple(row.values()) for row in rows], left=left)
 
 
-def _show_folded(lines: Sequence[tuple[str, ...]], left: Collection[int]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="")
-    for i, name in enumerate(lines[0]):
-        table.add_column(Text(name), justify="left" if i in left else "right", overflow="fold")
-    for line in lines[1:]:
-        table.add_row(*map(Text, line))
-    Console(highlight=False).print(table)
-
-
 def warn(text: str) -> None:
     """One warning on stderr."""
-    click.echo(f"warning: {one_line(text)}", err=True)
+    click.echo(f"{_coloured('warning:', 'yellow')} {one_line(text)}", err=True)
 
 
 def fail(text: str) -> None:
     """One error on stderr."""
-    click.echo(f"error: {one_line(text)}", err=True)
+    click.echo(f"{_coloured('error:', 'red')} {one_line(text)}", err=True)
+
+
+def _coloured(word: str, colour: str) -> str:
+    """In colour on a terminal, unless the user wants none (no-color.org)."""
+    return word if os.environ.get("NO_COLOR") else click.style(word, fg=colour)
 
 
 def one_line(text: str) -> str:
@@ -153,12 +260,12 @@ class _TerminalProgress:
     def __call__(self, stage: str, share: float) -> None:
         if self._bar is None:
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
             self._bar = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),
-                TimeElapsedColumn(),
+                TimeRemainingColumn(elapsed_when_finished=True),
                 console=Console(stderr=True),
                 transient=True,
             )
@@ -171,3 +278,16 @@ class _TerminalProgress:
         """Clear the bar."""
         if self._bar is not None:
             self._bar.stop()
+
+
+@contextmanager
+def stop_asked() -> Iterator[Event]:
+    """Set by SIGTERM and SIGINT: what is under way is finished first."""
+    stop = Event()
+    wanted = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in wanted}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..errors import PrecisionTimeError
-from .console import fail, logged
+from .console import fail, logged, terminal
 from .groups import CommandGroup
 
 USAGE_ERROR = 2
@@ -45,7 +45,7 @@ class Program(CommandGroup):
         from profiles.errors import ProfileDataError
 
         try:
-            with logged():
+            with terminal(), logged():
                 return super().invoke(ctx)
         except (PrecisionTimeError, ProfileDataError) as error:
             fail(str(error))
