@@ -129,7 +129,9 @@ def compared(model: Predictor, jobs: Sequence[TrainingJob]) -> list[Line]:
 
 def _show(lines: Sequence[Line]) -> None:
     whole = "total" if lines[0].found.steps is not None else "step"
-    show_table(("GPU", "precision", whole, "50 %", "95 %", "vs FP32"), list(map(_cells, lines)), left=2)
+    show_table(
+        ("GPU", "precision", whole, "50 %", "95 %", "vs FP32"), list(map(_cells, lines)), left=2
+    )
 
 
 def _cells(line: Line) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from .console import format_option, show_json, show_rows, show_table, warn
 
 if TYPE_CHECKING:
     from ..estimate.added_profiles import AddedProfiles
-    from ..measure.profiler.verify import Comparison, Summary, Verification
+    from ..measure.profiler.verify import Comparison, ErrorSummary, Verification
 
 
 GIB = 2**30
@@ -79,7 +79,7 @@ def _share(error: float | None) -> str:
     return "" if error is None else f"{error:+.0%}"
 
 
-def _sum(name: str, found: Summary) -> tuple[str, ...]:
+def _sum(name: str, found: ErrorSummary) -> tuple[str, ...]:
     return name, str(found.steps), f"{found.mean:.1%}", f"{found.median:.1%}"
 
 

@@ -21,7 +21,7 @@ from profiles.tables import collective_table
 
 from ...errors import ProfilerError
 from .device import CPU, Device
-from .ranks import CALLS, GLOO, NCCL, Group, Samples, run
+from .ranks import CALLS, GLOO, NCCL, Group, RankSamples, run
 from .timing import DISAGREE, Timing, timing_of
 
 DTYPE = "fp32"
@@ -140,7 +140,7 @@ def _fabric(device: Device) -> str:
 
 
 def _row(
-    gpu: Gpu, library: str, fabric: str, op: str, ranks: int, size: int, samples: Samples
+    gpu: Gpu, library: str, fabric: str, op: str, ranks: int, size: int, samples: RankSamples
 ) -> CollectiveRow:
     timing = timing_of(samples.seconds) if samples.seconds else None
     fault = (
@@ -174,7 +174,7 @@ def _fault(gpu: Gpu, op: str, ranks: int, size: int, timing: Timing) -> str | No
     return collective_faults(collective_table([gpu.name], columns))[0]
 
 
-def _samples(group: Group, stop: Event) -> Iterator[Samples]:
+def _samples(group: Group, stop: Event) -> Iterator[RankSamples]:
     """What rank 0 reports, until it closes its end."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
@@ -196,7 +196,7 @@ def _samples(group: Group, stop: Event) -> Iterator[Samples]:
 
 def _reports(
     ours: Connection, processes: Sequence[BaseProcess], stop: Event, told: Any
-) -> Iterator[Samples]:
+) -> Iterator[RankSamples]:
     while True:
         if stop.is_set():
             told.set()

@@ -33,7 +33,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
+class RankSamples:
     """Seconds of a call by the slowest rank; ``error`` where the backend cannot."""
 
     number: int
@@ -63,19 +63,19 @@ def run(rank: int, group: Group, reports: Connection | None, stop: Any) -> None:
     dist.destroy_process_group()
 
 
-def _timed(number: int, op: str, size: int, group: Group, device: torch.device) -> Samples:
+def _timed(number: int, op: str, size: int, group: Group, device: torch.device) -> RankSamples:
     try:
         call = CALLS[op](size, group.ranks, device)
         call()
         _wait(device)
     except (RuntimeError, NotImplementedError, ValueError) as error:
-        return Samples(number, (), " ".join(str(error).split())[:200])
+        return RankSamples(number, (), " ".join(str(error).split())[:200])
     once = _agreed(_sample_s(call, 1, device), device)
     calls = int(min(max(SAMPLE_S / once, 1), MOST_CALLS))
     count = int(min(max(group.row_s / (once * calls), FEWEST), MOST))
     own = torch.tensor([_sample_s(call, calls, device) for _ in range(count)], device=device)
     dist.all_reduce(own, dist.ReduceOp.MAX)
-    return Samples(number, tuple(own.tolist()))
+    return RankSamples(number, tuple(own.tolist()))
 
 
 def _sample_s(call: Callable[[], object], calls: int, device: torch.device) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .check import compare, verify
-from .compare import Comparison, Summary, Verification
+from .compare import Comparison, ErrorSummary, Verification
 from .steps import devices
 
-__all__ = ["Comparison", "Summary", "Verification", "compare", "devices", "verify"]
+__all__ = ["Comparison", "ErrorSummary", "Verification", "compare", "devices", "verify"]

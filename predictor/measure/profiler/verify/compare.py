@@ -155,7 +155,7 @@ class Comparison(Pair):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class ErrorSummary:
     """Mean and median of absolute errors over ``steps`` comparisons."""
 
     steps: int
@@ -186,7 +186,7 @@ class Verification:
     comparisons: tuple[Comparison, ...]
     left: int = 0
 
-    def summary(self, stage: str = TABLES, *, aside: bool | None = None) -> Summary | None:
+    def summary(self, stage: str = TABLES, *, aside: bool | None = None) -> ErrorSummary | None:
         """Errors of all networks, or of those that were a guide or not; None where none is."""
         chosen = (
             c.errors.get(stage)
@@ -216,12 +216,12 @@ class Verification:
         return tuple(c for c in self.comparisons if c.measured.timing.spread > STEADY)
 
 
-def summary_of(errors: Sequence[float]) -> Summary | None:
+def summary_of(errors: Sequence[float]) -> ErrorSummary | None:
     """Of signed errors; None where there are none."""
     sizes = [abs(error) for error in errors]
     if not sizes:
         return None
-    return Summary(steps=len(sizes), mean=fmean(sizes), median=median(sizes))
+    return ErrorSummary(steps=len(sizes), mean=fmean(sizes), median=median(sizes))
 
 
 def compared(pairs: Sequence[Pair]) -> tuple[Comparison, ...]:
