@@ -16,7 +16,7 @@ from .predictors import predictor
 
 if TYPE_CHECKING:
     from ..site.capacity.render.table import ReportTable
-    from ..site.capacity.report_data import CapacityReport
+    from ..site.capacity.report_data import CapacityReport, WhatIf
     from ..site.replay import Pool
 
 PRECISIONS = ("mixed",)
@@ -125,7 +125,6 @@ def whatif(
     from ..site.capacity.clusters import stated_pools
     from ..site.capacity.configurations import Outlook
     from ..site.capacity.jobs import jobs_of
-    from ..site.capacity.render import tables
     from ..site.capacity.whatif import ClusterChange, what_if
 
     want = CapacityRequest(**asked)
@@ -145,7 +144,7 @@ def whatif(
     if form == "json":
         show_json(asdict(found))
     else:
-        show_report_table(tables.whatif(found, want.terms.tariff.currency))
+        show_report_table(_scenarios(found, want.terms.tariff.currency))
 
 
 @capacity.command()
@@ -165,7 +164,7 @@ def queue(form: str, **asked: Any) -> None:
     from ..site.capacity.clusters import stated_pools
     from ..site.capacity.configurations import Outlook
     from ..site.capacity.jobs import jobs_of
-    from ..site.capacity.render import tables
+    from ..site.capacity.render.tables import table_of
     from ..site.capacity.render.text import counted
     from ..site.capacity.waiting import queue_at
 
@@ -184,9 +183,9 @@ def queue(form: str, **asked: Any) -> None:
         return
     for note in found.notes:
         click.echo(f"{note}\n")
-    show_report_table(tables.backlog(found.backlog))
+    show_report_table(table_of("backlog", found.backlog))
     click.echo()
-    show_report_table(tables.queue(found.queue))
+    show_report_table(table_of("queue", found.queue))
 
 
 def show_report_table(table: ReportTable) -> None:
@@ -199,10 +198,16 @@ def show_report_table(table: ReportTable) -> None:
 
 def _show(found: CapacityReport) -> None:
     """What its summary says, and the change that was asked for."""
-    from ..site.capacity.render import render_summary, tables
+    from ..site.capacity.render import render_summary
 
     click.echo(render_summary(found))
     for note in found.notes:
         click.echo(note)
     if found.whatif is not None:
-        show_report_table(tables.whatif(found.whatif, found.currency))
+        show_report_table(_scenarios(found.whatif, found.currency))
+
+
+def _scenarios(found: WhatIf, currency: str | None) -> ReportTable:
+    from ..site.capacity.render.tables import table_of
+
+    return table_of("what-if", (found.baseline, found.changed), currency=currency)

@@ -148,7 +148,7 @@ def opened_queue(asked: CapacityRequest) -> Iterator[JobSource]:
         with opened(asked) as source:
             yield source
         return
-    from ..site.capacity.live_jobs import with_live
+    from ..site.capacity.source import with_live
 
     live = queue_here() if asked.source == HERE else read_queue(asked.source)
     with _past(asked.history, live.scheduler) as source:
@@ -178,7 +178,7 @@ def _ended(asked: CapacityRequest) -> Iterator[JobSource]:
 
 def _with_queue(source: JobSource, name: str) -> JobSource:
     """A report of the past is worth having without the queue of now."""
-    from ..site.capacity.live_jobs import with_live
+    from ..site.capacity.source import with_live
 
     if name not in plugin_points(QUEUE):
         names = ", ".join(plugin_points(QUEUE)) or "none: no adapter is installed"
@@ -209,8 +209,7 @@ def _past(history: str | None, scheduler: str) -> Iterator[JobSource]:
 @contextmanager
 def _read_now(asked: CapacityRequest) -> Iterator[JobSource]:
     """What a scheduler tells, in a history that is gone afterwards, and its queue."""
-    from ..site.capacity.live_jobs import with_live
-    from ..site.capacity.source import of_history
+    from ..site.capacity.source import of_history, with_live
 
     name = asked.source
     live = read_queue(name) if name in plugin_points(QUEUE) else None

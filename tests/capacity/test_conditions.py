@@ -12,8 +12,7 @@ from predictor.site.capacity.backlog import Cleared, cleared
 from predictor.site.capacity.conditions import BEHIND_ONE, HELD, IN_RESERVATION, TOO_LARGE
 from predictor.site.capacity.configurations import Outlook
 from predictor.site.capacity.live import AfterJob, Live, LiveJob, NodeGpus, Waits, pools_of_nodes
-from predictor.site.capacity.live_jobs import with_live
-from predictor.site.capacity.source import JobSource
+from predictor.site.capacity.source import JobSource, with_live
 from predictor.site.capacity.waiting import queue_at
 from predictor.site.replay import Away
 

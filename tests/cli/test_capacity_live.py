@@ -18,8 +18,7 @@ from predictor.cli import capacity_source
 from predictor.errors import ReportError
 from predictor.estimate.fitting import Fitted
 from predictor.site.capacity.live import Live, LiveJob, NodeGpus, pools_of_nodes
-from predictor.site.capacity.live_jobs import with_live
-from predictor.site.capacity.source import JobSource
+from predictor.site.capacity.source import JobSource, with_live
 from predictor.site.capacity.waiting import queue_at
 
 NOW_S = START_S + 3600

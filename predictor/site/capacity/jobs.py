@@ -37,6 +37,8 @@ COLUMNS = (
     "predicted_level",
     "reported_step_s",
 )
+# Columns that only the queue of a scheduler has.
+PRIORITY, HELD = "priority", "held"
 UNKNOWN = "unknown"
 _STEPS = r"(?:^|\s)steps=(\d+)"
 _Frame = TypeVar("_Frame", pl.DataFrame, pl.LazyFrame)

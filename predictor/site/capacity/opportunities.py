@@ -21,7 +21,7 @@ from ...job.training_job import TrainingJob
 from ...planning.cost import Terms
 from .better import Better, candidates, changes_of, saved
 from .configurations import Configuration, Outlook, gpu_watts
-from .report_data import Opportunity, OpportunityKind, Range
+from .report_data import Opportunity, OpportunityKind, Range, total
 
 # Rows of one kind, the largest first.
 MOST_ROWS = 50
@@ -84,7 +84,7 @@ def _row(group: Sequence[Better], terms: Terms) -> Opportunity:
     first = max(group, key=lambda each: each.of.hours)
     job, to, of = first.of.job, first.to.job, first.of
     grid = terms.tariff.grid_g_per_kwh
-    kwh = add(_saved_kwh(each, terms) for each in group)
+    kwh = total(_saved_kwh(each, terms) for each in group)
     costs = [_saved_cost(each, terms) for each in group]
     changed = (
         {"precision": to.precision, "options": to.options}
@@ -97,10 +97,10 @@ def _row(group: Sequence[Better], terms: Terms) -> Opportunity:
         users=tuple(sorted({user for each in group for user in each.of.users})),
         jobs=sum(each.of.jobs for each in group),
         gpu_hours=sum(each.of.hours for each in group),
-        saved_gpu_hours=add(each.saved_hours for each in group),
-        saved_cost=None if None in costs else add(cost for cost in costs if cost is not None),
+        saved_gpu_hours=total(each.saved_hours for each in group),
+        saved_cost=None if None in costs else total(cost for cost in costs if cost is not None),
         saved_kwh=kwh,
-        saved_co2e_kg=None if grid is None else times(kwh, grid / 1000),
+        saved_co2e_kg=None if grid is None else kwh.times(grid / 1000),
         evidence=evidence_of(of.found, first.to),
         command=_in_script(first) + command_of(of.config, changed, to.gpu, to.gpus, of.scheduler),
     )
@@ -148,21 +148,6 @@ def _saved_cost(each: Better, terms: Terms) -> Range | None:
 def _saved_kwh(each: Better, terms: Terms) -> Range:
     old, new = gpu_watts(each.of.found, terms) / 1000, gpu_watts(each.to, terms) / 1000
     return saved(each.of.hours, each.left, old, new)
-
-
-def add(ranges: Iterable[Range]) -> Range:
-    """A sum whose parts err together, as predictions of one model do."""
-    parts = list(ranges)
-    return Range(
-        low=sum(r.low for r in parts),
-        median=sum(r.median for r in parts),
-        high=sum(r.high for r in parts),
-    )
-
-
-def times(one: Range, factor: float) -> Range:
-    """A range in another unit; ``factor`` is not negative."""
-    return Range(low=one.low * factor, median=one.median * factor, high=one.high * factor)
 
 
 def _size(row: Opportunity) -> tuple[float, float]:

@@ -6,7 +6,7 @@ Every duration is in seconds, every moment in Unix seconds, GPU time in hours of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -21,6 +21,20 @@ class Range:
     low: float
     median: float
     high: float
+
+    def times(self, factor: float) -> Range:
+        """The range in another unit; ``factor`` is not negative."""
+        return Range(low=self.low * factor, median=self.median * factor, high=self.high * factor)
+
+
+def total(ranges: Iterable[Range]) -> Range:
+    """A sum whose parts err together, as predictions of one model do."""
+    parts = list(ranges)
+    return Range(
+        low=sum(r.low for r in parts),
+        median=sum(r.median for r in parts),
+        high=sum(r.high for r in parts),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +172,11 @@ class LimitUse:
     killed_gpu_hours: float
     unused_gpu_hours: float
 
+    @property
+    def set_by(self) -> str:
+        """Who set them, ``unknown`` where that is not known."""
+        return "unknown" if self.by is None else self.by.value
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionQuality:
@@ -263,6 +282,17 @@ class DemandForecast:
     saturates_s: float | None
     method: str
 
+    @property
+    def next_week(self) -> Range | None:
+        """What is expected of the first week to come."""
+        return next((week.expected for week in self.weeks if week.expected is not None), None)
+
+    @property
+    def may_exceed(self) -> bool:
+        """Whether the 95 % interval of a week to come exceeds the capacity."""
+        coming = [week.expected.high for week in self.weeks if week.expected is not None]
+        return self.capacity is not None and max(coming, default=0.0) > self.capacity
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
@@ -333,6 +363,17 @@ class CapacityReport:
         found = [share.idle_wanted_gpu_hours for share in self.splits.get(Dimension.GPU_TYPE, ())]
         known = [hours for hours in found if hours is not None]
         return sum(known) if known and self.capacity is not None else None
+
+    @property
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """Both replays of the change that was asked for."""
+        return () if self.whatif is None else (self.whatif.baseline, self.whatif.changed)
+
+    @property
+    def mean_error(self) -> float | None:
+        """Of the predictions of all completed jobs."""
+        jobs = sum(one.jobs for one in self.predictions)
+        return sum(one.jobs * one.mean_error for one in self.predictions) / jobs if jobs else None
 
     @property
     def wall_time_accuracy(self) -> float | None:

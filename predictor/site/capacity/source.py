@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from ...errors import HistoryError
-from ..history.run import LimitBy
+from ..history.run import LimitBy, asked_value
 from ..history.store import History
 from ..history.tables import Where
 from ..replay import Pool
-from .jobs import COLUMNS
-from .live import Live
+from .jobs import COLUMNS, HELD, PRIORITY, RUNNING
+from .live import Live, LiveJob
 
 # The cluster of every job of the sample that ships.
 SAMPLE_CLUSTER = "generated-sample"
@@ -32,6 +33,8 @@ _NUMBERS = (
     "predicted_level",
     "reported_step_s",
 )
+PENDING = "pending"
+_TOLD = tuple(one.name for one in fields(LiveJob) if one.name in (*COLUMNS, PRIORITY, HELD))
 _DEFAULTS = {"state": "completed", "nodes": 1, "asked": ""}
 
 
@@ -116,3 +119,32 @@ def _column(name: str, there: bool) -> pl.Expr:
 
 def _dtype(name: str) -> type[pl.DataType]:
     return pl.Int64 if name in _WHOLE else pl.Float64 if name in _NUMBERS else pl.String
+
+
+def with_live(source: JobSource, live: Live) -> JobSource:
+    """The jobs of a source that had ended when the queue was read, and those of the queue.
+
+    The GPUs of the scheduler come with them, and what its jobs wait for.
+    """
+    past = source.frame.filter(pl.col("end_s") < live.at_s)
+    frame = pl.concat([past, frame_of(live)], how="diagonal")
+    return replace(source, frame=frame, pools=live.pools, live=live)
+
+
+def frame_of(live: Live) -> pl.LazyFrame:
+    """Jobs of a queue with the columns of a history, and their priority."""
+    extra = {PRIORITY: pl.Int64, HELD: pl.Boolean}
+    schema = dict(empty().collect_schema()) | extra
+    rows = [_row(job, live) for job in live.jobs if job.gpus]
+    return pl.DataFrame(rows, schema=schema).lazy()
+
+
+def _row(job: LiveJob, live: Live) -> dict[str, Any]:
+    told = {name: getattr(job, name) for name in _TOLD}
+    return told | {
+        "scheduler": live.scheduler,
+        "cluster": live.cluster,
+        "state": PENDING if job.start_s is None else RUNNING,
+        "model": asked_value(job.asked, "model"),
+        "precision": asked_value(job.asked, "precision"),
+    }

@@ -17,14 +17,12 @@ import polars as pl
 from ...estimate.prediction import Prediction
 from ..replay import Floats, Ints
 from .configurations import KEY, Outlook, training_job
-from .jobs import COLUMNS, with_config
+from .jobs import COLUMNS, HELD, PRIORITY, with_config
 
 DRAWS = 40
 # Where no past job tells: a job takes its limit; one without takes a day.
 NO_PAST = np.ones(1)
 NO_LIMIT_S = 86400.0
-# Columns that only the queue of a scheduler has.
-PRIORITY, HELD = "priority", "held"
 _LEVELS = (np.arange(DRAWS) + 0.5) / DRAWS
 
 

@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sample_report
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from prometheus_client.parser import text_string_to_metric_families
+from pydantic import TypeAdapter
 
 from predictor.errors import HistoryError, JobError, NotInstalledError, ReportError
 from predictor.site.capacity.render import (
@@ -27,9 +29,9 @@ from predictor.site.capacity.render import (
     render_markdown,
     write_csvs,
 )
-from predictor.site.capacity.render.findings import findings, headlines, savings
-from predictor.site.capacity.render.json_form import generated_schema, schema
+from predictor.site.capacity.render.json_form import schema
 from predictor.site.capacity.render.text import shown
+from predictor.site.capacity.render.words import findings, headlines, savings
 from predictor.site.capacity.report_data import CapacityReport
 
 EVERY = (sample_report.full, sample_report.empty, sample_report.hostile)
@@ -77,6 +79,21 @@ def test_no_form_for_people_tells_the_password_of_a_history() -> None:
 @every_report
 def test_json_keeps_to_the_schema(make: sample_report.Make) -> None:
     Draft202012Validator(schema()).validate(json.loads(render_json(make())))
+
+
+def generated_schema() -> dict[str, Any]:
+    """The schema as it follows from the types."""
+    found: dict[str, Any] = TypeAdapter(CapacityReport).json_schema(mode="serialization")
+    for part in (found, *found["$defs"].values()):
+        if "properties" in part:
+            part["additionalProperties"] = False
+            part["required"] = list(part["properties"])
+    found["properties"] |= {
+        "v": {"const": 1, "title": "Version of this schema"},
+        "idle": {"anyOf": [{"type": "number"}, {"type": "null"}], "title": "GPU-hours nobody had"},
+    }
+    found["required"] += ["v", "idle"]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
 
 
 def test_the_shipped_schema_is_that_of_the_types() -> None:

@@ -7,8 +7,8 @@ import io
 from pathlib import Path
 
 from ..report_data import CapacityReport, Range
-from .sections import every_table
 from .table import Column, ColumnKind, ReportTable, Value
+from .tables import every_table
 from .text import iso, shown
 
 # A spreadsheet takes a cell that begins so for a formula.

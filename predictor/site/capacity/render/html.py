@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from functools import cache
-from importlib.resources import files
 
-from ....optional import needs
 from ..report_data import CapacityReport, Range
 from .csvs import csv_text
-from .findings import findings, headlines
 from .plots import plots
-from .sections import gpus, origin, sections
 from .table import Column, ColumnKind, ReportTable, Value
-from .text import moment, period, shown
+from .tables import sections
+from .text import shown
+from .words import environment, filled, findings, headlines, read, templates
 
 # Longer tables go on in their CSV: a page of 100,000 rows opens nowhere.
 MOST_ROWS = 500
@@ -24,30 +21,26 @@ _FIXED = "\u00a0"
 
 
 def render_html(report: CapacityReport) -> str:
-    """The page; raises NotInstalledError without Jinja or matplotlib."""
-    drawn = plots(report)
-    script = _read("page.js")
+    """The page; raises NotInstalledError without Jinja."""
+    script = read("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return _page(
-        title=shown(report.title),
-        period=period(report.period),
-        gpus=gpus(report),
-        origin=origin(report),
-        made=moment(report.made_s),
-        sample=report.origin.sample,
-        version=report.version,
+    page = environment(escaped=True).get_template("page.html.j2")
+    return page.render(
+        report=report,
+        gpus=filled(templates()["gpus"], report),
+        origin=filled(templates()["origin"], report),
         headlines=headlines(report),
         actions=findings(report),
         notes=[shown(note, 400) for note in report.notes],
         sections=sections(report),
-        plots=drawn,
+        plots=plots(report),
         most_rows=MOST_ROWS,
         cell_text=cell_text,
         cell_css=cell_css,
         column_css=column_css,
         csv_url=csv_url,
-        css=_safe(_read("page.css")),
-        script=_safe(script),
+        css=read("page.css"),
+        script=script,
         script_hash=f"sha256-{digest}",
     )
 
@@ -79,23 +72,3 @@ def column_css(column: Column) -> str:
     if column.kind in (ColumnKind.MOMENT, ColumnKind.DAY):
         return "number moment"
     return "number" if column.numeric else column.kind.value
-
-
-@cache
-def _read(name: str) -> str:
-    return files(__package__).joinpath(name).read_text("utf-8")
-
-
-def _safe(text: str) -> object:
-    from markupsafe import Markup
-
-    return Markup(text)
-
-
-def _page(**values: object) -> str:
-    with needs("report"):
-        from jinja2 import Environment, StrictUndefined
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(_read("page.html.j2")).render(**values)

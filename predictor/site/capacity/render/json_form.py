@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from importlib.resources import files
 from typing import Any
 
 from ..report_data import CapacityReport
+from .words import read
 
 SCHEMA_NAME = "report.schema.json"
 
@@ -21,24 +21,7 @@ def render_json(report: CapacityReport) -> str:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) that is shipped."""
-    return dict(json.loads(files(__package__).joinpath(SCHEMA_NAME).read_text("utf-8")))
-
-
-def generated_schema() -> dict[str, Any]:
-    """The schema as it follows from the types; needs pydantic."""
-    from pydantic import TypeAdapter
-
-    found: dict[str, Any] = TypeAdapter(CapacityReport).json_schema(mode="serialization")
-    for part in (found, *found["$defs"].values()):
-        if "properties" in part:
-            part["additionalProperties"] = False
-            part["required"] = list(part["properties"])
-    found["properties"] |= {
-        "v": {"const": 1, "title": "Version of this schema"},
-        "idle": {"anyOf": [{"type": "number"}, {"type": "null"}], "title": "GPU-hours nobody had"},
-    }
-    found["required"] += ["v", "idle"]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
+    return dict(json.loads(read(SCHEMA_NAME)))
 
 
 def _finite(value: Any) -> Any:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from ..report_data import CapacityReport
-from .findings import findings, headlines
-from .sections import gpus, origin, sections
 from .table import Column, ReportTable, Value
+from .tables import sections
 from .text import moment, period, shown
+from .words import filled, findings, headlines, templates
 
 MOST_ROWS = 10
 # Tables for looking things up, too wide or too long for a mail.
@@ -50,7 +50,8 @@ def _head(report: CapacityReport) -> str:
     )
     return (
         f"# {escaped(shown(report.title))}\n\n{sample}{period(report.period)}."
-        f" {escaped(gpus(report))}. From {escaped(origin(report))}."
+        f" {escaped(filled(templates()['gpus'], report))}."
+        f" From {escaped(filled(templates()['origin'], report))}."
         f" Made {moment(report.made_s)} UTC.\n"
     )
 

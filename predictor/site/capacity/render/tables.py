@@ -1,4 +1,4 @@
-"""The tables of a report; ``tables.yaml`` says what each is called, means and holds."""
+"""The sections and tables of a report, as ``tables.yaml`` describes them."""
 
 from __future__ import annotations
 
@@ -6,37 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from ..report_data import (
-    Backlog,
-    CapacityReport,
-    DemandForecast,
-    Dimension,
-    Share,
-    WaitingJob,
-    WeekDemand,
-    WhatIf,
-)
+from ..report_data import CapacityReport, DemandForecast, Dimension, Share, WeekDemand
 from .table import Column, ColumnKind, ReportTable, Value
+from .words import lead, read
 
-BY = {
-    Dimension.GPU_TYPE: "GPU type",
-    Dimension.PARTITION: "Partition",
-    Dimension.ACCOUNT: "Account",
-    Dimension.USER: "User",
-    Dimension.MODEL: "Model",
-    Dimension.PRECISION: "Precision",
-}
 _IDLE = ("idle_gpu_hours", "idle_wanted_gpu_hours")
-_IDLE_MEANS = (
-    " Idle while waited for: GPUs free in a slot of time in which jobs waited for that type, at"
-    " most as many as were waited for; also while room was kept for a large job."
-)
-_WAITS_FOR_MEANS = " Waits for: what it needs besides GPUs; a dash where that is nothing."
+_SPLIT = "by-"
 # Values that no attribute of a row is.
 _COMPUTED: Mapping[str, Callable[[Any], Value]] = {
     "limit_by": lambda use: "not known" if use.by is None else use.by.value,
@@ -44,6 +23,16 @@ _COMPUTED: Mapping[str, Callable[[Any], Value]] = {
     "waits_for_words": lambda job: job.waits_for or None,
     "gpu_counts": lambda s: ", ".join(f"{count:,} {name}" for name, count in s.gpus.items()),
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportSection:
+    """Tables under one heading; ``lead`` is said before them."""
+
+    name: str
+    title: str
+    tables: tuple[ReportTable, ...]
+    lead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,97 +47,56 @@ class _Week:
     week: WeekDemand
 
 
-def split(report: CapacityReport, dimension: Dimension) -> ReportTable:
-    """GPU-hours by one dimension, the largest first."""
-    total, idle = report.hours.allocated, dimension is Dimension.GPU_TYPE
-    shares = report.splits.get(dimension, ())
-    heading = BY[dimension]
-    return _table(
-        "split",
-        [_Part(one, one.hours.allocated / total if total else None) for one in shares],
-        name=f"by-{dimension.value.replace('_', '-')}",
-        without=() if idle else _IDLE,
-        key=dimension.value,
-        heading=heading,
-        dimension=heading if heading.startswith("GPU") else heading.lower(),
-        idle=_IDLE_MEANS if idle else "",
-    )
+def sections(report: CapacityReport) -> tuple[ReportSection, ...]:
+    """Those that hold a table with rows, and in them these tables."""
+    found = []
+    for told in _described()["sections"]:
+        tables = [of_report(name, report) for name in told["tables"]]
+        filled = tuple(table for table in tables if table.rows)
+        if filled:
+            section = ReportSection(
+                name=told["name"],
+                title=told["title"],
+                tables=filled,
+                lead=lead(told["name"], report),
+            )
+            found.append(section)
+    return tuple(found)
 
 
-def use(report: CapacityReport) -> ReportTable:
-    """GPU-hours by slot of time."""
-    return _table("use", report.use)
+def every_table(report: CapacityReport) -> tuple[ReportTable, ...]:
+    """The tables with rows, in the order of the report."""
+    return tuple(table for section in sections(report) for table in section.tables)
 
 
-def waits(report: CapacityReport) -> ReportTable:
-    """From submission to start."""
-    return _table("waits", report.waits)
+def of_report(name: str, report: CapacityReport) -> ReportTable:
+    """One table of a report."""
+    if name.startswith(_SPLIT):
+        return _split(report, Dimension(name.removeprefix(_SPLIT).replace("-", "_")))
+    if name == "forecast":
+        weeks = [_Week(one, week) for one in report.forecasts for week in one.weeks]
+        methods = dict.fromkeys(one.method for one in report.forecasts)
+        return table_of(name, weeks, method="; ".join(methods))
+    rows = attrgetter(_described()[name]["rows"])(report)
+    return table_of(name, rows, currency=report.currency)
 
 
-def limits(report: CapacityReport) -> ReportTable:
-    """Time limits, by who set them."""
-    return _table("limits", report.limits)
-
-
-def predictions(report: CapacityReport) -> ReportTable:
-    """How right predictions were."""
-    return _table("predictions", report.predictions)
-
-
-def tensor_cores(report: CapacityReport) -> ReportTable:
-    """What GPUs with tensor cores computed in."""
-    return _table("tensor-cores", report.tensor_cores)
-
-
-def set_aside(report: CapacityReport) -> ReportTable:
-    """Jobs that count nowhere."""
-    return _table("set-aside", report.origin.set_aside)
-
-
-def opportunities(report: CapacityReport) -> ReportTable:
-    """What one change would have saved, as ranked by whoever made the report."""
-    return _table("opportunities", report.opportunities, currency=report.currency or "currency")
-
-
-def backlog(found: Sequence[Backlog]) -> ReportTable:
-    """What waits, by GPU type."""
-    return _table("backlog", found)
-
-
-def queue(found: Sequence[WaitingJob]) -> ReportTable:
-    """When each waiting job starts and ends."""
-    waits = any(job.waits_for for job in found)
-    return _table("queue", found, waits_for=_WAITS_FOR_MEANS if waits else "")
-
-
-def forecast(report: CapacityReport) -> ReportTable:
-    """Demand by week, past and expected."""
-    methods = dict.fromkeys(f.method for f in report.forecasts)
-    weeks = [_Week(f, week) for f in report.forecasts for week in f.weeks]
-    return _table("forecast", weeks, method="; ".join(methods))
-
-
-def whatif(found: WhatIf | None, currency: str | None) -> ReportTable:
-    """The period as it was and as it would have been, both replayed."""
-    scenarios = () if found is None else (found.baseline, found.changed)
-    return _table("what-if", scenarios, currency=currency or "currency")
-
-
-@cache
-def _described() -> Mapping[str, Any]:
-    path = Path(__file__).with_suffix(".yaml")
-    return dict(yaml.load(path.read_bytes(), yaml.CSafeLoader))
-
-
-def _table(
-    of: str, rows: Iterable[object], *, name: str = "", without: Sequence[str] = (), **words: str
+def table_of(
+    kind: str,
+    rows: Iterable[object],
+    *,
+    name: str = "",
+    without: Sequence[str] = (),
+    currency: str | None = None,
+    **words: str,
 ) -> ReportTable:
-    """The table described as ``of`` of these rows, with ``words`` filled in."""
-    told = _described()[of]
+    """The table described as ``kind`` of these rows, with ``words`` filled in."""
+    words["currency"] = currency or "currency"
+    told = _described()[kind]
     kept = [column for column in told["columns"] if column["name"] not in without]
     values = [_value(column.get("of", column["name"])) for column in kept]
     return ReportTable(
-        name=name or of,
+        name=name or kind,
         title=told["title"].format(**words),
         definition=told["definition"].format(**words),
         evidence=told["evidence"].format(**words),
@@ -163,6 +111,29 @@ def _table(
         ),
         rows=tuple(tuple(value(row) for value in values) for row in rows),
     )
+
+
+def _split(report: CapacityReport, dimension: Dimension) -> ReportTable:
+    """GPU-hours by one dimension, the largest first."""
+    total, told = report.hours.allocated, _described()
+    idle = dimension is Dimension.GPU_TYPE
+    shares = report.splits.get(dimension, ())
+    heading = "GPU type" if idle else dimension.value.capitalize()
+    return table_of(
+        "split",
+        [_Part(one, one.hours.allocated / total if total else None) for one in shares],
+        name=_SPLIT + dimension.value.replace("_", "-"),
+        without=() if idle else _IDLE,
+        key=dimension.value,
+        heading=heading,
+        dimension=heading if idle else dimension.value,
+        idle=told["idle"] if idle else "",
+    )
+
+
+@cache
+def _described() -> Mapping[str, Any]:
+    return dict(yaml.load(read("tables.yaml"), yaml.CSafeLoader))
 
 
 def _value(where: str) -> Callable[[Any], Value]:

@@ -6,10 +6,16 @@ import math
 import re
 from datetime import UTC, datetime
 
-from ....units import MISSING, duration, percent
+from ....units import MISSING, percent
 from ..report_data import Range, ReportPeriod
 
 LONGEST_NAME = 80
+# What templates may call.
+WRITERS = (
+    *("amount", "counted", "day", "duration_span", "moment", "percent", "period", "rough", "share"),
+    *("shown", "span", "without_password"),
+)
+_CREDENTIALS = re.compile(r"://[^/]*@")
 # Characters that would move, hide or turn round what follows them.
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
@@ -95,6 +101,11 @@ def share(part: float, whole: float | None) -> str:
     return percent(part / whole) if whole else MISSING
 
 
+def without_password(url: str) -> str:
+    """A URL without its user and password."""
+    return _CREDENTIALS.sub("://", url)
+
+
 def counted(number: int, noun: str) -> str:
     """``1 job``, ``1,200 jobs``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
@@ -102,20 +113,3 @@ def counted(number: int, noun: str) -> str:
 
 def _utc(unix_s: float) -> datetime:
     return datetime.fromtimestamp(unix_s, UTC)
-
-
-__all__ = [
-    "amount",
-    "counted",
-    "day",
-    "duration",
-    "duration_span",
-    "iso",
-    "moment",
-    "percent",
-    "period",
-    "rough",
-    "share",
-    "shown",
-    "span",
-]
