@@ -174,3 +174,10 @@ def test_quantiles_rise_with_their_level(seconds: list[float], level: float) -> 
     found = expected(memory_of(*(past(n, run_s) for n, run_s in enumerate(seconds))))
     assert found.quantile_s(level) <= found.quantile_s(level + 0.01)
     assert 0 < found.order_s(0.5) <= found.limit_s * 1.1  # type: ignore[operator]
+
+
+def test_what_a_job_still_runs_is_that_of_jobs_that_run_longer() -> None:
+    found = expected(memory_of(*(past(n, 100.0 if n % 2 else 5000.0) for n in range(40))))
+    assert found.left_s(0.1, 0.0) < 200
+    assert found.left_s(0.1, 1000.0) > 2000
+    assert found.left_s(0.5, 1e9) == 0

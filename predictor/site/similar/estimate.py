@@ -90,6 +90,14 @@ class Estimate:
         """Seconds that a share ``level`` of such jobs run at most."""
         return self.times.quantile_s(float(np.interp(level, LEVELS, self.read_at)))
 
+    def left_s(self, level: float, ran_s: float) -> float:
+        """Seconds that a job which has run ``ran_s`` still runs, among those that run longer.
+
+        ``level`` is the share of them that end sooner. Of a job that waits ``ran_s`` is 0.
+        """
+        passed = self.times.share_below(log(ran_s)) if ran_s > 1 else 0.0
+        return max(0.0, self.times.quantile_s(min(passed + level * (1 - passed), 1.0)) - ran_s)
+
     def order_s(self, level: float) -> float:
         """What the queue is ordered by: short jobs first, by what is known of them.
 
