@@ -8,11 +8,15 @@ count a multiply-add as two; bias additions, norms and activations count as memo
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
+from ..errors import GraphError
 from .operator import Kind
 from .recorder import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT, Feature, MemoryLayers, axes
 
-__all__ = ["Feature", "GraphBuilder"]
+__all__ = ["Feature", "GraphBuilder", "Options"]
+
+Options = dict[str, Any]  # keywords that several layers of a network share
 
 
 class GraphBuilder(MemoryLayers):
@@ -41,15 +45,46 @@ class GraphBuilder(MemoryLayers):
         rank = len(x.size)
         k, s = axes(kernel, rank), axes(stride, rank)
         pad = tuple((a - 1) * dilation // 2 for a in k) if padding is None else axes(padding, rank)
-        out = Feature(
-            out_channels,
-            tuple(
-                (n + 2 * p - dilation * (a - 1) - 1) // t + 1
-                for n, p, a, t in zip(x.size, pad, k, s, strict=True)
-            ),
-        )
-        self._convolution(x, out, k, s, groups, bias, shared, data_gradient, out.positions)
+        sizes = zip(x.size, pad, k, s, strict=True)
+        size = tuple((n + 2 * p - dilation * (a - 1) - 1) // t + 1 for n, p, a, t in sizes)
+        out = Feature(out_channels, size)
+        tail = (groups, prod(k), prod(s))
+        self._convolution(x, out, tail, bias, shared, data_gradient, out.positions)
         return out
+
+    def conv_norm(
+        self,
+        x: Feature,
+        channels: int,
+        kernel: int | tuple[int, ...],
+        *,
+        norm: str = "batch",
+        act: str = "relu",
+        **conv: Any,
+    ) -> Feature:
+        """Convolution (``conv``: as there), norm and, unless it is empty, the function ``act``."""
+        y = self.conv(x, channels, kernel, **conv)
+        self.norm(y, norm)
+        if act:
+            self.activation(y, act)
+        return y
+
+    def norm(self, x: Feature, kind: str = "batch") -> None:
+        """Batch, group or instance norm, ``frozen`` or ``none``; raises GraphError for another.
+
+        ``frozen`` is a fixed scale and shift, recomputed from four vectors at every call
+        (``FrozenBatchNorm2d`` of detectron2, maskrcnn-benchmark and torchvision).
+        """
+        if kind == "batch":
+            self.batch_norm(x)
+        elif kind == "group":
+            self.group_norm(x)
+        elif kind == "instance":
+            self.instance_norm(x)
+        elif kind == "frozen":
+            self.elementwise(x, reads=2, writes=2, kernels=6, backward_reads=1, backward_kernels=1)
+        elif kind != "none":
+            raise GraphError(f"norm={kind!r} is not known: batch, group, instance, frozen, none")
 
     def conv_transpose(
         self,
@@ -67,29 +102,23 @@ class GraphBuilder(MemoryLayers):
         """Transposed convolution; its FLOPs are counted at the INPUT positions."""
         rank = len(x.size)
         k, s = axes(kernel, rank), axes(stride, rank)
-        out = Feature(
-            out_channels,
-            tuple(
-                (n - 1) * t - 2 * padding + a + output_padding
-                for n, a, t in zip(x.size, k, s, strict=True)
-            ),
-        )
-        self._convolution(x, out, k, s, groups, bias, shared, True, x.positions)
+        sizes = zip(x.size, k, s, strict=True)
+        size = tuple((n - 1) * t - 2 * padding + a + output_padding for n, a, t in sizes)
+        out = Feature(out_channels, size)
+        self._convolution(x, out, (groups, prod(k), prod(s)), bias, shared, True, x.positions)
         return out
 
     def _convolution(
         self,
         x: Feature,
         out: Feature,
-        kernel: tuple[int, ...],
-        stride: tuple[int, ...],
-        groups: int,
+        tail: tuple[int, int, int],
         bias: bool,
         shared: bool,
         data_gradient: bool,
         macs_positions: int,
     ) -> None:
-        volume, step = prod(kernel), prod(stride)
+        groups, volume, _ = tail
         cin, cout = x.channels // groups, out.channels // groups
         weights = out.channels * cin * volume
         if not shared:
@@ -99,35 +128,31 @@ class GraphBuilder(MemoryLayers):
         n_in, n_out = self.batch_size * x.elements, self.batch_size * out.elements
         flops = 2.0 * self.batch_size * macs_positions * cout * cin * volume * groups
         rows_in, rows_out = self.batch_size * x.positions, self.batch_size * out.positions
-        tail = (groups, volume, step)
-        self.emit(
-            Kind.CONV,
-            FORWARD,
-            (rows_out, cout, cin * volume, *tail),
-            flops=flops,
-            reads=n_in + weights,
-            writes=n_out,
-        )
+        dims = (rows_out, cout, cin * volume, *tail)
+        self.emit(Kind.CONV, FORWARD, dims, flops=flops, reads=n_in + weights, writes=n_out)
         if bias:
-            self.elementwise(n_out, reads=1, backward_writes=0)
-        if self._backward and data_gradient:
-            self.emit(
-                Kind.CONV,
-                DATA_GRADIENT,
-                (rows_in, cin, cout * volume, *tail),
-                flops=flops,
-                reads=n_out + weights,
-                writes=n_in,
-            )
+            self.elementwise(n_out, backward_writes=0)
+        into = (rows_in, cin, cout * volume, *tail) if data_gradient else None
+        onto = (cin * volume, cout, rows_out, *tail)
+        self._gradients(Kind.CONV, into, onto, flops, n_in, weights, n_out)
+
+    def _gradients(
+        self,
+        kind: Kind,
+        into: tuple[int, ...] | None,
+        onto: tuple[int, ...],
+        flops: float,
+        inputs: float,
+        weights: float,
+        outputs: float,
+    ) -> None:
+        """Gradients of a product with weights: ``into`` its input, if any, ``onto`` its weights."""
+        if into and self._backward:
+            reads = outputs + weights
+            self.emit(kind, DATA_GRADIENT, into, flops=flops, reads=reads, writes=inputs)
         if self._trainable:
-            self.emit(
-                Kind.CONV,
-                WEIGHT_GRADIENT,
-                (cin * volume, cout, rows_out, *tail),
-                flops=flops,
-                reads=n_out + n_in,
-                writes=weights,
-            )
+            reads = outputs + inputs
+            self.emit(kind, WEIGHT_GRADIENT, onto, flops=flops, reads=reads, writes=weights)
 
     def linear(
         self,
@@ -151,57 +176,23 @@ class GraphBuilder(MemoryLayers):
                 self.parameters(out_features)
         flops = 2.0 * rows * weights
         a, c = rows * in_features, rows * out_features
-        self.emit(
-            Kind.GEMM,
-            FORWARD,
-            (rows, out_features, in_features),
-            flops=flops,
-            reads=a + weights,
-            writes=c,
-        )
-        if self._backward and data_gradient:
-            self.emit(
-                Kind.GEMM,
-                DATA_GRADIENT,
-                (rows, in_features, out_features),
-                flops=flops,
-                reads=c + weights,
-                writes=a,
-            )
-        if self._trainable:
-            self.emit(
-                Kind.GEMM,
-                WEIGHT_GRADIENT,
-                (in_features, out_features, rows),
-                flops=flops,
-                reads=a + c,
-                writes=weights,
-            )
-            if bias:
-                self.emit(Kind.ELEMENTWISE, WEIGHT_GRADIENT, (rows, out_features), reads=c)
+        dims = (rows, out_features, in_features)
+        self.emit(Kind.GEMM, FORWARD, dims, flops=flops, reads=a + weights, writes=c)
+        into = (rows, in_features, out_features) if data_gradient else None
+        onto = (in_features, out_features, rows)
+        self._gradients(Kind.GEMM, into, onto, flops, a, weights, c)
+        if bias and self._trainable:
+            self.emit(Kind.ELEMENTWISE, WEIGHT_GRADIENT, (rows, out_features), reads=c)
 
     def batched_matmul(self, batch: int, m: int, n: int, k: int) -> None:
         """``batch`` products A[m,k] B[k,n] of two activations, and both gradients."""
         flops = 2.0 * batch * m * n * k
         a, b, c = batch * m * k, batch * k * n, batch * m * n
-        self.emit(Kind.BATCHED_GEMM, FORWARD, (m, n, k, batch), flops=flops, reads=a + b, writes=c)
+        kind = Kind.BATCHED_GEMM
+        self.emit(kind, FORWARD, (m, n, k, batch), flops=flops, reads=a + b, writes=c)
         if self._backward:
-            self.emit(
-                Kind.BATCHED_GEMM,
-                DATA_GRADIENT,
-                (m, k, n, batch),
-                flops=flops,
-                reads=c + b,
-                writes=a,
-            )
-            self.emit(
-                Kind.BATCHED_GEMM,
-                DATA_GRADIENT,
-                (k, n, m, batch),
-                flops=flops,
-                reads=c + a,
-                writes=b,
-            )
+            for dims, other, into in (((m, k, n, batch), b, a), ((k, n, m, batch), a, b)):
+                self.emit(kind, DATA_GRADIENT, dims, flops=flops, reads=c + other, writes=into)
 
     def attention(
         self,
@@ -236,18 +227,15 @@ class GraphBuilder(MemoryLayers):
             return
         flops = 4.0 * scores * head_dim * (0.5 if causal else 1.0)
         q, kv = n * query_len * head_dim, 2 * n * key_len * head_dim
-        dims = (query_len, key_len, head_dim, n)
-        self.emit(Kind.ATTENTION, FORWARD, dims, flops=flops, reads=q + kv, writes=q)
-        if self._backward:
-            self.emit(
-                Kind.ATTENTION,
-                DATA_GRADIENT,
-                dims,
-                flops=2.5 * flops,
-                reads=3 * q + kv,
-                writes=q + kv,
-                kernels=2,
-            )
+        self.both(
+            Kind.ATTENTION,
+            (query_len, key_len, head_dim, n),
+            (q + kv, q),
+            (3 * q + kv, q + kv),
+            backward_kernels=2,
+            flops=flops,
+            backward_flops=2.5 * flops,
+        )
 
     def rnn(
         self,
@@ -277,16 +265,10 @@ class GraphBuilder(MemoryLayers):
             self.linear(steps * rows, input_size, gates * hidden, bias=False)
             self.parameters(weights)
             self.parameters(bias_tensors * gates * hidden, bias_tensors)
-            for direction in (FORWARD, DATA_GRADIENT)[: 1 + self._backward]:
-                self.emit(
-                    Kind.RNN,
-                    direction,
-                    dims,
-                    flops=flops,
-                    kernels=launches,
-                    reads=weights + (gates + 2) * state,
-                    writes=2.0 * state,
-                )
+            moved = weights + (gates + 2) * state, 2.0 * state
+            self.both(
+                Kind.RNN, dims, moved, moved, kernels=launches, flops=flops, backward_flops=flops
+            )
             if self._trainable:
                 self.emit(
                     Kind.GEMM,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from profiles.tables import models
 from ..errors import GraphError, JobError, UnknownModelError
 from ..job.words import accepted
 from .builder import GraphBuilder
-from .families import Workload, builder_of
+from .families import Workload, arguments_of, builder_of
 from .finetuning import adapted, head_alone
 from .names import Meaning, meaning_of, nearest, normal, why_refused
 from .operator import Graph
@@ -187,12 +186,7 @@ def _variant(entry: ModelEntry, meaning: Meaning) -> ModelEntry:
 @cache
 def _accepted(family: str) -> Mapping[str, str]:
     """Keyword arguments of a family's builder -> their annotation."""
-    signature = inspect.signature(builder_of(family))
-    return FINETUNING | {
-        p.name: str(p.annotation)
-        for p in signature.parameters.values()
-        if p.kind is inspect.Parameter.KEYWORD_ONLY
-    }
+    return {**FINETUNING, **arguments_of(family)}
 
 
 def overrides(entry: ModelEntry, variant: Pairs) -> Pairs:

@@ -208,9 +208,47 @@ class Recorder:
 class MemoryLayers(Recorder):
     """Element-wise work, norms, softmax, losses, pooling and embeddings."""
 
+    def both(
+        self,
+        kind: Kind,
+        dims: tuple[int, ...],
+        forward: tuple[float, float],
+        backward: tuple[float, float],
+        *,
+        kernels: float = 1.0,
+        backward_kernels: float | None = None,
+        flops: float = 0.0,
+        backward_flops: float = 0.0,
+        function: str = "",
+    ) -> None:
+        """An operator and its data gradient, each with elements (read, written)."""
+        reads, writes = forward
+        self.emit(
+            kind,
+            FORWARD,
+            dims,
+            flops=flops,
+            reads=reads,
+            writes=writes,
+            kernels=kernels,
+            function=function,
+        )
+        if self._backward:
+            reads, writes = backward
+            launches = kernels if backward_kernels is None else backward_kernels
+            self.emit(
+                kind,
+                DATA_GRADIENT,
+                dims,
+                flops=backward_flops,
+                reads=reads,
+                writes=writes,
+                kernels=launches,
+            )
+
     def elementwise(
         self,
-        elements: float,
+        x: Feature | float,
         *,
         reads: float = 1.0,
         writes: float = 1.0,
@@ -220,116 +258,116 @@ class MemoryLayers(Recorder):
         backward_kernels: float | None = None,
         function: str = "",
     ) -> None:
-        """``elements`` outputs; reads and writes are per output element, each way.
+        """``x`` outputs; reads and writes are per output element, each way.
 
         By default the backward reads one more tensor than the forward (the saved input).
         ``function`` is torch's name, which says what memory keeps for the backward.
         ``backward_writes=0`` means there is no backward operator.
         """
-        cols = int(elements)
-        self.emit(
-            Kind.ELEMENTWISE,
-            FORWARD,
-            (1, cols),
-            reads=reads * elements,
-            writes=writes * elements,
-            kernels=kernels,
-            function=function,
-        )
-        if self._backward and backward_writes:
-            back = reads + 1 if backward_reads is None else backward_reads
+        n, dims = self._elements(x), (1, int(self._elements(x)))
+        forward = reads * n, writes * n
+        if not backward_writes:
             self.emit(
                 Kind.ELEMENTWISE,
-                DATA_GRADIENT,
-                (1, cols),
-                reads=back * elements,
-                writes=backward_writes * elements,
-                kernels=kernels if backward_kernels is None else backward_kernels,
+                FORWARD,
+                dims,
+                reads=forward[0],
+                writes=forward[1],
+                kernels=kernels,
+                function=function,
             )
+            return
+        back = reads + 1 if backward_reads is None else backward_reads
+        self.both(
+            Kind.ELEMENTWISE,
+            dims,
+            forward,
+            (back * n, backward_writes * n),
+            kernels=kernels,
+            backward_kernels=backward_kernels,
+            function=function,
+        )
+
+    def move(self, x: Feature | float) -> None:
+        """A copy each way: another layout, a slice, a gather, a scaling."""
+        self.elementwise(x, backward_reads=1)
 
     def activation(self, x: Feature | float, function: str = "relu") -> None:
         """ReLU, GELU, SiLU ...: one read and one write forward, two reads and one write back."""
-        self.elementwise(self._elements(x), function=function)
+        self.elementwise(x, function=function)
 
     def add(self, x: Feature | float) -> None:
         """Residual addition; its gradient is one addition where the branches join again."""
-        self.elementwise(self._elements(x), reads=2, backward_reads=2, function="add")
+        self.elementwise(x, reads=2, backward_reads=2, function="add")
 
     def multiply(self, x: Feature | float) -> None:
         """Product of two activations (gating); both gradients."""
-        self.elementwise(
-            self._elements(x), reads=2, backward_reads=3, backward_writes=2, function="mul"
-        )
+        self.elementwise(x, reads=2, backward_reads=3, backward_writes=2, function="mul")
 
     def dropout(self, x: Feature | float) -> None:
         """Dropout with a one-byte mask (a quarter of an element)."""
-        self.elementwise(self._elements(x), writes=1.25, backward_reads=1.25, function="dropout")
+        self.elementwise(x, writes=1.25, backward_reads=1.25, function="dropout")
 
     def concat(self, x: Feature | float) -> None:
         """Copy into a concatenated tensor of this size; the backward copies out again."""
-        self.elementwise(self._elements(x), backward_reads=1, function="cat")
+        self.elementwise(x, backward_reads=1, function="cat")
+
+    def join(self, x: Feature, other: Feature) -> Feature:
+        """The channels of both, copied into one map."""
+        joined = x.with_channels(x.channels + other.channels)
+        self.concat(joined)
+        return joined
 
     def upsample(self, x: Feature, size: tuple[int, ...]) -> Feature:
         """Interpolate to ``size``."""
         out = Feature(x.channels, size)
         ratio = x.positions / out.positions
-        self.elementwise(self._elements(out), reads=ratio, backward_reads=1, backward_writes=ratio)
+        self.elementwise(out, reads=ratio, backward_reads=1, backward_writes=ratio)
         return out
 
     def batch_norm(self, x: Feature, *, affine: bool = True) -> None:
         """Batch norm in training: statistics, then normalisation."""
-        self._norm(Kind.BATCH_NORM, self.batch_size * x.positions, x.channels, affine)
+        self._norm(Kind.BATCH_NORM, x, affine)
 
     def instance_norm(self, x: Feature, *, affine: bool = True) -> None:
         """Instance norm: each channel of each sample by itself."""
-        self._norm(Kind.INSTANCE_NORM, self.batch_size * x.positions, x.channels, affine)
+        self._norm(Kind.INSTANCE_NORM, x, affine)
 
     def group_norm(self, x: Feature, *, affine: bool = True) -> None:
         """Group norm; autocast runs it in FP32, other than batch and instance norm."""
-        self._norm(Kind.GROUP_NORM, self.batch_size * x.positions, x.channels, affine)
+        self._norm(Kind.GROUP_NORM, x, affine)
 
-    def layer_norm(self, rows: int, width: int, *, bias: bool = True) -> None:
-        """Layer norm (RMS norm with ``bias=False``) of ``rows`` rows."""
-        self.parameters(width)
-        if bias:
-            self.parameters(width)
-        n = rows * width
-        self.emit(Kind.LAYER_NORM, FORWARD, (rows, width), reads=n, writes=n)
-        if self._backward:
-            self.emit(
-                Kind.LAYER_NORM, DATA_GRADIENT, (rows, width), reads=3 * n, writes=n, kernels=2
-            )
-
-    def _norm(self, kind: Kind, rows: int, channels: int, affine: bool) -> None:
+    def _norm(self, kind: Kind, x: Feature, affine: bool) -> None:
         if affine:
-            self.parameters(2 * channels, 2)
-        n = rows * channels
-        self.emit(kind, FORWARD, (rows, channels), reads=2 * n, writes=n)
-        if self._backward:
-            self.emit(kind, DATA_GRADIENT, (rows, channels), reads=4 * n, writes=n)
+            self.parameters(2 * x.channels, 2)
+        n = self.batch_size * x.elements
+        self.both(kind, (self.batch_size * x.positions, x.channels), (2 * n, n), (4 * n, n))
+
+    def layer_norm(
+        self, rows: int, width: int, *, bias: bool = True, affine: bool = True, sums: int = 2
+    ) -> None:
+        """Layer norm (RMS norm with ``bias=False``) of ``rows`` rows; ``sums`` kernels back."""
+        if affine:
+            self.parameters(width)
+            if bias:
+                self.parameters(width)
+        n = rows * width
+        self.both(Kind.LAYER_NORM, (rows, width), (n, n), (3 * n, n), backward_kernels=sums)
 
     def softmax(self, rows: int, cols: int) -> None:
         """Softmax over ``cols`` for each of ``rows`` rows."""
         n = rows * cols
-        self.emit(Kind.SOFTMAX, FORWARD, (rows, cols), reads=n, writes=n)
-        if self._backward:
-            self.emit(Kind.SOFTMAX, DATA_GRADIENT, (rows, cols), reads=2 * n, writes=n)
+        self.both(Kind.SOFTMAX, (rows, cols), (n, n), (2 * n, n))
 
     def cross_entropy(self, rows: int, classes: int) -> None:
         """Log-softmax and negative log-likelihood over ``classes``."""
         n = rows * classes
-        self.emit(Kind.LOSS, FORWARD, (rows, classes), reads=2 * n, writes=n, kernels=2)
-        if self._backward:
-            self.emit(Kind.LOSS, DATA_GRADIENT, (rows, classes), reads=2 * n, writes=n, kernels=2)
+        self.both(Kind.LOSS, (rows, classes), (2 * n, n), (2 * n, n), kernels=2)
 
-    def regression_loss(self, elements: int, *, kernels: float = 4.0) -> None:
-        """A pointwise loss (MSE, L1, BCE, dice): few launches over ``elements``."""
-        n = float(elements)
-        self.emit(Kind.LOSS, FORWARD, (1, elements), reads=kernels * n, writes=n, kernels=kernels)
-        if self._backward:
-            self.emit(
-                Kind.LOSS, DATA_GRADIENT, (1, elements), reads=2 * n, writes=n, kernels=kernels
-            )
+    def regression_loss(self, x: Feature | float, *, kernels: float = 4.0) -> None:
+        """A pointwise loss (MSE, L1, BCE, dice): few launches over the elements of ``x``."""
+        n = self._elements(x)
+        self.both(Kind.LOSS, (1, int(n)), (kernels * n, n), (2 * n, n), kernels=kernels)
 
     def pool(
         self,
@@ -344,29 +382,19 @@ class MemoryLayers(Recorder):
         rank = len(x.size)
         k = axes(kernel, rank)
         s = k if stride is None else axes(stride, rank)
-        extra = tuple(t - 1 if ceil else 0 for t in s)
-        out = Feature(
-            x.channels,
-            tuple(
-                (n + 2 * padding - a + e) // t + 1
-                for n, a, t, e in zip(x.size, k, s, extra, strict=True)
-            ),
-        )
-        self._pool(x, out)
-        return out
+        sizes = zip(x.size, k, s, strict=True)
+        size = tuple((n + 2 * padding - a + (t - 1) * ceil) // t + 1 for n, a, t in sizes)
+        return self._pool(x, Feature(x.channels, size))
 
     def global_pool(self, x: Feature) -> Feature:
         """Average over all positions."""
-        out = Feature(x.channels, (1,) * len(x.size))
-        self._pool(x, out, "mean")
-        return out
+        return self._pool(x, Feature(x.channels, (1,) * len(x.size)), "mean")
 
-    def _pool(self, x: Feature, out: Feature, function: str = "") -> None:
+    def _pool(self, x: Feature, out: Feature, function: str = "") -> Feature:
         a, c = self._elements(x), self._elements(out)
         dims = (self.batch_size * out.positions, x.channels)
-        self.emit(Kind.POOL, FORWARD, dims, reads=a, writes=c, function=function)
-        if self._backward:
-            self.emit(Kind.POOL, DATA_GRADIENT, dims, reads=2 * c, writes=a)
+        self.both(Kind.POOL, dims, (a, c), (2 * c, a), function=function)
+        return out
 
     def embedding(
         self, rows: int, width: int, vocab: int, *, sparse: bool = False, shared: bool = False
@@ -378,15 +406,8 @@ class MemoryLayers(Recorder):
         """
         if not shared:
             self.parameters(vocab * width, sparse=sparse)
-        n = rows * width
-        self.emit(Kind.EMBEDDING, FORWARD, (rows, width), reads=n, writes=n)
+        n, dims = rows * width, (rows, width)
+        self.emit(Kind.EMBEDDING, FORWARD, dims, reads=n, writes=n)
         if self._trainable:
-            table = 0 if sparse else vocab * width
-            self.emit(
-                Kind.EMBEDDING,
-                WEIGHT_GRADIENT,
-                (rows, width),
-                reads=2 * n,
-                writes=n + table,
-                kernels=2,
-            )
+            table = n if sparse else n + vocab * width
+            self.emit(Kind.EMBEDDING, WEIGHT_GRADIENT, dims, reads=2 * n, writes=table, kernels=2)

@@ -6,8 +6,10 @@ A builder is told the ``Workload`` of one micro-batch; it is imported when it is
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields
 from typing import TypeVar
 
 from ...errors import GraphError
@@ -58,20 +60,39 @@ class Workload:
 F = TypeVar("F", bound=Callable[..., None])
 
 _BUILDERS: dict[str, Callable[..., None]] = {}
+_SIZES: dict[str, type] = {}
 
-# family name -> module under ``families`` that registers it; imported on first use only
-_MODULES: dict[str, str] = {
-    "mobilefacenet": "insightface",
-    "video_dit": "dit",
-    "imagen_efficient": "imagen",
+# Modules that register several families; any other family has a module of its name. They are
+# imported on first use only.
+_MODULES = {
+    "classifiers": ("alexnet", "vgg", "vit"),
+    "encoders": ("bert", "deberta", "electra"),
+    "encoder_decoder": ("gnmt", "seq2seq", "t5"),
+    "generative": ("cyclegan", "diffusion", "dit", "video_dit"),
+    "imagen": ("imagen_efficient",),
+    "inverted": ("efficientnet", "insightface", "mobilefacenet"),
+    "one_stage": ("efficientdet", "retinanet", "ssd", "yolo"),
+    "recommendation": ("autoencoder", "dlrm", "ncf", "sim", "wide_and_deep"),
+    "science": ("moflow", "rgat", "se3", "tft"),
+    "segmentation": ("deeplab", "nnunet", "unet", "unet3plus", "vnet"),
+    "speech": ("jasper", "rnnt", "wav2vec2"),
+    "stored": ("recorded", "traced"),
+    "voices": ("fastpitch", "hifigan", "tacotron2", "waveglow"),
+    "words": ("lstm_lm", "transformer_xl"),
 }
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
-def family(name: str) -> Callable[[F], F]:
-    """Register ``build(b: GraphBuilder, work: Workload, **architecture)`` as family ``name``."""
+def family(name: str, sizes: type | None = None) -> Callable[[F], F]:
+    """Register ``build(b: GraphBuilder, work: Workload, **architecture)`` as family ``name``.
+
+    ``sizes`` is the dataclass whose fields a builder takes as ``**``.
+    """
 
     def register(build: F) -> F:
         _BUILDERS[name] = build
+        if sizes:
+            _SIZES[name] = sizes
         return build
 
     return register
@@ -80,12 +101,17 @@ def family(name: str) -> Callable[[F], F]:
 def builder_of(name: str) -> Callable[..., None]:
     """The builder registered for a family; raises GraphError for an unknown one."""
     if name not in _BUILDERS:
-        module = _MODULES.get(name, name)
-        try:
-            importlib.import_module(f"{__package__}.{module}")
-        except ModuleNotFoundError as error:
-            raise GraphError(f"no operator graph for family {name!r}") from error
+        with suppress(ModuleNotFoundError):
+            importlib.import_module(f"{__package__}.{_MODULE_OF.get(name, name)}")
     try:
         return _BUILDERS[name]
     except KeyError:
         raise GraphError(f"no operator graph for family {name!r}") from None
+
+
+def arguments_of(name: str) -> Mapping[str, str]:
+    """Keyword arguments of a family's builder -> their annotation; raises as ``builder_of``."""
+    parameters = inspect.signature(builder_of(name)).parameters.values()
+    own = {p.name: str(p.annotation) for p in parameters if p.kind is p.KEYWORD_ONLY}
+    taken = fields(_SIZES[name]) if name in _SIZES else ()
+    return {field.name: str(field.type) for field in taken} | own

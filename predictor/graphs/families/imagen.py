@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from ..builder import Feature, GraphBuilder
+from ..builder import Feature, GraphBuilder, Options
 from . import Workload, family
 
 HEAD_DIM = 64
@@ -68,7 +68,7 @@ def imagen(
             x = _residual(b, x, widths[level], condition, scale=1)
     _group_norm(b, x)
     x = b.conv(x, 3, 3, bias=True)
-    b.regression_loss(b.batch_size * x.elements, kernels=4)
+    b.regression_loss(x, kernels=4)
 
 
 @family("imagen_efficient")
@@ -104,21 +104,19 @@ def imagen_efficient(
     for level in reversed(range(len(widths))):
         width = widths[level]
         if level < middle:
-            x = _join(b, x, skips.pop())
+            x = b.join(x, skips.pop())
         x = _blocks(b, x, width, blocks[level], condition, attention.get(level))
-        if level == middle:
-            x = b.conv_transpose(x, width, 3, stride=1, padding=1, bias=True)
-        else:
-            x = b.conv_transpose(x, width, 3, stride=2, padding=1, output_padding=1, bias=True)
+        up: Options = {"stride": 1} if level == middle else {"stride": 2, "output_padding": 1}
+        x = b.conv_transpose(x, width, 3, padding=1, bias=True, **up)
     x = b.conv(x, 3, 3, bias=True)
-    b.regression_loss(b.batch_size * x.elements, kernels=4)
+    b.regression_loss(x, kernels=4)
 
 
 def _image(b: GraphBuilder, work: Workload, text: int, super_resolution: bool) -> Feature:
     """The noised image, with the small one scaled up beside it."""
     x = Feature(3, work.image)
     b.input(x.elements + text)
-    b.elementwise(b.batch_size * x.elements, reads=2, kernels=4, backward_writes=0)
+    b.elementwise(x, reads=2, kernels=4, backward_writes=0)
     if not super_resolution:
         return x
     b.elementwise(2 * b.batch_size * x.elements, kernels=3, backward_writes=0)
@@ -126,30 +124,25 @@ def _image(b: GraphBuilder, work: Workload, text: int, super_resolution: bool) -
 
 
 def _conditioning(
-    b: GraphBuilder,
-    condition: _Condition,
-    hidden: int,
-    text_width: int,
-    pooled: int,
-    augmented: bool,
+    b: GraphBuilder, told: _Condition, hidden: int, text_width: int, pooled: int, augmented: bool
 ) -> None:
     """Vectors of time (and noise level), the pooled text, and the text projected for attention."""
-    batch, vector = b.batch_size, condition.vector
+    batch, vector = b.batch_size, told.vector
     for _ in range(2 if augmented else 1):
         b.elementwise(batch * hidden, kernels=3, backward_writes=0)
         _two_layers(b, hidden, vector)
-    width, keys = condition.heads * HEAD_DIM, condition.tokens + 1
-    b.parameters(BIAS_BUCKETS * condition.heads)
+    width, keys = told.heads * HEAD_DIM, told.tokens + 1
+    b.parameters(BIAS_BUCKETS * told.heads)
     b.linear(batch, text_width, width, bias=False, data_gradient=False)
     for _ in range(2):
         b.linear(batch * keys, text_width, width, bias=False, data_gradient=False)
-    b.attention(condition.heads, 1, keys, HEAD_DIM, flash=condition.flash)
+    b.attention(told.heads, 1, keys, HEAD_DIM, flash=told.flash)
     b.linear(batch, width, text_width, bias=False)
     b.layer_norm(batch, text_width)
     b.linear(batch, text_width, pooled)
     b.layer_norm(batch, pooled)
     _two_layers(b, pooled, vector)
-    b.linear(batch * condition.tokens, text_width, condition.context, data_gradient=False)
+    b.linear(batch * told.tokens, text_width, told.context, data_gradient=False)
 
 
 def _two_layers(b: GraphBuilder, width: int, vector: int) -> None:
@@ -170,12 +163,6 @@ def _up(
             b.concat(y)
             _residual(b, y, width, condition)
     return x.with_channels(width)
-
-
-def _join(b: GraphBuilder, x: Feature, skip: Feature) -> Feature:
-    x = x.with_channels(x.channels + skip.channels)
-    b.concat(x)
-    return x
 
 
 def _blocks(
@@ -201,13 +188,7 @@ def _residual(
         x = _rescale(b, _rescale(b, x, scale, shared=False), scale, shared=True, of=x)
     y = b.conv(x, channels, 3, bias=True)
     b.group_norm(y)
-    b.elementwise(
-        b.batch_size * y.elements,
-        backward_reads=3,
-        backward_writes=1.25,
-        writes=1.25,
-        function="dropout",
-    )
+    b.elementwise(y, writes=1.25, backward_reads=3, backward_writes=1.25, function="dropout")
     y = b.conv(y, channels, 3, bias=True)
     if condition.project_skip or x.channels != channels:
         b.conv(x, channels, 1, bias=True)
@@ -239,13 +220,11 @@ def _attention(b: GraphBuilder, x: Feature, condition: _Condition, kind: str) ->
     b.group_norm(x)
     b.group_norm(Feature(condition.context, (condition.tokens,)))
     b.linear(rows, x.channels, width)
-    sides = [(text, condition.context)]
-    if kind == "fused":
-        sides.append((rows, x.channels))
-    for side, channels in sides:
-        for _ in range(2):
-            b.linear(side, channels, width)
     keys = condition.tokens + (x.positions if kind == "fused" else 0)
+    for side, channels in ((text, condition.context), (rows, x.channels)):
+        if side == text or kind == "fused":
+            b.linear(side, channels, width)
+            b.linear(side, channels, width)
     b.concat(2 * b.batch_size * keys * width)
     b.attention(condition.heads, x.positions, keys, HEAD_DIM, flash=condition.flash, dropout=False)
     b.linear(rows, width, x.channels)

@@ -12,59 +12,62 @@ from math import ceil
 
 from ...errors import GraphError
 from ..builder import GraphBuilder
+from . import Workload
 from .transformer import Block, activate, expand, norm, project, residual
 
+WHOLE = Workload(1)
 _RUN = re.compile(r"\[([01])\]\*(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Experts of one layer: all of them, those a token visits, and their widths on one GPU.
+    """Experts of one layer: all of them, those a token visits, and their full widths.
 
-    ``grouped`` products start together. Experts ``latent`` wide work on a projection of the stream
-    (LatentMoE of Nemotron 3); 0 on the stream itself.
+    ``work`` splits the widths, spreads the experts, and starts their products together where they
+    are grouped. Experts ``latent`` wide work on a projection of the stream (LatentMoE of Nemotron
+    3); 0 on the stream itself.
     """
 
     experts: int
     topk: int
     ffn: int
     shared_ffn: int = 0
-    expert_parallel: int = 1
-    grouped: bool = False
     router_bias: bool = False
     latent: int = 0
+    work: Workload = WHOLE
 
 
 def moe_feed_forward(b: GraphBuilder, block: Block, mixture: Mixture, rows: int) -> None:
     """Norm, router, experts on ``topk`` copies of each row, shared expert, residual."""
-    routed = rows * mixture.topk
-    local = max(1, mixture.experts // mixture.expert_parallel)
-    inner = replace(block, hidden=mixture.latent or block.hidden, ffn=mixture.ffn)
-    copies = routed * inner.hidden
+    work, experts, routed = mixture.work, mixture.experts, rows * mixture.topk
+    local, split = max(1, experts // work.expert_parallel), work.tensor_parallel
+    width = mixture.latent or block.hidden
+    inner = replace(block, hidden=width, ffn=ceil(mixture.ffn / split))
+    copies = routed * width
     norm(b, block, rows)
-    b.linear(rows, block.hidden, mixture.experts, bias=mixture.router_bias)
-    b.softmax(rows, mixture.experts)
+    b.linear(rows, block.hidden, experts, bias=mixture.router_bias)
+    b.softmax(rows, experts)
     b.elementwise(
-        rows * mixture.experts, kernels=6, reads=6, writes=4, backward_reads=3, backward_kernels=3
+        rows * experts, kernels=6, reads=6, writes=4, backward_reads=3, backward_kernels=3
     )
-    b.elementwise(copies, backward_reads=1)
+    b.move(copies)
     if mixture.latent:
-        b.linear(rows, block.hidden, inner.hidden, bias=False)
+        b.linear(rows, block.hidden, width, bias=False)
     each = ceil(routed / local)
-    if mixture.grouped:
+    if work.grouped_experts:
         with b.grouped(local):
-            project(b, each, inner.hidden, inner.inputs, inner)
+            project(b, each, width, inner.inputs, inner)
         activate(b, inner, routed * inner.ffn)
         with b.grouped(local):
-            b.linear(each, inner.ffn, inner.hidden, bias=inner.bias)
+            b.linear(each, inner.ffn, width, bias=inner.bias)
     else:
         with b.repeat(local):
             expand(b, inner, each)
     b.elementwise(copies, kernels=2, reads=2, writes=1 + 1 / mixture.topk, backward_reads=2)
     if mixture.latent:
-        b.linear(rows, inner.hidden, block.hidden, bias=False)
+        b.linear(rows, width, block.hidden, bias=False)
     if mixture.shared_ffn:
-        expand(b, block.with_ffn(mixture.shared_ffn), rows)
+        expand(b, replace(block, ffn=ceil(mixture.shared_ffn / split)), rows)
         b.add(rows * block.hidden)
     residual(b, block, rows)
 

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 from ..builder import Feature, GraphBuilder
-from .fpn import norm_layer
+
+OBJECTS = 8  # COCO images hold 7.3 objects on average (Lin et al. arXiv 1405.0312)
 
 
 def proposal_network(
@@ -21,8 +22,7 @@ def proposal_network(
     """RPN head shared by ``levels``, its losses, and NMS to ``proposals`` boxes per image."""
     for position, x in enumerate(levels):
         shared = position > 0
-        hidden = b.conv(x, x.channels, 3, bias=True, shared=shared)
-        b.activation(hidden)
+        hidden = b.conv_norm(x, x.channels, 3, norm="none", bias=True, shared=shared)
         for outputs in (anchors, 4 * anchors):
             b.concat(b.conv(hidden, outputs, 1, bias=True, shared=shared))
     total = anchors * sum(x.positions for x in levels)
@@ -35,24 +35,20 @@ def proposal_network(
 
 def _select_proposals(b: GraphBuilder, levels: int, anchors: int, proposals: int) -> None:
     """Top-k and decoding per level, NMS per level and image, top-k over the levels."""
-    b.elementwise(b.batch_size * anchors, reads=4, writes=2, kernels=3, backward_writes=0)
+    images, decoded = b.batch_size, b.batch_size * 2 * proposals * 4
+    b.elementwise(images * anchors, reads=4, writes=2, kernels=3, backward_writes=0)
     with b.repeat(levels):
-        b.elementwise(
-            b.batch_size * 2 * proposals * 4, reads=20, writes=20, kernels=36, backward_writes=0
-        )
-    with b.repeat(levels * b.batch_size):
+        b.elementwise(decoded, reads=20, writes=20, kernels=36, backward_writes=0)
+    with b.repeat(levels * images):
         b.elementwise(proposals * proposals / 8, reads=4, writes=2, kernels=24, backward_writes=0)
-    with b.repeat(b.batch_size):
+    with b.repeat(images):
         b.elementwise(proposals * 5, reads=10, writes=10, kernels=12, backward_writes=0)
 
 
-def match_boxes(b: GraphBuilder, boxes: int, *, objects: int = 8) -> None:
-    """Assign ``boxes`` per image to ground truth and sample some: IoU matrix, maxima, draws.
-
-    COCO images hold 7.3 objects on average (Lin et al. arXiv 1405.0312).
-    """
+def match_boxes(b: GraphBuilder, boxes: int) -> None:
+    """Assign ``boxes`` per image to ground truth and sample some: IoU matrix, maxima, draws."""
     with b.repeat(b.batch_size):
-        b.elementwise(boxes * objects, reads=16, writes=12, kernels=20, backward_writes=0)
+        b.elementwise(boxes * OBJECTS, reads=16, writes=12, kernels=20, backward_writes=0)
         b.elementwise(boxes, reads=24, writes=16, kernels=50, backward_writes=0)
 
 
@@ -84,9 +80,7 @@ def box_predictor(b: GraphBuilder, rois: int, features: int, logits: int, deltas
 
 def box_head(b: GraphBuilder, x: Feature, rois: int, *, convs: int = 0, norm: str = "none") -> int:
     """Two fully connected layers of 1024, or ``convs`` 3x3 convolutions and one; their width."""
-    with regions(b, rois):
-        for _ in range(convs):
-            x = _region_conv(b, x, 256, norm)
+    x = _region_convs(b, x, rois, convs, 256, norm)
     widths = [x.elements, 1024] if convs else [x.elements, 1024, 1024]
     for narrow, wide in pairwise(widths):
         b.linear(rois, narrow, wide)
@@ -98,9 +92,8 @@ def mask_head(
     b: GraphBuilder, x: Feature, rois: int, classes: int, *, convs: int = 4, norm: str = "none"
 ) -> None:
     """3x3 convolutions, a 2x2 deconvolution, one 28x28 mask per class, sigmoid loss."""
+    x = _region_convs(b, x, rois, convs, 256, norm)
     with regions(b, rois):
-        for _ in range(convs):
-            x = _region_conv(b, x, 256, norm)
         x = b.conv_transpose(x, 256, 2, stride=2, bias=True)
         b.activation(x)
         x = b.conv(x, classes, 1, bias=True)
@@ -112,9 +105,8 @@ def mask_head(
 
 def keypoint_head(b: GraphBuilder, x: Feature, rois: int, keypoints: int) -> None:
     """Eight 3x3 convolutions of 512, a 4x4 deconvolution, 56x56 heat maps, cross-entropy."""
+    x = _region_convs(b, x, rois, 8, 512, "none")
     with regions(b, rois):
-        for _ in range(8):
-            x = _region_conv(b, x, 512, "none")
         x = b.conv_transpose(x, keypoints, 4, stride=2, padding=1, bias=True)
         x = b.upsample(x, (56, 56))
     b.cross_entropy(rois * keypoints, x.positions)
@@ -130,8 +122,10 @@ def regions(b: GraphBuilder, rois: int) -> Iterator[None]:
         b.batch_size = images
 
 
-def _region_conv(b: GraphBuilder, x: Feature, channels: int, norm: str) -> Feature:
-    x = b.conv(x, channels, 3, bias=norm == "none")
-    norm_layer(b, x, norm)
-    b.activation(x)
+def _region_convs(
+    b: GraphBuilder, x: Feature, rois: int, convs: int, channels: int, norm: str
+) -> Feature:
+    with regions(b, rois):
+        for _ in range(convs):
+            x = b.conv_norm(x, channels, 3, norm=norm, bias=norm == "none")
     return x

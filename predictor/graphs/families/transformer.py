@@ -8,8 +8,9 @@ operator.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 from ..builder import GraphBuilder
 from . import Workload
@@ -25,12 +26,34 @@ _FUNCTIONS = {"geglu": "gelu", "gelu_new": "gelu", "squared-relu": "relu"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class Habits:
+    """What the author of a layer chose; 0 and None mean as many heads, as wide, as ``bias``.
+
+    ``qkv_bias`` and ``out_bias`` are those of the attention; a ``post_norm`` closes each branch.
+    Queries see the last ``window`` keys (0: all); ``sinks`` are a learned logit for each head.
+    """
+
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    bias: bool = True
+    qkv_bias: bool | None = None
+    out_bias: bool | None = None
+    pre_norm: bool = True
+    post_norm: bool = False
+    softcap: bool = False
+    norm_bias: bool = True
+    activation: str = "gelu"
+    dropout: bool = True
+    joint_projections: bool = True
+    window: int = 0
+    sinks: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block(Habits):
     """One transformer layer on one GPU: widths after tensor parallelism, and its habits.
 
     ``norm_shares`` GPUs divide the tokens of norms and residuals, ``key_shares`` those of the keys.
-    ``qkv_bias`` and ``out_bias`` are those of the attention; a ``post_norm`` closes each branch.
-    Queries see the last ``window`` keys (0: all); ``sinks`` are a learned logit for each head.
     """
 
     hidden: int
@@ -38,26 +61,16 @@ class Block:
     head_dim: int
     ffn: int
     kv_heads: int
-    bias: bool = True
-    qkv_bias: bool = True
-    out_bias: bool = True
-    pre_norm: bool = True
-    post_norm: bool = False
-    softcap: bool = False
+    qkv_bias: bool
+    out_bias: bool
     rms_norm: bool = False
-    norm_bias: bool = True
-    activation: str = "gelu"
     gated: bool = False
-    dropout: bool = True
     inner_dropout: bool = False
     rotary: bool = False
-    joint_projections: bool = True
     fused: bool = False
     flash: bool = False
     norm_shares: int = 1
     key_shares: int = 1
-    window: int = 0
-    sinks: bool = False
 
     @classmethod
     def of(
@@ -65,56 +78,40 @@ class Block:
         hidden: int,
         heads: int,
         ffn: int,
+        work: Workload | None = None,
         *,
-        kv_heads: int | None = None,
-        head_dim: int | None = None,
-        bias: bool = True,
-        qkv_bias: bool | None = None,
-        out_bias: bool | None = None,
-        pre_norm: bool = True,
-        post_norm: bool = False,
-        softcap: bool = False,
         rms_norm: bool = False,
-        norm_bias: bool = True,
-        activation: str = "gelu",
         gated: bool = False,
-        dropout: bool = True,
         inner_dropout: bool = False,
         rotary: bool = False,
-        joint_projections: bool = True,
-        window: int = 0,
-        sinks: bool = False,
-        work: Workload | None = None,
+        **habits: Any,
     ) -> Block:
-        """What one GPU has of a layer of these full widths when ``work`` splits and fuses it."""
-        work = work or Workload(1)
-        tensor_parallel = work.tensor_parallel
+        """What one GPU has of a layer of these full widths when ``work`` splits and fuses it.
+
+        ``habits`` are fields of ``Habits``.
+        """
+        work, own = work or Workload(1), Habits(**habits)
+        split = work.tensor_parallel
+        resolved = {
+            "head_dim": own.head_dim or hidden // heads,
+            "kv_heads": ceil((own.kv_heads or heads) / split),
+            "qkv_bias": own.bias if own.qkv_bias is None else own.qkv_bias,
+            "out_bias": own.bias if own.out_bias is None else own.out_bias,
+            "norm_bias": own.norm_bias and not rms_norm,
+        }
         return cls(
+            **(habits | resolved),
             hidden=hidden,
-            heads=ceil(heads / tensor_parallel),
-            head_dim=head_dim or hidden // heads,
-            ffn=ceil(ffn / tensor_parallel),
-            kv_heads=ceil((kv_heads or heads) / tensor_parallel),
-            bias=bias,
-            qkv_bias=bias if qkv_bias is None else qkv_bias,
-            out_bias=bias if out_bias is None else out_bias,
-            pre_norm=pre_norm,
-            post_norm=post_norm,
-            softcap=softcap,
+            heads=ceil(heads / split),
+            ffn=ceil(ffn / split),
             rms_norm=rms_norm,
-            norm_bias=norm_bias and not rms_norm,
-            activation=activation,
             gated=gated,
-            dropout=dropout,
             inner_dropout=inner_dropout,
             rotary=rotary,
-            joint_projections=joint_projections,
             fused=work.flash_attention or work.fused_layers,
             flash=work.flash_attention,
-            norm_shares=tensor_parallel if work.sequence_parallel else 1,
+            norm_shares=split if work.sequence_parallel else 1,
             key_shares=work.context_parallel,
-            window=window,
-            sinks=sinks,
         )
 
     @property
@@ -131,10 +128,6 @@ class Block:
     def inputs(self) -> tuple[int, ...]:
         """Widths of the first products of the feed-forward layer: a gated one has two."""
         return (self.ffn, self.ffn) if self.gated else (self.ffn,)
-
-    def with_ffn(self, ffn: int) -> Block:
-        """The same layer with another feed-forward width."""
-        return replace(self, ffn=ffn)
 
 
 def vocab_share(vocab: int, tensor_parallel: int, divisor: int = 1) -> int:
@@ -166,12 +159,6 @@ def norm(b: GraphBuilder, block: Block, rows: int, width: int | None = None) -> 
         )
 
 
-def branch_norm(b: GraphBuilder, block: Block, rows: int) -> None:
-    """The norm in front of a branch, where the layer has one."""
-    if block.pre_norm:
-        norm(b, block, rows)
-
-
 def residual(b: GraphBuilder, block: Block, rows: int) -> None:
     """Norm behind a branch where there is one, dropout, and addition to the trunk."""
     if block.post_norm:
@@ -185,7 +172,7 @@ def residual(b: GraphBuilder, block: Block, rows: int) -> None:
 def rotary(b: GraphBuilder, block: Block, elements: float) -> None:
     """Rotary embedding of ``elements`` query and key elements (Su et al. arXiv 2104.09864)."""
     if block.fused:
-        b.elementwise(elements, backward_reads=1)
+        b.move(elements)
         return
     b.elementwise(
         elements,
@@ -216,7 +203,7 @@ def attend(
     keys = samples * key_len * block.attention_width
     if not block.fused:
         for elements in (queries, keys, keys):
-            b.elementwise(elements, backward_reads=1)
+            b.move(elements)
     if masked and not block.flash and not softmax_is_fused(block, samples, key_len):
         b.elementwise(samples * block.heads * query_len * key_len, backward_writes=0)
     if block.softcap and not block.flash:
@@ -233,20 +220,12 @@ def attend(
         fused_softmax=softmax_is_fused(block, samples, key_len),
     )
     if not block.flash:
-        b.elementwise(queries, backward_reads=1)
+        b.move(queries)
 
 
 def soft_cap(b: GraphBuilder, elements: float) -> None:
     """Division, tanh and product that bound scores or logits (Gemma 2, arXiv 2408.00118)."""
-    b.elementwise(
-        elements,
-        reads=3,
-        writes=3,
-        backward_reads=4,
-        backward_writes=3,
-        kernels=3,
-        backward_kernels=3,
-    )
+    b.elementwise(elements, reads=3, writes=3, backward_reads=4, backward_writes=3, kernels=3)
 
 
 def softmax_is_fused(block: Block, samples: int, key_len: int) -> bool:
@@ -261,7 +240,6 @@ def project(
     width: int,
     outputs: tuple[int, ...],
     block: Block,
-    *,
     bias: bool | None = None,
 ) -> None:
     """Several projections of the same rows: one GEMM where the layer joins them.
@@ -273,17 +251,13 @@ def project(
         b.linear(rows, width, out, bias=bias)
 
 
-def project_heads(b: GraphBuilder, block: Block, rows: int) -> None:
-    """Query, key and value projections."""
-    outputs = (block.attention_width, block.kv_width, block.kv_width)
-    project(b, rows, block.hidden, outputs, block, bias=block.qkv_bias)
-
-
 def self_attention(b: GraphBuilder, block: Block, seq_len: int, *, causal: bool = False) -> None:
     """Query, key and value projections, attention, output projection, residual and norm."""
     rows = b.batch_size * seq_len
-    branch_norm(b, block, rows)
-    project_heads(b, block, rows)
+    if block.pre_norm:
+        norm(b, block, rows)
+    outputs = (block.attention_width, block.kv_width, block.kv_width)
+    project(b, rows, block.hidden, outputs, block, block.qkv_bias)
     if block.rotary:
         rotary(b, block, rows * (block.attention_width + block.kv_width))
     keys = min(seq_len, 2 * block.window or seq_len) if block.flash else seq_len  # half is masked
@@ -308,7 +282,7 @@ def cross_attention(b: GraphBuilder, block: Block, seq_len: int, memory_len: int
 def activate(b: GraphBuilder, block: Block, elements: float) -> None:
     """The non-linearity of a feed-forward layer, gated or not."""
     if block.activation == "clamped-swiglu":
-        b.elementwise(elements, reads=8, writes=7, backward_reads=9, kernels=6, backward_kernels=6)
+        b.elementwise(elements, reads=8, writes=7, backward_reads=9, kernels=6)
         return
     if block.gated and block.fused:
         b.multiply(elements)
@@ -343,7 +317,8 @@ def expand(b: GraphBuilder, block: Block, rows: int) -> None:
 
 def feed_forward(b: GraphBuilder, block: Block, rows: int) -> None:
     """Norm, feed-forward layer, residual."""
-    branch_norm(b, block, rows)
+    if block.pre_norm:
+        norm(b, block, rows)
     expand(b, block, rows)
     residual(b, block, rows)
 
@@ -356,5 +331,5 @@ def language_head(
     if bias:
         b.parameters(vocab)
         b.elementwise(rows * vocab, backward_writes=0)
-    b.elementwise(rows * vocab, backward_reads=1)
+    b.move(rows * vocab)
     b.cross_entropy(rows, vocab)

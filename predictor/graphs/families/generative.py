@@ -1,0 +1,378 @@
+"""Generators of images and video: Stable Diffusion's U-Net, diffusion transformers, CycleGAN.
+
+Rombach et al. arXiv 2112.10752 (diffusers UNet2DConditionModel); Peebles and Xie arXiv 2212.09748
+(DiT; NeMo for video); Zhu et al. arXiv 1703.10593 (pytorch-CycleGAN-and-pix2pix). Latents are
+precomputed: the autoencoder does not run in training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from ..builder import Feature, GraphBuilder, Options
+from . import Workload, family
+
+FREQUENCIES = 256  # width of the sinusoids of a time step or a frame rate
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What every block is told: the time embedding's width, the text's width and length."""
+
+    time: int
+    context: int
+    tokens: int
+    head_dim: int
+    flash: bool
+
+
+@family("diffusion")
+def diffusion(
+    b: GraphBuilder,
+    work: Workload,
+    *,
+    widths: Sequence[int] = (320, 640, 1280, 1280),
+    attention: Sequence[bool] = (True, True, True, False),
+    blocks: int = 2,
+    head_dim: int = 64,
+    context: int = 1024,
+    context_tokens: int = 77,
+    text_layers: int = 0,
+    latent_channels: int = 4,
+    latent_factor: int = 8,
+) -> None:
+    """A denoising step on latents of ``work.image_size`` / ``latent_factor``.
+
+    ``attention`` says which levels have transformer blocks; ``text_layers`` > 0 runs that many
+    frozen layers of a text encoder ``context`` wide.
+    """
+    x = Feature(latent_channels, tuple(n // latent_factor for n in work.image))
+    b.input(2 * x.elements + context_tokens * (1 if text_layers else context))
+    told = _Told(4 * widths[0], context, context_tokens, head_dim, work.flash_attention)
+    _text_encoder(b, told, text_layers)
+    b.elementwise(x, reads=3, writes=2, kernels=6, backward_writes=0)
+    for narrow in (widths[0], told.time):
+        b.linear(b.batch_size, narrow, told.time)
+        b.activation(float(b.batch_size * told.time), "silu")
+    x = b.conv(x, widths[0], 3, bias=True, data_gradient=False)
+    skips = [x]
+    for level, width in enumerate(widths):
+        for _ in range(blocks):
+            x = _residual(b, x, width, told)
+            skips.append(x)
+        if attention[level]:
+            with b.repeat(2 * blocks + 1):  # those of the way up are equal
+                _transformer(b, x, told)
+        if level < len(widths) - 1:
+            x = b.conv(x, width, 3, stride=2, padding=1, bias=True)
+            skips.append(x)
+    x = _residual(b, x, x.channels, told)
+    _transformer(b, x, told)
+    x = _residual(b, x, x.channels, told)
+    for level in reversed(range(len(widths))):
+        for _ in range(blocks + 1):
+            x = _residual(b, b.join(x, skips.pop()), widths[level], told)
+        if level:
+            x = b.conv(b.upsample(x, skips[-1].size), x.channels, 3, bias=True)
+    _group_norm(b, x)
+    x = b.conv(x, latent_channels, 3, bias=True)
+    b.regression_loss(x, kernels=3)
+
+
+def _residual(b: GraphBuilder, x: Feature, channels: int, told: _Told) -> Feature:
+    _group_norm(b, x)
+    y = b.conv(x, channels, 3, bias=True)
+    b.activation(float(b.batch_size * told.time), "silu")
+    b.linear(b.batch_size, told.time, channels)
+    b.add(y)
+    _group_norm(b, y)
+    y = b.conv(y, channels, 3, bias=True)
+    if x.channels != channels:
+        b.conv(x, channels, 1, bias=True)
+    b.add(y)
+    return y
+
+
+def _group_norm(b: GraphBuilder, x: Feature) -> None:
+    b.group_norm(x)
+    b.activation(x, "silu")
+
+
+def _transformer(b: GraphBuilder, x: Feature, told: _Told) -> None:
+    """Self-attention, cross-attention to the text, gated feed-forward, between projections."""
+    width, rows = x.channels, b.batch_size * x.positions
+    b.group_norm(x)
+    b.linear(rows, width, width)
+    for key_width, keys in ((width, x.positions), (told.context, told.tokens)):
+        own, head_dim = keys == x.positions and key_width == width, told.head_dim
+        b.layer_norm(rows, width)
+        b.linear(rows, width, width, bias=False)
+        for _ in range(2):
+            b.linear(b.batch_size * keys, key_width, width, bias=False, data_gradient=own)
+        heads = width // head_dim
+        b.attention(heads, x.positions, keys, head_dim, flash=told.flash, dropout=False)
+        b.linear(rows, width, width)
+        b.add(x)
+    b.layer_norm(rows, width)
+    b.linear(rows, width, 8 * width)
+    b.activation(float(rows * 4 * width), "gelu")
+    b.multiply(float(rows * 4 * width))
+    b.linear(rows, 4 * width, width)
+    b.add(x)
+    b.linear(rows, width, width)
+    b.add(x)
+
+
+def _text_encoder(b: GraphBuilder, told: _Told, layers: int) -> None:
+    """Frozen causal transformer (heads of 64, feed-forward of four times the width)."""
+    if not layers:
+        return
+    width, rows = told.context, b.batch_size * told.tokens
+    with b.forward_only(), b.repeat(layers):
+        b.layer_norm(rows, width)
+        b.linear(rows, width, 3 * width)
+        b.attention(width // 64, told.tokens, told.tokens, 64, dropout=False)
+        b.linear(rows, width, width)
+        b.layer_norm(rows, width)
+        b.linear(rows, width, 4 * width)
+        b.activation(float(rows * 4 * width), "gelu")
+        b.linear(rows, 4 * width, width)
+        b.elementwise(rows * width, reads=2, kernels=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stream:
+    """Sizes of the layers of a diffusion transformer.
+
+    Norms have no weights of their own: vectors computed from the time step shift, scale and gate.
+    ``context`` is the width of the text, 0 without cross-attention; with it layers are NeMo's: no
+    biases, norms of queries and keys, compiled pointwise work around the norms.
+    """
+
+    work: Workload
+    hidden: int
+    heads: int
+    tokens: int
+    context: int = 0
+    context_tokens: int = 0
+
+    @property
+    def nemo(self) -> bool:
+        """Whether this is the video transformer of NeMo."""
+        return self.context > 0
+
+
+@family("dit")
+def dit(
+    b: GraphBuilder,
+    work: Workload,
+    *,
+    layers: int,
+    hidden: int,
+    heads: int,
+    patch: int = 2,
+    latent_channels: int = 4,
+    latent_factor: int = 8,
+    classes: int = 1000,
+) -> None:
+    """Predicts noise and its variance on latents of ``work.image_size`` / ``latent_factor``."""
+    x = Feature(latent_channels, tuple(n // latent_factor for n in work.image))
+    b.input(x.elements + 2)
+    b.elementwise(x, reads=2, kernels=5, backward_writes=0)
+    y = b.conv(x, hidden, patch, stride=patch, padding=0, bias=True, data_gradient=False)
+    with b.frozen():
+        b.parameters(y.positions * hidden)
+    b.elementwise(y, reads=2, backward_writes=0, kernels=2)
+    _time_embedding(b, FREQUENCIES, hidden)
+    b.embedding(b.batch_size, hidden, classes + 1)
+    stream = _Stream(work=work, hidden=hidden, heads=heads, tokens=y.positions)
+    with b.repeat(layers):
+        _layer(b, stream)
+    rows = b.batch_size * y.positions
+    _modulation(b, stream, 2)
+    _modulated_norm(b, stream, rows)
+    b.linear(rows, hidden, patch * patch * 2 * latent_channels)
+    b.concat(2 * b.batch_size * x.elements)
+    b.regression_loss(x, kernels=3)
+    b.regression_loss(x, kernels=30)
+
+
+@family("video_dit")
+def video_dit(
+    b: GraphBuilder,
+    work: Workload,
+    *,
+    layers: int,
+    hidden: int,
+    heads: int,
+    context: int = 1024,
+    context_tokens: int = 512,
+    patch_elements: int = 64,
+    positions: int = 54400,
+) -> None:
+    """Denoises ``work.seq_len`` latent patches of ``patch_elements``; cross-attention to text.
+
+    ``positions`` is the size of the frozen table of position embeddings (frames x rows x columns).
+    """
+    tokens, rows = work.tokens, b.batch_size * work.tokens
+    b.input(tokens * patch_elements + context_tokens * context)
+    b.elementwise(rows * patch_elements, reads=2, kernels=6, backward_writes=0)
+    b.linear(rows, patch_elements, hidden, data_gradient=False)
+    with b.frozen():
+        b.embedding(rows, hidden, positions)
+    b.elementwise(rows * hidden, reads=2, kernels=2, backward_writes=0)
+    _time_embedding(b, hidden, hidden)
+    _time_embedding(b, FREQUENCIES, FREQUENCIES)
+    b.layer_norm(b.batch_size, hidden, bias=False)
+    sizes = {"context": context, "context_tokens": context_tokens}
+    stream = _Stream(work=work, hidden=hidden, heads=heads, tokens=tokens, **sizes)
+    with b.repeat(layers):
+        _layer(b, stream)
+    b.linear(rows, hidden, patch_elements)
+    b.regression_loss(rows * patch_elements, kernels=6)
+
+
+def _time_embedding(b: GraphBuilder, sinusoids: int, hidden: int) -> None:
+    b.elementwise(b.batch_size * sinusoids, kernels=6, backward_writes=0)
+    b.linear(b.batch_size, sinusoids, hidden, data_gradient=False)
+    b.activation(float(b.batch_size * hidden), "silu")
+    b.linear(b.batch_size, hidden, hidden)
+
+
+def _layer(b: GraphBuilder, stream: _Stream) -> None:
+    """Shift, scale and gate for each branch; attention (twice with text) and feed-forward."""
+    rows, hidden, bias = b.batch_size * stream.tokens, stream.hidden, not stream.nemo
+    width, text = hidden // stream.work.tensor_parallel, b.batch_size * stream.context_tokens
+    _modulation(b, stream, 9 if stream.context else 6)
+    _modulated_norm(b, stream, rows)
+    b.linear(rows, hidden, 3 * width, bias=bias)
+    _attend(b, stream, stream.tokens)
+    _gated_residual(b, stream, rows)
+    if stream.context:
+        _modulated_norm(b, stream, rows)
+        b.linear(rows, hidden, width, bias=bias)
+        b.linear(text, stream.context, 2 * width, bias=bias, data_gradient=False)
+        _attend(b, stream, stream.context_tokens)
+        _gated_residual(b, stream, rows)
+    _modulated_norm(b, stream, rows)
+    b.linear(rows, hidden, 4 * width, bias=bias)
+    b.activation(rows * 4 * width, "gelu")
+    b.linear(rows, 4 * width, hidden, bias=bias)
+    _gated_residual(b, stream, rows)
+
+
+def _attend(b: GraphBuilder, stream: _Stream, keys: int) -> None:
+    share, flash = stream.work.tensor_parallel, stream.work.flash_attention
+    rows, width = b.batch_size * stream.tokens, stream.hidden // share
+    heads, head_dim = stream.heads // share, stream.hidden // stream.heads
+    if stream.nemo:
+        for side in (stream.tokens, keys):
+            b.layer_norm(b.batch_size * side * heads, head_dim, bias=False)
+    if not flash:
+        b.concat(b.batch_size * (stream.tokens + 2 * keys) * width)
+    b.attention(heads, stream.tokens, keys, head_dim, flash=flash, dropout=False)
+    b.concat(rows * width)
+    b.linear(rows, width, stream.hidden, bias=not stream.nemo)
+
+
+def _modulation(b: GraphBuilder, stream: _Stream, vectors: int) -> None:
+    """Vectors for a layer, of each sample, from its time step."""
+    hidden, share = stream.hidden, stream.work.tensor_parallel
+    b.activation(float(b.batch_size * hidden), "silu")
+    b.linear(b.batch_size, hidden, vectors * hidden // share, bias=not stream.nemo)
+
+
+def _modulated_norm(b: GraphBuilder, stream: _Stream, rows: int) -> None:
+    """Layer norm without weights, then scale and shift; their gradients are sums over a sample."""
+    b.layer_norm(rows, stream.hidden, affine=False, sums=2 if stream.nemo else 1)
+    if not stream.nemo:
+        b.elementwise(
+            rows * stream.hidden,
+            reads=2,
+            writes=2,
+            backward_reads=5,
+            backward_writes=2,
+            kernels=3,
+            backward_kernels=4,
+        )
+
+
+def _gated_residual(b: GraphBuilder, stream: _Stream, rows: int) -> None:
+    n = float(rows * stream.hidden)
+    if stream.nemo:
+        b.elementwise(n, reads=2, backward_reads=2, backward_kernels=2)
+    else:
+        b.elementwise(
+            n, reads=3, writes=2, backward_reads=4, backward_writes=2, kernels=2, backward_kernels=3
+        )
+
+
+@family("cyclegan")
+def cyclegan(b: GraphBuilder, work: Workload, *, width: int = 64, residual_blocks: int = 9) -> None:
+    """Two residual generators and two patch discriminators in one step, norms without weights.
+
+    A sample is a pair of images. The generators run six times (translation, reconstruction and
+    identity, both ways); in their update the discriminators pass gradients on without learning,
+    then learn from real and translated images.
+    """
+    image = Feature(3, work.image)
+    b.input(2 * image.elements)
+    with b.repeat(2):
+        for use in range(3):
+            _generator(b, image, width, residual_blocks, shared=use > 0, chained=use == 1)
+        b.regression_loss(image, kernels=4)
+        b.regression_loss(image, kernels=4)
+        for use in range(3):
+            with b.frozen() if use == 0 else nullcontext():
+                x = _discriminator(b, image, width, shared=use != 1, image_gradient=use == 0)
+            b.regression_loss(x, kernels=4)
+
+
+def _generator(
+    b: GraphBuilder, x: Feature, width: int, blocks: int, *, shared: bool, chained: bool
+) -> None:
+    """``chained``: the input is another generator's output and wants a gradient."""
+
+    def finish(x: Feature) -> None:
+        b.instance_norm(x, affine=False)
+        b.activation(x)
+
+    def pad(x: Feature, pixels: int) -> None:
+        b.concat(Feature(x.channels, tuple(n + pixels for n in x.size)))
+
+    pad(x, 6)
+    x = b.conv(x, width, 7, bias=True, shared=shared, data_gradient=chained)
+    finish(x)
+    for factor in (2, 4):
+        x = b.conv(x, width * factor, 3, stride=2, padding=1, bias=True, shared=shared)
+        finish(x)
+    with b.repeat(blocks):
+        for _ in range(2):
+            pad(x, 2)
+            b.conv(x, x.channels, 3, bias=True, shared=shared)
+            b.instance_norm(x, affine=False)
+        b.activation(x)
+        b.add(x)
+    for factor in (2, 1):
+        x = b.conv_transpose(
+            x, width * factor, 3, stride=2, padding=1, output_padding=1, bias=True, shared=shared
+        )
+        finish(x)
+    x = b.conv(x, 3, 7, bias=True, shared=shared)
+    b.activation(x)
+
+
+def _discriminator(
+    b: GraphBuilder, x: Feature, width: int, *, shared: bool, image_gradient: bool
+) -> Feature:
+    """The 70x70 patch classifier: 4x4 convolutions, three of them strided."""
+    layer: Options = {"padding": 1, "bias": True, "shared": shared}
+    for position, (factor, stride) in enumerate(((1, 2), (2, 2), (4, 2), (8, 1))):
+        gradient = position > 0 or image_gradient
+        x = b.conv(x, width * factor, 4, stride=stride, data_gradient=gradient, **layer)
+        if position:
+            b.instance_norm(x, affine=False)
+        b.activation(x)
+    return b.conv(x, 1, 4, **layer)

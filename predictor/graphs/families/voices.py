@@ -1,0 +1,345 @@
+"""Text to speech: FastPitch and FastSpeech, Tacotron 2, and the vocoders WaveGlow and HiFi-GAN.
+
+Lancucki arXiv 2006.06873; Ren et al. arXiv 1905.09263; Badlani et al. arXiv 2108.10447 (the aligner
+of FastPitch 1.1); Shen et al. arXiv 1712.05884; Prenger et al. arXiv 1811.00002; Kong et al. arXiv
+2010.05646.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, prod
+from typing import Any
+
+from ..builder import Feature, GraphBuilder, Options
+from ..operator import Kind
+from . import Workload, family
+
+MELS = 80
+SYMBOLS = 148
+SYMBOLS_PER_FRAME = 0.177
+# Of Tacotron 2's loop 25 views, indexings and list operations of one turn, 60 going back: no
+# kernel, and a third of the host time of an operator each.
+_HOST_FORWARD, _HOST_BACKWARD = 8, 20
+# HiFi-GAN's discriminators see real and generated audio, for their loss and for the generator's.
+_RUNS = 4
+
+
+@family("fastpitch")
+def fastpitch(
+    b: GraphBuilder,
+    work: Workload,
+    *,
+    layers: int = 6,
+    hidden: int = 384,
+    heads: int = 1,
+    head_dim: int = 64,
+    ffn: int = 1536,
+    predictors: int = 3,
+    conditions: int = 2,
+    aligner: bool = True,
+    output_bias: bool = False,
+) -> None:
+    """One sample is an utterance of ``work.tokens`` mel frames, padding included.
+
+    A transformer over symbols, its outputs repeated by duration, another over mel frames; the
+    feed-forward part of a block is two 1-D convolutions. ``predictors`` counts duration, pitch and
+    energy; ``conditions`` those embedded again.
+    """
+
+    def stack(x: Feature) -> None:
+        length, rows, inner = x.positions, b.batch_size * x.positions, heads * head_dim
+        b.add(x)  # positions
+        with b.repeat(layers):
+            b.linear(rows, hidden, 3 * inner)
+            b.move(3 * rows * inner)  # heads first
+            b.attention(heads, length, length, head_dim)
+            b.move(b.batch_size * heads * length * length)  # mask
+            b.linear(rows, inner, hidden, bias=output_bias)
+            b.dropout(x)
+            b.add(x)
+            b.layer_norm(rows, hidden)
+            b.move(2 * rows * hidden)  # to channels first and back
+            b.conv(b.conv_norm(x, ffn, 3, norm="none", bias=True), hidden, 3, bias=True)
+            b.dropout(x)
+            b.add(x)
+            b.layer_norm(rows, hidden)
+            b.elementwise(2 * rows * hidden, reads=1, backward_reads=1, kernels=2)  # mask
+
+    frames = work.tokens
+    text = round(frames * SYMBOLS_PER_FRAME)
+    x = Feature(hidden, (text,))
+    b.input(frames * MELS + text)
+    b.embedding(b.batch_size * text, hidden, SYMBOLS)
+    stack(x)
+    with b.repeat(predictors):
+        _predictor(b, x)
+    if conditions:
+        with b.repeat(conditions):
+            b.conv(Feature(1, (text,)), hidden, 3, bias=True, data_gradient=False)
+            b.add(x)
+    if aligner:
+        _align(b, frames, text, hidden)
+    b.batched_matmul(b.batch_size, frames, hidden, text)  # repeat symbols by duration
+    stack(Feature(hidden, (frames,)))
+    b.linear(b.batch_size * frames, hidden, MELS)
+    b.regression_loss(b.batch_size * frames * MELS)
+    with b.repeat(predictors):
+        b.regression_loss(b.batch_size * text)
+
+
+def _predictor(b: GraphBuilder, x: Feature, filters: int = 256) -> None:
+    """Two convolutions with ReLU, layer norm and dropout, then one value a symbol."""
+    rows = b.batch_size * x.positions
+    for _ in range(2):
+        x = b.conv_norm(x, filters, 3, norm="none", bias=True)
+        b.move(2 * rows * filters)
+        b.layer_norm(rows, filters)
+        b.dropout(x)
+    b.linear(rows, filters, 1)
+
+
+def _align(b: GraphBuilder, frames: int, text: int, hidden: int) -> None:
+    """Squared distances of all frames to all symbols; CTC is run for each utterance alone."""
+    pairs, width = b.batch_size * frames * text, 80
+    b.embedding(b.batch_size * text, hidden, SYMBOLS, shared=True)
+    layer: Options = {"norm": "none", "bias": True}
+    keys = b.conv_norm(Feature(hidden, (text,)), 2 * hidden, 3, **layer)
+    b.conv(keys, width, 1, bias=True)
+    queries = b.conv_norm(Feature(MELS, (frames,)), 2 * MELS, 3, data_gradient=False, **layer)
+    queries = b.conv_norm(queries, MELS, 1, **layer)
+    b.conv(queries, width, 1, bias=True)
+    b.parameters(width + 1, 2)  # a projection that the loss never reaches
+    b.elementwise(pairs * width, reads=0.1, backward_reads=2, backward_writes=0.1)  # difference
+    b.elementwise(pairs * width)  # square
+    b.elementwise(pairs, reads=width, backward_reads=1, backward_writes=width)  # sum
+    for _ in range(2):
+        b.softmax(b.batch_size * frames, text)
+        b.elementwise(pairs, kernels=3)  # prior, copy, mask
+    moved, each = (4 * pairs, 3 * pairs), b.batch_size
+    dims = (b.batch_size * frames, text)
+    b.both(Kind.LOSS, dims, moved, moved, kernels=12 * each, backward_kernels=8 * each)
+
+
+@family("tacotron2")
+def tacotron2(
+    b: GraphBuilder,
+    work: Workload,
+    *,
+    symbols: int = SYMBOLS,
+    encoder: int = 512,
+    attention_rnn: int = 1024,
+    decoder_rnn: int = 1024,
+    prenet: int = 256,
+) -> None:
+    """One sample is an utterance of ``work.tokens`` mel frames, padding included.
+
+    The decoder is a Python loop, one turn a frame, of LSTM cells and location-sensitive attention:
+    launches, not arithmetic, set its pace.
+    """
+
+    def conv_norm(x: Feature, channels: int, act: str = "relu") -> Feature:
+        x = b.conv_norm(x, channels, 5, act=act, bias=True)
+        b.dropout(x)
+        return x
+
+    frames = work.tokens
+    text, rows = round(frames * SYMBOLS_PER_FRAME), b.batch_size * frames
+    b.input(frames * MELS + text)
+    b.embedding(b.batch_size * text, encoder, symbols)
+    with b.repeat(3):
+        conv_norm(Feature(encoder, (text,)), encoder)
+    b.rnn(text, encoder, encoder // 2, bidirectional=True)
+    b.linear(b.batch_size * text, encoder, 128, bias=False)  # attention keys
+    for width in (MELS, prenet):
+        b.linear(rows, width, prenet, bias=False, data_gradient=width != MELS)
+        b.activation(rows * prenet)
+        b.dropout(rows * prenet)
+    # weights are counted once, their gradients are summed every turn
+    cells = ((prenet + encoder, attention_rnn), (attention_rnn + encoder, decoder_rnn))
+    joined = decoder_rnn + encoder
+    b.parameters(joined * (MELS + 1) + MELS + 1, 4)
+    b.parameters(attention_rnn * 128 + 128 + 32 * 2 * 31 + 32 * 128, 4)
+    for width, hidden in cells:
+        b.parameters(4 * hidden * (width + hidden) + 8 * hidden, 4)
+    with b.repeat(frames):
+        _lstm_cell(b, *cells[0])
+        _location_attention(b, text, encoder, attention_rnn)
+        _lstm_cell(b, *cells[1])
+        b.concat(b.batch_size * joined)
+        _step_linear(b, b.batch_size, joined, MELS, bias=True)
+        _step_linear(b, b.batch_size, joined, 1, bias=True)
+        host: Options = {"kernels": _HOST_FORWARD, "backward_kernels": _HOST_BACKWARD}
+        b.elementwise(b.batch_size, reads=0, writes=0, **host)
+    mel = Feature(MELS, (frames,))
+    x = conv_norm(mel, 512)
+    with b.repeat(3):
+        x = conv_norm(x, 512)
+    b.add(conv_norm(x, MELS, act=""))
+    with b.repeat(2):
+        b.regression_loss(mel)
+    b.regression_loss(rows)
+
+
+def _step_linear(b: GraphBuilder, rows: int, width: int, out: int, *, bias: bool) -> None:
+    """A linear layer inside the loop: its weight gradient is added to the sum so far."""
+    b.linear(rows, width, out, bias=bias, shared=True)
+    b.elementwise(width * out, reads=0, writes=0, kernels=0, backward_reads=2, backward_kernels=1)
+
+
+def _lstm_cell(b: GraphBuilder, width: int, hidden: int) -> None:
+    """Concatenate the input, two GEMMs, one fused gate kernel, dropout."""
+    rows = b.batch_size
+    b.concat(rows * width)
+    _step_linear(b, rows, width, 4 * hidden, bias=True)
+    _step_linear(b, rows, hidden, 4 * hidden, bias=True)
+    back: Options = {"backward_reads": 4, "backward_writes": 2, "backward_kernels": 2}
+    b.elementwise(2 * rows * hidden, reads=4.5, writes=3, **back)
+    b.dropout(rows * hidden)
+
+
+def _location_attention(b: GraphBuilder, text: int, encoder: int, query: int) -> None:
+    """Score query + location features + keys, softmax over the symbols, context."""
+    rows, cells, dim, filters = b.batch_size, b.batch_size * text, 128, 32
+    b.concat(2 * cells)
+    b.conv(Feature(2, (text,)), filters, 31, shared=True)
+    b.move(cells * filters)  # channels last
+    _step_linear(b, rows, query, dim, bias=False)
+    _step_linear(b, cells, filters, dim, bias=False)
+    b.elementwise(cells * dim, reads=2, backward_reads=1, kernels=2, backward_kernels=3)  # sum
+    b.elementwise(cells * dim)  # tanh
+    _step_linear(b, cells, dim, 1, bias=False)
+    b.move(cells)  # mask
+    b.softmax(rows, text)
+    b.batched_matmul(rows, 1, encoder, text)
+    b.add(cells)  # cumulative weights
+    summed = cells * (dim + encoder)  # gradients of keys and memory, which every turn adds to
+    b.elementwise(summed, reads=0, writes=0, kernels=0, backward_reads=2, backward_kernels=2)
+
+
+@family("waveglow")
+def waveglow(
+    b: GraphBuilder,
+    work: Workload,
+    *,
+    flows: int = 12,
+    groups: int = 8,
+    layers: int = 8,
+    channels: int = 512,
+) -> None:
+    """One sample is a segment of ``work.tokens`` audio samples.
+
+    Flows of an invertible 1x1 convolution and an affine coupling whose network is a non-causal
+    WaveNet; two channels leave early every four flows.
+    """
+    samples = work.tokens
+    mel = Feature(MELS, (samples // 256 + 1,))
+    b.input(samples + mel.elements)
+    b.conv_transpose(mel, MELS, 1024, stride=256, bias=True)
+    condition = Feature(MELS * groups, (samples // groups,))
+    b.elementwise(condition, reads=1, backward_reads=1, kernels=2)
+    for start in range(0, flows, 4):
+        x = condition.with_channels(groups - start // 2)
+        half = x.with_channels(x.channels // 2)
+        with b.repeat(min(4, flows - start)):
+            b.conv(x, x.channels, 1)
+            # log-determinant of the weight
+            b.both(Kind.LOSS, (x.channels, x.channels), (0.0, 0.0), (0.0, 0.0), kernels=8)
+            _wavenet(b, half, condition, layers, channels)
+            b.elementwise(half, reads=3, backward_reads=3, kernels=3)  # affine
+            b.elementwise(half, reads=1, writes=0, backward_writes=1)  # log s
+            b.concat(x)
+    b.regression_loss(b.batch_size * samples, kernels=3)
+
+
+def _wavenet(b: GraphBuilder, x: Feature, condition: Feature, layers: int, channels: int) -> None:
+    """Dilated convolutions conditioned on the mel spectrogram, gated, with skip connections."""
+    h, gates = _normed_conv(b, x, channels, 1), 2 * channels
+    for last in (False, True):
+        with b.repeat(1 if last else layers - 1):
+            _normed_conv(b, h, gates, 3)
+            _normed_conv(b, condition, gates, 1)
+            # add, tanh x sigmoid: one fused kernel each way
+            b.elementwise(h, reads=4, backward_reads=5, backward_writes=2, backward_kernels=5)
+            skip = channels if last else gates
+            _normed_conv(b, h, skip, 1)
+            # residual and skip sums over slices
+            sums = b.batch_size * h.elements * skip // channels
+            b.elementwise(sums, reads=2, backward_reads=1, kernels=skip / channels)
+    b.conv(h, 2 * x.channels, 1, bias=True)
+
+
+def _weight_norm(b: GraphBuilder, weights: int, channels: int) -> None:
+    """Weights as direction times length: a kernel over the weights each way, and the lengths."""
+    b.parameters(channels)
+    b.elementwise(weights, reads=2, backward_reads=3)
+
+
+def _normed_conv(b: GraphBuilder, x: Feature, channels: int, kernel: int, **conv: Any) -> Feature:
+    """A convolution with bias and weight norm."""
+    _weight_norm(b, x.channels * channels * kernel, channels)
+    return b.conv(x, channels, kernel, bias=True, **conv)
+
+
+@family("hifigan")
+def hifigan(
+    b: GraphBuilder, work: Workload, *, channels: int = 512, discriminators: bool = True
+) -> None:
+    """One sample is a segment of ``work.tokens`` audio samples.
+
+    A step runs the generator once, the discriminators forward and backward on real and generated
+    audio for their own loss, then again for the generator's.
+    """
+    rates, kernels, dilations = (8, 8, 2, 2), (16, 16, 4, 4), 3
+    samples = work.tokens
+    x = Feature(MELS, (samples // prod(rates),))
+    b.input(samples + 2 * x.elements)
+    mel = x
+    x = _normed_conv(b, x, channels, 7, data_gradient=False)
+    for stage, (rate, kernel) in enumerate(zip(rates, kernels, strict=True)):
+        b.activation(x)
+        out = channels >> (stage + 1)
+        _weight_norm(b, x.channels * out * kernel, x.channels)
+        x = b.conv_transpose(x, out, kernel, stride=rate, padding=(kernel - rate) // 2, bias=True)
+        sizes = (11, 7, 3)
+        for size in sizes:
+            with b.repeat(2 * dilations):  # dilated and plain by turns: the same work
+                b.activation(x)
+                _normed_conv(b, x, out, size)
+        with b.repeat(len(sizes) * (dilations + 1)):
+            b.add(x)
+        b.move(x)  # mean of the blocks
+    b.activation(x)
+    b.activation(_normed_conv(b, x, 1, 7))
+    b.regression_loss(mel, kernels=8)  # mel spectrogram of the output
+    if not discriminators:
+        return
+    for period in (2, 3, 5, 7, 11):
+        layers = [(32, 5, 3, 1), (128, 5, 3, 1), (512, 5, 3, 1), (1024, 5, 3, 1), (1024, 5, 1, 1)]
+        _discriminate(b, Feature(1, (ceil(samples / period), period)), layers, True)
+    for scale in range(3):
+        layers = [(128, 15, 1, 1), (128, 41, 2, 4), (256, 41, 2, 16), (512, 41, 4, 16)]
+        layers += [(1024, 41, 4, 16), (1024, 41, 1, 16), (1024, 5, 1, 1)]
+        _discriminate(b, Feature(1, (samples >> scale,)), layers, scale > 0)
+
+
+def _discriminate(
+    b: GraphBuilder, x: Feature, layers: Sequence[tuple[int, int, int, int]], weight_normed: bool
+) -> None:
+    """``layers`` of (channels, kernel, stride, groups) and a last one to a single channel."""
+    flat, weights = len(x.size) == 1, 0
+    back: Options = {"backward_reads": 3, "backward_writes": 1.5, "kernels": 3.5}
+    for channels, kernel, stride, groups in [*layers, (1, 3, 1, 1)]:
+        weights += x.channels // groups * channels * kernel
+        b.parameters(channels * (2 if weight_normed else 1), 2)
+        sides = (kernel, stride) if flat else ((kernel, 1), (stride, 1))
+        with b.repeat(_RUNS):
+            x = b.conv(x, channels, sides[0], stride=sides[1], groups=groups, shared=True)
+            # bias, leaky ReLU, and in half of the runs feature matching
+            b.elementwise(x, reads=2.5, writes=2, **back)
+    b.parameters(weights, len(layers) + 1)
+    with b.repeat(_RUNS):  # spectral norm takes a power iteration of small kernels
+        each = (len(layers) + 1) * (1 if weight_normed else 8)
+        b.elementwise(weights, reads=2, backward_reads=3, kernels=each)
+    with b.repeat(_RUNS // 2):
+        b.regression_loss(x)
