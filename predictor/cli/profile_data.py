@@ -178,7 +178,6 @@ def report(directory: Path, device: str | None, form: str) -> None:
     speed-up of each precision, memory and energy. The device itself is not needed.
     """
     from ..optional import needs
-    from .profile_data import show_verification, verification_json
 
     with needs("profile"):
         from ..measure.profiler.verify import compare, devices
