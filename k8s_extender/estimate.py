@@ -93,7 +93,7 @@ def assumed(job: PodJob, config: Config) -> tuple[str, ...]:
     """What a time cannot rest on: fields that are not stated, or that cannot be read."""
     values = job.stated.values
     unstated = [] if values.keys() & {"batch_size", "global_batch_size"} else ["batch_size"]
-    if "precision" not in values and config.assumed_precision is None:
+    if "precision" not in values and not (job.stated.trainer or config.assumed_precision):
         unstated.append("precision")
     if job.claimed and "gpus" not in values:
         unstated.append("gpus")
@@ -118,7 +118,7 @@ def _training_job(
 ) -> TrainingJob:
     assert kind.gpu is not None
     given: dict[str, Any] = {
-        "precision": config.assumed_precision or RANKED_PRECISION,
+        "precision": None if job.stated.trainer else config.assumed_precision or RANKED_PRECISION,
         "gpus": job.gpus,
         "gpus_per_node": max(1, min(job.gpus, kind.count if job.pods > 1 else job.gpus_per_pod)),
         "fabric": config.hardware.fabric,

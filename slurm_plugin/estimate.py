@@ -77,7 +77,8 @@ def _lacking(
         return JobPredictions(
             reason="no-batch", advice="`#PT batch=` (samples per GPU) would tell more"
         )
-    if "precision" not in values and policy.limits.assumed_precision is None:
+    assumed = stated.trainer or policy.limits.assumed_precision
+    if "precision" not in values and assumed is None:
         return JobPredictions(reason="no-precision", advice="`#PT precision=` would tell more")
     if not found:
         return JobPredictions(reason="no-nodes", advice="no node with these GPUs is known")
@@ -91,7 +92,7 @@ def _job(
     stated: Stated, policy: SlurmPolicy, wanted: GpuRequest, nodes: Sequence[CandidateNodes]
 ) -> TrainingJob:
     given: dict[str, Any] = {
-        "precision": policy.limits.assumed_precision,
+        "precision": None if stated.trainer else policy.limits.assumed_precision,
         "gpus": wanted.gpus,
         "gpus_per_node": wanted.gpus_per_node or _spread(wanted, nodes),
         "fabric": policy.hardware.fabric,

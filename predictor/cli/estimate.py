@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..units import duration, span
+from ..units import count, duration, span
 from .console import format_option, show_json
-from .identify import script_text
+from .identify import missing, script_text
 from .predictors import predictor
 
 if TYPE_CHECKING:
+    from ..estimate.prediction import Prediction
+    from ..identify.stated import Stated
     from ..site.similar.estimate import Estimate
     from ..site.similar.request import JobRequest
 
 GIB = 2**30
 MINUTE_S = 60.0
 ONE_GPU = "1 GPU is taken: neither --gpus nor #SBATCH says how many"
-LEVELS = (0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.99)
+# Runs of the same script from which on their spread is the job's own.
+ENOUGH_RUNS = 8
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
@@ -70,20 +74,24 @@ def estimate(words: tuple[str, ...], comment: str | None, form: str, **asked: An
     from ..site.calibration.site_state import read_state
     from ..site.similar.estimate import PhysicsView, carried_limit_s, estimate_job
 
-    job, assumed = _request(words, comment, asked)
+    job, stated, assumed = _request(words, comment, asked)
     memory = read_state().memory
-    physics = PhysicsView(predictor()) if "model=" in job.asked else None
+    physics = PhysicsView(predictor()) if stated.model else None
     found = estimate_job(job, memory, physics)
+    prediction = None if physics is None else physics.prediction(job)
+    if prediction is not None and found.physics:
+        assumed += tuple(map(str, prediction.assumptions))
+    told = (*found.assumptions, *assumed)
     if form == "json":
-        show_json(_plain(found, carried_limit_s(job, memory, 0.95), assumed))
+        show_json(_plain(found, carried_limit_s(job, memory, 0.95), told))
     else:
-        _show(found, assumed)
+        _show(found, _why_wide(found, prediction), _narrowing(found, prediction, stated), told)
 
 
 def _request(
     words: tuple[str, ...], comment: str | None, given: dict[str, Any]
-) -> tuple[JobRequest, tuple[str, ...]]:
-    """The job, and what is assumed of it."""
+) -> tuple[JobRequest, Stated, tuple[str, ...]]:
+    """The job, what it states of its training, and what is assumed of it."""
     from ..identify.directives import sbatch_options
     from ..identify.files import UserFiles
     from ..identify.grammar import stated_text
@@ -116,7 +124,7 @@ def _request(
         **stated_fields(stated_text(stated)),
         **{"gpus": 1, **asked},
     )
-    return job, assumed
+    return job, stated, assumed
 
 
 def _asked_in(options: Mapping[str, str]) -> dict[str, Any]:
@@ -153,7 +161,7 @@ def _asked_in(options: Mapping[str, str]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _plain(found: Estimate, carried_s: float | None, assumed: tuple[str, ...]) -> dict[str, Any]:
+def _plain(found: Estimate, carried_s: float | None, told: tuple[str, ...]) -> dict[str, Any]:
     return {
         "expected_s": found.expected_s,
         "quantiles_s": {str(level): found.quantile_s(level) for level in LEVELS},
@@ -161,22 +169,48 @@ def _plain(found: Estimate, carried_s: float | None, assumed: tuple[str, ...]) -
         "carried_limit_s": carried_s,
         "similar_runs": found.runs,
         "evidence": list(found.evidence),
-        "assumptions": [*found.assumptions, *assumed],
+        "assumptions": list(told),
     }
 
 
-def _show(found: Estimate, assumed: tuple[str, ...]) -> None:
-    low_s, half_s, high_s = (found.quantile_s(level) for level in (0.05, 0.5, 0.95))
+def _show(found: Estimate, why: str, narrowing: str, told: tuple[str, ...]) -> None:
     if found.evidence or found.limit_s:
-        click.echo(f"expected  {duration(found.expected_s)}")
-        band = span(low_s, max(high_s, found.expected_s))
-        click.echo(f"median    {duration(half_s)}, nine in ten {band}")
+        half, most = (span(*map(found.quantile_s, ends)) for ends in ((0.25, 0.75), (0.025, 0.975)))
+        click.echo(f"run time  {duration(found.quantile_s(0.5))} (50 %: {half}; 95 %: {most})")
+        click.echo(f"expected  {duration(found.expected_s)} in the mean")
     else:
-        click.echo(f"expected  not known yet: anything within {span(low_s, high_s)}")
-        click.echo(
-            "to know   a time limit (#SBATCH --time), past jobs (precision-time history ingest)"
-        )
-    told = (*found.assumptions, *assumed)
+        anything = span(found.quantile_s(0.05), found.quantile_s(0.95))
+        click.echo(f"expected  not known yet: anything within {anything}")
+    click.echo(f"why so wide: {why}")
+    if narrowing:
+        click.echo(f"narrower by: {narrowing}")
     for head, lines in (("because", found.evidence), ("assumed", told)):
         for line in lines:
             click.echo(f"{head:<9} {line}")
+
+
+def _why_wide(found: Estimate, prediction: Prediction | None) -> str:
+    from ..estimate.answer import why_wide
+
+    if prediction is not None and found.physics:
+        return why_wide(prediction)
+    if not found.similar:
+        return "nothing is known of such jobs here" + (" but the limit" if found.limit_s else "")
+    first = found.similar[0]
+    return f"{count(first.seen)} runs {first.similarity.words} say most, and they differ"
+
+
+def _narrowing(found: Estimate, prediction: Prediction | None, stated: Stated) -> str:
+    """The one thing that would tell most."""
+    from ..estimate.answer import narrowing
+    from ..site.similar.request import BY_SCRIPT
+
+    own = sum(one.seen for one in found.similar if one.similarity in BY_SCRIPT)
+    if prediction is not None and found.physics and not own:
+        return narrowing(prediction)
+    lacking = missing(stated) if stated.model else []
+    if lacking and not own:
+        return f"state {', '.join(lacking)}: physics speaks then"
+    if own >= ENOUGH_RUNS:
+        return ""
+    return "a run of this script here; past jobs are learned by precision-time history ingest"

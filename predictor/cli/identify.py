@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from ..identify.stated import Stated
 
 # What a time is predicted from; one of each is enough.
-NEEDED = (("model",), ("precision",), ("batch_size", "global_batch_size"), ("steps", "epochs"))
+NEEDED = (
+    ("model",),
+    ("precision",),
+    ("batch_size", "global_batch_size"),
+    ("steps", "epochs"),
+)
 MOST_READ = 64 * 1024
 
 
@@ -73,10 +78,13 @@ def script_text(word: str) -> str | None:
     return start.decode(errors="replace") if first.startswith(b"#!") and b"sh" in first else None
 
 
-def _missing(stated: Stated) -> list[str]:
+def missing(stated: Stated) -> list[str]:
+    """What a time cannot be predicted without, of what is not stated."""
     from ..job.phases import lasting
 
     found = set(stated.values) | ({"steps"} if lasting(stated.values.get("phases", ())) else set())
+    if stated.trainer:
+        found.add("precision")
     return [" or ".join(names) for names in NEEDED if not found & set(names)]
 
 
@@ -88,8 +96,9 @@ def _summary(stated: Stated) -> dict[str, Any]:
             name: {"value": value_text(value), "from": stated.origins[name]}
             for name, value in sorted(stated.values.items())
         },
+        "assumed": {"precision": f"the default of {stated.trainer}"} if stated.trainer else {},
         "unknown_model": stated.unknown_model,
-        "missing": _missing(stated),
+        "missing": missing(stated),
         "doubts": [problem.text for problem in stated.doubts],
         "problems": [p.text for p in stated.problems if p not in stated.doubts],
     }
@@ -103,6 +112,8 @@ def _show(stated: Stated) -> None:
         show_table(("field", "value", "from"), rows, left=3)
     else:
         click.echo("no training job is recognised")
+    for name, why in summary["assumed"].items():
+        click.echo(f"{name} is not stated: {why} is assumed")
     if stated.alone:
         click.echo("one process, which nothing starts for each GPU: of several GPUs one works")
     if fields and summary["missing"]:

@@ -55,7 +55,7 @@ def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:
     """The lines of a prediction for people, with what it costs where there are terms."""
     from ..estimate.answer import narrowing, rate, why_wide
 
-    job, step = found.job, found.interval()
+    job = found.job
     nodes = f"{job.nodes} node" + ("s" if job.nodes > 1 else "")
     if found.phases:
         yield f"{job.model}, {len(found.phases)} phases, {job.gpus} x {job.gpu} ({nodes})"
@@ -64,18 +64,20 @@ def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:
         yield f"{job.model}, {job.precision.value}, {job.gpus} x {job.gpu} ({nodes})"
         yield f"batch {job.micro_batch_size} per GPU, {count(job.step_samples)} samples per step"
     yield ""
-    name = "mean step" if found.phases else "step"
-    half = found.interval(0.5)
-    bands = f"50 %: {span(half.low_s, half.high_s)}, 95 %: {span(step.low_s, step.high_s)}"
-    yield _line(name, duration(found.step_s), bands)
+    half, most = found.total_interval(0.5), found.total_interval()
+    if half is not None and most is not None:
+        yield _line("total", duration(found.total_s), f"50 %: {span(*half)}, 95 %: {span(*most)}")
+    name, step, middle = "mean step", found.interval(), found.interval(0.5)
+    bands = f"50 %: {span(middle.low_s, middle.high_s)}, 95 %: {span(step.low_s, step.high_s)}"
+    yield _line(name if found.phases else "step", duration(found.step_s), bands)
+    yield f"why so wide: {why_wide(found)}"
+    if what := narrowing(found):
+        yield f"narrower by: {what}"
+    yield ""
     yield _line("throughput", f"{short(found.throughput)} samples/s", rate(found))
-    total = found.total_interval()
-    if found.steps is not None and total is not None:
-        low, high = total
-        yield _line("total", duration(found.total_s), f"95 %: {span(low, high)}")
-        hours = (t * job.gpus / 3600 for t in (found.step_s * found.steps, low, high))
-        middle, least, most = map(short, hours)
-        yield _line("GPU-hours", middle, f"95 %: {least} .. {most}")
+    if found.total_s is not None and most is not None:
+        hours = (short(seconds * job.gpus / 3600) for seconds in (found.total_s, *most))
+        yield _line("GPU-hours", next(hours), f"95 %: {' .. '.join(hours)}")
         yield _line("steps", count(found.steps))
     yield ""
     yield from _parts(found)
@@ -89,10 +91,6 @@ def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:
         yield "assumed, because the job does not say it"
         yield from (f"{GAP}{one}" for one in found.assumptions)
         yield ""
-    yield f"why so wide: {why_wide(found)}"
-    if what := narrowing(found):
-        yield f"narrower by: {what}"
-    yield ""
     yield "evidence"
     yield from (f"{GAP}{line}" for line in found.evidence)
 

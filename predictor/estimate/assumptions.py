@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ import yaml
 from ..errors import GraphError, JobError
 from ..graphs.catalog import ModelEntry, entry_of, overrides
 from ..graphs.operator import Kind
+from ..job.precision import Precision, default_precision, runs_natively
 from ..job.training_job import TrainingJob
 from ..physics.job_graph import job_graph
 from ..physics.parallel.stages import CORES, layer_shares, virtual_stages
@@ -27,6 +29,13 @@ RANGE_LEVEL = 0.975
 NEGLIGIBLE = 1.02
 # What an option that is off becomes, and one that is on.
 OTHER = {True: "off", False: "on"}
+# What people compute in instead of the default of their trainer.
+OTHER_PRECISIONS = (
+    Precision.FP32,
+    Precision.TF32,
+    Precision.MIXED_FP16_FP32,
+    Precision.MIXED_BF16_FP32,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +104,11 @@ def assumptions_of(
         *_micro_batch(job),
         *_stages(job, entry),
         *_scale(job, most_gpus),
+        *_progress(job),
         *_frozen(job),
         *_objective(job),
     ]
+    found += _precision(job, step_s, price)
     if not measured:
         found += [*_image(job, entry), *_software(job, entry, step_s, price)]
     told = [one for one in found if max(one.high, 1 / one.low) > NEGLIGIBLE]
@@ -149,6 +160,16 @@ def _length(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
     reason = f"{entry.name} is mostly trained on so many; no data set is named"
     ends = min(1.0, least / size), max(1.0, most / size)
     yield Assumption("dataset_size", value, reason, *ends, length=True)
+
+
+def _progress(job: TrainingJob) -> Iterator[Assumption]:
+    """What of the length a resumed training has behind it, and what an evaluation adds."""
+    if job.software.resumed:
+        reason, least = "it resumes, and no epoch is stated", _assumed()["resumed_share"]
+        yield Assumption("start_epoch", "the first", reason, least, 1.0, length=True)
+    if job.software.evaluates and job.epochs is not None:
+        reason, most = "one after each epoch is stated", _assumed()["evaluation_times"]
+        yield Assumption("evaluation", "no time", reason, 1.0, most, length=True)
 
 
 def _sequence(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
@@ -216,6 +237,28 @@ def _stages(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
     yield Assumption("pipeline_parallel", value, reason, 1.0, 1 + 1 / most)
 
 
+def _precision(
+    job: TrainingJob, step_s: float, price: Callable[[TrainingJob], float]
+) -> Iterator[Assumption]:
+    """The default of a trainer, priced as the other choices that people make."""
+    if not job.trainer:
+        return
+    times = [1.0]
+    for other in OTHER_PRECISIONS:
+        if other is Precision.FP32 or runs_natively(job.hardware, other):
+            times += _times(job.but(precision=other, trainer=""), step_s, price)
+    reason = f"not stated; {default_precision(job.trainer, job.hardware)[1]}"
+    yield Assumption("precision", job.precision.value, reason, min(times), max(times))
+
+
+def _times(
+    job: TrainingJob, step_s: float, price: Callable[[TrainingJob], float]
+) -> Iterator[float]:
+    """How many times ``step_s`` a step of another job takes; nothing where it has no price."""
+    with suppress(GraphError, JobError):
+        yield price(job) / step_s
+
+
 def _software(
     job: TrainingJob, entry: ModelEntry, step_s: float, price: Callable[[TrainingJob], float]
 ) -> Iterator[Assumption]:
@@ -230,10 +273,7 @@ def _software(
         if not matters or (setting is not None and setting.stated):
             continue
         other = job.but(options=(*job.options, (option, OTHER[taken])))
-        try:
-            times = price(other) / step_s
-        except (GraphError, JobError):
-            continue
-        reason = "not stated" if setting is None else f"not stated; {setting.reason}"
-        value = "on" if taken else "off"
-        yield Assumption(option, value, reason, min(1.0, times), max(1.0, times))
+        for times in _times(other, step_s, price):
+            reason = "not stated" if setting is None else f"not stated; {setting.reason}"
+            value = "on" if taken else "off"
+            yield Assumption(option, value, reason, min(1.0, times), max(1.0, times))

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
+from profiles.storage import shipped_yaml
+
 from .configured import Configured, completed, configured, is_config, tell_files
 from .data import read_dataset
 from .draft import SIGNALS, Draft
@@ -42,13 +44,27 @@ _ADAPTED = re.compile("q?lora_")  # torchtune: lora_llama3_8b
 _LENGTHS = ("steps", "epochs")
 _FILES = ("file", "agreed")
 # Keys whose flags stand alone, or with what they are set to.
-_SWITCHED = ("adapters", "quantised", "frozen", "frozen_part", "distilled", "objective")
+_SWITCHED = (
+    "adapters",
+    "quantised",
+    "frozen",
+    "frozen_part",
+    "distilled",
+    "objective",
+    "resumed",
+    "evaluation",
+)
 _OF_DATA = ("dataset", "dataset_part", "dataset_hint", "dataset_path", "dataset_share")
 _BITS = ("4", "8")
 _PROBE = re.compile(r"lin(?:ear)?_?(?:prob|cls|eval)", re.ASCII)
 _PREFERENCE = re.compile(
     r"(?:^|_)(?:[dkr]po|orpo|simpo|grpo|ppo|rm|reward|rlhf|reinforce)(?:_|\.py$|$)", re.ASCII
 )
+# A flag with such a word may say the precision, and one that starts so says that it is off.
+_PRECISION = re.compile(
+    r"(?:^|[.-])(?:amp|[bt]?fp?\d\d?|float\d+|bfloat16|half|mixed|precision|dtype|autocast)(?:$|[.-])"
+)
+_NEGATED = re.compile(r"-+(?:no|disable)[-_]", re.ASCII)
 _LORA = re.compile(r"(?:^|_)q?lora(?:_|\.py$)", re.ASCII)  # train_text_to_image_lora.py
 _DISTRIBUTED = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
 
@@ -97,15 +113,32 @@ def _read(found: Configured, origin: str) -> Stated:
     _read_batch(reading)
     _read_length(reading)
     stated = completed(_without_details(reading.draft.stated()), found.tables)
-    if family.framework and _says_something(stated):
-        context = Draft(origin)
+    if not (stated.values or stated.unknown_model):
+        return stated
+    context = Draft(origin)
+    if family.framework:
         context.say("framework", family.framework)
-        stated = stated.over(context.stated())
-    return stated
+    if trainer := _trainer(reading, stated):
+        context.say("trainer", trainer)
+    return stated.over(context.stated())
 
 
-def _says_something(stated: Stated) -> bool:
-    return bool(stated.values) or stated.unknown_model is not None
+def _trainer(reading: _Reading, stated: Stated) -> str | None:
+    """The trainer whose default precision holds; none where a flag may say another."""
+    launch = reading.launch
+    if any(problem.field in ("file", "precision") for problem in stated.problems):
+        return None
+    named = [
+        (name, switched(value, following))
+        for name, value, following in (*said(launch.before), *said(launch.after))
+        if _PRECISION.search(flag_of(name).lstrip("-"))
+    ]
+    if any(word is not None and not _NEGATED.match(name) for name, word in named):
+        return None
+    known, started = shipped_yaml("trainers.yaml"), map(_last, launch.before)
+    names = (reading.family.name, *(flags().launcher_trainers.get(word, "") for word in started))
+    found = next((name for name in names if name in known), None)
+    return None if found and named and known[found]["precision"] != "fp32" else found
 
 
 def _without_details(stated: Stated) -> Stated:
@@ -310,6 +343,10 @@ def _read_kind(reading: _Reading) -> None:
         draft.pair("options", "objective", "distillation")
     elif _PREFERENCE.search(stage.lower()):
         draft.pair("options", "objective", "preference")
+    if said_of["resumed"] not in OFF and "start_epoch" not in special:
+        draft.pair("options", "resumed", "on")
+    if said_of["evaluation"] == "epoch":
+        draft.pair("options", "evaluation", "each_epoch")
     if said_of["frozen"] not in OFF or _PROBE.search(reading.launch.program.lower()):
         draft.pair("options", "frozen", "backbone")
     elif said_of["frozen_part"] not in OFF:

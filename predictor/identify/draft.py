@@ -102,7 +102,9 @@ class Draft:
         self._length(values)
         self._tell_unknown_keys()
         problems = tuple(dict.fromkeys(self.problems))
-        return settle(Stated(values, dict.fromkeys(values, self.origin), problems, unknown_model))
+        trainer = values.pop("trainer", None)
+        origins = dict.fromkeys(values, self.origin)
+        return settle(Stated(values, origins, problems, unknown_model, trainer=trainer))
 
     def _value(self, name: str, key: str, text: str) -> Any:
         if key == "zero":

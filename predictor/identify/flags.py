@@ -54,6 +54,7 @@ class Flags:
     other_work_flags: frozenset[str]
     training_words: frozenset[str]
     launcher_values: Mapping[str, str]
+    launcher_trainers: Mapping[str, str]
     launcher_files: frozenset[str]
     config_ends: frozenset[str]
     config_flags: frozenset[str]

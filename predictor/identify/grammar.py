@@ -78,10 +78,10 @@ def pairs_of(text: str) -> list[tuple[str, str]]:
 
 def stated_text(stated: Stated) -> str:
     """The values as a text that reads back as them, such as AdminComment keeps."""
+    values = {"trainer": stated.trainer} if stated.trainer else {}
+    values |= stated.values
     return " ".join(
-        f"{name}={_quoted(value_text(stated.values[name]))}"
-        for name in ALIASES
-        if name in stated.values
+        f"{name}={_quoted(value_text(values[name]))}" for name in ALIASES if name in values
     )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from profiles.storage import shipped_yaml
+
 from .draft import settle
 from .files import Files
 from .grammar import parse_mapping, parse_text
 from .rules import RuleContext, Rules
 from .script import parse_script
-from .stated import Stated
+from .stated import SCRIPT, Stated
 
 MAX_PROBLEMS = 5
 
@@ -44,10 +46,20 @@ def identify(
     )
     if rules is not None and context is not None and (rule := rules.match(context)) is not None:
         stated = _named_by(rule, stated)
-    stated = settle(stated)
+    stated = settle(_by_framework(stated))
     grave = (p for p in stated.problems if p.contradiction or p.field == "dataset")
     problems = dict.fromkeys((*stated.doubts, *grave, *stated.problems))
     return replace(stated, problems=tuple(problems)[:MAX_PROBLEMS])
+
+
+def _by_framework(stated: Stated) -> Stated:
+    """With the default precision of a framework that is named apart from the script."""
+    name, origin = stated.values.get("framework"), stated.origins.get("framework", SCRIPT)
+    settled = "precision" in stated.values or stated.trainer
+    unread = any(problem.field in ("file", "precision") for problem in stated.problems)
+    if settled or unread or origin == SCRIPT or name not in shipped_yaml("trainers.yaml"):
+        return stated
+    return replace(stated, trainer=name)
 
 
 def _named_by(rule: Stated, stated: Stated) -> Stated:

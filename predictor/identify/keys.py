@@ -20,7 +20,7 @@ from ..job.frameworks import Framework, framework_of, frameworks
 from ..job.optimizers import optimizer_named
 from ..job.options import Pairs, read_options
 from ..job.phases import PHASE_FIELDS, Phase
-from ..job.precision import parse_precision
+from ..job.precision import parse_precision, trainer_named
 from ..job.training_job import CONTAINER, SHARDINGS
 
 _KEYS = {k: v for k, v in shipped_yaml("keys.yaml").items() if v.get("written", True)}
@@ -255,6 +255,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "gpu": _gpu,
     "fabric": _fabric,
     "optimizer": _optimizer,
+    "trainer": trainer_named,
     "dataset": lambda text: dataset_named(text[:MAX_TEXT]).name,
     "sharding": _sharding,
     "sequence_parallel": _switch,

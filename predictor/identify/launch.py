@@ -107,8 +107,10 @@ def shell_file(words: Sequence[str]) -> tuple[str, ...]:
     if not words or not (_launches(words[0]) or words[0].endswith(_SCRIPTS)):
         return ()
     for index, word in enumerate(words):
-        if word.endswith(_SCRIPTS) and not word.startswith("-") and UNKNOWN not in word:
-            return () if _base(word) in flags().programs else tuple(words[index:])
+        started = index > 0 and _base(words[index - 1]) in _SHELLS and not word.startswith("-")
+        if (started or word.endswith(_SCRIPTS)) and word[:1] not in ("-", UNKNOWN, ""):
+            named = UNKNOWN in word or _base(word) in flags().programs
+            return () if named else tuple(words[index:])
     return ()
 
 

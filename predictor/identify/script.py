@@ -15,7 +15,7 @@ from .draft import settle
 from .files import Files, FilesAt
 from .grammar import parse_text
 from .launch import Launch, launch_of, shell_file, shell_text
-from .shell import MAX_SCRIPT, UNKNOWN, Command, read_script
+from .shell import MAX_SCRIPT, UNKNOWN, Command, Sourced, read_script
 from .stated import Problem, Stated
 
 MAX_TRAINING_COMMANDS = 50
@@ -71,7 +71,7 @@ def _parsed(
     notes = parse_text(" ".join(_LINE.findall(text)), origin)
     if text.strip():
         here = {} if files is None else HERE
-        script = read_script(text, {**here, **dict(environment)}, argv[1:])
+        script = read_script(text, {**here, **dict(environment)}, argv[1:], _sourced(files))
         runs = list(_runs(script.commands, files))
         configs = [s for d in script.documents if (s := deepspeed_stated(d, origin)) is not None]
     else:
@@ -105,15 +105,33 @@ def _runs(commands: Sequence[Command], files: Files | None, depth: int = 0) -> I
             yield _Run(launch, command.repeated, _outside(launch.before, directory))
 
 
+def _sourced(files: Files | None) -> Sourced | None:
+    """Reads a file that a script sources, where the commands before it have moved to."""
+    if files is None:
+        return None
+
+    def read(path: str, commands: Sequence[Command]) -> str | None:
+        directory: str | None = ""
+        for command in commands:
+            if command.words[0] in _MOVES:
+                directory = _moved(directory, command)
+        here = FilesAt.of(files, directory)
+        return None if here is None else here.read(path)
+
+    return read
+
+
 def _inner(
     command: Command, files: Files | None, directory: str | None
 ) -> tuple[Command, ...] | None:
     """The commands of a shell text, or of a script that may be read; None where it is neither."""
     text, arguments = shell_text(command.words), tuple[str, ...]()
+    here = FilesAt.of(files, _outside(command.words, directory))
     if text is None and launch_of(command.words) is None and (file := shell_file(command.words)):
-        here = FilesAt.of(files, _outside(command.words, directory))
         text, arguments = None if here is None else here.read(file[0]), file[1:]
-    return None if text is None else read_script(text, command.exported, arguments).commands
+    if text is None:
+        return None
+    return read_script(text, command.exported, arguments, _sourced(here)).commands
 
 
 def _moved(directory: str | None, command: Command) -> str | None:
@@ -192,7 +210,9 @@ def _agreed(stated: Sequence[Stated], what: str) -> Stated:
     for name, origin in clashes.items():
         del values[name], origins[name]
         problems.append(Problem(origin, f"{what} differ in {name}: state it in --comment", name))
-    return Stated(values, origins, tuple(dict.fromkeys(problems)), unknown)
+    trainers = {one.trainer for one in stated}
+    trainer = trainers.pop() if len(trainers) == 1 and "precision" not in clashes else None
+    return Stated(values, origins, tuple(dict.fromkeys(problems)), unknown, trainer=trainer)
 
 
 def _without_length(stated: Stated, origin: str, why: str) -> Stated:

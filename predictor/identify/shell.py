@@ -9,7 +9,7 @@ the work is bounded by its length.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 # Stands in a word for what cannot be known without running the script.
@@ -19,6 +19,7 @@ MAX_VALUE = 8 * 1024
 MAX_WORDS = 1000
 MAX_EXPANDED = 256 * 1024
 MAX_COMMANDS = 2000
+MAX_SOURCED = 4
 
 # The tokens: every text matches, and none makes the matching slow.
 _TOKEN = re.compile(
@@ -76,6 +77,10 @@ class Command:
     exported: Mapping[str, str] = field(default_factory=dict)
 
 
+# The text of a file, which a command sources behind others; None where it is not to be read.
+Sourced = Callable[[str, Sequence[Command]], str | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Script:
     """Commands in the order of the text, and the here-documents with variables filled in."""
@@ -85,14 +90,20 @@ class Script:
 
 
 def read_script(
-    text: str, variables: Mapping[str, str] | None = None, arguments: Sequence[str] = ()
+    text: str,
+    variables: Mapping[str, str] | None = None,
+    arguments: Sequence[str] = (),
+    sourced: Sourced | None = None,
 ) -> Script:
-    """Read a script; ``variables`` are known from outside, ``arguments`` are ``$1`` and on."""
-    clean = re.sub("[\x00\ue000\ue001]", "?", text[:MAX_SCRIPT]).replace("\r\n", "\n")
-    body, documents = _without_documents(clean)
+    """Read a script; ``variables`` are known from outside, ``arguments`` are ``$1`` and on.
+
+    ``sourced`` gives the text of a file that the script sources, after the commands so far.
+    """
     known = dict(variables or {})
     known.update((str(i), word) for i, word in enumerate(arguments, 1))
-    return _Reader(body, documents, known, tuple(arguments), set(variables or ())).read()
+    reader = _Reader(known, tuple(arguments), set(variables or ()), sourced)
+    reader.insert(f"{text[:MAX_SCRIPT]}\n", 0)
+    return reader.read()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +114,8 @@ class _HereDocument:
     quoted: bool
 
 
-def _without_documents(text: str) -> tuple[str, list[_HereDocument]]:
+def _without_documents(text: str, documents: list[_HereDocument]) -> str:
     """The text with a mark in place of each here-document; one without an end takes the rest."""
-    documents: list[_HereDocument] = []
     kept: list[str] = []
     lines = iter(text.split("\n"))
     for line in lines:
@@ -122,18 +132,20 @@ def _without_documents(text: str) -> tuple[str, list[_HereDocument]]:
         mark = f" {_MARK}{len(documents)}{_MARK} "
         documents.append(_HereDocument("\n".join(body), match[3] is None))
         kept.append(line[: match.start()] + mark + line[match.end() :])
-    return "\n".join(kept), documents
+    return "\n".join(kept)
 
 
 @dataclass(slots=True)
 class _Reader:
     """One pass over the tokens, with what the script has set so far."""
 
-    text: str
-    sources: list[_HereDocument]
     variables: dict[str, str]
     arguments: tuple[str, ...]
     exported: set[str]
+    sourced: Sourced | None
+    text: str = ""
+    sources: list[_HereDocument] = field(default_factory=list)
+    sourced_files: int = 0
     arrays: dict[str, tuple[str, ...]] = field(default_factory=dict)
     commands: list[Command] = field(default_factory=list)
     documents: list[str] = field(default_factory=list)
@@ -149,6 +161,12 @@ class _Reader:
     joined: bool = False
     budget: int = MAX_EXPANDED
 
+    def insert(self, text: str, position: int) -> None:
+        """Go on with a text at a position."""
+        clean = re.sub("[\x00\ue000\ue001]", "?", text).replace("\r\n", "\n")
+        body = _without_documents(clean, self.sources)
+        self.text = self.text[:position] + body + self.text[position:]
+
     def read(self) -> Script:
         """Read the whole text."""
         position = 0
@@ -156,14 +174,26 @@ class _Reader:
             match = _TOKEN.match(self.text, position)
             assert match is not None
             assert match.lastgroup is not None
-            position = match.end()
+            position, before = match.end(), len(self.commands)
             if match.lastgroup == "dollar" and match[0] == "$(":
                 position = _closing(self.text, position)
                 self._add(UNKNOWN)
             else:
                 self._token(match.lastgroup, match[0])
+            if len(self.commands) > before:
+                self._source(position)
         self._end_command()
         return Script(tuple(self.commands), tuple(self.documents))
+
+    def _source(self, position: int) -> None:
+        """Read a file that the last command sources as if it stood here."""
+        words = self.commands[-1].words
+        if words[0] not in ("source", ".") or len(words) < 2 or self.sourced is None:
+            return
+        self.sourced_files += 1
+        text = self.sourced(words[1], self.commands)
+        if text is not None and self.sourced_files <= MAX_SOURCED and UNKNOWN not in words[1]:
+            self.insert(f"{text[:MAX_SCRIPT]}\n", position)
 
     def _token(self, kind: str, token: str) -> None:
         if kind not in ("blank", "end"):

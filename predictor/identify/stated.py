@@ -6,8 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from profiles.gpus import find_gpu
+
 from ..errors import JobError
 from ..job.phases import lasting
+from ..job.precision import default_precision
 from ..job.training_job import TrainingJob
 
 # Fields that say the same thing in two ways: a place that states one settles all of the set.
@@ -78,6 +81,7 @@ class Stated:
     ``environment``, ``script``, ``rule NAME``, ``annotation``. ``problems`` are for the user.
     ``unknown_model`` is the name of a model that the catalog does not have, on one line.
     ``values`` may hold both batch sizes: that of a GPU's micro-step and that of a whole step.
+    ``trainer`` is one whose default precision holds, where none is stated.
     ``alone`` says that one process trains, which nothing starts for each GPU: of several one works.
     """
 
@@ -86,6 +90,7 @@ class Stated:
     problems: tuple[Problem, ...] = ()
     unknown_model: str | None = None
     alone: bool = False
+    trainer: str | None = None
 
     @property
     def model(self) -> str | None:
@@ -148,6 +153,7 @@ class Stated:
             ),
             self.unknown_model or (None if "model" in settled else weaker.unknown_model),
             self.alone or weaker.alone,
+            None if "precision" in settled | added.keys() else self.trainer or weaker.trainer,
         )
 
     def job(self, **given: Any) -> TrainingJob:
@@ -170,8 +176,11 @@ class Stated:
         if {"batch_size", "global_batch_size"} <= set(self.values):
             fields |= _accumulation(fields)
             del fields["global_batch_size"]
+        if fields.get("precision") is None and self.trainer and "gpu" in fields:
+            precision = default_precision(self.trainer, find_gpu(fields["gpu"]))[0]
+            fields |= {"precision": precision, "trainer": self.trainer}
         for name in ("model", "precision", "gpu"):
-            if name not in fields:
+            if fields.get(name) is None:
                 raise JobError(name, None, "is not stated")
         return TrainingJob(**fields)
 

@@ -140,3 +140,17 @@ def capabilities(gpu: Gpu) -> tuple[str, ...]:
 def has_tensor_cores(gpu: Gpu) -> bool:
     """True from Volta on."""
     return "tensor_core" in capabilities(gpu)
+
+
+def trainer_named(text: str) -> str:
+    """A trainer of ``trainers.yaml``; raises JobError with the nearest names."""
+    if text not in shipped_yaml("trainers.yaml"):
+        raise JobError("trainer", text, accepted(text, shipped_yaml("trainers.yaml")))
+    return text
+
+
+def default_precision(trainer: str, gpu: Gpu) -> tuple[Precision, str]:
+    """What a trainer computes in where nothing is stated, and why."""
+    entry = shipped_yaml("trainers.yaml")[trainer]
+    later = entry.get("ampere") if runs_natively(gpu, Precision.TF32) else None
+    return Precision(later or entry["precision"]), f"usual for {entry['who']}; {entry['source']}"

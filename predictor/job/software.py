@@ -27,7 +27,8 @@ class Software:
     defaults. ``compiled`` steps are fused and cost the host less, ``captured`` ones next to
     nothing; ``fused_kernels`` fuse pointwise work alone. ``recompute`` is ``nothing``,
     ``attention`` or ``layers``. ``frozen`` is nothing, ``backbone`` (all but the last layer) or
-    ``part``, ``objective`` nothing, ``distillation`` or ``preference``. ``half_weights`` (apex O2)
+    ``part``, ``objective`` nothing, ``distillation`` or ``preference``. A ``resumed`` one goes on
+    from a checkpoint, one that ``evaluates`` does so after each epoch. ``half_weights`` (apex O2)
     are weights in the lower format beside FP32 masters. What is None was not stated. ``settings``
     say where each field comes from.
     """
@@ -70,6 +71,8 @@ class Software:
     base_bits: int | None = None
     frozen: str = ""
     objective: str = ""
+    resumed: bool = False
+    evaluates: bool = False
     settings: tuple[Setting, ...] = ()
 
     @property

@@ -38,8 +38,9 @@ class TrainingJob:
     replica of the model is split over ``tensor_parallel`` x ``context_parallel`` x
     ``pipeline_parallel`` GPUs; ``hsdp`` shards inside a node and replicates between nodes. The
     length is ``steps``, or ``epochs`` of ``dataset_size`` samples or of ``dataset``. ``options``
-    and ``variant`` are mappings or ``k=v;k=v`` text, ``phases`` Phases or mappings. ``software`` is
-    what framework, date and options come to, with the defaults of their era.
+    and ``variant`` are mappings or ``k=v;k=v`` text, ``phases`` Phases or mappings. A ``trainer``
+    of ``trainers.yaml`` is named where the precision is its default and not stated. ``software``
+    is what framework, date and options come to, with the defaults of their era.
 
     Raises JobError, naming field, value and what is expected.
     """
@@ -61,6 +62,7 @@ class TrainingJob:
     dataset: str | None = None
     framework: str = "pytorch"
     framework_date: float | None = None
+    trainer: str = ""
     optimizer: str | None = None
     sharding: str = "ddp"
     tensor_parallel: int = 1

@@ -154,3 +154,37 @@ def test_of_a_range_of_nodes_the_least_counts(home: Path, tmp_path: Path) -> Non
     assert command("calibrate", "--history", history(tmp_path, runs)).exit_code == 0
     said = command("estimate", str(script), "--user", "ada").stdout
     assert "9 runs of the same user and request" in said
+
+
+def test_the_commonest_command_gets_a_time_from_the_default_of_its_trainer(
+    home: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text(
+        "#!/bin/bash\n#SBATCH --gres=gpu:a100:1\npython run_glue.py --task_name mnli "
+        "--model_name_or_path bert-large-uncased --num_train_epochs 3 --max_seq_length 128 "
+        "--per_device_train_batch_size 32\n"
+    )
+    lines = command("estimate", str(script)).stdout.splitlines()
+    assert lines[0].startswith("run time")
+    assert lines[0].index("50 %") < lines[0].index("95 %")
+    assert "not stated: precision" in lines[2]
+    assert lines[3] == "narrower by: state precision"
+    told = [line for line in lines if line.startswith("assumed") and "precision: fp32" in line]
+    assert "Trainer of Transformers" in told[0]
+
+
+def test_what_it_says_would_narrow_the_answer_does(home: Path, tmp_path: Path) -> None:
+    """A statement that lacks, then a run of the script."""
+    words = "python train.py --model resnet50 --epochs 9 --batch-size 64 --data-path /d/imagenet"
+    options = ("--gpu", "a100-sxm4-80gb", "--user", "ada", "--gpus", "1", "--format", "json")
+
+    def spread(*more: str) -> float:
+        found = command("estimate", *options, "--", *words.split(), *more)
+        quantiles = json.loads(found.stdout)["quantiles_s"]
+        return float(quantiles["0.975"] / quantiles["0.025"])
+
+    said = command("estimate", *options[:-2], "--", *words.split()).stdout
+    assert "narrower by: state precision" in said
+    unstated, stated = spread(), spread("--amp")
+    assert stated < unstated

@@ -182,7 +182,7 @@ def test_text_says_time_interval_parts_and_evidence(run: Run) -> None:
     parts = "\n".join(lines)
     for part in ("tensor cores", "host", "exposed communication", "optimizer", "correction"):
         assert part in parts
-    assert next(line for line in lines if line.startswith("total")).count("min") == 3
+    assert next(line for line in lines if line.startswith("total")).count("min") == 5
 
 
 def test_a_job_without_length_has_no_total(run: Run) -> None:

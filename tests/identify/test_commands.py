@@ -217,6 +217,8 @@ def test_every_flag_of_the_table_means_a_key_that_is_read() -> None:
         "dataset_hint",
         "distilled",
         "objective",
+        "resumed",
+        "evaluation",
         "dataset_part",
         "dataset_path",
         "dataset_share",

@@ -1,0 +1,159 @@
+"""The precision of a trainer whose default is known is taken, told, and carries no kill limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from predictor.estimate.fitting import Fitted
+from predictor.estimate.limits import EvidenceRule, too_thin
+from predictor.identify.files import UserFiles
+from predictor.identify.grammar import parse_text, stated_text
+from predictor.identify.identify import identify
+from predictor.identify.stated import Stated
+
+GLUE = (
+    "python run_glue.py --model_name_or_path bert-large-uncased --task_name mnli "
+    "--max_seq_length 128 --per_device_train_batch_size 32 --num_train_epochs 3"
+)
+VISION = "--model resnet50 --batch-size 64 --epochs 90 --data-path /data/imagenet"
+GPUS = {"gpu": "a100-sxm4-80gb", "gpus": 1}
+LAX = EvidenceRule(quantile=0.95, max_interval_ratio=1e9)
+
+
+def read(script: str, comment: str | None = None) -> Stated:
+    return identify(comment=comment, script=script, argv=("job.sh",))
+
+
+@pytest.mark.parametrize(
+    ("command", "trainer", "precision"),
+    [
+        (GLUE, "hf-trainer", "fp32"),
+        (f"torchrun train.py {VISION}", "torchvision", "fp32"),
+        (f"python train.py {VISION} --drop-path 0.1", "timm", "fp32"),
+        (f"torchrun --nproc_per_node 4 mine.py {VISION}", "torchvision", "fp32"),
+        ("accelerate launch own.py --model resnet50 --bs 8 --epochs 1", "accelerate", "fp32"),
+        ("torchrun own.py --model resnet50 --bs 8 --epochs 1", "pytorch", "fp32"),
+        ("python train.py --block-size 1024 --n-layer 12 --bs 8", "nanogpt", "mixed_bf16_fp32"),
+        ("yolo detect train model=yolo11x.pt epochs=5", "ultralytics", "mixed_fp16_fp32"),
+    ],
+)
+def test_a_trainer_that_is_known_has_a_precision(
+    command: str, trainer: str, precision: str
+) -> None:
+    stated = read(command)
+    assert stated.trainer == trainer
+    assert "precision" not in stated.values
+    fields = {"model": "resnet50", "batch_size": 8} | dict(stated.values)
+    fields.pop("global_batch_size", None)
+    job = Stated(fields, dict.fromkeys(fields, "script"), trainer=trainer).job(**GPUS)
+    assert job.precision.value == precision
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"{GLUE} --fp16",
+        f"{GLUE} --fp16 $FP16",
+        f"{GLUE} --half_precision",
+        f"{GLUE} --bf16 True",
+        f"accelerate launch --mixed_precision $P own.py {VISION}",
+        f"accelerate launch --config_file mine.yaml own.py {VISION}",
+        "yolo detect train model=yolo11x.pt epochs=5 amp=False",
+        f"python own.py {VISION.replace('--data-path', '--datadir')}",
+        f"torchrun own.py --config mine.yaml --model resnet50 --epochs 3 {VISION}",
+    ],
+)
+def test_nothing_is_assumed_where_a_flag_or_a_file_may_say_it(command: str) -> None:
+    assert read(command).trainer is None
+
+
+def test_an_explicit_no_is_what_the_trainer_does_anyhow() -> None:
+    assert read(f"{GLUE} --fp16 False").trainer == "hf-trainer"
+
+
+def test_a_comment_settles_it() -> None:
+    stated = read(GLUE, "precision=bf16-mixed")
+    assert (stated.trainer, stated.values["precision"].value) == (None, "mixed_bf16_fp32")
+
+
+def test_a_framework_that_a_comment_names_has_a_precision() -> None:
+    stated = read("python own.py --model resnet50 --bs 8 --epochs 3", "framework=tensorflow")
+    assert stated.job(**GPUS, dataset_size=1000).precision.value == "tf32"
+    volta = stated.job(gpu="v100-sxm2-32gb", dataset_size=1000)
+    assert volta.precision.value == "fp32"
+
+
+def test_a_text_keeps_what_is_assumed() -> None:
+    stated = read(GLUE)
+    assert parse_text(stated_text(stated), "mark").trainer == "hf-trainer"
+
+
+def test_the_assumption_is_told_widens_and_carries_no_limit(fitted: Fitted) -> None:
+    stated = read(GLUE)
+    assumed = fitted.predictor.predict(stated.job(**GPUS))
+    said = fitted.predictor.predict(read(GLUE, "precision=fp32").job(**GPUS))
+    told = next(one for one in assumed.assumptions if one.field == "precision")
+    assert "Trainer of Transformers" in str(told)
+    assert "huggingface.co" in str(told)
+    assert assumed.total_s == pytest.approx(said.total_s)
+    own, other = assumed.total_interval(), said.total_interval()
+    assert own is not None
+    assert other is not None
+    assert own[1] / own[0] > 1.5 * other[1] / other[0]
+    assert "precision" in (too_thin([assumed], LAX) or "")
+    assert too_thin([said], LAX) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [("--resume last.pt", "start_epoch"), ("--eval_strategy epoch", "evaluation")],
+)
+def test_what_is_done_and_what_comes_beside_the_steps_is_told(
+    fitted: Fitted, words: str, field: str
+) -> None:
+    plain = fitted.predictor.predict(read(f"{GLUE} --fp16").job(**GPUS))
+    found = fitted.predictor.predict(read(f"{GLUE} --fp16 {words}").job(**GPUS))
+    assert found.total_s == pytest.approx(plain.total_s)
+    told = next(one for one in found.assumptions if one.field == field)
+    assert told.decisive is (field == "start_epoch")
+    assert (too_thin([found], LAX) is None) is (field == "evaluation")
+
+
+def test_a_resume_with_its_epoch_is_no_assumption() -> None:
+    stated = read(f"torchrun train.py {VISION} --resume x.pt --start-epoch 80")
+    assert stated.values["epochs"] == 10
+    assert "options" not in stated.values
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        ". inner.sh",
+        "source ./inner.sh",
+        "cd run && source ../inner.sh",
+        "bash inner.sh",
+        "bash -x ./inner.sh",
+        "srun bash noext",
+        "sh inner.sh 90",
+        "chmod +x inner.sh; ./inner.sh",
+    ],
+)
+def test_a_script_in_a_script_is_read(tmp_path: Path, start: str) -> None:
+    inner = "python train.py --model vgg16 --batch-size $BATCH --epochs ${EPOCHS:-90}\n"
+    for name in ("inner.sh", "noext"):
+        (tmp_path / name).write_text(inner)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "env.sh").write_text("export BATCH=64 EPOCHS=90")
+    script = f"#!/bin/bash\nsource env.sh\n{start}\n"
+    stated = identify(script=script, argv=("job.sh",), files=UserFiles(tmp_path))
+    assert (stated.model, stated.values["batch_size"]) == ("vgg16", 64)
+    assert stated.values["epochs"] == 90
+
+
+def test_a_file_that_sources_itself_ends(tmp_path: Path) -> None:
+    (tmp_path / "env.sh").write_text("source env.sh\n. ./env.sh\nN=7\n")
+    script = "#!/bin/bash\nsource env.sh\npython train.py --model vgg16 --epochs $N\n"
+    stated = identify(script=script, argv=("job.sh",), files=UserFiles(tmp_path))
+    assert stated.values["epochs"] == 7
