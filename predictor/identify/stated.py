@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from profiles.gpus import find_gpu
@@ -96,6 +96,11 @@ class Stated:
     def model(self) -> str | None:
         """The model, where one was stated."""
         return self.values.get("model")
+
+    @property
+    def facts(self) -> Stated:
+        """The same without the default of a trainer: what a measured run may teach."""
+        return replace(self, trainer=None)
 
     @property
     def doubts(self) -> tuple[Problem, ...]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from predictor.errors import JobError
 from predictor.estimate.fitting import Fitted
 from predictor.estimate.limits import EvidenceRule, too_thin
 from predictor.identify.files import UserFiles
@@ -88,6 +89,11 @@ def test_a_framework_that_a_comment_names_has_a_precision() -> None:
 def test_a_text_keeps_what_is_assumed() -> None:
     stated = read(GLUE)
     assert parse_text(stated_text(stated), "mark").trainer == "hf-trainer"
+
+
+def test_no_run_teaches_what_its_precision_was_assumed_to_be() -> None:
+    with pytest.raises(JobError, match="precision"):
+        read(GLUE).facts.job(**GPUS)
 
 
 def test_the_assumption_is_told_widens_and_carries_no_limit(fitted: Fitted) -> None:

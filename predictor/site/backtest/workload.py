@@ -194,6 +194,6 @@ def _predicted(run: Run, predict: Predict) -> Prediction | None:
 
 def _job(asked: str, ended: EndedJob) -> TrainingJob:
     """The job on the GPUs it was given; raises JobError where it is not a whole description."""
-    stated = parse_text(asked, "history")
+    stated = parse_text(asked, "history").facts
     per_node = -(-ended.gpus // max(1, ended.nodes))
     return stated.job(gpu=ended.gpu_type or "", gpus=ended.gpus, gpus_per_node=per_node)

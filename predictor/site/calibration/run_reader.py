@@ -141,7 +141,7 @@ def _gpu(run: Run) -> str | None:
 
 def _job(asked: str, gpu: str, gpus: int, per_node: int, source: str) -> TrainingJob | str:
     """The job on the GPUs it was given, or why it is not a whole description."""
-    stated = parse_text(asked, "history")
+    stated = parse_text(asked, "history").facts
     if "phases" in stated.values:  # no step of them is the one that was measured
         return "ran in phases"
     try:

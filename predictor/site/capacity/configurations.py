@@ -50,7 +50,7 @@ class Configuration:
 def training_job(config: str, gpu_type: str, gpus: int, nodes: int) -> TrainingJob | None:
     """The job on the GPUs it had; None where it is not a whole description."""
     try:
-        stated = parse_text(config, "history")
+        stated = parse_text(config, "history").facts
         if not {"model", "precision"} <= stated.values.keys():
             return None
         return stated.job(gpu=gpu_type, gpus=gpus, gpus_per_node=-(-gpus // max(1, nodes)))
