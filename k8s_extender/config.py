@@ -2,19 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from predictor.errors import PrecisionTimeError
 from predictor.estimate.residual.novelty import Tier
+from predictor.identify.rules import Rules, read_rules
+from predictor.job.fabrics import fabric_of
+from predictor.job.precision import parse_precision
 from predictor.settings import Section, read_settings, settings_of
 from predictor.site.history.settings import HistorySettings
+from profiles.errors import ProfileDataError
+from profiles.gpus import find_gpu, gpus
 
 from .errors import ConfigError
-from .words import FabricName, GpuName, PrecisionName, Price
 
 PREFIX = "precision-time.io/"
+
+
+def _known(meaning: Callable[[str], str]) -> AfterValidator:
+    """Takes the words that ``meaning`` knows, and puts what they mean in their place."""
+
+    def checked(word: str) -> str:
+        try:
+            return meaning(word)
+        except (PrecisionTimeError, ProfileDataError) as error:
+            raise ValueError(str(error)) from None
+
+    return AfterValidator(checked)
+
+
+def _fabric(word: str) -> str:
+    fabric_of(next(iter(gpus().values())), word)
+    return word
+
+
+GpuName = Annotated[str, _known(lambda word: find_gpu(word).name)]
+PrecisionName = Annotated[str, _known(lambda word: parse_precision(word).value)]
+FabricName = Annotated[str, _known(_fabric)]
+Price = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 
 
 class Filter(Section):
@@ -42,10 +71,13 @@ class Placement(Section):
     """Preferred node affinity that the webhook writes on GPU pods, by the policy of `prioritize`.
 
     ``single_term`` names only the best types, for Karpenter, which buys what is preferred.
+    ``balance`` keeps jobs off the types that others wait for which have fewer to choose from; the
+    extender heeds it, too.
     """
 
     enabled: bool = True
     single_term: bool = False
+    balance: bool = False
 
 
 class EvidenceSettings(Section):
@@ -56,7 +88,10 @@ class EvidenceSettings(Section):
 
 
 class Deadline(Section):
-    """Deadlines we fill. ``annotated`` fills where a namespace label or an annotation asks."""
+    """Deadlines we fill. ``annotated`` fills where a namespace label or an annotation asks.
+
+    ``follow`` brings those of Jobs and bare pods to the GPUs that they got.
+    """
 
     mode: Literal["off", "annotated", "always"] = "annotated"
     quantile: float = Field(default=0.95, gt=0.0, lt=1.0)
@@ -67,6 +102,7 @@ class Deadline(Section):
     cap_s: int | None = Field(default=None, ge=1)
     kueue: bool = True
     slinky: bool = True
+    follow: bool = True
 
 
 class Hardware(Section):
@@ -141,10 +177,24 @@ class Config(Section):
             raise ValueError("server.certificate and server.key are given together or not at all")
         return self
 
+    @property
+    def watches_pods(self) -> bool:
+        """Whether anything of it needs to know the pods and Jobs of the cluster."""
+        return self.placement.balance or (self.deadline.follow and self.deadline.mode != "off")
+
+    def site_rules(self) -> Rules:
+        """The site rules that it names, none without; raises RulesError."""
+        return Rules() if self.rules is None else read_rules(self.rules)
+
 
 def read_config(path: Path) -> Config:
     """The configuration of a file; raises ConfigError naming file, field and value."""
     return read_settings(path, Config, ConfigError)
+
+
+def config_at(path: Path | None) -> Config:
+    """The configuration of a file, all defaults without one; raises ConfigError."""
+    return Config() if path is None else read_config(path)
 
 
 def config_of(raw: Any, origin: str = "config") -> Config:

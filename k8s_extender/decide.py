@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 from predictor.estimate.core import Predictor
 from predictor.identify.rules import Rules
 
-from .candidates import candidates
 from .config import Config
-from .estimate import TypeEstimate, estimates
-from .expected import SiteEstimates
-from .rank import Ranking, Steps
+from .estimate import SiteEstimates, TypeEstimate, estimates
+from .rank import Ranking, Steps, refusal, unsupported
 from .records import FilterResult, GpuType, NodeRefusal, PodJob
-from .refuse import refusal
+from .selectors import candidates
 from .type_index import HostScores, NodeTable, TypeCode, TypeIndex
 
 # Resources that pods ask for: whole GPUs and kinds of slices.
@@ -23,15 +21,16 @@ MAX_RESOURCES = 16
 MAX_JOBS = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _JobAnswers:
     """What was found out of a job, which pods that are alike share, by GPU type."""
 
     job: PodJob  # kept alive, as it counts by identity
     estimates: dict[GpuType, TypeEstimate] = field(default_factory=dict)
     refusals: dict[GpuType, NodeRefusal | None] = field(default_factory=dict)
-    steps: dict[frozenset[tuple[GpuType, int]], Steps] = field(default_factory=dict)
-    places: dict[int, frozenset[GpuType]] = field(default_factory=dict)  # by generation
+    steps: dict[tuple[object, object], Steps] = field(default_factory=dict)
+    table: NodeTable | None = None
+    places: tuple[GpuType, ...] = ()  # where the nodes of the table could take it
 
 
 class Decider:
@@ -59,10 +58,10 @@ class Decider:
         self.rules = Rules() if rules is None else rules
         self.version = version
         self.site = site
+        self.waiting: Sequence[PodJob] = ()  # under `placement.balance`, jobs that found no node
         self._predicted = predicted
         self._ranking = Ranking(predictor, config)
         self._table: NodeTable = {}
-        self._generation = 0
         self._indices: dict[str, TypeIndex] = {}
         self._answers: OrderedDict[int, _JobAnswers] = OrderedDict()
 
@@ -111,11 +110,26 @@ class Decider:
         """The types from best to worst, those alike together."""
         index = self._index(job.resource) if index is None else index
         known, room = self._known(job).steps, {kind: index.room(kind) for kind in kinds}
-        present = frozenset(room.items())
+        wanted = self._wanted(job, room) if self.waiting else frozenset[GpuType]()
+        present = (frozenset(room.items()), wanted)
         if present not in known:
             found = self.estimates(job, room)
-            known[present] = self._ranking.steps(job, found, room.__getitem__)
+            known[present] = self._ranking.steps(job, found, room.__getitem__, wanted)
         return known[present]
+
+    def _wanted(self, job: PodJob, kinds: Iterable[GpuType]) -> frozenset[GpuType]:
+        """The types that waiting jobs need which have fewer to choose from."""
+        mine = self._able(job, kinds)
+        others = (
+            self._able(j, candidates(j, self.nodes(), self.config.hardware).types)
+            for j in self.waiting
+        )
+        return frozenset().union(*(theirs for theirs in others if theirs < mine))
+
+    def _able(self, job: PodJob, kinds: Iterable[GpuType]) -> frozenset[GpuType]:
+        """The types that run a job, as far as is known."""
+        found = self.estimates(job, kinds)
+        return frozenset(e.type for e in found if e.fits and unsupported(job, e.type) is None)
 
     def scores(
         self, job: PodJob, kinds: Iterable[GpuType], index: TypeIndex | None = None
@@ -130,33 +144,27 @@ class Decider:
 
     def _elsewhere(self, job: PodJob) -> bool:
         """Whether the cluster has a node for a job that is not refused."""
-        known, table = self._known(job).places, self.nodes()
-        if table is not self._table:
-            self._table, self._generation = table, self._generation + 1
-        if self._generation not in known:
+        known, table = self._known(job), self.nodes()
+        if known.table is not table:
             found = candidates(job, table, self.config.hardware)
-            known.clear()
-            known[self._generation] = frozenset(found.types if found.certain else ())
-        kinds = known[self._generation]
-        refusals = self._refused(job, kinds)
-        return any(refusals[kind] is None for kind in kinds)
+            known.table, known.places = table, found.types if found.certain else ()
+        return None in self._refused(job, known.places)
 
     def _refusals(
         self, job: PodJob, index: TypeIndex, present: set[TypeCode]
     ) -> Mapping[TypeCode, str]:
         """Why some of the types that are present are refused."""
-        kinds = {code: kind for code, kind in enumerate(index.types) if code in present}
-        refusals = self._refused(job, kinds.values())
-        found = ((code, refusals[kind]) for code, kind in kinds.items())
-        return {code: why.text for code, why in found if why is not None}
+        codes = [code for code in present if code is not None]
+        found = self._refused(job, [index.types[code] for code in codes])
+        pairs = zip(codes, found, strict=True)
+        return {code: why.text for code, why in pairs if why is not None}
 
-    def _refused(
-        self, job: PodJob, kinds: Iterable[GpuType]
-    ) -> Mapping[GpuType, NodeRefusal | None]:
+    def _refused(self, job: PodJob, kinds: Sequence[GpuType]) -> list[NodeRefusal | None]:
+        """Why each type is refused, None for one that is not."""
         known = self._known(job).refusals
         for estimate in self.estimates(job, [kind for kind in kinds if kind not in known]):
             known[estimate.type] = refusal(job, estimate, self.config)
-        return known
+        return [known[kind] for kind in kinds]
 
     def _found(
         self, job: PodJob, names: Sequence[str], nodes: NodeTable | None
@@ -166,14 +174,11 @@ class Decider:
 
     def _index(self, resource: str) -> TypeIndex:
         table = self.nodes()
-        known = self._indices.get(resource)
-        if known is None or known.table is not table:
-            current = {r: index for r, index in self._indices.items() if index.table is table}
-            if len(current) >= MAX_RESOURCES:
-                current.clear()
-            known = current[resource] = TypeIndex(table, resource)
-            self._indices = current
-        return known
+        if self._table is not table or len(self._indices) > MAX_RESOURCES:
+            self._table, self._indices = table, {}
+        if resource not in self._indices:
+            self._indices[resource] = TypeIndex(table, resource)
+        return self._indices[resource]
 
     def _known(self, job: PodJob) -> _JobAnswers:
         known = self._answers.get(id(job))

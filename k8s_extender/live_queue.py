@@ -11,18 +11,15 @@ from kubernetes.client import ApiClient, BatchV1Api, CoreV1Api
 
 from predictor.site.capacity.live import NOTHING, Live, LiveJob, NodeGpus, Waits, pools_of_nodes
 
-from .cli.cluster import IN_CLUSTER, KUBECONFIG, api_client
-from .config import Config
-from .history.follow import cluster_of
+from .cli import IN_CLUSTER, KUBECONFIG, api_client
+from .config import Config, config_at
+from .history.follow import RunTable, cluster_of
 from .history.groups import SCHEDULER, RunObjects, job_id
 from .history.seen import Reader, SeenObject, SeenPod, gpu_name
-from .history.table import RunTable
 from .node_labels import gpu_node, takes_pods
 from .plain import at, count, mapping, text
-from .pod_name import pod_name
-from .records import GpuNode
+from .records import GpuNode, pod_name
 from .selectors import selects
-from .server.loading import config_at, rules_of
 from .watching import PAGE, objects
 from .workload import template_job
 
@@ -70,7 +67,7 @@ class _Queue:
     """Jobs and pods put together, and what only their templates tell."""
 
     def __init__(self, config: Config, nodes: list[Mapping[str, Any]]) -> None:
-        self._config, self._rules = config, rules_of(config)
+        self._config, self._rules = config, config.site_rules()
         known = {text(n, "metadata", "name"): gpu_node(n, config.hardware) for n in nodes}
         self.table = RunTable(Reader(config, self._rules, known.get), cluster_of(config))
         self.usable = [known[text(n, "metadata", "name")] for n in nodes if takes_pods(n)]

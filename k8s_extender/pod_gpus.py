@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .mig import RESOURCE_PREFIX
+from .node_labels import RESOURCE_PREFIX
 from .plain import MOST, at, count, items, mapping, text
 
 MAX_GPUS = 1024

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import orjson
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
 from .errors import WireError
 from .records import FilterResult
@@ -25,6 +26,60 @@ BYTES_A_VALUE = 12
 MAX_SHOWN = 60
 
 
+class _Body(BaseModel):
+    """A part of a body, of which only what is named here is looked at."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class _Pod(_Body):
+    metadata: dict[str, Any] | None = None
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
+
+
+class _Metadata(_Body):
+    name: str
+
+
+class _Node(_Body):
+    metadata: _Metadata
+
+
+class _NodeList(_Body):
+    items: list[_Node] | None = None
+
+
+class _NodesArgs(_Body):
+    pod: _Pod = Field(alias="Pod")
+    nodes: _NodeList | None = Field(default=None, alias="Nodes")
+    names: list[str] | None = Field(default=None, alias="NodeNames")
+
+
+class _Victim(_Body):
+    """Sent as ``{"UID": ...}`` or as a whole pod."""
+
+    uid: str = Field(validation_alias=AliasChoices("UID", AliasPath("metadata", "uid")))
+
+
+class Victims(_Body):
+    """The pods that would have to go from a node, by uid."""
+
+    pods: list[_Victim] | None = Field(default=None, alias="Pods")
+    violations: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = Field(
+        default=None, alias="NumPDBViolations"
+    )
+
+
+class _PreemptArgs(_Body):
+    pod: _Pod = Field(alias="Pod")
+    uids: dict[str, Victims | None] | None = Field(default=None, alias="NodeNameToMetaVictims")
+    whole: dict[str, Victims | None] | None = Field(default=None, alias="NodeNameToVictims")
+
+
+Args = TypeVar("Args", bound=_Body)
+
+
 @dataclass(frozen=True, slots=True)
 class NodesRequest:
     """A filter or prioritize call; ``nodes`` are the whole nodes where the scheduler sent them."""
@@ -32,14 +87,6 @@ class NodesRequest:
     pod: Json
     names: Sequence[str]
     nodes: Sequence[Json] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Victims:
-    """The pods that would have to go from a node, by uid."""
-
-    uids: tuple[str, ...]
-    pdb_violations: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +99,20 @@ class PreemptRequest:
 
 def nodes_request(body: bytes) -> NodesRequest:
     """The filter or prioritize call of a body; raises WireError naming the key."""
-    args = _object("body", _parsed(body))
-    pod = _pod(args)
-    if args.get("Nodes") is not None:
-        nodes = _items(args["Nodes"])
-        return NodesRequest(pod, [_node_name(i, node) for i, node in enumerate(nodes)], nodes)
-    if args.get("NodeNames") is None:
+    raw, args = _read(body, _NodesArgs)
+    if args.nodes is not None:
+        names = [node.metadata.name for node in args.nodes.items or ()]
+        return NodesRequest(raw["Pod"], names, raw["Nodes"].get("items") or [])
+    if args.names is None:
         raise WireError("NodeNames and Nodes are both null: one of them is needed")
-    return NodesRequest(pod, _texts("NodeNames", args["NodeNames"]))
+    return NodesRequest(raw["Pod"], args.names)
 
 
 def preempt_request(body: bytes) -> PreemptRequest:
     """The preempt call of a body; raises WireError naming the key."""
-    args = _object("body", _parsed(body))
-    pod = _pod(args)
-    for key in ("NodeNameToMetaVictims", "NodeNameToVictims"):
-        if args.get(key):
-            named = _object(key, args[key])
-            return PreemptRequest(pod, {n: _victims(f"{key}.{n}", v) for n, v in named.items()})
-    return PreemptRequest(pod, {})
+    raw, args = _read(body, _PreemptArgs)
+    victims = args.uids or args.whole or {}
+    return PreemptRequest(raw["Pod"], {n: found or Victims() for n, found in victims.items()})
 
 
 def filter_answer(request: NodesRequest, result: FilterResult) -> bytes:
@@ -81,7 +123,7 @@ def filter_answer(request: NodesRequest, result: FilterResult) -> bytes:
     nodes = None
     if request.nodes is not None:
         passed = set(result.passed)
-        nodes = {"items": [node for node in request.nodes if _name(node) in passed]}
+        nodes = {"items": [n for n in request.nodes if n["metadata"]["name"] in passed]}
     answer = {
         "Nodes": nodes,
         "NodeNames": result.passed,
@@ -107,8 +149,8 @@ def preempt_answer(request: PreemptRequest, names: Collection[str]) -> bytes:
         {
             "NodeNameToMetaVictims": {
                 name: {
-                    "Pods": [{"UID": uid} for uid in victims.uids],
-                    "NumPDBViolations": victims.pdb_violations,
+                    "Pods": [{"UID": pod.uid} for pod in victims.pods or ()],
+                    "NumPDBViolations": victims.violations or 0,
                 }
                 for name, victims in request.victims.items()
                 if name in kept
@@ -117,89 +159,28 @@ def preempt_answer(request: PreemptRequest, names: Collection[str]) -> bytes:
     )
 
 
-def _parsed(body: bytes) -> object:
+def _read(body: bytes, kind: type[Args]) -> tuple[Any, Args]:
+    """A body as plain JSON, and what is looked at of it."""
     if len(body) > UNCOUNTED_BYTES:
         values = sum(map(body.count, (b",", b"[", b"{")))
         if values > SPARE_VALUES + len(body) // BYTES_A_VALUE:
             raise WireError(f"body holds {values} values in {len(body)} bytes: too many")
     try:
-        return orjson.loads(body)
+        raw = orjson.loads(body)
+        return raw, kind.model_validate(raw)
     except orjson.JSONDecodeError as error:
         raise WireError(f"body is not JSON: {error}") from None
+    except ValidationError as error:
+        raise WireError(_first(error)) from None
 
 
-def _pod(args: Json) -> Json:
-    pod = _object("Pod", args.get("Pod"))
-    for part in ("metadata", "spec", "status"):
-        value = pod.get(part)
-        if value is not None and not isinstance(value, dict):
-            raise _wrong(f"Pod.{part}", value, "an object")
-    return pod
-
-
-def _items(nodes: object) -> Sequence[Json]:
-    items = _list("Nodes.items", _object("Nodes", nodes).get("items"))
-    return [_object(f"Nodes.items[{i}]", node) for i, node in enumerate(items)]
-
-
-def _node_name(index: int, node: Json) -> str:
-    name = _name(node)
-    if not isinstance(name, str):
-        raise _wrong(f"Nodes.items[{index}].metadata.name", name, "a text")
-    return name
-
-
-def _name(node: Json) -> object:
-    metadata = node.get("metadata")
-    return metadata.get("name") if isinstance(metadata, dict) else None
-
-
-def _victims(key: str, value: object) -> Victims:
-    if value is None:
-        return Victims((), 0)
-    victims = _object(key, value)
-    violations = victims.get("NumPDBViolations") or 0
-    if type(violations) is not int or abs(violations) >= 2**63:
-        raise _wrong(f"{key}.NumPDBViolations", violations, "a whole number")
-    pods = enumerate(_list(f"{key}.Pods", victims.get("Pods")))
-    return Victims(tuple(_uid(f"{key}.Pods[{i}]", pod) for i, pod in pods), violations)
-
-
-def _uid(key: str, value: object) -> str:
-    """The uid of a victim, sent as ``{"UID": ...}`` or as a whole pod."""
-    pod = _object(key, value)
-    uid = pod["UID"] if "UID" in pod else _object(f"{key}.metadata", pod.get("metadata")).get("uid")
-    if not isinstance(uid, str):
-        raise _wrong(f"{key}.UID", uid, "a text")
-    return uid
-
-
-def _object(key: str, value: object) -> Json:
-    if not isinstance(value, dict):
-        raise _wrong(key, value, "an object")
-    return value
-
-
-def _list(key: str, value: object) -> Sequence[object]:
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        raise _wrong(key, value, "a list or null")
-    return value
-
-
-def _texts(key: str, value: object) -> Sequence[str]:
-    texts = _list(key, value)
-    try:
-        "".join(texts)  # type: ignore[arg-type]
-    except TypeError:
-        at, wrong = next((i, text) for i, text in enumerate(texts) if not isinstance(text, str))
-        raise _wrong(f"{key}[{at}]", wrong, "a text") from None
-    return texts  # type: ignore[return-value]
-
-
-def _wrong(key: str, value: object, expected: str) -> WireError:
+def _first(error: ValidationError) -> str:
+    """The first thing that is wrong, by its key."""
+    found = error.errors(include_url=False, include_context=False)[0]
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in found["loc"])
+    key = "".join(steps).removeprefix(".") or "body"
+    value = found["input"]
     shown = "null" if value is None else type(value).__name__
     if isinstance(value, str | int | float):
         shown = repr(value)[:MAX_SHOWN]
-    return WireError(f"invalid {key[:200]}={shown}; expected {expected}")
+    return f"invalid {key[:200]}={shown}; {found['msg'].replace('Input should be', 'expected')}"

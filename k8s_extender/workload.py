@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
+
+import orjson
 
 from predictor.identify.identify import identify
 from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.stated import Problem, Stated
 
-from .commands import StartedCommand, ran_by, scripted
+from .commands import (
+    MAX_PODS,
+    StartedCommand,
+    pods_grouped,
+    pods_launched,
+    pods_stated,
+    ran_by,
+    scripted,
+)
 from .config import PREFIX, Config, Prioritize
-from .durations import EXPECTED, seconds_of
-from .plain import MOST, at, count, items, mapping, text, texts
+from .plain import EXPECTED, MOST, at, count, items, mapping, seconds_of, text, texts
 from .pod_gpus import PodGpus, asked_of, containers_with
 from .pod_sets import PodSets, pod_sets
 from .records import PodJob
-from .replicas import MAX_PODS, pods_grouped, pods_launched, pods_stated
 from .selectors import selects
 
-__all__ = ["pod_job", "selects", "template_job"]
+__all__ = ["JobReader", "pod_job", "selects", "template_job"]
 
 DEADLINE = f"{PREFIX}deadline"
 HARD = f"{PREFIX}deadline-hard"
@@ -207,3 +216,60 @@ def _required(spec: Mapping[str, Any]) -> object:
 
 def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str:
     return next((labels[name] for name in names if labels.get(name)), "")
+
+
+MAX_KINDS = 256
+MAX_BYTES = 2**14
+# What is another's for each pod of a job, or each job of a kind: names in it are for rules.
+OF_ONE = frozenset(
+    (
+        "batch.kubernetes.io/controller-uid",
+        "controller-uid",
+        "batch.kubernetes.io/job-name",
+        "job-name",
+        "batch.kubernetes.io/job-completion-index",
+    )
+)
+# The service account's volume has a name of its own in each pod. Containers are compared apart.
+OF_SPEC = frozenset(("volumes", "hostname", "nodeName", "containers", "initContainers"))
+
+
+class JobReader:
+    """Reads the jobs of pods, those that differ in nothing but who they are once.
+
+    Where a site has rules, which may ask for names, every pod is read. Used by one thread.
+    """
+
+    def __init__(self) -> None:
+        self._by: tuple[Config, Rules] | None = None
+        self._jobs: OrderedDict[bytes, PodJob | None] = OrderedDict()
+
+    def __call__(self, pod: Mapping[str, Any], config: Config, rules: Rules) -> PodJob | None:
+        """The job of a pod."""
+        if self._by is None or self._by[0] is not config or self._by[1] is not rules:
+            self._by = (config, rules)
+            self._jobs.clear()
+        key = _likeness(pod)
+        if rules.rules or len(key) > MAX_BYTES:
+            return pod_job(pod, config, rules)
+        if key not in self._jobs:
+            self._jobs[key] = pod_job(pod, config, rules)
+            if len(self._jobs) > MAX_KINDS:
+                self._jobs.popitem(last=False)
+        self._jobs.move_to_end(key)
+        return self._jobs[key]
+
+
+def _likeness(pod: Mapping[str, Any]) -> bytes:
+    """All of a pod that may tell its job."""
+    metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
+    parts = [_without(metadata.get(name), OF_ONE) for name in ("labels", "annotations")]
+    containers = [*items(spec, "containers"), None, *items(spec, "initContainers")]
+    parts += [_without(each, frozenset(("volumeMounts",))) for each in containers]
+    return orjson.dumps((_without(spec, OF_SPEC), parts))
+
+
+def _without(value: Any, names: frozenset[str]) -> Any:
+    if not isinstance(value, dict) or names.isdisjoint(value):
+        return value
+    return {key: part for key, part in value.items() if key not in names}

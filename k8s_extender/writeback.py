@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
 
-from kubernetes.client import ApiClient, CoreV1Api
+from kubernetes.client import ApiClient, BatchV1Api, CoreV1Api
 
-from . import pod_events
 from .admission import Reviewed, ReviewOutcome
 from .admission.notes import predicted
+from .admission.review import subject_of
 from .api_calls import CALL_TIMEOUT_S
-from .api_queue import ApiCall, ApiQueue
+from .api_queue import ApiCall, ApiQueue, Recent
+from .bound import DeadlineChange
 from .config import PREFIX
 from .decide import Decider
-from .durations import go_duration
 from .estimate import TypeEstimate
-from .pod_events import PodEvent
-from .pod_name import PodName
-from .recent import Recent
-from .records import FilterResult, GpuType, PodJob
+from .plain import go_duration
+from .records import FilterResult, GpuType, PodJob, PodName
 
 BY_GPU = f"{PREFIX}predicted-by-gpu"
 # Each change of a waiting pod wakes the scheduler, which asks us again.
@@ -30,8 +31,6 @@ EVENT_PAUSE_S = 60.0
 EVENT_REPEAT_S = 1800.0
 MAX_PROBLEMS = 4
 MAX_TYPES = 16
-# Group, resource and verb of what is called here, for RBAC.
-PERMISSIONS = (("", "pods", "patch"), ("", "events", "create"))
 
 
 class Writeback:
@@ -51,6 +50,7 @@ class Writeback:
         queue: ApiQueue | None = None,
     ) -> None:
         self._api: Any = CoreV1Api(client)
+        self._batch: Any = BatchV1Api(client)
         self._version = version
         self._recent = Recent()
         self.queue = ApiQueue() if queue is None else queue
@@ -61,7 +61,7 @@ class Writeback:
             return
         annotate, observed = decider.config.annotate, decider.config.mode == "observe"
         if annotate.events and (counts := Counter(result.refused.values())):
-            self._tell(pod, pod_events.refused(counts, result, observed=observed))
+            self._tell(pod, refused(counts, result, observed=observed))
         if observed or not (annotate.pods or annotate.events):
             return
         found = decider.estimates(job, _types(decider, job, result.passed))
@@ -69,13 +69,23 @@ class Writeback:
         if annotate.pods and told:
             self._annotate(pod, told)
         if annotate.events and (texts := _unclear(job, found, told)):
-            self._tell(pod, pod_events.unclear(texts))
+            self._tell(pod, unclear(texts))
 
     def reviewed(self, reviewed: Reviewed) -> None:
         """Tell what a new object would have been given."""
-        told = bool(reviewed.placed or reviewed.deadline_s)
-        if reviewed.outcome is ReviewOutcome.OBSERVED and told and reviewed.subject.name:
-            self._tell(reviewed.subject, pod_events.would(reviewed.order, reviewed.deadline_s))
+        decision, subject = reviewed.decision, subject_of(reviewed.request)
+        told = bool(decision.placed or decision.deadline_s)
+        if reviewed.outcome is ReviewOutcome.OBSERVED and told and subject.name:
+            self._tell(subject, would(decision.order, decision.deadline_s))
+
+    def changed(self, change: DeadlineChange, lost: Callable[[], None]) -> None:
+        """Change a deadline of ours, and tell so; ``lost`` is called where it cannot be done."""
+        name, batch = change.name, change.name.kind == "Job"
+        patch = self._batch.patch_namespaced_job if batch else self._api.patch_namespaced_pod
+        options = {"_preload_content": False, "_request_timeout": CALL_TIMEOUT_S}
+        call = ApiCall(lambda: patch(name.name, name.namespace, change.patch, **options), lost)
+        if self.queue.put(call):
+            self._tell(name, moved(change))
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Write what waits, and end."""
@@ -99,14 +109,14 @@ class Writeback:
         )
 
     def _tell(self, pod: PodName, event: PodEvent) -> None:
-        body = pod_events.body(event, pod)
+        sent = body(event, pod)
         self._once(
             (pod.uid or pod, event.reason),
             event.subject,
             EVENT_PAUSE_S,
             EVENT_REPEAT_S,
             lambda: self._api.create_namespaced_event(
-                pod.namespace, body, _preload_content=False, _request_timeout=CALL_TIMEOUT_S
+                pod.namespace, sent, _preload_content=False, _request_timeout=CALL_TIMEOUT_S
             ),
         )
 
@@ -151,3 +161,93 @@ def _unclear(
     if not (job.stated.values or job.stated.unknown_model or problems):
         return ()
     return (*sorted(lacking), *problems)
+
+
+COMPONENT = "precision-time"
+REFUSED = "PrecisionTimeNodesRefused"
+UNCLEAR = "PrecisionTimeNotPredicted"
+OBSERVED = "PrecisionTimeObserved"
+MOVED = "PrecisionTimeDeadline"
+MAX_MESSAGE_BYTES = 1024
+MAX_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvent:
+    """One thing to say of a pod; ``subject`` stays the same where only numbers change."""
+
+    reason: str
+    message: str
+    type: Literal["Normal", "Warning"]
+    subject: tuple[str, ...]
+
+
+def refused(counts: Mapping[str, int], result: FilterResult, *, observed: bool) -> PodEvent:
+    """Why some or all nodes were refused, or would have been, with the nodes of each reason."""
+    verb = "would be refused" if observed else "refused"
+    nodes, total = sum(counts.values()), sum(counts.values()) + len(result.passed)
+    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    reasons = "; ".join(f"{count} x {text}" for text, count in ordered)
+    return PodEvent(
+        reason=OBSERVED if observed else REFUSED,
+        message=_short(f"{nodes} of {total} nodes {verb}: {reasons}"),
+        type="Normal" if result.passed or observed else "Warning",
+        subject=(verb, str(bool(result.passed)), *sorted(counts)),
+    )
+
+
+def would(order: str, deadline_s: int | None) -> PodEvent:
+    """What a new object would have been given."""
+    placed = f"would prefer {order}" if order else ""
+    filled = "" if deadline_s is None else f"would set a deadline of {go_duration(deadline_s)}"
+    words = "; ".join(part for part in (placed, filled) if part)
+    return PodEvent(OBSERVED, _short(words), "Normal", (OBSERVED, words))
+
+
+def moved(change: DeadlineChange) -> PodEvent:
+    """What became of a deadline that we filled."""
+    why = f"it runs on {change.basis}" if change.basis else "it waits for nodes"
+    words = f"deadline {go_duration(change.old_s)} -> {go_duration(change.new_s)}: {why}"
+    return PodEvent(MOVED, _short(words), "Normal", (MOVED, words))
+
+
+def unclear(texts: tuple[str, ...]) -> PodEvent:
+    """Why nothing is predicted, or what of the user's words cannot be used."""
+    return PodEvent(UNCLEAR, _short("; ".join(texts)), "Normal", (UNCLEAR, *texts))
+
+
+def body(event: PodEvent, pod: PodName) -> dict[str, Any]:
+    """The object of the API (core/v1); the same words about a pod have the same name."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    words = "\n".join((pod.uid, *event.subject)).encode(errors="replace")
+    start = pod.name[:MAX_NAME].rstrip(".-")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{start}.{hashlib.sha256(words).hexdigest()[:16]}",
+            "namespace": pod.namespace,
+        },
+        "involvedObject": {
+            "apiVersion": pod.api_version,
+            "kind": pod.kind,
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+        },
+        "reason": event.reason,
+        "message": event.message,
+        "type": event.type,
+        "source": {"component": COMPONENT},
+        "count": 1,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+    }
+
+
+def _short(text: str) -> str:
+    """At most what the API server takes, cut between characters."""
+    raw = text.encode(errors="replace")
+    if len(raw) <= MAX_MESSAGE_BYTES:
+        return raw.decode()
+    return raw[: MAX_MESSAGE_BYTES - 4].decode(errors="ignore") + " ..."

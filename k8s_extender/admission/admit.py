@@ -10,20 +10,25 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from ..candidates import candidates
 from ..decide import Decider
-from ..estimate import lacking
-from ..expected import site_request
+from ..estimate import lacking, site_request
 from ..plain import mapping, text
-from ..pod_name import PodName
 from ..pod_sets import WORKLOAD, PodSet
 from ..records import PodJob
+from ..selectors import candidates
 from ..workload import template_job
 from . import limits, notes, placement
 from .forecast import DurationForecast, forecast
-from .gpu_pods import controller, gpu_pod_sets, left_to_owner
 from .patch import Patch, applies
-from .review import AdmissionRequest, answer, request_of, subject_of
+from .review import (
+    AdmissionRequest,
+    answer,
+    controller,
+    gpu_pod_sets,
+    left_to_owner,
+    request_of,
+    subject_of,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -39,35 +44,29 @@ class ReviewOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reviewed:
-    """One review, for log, metrics and events; ``name`` is ``namespace/name``.
+class Decision:
+    """What an object is given, and the ``lines`` for its user.
 
-    ``subject`` is what an event can be about: the object's controller, else the object by name.
     ``placed`` is the GPU type that comes first, ``order`` all of them for people, ``unplaced`` why
-    none does. ``unseen`` marks a dry run, of which nothing may be told.
+    none does.
     """
 
-    uid: str
-    kind: str
-    name: str
-    outcome: ReviewOutcome
-    duration_s: float
-    subject: PodName
-    deadline_s: int | None = None
-    placed: str = ""
-    order: str = ""
-    unplaced: str = ""
-    unseen: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Decision:
     patch: Sequence[dict[str, object]] = ()
     lines: tuple[str, ...] = ()
     deadline_s: int | None = None
     placed: str = ""
     order: str = ""
     unplaced: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewed:
+    """One review, for log, metrics and events."""
+
+    request: AdmissionRequest
+    outcome: ReviewOutcome
+    decision: Decision
+    duration_s: float
 
 
 class Admission:
@@ -98,79 +97,66 @@ class Admission:
         return self._review(body, _placed)
 
     def _review(
-        self, body: bytes, decide: Callable[[AdmissionRequest, Decider], _Decision]
+        self, body: bytes, decide: Callable[[AdmissionRequest, Decider], Decision]
     ) -> bytes:
         began = time.perf_counter()
         request = request_of(body)
-        outcome, decision = ReviewOutcome.UNCHANGED, _Decision()
-        shown: Sequence[dict[str, object]] = ()
+        outcome, decision = ReviewOutcome.UNCHANGED, Decision()
+        answered = answer(request.uid)
         try:
             known = self._decider()
             if known is None:
                 outcome = ReviewOutcome.NOT_READY
             elif request.operation == "CREATE" and not request.sub_resource:
                 decision = decide(request, known)
-                if decision.patch and known.config.mode == "observe":
-                    outcome, shown = ReviewOutcome.OBSERVED, ()
+                if known.config.mode == "observe":
+                    outcome = ReviewOutcome.OBSERVED if decision.patch else outcome
                 elif decision.patch and applies(request.object, decision.patch):
-                    outcome, shown = ReviewOutcome.PATCHED, decision.patch
-            observed = known is not None and known.config.mode == "observe"
-            answered = answer(request.uid, shown, () if observed else decision.lines)
+                    outcome = ReviewOutcome.PATCHED
+                    answered = answer(request.uid, decision.patch, decision.lines)
+                else:
+                    answered = answer(request.uid, said=decision.lines)
         except Exception:
             _log.exception("review of %s %s failed", request.kind, request.name)
-            outcome, decision, answered = ReviewOutcome.FAILED, _Decision(), answer(request.uid)
-        self._tell(
-            Reviewed(
-                uid=request.uid,
-                kind=request.kind,
-                name=request.name,
-                outcome=outcome,
-                duration_s=time.perf_counter() - began,
-                subject=subject_of(request),
-                deadline_s=decision.deadline_s,
-                placed=decision.placed,
-                order=decision.order,
-                unplaced=decision.unplaced,
-                unseen=request.dry_run,
-            )
-        )
-        return answered
-
-    def _tell(self, reviewed: Reviewed) -> None:
+            outcome, decision, answered = ReviewOutcome.FAILED, Decision(), answer(request.uid)
+        duration_s = time.perf_counter() - began
         try:
-            self._heard(reviewed)
+            self._heard(
+                Reviewed(request=request, outcome=outcome, decision=decision, duration_s=duration_s)
+            )
         except Exception:
             _log.exception("a review could not be counted")
+        return answered
 
 
-def _placed(request: AdmissionRequest, known: Decider) -> _Decision:
+def _placed(request: AdmissionRequest, known: Decider) -> Decision:
     """Soft affinity for a pod that the scheduler is yet to place."""
     obj = request.object
     if request.kind != "Pod" or text(obj, "spec", "nodeName"):
-        return _Decision()
+        return Decision()
     job = template_job("Pod", obj, known.config, known.rules)
     if job is None:
-        return _Decision()
+        return Decision()
     found = placement.weights(job, obj, known)
     patch = Patch(obj)
     if (expected_s := _expected_s(request, job, obj, known)) is not None:
         limits.expect(patch, obj, request.kind, expected_s)
     if not found:
-        return _Decision(patch.operations, unplaced=lacking(job) or "nothing to choose")
+        return Decision(patch=patch.operations, unplaced=lacking(job) or "nothing to choose")
     placement.place(patch, obj, job, found)
     order = ", ".join(f"{value} {weight}" for (_, value), weight in found.items())
     first = next(value for _, value in found)
-    return _Decision(patch.operations, placed=first, order=order)
+    return Decision(patch=patch.operations, placed=first, order=order)
 
 
-def _told(request: AdmissionRequest, known: Decider, *, by_namespace: bool) -> _Decision:
+def _told(request: AdmissionRequest, known: Decider, *, by_namespace: bool) -> Decision:
     if left_to_owner(request.kind, controller(request.object)):
-        return _Decision()
+        return Decision()
     obj, config = request.object, known.config
     parts = gpu_pod_sets(request.group, request.kind, obj, config.hardware.resources)
     job = template_job(request.kind, obj, config, known.rules) if parts else None
     if job is None:
-        return _Decision()
+        return Decision()
     if request.kind == "Pod" and controller(obj) is not None:
         parts = tuple(replace(part, deadline=None) for part in parts)  # it would be made anew
     found = _forecast(job, known, max((part.runs for part in parts), default=1))
@@ -202,7 +188,8 @@ def _told(request: AdmissionRequest, known: Decider, *, by_namespace: bool) -> _
         filled_s=seconds if filled else None,
         quantile=config.deadline.quantile,
     )
-    return _Decision(patch.operations, lines, seconds if filled else None)
+    filled_s = seconds if filled else None
+    return Decision(patch=patch.operations, lines=lines, deadline_s=filled_s)
 
 
 def _expected_s(
@@ -222,7 +209,7 @@ def _expected_s(
         gpu="" if best is None else best.name,
     )
     estimate = known.site.of(asked)
-    return None if estimate is None else estimate.quantile_s(0.5)
+    return None if estimate is None else estimate.expected_s
 
 
 def _forecast(job: PodJob, known: Decider, runs: int) -> DurationForecast:

@@ -10,12 +10,12 @@ from predictor.estimate.limits import Limit, LimitRule, time_limit, too_thin
 from predictor.estimate.prediction import Prediction
 from predictor.units import duration
 
-from ..candidates import GpuCandidates
 from ..config import Config, Deadline
-from ..durations import go_duration
 from ..estimate import TypeEstimate, estimates, lacking
+from ..plain import go_duration
+from ..rank import evidence, refusal
 from ..records import PodJob
-from ..refuse import evidence, refusal
+from ..selectors import GpuCandidates
 from ..workload import LONGEST_S
 
 NO_NODE = "no known node has a GPU that its pods may land on"

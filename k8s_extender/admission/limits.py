@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..config import PREFIX, Deadline
-from ..durations import go_duration
-from ..plain import JsonPath, at, count, text
+from ..plain import JsonPath, at, count, go_duration, text
 from ..pod_sets import DEADLINE, VOLCANO, PodSet
-from .gpu_pods import annotations_of, labels_of
 from .patch import Patch
+from .review import annotations_of, labels_of
 
 # How we know our own deadline again, where the API server asks a second time.
 FILLED = f"{PREFIX}filled-deadline-seconds"

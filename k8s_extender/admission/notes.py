@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from predictor.estimate.limits import Limit
-from predictor.identify.stated import Problem, Stated
+from predictor.identify.stated import Stated
 from predictor.units import duration
 
+from ..commands import PODS
 from ..config import PREFIX
-from ..durations import go_duration
 from ..estimate import TypeEstimate
+from ..plain import go_duration
 from ..pod_sets import PodSet
 from ..records import PodJob
-from ..replicas import PODS
 from .forecast import DurationForecast
-from .gpu_pods import annotations_of
 from .limits import EXPECTED, FILL, FILLED, OwnLimits
+from .review import annotations_of
 
 DURATION = f"{PREFIX}predicted-duration"
 P95 = f"{PREFIX}predicted-p95"
@@ -28,9 +28,6 @@ OF_OBJECT_ONLY = frozenset((FILL, FILLED, EXPECTED))
 # Longer annotations are not read as statements of a job, so that pods do not need them.
 MAX_COPIED = 8192
 MAX_PROBLEMS = 4
-# An own deadline above this many times the quantile below is called long.
-LONG_FACTOR = 2.0
-LONG_QUANTILE = 0.99
 
 
 def predicted(slowest: TypeEstimate, version: str) -> dict[str, str]:
@@ -84,7 +81,7 @@ def lines(
         first = f"nothing predicted: {'; '.join((found.reason or found.blocked, *clauses))}"
     else:
         first = "; ".join((_headline(found, found.slowest, quantile), *clauses))
-    problems = [_problem(problem) for problem in stated.problems[:MAX_PROBLEMS]]
+    problems = [f"{one.origin}: {one.text}" for one in stated.problems[:MAX_PROBLEMS]]
     return tuple(f"precision-time: {line}" for line in (first, *problems))
 
 
@@ -129,16 +126,6 @@ def _filled(found: DurationForecast, filled_s: int) -> str:
 
 
 def _judged(own_s: int, limit: Limit, runs: int) -> str:
-    """A word on a user's own deadline far from what is predicted."""
-    if own_s < runs * limit.median_s:
-        return f"your deadline of {go_duration(own_s)} is below the median"
-    long_s = LONG_FACTOR * runs * (limit.slowest.total_quantile_s(LONG_QUANTILE) or math.inf)
-    if own_s > max(long_s, limit.limit_s):
-        return (
-            f"your deadline of {go_duration(own_s)} is long, {go_duration(limit.limit_s)} would do"
-        )
-    return ""
-
-
-def _problem(problem: Problem) -> str:
-    return f"{problem.origin}: {problem.text}"
+    """A word on a user's own deadline that is likely too short."""
+    low = own_s < runs * limit.median_s
+    return f"your deadline of {go_duration(own_s)} is below the median" if low else ""

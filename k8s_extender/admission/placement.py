@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..candidates import candidates
 from ..config import PREFIX
 from ..decide import Decider
 from ..plain import JsonPath, items, text, texts
 from ..records import PodJob
-from .gpu_pods import annotations_of, labels_of
+from ..selectors import candidates
 from .patch import Patch
+from .review import annotations_of, labels_of
 
 PLACED = f"{PREFIX}placement"
 BEST = 100

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import click
 
 from predictor.cli.groups import CommandGroup
 
+IN_CLUSTER = "in-cluster"
+KUBECONFIG = "KUBECONFIG"  # the variable that kubectl reads
 # Command -> module of this package that holds it, in the order of the help.
 MODULES = {"serve": "serve", "check": "check", "audit": "audit", "eta": "eta"}
+
+config_option = click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The configuration file.  [default: all defaults]",
+)
+kubeconfig_option = click.option(
+    "--kubeconfig",
+    default=IN_CLUSTER,
+    show_default=True,
+    envvar=KUBECONFIG,
+    show_envvar=True,
+    metavar=f"FILE|{IN_CLUSTER}",
+    help="How to reach the API server.",
+)
 
 
 @click.group(cls=CommandGroup, package=__name__, modules=MODULES)
@@ -17,3 +37,26 @@ def k8s() -> None:
     `serve` answers the API server and kube-scheduler, `check` says what stands in the way, `audit`
     sums up what was done, `eta` tells when jobs are expected to end.
     """
+
+
+def api_client(kubeconfig: str) -> Any:
+    """A `kubernetes.client.ApiClient`; raises ClusterError where there is no way to the server."""
+    from kubernetes import client
+    from kubernetes import config as loading
+    from kubernetes.config.config_exception import ConfigException
+
+    from ..errors import ClusterError
+
+    settings = client.Configuration()
+    loader: Any = loading
+    try:
+        if kubeconfig == IN_CLUSTER:
+            loader.load_incluster_config(settings)
+        else:
+            loader.load_kube_config(kubeconfig, client_configuration=settings)
+    except (ConfigException, OSError, ValueError) as error:
+        raise ClusterError(
+            f"invalid --kubeconfig={kubeconfig} ({error}); "
+            f"expected a kubeconfig file or, in a pod, {IN_CLUSTER}"
+        ) from None
+    return client.ApiClient(settings)

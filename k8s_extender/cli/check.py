@@ -3,51 +3,100 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import click
 
-from ..config import Config
-from ..server.loading import config_at, rules_of
-from .cluster import api_client
-from .promises import Promise, say
+from predictor.cli.console import CheckedPromise, show_promises
 
-FOUND_SOMETHING = 1
+from ..config import Config, config_at
+from ..errors import ClusterError
+from . import api_client, config_option
+
+# Group, resource and verb of what each part of the server asks of the API server, for RBAC.
+NODES = (("", "nodes", "list"), ("", "nodes", "watch"))
 
 
 @click.command()
-@click.option(
-    "--config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The configuration file.  [default: all defaults]",
-)
+@config_option
 @click.option(
     "--kubeconfig",
     metavar="FILE|in-cluster",
     help="Ask the API server what this account may do.  [default: not asked]",
 )
-@click.pass_context
-def check(
-    ctx: click.Context,
-    config: Path | None,
-    kubeconfig: str | None,
-) -> None:
+def check(config: Path | None, kubeconfig: str | None) -> None:
     """Say a line per promise: ok, or FAILED with what to do.
 
     Exit code 1 where a promise is not kept, 2 where an argument is invalid.
     """
     configuration = config_at(config)
-    rules_of(configuration)
-    promises = chain(
-        [Promise("the configuration can be used")],
-        () if kubeconfig is None else _cluster(kubeconfig, configuration),
-    )
-    if not say(promises):
-        ctx.exit(FOUND_SOMETHING)
+    configuration.site_rules()
+    promises = [CheckedPromise("the configuration can be used", True)]
+    client = None if kubeconfig is None else api_client(kubeconfig)
+    show_promises(promises if client is None else [*promises, *_allowed(client, configuration)])
 
 
-def _cluster(kubeconfig: str, config: Config) -> Iterator[Promise]:
-    from .access import allowed
+def needed(config: Config) -> Iterator[tuple[str, str, str, str]]:
+    """Group, resource, verb and purpose of what the account must be allowed."""
+    for right in NODES:
+        yield *right, "to know the GPUs"
+    if config.annotate.pods:
+        yield "", "pods", "patch", "for annotate.pods"
+    if config.watches_pods:
+        for verb in ("list", "watch"):
+            yield "", "pods", verb, "for deadline.follow and placement.balance"
+            yield "batch", "jobs", verb, "for deadline.follow and placement.balance"
+    if config.deadline.follow and config.deadline.mode != "off":
+        yield "batch", "jobs", "patch", "for deadline.follow"
+        yield "", "pods", "patch", "for deadline.follow"
+    if config.annotate.events:
+        yield "", "events", "create", "for annotate.events"
 
-    yield from allowed(api_client(kubeconfig), config)
+
+def _allowed(client: Any, config: Config) -> Iterator[CheckedPromise]:
+    """A promise for each right, and one for a real list of nodes."""
+    try:
+        for group, resource, verb, purpose in needed(config):
+            text = f"the account may {verb} {resource} ({purpose})"
+            rule = f"grant it in a ClusterRole: verbs [{verb}], resources [{resource}]"
+            rule += f", apiGroups [{group}]" if group else ""
+            may = _may(client, group, resource, verb)
+            yield CheckedPromise(text, may, "" if may else rule)
+        yield _listed(client, config)
+    except ClusterError as error:
+        yield CheckedPromise("the API server answers", False, str(error))
+
+
+def _may(client: Any, group: str, resource: str, verb: str) -> bool:
+    from kubernetes import client as api
+
+    from ..api_calls import CALL_TIMEOUT_S, FAILURES, said
+
+    attributes = api.V1ResourceAttributes(verb=verb, resource=resource, group=group)
+    spec = api.V1SelfSubjectAccessReviewSpec(resource_attributes=attributes)
+    review = api.V1SelfSubjectAccessReview(spec=spec)
+    call = api.AuthorizationV1Api(client).create_self_subject_access_review
+    try:
+        return bool(call(review, _request_timeout=CALL_TIMEOUT_S).status.allowed)
+    except FAILURES as error:
+        raise ClusterError(f"SelfSubjectAccessReview: {said(error)}") from None
+
+
+def _listed(client: Any, config: Config) -> CheckedPromise:
+    from ..nodes import listed_nodes
+
+    nodes = listed_nodes(client, config).values()
+    known = [node for node in nodes if node.type is not None or node.slices]
+    kinds = (kind for node in known for kind in (node.type, *node.slices.values()))
+    unknown = {kind.product for kind in kinds if kind is not None and kind.gpu is None}
+    text = f"{len(nodes)} nodes are listed, {len(known)} of them with GPUs"
+    if not known:
+        remedy = "install GPU feature discovery or set hardware.node_label"
+        return CheckedPromise(text, False, remedy)
+    if unknown:
+        names = ", ".join(sorted(unknown))
+        return CheckedPromise(
+            text, False, f"say in hardware.products which GPUs these are: {names}"
+        )
+    return CheckedPromise(f"{text} that we know", True)

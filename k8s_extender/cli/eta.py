@@ -13,10 +13,10 @@ from predictor.cli.console import format_option, show_json
 from predictor.cli.predictors import predictor
 from predictor.units import duration, span
 
-from .cluster import api_client, kubeconfig_option
+from . import api_client, kubeconfig_option
 
 if TYPE_CHECKING:
-    from ..expected import SiteEstimates
+    from ..estimate import SiteEstimates
     from ..history.groups import RunObjects
 
 LOG_LINES = 2000
@@ -62,7 +62,7 @@ def eta(namespace: str, *, logs: bool, kubeconfig: str, form: str) -> None:
 def _etas(client: Any, namespace: str, *, logs: bool) -> Iterator[JobEta]:
     from predictor.site.calibration.site_state import read_state
 
-    from ..expected import SiteEstimates
+    from ..estimate import SiteEstimates
     from ..live_queue import groups
 
     site = SiteEstimates(read_state().memory, predictor())

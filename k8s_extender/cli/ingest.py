@@ -11,8 +11,8 @@ from predictor.cli.console import format_option
 from predictor.cli.filling import filled, history_option, open_history, show
 from predictor.cli.options import MOMENT
 
-from ..server.loading import config_at
-from .cluster import api_client, kubeconfig_option
+from ..config import config_at
+from . import api_client, config_option, kubeconfig_option
 
 EVERY_S = 5.0
 
@@ -22,11 +22,7 @@ EVERY_S = 5.0
 @click.option(
     "--follow", is_flag=True, help="Watch the cluster, and add runs as they end, until SIGTERM."
 )
-@click.option(
-    "--config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The configuration file.  [default: all defaults]",
-)
+@config_option
 @kubeconfig_option
 @history_option
 @format_option

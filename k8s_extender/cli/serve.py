@@ -10,20 +10,17 @@ import click
 
 from predictor.service.process import one_thread_for_algebra
 
-from .cluster import IN_CLUSTER, api_client
+from ..config import config_at
+from . import IN_CLUSTER, api_client, config_option
 
 if TYPE_CHECKING:
-    from ..server.state import ServerState
+    from ..server.upkeep import ServerState
 
-PACKAGES = ("k8s_extender", "predictor", "uvicorn")  # whose words are logged
+PACKAGES = ("k8s_extender", "predictor", "uvicorn", "asyncio")  # whose words are logged
 
 
 @click.command()
-@click.option(
-    "--config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The configuration file.  [default: all defaults]",
-)
+@config_option
 @click.option(
     "--kubeconfig",
     default=IN_CLUSTER,
@@ -31,8 +28,7 @@ PACKAGES = ("k8s_extender", "predictor", "uvicorn")  # whose words are logged
     metavar="FILE|in-cluster",
     help="How to reach the API server.",
 )
-@click.option("--check-config", is_flag=True, help="Read configuration and rules, say so, and end.")
-def serve(config: Path | None, kubeconfig: str, check_config: bool) -> None:
+def serve(config: Path | None, kubeconfig: str) -> None:
     """Answer kube-scheduler and the API server, in the foreground.
 
     Configuration, site rules and certificates are read anew when their files change. SIGTERM
@@ -41,15 +37,11 @@ def serve(config: Path | None, kubeconfig: str, check_config: bool) -> None:
     one_thread_for_algebra()
     from predictor.service.logs import logging_to
 
-    from ..server.loading import config_at, rules_of
-
     configuration = config_at(config)
-    rules_of(configuration)
-    if check_config:
-        click.echo(f"{config or 'defaults'}: the configuration can be used")
-        return
+    configuration.site_rules()
     import uvloop
 
+    from ..bound import BoundPods
     from ..nodes import NodeWatch
     from ..server.service import ExtenderServer
     from ..writeback import Writeback
@@ -62,4 +54,4 @@ def serve(config: Path | None, kubeconfig: str, check_config: bool) -> None:
         return Writeback(client, version=lambda: state.decider.version if state.decider else "")
 
     with logging_to(configuration.server.log_format, *PACKAGES):
-        uvloop.run(ExtenderServer(configuration, config, nodes, writeback).run())
+        uvloop.run(ExtenderServer(configuration, config, nodes, writeback, BoundPods(client)).run())

@@ -19,12 +19,10 @@ from profiles.gpus import find_gpu
 from ..admission.limits import FILLED
 from ..admission.notes import BASIS, DURATION, P95, STEP
 from ..config import Config
-from ..durations import seconds_of
-from ..expected import ran_signature
+from ..estimate import ran_signature
 from ..node_labels import GPU
-from ..plain import count, items, mapping, text, texts
-from ..pod_name import pod_name
-from ..records import GpuNode, GpuType, PodJob
+from ..plain import count, items, mapping, seconds_of, text, texts
+from ..records import GpuNode, GpuType, PodJob, pod_name
 from ..workload import QUEUES, template_job
 from .states import ENDED, conditions, ended_containers, job_state, pod_state, unix_s
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import orjson
 
 from ..errors import WireError
-from .connections import Application, Message, Receive, Send
+from .connections import Message, Receive, Send
 
 _log = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ Page = Callable[[], HttpReply]
 class ExtenderApp:
     """Answers POST by ``handlers`` and GET by ``pages``, both by path without the first slash.
 
-    ``mounted`` are whole applications. ``unread(path, outcome)`` hears of each request that no
-    handler answered; ``draining`` says when clients are to come back on another connection.
+    ``unread(path, outcome)`` hears of each request that no handler answered; ``draining`` says when
+    clients are to come back on another connection.
     """
 
     def __init__(
@@ -49,14 +49,12 @@ class ExtenderApp:
         *,
         pages: Mapping[str, Page],
         handlers: Mapping[str, Handler] | None = None,
-        mounted: Mapping[str, Application] | None = None,
         max_body_bytes: int = 2**16,
         unread: Callable[[str, str], None] = lambda path, outcome: None,
         draining: Callable[[], bool] = lambda: False,
     ) -> None:
         self._pages = pages
         self._handlers = handlers or {}
-        self._mounted = mounted or {}
         self._max_body_bytes = max_body_bytes
         self._unread = unread
         self._draining = draining
@@ -66,9 +64,6 @@ class ExtenderApp:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """One request; a verb set with a leading slash is asked with two."""
         path: str = scope["path"].strip("/")
-        if path in self._mounted:
-            await self._mounted[path](scope, receive, send)
-            return
         reply = self._without_body(scope["method"], path, dict(scope["headers"]))
         if reply is None:
             reply = await self._called(path, receive)
@@ -100,7 +95,7 @@ class ExtenderApp:
     def _page(self, method: str, path: str) -> HttpReply:
         page = self._pages.get(path)
         if page is None:
-            known = (*self._handlers, *self._pages, *self._mounted)
+            known = (*self._handlers, *self._pages)
             return _error(404, f"expected one of {', '.join(f'/{p}' for p in known)}", close=True)
         return page() if method in ("GET", "HEAD") else _not_allowed(b"GET, HEAD")
 

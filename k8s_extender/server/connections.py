@@ -8,11 +8,16 @@ ends. `ConnectionGuard.protocol` is given to it as the HTTP protocol and passes 
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from ..config import Server
+from ..errors import ConfigError
 
 MAX_CONNECTIONS = 512
 MAX_HEAD_BYTES = 2**15
@@ -47,14 +52,15 @@ class ConnectionGuard:
             async def received() -> Message:
                 message = await receive()
                 if not message.get("more_body", False):
-                    connection.whole()
+                    connection.wait(None)
                 return message
 
             connection.asked()
             try:
                 await app(scope, received, send)
             finally:
-                connection.answered()
+                connection.wait(None)  # from now on uvicorn counts the connection as idle
+                connection.busy = False
 
         return guarded
 
@@ -62,9 +68,8 @@ class ConnectionGuard:
         """Where there are too many connections, end the one that has been quiet for longest."""
         if len(self.open) >= MAX_CONNECTIONS:
             quiet = [connection for connection in self.open if not connection.busy]
-            min(quiet or self.open, key=lambda connection: connection.since).end(
-                "too many connections"
-            )
+            oldest = min(quiet or self.open, key=lambda connection: connection.since)
+            oldest.end("too many connections")
 
 
 class GuardedConnection(asyncio.Protocol):
@@ -72,7 +77,11 @@ class GuardedConnection(asyncio.Protocol):
 
     def __init__(self, guard: ConnectionGuard, **given: Any) -> None:
         self._guard = guard
-        self._inner = HttpToolsProtocol(**given | {"app_state": {"connection": self}})
+        inner: Any = HttpToolsProtocol(**given | {"app_state": {"connection": self}})
+        self._inner = inner
+        self.eof_received = inner.eof_received
+        self.pause_writing = inner.pause_writing
+        self.resume_writing = inner.resume_writing
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._unasked_bytes = 0
@@ -84,7 +93,7 @@ class GuardedConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._guard.make_room()
         self._guard.open.add(self)
-        self._wait(SILENT_S, "nothing sent")
+        self.wait(SILENT_S, "nothing sent")
         self._inner.connection_made(self._transport)
 
     def data_received(self, data: bytes) -> None:
@@ -93,27 +102,15 @@ class GuardedConnection(asyncio.Protocol):
             return
         if not self.busy:
             if not self._unasked_bytes:
-                self._wait(REQUEST_S, "slow request")
+                self.wait(REQUEST_S, "slow request")
             self._unasked_bytes += len(data)
         self._inner.data_received(data)
         if self._unasked_bytes > MAX_HEAD_BYTES:
             self._loop.call_soon(self._check_head)  # after the application was asked, if it was
 
-    def eof_received(self) -> None:
-        """The client sends no more."""
-        self._inner.eof_received()
-
-    def pause_writing(self) -> None:
-        """The client does not read."""
-        self._inner.pause_writing()
-
-    def resume_writing(self) -> None:
-        """The client reads again."""
-        self._inner.resume_writing()
-
     def connection_lost(self, exc: Exception | None) -> None:
         """Give the place back."""
-        self._stop_timer()
+        self.wait(None)
         self._guard.open.discard(self)
         self._inner.connection_lost(exc)
 
@@ -121,16 +118,14 @@ class GuardedConnection(asyncio.Protocol):
         """The application has the head of a request; its body may still be on its way."""
         self.busy, self._unasked_bytes, self.since = True, 0, time.monotonic()
         if self._timer is None:
-            self._wait(REQUEST_S, "slow request")
+            self.wait(REQUEST_S, "slow request")
 
-    def whole(self) -> None:
-        """The application has the whole request."""
-        self._stop_timer()
-
-    def answered(self) -> None:
-        """The application is done; from now on uvicorn counts the connection as idle."""
-        self._stop_timer()
-        self.busy = False
+    def wait(self, at_most_s: float | None, why: str = "") -> None:
+        """From now on wait for so long; None for as long as it takes."""
+        if self._timer is not None:
+            self._timer.cancel()
+        late = self._loop.call_later
+        self._timer = None if at_most_s is None else late(at_most_s, self.end, why)
 
     def end(self, why: str) -> None:
         """Drop the connection at once."""
@@ -142,11 +137,67 @@ class GuardedConnection(asyncio.Protocol):
         if not self.busy and self._unasked_bytes and not self._transport.is_closing():
             self.end("large head")
 
-    def _wait(self, at_most_s: float, why: str) -> None:
-        self._stop_timer()
-        self._timer = self._loop.call_later(at_most_s, self.end, why)
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+class Certificates:
+    """The pair of a configuration; ``context`` serves the newest, also after `reload`.
+
+    Raises ConfigError naming the files where the first pair cannot be used.
+    """
+
+    def __init__(self, certificate: Path, key: Path, client_ca: Path | None = None) -> None:
+        self._certificate, self._key, self._client_ca = certificate, key, client_ca
+        self.context = self._newest = self._read()
+        self.context.sni_callback = self._choose
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files to watch."""
+        given = (self._certificate, self._key, self._client_ca)
+        return tuple(path for path in given if path is not None)
+
+    async def reload(self) -> None:
+        """Read the files anew; raises ConfigError, and keeps the old pair, where that fails."""
+        self._newest = self._read()
+
+    def serve(self, config: object, default: object) -> ssl.SSLContext:
+        """The context, as uvicorn asks for it."""
+        return self.context
+
+    def _choose(self, handshake: ssl.SSLObject, name: str | None, first: ssl.SSLContext) -> None:
+        """Called at each ClientHello, with or without a server name in it."""
+        handshake.context = self._newest
+
+    def _read(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # A resumed session would not be checked against a new client CA.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
+        context.set_alpn_protocols(["http/1.1"])
+        try:
+            context.load_cert_chain(self._certificate, self._key, password=_no_password)
+        except (OSError, ssl.SSLError) as error:
+            pair = f"server.certificate={self._certificate} and server.key={self._key}"
+            raise ConfigError(f"{pair} cannot be used together: {error}") from None
+        if self._client_ca is not None:
+            self._ask_clients(context, self._client_ca)
+        return context
+
+    def _ask_clients(self, context: ssl.SSLContext, client_ca: Path) -> None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        try:
+            context.load_verify_locations(client_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"server.client_ca={client_ca} cannot be used: {error}") from None
+
+
+def certificates_of(server: Server) -> Certificates | None:
+    """The certificates of a configuration, None where it serves without TLS."""
+    if server.certificate is None or server.key is None:
+        return None
+    return Certificates(server.certificate, server.key, server.client_ca)
+
+
+def _no_password() -> str:
+    """Called for an encrypted key, where OpenSSL would ask at the terminal."""
+    raise ssl.SSLError("the key is encrypted")

@@ -20,47 +20,36 @@ class ExtenderMetrics(ServiceMetrics):
     def __init__(self) -> None:
         super().__init__(PREFIX)
         ProcessCollector(registry=self.registry)
-        self._requests = self._counter("requests", "Requests.", "verb", "outcome")
+        self.requests = self._counter("requests", "Requests.", "verb", "outcome")
         self._seconds = self._histogram(
             "request_duration_seconds", "From the whole request to its answer.", SECONDS, "verb"
         )
         self._nodes = self._histogram("request_nodes", "Nodes of a request.", NODES, "verb")
-        self._refused = self._counter("nodes_refused", "Nodes refused.", "reason")
-        self._predictions = self._counter("predictions", "Predictions.", "gpu", "tier")
-        self._kept = self._counter(
-            "kept_off", "Filter calls that refused nodes to a pod.", "reason"
+        self.refused = self._counter("nodes_refused", "Nodes refused.", "reason")
+        self.predictions = self._counter("predictions", "Predictions.", "gpu", "tier")
+        self.kept_off = self._counter(
+            "kept_off", "Filter calls that refused nodes to a pod, or would have.", "reason"
         )
         self._placed = self._counter("placed", "Pods given an order of GPU types.", "first")
         self._unplaced = self._counter("unplaced", "Pods without one.", "why")
         self._filled = self._counter("deadlines", "Objects given a deadline.")
+        self.moved = self._counter("deadlines_moved", "Deadlines brought to the GPUs.", "to")
         self._reloads = self._counter("reloads", "Files read anew.", "file", "outcome")
-        self._closed = self._counter("connections_closed", "Connections we ended.", "why")
+        self.closed = self._counter("connections_closed", "Connections we ended.", "why")
 
     def watch_state(self, state: ServerState) -> None:
         """Show how much is known of the nodes, and whether we are ready."""
         self.watch("nodes", "Nodes in the table.", lambda: len(state.table()))
         self.watch("nodes_age_seconds", "Since nodes were heard of.", lambda: state.nodes.age_s)
-        self.watch("observing", "1 in mode observe.", lambda: state.config.mode == "observe")
+        self.watch("observing", "1 in mode observe.", lambda: state.observes)
         self.watch("ready", "1 when ready.", lambda: float(not state.why_not_ready()))
 
     def answered(self, verb: str, outcome: str, duration_s: float, nodes: int | None) -> None:
         """Count one decision, about a number of nodes."""
-        self._requests.labels(verb, outcome).inc()
+        self.requests.labels(verb, outcome).inc()
         self._seconds.labels(verb).observe(duration_s)
         if nodes is not None:
             self._nodes.labels(verb).observe(nodes)
-
-    def unread(self, verb: str, outcome: str) -> None:
-        """Count one request that no decision came of."""
-        self._requests.labels(verb, outcome).inc()
-
-    def refused(self, reason: str, nodes: int) -> None:
-        """Count nodes refused for one of the constant reasons."""
-        self._refused.labels(reason).inc(nodes)
-
-    def kept_off(self, reason: str) -> None:
-        """Count a call that refused nodes to a pod; under ``observe`` one that would have."""
-        self._kept.labels(reason).inc()
 
     def reviewed(self, placed: str, unplaced: str, deadline_s: int | None) -> None:
         """Count what a new object was given; under ``observe`` what it would have been."""
@@ -71,14 +60,6 @@ class ExtenderMetrics(ServiceMetrics):
         if deadline_s is not None:
             self._filled.inc()
 
-    def predicted(self, gpu: str, tier: str) -> None:
-        """Count one prediction on a GPU of our table, or an unknown one."""
-        self._predictions.labels(gpu, tier).inc()
-
     def reloaded(self, file: str, well: bool) -> None:
         """Count one file that was read anew."""
         self._reloads.labels(file, "done" if well else "refused").inc()
-
-    def closed(self, why: str) -> None:
-        """Count one connection we ended."""
-        self._closed.labels(why).inc()

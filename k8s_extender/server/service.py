@@ -8,29 +8,28 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 import uvicorn
-from prometheus_client import make_asgi_app
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from predictor.service.logs import event_logger
 
+from ..bound import BoundPods
 from ..config import Config
 from ..errors import ConfigError
 from ..estimate import TypeEstimate
 from ..nodes import NodeWatch
 from ..writeback import Writeback
-from .admitting import admission_handlers
 from .app import ExtenderApp, Handler, HttpReply, Page
-from .certificates import Certificates, certificates_of
-from .connections import ConnectionGuard
-from .loading import DeciderLoader
+from .connections import Certificates, ConnectionGuard, certificates_of
 from .metrics import ExtenderMetrics
-from .state import ServerState
+from .state import DeciderLoader, ServerState
 from .upkeep import FILES_EVERY_S, Upkeep
-from .verbs import Verbs
+from .verbs import Verbs, admission_handlers
 
 _events = event_logger(__name__)
 
@@ -38,6 +37,7 @@ BACKLOG = 1024
 # While it drains: once no call has come for so long, the schedulers ask another replica.
 QUIET_S = 5.0
 CLOSING_S = 3
+FOLLOW_S = 5.0
 # A client that reads nothing of an answer for so long is gone.
 UNREAD_S = 30
 
@@ -55,6 +55,7 @@ class ExtenderServer:
         path: Path | None,
         nodes: NodeWatch,
         writeback: Callable[[ServerState], Writeback] | None = None,
+        bound: BoundPods | None = None,
         *,
         files_every_s: float = FILES_EVERY_S,
     ) -> None:
@@ -64,6 +65,7 @@ class ExtenderServer:
         loader = DeciderLoader(self._state.table, self._predicted)
         self._upkeep = Upkeep(self._state, loader, self._metrics, path)
         self._writeback = None if writeback is None else writeback(self._state)
+        self._bound = bound
         self._certificates = certificates_of(config.server)
         self._app = self._calls()
         self._sockets = [bind(config.server.host, config.server.port, "server.port")]
@@ -91,6 +93,8 @@ class ExtenderServer:
                     self._upkeep.watch_files(self._certificates, self._files_every_s)
                 ),
             ]
+            if self._bound is not None:
+                tasks.append(asyncio.create_task(self._follow(self._bound)))
             await self._ending.wait()
             await self._drain()
             for task in tasks:
@@ -98,7 +102,9 @@ class ExtenderServer:
             for server in self._servers:
                 server.should_exit = True
             await asyncio.gather(*serving)
-        await asyncio.to_thread(self._state.nodes.stop)
+        for watch in (self._state.nodes, self._bound):
+            if watch is not None:
+                await asyncio.to_thread(watch.stop)
         if self._writeback is not None:
             await asyncio.to_thread(self._writeback.stop)
         _events.info("ended")
@@ -123,11 +129,15 @@ class ExtenderServer:
     def _watching(self) -> ExtenderApp:
         """Health and metrics on a port of their own, without TLS."""
         self._metrics.watch_state(self._state)
-        scrape: Any = make_asgi_app(self._metrics.registry)
-        return ExtenderApp(pages=health_pages(self._state), mounted={"metrics": scrape})
+
+        def metrics() -> HttpReply:
+            page = generate_latest(self._metrics.registry)
+            return HttpReply(200, page, ((b"content-type", CONTENT_TYPE_LATEST.encode()),))
+
+        return ExtenderApp(pages={**health_pages(self._state), "metrics": metrics})
 
     def _server(self, app: ExtenderApp, certificates: Certificates | None = None) -> uvicorn.Server:
-        guard = ConnectionGuard(self._metrics.closed)
+        guard = ConnectionGuard(lambda why: self._metrics.closed.labels(why).inc())
         protocol: Any = guard.protocol
         return uvicorn.Server(
             uvicorn.Config(
@@ -144,6 +154,25 @@ class ExtenderServer:
                 ssl_context_factory=None if certificates is None else certificates.serve,
             )
         )
+
+    async def _follow(self, bound: BoundPods) -> None:
+        """Heed what pods wait for and where they went."""
+        while True:
+            await asyncio.sleep(FOLLOW_S)
+            decider = self._state.decider
+            if decider is None:
+                continue
+            config = decider.config
+            if config.watches_pods:
+                bound.start()
+            decider.waiting = bound.waiting(decider) if config.placement.balance else ()
+            if self._state.observes or not config.deadline.follow or self._writeback is None:
+                continue
+            for change in bound.changes(decider, time.time()):
+                self._writeback.changed(change, partial(bound.forget, change))
+                self._metrics.moved.labels(
+                    "lower" if change.new_s < change.old_s else "higher"
+                ).inc()
 
     async def _drain(self) -> None:
         """Serve on while schedulers may still ask here; each answer closes its connection."""
@@ -169,13 +198,12 @@ class ExtenderServer:
 
     def _predicted(self, estimate: TypeEstimate) -> None:
         gpu, prediction = estimate.type.gpu, estimate.prediction
-        self._metrics.predicted(
-            "unknown" if gpu is None else gpu.name,
-            "none" if prediction is None else prediction.tier.value,
-        )
+        name = "unknown" if gpu is None else gpu.name
+        tier = "none" if prediction is None else prediction.tier.value
+        self._metrics.predictions.labels(name, tier).inc()
 
     def _unread(self, path: str, outcome: str) -> None:
-        self._metrics.unread(path.removeprefix("v1/"), outcome)
+        self._metrics.requests.labels(path.removeprefix("v1/"), outcome).inc()
         _events.warning("request not answered", path=path, outcome=outcome)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from pathlib import Path
 
 from predictor.errors import PrecisionTimeError
@@ -13,11 +12,9 @@ from predictor.service.reload import WatchedFiles, watch_files
 
 from ..config import read_config
 from ..decide import Decider
-from ..nodes import NodeWatch
-from .certificates import Certificates
-from .loading import DeciderLoader
+from .connections import Certificates
 from .metrics import ExtenderMetrics
-from .state import ServerState
+from .state import DeciderLoader, ServerState
 
 _log = logging.getLogger(__name__)
 
@@ -39,15 +36,17 @@ class Upkeep:
 
     async def load(self) -> None:
         """Make the first decider, trying until there is one."""
-        await _synced(self._state.nodes, SYNC_S)
+        await asyncio.to_thread(self._state.nodes.synced.wait, SYNC_S)
         while self._state.decider is None:
             try:
                 await self._use(await asyncio.to_thread(self._loader.load, self._state.config))
-            except PrecisionTimeError as error:
-                await self._failed(str(error))
-            except Exception:
-                _log.exception("the predictor cannot be loaded")
-                await self._failed("the predictor cannot be loaded, see the log")
+            except Exception as error:
+                known = isinstance(error, PrecisionTimeError)
+                reason = str(error) if known else "the predictor cannot be loaded, see the log"
+                self._state.loading_failed = reason
+                text = "not ready: %s; trying again in %.0f s"
+                _log.error(text, reason, RETRY_S, exc_info=None if known else error)
+                await asyncio.sleep(RETRY_S)
 
     async def watch_files(self, certificates: Certificates | None, every_s: float) -> None:
         """Reload configuration, site rules and certificates when they change."""
@@ -59,11 +58,6 @@ class Upkeep:
                 WatchedFiles("certificate", lambda: certificates.files, certificates.reload)
             )
         await watch_files(watched, self._metrics.reloaded, every_s)
-
-    async def _failed(self, reason: str) -> None:
-        self._state.loading_failed = reason
-        _log.error("not ready: %s; trying again in %.0f s", reason, RETRY_S)
-        await asyncio.sleep(RETRY_S)
 
     async def _use(self, decider: Decider) -> None:
         former = self._state.decider
@@ -88,9 +82,3 @@ class Upkeep:
         if (config.hardware, config.nodes) != (old.hardware, old.nodes):
             self._state.nodes.use(config)
         await self._use(decider)
-
-
-async def _synced(nodes: NodeWatch, at_most_s: float) -> None:
-    until = time.monotonic() + at_most_s
-    while not nodes.synced and time.monotonic() < until:
-        await asyncio.sleep(0.05)

@@ -1,4 +1,7 @@
-"""Filter, prioritize and preempt: bodies in, answers out; an error of ours never loses a node."""
+"""What is answered: filter, prioritize and preempt, and reviews; counted and logged.
+
+An error of ours never loses a node, and never refuses an object.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,23 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from predictor.service.logs import event_logger
 
 from .. import wire
-from ..alike import JobReader
+from ..admission import Admission, Reviewed, ReviewOutcome
 from ..decide import Decider
 from ..estimate import lacking
 from ..node_labels import gpu_node
-from ..node_table import LiveTable
-from ..pod_name import pod_name
-from ..records import FilterResult, GpuNode, PodJob
+from ..nodes import LiveTable
+from ..records import FilterResult, GpuNode, PodJob, pod_name
 from ..type_index import HostScores
+from ..workload import JobReader
 from ..writeback import Writeback
+from .app import Handler
 from .metrics import ExtenderMetrics
 from .state import ServerState
 
@@ -31,6 +34,9 @@ _events = event_logger(__name__)
 Answer = TypeVar("Answer")
 
 NO_SCORES = HostScores({}, ())
+REVIEW = "mutate"
+# A namespace, a slash and a name; what is longer comes from no API server.
+MAX_SHOWN = 63 + 1 + 253
 
 
 class CallOutcome(StrEnum):
@@ -40,14 +46,6 @@ class CallOutcome(StrEnum):
     NOTHING_KNOWN = "nothing_known"  # no GPU pod, or it does not say enough of what it trains
     NOT_READY = "not_ready"
     FAILED = "failed"  # an error of ours: everything passes
-
-
-@dataclass(frozen=True, slots=True)
-class _Decision(Generic[Answer]):
-    """What was decided; ``answer`` is None where every node is to pass."""
-
-    outcome: CallOutcome
-    answer: Answer | None = None
 
 
 class Verbs:
@@ -68,22 +66,17 @@ class Verbs:
         """The answer to a filter call; raises WireError."""
         began = time.perf_counter()
         request = wire.nodes_request(body)
+        everything = FilterResult(request.names)
 
         def filtered(decider: Decider, job: PodJob) -> FilterResult:
-            result = decider.filter(job, request.names, self._sent(request))
-            self._afterwards(lambda: self._kept_off(result))
-            if (writeback := self._writeback) is not None:
-                name = pod_name(request.pod)
-                self._afterwards(lambda: writeback.filtered(decider, name, job, result))
-            return result
+            found = decider.filter(job, request.names, self._sent(request))
+            _afterwards(lambda: self._filtered(decider, request.pod, job, found))
+            return found
 
-        found = self._decided("filter", request.pod, filtered)
-        result = found.answer or FilterResult(request.names)
-        if self._observes:
-            result = FilterResult(request.names)
+        outcome, result = self._decided("filter", request.pod, filtered, everything)
         answer = wire.filter_answer(request, result)
-        entry = ("filter", request.pod, found.outcome, len(request.names), len(result.passed))
-        self._enter(began, *entry, result.refused.values())
+        reasons = Counter(result.refused.values())
+        self._enter(began, "filter", request.pod, outcome, request.names, result.passed, reasons)
         return answer
 
     def prioritize(self, body: bytes) -> bytes:
@@ -94,50 +87,47 @@ class Verbs:
         def scored(decider: Decider, job: PodJob) -> HostScores:
             return decider.prioritize(job, request.names, self._sent(request))
 
-        found = self._decided("prioritize", request.pod, scored)
-        scores = NO_SCORES if found.answer is None or self._observes else found.answer
+        outcome, scores = self._decided("prioritize", request.pod, scored, NO_SCORES)
         answer = wire.prioritize_answer(map(scores.__getitem__, request.names))
-        nodes = len(request.names)
-        self._enter(began, "prioritize", request.pod, found.outcome, nodes, nodes)
+        self._enter(began, "prioritize", request.pod, outcome, request.names, request.names, {})
         return answer
 
     def preempt(self, body: bytes) -> bytes:
         """The answer to a preempt call; raises WireError."""
         began = time.perf_counter()
         request = wire.preempt_request(body)
-        names = list(request.victims)
-        found = self._decided(
-            "preempt", request.pod, lambda decider, job: decider.filter(job, names).passed
-        )
-        passed = names if found.answer is None or self._observes else found.answer
-        answer = wire.preempt_answer(request, passed)
-        self._enter(began, "preempt", request.pod, found.outcome, len(names), len(passed))
-        return answer
+        names: Sequence[str] = list(request.victims)
+
+        def filtered(decider: Decider, job: PodJob) -> Sequence[str]:
+            return decider.filter(job, names).passed
+
+        outcome, passed = self._decided("preempt", request.pod, filtered, names)
+        self._enter(began, "preempt", request.pod, outcome, names, passed, {})
+        return wire.preempt_answer(request, passed)
 
     def _decided(
-        self, verb: str, pod: wire.Json, decide: Callable[[Decider, PodJob], Answer]
-    ) -> _Decision[Answer]:
+        self, verb: str, pod: wire.Json, decide: Callable[[Decider, PodJob], Answer], all_: Answer
+    ) -> tuple[CallOutcome, Answer]:
+        """What came of it, and the answer: ``all_`` where every node is to pass."""
         decider = self._state.decider
         if decider is None:
-            return _Decision(CallOutcome.NOT_READY)
+            return CallOutcome.NOT_READY, all_
         try:
             job = self._job_of(pod, decider.config, decider.rules)
             if job is None:
-                return _Decision(CallOutcome.NOTHING_KNOWN)
-            unclear = lacking(job)
-            outcome = CallOutcome.NOTHING_KNOWN if unclear else CallOutcome.DECIDED
-            return _Decision(outcome, decide(decider, job))
+                return CallOutcome.NOTHING_KNOWN, all_
+            outcome = CallOutcome.NOTHING_KNOWN if lacking(job) else CallOutcome.DECIDED
+            answer = decide(decider, job)
+            return outcome, all_ if self._state.observes else answer
         except Exception:
             _log.exception("%s failed: every node passes", verb)
-            return _Decision(CallOutcome.FAILED)
+            return CallOutcome.FAILED, all_
 
-    @property
-    def _observes(self) -> bool:
-        return self._state.config.mode == "observe"
-
-    def _kept_off(self, result: FilterResult) -> None:
-        for reason in set(result.refused.values()):
-            self._metrics.kept_off(reason)
+    def _filtered(self, decider: Decider, pod: wire.Json, job: PodJob, found: FilterResult) -> None:
+        for reason in set(found.refused.values()):
+            self._metrics.kept_off.labels(reason).inc()
+        if self._writeback is not None:
+            self._writeback.filtered(decider, pod_name(pod), job, found)
 
     def _sent(self, request: wire.NodesRequest) -> Mapping[str, GpuNode] | None:
         """The nodes that a request holds, None where it holds names only."""
@@ -152,18 +142,17 @@ class Verbs:
         verb: str,
         pod: wire.Json,
         outcome: CallOutcome,
-        nodes: int,
-        passed: int,
-        refusals: Iterable[str] = (),
+        nodes: Sequence[str],
+        passed: Sequence[str],
+        reasons: Mapping[str, int],
     ) -> None:
-        """Count and log a call, with a reason for each node that did not pass."""
+        """Count and log a call, with the nodes refused for each reason."""
         duration_s = time.perf_counter() - began
 
         def enter() -> None:
-            self._metrics.answered(verb, outcome, duration_s, nodes)
-            reasons = Counter(refusals)
+            self._metrics.answered(verb, outcome, duration_s, len(nodes))
             for reason, refused in reasons.items():
-                self._metrics.refused(reason, refused)
+                self._metrics.refused.labels(reason).inc(refused)
             name = pod_name(pod)
             _events.log(
                 logging.ERROR if outcome is CallOutcome.FAILED else logging.INFO,
@@ -173,21 +162,48 @@ class Verbs:
                 namespace=name.namespace,
                 pod=name.name,
                 uid=name.uid,
-                nodes=nodes,
-                passed=passed,
+                nodes=len(nodes),
+                passed=len(passed),
                 duration_us=round(1e6 * duration_s),
                 **({"reasons": dict(reasons)} if reasons else {}),
             )
 
-        self._afterwards(enter)
+        _afterwards(enter)
 
-    def _afterwards(self, work: Callable[[], None]) -> None:
-        """Do something when the answer of this moment has left; what fails is logged."""
 
-        def guarded() -> None:
-            try:
-                work()
-            except Exception:
-                _log.exception("what follows an answer failed")
+def admission_handlers(
+    state: ServerState, metrics: ExtenderMetrics, writeback: Writeback | None = None
+) -> Mapping[str, Handler]:
+    """`mutate`, `mutate-filling` where a namespace asks for deadlines, and `place` for pods."""
 
-        asyncio.get_running_loop().call_soon(guarded)
+    def heard(reviewed: Reviewed) -> None:
+        request, decision = reviewed.request, reviewed.decision
+        metrics.answered(REVIEW, reviewed.outcome, reviewed.duration_s, None)
+        if not request.dry_run:
+            metrics.reviewed(decision.placed, decision.unplaced, decision.deadline_s)
+            if writeback is not None and state.config.annotate.events:
+                writeback.reviewed(reviewed)
+        _events.log(
+            logging.ERROR if reviewed.outcome is ReviewOutcome.FAILED else logging.INFO,
+            "review",
+            verb=REVIEW,
+            outcome=reviewed.outcome.value,
+            kind=request.kind[:MAX_SHOWN],
+            object=request.name[:MAX_SHOWN],
+            review=request.uid[:MAX_SHOWN],
+            deadline_s=decision.deadline_s,
+            placed=decision.placed,
+            duration_us=round(1e6 * reviewed.duration_s),
+        )
+
+    admission = Admission(lambda: state.decider, heard)
+    return {
+        REVIEW: admission.review,
+        f"{REVIEW}-filling": admission.review_filling,
+        "place": admission.place,
+    }
+
+
+def _afterwards(work: Callable[[], None]) -> None:
+    """Do something when the answer of this moment has left; what fails is logged by the loop."""
+    asyncio.get_running_loop().call_soon(work)

@@ -8,8 +8,9 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
 from io import TextIOWrapper
 from itertools import zip_longest
 from shutil import get_terminal_size
@@ -40,6 +41,31 @@ def format_option(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Output format.",
     )
     return add(command)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPromise:
+    """One promise of a `check`; ``detail`` says what was seen, or why not and what to do."""
+
+    promise: str
+    holds: bool
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """The line an admin reads."""
+        return f"{'ok' if self.holds else 'FAILED':<8}{self.promise}" + (
+            f": {self.detail}" if self.detail else ""
+        )
+
+
+def show_promises(promises: Iterable[CheckedPromise]) -> None:
+    """A line a promise on stdout, each as soon as it is known; exit code 1 where one fails."""
+    failed = 0
+    for promise in promises:
+        click.echo(str(promise))
+        failed += not promise.holds
+    if failed:
+        click.get_current_context().exit(1)
 
 
 def show_json(value: object) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from predictor.cli.console import show_promises
+
 if TYPE_CHECKING:
     from ..install.options import Options
-
-FAILED = 1
 
 
 def _path(name: str, text: str, *, file: bool = False) -> Callable[..., Any]:
@@ -69,12 +69,7 @@ def check(**given: Any) -> None:
     """Prove that the installation works, a line for each promise; exit code 1 where one fails."""
     from ..install.checks import run_checks
 
-    failed = 0
-    for promise in run_checks(_options(**given)):
-        click.echo(str(promise))
-        failed += not promise.holds
-    if failed:
-        click.get_current_context().exit(FAILED)
+    show_promises(run_checks(_options(**given)))
 
 
 @click.command()

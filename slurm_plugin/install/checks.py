@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from predictor.cli.console import CheckedPromise
 
 from ..config import SlurmPolicy
 from ..errors import InstallError, PolicyError, SourceError
@@ -20,21 +21,6 @@ from .slurm_conf import LINE, PLUGIN
 HINT = "`precision-time slurm install --dry-run` shows what is missing"
 MARK = "precision-time:"
 SAMPLES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedPromise:
-    """One promise; ``detail`` says what was seen, or why not and what to do."""
-
-    promise: str
-    holds: bool
-    detail: str = ""
-
-    def __str__(self) -> str:
-        """The line an admin reads."""
-        return f"{'ok' if self.holds else 'FAILED':<8}{self.promise}" + (
-            f": {self.detail}" if self.detail else ""
-        )
 
 
 def run_checks(options: Options) -> Iterator[CheckedPromise]:

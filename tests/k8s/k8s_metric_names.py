@@ -17,7 +17,18 @@ class NoNodes:
     """A node table of a cluster without nodes."""
 
     table: Mapping[str, GpuNode] = {}
-    synced = True
+
+    @property
+    def synced(self) -> NoNodes:
+        return self
+
+    def is_set(self) -> bool:
+        return True
+
+    def wait(self, timeout_s: float) -> bool:
+        return True
+
+    stale = False
     age_s = 0.0
     error = ""
 

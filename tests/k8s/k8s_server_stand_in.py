@@ -16,11 +16,11 @@ from typing import Any
 
 import uvloop
 
-from k8s_extender import alike
+from k8s_extender import workload
 from k8s_extender.cli.serve import PACKAGES
 from k8s_extender.config import Config, read_config
 from k8s_extender.node_labels import gpu_node
-from k8s_extender.node_table import LiveTable
+from k8s_extender.nodes import LiveTable
 from k8s_extender.records import GpuNode, PodJob
 from k8s_extender.server.service import ExtenderServer
 from k8s_extender.workload import pod_job
@@ -45,12 +45,25 @@ class FileNodes:
         return self._table
 
     @property
-    def synced(self) -> bool:
+    def synced(self) -> FileNodes:
+        return self
+
+    def is_set(self) -> bool:
         return bool(self.table)
+
+    def wait(self, timeout_s: float) -> bool:
+        until = time.monotonic() + timeout_s
+        while not self.is_set() and time.monotonic() < until:
+            time.sleep(0.05)
+        return self.is_set()
 
     @property
     def age_s(self) -> float:
-        return time.time() - self._path.stat().st_mtime if self.synced else float("inf")
+        return time.time() - self._path.stat().st_mtime if self.is_set() else float("inf")
+
+    @property
+    def stale(self) -> bool:
+        return self.age_s > self._config.nodes.stale_s
 
     @property
     def error(self) -> str:
@@ -75,7 +88,7 @@ def job_of(pod: Mapping[str, Any], config: Config, rules: Rules) -> PodJob | Non
 def main() -> None:
     config_path, nodes_path = Path(sys.argv[1]), Path(sys.argv[2])
     config = read_config(config_path)
-    alike.pod_job = job_of  # type: ignore[assignment]
+    workload.pod_job = job_of  # type: ignore[assignment]
     nodes: Any = FileNodes(config, nodes_path)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     with logging_to(config.server.log_format, *PACKAGES):

@@ -22,7 +22,7 @@ from admission_reviews import (
 )
 
 from k8s_extender.decide import Decider
-from k8s_extender.durations import seconds_of
+from k8s_extender.plain import seconds_of
 from k8s_extender.records import GpuType
 from k8s_extender.workload import pod_job
 from predictor.estimate.fitting import Fitted

@@ -140,7 +140,7 @@ def test_an_error_of_ours_lets_the_object_pass_and_is_logged(
 
 def test_who_hears_of_reviews_cannot_spoil_them(known: Decider) -> None:
     def deaf(reviewed: Reviewed) -> None:
-        raise ValueError(reviewed.uid)
+        raise ValueError(reviewed.request.uid)
 
     assert applied(Admission(lambda: known, deaf), review_of(job())).operations
 
@@ -149,9 +149,9 @@ def test_each_review_is_told_with_its_outcome(known: Decider) -> None:
     heard: list[Reviewed] = []
     found = applied(Admission(lambda: known, heard.append), review_of(job()))
     (reviewed,) = heard
-    assert (reviewed.outcome, reviewed.kind) == (ReviewOutcome.PATCHED, "Job")
-    assert reviewed.name == "default/w-job"
-    assert reviewed.deadline_s == found.object["spec"]["activeDeadlineSeconds"]
+    assert (reviewed.outcome, reviewed.request.kind) == (ReviewOutcome.PATCHED, "Job")
+    assert reviewed.request.name == "default/w-job"
+    assert reviewed.decision.deadline_s == found.object["spec"]["activeDeadlineSeconds"]
     assert reviewed.duration_s > 0
 
 

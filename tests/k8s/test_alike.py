@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from k8s_server_process import MIXED, captured, pod
 
-from k8s_extender import alike
+from k8s_extender import workload
 from k8s_extender.config import Config
 from k8s_extender.records import PodJob
 from k8s_extender.workload import pod_job
@@ -23,8 +23,8 @@ class Reader:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.times = 0
-        self.alike = alike.JobReader()
-        patch.setattr(alike, "pod_job", self._read)
+        self.alike = workload.JobReader()
+        patch.setattr(workload, "pod_job", self._read)
 
     def _read(self, obj: Mapping[str, Any], config: Config, rules: Rules) -> PodJob | None:
         self.times += 1

@@ -24,7 +24,7 @@ def page(path: Path, pods: int, *, mode: str = "observe") -> str:
         metrics.reviewed("H100", "", None)
     metrics.reviewed("", "model is not stated", 3600)
     metrics.reviewed("", "model my-net is not known", None)
-    metrics.kept_off("GPU has no BF16 tensor cores")
+    metrics.kept_off.labels("GPU has no BF16 tensor cores").inc()
     metrics.answered("mutate", "failed", 0.1, None)
     path.write_bytes(generate_latest(metrics.registry))
     return str(path)

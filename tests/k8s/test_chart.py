@@ -10,9 +10,8 @@ from api_fields import unknown_fields
 from chart_files import CHART, values
 from chart_render import NAMESPACE, HelmError, Rendered, lint, needs_helm, render
 
-from k8s_extender.cli.access import rights
+from k8s_extender.cli.check import needed
 from k8s_extender.config import Config, config_of
-from k8s_extender.writeback import PERMISSIONS
 
 pytestmark = needs_helm
 
@@ -235,20 +234,23 @@ def rules_of(rendered: Rendered) -> dict[str, set[str]]:
     return verbs
 
 
-def test_the_extender_may_watch_nodes_and_write_back() -> None:
-    watching = {"nodes": {"get", "list", "watch"}}
-    assert {group for group, _, _ in PERMISSIONS} == {""}
-    written = {resource: {verb} for _, resource, verb in PERMISSIONS}
-    assert rules_of(render()) == watching | written
-    silent = render({"config": {"annotate": {"pods": False, "events": False}}})
-    assert rules_of(silent) == watching
+def rights_of(config: Config) -> dict[str, set[str]]:
+    verbs: dict[str, set[str]] = {}
+    for _, resource, verb, _ in needed(config):
+        verbs.setdefault(resource, set()).add(verb)
+    return verbs
 
 
-def test_the_account_has_every_right_that_check_asks_for() -> None:
-    held = rules_of(render())
-    for right in rights(Config()):
-        assert right.group == ""
-        assert right.verb in held[right.resource]
+SILENT = {"annotate": {"pods": False, "events": False}}
+
+
+@pytest.mark.parametrize("config", [{}, SILENT])
+def test_the_extender_has_the_rights_that_check_asks_for_and_no_others(
+    config: dict[str, Any],
+) -> None:
+    held = rules_of(render({"config": config}))
+    assert held["nodes"] == {"get", "list", "watch"}
+    assert held | {"nodes": {"list", "watch"}} == rights_of(config_of(config))
 
 
 @every_variant

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from k8s_extender.config import config_of
 from k8s_extender.decide import Decider
+from k8s_extender.rank import DEADLINE, MEMORY, PRECISION
 from k8s_extender.records import GpuNode, GpuType, Taint
-from k8s_extender.refuse import DEADLINE, MEMORY, PRECISION
 from predictor.estimate.fitting import Fitted
 from predictor.identify.grammar import parse_text
 from predictor.planning.energy import energy_of

@@ -13,12 +13,14 @@ from chart_files import values
 from docs_tables import fields, section
 from k8s_metric_names import shown_names
 
-from k8s_extender import pod_events, refuse, workload
+from k8s_extender import rank as refuse
+from k8s_extender import workload
+from k8s_extender import writeback as pod_events
 from k8s_extender.admission import ReviewOutcome, limits, notes
 from k8s_extender.admission.placement import PLACED
+from k8s_extender.commands import PODS
 from k8s_extender.config import PREFIX, Config, config_of
-from k8s_extender.durations import seconds_of
-from k8s_extender.replicas import PODS
+from k8s_extender.plain import seconds_of
 from k8s_extender.server.metrics import PREFIX as METRICS
 from k8s_extender.server.verbs import CallOutcome
 from k8s_extender.writeback import BY_GPU

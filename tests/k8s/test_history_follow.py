@@ -12,7 +12,7 @@ from ended_objects import condition, job, moment_s, of_job, owner, pod, running
 from gfd_nodes import a100
 
 from k8s_extender.config import config_of
-from k8s_extender.history import table
+from k8s_extender.history import follow as table
 from k8s_extender.history.follow import ClusterFollower
 from predictor.errors import HistoryError
 from predictor.site.ended_job import EndedJob, JobState

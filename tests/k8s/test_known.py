@@ -17,9 +17,8 @@ from k8s_metric_names import NoNodes
 from k8s_extender.config import Config
 from k8s_extender.decide import Decider
 from k8s_extender.records import GpuNode, PodJob
-from k8s_extender.server.loading import DeciderLoader
 from k8s_extender.server.metrics import ExtenderMetrics
-from k8s_extender.server.state import ServerState
+from k8s_extender.server.state import DeciderLoader, ServerState
 from k8s_extender.server.upkeep import Upkeep
 from predictor.estimate.core import Predictor
 from predictor.estimate.fitting import Fitted

@@ -12,8 +12,7 @@ from gfd_nodes import a100, node
 
 from k8s_extender.config import config_of
 from k8s_extender.errors import ClusterError
-from k8s_extender.node_table import LiveTable
-from k8s_extender.nodes import NodeWatch, listed_nodes
+from k8s_extender.nodes import LiveTable, NodeWatch, listed_nodes
 from profiles.gpus import find_gpu
 
 
@@ -43,7 +42,7 @@ def watching(cluster: StandIn) -> Iterator[Any]:
 
 def synced(watch: NodeWatch, cluster: StandIn) -> NodeWatch:
     """Listed, and watching."""
-    assert watch.wait_synced(60)
+    assert watch.synced.wait(60)
     assert eventually(lambda: cluster.watchers)
     return watch
 
@@ -57,7 +56,7 @@ def test_all_nodes_are_listed_page_by_page(cluster: StandIn, watching: Any) -> N
     watch = synced(watching(page=3), cluster)
     assert set(watch.table) == set(cluster.nodes)
     assert cluster.asked("list") == 3
-    assert watch.synced
+    assert watch.synced.is_set()
     assert not watch.stale
 
 
@@ -117,7 +116,7 @@ def test_the_last_table_serves_while_the_api_server_is_away(
     cluster.stop()
     assert eventually(lambda: watch.stale)
     assert len(watch.table) == 8
-    assert watch.synced
+    assert watch.synced.is_set()
     assert watch.error
     cluster.fill([node("born-meanwhile")])
     cluster.expire()
@@ -233,7 +232,7 @@ def test_a_list_that_expires_between_pages_begins_anew(cluster: StandIn, watchin
     watch = watching(page=2)
     assert eventually(lambda: cluster.asked("list") == 2)
     cluster.expire()
-    assert watch.wait_synced(60)
+    assert watch.synced.wait(60)
     assert len(watch.table) == 8
     assert cluster.asked("list") > 4
 
@@ -245,9 +244,9 @@ def test_a_list_that_is_none_is_not_taken_for_an_empty_cluster(
     cluster.faults.list_body = body
     watch = watching()
     assert eventually(lambda: cluster.asked("list") > 3)
-    assert not watch.synced
+    assert not watch.synced.is_set()
     cluster.faults.list_body = None
-    assert watch.wait_synced(60)
+    assert watch.synced.wait(60)
     assert len(watch.table) == 8
 
 
@@ -266,7 +265,7 @@ def test_stopping_is_quick_and_leaves_the_table(cluster: StandIn, watching: Any)
     began = time.monotonic()
     watch.stop(timeout_s=20)
     assert time.monotonic() - began < 10
-    assert not watch._watch._thread.is_alive()
+    assert not watch._thread.is_alive()
     assert len(watch.table) == 8
 
 

@@ -16,10 +16,11 @@ from training_commands import COMMANDS
 
 from k8s_extender.admission import Admission, Reviewed, ReviewOutcome
 from k8s_extender.admission.placement import BEST, PLACED, STEP
+from k8s_extender.admission.review import subject_of
 from k8s_extender.config import config_of
 from k8s_extender.decide import Decider
 from k8s_extender.node_labels import gpu_node
-from k8s_extender.node_table import LiveTable
+from k8s_extender.nodes import LiveTable
 from k8s_extender.records import GpuNode, PodJob
 from k8s_extender.workload import pod_job
 from predictor.estimate.core import Predictor
@@ -217,8 +218,9 @@ def test_observing_changes_nothing_and_tells_what_would_be() -> None:
     assert found.operations == []
     (told,) = heard
     assert told.outcome is ReviewOutcome.OBSERVED
-    assert (told.placed, told.subject.kind, told.subject.name) == (H100, "Job", "jpodsonly1")
-    assert told.order.startswith(f"{H100} 100, {A100} 50")
+    subject = subject_of(told.request)
+    assert (told.decision.placed, subject.kind, subject.name) == (H100, "Job", "jpodsonly1")
+    assert told.decision.order.startswith(f"{H100} 100, {A100} 50")
 
 
 @pytest.mark.parametrize("spec", ["text", {"affinity": "text"}, {"affinity": {"nodeAffinity": []}}])

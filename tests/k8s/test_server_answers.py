@@ -23,7 +23,7 @@ from k8s_server_process import (
     serving,
 )
 
-from k8s_extender.refuse import PRECISION
+from k8s_extender.rank import PRECISION
 from predictor.estimate.fitting import Fitted
 
 CALLS = ("filter", "prioritize", "preempt")

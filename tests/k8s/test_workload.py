@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from mutants import mutants
 
 from k8s_extender.config import config_of
-from k8s_extender.durations import go_duration, seconds_of
-from k8s_extender.pod_name import PodName, pod_name
+from k8s_extender.plain import go_duration, seconds_of
 from k8s_extender.pod_sets import KINDS, VOLCANO
-from k8s_extender.records import PodJob
+from k8s_extender.records import PodJob, PodName, pod_name
 from k8s_extender.workload import POLICIES, pod_job, template_job
 from predictor.identify.rules import read_rules
 from predictor.job.precision import Precision

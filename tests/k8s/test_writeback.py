@@ -11,19 +11,16 @@ import pytest
 from api_server_stand_in import StandIn, eventually, served
 from gfd_nodes import a100, node
 
-from k8s_extender.api_queue import ApiCall, ApiQueue
+from k8s_extender.api_queue import ApiCall, ApiQueue, Recent
 from k8s_extender.config import config_of
 from k8s_extender.decide import Decider
-from k8s_extender.durations import seconds_of
 from k8s_extender.node_labels import gpu_node
-from k8s_extender.node_table import LiveTable
-from k8s_extender.pod_events import MAX_MESSAGE_BYTES, REFUSED, UNCLEAR, body, refused
-from k8s_extender.pod_name import PodName, pod_name
-from k8s_extender.recent import Recent
-from k8s_extender.records import FilterResult, PodJob
-from k8s_extender.refuse import PRECISION
+from k8s_extender.nodes import LiveTable
+from k8s_extender.plain import seconds_of
+from k8s_extender.rank import PRECISION
+from k8s_extender.records import FilterResult, PodJob, PodName, pod_name
 from k8s_extender.workload import pod_job
-from k8s_extender.writeback import Writeback
+from k8s_extender.writeback import MAX_MESSAGE_BYTES, REFUSED, UNCLEAR, Writeback, body, refused
 from predictor.estimate.fitting import Fitted
 
 BF16 = {"model": "bert-large", "precision": "bf16-mixed", "batch-size": "32", "steps": "7038"}
@@ -97,7 +94,7 @@ def decide(brain: Decider, write: Writeback, pod: Pod) -> None:
 def settled(write: Writeback, calls: int) -> bool:
     """So many calls came to an end."""
     counts = write.queue.counts
-    return eventually(lambda: counts.done + counts.settled + counts.failed >= calls)
+    return eventually(lambda: counts["done"] + counts["settled"] + counts["failed"] >= calls)
 
 
 def messages(cluster: StandIn, reason: str = REFUSED) -> list[str]:
@@ -172,7 +169,7 @@ def test_two_replicas_of_the_extender_make_one_event(
     decide(brain, other, one)
     assert settled(other, 2)
     assert len(cluster.events) == 1
-    assert other.queue.counts.settled == 1
+    assert other.queue.counts["settled"] == 1
 
 
 def test_words_that_cannot_be_used_are_told(cluster: StandIn, write: Any, decider: Any) -> None:
@@ -214,7 +211,7 @@ def test_a_pod_of_the_same_name_but_another_uid_is_not_written_on(
     decide(decider(), writeback, old)
     assert settled(writeback, 2)
     assert f"{OURS}predicted-duration" not in annotations(cluster)
-    assert writeback.queue.counts.settled == 1
+    assert writeback.queue.counts["settled"] == 1
 
 
 def test_a_pod_that_is_gone_is_no_error(cluster: StandIn, write: Any, decider: Any) -> None:
@@ -222,7 +219,7 @@ def test_a_pod_that_is_gone_is_no_error(cluster: StandIn, write: Any, decider: A
     cluster.pods.clear()
     decide(decider(), writeback, one)
     assert settled(writeback, 2)
-    assert (writeback.queue.counts.settled, writeback.queue.counts.failed) == (1, 0)
+    assert (writeback.queue.counts["settled"], writeback.queue.counts["failed"]) == (1, 0)
 
 
 @pytest.mark.parametrize("retry_after", [None, "0", "Wed, 21 Oct 2026 07:28:00 GMT"])
@@ -236,7 +233,7 @@ def test_an_api_server_that_is_busy_is_asked_again(
     assert settled(writeback, 2)
     assert len(cluster.events) == 1
     assert f"{OURS}predicted-duration" in annotations(cluster)
-    assert writeback.queue.counts.retried == 4
+    assert writeback.queue.counts["retried"] == 4
 
 
 def test_what_is_forbidden_is_not_tried_again_but_said_with_the_next_decision(
@@ -246,7 +243,7 @@ def test_what_is_forbidden_is_not_tried_again_but_said_with_the_next_decision(
     cluster.faults.statuses.extend([403, 403])
     decide(brain, writeback, one)
     assert settled(writeback, 2)
-    assert writeback.queue.counts.failed == 2
+    assert writeback.queue.counts["failed"] == 2
     assert len(cluster.requests) == 2
     decide(brain, writeback, one)
     assert settled(writeback, 4)
@@ -266,7 +263,7 @@ def test_decisions_do_not_wait_for_an_api_server_that_hangs(
     for name in names:
         writeback.filtered(quiet, name, one.job, result)
     assert time.monotonic() - began < 1.0 * len(names) / 2
-    assert writeback.queue.counts.dropped >= 80
+    assert writeback.queue.counts["dropped"] >= 80
 
 
 def test_what_was_dropped_is_said_with_the_next_decision(cluster: StandIn) -> None:
@@ -275,7 +272,7 @@ def test_what_was_dropped_is_said_with_the_next_decision(cluster: StandIn) -> No
     queue.stop()
     assert not queue.put(ApiCall(lambda: None, lambda: lost.append(1)))
     assert lost == [1]
-    assert queue.counts.dropped == 1
+    assert queue.counts["dropped"] == 1
 
 
 def test_an_api_server_that_comes_back_hears_what_waited(
@@ -284,10 +281,10 @@ def test_an_api_server_that_comes_back_hears_what_waited(
     writeback, one = write(retry_s=0.3, max_retry_s=0.5), pod(cluster)
     cluster.stop()
     decide(decider(), writeback, one)
-    assert eventually(lambda: writeback.queue.counts.retried)
+    assert eventually(lambda: writeback.queue.counts["retried"])
     cluster.start()
     assert settled(writeback, 2)
-    assert writeback.queue.counts.done == 2
+    assert writeback.queue.counts["done"] == 2
 
 
 def test_an_error_of_ours_does_not_end_the_thread(cluster: StandIn) -> None:
@@ -297,7 +294,7 @@ def test_an_error_of_ours_does_not_end_the_thread(cluster: StandIn) -> None:
     queue = ApiQueue()
     queue.put(ApiCall(broken, lambda: None))
     queue.put(ApiCall(broken, lambda: None))
-    assert eventually(lambda: queue.counts.failed == 2)
+    assert eventually(lambda: queue.counts["failed"] == 2)
     queue.stop()
 
 

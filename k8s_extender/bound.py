@@ -1,0 +1,244 @@
+"""What is known once pods are bound: deadlines of ours follow, and who waits for which GPUs.
+
+A Job's deadline runs from its start, the wait for nodes included, and may be changed at any time;
+that of a bare pod runs from its own start, and may only be lowered. Other kinds take no change
+after their creation, or their controllers do not look again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from kubernetes.client import ApiClient, BatchV1Api, CoreV1Api
+
+from .admission.forecast import forecast
+from .admission.limits import FILLED
+from .config import PREFIX
+from .decide import Decider
+from .history.states import conditions, pod_state, unix_s
+from .plain import count, items, text, texts
+from .records import PodJob, PodName, pod_name
+from .selectors import GpuCandidates, candidates
+from .watching import KubeObject, ObjectWatch
+from .workload import DEADLINE, JobReader, template_job
+
+_log = logging.getLogger(__name__)
+# The GPU types that a deadline of ours was brought to.
+BASIS = f"{PREFIX}deadline-gpu"
+# Of its time, what a Job that waits has left when its deadline is moved on.
+LEFT = 0.5
+OVER = frozenset(("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"))
+# Jobs looked at in one go, for meanwhile nobody is answered.
+AT_ONCE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineChange:
+    """A deadline of ours that is to become another one; ``basis`` are the GPU types it is for."""
+
+    name: PodName
+    old_s: int
+    new_s: int
+    basis: str
+
+    @property
+    def patch(self) -> list[dict[str, Any]]:
+        """A JSON patch that fails where somebody else has changed the deadline."""
+        place, notes = "/spec/activeDeadlineSeconds", "/metadata/annotations/"
+        told = {FILLED: str(self.new_s)} | ({BASIS: self.basis} if self.basis else {})
+        return [
+            {"op": "test", "path": "/metadata/uid", "value": self.name.uid},
+            {"op": "test", "path": place, "value": self.old_s},
+            {"op": "replace", "path": place, "value": self.new_s},
+            *(
+                {"op": "add", "path": notes + key.replace("/", "~1"), "value": value}
+                for key, value in told.items()
+            ),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """Where a pod runs, and since when in Unix seconds."""
+
+    node: str
+    start_s: float
+
+
+class BoundPods:
+    """Watches pods and Jobs, for deadlines that we filled and for pods that wait.
+
+    Its threads only take note; `changes` and `waiting` are asked by the thread that decides. Needs
+    the verbs list and watch on pods and Jobs.
+    """
+
+    def __init__(self, client: ApiClient, **options: Any) -> None:
+        self._lock = threading.Lock()
+        self._jobs: dict[str, KubeObject] = {}  # whose deadline we filled, by uid
+        self._bare: dict[str, KubeObject] = {}  # pods of the same kind
+        self._bound: dict[str, dict[str, _Bound]] = {}  # pods by the uid of their Job, or their own
+        self._waiting: dict[str, KubeObject] = {}
+        self._examined: dict[str, object] = {}
+        self._read = JobReader()
+        self._started = False
+        core, batch = CoreV1Api(client), BatchV1Api(client)
+        self._watches = [
+            ObjectWatch(core.list_pod_for_all_namespaces, self._all_pods, self.pod, **options),
+            ObjectWatch(batch.list_job_for_all_namespaces, self._all_jobs, self.job, **options),
+        ]
+
+    def start(self) -> None:
+        """Begin to watch, once; returns at once."""
+        for watch in self._watches if not self._started else ():
+            watch.start()
+        self._started = True
+
+    def stop(self) -> None:
+        """End."""
+        for watch in self._watches:
+            watch.stop()
+
+    def job(self, job: KubeObject, deleted_s: float | None = None) -> None:
+        """Take note of a Job."""
+        over = deleted_s is not None or bool(OVER & conditions(job).keys())
+        with self._lock:
+            _note(self._jobs, job, None if over or _filled_s(job) is None else job)
+
+    def pod(self, pod: KubeObject, deleted_s: float | None = None) -> None:
+        """Take note of a pod."""
+        over = deleted_s is not None or pod_state(pod) is not None
+        owners = items(pod, "metadata", "ownerReferences")
+        uid = next((text(o, "uid") for o in owners if text(o, "kind") == "Job"), "")
+        node, start_s = text(pod, "spec", "nodeName"), unix_s(text(pod, "status", "startTime"))
+        ours = not over and not owners and _filled_s(pod) is not None
+        unplaced = any(
+            text(c, "type") == "PodScheduled" and text(c, "reason") == "Unschedulable"
+            for c in items(pod, "status", "conditions")
+        )
+        runs = None if over or not node or start_s is None else _Bound(node, start_s)
+        key = uid or pod_name(pod).uid
+        with self._lock:
+            _note(group := self._bound.setdefault(key, {}), pod, runs)
+            if not group:
+                del self._bound[key]
+            _note(self._bare, pod, pod if ours else None)
+            _note(self._waiting, pod, pod if unplaced and not over and not node else None)
+
+    def waiting(self, known: Decider) -> Sequence[PodJob]:
+        """The jobs of pods for which no node was found; those that are alike once."""
+        with self._lock:
+            pods = list(self._waiting.values())
+        jobs = (self._read(pod, known.config, known.rules) for pod in pods)
+        return list({id(job): job for job in jobs if job is not None}.values())
+
+    def changes(self, known: Decider, now_s: float) -> Iterator[DeadlineChange]:
+        """The deadlines that are to be changed at a moment (Unix seconds)."""
+        with self._lock:
+            held = [("Job", obj) for obj in self._jobs.values()]
+            held += [("Pod", obj) for obj in self._bare.values()]
+            placed = {pod_name(obj).uid: self._placed(obj) for _, obj in held}
+            self._examined = {uid: by for uid, by in self._examined.items() if uid in placed}
+        looked = 0
+        for kind, obj in held:
+            uid = pod_name(obj).uid
+            pods = placed[uid]
+            by = (tuple(pods), _filled_s(obj)) if pods else None
+            if looked == AT_ONCE or not (
+                self._examined.get(uid) != by if by else _late(obj, now_s)
+            ):
+                continue
+            looked += 1
+            try:
+                change = _change(kind, obj, pods, known, now_s)
+            except Exception:
+                _log.exception("the deadline of %s is not followed", pod_name(obj).name)
+                change = None
+            self._examined[uid] = by
+            if change is not None:
+                yield change
+
+    def forget(self, change: DeadlineChange) -> None:
+        """A change that could not be made is looked at again."""
+        self._examined.pop(change.name.uid, None)
+
+    def _placed(self, obj: KubeObject) -> list[_Bound]:
+        """Where an object's pods run, empty until all of them do."""
+        pods = list(self._bound.get(pod_name(obj).uid, {}).values())
+        return pods if len(pods) >= _at_once(obj) else []
+
+    def _all_pods(self, found: Iterable[KubeObject]) -> None:
+        with self._lock:
+            for where in (self._bare, self._bound, self._waiting):
+                where.clear()
+        for pod in found:
+            self.pod(pod)
+
+    def _all_jobs(self, found: Iterable[KubeObject]) -> None:
+        with self._lock:
+            self._jobs.clear()
+        for job in found:
+            self.job(job)
+
+
+def _note(where: dict[str, Any], obj: KubeObject, value: object | None) -> None:
+    if value is None:
+        where.pop(pod_name(obj).uid, None)
+    else:
+        where[pod_name(obj).uid] = value
+
+
+def _filled_s(obj: KubeObject) -> int | None:
+    """The deadline that stands as we filled it; None for a user's own, and for what one wishes."""
+    annotations = texts(obj, "metadata", "annotations")
+    filled_s = count(annotations, FILLED)
+    ours = DEADLINE not in annotations and count(obj, "spec", "activeDeadlineSeconds") == filled_s
+    return filled_s if ours else None
+
+
+def _at_once(obj: KubeObject) -> int:
+    """How many pods run at a time; 1 for a pod."""
+    parallel = count(obj, "spec", "parallelism") or 1
+    return min(parallel, count(obj, "spec", "completions") or parallel)
+
+
+def _late(job: KubeObject, now_s: float) -> bool:
+    """Whether much of the time of a Job that waits has gone by; a pod's has not begun."""
+    start_s, filled_s = unix_s(text(job, "status", "startTime")), _filled_s(job)
+    return bool(start_s and filled_s and start_s + filled_s - now_s < LEFT * filled_s)
+
+
+def _change(
+    kind: str, obj: KubeObject, pods: Sequence[_Bound], known: Decider, now_s: float
+) -> DeadlineChange | None:
+    """What becomes of a deadline: the time waited, and the limit on the GPUs it may get, or got."""
+    job, old_s = template_job(kind, obj, known.config, known.rules), _filled_s(obj)
+    began_s = unix_s(text(obj, "status", "startTime"))
+    in_turn = (count(obj, "spec", "completions") or 1) > _at_once(obj)  # others may land elsewhere
+    if job is None or old_s is None or began_s is None or in_turn:
+        return None
+    nodes = known.nodes()
+    if pods:
+        got = [nodes[pod.node].type_for(job.resource) for pod in pods if pod.node in nodes]
+        types = tuple(dict.fromkeys(one for one in got if one is not None))
+        where = GpuCandidates(types, certain=len(got) == len(pods) and None not in got)
+    else:
+        where = candidates(job, nodes, known.config.hardware)
+    basis = ",".join(sorted({"-".join(one.product.split()) for one in where.types}))
+    limit_s = forecast(known.predictor, known.config, job, where).deadline_s
+    if limit_s is None or (pods and texts(obj, "metadata", "annotations").get(BASIS) == basis):
+        return None
+    since_s = max(pod.start_s for pod in pods) if pods else now_s
+    new_s = limit_s + (ceil(max(0.0, since_s - began_s)) if kind == "Job" else 0)
+    if new_s == old_s or (kind == "Pod" and new_s > old_s) or (not pods and new_s < old_s):
+        return None
+    return DeadlineChange(_named(kind, obj), old_s, new_s, basis if pods else "")
+
+
+def _named(kind: str, obj: Mapping[str, Any]) -> PodName:
+    name = pod_name(obj)
+    return PodName(name.uid, name.namespace, name.name, kind, "batch/v1" if kind == "Job" else "v1")
