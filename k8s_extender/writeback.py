@@ -30,6 +30,7 @@ EVENT_PAUSE_S = 60.0
 # Events live for an hour by default.
 EVENT_REPEAT_S = 1800.0
 MAX_PROBLEMS = 4
+OPTIONS = {"_preload_content": False, "_request_timeout": CALL_TIMEOUT_S}
 MAX_TYPES = 16
 
 
@@ -82,10 +83,14 @@ class Writeback:
         """Change a deadline of ours, and tell so; ``lost`` is called where it cannot be done."""
         name, batch = change.name, change.name.kind == "Job"
         patch = self._batch.patch_namespaced_job if batch else self._api.patch_namespaced_pod
-        options = {"_preload_content": False, "_request_timeout": CALL_TIMEOUT_S}
-        call = ApiCall(lambda: patch(name.name, name.namespace, change.patch, **options), lost)
-        if self.queue.put(call):
+        if self._put(lambda: patch(name.name, name.namespace, change.patch, **OPTIONS), lost):
             self._tell(name, moved(change))
+
+    def counted(self, audit: str, counts: Mapping[str, str]) -> None:
+        """Keep counts in the ConfigMap of a ``namespace/name``, which must be there."""
+        namespace, _, name = audit.partition("/")
+        patch = self._api.patch_namespaced_config_map
+        self._put(lambda: patch(name, namespace, {"data": dict(counts)}, **OPTIONS))
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Write what waits, and end."""
@@ -100,11 +105,7 @@ class Writeback:
             ANNOTATION_PAUSE_S,
             None,
             lambda: self._api.patch_namespaced_pod(
-                pod.name,
-                pod.namespace,
-                {"metadata": metadata},
-                _preload_content=False,
-                _request_timeout=CALL_TIMEOUT_S,
+                pod.name, pod.namespace, {"metadata": metadata}, **OPTIONS
             ),
         )
 
@@ -115,9 +116,7 @@ class Writeback:
             event.subject,
             EVENT_PAUSE_S,
             EVENT_REPEAT_S,
-            lambda: self._api.create_namespaced_event(
-                pod.namespace, sent, _preload_content=False, _request_timeout=CALL_TIMEOUT_S
-            ),
+            lambda: self._api.create_namespaced_event(pod.namespace, sent, **OPTIONS),
         )
 
     def _once(
@@ -129,7 +128,10 @@ class Writeback:
         make: Callable[[], Any],
     ) -> None:
         if self._recent.claim(subject, words, least_s=least_s, repeat_s=repeat_s):
-            self.queue.put(ApiCall(make, lambda: self._recent.forget(subject)))
+            self._put(make, lambda: self._recent.forget(subject))
+
+    def _put(self, make: Callable[[], Any], lost: Callable[[], None] = lambda: None) -> bool:
+        return self.queue.put(ApiCall(make, lost))
 
 
 def annotations_of(told: Sequence[TypeEstimate], version: str) -> dict[str, str]:

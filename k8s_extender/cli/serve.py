@@ -28,7 +28,13 @@ PACKAGES = ("k8s_extender", "predictor", "uvicorn", "asyncio")  # whose words ar
     metavar="FILE|in-cluster",
     help="How to reach the API server.",
 )
-def serve(config: Path | None, kubeconfig: str) -> None:
+@click.option(
+    "--audit",
+    default="",
+    metavar="NAMESPACE/NAME",
+    help="Keep what `k8s audit` sums in this ConfigMap.  [default: in memory]",
+)
+def serve(config: Path | None, kubeconfig: str, audit: str) -> None:
     """Answer kube-scheduler and the API server, in the foreground.
 
     Configuration, site rules and certificates are read anew when their files change. SIGTERM
@@ -54,4 +60,6 @@ def serve(config: Path | None, kubeconfig: str) -> None:
         return Writeback(client, version=lambda: state.decider.version if state.decider else "")
 
     with logging_to(configuration.server.log_format, *PACKAGES):
-        uvloop.run(ExtenderServer(configuration, config, nodes, writeback, BoundPods(client)).run())
+        bound = BoundPods(client)
+        server = ExtenderServer(configuration, config, nodes, writeback, bound, audit=audit)
+        uvloop.run(server.run())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from prometheus_client import ProcessCollector
+import socket
+
+from prometheus_client import ProcessCollector, generate_latest
 
 from predictor.service.metrics import ServiceMetrics
 
@@ -11,6 +13,15 @@ from .state import ServerState
 PREFIX = "precision_time_k8s"
 SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.004, 0.006, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 UNKNOWN = "is not known"
+STARTED = "process_start_time_seconds"
+# Beginnings of the lines that `k8s audit` sums.
+AUDITED = (
+    STARTED,
+    *(
+        f"{PREFIX}_{name}"
+        for name in ("placed_", "unplaced_", "kept_off_", "deadlines_t", "observing", "requests_t")
+    ),
+)
 NODES = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000)
 
 
@@ -43,6 +54,13 @@ class ExtenderMetrics(ServiceMetrics):
         self.watch("nodes_age_seconds", "Since nodes were heard of.", lambda: state.nodes.age_s)
         self.watch("observing", "1 in mode observe.", lambda: state.observes)
         self.watch("ready", "1 when ready.", lambda: float(not state.why_not_ready()))
+
+    def audited(self) -> dict[str, str]:
+        """What `k8s audit` sums of this process, by a name for it."""
+        page = generate_latest(self.registry).decode().splitlines()
+        lines = [line for line in page if line.startswith(AUDITED)]
+        start = next(line for line in lines if line.startswith(STARTED)).split()[1]
+        return {f"{socket.gethostname()}.{float(start):.0f}": "\n".join(lines) + "\n"}
 
     def answered(self, verb: str, outcome: str, duration_s: float, nodes: int | None) -> None:
         """Count one decision, about a number of nodes."""

@@ -38,6 +38,7 @@ BACKLOG = 1024
 QUIET_S = 5.0
 CLOSING_S = 3
 FOLLOW_S = 5.0
+KEEP_S = 60.0
 # A client that reads nothing of an answer for so long is gone.
 UNREAD_S = 30
 
@@ -46,7 +47,8 @@ class ExtenderServer:
     """The extender as a process: `run` serves until SIGTERM or SIGINT.
 
     Raises ConfigError where certificates or addresses cannot be used. ``path`` is the file of the
-    configuration, None for defaults; ``writeback`` makes, from the state, what writes on pods.
+    configuration, None for defaults; ``writeback`` makes, from the state, what writes on pods;
+    ``audit`` is the ConfigMap, as ``namespace/name``, that counts are kept in.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class ExtenderServer:
         writeback: Callable[[ServerState], Writeback] | None = None,
         bound: BoundPods | None = None,
         *,
+        audit: str = "",
         files_every_s: float = FILES_EVERY_S,
     ) -> None:
         self._files_every_s = files_every_s
@@ -66,6 +69,7 @@ class ExtenderServer:
         self._upkeep = Upkeep(self._state, loader, self._metrics, path)
         self._writeback = None if writeback is None else writeback(self._state)
         self._bound = bound
+        self._audit = audit
         self._certificates = certificates_of(config.server)
         self._app = self._calls()
         self._sockets = [bind(config.server.host, config.server.port, "server.port")]
@@ -95,6 +99,7 @@ class ExtenderServer:
             ]
             if self._bound is not None:
                 tasks.append(asyncio.create_task(self._follow(self._bound)))
+            tasks.append(asyncio.create_task(self._keep_counts()))
             await self._ending.wait()
             await self._drain()
             for task in tasks:
@@ -106,6 +111,7 @@ class ExtenderServer:
             if watch is not None:
                 await asyncio.to_thread(watch.stop)
         if self._writeback is not None:
+            self._keep()
             await asyncio.to_thread(self._writeback.stop)
         _events.info("ended")
 
@@ -173,6 +179,16 @@ class ExtenderServer:
                 self._metrics.moved.labels(
                     "lower" if change.new_s < change.old_s else "higher"
                 ).inc()
+
+    async def _keep_counts(self) -> None:
+        while True:
+            await asyncio.sleep(KEEP_S)
+            self._keep()
+
+    def _keep(self) -> None:
+        """Keep what was counted where it outlives this process."""
+        if self._writeback is not None and self._audit:
+            self._writeback.counted(self._audit, self._metrics.audited())
 
     async def _drain(self) -> None:
         """Serve on while schedulers may still ask here; each answer closes its connection."""

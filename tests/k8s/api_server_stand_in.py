@@ -17,9 +17,11 @@ from queue import Empty, Queue
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import yaml
 from kubernetes.client import ApiClient, Configuration
 
 POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)")
+CONFIG_MAP = re.compile(r"/api/v1/namespaces/[^/]+/configmaps/[^/]+")
 EVENTS = re.compile(r"/api/v1/namespaces/([^/]+)/events")
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 TIME = re.compile(r"[\d-]{10}T[\d:]{8}(\.\d+)?(Z|[+-]\d\d:\d\d)")
@@ -75,6 +77,7 @@ class StandIn:
         self.lock = threading.RLock()
         self.version = 100
         self.oldest = 0
+        self.config_map: dict[str, str] = {}
         self.collections = {path: Collection() for path in (NODES, PODS, JOBS)}
         self.pods: dict[tuple[str, str], dict[str, Any]] = {}
         self.events: dict[tuple[str, str], dict[str, Any]] = {}
@@ -226,7 +229,9 @@ class _Handler(BaseHTTPRequestHandler):
         if (request := self._begun()) is None:
             return
         collection = self.api.collections.get(request.path)
-        if collection is None:
+        if CONFIG_MAP.fullmatch(request.path):
+            self._json(200, {"metadata": {"name": "kept"}, "data": self.api.config_map})
+        elif collection is None:
             self._status(404)
         elif request.is_watch:
             self._watch(collection, request.query)
@@ -237,6 +242,9 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._body()
         if (request := self._begun()) is None:
             return
+        if CONFIG_MAP.fullmatch(request.path):
+            self.api.config_map |= body["data"]
+            return self._json(200, {})
         match = POD.fullmatch(request.path)
         with self.api.lock:
             pod = self.api.pods.get((match[1], match[2])) if match else None
@@ -398,3 +406,20 @@ def eventually(condition: Any, timeout_s: float = 30.0) -> bool:
             return True
         time.sleep(0.01)
     return bool(condition())
+
+
+def kubeconfig(directory: Path, port: int) -> Path:
+    path = directory / "kubeconfig"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
+                "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+                "users": [{"name": "u", "user": {}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            }
+        )
+    )
+    return path

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from api_server_stand_in import kubeconfig, served
 from click.testing import CliRunner
 from k8s_metric_names import NoNodes
 from prometheus_client import generate_latest
@@ -15,9 +17,15 @@ from k8s_extender.config import config_of
 from k8s_extender.errors import ConfigError
 from k8s_extender.server.metrics import ExtenderMetrics
 from k8s_extender.server.state import ServerState
+from k8s_extender.writeback import Writeback
 
 
 def page(path: Path, pods: int, *, mode: str = "observe") -> str:
+    path.write_bytes(generate_latest(counted(pods, mode=mode).registry))
+    return str(path)
+
+
+def counted(pods: int, *, mode: str = "observe") -> ExtenderMetrics:
     metrics = ExtenderMetrics()
     metrics.watch_state(ServerState(config_of({"mode": mode}), NoNodes()))  # type: ignore[arg-type]
     for _ in range(pods):
@@ -26,8 +34,7 @@ def page(path: Path, pods: int, *, mode: str = "observe") -> str:
     metrics.reviewed("", "model my-net is not known", None)
     metrics.kept_off.labels("GPU has no BF16 tensor cores").inc()
     metrics.answered("mutate", "failed", 0.1, None)
-    path.write_bytes(generate_latest(metrics.registry))
-    return str(path)
+    return metrics
 
 
 def test_the_counters_of_replicas_are_added(tmp_path: Path) -> None:
@@ -59,3 +66,27 @@ def test_what_is_no_metrics_page_is_refused(tmp_path: Path) -> None:
         assert f"invalid source={source}" in str(done.exception)
     with pytest.raises(ConfigError, match="expected a metrics page"):
         CliRunner().invoke(audit, ["http://127.0.0.1:9/metrics"], catch_exceptions=False)
+
+
+def test_what_ended_replicas_kept_is_added_and_the_latest_mode_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with served() as cluster:
+        cluster.config_map = {}
+        writeback = Writeback(cluster.client())
+        for started, pods, mode in ((100, 5, "place"), (200, 3, "observe"), (300, 4, "observe")):
+            metrics = counted(pods, mode=mode)
+            (kept,) = metrics.audited().values()
+            kept = re.sub(r"(?m)^(process_start_time_seconds) .*", rf"\1 {started}", kept)
+            writeback.counted("ns/kept", {f"replica.{started}": kept})
+        writeback.stop()
+        file = kubeconfig(tmp_path, cluster.port)
+        options = ["--kubeconfig", str(file), "--kept", "ns/kept"]
+        done = CliRunner().invoke(audit, [*options, "--format", "json"])
+        found = json.loads(done.output)
+        cluster.config_map = {}
+        empty = CliRunner().invoke(audit, options)
+    assert (found["since"], found["observing"]) == (200, True)
+    assert found["placed"] == {"H100": 7}
+    assert found["reviews_failed"] == {"mutate": 2}
+    assert "nothing was kept" in str(empty.exception)

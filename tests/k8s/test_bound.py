@@ -15,6 +15,7 @@ from gpu_jobs import job as pod_job_of
 from k8s_extender.bound import BASIS, BoundPods, DeadlineChange
 from k8s_extender.config import config_of
 from k8s_extender.decide import Decider
+from k8s_extender.workload import template_job
 from predictor.estimate.fitting import Fitted
 
 START_S = 1_800_000_000.0
@@ -75,8 +76,10 @@ def test_a_job_on_the_faster_gpu_gets_the_deadline_of_that_gpu_and_the_time_it_w
     assert obj["spec"]["activeDeadlineSeconds"] == slow_s
     assert change.new_s == fast_s + 500
     assert change.new_s < change.old_s == slow_s
-    (estimate,) = known.estimates(pod_job_of(MIXED, gpus_per_pod=8), [BOTH["fast"].type])
-    assert fast_s <= 2 * estimate.total_s(0.95)
+    made = template_job("Job", obj, known.config)
+    assert made is not None
+    (estimate,) = known.estimates(made, [BOTH["fast"].type])
+    assert fast_s <= 2 * (estimate.total_s(0.95) or 0.0)
 
 
 def test_the_patch_changes_the_deadline_and_says_for_which_gpu(known: Decider) -> None:

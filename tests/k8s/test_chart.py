@@ -241,7 +241,7 @@ def rights_of(config: Config) -> dict[str, set[str]]:
     return verbs
 
 
-SILENT = {"annotate": {"pods": False, "events": False}}
+SILENT = {"annotate": {"pods": False, "events": False}, "deadline": {"follow": False}}
 
 
 @pytest.mark.parametrize("config", [{}, SILENT])

@@ -7,6 +7,7 @@ from importlib.resources import files as resources_of
 from pathlib import Path
 from typing import Any
 
+import celpy
 import pytest
 import yaml
 from chart_render import NAMESPACE, HelmError, needs_helm, render
@@ -40,21 +41,57 @@ def placing(given: dict[str, Any] | None = None) -> dict[str, Any]:
     return found
 
 
-def test_every_new_gpu_pod_is_looked_at_for_placement_and_no_other() -> None:
-    hook = placing()
-    (rule,) = hook["rules"]
+def called_for(spec: dict[str, Any], given: dict[str, Any] | None = None) -> bool:
+    """Whether the API server calls us for a pod: its conditions, evaluated."""
+    environment = celpy.Environment()
+    pod = celpy.json_to_cel({"metadata": {"name": "p"}, "spec": spec})
+    conditions = [one["expression"] for one in placing(given)["matchConditions"]]
+    programs = (environment.program(environment.compile(text)) for text in conditions)
+    return all(bool(program.evaluate({"object": pod})) for program in programs)
+
+
+def asking(resource: str, part: str = "containers") -> dict[str, Any]:
+    plain = {"name": "c", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
+    asks = {"name": "g", "resources": {"limits": {"cpu": "1", resource: "1"}}}
+    return {"containers": [plain], part: [plain, asks]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "called"),
+    [
+        (asking("nvidia.com/gpu"), True),
+        (asking("nvidia.com/mig-1g.10gb"), True),
+        (asking("nvidia.com/gpu.shared"), True),
+        (asking("nvidia.com/gpu", "initContainers"), True),
+        (asking("deviceclass.resource.kubernetes.io/gpu.nvidia.com"), True),
+        (asking("cpu") | {"resourceClaims": [{"name": "gpu"}]}, True),
+        (asking("cpu"), False),
+        (asking("cpu") | {"resourceClaims": []}, False),
+        ({"containers": [{"name": "c"}]}, False),
+        ({"containers": [{"name": "c", "resources": {}}]}, False),
+        ({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}, False),
+        (asking("amd.com/gpu"), False),
+        (asking("nvidia.com/gpu") | {"nodeName": "n1"}, False),
+    ],
+)
+def test_every_new_gpu_pod_is_looked_at_for_placement_and_no_other(
+    spec: dict[str, Any], called: bool
+) -> None:
+    (rule,) = placing()["rules"]
     assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
-    conditions = {one["name"]: one["expression"] for one in hook["matchConditions"]}
-    captured = json.loads((PAYLOADS / "mutatingwebhookconfiguration.json").read_text())
-    (tried, _) = captured["webhooks"][0]["matchConditions"]
-    part = "has(c.resources) && has(c.resources.limits) && c.resources.limits.exists(k, "
-    assert part in tried["expression"]
-    assert conditions["gpus"].count(part) == 2
-    for name in ("nvidia.com/gpu", "nvidia.com/", "deviceclass.resource.kubernetes.io/"):
-        assert f"'{name}'" in conditions["gpus"]
-    assert "has(object.spec.resourceClaims)" in conditions["gpus"]
-    own = placing({"config": {"hardware": {"resources": ["amd.com/gpu"]}}})
-    assert "'amd.com/gpu'" in own["matchConditions"][0]["expression"]
+    assert called_for(spec) is called
+
+
+def test_other_resources_are_gpus_where_the_configuration_says_so() -> None:
+    own = {"config": {"hardware": {"resources": ["amd.com/gpu"]}}}
+    assert called_for(asking("amd.com/gpu"), own)
+
+
+def test_the_captured_pods_with_claims_are_looked_at() -> None:
+    pod = json.loads((PAYLOADS / "dra-pod-with-claim.json").read_text())
+    spec = pod["spec"] | {"nodeName": None}
+    del spec["nodeName"]
+    assert called_for(spec)
 
 
 def test_a_label_keeps_namespaces_and_pods_out_of_placement() -> None:

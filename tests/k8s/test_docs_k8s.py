@@ -13,11 +13,10 @@ from chart_files import values
 from docs_tables import fields, section
 from k8s_metric_names import shown_names
 
-from k8s_extender import rank as refuse
-from k8s_extender import workload
-from k8s_extender import writeback as pod_events
+from k8s_extender import rank, workload, writeback
 from k8s_extender.admission import ReviewOutcome, limits, notes
 from k8s_extender.admission.placement import PLACED
+from k8s_extender.bound import BASIS
 from k8s_extender.commands import PODS
 from k8s_extender.config import PREFIX, Config, config_of
 from k8s_extender.plain import seconds_of
@@ -87,10 +86,10 @@ def test_every_annotation_and_event_written_is_there() -> None:
         limits.FILLED,
         limits.EXPECTED,
         PLACED,
+        BASIS,
     }
-    assert {pod_events.REFUSED, pod_events.UNCLEAR, pod_events.OBSERVED} == set(
-        re.findall(r"`(P\w+)`", text)
-    )
+    reasons = {writeback.REFUSED, writeback.UNCLEAR, writeback.OBSERVED, writeback.MOVED}
+    assert reasons == set(re.findall(r"`(P\w+)`", text))
 
 
 def test_every_policy_is_explained() -> None:
@@ -102,7 +101,7 @@ def test_the_reasons_quoted_are_those_given() -> None:
     quoted = re.findall(
         r"^\| pod pending: `(.+?)`", section(TEXT, "## Troubleshooting"), re.MULTILINE
     )
-    given = {*refuse.PRECISION.values(), refuse.MEMORY, refuse.DEADLINE}
+    given = {*rank.PRECISION.values(), rank.MEMORY, rank.DEADLINE}
     assert quoted
     assert set(quoted) <= given
 

@@ -17,8 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import yaml
-from api_server_stand_in import served
+from api_server_stand_in import kubeconfig, served
 from click.testing import CliRunner, Result
 from k8s_server_process import BF16, CLUSTER, MIXED, ServerProcess, names_body, node, pod
 
@@ -81,23 +80,6 @@ def api_server(
         server.server_close()
 
 
-def kubeconfig(directory: Path, port: int) -> Path:
-    path = directory / "kubeconfig"
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "current-context": "c",
-                "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-                "users": [{"name": "u", "user": {}}],
-                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            }
-        )
-    )
-    return path
-
-
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, ["k8s", *map(str, arguments)])
 
@@ -117,7 +99,9 @@ def test_with_all_rights_every_promise_about_the_cluster_is_kept(tmp_path: Path)
     assert "7 nodes are listed, 6 of them with GPUs that we know" in result.output
 
 
-@pytest.mark.parametrize("right", ["list nodes", "watch nodes", "patch pods", "create events"])
+@pytest.mark.parametrize(
+    "right", ["list nodes", "watch nodes", "list pods", "patch jobs", "create events"]
+)
 def test_a_right_that_lacks_is_named_with_the_rule_that_grants_it(
     tmp_path: Path, right: str
 ) -> None:
@@ -131,7 +115,7 @@ def test_a_right_that_lacks_is_named_with_the_rule_that_grants_it(
 
 def test_rights_that_the_configuration_does_not_need_are_not_asked_for(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
-    config.write_text("annotate: {pods: false, events: false}")
+    config.write_text("annotate: {pods: false, events: false}\ndeadline: {follow: false}")
     with api_server(tmp_path, denied=("patch pods", "create events")) as file:
         assert check("--config", config, "--kubeconfig", file) == (0, {})
 
