@@ -154,3 +154,11 @@ def find_gpu(name: str) -> Gpu:
             return index[candidate]
     near = get_close_matches(key, index, n=8, cutoff=0.5)
     raise UnknownGpuError(name, tuple(dict.fromkeys(index[n].name for n in near))[:4])
+
+
+def known_name(name: str) -> str:
+    """The one name of a GPU for a name or alias; the name of one that nobody knows as it is."""
+    try:
+        return find_gpu(name).name
+    except UnknownGpuError:
+        return name

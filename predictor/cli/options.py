@@ -127,13 +127,16 @@ def pools_of(
 
 
 def _pool(text: str) -> Pool:
+    from profiles.gpus import known_name
+
     from ..site.replay import Pool
 
     name, _, size = text.rpartition(":")
     gpus, _, per_node = size.partition("/")
     if not name or not gpus.isdecimal() or not (per_node or "1").isdecimal():
         raise TraceError(f"invalid pool={text!r}; expected NAME:GPUS or NAME:GPUS/GPUS_PER_NODE")
-    return Pool(name=name, gpus=int(gpus), gpus_per_node=int(per_node) if per_node else None)
+    each = int(per_node) if per_node else None
+    return Pool(name=known_name(name), gpus=int(gpus), gpus_per_node=each)
 
 
 _AGO = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([mhdw])", re.ASCII)

@@ -7,7 +7,10 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    """How a job ended; REQUEUED is a run that was ended to start again."""
+    """How a job ended; REQUEUED is a run that was ended to start again.
+
+    UNKNOWN is no state that is known; the history keeps none of these.
+    """
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -18,6 +21,7 @@ class JobState(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
     DEADLINE = "deadline"
     REQUEUED = "requeued"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

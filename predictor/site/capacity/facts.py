@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -12,19 +11,21 @@ import polars as pl
 from ..history.run import LimitBy
 from ..replay import Floats
 from .jobs import UNKNOWN, PeriodJobs, tensor_core_gpus
+from .live import Live
 from .report_data import (
     Dimension,
     GpuHours,
     LimitUse,
+    Loss,
     PredictionQuality,
     ReportPeriod,
     Share,
     TensorCoreUse,
     Use,
     WaitBySize,
+    WaitCause,
 )
 
-OUTCOMES = ("completed", "failed", "timed_out", "cancelled", "preempted", "running")
 SLOT_S = (3600.0, 6 * 3600.0, 86400.0, 7 * 86400.0)
 MOST_SLOTS = 200
 
@@ -115,6 +116,11 @@ def _spread(table: pl.DataFrame, begin: str, end: str, by: str, edges: Floats) -
 # The largest number of GPUs of each size class.
 SIZES = (1, 4, 8, 16, 32, 64, 128)
 FULL_PRECISION = ("fp32",)
+# Outcomes of jobs that were not done when they ended.
+UNDONE = ("failed", "timed_out", "cancelled", "preempted", "unknown")
+MOST_LOSSES = 500
+# A cause counts for a job from this share of its wait on.
+LEAST_SHARE = 0.01
 LEVEL = 0.95
 
 
@@ -133,32 +139,106 @@ def splits(jobs: PeriodJobs, gpus: Mapping[str, int]) -> Mapping[Dimension, tupl
     return found | {Dimension.GPU_TYPE: _with_idle(found[Dimension.GPU_TYPE], jobs, gpus)}
 
 
+def losses(jobs: PeriodJobs) -> tuple[Loss, ...]:
+    """Jobs that ended without being done by user, account and state, the most GPU-hours first."""
+    ended = jobs.table.lazy().filter(pl.col("outcome").is_in(UNDONE))
+    largest = pl.col("hours").arg_max()
+    rows = (
+        ended.group_by("user", "account", "state")
+        .agg(
+            pl.len().alias("jobs"),
+            pl.col("hours").sum().alias("gpu_hours"),
+            pl.col("wall_s").median().alias("median_run_s"),
+            pl.col("job_id").get(largest).alias("example"),
+            pl.col("gpus").get(largest),
+            pl.col("scheduler").first().fill_null(""),
+        )
+        .sort("gpu_hours", "user", "account", "state", descending=[True, False, False, False])
+        .head(MOST_LOSSES)
+        .collect()
+    )
+    return tuple(Loss(**row) for row in rows.iter_rows(named=True))
+
+
+def wait_causes(jobs: PeriodJobs, gpus: Mapping[str, int]) -> tuple[WaitCause, ...]:
+    """What jobs that started in the period waited for, told from how many GPUs were free.
+
+    A job counts under every cause of some of its wait. ``gpus`` are those of types that are known.
+    """
+    waited = _waiting(jobs)
+    found = []
+    for (name,), rows in waited.group_by("gpu_type"):
+        count = gpus.get(str(name))
+        wait_s = (rows["to_s"] - rows["from_s"]).to_numpy()
+        if count is None:
+            found.append(("unknown", rows["gpus"].to_numpy(), wait_s, wait_s))
+            continue
+        held = jobs.table.filter(pl.col("gpu_type") == name)
+        taken_s = _taken_s(held, rows, count)
+        asked = rows["gpus"].to_numpy()
+        found += [("taken", asked, taken_s, wait_s), ("free", asked, wait_s - taken_s, wait_s)]
+    causes: dict[str, WaitCause] = {}
+    for cause, asked, part_s, wait_s in found:
+        count = int((part_s > LEAST_SHARE * wait_s).sum())
+        had = causes.get(cause, WaitCause(cause=cause, jobs=0, gpu_hours=0.0))
+        hours = had.gpu_hours + float((asked * part_s).sum()) / 3600
+        causes[cause] = WaitCause(cause=cause, jobs=had.jobs + count, gpu_hours=hours)
+    return tuple(sorted((c for c in causes.values() if c.jobs), key=lambda c: -c.gpu_hours))
+
+
+def _taken_s(held: pl.DataFrame, rows: pl.DataFrame, count: int) -> Floats:
+    """Seconds of each wait in which fewer GPUs of the type were free than the job asked for."""
+    begins, ends = held["begin_s"].to_numpy(), held["finish_s"].to_numpy()
+    gpus = held["gpus"].to_numpy().astype(np.int64)
+    if not held.height:
+        return np.zeros(rows.height)
+    at = np.concatenate([begins, ends])
+    order = np.argsort(at, kind="stable")
+    at, free = at[order], count - np.cumsum(np.concatenate([gpus, -gpus])[order])
+    found = np.zeros(rows.height)
+    asked = rows["gpus"].to_numpy()
+    from_s, to_s = rows["from_s"].to_numpy(), rows["to_s"].to_numpy()
+    lengths = np.diff(at, append=at[-1])
+    for size in np.unique(asked):
+        sums = np.concatenate([[0.0], np.cumsum(lengths * (free < size))[:-1]])
+        mine = asked == size
+        found[mine] = np.interp(to_s[mine], at, sums) - np.interp(from_s[mine], at, sums)
+    return found
+
+
+def waiting_now(live: Live | None) -> tuple[WaitCause, ...]:
+    """What jobs of a queue wait for, as its scheduler says."""
+    waits = [] if live is None else [job for job in live.jobs if job.start_s is None and job.gpus]
+    found: dict[str, list[tuple[int, float]]] = {}
+    for job in waits:
+        waited_h = max(0.0, live.at_s - job.submit_s) / 3600 if live else 0.0
+        cause = "held" if job.held else job.waits.text or "GPUs"
+        found.setdefault(cause, []).append((job.gpus, job.gpus * waited_h))
+    causes = [
+        WaitCause(cause=cause, jobs=len(rows), gpu_hours=sum(hours for _, hours in rows), now=True)
+        for cause, rows in found.items()
+    ]
+    return tuple(sorted(causes, key=lambda cause: -cause.gpu_hours)[:MOST_LOSSES])
+
+
 def waits(jobs: PeriodJobs) -> tuple[WaitBySize, ...]:
     """Waiting time of the jobs that started in the period, by size."""
-    started = jobs.table.select("gpus", "submit_s", "start_s").filter(
-        pl.col("start_s") >= jobs.period.since_s
-    )
     wait = pl.col("start_s") - pl.col("submit_s")
-    found = []
-    for low, high in zip((0, *SIZES), (*SIZES, None), strict=True):
-        bound = pl.lit(True) if high is None else pl.col("gpus") <= high
-        part = started.filter((pl.col("gpus") > low) & bound)
-        if part.height:
-            median, p95, longest = part.select(
-                wait.median().alias("median"),
-                wait.quantile(0.95).alias("p95"),
-                wait.max().alias("longest"),
-            ).row(0)
-            found.append(
-                WaitBySize(
-                    size=_size(low + 1, high),
-                    jobs=part.height,
-                    median_s=median,
-                    p95_s=p95,
-                    longest_s=longest,
-                )
-            )
-    return tuple(found)
+    sizes = [_size(low + 1, high) for low, high in zip((0, *SIZES), (*SIZES, None), strict=True)]
+    rows = (
+        jobs.table.lazy()
+        .filter(pl.col("start_s") >= jobs.period.since_s)
+        .group_by(size=pl.lit(pl.Series(SIZES)).search_sorted(pl.col("gpus")))
+        .agg(
+            pl.len().alias("jobs"),
+            wait.median().alias("median_s"),
+            wait.quantile(0.95).alias("p95_s"),
+            wait.max().alias("longest_s"),
+        )
+        .sort("size")
+        .collect()
+    )
+    return tuple(WaitBySize(**row | {"size": sizes[row["size"]]}) for row in rows.to_dicts())
 
 
 def limits(jobs: PeriodJobs) -> tuple[LimitUse, ...]:
@@ -252,17 +332,13 @@ def _unused_gpu_hours() -> pl.Expr:
 
 def _shares(cells: pl.DataFrame, dimension: Dimension) -> tuple[Share, ...]:
     sums = cells.group_by(dimension.value, "outcome").agg(pl.col("len", "hours", "unused").sum())
-    hours: dict[str, dict[str, float]] = {}
-    jobs: Counter[str] = Counter()
-    unused: Counter[str] = Counter()
-    for key, outcome, count, amount, free in sums.iter_rows():
-        hours.setdefault(key, {})[outcome] = amount
-        jobs[key] += count
-        unused[key] += free
-    found = [
-        Share(key=key, jobs=jobs[key], hours=GpuHours(**parts), unused_gpu_hours=unused[key])
-        for key, parts in hours.items()
-    ]
+    found = []
+    for (key,), rows in sums.group_by(dimension.value):
+        hours = GpuHours(**dict(rows.select("outcome", "hours").iter_rows()))
+        unused = float(rows["unused"].sum())
+        found.append(
+            Share(key=str(key), jobs=rows["len"].sum(), hours=hours, unused_gpu_hours=unused)
+        )
     return tuple(sorted(found, key=lambda s: (-s.hours.allocated, s.key)))
 
 

@@ -57,7 +57,10 @@ OUTCOMES = {
     RUNNING: "running",
 }
 # Why a job counts nowhere, in the order in which reasons are looked for.
+_TIMES = ("submit_s", "start_s", "end_s")
+_UNREAD = pl.any_horizontal(pl.col(name).is_nan() for name in _TIMES)
 _ASIDE = (
+    ("a time of it cannot be read", _UNREAD),
     ("it asked for no GPU", pl.col("gpus") < 1),
     ("it never started", pl.col("start_s").is_null()),
     ("it ends before it starts: a clock jumped", pl.col("end_s") < pl.col("start_s")),
@@ -86,7 +89,7 @@ def jobs_of(frame: pl.LazyFrame, period: ReportPeriod) -> PeriodJobs:
     Jobs submitted in the period that never started, or whose clock makes no sense, are set aside.
     """
     since, until = period.since_s, period.until_s
-    touching = (pl.col("end_s") > since) & (pl.col("submit_s") < until)
+    touching = ((pl.col("end_s") > since) & (pl.col("submit_s") < until)) | _UNREAD
     running = (pl.col("state") == RUNNING) & pl.col("end_s").is_null()
     known = frame.select(COLUMNS).with_columns(
         end_s=pl.when(running).then(pl.lit(until)).otherwise("end_s")
@@ -95,7 +98,7 @@ def jobs_of(frame: pl.LazyFrame, period: ReportPeriod) -> PeriodJobs:
     read = with_config(known.filter(touching)).with_columns(aside=reason).collect()
     aside = read.filter(pl.col("aside").is_not_null())
     kept = read.filter(pl.col("aside").is_null() & (pl.col("start_s") < until)).drop("aside")
-    outcome = pl.col("state").replace_strict(OUTCOMES, default="failed")
+    outcome = pl.col("state").replace_strict(OUTCOMES, default=UNKNOWN)
     table = kept.with_columns(
         begin_s=pl.max_horizontal("start_s", pl.lit(since)),
         finish_s=pl.min_horizontal("end_s", pl.lit(until)),

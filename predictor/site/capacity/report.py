@@ -71,6 +71,7 @@ def make_report(
     drained = _drained(source, period, pools, outlook)
     plan = wanted.plan
     gpus = {pool.name: pool.gpus for pool in pools}
+    gpus_known = {pool.name: pool.gpus for pool in wanted.pools}
     known = None if guessed or not pools else sum(pool.gpus for pool in pools)
     return CapacityReport(
         made_s=time.time(),
@@ -82,18 +83,20 @@ def make_report(
             name=source.name,
             jobs=jobs.table.height,
             sample=is_sample(jobs.table.lazy()),
-            set_aside=jobs.set_aside + drained.set_aside,
+            set_aside=source.set_aside + jobs.set_aside + drained.set_aside,
         ),
         period=period,
         gpus=gpus,
         hours=facts.hours_of(jobs.table),
         capacity=None if known is None else known * period.hours,
-        splits=facts.splits(jobs, {pool.name: pool.gpus for pool in wanted.pools}),
+        splits=facts.splits(jobs, gpus_known),
         use=use(jobs, known),
         waits=facts.waits(jobs),
         limits=facts.limits(jobs),
         predictions=facts.predictions(jobs),
         tensor_cores=facts.tensor_cores(jobs),
+        losses=facts.losses(jobs),
+        wait_causes=facts.wait_causes(jobs, gpus_known) + facts.waiting_now(source.live),
         opportunities=opportunities,
         backlog=drained.backlog,
         queue=drained.queue,

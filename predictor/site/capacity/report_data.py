@@ -85,7 +85,8 @@ class Dimension(StrEnum):
 class GpuHours:
     """GPU-hours inside the period by what became of them; they add up to ``allocated``.
 
-    ``running`` belongs to jobs that had not ended at the end of the period.
+    ``running`` belongs to jobs that had not ended at the end of the period, ``unknown`` to jobs
+    whose state is missing or no known one.
     """
 
     completed: float = 0.0
@@ -94,11 +95,17 @@ class GpuHours:
     cancelled: float = 0.0
     preempted: float = 0.0
     running: float = 0.0
+    unknown: float = 0.0
 
     @property
     def allocated(self) -> float:
         """All of them."""
-        return self.completed + self.running + self.lost + self.cancelled
+        return self.completed + self.running + self.lost + self.cancelled + self.unknown
+
+    @property
+    def of_unknown_state(self) -> float | None:
+        """Those of jobs of which nobody knows what became of them; None where there are none."""
+        return self.unknown or None
 
     @property
     def lost(self) -> float:
@@ -122,6 +129,40 @@ class Share:
     unused_gpu_hours: float = 0.0
     idle_gpu_hours: float | None = None
     idle_wanted_gpu_hours: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """Jobs of one user and account that ended alike without being done.
+
+    ``state`` is the scheduler's, ``median_run_s`` how long they ran; ``example`` is the number of
+    the one with the most GPU-hours, ``gpus`` its GPUs.
+    """
+
+    user: str
+    account: str
+    state: str
+    jobs: int
+    gpu_hours: float
+    median_run_s: float
+    example: str
+    gpus: int
+    scheduler: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitCause:
+    """What jobs waited for: ``gpu_hours`` are GPUs asked for times hours waited.
+
+    ``cause`` is ``taken`` (fewer GPUs of the type were free than the job asked for), ``free`` (as
+    many were free, and it did not start), ``unknown`` (how many there are is not known), or, of
+    jobs that wait now, what the scheduler says.
+    """
+
+    cause: str
+    jobs: int
+    gpu_hours: float
+    now: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,6 +386,8 @@ class CapacityReport:
     limits: tuple[LimitUse, ...]
     predictions: tuple[PredictionQuality, ...]
     tensor_cores: tuple[TensorCoreUse, ...]
+    losses: tuple[Loss, ...] = ()
+    wait_causes: tuple[WaitCause, ...] = ()
     opportunities: tuple[Opportunity, ...] = ()
     backlog: tuple[Backlog, ...] = ()
     queue: tuple[WaitingJob, ...] = ()

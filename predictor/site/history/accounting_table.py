@@ -58,12 +58,14 @@ class _MessyRowError(Exception):
 class TableSource:
     """Where a table comes from: its scheduler, its cluster where no column names one, its zone.
 
-    ``zone`` is of times that name none, None for the zone of this machine.
+    ``zone`` is of times that name none, None for the zone of this machine. With ``keep_unknown``
+    a job whose state is missing or no known one is a run of state UNKNOWN.
     """
 
     scheduler: str
     cluster: str = ""
     zone: tzinfo | None = None
+    keep_unknown: bool = False
 
 
 class AccountingTable:
@@ -178,7 +180,7 @@ class RowReader:
         job_id = text["job_id"][0]
         if self._source.scheduler == "slurm" and _STEP.fullmatch(job_id):
             return LeftOut(STEP)
-        state = _state(text["state"][0])
+        state = self._state(text["state"][0])
         if state is GOING_ON:
             return LeftOut(GOING_ON)
         gpus = asked_gpus(text["gpus"][0] or "0")
@@ -221,6 +223,14 @@ class RowReader:
             script=text["script"][0],
             directory=text["directory"][0],
         )
+
+    def _state(self, text: str) -> JobState | str | None:
+        if not self._source.keep_unknown:
+            return _state(text)
+        try:
+            return _state(text) or JobState.UNKNOWN
+        except _MessyRowError:
+            return JobState.UNKNOWN
 
     def _machine(
         self, row: Sequence[str], text: Mapping[str, Scaled], nodes: int

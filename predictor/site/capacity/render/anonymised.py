@@ -27,8 +27,14 @@ def anonymised(report: CapacityReport, site_key: Path) -> CapacityReport:
         for job in report.queue
     )
     found = tuple(_opportunity(each, hashed) for each in report.opportunities)
+    losses = tuple(
+        replace(one, user=hashed("user", one.user), account=hashed("account", one.account))
+        for one in report.losses
+    )
     origin = replace(report.origin, name=report.origin.kind)
-    return replace(report, splits=splits, queue=queue, opportunities=found, origin=origin)
+    return replace(
+        report, splits=splits, queue=queue, opportunities=found, losses=losses, origin=origin
+    )
 
 
 def _shares(shares: tuple[Share, ...], kind: str | None, hashed: Hash) -> tuple[Share, ...]:

@@ -16,7 +16,7 @@ DAY_S = 86400.0
 # Waits below this are drawn at it; their axis is logarithmic.
 LEAST_WAIT_S = 30.0
 _WAIT_TICKS_S = (60, 600, 3600, 6 * 3600, DAY_S, 7 * DAY_S, 30 * DAY_S, 90 * DAY_S)
-_PARTS = ("completed", "running", "cancelled", "lost")
+_PARTS = ("completed", "running", "cancelled", "lost", "unknown")
 _ROOM = 1.1  # above the highest value
 _LAST_LABEL = 88.0  # percent of an axis behind which a label below it has no room
 
@@ -122,7 +122,7 @@ def _split(report: CapacityReport, shares: Sequence[Share]) -> Plot:
     )
     return Plot(
         reading=reading("split", report, shares),
-        legend=tuple((name, name) for name in _PARTS),
+        legend=_legend(report),
         rows=rows,
         ticks=tuple(tick for tick in _ticks(top) if tick.at <= _LAST_LABEL),
         axis="GPU-hours",
@@ -181,7 +181,7 @@ def _use(report: CapacityReport) -> Plot:
     none = [0.0] * len(starts)
     return Plot(
         reading=reading("use", report),
-        legend=tuple((name, name) for name in _PARTS),
+        legend=_legend(report),
         ticks=_dates(edges[0], edges[-1]),
         panels=(
             Panel(
@@ -298,6 +298,11 @@ def _dates(from_s: float, to_s: float) -> tuple[Tick, ...]:
     found = [first_s + i * days * DAY_S for i in every]
     ticks = (Tick(x(at) / 10, day(at)) for at in found)
     return tuple(tick for tick in ticks if tick.at <= _LAST_LABEL)
+
+
+def _legend(report: CapacityReport) -> tuple[tuple[str, str], ...]:
+    """Outcomes of the report; that of an unknown state only where there is one."""
+    return tuple((name, name) for name in _PARTS if name != "unknown" or report.hours.unknown)
 
 
 def _part(hours: GpuHours, name: str) -> float:

@@ -12,7 +12,7 @@ import yaml
 
 from ..report_data import CapacityReport, DemandForecast, Dimension, Share, WeekDemand
 from .table import Column, ColumnKind, ReportTable, Value
-from .words import lead, read
+from .words import cause_words, lead, loss_advice, loss_check, read
 
 _IDLE = ("idle_gpu_hours", "idle_wanted_gpu_hours")
 _SPLIT = "by-"
@@ -21,7 +21,15 @@ _COMPUTED: Mapping[str, Callable[[Any], Value]] = {
     "limit_by": lambda use: "not known" if use.by is None else use.by.value,
     "user_names": lambda found: ", ".join(found.users),
     "waits_for_words": lambda job: job.waits_for or None,
+    "state_words": lambda loss: loss.state.replace("_", " ") or "not known",
     "gpu_counts": lambda s: ", ".join(f"{count:,} {name}" for name, count in s.gpus.items()),
+}
+# Sentences over a row and its report.
+_SAID: Mapping[str, Callable[[Any, CapacityReport], Value]] = {
+    "loss_advice": loss_advice,
+    "loss_check": loss_check,
+    "cause_words": lambda cause, report: cause_words(cause, report)[0],
+    "cause_advice": lambda cause, report: cause_words(cause, report)[1],
 }
 
 
@@ -78,7 +86,7 @@ def of_report(name: str, report: CapacityReport) -> ReportTable:
         methods = dict.fromkeys(one.method for one in report.forecasts)
         return table_of(name, weeks, method="; ".join(methods))
     rows = attrgetter(_described()[name]["rows"])(report)
-    return table_of(name, rows, currency=report.currency)
+    return table_of(name, rows, currency=report.currency, report=report)
 
 
 def table_of(
@@ -88,13 +96,17 @@ def table_of(
     name: str = "",
     without: Sequence[str] = (),
     currency: str | None = None,
+    report: CapacityReport | None = None,
     **words: str,
 ) -> ReportTable:
-    """The table described as ``kind`` of these rows, with ``words`` filled in."""
+    """The table described as ``kind`` of these rows, with ``words`` filled in.
+
+    Some tables need the ``report`` that their rows are of.
+    """
     words["currency"] = currency or "currency"
     told = _described()[kind]
     kept = [column for column in told["columns"] if column["name"] not in without]
-    values = [_value(column.get("of", column["name"])) for column in kept]
+    values = [_value(column.get("of", column["name"]), report) for column in kept]
     return ReportTable(
         name=name or kind,
         title=told["title"].format(**words),
@@ -136,5 +148,7 @@ def _described() -> Mapping[str, Any]:
     return dict(yaml.load(read("tables.yaml"), yaml.CSafeLoader))
 
 
-def _value(where: str) -> Callable[[Any], Value]:
+def _value(where: str, report: CapacityReport | None) -> Callable[[Any], Value]:
+    if report is not None and where in _SAID:
+        return lambda row: _SAID[where](row, report)
     return _COMPUTED.get(where) or attrgetter(where)

@@ -5,6 +5,7 @@ The sentences are templates in ``words.yaml``.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -16,7 +17,16 @@ import yaml
 
 from ....optional import needs
 from ....units import MISSING
-from ..report_data import CapacityReport, Opportunity, OpportunityKind, Range, total
+from ..jobs import UNKNOWN
+from ..report_data import (
+    CapacityReport,
+    Loss,
+    Opportunity,
+    OpportunityKind,
+    Range,
+    WaitCause,
+    total,
+)
 from . import text
 
 if TYPE_CHECKING:
@@ -122,6 +132,26 @@ def lead(section: str, report: CapacityReport) -> str:
     return filled(templates()["leads"].get(section, ""), report)
 
 
+def loss_advice(it: Loss, report: CapacityReport) -> str:
+    """What to do about jobs that were not done."""
+    words = templates()["losses"]
+    return filled(words.get(it.state, words["other"]), report, it=it)
+
+
+def loss_check(it: Loss, report: CapacityReport) -> str:
+    """The command that lists them; empty where nothing is known that would."""
+    if UNKNOWN in (it.user, it.account) or it.state not in templates()["losses"]:
+        return ""
+    return filled(templates()["checks"].get(it.scheduler, ""), report, it=it)
+
+
+def cause_words(it: WaitCause, report: CapacityReport) -> tuple[str, str]:
+    """A cause of waiting, and what to do about it."""
+    words = templates()["causes"]
+    cause, advice = words.get(it.cause, words["now"])
+    return filled(cause, report, it=it), advice
+
+
 def filled(words: str, report: CapacityReport, **more: object) -> str:
     """A template over a report in one line of plain text."""
     known = {one.name: getattr(report, one.name) for one in fields(report)}
@@ -153,5 +183,5 @@ def environment(*, escaped: bool = False) -> Environment:
         lstrip_blocks=True,
         loader=FunctionLoader(read),
     )
-    found.globals |= _FUNCTIONS | {"MISSING": MISSING}
+    found.globals |= _FUNCTIONS | {"MISSING": MISSING, "quote": shlex.quote}
     return found
