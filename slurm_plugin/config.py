@@ -133,7 +133,7 @@ class Identify(Section):
 
 
 class Slurm(Section):
-    """How Slurm's data are read. ``source`` auto takes the first that works, in this order."""
+    """How Slurm's data are read. ``source`` auto is pyslurm where it works, else the text."""
 
     source: Literal["auto", "pyslurm", "json", "text"] = "auto"
     bin_dir: Path | None = None
@@ -149,7 +149,7 @@ class Daemon(Section):
     metrics: str | None = "127.0.0.1:9843"
     log_format: Literal["json", "text"] = "json"
     predictor_version: str | None = None
-    deadline_ms: float = Field(default=40.0, gt=0.0)
+    deadline_ms: float = Field(default=20.0, gt=0.0)
     prediction_ms: float = Field(default=0.0, ge=0.0)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from queue import SimpleQueue
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from types import FrameType
 
 from predictor.identify.grammar import parse_text
 from predictor.identify.identify import identify
@@ -13,26 +16,50 @@ from predictor.identify.stated import Problem, Stated
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.request import script_signature
 
-from .candidates import CandidateNodes, candidates
+from .ahead import QueueAhead
 from .cluster import Cluster
 from .config import SlurmPolicy
-from .cpu_bound import CpuBoundError, cpu_bound
-from .daemon.predictions import Predicts, UnknownYetError
-from .estimate import JobPredictions, estimate
-from .hardware import gpu_named
+from .errors import SlurmError
+from .estimate import JobPredictions, Predicts, UnknownYetError, estimate
 from .job_files import JobFiles, TimedReads
 from .limit import bounds, choose
 from .mark import parse_mark
 from .message import log_words
+from .nodes import CandidateNodes, Pools, candidates, gpu_named
 from .order import OrderField, order_field
 from .outcome import JobDecision
 from .partition_choice import Elsewhere, elsewhere
 from .placement import Placed, place
-from .pools import Pools
-from .protocol import ANSWER_TTL_S, HookAnswer, HookRequest, with_old
-from .queue_models import QueueModels
+from .protocol import ANSWER_TTL_S, HookAnswer, HookRequest
 from .similar_runs import job_estimate, job_request, with_similar_runs
 from .tres import GpuRequest, gpu_request
+
+
+class CpuBoundError(SlurmError):
+    """It took more processor time than it may."""
+
+
+@contextmanager
+def cpu_bound(seconds: float) -> Iterator[None]:
+    """End the block with CpuBoundError once it has used so many seconds of processor time.
+
+    By a timer of the process, so in its main thread alone; elsewhere nothing is bounded.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise CpuBoundError(f"more than {1000 * seconds:g} ms of processor time")
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
+
 
 # Processor time for reading what a user wrote, whatever it holds.
 READ_CPU_S = 0.010
@@ -40,26 +67,12 @@ READ_CPU_S = 0.010
 RETRY_TTL_S = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitFollowUp:
-    """A limit the daemon changes itself, once slurmctld has made the user's change.
-
-    Users may not raise their own limit, so the modify hook cannot do it for them; SlurmUser may.
-    ``old_limit_min`` is the limit the job must still have then.
-    """
-
-    job_id: int
-    old_limit_min: int
-    time_limit_min: int
-    admin_comment: str
-
-
 class SlurmDecider:
     """Decides jobs.
 
-    ``cluster`` gives the newest view of Slurm, None while there is none; ``version`` is the
-    predictor's, written on every job; ``memory`` is of the site's runs. ``follow_ups`` are for the
-    daemon to carry out. ``is_open`` says of the last decision that a prediction is still to come.
+    ``cluster`` and ``ahead`` give the newest view of Slurm, None while there is none; ``version``
+    is the predictor's, written on every job; ``memory`` is of the site's runs. ``is_open`` says of
+    the last decision that a prediction is still to come.
     """
 
     def __init__(
@@ -70,17 +83,17 @@ class SlurmDecider:
         rules: Rules | None = None,
         version: str = "",
         memory: SiteMemory | None = None,
+        ahead: Callable[[], QueueAhead | None] = lambda: None,
     ) -> None:
         self.predictor = predictor
         self.policy = policy
         self.cluster = cluster
+        self.ahead = ahead
         self.rules = rules
         self.version = version
         self.memory = SiteMemory() if memory is None else memory
         self.is_open = False
         self.reads_given_up = 0
-        self.follow_ups: SimpleQueue[LimitFollowUp] = SimpleQueue()
-        self._queues = QueueModels()
         self._pools = Pools(policy.hardware)
         self._reads = TimedReads()
 
@@ -90,8 +103,6 @@ class SlurmDecider:
         excluded = self._excluded(request)
         if excluded:
             return HookAnswer(log=log_words(reason=f"excluded-{excluded}"))
-        if request.kind == "modify":
-            return self._modify(request)
         wanted = gpu_request(request)
         if wanted is None:
             return HookAnswer(log=log_words(reason="no-gpus"))
@@ -131,7 +142,8 @@ class SlurmDecider:
             work_dir=request.work_dir or "",
             script=request.script or "",
         )
-        return identify(
+        mark = parse_mark(request.admin_comment)  # of a job that was changed since its submit
+        found = identify(
             comment=request.comment,
             extra=request.extra,
             environment=request.environment,
@@ -141,6 +153,7 @@ class SlurmDecider:
             context=context,
             files=self._files(request),
         )
+        return found if mark is None else found.over(parse_text(mark.job, "submit"))
 
     def _files(self, request: HookRequest) -> JobFiles | None:
         policy = self.policy.identify
@@ -154,17 +167,15 @@ class SlurmDecider:
         request: HookRequest,
         wanted: GpuRequest,
         stated: Stated,
-        script: str = "",
-        *,
-        steer: bool = True,
+        script: str,
     ) -> JobDecision:
         cluster = self.cluster()
         asked = _partitions(request, cluster)
-        other = self._elsewhere(request, wanted, stated, cluster) if steer else None
+        other = self._elsewhere(request, wanted, stated, cluster)
         if other is not None and other.applied:
             asked = (other.partition,)
         found = self._candidates(request, wanted, asked, cluster)
-        placed = self._placed(found, request, wanted, stated) if steer else _left(found)
+        placed = self._placed(found, request, wanted, stated)
         predicted = self._estimate(wanted, stated, placed.candidates, cluster)
         limits = self.policy.limits
         within = bounds(limits, request, asked, cluster)
@@ -180,7 +191,7 @@ class SlurmDecider:
             similar=job_estimate(job, self.memory, predicted.predictions),
             own=own_limit(request.time_limit),
             queue=self._order(cluster),
-            wait_s=self._wait_s(request, wanted, asked, placed, cluster) if steer else None,
+            wait_s=self._wait_s(request, wanted, asked, placed),
             elsewhere=other,
             version=self.version,
             ttl_s=self._ttl_s(cluster, placed, other),
@@ -196,12 +207,11 @@ class SlurmDecider:
         wanted: GpuRequest,
         partitions: Sequence[str],
         placed: Placed,
-        cluster: Cluster | None,
     ) -> float | None:
         """When the job would start, by the estimates of those before it."""
-        if cluster is None or wanted.shared or request.waits or self.policy.order.mode == "apply":
+        queue = self.ahead()
+        if queue is None or wanted.shared or request.waits or self.policy.order.mode == "apply":
             return None
-        queue = self._queues.of(cluster)
         nodes = frozenset(name for one in placed.candidates for name in one.names)
         waits = [
             queue.wait(wanted.gpus, wanted.gpus_per_node, nodes, name, gpu_type=wanted.type)
@@ -266,42 +276,17 @@ class SlurmDecider:
         self, request: HookRequest, wanted: GpuRequest, stated: Stated, cluster: Cluster | None
     ) -> Elsewhere | None:
         policy = self.policy.placement
-        free = not request.partition and not request.req_nodes and not request.reservation
-        if cluster is None or policy.partition_mode == "off" or wanted.shared or not free:
+        if request.partition or request.req_nodes or request.reservation:
             return None
-        queue, pools = self._queues.of(cluster), self._pools.of(cluster)
+        queue = self.ahead()
+        if cluster is None or queue is None or policy.partition_mode == "off" or wanted.shared:
+            return None
+        pools = self._pools.of(cluster)
         try:
             return elsewhere(self.predictor, self.policy, pools, queue, request, wanted, stated)
         except UnknownYetError:
             self.is_open = True
             return None
-
-    def _modify(self, request: HookRequest) -> HookAnswer:
-        """A changed job: where the limit was ours, the daemon will make it follow."""
-        mark = parse_mark(request.old.get("admin_comment"))
-        whole = with_old(request)
-        if mark is None or mark.limit is None or request.job_id is None:
-            return HookAnswer(log=log_words(reason="not-ours"), ttl_s=0)
-        if request.time_limit is not None or request.old.get("time_limit") != str(mark.limit):
-            return HookAnswer(log=log_words(reason="own-limit"), ttl_s=0)
-        wanted = gpu_request(whole)
-        if wanted is None:
-            return HookAnswer(log=log_words(reason="no-gpus"), ttl_s=0)
-        stated = parse_text(request.comment or "", "comment").over(parse_text(mark.job, "submit"))
-        fresh = replace(whole, time_limit=None)
-        outcome = self._outcome(fresh, wanted, stated, steer=False)
-        limit = outcome.choice.limit_min
-        if limit is not None and limit != mark.limit:
-            comment = outcome.mark().text()
-            self.follow_ups.put(
-                LimitFollowUp(
-                    job_id=request.job_id,
-                    old_limit_min=mark.limit,
-                    time_limit_min=limit,
-                    admin_comment=comment,
-                )
-            )
-        return HookAnswer(log=outcome.answer().log, ttl_s=0)
 
 
 def _partitions(request: HookRequest, cluster: Cluster | None) -> tuple[str, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from predictor.errors import PrecisionTimeError
 from predictor.estimate.prediction import Prediction
@@ -12,11 +13,69 @@ from predictor.identify.stated import Stated
 from predictor.job.training_job import TrainingJob
 from predictor.site.calibration.run_reader import site_source
 
-from .candidates import CandidateNodes
 from .config import SlurmPolicy
-from .daemon.predictions import Predicts
-from .hardware import distinct
+from .nodes import CandidateNodes, distinct
 from .tres import GpuRequest
+
+MAX_KNOWN = 8192
+# A prediction, or why there is none.
+Made = tuple[TrainingJob, Prediction | str]
+
+
+class UnknownYetError(Exception):
+    """Nothing was predicted of this job so far."""
+
+
+class Predicts(Protocol):
+    """What decisions need of a predictor."""
+
+    def predict(self, job: TrainingJob) -> Prediction:
+        """Predict one job; raises PrecisionTimeError."""
+
+
+class MadeBefore:
+    """Answers with predictions that were made elsewhere; raises UnknownYetError for others."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[TrainingJob, Prediction | str] = OrderedDict()
+
+    def predict(self, job: TrainingJob) -> Prediction:
+        """The prediction of a job that is known."""
+        found = self._known.get(job)
+        if found is None:
+            raise UnknownYetError
+        if isinstance(found, str):
+            raise PrecisionTimeError(found)
+        return found
+
+    def take(self, made: Sequence[Made]) -> None:
+        """Know more."""
+        self._known.update(made)
+        while len(self._known) > MAX_KNOWN:
+            self._known.popitem(last=False)
+
+
+class Remembering:
+    """A predictor whose predictions can be told to others."""
+
+    def __init__(self, predictor: Predicts) -> None:
+        self._predictor = predictor
+        self._made: list[Made] = []
+
+    def predict(self, job: TrainingJob) -> Prediction:
+        """Predict one job; raises PrecisionTimeError."""
+        try:
+            found = self._predictor.predict(job)
+        except PrecisionTimeError as error:
+            self._made.append((job, str(error)))
+            raise
+        self._made.append((job, found))
+        return found
+
+    def made(self) -> tuple[Made, ...]:
+        """Those since this was last asked."""
+        made, self._made = tuple(self._made), []
+        return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,23 +2,189 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from predictor.identify.rules import RuleContext
 from predictor.site.capacity.live import Live, LiveJob, NodeGpus, pools_of_nodes
+from predictor.site.replay import Away
 
-from .cluster import SlurmJob
-from .config import SlurmPolicy
+from .cluster import SlurmJob, SlurmNode
+from .config import SlurmHardware, SlurmPolicy
+from .constraints import Constraint, parse
 from .daemon.loading import policy_at, rules_of
 from .errors import SourceError
+from .history.ingest import GpuNames
 from .history.runs import Runs
 from .limit import MINUTE_S
-from .live_places import Places
-from .live_reservations import KeptGpus, kept
-from .live_waits import Waiters
-from .sources import reservations_text, waits_text
+from .live_waits import Waiters, waiting_of
+from .nodes import gpu_named, gpu_of
 from .sources.choose import open_source
 from .sources.commands import Commands
+from .sources.text import pairs
+from .sources.words import expand, listed, stated, unix_s
+
+_CPUS = re.compile(r"\bcpu=(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmReservation:
+    """Nodes kept from ``begin_s`` to ``end_s`` (Unix seconds); ``whole`` with all their CPUs.
+
+    One that is ``floating`` begins so much later than now, whenever that is.
+    """
+
+    name: str
+    nodes: frozenset[str]
+    begin_s: float
+    end_s: float
+    whole: bool = True
+    floating: bool = False
+
+
+def reservations_of(commands: Commands) -> tuple[SlurmReservation, ...]:
+    """Those of nodes, by name; raises SourceError."""
+    lines = commands.text("scontrol", "-a", "show", "reservation", "-o").splitlines()
+    found = [pairs(line) for line in lines if line.startswith("ReservationName=")]
+    cpus = _cpus(commands) if found else {}
+    kept = (_reservation(one, cpus) for one in found)
+    return tuple(sorted((one for one in kept if one), key=lambda one: one.name))
+
+
+def _reservation(found: Mapping[str, str], cpus: Mapping[str, int]) -> SlurmReservation | None:
+    nodes = frozenset(expand(stated(found.get("Nodes", ""))))
+    begin_s, end_s = (unix_s(found.get(key, "")) for key in ("StartTime", "EndTime"))
+    if not nodes or begin_s is None or end_s is None or begin_s >= end_s:
+        return None
+    kept = _CPUS.search(found.get("TRES", ""))
+    return SlurmReservation(
+        name=found["ReservationName"],
+        nodes=nodes,
+        begin_s=begin_s,
+        end_s=end_s,
+        whole=kept is None or int(kept[1]) >= sum(cpus.get(node, 0) for node in nodes),
+        floating="TIME_FLOAT" in listed(found.get("Flags", "")),
+    )
+
+
+def _cpus(commands: Commands) -> dict[str, int]:
+    """CPUs of each node."""
+    words = (
+        line.split()
+        for line in commands.text("sinfo", "-h", "-a", "-N", "-o", "%N %c").splitlines()
+    )
+    return {name: int(number) for name, number in words if number.isdecimal()}
+
+
+UNTYPED = "gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """GPUs of one type on a node: ``kind`` is Slurm's type, ``name`` that of predictions."""
+
+    node: SlurmNode
+    kind: str | None
+    name: str
+    count: int
+
+
+class Places:
+    """Where jobs can run; nodes that are down take none."""
+
+    def __init__(self, nodes: Iterable[SlurmNode], hardware: SlurmHardware) -> None:
+        found = tuple(nodes)
+        self._hardware = hardware
+        self._named = GpuNames(found, hardware)
+        self.usable = tuple(_places(found, hardware))
+
+    def gpu_type(self, job: SlurmJob) -> str | None:
+        """The GPU a job has, or the only one its partitions and constraint leave it, or None.
+
+        A type of Slurm that means several GPUs counts as the one there is most of.
+        """
+        if job.node_names:
+            return self._named(job.gpu_type, job.node_names)
+        constraint = parse(job.features) if job.features else None
+        counts: Counter[str] = Counter()
+        for place in self.usable:
+            if _allows(place, job, constraint):
+                counts[place.name] += place.count
+        if not counts and job.gpu_type is not None:
+            known = gpu_named(job.gpu_type, self._hardware)
+            return job.gpu_type if known is None else known.name
+        if len(counts) == 1 or job.gpu_type is not None:
+            return counts.most_common(1)[0][0]
+        return None
+
+
+def _places(nodes: Iterable[SlurmNode], hardware: SlurmHardware) -> Iterator[Place]:
+    for node in nodes:
+        for gres in node.gpus if node.usable else ():
+            gpu = gpu_of(node, gres, hardware)
+            name = (gres.type or UNTYPED) if gpu is None else gpu.name
+            yield Place(node, gres.type, name, gres.count)
+
+
+def _allows(place: Place, job: SlurmJob, constraint: Constraint | None) -> bool:
+    return (
+        job.gpu_type in (None, place.kind)
+        and not set(job.partitions).isdisjoint(place.node.partitions)
+        and (constraint is None or constraint.matches(place.node.features))
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptGpus:
+    """GPUs away by type in Unix seconds, the nodes that are kept now, and a line on each."""
+
+    away: tuple[Away, ...] = ()
+    nodes: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+
+def kept(
+    reservations: Iterable[SlurmReservation], places: Sequence[Place], at_s: float
+) -> KeptGpus:
+    """What they keep from ``at_s`` on; those of parts of nodes only get a note."""
+    away: list[Away] = []
+    notes: list[str] = []
+    nodes: set[str] = set()
+    for one in reservations:
+        gpus: Counter[str] = Counter()
+        for place in places:
+            gpus[place.name] += place.count if place.node.name in one.nodes else 0
+        gpus = +gpus
+        if not gpus or one.end_s <= at_s:
+            continue
+        notes.append(_note(one, gpus, at_s))
+        if not one.whole or one.floating:
+            continue
+        away += [
+            Away(pool=name, gpus=count, from_s=one.begin_s, until_s=one.end_s)
+            for name, count in gpus.items()
+        ]
+        nodes |= one.nodes if one.begin_s <= at_s else set()
+    return KeptGpus(away=tuple(away), nodes=frozenset(nodes), notes=tuple(notes))
+
+
+def _note(one: SlurmReservation, gpus: Counter[str], at_s: float) -> str:
+    what = ", ".join(f"{count} x {name}" for name, count in sorted(gpus.items()))
+    if one.floating:
+        return f"Reservation {one.name} of {what} floats: not simulated."
+    if not one.whole:
+        return f"Reservation {one.name} takes some cores of the nodes of {what}: not simulated."
+    begins = "" if one.begin_s <= at_s else f" from {_utc(one.begin_s)}"
+    return f"Reservation {one.name} keeps {what}{begins} until {_utc(one.end_s)} UTC."
+
+
+def _utc(moment_s: float) -> str:
+    return f"{datetime.fromtimestamp(moment_s, UTC):%Y-%m-%d %H:%M}"
+
 
 SCHEDULER = "slurm"
 
@@ -56,7 +222,7 @@ def read(policy: SlurmPolicy) -> Live:
 
 def _reserved(commands: Commands, places: Places, at_s: float, notes: list[str]) -> KeptGpus:
     try:
-        return kept(reservations_text.read(commands), places.usable, at_s)
+        return kept(reservations_of(commands), places.usable, at_s)
     except SourceError as error:
         notes.append(f"Reservations are not known: {error}.")
         return KeptGpus()
@@ -66,7 +232,7 @@ def _waiters(
     commands: Commands, queue: tuple[SlurmJob, ...], at_s: float, notes: list[str]
 ) -> Waiters:
     try:
-        told = waits_text.read(commands)
+        told = waiting_of(commands)
     except SourceError as error:
         notes.append(f"What jobs wait for besides GPUs is not known: {error}.")
         told = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,9 +11,119 @@ from datetime import UTC, datetime
 from predictor.site.capacity.live import AfterJob, Waits
 
 from .cluster import SlurmJob
-from .dependencies import Dependencies, Dependency, parse
 from .limit import MINUTE_S
-from .sources.waits_text import Waiting
+from .sources.commands import Commands
+from .sources.queue_items import array_tasks
+from .sources.text import table
+from .sources.words import stated, unix_s
+
+_ONE = re.compile(
+    r"(?P<kind>\w+)(?::(?P<job>\d+)(?:_(?P<task>\d+|\*))?(?:\+(?P<minutes>\d+))?)?(?:\((?P<state>\w+)\))?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependency:
+    """One condition; ``kind`` is Slurm's word, ``task`` a number, ``*`` for all, or None."""
+
+    kind: str
+    job: str = ""
+    task: str | None = None
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependencies:
+    """All of them; where ``any_of`` is set one is enough."""
+
+    every: tuple[Dependency, ...] = ()
+    any_of: bool = False
+
+
+def parse(text: str) -> Dependencies:
+    """The conditions of a text as ``squeue`` prints it; none of an empty one.
+
+    Of those of which one is enough, ones that have failed are skipped.
+    """
+    any_of = "?" in text
+    found = (_ONE.fullmatch(part) for part in re.split("[,?]", text) if part)
+    return Dependencies(
+        any_of=any_of,
+        every=tuple(
+            _dependency(match)
+            for match in found
+            if match and not (any_of and match["state"] == "failed")
+        ),
+    )
+
+
+def _dependency(match: re.Match[str]) -> Dependency:
+    return Dependency(
+        kind=match["kind"],
+        job=match["job"] or "",
+        task=match["task"],
+        delay_s=MINUTE_S * int(match["minutes"] or 0),
+    )
+
+
+FIELDS = (
+    "JobID",
+    "ArrayJobID",
+    "ArrayTaskID",
+    "HetJobID",
+    "HetJobOffset",
+    "Reason",
+    "Dependency",
+    "EligibleTime",
+    "Reservation",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Slurm's words on one pending job; ``eligible_s`` in Unix seconds, None where not known.
+
+    ``at_most`` tasks of its array run at once, None where it states no such number.
+    """
+
+    reason: str = ""
+    dependency: str = ""
+    eligible_s: float | None = None
+    reservation: str = ""
+    at_most: int | None = None
+
+
+def waiting_of(commands: Commands) -> Mapping[str, Waiting]:
+    """Those of all pending jobs by their label; raises SourceError."""
+    # without -r, for only the record of all waiting tasks tells how many may run at once
+    found = list(table(commands, FIELDS, "-t", "PENDING"))
+    most = {row["ArrayJobID"]: n for row in found if (n := _at_most(row)) is not None}
+    return {
+        label: _waiting(row, most.get(row["ArrayJobID"])) for row in found for label in _labels(row)
+    }
+
+
+def _labels(row: Mapping[str, str]) -> list[str]:
+    tasks = [f"{row['ArrayJobID']}_{task}" for task in array_tasks(row["ArrayTaskID"])]
+    if row["HetJobID"].isdecimal() and row["HetJobID"] != "0":
+        return [f"{row['HetJobID']}+{row['HetJobOffset']}"]
+    return tasks or [row["JobID"]]
+
+
+def _at_most(row: Mapping[str, str]) -> int | None:
+    number = row["ArrayTaskID"].partition("%")[2]
+    return int(number) if number.isdecimal() else None
+
+
+def _waiting(row: Mapping[str, str], at_most: int | None) -> Waiting:
+    return Waiting(
+        reason=stated(row["Reason"]),
+        dependency=stated(row["Dependency"]),
+        eligible_s=unix_s(row["EligibleTime"]),
+        reservation=stated(row["Reservation"]),
+        at_most=at_most,
+    )
+
 
 _NEVER = "DependencyNeverSatisfied"
 # Reasons that the replay foresees, and those that other fields than the reason tell of.

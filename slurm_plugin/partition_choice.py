@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from predictor.identify.stated import Stated
 from predictor.units import duration
 
-from .candidates import CandidateNodes, candidates
+from .ahead import QueueAhead
 from .config import SlurmPolicy
-from .daemon.predictions import Predicts
-from .estimate import estimate
+from .estimate import Predicts, estimate
+from .nodes import CandidateNodes, NodePool, candidates
 from .placement import place
-from .pools import NodePool
 from .protocol import HookRequest
-from .queue_time import QueueModel
 from .tres import GpuRequest
 
 # A gain below this share of the time in the default partition is not worth a word.
@@ -49,7 +47,7 @@ def elsewhere(
     predictor: Predicts,
     policy: SlurmPolicy,
     pools: Sequence[NodePool],
-    queue: QueueModel,
+    queue: QueueAhead,
     request: HookRequest,
     wanted: GpuRequest,
     stated: Stated,
@@ -85,7 +83,7 @@ def elsewhere(
 def _completion(
     predictor: Predicts,
     policy: SlurmPolicy,
-    queue: QueueModel,
+    queue: QueueAhead,
     request: HookRequest,
     wanted: GpuRequest,
     stated: Stated,

@@ -14,9 +14,9 @@ from predictor.job.precision import (
     runs_natively,
 )
 
-from .candidates import CandidateNodes, suffice
 from .config import SlurmPlacement
 from .constraints import and_also, cover, parse
+from .nodes import CandidateNodes, suffice
 from .protocol import HookRequest
 from .tres import GpuRequest, with_type
 

@@ -8,13 +8,13 @@ user's text can break out of it.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
-from .errors import ProtocolError
+from .errors import ProtocolError, SlurmError
 
 VERSION = 1
 MAX_REQUEST_BYTES = 256 * 1024
@@ -22,7 +22,6 @@ MAX_ANSWER_BYTES = 8 * 1024
 MAX_FIELDS = 512
 ANSWER_TTL_S = 60
 ENVIRONMENT_PREFIX = "env."
-OLD_PREFIX = "old."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +38,12 @@ class PartitionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookRequest:
-    """One submitted (``submit``) or modified (``modify``) job.
+    """One submitted job.
 
     Memory is in MiB; ``waits`` is 1 where the job may not start yet for another reason than the
     queue. Texts are as the user wrote them, ``None`` where Slurm has none. Times are in minutes,
-    with ``inf`` for UNLIMITED. ``script`` is at most the first 64 KiB of the batch script. In a
-    ``modify`` request the plain fields hold what changes and ``old`` what the job had before,
-    under the same names.
+    with ``inf`` for UNLIMITED. ``script`` is at most the first 64 KiB of the batch script.
+    ``within`` are the milliseconds that the hook waits for the answer.
     """
 
     kind: str = "submit"
@@ -72,6 +70,7 @@ class HookRequest:
     min_mem_per_node: int | None = None
     min_mem_per_cpu: int | None = None
     waits: int | None = None
+    within: int | None = None
     tres_per_job: str | None = None
     tres_per_node: str | None = None
     tres_per_socket: str | None = None
@@ -85,8 +84,6 @@ class HookRequest:
     work_dir: str | None = None
     argv: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    job_id: int | None = None
-    old: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,11 +137,11 @@ _NUMBERS = {
     "min_mem_per_node",
     "min_mem_per_cpu",
     "waits",
-    "job_id",
+    "within",
 }
 _TIMES = {"time_limit", "time_min"}
 _LISTS = {"partitions", "usable_partitions", "argv"}
-_TEXTS = {f.name for f in fields(HookRequest)} - _NUMBERS - _TIMES - _LISTS - {"environment", "old"}
+_TEXTS = {f.name for f in fields(HookRequest)} - _NUMBERS - _TIMES - _LISTS - {"environment"}
 
 
 def parse_request(line: bytes) -> HookRequest:
@@ -166,7 +163,6 @@ def parse_request(line: bytes) -> HookRequest:
         raise ProtocolError(f"request is not form-encoded: {error}") from None
     stated: dict[str, object] = {}
     environment: dict[str, str] = {}
-    old: dict[str, str] = {}
     argv: list[str] = []
     version = None
     for key, value in pairs:
@@ -176,8 +172,6 @@ def parse_request(line: bytes) -> HookRequest:
             argv.append(value)
         elif key.startswith(ENVIRONMENT_PREFIX):
             environment[key.removeprefix(ENVIRONMENT_PREFIX)] = value
-        elif key.startswith(OLD_PREFIX):
-            old[key.removeprefix(OLD_PREFIX)] = value
         elif key in _NUMBERS:
             stated[key] = int(_number(key, value))
         elif key in _TIMES:
@@ -190,25 +184,9 @@ def parse_request(line: bytes) -> HookRequest:
             stated[key] = value
     if version != str(VERSION):
         raise ProtocolError(f"invalid v={version!r}; expected {VERSION}, which the daemon speaks")
-    if stated.get("kind", "submit") not in ("submit", "modify"):
-        raise ProtocolError(f"invalid kind={stated['kind']!r}; expected submit or modify")
-    return HookRequest(argv=tuple(argv), environment=environment, old=old, **stated)  # type: ignore[arg-type]
-
-
-def with_old(request: HookRequest) -> HookRequest:
-    """A modified job as a whole: what changes over what it had before.
-
-    An old number that cannot be read counts as unset. Changing one GPU option leaves the others.
-    """
-    merged: dict[str, Any] = {}
-    for key, text in request.old.items():
-        if key in _NUMBERS | _TIMES and getattr(request, key) is None:
-            with suppress(ProtocolError):
-                number = _number(key, text)
-                merged[key] = int(number) if key in _NUMBERS else number
-        elif key in _TEXTS and getattr(request, key) is None:
-            merged[key] = text
-    return replace(request, **merged)
+    if stated.get("kind", "submit") != "submit":
+        raise ProtocolError(f"invalid kind={stated['kind']!r}; expected submit")
+    return HookRequest(argv=tuple(argv), environment=environment, **stated)  # type: ignore[arg-type]
 
 
 def _number(key: str, value: str) -> float:
@@ -232,3 +210,67 @@ def _partition(text: str) -> PartitionRequest:
 def _minutes(text: str) -> int | None:
     number = _number("partitions", text) if text else float("inf")
     return None if number == float("inf") else int(number)
+
+
+TIMEOUT_S = 5.0
+_ANSWER_NUMBERS = {"time_limit", "time_min", "ttl_s", "delay", "other_delay", "since"}
+_NOT_PLAIN = {"partitions", "usable_partitions", "argv", "environment"}
+
+
+def encode_request(request: HookRequest) -> bytes:
+    """The line that ``parse_request`` reads as this request."""
+    pairs: list[tuple[str, object]] = [("v", VERSION)]
+    for name in (f.name for f in fields(request)):
+        value = getattr(request, name)
+        if name not in _NOT_PLAIN and value is not None:
+            pairs.append((name, value))
+    pairs += [("argv", word) for word in request.argv]
+    pairs += [(ENVIRONMENT_PREFIX + key, value) for key, value in request.environment.items()]
+    if request.partitions:
+        pairs.append(("partitions", ",".join(map(_partition_text, request.partitions))))
+    if request.usable_partitions:
+        pairs.append(("usable_partitions", ",".join(request.usable_partitions)))
+    return (urlencode(pairs, encoding="utf-8", errors="replace") + "\n").encode("ascii")
+
+
+def parse_answer(line: bytes) -> HookAnswer:
+    """The answer a line holds; raises ProtocolError."""
+    pairs = dict(parse_qsl(line.decode("utf-8", "replace").rstrip("\n"), keep_blank_values=True))
+    if pairs.pop("v", None) != str(VERSION) or "log" not in pairs:
+        raise ProtocolError(f"{line[:80]!r} is no answer of a daemon of version {VERSION}")
+    known = {f.name for f in fields(HookAnswer)}
+    try:
+        stated = {k: int(v) if k in _ANSWER_NUMBERS else v for k, v in pairs.items() if k in known}
+        return HookAnswer(**stated)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise ProtocolError(f"an answer holds no number: {error}") from None
+
+
+def ask(path: Path, request: HookRequest, timeout_s: float = TIMEOUT_S) -> HookAnswer:
+    """The daemon's answer; raises SlurmError where nobody answers, and ProtocolError."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.settimeout(timeout_s)
+        try:
+            asking.connect(str(path))
+            asking.sendall(encode_request(request))
+            line = _line(asking)
+        except OSError as error:
+            raise SlurmError(f"{path}: {error.strerror or error}") from None
+    if not line:
+        raise SlurmError(f"{path}: the daemon closed the connection: may this user ask?")
+    return parse_answer(line)
+
+
+def _line(asking: socket.socket) -> bytes:
+    line = b""
+    while not line.endswith(b"\n") and len(line) <= MAX_ANSWER_BYTES:
+        part = asking.recv(MAX_ANSWER_BYTES)
+        if not part:
+            break
+        line += part
+    return line
+
+
+def _partition_text(part: PartitionRequest) -> str:
+    most = "inf" if part.max_min is None else part.max_min
+    return f"{part.name}:{'' if part.default_min is None else part.default_min}:{most}"

@@ -13,10 +13,10 @@ from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.request import JobRequest, Similarity, command_signature, stated_fields
 from predictor.units import count, duration
 
-from .candidates import CandidateNodes
 from .config import SlurmLimits
 from .limit import LONG_FACTOR, LONG_QUANTILE, MINUTE_S, Bounds, LimitChoice, minutes
 from .message import slurm_time
+from .nodes import CandidateNodes
 from .protocol import HookRequest
 from .tres import GpuRequest
 

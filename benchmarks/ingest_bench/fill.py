@@ -14,7 +14,7 @@ from pathlib import Path
 from predictor.site.history.ingest import Tally, fill
 from predictor.site.history.store import History
 from slurm_plugin.config import Slurm, SlurmPolicy
-from slurm_plugin.history.records import records
+from slurm_plugin.history.ingest import records
 
 EARLY = 0.1  # of the rows
 

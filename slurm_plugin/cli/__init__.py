@@ -14,7 +14,7 @@ MODULES = {
     "daemon": "daemon",
     "decide": "decide",
     "nodes": "nodes",
-    "label-nodes": "label_nodes",
+    "label-nodes": "nodes",
     "watch": "watch",
     "eta": "eta",
 }

@@ -148,8 +148,8 @@ def _in_script(command: click.Command, script: str) -> dict[str, str]:
 
 
 def _asked(policy: SlurmPolicy, request: HookRequest) -> HookAnswer:
-    from ..daemon.client import ask
     from ..errors import SlurmError
+    from ..protocol import ask
 
     try:
         return ask(policy.daemon.socket, request)
@@ -166,7 +166,7 @@ def _locally(policy: SlurmPolicy, request: HookRequest) -> HookAnswer:
     from ..decide import SlurmDecider
     from ..errors import SourceError
     from ..sources.choose import open_source
-    from ..sources.snapshot import take
+    from ..sources.text import take
 
     cluster: Cluster | None = None
     try:

@@ -30,8 +30,8 @@ def eta(user: str | None, config: Path | None, form: str) -> None:
     from ..daemon.loading import policy_at
     from ..eta import etas, table
     from ..live_queue import read
-    from ..sources.base import SlurmSource
     from ..sources.commands import Commands
+    from ..sources.text import SlurmSource
 
     policy = policy_at(config)
     live = read(policy)

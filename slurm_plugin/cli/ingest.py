@@ -92,10 +92,9 @@ def _once(
 ) -> Tally:
     from predictor.site.history.ingest import period
 
-    from ..history.follow import cursor_of
-    from ..history.records import records
-    from ..sources.base import SlurmSource
+    from ..history.ingest import cursor_of, records
     from ..sources.commands import Commands
+    from ..sources.text import SlurmSource
 
     name = cursor_of(SlurmSource(Commands.of(policy.slurm)).settings().cluster_name)
     read = period(store.cursor(name), until_s or time.time(), since_s=since_s, overlap_s=overlap_s)
@@ -115,7 +114,7 @@ def _follow(
     since_s: float | None,
     overlap_s: float,
 ) -> None:
-    from ..history.follow import SlurmFollower
+    from ..history.ingest import SlurmFollower
 
     follower = SlurmFollower(opened, overlap_s=overlap_s)
 

@@ -11,7 +11,7 @@ import click
 from predictor.cli.console import show_promises
 
 if TYPE_CHECKING:
-    from ..install.options import Options
+    from ..install.site import Options
 
 
 def _path(name: str, text: str, *, file: bool = False) -> Callable[..., Any]:
@@ -84,7 +84,7 @@ def uninstall(purge: bool, dry_run: bool, **given: Any) -> None:
 
 
 def _options(**given: Any) -> Options:
-    from ..install.options import Options
+    from ..install.site import Options
 
     absolute: dict[str, Any] = {
         k: v.absolute() if isinstance(v, Path) else v for k, v in given.items() if v is not None

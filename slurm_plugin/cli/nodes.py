@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -46,7 +46,7 @@ def rows_of(node: SlurmNode, hardware: SlurmHardware) -> list[dict[str, Any]]:
     """One row for each GPU type of a node, one for a node without GPUs."""
     from predictor.job.precision import capabilities
 
-    from ..hardware import gpu_of
+    from ..nodes import gpu_of
 
     common: dict[str, Any] = {
         "node": node.name,
@@ -75,3 +75,36 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     lists = (",".join(row[key]) or NOTHING for key in ("partitions", "states"))
     ends = (",".join(row[key]) or NOTHING for key in ("natively", "features"))
     return (row["node"], *lists, gpus, meaning, *ends)
+
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("label-nodes")
+@click.option(
+    "--from-json",
+    type=click.File("r"),
+    help="Nodes as `--format json` printed them there, - for stdin.",
+)
+@click.option("--config", type=FILE, help="Policy file that names the features.")
+@format_option
+def label_nodes(from_json: TextIO | None, config: Path | None, form: str) -> None:
+    """Print the slurm.conf and gres.conf lines of this node's GPUs, read from NVML.
+
+    Nothing is changed. `--format json` prints what NVML says, for `--from-json` elsewhere.
+    """
+    from ..config import DEFAULT_PATH, SlurmPolicy, read_policy
+    from ..install import labels
+
+    if from_json is None:
+        found: tuple[labels.NvmlNode, ...] = (labels.this_node(),)
+    else:
+        found = labels.from_json(from_json.read(), from_json.name)
+    if form == "json":
+        click.echo(labels.to_json(found))
+        return
+    path = config or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
+    policy = SlurmPolicy() if path is None else read_policy(path)
+    names = {str(key): name for key, name in policy.placement.features.items()}
+    for number, node in enumerate(found):
+        click.echo("\n" * bool(number) + "\n".join(labels.lines(labels.label(node, names))))

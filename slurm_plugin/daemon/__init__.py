@@ -2,12 +2,11 @@
 
 listen        the socket: made, guarded against a second daemon, removed
 connection    one connection: lines in, lines out, bounded
-decisions     a deadline, turns for each user, answers kept for repeats
+decisions     a deadline, turns for each user
 lanes, decider_child      the two processes that decide: now, and aside
 predictions   those that were made before, for the one that answers now
-reconcile     pending jobs that were not decided at submit, made good
-snapshots     the view of Slurm, read by a child process
-follow_ups    limits the daemon changes itself
+reconcile     pending jobs that were not decided at submit, or changed since, made good
+views         the view of Slurm, read by a child process
 metrics, notify           what the outside sees
 service       all of it, started, reloaded and stopped
 client        the other end, for commands and tests

@@ -11,30 +11,75 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sys
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from multiprocessing.connection import Connection
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any
 
 from predictor.errors import PrecisionTimeError
 from predictor.service.logs import logging_to
 from predictor.service.process import one_thread_for_algebra, settle_memory
 
-from ..cluster import Cluster
 from ..config import SlurmPolicy
 from ..errors import ProtocolError
+from ..estimate import Made, MadeBefore, Remembering
 from ..protocol import HookAnswer, parse_request
-from . import PACKAGES, frames
-from .loading import LoadedPolicy, PolicyLoader, View
-from .predictions import Made, MadeBefore, Remembering
-from .records import Ending
+from . import PACKAGES
+from .loading import LoadedPolicy, PolicyLoader
+from .views import NewestView
 
+
+class Ending(StrEnum):
+    """How a request was answered."""
+
+    DECIDED = "decided"
+    LATE = "late"  # the deadline passed: the job goes on unchanged
+    FINISHED_LATE = "finished_late"  # the decision behind a late answer, kept for the next request
+    BUSY = "busy"  # too many decisions wait
+    MALFORMED = "malformed"
+    FAILED = "failed"  # an error of ours
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """An answer with the line that carries it, and whose job it is.
+
+    ``id`` is in the answer's ``log``, so that a line of slurmctld.log leads to ours. ``words`` are
+    those of ``log``: model, gpu, tier, limit, reason.
+    """
+
+    id: str
+    ending: Ending
+    answer: HookAnswer
+    line: bytes
+    kind: str = ""
+    user: str = ""
+    job_name: str = ""
+    words: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One request that was answered; ``duration_s`` from its last byte to its answer."""
+
+    decided: Decided
+    ending: Ending
+    duration_s: float
+
+
+def words(log: str) -> dict[str, str]:
+    """The ``key=value`` words of an answer's log."""
+    pairs = (word.partition("=") for word in log.split(" "))
+    return {key: value for key, equals, value in pairs if equals and key}
+
+
+ASIDE_NICE = 10  # whoever answers slurmctld goes first
 _log = logging.getLogger(__name__)
-Loader = Callable[[View], Callable[[bool], LoadedPolicy]]
+Loader = Callable[[NewestView], Callable[[bool], LoadedPolicy]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +91,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """It can decide. ``by_names`` where site rules or similar runs look at a job's name."""
+    """It can decide."""
 
     policy: SlurmPolicy
     version: str
-    by_names: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,48 +124,23 @@ class ChildAnswer:
     job_name: str = ""
     open: bool = False
     made: tuple[Made, ...] = ()
-    follow_ups: tuple[Any, ...] = ()
-
-
-class NewestView:
-    """The newest view of Slurm that the daemon sent, taken in piece by piece."""
-
-    def __init__(self, views: Connection) -> None:
-        self._views = views
-        self._nodes: list[Any] = []
-        self._jobs: list[Any] = []
-        self.latest: Cluster | None = None
-
-    def follow(self) -> None:
-        """Take in views until the daemon is gone."""
-        with contextlib.suppress(EOFError, OSError):
-            while True:
-                self._take(self._views.recv())
-
-    def _take(self, frame: frames.Frame) -> None:
-        match frame:
-            case frames.SomeNodes(found):
-                self._nodes += found
-            case frames.SomeJobs(queued):
-                self._jobs += queued
-            case frames.RestOfView(rest):
-                whole = replace(rest, nodes=tuple(self._nodes), queue=tuple(self._jobs))
-                self.latest, self._nodes, self._jobs = whole, [], []
 
 
 def serve(channel: Connection, views: Connection, loader: Loader) -> None:
     """Decide what is asked until the daemon is gone."""
-    view = NewestView(views)
-    threading.Thread(target=view.follow, daemon=True).start()
+    view = NewestView()
+    threading.Thread(target=view.follow, args=(views,), daemon=True).start()
     with contextlib.suppress(EOFError, ConnectionError):
         start: Start = channel.recv()
         try:
-            loaded = loader(lambda: view.latest)(start.aside)
+            if start.aside:
+                os.nice(ASIDE_NICE)
+            loaded = loader(view)(start.aside)
         except PrecisionTimeError as error:
             channel.send(Unable(str(error)))
             return
         settle_memory()
-        channel.send(Ready(loaded.policy, loaded.version, loaded.by_names))
+        channel.send(Ready(loaded.policy, loaded.version))
         while True:
             asked: Asked = channel.recv()
             predictor = getattr(loaded.decider, "predictor", None)
@@ -154,12 +173,7 @@ def _decide(loaded: LoadedPolicy, asked: Asked) -> ChildAnswer:
         user=request.user,
         job_name=request.name or "",
         open=getattr(decider, "is_open", False),
-        follow_ups=_drained(decider.follow_ups),
     )
-
-
-def _drained(queue: SimpleQueue[Any]) -> tuple[Any, ...]:
-    return tuple(queue.get() for _ in range(queue.qsize()))
 
 
 def _possible(answer: HookAnswer) -> HookAnswer:

@@ -21,12 +21,9 @@ from queue import Empty, Queue
 
 from predictor.errors import PrecisionTimeError
 
-from ..cluster import Cluster
+from ..estimate import Made
 from ..protocol import HookAnswer
-from .decider_child import Asked, ChildAnswer, Ready, Start, Unable
-from .frames import frames
-from .predictions import Made
-from .records import Ending
+from .decider_child import Asked, ChildAnswer, Ending, Ready, Start, Unable
 
 LOAD_S = 120.0
 STUCK_S = 10.0  # processor time is bounded elsewhere: this is a fault of ours
@@ -57,7 +54,7 @@ class DeciderProcess:
         self._views = Connection(os.dup(our_views.fileno()))
         ours.close()
         our_views.close()
-        self._waiting: Queue[Cluster] = Queue()
+        self._waiting: Queue[tuple[bytes, ...]] = Queue()
         self._closed = threading.Event()
         self._sender = threading.Thread(target=self._send_views, name="views", daemon=True)
         self._sender.start()
@@ -76,11 +73,11 @@ class DeciderProcess:
             raise LoadError(f"the process that decides has ended: {error}") from None
         raise LoadError(f"the process that decides was not ready within {LOAD_S:g} s")
 
-    def tell(self, view: Cluster) -> None:
-        """Pass on a view, in place of one that still waits."""
+    def tell(self, pieces: tuple[bytes, ...]) -> None:
+        """Pass on the pieces of a view, in place of one that still waits."""
         with contextlib.suppress(Empty):
             self._waiting.get_nowait()
-        self._waiting.put(view)
+        self._waiting.put(pieces)
 
     def close(self) -> None:
         """End it."""
@@ -96,11 +93,11 @@ class DeciderProcess:
         with contextlib.suppress(OSError, ValueError):
             while not self._closed.is_set():
                 try:
-                    view = self._waiting.get(timeout=0.5)
+                    pieces = self._waiting.get(timeout=0.5)
                 except Empty:
                     continue
-                for frame in frames(view):
-                    self._views.send(frame)
+                for piece in pieces:
+                    self._views.send_bytes(piece)
 
 
 class Lane:
@@ -149,11 +146,11 @@ class Lane:
         """Tell it of predictions with the next question."""
         self._made.extend(made)
 
-    def tell(self, view: Cluster) -> None:
-        """Pass on a view; from any thread."""
+    def tell(self, pieces: tuple[bytes, ...]) -> None:
+        """Pass on the pieces of a view; from any thread."""
         child = self._child
         if child is not None:
-            child.tell(view)
+            child.tell(pieces)
 
     def replace(self, child: DeciderProcess) -> None:
         """Ask another child from now on; what the old one was asked counts as failed."""

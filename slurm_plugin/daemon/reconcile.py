@@ -1,6 +1,7 @@
-"""Pending jobs that were not decided at submit, made good: limit, features, order, AdminComment.
+"""Pending jobs that were not decided at submit, or changed since: limit, features, order, mark.
 
-A job is found by the mark that the hook or a late answer left on it, or by having none. Slurm's
+A job is found by the mark that the hook or a late answer left on it, by having none, or by asking
+for something else than before while it has the limit we set. Slurm's
 commands are called a few times a pass, however many jobs there are, and updates go to one
 ``scontrol`` in pieces, so that slurmctld has time for others.
 """
@@ -23,12 +24,11 @@ from ..config import SlurmPolicy
 from ..errors import SourceError
 from ..mark import JOB_HEAD, PREFIX, JobMark, parse_mark
 from ..order import BASE, MOST, OrderField, order_field, others_points
-from ..protocol import HookAnswer, HookRequest, PartitionRequest
-from ..sources.base import table
+from ..protocol import HookAnswer, HookRequest, PartitionRequest, encode_request
 from ..sources.commands import Commands
+from ..sources.text import table
 from ..sources.words import minutes, stated, unix_s
 from ..tres import gpu_request
-from .client import encode_request
 from .decisions import Decisions
 
 EVERY_S, SETTLE_S = 15.0, 0.5
@@ -68,6 +68,16 @@ FIELDS = (
     "tres-per-task",
     "tres-per-socket",
 )
+# What a user may change of a pending job that its time rests on.
+CHANGES = (
+    "Comment",
+    "NumNodes",
+    "NumTasks",
+    "tres-per-job",
+    "tres-per-node",
+    "tres-per-task",
+    "tres-per-socket",
+)
 _log = logging.getLogger(__name__)
 
 
@@ -86,6 +96,17 @@ class PendingJob:
     row: Mapping[str, str]
     mark: JobMark | None
     site_factor: int | None
+
+    @property
+    def asks(self) -> tuple[str, ...]:
+        """What its time rests on."""
+        return tuple(self.row[name] for name in CHANGES)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it has the limit that we set."""
+        limit = None if self.mark is None else self.mark.limit
+        return limit is not None and limit == minutes(self.row["TimeLimit"])
 
     @property
     def name(self) -> str:
@@ -115,6 +136,7 @@ class Reconciler:
         self._soon, self._stop = threading.Event(), threading.Event()
         self._tries: dict[str, int] = {}
         self._left: set[str] = set()
+        self._asked: dict[str, tuple[str, ...]] = {}
         self._waits: dict[str, float] = {}
         self._trouble = ""
         self._thread = threading.Thread(target=self._work, name="reconcile", daemon=True)
@@ -157,6 +179,7 @@ class Reconciler:
         order = order_field(cluster.settings) if self.policy.order.mode == "apply" else None
         jobs = list(pending_jobs(commands))
         names = {job.name for job in jobs}
+        self._asked = {job.name: self._asked.get(job.name, job.asks) for job in jobs}
         self._left &= names
         self._tries = {name: count for name, count in self._tries.items() if name in names}
         self._waits = {name: since for name, since in self._waits.items() if name in names}
@@ -183,9 +206,15 @@ class Reconciler:
                     found[name] = file.read(MAX_SCRIPT).decode("utf-8", "replace")
             return found
 
+    def _is_changed(self, job: PendingJob) -> bool:
+        """Whether it asks for something else since the last look, and has our limit."""
+        return job.is_ours and self._asked[job.name] != job.asks
+
     def _is_open(self, job: PendingJob) -> bool:
         """Whether it has to be decided, and was not finished late."""
         mark = job.mark
+        if self._is_changed(job):
+            return True
         if job.name in self._left or self._tries.get(job.name, 0) >= TRIES:
             return False
         if mark is None:
@@ -201,13 +230,14 @@ class Reconciler:
     ) -> tuple[str, Reconciled, str] | None:
         """The update that a job needs, with its name; None for none."""
         request = request_of(job, cluster.partitions)
+        changed = self._is_changed(job)
         undecided = gpu_request(request) is not None and (
-            job.mark is None or job.mark.later is not None
+            job.mark is None or job.mark.later is not None or changed
         )
         ordered = order is None or _is_ordered(job, order)
-        if (not undecided or job.name in self._left) and ordered:
+        if (not undecided or (job.name in self._left and not changed)) and ordered:
             return _reset(job) if order is None else None
-        if self._tries.get(job.name, 0) >= TRIES:
+        if self._tries.get(job.name, 0) >= TRIES and not changed:
             return None
         if gpu_request(request) is None:
             assert order is not None
@@ -216,6 +246,7 @@ class Reconciler:
         answer = self._answer(job, replace(request, script=scripts.get(job.name)))
         if answer is None:
             return None
+        self._asked[job.name] = job.asks
         words: list[str] = []
         if undecided:
             words += _decided(job, answer)
@@ -224,7 +255,8 @@ class Reconciler:
         if order is not None and answer.delay is not None and not ordered:
             words.append(_place(job, order, answer.delay))
         if not words:
-            self._left.add(job.name)
+            if not changed:
+                self._left.add(job.name)
             return None
         kind = Reconciled.DECIDED if undecided else Reconciled.ORDERED
         return job.name, kind, f"update JobId={job.name} {' '.join(words)}"
@@ -292,6 +324,7 @@ def request_of(job: PendingJob, partitions: tuple[Partition, ...]) -> HookReques
         qos=text["QOS"],
         name=text["Name"],
         comment=text["Comment"],
+        admin_comment=row["admin_comment"] if job.is_ours else None,
         partition=text["Partition"],
         partitions=tuple(
             PartitionRequest(p.name, p.default_min, p.max_min)
@@ -323,10 +356,11 @@ def _decided(job: PendingJob, answer: HookAnswer) -> list[str]:
     """What a decision changes of a job, never a limit that may be its user's."""
     words = []
     mark, features = job.mark, stated(job.row["Feature"])
-    if answer.time_limit and mark is not None and mark.own == "none":
+    if answer.time_limit and mark is not None and (mark.own == "none" or job.is_ours):
         words.append(f"TimeLimit={answer.time_limit}")
     if (
         answer.features
+        and not job.is_ours
         and not any(map(str.isspace, answer.features))
         and features.replace(" ", "") in answer.features
     ):

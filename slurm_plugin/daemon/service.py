@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import time
-from collections.abc import Sequence
-from queue import SimpleQueue
+from collections.abc import Mapping, Sequence
 
 from predictor.service.logs import event_logger
 from predictor.service.process import settle_memory
@@ -17,19 +17,45 @@ from predictor.service.reload import read_anew
 from ..cluster import Cluster
 from ..config import Slurm, SlurmPolicy
 from ..order import warnings as order_warnings
-from .connection import Connections
-from .decider_child import ChildAnswer, Ready
+from .connection import Connections, Peers, uid_of
+from .decider_child import Ending, Ready, Record
 from .decisions import REPORT_AFTER_S, Decisions
-from .follow_ups import FollowUps
 from .lanes import DeciderProcess, LoadError
 from .listen import DaemonSocket
-from .metrics import DaemonMetrics
-from .metrics_server import MetricsServer
-from .notify import notify, reloading, watchdog_s
-from .peers import Peers, uid_of
+from .metrics import DaemonMetrics, MetricsServer
 from .reconcile import Reconciler
-from .records import Ending, Record
-from .snapshots import CHILD, Snapshots
+from .views import CHILD, Snapshots
+
+MICROSECONDS = 1_000_000
+
+
+def notify(*assignments: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Send ``KEY=value`` lines; False where nobody asked for them or nobody listens."""
+    address = environment.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return False
+    path = "\0" + address[1:] if address.startswith("@") else address
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        try:
+            sender.sendto("\n".join(assignments).encode(), path)
+        except OSError:
+            return False
+    return True
+
+
+def reloading() -> bool:
+    """Tell that a reload begins; ``READY=1`` ends it."""
+    now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+    return notify("RELOADING=1", f"MONOTONIC_USEC={now_us}")
+
+
+def watchdog_s(environment: Mapping[str, str] = os.environ) -> float | None:
+    """How often systemd wants to hear ``WATCHDOG=1``, in seconds; None for never."""
+    if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return None
+    text = environment.get("WATCHDOG_USEC", "")
+    return int(text) / MICROSECONDS if text.isdecimal() and int(text) else None
+
 
 FIRST_VIEW_S = 10.0
 STOP_S = 5.0
@@ -54,7 +80,7 @@ class SlurmDaemon:
         self._policy = policy
         self._decider_command = tuple(decider_command)
         self._decisions: Decisions | None = None
-        self._snapshot_command = snapshot_command or (*CHILD, policy.daemon.log_format)
+        self._snapshot_command = snapshot_command or CHILD
         self._snapshots = self._views(policy.slurm)
         self._peers = Peers(policy.daemon.allowed_users)
         self._metrics = DaemonMetrics()
@@ -94,21 +120,17 @@ class SlurmDaemon:
 
     def _child(self, aside: bool) -> DeciderProcess:
         child = DeciderProcess(self._decider_command, aside=aside)
-        view = self._snapshots.latest
-        if view is not None:
-            child.tell(view)
+        child.tell(self._snapshots.pieces)
         return child
 
     async def _serve(self, ready: Ready, now: DeciderProcess, aside: DeciderProcess) -> None:
-        self._follow_ups = FollowUps(SimpleQueue(), ready.policy.slurm, self._metrics.followed)
         self._decisions = decisions = Decisions(
-            now, aside, self._child, self._answered, self._finished
+            now, aside, self._child, self._answered, lambda: self._reconciler.soon()
         )
         self._reconciler = Reconciler(
             ready.policy, lambda: self._snapshots.latest, decisions, self._metrics.reconciled
         )
-        if (view := self._snapshots.latest) is not None:
-            decisions.tell(view)
+        decisions.tell(self._snapshots.pieces)
         self._use(ready)
         connections = Connections(decisions, self._peers, self._metrics.closed)
         self._catch_signals()
@@ -145,7 +167,6 @@ class SlurmDaemon:
         await asyncio.sleep(2 * REPORT_AFTER_S)
         connections.close()
         self._decisions.close()
-        await asyncio.to_thread(self._follow_ups.close, STOP_S)
 
     def _catch_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -184,14 +205,12 @@ class SlurmDaemon:
         for name in ("socket", "metrics", "log_format"):
             if getattr(old, name) != getattr(new, name):
                 _log.warning("daemon.%s has changed: it takes a restart", name)
-        self._follow_ups.slurm = ready.policy.slurm
         self._reconciler.policy = ready.policy
         self._peers.name(new.allowed_users)
         for user in self._peers.unknown:
             _log.warning("daemon.allowed_users: there is no user %s", user)
-        self._decisions.set(
-            new.deadline_ms / 1000, new.prediction_ms / 1000, by_names=ready.by_names
-        )
+        self._decisions.deadline_s = new.deadline_ms / 1000
+        self._decisions.prediction_s = new.prediction_ms / 1000
         self._metrics.predictor(ready.version)
         if (view := self._snapshots.latest) is not None and ready.policy.order.mode != "off":
             for text in order_warnings(ready.policy.order, view.settings):
@@ -201,17 +220,19 @@ class SlurmDaemon:
     def _views(self, slurm: Slurm) -> Snapshots:
         def arrived(cluster: Cluster) -> None:
             if (decisions := self._decisions) is not None:
-                decisions.tell(cluster)
+                decisions.tell(snapshots.pieces)
             self._loop.call_soon_threadsafe(self._arrived, cluster)
 
-        return Snapshots(slurm, arrived, self._snapshot_command)
+        log_format = self._policy.daemon.log_format
+        snapshots = Snapshots(slurm, arrived, self._snapshot_command, log_format)
+        return snapshots
 
     async def _view_by(self, slurm: Slurm) -> None:
         """Read Slurm as a new policy says; the view there is stays until the next arrives."""
         if slurm == self._policy.slurm:
             return
         old, new = self._snapshots, self._views(slurm)
-        new.latest, new.failures = old.latest, old.failures
+        new.latest, new.pieces, new.failures = old.latest, old.pieces, old.failures
         self._snapshots = new
         new.start()
         await asyncio.to_thread(old.close)
@@ -224,14 +245,6 @@ class SlurmDaemon:
         self._peers.slurm_user = uid
         self._socket.give_to(uid)
 
-    def _finished(self, found: ChildAnswer | None) -> None:
-        """Carry out what a decision left to the daemon; None where one came after its answer."""
-        if found is None:
-            self._reconciler.soon()
-            return
-        for due in found.follow_ups:
-            self._follow_ups.queue.put(due)
-
     def _answered(self, record: Record) -> None:
         self._metrics.answered(record)
         log_decision(record)
@@ -240,7 +253,7 @@ class SlurmDaemon:
 def log_decision(record: Record) -> None:
     """One event of one answer."""
     decided = record.decided
-    level = logging.INFO if record.ending in (Ending.DECIDED, Ending.REPEATED) else logging.WARNING
+    level = logging.INFO if record.ending is Ending.DECIDED else logging.WARNING
     said: dict[str, object] = {
         "outcome": record.ending.value,
         "duration_us": round(1e6 * record.duration_s),

@@ -10,12 +10,11 @@ from ..config import SlurmPolicy
 from ..errors import InstallError, PolicyError, SourceError
 from ..order import order_field
 from ..order import warnings as order_warnings
-from ..sources.base import SlurmSource
 from ..sources.commands import Commands
-from . import daemon, files, lua, slurm_conf
+from ..sources.text import SlurmSource
+from . import files, lua, slurm_conf
 from .install import UNIT, policy_at
-from .options import Options
-from .site import SlurmSite, find_site
+from .site import SAMPLE_COMMENT, Options, SlurmSite, ask_sample, find_site, predictor_in_use
 from .slurm_conf import LINE, PLUGIN
 
 HINT = "`precision-time slurm install --dry-run` shows what is missing"
@@ -46,7 +45,7 @@ def _checks(
     if not options.live:
         return
     yield "the Lua of slurmctld has luasocket", lambda: _lua(options, site)
-    yield "the predictor is of these tables", lambda: daemon.predictor_in_use(options, site)
+    yield "the predictor is of these tables", lambda: predictor_in_use(options, site)
     yield "the daemon answers in time", lambda: _answer(policy)
     yield "slurmctld has the plugin loaded", lambda: _loaded(site)
     yield "sbatch shows our line", lambda: _submitted(site, policy)
@@ -102,8 +101,8 @@ def _answer(policy: SlurmPolicy) -> str:
         raise InstallError("only root and SlurmUser may look: run as root") from None
     except OSError as error:
         raise InstallError(f"{socket}: {error.strerror}; start precision-time-slurm") from None
-    daemon.ask_sample(socket)  # the first one may fill a cache
-    replies = [daemon.ask_sample(socket) for _ in range(SAMPLES)]
+    ask_sample(socket)  # the first one may fill a cache
+    replies = [ask_sample(socket) for _ in range(SAMPLES)]
     answer, elapsed_s = min(replies, key=lambda reply: reply[1])
     if elapsed_s > allowed_s:
         raise InstallError(
@@ -143,7 +142,7 @@ def _submitted(site: SlurmSite, policy: SlurmPolicy) -> str:
     """
     if policy.limits.mode == "off" and policy.placement.mode == "off":
         return "the policy is off for limits and placement: nothing is to be shown"
-    job = ("--test-only", "--comment", daemon.SAMPLE_COMMENT, "--gres=gpu:1", "--wrap", "true")
+    job = ("--test-only", "--comment", SAMPLE_COMMENT, "--gres=gpu:1", "--wrap", "true")
     done = site.command("sbatch", *job).completed()
     ours = [line for line in done.stderr.splitlines() if MARK in line]
     if not ours:

@@ -127,9 +127,13 @@ def script(socket: Path) -> str:
 
 
 def is_ours(text: str) -> bool:
-    """True for ``script`` with any socket, unchanged."""
+    """True for ``script`` with any socket, unchanged but for what its head says."""
     plain = re.sub(r"^if ok then pt\.configure\(.*\n", "", text, flags=re.M)
-    return plain == _shipped_lua()[SCRIPT]
+    return _body(plain) == _body(_shipped_lua()[SCRIPT])
+
+
+def _body(script: str) -> str:
+    return re.sub(r"\A(--.*\n)+", "", script)
 
 
 def mentions_us(text: str) -> bool:

@@ -18,10 +18,8 @@ from ..daemon.reconcile import clear_order
 from ..errors import InstallError, SourceError
 from ..sources.commands import Commands
 from . import files, lua, slurm_conf
-from .daemon import require_runnable, responds
 from .files import Say, Steps
-from .options import Options, program
-from .site import CommandLine, SlurmSite, find_site
+from .site import CommandLine, Options, SlurmSite, find_site, program, require_runnable, responds
 from .slurm_conf import LINE, PARAMETER, PLUGIN
 
 UNIT = Path("/etc/systemd/system") / files.SERVICE

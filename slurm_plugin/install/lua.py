@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from ..errors import InstallError
-from .options import Options
-from .site import CommandLine, SlurmSite
+from .site import CommandLine, Options, SlurmSite
 
 PLUGIN_FILE = "job_submit_lua.so"
 USUAL_PLUGIN_DIRS = (

@@ -2,20 +2,70 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import InstallError
+from profiles.roots import HOME_VARIABLE
+
+from ..config import DEFAULT_PATH
+from ..errors import InstallError, SlurmError
+from ..protocol import HookAnswer, HookRequest, ask
 from . import slurm_conf
-from .options import Options
+
+HOME = Path("/var/lib/precision-time")
+PROGRAM = "precision-time"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Options of ``install``, ``check`` and ``uninstall``.
+
+    ``root`` is a directory that stands for ``/``, as for building a package: files go below it,
+    and no command runs. ``config`` is the policy file, ``home`` the directory of predictors of
+    one's own, ``slurm_bin`` that of scontrol and sbatch.
+    """
+
+    root: Path | None = None
+    slurm_conf: Path | None = None
+    slurm_bin: Path | None = None
+    lua_library: Path | None = None
+    config: Path = DEFAULT_PATH
+    home: Path = HOME
+    systemd: bool = True
+    reconfigure: bool = True
+
+    @property
+    def live(self) -> bool:
+        """True where commands run on this machine."""
+        return self.root is None
+
+    def on_disk(self, path: Path) -> Path:
+        """Where a path of the running system lies for this installation."""
+        return path if self.root is None else self.root / path.relative_to("/")
+
+    def in_system(self, path: Path) -> Path:
+        """The path the running system has for a file on disk."""
+        return path if self.root is None else Path("/") / path.relative_to(self.root)
+
+
+def program() -> Path:
+    """The ``precision-time`` of this Python environment; raises InstallError."""
+    beside = Path(sys.executable).parent / PROGRAM
+    found = beside if beside.exists() else Path(shutil.which(PROGRAM) or beside)
+    if not found.exists():
+        raise InstallError(f"{beside} is missing: install the package precision-time with pip")
+    return found.absolute()
+
 
 USUAL_CONFS = (
     "/etc/slurm/slurm.conf",
@@ -173,3 +223,72 @@ def _user(name: str, options: Options) -> pwd.struct_passwd | None:
         if options.live:
             raise InstallError(f"SlurmUser={name} is no user of this machine") from None
         return None
+
+
+ANSWER_TIMEOUT_S = 60.0
+LIST_TIMEOUT_S = 120.0
+SAMPLE_COMMENT = "model=resnet50 precision=amp epochs=1 samples=1281167 batch=64"
+_SAMPLE = HookRequest(
+    user="root", name="precision-time-check", comment=SAMPLE_COMMENT, tres_per_node="gres:gpu:1"
+)
+
+
+def require_runnable(site: SlurmSite) -> None:
+    """Raises InstallError where the SlurmUser cannot run this Python environment."""
+    try:
+        CommandLine((str(program()), "--version"), site.user).run()
+    except InstallError as error:
+        who = site.user.pw_name if site.user else "this user"
+        raise InstallError(
+            f"{error}. The SlurmUser {who} runs the daemon: install Python and the package where "
+            "every user can read them, such as /opt/precision-time"
+        ) from None
+
+
+def ask_sample(socket: Path) -> tuple[HookAnswer, float]:
+    """What the daemon answers to a sample request, and in how many seconds; raises InstallError."""
+    started = time.perf_counter()
+    try:
+        answer = ask(socket, _SAMPLE)
+    except SlurmError as error:
+        raise InstallError(f"the daemon does not answer: {error}") from None
+    return answer, time.perf_counter() - started
+
+
+def responds(socket: Path, *, wait: bool) -> bool:
+    """Whether the daemon answers; with ``wait`` it just started, and InstallError is raised late.
+
+    Raises InstallError where it was waited for in vain.
+    """
+    until = time.monotonic() + (ANSWER_TIMEOUT_S if wait else 0.0)
+    while True:
+        try:
+            ask_sample(socket)
+            return True
+        except InstallError as error:
+            if not wait:
+                return False
+            if time.monotonic() > until:
+                raise InstallError(
+                    f"{error} (waited {ANSWER_TIMEOUT_S:g} s): see its log; slurm.conf is "
+                    "untouched, and `uninstall` removes what was written"
+                ) from None
+        time.sleep(0.2)
+
+
+def predictor_in_use(options: Options, site: SlurmSite) -> str:
+    """The version the daemon will load; raises InstallError where it is of other tables."""
+    home = ((HOME_VARIABLE, str(options.home)),)
+    words = (str(program()), "models", "list", "--format", "json")
+    try:
+        listed = json.loads(CommandLine(words, site.user, home, LIST_TIMEOUT_S).run())
+        used = next(model for model in listed if model["in_use"])
+    except (InstallError, ValueError, StopIteration) as error:
+        raise InstallError(f"{options.home} cannot be read: {error}") from None
+    version = str(used["version"])
+    if not used["of_these_tables"]:
+        raise InstallError(
+            f"{version} was fitted on other tables: run `precision-time fit` as the SlurmUser, "
+            f"with {HOME_VARIABLE}={options.home}"
+        )
+    return version

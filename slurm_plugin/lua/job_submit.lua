@@ -8,14 +8,10 @@
 --
 --   if ok then pt.submit(job_desc, part_list, submit_uid) end
 --
--- and, for limits that follow a change of the job, in its slurm_job_modify:
---
---   if ok then pt.modify(job_desc, job_rec, part_list, modify_uid) end
---
 -- The precision_time*.lua lie in the directory named there, by default
 -- beside this file. Settings, where the defaults do not fit, follow the pcall:
 --
---   if ok then pt.configure({ socket = "/run/precision-time/slurm.sock", timeout = 0.05 }) end
+--   if ok then pt.configure({ socket = "/run/precision-time/slurm.sock", timeout = 0.03 }) end
 
 local directory = debug.getinfo(1, "S").source:match("^@(.*/)")
 if directory then

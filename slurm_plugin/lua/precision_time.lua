@@ -1,7 +1,7 @@
 -- precision-time in slurmctld: asks the decision daemon about a GPU job, applies its answer.
 --
--- Nothing here may stop a job: both public functions always return slurm.SUCCESS, never raise,
--- and wait at most `timeout` seconds; while the daemon is dead nothing is asked for `breaker_s`
+-- Nothing here may stop a job: the public functions always return slurm.SUCCESS, never raise, and
+-- wait until `timeout` seconds after the hook began at most; while the daemon is dead nothing is asked for `breaker_s`
 -- seconds. Whatever the answer lacks, or holds that is not sane, leaves the job as it was. A job
 -- without an answer gets a mark, by which the daemon finds it later.
 
@@ -57,8 +57,8 @@ local function tell_user(message)
 end
 
 -- The answer and the outcome if it is applied, or nil and why there is none.
-local function ask(line)
-  local answer, source = client.ask(line, function(text)
+local function ask(line, since)
+  local answer, source = client.ask(line, since, function(text)
     log("info", text)
   end)
   return answer, source == "daemon" and "set" or source
@@ -168,11 +168,11 @@ local function submit(job_desc, part_list, submit_uid)
     return stand_back_as_others(job_desc)
   end
   local since = client.now()
-  local line, why = requests.submit_line(job_desc, part_list, submit_uid, settings.max_script)
+  local line, why = requests.submit_line(job_desc, part_list, submit_uid, settings)
   if not line then
     return report("info", "submit", job_desc, why, "skipped", since)
   end
-  local answer, outcome = ask(line)
+  local answer, outcome = ask(line, since)
   if not answer then
     mark_for_later(job_desc)
     return report("debug", "submit", job_desc, "unchanged", outcome, since)
@@ -186,70 +186,6 @@ local function submit(job_desc, part_list, submit_uid)
   local is_changed = write_all(job_desc, writes)
   tell_user(answer.message)
   report("info", "submit", job_desc, answer.log, is_changed and outcome or "none", since)
-end
-
-local PENDING, STATE_BASE = 0, 256 -- flags stand above the low byte of job_state
-local FOLLOWED = {
-  "comment", "extra", "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task",
-}
-
-local function is_followed(job_desc, job_rec)
-  if requests.is_stated(job_desc.time_limit) then
-    return false
-  end
-  local is_touched = requests.count(job_desc.min_nodes) or requests.count(job_desc.num_tasks)
-  for _, name in ipairs(FOLLOWED) do
-    is_touched = is_touched or job_desc[name]
-  end
-  return is_touched and is_ours(job_rec.admin_comment)
-    and (job_rec.job_state or -1) % STATE_BASE == PENDING
-    and (requests.wants_gpu(job_desc) or requests.wants_gpu(job_rec))
-end
-
--- Only root may raise a limit or write AdminComment in an update: for others Slurm would refuse
--- the whole update. The daemon raises such limits afterwards.
-local function planned_change(answer, job_desc, job_rec, part_list, modify_uid)
-  if answer.refused then
-    return nil, answer.refused
-  elseif not answer.time_limit then
-    return {}
-  end
-  local limit, asked = answer.time_limit, job_desc.partition or job_rec.partition
-  local most = requests.largest_max_time(requests.asked_partitions(asked, part_list), part_list)
-  local least = requests.count(job_desc.time_min) or requests.count(job_rec.time_min) or 0
-  if not most or limit > most or limit < least then
-    return nil, "time_limit outside MaxTime and time_min"
-  elseif modify_uid == 0 then
-    return { time_limit = limit, admin_comment = job_desc.admin_comment or answer.admin_comment }
-  elseif limit > (requests.count(job_rec.time_limit) or 0) then
-    return nil, "only an administrator may raise a limit"
-  end
-  return { time_limit = limit }
-end
-
-local function modify(job_desc, job_rec, part_list, modify_uid)
-  if not is_followed(job_desc, job_rec) then
-    return
-  end
-  local since, verb = client.now(), string.format("modify job=%.0f", job_rec.job_id)
-  local told = { name = job_rec.name, user_name = requests.owner(job_desc, job_rec) }
-  local line, why = requests.modify_line(job_desc, job_rec, part_list)
-  if not line then
-    return report("info", verb, told, why, "skipped", since)
-  end
-  local answer, outcome = ask(line)
-  if not answer then
-    return report("debug", verb, told, "unchanged", outcome, since)
-  end
-  local writes, reason = planned_change(answer, job_desc, job_rec, part_list, modify_uid)
-  if not writes then
-    return report("info", verb, told, reason, "refused", since)
-  end
-  local is_changed = write_all(job_desc, writes)
-  if job_desc.assoc_qos then -- read by Slurm >= 24.11; before, log_user here is an error
-    tell_user(answer.message)
-  end
-  report("info", verb, told, answer.log, is_changed and outcome or "none", since)
 end
 
 local faults = {}
@@ -269,9 +205,9 @@ function M.submit(job_desc, part_list, submit_uid)
   return guarded(submit, job_desc, part_list or {}, submit_uid)
 end
 
--- For slurm_job_modify(job_desc, job_rec, part_list, modify_uid): a limit of ours follows.
-function M.modify(job_desc, job_rec, part_list, modify_uid)
-  return guarded(modify, job_desc, job_rec, part_list or {}, modify_uid)
+-- For slurm_job_modify: nothing. Where a job with a limit of ours changes, the daemon sees it.
+function M.modify()
+  return 0
 end
 
 return M

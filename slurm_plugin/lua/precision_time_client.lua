@@ -11,7 +11,7 @@ local C = {}
 
 C.settings = {
   socket = "/run/precision-time/slurm.sock",
-  timeout = 0.05, -- seconds
+  timeout = 0.03, -- seconds from the beginning of the hook
   breaker_s = 2,
   cache_s = 60,
   cache_entries = 1024,
@@ -67,8 +67,7 @@ local function must(done, why)
   end
 end
 
-local function talk(sock, line)
-  local deadline = C.now() + settings.timeout
+local function talk(sock, line, deadline)
   bound(sock, deadline)
   must(sock:connect(settings.socket))
   bound(sock, deadline)
@@ -81,11 +80,11 @@ local function talk(sock, line)
 end
 
 -- The answer of the daemon, or nil and what is wrong with it; raises where nobody answers.
-local function exchange(line)
+local function exchange(line, since)
   load_socket()
   local sock, why = open_socket()
   must(sock, why)
-  local ok, received = pcall(talk, sock, line)
+  local ok, received = pcall(talk, sock, line, since + settings.timeout)
   pcall(sock.close, sock)
   must(ok, received)
   return answers.read(received)
@@ -118,9 +117,9 @@ local function kept(line, seconds)
   return left > 0 and left <= settings.cache_s and found.answer or nil
 end
 
--- The answer and "daemon" or "cached"; else nil and "paused" or "miss". `notice` gets the line
--- for the log when the breaker opens, and when it closes again.
-function C.ask(line, notice)
+-- The answer and "daemon" or "cached"; else nil and "paused" or "miss". The hook began at `since`;
+-- `notice` gets the line for the log when the breaker opens, and when it closes again.
+function C.ask(line, since, notice)
   local seconds = C.now()
   local known = kept(line, seconds)
   if known then
@@ -128,7 +127,7 @@ function C.ask(line, notice)
   elseif is_paused(seconds) then
     return nil, "paused"
   end
-  local ok, answer, fault = pcall(exchange, line)
+  local ok, answer, fault = pcall(exchange, line, since)
   seconds = C.now()
   local was_open = breaker.is_open
   breaker.is_open, breaker.until_s = not ok, not ok and seconds + settings.breaker_s or nil

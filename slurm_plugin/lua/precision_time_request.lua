@@ -32,12 +32,6 @@ for _, key in ipairs({
 }) do
   ENVIRONMENT[#ENVIRONMENT + 1] = "PRECISION_TIME_" .. key
 end
--- What a pending job had before, by the names job_rec has them under.
-local OLD_TEXTS = {
-  "name", "comment", "extra", "admin_comment", "account", "qos", "partition", "tres_per_job",
-  "tres_per_node", "tres_per_socket", "tres_per_task", "features", "work_dir",
-}
-
 local ESCAPES = {}
 for byte = 0, 255 do
   ESCAPES[string.char(byte)] = string.format("%%%02X", byte)
@@ -97,10 +91,10 @@ local function add_text(line, key, value, most)
 end
 
 -- Counts of nodes and tasks, of which Slurm also writes 0 where none is set.
-local function add_counts(line, record, names, unset, prefix)
+local function add_counts(line, record, names, unset)
   for _, name in ipairs(names) do
     local number = R.count(record[name], unset) or 0
-    add(line, prefix .. name, number > 0 and digits(number))
+    add(line, name, number > 0 and digits(number))
   end
 end
 
@@ -225,8 +219,10 @@ function R.wants_gpu(record)
 end
 
 -- The request line for a job being submitted; nil and the reason where it cannot be asked about.
-function R.submit_line(job_desc, part_list, submit_uid, max_script)
+-- `settings` tell how much of a script is sent, and how long the answer is waited for.
+function R.submit_line(job_desc, part_list, submit_uid, settings)
   local line, script = { "v=1", "kind=submit" }, job_desc.script
+  add(line, "within", digits(1000 * settings.timeout))
   add(line, "uid", digits(R.count(job_desc.user_id) or R.count(submit_uid) or 0))
   add_text(line, "user", job_desc.user_name)
   add_text(line, "account", job_desc.account or job_desc.default_account)
@@ -239,42 +235,15 @@ function R.submit_line(job_desc, part_list, submit_uid, max_script)
   add_partitions(line, job_desc.partition, part_list)
   add(line, "time_limit", R.minutes_text(job_desc.time_limit))
   add(line, "time_min", R.minutes_text(job_desc.time_min))
-  add_counts(line, job_desc, COUNTS, NO_VAL, "")
-  add_counts(line, job_desc, COUNTS16, NO_VAL16, "")
-  add_counts(line, job_desc, MEMORY, MAX_MIB, "")
+  add_counts(line, job_desc, COUNTS, NO_VAL)
+  add_counts(line, job_desc, COUNTS16, NO_VAL16)
+  add_counts(line, job_desc, MEMORY, MAX_MIB)
   add(line, "waits", R.waits(job_desc) and "1")
   add_words(line, job_desc)
   if script then
     add_environment(line, job_desc.environment)
   end
-  return finish(line, script, max_script)
-end
-
--- The name of a job's user, which Slurm 22.05 has in job_desc only.
-function R.owner(job_desc, job_rec)
-  local is_theirs = job_desc.user_id == job_rec.user_id
-  return job_rec.user_name or is_theirs and job_desc.user_name or nil
-end
-
--- The request line for a pending job being changed: what changes, and old.* as it was.
-function R.modify_line(job_desc, job_rec, part_list)
-  local line = { "v=1", "kind=modify" }
-  add(line, "uid", digits(R.count(job_rec.user_id) or 0))
-  add_text(line, "user", R.owner(job_desc, job_rec))
-  add(line, "job_id", digits(R.count(job_rec.job_id) or 0))
-  for _, name in ipairs(TEXTS) do
-    add_text(line, name, job_desc[name])
-  end
-  add_partitions(line, job_desc.partition or job_rec.partition, part_list)
-  add_counts(line, job_desc, COUNTS, NO_VAL, "")
-  add_counts(line, job_desc, COUNTS16, NO_VAL16, "")
-  add(line, "old.time_limit", R.minutes_text(job_rec.time_limit))
-  for _, name in ipairs(OLD_TEXTS) do
-    add_text(line, "old." .. name, job_rec[name])
-  end
-  add_text(line, "old.reservation", job_rec.resv_name)
-  add_counts(line, job_rec, COUNTS, NO_VAL, "old.")
-  return finish(line, nil, 0)
+  return finish(line, script, settings.max_script)
 end
 
 return R

@@ -16,9 +16,8 @@ from predictor.site.ended_job import EndedJob
 from predictor.site.history.cells import MIB, asked_gpus, memory_bytes, tres_value, whole
 
 from ..errors import SourceError
-from ..hostlist import expand
 from .commands import Commands, new_mark, rows
-from .words import ended_state, first_gpus, stated, unix_s
+from .words import ended_state, expand, first_gpus, stated, unix_s
 
 FIELDS = (
     "JobID",

@@ -1,6 +1,6 @@
 """Jobs of the queue, from items with the keys of ``squeue --json``; every source makes such items.
 
-Numbers are plain, as digits, or as ``{set, infinite, number}``; texts may be absent.
+Numbers are plain or digits; texts may be absent.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Any
 from predictor.site.history.cells import AskedGpus, asked_gpus
 
 from ..cluster import SlurmJob
-from ..hostlist import expand
 from ..protocol import HookRequest
 from ..tres import FIELDS, gpu_request
-from .words import first_gpus, listed, queue_state
+from .words import expand, first_gpus, listed, queue_state
 
 _PATTERN = re.compile(r"%(?P<width>\d{0,2})(?P<letter>[%AaJjNntux])")
 _PLAIN, _ARRAY = "slurm-%j.out", "slurm-%A_%a.out"
@@ -73,8 +72,6 @@ def words(value: Any) -> tuple[str, ...]:
 def whole(item: Item, key: str) -> int | None:
     """A number; None where unset or infinite."""
     value = item.get(key)
-    if isinstance(value, dict):
-        value = value.get("number") if value.get("set") else None
     if isinstance(value, str):
         return int(value) if value.isdecimal() else None
     return value if isinstance(value, int) else None

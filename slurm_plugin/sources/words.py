@@ -6,10 +6,13 @@ import math
 import re
 from collections.abc import Iterable
 
+from ClusterShell.NodeSet import NodeSet, NodeSetException
+
 from predictor.site.ended_job import JobState
 from predictor.site.history.cells import AskedGpus, duration_s
 
 from ..cluster import GpuGres
+from ..errors import SourceError
 
 # gpu:4, gpu:a100:2(S:0-1), gpu:1g.10gb:7, gpu:a100:no_consume:4
 _GRES = re.compile(r"gpu(?::(?P<type>[^:(,]+?))?(?::no_consume)?:(?P<count>\d+)(?:\([^)]*\))?")
@@ -102,3 +105,16 @@ def ended_state(text: str) -> JobState | None:
     """How a job ended; None for one that goes on (RESIZING) or ran elsewhere (REVOKED)."""
     words = text.split()
     return _ENDED.get(words[0]) if words else None
+
+
+def expand(text: str) -> tuple[str, ...]:
+    """The names of a list, each once; raises SourceError where it is none.
+
+    Ranges may be padded with zeros and stand at several places of a name.
+    """
+    if "[" not in text:
+        return tuple(dict.fromkeys(name for name in text.split(",") if name))
+    try:
+        return tuple(NodeSet(text, resolver=None))
+    except NodeSetException as error:
+        raise SourceError(f"{text!r} is not a host list: {error}") from None

@@ -6,15 +6,18 @@ on extensions reaches, and a job that claims too little only shortens itself.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass, replace
 
 from predictor.site.step_rate import StepReport
 
 from ..cluster import SlurmJob
-from ..config import SlurmPolicy
+from ..config import Slurm, SlurmPolicy
+from ..errors import SourceError
 from ..limit import MINUTE_S, Bounds
 from ..mark import JobMark
+from ..sources.commands import Commands
 
 FRESH_S = 600.0
 FRESH_STEPS = 50
@@ -159,3 +162,20 @@ def _trimmed(old_min: int, needed: float, policy: SlurmPolicy, within: Bounds) -
 def _rounded_up(minutes: float, policy: SlurmPolicy) -> int:
     step = policy.limits.rounding_min
     return max(1, math.ceil(minutes / step) * step)
+
+
+def set_limit(revision: Revision, slurm: Slurm) -> None:
+    """Write the limit and the mark on the job, both or neither; raises SourceError.
+
+    Needs the rights of SlurmUser or root: Slurm lets nobody else write the mark.
+    """
+    job, commands = revision.job, Commands.of(slurm)
+    target = f"jobid={job.label or job.job_id}"
+    comment = f"admincomment={revision.mark.text()}"
+    try:
+        commands.run("scontrol", "update", target, f"timelimit={revision.limit_min}", comment)
+    except SourceError:
+        # slurmctld takes the comment first, and keeps it where it then refuses the limit.
+        with contextlib.suppress(SourceError):
+            commands.run("scontrol", "update", target, f"admincomment={job.admin_comment}")
+        raise

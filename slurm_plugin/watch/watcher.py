@@ -20,10 +20,9 @@ from ..limit import Bounds, bounds
 from ..mark import JobMark, parse_mark
 from ..message import slurm_time
 from ..protocol import HookRequest
-from ..sources.base import SlurmSource
+from ..sources.text import SlurmSource
 from .reports import find_report
-from .revision import Revision, is_ours, objection, revise
-from .scontrol import set_limit
+from .revision import Revision, is_ours, objection, revise, set_limit
 
 Say = Callable[[str], None]
 MAX_SAID = 100_000

@@ -2,7 +2,7 @@
 
     python daemon_stand_in.py POLICY [ARGUMENTS OF snapshot_stand_in.py ...]
 
-Comments: ``sleep=SECONDS``, ``raise``, ``limit=MINUTES``, ``follow=JOB:OLD:NEW``, ``view``;
+Comments: ``sleep=SECONDS``, ``raise``, ``limit=MINUTES``, ``view``;
 ``new`` is left to the process aside, ``end`` ends the process that decides.
 """
 
@@ -14,28 +14,20 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 from predictor.errors import PrecisionTimeError
 from predictor.service.logs import logging_to
 from slurm_plugin.config import read_policy
 from slurm_plugin.daemon import PACKAGES, decider_child
-from slurm_plugin.daemon.loading import LoadedPolicy, View
+from slurm_plugin.daemon.loading import LoadedPolicy
 from slurm_plugin.daemon.service import SlurmDaemon
+from slurm_plugin.daemon.views import NewestView
 from slurm_plugin.protocol import HookAnswer, HookRequest
 
 SNAPSHOTS = (sys.executable, str(Path(__file__).with_name("snapshot_stand_in.py")))
-
-
-@dataclass(frozen=True)
-class Change:
-    job_id: int
-    old_limit_min: int
-    time_limit_min: int
-    admin_comment: str
 
 
 @dataclass
@@ -43,8 +35,7 @@ class StandIn:
     """Decides by the comment alone; ``site`` of the policy is in every message."""
 
     site: str = ""
-    view: View = lambda: None
-    follow_ups: SimpleQueue[Any] = field(default_factory=SimpleQueue)
+    view: NewestView | None = None
     asked: int = 0
     aside: bool = False
     is_open: bool = False
@@ -62,12 +53,8 @@ class StandIn:
             os._exit(3)
         if what == "raise":
             raise ValueError(f"as asked for: {value}")
-        if what == "follow":
-            job, old, new = map(int, value.split(":"))
-            self.follow_ups.put(Change(job, old, new, "precision-time v=1"))
-            return HookAnswer(log="reason=followed", ttl_s=0)
         if what == "view":
-            view = self.view()
+            view = self.view.latest if self.view else None
             seen = "none" if view is None else f"{len(view.nodes)}/{len(view.queue)}"
             return HookAnswer(log=f"reason=view view={seen}", ttl_s=0)
         limit = int(value) if what == "limit" else None
@@ -78,12 +65,12 @@ class StandIn:
         )
 
 
-def loader(policy: Path) -> Callable[[View], Callable[[bool], LoadedPolicy]]:
-    def of(view: View) -> Callable[[bool], LoadedPolicy]:
+def loader(policy: Path) -> Callable[[NewestView], Callable[[bool], LoadedPolicy]]:
+    def of(view: NewestView) -> Callable[[bool], LoadedPolicy]:
         def load(aside: bool) -> LoadedPolicy:
             read = read_policy(policy)
             decider = StandIn(read.site, view, aside=aside)
-            return LoadedPolicy(read, decider, "stand-in", by_names=read.rules is not None)
+            return LoadedPolicy(read, decider, "stand-in")
 
         return load
 

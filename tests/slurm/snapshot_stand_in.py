@@ -1,6 +1,6 @@
 """Sends views of an invented cluster as the snapshot child does.
 
-    python snapshot_stand_in.py NODES JOBS [fail | die | hang]
+    python snapshot_stand_in.py NODES JOBS [fail | die | hang] FORMAT POLICY CHANNEL
 
 ``fail`` sends a failure, ``die`` ends after each view, ``hang`` sends nothing.
 """
@@ -9,27 +9,37 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
+from multiprocessing.connection import Connection
 
 from slurm_plugin.cluster import Cluster, Settings, SlurmJob, SlurmNode
 from slurm_plugin.config import Slurm
-from slurm_plugin.daemon import frames
+from slurm_plugin.daemon.views import last_piece, pieces_of
 
 
-def main(nodes: int, jobs: int, how: str = "") -> None:
-    policy = Slurm.model_validate_json(sys.stdin.buffer.readline())
-    pieces = sys.stdout.buffer
+def main(nodes: int, jobs: int, how: str, raw: str, number: str) -> None:
+    policy, channel = Slurm.model_validate_json(raw), Connection(int(number))
+    threading.Thread(target=end_with, args=(channel,), daemon=True).start()
     while True:
         if how == "hang":
             time.sleep(3600)
         if how == "fail":
-            frames.write(pieces, frames.NoView("squeue: no answer, as asked for"))
+            channel.send_bytes(last_piece("squeue: no answer, as asked for"))
         else:
-            for frame in frames.frames(view(nodes, jobs)):
-                frames.write(pieces, frame)
+            for piece in pieces_of(view(nodes, jobs)):
+                channel.send_bytes(piece)
         if how == "die":
             sys.exit(3)
         time.sleep(policy.refresh_s)
+
+
+def end_with(channel: Connection) -> None:
+    """End with whoever asks."""
+    try:
+        channel.recv_bytes()
+    except (EOFError, OSError):
+        os._exit(0)
 
 
 def view(nodes: int, jobs: int) -> Cluster:
@@ -57,4 +67,5 @@ def view(nodes: int, jobs: int) -> Cluster:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
+    *given, _, raw, number = sys.argv[1:]
+    main(int(given[0]), int(given[1]), "".join(given[2:]), raw, number)

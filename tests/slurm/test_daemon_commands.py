@@ -17,9 +17,14 @@ from predictor.cli.main import main
 from predictor.estimate.fitting import Fitted
 from predictor.graphs.catalog import find_entry
 from slurm_plugin.cli.decide import request_of
-from slurm_plugin.daemon.client import encode_request
 from slurm_plugin.daemon.loading import WARM_UP
-from slurm_plugin.protocol import HookAnswer, HookRequest, PartitionRequest, parse_request
+from slurm_plugin.protocol import (
+    HookAnswer,
+    HookRequest,
+    PartitionRequest,
+    encode_request,
+    parse_request,
+)
 
 COMMENT = "model=resnet50 precision=amp epochs=90 batch=256 dataset_size=1281167"
 JOB = ("--gres", "gpu:a100:8", "--comment", COMMENT)
@@ -202,7 +207,7 @@ def test_a_script_is_read_as_sbatch_reads_it(tmp_path: Path, run: Run) -> None:
     script.write_text(SCRIPT)
     seen: list[HookRequest] = []
     with pytest.MonkeyPatch.context() as patch, running(tmp_path / "run") as daemon:
-        from slurm_plugin.daemon import client
+        from slurm_plugin import protocol as client
 
         real = client.ask
 
@@ -252,7 +257,6 @@ def test_only_our_variables_of_the_environment_are_sent() -> None:
 
 def test_a_request_is_read_as_it_was_written() -> None:
     request = HookRequest(
-        kind="modify",
         uid=7,
         user="ada",
         comment="a=b&c\n%41 ü",
@@ -262,8 +266,8 @@ def test_a_request_is_read_as_it_was_written() -> None:
         environment={"PRECISION_TIME": "model=x"},
         partitions=(PartitionRequest("a", None, None), PartitionRequest("b:c", 5, 60)),
         usable_partitions=("a", "b:c"),
-        old={"admin_comment": "x"},
-        job_id=9,
+        admin_comment="x",
+        within=30,
     )
     assert parse_request(encode_request(request)) == request
 

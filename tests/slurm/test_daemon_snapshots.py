@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import sys
@@ -16,8 +15,7 @@ from daemon_process import START_S, running
 from snapshot_stand_in import view
 
 from slurm_plugin.config import Slurm
-from slurm_plugin.daemon import frames
-from slurm_plugin.daemon.snapshots import CHILD, Snapshots
+from slurm_plugin.daemon.views import CHILD, PIECE, NewestView, Snapshots, pieces_of
 
 STAND_IN = (sys.executable, str(Path(__file__).with_name("snapshot_stand_in.py")))
 QUICK = Slurm(refresh_s=1.0, command_timeout_s=1.0)
@@ -45,6 +43,12 @@ def test_a_view_arrives_whole() -> None:
     with following("30", "1234") as snapshots:
         until(lambda: snapshots.latest is not None)
         found = snapshots.latest
+        whole = NewestView()
+        for piece in snapshots.pieces:
+            whole.take(piece)
+    assert found is not None
+    assert found.queue == ()
+    found = whole.latest
     assert found is not None
     expected = view(30, 1234)
     assert found.nodes == expected.nodes
@@ -155,19 +159,15 @@ def test_answers_do_not_wait_for_a_view_of_a_long_queue(tmp_path: Path) -> None:
     assert waits[int(0.99 * len(waits))] < 0.5
 
 
-@pytest.mark.parametrize("jobs", [0, 1, frames.PIECE, frames.PIECE + 1])
+@pytest.mark.parametrize("jobs", [0, 1, PIECE, PIECE + 1])
 def test_a_view_survives_its_pieces(jobs: int) -> None:
-    pipe = io.BytesIO()
-    for frame in frames.frames(view(jobs, jobs)):
-        frames.write(pipe, frame)
-    pipe.seek(0)
-    queue: list[str] = []
-    while not isinstance(frame := frames.read(pipe), frames.RestOfView):
-        if isinstance(frame, frames.SomeJobs):
-            queue += [job.label for job in frame.jobs]
-    assert queue == [str(n) for n in range(jobs)]
-    with pytest.raises(EOFError):
-        frames.read(pipe)
+    whole = NewestView()
+    for piece in pieces_of(view(jobs, jobs)):
+        assert whole.latest is None
+        whole.take(piece)
+    assert whole.latest is not None
+    assert [job.label for job in whole.latest.queue] == [str(n) for n in range(jobs)]
+    assert len(whole.latest.nodes) == jobs
 
 
 def _children(pid: int) -> list[int]:

@@ -11,6 +11,7 @@ from clusters import FEATURES, JOB, cluster, gpu_node, submit
 
 from predictor.identify.grammar import parse_text
 from predictor.job.training_job import TrainingJob
+from slurm_plugin.ahead import QueueAhead
 from slurm_plugin.cluster import Association, Partition, SlurmJob, WallLimits
 from slurm_plugin.decide import SlurmDecider
 from slurm_plugin.mark import MAX_CHARS, JobMark, parse_mark
@@ -339,56 +340,16 @@ def test_all_features_here_are_those_of_the_nodes() -> None:
     assert all(node.features == FEATURES[node.name[0]] for node in cluster().nodes)
 
 
-class TestModify:
-    """A pending job changes: a limit of ours follows, another never does."""
-
-    def change(self, decide: SlurmDecider, mark: str, **fields: Any) -> HookAnswer:
-        old = {
-            "time_limit": str(getattr(parse_mark(mark), "limit", 600)),
-            "admin_comment": mark,
-            "comment": JOB,
-            "tres_per_node": "gres:gpu:a100:4",
-            "partition": "gpu",
-            "name": "train",
-        }
-        old |= fields.pop("old", {})
-        given = {"kind": "modify", "job_id": 7, "comment": None, "tres_per_node": None} | fields
-        return decide.decide(submit(**given, old=old))
-
-    def marked(self, decide: SlurmDecider) -> str:
-        answer = decide.decide(submit(tres_per_node="gres:gpu:a100:4"))
-        assert answer.admin_comment is not None
-        return answer.admin_comment
-
-    def test_other_gpus_move_a_limit_of_ours(self, decider: Decide) -> None:
-        decide = decider()
-        mark = self.marked(decide)
-        self.change(decide, mark, tres_per_node="gres:gpu:a100:2")
-        follow = decide.follow_ups.get_nowait()
-        wanted = decide.decide(submit(tres_per_node="gres:gpu:a100:2"))
-        assert (follow.job_id, follow.time_limit_min) == (7, wanted.time_limit)
-        assert parse_mark(follow.admin_comment) == parse_mark(wanted.admin_comment)
-
-    def test_another_comment_moves_a_limit_of_ours(self, decider: Decide) -> None:
-        decide = decider()
-        self.change(decide, self.marked(decide), comment="epochs=9")
-        follow = decide.follow_ups.get_nowait()
-        assert follow.time_limit_min < follow.old_limit_min
-
-    @pytest.mark.parametrize(
-        "fields",
-        [
-            {"old": {"time_limit": "77"}, "comment": "epochs=9"},
-            {"old": {"admin_comment": "set by hand"}, "comment": "epochs=9"},
-            {"time_limit": 30.0, "comment": "epochs=9"},
-            {"comment": "just a note"},
-        ],
+def test_a_job_that_was_changed_is_decided_by_what_it_asks_for_now(decider: Decide) -> None:
+    decide = decider()
+    mark = decide.decide(submit(tres_per_node="gres:gpu:a100:4")).admin_comment
+    assert mark is not None
+    fewer = decide.decide(submit(tres_per_node="gres:gpu:a100:2", comment=None, admin_comment=mark))
+    assert fewer.time_limit == decide.decide(submit(tres_per_node="gres:gpu:a100:2")).time_limit
+    shorter = decide.decide(
+        submit(tres_per_node="gres:gpu:a100:4", comment="epochs=9", admin_comment=mark)
     )
-    def test_every_other_limit_stays(self, decider: Decide, fields: dict[str, Any]) -> None:
-        decide = decider()
-        answer = self.change(decide, self.marked(decide), **fields)
-        assert decide.follow_ups.empty()
-        assert answer.time_limit is None
+    assert shorter.time_limit < parse_mark(mark).limit  # type: ignore[union-attr, operator]
 
 
 class TestPartitions:
@@ -418,7 +379,10 @@ class TestPartitions:
     def ask(self, decider: Decide, mode: str, busy: bool = False, **fields: Any) -> HookAnswer:
         choice = {"partition_mode": mode, "partition_choices": ["fast"]}
         given = {"usable_partitions": ("gpu", "fast")} | fields
-        answer: HookAnswer = decider(self.view(busy), placement=choice).decide(submit(**given))
+        view = self.view(busy)
+        decide = decider(view, placement=choice)
+        decide.ahead = lambda: QueueAhead.of(view)
+        answer: HookAnswer = decide.decide(submit(**given))
         return answer
 
     def test_the_faster_one_is_advised(self, decider: Decide) -> None:

@@ -18,7 +18,7 @@ from predictor.identify.rules import RuleContext, read_rules
 from predictor.site.step_rate import FILE_NAME, StepReport, parse_line, read_report
 from slurm_plugin.config import Slurm, SlurmPolicy, Watch
 from slurm_plugin.daemon.metrics import PREFIX, DaemonMetrics
-from slurm_plugin.daemon.snapshots import Snapshots
+from slurm_plugin.daemon.views import Snapshots
 
 TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "slurm.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `([\w.]+)` \| `(.+?)` \| ", re.MULTILINE)

@@ -17,13 +17,13 @@ from predictor.errors import HistoryError
 from predictor.site.ended_job import EndedJob, JobState
 from predictor.site.history.store import Cursor, History
 from predictor.site.step_rate import StepReport, report_paths, write_report
+from slurm_plugin.cli.watch import HistoryChild
 from slurm_plugin.cluster import SlurmJob
 from slurm_plugin.config import Slurm, SlurmPolicy
 from slurm_plugin.errors import SourceError
 from slurm_plugin.history import reports as module
-from slurm_plugin.history.follow import SlurmFollower, cursor_of
+from slurm_plugin.history.ingest import SlurmFollower, cursor_of
 from slurm_plugin.history.reports import Reports
-from slurm_plugin.watch.history_child import HistoryChild
 
 ME = pwd.getpwuid(os.geteuid())
 NAME = cursor_of("bench")
@@ -51,7 +51,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the day after the captured jobs ended."""
-    monkeypatch.setattr("slurm_plugin.history.follow.time.time", lambda: EVERY + 2 * 86400)
+    monkeypatch.setattr("slurm_plugin.history.ingest.time.time", lambda: EVERY + 2 * 86400)
 
 
 def follower(path: Path) -> SlurmFollower:
@@ -215,7 +215,7 @@ def test_the_command_goes_on_after_an_error_and_ends_when_asked(
             stop.set()  # type: ignore[attr-defined]
 
     monkeypatch.setattr("threading.Event.wait", wait)
-    monkeypatch.setattr("slurm_plugin.history.follow.time.time", lambda: EVERY + 2 * 86400)
+    monkeypatch.setattr("slurm_plugin.history.ingest.time.time", lambda: EVERY + 2 * 86400)
     words = ("history", "ingest", "slurm", "--follow", "--since", "2026-11-20")
     done = CliRunner().invoke(main, [*words, "--config", str(config)])
     assert done.exit_code == 0, done.output

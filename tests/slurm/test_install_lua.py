@@ -12,8 +12,7 @@ from install_site import lua_library as shared_library
 from slurm_plugin.errors import InstallError
 from slurm_plugin.install import files
 from slurm_plugin.install.lua import library_of, require_luasocket
-from slurm_plugin.install.options import Options
-from slurm_plugin.install.site import CommandLine, SlurmSite
+from slurm_plugin.install.site import CommandLine, Options, SlurmSite
 
 SITE = SlurmSite(conf=Path("/etc/slurm/slurm.conf"), text="", version="22.05.8")
 

@@ -10,14 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from profiles.gpus import Gpu, find_gpu, gpus
-from slurm_plugin.cli.label_nodes import label_nodes
+from slurm_plugin.cli.nodes import label_nodes
 from slurm_plugin.cluster import GpuGres, SlurmNode
 from slurm_plugin.config import SlurmHardware, SlurmPlacement
 from slurm_plugin.errors import InstallError
-from slurm_plugin.hardware import gpu_of
-from slurm_plugin.install import gpu_nodes
-from slurm_plugin.install.gpu_nodes import NodeGpu, NvmlNode
-from slurm_plugin.install.labels import label, lines, type_name
+from slurm_plugin.install import labels as gpu_nodes
+from slurm_plugin.install.labels import NodeGpu, NvmlNode, label, lines, type_name
+from slurm_plugin.nodes import gpu_of
 
 NAMES = {str(key): name for key, name in SlurmPlacement().features.items()}
 

@@ -13,15 +13,9 @@ from predictor.site.capacity.live import AfterJob, Waits
 from predictor.site.replay import Away
 from slurm_plugin.cluster import SlurmJob
 from slurm_plugin.config import Slurm, SlurmHardware, SlurmPolicy
-from slurm_plugin.dependencies import Dependency, parse
-from slurm_plugin.live_places import Places
-from slurm_plugin.live_queue import read
-from slurm_plugin.live_reservations import kept
-from slurm_plugin.live_waits import Waiters
-from slurm_plugin.sources import reservations_text, waits_text
+from slurm_plugin.live_queue import Places, SlurmReservation, kept, read, reservations_of
+from slurm_plugin.live_waits import Dependency, Waiters, Waiting, parse, waiting_of
 from slurm_plugin.sources.commands import Commands
-from slurm_plugin.sources.reservations_text import SlurmReservation
-from slurm_plugin.sources.waits_text import Waiting
 
 NOW_S = 1_000_000.0
 JOB = SlurmJob(
@@ -142,7 +136,7 @@ def test_the_record_of_an_array_tells_of_each_task(tmp_path: Path) -> None:
         "7|7|N/A|6|1|Dependency|afterok:1(unfulfilled)|N/A|(null)|\n",
     )
     turns = Waiting(reason="JobArrayTaskLimit", at_most=2)
-    assert waits_text.read(commands) == {
+    assert waiting_of(commands) == {
         "9_2": turns,
         "9_3": turns,
         "9_5": turns,
@@ -167,13 +161,13 @@ def test_reservations_are_read(tmp_path: Path) -> None:
     commands = printing(tmp_path, scontrol="".join(lines), sinfo="a1 16\na2 16\na2 16\n")
     both = frozenset({"a1", "a2"})
     kept = SlurmReservation(name="whole", nodes=both, begin_s=100.0, end_s=200.0)
-    assert reservations_text.read(commands) == (
+    assert reservations_of(commands) == (
         replace(kept, name="later", nodes=frozenset({"a2"}), floating=True),
         replace(kept, name="part", whole=False),
         kept,
     )
     none = printing(tmp_path, scontrol="No reservations in the system\n")
-    assert reservations_text.read(none) == ()
+    assert reservations_of(none) == ()
 
 
 def test_only_whole_nodes_with_gpus_are_away() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import logging
 import sys
 from pathlib import Path
@@ -14,10 +13,9 @@ import replay
 from slurm_plugin.cluster import WallLimits
 from slurm_plugin.config import Slurm
 from slurm_plugin.errors import SourceError
-from slurm_plugin.sources.base import SlurmSource
 from slurm_plugin.sources.choose import open_source
 from slurm_plugin.sources.commands import Commands
-from slurm_plugin.sources.snapshot import take
+from slurm_plugin.sources.text import SlurmSource, take
 
 needs_no_pyslurm = pytest.mark.skipif(
     importlib.util.find_spec("pyslurm") is not None, reason="pyslurm is installed here"
@@ -46,23 +44,16 @@ def installed_pyslurm(
 
 
 @needs_no_pyslurm
-def test_auto_takes_json_and_says_why_not_pyslurm(
+def test_auto_takes_text_and_says_why_not_pyslurm(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    assert open_source(policy(tmp_path)).name == "json"
-    assert caplog.messages == ["reading Slurm 22.05.8 with json: pyslurm is not installed"]
+    assert open_source(policy(tmp_path)).name == "text"
+    assert caplog.messages == ["reading Slurm 22.05.8 with text: pyslurm is not installed"]
 
 
-@needs_no_pyslurm
-def test_auto_takes_text_where_slurm_was_built_without_json(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    settings = policy(tmp_path)
-    program(tmp_path, "sinfo", "echo 'sinfo: error: JSON is not supported' >&2; exit 1")
-    assert open_source(settings).name == "text"
-    assert "with text: pyslurm is not installed; sinfo -a --json failed" in caplog.text
+def test_json_of_an_older_policy_counts_as_text(tmp_path: Path) -> None:
+    assert open_source(policy(tmp_path, source="json")).name == "text"
 
 
 def test_a_pyslurm_of_another_version_is_never_loaded(
@@ -71,9 +62,9 @@ def test_a_pyslurm_of_another_version_is_never_loaded(
     caplog.set_level(logging.INFO)
     (tmp_path / "bin").mkdir()
     installed_pyslurm(tmp_path / "lib", monkeypatch, "25.11.2", "raise SystemExit('loaded')")
-    assert open_source(policy(tmp_path / "bin", "2605")).name == "json"
+    assert open_source(policy(tmp_path / "bin", "2605")).name == "text"
     assert caplog.messages == [
-        "reading Slurm 26.05.3 with json: "
+        "reading Slurm 26.05.3 with text: "
         "pyslurm 25.11.2 is built for Slurm 25.11, this cluster runs 26.05"
     ]
 
@@ -105,27 +96,6 @@ def test_a_slurmctld_that_is_down_is_a_source_error(tmp_path: Path) -> None:
     program(tmp_path, "scontrol", "echo 'slurm_load_ctl_conf error: no answer' >&2; exit 1")
     with pytest.raises(SourceError, match=r"scontrol show config failed .* no answer"):
         open_source(settings)
-
-
-@pytest.mark.parametrize(
-    ("printed", "said"),
-    [
-        ("not json", "did not print JSON"),
-        ("[]", "printed JSON without a list of jobs"),
-        ('{"jobs": {}}', "printed JSON without a list of jobs"),
-        (
-            json.dumps({"errors": [{"error": "Unable to contact slurm controller"}], "jobs": []}),
-            "Unable to contact slurm controller",
-        ),
-    ],
-)
-def test_json_that_is_not_what_was_asked_for_is_a_source_error(
-    tmp_path: Path, printed: str, said: str
-) -> None:
-    source = open_source(policy(tmp_path, source="json"))
-    program(tmp_path, "squeue", f"cat <<'END'\n{printed}\nEND")
-    with pytest.raises(SourceError, match=f"squeue -a --json.*{said}"):
-        source.queue()
 
 
 def test_a_failing_slurmdbd_leaves_the_rest_and_is_said_once(

@@ -11,14 +11,12 @@ import pytest
 import replay
 
 from slurm_plugin.cluster import Association, GpuGres, Partition, SlurmJob, SlurmNode
-from slurm_plugin.sources.base import SlurmSource
+from slurm_plugin.sources.choose import PyslurmSource
 from slurm_plugin.sources.commands import Commands
-from slurm_plugin.sources.json_source import JsonSource
-from slurm_plugin.sources.pyslurm_source import PyslurmSource
-from slurm_plugin.sources.snapshot import take
+from slurm_plugin.sources.text import SlurmSource, take
 
 VERSIONS = ("2205", "2511", "2605")
-SOURCES = [(v, name) for v in VERSIONS for name in ("text", "json")] + [("2511", "pyslurm")]
+SOURCES = [*((v, "text") for v in VERSIONS), ("2511", "pyslurm")]
 AWKWARD = 'we|rd\x1f"na\nme JobState=FAKE é☃'
 
 
@@ -27,7 +25,7 @@ def opened(folder: Path, version: str, name: str) -> SlurmSource:
     commands = Commands(replay.commands(folder, payloads))
     if name == "pyslurm":
         return PyslurmSource(replayed_pyslurm(payloads / "pyslurm.json"), commands)
-    return SlurmSource(commands) if name == "text" else JsonSource(commands)
+    return SlurmSource(commands)
 
 
 def replayed_pyslurm(path: Path) -> Any:
@@ -53,23 +51,6 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> SlurmSource:
 
 def by_label(source: SlurmSource) -> dict[str, SlurmJob]:
     return {job.label: job for job in source.queue()}
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_json_and_text_give_the_same_view(version: str, tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    text = take(opened(tmp_path / "a", version, "text"))
-    other = take(opened(tmp_path / "b", version, "json"))
-    assert other.nodes == text.nodes
-    assert other.queue == text.queue
-    assert (other.partitions, other.settings, other.walls) == (
-        text.partitions,
-        text.settings,
-        text.walls,
-    )
-    assert len(text.nodes) == 7
-    assert len(text.queue) >= 19
 
 
 def test_pyslurm_gives_the_same_view_but_for_two_paths(tmp_path: Path) -> None:
@@ -201,13 +182,3 @@ def test_output_paths_are_filled_in_as_slurm_does(source: SlurmSource) -> None:
     jobs = by_label(source)
     assert jobs["24"].stdout == "/srv/slurm/work/slurm-24.out"
     assert jobs["17"].stdout == "/srv/slurm/work/slurm-17.out"
-
-
-def test_the_json_of_2411_is_read(tmp_path: Path) -> None:
-    source = opened(tmp_path, "2411", "json")
-    nodes = {node.name: node for node in source.nodes()}
-    assert nodes["v1"].gpus == (GpuGres("v100", 4),)
-    assert nodes["v1"].gpus_used == 2
-    (job,) = source.queue()
-    assert (job.label, job.state, job.gpus, job.gpu_type) == ("160", "RUNNING", 2, "v100")
-    assert (job.limit_min, job.node_names, job.features) == (30, ("v1",), "tensorcore")

@@ -12,12 +12,12 @@ from predictor.site.ended_job import JobState
 from predictor.site.history.cells import AskedGpus, asked_gpus
 from slurm_plugin.cluster import GpuGres
 from slurm_plugin.errors import SourceError
-from slurm_plugin.hostlist import expand
 from slurm_plugin.sources.commands import new_mark, rows
 from slurm_plugin.sources.queue_items import array_tasks, queued_jobs
 from slurm_plugin.sources.queue_items import printed_path as output_path
 from slurm_plugin.sources.words import (
     ended_state,
+    expand,
     first_gpus,
     gpus_used,
     minutes,
@@ -194,7 +194,7 @@ def test_gpus_asked_for_count_by_job_node_or_task(
         "job_id": 1,
         "job_state": "PENDING",
         "node_count": "2",
-        "tasks": {"set": 1, "number": 6},
+        "tasks": 6,
     }
     (job,) = queued_jobs([item | asked])
     assert (job.gpus, job.gpu_type) == expected

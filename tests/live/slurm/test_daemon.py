@@ -13,9 +13,6 @@ from daemon_process import DaemonProcess
 
 from predictor.cli.main import main
 from predictor.estimate.fitting import Fitted
-from slurm_plugin.config import Slurm
-from slurm_plugin.daemon.follow_ups import Followed, follow_up
-from slurm_plugin.decide import LimitFollowUp
 
 from .cluster import SlurmCluster
 
@@ -68,29 +65,3 @@ def test_the_nodes_are_listed_with_what_they_are_taken_for(
     assert natively["p100"] == []
     assert natively["v100"] == ["tensor_core"]
     assert "bf16" in natively["a100"]
-
-
-def test_a_limit_is_raised_for_a_job_that_still_waits_with_the_old_one(here: SlurmCluster) -> None:
-    job = here.submit("--hold", "--gres=gpu:1", "--time=60").job_id
-    mark = 'precision-time v=1 limit=90 job: model=a "b" $(id)'
-    change = LimitFollowUp(job_id=job, old_limit_min=60, time_limit_min=90, admin_comment=mark)
-    assert follow_up(change, Slurm()) is Followed.CHANGED
-    assert here.job(job)["TimeLimit"] == "01:30:00"
-    assert here.job(job)["AdminComment"] == mark
-    assert follow_up(change, Slurm()) is Followed.LEFT
-    assert here.job(job)["TimeLimit"] == "01:30:00"
-
-
-def test_the_limit_of_a_running_job_is_left(here: SlurmCluster) -> None:
-    job = here.submit("--gres=gpu:1", "--time=60", script="#!/bin/sh\nsleep 60\n").job_id
-    here.wait(job, {"RUNNING"})
-    change = LimitFollowUp(job_id=job, old_limit_min=60, time_limit_min=90, admin_comment="")
-    assert follow_up(change, Slurm()) is Followed.LEFT
-    assert here.job(job)["TimeLimit"] == "01:00:00"
-
-
-def test_a_name_of_a_job_cannot_pass_for_its_state(here: SlurmCluster) -> None:
-    name = "x JobState=PENDING TimeLimit=01:00:00"
-    job = here.submit("-J", name, "--time=30", "--hold").job_id
-    change = LimitFollowUp(job_id=job, old_limit_min=60, time_limit_min=90, admin_comment="")
-    assert follow_up(change, Slurm()) is Followed.LEFT

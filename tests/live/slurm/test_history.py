@@ -16,7 +16,7 @@ from predictor.site.ended_job import JobState
 from predictor.site.history.run import LimitBy, Run
 from predictor.site.history.store import History, Where
 from slurm_plugin.config import Slurm, SlurmPolicy
-from slurm_plugin.history.follow import SlurmFollower
+from slurm_plugin.history.ingest import SlurmFollower
 from slurm_plugin.mark import JobMark
 
 from .cluster import SlurmCluster

@@ -71,6 +71,26 @@ def test_a_new_network_costs_its_submit_no_prediction_and_is_made_good(
     assert any("time limit set to" in text for text in again.messages)
 
 
+def test_a_limit_of_ours_follows_a_changed_job_and_no_other_does(
+    bench: SlurmCluster, daemon: DecisionDaemon, user: str | None
+) -> None:
+    daemon.start()
+    ask = ("--hold", "--gres=gpu:a100:1", f"--comment={MODEL}")
+    ours, own, raised = (bench.submit(*ask, *more, user=user) for more in ((), ("-t900",), ()))
+    bench.wait_until(lambda: _decided(bench, ours, own, raised), WITHIN_S)
+    before = bench.job(ours.job_id)["TimeLimit"]
+    bench.run("scontrol", "update", f"JobId={raised.job_id}", "TimeLimit=1000")
+    for job in (ours, own, raised):
+        shorter = MODEL.replace("epochs=3", "epochs=90")
+        bench.run("scontrol", "update", f"JobId={job.job_id}", f"Comment={shorter}")
+    bench.wait_until(lambda: bench.job(ours.job_id)["TimeLimit"] != before, WITHIN_S)
+    mark = parse_mark(bench.job(ours.job_id)["AdminComment"])
+    assert mark is not None
+    assert "epochs=90" in mark.job
+    assert bench.job(own.job_id)["TimeLimit"] == "15:00:00"
+    assert bench.job(raised.job_id)["TimeLimit"] == "16:40:00"
+
+
 def test_what_users_wrote_moves_nothing_else(
     bench: SlurmCluster, daemon: DecisionDaemon, user: str | None
 ) -> None:

@@ -11,10 +11,9 @@ from predictor.site.ended_job import EndedJob, JobState
 from slurm_plugin.cluster import Cluster
 from slurm_plugin.config import Slurm
 from slurm_plugin.sources.accounting import streamed
-from slurm_plugin.sources.base import SlurmSource
 from slurm_plugin.sources.choose import open_source
 from slurm_plugin.sources.commands import Commands
-from slurm_plugin.sources.snapshot import take
+from slurm_plugin.sources.text import SlurmSource, take
 
 from .cluster import SlurmCluster
 

@@ -143,7 +143,7 @@ function calls.submit_lines(call)
   local lines = {}
   for i, fields in ipairs(call.jobs) do
     local line, why = require("precision_time_request").submit_line(record_of(fields),
-      floats(call.parts), 0.0, call.max_script or 65536)
+      floats(call.parts), 0.0, { max_script = call.max_script or 65536, timeout = 0.03 })
     lines[i] = line or "refused: " .. why
   end
   return { lines = lines }

@@ -92,7 +92,7 @@ def test_every_text_a_user_can_write_arrives_as_written(hook: Hook) -> None:
         assert request.environment == {
             "PRECISION_TIME": job["environment"]["PRECISION_TIME"].decode("utf-8", "replace")
         }
-        assert (request.kind, request.uid, request.old) == ("submit", 21001, {})
+        assert (request.kind, request.uid, request.within) == ("submit", 21001, 30)
 
 
 def test_every_answer_the_daemon_can_give_arrives_as_given(hook: Hook) -> None:

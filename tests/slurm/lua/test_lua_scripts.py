@@ -41,7 +41,7 @@ def test_a_site_script_chains_it_with_the_documented_lines(
     interpreter: str, path: Path, tmp_path: Path
 ) -> None:
     documented = re.findall(r"^--   (.*)$", SHIPPED.read_text(), re.M)
-    path_line, load_line, submit_line, modify_line, _ = documented
+    path_line, load_line, submit_line, _ = documented
     script = tmp_path / "site.lua"
     script.write_text(
         "\n".join(
@@ -54,7 +54,7 @@ def test_a_site_script_chains_it_with_the_documented_lines(
                 "  return slurm.SUCCESS",
                 "end",
                 "function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)",
-                modify_line,
+                "  if ok then pt.modify(job_desc, job_rec, part_list, modify_uid) end",
                 "  return slurm.SUCCESS",
                 "end",
             ]

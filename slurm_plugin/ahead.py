@@ -1,0 +1,243 @@
+"""When a job that is not in the queue yet would start, by a replay of those before it.
+
+Running jobs hold their GPUs as long as was estimated of them, else until their limit; pending ones
+follow by priority with backfill (predictor.site.replay); probes of each size come last. Partition
+tiers, reservations, dependencies, later changes of priority and preemption are not seen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from predictor.site.replay import Pool, Trace, replay
+
+from .cluster import Cluster, SlurmJob, SlurmNode
+from .constraints import parse
+from .mark import parse_mark
+
+# Pending jobs replayed one by one; those after them are reckoned in GPU seconds.
+MAX_PLACED = 2_000
+# How long slurmctld's own backfill takes an unlimited job to run (backfill.c, one year).
+UNLIMITED_S = 365 * 86_400.0
+# How long a job holds its GPUs that is over its limit or completing: slurmctld looks every 30 s.
+OVERDUE_S = 30.0
+# A probe fits into gaps of an hour, and leaves them at once to the next probe.
+PROBE_LIMIT_S, PROBE_S = 3600.0, 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A job of the replay: where it may run, its GPUs, its limit, and how long it will run."""
+
+    may: tuple[bool, ...]
+    gpus: int
+    limit_s: float
+    run_s: float
+    runs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAhead:
+    """GPUs of one type on nodes that are alike; ``start_s`` by the GPUs a new job asks for."""
+
+    partitions: frozenset[str]
+    features: frozenset[str]
+    gpu_type: str | None
+    names: frozenset[str]
+    per_node: int
+    start_s: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def gpus(self) -> int:
+        """All of them."""
+        return self.per_node * len(self.names)
+
+    def takes(self, job: SlurmJob) -> bool:
+        """Whether a pending job may run here, at some time."""
+        constraint = parse(job.features) if job.features else None
+        return (
+            not self.partitions.isdisjoint(job.partitions)
+            and job.gpu_type in (None, self.gpu_type)
+            and (constraint is None or constraint.matches(self.features))
+            and job.gpus <= self.gpus
+            and -(-job.gpus // max(1, job.nodes)) <= self.per_node
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAhead:
+    """What a new job finds before it, at the moment of one view of Slurm."""
+
+    pools: tuple[PoolAhead, ...] = ()
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> QueueAhead:
+        """Replay the queue of a view; takes seconds for thousands of jobs."""
+        pools = _pools(cluster)
+        if not pools:
+            return cls()
+        pending = _pending(cluster, pools)
+        placed, more = pending[:MAX_PLACED], pending[MAX_PLACED:]
+        probes = [
+            _Row(_alone(at, pools), size, PROBE_LIMIT_S, PROBE_S)
+            for at, pool in enumerate(pools)
+            for size in _sizes(pool)
+        ]
+        rows = (*_running(cluster, pools), *placed, *probes)
+        starts = iter(_starts(rows, pools)[-len(probes) :])
+        waits = _more_s(more, pools)
+        return cls(
+            tuple(
+                PoolAhead(
+                    pool.partitions,
+                    pool.features,
+                    pool.gpu_type,
+                    pool.names,
+                    pool.per_node,
+                    tuple((size, next(starts) + later_s) for size in _sizes(pool)),
+                )
+                for pool, later_s in zip(pools, waits, strict=True)
+            )
+        )
+
+    def wait(
+        self,
+        gpus: int,
+        gpus_per_node: int | None,
+        nodes: frozenset[str],
+        partition: str,
+        *,
+        gpu_type: str | None = None,
+    ) -> float | None:
+        """Seconds a job of ``gpus`` in all would wait on ``nodes`` of ``partition``.
+
+        All pending jobs are before it. None where no usable nodes could ever hold it.
+        """
+        found = [
+            start_s
+            for pool in self.pools
+            if partition in pool.partitions
+            and gpu_type in (None, pool.gpu_type)
+            and gpus <= pool.per_node * len(pool.names & nodes)
+            and (gpus_per_node or 1) <= pool.per_node
+            for start_s in [next(s for size, s in pool.start_s if size >= gpus)]
+        ]
+        return min(found, default=None) if gpus > 0 else None
+
+
+def _pools(cluster: Cluster) -> tuple[PoolAhead, ...]:
+    down = {part.name for part in cluster.partitions if not part.up}
+    alike: dict[tuple[frozenset[str], frozenset[str], str | None, int], set[str]] = {}
+    for node in cluster.nodes:
+        for gres in node.gpus if node.usable else ():
+            kind = (frozenset(node.partitions) - down, node.features, gres.type, gres.count)
+            if gres.count:
+                alike.setdefault(kind, set()).add(node.name)
+    return tuple(
+        PoolAhead(partitions, features, kind, frozenset(names), count)
+        for (partitions, features, kind, count), names in alike.items()
+    )
+
+
+def _sizes(pool: PoolAhead) -> tuple[int, ...]:
+    """GPUs of the probes: all that fit into a node, then 2, 4, 8 ... nodes, and all there are."""
+    doublings = range(1, (len(pool.names) - 1).bit_length())
+    larger = {pool.per_node * 2**n for n in doublings} | {pool.gpus}
+    return tuple(sorted({*range(1, pool.per_node + 1), *larger}))
+
+
+def _alone(at: int, pools: Sequence[PoolAhead]) -> tuple[bool, ...]:
+    return tuple(place == at for place in range(len(pools)))
+
+
+def _running(cluster: Cluster, pools: Sequence[PoolAhead]) -> Iterable[_Row]:
+    """What holds GPUs now, a row for each job and pool; and those in use by no job we see."""
+    at = {(name, pool.gpu_type): place for place, pool in enumerate(pools) for name in pool.names}
+    left: Counter[str] = Counter({node.name: node.gpus_used for node in cluster.nodes})
+    kinds = {node.name: node for node in cluster.nodes}
+    for job in cluster.queue:
+        if job.state == "PENDING" or not job.gpus or not job.node_names:
+            continue
+        held: Counter[int] = Counter()
+        each, more = divmod(job.gpus, len(job.node_names))
+        for number, name in enumerate(job.node_names):
+            place = at.get((name, _kind(job, kinds.get(name))))
+            if place is not None:
+                held[place] += each + (number < more)
+                left[name] -= each + (number < more)
+        ran_s = 0.0 if job.start_s is None else cluster.taken_s - job.start_s
+        limit_s = max(OVERDUE_S, _limit_s(job) - ran_s)
+        run_s = max(OVERDUE_S, min(_run_s(job, ran_s) - ran_s, limit_s))
+        for place, gpus in held.items():
+            yield _Row(_alone(place, pools), min(gpus, pools[place].gpus), limit_s, run_s, True)
+    unseen: Counter[int] = Counter()
+    for name, gpus in left.items():
+        node = kinds[name]
+        place = at.get((name, node.gpus[0].type)) if node.gpus else None
+        if place is not None and gpus > 0:
+            unseen[place] += gpus
+    for place, gpus in unseen.items():
+        gpus = min(gpus, pools[place].gpus)
+        yield _Row(_alone(place, pools), gpus, UNLIMITED_S, UNLIMITED_S, True)
+
+
+def _kind(job: SlurmJob, node: SlurmNode | None) -> str | None:
+    """The GRES type that a job has on a node."""
+    if job.gpu_type is not None or node is None or not node.gpus:
+        return job.gpu_type
+    return node.gpus[0].type
+
+
+def _pending(cluster: Cluster, pools: Sequence[PoolAhead]) -> list[_Row]:
+    """Pending jobs for GPUs, in the order in which they would start."""
+    jobs = [j for j in cluster.queue if j.state == "PENDING" and j.gpus > 0 and not j.held]
+    jobs.sort(key=lambda job: (-job.priority, job.submit_s, job.job_id))
+    rows = (
+        _Row(tuple(p.takes(job) for p in pools), job.gpus, _limit_s(job), _run_s(job))
+        for job in jobs
+    )
+    return [row for row in rows if any(row.may)]
+
+
+def _starts(rows: Sequence[_Row], pools: Sequence[PoolAhead]) -> list[float]:
+    may = np.array([row.may for row in rows])
+    run_s = np.array([row.run_s for row in rows])
+    trace = Trace(
+        submit_s=np.zeros(len(rows)),
+        gpus=np.array([row.gpus for row in rows], dtype=np.int64),
+        limit_s=np.array([row.limit_s for row in rows]),
+        run_s=np.where(may, run_s[:, None], np.nan),
+        priority=np.arange(len(rows), 0, -1),
+        runs=np.array([row.runs for row in rows]),
+    )
+    found = [
+        Pool(name=str(at), gpus=p.gpus, gpus_per_node=p.per_node) for at, p in enumerate(pools)
+    ]
+    return [float(start_s) for start_s in replay(trace, found).start_s]
+
+
+def _more_s(rows: Iterable[_Row], pools: Sequence[PoolAhead]) -> list[float]:
+    """For each pool the seconds of work that was not replayed."""
+    found = [0.0] * len(pools)
+    for row in rows:
+        gpus = sum(pool.gpus for pool, may in zip(pools, row.may, strict=True) if may)
+        for at, may in enumerate(row.may):
+            found[at] += row.gpus * row.run_s / gpus if may else 0.0
+    return found
+
+
+def _limit_s(job: SlurmJob) -> float:
+    return UNLIMITED_S if job.limit_min is None else job.limit_min * 60.0
+
+
+def _run_s(job: SlurmJob, ran_s: float = 0.0) -> float:
+    """By the estimate on the job: what is expected, once that is over what 19 of 20 need."""
+    limit_s, mark = _limit_s(job), parse_mark(job.admin_comment)
+    if mark is None or mark.expected_s is None or mark.upper_s is None:
+        return limit_s
+    known = (mark.expected_s, mark.upper_s)
+    return min(limit_s, next((each for each in known if each > ran_s), limit_s))
