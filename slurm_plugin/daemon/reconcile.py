@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from predictor.identify.grammar import parse_text
+
 from ..cluster import Cluster, Partition
 from ..config import SlurmPolicy
 from ..errors import SourceError
@@ -179,7 +181,7 @@ class Reconciler:
         order = order_field(cluster.settings) if self.policy.order.mode == "apply" else None
         jobs = list(pending_jobs(commands))
         names = {job.name for job in jobs}
-        self._asked = {job.name: self._asked.get(job.name, job.asks) for job in jobs}
+        self._asked = {name: asks for name, asks in self._asked.items() if name in names}
         self._left &= names
         self._tries = {name: count for name, count in self._tries.items() if name in names}
         self._waits = {name: since for name, since in self._waits.items() if name in names}
@@ -207,8 +209,11 @@ class Reconciler:
             return found
 
     def _is_changed(self, job: PendingJob) -> bool:
-        """Whether it asks for something else since the last look, and has our limit."""
-        return job.is_ours and self._asked[job.name] != job.asks
+        """Whether it has our limit, and asks for something else than that rests on."""
+        if not job.is_ours:
+            return False
+        known = self._asked.get(job.name)
+        return _contradicts_mark(job) if known is None else known != job.asks
 
     def _is_open(self, job: PendingJob) -> bool:
         """Whether it has to be decided, and was not finished late."""
@@ -235,6 +240,8 @@ class Reconciler:
             job.mark is None or job.mark.later is not None or changed
         )
         ordered = order is None or _is_ordered(job, order)
+        if not changed:
+            self._asked[job.name] = job.asks
         if (not undecided or (job.name in self._left and not changed)) and ordered:
             return _reset(job) if order is None else None
         if self._tries.get(job.name, 0) >= TRIES and not changed:
@@ -346,6 +353,16 @@ def request_of(job: PendingJob, partitions: tuple[Partition, ...]) -> HookReques
         work_dir=text["WorkDir"],
         argv=tuple((text["Command"] or "").split()),
     )
+
+
+def _contradicts_mark(job: PendingJob) -> bool:
+    """Whether its comment or its GPUs differ from those of the decision on it."""
+    assert job.mark is not None
+    decided = parse_text(job.mark.job, "submit")
+    stated_now = parse_text(stated(job.row["Comment"]), "comment").over(decided)
+    wanted = gpu_request(request_of(job, ()))
+    gpus = None if wanted is None or stated(job.row["tres-per-socket"]) else wanted.gpus
+    return stated_now.values != decided.values or gpus not in (None, job.mark.gpus)
 
 
 def _asks_for_gpus(job: PendingJob) -> bool:
