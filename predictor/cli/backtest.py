@@ -86,11 +86,20 @@ HEAD = (
     help="Hours of the longest limit.",
 )
 @click.option(
+    "--scheduler",
     "--queue",
-    type=click.Choice(("easy", "fifo")),
+    "scheduler",
+    type=click.Choice(("easy", "fifo", "slurm")),
     default="easy",
     show_default=True,
-    help="How waiting jobs are started.",
+    help="Who starts waiting jobs: EASY backfill, nobody before another, or as slurmctld does.",
+)
+@click.option(
+    "--slurm-conf",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Slurm: what `scontrol show config` prints, for the interval and window of backfill, age "
+    "and fair share.  [default: Slurm's, by age alone]",
 )
 @click.option(
     "--depth",
@@ -121,7 +130,8 @@ def backtest(
     pools: tuple[Pool, ...],
     default_limit_h: float,
     max_limit_h: float,
-    queue: str,
+    scheduler: str,
+    slurm_conf: Path | None,
     depth: int,
     since: float | None,
     until: float | None,
@@ -132,13 +142,13 @@ def backtest(
 ) -> None:
     """Replay past jobs under other time limits and compare kills, waste and waits.
 
-    Jobs come from --history or --swf. Every policy gives each job a limit; a simulator of FIFO or
-    EASY backfill starts them. docs/how-to/backtest.md says what each figure means and what not.
+    Jobs come from --history or --swf. Every policy gives each job a limit or a place in the queue;
+    a simulator of the scheduler starts them. docs/how-to/backtest.md says what each figure means.
     """
     from ..site.backtest.policies import policies_of
     from ..site.backtest.run import backtest as run
     from ..site.backtest.workload import HOUR_S, LimitBounds
-    from ..site.replay import Policy
+    from ..site.replay import Policy, SlurmRules
 
     if (history is None) == (swf is None):
         raise TraceError("nothing to replay: give one of --history and --swf")
@@ -150,7 +160,10 @@ def backtest(
         work = of_history(history or "", since, until, version, pools, bounds)
     if chosen is None:
         chosen = policies_of(usual(work))
-    found = run(work, chosen, queue=Policy(queue), depth=depth, jobs=jobs)
+    rules = SlurmRules()
+    if slurm_conf is not None:
+        rules = SlurmRules.of_config(slurm_conf.read_text(encoding="utf-8", errors="replace"))
+    found = run(work, chosen, queue=Policy(scheduler), depth=depth, slurm=rules, jobs=jobs)
     written = () if output is None else _written(found, output)
     if form == "json":
         show_json(_as_dict(found))
@@ -174,6 +187,7 @@ def _as_dict(found: Backtest) -> dict[str, object]:
     work = found.work
     return {
         "jobs": len(work),
+        "scheduler": found.scheduler,
         "pools": [
             {"name": p.name, "gpus": p.gpus, "gpus_per_node": p.gpus_per_node} for p in work.pools
         ],
@@ -189,7 +203,12 @@ def show(found: Backtest) -> None:
     work = found.work
     gpus = ", ".join(f"{count(pool.gpus)} {pool.name}" for pool in work.pools)
     span_s = float(work.submit_s.max() - work.submit_s.min())
+    played = found.scheduler
+    settings = ", ".join(
+        f"{k} {v:g}" for k, v in played.items() if isinstance(v, int | float) and v
+    )
     click.echo(f"{count(len(work))} jobs of {duration(span_s)} on {gpus}")
+    click.echo(f"started by a simulated {played['name']}" + f" ({settings})" * bool(settings))
     for reason, number in work.skipped.items():
         click.echo(f"  skipped, {reason}: {count(number)}")
     if killed := int(work.censored.sum()):

@@ -141,6 +141,19 @@ def test_an_swf_file_by_command(tmp_path: Path) -> None:
     assert said["warnings"] == []
 
 
+def test_the_scheduler_is_chosen_and_told(tmp_path: Path) -> None:
+    path, config = tmp_path / "log.swf", tmp_path / "config"
+    path.write_text(SWF)
+    config.write_text("SchedulerParameters = bf_interval=600\n")
+    given = ("--swf", str(path), "--jobs", "1", "--policy", "users", "--pool", "cluster:8/4")
+    slurm = ("--scheduler", "slurm", "--slurm-conf", str(config))
+    found = json.loads(run(*given, *slurm, "--format", "json").stdout)
+    assert found["scheduler"]["name"] == "slurm"
+    assert found["scheduler"]["bf_interval_s"] == 600
+    assert "simulated slurm (depth 500, bf_interval_s 600" in run(*given, *slurm).stdout
+    assert "simulated fifo" in run(*given, "--queue", "fifo").stdout
+
+
 @pytest.mark.usefixtures("fitted")
 def test_a_history_by_command(runs: list[Run], tmp_path: Path) -> None:
     from predictor.site.history.store import History

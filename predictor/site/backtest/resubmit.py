@@ -7,7 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..replay import NO_GATES, After, Floats, Gates, Policy, Schedule, Trace, in_pools, replay
+from ..replay import (
+    NO_GATES,
+    STOCK_RULES,
+    After,
+    Floats,
+    Gates,
+    Policy,
+    Schedule,
+    SlurmRules,
+    Trace,
+    in_pools,
+    replay,
+)
 from .policies import Limits
 from .workload import Workload
 
@@ -25,7 +37,14 @@ class Attempts:
     lost_s: Floats
 
 
-def replay_limits(work: Workload, given: Limits, *, queue: Policy, depth: int) -> Attempts:
+def replay_limits(
+    work: Workload,
+    given: Limits,
+    *,
+    queue: Policy,
+    depth: int,
+    slurm: SlurmRules = STOCK_RULES,
+) -> Attempts:
     """Every job under its limit; one that it kills comes again under the user's, from nothing.
 
     It comes at the end of the line at the time of its kill.
@@ -36,6 +55,7 @@ def replay_limits(work: Workload, given: Limits, *, queue: Policy, depth: int) -
     both = np.concatenate([np.arange(n), again])
     run_s = in_pools(work.run_s[both], work.pool[both], len(work.pools))
     limit_s = np.concatenate([given.limit_s, given.again_s[again]])
+    users = np.unique([run.request.user for run in work.past], return_inverse=True)[1]
     gates = NO_GATES
     if len(again):
         gates = Gates(after=tuple(After(job=n + k, other=int(j)) for k, j in enumerate(again)))
@@ -45,9 +65,11 @@ def replay_limits(work: Workload, given: Limits, *, queue: Policy, depth: int) -
             gpus=work.gpus[both],
             limit_s=limit_s,
             run_s=run_s,
-            priority=None if given.key_s is None else _priority(given.key_s),
+            # Seconds, as order is written to slurmctld: of alike ones the first submitted.
+            priority=None if given.key_s is None else -np.round(given.key_s).astype(np.int64),
+            user=users[both] if len(users) == n else None,
         )
-        out = replay(trace, work.pools, policy=queue, depth=depth, gates=gates)
+        out = replay(trace, work.pools, policy=queue, depth=depth, gates=gates, slurm=slurm)
         again_submit_s = out.end_s[again]
     return _attempts(out, again, n)
 
@@ -64,8 +86,3 @@ def _attempts(out: Schedule, again: NDArray[np.intp], n: int) -> Attempts:
     lost_s[again] = end_s[again] - start_s[again]
     start_s[again], end_s[again], killed[again] = out.start_s[n:], out.end_s[n:], out.killed[n:]
     return Attempts(start_s=start_s, end_s=end_s, killed=killed, lost_s=lost_s)
-
-
-def _priority(key_s: Floats) -> NDArray[np.int64]:
-    """Higher first, for the smallest key."""
-    return -np.argsort(np.argsort(key_s, kind="stable"), kind="stable").astype(np.int64)

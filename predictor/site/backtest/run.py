@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from ...errors import TraceError
-from ..replay import BACKFILL_DEPTH, Policy
+from ..replay import BACKFILL_DEPTH, STOCK_RULES, Policy, SlurmRules
 from .figures import Figures, figures_of, queue_length
 from .policies import (
     LEARNING,
@@ -40,10 +42,23 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backtest:
-    """Every policy on one workload."""
+    """Every policy on one workload, by one scheduler; ``slurm`` holds where it is slurmctld."""
 
     work: Workload
     replayed: tuple[Replayed, ...]
+    queue: Policy = Policy.EASY
+    depth: int = BACKFILL_DEPTH
+    slurm: SlurmRules = STOCK_RULES
+
+    @property
+    def scheduler(self) -> dict[str, Any]:
+        """Who started the jobs, and by which settings; None for those without end."""
+        rules = asdict(self.slurm) if self.queue is Policy.SLURM else {}
+        if not self.slurm.fair_share_s:
+            rules.pop("half_life_s", None)
+        depth = {} if self.queue is Policy.FIFO else {"depth": self.depth}
+        ends = {name: None if value == inf else value for name, value in rules.items()}
+        return {"name": self.queue.value} | depth | ends
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -63,6 +78,7 @@ def backtest(
     *,
     queue: Policy = Policy.EASY,
     depth: int = BACKFILL_DEPTH,
+    slurm: SlurmRules = STOCK_RULES,
     jobs: int = -1,
 ) -> Backtest:
     """Replay the jobs under each policy's limits, in ``jobs`` processes (-1 for one a core).
@@ -78,7 +94,8 @@ def backtest(
     learned = _learned(work, policies)
     limits = [limits_of(work, policy, learned) for policy in policies]
     schedules = Parallel(n_jobs=jobs)(
-        delayed(replay_limits)(work, given, queue=queue, depth=depth) for given in limits
+        delayed(replay_limits)(work, given, queue=queue, depth=depth, slurm=slurm)
+        for given in limits
     )
     users = next(
         (out for policy, out in zip(policies, schedules, strict=True) if policy.kind == USERS), None
@@ -89,6 +106,9 @@ def backtest(
             Replayed(policy, given, out, figures_of(work, policy, given, out, users))
             for policy, given, out in zip(policies, limits, schedules, strict=True)
         ),
+        queue=queue,
+        depth=depth,
+        slurm=slurm,
     )
 
 

@@ -3,11 +3,13 @@
 from .gates import NO_GATES, After, Gates, Throttle
 from .nodes import Away
 from .simulate import BACKFILL_DEPTH, Policy, replay
+from .slurm import STOCK_RULES, SlurmRules
 from .trace import Floats, Ints, Pool, Schedule, Trace, in_pools
 
 __all__ = [
     "BACKFILL_DEPTH",
     "NO_GATES",
+    "STOCK_RULES",
     "After",
     "Away",
     "Floats",
@@ -16,6 +18,7 @@ __all__ = [
     "Policy",
     "Pool",
     "Schedule",
+    "SlurmRules",
     "Throttle",
     "Trace",
     "in_pools",

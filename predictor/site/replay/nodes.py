@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +82,10 @@ class Absences:
                     kept[node] -= count
             free = [max(0, min(pair)) for pair in zip(free, kept, strict=True)]
         return free
+
+    def windows(self, now_s: float) -> Iterator[tuple[Away, list[int]]]:
+        """Those that are not over, with the GPUs of each node that they take."""
+        return ((one, lost) for one, lost in self._lost if one.until_s > now_s)
 
     def returns(self, now_s: float) -> list[float]:
         """When GPUs come back after now, in order."""
@@ -176,6 +180,16 @@ class Nodes:
                     free[node] -= count
                 return Reservation(at_s, free)
         raise AssertionError("a job that fits the empty pool has room after the last one")
+
+    def timeline(self, now_s: float) -> tuple[NDArray[np.float64], Ints]:
+        """Now and the ends of running jobs by limits (k,), and the GPUs free from then (k, n)."""
+        times_s = np.unique([now_s, *(end_s for end_s, _ in self._ends if end_s > now_s)])
+        free = np.tile(np.array(self.free, dtype=np.int64), (len(times_s), 1))
+        for end_s, job in self._ends:
+            row = int(np.searchsorted(times_s, end_s)) if end_s > now_s else 1
+            for node, count in self._shares[job]:
+                free[row:, node] += count
+        return times_s, free
 
     def _moments(self, now_s: float) -> Iterable[float]:
         """When GPUs are given back, in order."""

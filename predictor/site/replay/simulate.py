@@ -1,11 +1,11 @@
-"""Replays a trace on pools of GPUs, first come first served or with EASY backfill.
+"""Replays a trace on pools of GPUs: first come first served, EASY backfill, or as slurmctld.
 
 EASY (Lifka, JSSPP 1995; Mu'alem and Feitelson, IEEE TPDS 12, 2001): the first waiting job that
 cannot start gets a reservation at the earliest time that the limits of running jobs promise; a
 later job may start before it if it ends by its own limit until then, or takes GPUs that are spare
 then. Where jobs may run in several pools, each pool holds at most one reservation, of the first
 waiting job that this pool serves earliest. Pools are tried in their order, as Slurm tries nodes by
-weight.
+weight. ``slurm.py`` says what slurmctld does differently.
 
 A job is never preempted, and one that ends at its limit is not submitted again.
 """
@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from ...errors import TraceError
 from .gates import NO_GATES, Arrivals, Gates
 from .nodes import Away, Nodes, Reservation
-from .trace import Pool, Schedule, Trace
+from .slurm import STOCK_RULES, FairShare, Plan, SlurmRules, next_pass_s
+from .trace import Floats, Pool, Schedule, Trace
 
 # Waiting jobs looked at behind the first that cannot start; Slurm's bf_max_job_test.
 BACKFILL_DEPTH = 500
@@ -35,6 +36,7 @@ class Policy(StrEnum):
 
     FIFO = "fifo"
     EASY = "easy"
+    SLURM = "slurm"
 
 
 def replay(
@@ -45,12 +47,14 @@ def replay(
     depth: int = BACKFILL_DEPTH,
     gates: Gates = NO_GATES,
     away: Sequence[Away] = (),
+    slurm: SlurmRules = STOCK_RULES,
 ) -> Schedule:
     """Start every job of the trace on the pools that are the columns of its ``run_s``.
 
-    ``depth`` is how many waiting jobs EASY looks at behind the first that cannot start. ``gates``
-    are what jobs wait for besides, ``away`` GPUs that are kept from them for a time. Raises
-    TraceError where the pools are not those of the trace, or no pool can ever hold a job.
+    ``depth`` is how many waiting jobs backfill looks at behind the first that cannot start,
+    ``slurm`` what holds under that policy. ``gates`` are what jobs wait for besides, ``away``
+    GPUs that are kept from them for a time. Raises TraceError where the pools are not those of the
+    trace, or no pool can ever hold a job.
     """
     if trace.run_s.shape[1] != len(pools):
         raise TraceError(
@@ -70,7 +74,9 @@ def replay(
     )
     parts = _apart(may) if gates == NO_GATES else _whole(may)
     for rows, columns in parts:
-        _Replay(trace, may, rows, columns, pools, schedule, policy, depth, gates, away).run()
+        given = (trace, may, rows, columns, pools, schedule, policy, depth, gates, away)
+        part = _SlurmReplay(*given, slurm) if policy is Policy.SLURM else _Replay(*given)
+        part.run()
     return schedule
 
 
@@ -138,14 +144,17 @@ class _Replay:
         while (now_s := self._next_s(now_s)) < np.inf:
             while self.ends and self.ends[0][0] <= now_s:
                 _, rank, pool, limit_end_s = heapq.heappop(self.ends)
-                self.nodes[pool].stop(rank, limit_end_s)
-                self.arrivals.ended(rank, now_s)
+                self._end(rank, pool, limit_end_s, now_s)
             for rank in self.arrivals.until(now_s):
                 insort(self.waiting, rank)
-            self._start_heads(now_s)
-            window = self._window()
-            if len(window) and self._may_start(window, now_s, {}).any():
-                self._pass_by(window, now_s)
+            self._look(now_s)
+
+    def _look(self, now_s: float) -> None:
+        """Start whoever may."""
+        self._start_heads(now_s)
+        window = self._window()
+        if len(window) and self._may_start(window, now_s, {}).any():
+            self._pass_by(window, now_s)
 
     def _next_s(self, now_s: float) -> float:
         """When the next job comes or ends, or GPUs come back."""
@@ -220,6 +229,10 @@ class _Replay:
         heapq.heappush(self.ends, (end_s, rank, pool, limit_end_s))
         self.arrivals.started(rank, now_s)
 
+    def _end(self, rank: int, pool: int, limit_end_s: float, now_s: float) -> None:
+        self.nodes[pool].stop(rank, limit_end_s)
+        self.arrivals.ended(rank, now_s)
+
     def _reserve(self, rank: int, now_s: float, held: dict[int, Reservation]) -> bool:
         """Hold room for a job that waits; False where other jobs hold all of its pools."""
         open_pools = [
@@ -238,3 +251,115 @@ class _Replay:
         if rank == self.waiting[0] and np.isnan(promised_s[job]):
             promised_s[job] = found[best].shadow_s
         return True
+
+
+class _SlurmReplay(_Replay):
+    """The same with the passes of slurmctld."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        may: NDArray[np.bool_],
+        rows: Rows,
+        columns: list[int],
+        pools: Sequence[Pool],
+        schedule: Schedule,
+        policy: Policy,
+        depth: int,
+        gates: Gates,
+        away: Sequence[Away],
+        rules: SlurmRules,
+    ) -> None:
+        super().__init__(trace, may, rows, columns, pools, schedule, policy, depth, gates, away)
+        self.rules, self.pass_s = rules, np.inf
+        self.submit_s = trace.submit_s[self.job]
+        points = -trace.submit_s if trace.priority is None else trace.priority.astype(np.float64)
+        self.points = points[self.job]
+        none = np.zeros(len(trace), dtype=np.int64)
+        self.shares = FairShare(rules, (none if trace.user is None else trace.user)[self.job])
+        least_s = np.full(len(trace), np.nan) if trace.least_s is None else trace.least_s
+        self.least_s = least_s[self.job]
+
+    def _next_s(self, now_s: float) -> float:
+        return min(super()._next_s(now_s), self.pass_s)
+
+    def _look(self, now_s: float) -> None:
+        self._start_in_order(now_s)
+        if now_s >= self.pass_s:
+            self.pass_s = np.inf
+            self._backfill(now_s)
+        elif self.waiting:
+            self.pass_s = min(self.pass_s, next_pass_s(now_s, self.rules.bf_interval_s))
+
+    def _in_order(self, now_s: float) -> list[int]:
+        """The waiting jobs by their priority now."""
+        if self.rules.fixed_order:
+            return list(self.waiting)
+        ranks = np.array(self.waiting, dtype=np.int64)
+        too_old_s = np.maximum(now_s - self.submit_s[ranks] - self.rules.max_age_s, 0.0)
+        points = self.points[ranks] - too_old_s + self.shares.seconds(ranks, now_s)
+        ordered: list[int] = ranks[np.argsort(-points, kind="stable")].tolist()
+        return ordered
+
+    def _start_in_order(self, now_s: float) -> None:
+        """The main scheduler: in each pool nobody passes by the first that does not fit."""
+        held: dict[int, Reservation] = {}
+        for rank in self._in_order(now_s):
+            if len(held) == len(self.nodes):
+                return
+            if self._start(rank, now_s, held):
+                self.waiting.remove(rank)
+            else:
+                self._reserve(rank, now_s, held)
+
+    def _backfill(self, now_s: float) -> None:
+        """Start whoever has room beside the plans of those before; plan the others."""
+        ranks = self._in_order(now_s)[: self.depth]
+        if not any(max(nodes.free) for nodes in self.nodes):
+            return
+        plans = [Plan(nodes, now_s, self.rules.bf_window_s) for nodes in self.nodes]
+        least = np.fmin(self.least_s, self.limit_s)
+        may_start = self._may_start_now(plans, ranks, least)
+        for at, rank in enumerate(ranks):
+            if not may_start[at:].any():
+                return  # nothing is left to plan for
+            least_s = float(least[rank])
+            found = [
+                (*room, pool)
+                for pool, plan in enumerate(plans)
+                if self.pools_of[rank][pool]
+                and (room := plan.earliest(self.gpus_of[rank], least_s)) is not None
+            ]
+            if not found:
+                continue
+            from_s, share, pool = min(found, key=lambda one: one[0])
+            if from_s > now_s:
+                if plans[pool].keep(share, from_s, from_s + least_s):
+                    may_start[at:] = self._may_start_now(plans, ranks[at:], least)
+                continue
+            room_s = max(least_s, plans[pool].free_until_s(share) - now_s)
+            self.limit_of[rank] = limit_s = min(self.limit_of[rank], room_s)
+            self.nodes[pool].start(rank, share, now_s + limit_s, None)
+            plans[pool].start(share, limit_s)
+            may_start[at:] = self._may_start_now(plans, ranks[at:], least)
+            self.waiting.remove(rank)
+            self._record(rank, pool, now_s, now_s + limit_s)
+
+    def _may_start_now(
+        self, plans: Sequence[Plan], ranks: Sequence[int], least_s: Floats
+    ) -> NDArray[np.bool_]:
+        """Jobs (n,) that may have room now beside the plans."""
+        rows = np.array(ranks, dtype=np.intp)
+        gpus, limit_s = self.gpus[rows], least_s[rows]
+        found = np.zeros(len(rows), dtype=bool)
+        for pool, plan in enumerate(plans):
+            found |= plan.may_start(gpus, limit_s) & self.may[rows, pool]
+        return found
+
+    def _record(self, rank: int, pool: int, now_s: float, limit_end_s: float) -> None:
+        super()._record(rank, pool, now_s, limit_end_s)
+        self.shares.holds(rank, self.gpus_of[rank], now_s)
+
+    def _end(self, rank: int, pool: int, limit_end_s: float, now_s: float) -> None:
+        super()._end(rank, pool, limit_end_s, now_s)
+        self.shares.holds(rank, -self.gpus_of[rank], now_s)

@@ -42,7 +42,9 @@ class Trace:
     is killed. ``run_s`` (n, pools) is how long the job would run in each pool if nothing stopped
     it, NaN where it may not run there. ``priority`` (n,): higher first, then by submission;
     None where all are equal. ``runs`` (n,) are the jobs that run already when they come: GPUs that
-    are to go away are no reason for them to wait; None where there are none. Raises TraceError,
+    are to go away are no reason for them to wait; None where there are none. ``user`` (n,) are
+    numbers from 0, for fair share. ``least_s`` (n,) is Slurm's TimeMin: backfill plans a job by it
+    and may start it with any limit from that on, NaN where it is not given. Raises TraceError,
     naming the field and the first job it is wrong in.
     """
 
@@ -52,14 +54,15 @@ class Trace:
     run_s: Floats
     priority: Ints | None = None
     runs: NDArray[np.bool_] | None = None
+    user: Ints | None = None
+    least_s: Floats | None = None
 
     def __post_init__(self) -> None:
         n = len(self.submit_s)
         shapes = {"gpus": self.gpus.shape, "limit_s": self.limit_s.shape}
-        if self.priority is not None:
-            shapes["priority"] = self.priority.shape
-        if self.runs is not None:
-            shapes["runs"] = self.runs.shape
+        for name in ("priority", "runs", "user", "least_s"):
+            if getattr(self, name) is not None:
+                shapes[name] = getattr(self, name).shape
         for name, shape in shapes.items():
             if shape != (n,):
                 raise TraceError(f"{name} has the shape {shape}: expected ({n},)")
