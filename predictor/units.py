@@ -7,9 +7,9 @@ MINUTE_S, HOUR_S = 60, 3600
 
 
 def short(value: float) -> str:
-    """Three significant digits without an exponent: ``1.23``, ``12.3``, ``123``, ``12345``."""
+    """Three significant digits without an exponent: ``1.23``, ``12.3``, ``123``, ``12,345``."""
     decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
-    return f"{value:.{decimals}f}"
+    return f"{value:,.{decimals}f}"
 
 
 def duration(seconds: float | None) -> str:
@@ -17,7 +17,7 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return MISSING
     for scale, unit in ((1e6, "us"), (1e3, "ms"), (1.0, "s")):
-        if seconds * scale < (1000 if scale > 1 else MINUTE_S):
+        if seconds * scale < (999.5 if scale > 1 else MINUTE_S):
             return f"{short(seconds * scale)} {unit}"
     if round(seconds) < HOUR_S:
         minutes, rest = divmod(round(seconds), MINUTE_S)

@@ -9,6 +9,7 @@ import click
 
 from ..units import MISSING, count, short
 from .console import format_option, show_json, show_table
+from .options import complete
 
 if TYPE_CHECKING:
     from ..graphs.catalog import ModelEntry
@@ -58,7 +59,7 @@ def list_(name: str | None, group: str | None, form: str) -> None:
 
 
 @catalog.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete("model"))
 @format_option
 def show(name: str, form: str) -> None:
     """Show what is known of the model that NAME means, as people write it.

@@ -11,7 +11,7 @@ import click
 from ..errors import JobError
 from ..units import count, duration, span
 from .console import GAP, format_option, show_json, show_table, warn
-from .options import job_of, job_options, repeated_option
+from .options import job_of, job_options, model_argument, repeated_option
 from .predictors import TOO_LARGE, predictor, strict_option, warn_of_memory
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Line:
 
 
 @click.command()
-@click.argument("model")
+@model_argument
 @repeated_option("gpu", ", ".join(GPUS))
 @repeated_option("precision", ", ".join(PRECISIONS))
 @job_options("gpu", "precision")

@@ -12,6 +12,7 @@ import click
 from ..units import count, duration, span
 from .console import format_option, show_json
 from .identify import missing, script_text
+from .options import complete
 from .predictors import predictor
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> fl
 @click.option("--name", help="Its name.")
 @click.option("--partition", help="The partition or queue.")
 @click.option("--gpus", type=click.IntRange(0), help="GPUs in all  [default: 1]")
-@click.option("--gpu", "gpu_type", help="The GPU type.")
+@click.option("--gpu", "gpu_type", help="The GPU type.", shell_complete=complete("gpu"))
 @click.option("--cpus", type=click.IntRange(1), help="CPUs in all.")
 @click.option("--memory-gib", type=click.FloatRange(0), help="Memory in all.")
 @click.option(

@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from .console import GAP, format_option, show_json, show_table
-from .options import job_of, job_options
+from .options import job_of, job_options, model_argument
 from .predictors import predictor
 
 
 @click.command()
-@click.argument("model")
+@model_argument
 @job_options()
 @click.option("--version", "version", help="Stored predictor to use  [default: the one in use]")
 @format_option

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from textwrap import indent
 from types import MappingProxyType
 from typing import Any
 
 import click
+import yaml
 
 from ..errors import NotInstalledError
 from ..optional import needs
@@ -62,7 +65,7 @@ class CommandGroup(click.Group):
         else:
             return None
         assert isinstance(found, click.Command), f"{cmd_name} is not a click command"
-        return found
+        return with_examples(found, cmd_name if ctx.parent is None else f"{self.name} {cmd_name}")
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command that was named."""
@@ -75,6 +78,24 @@ class CommandGroup(click.Group):
                 raise
             with needs(extra):
                 raise error
+
+
+def with_examples(command: click.Command, name: str) -> click.Command:
+    """The command with the examples of ``examples.yaml`` under its help, its subcommands too."""
+    if name in _examples():
+        command.epilog = "\b\nExamples:\n" + indent(_examples()[name], "  ")
+    if isinstance(command, click.Group):
+        for word, one in command.commands.items():
+            with_examples(one, f"{name} {word}")
+    return command
+
+
+@cache
+def _examples() -> Mapping[str, str]:
+    found: Mapping[str, str] = yaml.load(
+        Path(__file__).with_name("examples.yaml").read_bytes(), yaml.CSafeLoader
+    )
+    return found
 
 
 @cache

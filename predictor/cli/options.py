@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from profiles.storage import shipped_yaml
 
 from ..errors import JobError, TraceError
 from ..job.phases import Phase, with_first
-from ..job.precision import parse_precision
+from ..job.precision import Precision, parse_precision
 from ..job.training_job import TrainingJob, parse_pairs
 
 if TYPE_CHECKING:
@@ -26,6 +26,37 @@ if TYPE_CHECKING:
 Decorator = Callable[[Any], Any]
 
 _SIZE = re.compile(r"\d+(x\d+){0,2}")
+
+
+def _networks() -> Iterable[str]:
+    from ..graphs.catalog import entries, traced_entries
+
+    return (entry.name for entry in (*entries(), *traced_entries()))
+
+
+def _gpus() -> Iterable[str]:
+    from profiles.gpus import gpus
+
+    return gpus()
+
+
+# What a shell completes, by the name of an argument or option.
+_KNOWN: Mapping[str, Callable[[], Iterable[str]]] = {
+    "model": _networks,
+    "gpu": _gpus,
+    "precision": lambda: Precision,
+}
+
+
+def complete(name: str) -> Callable[[click.Context, click.Parameter, str], list[str]] | None:
+    """What completes the values of a network, a GPU or a precision; None for other names."""
+    known = _KNOWN.get(name)
+    if known is None:
+        return None
+    return lambda ctx, param, begun: [word for word in known() if word.startswith(begun.lower())]
+
+
+model_argument = click.argument("model", shell_complete=complete("model"))
 
 
 def job_options(*apart: str) -> Decorator:
@@ -44,7 +75,7 @@ def job_options(*apart: str) -> Decorator:
 def repeated_option(name: str, default: str) -> Decorator:
     """Adds the option of one field so that it may be repeated; ``default`` is in words."""
     words = f"{shipped_yaml('keys.yaml')[name]['help']} Repeatable.  [default: {default}]"
-    return click.option(f"--{name}", name, multiple=True, help=words)
+    return click.option(f"--{name}", name, multiple=True, help=words, shell_complete=complete(name))
 
 
 def _option(one: Field[Any], told: Mapping[str, Any]) -> Decorator:
@@ -63,6 +94,7 @@ def _option(one: Field[Any], told: Mapping[str, Any]) -> Decorator:
         show_default=isinstance(one.default, int | str) and one.default != "",
         multiple=several,
         metavar=told.get("metavar"),
+        shell_complete=complete(one.name),
         help=told["help"] + usual,
         **default,
     )

@@ -13,7 +13,7 @@ from ..units import duration, short
 from .compare import GPUS, PRECISIONS, has_units
 from .console import format_option, show_json, show_table, warn
 from .costs import cost_options, kilowatt_hours, money, seconds_of, take_terms
-from .options import job_of, job_options, repeated_option
+from .options import job_of, job_options, model_argument, repeated_option
 from .predictors import predictor
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Wish:
 
 
 @click.command()
-@click.argument("model")
+@model_argument
 @click.option("--gpus", "counts", default="1,2,4,8", show_default=True, help="Numbers of GPUs.")
 @repeated_option("gpu", f"those with a price, else {', '.join(GPUS)}")
 @repeated_option("precision", ", ".join(PRECISIONS))

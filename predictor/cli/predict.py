@@ -10,7 +10,7 @@ import click
 from ..units import count, duration, gibibytes, percent, short, span
 from .console import GAP, format_option, show_json, warn
 from .costs import cost_lines, cost_options, take_terms
-from .options import job_of, job_options
+from .options import job_of, job_options, model_argument
 from .predictors import predictor, strict_option, warn_of_memory
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ ENDS = (0.025, 0.975)  # the quantiles that 95 % lie between
 
 
 @click.command()
-@click.argument("model")
+@model_argument
 @job_options()
 @cost_options
 @strict_option

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .console import format_option, show_json, show_rows, show_table, warn
+from .options import complete
 
 if TYPE_CHECKING:
     from ..estimate.added_profiles import AddedProfiles
@@ -225,7 +226,7 @@ def _rows(kept: AddedProfiles) -> str:
 
 
 @profiles.command()
-@click.option("--gpu", help="Only this GPU.")
+@click.option("--gpu", help="Only this GPU.", shell_complete=complete("gpu"))
 @format_option
 def coverage(gpu: str | None, form: str) -> None:
     """Show which operators and collectives were measured; a hole has no rows.
