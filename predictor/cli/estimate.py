@@ -62,15 +62,11 @@ def _seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> fl
 @click.option("--comment", help="What --comment of the submission says, such as 'batch=64'.")
 @format_option
 def estimate(words: tuple[str, ...], comment: str | None, form: str, **asked: Any) -> None:
-    r"""Estimate how long a job will run at this site, from similar runs and physics.
+    """Estimate how long a job will run at this site, from similar runs and physics.
 
     `precision-time calibrate` learns the runs from the history. A file that starts with #! is read
     as a script, whose #SBATCH lines count where no option says otherwise; any other words are the
     command itself. Every job gets an answer: the less is known of it, the wider.
-
-    \b
-    precision-time estimate job.sh --user ada --gpus 4
-    precision-time estimate --user ada --limit 8:00:00 -- python train.py --epochs 90
     """
     from ..site.calibration.site_state import read_state
     from ..site.similar.estimate import PhysicsView, carried_limit_s, estimate_job

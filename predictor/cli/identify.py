@@ -32,15 +32,11 @@ MOST_READ = 64 * 1024
 def identify(
     words: tuple[str, ...], comment: str | None, variables: tuple[str, ...], form: str
 ) -> None:
-    r"""Show which training job a shell script or a command line is; nothing is run.
+    """Show which training job a shell script or a command line is; nothing is run.
 
     A file that starts with #! is read as a script, with the words behind it as its arguments;
     any other words are the command itself. Put -- before them. Configuration files that it names
     are read, relative to the working directory.
-
-    \b
-    precision-time identify job.sh
-    precision-time identify -- torchrun train.py --model resnet50 --batch-size 64 --amp
     """
     from ..identify.files import UserFiles
     from ..identify.identify import identify as read

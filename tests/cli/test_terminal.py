@@ -20,13 +20,12 @@ import pytest
 import yaml
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
+from history_runs import run_number
 
 import predictor.cli
 from predictor.cli import console
 from predictor.cli.main import main
 from predictor.site.history.store import History
-
-from history_runs import run_number
 
 Run = Callable[..., Result]
 PROGRAM = (sys.executable, "-m", "predictor.cli.main")
@@ -47,7 +46,7 @@ TABLES = (
     "sweep space.yaml --prices prices.yaml",
     "evaluate runs.csv --by gpu,precision",
     "identify -- torchrun --nproc_per_node 8 train.py --model resnet50 --batch-size 64 --amp",
-    "estimate --user ada --gpus 4 --history site.sqlite",
+    "estimate job.sh --user ada --gpus 4",
     "history show --history site.sqlite",
     "history status --history site.sqlite",
     "drift --history site.sqlite",
