@@ -196,7 +196,7 @@ def terminal() -> Iterator[None]:
     if width is None:
         yield
         return
-    with redirect_stdout(_Folding(sys.stdout, width)):  # type: ignore[type-var]
+    with redirect_stdout(_Folding(sys.stdout, width)):
         yield
         sys.stdout.flush()
 

@@ -17,7 +17,8 @@ def _feature_norm(kind: Kind) -> Emit:
 
     def emit(b: GraphBuilder, call: TracedCall) -> None:
         x = call.inputs[0]
-        b._norm(kind, x.elements // x.shape[1], x.shape[1], False)
+        b.batch_size = x.shape[0]
+        b._norm(kind, Feature(x.shape[1], x.shape[2:]), False)
 
     return emit
 
@@ -158,9 +159,7 @@ def _convolution(b: GraphBuilder, call: TracedCall) -> None:
     b._convolution(
         size_in,
         size_out,
-        kernel,
-        spread,
-        groups,
+        (groups, prod(kernel), prod(spread)),
         len(call.inputs) == 3,
         False,
         call.reached and x.trained,
