@@ -182,12 +182,8 @@ def test_text_says_time_interval_parts_and_evidence(run: Run) -> None:
     parts = "\n".join(lines)
     for part in ("tensor cores", "host", "exposed communication", "optimizer", "correction"):
         assert part in parts
-<<<<<<< HEAD
-    assert next(line for line in lines if line.startswith("total")).count("min") == 5
-=======
     total = next(line for line in lines if line.startswith("total"))
     assert [total.count(word) for word in ("50 %", "95 %", "..")] == [1, 1, 2]
->>>>>>> b4a752f (The tracer follows the builders' new norms and convolutions)
 
 
 def test_a_job_without_length_has_no_total(run: Run) -> None:
