@@ -18,7 +18,7 @@ from ..graphs.catalog import ModelEntry, entry_of, overrides
 from ..graphs.operator import Kind
 from ..job.precision import Precision, default_precision, runs_natively
 from ..job.training_job import TrainingJob
-from ..physics.job_graph import job_graph
+from ..physics.job_graph import job_graph, takes_channels_last
 from ..physics.parallel.stages import CORES, layer_shares, virtual_stages
 
 # An assumption that moves the total further than this carries no kill limit and no refusal.
@@ -85,17 +85,16 @@ def _assumed() -> Mapping[str, Any]:
 
 def assumptions_of(
     job: TrainingJob,
-    step_s: float,
-    price: Callable[[TrainingJob], float],
+    times_as_long: Callable[[TrainingJob], float],
     *,
     measured: bool,
     most_gpus: int,
 ) -> tuple[Assumption, ...]:
     """What is assumed of a job, what moves most first.
 
-    ``price`` gives the physical step time of a job, ``step_s`` is that of this one. ``measured``
-    runs of the same configuration settle its software and its input; none has more than
-    ``most_gpus``. Raises GraphError where the model has no graph.
+    ``times_as_long`` compares the physical step of the job in other software with its own.
+    ``measured`` runs of the same configuration settle its software and its input; none has more
+    than ``most_gpus``. Raises GraphError where the model has no graph.
     """
     entry = entry_of(job.model)
     found = [
@@ -108,9 +107,9 @@ def assumptions_of(
         *_frozen(job),
         *_objective(job),
     ]
-    found += _precision(job, step_s, price)
+    found += _precision(job, times_as_long)
     if not measured:
-        found += [*_image(job, entry), *_software(job, entry, step_s, price)]
+        found += [*_image(job, entry), *_software(job, entry, times_as_long)]
     told = [one for one in found if max(one.high, 1 / one.low) > NEGLIGIBLE]
     return tuple(sorted(told, key=lambda one: -max(one.high, 1 / one.low)))
 
@@ -238,7 +237,7 @@ def _stages(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
 
 
 def _precision(
-    job: TrainingJob, step_s: float, price: Callable[[TrainingJob], float]
+    job: TrainingJob, times_as_long: Callable[[TrainingJob], float]
 ) -> Iterator[Assumption]:
     """The default of a trainer, priced as the other choices that people make."""
     if not job.trainer:
@@ -246,34 +245,32 @@ def _precision(
     times = [1.0]
     for other in OTHER_PRECISIONS:
         if other is Precision.FP32 or runs_natively(job.hardware, other):
-            times += _times(job.but(precision=other, trainer=""), step_s, price)
+            times += _times(job.but(precision=other, trainer=""), times_as_long)
     reason = f"not stated; {default_precision(job.trainer, job.hardware)[1]}"
     yield Assumption("precision", job.precision.value, reason, min(times), max(times))
 
 
-def _times(
-    job: TrainingJob, step_s: float, price: Callable[[TrainingJob], float]
-) -> Iterator[float]:
-    """How many times ``step_s`` a step of another job takes; nothing where it has no price."""
+def _times(other: TrainingJob, times_as_long: Callable[[TrainingJob], float]) -> Iterator[float]:
+    """How many times as long a step of another job takes; nothing where it has no price."""
     with suppress(GraphError, JobError):
-        yield price(job) / step_s
+        yield times_as_long(other)
 
 
 def _software(
-    job: TrainingJob, entry: ModelEntry, step_s: float, price: Callable[[TrainingJob], float]
+    job: TrainingJob, entry: ModelEntry, times_as_long: Callable[[TrainingJob], float]
 ) -> Iterator[Assumption]:
     """Defaults of the era that this network feels, priced as the other choice."""
     kinds = {operator.kind for operator in job_graph(job, entry).operators}
     felt = {
         "flash_attention": ("fused_attention", bool(kinds & CORES)),
-        "channels_last": ("channels_last", Kind.CONV in kinds),
+        "channels_last": ("channels_last", Kind.CONV in kinds and takes_channels_last(job)),
     }
     for option, (name, matters) in felt.items():
         setting, taken = job.software.setting(name), getattr(job.software, name)
         if not matters or (setting is not None and setting.stated):
             continue
         other = job.but(options=(*job.options, (option, OTHER[taken])))
-        for times in _times(other, step_s, price):
+        for times in _times(other, times_as_long):
             reason = "not stated" if setting is None else f"not stated; {setting.reason}"
             value = "on" if taken else "off"
             yield Assumption(option, value, reason, min(1.0, times), max(1.0, times))

@@ -101,8 +101,7 @@ class Predictor:
         tier, deviation = estimate.tier, estimate.deviation
         assumed = assumptions_of(
             job,
-            physical.step_s,
-            self._price_s,
+            lambda other: self.steps.price_instead(job, physical, other) / physical.step_s,
             measured=tier in SETTLED,
             most_gpus=self._most_gpus,
         )
@@ -124,14 +123,12 @@ class Predictor:
             assumptions=assumed,
         )
 
-    def _price_s(self, job: TrainingJob) -> float:
-        return self.steps.price(job).step_s
-
     def _evidence(self, row: Features) -> list[str]:
-        one = self.residual.vocabulary.encode([row]).codes[0].tolist()
+        values = self.residual.vocabulary.values
+        code = [known.get(x, -1) for known, x in zip(values, row.categories, strict=True)]
         found = []
         for keys, counts in self._runs.items():
-            count = counts[tuple(one[CATEGORIES.index(key)] for key in keys)]
+            count = counts[tuple(code[CATEGORIES.index(key)] for key in keys)]
             found.append(f"{count} measured runs of the same {', '.join(keys)}")
         return found
 

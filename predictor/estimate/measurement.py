@@ -186,6 +186,8 @@ def _job(row: Row, entry: ModelEntry) -> TrainingJob:
     batch, accum = _batch(row, ranks, entry)
     nodes = _count(row, "nodes")
     spread = options.get("placement") == UNCONSOLIDATED
+    if "DataParallel" in options.get("dp", ""):
+        options["one_process"] = "on"
     stated = tuple((k, v) for k, v in options.items() if k not in _NOT_OPTIONS)
     if spread and nodes is None:
         nodes = gpus

@@ -25,7 +25,8 @@ class Software:
 
     ``framework`` and ``date`` (year and part) choose the
     defaults. ``compiled`` steps are fused and cost the host less, ``captured`` ones next to
-    nothing; ``fused_kernels`` fuse pointwise work alone. ``recompute`` is ``nothing``,
+    nothing; ``fused_kernels`` fuse pointwise work alone. ``one_process`` launches the work of every
+    GPU in turn. ``recompute`` is ``nothing``,
     ``attention`` or ``layers``. ``frozen`` is nothing, ``backbone`` (all but the last layer) or
     ``part``, ``objective`` nothing, ``distillation`` or ``preference``. A ``resumed`` one goes on
     from a checkpoint, one that ``evaluates`` does so after each epoch. ``half_weights`` (apex O2)
@@ -46,6 +47,7 @@ class Software:
     half_weights: bool = False
     reduces_in_full: bool = False
     unpadded: bool | str = False
+    one_process: bool = False
     overlaps_gradients: bool = True
     overlaps_weights: bool = True
     overlaps_tensor_messages: bool = False

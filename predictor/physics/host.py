@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,17 +10,16 @@ from typing import Any
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
 import profiles
 from profiles.gpus import CPU
 
-from ..graphs.operator import Direction, Kind, Operator
+from ..graphs.operator import Direction, Kind
 from ..job.training_job import TrainingJob
-from .autocast import TypedOperator
+from .operator_time.work import DIRECTION_CODE, KIND_CODE, Floats, Work
 
-Floats = NDArray[np.float64]
-
+_CAST = KIND_CODE[Kind.CAST]
+_FORWARD, _UPDATE = DIRECTION_CODE[Direction.FORWARD], DIRECTION_CODE[Direction.UPDATE]
 # Exponent that joins GPU and host time: the larger one decides, a tie costs 26 % more.
 OVERLAP_NORM = 3.0
 EAGER = "pytorch"  # what a framework without rates of its own is taken for
@@ -35,16 +34,12 @@ class HostRates:
     cast_s: float
     update_s: float
 
-    def seconds(self, typed: Sequence[TypedOperator]) -> Floats:
-        """Seconds of one instance of each operator, (n,)."""
-        operators = [item.operator for item in typed]
-        return np.array([self._of(o) * o.kernels for o in operators])
-
-    def _of(self, operator: Operator) -> float:
-        if operator.kind is Kind.CAST:
-            launched = operator.direction is Direction.UPDATE or operator.function
-            return self.cast_s if launched else 0.0
-        return self.forward_s if operator.direction is Direction.FORWARD else self.backward_s
+    def seconds(self, work: Work) -> Floats:
+        """Seconds of one instance of each operator, (n,); only some casts are launches."""
+        update, cast = work.direction == _UPDATE, work.kind == _CAST
+        each = np.where(work.direction == _FORWARD, self.forward_s, self.backward_s)
+        launched = np.where(update | (work.function > 0), self.cast_s, 0.0)
+        return np.where(cast, launched, each) * work.kernels
 
 
 ON_DEVICE = HostRates(0.0, 0.0, 0.0, 0.0)
@@ -60,18 +55,20 @@ def host_rates(job: TrainingJob) -> HostRates:
     software = job.software
     core = job.framework == "megatron" and software.megatron_core
     framework = "megatron-core" if core else job.framework
-    return _rates(framework, software.compiled, software.captured)
+    # One process serves its GPUs in turn, and copies the model to them before (DataParallel).
+    turns = job.gpus + 1 if software.one_process and job.gpus > 1 else 1
+    return _rates(framework, software.compiled, software.captured, turns)
 
 
 @cache
-def _rates(framework: str, compiled: bool, captured: bool) -> HostRates:
+def _rates(framework: str, compiled: bool, captured: bool, turns: int) -> HostRates:
     table = _table()
     known = table["frameworks"]
     rates = known.get(framework, known[EAGER])
     share = table["compiled_share"] if compiled else 1.0
     if captured:
         rates, share = dict.fromkeys(rates, table["cuda_graph_us"]), 1.0
-    scale = share * 1e-6
+    scale = share * turns * 1e-6
     cast_us = table["cuda_graph_us"] if captured else table["cast_us"]
     return HostRates(
         rates["forward_us"] * scale,

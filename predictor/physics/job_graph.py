@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from profiles.gpus import CPU
+from profiles.gpus import CPU, find_gpu
 
-from ..graphs.catalog import ModelEntry, graph_of, overrides
+from ..graphs.catalog import ModelEntry, find_entry, graph_of, overrides
 from ..graphs.families import Workload
 from ..graphs.operator import Direction, Graph, Kind, Operator
 from ..job.precision import Dtype, Precision
@@ -15,6 +16,7 @@ from ..job.training_job import TrainingJob
 from .autocast import TypedOperator, autocast, runnable
 
 FULL = 4  # bytes of an FP32 element
+ANY_AXES = ("tensorflow", "jax")  # whose convolutions over any number of axes take channels last
 
 # Frameworks that keep weights in the lower format beside FP32 masters instead of casting FP32
 # weights under autocast (Megatron-LM and NeMo: --bf16 / --fp16, Float16Module).
@@ -91,8 +93,14 @@ def job_graph(job: TrainingJob, entry: ModelEntry) -> Graph:
 
 def job_operators(job: TrainingJob, graph: Graph) -> tuple[TypedOperator, ...]:
     """The operators of a graph in the formats, layouts and fusions of the job's framework."""
-    typed = autocast(graph, runnable(job.precision, job.hardware), job.hardware)
-    return lowered(job, _stored(job, typed))
+    return lowered(job, _stored(job, _typed(graph, job.precision, job.gpu)))
+
+
+@lru_cache(maxsize=16)
+def _typed(graph: Graph, precision: Precision, gpu: str) -> tuple[TypedOperator, ...]:
+    """The operators of a graph in their formats; kept for a job and what it could be instead."""
+    hardware = find_gpu(gpu)
+    return autocast(graph, runnable(precision, hardware), hardware)
 
 
 def _stored(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOperator, ...]:
@@ -158,11 +166,18 @@ def lowered(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOp
     """The operators as the device runs them under the framework and options of a job."""
     if job.hardware.kind == CPU:
         return typed  # layouts are part of what tables of a CPU time
-    if not job.software.channels_last:
+    if not (job.software.channels_last and takes_channels_last(job)):
         typed = (*typed, *transposes(typed))
     elif job.precision.activation_dtype.bytes == 2:
         typed = tuple(off_tensor_cores(typed))
     return tuple(fused(typed)) if fuses(job) else typed
+
+
+def takes_channels_last(job: TrainingJob) -> bool:
+    """Whether convolutions can have channels last: torch has no such format of a single axis."""
+    entry = find_entry(job.model)
+    images = entry is None or entry.image_size is not None
+    return images or job.framework.startswith(ANY_AXES)
 
 
 # What a pointwise operator can be fused into.

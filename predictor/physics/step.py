@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from ..graphs.catalog import ModelEntry, entry_of
-from ..graphs.operator import Graph, Kind
+from ..graphs.operator import Direction, Graph, Kind
 from ..job.training_job import TrainingJob
+from .autocast import TypedOperator
 from .collectives import CollectiveTimes
 from .host import busy_s, host_rates
 from .job_graph import job_graph, job_operators, layer_count, storage_of
 from .operator_time import OperatorTimes
-from .operator_time.work import Floats
+from .operator_time.work import DIRECTION_CODE, Floats
 from .optimizer import optimizer_rule, update_launches, update_seconds
 from .parallel.layer_messages import Inline, LayerWork, inline_messages
 from .parallel.messages import NO_TRAFFIC, Replica, Traffic, Wires, gradient_traffic
 from .parallel.placement import check_split, expert_share, place
 from .parallel.stages import (
     Class,
+    Recompute,
     StageWork,
     again,
     is_forward,
@@ -34,6 +37,7 @@ from .parallel.stages import (
 
 # Elements of the result of an embedding lookup travel in FP32, forward and backward.
 SPARSE_BYTES = 4.0
+FORWARD = DIRECTION_CODE[Direction.FORWARD]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +100,47 @@ class StepModel:
     def work(self, job: TrainingJob, graph: Graph) -> StageWork:
         """Device work of one micro-step of the whole network."""
         typed = job_operators(job, graph)
-        once_s = self.operators.seconds(job.hardware, typed)
-        host_s = host_rates(job).seconds(typed)
-        return stage_work(graph, typed, once_s, host_s, again(graph, recompute_of(job)))
+        work = self.operators.work(job.hardware, typed)
+        each_s = self.operators.price(job.hardware, work)
+        host_s = host_rates(job).seconds(work)
+        return stage_work(graph, typed, work, each_s, host_s, again(graph, recompute_of(job)))
+
+    def price_instead(self, job: TrainingJob, step: StepTime, other: TrainingJob) -> float:
+        """Seconds of a ``step`` of a job in the software of another, which changes its operators.
+
+        Only those that differ are priced; messages and the update stay what they are.
+        """
+        entry, gpu = entry_of(job.model), job.hardware
+        graph = job_graph(job, entry)
+        had, has = _apart(job_operators(job, graph), job_operators(other, job_graph(other, entry)))
+        if not had and not has:
+            return step.step_s
+        work = self.operators.work(gpu, (*had, *has))
+        sign = np.repeat((-1.0, 1.0), (len(had), len(has)))
+        twice = (work.direction == FORWARD) & (recompute_of(job) is Recompute.LAYERS)
+        count = np.array([t.operator.count for t in (*had, *has)]) * (1 + twice) * sign
+        times = job.micro_steps / job.pipeline_parallel
+        device_s = step.compute_s + times * float(self.operators.price(gpu, work) @ count)
+        host_s = step.host_s + times * float(host_rates(other).seconds(work) @ count)
+        before, after = (
+            busy_s(*pair, synchronous=graph.synchronous)
+            for pair in ((step.compute_s, step.host_s), (device_s, host_s))
+        )
+        rest_s = step.exposed_s + step.optimizer_s
+        return (step.step_s - rest_s) * after / before + rest_s
+
+
+def _apart(
+    one: Sequence[TypedOperator], other: Sequence[TypedOperator]
+) -> tuple[Sequence[TypedOperator], Sequence[TypedOperator]]:
+    """Two lists of operators without what they begin and end with alike."""
+    start, end = 0, 0
+    shorter = min(len(one), len(other))
+    while start < shorter and one[start] == other[start]:
+        start += 1
+    while end < shorter - start and one[-1 - end] == other[-1 - end]:
+        end += 1
+    return one[start : len(one) - end], other[start : len(other) - end]
 
 
 class _Step:

@@ -54,6 +54,16 @@ def test_a_tiny_batch_is_bound_by_the_host_and_a_large_one_is_not(steps: StepMod
     assert small.host_s == pytest.approx(large.host_s)
 
 
+def test_one_process_launches_the_work_of_each_of_its_gpus_in_turn(steps: StepModel) -> None:
+    alone = SMALL.but(options="one_process=on")
+    four = alone.but(gpus=4)
+    assert steps.price(alone).host_s == steps.price(SMALL).host_s
+    assert steps.price(four).host_s == pytest.approx(5 * steps.price(SMALL).host_s)
+    assert steps.price(four).step_s > 2 * steps.price(SMALL.but(gpus=4)).step_s
+    parallel = row(options="dp=torch.nn.DataParallel") | {"throughput": "100"}
+    assert measurement(parallel).job.software.one_process
+
+
 def test_two_stage_detectors_wait_for_the_device(steps: StepModel) -> None:
     job = SMALL.but(model="mask-rcnn-r50-fpn", batch_size=2)
     assert job_graph(job, entry_of(job.model)).synchronous

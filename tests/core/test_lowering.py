@@ -43,6 +43,10 @@ class TestLayout:
     def test_channels_last_copies_nothing(self) -> None:
         assert copies(RESNET.but(options="channels_last")) == 0
 
+    def test_torch_has_no_channels_last_of_one_axis(self) -> None:
+        job = RESNET.but(model="hifigan-v1", options="channels_last=on")
+        assert copies(job) == copies(job.but(options="channels_last=off")) > 0
+
     def test_ordinary_cores_take_either_layout(self) -> None:
         assert copies(RESNET.but(gpu="v100", precision="fp32")) == 0
 

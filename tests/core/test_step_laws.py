@@ -238,3 +238,18 @@ def test_a_split_model_computes_less_on_each_gpu_and_talks_more(
     part = steps.price(job.but(gpus=ranks, tensor_parallel=ranks))
     assert whole.flops / ranks * (1 - RELATIVE) <= part.flops < whole.flops
     assert part.communication_s > 0
+
+
+@pytest.mark.parametrize(
+    ("model", "option"),
+    [("resnet50", "channels_last"), ("gpt2", "flash_attention"), ("bert-large", "flash_attention")],
+)
+def test_other_software_is_priced_by_the_operators_it_changes(
+    steps: StepModel, model: str, option: str
+) -> None:
+    job = TrainingJob(model=model, precision="amp", gpu="a100", gpus=4, batch_size=32)
+    on, off = (job.but(options=f"{option}={word}") for word in ("on", "off"))
+    for mine, other in ((on, off), (off, on)):
+        found = steps.price_instead(mine, steps.price(mine), other)
+        assert found == pytest.approx(steps.price(other).step_s, rel=0.02)
+        assert found != pytest.approx(steps.price(mine).step_s, rel=0.02)

@@ -62,24 +62,28 @@ class OperatorTimes:
         cells = [fit_cells(samples_of(table, {cpu.name: cpu})) for cpu in cpus]
         return cls((*fit_groups(samples_of(table, others)), *chain.from_iterable(cells)))
 
+    def work(self, gpu: Gpu, operators: Sequence[TypedOperator]) -> Work:
+        """The operators as arrays, as this GPU runs them."""
+        return work_of(Engines(gpu) if gpu.kind == CPU else self._on(gpu).engines, operators)
+
     def seconds(self, gpu: Gpu, operators: Sequence[TypedOperator]) -> Floats:
         """Device seconds (n,) of ONE instance of each operator, without host launch gaps."""
-        if not operators:
-            return np.zeros(0)
+        return self.price(gpu, self.work(gpu, operators)) if operators else np.zeros(0)
+
+    def price(self, gpu: Gpu, work: Work) -> Floats:
+        """As ``seconds``, of operators that ``work`` made arrays of."""
         if gpu.kind == CPU:
-            return self._processor(gpu).seconds(work_of(Engines(gpu), operators))
-        prices = self._on(gpu)
-        return price(prices.constants, work_of(prices.engines, operators))
+            return self._processor(gpu).seconds(work)
+        return price(self._on(gpu).constants, work)
 
     def evidence(self, gpu: Gpu, operators: Sequence[TypedOperator]) -> list[str]:
         """What the prices of ``operators`` rest on, one line per kind and format among them."""
         if not operators:
             return []
+        work = self.work(gpu, operators)
         if gpu.kind == CPU:
-            return self._processor(gpu).evidence(work_of(Engines(gpu), operators))
-        prices = self._on(gpu)
-        present = np.unique(slots(work_of(prices.engines, operators)))
-        return [prices.evidence[int(slot)] for slot in present]
+            return self._processor(gpu).evidence(work)
+        return [self._on(gpu).evidence[int(slot)] for slot in np.unique(slots(work))]
 
     def to_arrays(self) -> dict[str, list[object]]:
         """The fitted constants as JSON-able columns."""

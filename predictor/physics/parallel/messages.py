@@ -84,6 +84,10 @@ class Wires:
 
 # Bytes of one gradient bucket of torch DDP; the last one can never be hidden.
 BUCKET_BYTES = 25 * 2**20
+# An all-reduce behind the backward pass costs the step this share of its time all the same: its
+# kernels take multiprocessors and bandwidth from the work beside them. Of 0, 0.3, 0.5, 0.7 and 1
+# the best for the way from one GPU to several in each of five sources but one (there 1).
+CONTENTION = 0.7
 # What each further GPU of a ring costs a step in every message of a sharded unit, hidden or not:
 # 1.5 to 2.6 us from 128 to 512 H100 (llm-foundry's tables of MPT-1B, -3B and -7B).
 RANK_S = 2e-6
@@ -147,7 +151,7 @@ def _behind_backward(job: TrainingJob, sent: Traffic, sent_bytes: float, held: R
     if not job.software.overlaps_gradients:
         return sent
     last = 1 / max(1, ceil(sent_bytes / BUCKET_BYTES))
-    return sent.behind((1 - last) * held.backward_s, first=last)
+    return sent.behind((1 - last) * held.backward_s, first=max(last, CONTENTION))
 
 
 def _sent(job: TrainingJob) -> int:

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from ...graphs.operator import Direction, Graph, Kind, Operator
 from ...job.training_job import TrainingJob
 from ..autocast import TypedOperator
-from ..operator_time.work import Floats
+from ..operator_time.work import CLASSES, DIRECTION_CODE, KINDS, Floats, Work
+from ..operator_time.work import CORES as CORES_CLASS
 
 MATRIX = frozenset({Kind.GEMM, Kind.CONV})
 
@@ -252,6 +253,14 @@ class Class(IntEnum):
     TENSOR_CORE = 3
 
 
+_IS_MATMUL, _IS_CORE = (np.array([k in some for k in KINDS]) for some in (MATMUL, CORES))
+_CLASS = np.where([k is Kind.RNN for k in KINDS], Class.RECURRENT, Class.MEMORY)
+_CORES = CLASSES.index(CORES_CLASS)
+_FORWARD, _WEIGHT, _UPDATE = (
+    DIRECTION_CODE[d] for d in (Direction.FORWARD, Direction.WEIGHT_GRADIENT, Direction.UPDATE)
+)
+
+
 @dataclass(frozen=True, slots=True)
 class StageWork:
     """One micro-step of a whole network: arrays (n,) over its typed operators.
@@ -300,40 +309,44 @@ class StageWork:
 
 def stage_work(
     graph: Graph,
-    typed: tuple[TypedOperator, ...],
+    typed: Sequence[TypedOperator],
+    work: Work,
     each_s: Floats,
     host_s: Floats,
     again: frozenset[int],
 ) -> StageWork:
-    """From device and host seconds (n,) of one instance of each typed operator.
+    """From arrays of typed operators, and device and host seconds (n,) of one instance of each.
 
     ``again`` are positions in the graph that run twice.
     """
-    position = _positions(graph, typed)
     first, end = parts_of(graph).body
-    operators = [t.operator for t in typed]
-    update = np.array([o.direction is Direction.UPDATE for o in operators])
-    place = np.where(position < first, START, np.where(position < end, BODY, END))
-    once = np.array([o.count for o in operators], dtype=float)
-    twice = np.zeros(len(graph.operators) + 1, dtype=bool)
-    twice[list(again)] = True
-    times = once * (1 + (twice[position] & ~update))
+    once = np.array([t.operator.count for t in typed], dtype=float)
+    place, times = np.zeros(len(typed), dtype=np.intp), once
+    if end or again:
+        position, update = _positions(graph, typed), work.direction == _UPDATE
+        twice = np.zeros(len(graph.operators) + 1, dtype=bool)
+        twice[list(again)] = True
+        times = once * (1 + (twice[position] & ~update))
+        if end:
+            place = np.where(position < first, START, np.where(position < end, BODY, END))
+            place = np.where(update, BODY, place)
+    matmul = np.where(work.format_class == _CORES, Class.MATMUL, Class.TENSOR_CORE)
     return StageWork(
-        place=np.where(update, BODY, place) if end else np.zeros(len(typed), dtype=np.intp),
-        kind=np.array([_class(t) for t in typed], dtype=np.intp),
-        forward=_is(o.direction is Direction.FORWARD for o in operators),
-        core=_is(o.kind in CORES for o in operators),
-        weight=_is(o.direction is Direction.WEIGHT_GRADIENT for o in operators),
+        place=place,
+        kind=np.where(_IS_MATMUL[work.kind], matmul, _CLASS[work.kind]),
+        forward=work.direction == _FORWARD,
+        core=_IS_CORE[work.kind],
+        weight=work.direction == _WEIGHT,
         once=once,
         times=times,
         seconds=each_s * times,
         host_s=host_s * times,
-        flops=np.array([o.flops for o in operators]) * times,
-        bytes=np.array([t.bytes for t in typed]) * times,
+        flops=work.flops * times,
+        bytes=work.bytes * times,
     )
 
 
-def _positions(graph: Graph, typed: tuple[TypedOperator, ...]) -> NDArray[np.intp]:
+def _positions(graph: Graph, typed: Sequence[TypedOperator]) -> NDArray[np.intp]:
     """Position in the graph of each typed operator; a cast has that of the operator before it."""
     found, position, last = [], -1, len(graph.operators) - 1
     for item in typed:
@@ -341,16 +354,3 @@ def _positions(graph: Graph, typed: tuple[TypedOperator, ...]) -> NDArray[np.int
             position += 1
         found.append(max(0, position))
     return np.array(found, dtype=np.intp)
-
-
-def _is(values: Iterable[bool]) -> NDArray[np.bool_]:
-    return np.fromiter(values, dtype=bool)
-
-
-def _class(item: TypedOperator) -> Class:
-    kind = item.operator.kind
-    if kind is Kind.RNN:
-        return Class.RECURRENT
-    if kind not in MATMUL:
-        return Class.MEMORY
-    return Class.TENSOR_CORE if item.tensor_core else Class.MATMUL
