@@ -1,7 +1,7 @@
 """Backtests time limits on the generated sample, with predictions that never saw its runs.
 
 Run as ``python benchmarks/backtest_sample.py --days 14 --tier site``.
-docs/how-to/backtest.md says what is drawn and what each tier may have seen. The fit takes a minute.
+benchmarks/README.md says what is drawn and what each tier may have seen. The fit takes a minute.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Times the simulator: 100,000 generated jobs on 1,024 GPUs, FIFO and EASY, and a long queue.
 
 Run with ``python benchmarks/replay.py [JOBS]``; exits with 1 if a goal is missed. The jobs are
-those of the sample (docs/how-to/backtest.md) under their users' limits; in the last rows
+those of the sample (benchmarks/README.md) under their users' limits; in the last rows
 they arrive at 1.2 times the rate that the GPUs can do, so that thousands wait.
 """
 

@@ -4,7 +4,7 @@ The daily cycle is that of Lublin and Feitelson (JPDC 63, 2003): the weight of e
 gamma density. Wide, short, failed and cancelled jobs are as common as in the traces of deep
 learning clusters (Jeon et al., USENIX ATC 2019; Hu et al., SC 2021): most jobs have one GPU, most
 GPU time is in few long ones, about one job in six fails and one in eight is cancelled. Every other
-figure here is an assumption of the sample, and is stated in docs/how-to/backtest.md.
+figure here is an assumption of the sample, and is stated in benchmarks/README.md.
 """
 
 from __future__ import annotations
