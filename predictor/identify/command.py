@@ -14,12 +14,12 @@ from .data import read_dataset
 from .draft import SIGNALS, Draft
 from .files import Files
 from .flags import FlagFamily, flag_of, flags
+from .grammar import pairs_of
 from .keys import OFF, ON
 from .launch import Launch, family_of, said, switched
 from .shell import UNKNOWN
-from .stated import DECISIVE, Stated
+from .stated import DECISIVE, FILE, Stated
 
-FILE = "file"  # the origin of what a configuration says
 # What flags are set to where they say nothing.
 _UNSET = frozenset(("", "-1", "-1.0", "0", "auto", "none", "null", "default", "infinity", "inf"))
 # The field that a key beyond the grammar is about.
@@ -40,6 +40,7 @@ _GPUS_BATCH = re.compile(r"[-_](\d{1,3})xb(\d{1,4})(?=[-_]|$)", re.ASCII)
 _CONFIG_EPOCHS = re.compile(r"[-_](\d{1,3})e(?=[-_]|$)", re.ASCII)
 _CONFIG_SCHEDULE = re.compile(r"[-_]([12])x(?=[-_]|$)", re.ASCII)
 _SCHEDULE_EPOCHS = 12
+_TITAN = ("titan_model", "titan_flavor")
 _ADAPTED = re.compile("q?lora_")  # torchtune: lora_llama3_8b
 _LENGTHS = ("steps", "epochs")
 _FILES = ("file", "agreed")
@@ -62,7 +63,8 @@ _PREFERENCE = re.compile(
 )
 # A flag with such a word may say the precision, and one that starts so says that it is off.
 _PRECISION = re.compile(
-    r"(?:^|[.-])(?:amp|[bt]?fp?\d\d?|float\d+|bfloat16|half|mixed|precision|dtype|autocast)(?:$|[.-])"
+    r"^(?!export|save|eval)(?:.*-)?"
+    r"(?:amp|[bt]?fp?\d\d?|float\d+|bfloat16|half|mixed|precision|dtype|autocast)(?:$|-)"
 )
 _NEGATED = re.compile(r"-+(?:no|disable)[-_]", re.ASCII)
 _LORA = re.compile(r"(?:^|_)q?lora(?:_|\.py$)", re.ASCII)  # train_text_to_image_lora.py
@@ -116,8 +118,9 @@ def _read(found: Configured, origin: str) -> Stated:
     if not (stated.values or stated.unknown_model):
         return stated
     context = Draft(origin)
-    if family.framework:
-        context.say("framework", family.framework)
+    started = {flags().launcher_trainers.get(_last(word)) for word in launch.before}
+    if framework := family.framework or ("pytorch" if started - {None} else ""):
+        context.say("framework", framework)
     if trainer := _trainer(reading, stated):
         context.say("trainer", trainer)
     return stated.over(context.stated())
@@ -131,14 +134,20 @@ def _trainer(reading: _Reading, stated: Stated) -> str | None:
     named = [
         (name, switched(value, following))
         for name, value, following in (*said(launch.before), *said(launch.after))
-        if _PRECISION.search(flag_of(name).lstrip("-"))
+        if _PRECISION.search(flag_of(name).lstrip("-").rpartition(".")[2])
     ]
     if any(word is not None and not _NEGATED.match(name) for name, word in named):
         return None
-    known, started = shipped_yaml("trainers.yaml"), map(_last, launch.before)
-    names = (reading.family.name, *(flags().launcher_trainers.get(word, "") for word in started))
-    found = next((name for name in names if name in known), None)
-    return None if found and named and known[found]["precision"] != "fp32" else found
+    known, family = shipped_yaml("trainers.yaml"), reading.family
+    launchers = (flags().launcher_trainers.get(_last(word), "") for word in launch.before)
+    found = next((name for name in (family.name, *launchers) if name in known), None)
+    switched_off = {name for name, _ in named if _signal(family, flag_of(name))}
+    return None if found and switched_off and known[found]["precision"] != "fp32" else found
+
+
+def _signal(family: FlagFamily, flag: str) -> bool:
+    """Whether a flag is one of those that say the precision together."""
+    return (family.values.get(flag) or family.switches.get(flag, ("",))[0]) in SIGNALS
 
 
 def _without_details(stated: Stated) -> Stated:
@@ -193,8 +202,8 @@ def _switch(reading: _Reading, pair: tuple[str, str], word: str) -> None:
         reading.draft.pair(key, name, value)
     elif key in SIGNALS:
         reading.draft.signal(key, word)
-    else:
-        reading.draft.say(key, text)
+    elif not reading.draft.say(key, text):
+        reading.special[key] = text
 
 
 def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence[str]) -> None:
@@ -230,19 +239,14 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
 
 def _take_special(reading: _Reading, key: str, text: str) -> None:
     draft = reading.draft
-    word = text.lower()
-    if key == "recompute":
-        draft.pair("options", "act_ckpt", word if word in ("full", "selective") else "on")
-    elif key == "attention" and word.startswith(("flash", "eager", "unfused", "local")):
-        draft.pair("options", "flash_attention", "on" if word.startswith("flash") else "off")
-    elif key == "strategy" and "fsdp" in word:
-        draft.say("sharding", "fsdp")
-    elif key == "strategy" and (stage := re.search(r"deepspeed_stage_([1-3])", word)):
-        draft.say("zero", stage[1])
-    elif key == "finetuning" and word in ("lora", "qlora", "dora"):
-        reading.special["quantised" if word == "qlora" else "adapters"] = "on"
-    elif key == "wrapper" and word.startswith("amp"):
-        draft.signal("amp", "on")
+    for expression, said_so in flags().words.get(key, {}).items():
+        if re.match(expression, text.lower()):
+            for pair in pairs_of(said_so):
+                _switch(reading, pair, "on")
+            return
+    if key in _TITAN:
+        name, flavor = (reading.special.get(part, "") for part in _TITAN)
+        draft.say("model", f"{name}-{flavor}")
     elif key == "component":
         name = text.rpartition(".")[2]
         draft.say("model", _ADAPTED.sub("", name))

@@ -37,7 +37,7 @@ _READ_LATER = ("precision", "framework", "options", "variant", "phases")
 SIGNALS = ("amp", "fp16", "bf16", "fp8", "tf32", "mixed_precision", "dtype", "amp_dtype")
 _FP8_FORMATS = ("hybrid", "e4m3", "e5m2")
 _AUTOCAST = {Precision.FP16: Precision.MIXED_FP16_FP32, Precision.BF16: Precision.MIXED_BF16_FP32}
-_PURE = ("16_true", "bf16_true", "o3")
+_PURE = ("16_true", "bf16_true", "pure_fp16", "pure_bf16", "o3")
 _AMP = "amp"
 
 

@@ -20,9 +20,9 @@ class FlagFamily:
     """How one family of programs names what we ask; flags as ``flag_of`` spells them.
 
     ``switches`` map a flag to key and text of the grammar. ``only`` names the programs that
-    the evidence holds for; ``models`` the network a program trains; ``prefers`` the length that
-    counts where two are given; ``configs`` the start of paths that are configurations. One that
-    ``spreads`` uses every GPU it sees, without a launcher.
+    the evidence holds for, ``least`` how much of it is needed; ``models`` the network a program
+    trains; ``prefers`` the length that counts where two are given; ``configs`` the start of paths
+    that are configurations. One that ``spreads`` uses every GPU it sees, without a launcher.
     """
 
     name: str
@@ -36,6 +36,7 @@ class FlagFamily:
     prefix: str = ""
     prefers: str = ""
     spreads: bool = False
+    least: int = 1
     configs: str = ""
     models: Mapping[str, str] | None = None
 
@@ -59,6 +60,7 @@ class Flags:
     config_ends: frozenset[str]
     config_flags: frozenset[str]
     data_directories: frozenset[str]
+    words: Mapping[str, Mapping[str, str]]
     spreading: frozenset[str]
     spreading_flags: frozenset[str]
     sections: frozenset[str]

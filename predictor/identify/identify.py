@@ -12,7 +12,7 @@ from .files import Files
 from .grammar import parse_mapping, parse_text
 from .rules import RuleContext, Rules
 from .script import parse_script
-from .stated import SCRIPT, Stated
+from .stated import FILE, SCRIPT, Stated
 
 MAX_PROBLEMS = 5
 
@@ -57,7 +57,7 @@ def _by_framework(stated: Stated) -> Stated:
     name, origin = stated.values.get("framework"), stated.origins.get("framework", SCRIPT)
     settled = "precision" in stated.values or stated.trainer
     unread = any(problem.field in ("file", "precision") for problem in stated.problems)
-    if settled or unread or origin == SCRIPT or name not in shipped_yaml("trainers.yaml"):
+    if settled or unread or origin in (SCRIPT, FILE) or name not in shipped_yaml("trainers.yaml"):
         return stated
     return replace(stated, trainer=name)
 

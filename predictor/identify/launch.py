@@ -118,12 +118,12 @@ def family_of(launch: Launch) -> FlagFamily:
     """The family whose program or flags these are; the generic one where none is found."""
     table = flags()
     given = {flag_of(name) for name, _, _ in said(launch.after)}
-    for family in table.families:
-        if launch.program in family.programs:
+    proven = [family for family in table.families if len(given & family.evidence) >= family.least]
+    for family in table.families:  # a name says more than flags, which others have too
+        named = family.only if family in proven else ()
+        if launch.program in family.programs or launch.program in named:
             return family
-        if given & family.evidence and launch.program in (family.only or (launch.program,)):
-            return family
-    return table.generic
+    return next((family for family in proven if not family.only), table.generic)
 
 
 def said(words: Sequence[str]) -> list[tuple[str, str | None, tuple[str, ...]]]:

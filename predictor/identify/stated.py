@@ -47,6 +47,7 @@ DECISIVE = frozenset(
 _LENGTHS = ("steps", "epochs")
 _WHOLE = (("batch_size", "global_batch_size"), _LENGTHS)
 SCRIPT = "script"
+FILE = "file"  # the origin of what a configuration says
 # Fields that a script and what goes before it may not say differently.
 CONTRADICTED = DECISIVE - {"options", "variant", "phases", "file"} | {
     "model",

@@ -103,7 +103,12 @@ def test_scripts_that_call_each_other_end() -> None:
 def test_a_quoted_command_sees_exported_variables() -> None:
     script = """export CMD="train.py --model resnet50 --batch-size 8"
 srun bash -c 'torchrun --nproc_per_node 4 $CMD --epochs 2'"""
-    assert read(script).values == {"model": "resnet50", "batch_size": 8, "epochs": 2.0}
+    assert read(script).values == {
+        "model": "resnet50",
+        "batch_size": 8,
+        "epochs": 2.0,
+        "framework": "pytorch",
+    }
 
 
 def test_arrays_behind_a_launcher_in_a_variable_are_read() -> None:
@@ -111,7 +116,7 @@ def test_arrays_behind_a_launcher_in_a_variable_are_read() -> None:
 declare -a TORCH=(--nproc_per_node=8 --nnodes=$N)
 declare -a ARGS=(--model resnet50 --max_steps=100)
 srun ${RESUME} -l ${LAUNCH} "${TORCH[@]}" $PROGRAM "${ARGS[@]}" """
-    assert read(script).values == {"model": "resnet50", "steps": 100}
+    assert read(script).values == {"model": "resnet50", "steps": 100, "framework": "pytorch"}
 
 
 NESTED = """

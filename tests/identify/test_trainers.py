@@ -31,9 +31,9 @@ def read(script: str, comment: str | None = None) -> Stated:
     ("command", "trainer", "precision"),
     [
         (GLUE, "hf-trainer", "fp32"),
-        (f"torchrun train.py {VISION}", "torchvision", "fp32"),
-        (f"python train.py {VISION} --drop-path 0.1", "timm", "fp32"),
-        (f"torchrun --nproc_per_node 4 mine.py {VISION}", "torchvision", "fp32"),
+        (f"torchrun train.py {VISION} --auto-augment ra", "torchvision", "fp32"),
+        (f"python train.py {VISION} --drop-path 0.1 --mixup 0.2", "timm", "fp32"),
+        (f"torchrun --nproc_per_node 4 mine.py {VISION}", "pytorch", "fp32"),
         ("accelerate launch own.py --model resnet50 --bs 8 --epochs 1", "accelerate", "fp32"),
         ("torchrun own.py --model resnet50 --bs 8 --epochs 1", "pytorch", "fp32"),
         ("python train.py --block-size 1024 --n-layer 12 --bs 8", "nanogpt", "mixed_bf16_fp32"),

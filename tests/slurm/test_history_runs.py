@@ -120,12 +120,12 @@ def test_the_comments_of_others_are_no_decision(decision: str) -> None:
         ),
         (
             {"submit_line": "sbatch -J x --wrap=torchrun train.py --arch resnet50"},
-            "model=resnet50 trainer=pytorch",
+            "model=resnet50 framework=pytorch trainer=pytorch",
             "script",
         ),
         (
             {"submit_line": "sbatch -J x --wrap exec torchrun train.py --arch resnet50"},
-            "model=resnet50 trainer=pytorch",
+            "model=resnet50 framework=pytorch trainer=pytorch",
             "script",
         ),
         ({"submit_line": "sbatch job.sh resnet50"}, "", ""),
