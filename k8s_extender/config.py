@@ -106,7 +106,10 @@ class Deadline(Section):
 
 
 class Hardware(Section):
-    """What labels mean: GPU products, and node labels where GPU feature discovery does not run."""
+    """What labels mean: GPU products, and node labels where GPU feature discovery does not run.
+
+    ``claims`` reads ResourceSlices and DeviceClasses: of nodes without labels, and for claims.
+    """
 
     products: dict[str, GpuName] = Field(default={})
     node_label: str | None = None
@@ -114,6 +117,7 @@ class Hardware(Section):
     resources: tuple[str, ...] = ("nvidia.com/gpu",)
     fabric: FabricName | None = None
     prices_per_gpu_hour: dict[GpuName, Price] = Field(default={})
+    claims: bool = False
 
 
 class Annotate(Section):

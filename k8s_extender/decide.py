@@ -119,14 +119,14 @@ class Decider:
 
     def _wanted(self, job: PodJob, kinds: Iterable[GpuType]) -> frozenset[GpuType]:
         """The types that waiting jobs need which have fewer to choose from."""
-        mine = self._able(job, kinds)
+        mine = self.able(job, kinds)
         others = (
-            self._able(j, candidates(j, self.nodes(), self.config.hardware).types)
+            self.able(j, candidates(j, self.nodes(), self.config.hardware).types)
             for j in self.waiting
         )
         return frozenset().union(*(theirs for theirs in others if theirs < mine))
 
-    def _able(self, job: PodJob, kinds: Iterable[GpuType]) -> frozenset[GpuType]:
+    def able(self, job: PodJob, kinds: Iterable[GpuType]) -> frozenset[GpuType]:
         """The types that run a job, as far as is known."""
         found = self.estimates(job, kinds)
         return frozenset(e.type for e in found if e.fits and unsupported(job, e.type) is None)

@@ -61,7 +61,7 @@ class TypeEstimate:
     @property
     def step_s(self) -> float | None:
         """Median seconds of one optimizer step."""
-        return None if self.prediction is None else self.prediction.step_s * self.slowdown
+        return None if self.prediction is None else self.prediction.step_s
 
     @property
     def fits(self) -> bool:
@@ -76,10 +76,7 @@ class TypeEstimate:
 
     def total_s(self, quantile: float) -> float | None:
         """Seconds of all steps at a quantile; None without a prediction or a length."""
-        if self.prediction is None:
-            return None
-        total = self.prediction.total_quantile_s(quantile)
-        return None if total is None else total * self.slowdown
+        return None if self.prediction is None else self.prediction.total_quantile_s(quantile)
 
 
 def estimates(
@@ -117,7 +114,11 @@ def _estimate(predictor: Predictor, config: Config, job: PodJob, kind: GpuType) 
         predicted = predictor.predict(_training_job(config, job, kind, guessed))
     except PrecisionTimeError as error:
         return TypeEstimate(kind, reason=str(error))
-    return TypeEstimate(kind, predicted, gpu_fraction=job.gpu_fraction, assumed=guessed)
+    found = TypeEstimate(kind, predicted, gpu_fraction=job.gpu_fraction, assumed=guessed)
+    if (slowdown := found.slowdown) == 1:
+        return found
+    step_s, throughput = predicted.step_s * slowdown, predicted.throughput / slowdown
+    return replace(found, prediction=replace(predicted, step_s=step_s, throughput=throughput))
 
 
 def _training_job(

@@ -95,7 +95,7 @@ def _by_site_label(
     devices = _most(offered, hardware.resources)
     if not value or devices < 1:
         return None
-    gpu = _known(hardware.node_label_gpus.get(value, value))
+    gpu = known_gpu(hardware.node_label_gpus.get(value, value))
     memory = None if gpu is None else gpu.memory_bytes
     return GpuType(value, gpu, devices, memory, label=hardware.node_label or "")
 
@@ -148,15 +148,16 @@ def _gpu_of(
     """The site's word for a product goes first; a GPU of another compute capability is none."""
     told = next((products[name] for name in names if name in products), None)
     if told is not None:
-        return _known(told)
-    gpu = next((gpu for name in names if (gpu := _known(name)) is not None), None)
+        return known_gpu(told)
+    gpu = next((gpu for name in names if (gpu := known_gpu(name)) is not None), None)
     capability = (count(labels, f"{GPU}compute.major"), count(labels, f"{GPU}compute.minor"))
     if gpu is None or (None not in capability and capability != gpu.compute_capability):
         return None
     return gpu
 
 
-def _known(name: str) -> Gpu | None:
+def known_gpu(name: str) -> Gpu | None:
+    """The GPU of a name, None where there is none."""
     try:
         return find_gpu(name)
     except UnknownGpuError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from predictor.errors import PrecisionTimeError
@@ -94,14 +95,15 @@ class Ranking:
         A slice costs the part of its GPU's price that it is, for as many times longer.
         """
         prices = self._config.hardware.prices_per_gpu_hour
-        predicted = ((e.type, e.prediction) for e in found if e.prediction is not None)
-        priced = ((t, p, prices.get(p.job.hardware.name)) for t, p in predicted)
-        return {t: 1 / (p.step_s * price) for t, p, price in priced if price is not None}
+        predicted = ((e, e.prediction) for e in found if e.prediction is not None)
+        priced = ((e, p, prices.get(p.job.hardware.name)) for e, p in predicted)
+        return {e.type: e.slowdown / (p.step_s * cost) for e, p, cost in priced if cost is not None}
 
     def _frugality(self, found: Sequence[TypeEstimate]) -> dict[GpuType, float]:
         """Runs per joule; a slice draws the part of its GPU's power that it is."""
-        predicted = ((e.type, e.prediction) for e in found if e.prediction is not None)
-        return {t: 1 / energy_of(p, p.step_s).energy_j for t, p in predicted}
+        predicted = ((e, e.prediction) for e in found if e.prediction is not None)
+        whole = ((e, replace(p, step_s=p.step_s / e.slowdown)) for e, p in predicted)
+        return {e.type: 1 / energy_of(p, p.step_s).energy_j for e, p in whole}
 
     def _balanced(self, found: Sequence[TypeEstimate]) -> dict[GpuType, float]:
         """The geometric mean of time and money, or of time and energy without prices."""

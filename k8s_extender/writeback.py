@@ -21,7 +21,7 @@ from .config import PREFIX
 from .decide import Decider
 from .estimate import TypeEstimate
 from .plain import go_duration
-from .records import FilterResult, GpuType, PodJob, PodName
+from .records import FilterResult, PodJob, PodName
 
 BY_GPU = f"{PREFIX}predicted-by-gpu"
 # Each change of a waiting pod wakes the scheduler, which asks us again.
@@ -65,7 +65,10 @@ class Writeback:
             self._tell(pod, refused(counts, result, observed=observed))
         if observed or not (annotate.pods or annotate.events):
             return
-        found = decider.estimates(job, _types(decider, job, result.passed))
+        types = decider.types(job, result.passed)
+        found = decider.estimates(
+            job, sorted(types, key=lambda k: (k.product, k.count, k.replicas))
+        )
         told = [e for e in found if e.step_s is not None and not e.assumed]
         if annotate.pods and told:
             self._annotate(pod, told)
@@ -148,10 +151,6 @@ def _on_type(estimate: TypeEstimate) -> str:
     total_s = estimate.total_s(0.5)
     time = f"{estimate.step_s:.6g}s/step" if total_s is None else go_duration(total_s)
     return f"{estimate.type.product}={time}"
-
-
-def _types(decider: Decider, job: PodJob, names: Sequence[str]) -> list[GpuType]:
-    return sorted(decider.types(job, names), key=lambda k: (k.product, k.count, k.replicas))
 
 
 def _unclear(

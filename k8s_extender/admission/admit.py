@@ -31,6 +31,7 @@ from .review import (
 )
 
 _log = logging.getLogger(__name__)
+ClaimOrder = Callable[[AdmissionRequest, Decider], Sequence[dict[str, object]]]
 
 
 class ReviewOutcome(StrEnum):
@@ -95,6 +96,10 @@ class Admission:
     def place(self, body: bytes) -> bytes:
         """The answer for a new pod: where it had better go."""
         return self._review(body, _placed)
+
+    def claim(self, body: bytes, ordered: ClaimOrder) -> bytes:
+        """The answer for the new claim of a pod: what it lists, best first."""
+        return self._review(body, lambda request, known: Decision(patch=ordered(request, known)))
 
     def _review(
         self, body: bytes, decide: Callable[[AdmissionRequest, Decider], Decision]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from predictor.estimate.core import Predictor
 from predictor.estimate.limits import Limit, LimitRule, time_limit, too_thin
@@ -62,7 +62,7 @@ def forecast(
     texts = dict.fromkeys(why.text for why in refusals if why is not None)
     blocked = "" if open_ else "; ".join(texts)
     pool = open_ or found
-    predicted = [(e, p) for e in pool if (p := slowed(e)) is not None]
+    predicted = [(e, p) for e in pool if (p := e.prediction) is not None]
     if not predicted:
         return DurationForecast(reason=pool[0].reason, blocked=blocked)
     limit = _limit([p for _, p in predicted], config.deadline, runs)
@@ -78,18 +78,6 @@ def forecast(
     if not where.certain:
         doubt = "no node with such a GPU is known"
     return DurationForecast(slowest=slowest, limit=limit, blocked=blocked, doubt=doubt, runs=runs)
-
-
-def slowed(estimate: TypeEstimate) -> Prediction | None:
-    """The prediction with the times of the slice or the share that the pod gets."""
-    found = estimate.prediction
-    if found is None or estimate.slowdown == 1:
-        return found
-    return replace(
-        found,
-        step_s=found.step_s * estimate.slowdown,
-        throughput=found.throughput / estimate.slowdown,
-    )
 
 
 def _limit(predictions: Sequence[Prediction], deadline: Deadline, runs: int) -> Limit | None:

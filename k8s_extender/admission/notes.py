@@ -44,7 +44,7 @@ def predicted(slowest: TypeEstimate, version: str) -> dict[str, str]:
     }
     return {
         **{name: go_duration(seconds) for name, seconds in times.items() if seconds is not None},
-        STEP: f"{prediction.step_s * slowest.slowdown:.6g}",
+        STEP: f"{prediction.step_s:.6g}",
         BASIS: " ".join(f"{name}={value}" for name, value in words.items() if value),
     }
 

@@ -43,6 +43,11 @@ def needed(config: Config) -> Iterator[tuple[str, str, str, str]]:
         yield *right, "to know the GPUs"
     if config.annotate.pods:
         yield "", "pods", "patch", "for annotate.pods"
+    if config.hardware.claims:
+        yield "", "pods", "get", "for hardware.claims"
+        for resource in ("resourceslices", "deviceclasses"):
+            for verb in ("list", "watch"):
+                yield "resource.k8s.io", resource, verb, "for hardware.claims"
     if config.watches_pods:
         for verb in ("list", "watch"):
             yield "", "pods", verb, "for deadline.follow and placement.balance"
@@ -76,7 +81,7 @@ def _may(client: Any, group: str, resource: str, verb: str) -> bool:
     attributes = api.V1ResourceAttributes(verb=verb, resource=resource, group=group)
     spec = api.V1SelfSubjectAccessReviewSpec(resource_attributes=attributes)
     review = api.V1SelfSubjectAccessReview(spec=spec)
-    call = api.AuthorizationV1Api(client).create_self_subject_access_review
+    call: Any = api.AuthorizationV1Api(client).create_self_subject_access_review
     try:
         return bool(call(review, _request_timeout=CALL_TIMEOUT_S).status.allowed)
     except FAILURES as error:

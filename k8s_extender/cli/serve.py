@@ -14,7 +14,7 @@ from ..config import config_at
 from . import IN_CLUSTER, api_client, config_option
 
 if TYPE_CHECKING:
-    from ..server.upkeep import ServerState
+    from ..server.state import ServerState
 
 PACKAGES = ("k8s_extender", "predictor", "uvicorn", "asyncio")  # whose words are logged
 
@@ -48,6 +48,7 @@ def serve(config: Path | None, kubeconfig: str, audit: str) -> None:
     import uvloop
 
     from ..bound import BoundPods
+    from ..claims import Devices
     from ..nodes import NodeWatch
     from ..server.service import ExtenderServer
     from ..writeback import Writeback
@@ -60,6 +61,14 @@ def serve(config: Path | None, kubeconfig: str, audit: str) -> None:
         return Writeback(client, version=lambda: state.decider.version if state.decider else "")
 
     with logging_to(configuration.server.log_format, *PACKAGES):
-        bound = BoundPods(client)
-        server = ExtenderServer(configuration, config, nodes, writeback, bound, audit=audit)
+        devices = Devices(client, configuration) if configuration.hardware.claims else None
+        server = ExtenderServer(
+            configuration,
+            config,
+            nodes,
+            writeback,
+            bound=BoundPods(client),
+            devices=devices,
+            audit=audit,
+        )
         uvloop.run(server.run())

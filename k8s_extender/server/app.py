@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 import orjson
@@ -33,7 +33,7 @@ class HttpReply:
     close: bool = False
 
 
-Handler = Callable[[bytes], bytes]
+Handler = Callable[[bytes], bytes | Awaitable[bytes]]
 Page = Callable[[], HttpReply]
 
 
@@ -112,7 +112,7 @@ class ExtenderApp:
                     return None
                 chunks.append(message["body"])
                 if not message["more_body"]:
-                    return self._answered(path, b"".join(chunks))
+                    return await self._answered(path, b"".join(chunks))
                 held += len(message["body"])
                 self._held_bytes += len(message["body"])
                 if held > SMALL_BYTES and self._held_bytes > BODIES_AT_ONCE * self._max_body_bytes:
@@ -120,9 +120,10 @@ class ExtenderApp:
         finally:
             self._held_bytes -= held
 
-    def _answered(self, path: str, body: bytes) -> HttpReply:
+    async def _answered(self, path: str, body: bytes) -> HttpReply:
         try:
-            return HttpReply(200, self._handlers[path](body))
+            found = self._handlers[path](body)
+            return HttpReply(200, found if isinstance(found, bytes) else await found)
         except WireError as error:
             self._unread(path, "bad_request")
             return _error(400, str(error))

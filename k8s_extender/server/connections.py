@@ -79,9 +79,8 @@ class GuardedConnection(asyncio.Protocol):
         self._guard = guard
         inner: Any = HttpToolsProtocol(**given | {"app_state": {"connection": self}})
         self._inner = inner
-        self.eof_received = inner.eof_received
-        self.pause_writing = inner.pause_writing
-        self.resume_writing = inner.resume_writing
+        for passed_on in ("eof_received", "pause_writing", "resume_writing"):
+            setattr(self, passed_on, getattr(inner, passed_on))
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._unasked_bytes = 0

@@ -19,6 +19,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from predictor.service.logs import event_logger
 
 from ..bound import BoundPods
+from ..claims import Devices
 from ..config import Config
 from ..errors import ConfigError
 from ..estimate import TypeEstimate
@@ -57,14 +58,15 @@ class ExtenderServer:
         path: Path | None,
         nodes: NodeWatch,
         writeback: Callable[[ServerState], Writeback] | None = None,
-        bound: BoundPods | None = None,
         *,
+        bound: BoundPods | None = None,
+        devices: Devices | None = None,
         audit: str = "",
         files_every_s: float = FILES_EVERY_S,
     ) -> None:
         self._files_every_s = files_every_s
         self._metrics = ExtenderMetrics()
-        self._state = ServerState(config, nodes)
+        self._state = ServerState(config, nodes, devices)
         loader = DeciderLoader(self._state.table, self._predicted)
         self._upkeep = Upkeep(self._state, loader, self._metrics, path)
         self._writeback = None if writeback is None else writeback(self._state)
@@ -83,6 +85,8 @@ class ExtenderServer:
     async def run(self) -> None:
         """Serve until a signal, then until the schedulers have gone."""
         self._state.nodes.start()
+        if self._state.devices is not None:
+            self._state.devices.start()
         serving = [
             asyncio.create_task(server.serve(sockets=[bound]))
             for server, bound in zip(self._servers, self._sockets, strict=True)
@@ -107,7 +111,7 @@ class ExtenderServer:
             for server in self._servers:
                 server.should_exit = True
             await asyncio.gather(*serving)
-        for watch in (self._state.nodes, self._bound):
+        for watch in (self._state.nodes, self._state.devices, self._bound):
             if watch is not None:
                 await asyncio.to_thread(watch.stop)
         if self._writeback is not None:

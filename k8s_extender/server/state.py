@@ -8,6 +8,7 @@ from predictor.identify.grammar import parse_text
 from predictor.service.loading import LoadedPredictor, PredictorLoader
 from predictor.site.calibration.site_state import read_state
 
+from ..claims import Devices, with_devices
 from ..config import Config
 from ..decide import Decider
 from ..estimate import SiteEstimates, TypeEstimate
@@ -25,9 +26,11 @@ WARMING = (
 class ServerState:
     """The configuration, the nodes and the decider in use, which is None until one is loaded."""
 
-    def __init__(self, config: Config, nodes: NodeWatch) -> None:
+    def __init__(self, config: Config, nodes: NodeWatch, devices: Devices | None = None) -> None:
         self.config = config
         self.nodes = nodes
+        self.devices = devices
+        self._merged: tuple[object, object, NodeTable] = (None, None, {})
         self.decider: Decider | None = None
         self.draining = False
         self.loading_failed = ""
@@ -38,8 +41,13 @@ class ServerState:
         return self.config.mode == "observe"
 
     def table(self) -> Mapping[str, GpuNode]:
-        """The newest table of nodes."""
-        return self.nodes.table
+        """The newest table of nodes, with the GPUs that their slices tell."""
+        if self.devices is None:
+            return self.nodes.table
+        nodes, types = self.nodes.table, self.devices.types
+        if self._merged[0] is not nodes or self._merged[1] is not types:
+            self._merged = (nodes, types, with_devices(nodes, types))
+        return self._merged[2]
 
     def why_not_ready(self) -> tuple[str, ...]:
         """What stands in the way of answering well; empty where nothing does."""

@@ -11,12 +11,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import TypeVar
 
 from predictor.service.logs import event_logger
 
 from .. import wire
 from ..admission import Admission, Reviewed, ReviewOutcome
+from ..admission.review import request_of
 from ..decide import Decider
 from ..estimate import lacking
 from ..node_labels import gpu_node
@@ -174,7 +176,7 @@ class Verbs:
 def admission_handlers(
     state: ServerState, metrics: ExtenderMetrics, writeback: Writeback | None = None
 ) -> Mapping[str, Handler]:
-    """`mutate`, `mutate-filling` where a namespace asks for deadlines, and `place` for pods."""
+    """`mutate`, `mutate-filling` where a namespace asks for deadlines, `place` and `claim`."""
 
     def heard(reviewed: Reviewed) -> None:
         request, decision = reviewed.request, reviewed.decision
@@ -197,10 +199,18 @@ def admission_handlers(
         )
 
     admission = Admission(lambda: state.decider, heard)
+
+    async def claim(body: bytes) -> bytes:
+        if (devices := state.devices) is None:
+            return admission.claim(body, lambda request, known: ())
+        pod = await asyncio.to_thread(devices.claimed_by, request_of(body))
+        return admission.claim(body, partial(devices.in_order, pod))
+
     return {
         REVIEW: admission.review,
         f"{REVIEW}-filling": admission.review_filling,
         "place": admission.place,
+        "claim": claim,
     }
 
 

@@ -29,6 +29,10 @@ MERGE_PATCHES = ("application/strategic-merge-patch+json", "application/merge-pa
 
 # What is listed and watched over all namespaces, by its path.
 NODES, PODS, JOBS = "/api/v1/nodes", "/api/v1/pods", "/apis/batch/v1/jobs"
+SLICES, CLASSES = (
+    f"/apis/resource.k8s.io/v1/{name}" for name in ("resourceslices", "deviceclasses")
+)
+LISTED = (NODES, PODS, JOBS, SLICES, CLASSES)
 
 CUT = object()  # a watcher that gets this has its connection closed in the middle of a line
 
@@ -41,7 +45,7 @@ class Request:
 
     @property
     def is_list(self) -> bool:
-        return self.path in (NODES, PODS, JOBS) and "watch" not in self.query
+        return self.path in LISTED and "watch" not in self.query
 
     @property
     def is_watch(self) -> bool:
@@ -78,7 +82,7 @@ class StandIn:
         self.version = 100
         self.oldest = 0
         self.config_map: dict[str, str] = {}
-        self.collections = {path: Collection() for path in (NODES, PODS, JOBS)}
+        self.collections = {path: Collection() for path in LISTED}
         self.pods: dict[tuple[str, str], dict[str, Any]] = {}
         self.events: dict[tuple[str, str], dict[str, Any]] = {}
         self.requests: list[Request] = []
@@ -229,7 +233,10 @@ class _Handler(BaseHTTPRequestHandler):
         if (request := self._begun()) is None:
             return
         collection = self.api.collections.get(request.path)
-        if CONFIG_MAP.fullmatch(request.path):
+        if match := POD.fullmatch(request.path):
+            pod = self.api.pods.get((match[1], match[2]))
+            self._status(404) if pod is None else self._json(200, pod)
+        elif CONFIG_MAP.fullmatch(request.path):
             self._json(200, {"metadata": {"name": "kept"}, "data": self.api.config_map})
         elif collection is None:
             self._status(404)

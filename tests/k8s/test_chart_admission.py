@@ -126,7 +126,8 @@ def test_the_webhook_calls_our_service_by_its_port() -> None:
 
 
 def test_every_path_called_is_served() -> None:
-    called = {webhook["clientConfig"]["service"]["path"] for webhook in all_webhooks()}
+    everything = {"config": {"hardware": {"claims": True}}}
+    called = {hook["clientConfig"]["service"]["path"] for hook in all_webhooks(everything)}
     state = ServerState(Config(), NoNodes())
     assert called == {f"/v1/{name}" for name in admission_handlers(state, ExtenderMetrics())}
 

@@ -172,7 +172,9 @@ def test_an_own_certificate_is_used_as_it_is() -> None:
 def test_mode_extender_runs_no_scheduler() -> None:
     rendered = render()
     assert len(rendered.all("Deployment")) == 1
-    assert not rendered.all("Role")
+    assert [role["metadata"]["name"] for role in rendered.all("Role")] == [
+        "pt-precision-time-audit"
+    ]
     assert "profiles" not in rendered.scheduler_config()
     client = rendered.scheduler_config()["clientConnection"]
     assert client == {"kubeconfig": "/etc/kubernetes/scheduler.conf"}
