@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -81,16 +81,14 @@ COLUMNS = ("rows", "predicted", "skipped", "mean", "median", "p90", "inside 95 %
 def evaluate(
     file: Path,
     method: str,
-    calibrate: int,
-    calibrate_by: str,
     given: Path | None,
-    seed: int,
     by: str | None,
     exclude_ids: str | None,
     predictions: Path | None,
     trained_without: Path | None,
     version: str | None,
     form: str,
+    **calibration: Any,
 ) -> None:
     """Predict every run of FILE, and score the predictions against what was measured.
 
@@ -103,7 +101,7 @@ def evaluate(
     from ..evaluation.evaluate import evaluate as run
 
     methods = all_methods(method)
-    calibration_keys(calibrate_by)  # before minutes of fitting
+    calibration_keys(calibration["calibrate_by"])  # before minutes of fitting
     if predictions is not None and not predictions.absolute().parent.is_dir():
         raise JobError("predictions", str(predictions), "a file in a folder that exists")
     rows = read_rows(file)
@@ -115,14 +113,12 @@ def evaluate(
         _warn_of_leaks(rows)
     reports = run(
         rows,
-        fitted_for(methods, calibrate + len(shown), held_out, version),
+        fitted_for(methods, calibration["calibrate"] + len(shown), held_out, version),
         methods=methods,
         by=columns,
-        calibrate=calibrate,
-        calibrate_by=calibrate_by,
         given=shown,
-        seed=seed,
         exclude_ids=excluded,
+        **calibration,
     )
     if predictions is not None:
         _write(predictions, reports)

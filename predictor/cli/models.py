@@ -95,6 +95,18 @@ def list_(form: str) -> None:
     show_rows(rows, left=6)
 
 
+def _of_a_version(verb: str, help: str, said: str = "{}") -> None:
+    """Add a command that does to a stored version what ``artifacts`` calls the same."""
+
+    def run(version: str) -> None:
+        from ..estimate import artifacts
+
+        getattr(artifacts, verb)(version)
+        click.echo(said.format(version))
+
+    models.command(verb, help=help)(click.argument("version")(run))
+
+
 @models.command()
 @click.argument("version")
 def use(version: str) -> None:
@@ -112,37 +124,15 @@ def rollback() -> None:
     click.echo(artifacts.rollback().version)
 
 
-@models.command()
-@click.argument("version")
-def pin(version: str) -> None:
-    """Keep a stored predictor from being removed.
-
-    A daemon stays with it whatever is put to use, where its configuration names it as
-    predictor_version.
-    """
-    from ..estimate import artifacts
-
-    click.echo(artifacts.pin(version).version)
-
-
-@models.command()
-@click.argument("version")
-def unpin(version: str) -> None:
-    """Let a pinned predictor be removed again."""
-    from ..estimate import artifacts
-
-    artifacts.unpin(version)
-    click.echo(version)
-
-
-@models.command()
-@click.argument("version")
-def remove(version: str) -> None:
-    """Delete a stored predictor that is neither in use nor pinned."""
-    from ..estimate import artifacts
-
-    artifacts.remove(version)
-    click.echo(f"removed {version}")
+_of_a_version(
+    "pin",
+    "Keep a stored predictor from being removed.\n\nA daemon stays with it whatever is put to use, "
+    "where its configuration names it as predictor_version.",
+)
+_of_a_version("unpin", "Let a pinned predictor be removed again.")
+_of_a_version(
+    "remove", "Delete a stored predictor that is neither in use nor pinned.", "removed {}"
+)
 
 
 def _plain(manifest: Manifest, current: str | None, pinned: Sequence[str]) -> dict[str, object]:

@@ -17,7 +17,9 @@ GIGA = 1e9
 @click.command()
 @click.argument("factory", required=False, metavar="[PACKAGE.MODULE:NAME]")
 @click.option("--hf-config", metavar="FILE", help="A config.json of transformers, instead.")
-@click.option("--hf-task", help="Its head, such as causal-lm  [default: architectures in FILE]")
+@click.option(
+    "--hf-task", "task", help="Its head, such as causal-lm  [default: architectures in FILE]"
+)
 @click.option(
     "--input",
     "specs",
@@ -44,18 +46,7 @@ GIGA = 1e9
 @click.option("--again", is_flag=True, help="Trace even where nothing has changed.")
 @format_option
 def trace(
-    factory: str | None,
-    hf_config: str | None,
-    hf_task: str | None,
-    specs: tuple[str, ...],
-    dtype: str,
-    batch_size: int,
-    seq_len: int | None,
-    name: str | None,
-    loss: str,
-    optimizer: str,
-    again: bool,
-    form: str,
+    specs: tuple[str, ...], dtype: str, name: str | None, again: bool, form: str, **stated: Any
 ) -> None:
     """Trace a torch network, so that `predict` knows it by its name.
 
@@ -67,18 +58,12 @@ def trace(
     from ..measure.trace.inputs import parsed
     from ..measure.trace.request import free_name
 
-    if ":" not in optimizer:
-        optimizer_named(optimizer)
+    if ":" not in stated["optimizer"]:
+        optimizer_named(stated["optimizer"])
     request = TraceRequest(
-        name=free_name(name or _default_name(factory, hf_config)),
-        factory=factory,
-        hf_config=hf_config,
-        task=hf_task,
+        name=free_name(name or _default_name(stated["factory"], stated["hf_config"])),
         inputs=tuple(parsed(s, dtype) for s in specs),
-        batch_size=batch_size,
-        seq_len=seq_len,
-        loss=loss,
-        optimizer=optimizer,
+        **stated,
     )
     found = None if again else stored_before(request)
     if found is None:

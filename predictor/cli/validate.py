@@ -10,7 +10,7 @@ import click
 
 from ..errors import JobError
 from ..units import percent
-from .console import format_option, show_json, show_rows
+from .console import format_option, show_json, show_table
 from .predictors import refit
 
 if TYPE_CHECKING:
@@ -82,31 +82,16 @@ def _say(stage: str) -> None:
 
 def _show(figures: Sequence[Figure], coverages: Sequence[IntervalCoverage]) -> None:
     rows = [
-        {
-            "protocol": f.protocol,
-            "method": f.method,
-            "mean": percent(f.mean),
-            "median": percent(f.median),
-            "p90": percent(f.p90),
-            "n": str(f.n),
-        }
-        for f in figures
+        (f.protocol, f.method, *map(percent, (f.mean, f.median, f.p90)), str(f.n)) for f in figures
     ]
-    show_rows(rows, left=2)
+    show_table(("protocol", "method", "mean", "median", "p90", "n"), rows, left=2)
     if coverages:
         click.echo()
-    show_rows(
-        [
-            {
-                "novelty": c.scope,
-                "interval": percent(c.level),
-                "inside": percent(c.coverage),
-                "half width": percent(c.half_width),
-                "n": str(c.n),
-            }
+        rows = [
+            (c.scope, *map(percent, (c.level, c.coverage, c.half_width)), str(c.n))
             for c in coverages
         ]
-    )
+        show_table(("novelty", "interval", "inside", "half width", "n"), rows)
 
 
 def _plain(row: Figure | IntervalCoverage) -> dict[str, object]:

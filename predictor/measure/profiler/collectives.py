@@ -129,7 +129,19 @@ def collective_rows(
         )
         for samples in _samples(group, stop):
             op, size = calls[samples.number]
-            yield _row(gpu, f"{backend}, {device.library}", fabric, op, ranks, size, samples)
+            timing = timing_of(samples.seconds) if samples.seconds else None
+            yield CollectiveRow(
+                device=gpu.name,
+                library=f"{backend}, {device.library}",
+                fabric=fabric,
+                op=op,
+                ranks=ranks,
+                bytes=size,
+                timing=timing,
+                fault=_fault(gpu, op, ranks, size, timing)
+                if timing
+                else f"cannot run: {samples.error}",
+            )
 
 
 def _fabric(device: Device) -> str:
@@ -137,25 +149,6 @@ def _fabric(device: Device) -> str:
     if device.sensors is None:
         return "loopback"
     return "nvlink" if device.sensors.nvlink_gb_per_s() else "pcie"
-
-
-def _row(
-    gpu: Gpu, library: str, fabric: str, op: str, ranks: int, size: int, samples: RankSamples
-) -> CollectiveRow:
-    timing = timing_of(samples.seconds) if samples.seconds else None
-    fault = (
-        f"cannot run: {samples.error}" if timing is None else _fault(gpu, op, ranks, size, timing)
-    )
-    return CollectiveRow(
-        device=gpu.name,
-        library=library,
-        fabric=fabric,
-        op=op,
-        ranks=ranks,
-        bytes=size,
-        timing=timing,
-        fault=fault,
-    )
 
 
 def _fault(gpu: Gpu, op: str, ranks: int, size: int, timing: Timing) -> str | None:
@@ -191,7 +184,10 @@ def _samples(group: Group, stop: Event) -> Iterator[RankSamples]:
     try:
         yield from _reports(ours, processes, stop, told)
     finally:
-        _end(processes)
+        for process in processes:
+            if process.is_alive():
+                process.terminate()
+            process.join()
 
 
 def _reports(
@@ -210,10 +206,3 @@ def _reports(
         process.join(SILENCE_S)
     if any(process.exitcode for process in processes):
         raise ProfilerError("a rank of the group died: its error stands above")
-
-
-def _end(processes: Sequence[BaseProcess]) -> None:
-    for process in processes:
-        if process.is_alive():
-            process.terminate()
-        process.join()
