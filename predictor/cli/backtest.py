@@ -11,7 +11,7 @@ import click
 from ..errors import TraceError
 from ..units import count, duration, percent, short
 from .console import format_option, show_json, show_table, warn
-from .filling import open_history
+from .filling import history_option, open_history
 from .options import MOMENT, pools_of
 from .predictors import predictor
 
@@ -40,7 +40,7 @@ HEAD = (
 
 
 @click.command()
-@click.option("--history", metavar="PATH|URL", help="Replay the runs of a history.")
+@history_option
 @click.option(
     "--swf",
     type=click.Path(path_type=Path),
@@ -142,22 +142,23 @@ def backtest(
 ) -> None:
     """Replay past jobs under other time limits and compare kills, waste and waits.
 
-    Jobs come from --history or --swf. Every policy gives each job a limit or a place in the queue;
-    a simulator of the scheduler starts them. docs/how-to/backtest.md says what each figure means.
+    Jobs come from the history, or from --swf. Every policy gives each job a limit or a place in
+    the queue; a simulator of the scheduler starts them. docs/how-to/backtest.md says what each
+    figure means.
     """
     from ..site.backtest.policies import policies_of
     from ..site.backtest.run import backtest as run
     from ..site.backtest.workload import HOUR_S, LimitBounds
     from ..site.replay import Policy, SlurmRules
 
-    if (history is None) == (swf is None):
-        raise TraceError("nothing to replay: give one of --history and --swf")
+    if history is not None and swf is not None:
+        raise TraceError("two logs to replay: give one of --history and --swf")
     chosen = None if policies is None else policies_of(policies.split(","))
     bounds = LimitBounds(default_s=default_limit_h * HOUR_S, cap_s=max_limit_h * HOUR_S)
     if swf is not None:
         work = of_swf(swf, processors_per_gpu, pools, bounds)
     else:
-        work = of_history(history or "", since, until, version, pools, bounds)
+        work = of_history(history, since, until, version, pools, bounds)
     if chosen is None:
         chosen = policies_of(usual(work))
     rules = SlurmRules()
@@ -250,7 +251,7 @@ def of_swf(
 
 
 def of_history(
-    url: str,
+    url: str | None,
     since: float | None,
     until: float | None,
     version: str | None,

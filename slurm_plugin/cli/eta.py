@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from predictor.cli.console import format_option, show_json
+from predictor.cli.console import format_option, show_json, show_table
 
 
 @click.command()
@@ -42,8 +42,6 @@ def eta(user: str | None, config: Path | None, form: str) -> None:
         return
     rows = table(found, live.at_s)
     names = ("JOBID", "USER", "NAME", "ST", "GPUS", "STARTS_IN", "ENDS_IN", "BY")
-    widths = {n: max([len(n), *(len(row[n]) for row in rows)]) for n in names}
-    for row in ({n: n for n in names}, *rows):
-        click.echo("  ".join(row[n].ljust(widths[n]) for n in names).rstrip())
+    show_table(names, [[row[n] for n in names] for row in rows], left=len(names))
     for note in live.notes:
         click.echo(note, err=True)
