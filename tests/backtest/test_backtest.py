@@ -183,7 +183,7 @@ def test_a_history_by_command(runs: list[Run], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ((), "give one of"),
+        ((), "there is no file"),
         (("--history", "x", "--swf", "x"), "give one of"),
         (("--swf", "x", "--policy", "best"), "policy='best'"),
         (("--swf", "none.swf"), "none.swf"),
