@@ -178,6 +178,8 @@ def refusal(job: PodJob, estimate: TypeEstimate, config: Config) -> NodeRefusal 
 def unsupported(job: PodJob, kind: GpuType) -> str | None:
     """What a GPU type lacks for the precision that a job states; None for nothing."""
     precision, gpu = job.stated.values.get("precision"), kind.gpu
+    if any(problem.field == "precision" for problem in job.stated.contradictions):
+        return None
     if precision is None or gpu is None or runs_natively(gpu, precision):
         return None
     return PRECISION.get(capability(precision) or "")
@@ -194,7 +196,7 @@ def _late(job: PodJob, estimate: TypeEstimate, config: Config) -> bool:
     total = estimate.total_s(config.filter.deadline_quantile)
     if job.deadline_s is None or total is None or estimate.prediction is None:
         return False
-    if estimate.assumed:
+    if estimate.assumed or job.stated.trainer or job.stated.contradictions:
         return False
     return total > job.deadline_s and too_thin([estimate.prediction], evidence(config)) is None
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from profiles.storage import shipped_yaml
 
+from ..errors import UnknownModelError
 from .configured import Configured, completed, configured, is_config, tell_files
 from .data import read_dataset
 from .draft import SIGNALS, Draft
 from .files import Files
 from .flags import FlagFamily, flag_of, flags
 from .grammar import pairs_of
-from .keys import OFF, ON
+from .keys import OFF, ON, resolve_model
 from .launch import Launch, family_of, said, switched
 from .shell import UNKNOWN
 from .stated import DECISIVE, FILE, Stated
@@ -40,6 +42,7 @@ _GPUS_BATCH = re.compile(r"[-_](\d{1,3})xb(\d{1,4})(?=[-_]|$)", re.ASCII)
 _CONFIG_EPOCHS = re.compile(r"[-_](\d{1,3})e(?=[-_]|$)", re.ASCII)
 _CONFIG_SCHEDULE = re.compile(r"[-_]([12])x(?=[-_]|$)", re.ASCII)
 _SCHEDULE_EPOCHS = 12
+_WEIGHTS = re.compile(r"(?:[-_]weights)?(?:\.\w+)*$", re.IGNORECASE)  # ResNet50_Weights.V1
 _TITAN = ("titan_model", "titan_flavor")
 _ADAPTED = re.compile("q?lora_")  # torchtune: lora_llama3_8b
 _LENGTHS = ("steps", "epochs")
@@ -55,7 +58,7 @@ _SWITCHED = (
     "resumed",
     "evaluation",
 )
-_OF_DATA = ("dataset", "dataset_part", "dataset_hint", "dataset_path", "dataset_share")
+_OF_DATA = ("classes", "dataset", "dataset_part", "dataset_hint", "dataset_path", "dataset_share")
 _BITS = ("4", "8")
 _PROBE = re.compile(r"lin(?:ear)?_?(?:prob|cls|eval)", re.ASCII)
 _PREFERENCE = re.compile(
@@ -110,6 +113,7 @@ def _read(found: Configured, origin: str) -> Stated:
     if family.configs:
         _read_positional_config(reading)
     _read_kind(reading)
+    _check_weights(reading)
     read_dataset(reading.draft, reading.special, launch.after)
     tell_files(found.unread, launcher_unread=found.launcher_unread, draft=reading.draft)
     _read_batch(reading)
@@ -322,6 +326,16 @@ def _read_micro_steps(reading: _Reading) -> None:
             draft.problem(
                 "micro-steps shared by all GPUs: state grad_accum in --comment", "grad_accum"
             )
+
+
+def _check_weights(reading: _Reading) -> None:
+    """Weights that are named for another network than the one that trains."""
+    model, weights = reading.draft.texts.get("model"), reading.special.get("weights", "")
+    stem = _WEIGHTS.sub("", PurePosixPath(weights).name)
+    with suppress(UnknownModelError):
+        if model and stem and resolve_model(stem) != (own := resolve_model(model[1])):
+            text = f"weights {stem[:40]!r} are not those of {own}: no limit is set"
+            reading.draft.problem(text, "model", contradiction=True)
 
 
 def _last(word: str) -> str:

@@ -36,6 +36,10 @@ def read_dataset(draft: Draft, told: Mapping[str, str], words: Sequence[str]) ->
         )
     elif found is not None:
         draft.say("dataset", found.name)
+        classes = told.get("classes", "")
+        if found.classes is not None and classes.isdigit() and int(classes) != found.classes:
+            differ = f"{found.name} has {found.classes} classes and not {classes}"
+            draft.problem(f"{differ}: no limit is set", "dataset", contradiction=True)
     elif unknown and "epochs" in draft.texts:
         shown = unknown.replace(UNKNOWN, "?")[:_SHOWN]
         draft.problem(

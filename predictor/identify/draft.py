@@ -79,9 +79,9 @@ class Draft:
         if len(pairs) < MAX_PAIRS:
             pairs[key] = text
 
-    def problem(self, text: str, about: str = "") -> None:
+    def problem(self, text: str, about: str = "", *, contradiction: bool = False) -> None:
         """Keep a problem for the user."""
-        self.problems.append(Problem(self.origin, text, about))
+        self.problems.append(Problem(self.origin, text, about, contradiction))
 
     def stated(self) -> Stated:
         """What was said, with a problem for each invalid value."""
@@ -122,7 +122,7 @@ class Draft:
             elif meant := joint_precision(self.signals):
                 values["precision"] = meant
         except JobError as error:
-            self.problem(_said("precision", error), "precision")
+            self.problem(_said("precision", error), "precision", contradiction=True)
 
     def _pairs(self, values: dict[str, Any]) -> None:
         for name in ("options", "variant"):

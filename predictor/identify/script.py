@@ -11,10 +11,12 @@ from typing import Any
 
 from .command import command_stated
 from .configured import completed, deepspeed_stated
+from .directives import sbatch_options
 from .draft import settle
 from .files import Files, FilesAt
+from .flags import flag_of
 from .grammar import parse_text
-from .launch import Launch, launch_of, shell_file, shell_text
+from .launch import Launch, launch_of, said, shell_file, shell_text
 from .shell import MAX_SCRIPT, UNKNOWN, Command, Sourced, read_script
 from .stated import Problem, Stated
 
@@ -76,7 +78,22 @@ def _parsed(
         configs = [s for d in script.documents if (s := deepspeed_stated(d, origin)) is not None]
     else:
         runs, configs = list(_runs((Command(argv, False),), files)), []
-    return settle(notes.over(_training(runs, origin, configs, files)))
+    stated = _training(runs, origin, configs, files)
+    told = tuple(Problem(origin, one, "gpus", True) for one in _disputed(runs, text))
+    return settle(notes.over(replace(stated, problems=(*told, *stated.problems))))
+
+
+def _disputed(runs: Sequence[_Run], text: str) -> Iterator[str]:
+    """Where a launcher starts other than one process for each GPU that the script asks for."""
+    asked = sbatch_options(text)
+    gpus = asked.get("gpus-per-node") or asked.get("gres", "").partition("gpu")[2]
+    requests = {"--nproc-per-node": gpus.rpartition(":")[2], "--nnodes": asked.get("nodes", "")}
+    for run in runs:
+        for name, value, following in said(run.launch.before):
+            started = value if value is not None else next(iter(following), "")
+            wanted = requests.get(flag_of(name), "")
+            if started.isdigit() and wanted.isdigit() and int(started) != int(wanted):
+                yield f"{name} {started}, and #SBATCH asks for {wanted}: no limit is set"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,15 @@ _BLANKS = re.compile(r"[\s_/]+")
 class DataSet:
     """The training split of a data set: its samples, or the tokens of a corpus.
 
-    ``side`` is the usual side of its images in pixels where that is small.
+    ``side`` is the usual side of its images in pixels where that is small, ``classes`` how many it
+    has, None where nobody counted them.
     """
 
     name: str
     samples: int | None
     tokens: int | None
     side: int | None
+    classes: int | None
     source: str
 
     def samples_of(self, seq_len: int | None) -> int | None:
@@ -64,7 +66,9 @@ def _of_group(group: Mapping[str, Any]) -> Iterator[tuple[DataSet, list[str]]]:
     for unit in ("samples", "corpus"):
         for name, (size, *spellings) in group.get(unit, {}).items():
             samples, tokens = (size, None) if unit == "samples" else (None, size)
-            yield DataSet(name, samples, tokens, group.get("side"), group["source"]), spellings
+            classes = shipped_yaml("datasets.yaml")["classes"].get(name)
+            one = DataSet(name, samples, tokens, group.get("side"), classes, group["source"])
+            yield one, spellings
 
 
 def _normal(text: str) -> str:

@@ -219,6 +219,8 @@ def test_every_flag_of_the_table_means_a_key_that_is_read() -> None:
         "dataset_hint",
         "distilled",
         "objective",
+        "classes",
+        "weights",
         "titan_flavor",
         "titan_model",
         "titan_shard",

@@ -1,0 +1,147 @@
+"""Jobs that contradict themselves or leave unstated what their time hangs on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+VISION = "--model resnet50 --batch-size 256 --epochs 90 --img-size 224 --dataset imagenet"
+TRAIN = f"python train.py {VISION} --amp"
+GLUE = (
+    "python run_glue.py --model_name_or_path bert-large-uncased --task_name mnli "
+    "--per_device_train_batch_size 32"
+)
+GPT = (
+    "torchrun --nproc_per_node 4 pretrain_gpt.py --num-layers 24 --hidden-size 1024 "
+    "--num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024 --train-iters 500"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DisputedJob:
+    """A job by what its script says and, where it has one, its comment; ``told`` must be named."""
+
+    command: str
+    told: str
+    comment: str = ""
+    directives: str = ""
+
+    @property
+    def script(self) -> str:
+        """The whole script."""
+        return f"#!/bin/bash\n{self.directives}\n{self.command}\n"
+
+
+def _by_comment() -> Iterator[DisputedJob]:
+    """A comment, or an annotation, that the script contradicts."""
+    for comment, told in (
+        ("model=resnet101", "model"),
+        ("model=vit-base-16", "model"),
+        ("precision=fp32", "precision"),
+        ("precision=bf16-mixed", "precision"),
+        ("batch=64", "batch_size"),
+        ("epochs=3", "epochs"),
+        ("epochs=89.5", "epochs"),
+        ("image=160", "image_size"),
+        ("dataset=cifar10", "dataset"),
+        ("model=resnet50 epochs=1 precision=fp32", "epochs"),
+    ):
+        yield DisputedJob(TRAIN, told, comment)
+    length = f"{GLUE} --fp16 --max_seq_length 128 --max_steps 1000"
+    for comment, told in (("seq=512", "seq_len"), ("steps=10", "steps"), ("bs=8", "batch_size")):
+        yield DisputedJob(length, told, comment)
+    whole = f"{GPT} --micro-batch-size 4 --global-batch-size 64 --fp16"
+    for comment, told in (
+        ("micro_batch=1", "batch_size"),
+        ("gbs=32", "global_batch_size"),
+        ("tp=2", "tensor_parallel"),
+        ("pp=4", "pipeline_parallel"),
+        ("steps=5", "steps"),
+    ):
+        split = " --tensor-model-parallel-size 4" if told == "tensor_parallel" else ""
+        stages = " --pipeline-model-parallel-size 2" if told == "pipeline_parallel" else ""
+        yield DisputedJob(whole + split + stages, told, comment)
+    yield DisputedJob(f"{TRAIN} --grad-accum-steps 4", "grad_accum", "ga=1")
+
+
+def _within() -> Iterator[DisputedJob]:
+    """A command that says two things at once."""
+    for command, told in (
+        (f"{GLUE} --max_seq_length 128 --num_train_epochs 3 --fp16 --bf16", "precision"),
+        (f"{TRAIN} --max_steps 100", "steps"),
+        (f"{TRAIN} --num-steps 7", "steps"),
+        (f"{TRAIN} --total-batch-size 100", "global_batch_size"),
+        (f"python train.py {VISION.replace('--batch', '--micro-batch')} --bs 512 --amp", "grad"),
+        (f"{TRAIN.replace('--batch-size', '--batch')}", "batch"),
+        (f"{TRAIN.replace('--batch-size', '--train-batch-size')}", "batch"),
+        (f"{GPT} --micro-batch-size 8 --global-batch-size 100 --fp16", "global_batch_size"),
+        (f"{TRAIN} --num-classes 10", "classes"),
+        (f"{TRAIN.replace('imagenet', 'cifar10')} --nb-classes 1000", "classes"),
+        (f"{TRAIN} --weights ResNet101_Weights.IMAGENET1K_V1", "weights"),
+        (f"{TRAIN} --weights vit_base_patch16_224.pth", "weights"),
+        (f"{TRAIN}\n{TRAIN.replace('256', '64')}", "batch_size"),
+        (f"{TRAIN}\n{TRAIN}", "steps"),
+        (f"for seed in 1 2 3; do {TRAIN} --seed $seed; done", "steps"),
+        (f"run() {{\n{TRAIN}\n}}\nrun\nrun", "steps"),
+    ):
+        yield DisputedJob(command, told)
+    for directives, launcher in (
+        ("#SBATCH --gres=gpu:4", "torchrun --nproc_per_node 8"),
+        ("#SBATCH --gres=gpu:a100:4", "torchrun --nproc_per_node=1"),
+        ("#SBATCH --gpus-per-node=4", "python -m torch.distributed.launch --nproc_per_node 2"),
+        ("#SBATCH -N 1\n#SBATCH --gres=gpu:4", "torchrun --nnodes 2 --nproc_per_node 4"),
+    ):
+        command = TRAIN.replace("python", launcher)
+        yield DisputedJob(command, "#SBATCH asks for", directives=directives)
+
+
+def _unreadable() -> Iterator[DisputedJob]:
+    """What decides stands where it cannot be read."""
+    for command, told in (
+        (TRAIN.replace("256", "$BS"), "batch_size"),
+        (TRAIN.replace("90", "$EPOCHS"), "epochs"),
+        (TRAIN.replace("resnet50", "$MODEL"), "model"),
+        (f"{GLUE} --fp16 --num_train_epochs 3 --max_seq_length $L", "seq_len"),
+        (f"{TRAIN} --grad-accum-steps $N", "grad_accum"),
+        (f"python train.py --model resnet50 --config mine.yaml --amp {VISION}x", "mine.yaml"),
+        ("python train.py --config-name big model=resnet50 trainer.precision=16", "big"),
+        (f"{TRAIN.replace('imagenet', 'mine')}", "dataset"),
+        (f"{TRAIN} --subset 0.1", "dataset"),
+        (f"accelerate launch --config_file a.yaml own.py {VISION}", "launcher's file"),
+    ):
+        yield DisputedJob(command, told)
+
+
+def _unstated() -> Iterator[DisputedJob]:
+    """What decides is not there at all."""
+    plain = VISION.removesuffix(" --dataset imagenet")
+    for command, told in (
+        (f"python train.py {plain} --amp", "dataset_size"),
+        (f"{TRAIN.replace('--img-size 224', '').replace('imagenet', 'cifar10')}", "image_size"),
+        (f"{GLUE} --fp16 --num_train_epochs 3", "seq_len"),
+        (
+            "python run_clm.py --model_name_or_path gpt2 --fp16 --max_steps 50 "
+            "--per_device_train_batch_size 4",
+            "seq_len",
+        ),
+        (f"{TRAIN} --freeze-encoder", "frozen"),
+        (f"{TRAIN} --teacher-model resnet152", "objective"),
+        (f"{TRAIN.replace('train.py', 'dpo_train.py')}", "objective"),
+        (f"{TRAIN} --resume last.pt", "start_epoch"),
+        (
+            f"{GLUE} --fp16 --max_seq_length 128 --max_steps 90 --resume_from_checkpoint True",
+            "start_epoch",
+        ),
+        (f"{GLUE} --max_seq_length 128 --num_train_epochs 3", "precision"),
+        (f"python train.py {VISION} --drop-path 0.1 --mixup 0.2", "precision"),
+        (f"torchrun --nproc_per_node 4 own.py {VISION}", "precision"),
+        (f"python train.py {VISION} --auto-augment ra --lr-step-size 30", "precision"),
+        (f"{TRAIN.replace('resnet50', 'unet')}", "unet"),
+        (f"{TRAIN.replace('resnet50', 'clip-ViT-B-32')}", "clip"),
+        (f"{TRAIN.replace('resnet50', 'our_net')}", "our_net"),
+    ):
+        yield DisputedJob(command, told)
+
+
+DISPUTED = (*_by_comment(), *_within(), *_unreadable(), *_unstated())
+NAMES = [f"{number} {job.told}" for number, job in enumerate(DISPUTED)]

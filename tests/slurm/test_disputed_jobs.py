@@ -1,0 +1,47 @@
+"""A job that contradicts itself, or leaves open what decides, is told so and gets no limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from clusters import submit
+from disputed_jobs import DISPUTED, NAMES, DisputedJob
+
+from predictor.identify.identify import identify
+from slurm_plugin.decide import SlurmDecider
+
+GPUS = {"gpu": "v100-sxm2-32gb", "gpus": 4, "gpus_per_node": 4}
+
+
+def told(job: DisputedJob, decider: SlurmDecider) -> str:
+    """All that is said of a job: problems, what no time can be had for, assumptions."""
+    stated = identify(comment=job.comment or None, script=job.script, argv=("job.sh",))
+    request = submit(comment=job.comment or None, script=job.script)
+    words = [f"{p.field}: {p.text}" for p in stated.problems]
+    try:
+        found = decider.predictor.predict(stated.job(**GPUS, precision="fp32"))
+        words += [str(one) for one in found.assumptions]
+    except Exception as error:
+        words.append(str(error))
+    return "\n".join((*words, stated.unknown_model or "", decider.decide(request).message or ""))
+
+
+def test_there_are_sixty() -> None:
+    assert len(set(DISPUTED)) == len(DISPUTED) >= 60
+
+
+@pytest.mark.parametrize("job", DISPUTED, ids=NAMES)
+def test_no_limit_is_set_and_the_reason_is_told(decider: Any, job: DisputedJob) -> None:
+    one = decider()
+    answer = one.decide(submit(comment=job.comment or None, script=job.script))
+    assert answer.time_limit is None
+    assert answer.time_min is None
+    assert job.told in told(job, one)
+
+
+def test_the_job_they_are_made_of_gets_a_limit(decider: Any) -> None:
+    """Else no limit would say nothing."""
+    plain = "#!/bin/bash\npython train.py --model resnet50 --batch-size 256 --epochs 90 --amp"
+    script = f"{plain} --img-size 224 --dataset imagenet --device 0,1,2,3\n"
+    assert decider().decide(submit(comment=None, script=script)).time_limit is not None
