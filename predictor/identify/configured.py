@@ -237,8 +237,8 @@ def tell_files(unread: Sequence[Named], *, launcher_unread: bool, draft: Draft) 
         needed = "model, precision, batch_size, and epochs or steps"
         draft.problem(f"{shown} is not read: state {needed} in --comment", "file")
     if launcher_unread and not {"precision", *SIGNALS} & {*draft.texts, *draft.signals}:
-        unread = "the launcher's file is not read: state precision in --comment"
-        draft.problem(unread, "precision", contradiction=True)
+        words = "the launcher's file is not read: state precision in --comment"
+        draft.problem(words, "precision", contradiction=True)
 
 
 def _of_flags(launch: Launch, family: FlagFamily) -> Iterator[Named]:
