@@ -25,8 +25,9 @@ MAX_PLACED = 2_000
 UNLIMITED_S = 365 * 86_400.0
 # How long a job holds its GPUs that is over its limit or completing: slurmctld looks every 30 s.
 OVERDUE_S = 30.0
-# A probe fits into gaps of an hour, and leaves them at once to the next probe.
-PROBE_LIMIT_S, PROBE_S = 3600.0, 0.0
+# Probes fit into gaps of these lengths, and leave them at once to the next probe.
+HOUR_S = 3600.0
+PROBE_LIMITS_S, PROBE_S = tuple(HOUR_S * hours for hours in (1, 4, 12, 24, 72)), 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +43,17 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class PoolAhead:
-    """GPUs of one type on nodes that are alike; ``start_s`` by the GPUs a new job asks for."""
+    """GPUs of one type on nodes that are alike.
+
+    ``start_s`` by the GPUs that a new job asks for, one for each limit of the probes.
+    """
 
     partitions: frozenset[str]
     features: frozenset[str]
     gpu_type: str | None
     names: frozenset[str]
     per_node: int
-    start_s: tuple[tuple[int, float], ...] = ()
+    start_s: tuple[tuple[int, tuple[float, ...]], ...] = ()
 
     @property
     def gpus(self) -> int:
@@ -83,9 +87,10 @@ class QueueAhead:
         pending = _pending(cluster, pools)
         placed, more = pending[:MAX_PLACED], pending[MAX_PLACED:]
         probes = [
-            _Row(_alone(at, pools), size, PROBE_LIMIT_S, PROBE_S)
+            _Row(_alone(at, pools), size, limit_s, PROBE_S)
             for at, pool in enumerate(pools)
             for size in _sizes(pool)
+            for limit_s in PROBE_LIMITS_S
         ]
         rows = (*_running(cluster, pools), *placed, *probes)
         starts = iter(_starts(rows, pools)[-len(probes) :])
@@ -98,7 +103,10 @@ class QueueAhead:
                     pool.gpu_type,
                     pool.names,
                     pool.per_node,
-                    tuple((size, next(starts) + later_s) for size in _sizes(pool)),
+                    tuple(
+                        (size, tuple(next(starts) + later_s for _ in PROBE_LIMITS_S))
+                        for size in _sizes(pool)
+                    ),
                 )
                 for pool, later_s in zip(pools, waits, strict=True)
             )
@@ -112,13 +120,15 @@ class QueueAhead:
         partition: str,
         *,
         gpu_type: str | None = None,
+        limit_s: float = 3600.0,
     ) -> float | None:
-        """Seconds a job of ``gpus`` in all would wait on ``nodes`` of ``partition``.
+        """Seconds a job of ``gpus`` and ``limit_s`` would wait on ``nodes`` of ``partition``.
 
         All pending jobs are before it. None where no usable nodes could ever hold it.
         """
+        long = sum(limit_s > each for each in PROBE_LIMITS_S[:-1])
         found = [
-            start_s
+            start_s[long]
             for pool in self.pools
             if partition in pool.partitions
             and gpu_type in (None, pool.gpu_type)

@@ -50,12 +50,16 @@ class SlurmNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One partition. Times in minutes, None for unset DefaultTime and unlimited MaxTime."""
+    """One partition. Times in minutes, None for unset DefaultTime and unlimited MaxTime.
+
+    ``over_min`` is how far past its limit a job may run, inf for no end, None for Slurm's default.
+    """
 
     name: str
     default: bool = False
     default_min: int | None = None
     max_min: int | None = None
+    over_min: float | None = None
     qos: str | None = None
     up: bool = True
 
@@ -110,7 +114,8 @@ class Settings:
     """What of slurm.conf matters here. ``enforce_part_limits`` is NO, ANY or ALL.
 
     ``priority`` and ``scheduler`` are the names of the plugins (multifactor, backfill ...);
-    ``age_points_per_s`` is what a job gains by waiting, for ``age_max_s`` at most.
+    ``age_points_per_s`` is what a job gains by waiting, for ``age_max_s`` at most; ``over_min`` as
+    of partitions that state none.
     """
 
     version: str = ""
@@ -121,6 +126,7 @@ class Settings:
     scheduler: str = ""
     age_points_per_s: float = 0.0
     age_max_s: float = 0.0
+    over_min: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,3 +147,7 @@ class Cluster:
     partitions: tuple[Partition, ...] = ()
     queue: tuple[SlurmJob, ...] = ()
     walls: WallLimits = WallLimits()
+
+    def over_min(self, part: Partition) -> float:
+        """Minutes that a job may run past its limit in a partition (OverTimeLimit)."""
+        return self.settings.over_min if part.over_min is None else part.over_min

@@ -104,6 +104,12 @@ class Order(Section):
         return float(number) * _SECONDS[self.longest_delay[len(number) :]]
 
 
+class SoftTimePolicy(Section):
+    """Whether backfill plans jobs by their estimates, where OverTimeLimit lets that be harmless."""
+
+    mode: Literal["apply", "advise", "off"] = "off"
+
+
 class Exclude(Section):
     """Jobs we never touch."""
 
@@ -176,6 +182,7 @@ class SlurmPolicy(Section):
     limits: SlurmLimits = SlurmLimits()
     placement: SlurmPlacement = SlurmPlacement()
     order: Order = Order()
+    soft_time: SoftTimePolicy = SoftTimePolicy()
     exclude: Exclude = Exclude()
     hardware: SlurmHardware = SlurmHardware()
     identify: Identify = Identify()

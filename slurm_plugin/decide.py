@@ -22,7 +22,7 @@ from .config import SlurmPolicy
 from .errors import SlurmError
 from .estimate import JobPredictions, Predicts, UnknownYetError, estimate
 from .job_files import JobFiles, TimedReads
-from .limit import bounds, choose
+from .limit import MINUTE_S, bounds, choose
 from .mark import parse_mark
 from .message import log_words
 from .nodes import CandidateNodes, Pools, candidates, gpu_named
@@ -31,7 +31,8 @@ from .outcome import JobDecision
 from .partition_choice import Elsewhere, elsewhere
 from .placement import Placed, place
 from .protocol import ANSWER_TTL_S, HookAnswer, HookRequest
-from .similar_runs import job_estimate, job_request, with_similar_runs
+from .similar_runs import enough_min, job_estimate, job_request, with_similar_runs
+from .soft_time import soft_time
 from .tres import GpuRequest, gpu_request
 
 
@@ -179,19 +180,32 @@ class SlurmDecider:
         predicted = self._estimate(wanted, stated, placed.candidates, cluster)
         limits = self.policy.limits
         within = bounds(limits, request, asked, cluster)
-        choice = choose(limits, request, predicted, within)
         job = job_request(request, wanted, stated, script, asked, placed.candidates)
+        choice = choose(limits, request, predicted, within)
+        choice = with_similar_runs(choice, limits, request, job, self.memory, within)
+        similar = job_estimate(job, self.memory, predicted.predictions)
+        soft = None
+        if self.policy.soft_time.mode != "off":
+            soft = soft_time(limits, request, similar, choice.limit_min, asked, cluster)
+        own_min = choice.limit_min or request.time_limit or float("inf")
+        planned_min = own_min if soft is None else soft.time_min
+        enough = choice.enough_min or enough_min(limits, similar)
+        wait_s = self._wait_s(request, wanted, asked, placed, planned_min)
+        short_s = self._wait_s(request, wanted, asked, placed, enough or planned_min)
         return JobDecision(
             policy=self.policy,
             stated=stated,
             estimate=predicted,
             placed=placed,
-            choice=with_similar_runs(choice, limits, request, job, self.memory, within),
+            choice=choice,
             job=job,
-            similar=job_estimate(job, self.memory, predicted.predictions),
+            similar=similar,
             own=own_limit(request.time_limit),
             queue=self._order(cluster),
-            wait_s=self._wait_s(request, wanted, asked, placed),
+            soft=soft,
+            wait_s=wait_s,
+            enough_min=enough,
+            sooner_s=max(0.0, (wait_s or 0.0) - (short_s or 0.0)),
             elsewhere=other,
             version=self.version,
             ttl_s=self._ttl_s(cluster, placed, other),
@@ -207,6 +221,7 @@ class SlurmDecider:
         wanted: GpuRequest,
         partitions: Sequence[str],
         placed: Placed,
+        limit_min: float,
     ) -> float | None:
         """When the job would start, by the estimates of those before it."""
         queue = self.ahead()
@@ -214,7 +229,14 @@ class SlurmDecider:
             return None
         nodes = frozenset(name for one in placed.candidates for name in one.names)
         waits = [
-            queue.wait(wanted.gpus, wanted.gpus_per_node, nodes, name, gpu_type=wanted.type)
+            queue.wait(
+                wanted.gpus,
+                wanted.gpus_per_node,
+                nodes,
+                name,
+                gpu_type=wanted.type,
+                limit_s=limit_min * MINUTE_S,
+            )
             for name in partitions
         ]
         return min((wait for wait in waits if wait is not None), default=None)

@@ -33,16 +33,16 @@ class Bounds:
 class LimitChoice:
     """What becomes of the limit.
 
-    ``limit_min`` and ``time_min`` are to be written, None to leave what is there. ``found`` is the
-    arithmetic behind, None where nothing was predicted. ``reason`` is a word for the log,
-    ``clause`` for the user.
+    ``limit_min`` is to be written, None to leave what is there. ``found`` is the arithmetic behind,
+    None where nothing was predicted. ``reason`` is a word for the log, ``clause`` for the user.
+    ``enough_min`` would do where the user's own limit is far too long.
     """
 
     reason: str
     clause: str = ""
     found: Limit | None = None
     limit_min: int | None = None
-    time_min: int | None = None
+    enough_min: int | None = None
 
 
 def bounds(
@@ -102,7 +102,7 @@ def choose(
         return LimitChoice(
             reason="no-length", clause="`#PT epochs=` or `steps=` would tell the run time"
         )
-    found = time_limit(predictions, _rule(policy, policy.quantile, within))
+    found = time_limit(predictions, _rule(policy, within))
     if request.time_limit is not None:
         return _explicit(policy, request.time_limit, found)
     if policy.mode == "off":
@@ -122,13 +122,7 @@ def choose(
         clause += ", the longest there is here"
         if found.median_s > found.limit_s:
             clause += ": the job is predicted to hit it"
-    time_min = None
-    if policy.time_min_quantile is not None and request.time_min is None:
-        lower = time_limit(predictions, _rule(policy, policy.time_min_quantile, within))
-        time_min = min(minutes(lower.limit_s), limit_min)
-    return LimitChoice(
-        reason="set", clause=clause, found=found, limit_min=limit_min, time_min=time_min
-    )
+    return LimitChoice(reason="set", clause=clause, found=found, limit_min=limit_min)
 
 
 def _explicit(policy: SlurmLimits, limit_min: float, found: Limit) -> LimitChoice:
@@ -136,15 +130,14 @@ def _explicit(policy: SlurmLimits, limit_min: float, found: Limit) -> LimitChoic
     if policy.warn_explicit and limit_min * MINUTE_S < found.median_s:
         clause = f"your limit of {slurm_time(int(limit_min))} is below the median"
     long_s = LONG_FACTOR * (found.slowest.total_quantile_s(LONG_QUANTILE) or math.inf)
-    if policy.warn_explicit and limit_min * MINUTE_S > max(long_s, found.limit_s):
-        text = slurm_time(minutes(found.limit_s))
-        clause = f"your limit is long, {text} would do and may start earlier"
-    return LimitChoice(reason="explicit", clause=clause, found=found)
+    is_long = policy.warn_explicit and limit_min * MINUTE_S > max(long_s, found.limit_s)
+    enough_min = minutes(found.limit_s) if is_long else None
+    return LimitChoice(reason="explicit", clause=clause, found=found, enough_min=enough_min)
 
 
-def _rule(policy: SlurmLimits, quantile: float, within: Bounds) -> LimitRule:
+def _rule(policy: SlurmLimits, within: Bounds) -> LimitRule:
     return LimitRule(
-        quantile=quantile,
+        quantile=policy.quantile,
         startup_s=policy.startup_s,
         checkpoint_share=policy.pause_share,
         rounding_s=policy.rounding_min * MINUTE_S,

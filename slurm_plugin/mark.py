@@ -17,8 +17,8 @@ MAX_CHARS = 1000
 JOB_HEAD = " job: "
 _PAIR = re.compile(r"(\w+)=(\S+)")
 _KINDS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("limit", "first", "gpus", "cpus", "mem"), int),
-    **dict.fromkeys(("p50_s", "hi_s", "q", "step_s", "expected_s", "upper_s"), float),
+    **dict.fromkeys(("limit", "first", "soft", "gpus", "cpus", "mem"), int),
+    **dict.fromkeys(("p50_s", "hi_s", "q", "step_s", "expected_s", "upper_s", "cap"), float),
     **dict.fromkeys(("gpu", "tier", "version", "own", "later", "script"), str),
 }
 
@@ -28,9 +28,10 @@ class JobMark:
     """One decision.
 
     ``limit`` is the time limit we set in minutes, None where the user's own or the default
-    stands; ``first`` what it was at submit, where ``watch`` has moved it since. ``p50_s`` and
-    ``hi_s`` are the median and the ``q`` quantile of all steps in seconds, on the slowest GPU the
-    job may get. ``version`` is the predictor's, ``job`` the job as stated.
+    stands; ``first`` what it was at submit, where ``watch`` has moved it since. ``soft`` is the
+    limit that backfill plans with, or what it has grown to, up to ``cap`` (inf for no end).
+    ``p50_s`` and ``hi_s`` are the median and the ``q`` quantile of all steps in seconds, on the
+    slowest GPU the job may get. ``version`` is the predictor's, ``job`` the job as stated.
 
     ``expected_s`` and ``upper_s`` are the estimate of the whole run and its 95 % quantile. ``own``
     is the user's limit in minutes as the hook saw it: ``none`` where there was none, ``inf`` for
@@ -43,6 +44,8 @@ class JobMark:
     own: str | None = None
     limit: int | None = None
     first: int | None = None
+    soft: int | None = None
+    cap: float | None = None
     expected_s: float | None = None
     upper_s: float | None = None
     cpus: int | None = None

@@ -12,14 +12,15 @@ from predictor.units import duration
 
 from .config import SlurmPolicy
 from .estimate import JobPredictions
-from .limit import LimitChoice
+from .limit import MINUTE_S, LimitChoice
 from .mark import JobMark
-from .message import job_words, lines, log_words, time_words
+from .message import job_words, lines, log_words, slurm_time, time_words
 from .order import OrderField, delay_s, others_points
 from .partition_choice import Elsewhere
 from .placement import Placed
 from .protocol import HookAnswer
-from .similar_runs import MIB, NO_RUNS, estimate_words, limit_remark
+from .similar_runs import MIB, NO_RUNS, estimate_words
+from .soft_time import SoftTime
 
 # The quantile that the queue is ordered by, as ``precision-time backtest`` plays it.
 ORDER_LEVEL = 0.5
@@ -30,7 +31,8 @@ class JobDecision:
     """One decision with all it rests on.
 
     ``own`` is the user's limit as the mark has it, ``wait_s`` when the job would start, ``queue``
-    where the order of the queue is written; both None where that is not known.
+    where the order of the queue is written; both None where that is not known. ``sooner_s`` is how
+    much earlier it would start with a limit of ``enough_min``.
     """
 
     policy: SlurmPolicy
@@ -42,7 +44,10 @@ class JobDecision:
     similar: Estimate
     own: str
     queue: OrderField | None = None
+    soft: SoftTime | None = None
     wait_s: float | None = None
+    enough_min: int | None = None
+    sooner_s: float = 0.0
     elsewhere: Elsewhere | None = None
     version: str = ""
     ttl_s: int = 60
@@ -61,7 +66,7 @@ class JobDecision:
             since=order.since if order else None,
             message=self._message(),
             time_limit=choice.limit_min,
-            time_min=choice.time_min,
+            time_min=self.soft.time_min if self.soft and self._softens else None,
             features=place.features,
             prefer=place.prefer,
             gres=place.gres,
@@ -78,6 +83,8 @@ class JobDecision:
         mark = JobMark(
             own=self.own,
             limit=self.choice.limit_min,
+            soft=self.soft.time_min if self.soft and self._softens else None,
+            cap=self.soft.whole_min if self.soft and self._softens else None,
             expected_s=self.similar.expected_s,
             upper_s=self.similar.quantile_s(0.95),
             cpus=self.job.cpus,
@@ -104,9 +111,12 @@ class JobDecision:
         return delay_s(self.policy.order, self.similar.order_s(ORDER_LEVEL))
 
     def _message(self) -> str | None:
-        clauses = [self._similar(), self.estimate.advice, self.choice.clause]
-        if not self.choice.clause:
-            clauses.append(limit_remark(self.policy.limits, self.similar))
+        clauses = [self._similar(), self.estimate.advice, self.choice.clause, self._too_long()]
+        if self.soft is not None:
+            verb = "backfill plans it" if self._softens else "backfill would plan it"
+            clauses.append(
+                f"{verb} as {slurm_time(self.soft.time_min)}, it may run its whole limit"
+            )
         if self.wait_s is not None:
             clauses.append(f"starts in about {duration(self.wait_s)}" if self.wait_s else "")
         if self._told():
@@ -114,6 +124,18 @@ class JobDecision:
         if self.elsewhere is not None:
             clauses.append(self.elsewhere.note)
         return lines(self._headline(), clauses, self.stated.problems)
+
+    @property
+    def _softens(self) -> bool:
+        return self.policy.soft_time.mode == "apply"
+
+    def _too_long(self) -> str:
+        """What an honest limit would save, where the user's own is far too long."""
+        if self.enough_min is None or self.choice.clause:
+            return ""
+        about = f"about {duration(self.sooner_s)} " if self.sooner_s >= MINUTE_S else ""
+        text = slurm_time(self.enough_min)
+        return f"your limit is long, {text} would do and may start {about}earlier"
 
     def _similar(self) -> str:
         """What similar runs say, where there is no time by physics or runs of the user's own."""
@@ -156,6 +178,7 @@ class JobDecision:
             runs=self.similar.runs or None,
             delay_s=round(self._delay_s) if self.policy.order.mode != "off" else None,
             limit=self.choice.limit_min,
+            soft=self.soft.time_min if self.soft else None,
             reason=self.choice.reason,
             place=self.placed.reason,
             elsewhere=self.elsewhere.partition if self.elsewhere else None,

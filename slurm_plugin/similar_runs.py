@@ -69,14 +69,12 @@ def estimate_words(found: Estimate) -> str:
     return f"by {runs} {first.similarity.words}: {times}"
 
 
-def limit_remark(policy: SlurmLimits, found: Estimate) -> str:
-    """What to tell the user of a limit far above what similar runs took; empty for nothing."""
+def enough_min(policy: SlurmLimits, found: Estimate) -> int | None:
+    """What would do in place of a user's limit far above what similar runs took; None for none."""
     if not policy.warn_explicit or not found.limit_s or found.runs < TELLING_RUNS:
-        return ""
+        return None
     enough_s = LONG_FACTOR * found.quantile_s(LONG_QUANTILE)
-    if found.limit_s <= max(enough_s, MINUTE_S * policy.floor_min):
-        return ""
-    return f"your limit is long, {slurm_time(minutes(enough_s))} would do and may start earlier"
+    return minutes(enough_s) if found.limit_s > max(enough_s, MINUTE_S * policy.floor_min) else None
 
 
 def with_similar_runs(

@@ -71,7 +71,8 @@ def watch(config: Path | None, once: bool, dry_run: bool) -> None:
     from ..daemon.loading import policy_at
 
     policy = policy_at(config)
-    if policy.watch.mode == "off" and policy.history.url is None:
+    modes = {policy.watch.mode, policy.soft_time.mode}
+    if modes == {"off"} and policy.history.url is None:
         click.echo(f"watch.mode is off in {config or DEFAULT_PATH}: nothing is followed")
         return
     from ..sources.choose import open_source
@@ -80,7 +81,7 @@ def watch(config: Path | None, once: bool, dry_run: bool) -> None:
     watcher = Watcher(open_source(policy.slurm), click.echo, dry_run)
     if once:
         done = len(watcher.watch(policy))
-        changed = policy.watch.mode == "apply" and not dry_run
+        changed = "apply" in modes and not dry_run
         click.echo(f"{done} limits {'changed' if changed else 'would change'}")
         return
     _follow(watcher.watch, policy, lambda: policy_at(config), HistoryChild(config))

@@ -234,6 +234,8 @@ class Reconciler:
         scripts: Mapping[str, str],
     ) -> tuple[str, Reconciled, str] | None:
         """The update that a job needs, with its name; None for none."""
+        if (whole := _whole_again(job)) is not None:
+            return whole
         request = request_of(job, cluster.partitions)
         changed = self._is_changed(job)
         undecided = gpu_request(request) is not None and (
@@ -375,6 +377,8 @@ def _decided(job: PendingJob, answer: HookAnswer) -> list[str]:
     mark, features = job.mark, stated(job.row["Feature"])
     if answer.time_limit and mark is not None and (mark.own == "none" or job.is_ours):
         words.append(f"TimeLimit={answer.time_limit}")
+    if answer.time_min and not minutes(job.row["MinTime"]) and not job.is_ours:
+        words.append(f"TimeMin={answer.time_min}")
     if (
         answer.features
         and not job.is_ours
@@ -415,6 +419,16 @@ def _reset(job: PendingJob) -> tuple[str, Reconciled, str] | None:
     if job.site_factor is None or job.site_factor < BASE // 2:
         return None
     return job.name, Reconciled.ORDERED, f"update JobId={job.name} SiteFactor=0"
+
+
+def _whole_again(job: PendingJob) -> tuple[str, Reconciled, str] | None:
+    """A job that backfill had started, and that was requeued: it gets its whole limit back."""
+    mark = job.mark
+    if mark is None or mark.soft is None or mark.soft != minutes(job.row["TimeLimit"]):
+        return None
+    whole = "UNLIMITED" if mark.cap in (None, float("inf")) else f"{mark.cap:.0f}"
+    line = f"update JobId={job.name} TimeLimit={whole}"
+    return job.name, Reconciled.DECIDED, line
 
 
 def clear_order(commands: Commands) -> int:

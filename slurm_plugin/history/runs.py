@@ -121,6 +121,9 @@ def _mark(decision: str) -> JobMark | None:
 def _as_submitted(job: EndedJob, mark: JobMark) -> EndedJob:
     """The job with what the hook saw of it, by which jobs like it are found at submit."""
     memory = job.memory_bytes if mark.cpus is None else mark.mem and mark.mem * MIB
+    if mark.soft is not None and job.limit_s is not None and mark.cap is not None:
+        whole_s = None if mark.cap == float("inf") else mark.cap * MINUTE_S
+        job = replace(job, limit_s=whole_s)  # backfill had shortened it
     return replace(
         job, script=mark.script or job.script, cpus=mark.cpus or job.cpus, memory_bytes=memory
     )

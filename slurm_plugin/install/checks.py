@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import inf
 
 from predictor.cli.console import CheckedPromise
 
+from ..cluster import Cluster
 from ..config import SlurmPolicy
 from ..errors import InstallError, PolicyError, SourceError
 from ..order import order_field
@@ -51,6 +53,8 @@ def _checks(
     yield "sbatch shows our line", lambda: _submitted(site, policy)
     if policy.order.mode != "off":
         yield "the scheduler heeds the order", lambda: _order(policy)
+    if policy.soft_time.mode != "off":
+        yield "soft time ends no job", lambda: _soft_time(policy)
 
 
 def _checked(promise: str, check: Callable[[], str]) -> CheckedPromise:
@@ -133,6 +137,28 @@ def _order(policy: SlurmPolicy) -> str:
     if found is None:
         raise InstallError("; ".join(told))
     return "; ".join((found.name, *told))
+
+
+def _soft_time(policy: SlurmPolicy) -> str:
+    """How far past a limit OverTimeLimit lets jobs run, by partition; elsewhere nothing is soft."""
+    source = SlurmSource(Commands.of(policy.slurm))
+    try:
+        parts, settings = source.partitions(), source.settings()
+    except SourceError as error:
+        raise InstallError(str(error)) from None
+    view = Cluster(taken_s=0.0, settings=settings, partitions=parts)
+    over = {part.name: view.over_min(part) for part in parts}
+    reached = [
+        f"{name} {'without end' if least == inf else f'{least:g} min'}"
+        for name, least in over.items()
+        if least
+    ]
+    if not reached:
+        raise InstallError(
+            "no partition has an OverTimeLimit, so nothing is written: set it in slurm.conf to the "
+            "longest time by which a limit may be too short"
+        )
+    return f"{', '.join(reached)} past the limit; `precision-time slurm watch` lets limits grow"
 
 
 def _submitted(site: SlurmSite, policy: SlurmPolicy) -> str:

@@ -71,6 +71,13 @@ end
 -- What to write of a limit; nil and the reason where the answer contradicts the job.
 local function planned_limit(writes, answer, job_desc, most)
   if not answer.time_limit or requests.is_stated(job_desc.time_limit) then
+    local own = requests.is_stated(job_desc.time_limit)
+      and requests.stated_minutes(job_desc.time_limit) or math.huge
+    local soft = not answer.time_limit and answer.time_min and most
+      and answer.time_min <= math.min(most, own)
+    if soft and not requests.is_stated(job_desc.time_min) then
+      writes.time_min = answer.time_min
+    end
     return writes
   elseif not most or answer.time_limit > most then
     return nil, "time_limit above MaxTime"

@@ -92,7 +92,7 @@ function A.read(raw)
   end
   if version ~= "1" then
     return nil, "an answer that is not of version 1"
-  elseif answer.time_min and answer.time_min > (answer.time_limit or 0) then
+  elseif answer.time_min and answer.time_min > (answer.time_limit or answer.time_min) then
     return nil, "an answer with time_min above time_limit"
   end
   return answer

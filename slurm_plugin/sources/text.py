@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -80,6 +81,7 @@ class SlurmSource:
             scheduler=found.get("SchedulerType", "").removeprefix("sched/"),
             age_points_per_s=_age_points(found) / age_s if age_s else 0.0,
             age_max_s=age_s,
+            over_min=_over_min(found.get("OverTimeLimit", "")) or 0.0,
         )
 
     def nodes(self) -> tuple[SlurmNode, ...]:
@@ -156,6 +158,12 @@ def _item(row: Mapping[str, str]) -> Mapping[str, Any]:
     return item | {"name": row["Name"], "time_limit": minutes(row["TimeLimit"])}
 
 
+def _over_min(text: str) -> float | None:
+    """Of ``10``, ``10 min``, ``UNLIMITED``; None for NONE."""
+    number = text.removesuffix("min").strip()
+    return math.inf if number == "UNLIMITED" else float(number) if number.isdecimal() else None
+
+
 def _node(pairs: Mapping[str, str]) -> SlurmNode:
     return SlurmNode(
         name=pairs["NodeName"],
@@ -173,6 +181,7 @@ def _partition(pairs: Mapping[str, str]) -> Partition:
         default=pairs.get("Default") == "YES",
         default_min=minutes(pairs.get("DefaultTime", "")),
         max_min=minutes(pairs.get("MaxTime", "")),
+        over_min=_over_min(pairs.get("OverTimeLimit", "")),
         qos=stated(pairs.get("QoS", "")) or None,
         up=pairs.get("State") == "UP",
     )

@@ -22,6 +22,9 @@ from ..sources.commands import Commands
 FRESH_S = 600.0
 FRESH_STEPS = 50
 FUTURE_S = 300.0  # clocks of nodes differ
+# A soft limit grows from this share on, by at least this factor, and before so many passes.
+GROW_SHARE, GROWTH = 0.8, 1.5
+PASSES, LEAST_AHEAD_MIN = 2, 1.5
 # A trim must free this much of the limit, and this long, to be worth an update.
 TRIM_SHARE = 0.2
 TRIM_MIN = 15
@@ -56,6 +59,43 @@ def is_ours(job: SlurmJob, mark: JobMark | None) -> bool:
         and mark.limit == job.limit_min
         and job.state == "RUNNING"
         and job.start_s is not None
+    )
+
+
+def is_soft(job: SlurmJob, mark: JobMark | None) -> bool:
+    """True for a running job whose limit is the one that backfill took from our TimeMin."""
+    is_same = mark is not None and mark.soft is not None and mark.soft == job.limit_min
+    return is_same and job.state == "RUNNING" and job.start_s is not None
+
+
+def grown(
+    job: SlurmJob, mark: JobMark, left_min: float | None, policy: SlurmPolicy, now_s: float
+) -> Revision | None:
+    """The longer limit of a job with a soft one, None where that is not due.
+
+    Due at GROW_SHARE of it, or before the last passes. It then holds the minutes that progress
+    says are left, and at least GROWTH times what it was; never more than the job's whole limit.
+    """
+    assert job.start_s is not None
+    assert mark.soft is not None
+    ran_min = (now_s - job.start_s) / MINUTE_S
+    ahead_min = max(LEAST_AHEAD_MIN, PASSES * policy.watch.interval_s / MINUTE_S)
+    last = mark.soft - ran_min < ahead_min
+    if ran_min < GROW_SHARE * mark.soft and not last:
+        return None
+    needed = mark.soft * GROWTH
+    if left_min is not None:
+        ends_min = ran_min + left_min * (1 + policy.watch.margin_share)
+        if ends_min < mark.soft and not last:
+            return None
+        needed = max(ends_min, ran_min + 2 * ahead_min)
+    whole = math.inf if mark.cap is None else mark.cap
+    limit_min = int(min(_rounded_up(needed, policy), whole))
+    if limit_min <= mark.soft:
+        return None
+    changed = replace(mark, soft=limit_min)
+    return Revision(
+        job=job, old_min=mark.soft, limit_min=limit_min, needed_min=needed, mark=changed
     )
 
 

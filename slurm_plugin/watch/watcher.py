@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from predictor.errors import StepReportError
+from predictor.site.progress.reader import ProgressKind
 
 from ..cluster import Cluster, SlurmJob
 from ..config import SlurmPolicy
 from ..errors import SourceError
-from ..limit import Bounds, bounds
+from ..limit import MINUTE_S, Bounds, bounds
 from ..mark import JobMark, parse_mark
 from ..message import slurm_time
 from ..protocol import HookRequest
 from ..sources.text import SlurmSource
-from .reports import find_report
-from .revision import Revision, is_ours, objection, revise, set_limit
+from .reports import find_report, progress_of
+from .revision import Revision, grown, is_ours, is_soft, needed_min, objection, revise, set_limit
 
 Say = Callable[[str], None]
 MAX_SAID = 100_000
@@ -43,22 +44,46 @@ class Watcher:
 
     def watch(self, policy: SlurmPolicy) -> tuple[Revision, ...]:
         """One pass; the revisions that were made, or would be. Raises SourceError."""
-        if policy.watch.mode == "off":
+        if policy.watch.mode == policy.soft_time.mode == "off":
             return ()
-        found = tuple(self._revisions(policy))
-        applied = policy.watch.mode == "apply" and not self.dry_run
-        if not applied:
-            for revision in found:
-                key = f"advice {revision.old_min} {revision.limit_min}"
-                self._say_once(revision.job, f"advice: {_words(revision)}", key)
-            return found
-        now = {_name(job): job for job in self.source.queue()} if found else {}
-        return tuple(r for r in found if self._applied(r, now.get(_name(r.job)), policy))
+        queue = self.source.queue()
+        soft, found = tuple(self._grown(queue, policy)), tuple(self._revisions(queue, policy))
+        told = () if policy.watch.mode == "apply" and not self.dry_run else found
+        told += soft if self.dry_run else ()
+        for revision in told:
+            key = f"advice {revision.old_min} {revision.limit_min}"
+            self._say_once(revision.job, f"advice: {_words(revision)}", key)
+        due = tuple(r for r in (*soft, *found) if r not in told)
+        now = {_name(job): job for job in self.source.queue()} if due else {}
+        return (*told, *(r for r in due if self._applied(r, now.get(_name(r.job)), policy)))
 
-    def _revisions(self, policy: SlurmPolicy) -> Iterator[Revision]:
-        ours = [(j, m) for j in self.source.queue() if (m := parse_mark(j.admin_comment))]
+    def _grown(self, queue: Sequence[SlurmJob], policy: SlurmPolicy) -> Iterator[Revision]:
+        """Soft limits that are due, whether new ones are written or not."""
+        for job in queue:
+            mark = parse_mark(job.admin_comment)
+            if mark is not None and is_soft(job, mark):
+                now_s = time.time()
+                revision = grown(job, mark, self._left_min(job, policy, now_s), policy, now_s)
+                if revision is not None:
+                    yield revision
+
+    def _left_min(self, job: SlurmJob, policy: SlurmPolicy, now_s: float) -> float | None:
+        """Minutes that a job still needs, as it reports or prints; None where it says nothing."""
+        assert job.start_s is not None
+        try:
+            report = find_report(job, policy.watch.rate_file)
+        except StepReportError:
+            report = None
+        if report is not None and objection(job, report, policy, now_s) is None:
+            return needed_min(job, report, policy, now_s) - (now_s - job.start_s) / MINUTE_S
+        reading = progress_of(job)
+        said_s = reading.remaining_s if reading.kind is ProgressKind.TRAINING else None
+        return None if said_s is None else said_s / MINUTE_S
+
+    def _revisions(self, queue: Sequence[SlurmJob], policy: SlurmPolicy) -> Iterator[Revision]:
+        ours = [(j, m) for j in queue if (m := parse_mark(j.admin_comment))]
         ours = [(j, m) for j, m in ours if is_ours(j, m) and not _excluded(j, policy)]
-        if not ours:
+        if not ours or policy.watch.mode == "off":
             return
         cluster = Cluster(
             taken_s=time.time(),

@@ -98,6 +98,12 @@ def test_a_job_past_its_end_goes_soon(state: str) -> None:
     assert seconds(cluster(gpu_node("n1", gpus_used=4), overdue), 1) == OVERDUE_S
 
 
+def test_a_longer_limit_does_not_fit_into_the_gap() -> None:
+    view = cluster(N1, N2, running(4, 3, "n1"), pending(8, 1, nodes=2))
+    assert seconds(view, 1, limit_s=HOUR) == 0.0
+    assert seconds(view, 1, limit_s=20 * HOUR) == 4 * HOUR
+
+
 def test_pending_jobs_ahead_go_first() -> None:
     view = cluster(N1, running(4, 1, "n1"), pending(4, 2), pending(4, 3))
     assert seconds(view, 1) == 6 * HOUR

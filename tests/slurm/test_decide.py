@@ -11,7 +11,7 @@ from clusters import FEATURES, JOB, cluster, gpu_node, submit
 
 from predictor.identify.grammar import parse_text
 from predictor.job.training_job import TrainingJob
-from slurm_plugin.ahead import QueueAhead
+from slurm_plugin.ahead import PoolAhead, QueueAhead
 from slurm_plugin.cluster import Association, Partition, SlurmJob, WallLimits
 from slurm_plugin.decide import SlurmDecider
 from slurm_plugin.mark import MAX_CHARS, JobMark, parse_mark
@@ -153,14 +153,66 @@ def test_floor_and_cap_of_the_policy_hold(decider: Decide) -> None:
     assert decider(limits=bounds).decide(submit()).time_limit == 70
 
 
-def test_time_min_comes_from_a_lower_quantile_and_never_above_the_limit(decider: Decide) -> None:
-    assert decider().decide(submit()).time_min is None
-    answer = decider(limits={"time_min_quantile": 0.5}).decide(submit())
-    assert answer.time_limit is not None
-    assert answer.time_min is not None
-    assert 1 <= answer.time_min < answer.time_limit
-    own = decider(limits={"time_min_quantile": 0.5}).decide(submit(time_min=5.0))
-    assert own.time_min is None
+def lenient(over_min: float | None) -> Any:
+    part = Partition(name="gpu", default=True, default_min=1440, max_min=2880, over_min=over_min)
+    return cluster(partitions=(part,))
+
+
+@pytest.mark.parametrize(
+    ("over_min", "own_min", "expected"),
+    [
+        (None, 6000.0, None),  # nothing reaches past the limit
+        (600.0, 6000.0, None),  # the user's limit less 600 is too near to it
+        (4000.0, 6000.0, 2000),  # so long that 4000 min more reach what the user asked for
+        (math.inf, math.inf, "estimate"),
+        (4000.0, math.inf, None),
+    ],
+)
+def test_time_min_is_set_only_where_over_time_reaches_the_whole_limit(
+    decider: Decide, over_min: float | None, own_min: float, expected: Any
+) -> None:
+    view = lenient(over_min)
+    decide = decider(view, soft_time={"mode": "apply"})
+    answer = decide.decide(submit(time_limit=own_min))
+    assert answer.time_limit is None
+    if expected == "estimate":
+        assert answer.time_min is not None
+        assert answer.time_min < 1200
+        mark = parse_mark(answer.admin_comment)
+        assert mark is not None
+        assert (mark.soft, mark.cap) == (answer.time_min, math.inf)
+    else:
+        assert answer.time_min == expected
+    advised = decider(view, soft_time={"mode": "advise"}).decide(submit(time_limit=own_min))
+    assert advised.time_min is None
+    assert ("backfill would plan it" in (advised.message or "")) == (expected is not None)
+    assert decider(view).decide(submit(time_limit=own_min)).time_min is None
+
+
+def test_soft_time_leaves_a_job_that_asks_for_a_signal_or_has_a_time_min(decider: Decide) -> None:
+    decide = decider(lenient(math.inf), soft_time={"mode": "apply"})
+    assert decide.decide(submit(time_limit=6000.0)).time_min is not None
+    assert decide.decide(submit(time_limit=6000.0, time_min=5.0)).time_min is None
+    script = "#!/bin/sh\n#SBATCH --signal=B:USR1@60\npython train.py\n"
+    assert decide.decide(submit(time_limit=6000.0, script=script)).time_min is None
+
+
+def test_a_limit_far_too_long_is_told_with_what_an_honest_one_saves(decider: Decide) -> None:
+    decide = decider()
+    pools = (
+        PoolAhead(
+            frozenset({"gpu"}),
+            frozenset(),
+            None,
+            frozenset({"a1", "v1"}),
+            4,
+            tuple((size, (600.0, 600.0, 600.0, 600.0, 7800.0)) for size in (1, 2, 4, 8)),
+        ),
+    )
+    decide.ahead = lambda: QueueAhead(pools)
+    told = decide.decide(submit(time_limit=20000.0)).message
+    assert told is not None
+    assert "would do and may start about 2 h 00 min earlier" in told
 
 
 def test_a_time_min_of_the_user_is_never_above_our_limit(decider: Decide) -> None:

@@ -1,0 +1,97 @@
+"""Soft time on a real Slurm: planned by TimeMin, grown by watch, ended by neither."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from predictor.estimate.fitting import Fitted
+from slurm_plugin.mark import JobMark, parse_mark
+
+from .cluster import SlurmCluster
+from .daemon import PATIENT, DecisionDaemon, install_hook
+from .installation import Installation
+from .tables import PARTITIONS, Bench
+from .test_watch import ROOT, command
+
+MODEL = "model=resnet50 precision=amp steps=500 batch=64"
+MORE = "OverTimeLimit=30"
+
+
+@pytest.fixture
+def lenient(installation: Installation) -> Iterator[SlurmCluster]:
+    """A cluster whose default partition lets jobs run 30 minutes past their limit."""
+    gpu, *rest = PARTITIONS
+    parts = (replace(gpu, more=MORE), *rest)
+    with SlurmCluster(installation, Bench(accounting=False, partitions=parts)) as cluster:
+        yield cluster
+
+
+@pytest.mark.usefixtures("fitted")
+def test_time_min_is_written_only_where_over_time_reaches_the_whole_limit(
+    lenient: SlurmCluster, fitted: Fitted, session_home: Path, user: str | None
+) -> None:
+    soft = {"limits": {"rounding_min": 1, "floor_min": 1}, "soft_time": {"mode": "apply"}}
+    daemon = DecisionDaemon(lenient, session_home, **soft)
+    install_hook(lenient, daemon.socket, **PATIENT)
+    ask = ("--hold", "--gres=gpu:a100:1", f"--comment={MODEL}")
+    with daemon:
+        daemon.wait_for_view()
+        short = lenient.submit(*ask, "--time=60", user=user)
+        long = lenient.submit(*ask, "--time=600", user=user)
+        other = lenient.submit(*ask, "--time=30", "--partition=short", user=user)
+        signalled = lenient.submit(
+            *ask, "--time=60", user=user, script="#!/bin/sh\n#SBATCH --signal=B:USR1@60\ntrue\n"
+        )
+    jobs = [lenient.job(job.job_id) for job in (short, long, other, signalled)]
+    assert [job["TimeLimit"] for job in jobs] == ["01:00:00", "10:00:00", "00:30:00", "01:00:00"]
+    assert [job["TimeMin"] for job in jobs] == ["00:30:00", "N/A", "N/A", "N/A"]
+    mark = parse_mark(jobs[0]["AdminComment"])
+    assert mark is not None
+    assert (mark.soft, mark.cap, mark.own) == (30, 60.0, "60")
+    assert any("backfill plans it as 0:30:00" in text for text in short.messages)
+
+
+def test_a_soft_limit_grows_and_without_a_watcher_over_time_carries_the_job(
+    lenient: SlurmCluster, tmp_path: Path, user: str | None
+) -> None:
+    policy = tmp_path / "slurm.yaml"
+    policy.write_text(
+        "soft_time: {mode: apply}\nlimits: {rounding_min: 1}\nwatch: {interval_s: 1}\n"
+    )
+    first = lenient.submit(
+        "--gres=gpu:v100:4", "-wv1", "-t30", script="#!/bin/sh\nsleep 400\n", user=user
+    )
+    lenient.wait(first.job_id, ["RUNNING"])
+    blocked = lenient.submit("--gres=gpu:v100:4", "-N2", "-t5", user=user)
+    held = lenient.submit(
+        "--hold",
+        "--gres=gpu:v100:1",
+        "-t20",
+        "--time-min=1",
+        script="#!/bin/sh\nsleep 190\n",
+        user=user,
+    )
+    comment = JobMark(own="20", soft=1, cap=20.0, expected_s=50.0, upper_s=60.0).text()
+    lenient.run("scontrol", "update", f"jobid={held.job_id}", f"admincomment={comment}")
+    lenient.run("scontrol", "release", str(held.job_id))
+    lenient.wait(held.job_id, ["RUNNING"])
+    assert lenient.job(held.job_id)["TimeLimit"] == "00:01:00"
+    assert lenient.job(blocked.job_id)["JobState"] == "PENDING"
+    with subprocess.Popen(
+        command(policy), env=lenient.env, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as watcher:
+        assert watcher.stdout is not None
+        assert re.search("extend 0:01:00 -> 0:0[23]:00", watcher.stdout.readline())
+        watcher.send_signal(signal.SIGKILL)
+    grown = lenient.job(held.job_id)
+    mark = parse_mark(grown["AdminComment"])
+    assert mark is not None
+    assert grown["TimeLimit"] == f"00:{mark.soft:02d}:00"
+    assert lenient.wait(held.job_id, timeout_s=240)["JobState"] == "COMPLETED"
