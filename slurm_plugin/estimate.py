@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from predictor.errors import PrecisionTimeError
+from predictor.estimate.fits import Fit, fits
 from predictor.estimate.prediction import Prediction
 from predictor.identify.stated import Stated
 from predictor.job.training_job import TrainingJob
@@ -18,8 +19,8 @@ from .nodes import CandidateNodes, distinct
 from .tres import GpuRequest
 
 MAX_KNOWN = 8192
-# A prediction, or why there is none.
-Made = tuple[TrainingJob, Prediction | str]
+# A prediction, or why there is none, and whether the job fits its GPU.
+Made = tuple[TrainingJob, Prediction | str, Fit | None]
 
 
 class UnknownYetError(Exception):
@@ -37,20 +38,24 @@ class MadeBefore:
     """Answers with predictions that were made elsewhere; raises UnknownYetError for others."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[TrainingJob, Prediction | str] = OrderedDict()
+        self._known: OrderedDict[TrainingJob, Made] = OrderedDict()
 
     def predict(self, job: TrainingJob) -> Prediction:
         """The prediction of a job that is known."""
         found = self._known.get(job)
         if found is None:
             raise UnknownYetError
-        if isinstance(found, str):
-            raise PrecisionTimeError(found)
-        return found
+        if isinstance(found[1], str):
+            raise PrecisionTimeError(found[1])
+        return found[1]
+
+    def fit(self, job: TrainingJob) -> Fit | None:
+        """Whether a job that is known fits its GPU."""
+        return self._known[job][2]
 
     def take(self, made: Sequence[Made]) -> None:
         """Know more."""
-        self._known.update(made)
+        self._known.update((one[0], one) for one in made)
         while len(self._known) > MAX_KNOWN:
             self._known.popitem(last=False)
 
@@ -67,9 +72,9 @@ class Remembering:
         try:
             found = self._predictor.predict(job)
         except PrecisionTimeError as error:
-            self._made.append((job, str(error)))
+            self._made.append((job, str(error), None))
             raise
-        self._made.append((job, found))
+        self._made.append((job, found, _fit(job)))
         return found
 
     def made(self) -> tuple[Made, ...]:
@@ -82,12 +87,13 @@ class Remembering:
 class JobPredictions:
     """One prediction for each GPU type, or why there is none.
 
-    ``labels`` are the GPUs as the cluster calls them. ``reason`` is a word for the log, ``advice``
-    a clause for the user; both are empty where there are predictions. ``contradiction`` is the
-    field that the script states otherwise.
+    ``fits`` say whether their memory suffices, ``labels`` are the GPUs as the cluster calls them.
+    ``reason`` is a word for the log, ``advice`` a clause for the user; both are empty where there
+    are predictions. ``contradiction`` is the field that the script states otherwise.
     """
 
     predictions: tuple[Prediction, ...] = ()
+    fits: tuple[Fit, ...] = ()
     labels: tuple[str, ...] = ()
     reason: str = ""
     advice: str = ""
@@ -106,20 +112,34 @@ def estimate(
     if lacking is not None:
         return lacking
     predictions: list[Prediction] = []
+    asked: list[TrainingJob] = []
     refusal: PrecisionTimeError | None = None
     for gpu in distinct(c.gpu for c in found if c.gpu is not None):
         try:
             job = _job(stated, policy, wanted, [c for c in found if c.gpu is gpu])
             predictions.append(predictor.predict(job))
+            asked.append(job)
         except PrecisionTimeError as error:
             refusal = error  # a GPU that cannot run the job does not count, if another can
     if not predictions:
         return JobPredictions(reason="not-predictable", advice=str(refusal))
+    fit = predictor.fit if isinstance(predictor, MadeBefore) else _fit
+    fitting = tuple(one for job in asked if (one := fit(job)) is not None)
     labels = dict.fromkeys(c.label for c in found)
     contradiction = next((p.field for p in stated.contradictions), "")
     return JobPredictions(
-        predictions=tuple(predictions), labels=tuple(labels), contradiction=contradiction
+        predictions=tuple(predictions),
+        fits=fitting,
+        labels=tuple(labels),
+        contradiction=contradiction,
     )
+
+
+def _fit(job: TrainingJob) -> Fit | None:
+    try:
+        return fits(job, margin=0.0)
+    except PrecisionTimeError:
+        return None
 
 
 def _lacking(

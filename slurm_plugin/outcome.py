@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from predictor.estimate.fits import Fit
 from predictor.identify.grammar import stated_text
 from predictor.identify.stated import Stated
 from predictor.site.similar.estimate import Estimate
 from predictor.site.similar.request import JobRequest
-from predictor.units import duration
+from predictor.units import duration, gibibytes
 
 from .config import SlurmPolicy
 from .estimate import JobPredictions
@@ -24,6 +26,15 @@ from .soft_time import SoftTime
 
 # The quantile that the queue is ordered by, as ``precision-time backtest`` plays it.
 ORDER_LEVEL = 0.5
+
+
+def too_large(found: Sequence[Fit]) -> str:
+    """What a job needs of a GPU's memory, where none of those it may get holds it; else empty."""
+    if not found or any(fit.ok for fit in found):
+        return ""
+    best = max(found, key=lambda fit: fit.have_bytes)
+    needs, has = gibibytes(best.need_bytes), gibibytes(best.have_bytes)
+    return f"as stated it needs {needs} a GPU, which has {has}: it may run out of memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +122,8 @@ class JobDecision:
         return delay_s(self.policy.order, self.similar.order_s(ORDER_LEVEL))
 
     def _message(self) -> str | None:
-        clauses = [self._similar(), self.estimate.advice, self.choice.clause, self._too_long()]
+        clauses = [self._similar(), self.estimate.advice, too_large(self.estimate.fits)]
+        clauses += [self.choice.clause, self._too_long()]
         if self.soft is not None:
             verb = "backfill plans it" if self._softens else "backfill would plan it"
             clauses.append(

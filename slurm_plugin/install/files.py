@@ -56,6 +56,13 @@ class Steps:
         if not self.dry_run:
             shutil.rmtree(path)
 
+    def remove_empty(self, path: Path) -> None:
+        """Delete a directory that is called as we are and holds nothing."""
+        if path.name == "precision-time" and path.is_dir() and not any(path.iterdir()):
+            self._show(f"delete {path}")
+            if not self.dry_run:
+                path.rmdir()
+
     def directory(self, path: Path, mode: int, owner: struct_passwd | None) -> None:
         """Make a directory; one that is there keeps its owner and mode."""
         if path.exists():

@@ -97,8 +97,12 @@ def uninstall(options: Options, say: Say, *, purge: bool = False, dry_run: bool 
     _remove_unit(steps, options)
     policy, home = options.on_disk(options.config), options.on_disk(options.home)
     if purge:
-        steps.remove(policy)
+        socket = options.on_disk(policy_at(options).daemon.socket)
+        for path in (policy, socket, socket.with_name(f"{socket.name}.lock")):
+            steps.remove(path)
         steps.remove_tree(home)
+        for directory in (policy.parent, socket.parent):
+            steps.remove_empty(directory)
     elif policy.exists():
         say(f"note: {policy} stays; uninstall --purge removes it")
     say("done" if steps.made else "nothing is installed")

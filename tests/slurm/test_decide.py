@@ -465,3 +465,13 @@ def test_a_job_too_long_for_the_mark_is_left_out_whole() -> None:
     mark = JobMark(limit=60, job="model=resnet50 options=" + "x" * 2000)
     assert len(mark.text()) <= MAX_CHARS
     assert parse_mark(mark.text()) == replace(mark, job="")
+
+
+def test_a_job_that_no_gpu_it_may_get_can_hold_is_told(decider: Decide) -> None:
+    large = decider().decide(submit(comment=JOB.replace("batch=256", "batch=4096"))).message
+    assert large is not None
+    assert "GiB a GPU, which has" in large
+    assert "it may run out of memory" in large
+    fine = decider().decide(submit()).message
+    assert fine is not None
+    assert "memory" not in fine
