@@ -14,7 +14,7 @@ from typing import Any
 
 from kubernetes.client.exceptions import ApiException
 
-from .api_calls import FAILURES, body_of, said
+from .watching import FAILURES, body_of, said
 
 _log = logging.getLogger(__name__)
 CAPACITY = 2000

@@ -35,6 +35,7 @@ LEFT = 0.5
 OVER = frozenset(("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"))
 # Jobs looked at in one go, for meanwhile nobody is answered.
 AT_ONCE = 20
+AGAIN_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +148,9 @@ class BoundPods:
         for kind, obj in held:
             uid = pod_name(obj).uid
             pods = placed[uid]
-            by = (tuple(pods), _filled_s(obj)) if pods else None
-            if looked == AT_ONCE or not (
-                self._examined.get(uid) != by if by else _late(obj, now_s)
-            ):
+            by = (tuple(pods), _filled_s(obj), None if pods else now_s // AGAIN_S)
+            due = bool(pods) or _late(obj, now_s)
+            if looked == AT_ONCE or not due or self._examined.get(uid) == by:
                 continue
             looked += 1
             try:
@@ -164,7 +164,8 @@ class BoundPods:
 
     def forget(self, change: DeadlineChange) -> None:
         """A change that could not be made is looked at again."""
-        self._examined.pop(change.name.uid, None)
+        with self._lock:
+            self._examined.pop(change.name.uid, None)
 
     def _placed(self, obj: KubeObject) -> list[_Bound]:
         """Where an object's pods run, empty until all of them do."""

@@ -18,13 +18,12 @@ from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
 from kubernetes.utils.quantity import parse_quantity
 
 from .admission.review import AdmissionRequest
-from .api_calls import FAILURES, body_of
 from .config import Config
 from .decide import Decider
 from .node_labels import known_gpu
 from .plain import count, items, mapping, text
 from .records import GpuNode, GpuType, PodJob
-from .watching import KubeObject, ObjectWatch
+from .watching import FAILURES, KubeObject, ObjectWatch, body_of
 from .workload import template_job
 
 DRIVER = "gpu.nvidia.com"

@@ -65,27 +65,37 @@ def _discovered(
     labels: Mapping[str, str], offered: Mapping[str, Any], hardware: Hardware
 ) -> GpuType | None:
     """The node's GPUs, or with the MIG strategy ``single`` their equal slices."""
-    label = labels[f"{GPU}product"]
-    product = product_of(label)
-    gpu = _gpu_of((label, product.name), labels, hardware.products)
-    memory = count(labels, f"{GPU}memory")
-    replicas = max(1, count(labels, f"{GPU}replicas") or 1)
+    replicas = _replicas(labels, GPU)
     devices = count(labels, f"{GPU}count") or _most(offered, hardware.resources) // replicas
-    if devices < 1:
-        return None
-    profile = product.profile
+    profile = product_of(labels[f"{GPU}product"]).profile
+    return _labelled(labels, GPU, profile, devices, hardware) if devices else None
+
+
+def _labelled(
+    labels: Mapping[str, str], prefix: str, profile: str | None, devices: int, hardware: Hardware
+) -> GpuType:
+    """What labels with a prefix tell of so many devices, those of the whole GPU where they lack."""
+    named = prefix if f"{prefix}product" in labels else GPU
+    label, replicas = labels.get(f"{named}product", ""), _replicas(labels, prefix)
+    gpu = _gpu_of((label, product_of(label).name), labels, hardware.products)
+    memory = count(labels, f"{prefix}memory")
     # MPS gives each replica its part of the memory; under time slicing all of them see the whole.
-    sharers = replicas if labels.get(f"{GPU}sharing-strategy") == "mps" else 1
+    sharers = replicas if labels.get(f"{prefix}sharing-strategy") == "mps" else 1
     return GpuType(
         product=label,
         gpu=gpu,
         count=devices,
-        memory_bytes=memory * MIB // sharers if memory else None,
+        memory_bytes=memory * MIB // sharers if memory else memory_of(profile or ""),
         mig=profile,
-        mig_share=1.0 if profile is None else _share(labels, GPU, profile, gpu),
+        mig_share=1.0 if profile is None else _share(labels, prefix, profile, gpu),
         replicas=replicas,
-        label=f"{GPU}product",
+        label=f"{named}product",
     )
+
+
+def _replicas(labels: Mapping[str, str], prefix: str) -> int:
+    """How many pods share a device."""
+    return max(1, count(labels, f"{prefix}replicas") or 1)
 
 
 def _by_site_label(
@@ -105,33 +115,13 @@ def _mixed_slices(
 ) -> Mapping[str, GpuType]:
     """A type for each resource such as ``nvidia.com/mig-1g.5gb`` that the node offers."""
     found: dict[str, GpuType] = {}
-    for resource in offered:
-        profile = profile_of(resource) if isinstance(resource, str) else None
-        devices = count(offered, resource)
-        if profile is not None and devices:
-            kind = _mixed_slice(labels, resource, profile, devices, hardware)
+    for resource in filter(profile_of, offered):
+        if devices := count(offered, resource):
+            prefix = f"{resource}."
+            told = count(labels, f"{prefix}count") or devices
+            kind = _labelled(labels, prefix, profile_of(resource), told, hardware)
             found[sys.intern(resource)] = kind
     return found
-
-
-def _mixed_slice(
-    labels: Mapping[str, str], resource: str, profile: str, devices: int, hardware: Hardware
-) -> GpuType:
-    prefix = f"{resource}."
-    own = f"{prefix}product" in labels
-    label = labels.get(f"{prefix}product") or labels.get(f"{GPU}product", "")
-    gpu = _gpu_of((label, product_of(label).name), labels, hardware.products)
-    memory = count(labels, f"{prefix}memory")
-    return GpuType(
-        product=label,
-        gpu=gpu,
-        count=count(labels, f"{prefix}count") or devices,
-        memory_bytes=memory * MIB if memory else memory_of(profile),
-        mig=profile,
-        mig_share=_share(labels, prefix, profile, gpu),
-        replicas=max(1, count(labels, f"{prefix}replicas") or 1),
-        label=f"{prefix if own else GPU}product",
-    )
 
 
 def _share(labels: Mapping[str, str], prefix: str, profile: str, gpu: Gpu | None) -> float:

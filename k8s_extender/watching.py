@@ -1,4 +1,4 @@
-"""One watch for all kinds of objects: listed once, then followed in a thread of its own.
+"""Calls of the API server: lists, and one watch for all kinds of objects.
 
 Modelled on ``clients/watching.py`` of kopf, on the synchronous client of Kubernetes.
 """
@@ -16,9 +16,8 @@ from typing import Any
 import orjson
 from kubernetes.client.exceptions import ApiException
 from kubernetes.watch import Watch
-from urllib3.exceptions import ReadTimeoutError
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from .api_calls import CALL_TIMEOUT_S, FAILURES, GONE, body_of, said
 from .errors import ClusterError
 from .plain import items, mapping, text
 
@@ -239,3 +238,33 @@ def pages(call: ListCall, page: int = PAGE) -> Iterator[KubeObject]:
 def _kind(call: ListCall) -> str:
     """``list_pod_for_all_namespaces`` is about pods."""
     return f"{getattr(call, '__name__', 'list_objects').split('_')[1]}s"
+
+
+# Seconds to connect, and to wait for the next byte of an answer.
+CALL_TIMEOUT_S = (5.0, 30.0)
+# What a call can fail with, besides what is wrong in the answer.
+FAILURES = (ApiException, HTTPError, OSError)
+GONE = 410
+
+
+def body_of(response: Any) -> bytes:
+    """The body of an answer got with ``_preload_content=False``; raises ApiException by status.
+
+    The connection goes back to the pool.
+    """
+    try:
+        body: bytes = response.read()
+    finally:
+        response.release_conn()
+    if not 200 <= response.status <= 299:
+        error = ApiException(status=response.status, reason=response.reason)
+        error.headers = response.headers
+        raise error
+    return body
+
+
+def said(error: BaseException) -> str:
+    """An error on one line, short enough for a log."""
+    if isinstance(error, ApiException):
+        return f"the API server answered {error.status} {error.reason}"[:200]
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]

@@ -14,7 +14,6 @@ from kubernetes.client import ApiClient, BatchV1Api, CoreV1Api
 from .admission import Reviewed, ReviewOutcome
 from .admission.notes import predicted
 from .admission.review import subject_of
-from .api_calls import CALL_TIMEOUT_S
 from .api_queue import ApiCall, ApiQueue, Recent
 from .bound import DeadlineChange
 from .config import PREFIX
@@ -22,6 +21,7 @@ from .decide import Decider
 from .estimate import TypeEstimate
 from .plain import go_duration
 from .records import FilterResult, PodJob, PodName
+from .watching import CALL_TIMEOUT_S
 
 BY_GPU = f"{PREFIX}predicted-by-gpu"
 # Each change of a waiting pod wakes the scheduler, which asks us again.

@@ -73,7 +73,7 @@ def audit(sources: tuple[str, ...], kept: str, kubeconfig: str, form: str) -> No
 def _kept(kubeconfig: str, place: str) -> list[str]:
     from kubernetes.client import CoreV1Api
 
-    from ..api_calls import CALL_TIMEOUT_S, FAILURES, said
+    from ..watching import CALL_TIMEOUT_S, FAILURES, said
 
     namespace, _, name = place.partition("/")
     read = CoreV1Api(api_client(kubeconfig)).read_namespaced_config_map

@@ -14,9 +14,6 @@ from ..config import Config, config_at
 from ..errors import ClusterError
 from . import api_client, config_option
 
-# Group, resource and verb of what each part of the server asks of the API server, for RBAC.
-NODES = (("", "nodes", "list"), ("", "nodes", "watch"))
-
 
 @click.command()
 @config_option
@@ -39,24 +36,23 @@ def check(config: Path | None, kubeconfig: str | None) -> None:
 
 def needed(config: Config) -> Iterator[tuple[str, str, str, str]]:
     """Group, resource, verb and purpose of what the account must be allowed."""
-    for right in NODES:
-        yield *right, "to know the GPUs"
-    if config.annotate.pods:
-        yield "", "pods", "patch", "for annotate.pods"
-    if config.hardware.claims:
-        yield "", "pods", "get", "for hardware.claims"
-        for resource in ("resourceslices", "deviceclasses"):
-            for verb in ("list", "watch"):
-                yield "resource.k8s.io", resource, verb, "for hardware.claims"
-    if config.watches_pods:
-        for verb in ("list", "watch"):
-            yield "", "pods", verb, "for deadline.follow and placement.balance"
-            yield "batch", "jobs", verb, "for deadline.follow and placement.balance"
-    if config.deadline.follow and config.deadline.mode != "off":
-        yield "batch", "jobs", "patch", "for deadline.follow"
-        yield "", "pods", "patch", "for deadline.follow"
-    if config.annotate.events:
-        yield "", "events", "create", "for annotate.events"
+    follows = config.deadline.follow and config.deadline.mode != "off"
+    both, claims = "for deadline.follow and placement.balance", "for hardware.claims"
+    parts = (
+        (True, "to know the GPUs", "", "nodes", "list watch"),
+        (config.annotate.pods, "for annotate.pods", "", "pods", "patch"),
+        (config.annotate.events, "for annotate.events", "", "events", "create"),
+        (config.watches_pods, both, "", "pods", "list watch"),
+        (config.watches_pods, both, "batch", "jobs", "list watch"),
+        (follows, "for deadline.follow", "", "pods", "patch"),
+        (follows, "for deadline.follow", "batch", "jobs", "patch"),
+        (config.hardware.claims, claims, "", "pods", "get"),
+        (config.hardware.claims, claims, "resource.k8s.io", "resourceslices", "list watch"),
+        (config.hardware.claims, claims, "resource.k8s.io", "deviceclasses", "list watch"),
+    )
+    for wanted, purpose, group, resource, verbs in parts:
+        for verb in verbs.split() if wanted else ():
+            yield group, resource, verb, purpose
 
 
 def _allowed(client: Any, config: Config) -> Iterator[CheckedPromise]:
@@ -76,7 +72,7 @@ def _allowed(client: Any, config: Config) -> Iterator[CheckedPromise]:
 def _may(client: Any, group: str, resource: str, verb: str) -> bool:
     from kubernetes import client as api
 
-    from ..api_calls import CALL_TIMEOUT_S, FAILURES, said
+    from ..watching import CALL_TIMEOUT_S, FAILURES, said
 
     attributes = api.V1ResourceAttributes(verb=verb, resource=resource, group=group)
     spec = api.V1SelfSubjectAccessReviewSpec(resource_attributes=attributes)

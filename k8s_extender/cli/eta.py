@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,20 +22,6 @@ LOG_LINES = 2000
 LOW, HIGH = 0.05, 0.95
 
 
-@dataclass(frozen=True, slots=True)
-class JobEta:
-    """A job's seconds left: None where nothing is known, ``source`` says what they rest on."""
-
-    namespace: str
-    name: str
-    gpus: int
-    running_s: float | None
-    left_s: float | None
-    low_s: float | None = None
-    high_s: float | None = None
-    source: str = ""
-
-
 @click.command()
 @click.option("--namespace", "-n", default="", help="Of this namespace  [default: all]")
 @click.option("--logs", is_flag=True, help="Read progress from logs: needs the verb get, pods/log.")
@@ -49,17 +34,17 @@ def eta(namespace: str, *, logs: bool, kubeconfig: str, form: str) -> None:
     """
     found = list(_etas(api_client(kubeconfig), namespace, logs=logs))
     if form == "json":
-        show_json([asdict(one) for one in found])
+        show_json(found)
         return
     for one in found:
-        state = "waits" if one.running_s is None else f"runs {duration(one.running_s)}"
-        left = "not known" if one.left_s is None else f"{duration(one.left_s)} left"
-        wide = "" if one.low_s is None else f" ({span(one.low_s, one.high_s or one.low_s)})"
-        words = f"{one.gpus} GPUs, {state}, {left}{wide}  {one.source}"
-        click.echo(f"{one.namespace}/{one.name}  {words}".rstrip())
+        state = "waits" if one["running_s"] is None else f"runs {duration(one['running_s'])}"
+        left = "not known" if one["left_s"] is None else f"{duration(one['left_s'])} left"
+        wide = "" if one["low_s"] is None else f" ({span(one['low_s'], one['high_s'])})"
+        words = f"{one['gpus']} GPUs, {state}, {left}{wide}  {one['source']}"
+        click.echo(f"{one['namespace']}/{one['name']}  {words}".rstrip())
 
 
-def _etas(client: Any, namespace: str, *, logs: bool) -> Iterator[JobEta]:
+def _etas(client: Any, namespace: str, *, logs: bool) -> Iterator[dict[str, Any]]:
     from predictor.site.calibration.site_state import read_state
 
     from ..estimate import SiteEstimates
@@ -72,20 +57,21 @@ def _etas(client: Any, namespace: str, *, logs: bool) -> Iterator[JobEta]:
             yield _eta(group, site, client if logs else None)
 
 
-def _eta(group: RunObjects, site: SiteEstimates, client: Any | None) -> JobEta:
+def _eta(group: RunObjects, site: SiteEstimates, client: Any | None) -> dict[str, Any]:
+    """A job's seconds left: None where nothing is known, ``source`` says what they rest on."""
     from predictor.site.similar.request import JobRequest, stated_fields
 
     pods = [pod for pod in group.pods.values() if pod.of.state is None]
     head = next(iter(group.jobs.values()), None) or next(iter(group.pods.values())).of
     starts = [pod.of.start_s for pod in pods if pod.of.start_s is not None]
-    running_s = time.time() - min(starts) if starts else None
+    running_s = max(0.0, time.time() - min(starts)) if starts else None
     gpus = max(head.gpus, sum(pod.of.gpus for pod in pods))
-    said = (head.namespace, head.name, gpus, running_s)
     types = {pod.gpu_type for pod in pods if pod.gpu_type} or {head.wanted_gpu or ""}
-    if client is not None and starts:
-        left_s = next((s for pod in pods if (s := _printed_s(client, pod.of)) is not None), None)
-        if left_s is not None:
-            return JobEta(*said, left_s, source="by its own progress")
+    told: dict[str, Any] = {"namespace": head.namespace, "name": head.name, "gpus": gpus}
+    told |= {"running_s": running_s, "left_s": None, "low_s": None, "high_s": None, "source": ""}
+    printed = (_printed_s(client, pod.of) for pod in pods if client is not None and starts)
+    if (left_s := next((s for s in printed if s is not None), None)) is not None:
+        return told | {"left_s": left_s, "source": "by its own progress"}
     found = site.of(
         JobRequest(
             user=head.namespace,
@@ -98,11 +84,10 @@ def _eta(group: RunObjects, site: SiteEstimates, client: Any | None) -> JobEta:
         )
     )
     if found is None:
-        return JobEta(*said, None)
-    past_s = running_s or 0.0
-    wanted_s = (found.quantile_s(level) for level in (0.5, LOW, HIGH))
-    left_s, low_s, high_s = (max(0.0, s - past_s) for s in wanted_s)
-    return JobEta(*said, left_s, low_s, high_s, found.evidence[0])
+        return told
+    left_s, low_s, high_s = (found.left_s(level, running_s or 0.0) for level in (0.5, LOW, HIGH))
+    known = {"left_s": left_s, "low_s": low_s, "high_s": high_s, "source": found.evidence[0]}
+    return told | known
 
 
 def _printed_s(client: Any, pod: Any) -> float | None:
@@ -111,7 +96,7 @@ def _printed_s(client: Any, pod: Any) -> float | None:
 
     from predictor.site.progress.output_file import read_bytes
 
-    from ..api_calls import CALL_TIMEOUT_S, FAILURES, body_of
+    from ..watching import CALL_TIMEOUT_S, FAILURES, body_of
 
     try:
         response = CoreV1Api(client).read_namespaced_pod_log(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+from typing import TYPE_CHECKING
 
 from prometheus_client import ProcessCollector, generate_latest
 
 from predictor.service.metrics import ServiceMetrics
 
-from .state import ServerState
+if TYPE_CHECKING:
+    from .state import ServerState
 
 PREFIX = "precision_time_k8s"
 SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.004, 0.006, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)

@@ -21,6 +21,7 @@ from predictor.service.logs import event_logger
 from ..bound import BoundPods
 from ..claims import Devices
 from ..config import Config
+from ..decide import Decider
 from ..errors import ConfigError
 from ..estimate import TypeEstimate
 from ..nodes import NodeWatch
@@ -28,8 +29,7 @@ from ..writeback import Writeback
 from .app import ExtenderApp, Handler, HttpReply, Page
 from .connections import Certificates, ConnectionGuard, certificates_of
 from .metrics import ExtenderMetrics
-from .state import DeciderLoader, ServerState
-from .upkeep import FILES_EVERY_S, Upkeep
+from .state import FILES_EVERY_S, DeciderLoader, ServerState, Upkeep
 from .verbs import Verbs, admission_handlers
 
 _events = event_logger(__name__)
@@ -169,20 +169,22 @@ class ExtenderServer:
         """Heed what pods wait for and where they went."""
         while True:
             await asyncio.sleep(FOLLOW_S)
-            decider = self._state.decider
-            if decider is None:
-                continue
-            config = decider.config
-            if config.watches_pods:
-                bound.start()
-            decider.waiting = bound.waiting(decider) if config.placement.balance else ()
-            if self._state.observes or not config.deadline.follow or self._writeback is None:
-                continue
+            if (decider := self._state.decider) is not None:
+                try:
+                    self._heed(bound, decider)
+                except Exception:
+                    _events.exception("pods are not followed")
+
+    def _heed(self, bound: BoundPods, decider: Decider) -> None:
+        config = decider.config
+        if config.watches_pods:
+            bound.start()
+        decider.waiting = bound.waiting(decider) if config.placement.balance else ()
+        if config.deadline.follow and not self._state.observes and self._writeback is not None:
             for change in bound.changes(decider, time.time()):
                 self._writeback.changed(change, partial(bound.forget, change))
-                self._metrics.moved.labels(
-                    "lower" if change.new_s < change.old_s else "higher"
-                ).inc()
+                to = "lower" if change.new_s < change.old_s else "higher"
+                self._metrics.moved.labels(to).inc()
 
     async def _keep_counts(self) -> None:
         while True:

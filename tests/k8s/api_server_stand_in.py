@@ -17,11 +17,13 @@ from queue import Empty, Queue
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import jsonpatch
 import yaml
 from kubernetes.client import ApiClient, Configuration
 
 POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)")
 CONFIG_MAP = re.compile(r"/api/v1/namespaces/[^/]+/configmaps/[^/]+")
+JOB = re.compile(r"/apis/batch/v1/namespaces/([^/]+)/jobs/([^/]+)")
 EVENTS = re.compile(r"/api/v1/namespaces/([^/]+)/events")
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 TIME = re.compile(r"[\d-]{10}T[\d:]{8}(\.\d+)?(Z|[+-]\d\d:\d\d)")
@@ -252,6 +254,8 @@ class _Handler(BaseHTTPRequestHandler):
         if CONFIG_MAP.fullmatch(request.path):
             self.api.config_map |= body["data"]
             return self._json(200, {})
+        if match := JOB.fullmatch(request.path):
+            return self._json_patch(match[2], body)
         match = POD.fullmatch(request.path)
         with self.api.lock:
             pod = self.api.pods.get((match[1], match[2])) if match else None
@@ -264,6 +268,17 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._status(409)
             pod["metadata"].setdefault("annotations", {}).update(metadata["annotations"])
         return self._json(200, pod)
+
+    def _json_patch(self, name: str, operations: Any) -> None:
+        if self.headers["Content-Type"] != "application/json-patch+json":
+            return self._status(415)
+        try:
+            jobs = self.api.collections[JOBS].objects
+            patched = jsonpatch.apply_patch(jobs[name], operations)
+        except (KeyError, jsonpatch.JsonPatchTestFailed):
+            return self._status(422)
+        self.api.put(patched, JOBS)
+        return self._json(200, patched)
 
     def do_POST(self) -> None:
         body = self._body()

@@ -192,6 +192,23 @@ class ServerProcess:
         self.process.wait(STOP_S)
 
 
+class Installed(ServerProcess):
+    """The server as it is installed: `precision-time k8s serve`, with an API server."""
+
+    kubeconfig: Path
+
+    def start(self) -> ServerProcess:
+        command = ["k8s", "serve", "--config", self.config_file, "--kubeconfig", self.kubeconfig]
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", "from predictor.cli.main import main; main()", *command],
+                stderr=log,
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+            )
+        self.ports = self.wait_for_event(lambda e: e["event"] == "listening")["ports"]
+        return self
+
+
 @contextmanager
 def serving(
     directory: Path,

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import jsonpatch
 import pytest
 from admission_reviews import ALWAYS, BOTH, OURS, STATED, admitted, job, knowledge, pod
+from api_server_stand_in import JOBS, PODS, eventually, kubeconfig, served
 from gpu_jobs import MIXED, scores_of
 from gpu_jobs import NODES as MANY
 from gpu_jobs import job as pod_job_of
+from k8s_server_process import CLUSTER, Installed
 
 from k8s_extender.bound import BASIS, BoundPods, DeadlineChange
 from k8s_extender.config import config_of
 from k8s_extender.decide import Decider
 from k8s_extender.workload import template_job
+from k8s_extender.writeback import MOVED
 from predictor.estimate.fitting import Fitted
 
 START_S = 1_800_000_000.0
@@ -198,3 +204,28 @@ def test_only_pods_that_found_no_node_count_as_waiting(known: Decider) -> None:
     late["spec"]["nodeName"] = "fast"
     seen.pod(late)
     assert seen.waiting(known) == []
+
+
+def test_the_server_brings_a_deadline_to_the_gpu_that_the_job_got(
+    known: Decider, tmp_path: Path
+) -> None:
+    began_s = time.time()
+    job, one = filled(known), its_pod("a100-0", 0.0)
+    filled_s = job["spec"]["activeDeadlineSeconds"]
+    job["status"]["startTime"], one["status"]["startTime"] = stamp(began_s - 100), stamp(began_s)
+    with served() as api:
+        api.fill(CLUSTER)
+        api.put(job, JOBS)
+        api.put(one, PODS)
+        server = Installed(tmp_path / "s", evidence={"max_interval_ratio": 100})
+        server.kubeconfig = kubeconfig(tmp_path, api.port)
+        with contextlib.closing(server):
+            server.start().wait_ready()
+            jobs = api.collections[JOBS].objects
+            assert eventually(lambda: jobs["train"]["spec"]["activeDeadlineSeconds"] != filled_s)
+            assert eventually(lambda: bool(api.events))
+            assert server.end() == 0
+    assert jobs["train"]["spec"]["activeDeadlineSeconds"] < filled_s
+    assert "A100" in jobs["train"]["metadata"]["annotations"][BASIS]
+    (event,) = api.events.values()
+    assert (event["reason"], event["involvedObject"]["kind"]) == (MOVED, "Job")

@@ -18,8 +18,7 @@ from k8s_extender.config import Config
 from k8s_extender.decide import Decider
 from k8s_extender.records import GpuNode, PodJob
 from k8s_extender.server.metrics import ExtenderMetrics
-from k8s_extender.server.state import DeciderLoader, ServerState
-from k8s_extender.server.upkeep import Upkeep
+from k8s_extender.server.state import DeciderLoader, ServerState, Upkeep
 from predictor.estimate.core import Predictor
 from predictor.estimate.fitting import Fitted
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from api_server_stand_in import kubeconfig, served
 from click.testing import CliRunner, Result
-from k8s_server_process import BF16, CLUSTER, MIXED, ServerProcess, names_body, node, pod
+from k8s_server_process import BF16, CLUSTER, MIXED, Installed, names_body, node, pod
 
 from predictor.cli.main import main
 from predictor.estimate.fitting import Fitted
@@ -162,23 +159,6 @@ def test_check_config_reads_configuration_and_rules_and_ends(tmp_path: Path) -> 
     assert "absent.yaml" in result.output
     config.write_text("prioritize: {policy: luck}")
     assert "prioritize.policy='luck'" in run("check", "--config", config).output
-
-
-class Installed(ServerProcess):
-    """The server as it is installed: `precision-time k8s serve`, with an API server."""
-
-    kubeconfig: Path
-
-    def start(self) -> ServerProcess:
-        command = ["k8s", "serve", "--config", self.config_file, "--kubeconfig", self.kubeconfig]
-        with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", "from predictor.cli.main import main; main()", *command],
-                stderr=log,
-                env=os.environ | {"OMP_NUM_THREADS": "1"},
-            )
-        self.ports = self.wait_for_event(lambda e: e["event"] == "listening")["ports"]
-        return self
 
 
 def test_serve_watches_nodes_decides_and_writes_on_the_pod(fitted: Fitted, tmp_path: Path) -> None:

@@ -347,6 +347,7 @@ def test_an_indexed_job_trains_with_all_pods_that_run_at_once() -> None:
         "batch_size": 128,
         "epochs": 90.0,
         "precision": Precision.FP32,
+        "framework": "pytorch",  # of its launcher
     }
 
 
