@@ -16,7 +16,7 @@ from .predictors import refit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..evaluation.figures import Figure, IntervalCoverage
+    from ..evaluation.scores import Figure, IntervalCoverage
 
 ALL = "all"
 

@@ -67,20 +67,16 @@ def save(
     return manifest
 
 
-def ship(
-    arrays: Mapping[str, NDArray[Any]],
-    state: Mapping[str, Any],
-    *,
-    tables_hash: str,
-    figures: Mapping[str, float],
-) -> Manifest:
-    """Replace the artifact that this source tree ships."""
+def ship(version: str) -> None:
+    """Replace the artifact that this source tree ships by a stored version."""
+    _verified(version)
+    stored = _directory(version)
     if SHIPPED_DIRECTORY.exists():
         files.discard(SHIPPED_DIRECTORY)
     with files.draft_directory(SHIPPED_DIRECTORY.parent) as draft:
-        manifest = _fill(draft, arrays, state, tables_hash, figures)
+        for path in stored.iterdir():
+            _write(draft / path.name, path.read_bytes())
         files.publish(draft, SHIPPED_DIRECTORY)
-    return manifest
 
 
 def load(version: str | None = None) -> Artifact:

@@ -28,19 +28,8 @@ Row = Mapping[str, str]
 
 # Options that are fields of a TrainingJob or say nothing about its speed.
 _NOT_OPTIONS = {
-    "container",
-    "optimizer",
-    "tp",
-    "pp",
-    "cp",
-    "ep",
-    "vp",
-    "dp",
-    "micro_batch",
-    "grad_accum",
-    "data",
-    "tdp",
-    "code",
+    *("container", "optimizer", "tp", "pp", "cp", "ep", "vp", "dp"),
+    *("micro_batch", "grad_accum", "data", "tdp", "code"),
 }
 # Options that change the network itself -> the builder argument they mean.
 _GRAPH_OPTIONS = {"partial_fc_sample_ratio": "partial_fc_sample_ratio"}

@@ -16,6 +16,12 @@ from .assumptions import Assumption, widened
 from .fits import Fit, fits
 from .residual.novelty import Tier
 
+# Parts of the physical step that JSON has under their own names.
+PARTS = (
+    *("compute_s", "tensor_core_s", "host_s", "communication_s"),
+    *("node_link_s", "fabric_s", "bubble_s", "optimizer_s"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -147,16 +153,9 @@ class Prediction:
             "gpu_hours": self.gpu_hours,
             "intervals": intervals,
             "parts": {
-                "compute_s": physical.compute_s,
-                "tensor_core_s": physical.tensor_core_s,
+                **{name: getattr(physical, name) for name in PARTS},
                 "memory_bound_s": physical.memory_s,
-                "host_s": physical.host_s,
-                "communication_s": physical.communication_s,
                 "exposed_communication_s": physical.exposed_s,
-                "node_link_s": physical.node_link_s,
-                "fabric_s": physical.fabric_s,
-                "bubble_s": physical.bubble_s,
-                "optimizer_s": physical.optimizer_s,
                 "physical_step_s": physical.step_s,
                 "correction": self.correction,
             },

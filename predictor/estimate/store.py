@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from profiles.roots import roots
 
@@ -15,9 +14,6 @@ from ..errors import ArtifactError
 from . import artifacts
 from .core import Predictor
 from .manifest import Manifest
-
-if TYPE_CHECKING:
-    from .fitting import Fitted
 
 _log = logging.getLogger(__name__)
 _DATA = (".yaml", ".csv", ".gz", ".json")
@@ -43,12 +39,8 @@ def fit_and_store(progress: Callable[[str, float], None] | None = None) -> Manif
     from .fitting import fit, quiet
 
     fitted = fit(progress=progress or quiet)
-    manifest = store(fitted.predictor, _figures(fitted))
-    return artifacts.use(manifest.version)
-
-
-def _figures(fitted: Fitted) -> dict[str, float]:
-    return {"rows": float(len(fitted.priced)), "refused": float(len(fitted.unreadable))}
+    counts = {"rows": float(len(fitted.priced)), "refused": float(len(fitted.unreadable))}
+    return artifacts.use(store(fitted.predictor, counts).version)
 
 
 def store(predictor: Predictor, figures: Mapping[str, float]) -> Manifest:
@@ -60,19 +52,13 @@ def store(predictor: Predictor, figures: Mapping[str, float]) -> Manifest:
 
 def ship(progress: Callable[[str, float], None] | None = None) -> Manifest:
     """Fit from the shipped profiles alone and replace the artifact of this source tree."""
-    from .fitting import fit, quiet
-
     if len(roots()) > 1:
         raise ArtifactError(
             "profile directories were added to this home: set PRECISION_TIME_HOME to an empty one"
         )
-    fitted = fit(progress=progress or quiet)
-    return artifacts.ship(
-        fitted.predictor.to_arrays(),
-        fitted.predictor.to_state(),
-        tables_hash=tables_hash(),
-        figures=_figures(fitted),
-    )
+    manifest = fit_and_store(progress)
+    artifacts.ship(manifest.version)
+    return manifest
 
 
 def load_predictor(version: str | None = None) -> Predictor:

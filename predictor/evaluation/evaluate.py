@@ -22,18 +22,8 @@ COLUMNS = ("id", "measured_s", "predicted_s", "ape", "lower_95", "upper_95", "ti
 EXCLUDED = "excluded"
 # Columns that together tell one run from another, where ids differ between files.
 FINGERPRINT = (
-    "source_repo",
-    "model",
-    "gpu",
-    "gpus",
-    "precision",
-    "batch_per_gpu",
-    "framework",
-    "global_batch",
-    "seq_len",
-    "throughput",
-    "iteration_s",
-    "total_s",
+    *("source_repo", "model", "gpu", "gpus", "precision", "batch_per_gpu", "framework"),
+    *("global_batch", "seq_len", "throughput", "iteration_s", "total_s"),
 )
 
 

@@ -16,9 +16,8 @@ from ..estimate.residual.model import kind_of
 from ..estimate.residual.novelty import GROUPS, Tier, groups, random_folds
 from ..graphs.catalog import entry_of
 from ..physics.operator_time.evaluate import evaluate_operator_times
-from .figures import Figure, IntervalCoverage, Validation, summary
-from .methods import blind_of
-from .paper import paper_step_s
+from .methods import blind_of, paper_step_s
+from .scores import Figure, IntervalCoverage, Validation, summary
 from .sites import covered, site_figures, source_figures
 from .validator import FOLDS, Mask, Validator
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..estimate.residual.kernel import Floats
 from ..physics.operator_time.evaluate import OperatorError
-from .figures import Figure, IntervalCoverage, Validation
+from .scores import Figure, IntervalCoverage, Validation
 
 PLOT_SPEEDUP, PLOT_STEP = "speedup.svg", "predicted-vs-measured.svg"
 

@@ -13,7 +13,7 @@ from ..estimate.residual.features import MISSING, NUMBERS
 from ..estimate.residual.kernel import Floats
 from ..estimate.residual.model import kind_of
 from ..estimate.residual.novelty import Tier
-from .figures import Figure, IntervalCoverage, SourceFigure, summary
+from .scores import Figure, IntervalCoverage, SourceFigure, summary
 from .validator import Mask, Validator
 
 PROTOCOL = "unseen source"

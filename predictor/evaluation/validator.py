@@ -16,7 +16,7 @@ from ..estimate.fitting import Fitted, Priced, targets
 from ..estimate.residual.features import NUMBERS, EncodedRows, without_precision
 from ..estimate.residual.kernel import Floats, Rows
 from ..estimate.residual.novelty import Tier, elsewhere, groups, random_folds
-from .figures import Figure, summary
+from .scores import Figure, summary
 
 Mask = NDArray[np.bool_]
 PAPER_SOURCES = ("deeplearningexamples", "dlperf")

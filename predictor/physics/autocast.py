@@ -18,12 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-import yaml
-
-import profiles
 from profiles.gpus import CPU, Gpu
+from profiles.storage import shipped_yaml
 
 from ..graphs.operator import PRODUCT_KINDS, Direction, Graph, Kind, Operator
 from ..job.precision import Dtype, Precision
@@ -42,9 +39,7 @@ NARROW_KINDS = frozenset({Kind.GEMM})
 FULL = Dtype.FP32.bytes
 STORED = "stored"  # origin of weights, inputs and buffers: FP32 under every mixed policy
 
-_LISTS = yaml.load(
-    (Path(profiles.__file__).parent / "autocast.yaml").read_bytes(), yaml.CSafeLoader
-)
+_LISTS = shipped_yaml("autocast.yaml")
 # Functions that torch runs in FP32: on CUDA by a cast of their inputs or by a kernel that reads the
 # lower format, on a CPU.
 CUDA_CAST, CUDA_WIDEN, CPU_CAST = (

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import yaml
 
-import profiles
 from profiles.gpus import CPU
+from profiles.storage import shipped_yaml
 
 from ..graphs.operator import Direction, Kind
 from ..job.training_job import TrainingJob
@@ -62,7 +58,7 @@ def host_rates(job: TrainingJob) -> HostRates:
 
 @cache
 def _rates(framework: str, compiled: bool, captured: bool, turns: int) -> HostRates:
-    table = _table()
+    table = shipped_yaml("host.yaml")
     known = table["frameworks"]
     rates = known.get(framework, known[EAGER])
     share = table["compiled_share"] if compiled else 1.0
@@ -76,13 +72,6 @@ def _rates(framework: str, compiled: bool, captured: bool, turns: int) -> HostRa
         cast_us * scale,
         rates["update_us"] * 1e-6,
     )
-
-
-@cache
-def _table() -> Mapping[str, Any]:
-    path = Path(profiles.__file__).parent / "host.yaml"
-    table: Mapping[str, Any] = yaml.load(path.read_bytes(), yaml.CSafeLoader)
-    return table
 
 
 def busy_s(device_s: float, host_s: float, *, synchronous: bool = False) -> float:

@@ -11,9 +11,9 @@ from predictor.estimate.fitting import Fitted, fit_priced, price
 from predictor.estimate.measurement import shipped
 from predictor.estimate.residual.model import HyperparameterSets
 from predictor.estimate.residual.novelty import GROUPS, Tier, groups
-from predictor.evaluation.figures import Validation, summary
 from predictor.evaluation.protocols import halves, validate
 from predictor.evaluation.report import tables
+from predictor.evaluation.scores import Validation, summary
 from predictor.evaluation.validator import Validator
 from predictor.physics.step import StepModel
 

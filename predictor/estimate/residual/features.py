@@ -17,32 +17,12 @@ from ...job.training_job import TrainingJob
 from ...physics.step import StepTime
 
 CATEGORIES = (
-    "source",
-    "model",
-    "variant",
-    "group",
-    "framework",
-    "architecture",
-    "gpu",
-    "precision",
-    "optimizer",
-    "task",
+    *("source", "model", "variant", "group", "framework"),
+    *("architecture", "gpu", "precision", "optimizer", "task"),
 )
 NUMBERS = (
-    "batch",
-    "gpus",
-    "nodes",
-    "accum",
-    "seq",
-    "date",
-    "host",
-    "tensor",
-    "matmul",
-    "memory",
-    "recurrent",
-    "exposed",
-    "update",
-    "split",
+    *("batch", "gpus", "nodes", "accum", "seq", "date", "host", "tensor"),
+    *("matmul", "memory", "recurrent", "exposed", "update", "split"),
 )
 # A missing number is its own point, far from every known one; missing values equal each other.
 MISSING = 1e3

@@ -11,8 +11,7 @@ from ...graphs.families import Workload
 from ...graphs.operator import Graph
 from ..job_graph import Storage
 from ..parallel.stages import Parts, parts_of, repeated
-from .flow import Kept
-from .saved import kept_by
+from .saved import Kept, kept_by
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...graphs.operator import Direction, Kind
-from .laws import ATTENTION, MEMORY, Law
-from .recurrent import RECURRENT
+from .laws import ATTENTION, MEMORY, RECURRENT, Law
 from .tiles import BATCHED_GEMM, CONV, GEMM
 from .work import CLASSES, CORES, DIRECTION_CODE, FP4, FP8, HALF, KIND_CODE, KINDS, TF32, Ints, Work
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiles.gpus import Gpu
+from profiles.storage import shipped_yaml
 
 from ...graphs.operator import Direction, Kind
 from ...job.precision import Dtype
@@ -153,80 +154,10 @@ def _function(name: str, direction: Direction) -> int:
 PLAIN, MATH, RANDOM, REDUCTION, LARGEST = range(5)
 CLASS_NAMES = ("", "math", "random", "reduction", "largest")
 
-# Any other function moves data and computes little.
-_BY_CLASS = {
-    PLAIN: ("", "add", "mul", "copy", "relu", "foreach", "fused"),
-    MATH: (
-        "gelu",
-        "tanh",
-        "sigmoid",
-        "silu",
-        "acos",
-        "asin",
-        "atan",
-        "celu",
-        "cos",
-        "elu",
-        "erf",
-        "exp",
-        "expm1",
-        "glu",
-        "log",
-        "log1p",
-        "log2",
-        "log_sigmoid",
-        "logit",
-        "mish",
-        "pow",
-        "rsqrt",
-        "sin",
-        "softplus",
-        "sqrt",
-        "tan",
-    ),
-    RANDOM: (
-        "dropout",
-        "bernoulli",
-        "exponential",
-        "feature_dropout",
-        "normal",
-        "rand",
-        "randint",
-        "randn",
-        "random",
-        "randperm",
-        "uniform",
-    ),
-    REDUCTION: (
-        "sum",
-        "all",
-        "amax",
-        "amin",
-        "any",
-        "linalg_vector_norm",
-        "max",
-        "mean",
-        "min",
-        "norm",
-    ),
-    LARGEST: ("max_pool",),  # the largest value of a window, ten times slower than the average
-}
-_ALIASES = {
-    "to_copy": "copy",
-    "clone": "copy",
-    "cat": "copy",
-    "contiguous": "copy",
-    "sub": "add",
-    "div": "mul",
-    "threshold": "relu",
-    "native_dropout": "dropout",
-    "swish": "silu",
-    "log_sigmoid_forward": "log_sigmoid",
-    "rand_like": "rand",
-    "randn_like": "randn",
-}
-FUNCTIONS = tuple(name for names in _BY_CLASS.values() for name in names)
-CLASS_OF = tuple(number for number, names in _BY_CLASS.items() for _ in names)
+_DATA = shipped_yaml("functions.yaml")
+FUNCTIONS = tuple(name for names in _DATA["classes"].values() for name in names)
+CLASS_OF = tuple(number for number, names in enumerate(_DATA["classes"].values()) for _ in names)
+_ALIASES: dict[str, str] = _DATA["aliases"]
 _NUMBER = {name: number for number, name in enumerate(FUNCTIONS)}
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from predictor.graphs.operator import Direction, Kind, Operator
 from predictor.job.precision import Dtype
 from predictor.physics.autocast import TypedOperator
-from predictor.physics.operator_time.cells import PARTS, Cell, cell_of, codes
 from predictor.physics.operator_time.neighbours import Neighbours, interpolated
+from predictor.physics.operator_time.processors import PARTS, Cell, cell_of, codes
 from predictor.physics.operator_time.samples import samples_of
 from predictor.physics.operator_time.work import (
     CLASS_OF,
