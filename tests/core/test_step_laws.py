@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.graphs.catalog import entry_of
+from predictor.graphs.catalog import entry_of, graph_of
 from predictor.graphs.operator import Kind
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
@@ -253,3 +253,18 @@ def test_other_software_is_priced_by_the_operators_it_changes(
         found = steps.price_instead(mine, steps.price(mine), other)
         assert found == pytest.approx(steps.price(other).step_s, rel=0.02)
         assert found != pytest.approx(steps.price(mine).step_s, rel=0.02)
+
+
+def test_an_equal_graph_built_anew_has_the_same_price(steps: StepModel) -> None:
+    job = TrainingJob(
+        model="llama2-7b",
+        precision="bf16-mixed",
+        gpu="h100",
+        gpus=8,
+        batch_size=1,
+        grad_accum=8,
+        pipeline_parallel=4,
+    )
+    first = steps.price(job)
+    graph_of.cache_clear()
+    assert steps.price(job) == first

@@ -348,9 +348,11 @@ def stage_work(
 
 def _positions(graph: Graph, typed: Sequence[TypedOperator]) -> NDArray[np.intp]:
     """Position in the graph of each typed operator; a cast has that of the operator before it."""
-    found, position, last = [], -1, len(graph.operators) - 1
+    found, position, following = [], -1, iter((*graph.operators, None))
+    awaited = next(following)
     for item in typed:
-        if position < last and item.operator is graph.operators[position + 1]:
-            position += 1
+        # An equal graph may have been typed before this one was built.
+        if item.operator is awaited or item.operator == awaited:
+            position, awaited = position + 1, next(following)
         found.append(max(0, position))
     return np.array(found, dtype=np.intp)
