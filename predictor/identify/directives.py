@@ -46,7 +46,7 @@ def _options_of(line: str) -> dict[str, str]:
     except ValueError:
         return {}
     found: dict[str, str | None] = {}
-    for word, value in zip(words, [*words[1:], ""], strict=True):
+    for word, value in zip(words, [*words[1:], ""], strict=False):
         if long := _LONG.fullmatch(word):
             found[long[1]] = value if long[2] is None else long[2]
         elif word.startswith("-") and word[1:2] in SHORT:

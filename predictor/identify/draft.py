@@ -22,10 +22,9 @@ from .keys import (
     key_of,
     parse_phases,
     read_framework,
-    read_fsdp,
     read_pairs,
+    read_sharding,
     read_value,
-    read_zero,
     resolve_model,
 )
 from .stated import Problem, Stated
@@ -107,10 +106,8 @@ class Draft:
         return settle(Stated(values, origins, problems, unknown_model, trainer=trainer))
 
     def _value(self, name: str, key: str, text: str) -> Any:
-        if key == "zero":
-            return read_zero(text)
-        if key == "fsdp":
-            return read_fsdp(text)
+        if name == "sharding":
+            return read_sharding(key, text)
         if name == "model" and self.prefix:
             return resolve_model(text.strip(), self.prefix)
         return read_value(name, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -52,6 +53,13 @@ _PAIR_VALUE = re.compile(r"[A-Za-z0-9._+:/@*-]{1,64}", re.A)
 _STAGE = re.compile(r"(?:deepspeed_)?(?:zero_?|stage_?)?([0-3])(?:_offload)?", re.A)
 ON = frozenset(("on", "true", "yes", "1"))
 OFF = frozenset(("off", "false", "no", "0", "none", ""))
+_SHARDED = {
+    **{name: name for name in SHARDINGS},
+    **dict.fromkeys(("full_shard", *ON), "fsdp"),
+    **dict.fromkeys(("no_shard", *OFF), "ddp"),
+    "hybrid_shard": "hsdp",
+    "shard_grad_op": "zero2",
+}
 _MOST_EPOCHS = 10**6
 _MOST_AXIS = 2**14
 _MOST_CHANNELS = 4
@@ -100,28 +108,26 @@ def _count(field: str, text: str) -> int:
     return int(number)
 
 
-def _epochs(text: str) -> float:
-    number = float(_number("epochs", text))
-    if not 0 < number <= _MOST_EPOCHS:
-        raise JobError("epochs", _short(text), f"expected a number above 0, to {_MOST_EPOCHS}")
+def _within(field: str, text: str, least: float, most: float, expected: str) -> float:
+    number = float(_number(field, text))
+    if not least <= number <= most:
+        raise JobError(field, _short(text), f"expected {expected}")
     return number
 
 
-def read_share(text: str) -> float:
+def _epochs(text: str) -> float:
+    words = f"a number above 0, to {_MOST_EPOCHS}"
+    return _within("epochs", text, math.ulp(0.0), _MOST_EPOCHS, words)
+
+
+def _share(text: str) -> float:
     """A share of the whole: ``0.9`` or ``90%``."""
-    plain = text.strip()
-    number = float(_number("share", plain.removesuffix("%")))
-    share = number / 100 if plain.endswith("%") else number
-    if not 0 < share <= 1:
-        raise JobError("share", _short(plain), "expected a share such as 0.9 or 90%")
-    return share
+    plain, whole = text.removesuffix("%"), 100 if text.endswith("%") else 1
+    return _within("share", plain, math.ulp(0.0), whole, "a share such as 0.9 or 90%") / whole
 
 
 def _date(text: str) -> float:
-    number = float(_number("framework_date", text))
-    if not _YEARS[0] <= number <= _YEARS[1]:
-        raise JobError("framework_date", _short(text), "expected a year such as 2024.5")
-    return number
+    return _within("framework_date", text, *_YEARS, "a year such as 2024.5")
 
 
 def _image_size(text: str) -> tuple[int, ...]:
@@ -158,35 +164,17 @@ def _optimizer(text: str) -> str:
     return optimizer_named(text)
 
 
-def _sharding(text: str) -> str:
-    key = key_of(text.split(" ")[0].split(",")[0])
-    if key in SHARDINGS:
-        return key
-    if stage := _STAGE.fullmatch(key):
+def read_sharding(key: str, text: str) -> str:
+    """How state is sharded: by name, ``zero=2`` a stage, where 1 is no yes, ``fsdp=on`` or how."""
+    word = key_of(text.split(" ")[0].split(",")[0])
+    stage = None if key == "fsdp" and word in ON | OFF else _STAGE.fullmatch(word)
+    if stage is not None:
         return f"zero{stage[1]}" if stage[1] != "0" else "ddp"
-    words = {
-        **dict.fromkeys(("full_shard", *ON), "fsdp"),
-        **dict.fromkeys(("hybrid_shard",), "hsdp"),
-        **dict.fromkeys(("shard_grad_op",), "zero2"),
-        **dict.fromkeys(("no_shard", *OFF), "ddp"),
-    }
-    if key in words:
-        return words[key]
-    raise JobError("sharding", _short(text), f"expected one of {', '.join(SHARDINGS)}")
-
-
-def read_zero(text: str) -> str:
-    """``zero=2``: the stage of ZeRO, where 1 is a stage and not a yes."""
-    if stage := _STAGE.fullmatch(key_of(text)):
-        return f"zero{stage[1]}" if stage[1] != "0" else "ddp"
-    if key_of(text) in OFF:
-        return "ddp"
-    raise JobError("zero", _short(text), "expected a stage from 0 to 3")
-
-
-def read_fsdp(text: str) -> str:
-    """``fsdp=on`` or one of its strategies."""
-    return "fsdp" if key_of(text) in ON else "ddp" if key_of(text) in OFF else _sharding(text)
+    if key == "zero" and word not in OFF:
+        raise JobError("zero", _short(text), "expected a stage from 0 to 3")
+    if word not in _SHARDED:
+        raise JobError("sharding", _short(text), f"expected one of {', '.join(SHARDINGS)}")
+    return _SHARDED[word]
 
 
 def _switch(text: str) -> bool:
@@ -257,9 +245,9 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "optimizer": _optimizer,
     "trainer": trainer_named,
     "dataset": lambda text: dataset_named(text[:MAX_TEXT]).name,
-    "sharding": _sharding,
+    "sharding": lambda text: read_sharding("sharding", text),
     "sequence_parallel": _switch,
-    "share": read_share,
+    "share": _share,
     "precision": lambda text: parse_precision(text[:MAX_TEXT]),
     "phases": parse_phases,
 }

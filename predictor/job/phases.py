@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import JobError
 from .precision import Precision, parse_precision
+
+if TYPE_CHECKING:
+    from .training_job import TrainingJob
 
 LENGTHS = ("share", "steps", "epochs")
 # Shares are typed by people: a third is 0.333.
@@ -60,22 +63,7 @@ class Phase:
         return stated
 
 
-class _Phased(Protocol):
-    """What is asked of a job here."""
-
-    @property
-    def phases(self) -> tuple[Phase, ...]: ...
-
-    @property
-    def steps(self) -> int | None: ...
-
-    @property
-    def epochs(self) -> float | None: ...
-
-    def but(self, **changes: Any) -> Self: ...
-
-
-Job = TypeVar("Job", bound=_Phased)
+Job = TypeVar("Job", bound="TrainingJob")
 PHASE_FIELDS = tuple(f.name for f in fields(Phase))
 CHANGED = tuple(name for name in PHASE_FIELDS if name not in LENGTHS)
 
@@ -122,7 +110,7 @@ def parts_of(job: Job) -> tuple[Job, ...]:
     )
 
 
-def _own_lengths(job: _Phased) -> list[dict[str, Any]]:
+def _own_lengths(job: TrainingJob) -> list[dict[str, Any]]:
     if any(phase.share is not None for phase in job.phases):
         raise JobError("phases", "share", "expected a share in all phases or in none")
     for name in ("steps", "epochs"):
@@ -131,7 +119,7 @@ def _own_lengths(job: _Phased) -> list[dict[str, Any]]:
     return [{"steps": phase.steps, "epochs": phase.epochs} for phase in job.phases]
 
 
-def _shared_lengths(job: _Phased) -> list[dict[str, Any]]:
+def _shared_lengths(job: TrainingJob) -> list[dict[str, Any]]:
     """Each phase's part of the steps, so rounded that their sum is the job's, or of the epochs."""
     shares = [phase.share or 0.0 for phase in job.phases]
     total = math.fsum(shares)

@@ -59,23 +59,11 @@ class Precision(StrEnum):
         return _ACTIVATION[self]
 
 
-_MATMUL = {
-    Precision.FP32: Dtype.FP32,
-    Precision.TF32: Dtype.TF32,
-    Precision.FP16: Dtype.FP16,
-    Precision.BF16: Dtype.BF16,
-    Precision.MIXED_FP16_FP32: Dtype.FP16,
-    Precision.MIXED_BF16_FP32: Dtype.BF16,
-    Precision.MIXED_FP8_BF16: Dtype.FP8,
-    Precision.MIXED_FP8_FP16: Dtype.FP8,
-    Precision.MIXED_FP4_BF16: Dtype.FP4,
-}
+# A policy is named for the format of its products, then for that of what it keeps.
+_MATMUL = {p: Dtype(p.removeprefix("mixed_").partition("_")[0]) for p in Precision}
 _ACTIVATION = {
-    **_MATMUL,
-    Precision.TF32: Dtype.FP32,
-    Precision.MIXED_FP8_BF16: Dtype.BF16,
-    Precision.MIXED_FP8_FP16: Dtype.FP16,
-    Precision.MIXED_FP4_BF16: Dtype.BF16,
+    p: Dtype.FP32 if p is Precision.TF32 else Dtype(p.removesuffix("_fp32").rpartition("_")[2])
+    for p in Precision
 }
 
 # What people write, in lower case with '_' for '-', and the policy it means.

@@ -163,3 +163,7 @@ def test_a_file_that_sources_itself_ends(tmp_path: Path) -> None:
     script = "#!/bin/bash\nsource env.sh\npython train.py --model vgg16 --epochs $N\n"
     stated = identify(script=script, argv=("job.sh",), files=UserFiles(tmp_path))
     assert stated.values["epochs"] == 7
+
+
+def test_an_empty_directive_says_nothing() -> None:
+    assert read(f"#!/bin/bash\n#SBATCH\n#SBATCH --exclusive\n{GLUE}").trainer == "hf-trainer"
