@@ -9,16 +9,14 @@ a command does, not a cluster anybody had: scheduler and cluster of every run sa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from predictor.errors import TraceError
 from predictor.estimate.measurement import Measurement, shipped
-from predictor.estimate.prediction import Prediction
-from predictor.site.backtest.workload import LimitBounds, Workload
 from predictor.site.capacity.source import SAMPLE_CLUSTER
 from predictor.site.ended_job import EndedJob, JobState
 from predictor.site.history.run import LimitBy, Run
@@ -27,7 +25,6 @@ from predictor.site.replay import Floats, Ints, Pool, Schedule, Trace, in_pools,
 from .arrivals import (
     DAY_S,
     DEFAULT_LIMIT_S,
-    LONGEST_LIMIT_S,
     RUN_NOISE,
     SIZES,
     STARTUP_S,
@@ -54,7 +51,6 @@ IDENTIFIED = 0.8
 ENDS = {JobState.COMPLETED: 0.70, JobState.CANCELLED: 0.13, JobState.FAILED: 0.17}
 # Share of the pools' time that all jobs together would take, where their number is not given.
 LOAD = 0.85
-BOUNDS = LimitBounds(default_s=DEFAULT_LIMIT_S, cap_s=LONGEST_LIMIT_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,34 +130,9 @@ def sample(
     return _with_runs(rng, tuple(pools), submit_s, gpus, pool, known)
 
 
-def workload_of_sample(
-    found: Sample, predictions: Mapping[str, Prediction], bounds: LimitBounds = BOUNDS
-) -> Workload:
-    """The sample with predictions of one step by id of measurement, made for each job's steps."""
-    return Workload(
-        pools=found.pools,
-        submit_s=found.submit_s,
-        gpus=found.gpus,
-        pool=found.pool,
-        run_s=found.run_s,
-        asked_s=found.asked_s,
-        censored=np.zeros(len(found), dtype=bool),
-        predictions=tuple(
-            None if chosen is None else _of_length(predictions.get(chosen.measurement.id), steps)
-            for chosen, steps in zip(found.chosen, found.steps, strict=True)
-        ),
-        bounds=bounds,
-        skipped={},
-    )
-
-
 @cache
 def _shipped_candidates() -> Candidates:
     return candidates(shipped())
-
-
-def _of_length(prediction: Prediction | None, steps: int) -> Prediction | None:
-    return None if prediction is None else replace(prediction, steps=steps)
 
 
 def _sizes_of(pool: Pool, known: Candidates) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +15,8 @@ from .options import MOMENT, pools_of
 from .predictors import predictor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ..site.backtest.figures import Figures
     from ..site.backtest.run import Backtest
-    from ..site.backtest.workload import LimitBounds, Workload
     from ..site.replay import Pool
 
 
@@ -52,15 +48,8 @@ HEAD = (
     "policies",
     metavar="NAME,..",
     help="users, default, oracle; order@Q (short jobs first, by quantile Q of similar runs), "
-    "order-users (by users' limits), history@Q (that quantile as limit); where jobs name their "
-    "network ours@Q (predicted), fill@Q (where the user stated none).  "
-    "[default: users,history@0.95,order@0.5,order-users,oracle, and the others where they apply]",
-)
-@click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Write CSV files.",
+    "order-users (by users' limits), history@Q (that quantile as limit).  "
+    "[default: users,history@0.95,order@0.5,order-users,oracle]",
 )
 @click.option(
     "--pool",
@@ -110,7 +99,9 @@ HEAD = (
 )
 @click.option("--since", type=MOMENT, help="History: runs that ended at or after this time.")
 @click.option("--until", type=MOMENT, help="History: runs that ended before this time.")
-@click.option("--version", help="History: stored predictor to use  [default: the one in use]")
+@click.option(
+    "--version", help="Predictor of jobs that name their network.  [default: that in use]"
+)
 @click.option(
     "--processors-per-gpu",
     type=click.FloatRange(0, min_open=True),
@@ -126,7 +117,6 @@ def backtest(
     history: str | None,
     swf: Path | None,
     policies: str | None,
-    output: Path | None,
     pools: tuple[Pool, ...],
     default_limit_h: float,
     max_limit_h: float,
@@ -146,42 +136,44 @@ def backtest(
     the queue; a simulator of the scheduler starts them. docs/how-to/backtest.md says what each
     figure means.
     """
-    from ..site.backtest.policies import policies_of
+    from ..site.backtest.policies import POLICIES, policies_of
     from ..site.backtest.run import backtest as run
-    from ..site.backtest.workload import HOUR_S, LimitBounds
+    from ..site.backtest.workload import HOUR_S, LimitBounds, workload_of_runs, workload_of_swf
+    from ..site.history.run import asked_value
+    from ..site.history.swf import read_swf
     from ..site.replay import Policy, SlurmRules
+    from ..site.similar.estimate import PhysicsView
 
     if history is not None and swf is not None:
         raise TraceError("two logs to replay: give one of --history and --swf")
-    chosen = None if policies is None else policies_of(policies.split(","))
+    chosen = policies_of(POLICIES if policies is None else policies.split(","))
     bounds = LimitBounds(default_s=default_limit_h * HOUR_S, cap_s=max_limit_h * HOUR_S)
-    if swf is not None:
-        work = of_swf(swf, processors_per_gpu, pools, bounds)
-    else:
-        work = of_history(history, since, until, version, pools, bounds)
-    if chosen is None:
-        chosen = policies_of(usual(work))
     rules = SlurmRules()
     if slurm_conf is not None:
         rules = SlurmRules.of_config(slurm_conf.read_text(encoding="utf-8", errors="replace"))
-    found = run(work, chosen, queue=Policy(scheduler), depth=depth, slurm=rules, jobs=jobs)
-    written = () if output is None else _written(found, output)
+    if swf is not None:
+        log = read_swf(swf, processors_per_gpu=processors_per_gpu)
+        work = workload_of_swf(log, pools=pools, bounds=bounds)
+    else:
+        with open_history(history, create=False) as store:
+            from ..site.history.tables import Where
+
+            runs = store.runs(Where(since_s=since, until_s=until))
+            work = workload_of_runs(runs, pools=pools, bounds=bounds)
+    named = any(asked_value(past.request.asked, "model") for past in work.past)
+    found = run(
+        work,
+        chosen,
+        queue=Policy(scheduler),
+        depth=depth,
+        slurm=rules,
+        physics=PhysicsView(predictor(version)) if named else None,
+        jobs=jobs,
+    )
     if form == "json":
         show_json(_as_dict(found))
     else:
         show(found)
-    if written:
-        click.echo(f"wrote {', '.join(map(str, written))}", err=True)
-
-
-def _written(found: Backtest, folder: Path) -> list[Path]:
-    from ..site.backtest.run import write_tables
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return write_tables(found, folder)
-    except OSError as error:
-        raise TraceError(f"output={str(folder)!r} cannot be written: {error.strerror}") from error
 
 
 def _as_dict(found: Backtest) -> dict[str, object]:
@@ -237,46 +229,3 @@ def _row(figures: Figures) -> tuple[str, ...]:
 
 def _wait(seconds: float) -> str:
     return duration(seconds) if seconds >= 1 else "none"
-
-
-def of_swf(
-    path: Path, processors_per_gpu: float, pools: Sequence[Pool], bounds: LimitBounds
-) -> Workload:
-    """The jobs of an SWF file on one pool, by default the machine of its header."""
-    from ..site.backtest.workload import workload_of_swf
-    from ..site.history.swf import read_swf
-
-    file = read_swf(path, processors_per_gpu=processors_per_gpu)
-    return workload_of_swf(file, pools=pools, bounds=bounds)
-
-
-def of_history(
-    url: str | None,
-    since: float | None,
-    until: float | None,
-    version: str | None,
-    pools: Sequence[Pool],
-    bounds: LimitBounds,
-) -> Workload:
-    """The runs of a history, those that say what they are predicted by a stored predictor."""
-    from ..site.backtest.workload import workload_of_runs
-
-    with open_history(url, create=False) as store:
-        from ..site.history.tables import Where
-
-        loaded = cache(partial(predictor, version))  # only where a job says what it is
-        return workload_of_runs(
-            store.runs(Where(since_s=since, until_s=until)),
-            lambda job: loaded().predict(job),
-            pools=pools,
-            bounds=bounds,
-        )
-
-
-def usual(work: Workload) -> tuple[str, ...]:
-    """The policies to compare where none are named."""
-    from ..site.backtest.policies import POLICIES, PREDICTED_POLICIES
-
-    if any(found is not None for found in work.predictions):
-        return tuple(dict.fromkeys((*POLICIES, *PREDICTED_POLICIES)))
-    return POLICIES

@@ -16,7 +16,6 @@ from .filling import history_option, open_history
 from .history_filters import filter_options, where_of
 
 if TYPE_CHECKING:
-    from ..estimate.core import Predictor
     from ..site.drift.chart import Change
     from ..site.drift.snapshot import StreamState
     from ..site.drift.watch import Drift, WatchedStream
@@ -53,9 +52,9 @@ def drift(
     """Tell whether the cluster is still as it was predicted.
 
     For each stack, GPU and model: the median share by which runs took longer than predicted, how
-    many were inside the 95 % interval, and the date since which they take longer or shorter than
-    before. That alarm compares each run with earlier ones of the same user and configuration; how
-    often it is false is chosen. A change stands until a predictor made after it predicts.
+    many stayed below their told 95 % quantile, and the date since which they take longer or shorter
+    than before. That alarm compares each run with earlier ones of the same user and configuration;
+    how often it is false is chosen. A change stands until a predictor made after it predicts.
     """
     with open_history(history, create=False) as store, progress("watching") as bar:
         bar("runs", 0.1)
@@ -75,24 +74,13 @@ def _watch(store: History, where: Where, false_alarms: float) -> Drift:
 
     from ..site.calibration.run_reader import RunReader
     from ..site.calibration.site_state import read_state
-    from ..site.drift.observed import AtSubmit, observations
+    from ..site.drift.observed import observations
     from ..site.drift.watch import watch
 
     left: Counter[str] = Counter()
     reader = RunReader(read_state().fixed)  # with the start-up times that were last learned
-    observed = observations(store.runs(where), reader, AtSubmit(_stored), left)
+    observed = observations(store.runs(where), reader, left)
     return watch(observed, left, false_alarms_per_year=false_alarms)
-
-
-def _stored(version: str) -> Predictor | None:
-    from ..errors import ArtifactError
-    from ..estimate.store import load_predictor
-
-    try:
-        return load_predictor(version)
-    except ArtifactError as error:
-        warn(f"coverage of the predictions by {version} is not told: {error}")
-        return None
 
 
 def _write(found: Drift) -> None:
@@ -162,7 +150,7 @@ def _row(watched: WatchedStream) -> dict[str, str]:
         "compared": count(watched.scored),
         "predicted": count(figures.runs),
         "bias": MISSING if figures.bias is None else f"{100 * figures.bias:+.1f} %",
-        "inside 95 %": percent(figures.coverage),
+        "below 95 %": percent(figures.coverage),
     }
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +12,16 @@ from click.testing import CliRunner, Result
 from sample_cluster.generate import generate
 
 from predictor.cli.main import main
-from predictor.errors import TraceError
+from predictor.estimate.fitting import Fitted
 from predictor.site.backtest.policies import policies_of
-from predictor.site.backtest.run import Backtest, backtest, write_tables
+from predictor.site.backtest.run import Backtest, backtest
 from predictor.site.backtest.workload import LimitBounds, Workload, workload_of_runs
 from predictor.site.ended_job import JobState
 from predictor.site.history.run import LimitBy, Run
 from predictor.site.replay import Policy, Pool
+from predictor.site.similar.estimate import PhysicsView
 
-POLICIES = policies_of(["users", "default", "ours@0.9", "oracle"])
+POLICIES = policies_of(["users", "default", "order@0.5", "oracle"])
 POOLS = (Pool(name="a100-sxm4-80gb", gpus=16, gpus_per_node=8),)
 
 
@@ -61,10 +60,13 @@ def test_fifo_waits_at_least_as_long_as_backfill(work: Workload, found: Backtest
     assert fifo.replayed[0].figures.wait_mean_s >= easy.figures.wait_mean_s
 
 
-def test_without_predictions_a_policy_that_predicts_is_refused(work: Workload) -> None:
-    silent = replace(work, predictions=(None,) * len(work))
-    with pytest.raises(TraceError, match=r"ours@0\.9"):
-        backtest(silent, POLICIES, jobs=1)
+def test_what_jobs_name_of_their_network_changes_what_is_learned(
+    work: Workload, found: Backtest, fitted: Fitted
+) -> None:
+    told = backtest(work, POLICIES, physics=PhysicsView(fitted.predictor), jobs=1)
+    name = [policy.name for policy in POLICIES].index("order@0.5")
+    assert figures(told)[name] != figures(found)[name]
+    assert figures(told)[0] == figures(found)[0]
 
 
 # --- a history ----------------------------------------------------------------------------------
@@ -102,18 +104,6 @@ def test_processes_here_change_nothing(work: Workload, found: Backtest) -> None:
     assert figures(backtest(work, POLICIES, jobs=2)) == figures(found)
 
 
-# --- what it writes -----------------------------------------------------------------------------
-
-
-def test_the_figures_are_written_as_tables(found: Backtest, tmp_path: Path) -> None:
-    tables = write_tables(found, tmp_path)
-    assert {p.stem for p in tables} == {"waits", "queue", "figures"}
-    for table in tables:
-        head, *rows = csv.reader(table.read_text().splitlines())
-        assert rows
-        assert {len(row) for row in rows} == {len(head)}
-
-
 # --- the command --------------------------------------------------------------------------------
 
 SWF = "; MaxProcs: 8\n" + "\n".join(
@@ -128,11 +118,10 @@ def run(*arguments: str) -> Result:
 def test_an_swf_file_by_command(tmp_path: Path) -> None:
     path = tmp_path / "log.swf"
     path.write_text(SWF)
-    result = run("--swf", str(path), "--jobs", "1", "--output", str(tmp_path / "out"))
+    result = run("--swf", str(path), "--jobs", "1")
     assert result.exit_code == 0, result.output
     assert "20 jobs" in result.stdout
     assert "order@0.5" in result.stdout
-    assert (tmp_path / "out" / "waits.csv").is_file()
     as_json = run("--swf", str(path), "--jobs", "1", "--format", "json", "--policy", "users,oracle")
     said = json.loads(as_json.stdout)
     assert [row["policy"] for row in said["policies"]] == ["users", "oracle"]
@@ -169,7 +158,7 @@ def test_a_history_by_command(runs: list[Run], tmp_path: Path) -> None:
         "--jobs",
         "1",
         "--policy",
-        "users,fill@0.9,oracle",
+        "users,history@0.9,oracle",
         "--format",
         "json",
     )

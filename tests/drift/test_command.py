@@ -15,8 +15,6 @@ from drift_noise import replicate_noise
 from site_runs import GPU, START_S, run_of, told
 
 from predictor.cli.main import main
-from predictor.estimate import artifacts
-from predictor.estimate.fitting import Fitted
 from predictor.site.history.run import Predicted, Run
 from predictor.site.history.store import History
 
@@ -74,16 +72,17 @@ def test_runs_before_a_date_are_left_out(tmp_path: Path) -> None:
     assert shown(url, "--since", "2025-10-20")["alarms"] == []
 
 
-def test_coverage_is_that_of_the_version_that_predicted(fitted: Fitted, tmp_path: Path) -> None:
-    version = artifacts.current()
-    stream = shown(stored(tmp_path, 1.0, version))["streams"][0]
-    assert stream["figures"]["judged"] == RUNS
-    assert stream["figures"]["coverage"] > 0.9
-
-
-def test_without_that_version_bias_is_told_and_coverage_is_not(tmp_path: Path) -> None:
-    url = stored(tmp_path, 1.0, "20200101-000000-000000-0123456789ab")
+def test_coverage_is_the_share_below_what_was_told(tmp_path: Path) -> None:
+    url = str(tmp_path / "history.sqlite")
+    told_s = {"median_s": 100.0, "upper_s": 110.0, "level": 0.95}
+    with History.open(url) as store:
+        for run in runs(1.2):
+            assert run.predicted is not None
+            store.add([replace(run, predicted=replace(run.predicted, **told_s))])
     figures = shown(url)["streams"][0]["figures"]
+    assert figures["judged"] == RUNS
+    assert figures["coverage"] == pytest.approx(CHANGED / RUNS, abs=0.05)
+    figures = shown(stored(tmp_path / "untold", 1.2))["streams"][0]["figures"]
     assert (figures["runs"], figures["judged"], figures["coverage"]) == (RUNS, 0, None)
 
 

@@ -132,12 +132,6 @@ def figures_of(
     )
 
 
-def queue_length(work: Workload, out: Attempts, at_s: Floats) -> NDArray[np.intp]:
-    """Jobs that wait at each time (m,)."""
-    submitted = np.searchsorted(np.sort(work.submit_s), at_s, side="right")
-    return submitted - np.searchsorted(np.sort(out.start_s), at_s, side="right")
-
-
 def _waiting_longer(work: Workload, wait_s: Floats, users: Attempts | None) -> float | None:
     names = [run.request.user for run in work.past]
     if users is None or not any(names):

@@ -10,44 +10,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import TraceError
-from ...estimate.limits import EvidenceRule, LimitRule, time_limit, too_thin
-from ...estimate.prediction import Prediction
-from ...estimate.residual.novelty import Tier
 from ..replay import Floats
-from ..similar.estimate import Estimate, estimate_job
+from ..similar.estimate import Estimate, PhysicsView, estimate_job
 from ..similar.memory import SiteMemory
 from .workload import Workload
 
 USERS, DEFAULT, ORACLE, ORDER_USERS = "users", "default", "oracle", "order-users"
-OURS, FILL, HISTORY, ORDER = "ours", "fill", "history", "order"
-PREDICTING, LEARNING = (OURS, FILL), (HISTORY, ORDER)
+HISTORY, ORDER = "history", "order"
 POLICIES = (USERS, "history@0.95", "order@0.5", ORDER_USERS, ORACLE)
-PREDICTED_POLICIES = ("users", "default", "fill@0.95", "ours@0.9", "ours@0.95", "ours@0.99", ORACLE)
 ACCEPTED = (
-    "users, default, oracle, order-users, and with a quantile Q between 0 and 1 history@Q, order@Q,"
-    " ours@Q, fill@Q"
+    "users, default, oracle, order-users, and with a quantile Q between 0 and 1 history@Q, order@Q"
 )
-# How the Slurm hook makes a limit unless it is configured otherwise; docs/how-to/slurm.md.
-STARTUP_S, CHECKPOINT_SHARE, ROUNDING_S, FLOOR_S = 600.0, 0.02, 300.0, 600.0
-MAX_INTERVAL_RATIO, REFUSED = 4.0, frozenset({Tier.MODEL})
 # No limit is shorter: a job of no length still needs one.
 LEAST_S = 1.0
 # A job stands in line as if it had come so many times its estimate later, and at most a week: so
 # nobody is overtaken by jobs that come more than a week after it.
 ORDER_WEIGHT, ORDER_BOUND_S = 5.0, 7 * 86_400.0
-_QUANTILE = re.compile(rf"({OURS}|{FILL}|{HISTORY}|{ORDER})@(0\.\d+)")
+_QUANTILE = re.compile(rf"({HISTORY}|{ORDER})@(0\.\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class LimitPolicy:
-    """A way of giving limits or of ordering; ``quantile`` only of those that predict."""
+    """A way of giving limits or of ordering; ``quantile`` only of those that learn."""
 
     kind: str
     quantile: float | None = None
 
     @property
     def name(self) -> str:
-        """As it is written: ``users``, ``ours@0.95``."""
+        """As it is written: ``users``, ``order@0.5``."""
         return self.kind if self.quantile is None else f"{self.kind}@{self.quantile:g}"
 
     @classmethod
@@ -64,7 +55,7 @@ class LimitPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits (n,) in seconds, and which of them follow from a prediction.
+    """Limits (n,) in seconds, and which of them follow from similar runs.
 
     ``again_s`` is the limit under which a job that was killed is submitted again, NaN where it is
     not: the user's, where that was longer. ``key_s`` orders the queue, None for submission.
@@ -93,7 +84,9 @@ class LearnedTimes:
     known_share: float
 
 
-def learned_times(work: Workload, levels: Sequence[float]) -> LearnedTimes:
+def learned_times(
+    work: Workload, levels: Sequence[float], physics: PhysicsView | None = None
+) -> LearnedTimes:
     """Go through the log as time did: each job is estimated from the runs that had ended.
 
     Times are those of the log, so that every policy gets the same estimates. Raises TraceError
@@ -113,7 +106,7 @@ def learned_times(work: Workload, levels: Sequence[float]) -> LearnedTimes:
         if not submitted:
             memory.add(runs[at], told.pop(at).times)
             continue
-        found = told[at] = estimate_job(runs[at].request, memory)
+        found = told[at] = estimate_job(runs[at].request, memory, physics)
         known += bool(found.similar)
         for level in levels:
             order_s[level][at] = found.order_s(level)
@@ -126,9 +119,9 @@ def limits_of(work: Workload, policy: LimitPolicy, learned: LearnedTimes | None 
 
     ``users`` is what users stated; where that is not known a job is planned by the default, and
     never killed. ``default`` is the default for everybody, as if nobody had stated a limit,
-    ``oracle`` the run time itself. ``ours`` is predicted wherever a prediction is good enough to
-    act on, ``fill`` only where the user stated none. ``history`` is the quantile that similar runs
-    give, where it is below the user's limit. ``order`` and ``order-users`` leave limits alone.
+    ``oracle`` the run time itself. ``history`` is the quantile that similar runs give (and physics,
+    where a job names its network), where it is below the user's limit. ``order`` and
+    ``order-users`` leave limits alone.
     """
     users = users_limits(work)
     none = np.zeros(len(work), dtype=bool)
@@ -141,16 +134,12 @@ def limits_of(work: Workload, policy: LimitPolicy, learned: LearnedTimes | None 
     if policy.kind == ORACLE:
         # A job that was killed would have run on: a second more than it is known to have run.
         return _unkilled((work.run_s + work.censored).clip(min=LEAST_S), none)
-    assert policy.quantile is not None, "policies that predict have a quantile"
-    if policy.kind in LEARNING:
-        assert learned is not None, "policies of the history come with what was learned"
-        if policy.kind == ORDER:
-            return _unkilled(users, ~none, _key(work, learned.order_s[policy.quantile]))
-        limit_s = np.minimum(learned.quantile_s[policy.quantile].clip(LEAST_S), users)
-        return _killing(limit_s, users, limit_s < users)
-    ours = predicted_limits(work, policy.quantile)
-    used = ~np.isnan(ours) & (np.isnan(work.asked_s) if policy.kind == FILL else True)
-    return _killing(np.where(used, ours, users), users, used)
+    assert policy.quantile is not None, "policies that learn have a quantile"
+    assert learned is not None, "they come with what was learned"
+    if policy.kind == ORDER:
+        return _unkilled(users, ~none, _key(work, learned.order_s[policy.quantile]))
+    limit_s = np.minimum(learned.quantile_s[policy.quantile].clip(LEAST_S), users)
+    return _killing(limit_s, users, limit_s < users)
 
 
 def users_limits(work: Workload) -> Floats:
@@ -174,25 +163,3 @@ def _killing(limit_s: Floats, users_s: Floats, predicted: NDArray[np.bool_]) -> 
 
 def _key(work: Workload, estimate_s: Floats) -> Floats:
     return work.submit_s + np.minimum(ORDER_WEIGHT * estimate_s, ORDER_BOUND_S)
-
-
-def predicted_limits(work: Workload, quantile: float) -> Floats:
-    """The limits (n,) that predictions give; NaN where there is none or it is too thin."""
-    rule = LimitRule(
-        quantile=quantile,
-        startup_s=STARTUP_S,
-        checkpoint_share=CHECKPOINT_SHARE,
-        rounding_s=ROUNDING_S,
-        floor_s=FLOOR_S,
-        cap_s=work.bounds.cap_s,
-    )
-    evidence = EvidenceRule(
-        quantile=quantile, max_interval_ratio=MAX_INTERVAL_RATIO, refused_tiers=REFUSED
-    )
-    return np.array([_limit_s(found, rule, evidence) for found in work.predictions])
-
-
-def _limit_s(found: Prediction | None, rule: LimitRule, evidence: EvidenceRule) -> float:
-    if found is None or too_thin([found], evidence) is not None:
-        return float("nan")
-    return time_limit([found], rule).limit_s

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import GraphError, JobError, TraceError
-from ...estimate.prediction import Prediction
-from ...identify.grammar import parse_text
-from ...job.training_job import TrainingJob
-from ..ended_job import EndedJob
+from ...errors import TraceError
 from ..history.ingest import Item, Through
 from ..history.run import Run
 from ..history.swf import SwfFile
@@ -46,8 +42,7 @@ class Workload:
 
     ``asked_s`` is the user's limit, NaN where none was stated. ``run_s`` is the true run time; of
     the ``censored`` jobs, which were killed at their limit, it is what they had run by then: a
-    lower bound. ``predictions`` are of the whole job and out of sample, None where there is none.
-    ``past`` is what each had asked for and did, empty where that is not known of all.
+    lower bound. ``past`` is what each had asked for and did, empty where that is not known of all.
     ``skipped`` counts the records that are not replayed, by reason.
     """
 
@@ -58,7 +53,6 @@ class Workload:
     run_s: Floats
     asked_s: Floats
     censored: NDArray[np.bool_]
-    predictions: tuple[Prediction | None, ...]
     bounds: LimitBounds
     skipped: Mapping[str, int]
     past: tuple[PastRun, ...] = ()
@@ -69,11 +63,10 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedJob:
-    """One job of a log: what it asked for and did, where, and what was predicted of it."""
+    """One job of a log: what it asked for and did, and in which pool."""
 
     past: PastRun
     pool: str
-    prediction: Prediction | None = None
 
     @property
     def gpus(self) -> int:
@@ -111,7 +104,6 @@ def workload_of(
         run_s=np.array([job.past.run_s for job in ordered], dtype=np.float64),
         asked_s=np.array([job.past.request.limit_s or np.nan for job in ordered], dtype=np.float64),
         censored=np.array([job.past.ended is RunEnd.CUT_OFF for job in ordered], dtype=bool),
-        predictions=tuple(job.prediction for job in ordered),
         bounds=bounds,
         skipped=+counts,
         past=tuple(job.past for job in ordered),
@@ -132,27 +124,23 @@ def peak_gpus(jobs: Sequence[LoggedJob]) -> int:
 # Jobs whose GPU type is not known share one pool: partitions of a cluster share their nodes.
 SHARED_POOL = "cluster"
 
-Predict = Callable[[TrainingJob], Prediction]
-
 
 def workload_of_runs(
     runs: Iterable[Item],
-    predict: Predict | None = None,
     *,
     pools: Sequence[Pool] = (),
     bounds: LimitBounds,
 ) -> Workload:
     """Runs on the pool of their GPU type; where it is not known, on one for all.
 
-    A single pool is for all jobs where no type is known of any. ``predict`` is asked about every
-    job that is identified and states its length. The limit counts as the user's only where the
-    user set it.
+    A single pool is for all jobs where no type is known of any. The limit counts as the user's only
+    where the user set it.
     """
     skipped: Counter[str] = Counter()
     jobs = []
     shared = pools[0].name if len(pools) == 1 else SHARED_POOL
     for run in runs:
-        found = _logged(run, predict, shared) if isinstance(run, Run) else run
+        found = _logged(run, shared) if isinstance(run, Run) else run
         if isinstance(found, LoggedJob):
             jobs.append(found)
         elif not isinstance(found, Through):
@@ -169,7 +157,7 @@ def workload_of_swf(file: SwfFile, *, pools: Sequence[Pool] = (), bounds: LimitB
     return workload_of_runs(file.items, pools=pools, bounds=bounds)
 
 
-def _logged(run: Run, predict: Predict | None, shared: str) -> LoggedJob | str:
+def _logged(run: Run, shared: str) -> LoggedJob | str:
     job = run.ended
     if job.start_s is None:
         return "never started"
@@ -180,20 +168,4 @@ def _logged(run: Run, predict: Predict | None, shared: str) -> LoggedJob | str:
     past = PastRun.of(run)
     if past is None:
         return "no run time"
-    prediction = None if predict is None or not run.asked else _predicted(run, predict)
-    return LoggedJob(past=past, pool=job.gpu_type or shared, prediction=prediction)
-
-
-def _predicted(run: Run, predict: Predict) -> Prediction | None:
-    try:
-        found = predict(_job(run.asked, run.ended))
-    except (JobError, GraphError):
-        return None
-    return None if found.steps is None else found
-
-
-def _job(asked: str, ended: EndedJob) -> TrainingJob:
-    """The job on the GPUs it was given; raises JobError where it is not a whole description."""
-    stated = parse_text(asked, "history").facts
-    per_node = -(-ended.gpus // max(1, ended.nodes))
-    return stated.job(gpu=ended.gpu_type or "", gpus=ended.gpus, gpus_per_node=per_node)
+    return LoggedJob(past=past, pool=job.gpu_type or shared)

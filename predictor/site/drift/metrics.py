@@ -32,7 +32,7 @@ class DriftCollector(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """One family a figure; ``model`` is empty for all models of a stack and GPU."""
         found = self._read()
-        coverage = self._family("coverage", "Share of runs inside their 95 % interval.")
+        coverage = self._family("coverage", "Share of runs below their told 95 % quantile.")
         bias = self._family("bias", "Median share by which runs took longer than predicted.")
         alarm = self._family("alarm", "1 since runs are slower than before, -1 faster, else 0.")
         shift = self._family("shift", "Share by which runs take longer since the alarm.")

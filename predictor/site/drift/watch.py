@@ -20,7 +20,7 @@ class DriftFigures:
     """Of ``runs`` predicted runs; None where nothing is known.
 
     ``bias`` is the median share by which they took longer than predicted, ``coverage`` the share
-    inside the 95 % interval among the ``judged`` whose interval is known.
+    at most at their told 95 % quantile, among the ``judged`` that were told one.
     """
 
     runs: int
