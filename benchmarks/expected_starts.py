@@ -76,8 +76,8 @@ def compared(
         replace(run, end_s=float(begin + run.run_s))
         for run, begin in zip(runs, start_s, strict=True)
     ]
-    span_s = np.quantile(submit_s, (0.1, 0.95))
-    at_s = iter(np.sort(np.random.default_rng(1).uniform(*span_s, count)).tolist())
+    first_s, last_s = np.quantile(submit_s, (0.1, 0.95)).tolist()
+    at_s = iter(np.sort(np.random.default_rng(1).uniform(first_s, last_s, count)).tolist())
     now_s, memory, told = next(at_s), SiteMemory(), {}
     for moment_s, submitted, at in moments(ended):
         while moment_s > now_s:

@@ -74,11 +74,11 @@ def test_runs_before_a_date_are_left_out(tmp_path: Path) -> None:
 
 def test_coverage_is_the_share_below_what_was_told(tmp_path: Path) -> None:
     url = str(tmp_path / "history.sqlite")
-    told_s = {"median_s": 100.0, "upper_s": 110.0, "level": 0.95}
     with History.open(url) as store:
         for run in runs(1.2):
             assert run.predicted is not None
-            store.add([replace(run, predicted=replace(run.predicted, **told_s))])
+            told = replace(run.predicted, median_s=100.0, upper_s=110.0, level=0.95)
+            store.add([replace(run, predicted=told)])
     figures = shown(url)["streams"][0]["figures"]
     assert figures["judged"] == RUNS
     assert figures["coverage"] == pytest.approx(CHANGED / RUNS, abs=0.05)
