@@ -22,7 +22,7 @@ from .config import PREFIX
 from .decide import Decider
 from .history.states import conditions, pod_state, unix_s
 from .plain import count, items, text, texts
-from .records import PodJob, PodName, pod_name
+from .records import PodJob, PodName, owner_of, pod_name
 from .selectors import GpuCandidates, candidates
 from .watching import KubeObject, ObjectWatch
 from .workload import DEADLINE, JobReader, template_job
@@ -113,16 +113,15 @@ class BoundPods:
     def pod(self, pod: KubeObject, deleted_s: float | None = None) -> None:
         """Take note of a pod."""
         over = deleted_s is not None or pod_state(pod) is not None
-        owners = items(pod, "metadata", "ownerReferences")
-        uid = next((text(o, "uid") for o in owners if text(o, "kind") == "Job"), "")
+        owner = owner_of(pod)
         node, start_s = text(pod, "spec", "nodeName"), unix_s(text(pod, "status", "startTime"))
-        ours = not over and not owners and _filled_s(pod) is not None
+        ours = not over and not owner.kind and _filled_s(pod) is not None
         unplaced = any(
             text(c, "type") == "PodScheduled" and text(c, "reason") == "Unschedulable"
             for c in items(pod, "status", "conditions")
         )
         runs = None if over or not node or start_s is None else _Bound(node, start_s)
-        key = uid or pod_name(pod).uid
+        key = owner.uid or pod_name(pod).uid
         with self._lock:
             _note(group := self._bound.setdefault(key, {}), pod, runs)
             if not group:

@@ -22,7 +22,7 @@ from .config import Config
 from .decide import Decider
 from .node_labels import known_gpu
 from .plain import count, items, mapping, text
-from .records import GpuNode, GpuType, PodJob
+from .records import GpuNode, GpuType, PodJob, owner_of
 from .watching import FAILURES, KubeObject, ObjectWatch, body_of
 from .workload import template_job
 
@@ -121,9 +121,8 @@ class Devices:
 
     def claimed_by(self, request: AdmissionRequest) -> KubeObject:
         """The pod that a claim was made for, asked of the API server; empty where there is none."""
-        metadata = mapping(request.object, "metadata")
-        namespace, owners = text(metadata, "namespace"), items(metadata, "ownerReferences")
-        name = next((text(one, "name") for one in owners if text(one, "kind") == "Pod"), "")
+        owner = owner_of(request.object)
+        name, namespace = owner.name if owner.kind == "Pod" else "", owner.namespace
         try:
             options = {"_preload_content": False, "_request_timeout": POD_S}
             found = self._core.read_namespaced_pod(name, namespace, **options) if name else None

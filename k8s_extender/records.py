@@ -9,7 +9,7 @@ from typing import Any
 from predictor.identify.stated import Stated
 from profiles.gpus import Gpu
 
-from .plain import mapping, text
+from .plain import items, mapping, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +149,15 @@ def pod_name(pod: Mapping[str, Any]) -> PodName:
     metadata = mapping(pod, "metadata")
     name = _short(metadata, "name") or _short(metadata, "generateName")
     return PodName(_short(metadata, "uid"), _short(metadata, "namespace"), name)
+
+
+def owner_of(obj: Mapping[str, Any]) -> PodName:
+    """The controller of an object; its kind is empty where it has none."""
+    metadata = mapping(obj, "metadata")
+    owners = items(metadata, "ownerReferences")
+    owner = next((one for one in owners if mapping(one).get("controller") is True), None)
+    uid, name, kind, version = (text(owner, k) for k in ("uid", "name", "kind", "apiVersion"))
+    return PodName(uid, text(metadata, "namespace"), name, kind, version)
 
 
 def _short(metadata: Mapping[str, Any], key: str) -> str:

@@ -147,7 +147,7 @@ def _stated(
         command=" ".join(ran.words),
         script=ran.script,
     )
-    return identify(
+    found = identify(
         environment=ran.environment,
         annotations={k: v for k, v in part.annotations.items() if k.startswith(PREFIX)},
         script=ran.script,
@@ -155,6 +155,8 @@ def _stated(
         rules=rules,
         context=context,
     )
+    here = (replace(p, text=p.text.replace("--comment", "annotations")) for p in found.problems)
+    return replace(found, problems=tuple(here))
 
 
 def _pods(

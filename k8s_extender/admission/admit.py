@@ -14,7 +14,7 @@ from ..decide import Decider
 from ..estimate import lacking, site_request
 from ..plain import mapping, text
 from ..pod_sets import WORKLOAD, PodSet
-from ..records import PodJob
+from ..records import PodJob, owner_of
 from ..selectors import candidates
 from ..workload import template_job
 from . import limits, notes, placement
@@ -23,7 +23,6 @@ from .patch import Patch, applies
 from .review import (
     AdmissionRequest,
     answer,
-    controller,
     gpu_pod_sets,
     left_to_owner,
     request_of,
@@ -155,14 +154,15 @@ def _placed(request: AdmissionRequest, known: Decider) -> Decision:
 
 
 def _told(request: AdmissionRequest, known: Decider, *, by_namespace: bool) -> Decision:
-    if left_to_owner(request.kind, controller(request.object)):
+    owner = owner_of(request.object)
+    if left_to_owner(request.kind, owner):
         return Decision()
     obj, config = request.object, known.config
     parts = gpu_pod_sets(request.group, request.kind, obj, config.hardware.resources)
     job = template_job(request.kind, obj, config, known.rules) if parts else None
     if job is None:
         return Decision()
-    if request.kind == "Pod" and controller(obj) is not None:
+    if request.kind == "Pod" and owner.kind:
         parts = tuple(replace(part, deadline=None) for part in parts)  # it would be made anew
     found = _forecast(job, known, max((part.runs for part in parts), default=1))
     patch = Patch(obj)

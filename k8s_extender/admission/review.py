@@ -10,18 +10,17 @@ from typing import Any
 import orjson
 
 from ..errors import WireError
-from ..plain import items, mapping, text, texts
+from ..plain import mapping, text, texts
 from ..pod_gpus import asked_of
 from ..pod_sets import VOLCANO, WORKLOAD, PodSet, pod_sets
-from ..records import PodName
+from ..records import PodName, owner_of
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 # The API server takes objects of at most 3 MiB.
 MAX_BODY_BYTES = 4 * 2**20
-# Longer warnings may be cut by clients, all together are at most 4096 bytes.
-MAX_WARNING = 240
-MAX_WARNINGS_BYTES = 4096
+# All of them together are at most 4096 bytes, of five lines of four bytes a character.
+MAX_WARNING = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +71,14 @@ def request_of(body: bytes) -> AdmissionRequest:
 
 def subject_of(request: AdmissionRequest) -> PodName:
     """The controller of an object, which has a name and uid before its pods do, or the object."""
+    owner = owner_of(request.object)
+    if owner.kind:
+        return owner
     metadata = mapping(request.object, "metadata")
-    owners = items(metadata, "ownerReferences")
-    owner = next((o for o in owners if mapping(o).get("controller") is True), None)
-    namespace = text(metadata, "namespace")
-    if owner is None:
-        api_version = text(request.object, "apiVersion")
-        return PodName("", namespace, text(metadata, "name"), request.kind, api_version)
-    kind, api_version = text(owner, "kind"), text(owner, "apiVersion")
-    return PodName(text(owner, "uid"), namespace, text(owner, "name"), kind, api_version)
+    api_version = text(request.object, "apiVersion")
+    return PodName(
+        "", text(metadata, "namespace"), text(metadata, "name"), request.kind, api_version
+    )
 
 
 def answer(uid: str, patch: Sequence[Mapping[str, Any]] = (), said: Iterable[str] = ()) -> bytes:
@@ -89,7 +87,7 @@ def answer(uid: str, patch: Sequence[Mapping[str, Any]] = (), said: Iterable[str
     if patch:
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(orjson.dumps(patch)).decode()
-    if warnings := _short(said):
+    if warnings := [_short(line) for line in said]:
         response["warnings"] = warnings
     return orjson.dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 
@@ -102,18 +100,10 @@ def _placed(obj: Mapping[str, Any], namespace: str) -> Mapping[str, Any]:
     return {**obj, "metadata": {**metadata, "namespace": namespace}}
 
 
-def _short(said: Iterable[str]) -> list[str]:
-    """Lines that a header can hold, within the bytes that all of them may have."""
-    kept: list[str] = []
-    left = MAX_WARNINGS_BYTES
-    for line in said:
-        plain = "".join(c if c.isprintable() else " " for c in line)
-        plain = plain if len(plain) <= MAX_WARNING else plain[: MAX_WARNING - 3] + "..."
-        left -= len(plain.encode(errors="replace"))
-        if left < 0:
-            break
-        kept.append(plain)
-    return kept
+def _short(line: str) -> str:
+    """What a header can hold of a line, and short enough for all lines together."""
+    plain = "".join(c if c.isprintable() else " " for c in line)
+    return plain if len(plain) <= MAX_WARNING else plain[: MAX_WARNING - 3] + "..."
 
 
 GROUPS = {
@@ -158,19 +148,11 @@ def labels_of(obj: Any) -> dict[str, str]:
     return texts(obj, "metadata", "labels")
 
 
-def controller(obj: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Group and kind of the object's controller; None where it has none."""
-    owners = items(obj, "metadata", "ownerReferences")
-    owner = next((o for o in owners if mapping(o).get("controller") is True), None)
-    if owner is None:
-        return None
-    group, slash, _ = text(owner, "apiVersion").partition("/")
-    return group if slash else "", text(owner, "kind")
-
-
-def left_to_owner(kind: str, owner: tuple[str, str] | None) -> bool:
+def left_to_owner(kind: str, owner: PodName) -> bool:
     """Whether everything was said on the owner already, or is its own business."""
-    return owner in OWNERS or (kind == WORKLOAD and owner is not None)
+    group, slash, _ = owner.api_version.partition("/")
+    ours = (group if slash else "", owner.kind) in OWNERS
+    return ours or (kind == WORKLOAD and bool(owner.kind))
 
 
 def _gpus(obj: Mapping[str, Any], pods: PodSet, resources: tuple[str, ...]) -> int:

@@ -22,7 +22,7 @@ from ..config import Config
 from ..estimate import ran_signature
 from ..node_labels import GPU
 from ..plain import count, items, mapping, seconds_of, text, texts
-from ..records import GpuNode, GpuType, PodJob, pod_name
+from ..records import GpuNode, GpuType, PodJob, PodName, owner_of, pod_name
 from ..workload import QUEUES, template_job
 from .states import ENDED, conditions, ended_containers, job_state, pod_state, unix_s
 
@@ -74,15 +74,6 @@ JOBSET = "jobset.sigs.k8s.io/jobset-name"
 NodeOf = Callable[[str], GpuNode | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The controller of an object; empty where it has none."""
-
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenObject:
     """What a pod and a Job have in common; times in Unix seconds, durations in seconds.
@@ -98,7 +89,7 @@ class SeenObject:
     namespace: str
     queue: str
     priority: str
-    owner: Owner
+    owner: PodName
     state: JobState | None
     submit_s: float
     start_s: float | None
@@ -176,7 +167,7 @@ def _seen(
     labels, annotations = (texts(obj, "metadata", part) for part in ("labels", "annotations"))
     limits = (count(holder, "spec", "activeDeadlineSeconds") for holder in (obj, template))
     filled_s = count(annotations, FILLED)
-    stated, jobset, owner = job.stated, labels.get(JOBSET), _owner(obj)
+    stated, jobset, owner = job.stated, labels.get(JOBSET), owner_of(obj)
     grouped = owner.uid if template is obj else ""  # a Job stands for itself, even a CronJob's
     who = pod_name(obj)
     return SeenObject(
@@ -203,13 +194,7 @@ def _seen(
     )
 
 
-def _owner(obj: Mapping[str, Any]) -> Owner:
-    owners = items(obj, "metadata", "ownerReferences")
-    found = next((mapping(o) for o in owners if mapping(o).get("controller") is True), {})
-    return Owner(text(found, "kind"), text(found, "name"), text(found, "uid"))
-
-
-def _name(obj: Mapping[str, Any], owner: Owner) -> str:
+def _name(obj: Mapping[str, Any], owner: PodName) -> str:
     """A name that the next job of its kind has, too."""
     if owner.name:
         return owner.name

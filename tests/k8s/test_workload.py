@@ -466,3 +466,11 @@ def test_no_object_makes_it_raise(case: tuple[str, Any]) -> None:
 )
 def test_no_json_makes_it_raise(raw: Any, kind: str) -> None:
     assert template_job(kind, raw, CONFIG) is None
+
+
+def test_users_are_sent_to_annotations_and_not_to_an_option_of_sbatch() -> None:
+    command = ["torchrun", "--standalone", "--nproc_per_node=8", "train.py", "config/train_gpt2.py"]
+    limits = {"limits": {"nvidia.com/gpu": "8"}}
+    found = made("Pod", {"spec": {"containers": [{"command": command, "resources": limits}]}})
+    (problem,) = found.stated.problems
+    assert problem.text.endswith("in annotations")
