@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import click
 
 from ..errors import JobError
 from ..units import percent
-from .console import format_option, show_json, show_table
+from .console import format_option, progress, show_json, show_table
 from .predictors import refit
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..evaluation.scores import Figure, IntervalCoverage
 
 ALL = "all"
+STAGES = 11  # that a validation tells of
 
 
 @click.command()
@@ -45,7 +47,9 @@ def validate(protocol: str, no_write: bool, docs: Path, form: str) -> None:
     """
     from ..evaluation.protocols import validate as run
 
-    validation = run(refit(), _say)
+    fitted, numbers = refit(), count()
+    with progress("validating") as bar:
+        validation = run(fitted, lambda stage: bar(stage, next(numbers) / STAGES))
     figures = selected(validation.figures, protocol)
     if form == "json":
         show_json(
@@ -74,10 +78,6 @@ def selected(figures: Sequence[Figure], protocol: str) -> list[Figure]:
         names = "; ".join(dict.fromkeys(f.protocol for f in figures))
         raise JobError("protocol", protocol, f"a start of one of: {names}")
     return found
-
-
-def _say(stage: str) -> None:
-    click.echo(f"{stage} ...", err=True)
 
 
 def _show(figures: Sequence[Figure], coverages: Sequence[IntervalCoverage]) -> None:
