@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from ..graphs.catalog import ModelEntry
     from ..site.replay import Pool
 
-
 Decorator = Callable[[Any], Any]
-
 _SIZE = re.compile(r"\d+(x\d+){0,2}")
+_AGO = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([mhdw])", re.ASCII)
+_UNITS_S = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+EXPECTED = "expected 2025-01-31, 2025-01-31T12:00, or an age such as 90m, 12h, 30d, 4w"
 
 
 def _networks() -> Iterable[str]:
@@ -169,11 +170,6 @@ def _pool(text: str) -> Pool:
         raise TraceError(f"invalid pool={text!r}; expected NAME:GPUS or NAME:GPUS/GPUS_PER_NODE")
     each = int(per_node) if per_node else None
     return Pool(name=known_name(name), gpus=int(gpus), gpus_per_node=each)
-
-
-_AGO = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([mhdw])", re.ASCII)
-_UNITS_S = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-EXPECTED = "expected 2025-01-31, 2025-01-31T12:00, or an age such as 90m, 12h, 30d, 4w"
 
 
 def moment(text: str) -> float:

@@ -1,4 +1,4 @@
-"""Fitted predictors for commands: the one in use where it will do, else a new fit."""
+"""Fitted predictors for commands, and what is told of jobs that do not fit the memory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from ..estimate.measurement import Measurement
     from ..estimate.prediction import Prediction
 
-
 FITTING = "fitting a predictor from profiles/"
+TOO_LARGE = "(does not fit)"
+strict_option = click.option(
+    "--strict", is_flag=True, help="Exit with 1 where a job does not fit the memory of its GPUs."
+)
 
 
 def predictor(version: str | None = None, source: str = "") -> Predictor:
@@ -57,12 +60,6 @@ def without_rows(version: str | None = None) -> Fitted:
     )
     residual = FittedResidual(stored.residual, conditioned, conditioned, {})
     return Fitted(stored, (), residual, ())
-
-
-TOO_LARGE = "(does not fit)"
-strict_option = click.option(
-    "--strict", is_flag=True, help="Exit with 1 where a job does not fit the memory of its GPUs."
-)
 
 
 def warn_of_memory(predictions: Sequence[Prediction], *, strict: bool) -> None:

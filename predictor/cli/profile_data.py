@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ..estimate.added_profiles import AddedProfiles
     from ..measure.profiler.verify import Comparison, ErrorSummary, Verification
 
-
 GIB = 2**30
+_REPEAT = re.compile(r"(the same \w+ as) .*")
 
 
 def show_verification(verified: Verification) -> None:
@@ -109,9 +109,6 @@ def verification_json(verified: Verification) -> dict[str, Any]:
         ],
         "speed_ups": [asdict(u) | {"error": u.error} for u in verified.speed_ups],
     }
-
-
-_REPEAT = re.compile(r"(the same \w+ as) .*")
 
 
 @click.group()

@@ -20,6 +20,15 @@ from .energy import GPUS_ONLY, Energy, Overhead, energy_of
 PRICES = "prices_per_gpu_hour"
 _LOCAL = (PRICES, "grid_g_per_kwh", "pue", "host_w_per_gpu")
 _FIELDS = ("currency", *_LOCAL, "partitions")
+DAY_S = 86400.0
+# A run this many times longer than its work is a mistake of the input, not a plan.
+ENDLESS = 1000
+_OPTIONS = {
+    "per_day": "interruptions_per_day",
+    "restart_s": "restart",
+    "write_s": "checkpoint_write",
+}
+JOULES_PER_KWH = 3.6e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +133,6 @@ def _number(value: Any, least: float, origin: str, where: str) -> float:
     return float(value)
 
 
-DAY_S = 86400.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interruptions:
     """Interruptions at random (Poisson), such as those of spot nodes.
@@ -181,16 +187,6 @@ class Interruptions:
         return self.expected_s(work_s, nodes) * self.per_day * nodes / DAY_S
 
 
-# A run this many times longer than its work is a mistake of the input, not a plan.
-ENDLESS = 1000
-_OPTIONS = {
-    "per_day": "interruptions_per_day",
-    "restart_s": "restart",
-    "write_s": "checkpoint_write",
-}
-
-
-JOULES_PER_KWH = 3.6e6
 UNSTATED = Tariff()
 
 

@@ -1,4 +1,4 @@
-"""One operator to be timed: its word, format, shape and parameters, as a table states them."""
+"""One operator to be timed, as a table states it, and the families such operators come from."""
 
 from __future__ import annotations
 

@@ -26,6 +26,11 @@ from .sheets import Sheet
 from .timing import Pace, cpu_clock
 
 ID, REASON = 0, 2  # every table starts with the id; where a quarantine has the reason
+MANIFEST = "manifest.json"
+PACE = "pace.json"
+LICENSE = "not stated: measured on this machine"
+OPERATORS, COLLECTIVES = "operators", "collectives"
+_COLUMNS = {OPERATORS: OPERATOR_COLUMNS, COLLECTIVES: COLLECTIVE_COLUMNS}
 
 
 class Journal:
@@ -120,13 +125,6 @@ def _line(cells: Sequence[str]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue().encode("utf-8")
-
-
-MANIFEST = "manifest.json"
-PACE = "pace.json"
-LICENSE = "not stated: measured on this machine"
-OPERATORS, COLLECTIVES = "operators", "collectives"
-_COLUMNS = {OPERATORS: OPERATOR_COLUMNS, COLLECTIVES: COLLECTIVE_COLUMNS}
 
 
 @dataclass(frozen=True, slots=True)

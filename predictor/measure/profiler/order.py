@@ -1,4 +1,4 @@
-"""Which case comes next: families in turn, known shapes between evenly spread ones."""
+"""Which case comes next: families in turn, shapes of known networks between spread ones."""
 
 from __future__ import annotations
 
@@ -28,8 +28,40 @@ SEED = 7
 POINTS = 4096  # of one family; no run of hours times 4096 shapes of each
 # Shapes in a row that are too large or known already before a family is given up for this run.
 MISSES = 200
-
 Known = Mapping[tuple[str, str], Sequence[Shape]]
+MODELS = (
+    "resnet50",
+    "resnet18",
+    "mobilenet-v2",
+    "efficientnet-b0",
+    "vgg16",
+    "densenet121",
+    "vit-base-16",
+    "swin-tiny",
+    "convnext-tiny",
+    "bert-base",
+    "bert-large",
+    "gpt2-124m",
+    "t5-base",
+    "transformer",
+    "gnmt-v2",
+    "lstm-lm",
+    "unet-medical",
+    "stable-diffusion-v2",
+    "dlrm",
+)
+BATCH_SIZES = {CPU: (2, 8)}
+GPU_BATCH_SIZES = (8, 64)
+_PRECISIONS = (
+    (Precision.FP32, "fp32"),
+    (Precision.TF32, "tf32"),
+    (Precision.MIXED_FP16_FP32, "fp16"),
+    (Precision.MIXED_BF16_FP32, "bf16"),
+)
+_LAYOUT = 0  # torch's own; the spread shapes have both
+_CELLS = {4: "lstm", 3: "gru"}
+Key = tuple[str, str]  # family and format
+_Found = dict[Key, dict[tuple[tuple[tuple[str, int], ...], str], float]]
 
 
 def ordered(limits: Limits, formats: tuple[str, ...], known: Callable[[], Known]) -> Iterator[Case]:
@@ -95,42 +127,6 @@ def _spread(family: Family, *, cpu: bool) -> Iterator[Shape]:
         shape = family.shape(point)
         if shape is not None:
             yield shape
-
-
-MODELS = (
-    "resnet50",
-    "resnet18",
-    "mobilenet-v2",
-    "efficientnet-b0",
-    "vgg16",
-    "densenet121",
-    "vit-base-16",
-    "swin-tiny",
-    "convnext-tiny",
-    "bert-base",
-    "bert-large",
-    "gpt2-124m",
-    "t5-base",
-    "transformer",
-    "gnmt-v2",
-    "lstm-lm",
-    "unet-medical",
-    "stable-diffusion-v2",
-    "dlrm",
-)
-BATCH_SIZES = {CPU: (2, 8)}
-GPU_BATCH_SIZES = (8, 64)
-_PRECISIONS = (
-    (Precision.FP32, "fp32"),
-    (Precision.TF32, "tf32"),
-    (Precision.MIXED_FP16_FP32, "fp16"),
-    (Precision.MIXED_BF16_FP32, "bf16"),
-)
-_LAYOUT = 0  # torch's own; the spread shapes have both
-_CELLS = {4: "lstm", 3: "gru"}
-
-Key = tuple[str, str]  # family and format
-_Found = dict[Key, dict[tuple[tuple[tuple[str, int], ...], str], float]]
 
 
 def popular(gpu: Gpu, formats: Sequence[str]) -> Mapping[Key, Sequence[Shape]]:

@@ -11,19 +11,6 @@ import torch
 
 from .timing import Timer
 
-
-@contextmanager
-def tf32(wanted: bool) -> Iterator[None]:
-    """Let products and convolutions use TF32 or not, and put it back."""
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32
-    matmul.allow_tf32 = cudnn.allow_tf32 = wanted
-    try:
-        yield
-    finally:
-        matmul.allow_tf32, cudnn.allow_tf32 = before
-
-
 TERA = 1e12
 # A peak is the best of this many samples, and of all that fit in so many seconds.
 FEWEST, SAMPLED_S = 5, 0.05
@@ -36,6 +23,18 @@ PIECES, PASSES = 32, 3
 # A CPU that multiplies 16-bit numbers no faster than this times FP32 has no engine for them.
 FASTER = 1.2
 _TENSOR = {"fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+@contextmanager
+def tf32(wanted: bool) -> Iterator[None]:
+    """Let products and convolutions use TF32 or not, and put it back."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    matmul.allow_tf32 = cudnn.allow_tf32 = wanted
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
 
 
 def cpu_peaks(device: torch.device, timer: Timer) -> dict[str, float]:

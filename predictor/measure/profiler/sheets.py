@@ -30,6 +30,10 @@ CPU0 = Path("/sys/devices/system/cpu/cpu0")
 # Words of a model name that tell nothing apart.
 _NOISE = re.compile(r"\((r|tm|c)\)|\bcpu\b|\bprocessor\b|@.*", re.IGNORECASE)
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+GIB, MIB = 2**30, 2**20
+# First compute capability of each generation of tensor cores (Volta, Turing, Ampere, Ada and
+# Hopper, Blackwell).
+_FIRST_OF_GENERATION = ((7, 0), (7, 5), (8, 0), (8, 9), (10, 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +92,6 @@ def _last_cache_bytes(folder: Path) -> int:
 def _bytes(text: str) -> int:
     number, unit = re.fullmatch(r"(\d+)([KMG]?)\s*", text).groups()  # type: ignore[union-attr]
     return int(number) * _UNITS.get(unit, 1)
-
-
-GIB, MIB = 2**30, 2**20
-# First compute capability of each generation of tensor cores (Volta, Turing, Ampere, Ada and
-# Hopper, Blackwell).
-_FIRST_OF_GENERATION = ((7, 0), (7, 5), (8, 0), (8, 9), (10, 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,10 @@
-"""Seconds of one call: warm-up, many samples, the median, and how far the samples agree."""
+"""Seconds of one call: warm-up, many samples, the median, and how far the samples agree.
+
+The clock of a CPU, and what others on the machine leave of its caches, move by tens of per cent
+within minutes. A GPU states its clocks (``nvml``); a virtual CPU states nothing, so its pace is
+told by three small kernels: a product, a sum of long tensors, and calls that compute next to
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +28,8 @@ FEWEST, MOST = 5, 100  # samples
 SHORTEST_S = 50e-6  # a sample shorter than this says more of the clock than of the call
 WARM_UP = 2  # calls beside one of each copy
 NS = 1e-9
+SIDE, LONG, SHORT, CALLS = 256, 1 << 20, 64, 100  # about a millisecond in all
+NOW, FIRST = 3, 300  # samples of a moment, and of what moments are compared with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,10 +190,6 @@ class CudaTimer:
         late = bool(start.query())
         self._cuda.synchronize()
         return Sample(start.elapsed_time(end) * 1e-3 / calls, late)
-
-
-SIDE, LONG, SHORT, CALLS = 256, 1 << 20, 64, 100  # about a millisecond in all
-NOW, FIRST = 3, 300  # samples of a moment, and of what moments are compared with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

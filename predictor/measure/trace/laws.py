@@ -17,10 +17,12 @@ from ...graphs.traced import Law, SymbolicOperator
 
 Point = tuple[int, int]  # batch size and sequence length
 Traces = Mapping[Point, Sequence[Operator]]
-
 _SIZES = tuple(attrgetter(name) for name in ("flops", "reads", "writes", "kernels"))
 _TOLERANCE = 1e-9
 _CONFUSED = 0.25  # of traffic and launches, where a size asked for is a size of the network too
+# Lengths that strides and windows divide: of audio (320 = 5 x 2^6 samples a frame), of patches.
+STEPS = (960, 64, 8)
+PARTS = (1, 2, 3)  # quarters of the length asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +145,6 @@ def _basis(nodes: Sequence[int]) -> list[list[Fraction]]:
                 row = [scale * (u - other * f) for u, f in zip(up, flat, strict=True)]
         found.append(row)
     return found
-
-
-# Lengths that strides and windows divide: of audio (320 = 5 x 2^6 samples a frame), of patches.
-STEPS = (960, 64, 8)
-PARTS = (1, 2, 3)  # quarters of the length asked for
 
 
 def grids(batch: int, seq_len: int, taken: Set[int]) -> Iterator[Grid]:

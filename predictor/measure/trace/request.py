@@ -20,6 +20,8 @@ from .inputs import Input
 
 TRACER = 3  # raise it when the same network is traced to other operators
 _LIBRARIES = ("torch", "transformers")
+_IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +109,6 @@ def _version(library: str) -> str:
         return version(library)
     except PackageNotFoundError:
         return ""
-
-
-_IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
-_INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 def source_files(places: Iterable[str]) -> list[Path]:

@@ -23,6 +23,14 @@ from .candidates import Candidate
 from .measure import Measured
 from .steps import StepRun
 
+# Half the steps lie within this share of the median on a machine that does nothing else.
+STEADY = 0.2
+# What errors are of: step times, in the order of what is known by then, memory, and energy.
+BEFORE, TABLES = "before any row of the device", "from its tables"
+ONE_RUN, ALL_RUNS = "after one run", "after all other runs"
+BY_THE_CLOCK, MEMORY, ENERGY = "from its tables, by the clock", "memory", "energy"
+STAGES = (BEFORE, TABLES, ONE_RUN, ALL_RUNS, BY_THE_CLOCK, MEMORY, ENERGY)
+
 
 def graph_of(candidate: Candidate) -> Graph:
     """The operators of one step of a candidate, traced on tensors without data."""
@@ -87,15 +95,6 @@ def _entry(candidate: Candidate, graph: Graph) -> ModelEntry:
         forward_gflops=None,
         source="traced",
     )
-
-
-# Half the steps lie within this share of the median on a machine that does nothing else.
-STEADY = 0.2
-# What errors are of: step times, in the order of what is known by then, memory, and energy.
-BEFORE, TABLES = "before any row of the device", "from its tables"
-ONE_RUN, ALL_RUNS = "after one run", "after all other runs"
-BY_THE_CLOCK, MEMORY, ENERGY = "from its tables, by the clock", "memory", "energy"
-STAGES = (BEFORE, TABLES, ONE_RUN, ALL_RUNS, BY_THE_CLOCK, MEMORY, ENERGY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
