@@ -21,8 +21,8 @@ from predictor.cli.main import main
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 ROLE = ROOT / "ansible/roles/precision_time"
-SOURCES = ("LICENSE", "README.md", "pyproject.toml", "precision_time", "predictor", "profiles")
-SOURCES += ("slurm_plugin", "k8s_extender")
+ROOMS = ("precision_time", "predictor", "profiles", "slurm_plugin", "k8s_extender")
+SOURCES = ("LICENSE", "README.md", "pyproject.toml", *ROOMS)
 MOST_BYTES = 15 * 10**6
 # An extra of which pip would have to bring more than these is no small one.
 LARGE = {"torch", "timm", "torchvision", "lightning", "transformers"}
@@ -36,7 +36,7 @@ def test_the_version_stands_in_one_place() -> None:
     chart = read(ROOT / "charts/precision-time/Chart.yaml")
     assert chart["version"] == chart["appVersion"] == PROJECT["version"]
     stated = re.escape(f'"{PROJECT["version"]}"')
-    code = (p for room in SOURCES[3:] for p in (ROOT / room).rglob("*.py"))
+    code = (p for room in ROOMS for p in (ROOT / room).rglob("*.py"))
     named = [p for p in code if re.search(rf"version\w* = {stated}", p.read_text("utf-8"))]
     assert named == []
 
@@ -87,13 +87,13 @@ def test_the_role_calls_commands_that_exist() -> None:
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A new environment in which nothing is installed but pip."""
     place = tmp_path_factory.mktemp("empty")
-    subprocess.run((sys.executable, "-m", "venv", place / "venv"), check=True)
+    subprocess.run((sys.executable, "-m", "venv", str(place / "venv")), check=True)
     return place
 
 
 def installed(place: Path, *requirements: str) -> None:
     """Install with what pip is told where to look; skips where it finds no index."""
-    words = (place / "venv/bin/python", "-m", "pip", "install", "--quiet", *requirements)
+    words = (str(place / "venv/bin/python"), "-m", "pip", "install", "--quiet", *requirements)
     done = subprocess.run(words, capture_output=True, text=True, env=environment(place))
     if "No matching distribution" in done.stderr or "ConnectionError" in done.stderr:
         pytest.skip(f"pip finds no index here: {done.stderr.splitlines()[-1]}")
@@ -119,7 +119,7 @@ def wheel(empty: Path) -> Path:
         else:
             shutil.copy(path, source)
     installed(empty, "build")
-    words = (empty / "venv/bin/python", "-m", "build", "--outdir", empty / "dist", source)
+    words = (str(empty / "venv/bin/python"), "-m", "build", "--outdir", empty / "dist", source)
     done = subprocess.run(words, capture_output=True, text=True, env=environment(empty))
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(list((empty / "dist").glob("*.tar.gz"))) == 1
