@@ -25,14 +25,14 @@ MEMORY_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class CaseLimits:
     """Bounds of a case on one device: seconds of a call, bytes it moves, seconds of a row."""
 
     gpu: Gpu
     row_s: float
 
     @classmethod
-    def of(cls, gpu: Gpu, minutes: float) -> Limits:
+    def of(cls, gpu: Gpu, minutes: float) -> CaseLimits:
         """The bounds of a run of so many minutes."""
         return cls(gpu=gpu, row_s=min(max(60 * minutes / ROWS, SHORTEST_ROW_S), LONGEST_ROW_S))
 

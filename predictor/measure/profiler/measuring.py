@@ -12,7 +12,7 @@ from profiles.gpus import CPU, Gpu
 from profiles.rules import operator_faults
 
 from ...errors import ProfilerError
-from .case import Case, Limits, Run, UnsupportedError
+from .case import Case, CaseLimits, Run, UnsupportedError
 from .device import Device
 from .families import BY_NAME
 from .peaks import tf32
@@ -51,7 +51,9 @@ class Row:
         return f"{UNRELIABLE};{agreement}" if self.fault else agreement
 
 
-def measured(case: Case, device: Device, limits: Limits, done: Collection[str]) -> Iterator[Row]:
+def measured(
+    case: Case, device: Device, limits: CaseLimits, done: Collection[str]
+) -> Iterator[Row]:
     """The directions of a case whose ids are not ``done``, the forward last.
 
     So where the row of the forward stands, the case is complete. A case that cannot run gives a
@@ -68,7 +70,9 @@ def measured(case: Case, device: Device, limits: Limits, done: Collection[str]) 
         torch.cuda.empty_cache()
 
 
-def _directions(case: Case, device: Device, limits: Limits, done: Collection[str]) -> Iterator[Row]:
+def _directions(
+    case: Case, device: Device, limits: CaseLimits, done: Collection[str]
+) -> Iterator[Row]:
     runs_of = BY_NAME[case.family].runs
     copies = [runs_of(case, device.torch) for _ in range(_copies(case, limits.gpu))]
     for direction in sorted(copies[0], key=lambda name: name == FORWARD):
@@ -77,7 +81,9 @@ def _directions(case: Case, device: Device, limits: Limits, done: Collection[str
             yield _row(case, direction, runs, device, limits)
 
 
-def _row(case: Case, direction: str, runs: Sequence[Run], device: Device, limits: Limits) -> Row:
+def _row(
+    case: Case, direction: str, runs: Sequence[Run], device: Device, limits: CaseLimits
+) -> Row:
     timing = timed(device.timer, runs, limits.row_s)
     pace = None if device.pace is None else device.pace.since()
     timing = timing if pace is None else timing.at(pace)

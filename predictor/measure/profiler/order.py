@@ -18,7 +18,7 @@ from ...graphs.families import Workload
 from ...graphs.operator import Direction, Kind, Operator
 from ...job.precision import Precision
 from ...physics.autocast import TypedOperator, autocast
-from .case import Case, Family, Limits, Shape, roofline_s
+from .case import Case, CaseLimits, Family, Shape, roofline_s
 from .families import FAMILIES, formats_of
 from .families.convolutions import conv_shape
 from .families.pointwise import function_shape
@@ -64,7 +64,9 @@ Key = tuple[str, str]  # family and format
 _Found = dict[Key, dict[tuple[tuple[tuple[str, int], ...], str], float]]
 
 
-def ordered(limits: Limits, formats: tuple[str, ...], known: Callable[[], Known]) -> Iterator[Case]:
+def ordered(
+    limits: CaseLimits, formats: tuple[str, ...], known: Callable[[], Known]
+) -> Iterator[Case]:
     """Cases that fit, round after round over all families and formats, until none is left.
 
     The first round is of spread shapes alone: ``known`` is asked after it.
@@ -86,7 +88,7 @@ def ordered(limits: Limits, formats: tuple[str, ...], known: Callable[[], Known]
 
 
 def _queue(
-    family: Family, dtype: str, limits: Limits, known: Callable[[], Known]
+    family: Family, dtype: str, limits: CaseLimits, known: Callable[[], Known]
 ) -> Iterator[Case]:
     """Spread and known shapes in turn, each once."""
     seen: set[str] = set()
@@ -105,7 +107,7 @@ def _queue(
 
 
 def _shapes(
-    family: Family, dtype: str, limits: Limits, known: Callable[[], Known]
+    family: Family, dtype: str, limits: CaseLimits, known: Callable[[], Known]
 ) -> Iterator[Shape]:
     spread = _spread(family, cpu=limits.gpu.kind == CPU)
     yield from islice(spread, family.turns)

@@ -16,7 +16,7 @@ import torch
 from profiles import joined, roots
 from profiles.gpus import find_gpu
 
-from .case import Case, Limits
+from .case import Case, CaseLimits
 from .collectives import check, collective_rows
 from .device import CPU, Device, formats, named, opened
 from .directory import COLLECTIVES, OPERATORS, Directory, Rows, directory
@@ -133,7 +133,7 @@ class _Run:
     def operators(self) -> None:
         """Measure case after case."""
         names = formats(self._gpu)
-        limits = Limits.of(self._gpu, self._request.minutes)
+        limits = CaseLimits.of(self._gpu, self._request.minutes)
         with self._rows(OPERATORS) as rows:
             for case in ordered(limits, names, lambda: popular(self._gpu, names)):
                 if self._over():

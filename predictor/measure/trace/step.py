@@ -87,7 +87,7 @@ def _line(traceback: TracebackType | None) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
+class WeightCounts:
     """Parameters of a network in elements, and the number of trained tensors."""
 
     parameters: int
@@ -105,11 +105,11 @@ class FakeNetwork:
         self._sparse = tuple(_dense_tables(self.module))
 
     @property
-    def weights(self) -> Weights:
+    def weights(self) -> WeightCounts:
         """Counts of its parameters; what is tied is counted once."""
         every = list(self.module.parameters())
         trained = [p for p in every if p.requires_grad]
-        return Weights(
+        return WeightCounts(
             parameters=sum(p.numel() for p in every),
             trainable=sum(p.numel() for p in trained),
             tensors=len(trained),

@@ -11,7 +11,7 @@ from profiled import SHEET, cases
 
 from predictor.errors import ProfilerError
 from predictor.measure.profiler import measuring
-from predictor.measure.profiler.case import Case, Limits, Runs, Shape
+from predictor.measure.profiler.case import Case, CaseLimits, Runs, Shape
 from predictor.measure.profiler.device import Device
 from predictor.measure.profiler.families import BY_NAME
 from predictor.measure.profiler.measuring import Row, measured
@@ -19,7 +19,7 @@ from predictor.measure.profiler.sheets import Sheet
 from predictor.measure.profiler.timing import CpuTimer, Timing
 from profiles.gpus import find_gpu
 
-LIMITS = Limits(gpu=find_gpu(SHEET), row_s=0.001)
+LIMITS = CaseLimits(gpu=find_gpu(SHEET), row_s=0.001)
 GEMM = next(cases(BY_NAME["gemm"], "fp32"))
 
 

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.measure.profiler.case import CALLS, Axis, Case, Limits, Shape, roofline_s
+from predictor.measure.profiler.case import CALLS, Axis, Case, CaseLimits, Shape, roofline_s
 from predictor.measure.profiler.families import BY_NAME, FAMILIES, formats_of
 from predictor.measure.profiler.order import ordered, popular
 from profiles.gpus import find_gpu
 
 GPU = find_gpu("h200-sxm-141gb")
 FORMATS = ("fp32", "tf32", "fp16", "bf16")
-LIMITS = Limits.of(GPU, 20.0)
+LIMITS = CaseLimits.of(GPU, 20.0)
 ROUND = sum(f.turns for f in FAMILIES for _ in formats_of(f, FORMATS))
 
 
-def first(count: int, limits: Limits = LIMITS) -> list[Case]:
+def first(count: int, limits: CaseLimits = LIMITS) -> list[Case]:
     """The first cases, with the shapes of networks."""
     return list(islice(ordered(limits, FORMATS, lambda: popular(GPU, FORMATS)), count))
 
@@ -43,7 +43,7 @@ def test_no_case_comes_twice_and_the_order_is_always_the_same() -> None:
 
 
 def test_a_shorter_run_takes_smaller_cases() -> None:
-    short = Limits.of(GPU, 0.5)
+    short = CaseLimits.of(GPU, 0.5)
     for case in first(ROUND, short):
         row = case.row(GPU.name, "fwd", 1.0)
         seconds = roofline_s(GPU, case.op, case.dtype, float(row.flops[0]), float(row.bytes[0]))
