@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
 from capacity_jobs import START_S, frame, job
+from click.testing import CliRunner
 
+from predictor.cli.main import main
 from predictor.errors import TraceError
 from predictor.estimate.fitting import Fitted
 from predictor.planning.cost import Tariff, Terms
-from predictor.site.capacity.better import in_mixed_precision, with_fewer_gpus
+from predictor.site.capacity.better import Better, in_mixed_precision, with_fewer_gpus
 from predictor.site.capacity.clusters import changed
 from predictor.site.capacity.configurations import Outlook, configurations, step_ratio, training_job
 from predictor.site.capacity.jobs import PeriodJobs, jobs_of
-from predictor.site.capacity.opportunities import better
+from predictor.site.capacity.opportunities import better, change_of, check_of
 from predictor.site.capacity.report_data import OpportunityKind, ReportPeriod, WhatIf
 from predictor.site.capacity.whatif import ClusterChange, what_if
 from predictor.site.replay import Pool
@@ -70,8 +73,43 @@ def test_mixed_precision_saves_measured_hours_times_the_predicted_ratio(fitted: 
         assert row.saved_gpu_hours.median == pytest.approx(1 - ratio.median)
         assert row.saved_cost is not None
         assert row.saved_cost.median == pytest.approx(2 * (1 - ratio.median))
-        assert "precision=mixed_fp16_fp32" in row.command
+        assert "--fp16" in row.change  # a flag: no comment switches anything on
+        assert "comment" not in row.change + row.command
         assert "measured runs" in row.evidence
+
+
+@pytest.mark.parametrize(
+    ("trainer", "flag"),
+    [("hf-trainer", "--bf16 True"), ("timm", "--amp --amp-dtype bfloat16"), ("", "--bf16, --amp")],
+)
+def test_the_change_is_a_flag_of_the_trainer(fitted: Fitted, trainer: str, flag: str) -> None:
+    asked = FP32 + (f" trainer={trainer}" if trainer else "")
+    found = configurations(ran(job(asked=asked, gpu_type=A100)).table, Outlook(fitted.predictor), 9)
+    mixed = in_mixed_precision(found[0].job)
+    to = Outlook(fitted.predictor)(mixed)
+    assert to is not None
+    ratio = step_ratio(found[0].found, to)
+    each = Better(kind=OpportunityKind.MIXED_PRECISION, of=found[0], to=to, ratio=ratio)
+    assert flag in change_of(each)
+
+
+def test_every_advice_has_a_command_that_runs_and_checks_it(fitted: Fitted) -> None:
+    outlook = Outlook(fitted.predictor)
+    wide = "model=resnet50 precision=fp32 batch_size=1 steps=1000 options=channels_last=on"
+    jobs = ran(job(asked=FP32), job(job_id="2", asked=wide, gpus=8, gpu_type=A100))
+    found = configurations(jobs.table, outlook, most=10)
+    rows = better(found, outlook, [V100, A100], Terms())
+    checks = [command for row in rows for command in row.command.split(" && ")]
+    mixed = outlook(in_mixed_precision(found[0].job))
+    assert rows
+    assert mixed is not None
+    ratio = step_ratio(found[0].found, mixed)
+    kind = OpportunityKind.MIXED_PRECISION
+    checks.append(check_of(Better(kind=kind, of=found[0], to=mixed, ratio=ratio)))
+    for command in checks:
+        program, *words = shlex.split(command)
+        done = CliRunner().invoke(main, [*words, "--format", "json"])
+        assert (program, done.exit_code) == ("precision-time", 0), (command, done.output)
 
 
 def test_fewer_gpus_keep_the_global_batch() -> None:

@@ -2,11 +2,13 @@
 
 Hours are the measured ones of the period, times one less the predicted ratio of times. A change is
 listed only where even the cautious end of its 95 % interval saves. Opportunities are each counted
-alone: two of the same job do not add up.
+alone: two of the same job do not add up. A change is one of the script's own flags: what is said
+beside the script (a comment, an annotation) changes nothing of what it computes.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -14,9 +16,8 @@ from pathlib import Path
 
 import yaml
 
-from ...estimate.prediction import Prediction
-from ...identify.grammar import parse_text, stated_text
-from ...identify.stated import Stated
+from ...identify.grammar import parse_text
+from ...job.precision import Precision
 from ...job.training_job import TrainingJob
 from ...planning.cost import Terms
 from .better import Better, candidates, changes_of, saved
@@ -25,6 +26,12 @@ from .report_data import Opportunity, OpportunityKind, Range, total
 
 # Rows of one kind, the largest first.
 MOST_ROWS = 50
+PROGRAM = "precision-time"
+# What a check says of a job besides its GPUs, precision and batch, by the option of the commands.
+_STATED = (
+    *("seq_len", "image_size", "optimizer", "framework", "sharding"),
+    *("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"),
+)
 
 
 def better(
@@ -32,10 +39,10 @@ def better(
 ) -> list[Opportunity]:
     """Every opportunity, by kind, at most MOST_ROWS of each."""
     outlook.of(job for one in found for job in candidates(one.job, gpu_types, terms))
-    changes = [each for one in found for each in changes_of(one, outlook, gpu_types, terms)]
     groups: dict[tuple[str, ...], list[Better]] = defaultdict(list)
-    for each in changes:
-        groups[_alike(each)].append(each)
+    for one in found:
+        for each in changes_of(one, outlook, gpu_types, terms):
+            groups[each.kind, one.job.model, *_setting(one.job), *_setting(each.to.job)] += [each]
     rows = [_row(group, terms) for group in groups.values()]
     return [
         row
@@ -49,48 +56,71 @@ def ranked(rows: Iterable[Opportunity]) -> list[Opportunity]:
     return sorted(rows, key=_size, reverse=True)
 
 
-def command_of(config: str, changes: Mapping[str, object], gpu: str, gpus: int, by: str) -> str:
-    """How the next such job would be sent, by the scheduler it came from."""
-    said = parse_text(config, "history")
-    kept = {k: v for k, v in said.values.items() if k not in ("gpu", "gpus")}
-    stated = {k: v for k, v in (kept | dict(changes)).items() if v not in ("", (), None)}
-    text = stated_text(Stated(stated)).replace("'", "")
-    if by == "kubernetes":
-        return f"kubectl annotate --overwrite job/NAME 'precision-time.io/job={text}'"
-    return f"sbatch --gpus={gpu}:{gpus} --comment='{text}' job.sh"
+def change_of(each: Better) -> str:
+    """The flags of the script that make the change."""
+    of, to = each.of, each.to.job
+    known = _changes()
+    flags = known.get(parse_text(of.config, "history").trainer or "") or known.get(to.framework, {})
+    if each.kind is OpportunityKind.MIXED_PRECISION:
+        kind = "bf16" if to.precision is Precision.MIXED_BF16_FP32 else "fp16"
+        return flags.get(kind, "mixed precision of the trainer")
+    words = [_request(to, of.scheduler)]
+    if to.micro_batch_size != of.job.micro_batch_size:
+        words.append(flags.get("batch", "batch per GPU {batch}").format(batch=to.micro_batch_size))
+    if to.micro_steps != of.job.micro_steps:
+        words.append(flags.get("steps", "{steps} micro-steps").format(steps=to.micro_steps))
+    return " ".join(words)
 
 
-def evidence_of(*found: Prediction) -> str:
-    """What predictions rest on: the newest of them to the predictor."""
-    weakest = max(found, key=lambda one: one.deviation)
-    return "; ".join(weakest.evidence)
+def check_of(each: Better) -> str:
+    """The command that predicts the job before and after the change."""
+    old, new = each.of.job, each.to.job
+    stated = parse_text(each.of.config, "history").values
+    same = [
+        f"--{name.replace('_', '-')} {_shown(stated[name])}" for name in _STATED if name in stated
+    ]
+    same += [f"--option {name}={value}" for name, value in old.options]
+    if each.kind is OpportunityKind.FEWER_GPUS:
+        return " && ".join(f"{PROGRAM} predict {_said(job, job, same)}" for job in (old, new))
+    return f"{PROGRAM} compare {_said(old, new, same)}"
 
 
-def _alike(each: Better) -> tuple[str, ...]:
-    job, to = each.of.job, each.to.job
-    return (
-        each.kind.value,
-        job.model,
-        job.precision.value,
-        job.gpu,
-        str(job.gpus),
-        to.gpu,
-        str(to.gpus),
-        to.precision.value,
-    )
+def _said(old: TrainingJob, new: TrainingJob, same: Sequence[str]) -> str:
+    gpus = dict.fromkeys([old.gpu, new.gpu])
+    precisions = dict.fromkeys([old.precision.value, new.precision.value])
+    words = [old.model, *(f"--gpu {name}" for name in gpus)]
+    words += [f"--precision {name}" for name in precisions]
+    words += [f"--gpus {new.gpus}", f"--gpus-per-node {new.gpus_per_node}"]
+    words += [f"--batch-size {new.micro_batch_size}", f"--grad-accum {new.micro_steps}"]
+    return " ".join([*words, *same])
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return "x".join(str(part) for part in value)
+    return shlex.quote(str(value))
+
+
+def _request(to: TrainingJob, scheduler: str) -> str:
+    """How the GPUs are asked for."""
+    if scheduler == "kubernetes":
+        return (
+            f"nvidia.com/gpu: {to.gpus} on nodes with nvidia.com/gpu.product={to.hardware.product}"
+        )
+    return f"#SBATCH --gpus={to.gpu}:{to.gpus}"
+
+
+def _setting(job: TrainingJob) -> tuple[str, ...]:
+    return job.precision.value, job.gpu, str(job.gpus)
 
 
 def _row(group: Sequence[Better], terms: Terms) -> Opportunity:
     first = max(group, key=lambda each: each.of.hours)
-    job, to, of = first.of.job, first.to.job, first.of
+    job, of = first.of.job, first.of
     grid = terms.tariff.grid_g_per_kwh
     kwh = total(_saved_kwh(each, terms) for each in group)
-    costs = [_saved_cost(each, terms) for each in group]
-    changed = (
-        {"precision": to.precision, "options": to.options}
-        if (first.kind is OpportunityKind.MIXED_PRECISION)
-        else _batch(to)
-    )
+    costs = [cost for each in group if (cost := _saved_cost(each, terms)) is not None]
+    weakest = max((of.found, first.to), key=lambda one: one.deviation)
     return Opportunity(
         kind=first.kind,
         what=f"{job.model} {job.precision.value} on {_gpus(job)}: {_advice(first)}",
@@ -98,27 +128,20 @@ def _row(group: Sequence[Better], terms: Terms) -> Opportunity:
         jobs=sum(each.of.jobs for each in group),
         gpu_hours=sum(each.of.hours for each in group),
         saved_gpu_hours=total(each.saved_hours for each in group),
-        saved_cost=None if None in costs else total(cost for cost in costs if cost is not None),
+        saved_cost=total(costs) if len(costs) == len(group) else None,
         saved_kwh=kwh,
         saved_co2e_kg=None if grid is None else kwh.times(grid / 1000),
-        evidence=evidence_of(of.found, first.to),
-        command=_in_script(first) + command_of(of.config, changed, to.gpu, to.gpus, of.scheduler),
+        evidence="; ".join(weakest.evidence),
+        change=change_of(first),
+        command=check_of(first),
     )
 
 
 @cache
-def _switches() -> Mapping[str, str]:
-    path = Path(__file__).parent / "mixed_precision.yaml"
-    data: Mapping[str, str] = yaml.load(path.read_bytes(), yaml.CSafeLoader)
+def _changes() -> Mapping[str, Mapping[str, str]]:
+    path = Path(__file__).with_name("changes.yaml")
+    data: Mapping[str, Mapping[str, str]] = yaml.load(path.read_bytes(), yaml.CSafeLoader)
     return data
-
-
-def _in_script(each: Better) -> str:
-    """What has to change in the script first: saying another precision does not switch it on."""
-    if each.kind is not OpportunityKind.MIXED_PRECISION:
-        return ""
-    switch = _switches().get(each.to.job.framework, "the trainer's mixed precision")
-    return f"# in the script: {switch}; once it is there: "
 
 
 def _advice(each: Better) -> str:
@@ -126,11 +149,6 @@ def _advice(each: Better) -> str:
     if each.kind is OpportunityKind.MIXED_PRECISION:
         return f"{to.precision.value}, {1 / each.ratio.median:.2g} times as fast"
     return f"{_gpus(to)}, {each.ratio.median:.2g} times as long"
-
-
-def _batch(to: TrainingJob) -> dict[str, object]:
-    """The batch of the changed job, as it has to be stated where it was split anew."""
-    return {"batch_size": to.micro_batch_size, "grad_accum": to.micro_steps}
 
 
 def _gpus(job: TrainingJob) -> str:

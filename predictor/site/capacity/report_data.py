@@ -250,7 +250,8 @@ class Opportunity:
 
     ``saved_gpu_hours`` counts hours of the GPUs they ran on. Cost in the currency of the price
     file, energy in kWh.
-    ``evidence`` says what the prediction rests on, ``command`` how the next job would be sent.
+    ``evidence`` says what the prediction rests on, ``change`` which flags of the script make it,
+    ``command`` what checks it.
     """
 
     kind: OpportunityKind
@@ -263,6 +264,7 @@ class Opportunity:
     saved_kwh: Range | None
     saved_co2e_kg: Range | None
     evidence: str
+    change: str
     command: str
 
 

@@ -200,7 +200,8 @@ def full() -> CapacityReport:
                 saved_kwh=wide(400.0),
                 saved_co2e_kg=wide(120.0),
                 evidence="same model measured on this GPU",
-                command="sbatch --comment='model=resnet50 precision=amp batch=256' train.sh",
+                change="--amp",
+                command="precision-time compare resnet50 --gpu a100 --precision amp",
             ),
             Opportunity(
                 kind=OpportunityKind.FEWER_GPUS,
@@ -213,7 +214,8 @@ def full() -> CapacityReport:
                 saved_kwh=None,
                 saved_co2e_kg=None,
                 evidence="same family measured",
-                command="sbatch --gpus=a100:2 train.sh",
+                change="#SBATCH --gpus=a100:2",
+                command="precision-time predict bert-base --gpu a100 --gpus 2 --precision fp32",
             ),
         ),
         backlog=tuple(
@@ -324,7 +326,7 @@ def hostile() -> CapacityReport:
         splits={d: shares(HOSTILE, 100.0) for d in Dimension},
         queue=tuple(replace(job, name=n, user=n, job_id=n) for n in HOSTILE),
         opportunities=tuple(
-            replace(first, what=n, users=(n,), command=n, evidence=n) for n in HOSTILE
+            replace(first, what=n, users=(n,), change=n, command=n, evidence=n) for n in HOSTILE
         ),
         backlog=tuple(replace(base.backlog[0], gpu_type=name) for name in HOSTILE),
         forecasts=tuple(replace(base.forecasts[0], key=name) for name in HOSTILE[:4]),

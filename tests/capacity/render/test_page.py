@@ -211,7 +211,7 @@ def test_evidence_and_commands_are_shown_on_demand(browser: Browser, page: Path)
     assert not browser.ask(seen, first)
     first.find_element(By.TAG_NAME, "summary").send_keys(Keys.ENTER)
     assert browser.ask(seen, first)
-    assert "sbatch" in first.text
+    assert "precision-time compare" in first.text
     assert browser.ask("return document.documentElement.scrollWidth") == 390
 
 
