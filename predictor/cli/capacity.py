@@ -8,7 +8,14 @@ import click
 
 from ..errors import TraceError
 from .capacity_forms import Forms, form_options, written
-from .capacity_source import CapacityRequest, capacity_options, opened, opened_queue, queue_options
+from .capacity_source import (
+    CapacityRequest,
+    capacity_options,
+    measured_option,
+    opened,
+    opened_queue,
+    queue_options,
+)
 from .console import show_json, show_table, warn
 from .groups import CommandGroup
 from .options import pools_of
@@ -58,6 +65,7 @@ def capacity() -> None:
 @capacity_options
 @plan_options
 @form_options
+@measured_option
 @click.option("--facts-only", is_flag=True, help="Predict nothing: facts and forecast alone.")
 def report(
     form: str,
@@ -92,6 +100,7 @@ def report(
                 terms=want.terms,
                 plan=plan,
                 most_configurations=want.configurations,
+                measured=want.uses,
             ),
         )
     found = forms.private(found)

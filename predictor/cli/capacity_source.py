@@ -24,6 +24,7 @@ from .options import MOMENT, pools_of
 if TYPE_CHECKING:
     from ..planning.cost import Terms
     from ..site.capacity.live import Live
+    from ..site.capacity.measured import JobUse
     from ..site.capacity.report_data import ReportPeriod
     from ..site.capacity.source import JobSource
     from ..site.replay import Pool
@@ -47,6 +48,12 @@ _QUEUE = click.option(
     "--queue",
     metavar="slurm|kubernetes",
     help="Add what runs and waits in this scheduler now, and the GPUs it has.",
+)
+measured_option = click.option(
+    "--measured",
+    metavar="URL|FILE",
+    help="What GPUs really did: a Prometheus with the DCGM exporter, or sacct -X -P -o "
+    "JobID,AdminComment with jobstats.",
 )
 _QUEUE_FROM = click.option(
     "--from",
@@ -90,6 +97,7 @@ class CapacityRequest:
 
     source: str
     queue: str | None = None
+    measured: str | None = None
     history: str | None
     since: float | None
     until: float | None
@@ -109,6 +117,13 @@ class CapacityRequest:
         if since_s >= until_s:
             raise HistoryError("the period ends before it begins: --since has to be before --until")
         return ReportPeriod(since_s=since_s, until_s=until_s)
+
+    @property
+    def uses(self) -> list[JobUse]:
+        """What was measured of jobs; raises HistoryError where it cannot be read."""
+        from ..site.capacity.measured import read_measured
+
+        return [] if self.measured is None else read_measured(self.measured, self.period)
 
     @property
     def terms(self) -> Terms:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import polars as pl
@@ -78,6 +79,22 @@ def test_every_form_is_written(jobs: Path, tmp_path: Path) -> None:
     assert list((tmp_path / "csv").glob("*.csv"))
     assert "precision_time_capacity_" in (tmp_path / "r.prom").read_text()
     assert "To: ops@example.org" in found.stderr  # printed, for --send was not given
+
+
+def test_users_get_pages_of_their_own_and_mails(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.parquet"
+    rows = [job(), job(job_id="2", user="bob", state="failed"), job(job_id="3", user="e/../v")]
+    frame([*rows, job(job_id="4", user="")]).sink_parquet(path)
+    pages = tmp_path / "pages"
+    found = run("report", "--facts-only", "--from", str(path), *PERIOD, "--user-pages", str(pages))
+    assert found.exit_code == 0, found.output
+    names = {each.name for each in pages.iterdir()}
+    assert names == {"ada.html", "ada.eml", "bob.html", "bob.eml", "e_.._v.html"}
+    bob = (pages / "bob.html").read_text()
+    assert "Most fail in the first minutes" not in bob  # they ran for an hour
+    assert "write checkpoints" in bob
+    assert not re.search(r"\bada\b", bob)
+    assert "To: bob\n" in (pages / "bob.eml").read_text()
 
 
 def test_the_capacity_is_not_told_where_a_type_is_not_stated(jobs: Path) -> None:

@@ -20,6 +20,7 @@ from .configurations import Outlook, configurations
 from .facts import use
 from .forecast import forecasts
 from .jobs import PeriodJobs, jobs_of
+from .measured import JobUse, measured_jobs, use_by_user, wasteful
 from .opportunities import better, ranked
 from .report_data import CapacityReport, DemandForecast, Opportunity, Origin, ReportPeriod
 from .source import JobSource, is_sample
@@ -39,13 +40,17 @@ _GUESSED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a report is to hold besides facts; ``pools`` are the GPUs there are, where known."""
+    """What a report is to hold besides facts; ``pools`` are the GPUs there are, where known.
+
+    ``measured`` tells what GPUs of jobs really did.
+    """
 
     pools: tuple[Pool, ...] = ()
     terms: Terms = NO_TERMS
     plan: ClusterChange | None = None
     most_configurations: int = MOST_CONFIGURATIONS
     title: str = TITLE
+    measured: Sequence[JobUse] = ()
 
 
 def make_report(
@@ -73,6 +78,9 @@ def make_report(
     gpus = {pool.name: pool.gpus for pool in pools}
     gpus_known = {pool.name: pool.gpus for pool in wanted.pools}
     known = None if guessed or not pools else sum(pool.gpus for pool in pools)
+    really = measured_jobs(jobs, wanted.measured)
+    if wanted.measured:
+        notes.append(f"GPUs were measured in {really.height:,} of {jobs.table.height:,} jobs.")
     return CapacityReport(
         made_s=time.time(),
         title=wanted.title,
@@ -97,6 +105,8 @@ def make_report(
         tensor_cores=facts.tensor_cores(jobs),
         losses=facts.losses(jobs),
         wait_causes=facts.wait_causes(jobs, gpus_known) + facts.waiting_now(source.live),
+        measured=use_by_user(really),
+        waste=wasteful(really),
         opportunities=opportunities,
         backlog=drained.backlog,
         queue=drained.queue,

@@ -269,6 +269,51 @@ class Opportunity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredUse:
+    """What the measured jobs of one user did with their GPUs.
+
+    ``gpu_hours`` they held, ``used_gpu_hours`` are these times the measured utilisation,
+    ``idle_gpu_hours`` of GPUs that did nothing. ``predicted_gpu_hours`` were predicted before they
+    ran. Memory as shares, of the GPU and of what was asked of the host: medians over jobs.
+    """
+
+    user: str
+    jobs: int
+    gpu_hours: float
+    used_gpu_hours: float
+    idle_gpu_hours: float
+    predicted_gpu_hours: float | None
+    gpu_memory_share: float | None
+    host_memory_share: float | None
+    kwh: float | None
+
+
+class WasteKind(StrEnum):
+    """What a job did not use."""
+
+    IDLE = "idle"
+    SOME_IDLE = "some-idle"
+    NO_TENSOR_CORES = "no-tensor-cores"
+    HOST_MEMORY = "host-memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobWaste:
+    """One job that did not use what it held; ``idle`` of its ``measured`` GPUs did nothing."""
+
+    job_id: str
+    user: str
+    gpus: int
+    kind: WasteKind
+    gpu_hours: float
+    wasted_gpu_hours: float
+    idle: int
+    measured: int
+    utilisation: float
+    host_memory_share: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
     """What waits for one GPU type; ``unknown_jobs`` state too little to be predicted.
 
@@ -371,7 +416,10 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityReport:
-    """The whole report; a section that could not be made is empty or None and ``notes`` say why."""
+    """The whole report; a section that could not be made is empty or None and ``notes`` say why.
+
+    ``person`` is the user whose part of it this is, empty for the whole.
+    """
 
     made_s: float
     title: str
@@ -390,12 +438,15 @@ class CapacityReport:
     tensor_cores: tuple[TensorCoreUse, ...]
     losses: tuple[Loss, ...] = ()
     wait_causes: tuple[WaitCause, ...] = ()
+    measured: tuple[MeasuredUse, ...] = ()
+    waste: tuple[JobWaste, ...] = ()
     opportunities: tuple[Opportunity, ...] = ()
     backlog: tuple[Backlog, ...] = ()
     queue: tuple[WaitingJob, ...] = ()
     forecasts: tuple[DemandForecast, ...] = ()
     whatif: WhatIf | None = None
     notes: tuple[str, ...] = ()
+    person: str = ""
 
     @property
     def idle(self) -> float | None:

@@ -11,7 +11,10 @@ from predictor.site.capacity.report_data import (
     DemandForecast,
     Dimension,
     GpuHours,
+    JobWaste,
     LimitUse,
+    Loss,
+    MeasuredUse,
     Opportunity,
     OpportunityKind,
     Origin,
@@ -24,7 +27,9 @@ from predictor.site.capacity.report_data import (
     TensorCoreUse,
     Use,
     WaitBySize,
+    WaitCause,
     WaitingJob,
+    WasteKind,
     WeekDemand,
     WhatIf,
 )
@@ -178,6 +183,56 @@ def full() -> CapacityReport:
                 coverage=None,
                 level=0.95,
             ),
+        ),
+        losses=tuple(
+            Loss(
+                user=user,
+                account=f"lab{i:02d}",
+                state=state,
+                jobs=3 + i,
+                gpu_hours=400.0 / (i + 1),
+                median_run_s=300.0 * (i + 1) ** 3,
+                example=str(900 + i),
+                gpus=4,
+                scheduler="slurm",
+            )
+            for i, (user, state) in enumerate(
+                zip(("grace", "ada", "edsger"), ("timeout", "failed", "cancelled"), strict=True)
+            )
+        ),
+        wait_causes=(
+            WaitCause(cause="taken", jobs=300, gpu_hours=900.0),
+            WaitCause(cause="free", jobs=200, gpu_hours=500.0),
+            WaitCause(cause="after job 4001", jobs=2, gpu_hours=8.0, now=True),
+        ),
+        measured=tuple(
+            MeasuredUse(
+                user=user,
+                jobs=20,
+                gpu_hours=900.0 / (i + 1),
+                used_gpu_hours=500.0 / (i + 1),
+                idle_gpu_hours=90.0 * i,
+                predicted_gpu_hours=850.0 if i else None,
+                gpu_memory_share=0.4,
+                host_memory_share=0.1,
+                kwh=300.0,
+            )
+            for i, user in enumerate(("ada", "grace", "edsger"))
+        ),
+        waste=tuple(
+            JobWaste(
+                job_id=str(700 + i),
+                user="grace",
+                gpus=8,
+                kind=kind,
+                gpu_hours=80.0,
+                wasted_gpu_hours=60.0 / (i + 1),
+                idle=6,
+                measured=8,
+                utilisation=0.2,
+                host_memory_share=0.1,
+            )
+            for i, kind in enumerate(WasteKind)
         ),
         tensor_cores=tuple(
             TensorCoreUse(

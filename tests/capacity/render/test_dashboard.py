@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import sample_report
+import yaml
 
 from predictor.site.capacity.render.prometheus import PREFIX, gauges
 
@@ -74,3 +75,19 @@ def test_it_is_a_dashboard_that_grafana_takes() -> None:
         assert {part["datasource"]["uid"] for part in (panel, *panel["targets"])} == {
             "${datasource}"
         }
+
+
+def test_alerts_are_about_gauges_and_labels_that_are_there() -> None:
+    samples = {gauge.name: gauge.samples for gauge in gauges(sample_report.full())}
+    rules = yaml.safe_load(PATH.with_name("capacity-alerts.yaml").read_text("utf-8"))
+    alerts = [rule for group in rules["groups"] for rule in group["rules"]]
+    assert len(alerts) >= 5
+    for rule in alerts:
+        for name, matched in re.findall(rf"({PREFIX}\w+)(?:{{([^}}]*)}})?", rule["expr"]):
+            wanted = re.findall(r"(\w+)=~?\"([^\"]+)\"", matched)
+            for label, values in wanted:
+                known = {sample.labels.get(label) for sample in samples[name]}
+                assert known >= {*values.split("|")} - {"unknown"}, rule["alert"]
+            assert samples[name] or wanted
+        told = set(re.findall(r"labels\.(\w+)", rule["annotations"]["summary"]))
+        assert told <= {label for each in samples.values() for s in each for label in s.labels}

@@ -75,7 +75,7 @@ def test_plots_are_drawn_and_their_text_is_inside_and_large_enough(
         " texts.filter(([t]) => t.left < box.left - 2 || t.right > box.right + 2).length,"
         " f.querySelectorAll('.track i, path').length]; })"
     )
-    assert len(drawn) == 5
+    assert len(drawn) == 6
     for height, smallest_px, outside, shapes in drawn:
         assert height > 100
         assert smallest_px >= 11
@@ -122,7 +122,7 @@ def test_a_table_is_sorted_by_keyboard(
     browser: Browser, page: Path, column: int, first: str
 ) -> None:
     browser.open(page)
-    heads = browser.driver.find_elements(By.CSS_SELECTOR, f"{TABLE} thead th")[:10]
+    heads = browser.driver.find_elements(By.CSS_SELECTOR, f"{TABLE} thead th")[:11]
     button = heads[column].find_element(By.TAG_NAME, "button")
     read = (lambda text: float(text)) if column else str
     for turn in (first, "descending" if first == "ascending" else "ascending"):
@@ -198,7 +198,7 @@ def test_no_name_can_run_a_script_or_break_the_page(
     assert browser.ask("return document.scripts.length") == 1
     assert browser.ask("return document.querySelectorAll('img, iframe, object').length") == 0
     assert browser.ask("return document.documentElement.scrollWidth") == width
-    assert browser.ask("return document.querySelectorAll('figure .plot').length") == 5
+    assert browser.ask("return document.querySelectorAll('figure .plot').length") == 6
     assert browser.said() == []
     first = browser.ask("return document.querySelector('#by-user ~ .scroll tbody th').textContent")
     assert first == "<script>document.title='owned'</script>"
@@ -232,6 +232,6 @@ def test_the_report_of_the_shipped_sample_opens(
         "return [...document.querySelectorAll('figure .plot')].map(f => f.getBoundingClientRect())"
         ".filter(box => box.height > 100).length"
     )
-    assert drawn == 5
+    assert drawn == 6
     assert "generated" in browser.driver.find_element(By.CSS_SELECTOR, ".banner").text
     assert browser.said() == []

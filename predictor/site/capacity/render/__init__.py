@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .anonymised import anonymised
+from .anonymised import anonymised, of_person
 from .csvs import write_csvs
 from .html import render_html
 from .json_form import render_json
@@ -11,6 +11,7 @@ from .prometheus import prometheus_text
 
 __all__ = [
     "anonymised",
+    "of_person",
     "prometheus_text",
     "render_html",
     "render_json",

@@ -1,14 +1,28 @@
-"""A report without names of people: hashed by the key of the site, as in a history."""
+"""Reports of a few: without names of people, and the part of one person."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ...history.hashing import Hash, site_hash
-from ..report_data import CapacityReport, Dimension, Opportunity, Share
+from ..report_data import CapacityReport, Dimension, GpuHours
 
 _HASHED = {Dimension.USER: "user", Dimension.ACCOUNT: "account"}
+# What a report tells of single users: by field, the names in it that are hashed.
+_PERSONAL = {
+    "queue": ("user", "name"),
+    "losses": ("user", "account"),
+    "measured": ("user",),
+    "waste": ("user",),
+}
+# What it tells of everybody together.
+_OF_ALL = (
+    *("use", "waits", "limits", "predictions", "tensor_cores", "wait_causes", "backlog"),
+    "forecasts",
+)
+_SHARED = "GPU-hours of a change are those of all like jobs, also of other users."
 
 
 def anonymised(report: CapacityReport, site_key: Path) -> CapacityReport:
@@ -19,29 +33,48 @@ def anonymised(report: CapacityReport, site_key: Path) -> CapacityReport:
     """
     hashed = site_hash(site_key)
     splits = {
-        dimension: _shares(shares, _HASHED.get(dimension), hashed)
+        dimension: tuple(
+            replace(share, key=hashed(_HASHED[dimension], share.key))
+            if dimension in _HASHED
+            else share
+            for share in shares
+        )
         for dimension, shares in report.splits.items()
     }
-    queue = tuple(
-        replace(job, user=hashed("user", job.user), name=hashed("name", job.name))
-        for job in report.queue
-    )
-    found = tuple(_opportunity(each, hashed) for each in report.opportunities)
-    losses = tuple(
-        replace(one, user=hashed("user", one.user), account=hashed("account", one.account))
-        for one in report.losses
+    changes = {
+        field: tuple(_hashed(row, names, hashed) for row in getattr(report, field))
+        for field, names in _PERSONAL.items()
+    }
+    changes["opportunities"] = tuple(
+        replace(one, users=tuple(hashed("user", user) for user in one.users))
+        for one in report.opportunities
     )
     origin = replace(report.origin, name=report.origin.kind)
+    return replace(report, splits=splits, origin=origin, **changes)
+
+
+def of_person(report: CapacityReport, user: str) -> CapacityReport:
+    """What a report says of one user, and nothing of others."""
+    shares = tuple(one for one in report.splits.get(Dimension.USER, ()) if one.key == user)
+    mine = tuple(one for one in report.opportunities if user in one.users)
+    parts: dict[str, Any] = dict.fromkeys(_OF_ALL, ()) | {
+        field: tuple(row for row in getattr(report, field) if row.user == user)
+        for field in _PERSONAL
+    }
     return replace(
-        report, splits=splits, queue=queue, opportunities=found, losses=losses, origin=origin
+        report,
+        person=user,
+        title=f"{report.title}: {user}",
+        hours=shares[0].hours if shares else GpuHours(),
+        origin=replace(report.origin, jobs=sum(one.jobs for one in shares), set_aside=()),
+        capacity=None,
+        splits={Dimension.USER: shares},
+        opportunities=tuple(replace(one, users=(user,)) for one in mine),
+        notes=(_SHARED,) if any(len(one.users) > 1 for one in mine) else (),
+        whatif=None,
+        **parts,
     )
 
 
-def _shares(shares: tuple[Share, ...], kind: str | None, hashed: Hash) -> tuple[Share, ...]:
-    if kind is None:
-        return shares
-    return tuple(replace(share, key=hashed(kind, share.key)) for share in shares)
-
-
-def _opportunity(found: Opportunity, hashed: Hash) -> Opportunity:
-    return replace(found, users=tuple(hashed("user", user) for user in found.users))
+def _hashed(row: Any, names: tuple[str, ...], hashed: Hash) -> Any:
+    return replace(row, **{name: hashed(name, getattr(row, name)) for name in names})

@@ -62,4 +62,47 @@
     folded(true);
     table.closest(".scroll").after(fold);
   }
+
+  // One filter for all tables: typed, a name that was clicked, or #find=... of a link to this page.
+  const box = document.getElementById("filter");
+  const rows = [...document.querySelectorAll("tbody tr")];
+  const texts = rows.map((row) => row.textContent.toLowerCase());
+  const exact = (row, word) => [...row.querySelectorAll(".find")].some((a) => a.textContent.toLowerCase() === word);
+  const filter = (words, whole = false) => {
+    const word = words.trim().toLowerCase();
+    let count = 0;
+    rows.forEach((row, at) => {
+      const fits = !word || (whole ? exact(row, word) : texts[at].includes(word));
+      row.hidden = !fits;
+      count += fits;
+    });
+    document.body.classList.toggle("filtered", Boolean(word));
+    for (const table of document.querySelectorAll("table")) {
+      const none = ![...table.tBodies[0].rows].some((row) => !row.hidden);
+      const region = table.closest(".scroll");
+      const heading = document.getElementById(region.getAttribute("aria-labelledby"));
+      for (const part of [region, heading, region.parentNode.querySelector(`[download="${heading.id}.csv"]`)]) {
+        part.classList.toggle("away", none);
+      }
+    }
+    for (const section of document.querySelectorAll("main > section:not(:first-child)")) {
+      section.classList.toggle("away", !section.querySelector(".scroll:not(.away)"));
+    }
+    document.getElementById("found").textContent = word
+      ? `${count.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows` : "";
+  };
+  const follow = () => {
+    const [, name] = /^#find=(.*)$/.exec(location.hash) || [];
+    if (name === undefined) return;
+    box.value = decodeURIComponent(name);
+    filter(box.value, true);
+    document.getElementById("search").scrollIntoView();
+  };
+  document.getElementById("search").hidden = !rows.length;
+  box.addEventListener("input", () => filter(box.value));
+  for (const link of document.querySelectorAll("a.find")) {
+    link.href = `#find=${encodeURIComponent(link.textContent)}`;
+  }
+  addEventListener("hashchange", follow);
+  follow();
 })();

@@ -93,7 +93,7 @@ def plots(report: CapacityReport) -> dict[str, Plot]:
     found: dict[str, Plot] = {}
     if report.use:
         found["use"] = _use(report)
-    for dimension in (Dimension.GPU_TYPE, Dimension.ACCOUNT):
+    for dimension in (Dimension.GPU_TYPE, Dimension.ACCOUNT, Dimension.USER):
         if shares := report.splits.get(dimension):
             found[f"by-{dimension.value.replace('_', '-')}"] = _split(report, shares)
     if report.waits:

@@ -12,7 +12,7 @@ import yaml
 
 from ..report_data import CapacityReport, DemandForecast, Dimension, Share, WeekDemand
 from .table import Column, ColumnKind, ReportTable, Value
-from .words import cause_words, lead, loss_advice, loss_check, read
+from .words import cause_words, lead, loss_advice, loss_check, read, waste_words
 
 _IDLE = ("idle_gpu_hours", "idle_wanted_gpu_hours")
 _SPLIT = "by-"
@@ -30,6 +30,9 @@ _SAID: Mapping[str, Callable[[Any, CapacityReport], Value]] = {
     "loss_check": loss_check,
     "cause_words": lambda cause, report: cause_words(cause, report)[0],
     "cause_advice": lambda cause, report: cause_words(cause, report)[1],
+    "waste_words": lambda waste, report: waste_words(waste, report)[0],
+    "waste_advice": lambda waste, report: waste_words(waste, report)[1],
+    "waste_check": lambda waste, report: waste_words(waste, report)[2],
 }
 
 

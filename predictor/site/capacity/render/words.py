@@ -20,6 +20,7 @@ from ....units import MISSING
 from ..jobs import UNKNOWN
 from ..report_data import (
     CapacityReport,
+    JobWaste,
     Loss,
     Opportunity,
     OpportunityKind,
@@ -70,15 +71,16 @@ class Saving:
 
 
 def headlines(report: CapacityReport) -> tuple[Headline, ...]:
-    """The five figures, in the order of the report."""
+    """The five figures, in the order of the report; of one person those that are known."""
     titles = templates()["savings"]
     drained = [b for b in report.backlog if b.drain_s is not None]
     last = max(drained, key=lambda b: b.drain_s.median if b.drain_s else 0.0, default=None)
     more = {"savings": savings(report), "titles": titles, "last_drained": last}
-    return tuple(
+    found = [
         Headline(**{name: filled(words, report, **more) for name, words in one.items()})
         for one in templates()["headlines"]
-    )
+    ]
+    return tuple(one for one in found if one.value != MISSING or not report.person)
 
 
 def savings(report: CapacityReport) -> tuple[Saving, ...]:
@@ -150,6 +152,11 @@ def cause_words(it: WaitCause, report: CapacityReport) -> tuple[str, str]:
     words = templates()["causes"]
     cause, advice = words.get(it.cause, words["now"])
     return filled(cause, report, it=it), advice
+
+
+def waste_words(it: JobWaste, report: CapacityReport) -> tuple[str, ...]:
+    """What a job did not use, what to do about it, and what checks it."""
+    return tuple(filled(words, report, it=it) for words in templates()["waste"][it.kind])
 
 
 def filled(words: str, report: CapacityReport, **more: object) -> str:
