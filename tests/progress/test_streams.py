@@ -111,3 +111,82 @@ def test_no_text_and_no_bytes_break_the_reader(text: str, raw: bytes) -> None:
     for given_text in (text, (text + "\n") * 3, "loss 1/2 " + text):
         read(given_text)
     read_bytes(raw, raw)
+
+
+# --- several sessions in one file, and frameworks that print no rate ------------------------------
+
+
+def session(day: int, first: int, lines: int, every_s: int) -> str:
+    """Every ten steps a stamped line, from a step on."""
+    return "".join(
+        f"2026-01-{day:02d} 10:{n * every_s // 60:02d}:{n * every_s % 60:02d} INFO "
+        f"step {first + 10 * n}/1000 loss 2.0\n"
+        for n in range(lines)
+    )
+
+
+@pytest.mark.parametrize(
+    ("second", "at"),
+    [(session(2, 0, 40, 6), 390), (session(2, 500, 20, 6), 690), (session(2, 600, 20, 6), 790)],
+    ids=["from the start", "from a checkpoint", "where it stopped"],
+)
+def test_of_several_sessions_the_last_one_tells_the_rate(second: str, at: int) -> None:
+    found = read(session(1, 0, 60, 3) + "slurmstepd: error: *** JOB 7 REQUEUED ***\n" + second)
+    assert found.at == at
+    assert found.seconds_per_unit == pytest.approx(0.6, rel=0.1)
+    assert found.remaining_s == pytest.approx((1000 - at) * 0.6, rel=0.2)
+
+
+def test_rare_pauses_are_still_pauses() -> None:
+    """A validation of two minutes after every hundred steps of a second."""
+    at_s, lines = 0, []
+    for step in range(0, 1000, 10):
+        clock = f"{at_s // 3600:02d}:{at_s // 60 % 60:02d}:{at_s % 60:02d}"
+        lines.append(f"2026-01-02 {clock} INFO step {step}/2000 loss 2.0\n")
+        at_s += 10 + 120 * (step % 100 == 90)
+    found = read("".join(lines))
+    assert found.seconds_per_unit == pytest.approx(1.0, rel=0.1)
+    assert found.remaining_s == pytest.approx(1010 * 2.2, rel=0.2)
+
+
+SILENT = {
+    "xgboost": "[{n}]\ttrain-rmse:0.{n}1\tvalid-rmse:0.{n}2\n",
+    "lightgbm": "[{n}]\tvalid_0's l2: 0.{n}1\tvalid_0's auc: 0.7{n}\n",
+    "sklearn": "Iteration {n}, loss = 0.{n}\n",
+    "kaldi": "LOG (nnet3-train[5.5]:Print():nnet-training.cc:284) Overall average objective "
+    "function for 'output' is -0.{n} over {n}6400 frames.\n",
+}
+
+
+@pytest.mark.parametrize("line", SILENT.values(), ids=list(SILENT))
+def test_a_training_that_prints_no_time_has_no_rate(line: str) -> None:
+    found = read("".join(line.replace("{n}", str(n)) for n in range(1, 120)))
+    assert found.seconds_per_unit is None
+    assert found.remaining_s is None
+
+
+TIMED = {
+    "llm.c": (
+        "step {n:4d}/18865 | loss 3.1 (+0.12z)| norm 1.23 (-0.3z)| lr 8.57e-07 | 3056.36 ms"
+        " | 42.6% bf16 MFU | 171537 tok/s\n",
+        3.056,
+    ),
+    "nanochat": (
+        "step {n:05d}/21400 (0.55%) | loss: 8.12 | grad norm: 0.5012 | lrm: 1.00 | dt: 480.23ms"
+        " | tok/sec: 1,091,736 | mfu: 48.56 | total time: {m:.2f}m\n",
+        0.48,
+    ),
+    "diffusers": (
+        "\rSteps:   3%|3         | {n}/1000 [{e}<16:11,  2.00s/it, lr=1e-5, step_loss=0.031]",
+        2.0,
+    ),
+}
+
+
+@pytest.mark.parametrize(("line", "rate_s"), TIMED.values(), ids=list(TIMED))
+def test_newer_trainers_are_read(line: str, rate_s: float) -> None:
+    lines = (
+        line.format(n=n, m=n * 0.48 / 60, e=f"{n // 30:02d}:{2 * n % 60:02d}")
+        for n in range(1, 120)
+    )
+    assert read("".join(lines)).seconds_per_unit == pytest.approx(rate_s, rel=0.1)

@@ -12,6 +12,8 @@ CHUNKS = 40  # of a stretch; a pause (validation, a checkpoint) falls into few o
 LEAST_STEPS_OF_CLOCK = 4.0  # of a clock's resolution in what may be measured by it
 STEPS_OF_CLOCK = 20.0  # of a stretch: its ends are off by a step at most
 RECENT = 25
+# A job that was stopped and went on at the same count has an interval that is none of its work.
+MOST_OUTAGES, LEAST_WITH_OUTAGES, LEAST_OF_SESSION = 5, 10, 3
 _PAUSED = 1.5  # times the median of the stretches
 
 
@@ -48,7 +50,7 @@ def measured(found: Sequence[Interval], resolution_s: float) -> Rate | None:
     The first interval holds start-up and is dropped. The typical rate is the mean over stretches of
     equal length but those far above their median, which hold pauses.
     """
-    kept = list(found[1:] if len(found) > 2 else found)
+    kept = _without_outages(found[1:] if len(found) > 2 else found)
     seconds, units = sum(i.seconds for i in kept), sum(i.units for i in kept)
     if not kept or units <= 0 or seconds < LEAST_STEPS_OF_CLOCK * max(resolution_s, 1e-6):
         return None
@@ -61,6 +63,22 @@ def measured(found: Sequence[Interval], resolution_s: float) -> Rate | None:
     typical_s = sum(c.seconds for c in steady) / sum(c.units for c in steady)
     certain = 0.9 if len(chunks) >= 3 else 0.8 if len(found) > 2 else 0.65
     return Rate(typical_s=typical_s, overall_s=seconds / units, certain=certain)
+
+
+def _without_outages(found: Sequence[Interval]) -> list[Interval]:
+    """Those of the last session; the few longer than all shorter ones together are between two."""
+    ordered = sorted(found, key=lambda one: -one.seconds)
+    if len(found) < LEAST_WITH_OUTAGES:
+        return list(found)
+    left_s, last = sum(one.seconds for one in found), 0
+    for number, one in enumerate(ordered[:MOST_OUTAGES], start=1):
+        left_s -= one.seconds
+        last = number if one.seconds > left_s else last
+    gone = set(map(id, ordered[:last]))
+    latest = max((at for at, one in enumerate(found) if id(one) in gone), default=-1) + 1
+    if len(found) - latest >= LEAST_OF_SESSION:
+        return list(found[latest:])
+    return [one for one in found if id(one) not in gone]
 
 
 def _chunks(found: Iterable[Interval], least_s: float) -> Iterator[Interval]:
