@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
@@ -121,6 +121,8 @@ class BoundPods:
             for c in items(pod, "status", "conditions")
         )
         runs = None if over or not node or start_s is None else _Bound(node, start_s)
+        if owner.kind not in ("", "Job"):
+            runs = None
         key = owner.uid or pod_name(pod).uid
         with self._lock:
             _note(group := self._bound.setdefault(key, {}), pod, runs)
@@ -236,9 +238,6 @@ def _change(
     new_s = limit_s + (ceil(max(0.0, since_s - began_s)) if kind == "Job" else 0)
     if new_s == old_s or (kind == "Pod" and new_s > old_s) or (not pods and new_s < old_s):
         return None
-    return DeadlineChange(_named(kind, obj), old_s, new_s, basis if pods else "")
-
-
-def _named(kind: str, obj: Mapping[str, Any]) -> PodName:
-    name = pod_name(obj)
-    return PodName(name.uid, name.namespace, name.name, kind, "batch/v1" if kind == "Job" else "v1")
+    version = "batch/v1" if kind == "Job" else "v1"
+    name = replace(pod_name(obj), kind=kind, api_version=version)
+    return DeadlineChange(name, old_s, new_s, basis if pods else "")

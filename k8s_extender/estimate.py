@@ -10,7 +10,6 @@ from predictor.errors import PrecisionTimeError
 from predictor.estimate.core import Predictor
 from predictor.estimate.fits import fits
 from predictor.estimate.prediction import Prediction
-from predictor.identify.grammar import stated_text
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
 from predictor.site.calibration.run_reader import site_source
@@ -146,29 +145,17 @@ class SiteEstimates:
         self._memory = memory
         self._physics = PhysicsView(predictor, site_source(site) or "")
 
-    def of(self, job: JobRequest) -> Estimate | None:
-        """The estimate of a job; None where neither its like has run nor physics speaks."""
+    def of(self, *, namespace: str, asked: str, **known: Any) -> Estimate | None:
+        """The estimate of a job by what is ``known`` of it, as fields of a JobRequest.
+
+        None where neither its like has run nor physics speaks. Kubernetes knows no users: the
+        namespace stands for the user and for the account.
+        """
+        who: dict[str, Any] = {"user": namespace, "account": namespace}
+        job = JobRequest(**who, **known, **stated_fields(asked))
         found = estimate_job(job, self._memory, self._physics if "model=" in job.asked else None)
         like = any(one.similarity in OWN for one in found.similar)
         return found if like or found.physics else None
-
-
-def site_request(
-    job: PodJob, template: Mapping[str, Any], *, namespace: str, name: str, gpu: str = ""
-) -> JobRequest:
-    """A job as similar runs are found: by image and command, what made its pods, namespace.
-
-    Kubernetes knows no users: the namespace stands for the user and for the account.
-    """
-    return JobRequest(
-        user=namespace,
-        account=namespace,
-        name=name,
-        gpus=job.gpus,
-        gpu_type=gpu,
-        script=ran_signature(template, job.resource),
-        **stated_fields(stated_text(job.stated)),
-    )
 
 
 def ran_signature(template: Mapping[str, Any], resource: str) -> str:

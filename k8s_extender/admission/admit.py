@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from predictor.identify.grammar import stated_text
+
 from ..decide import Decider
-from ..estimate import lacking, site_request
+from ..estimate import lacking, ran_signature
 from ..plain import mapping, text
 from ..pod_sets import WORKLOAD, PodSet
 from ..records import PodJob, owner_of
@@ -206,14 +208,14 @@ def _expected_s(
     steps = known.steps(job, candidates(job, known.nodes(), known.config.hardware).types)
     best = steps[0][0].gpu if steps else None
     name, metadata = subject_of(request).name, mapping(request.object, "metadata")
-    asked = site_request(
-        job,
-        template,
+    estimate = known.site.of(
         namespace=text(metadata, "namespace"),
+        asked=stated_text(job.stated),
         name=name or text(metadata, "generateName").rstrip("-"),
-        gpu="" if best is None else best.name,
+        gpus=job.gpus,
+        gpu_type="" if best is None else best.name,
+        script=ran_signature(template, job.resource),
     )
-    estimate = known.site.of(asked)
     return None if estimate is None else estimate.expected_s
 
 

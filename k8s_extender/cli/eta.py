@@ -59,8 +59,6 @@ def _etas(client: Any, namespace: str, *, logs: bool) -> Iterator[dict[str, Any]
 
 def _eta(group: RunObjects, site: SiteEstimates, client: Any | None) -> dict[str, Any]:
     """A job's seconds left: None where nothing is known, ``source`` says what they rest on."""
-    from predictor.site.similar.request import JobRequest, stated_fields
-
     pods = [pod for pod in group.pods.values() if pod.of.state is None]
     head = next(iter(group.jobs.values()), None) or next(iter(group.pods.values())).of
     starts = [pod.of.start_s for pod in pods if pod.of.start_s is not None]
@@ -73,15 +71,12 @@ def _eta(group: RunObjects, site: SiteEstimates, client: Any | None) -> dict[str
     if (left_s := next((s for s in printed if s is not None), None)) is not None:
         return told | {"left_s": left_s, "source": "by its own progress"}
     found = site.of(
-        JobRequest(
-            user=head.namespace,
-            account=head.namespace,
-            name=head.name,
-            gpus=gpus,
-            gpu_type=types.pop() if len(types) == 1 else "",
-            script=head.script,
-            **stated_fields(head.asked),
-        )
+        namespace=head.namespace,
+        asked=head.asked,
+        name=head.name,
+        gpus=gpus,
+        gpu_type=types.pop() if len(types) == 1 else "",
+        script=head.script,
     )
     if found is None:
         return told

@@ -81,7 +81,7 @@ def test_a_pod_that_names_no_network_is_estimated_by_its_image_and_command(
 ) -> None:
     heard: list[Any] = []
     of = known.site.of  # type: ignore[union-attr]
-    monkeypatch.setattr(known.site, "of", lambda asked: heard.append(of(asked)) or heard[-1])
+    monkeypatch.setattr(known.site, "of", lambda **asked: heard.append(of(**asked)) or heard[-1])
     found = applied(Admission(lambda: known), new_pod(), verb="place")
     (estimate,) = heard
     seconds = seconds_of(found.annotations[EXPECTED])
