@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 MINUTE_S = 60.0
+# What clusters have, from the slowest on: a job that states no GPU type may get any of them.
+LIKELY_GPUS = ("v100-sxm2-32gb", "a100-sxm4-80gb", "h100-sxm5-80gb")
 ONE_GPU = "1 GPU is taken: neither --gpus nor #SBATCH says how many"
 LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.99)
 # Runs of the same script from which on their spread is the job's own.
@@ -73,7 +75,7 @@ def estimate(words: tuple[str, ...], comment: str | None, form: str, **asked: An
 
     job, stated, assumed = _request(words, comment, asked)
     memory = read_state().memory
-    physics = PhysicsView(predictor()) if stated.model else None
+    physics = PhysicsView(predictor(), gpus=LIKELY_GPUS) if stated.model else None
     found = estimate_job(job, memory, physics)
     prediction = None if physics is None else physics.prediction(job)
     if prediction is not None and found.physics:

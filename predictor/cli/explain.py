@@ -36,7 +36,7 @@ def explain(model: str, version: str | None, form: str, **fields: Any) -> None:
             | {"software": settings, "assumptions": assumed}
         )
         return
-    click.echo(f"software: {software.framework} of {software.date:.1f}\n")
+    click.echo(f"software: {software.framework} of {int(software.date)}\n")
     rows = [
         (s.name, str(s.value).lower(), "stated" if s.stated else "default", s.reason)
         for s in software.settings

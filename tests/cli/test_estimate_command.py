@@ -188,3 +188,17 @@ def test_what_it_says_would_narrow_the_answer_does(home: Path, tmp_path: Path) -
     assert "narrower by: state precision" in said
     unstated, stated = spread(), spread("--amp")
     assert stated < unstated
+
+
+def test_a_gpu_type_that_nobody_stated_is_told_and_widens(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "job.sh"
+    train = "python train.py --model vit_base_patch16_224 -b 64 --amp --epochs 300"
+    path.write_text(f"#!/bin/bash\n#SBATCH --gpus=1\n{train} --data-dir /datasets/imagenet\n")
+    any_gpu = json.loads(command("estimate", str(path), "--format", "json").stdout)
+    one = json.loads(command("estimate", str(path), "--gpu", "a100", "--format", "json").stdout)
+    (told,) = [line for line in any_gpu["assumptions"] if line.startswith("gpu: ")]
+    assert told.startswith("gpu: a100-sxm4-80gb is assumed (no GPU type is stated")
+    assert not [line for line in one["assumptions"] if line.startswith("gpu: ")]
+    wide, narrow = any_gpu["quantiles_s"], one["quantiles_s"]
+    assert wide["0.05"] < narrow["0.05"]
+    assert wide["0.95"] > narrow["0.95"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import log, sqrt
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import PrecisionTimeError
+from ...estimate.assumptions import Assumption
 from ...estimate.core import Predictor
 from ...estimate.prediction import Prediction
 from ...identify.grammar import parse_text
@@ -24,15 +26,33 @@ KEPT = 4096
 
 
 class PhysicsView:
-    """A predictor, asked about requests; what it cannot price it says nothing of."""
+    """A predictor, asked about requests; what it cannot price it says nothing of.
 
-    def __init__(self, predictor: Predictor, source: str = "") -> None:
-        self._predictor, self._source = predictor, source
+    A job that states no GPU type may get any of ``gpus``: it is predicted for the middle one.
+    """
+
+    def __init__(self, predictor: Predictor, source: str = "", gpus: Sequence[str] = ()) -> None:
+        self._predictor, self._source, self._gpus = predictor, source, tuple(gpus)
         self._prediction = lru_cache(KEPT)(self._predicted)
 
     def prediction(self, job: JobRequest) -> Prediction | None:
         """The prediction of a request, None where it names no network or not enough else."""
-        return self._prediction(job.asked, job.gpu_type, job.gpus) if job.asked else None
+        found = self._on_each(job)
+        if len(found) < 2:
+            return found[0] if found else None
+        taken = found[len(found) // 2]
+        of = [one.step_s / taken.step_s for one in found]
+        why = f"no GPU type is stated; {found[0].job.gpu} to {found[-1].job.gpu} are likely"
+        assumed = Assumption("gpu", taken.job.gpu, why, min(of), max(of))
+        return replace(taken, assumptions=(assumed, *taken.assumptions))
+
+    def _on_each(self, job: JobRequest) -> list[Prediction]:
+        if not job.asked:
+            return []
+        stated = job.gpu_type or "gpu" in parse_text(job.asked, "request").values
+        gpus = (job.gpu_type,) if stated else self._gpus or ("",)
+        found = [self._prediction(job.asked, gpu, job.gpus) for gpu in gpus]
+        return [one for one in found if one is not None]
 
     def ratio(self, ran: JobRequest, job: JobRequest) -> float | None:
         """The ln of how much longer a sample takes on the GPUs of the job; None where unknown."""
@@ -45,10 +65,11 @@ class PhysicsView:
 
     def ln_s(self, job: JobRequest) -> Floats | None:
         """Run times (n,) in ln seconds that are alike likely; None where no length is stated."""
-        found = self.prediction(job)
-        if found is None or found.total_s is None:
+        found = [one for one in self._on_each(job) if one.total_s is not None]
+        if not found:
             return None
-        return np.log([found.total_quantile_s(level) or 1.0 for level in PHYSICS_LEVELS])
+        levels = PHYSICS_LEVELS
+        return np.log([one.total_quantile_s(level) or 1.0 for one in found for level in levels])
 
     def _predicted(self, asked: str, gpu_type: str, gpus: int) -> Prediction | None:
         stated = parse_text(asked, "request")
