@@ -33,6 +33,7 @@ FULL_PRECISION = frozenset(
 # torch.autocast on a CPU leaves norms and softmax in the format they are given.
 FULL_PRECISION_CPU = frozenset({Kind.LOSS, Kind.EMBEDDING})
 PRODUCTS = frozenset({Kind.GEMM, Kind.BATCHED_GEMM})
+MATRIX = frozenset({Kind.GEMM, Kind.CONV})
 # In the recipes of Transformer Engine only the GEMMs of linear layers run in FP8 or FP4.
 NARROW = (Dtype.FP8, Dtype.FP4)
 NARROW_KINDS = frozenset({Kind.GEMM})
@@ -163,7 +164,7 @@ def _cast_before(
     if _listed(operator) in wide and low_inputs:
         return _cast(operator, operator.reads, low)
     if on_cpu and operator.kind in PRODUCT_KINDS and not low_inputs:
-        return _cast(operator, operator.reads - _weights(operator), low)
+        return _cast(operator, operator.reads - weights_of(operator), low)
     return None
 
 
@@ -171,13 +172,12 @@ def _listed(operator: Operator) -> str | None:
     return listed_name(operator.function) if operator.function else None
 
 
-def _weights(product: Operator) -> float:
-    """Elements of the weights that a forward product reads beside its input, 0 where both are."""
-    if product.kind not in (Kind.GEMM, Kind.CONV):
+def weights_of(operator: Operator) -> float:
+    """Elements of the weight that one forward matrix product multiplies; 0 for other operators."""
+    if operator.kind not in MATRIX:
         return 0.0
-    _, n, k = product.dims[:3]
-    groups = product.dims[3] if product.kind is Kind.CONV else 1
-    return float(n * k * groups)
+    dims = operator.dims
+    return float(dims[1] * dims[2] * (dims[3] if operator.kind is Kind.CONV else 1))
 
 
 def _cast(of: Operator, elements: float, low: Dtype) -> TypedOperator:

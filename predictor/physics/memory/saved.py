@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ...graphs.operator import Direction, Graph, Kind, Operator
+from ..autocast import weights_of
 from ..job_graph import Storage
 
 
@@ -123,7 +124,7 @@ def _groups(graph: Graph) -> list[tuple[Operator, list[Operator]]]:
 def _matrix(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
     """A linear layer or convolution keeps its input where its weight is trained."""
     width = flow.storage.activation
-    weights = float(op.dims[1] * op.dims[2] * (op.dims[3] if op.kind is Kind.CONV else 1))
+    weights = weights_of(op)
     elements = op.reads - weights
     saved = flow.storage.saved_input if op.kind is Kind.GEMM else width
     again = op.kind is flow.previous is Kind.GEMM and elements == flow.joint

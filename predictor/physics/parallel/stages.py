@@ -23,11 +23,9 @@ from numpy.typing import NDArray
 
 from ...graphs.operator import Direction, Graph, Kind, Operator
 from ...job.training_job import TrainingJob
-from ..autocast import TypedOperator
+from ..autocast import MATRIX, TypedOperator, weights_of
 from ..operator_time.work import CLASSES, DIRECTION_CODE, KINDS, Floats, Work
 from ..operator_time.work import CORES as CORES_CLASS
-
-MATRIX = frozenset({Kind.GEMM, Kind.CONV})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +89,6 @@ def repeated(operators: Sequence[Operator]) -> tuple[int, int]:
 def is_forward(operator: Operator) -> bool:
     """Whether this is work of the forward pass."""
     return operator.direction is Direction.FORWARD
-
-
-def weights_of(operator: Operator) -> float:
-    """Elements of the weight that one forward matrix product multiplies; 0 for other operators."""
-    if operator.kind not in MATRIX:
-        return 0.0
-    dims = operator.dims
-    return float(dims[1] * dims[2] * (dims[3] if operator.kind is Kind.CONV else 1))
 
 
 def table_weights(graph: Graph) -> float:
