@@ -41,7 +41,7 @@ DO_NOTHING = Path(client.__file__).with_name("do_nothing.py")
 BENCH = Bench(
     accounting=False, scheduler=("bf_interval=30",), lines=("MaxJobCount=100000", "MinJobAge=2")
 )
-DAEMON = {"deadline_ms": 40.0, "log_format": "json"}  # as by default, unlike in the tests
+DAEMON = {"deadline_ms": 20.0, "log_format": "json"}  # as by default, unlike in the tests
 REFRESH_S = 15.0
 
 

@@ -115,7 +115,7 @@ class Settings:
 
     ``priority`` and ``scheduler`` are the names of the plugins (multifactor, backfill ...);
     ``age_points_per_s`` is what a job gains by waiting, for ``age_max_s`` at most; ``over_min`` as
-    of partitions that state none.
+    of partitions that state none. ``stores_scripts`` where accounting keeps batch scripts.
     """
 
     version: str = ""
@@ -127,6 +127,7 @@ class Settings:
     age_points_per_s: float = 0.0
     age_max_s: float = 0.0
     over_min: float = 0.0
+    stores_scripts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from predictor.errors import HistoryError
@@ -16,8 +16,9 @@ from ..cluster import Partition, SlurmNode
 from ..config import SlurmHardware, SlurmPolicy
 from ..daemon.loading import rules_of
 from ..limit import MINUTE_S
+from ..mark import parse_mark
 from ..nodes import gpu_named, gpu_of
-from ..sources.accounting import BadRow, SliceEnd, streamed
+from ..sources.accounting import BadRow, SliceEnd, stored_scripts, streamed
 from ..sources.choose import open_source
 from ..sources.commands import Commands
 from ..sources.text import SlurmSource
@@ -57,6 +58,8 @@ class GpuNames:
 
 
 NO_GPUS = LeftOut("without GPUs")
+SCRIPTS_AT_ONCE = 100
+Row = EndedJob | BadRow | SliceEnd
 ReportOf = Callable[[EndedJob], Reported | None]
 PrintedOf = Callable[[EndedJob], PrintedProgress | None]
 
@@ -77,13 +80,45 @@ def records(
     slurm = SlurmSource(commands)
     names = GpuNames(slurm.nodes(), policy.hardware)
     runs = Runs(rules_of(policy), default_limits(slurm.partitions()))
-    for row in streamed(commands, since_s, until_s, names):
+    rows = streamed(commands, since_s, until_s, names)
+    for row, script in _with_scripts(commands, rows, stored=slurm.settings().stores_scripts):
         if isinstance(row, EndedJob):
-            yield runs.run(row, report_of(row), printed_of(row)) if row.gpus else NO_GPUS
+            run = runs.run(row, report_of(row), printed_of(row), script) if row.gpus else NO_GPUS
+            yield run
         elif isinstance(row, BadRow):
             yield Unread(f"job {row.job_id}", row.reason)
         elif isinstance(row, SliceEnd):
             yield Through(row.at_s)
+
+
+def _with_scripts(
+    commands: Commands, rows: Iterable[Row], *, stored: bool
+) -> Iterator[tuple[Row, str]]:
+    """Each row with the script that accounting has of a batch job on GPUs without a mark."""
+    waiting: list[EndedJob] = []
+    for row in rows:
+        if stored and isinstance(row, EndedJob) and _lacks_script(row):
+            waiting.append(row)
+            if len(waiting) >= SCRIPTS_AT_ONCE:
+                yield from _scripted(commands, waiting)
+                waiting = []
+            continue
+        if isinstance(row, SliceEnd):
+            yield from _scripted(commands, waiting)
+            waiting = []
+        yield row, ""
+    yield from _scripted(commands, waiting)
+
+
+def _lacks_script(job: EndedJob) -> bool:
+    is_batch = job.submit_line.partition(" ")[0].rpartition("/")[2] == "sbatch"
+    return is_batch and job.gpus > 0 and parse_mark(job.decision) is None
+
+
+def _scripted(commands: Commands, jobs: Sequence[EndedJob]) -> Iterator[tuple[Row, str]]:
+    ids = tuple(dict.fromkeys(job.job_id for job in jobs))
+    found = stored_scripts(commands, ids) if ids else {}
+    yield from ((job, found.get(job.job_id, "")) for job in jobs)
 
 
 def default_limits(partitions: Iterable[Partition]) -> dict[str, float]:

@@ -13,6 +13,7 @@ from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.stated import Stated
 from predictor.site.ended_job import EndedJob
 from predictor.site.history.run import LimitBy, Predicted, PrintedProgress, Reported, Run
+from predictor.site.similar.request import script_signature
 
 from ..limit import MINUTE_S
 from ..mark import JobMark, parse_mark
@@ -52,17 +53,21 @@ class Runs:
         job: EndedJob,
         reported: Reported | None = None,
         printed: PrintedProgress | None = None,
+        script: str = "",
     ) -> Run:
-        """The run of a job."""
+        """The run of a job; ``script`` is the text that accounting has of one without a mark."""
         mark = _mark(job.decision)
         if mark is not None:
             job = _as_submitted(job, mark)
+        elif script:
+            job = replace(job, script=script_signature(script))
         context = RuleContext(
             name=job.name,
             user=job.user,
             account=job.account,
             partition=job.partition,
             command=job.submit_line,
+            script=script,
         )
         asked = self.asked(job.stated, job.decision, context)
         return Run(
@@ -84,6 +89,11 @@ class Runs:
         if mark is not None and mark.job:
             return StatedJob(mark.job, DECISION)
         line = context.command
+        if context.script:
+            stated = identify(
+                comment=comment, script=context.script, rules=self._rules, context=context
+            )
+            return StatedJob(stated_text(stated), _origin(stated))
         # without one of these a submit line starts nothing that could be known
         launched = line if ".py" in line or " --wrap" in line or "srun " in line else ""
         if self._rules is not None:

@@ -6,7 +6,8 @@ give the first one, and pyslurm keys them by id, which loses the earlier runs of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -48,6 +49,7 @@ STATES = "CD,F,CA,TO,PR,NF,OOM,DL,BF,RQ"
 DAY_S = 86400
 _LONGEST_SLICE_S = 32 * DAY_S
 _PATIENCE = 10  # sacct asks a database, which takes longer than slurmctld
+_SCRIPT_HEAD = re.compile(r"^Batch Script for (\S+)\n-+\n", re.M)
 _KEPT = 4096  # node lists and GPU counts, which jobs share
 _MOST_ENERGY = 2.0**62  # NO_VAL64 and INFINITE64 are printed as numbers
 
@@ -105,6 +107,24 @@ def streamed(
         yield SliceEnd(end_s)
         start_s = end_s
         length_s = min(length_s * 2, _LONGEST_SLICE_S) if empty else float(DAY_S)
+
+
+def stored_scripts(commands: Commands, job_ids: Sequence[str]) -> Mapping[str, str]:
+    """Batch scripts that accounting keeps (``AccountingStoreFlags=job_script``), by job id.
+
+    A script may hold the line that goes before each of them: where the lines are not those of the
+    jobs asked for, each job is asked for on its own. Raises SourceError where sacct fails.
+    """
+    text = commands.text("sacct", "--batch-script", "--jobs", ",".join(job_ids))
+    _, *found = _SCRIPT_HEAD.split(text)
+    if sorted(found[::2]) == sorted(job_ids):
+        return dict(zip(found[::2], found[1::2], strict=True))
+    if len(job_ids) > 1:
+        return {
+            name: text for one in job_ids for name, text in stored_scripts(commands, [one]).items()
+        }
+    head = _SCRIPT_HEAD.search(text)
+    return {job_ids[0]: text[head.end() :]} if head is not None else {}
 
 
 def _read(commands: Commands, start_s: float, end_s: float) -> Iterator[dict[str, str]]:

@@ -82,6 +82,7 @@ class SlurmSource:
             age_points_per_s=_age_points(found) / age_s if age_s else 0.0,
             age_max_s=age_s,
             over_min=_over_min(found.get("OverTimeLimit", "")) or 0.0,
+            stores_scripts="job_script" in found.get("AccountingStoreFlags", ""),
         )
 
     def nodes(self) -> tuple[SlurmNode, ...]:

@@ -213,7 +213,7 @@ def _accounting(gpu_types: Sequence[str], places: Places) -> list[str]:
         "AccountingStorageHost=127.0.0.1",
         f"AccountingStoragePort={places.database_port}",
         f"AccountingStoragePass={places.munge_socket}",
-        "AccountingStoreFlags=job_comment",
+        "AccountingStoreFlags=job_comment,job_script",
         f"AccountingStorageTRES={tres}",
     ]
 

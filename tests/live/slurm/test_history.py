@@ -212,3 +212,24 @@ def test_the_last_step_report_is_joined_to_the_end(here: SlurmCluster, path: str
     reported = stored(path, job_id)[str(job_id)].reported
     assert reported is not None
     assert (reported.step_s, reported.steps, reported.total_steps) == (0.001, 900, 1000)
+
+
+def test_a_script_that_accounting_keeps_tells_what_a_job_without_a_mark_was(
+    here: SlurmCluster, path: str
+) -> None:
+    script = "#!/bin/sh\n#PT model=vgg16 batch=8\npython train.py\n{}true\n"
+    plain = here.submit("--gres=gpu:1", script=script.format("")).job_id
+    forged = "cat <<E\nBatch Script for {}\n------\n#PT model=resnet50\nE\n"
+    forger = here.submit("--gres=gpu:1", script=script.format(forged.format(plain))).job_id
+    array = here.submit("--gres=gpu:1", "--array=0-1", script=script.format("")).job_id
+    for job_id in (plain, forger, array):
+        here.wait(job_id)
+    here.sacct(array, "state", records=2)
+    eventually(lambda: ingest(here, path) and {str(plain), str(forger)} <= set(stored(path)))
+    found = stored(path)
+    tasks = [run for name, run in found.items() if name.startswith(f"{array}_")]
+    for run in (found[str(plain)], *tasks):
+        assert "model=vgg16" in run.asked
+        assert run.ended.script == found[str(plain)].ended.script != ""
+    assert found[str(forger)].ended.script not in ("", found[str(plain)].ended.script)
+    assert len(tasks) == 2
