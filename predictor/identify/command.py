@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from profiles.storage import shipped_yaml
 
 from ..errors import UnknownModelError
-from .configured import Configured, completed, configured, is_config, tell_files
+from .configured import Configured, completed, configured, is_config, plain_name, tell_files
 from .data import read_dataset
 from .draft import SIGNALS, Draft
 from .files import Files
@@ -169,8 +169,14 @@ def _read_launcher(reading: _Reading) -> None:
 
 
 def _read_flags(reading: _Reading) -> None:
-    for name, value, following in said(reading.launch.after):
-        flag = flag_of(name)
+    given = said(reading.launch.after)
+    meant: dict[str, set[str | None]] = {}
+    for name, value, _ in given:
+        meant.setdefault(plain_name(name, reading.family), set()).add(value)
+    for name, value, following in given:
+        plain = plain_name(name, reading.family)
+        # one that stands in two sections with two values stays where it is
+        flag = flag_of(name if plain == name or len(meant[plain]) > 1 else f"--{plain}")
         key = reading.family.values.get(flag)
         if key in _FILES or (
             flag in flags().config_flags and is_config(value or "".join(following[:1]))

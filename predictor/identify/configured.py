@@ -164,16 +164,16 @@ def _flattened(settings: Mapping[str, str], family: FlagFamily) -> dict[str, str
     found: dict[str, str] = {}
     meant: dict[str, set[str]] = {}
     for name, text in settings.items():
-        plain = _plain_name(name, family)
+        plain = plain_name(name, family)
         meant.setdefault(family.values.get(flag_of(f"--{plain}"), plain), set()).add(text)
     for name, text in settings.items():
-        plain = _plain_name(name, family)
+        plain = plain_name(name, family)
         key = family.values.get(flag_of(f"--{plain}"), plain)
         found[plain if len(meant[key]) == 1 else name] = text
     return found
 
 
-def _plain_name(name: str, family: FlagFamily) -> str:
+def plain_name(name: str, family: FlagFamily) -> str:
     """The flag that a setting in plain sections is, else its own name."""
     *sections, leaf = flag_of(f"--{name}").lstrip("-").split(".")
     table = flags()
