@@ -18,8 +18,8 @@ from predictor.site.capacity.clusters import changed
 from predictor.site.capacity.configurations import Outlook, configurations, step_ratio, training_job
 from predictor.site.capacity.jobs import PeriodJobs, jobs_of
 from predictor.site.capacity.opportunities import better, change_of, check_of
-from predictor.site.capacity.report_data import OpportunityKind, ReportPeriod, WhatIf
-from predictor.site.capacity.whatif import ClusterChange, what_if
+from predictor.site.capacity.report_data import OpportunityKind, Range, ReportPeriod, WhatIf
+from predictor.site.capacity.whatif import ORDER, ClusterChange, alternatives, what_if
 from predictor.site.replay import Pool
 
 PERIOD = ReportPeriod(since_s=START_S, until_s=START_S + 86_400)
@@ -161,3 +161,37 @@ def test_gpus_that_are_not_there_cannot_be_removed() -> None:
 def test_nothing_to_replay_is_refused(fitted: Fitted) -> None:
     with pytest.raises(TraceError, match="no job ran"):
         replayed(fitted, ClusterChange(mixed=True))
+
+
+def test_every_alternative_is_compared_with_the_same_replay(fitted: Fitted) -> None:
+    rows = [
+        job(
+            job_id=f"{hour}-{number}",
+            user=("ada", "bob")[number],
+            submit_s=START_S + hour * 3600,
+            start_s=START_S + hour * 3600,
+            end_s=START_S + hour * 3600 + (9000.0, 600.0)[number],
+            limit_s=12_000.0,
+            gpus=3,
+            asked=FP32,
+        )
+        for hour in range(0, 24, 2)
+        for number in range(2)
+    ]
+    found = alternatives(ran(*rows), Outlook(fitted.predictor), Terms(), POOLS)
+    by = {one.change: one for one in found}
+    was = by["as it was"]
+    assert was.change_s == Range(low=0, median=0, high=0)
+    assert was.mean_wait_s > 0
+    for one in found:
+        assert one.change_s.low <= one.change_s.median <= one.change_s.high
+        assert one.change_s.median == pytest.approx(one.mean_wait_s - was.mean_wait_s)
+        assert one.jobs == len(rows)
+    assert by[f"+8 {V100}"].mean_wait_s == 0
+    # Short jobs of bob go first once it was seen that they are short.
+    assert by[ORDER].mean_wait_s < was.mean_wait_s
+    assert by["mixed precision"].gpu_hours < was.gpu_hours
+
+
+def test_nothing_submitted_in_the_period_has_no_alternatives(fitted: Fitted) -> None:
+    assert alternatives(ran(), Outlook(fitted.predictor), Terms(), POOLS) == ()

@@ -25,7 +25,7 @@ from .opportunities import better, ranked
 from .report_data import CapacityReport, DemandForecast, Opportunity, Origin, ReportPeriod
 from .source import JobSource, is_sample
 from .waiting import queue_at
-from .whatif import MOST_CONFIGURATIONS, ClusterChange, what_if
+from .whatif import MOST_CONFIGURATIONS, ClusterChange, alternatives, what_if
 
 if TYPE_CHECKING:
     from ...estimate.core import Predictor
@@ -114,6 +114,9 @@ def make_report(
         whatif=None
         if plan is None or outlook is None
         else what_if(jobs, plan, outlook, wanted.terms, pools, most=wanted.most_configurations),
+        alternatives=()
+        if outlook is None or not pools
+        else alternatives(jobs, outlook, wanted.terms, pools, most=wanted.most_configurations),
         notes=(*notes, *said, *why_not, *drained.notes),
     )
 

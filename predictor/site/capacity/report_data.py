@@ -415,6 +415,23 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """The last jobs of the period replayed under one change, the first as it was.
+
+    ``change_s`` is how much longer they would have waited in the mean than as it was, with the 95 %
+    interval over draws of the period's days.
+    """
+
+    change: str
+    jobs: int
+    mean_wait_s: float
+    p95_wait_s: float
+    change_s: Range
+    utilisation: float
+    gpu_hours: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityReport:
     """The whole report; a section that could not be made is empty or None and ``notes`` say why.
 
@@ -445,6 +462,7 @@ class CapacityReport:
     queue: tuple[WaitingJob, ...] = ()
     forecasts: tuple[DemandForecast, ...] = ()
     whatif: WhatIf | None = None
+    alternatives: tuple[Alternative, ...] = ()
     notes: tuple[str, ...] = ()
     person: str = ""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,15 +21,24 @@ from ...errors import TraceError
 from ...job.training_job import TrainingJob
 from ...planning.cost import Terms
 from ...planning.energy import power_of
-from ..backtest.workload import UNLIMITED_S
+from ..backtest.policies import ORDER_BOUND_S, ORDER_WEIGHT, learned_times
+from ..backtest.workload import UNLIMITED_S, LimitBounds, Workload
+from ..ended_job import EndedJob, JobState
+from ..history.run import Run
 from ..replay import Floats, Ints, Pool, Trace, replay
+from ..similar.past_runs import PastRun
 from .better import in_mixed_precision, on
 from .clusters import changed
 from .configurations import KEY, Configuration, Outlook, configurations, gpu_watts
 from .jobs import PeriodJobs
-from .report_data import ReportPeriod, Scenario, WhatIf
+from .report_data import Alternative, Range, ReportPeriod, Scenario, WhatIf
 
 MOST_CONFIGURATIONS = 300
+# What ``alternatives`` replays: so many of the last jobs, GPUs added to each of the largest types.
+MOST_REPLAYED, MOST_TYPES, ADDED_GPUS, MOST_DRAWS = 10_000, 2, 8, 1000
+ORDER = "order by expected run time"
+DAY_S = 86400.0
+_TEXTS = ("scheduler", "cluster", "job_id", "name", "user", "account", "partition", "gpu_type")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +89,109 @@ def what_if(
     waited = (history["start_s"] - history["submit_s"]).mean()
     return WhatIf(
         change=str(plan),
-        baseline=_scenario("as it was", table, jobs.period, before, pools, terms),
-        changed=_scenario(str(plan), table, jobs.period, moved, after, terms),
+        baseline=_scenario("as it was", table, jobs.period, before, pools, terms)[0],
+        changed=_scenario(str(plan), table, jobs.period, moved, after, terms)[0],
         history_mean_wait_s=float(str(waited)) if waited is not None else 0.0,
         unmoved_jobs=table.height - moved.free,
     )
+
+
+def alternatives(
+    jobs: PeriodJobs,
+    outlook: Outlook,
+    terms: Terms,
+    pools: Sequence[Pool],
+    *,
+    most: int = MOST_CONFIGURATIONS,
+) -> tuple[Alternative, ...]:
+    """What more GPUs, mixed precision and order by estimate would have brought, of the last jobs.
+
+    At most MOST_REPLAYED jobs. Order gives each job the place that it would have with
+    ORDER_WEIGHT times the run time that runs ended before its submission let expect. Each change
+    in the mean wait has the interval of MOST_DRAWS draws of days, for the waits of a day go
+    together; it says how far the period is typical, not how right the replay is.
+    """
+    table = jobs.table.sort("submit_s", "job_id").tail(MOST_REPLAYED)
+    period = jobs.period
+    if not table.filter(_submitted_in(period)).height:
+        return ()
+    found = configurations(table, outlook, most)
+    rows = _rows_of(table, found)
+    largest = sorted(pools, key=lambda pool: -pool.gpus)[:MOST_TYPES]
+    plans = [ClusterChange(add=(Pool(name=pool.name, gpus=ADDED_GPUS),)) for pool in largest]
+    plans += [ClusterChange(mixed=True)] if found else []
+    as_it_was = _moves(table, found, rows, outlook, ClusterChange(), pools, pools, terms)
+    baseline, waited = _scenario("as it was", table, period, as_it_was, pools, terms)
+    replays = [(baseline.name, baseline, waited)]
+    for plan in plans:
+        after = changed(pools, plan.add, ())
+        moved = _moves(table, found, rows, outlook, plan, pools, after, terms)
+        replays.append((str(plan), *_scenario(str(plan), table, period, moved, after, terms)))
+    first = _order(table, pools)
+    told = _scenario(ORDER, table, period, as_it_was, pools, terms, priority=first)
+    replays.append((ORDER, *told))
+    submitted = table["submit_s"].to_numpy()
+    return tuple(
+        Alternative(
+            change=name,
+            jobs=one.jobs,
+            mean_wait_s=one.mean_wait_s,
+            p95_wait_s=one.p95_wait_s,
+            change_s=_by_days(submitted, waits - waited),
+            utilisation=one.utilisation,
+            gpu_hours=one.gpu_hours,
+        )
+        for name, one, waits in replays
+    )
+
+
+def _order(table: pl.DataFrame, pools: Sequence[Pool]) -> Ints:
+    """Ranks (n,), the first in the queue the highest: by submission and expected run time."""
+    runs = [PastRun.of(_run(row)) for row in table.iter_rows(named=True)]
+    submit_s = table["submit_s"].to_numpy()
+    known = [run for run in runs if run is not None]
+    none = np.zeros(len(known))
+    work = Workload(
+        pools=tuple(pools),
+        submit_s=none,
+        gpus=none.astype(np.int64),
+        pool=none.astype(np.int64),
+        run_s=none,
+        asked_s=none,
+        censored=none.astype(bool),
+        bounds=LimitBounds(),
+        skipped={},
+        past=tuple(known),
+    )
+    expected_s = np.zeros(len(runs))
+    is_known = np.array([run is not None for run in runs], dtype=bool)
+    expected_s[is_known] = learned_times(work, [0.5]).order_s[0.5]
+    key_s = submit_s + np.minimum(ORDER_WEIGHT * expected_s, ORDER_BOUND_S)
+    ranks: Ints = len(runs) - np.argsort(np.argsort(key_s, kind="stable"))
+    return ranks
+
+
+def _run(row: Mapping[str, Any]) -> Run:
+    """A row as a run of the history, as far as its past tells of others."""
+    states = {state.value for state in JobState}
+    job = EndedJob(
+        state=JobState(row["state"] if row["state"] in states else JobState.UNKNOWN),
+        **{name: row[name] or "" for name in _TEXTS},
+        **{name: row[name] for name in ("submit_s", "start_s", "end_s", "limit_s", "gpus")},
+    )
+    return Run(ended=job, asked=row["config"] or "")
+
+
+def _by_days(submit_s: Floats, longer_s: Floats) -> Range:
+    """The mean of seconds (n,), NaN where there are none, over draws of whole days."""
+    told = ~np.isnan(longer_s)
+    _, day = np.unique(submit_s[told] // DAY_S, return_inverse=True)
+    sums, counts = np.bincount(day, longer_s[told]), np.bincount(day)
+    rng = np.random.default_rng(0)
+    drawn = rng.multinomial(len(counts), np.full(len(counts), 1 / len(counts)), MOST_DRAWS)
+    means = (drawn @ sums) / np.maximum(1, drawn @ counts)
+    low, high = np.quantile(means, (0.025, 0.975)).tolist()
+    return Range(low=low, median=float(sums.sum() / counts.sum()), high=high)
 
 
 def _rows_of(table: pl.DataFrame, found: Sequence[Configuration]) -> Ints:
@@ -158,7 +266,10 @@ def _scenario(
     moved: _Moved,
     pools: Sequence[Pool],
     terms: Terms,
-) -> Scenario:
+    *,
+    priority: Ints | None = None,
+) -> tuple[Scenario, Floats]:
+    """A replay, and the wait (n,) of each job submitted in the period that starts in it."""
     sizes = np.array([pool.gpus for pool in pools])
     gpus = table["gpus"].to_numpy().astype(np.int64)
     may = ~np.isnan(moved.ratio) & (gpus[:, None] <= sizes)
@@ -172,16 +283,25 @@ def _scenario(
     limit = np.maximum(np.maximum(limit, wall), 1.0) * np.maximum(1.0, np.nanmax(ratio, axis=1))
     submit = table["submit_s"].to_numpy()[ok]
     out = replay(
-        Trace(submit_s=submit, gpus=gpus, limit_s=limit, run_s=wall[:, None] * ratio), pools
+        Trace(
+            submit_s=submit,
+            gpus=gpus,
+            limit_s=limit,
+            run_s=wall[:, None] * ratio,
+            priority=None if priority is None else priority[ok],
+        ),
+        pools,
     )
     hours = gpus * (out.end_s - out.start_s) / 3600
-    wait = (out.start_s - submit)[(submit >= period.since_s) & (submit < period.until_s)]
-    wait = wait if len(wait) else np.zeros(1)
-    inside = np.clip(out.end_s, period.since_s, period.until_s) - np.clip(
+    inside = (submit >= period.since_s) & (submit < period.until_s)
+    waits = np.full(table.height, np.nan)
+    waits[np.flatnonzero(ok)[inside]] = (out.start_s - submit)[inside]
+    wait = waits[~np.isnan(waits)] if inside.any() else np.zeros(1)
+    held_s = np.clip(out.end_s, period.since_s, period.until_s) - np.clip(
         out.start_s, period.since_s, period.until_s
     )
     watts = moved.watts[ok][np.arange(len(gpus)), out.pool]
-    return Scenario(
+    told = Scenario(
         name=name,
         gpus={pool.name: pool.gpus for pool in pools},
         jobs=len(gpus),
@@ -189,11 +309,12 @@ def _scenario(
         mean_wait_s=float(wait.mean()),
         median_wait_s=float(np.median(wait)),
         p95_wait_s=float(np.quantile(wait, 0.95)),
-        utilisation=float((gpus * inside).sum() / 3600 / (sizes.sum() * period.hours)),
+        utilisation=float((gpus * held_s).sum() / 3600 / (sizes.sum() * period.hours)),
         gpu_hours=float(hours.sum()),
         kwh=None if np.isnan(watts).any() else float((hours * watts).sum() / 1000),
         cost=_cost(hours, out.pool, pools, terms),
     )
+    return told, waits
 
 
 def _cost(hours: Floats, pool: Ints, pools: Sequence[Pool], terms: Terms) -> float | None:

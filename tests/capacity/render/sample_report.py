@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from predictor.site.capacity.report_data import (
+    Alternative,
     Backlog,
     CapacityReport,
     DemandForecast,
@@ -307,6 +308,23 @@ def full() -> CapacityReport:
             changed=scenario("changed", 32, 1800.0),
             history_mean_wait_s=6000.0,
             unmoved_jobs=25,
+        ),
+        alternatives=tuple(
+            Alternative(
+                change=change,
+                jobs=1200,
+                mean_wait_s=5400.0 + longer_s,
+                p95_wait_s=27000.0,
+                change_s=Range(low=2 * longer_s, median=longer_s, high=0.5 * longer_s),
+                utilisation=0.7,
+                gpu_hours=11000.0,
+            )
+            for change, longer_s in (
+                ("as it was", 0.0),
+                ("+8 a100-sxm4-80gb", -2400.0),
+                ("mixed precision", -1200.0),
+                ("order by expected run time", -1800.0),
+            )
         ),
         notes=("Energy of v100-sxm2-16gb is not known.",),
     )

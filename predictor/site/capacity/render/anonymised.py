@@ -20,7 +20,7 @@ _PERSONAL = {
 # What it tells of everybody together.
 _OF_ALL = (
     *("use", "waits", "limits", "predictions", "tensor_cores", "wait_causes", "backlog"),
-    "forecasts",
+    *("forecasts", "alternatives"),
 )
 _SHARED = "GPU-hours of a change are those of all like jobs, also of other users."
 

@@ -53,6 +53,8 @@ def rough(seconds: float | None) -> str:
     """A duration in its largest unit, with the next one where that matters: ``3 d 4 h``."""
     if seconds is None or not math.isfinite(seconds):
         return MISSING
+    if seconds < 0:
+        return f"-{rough(-seconds)}"
     minutes = round(seconds / 60)
     if minutes < 1:
         return "0 min" if seconds < 1 else "under 1 min"
