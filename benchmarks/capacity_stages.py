@@ -119,8 +119,9 @@ def _report(path: Path, clock: Clock, predictor: Predictor | None) -> None:
         "use",
         "configurations",
         "better",
-        "_forecasts",
-        "_drained",
+        "forecasts",
+        "cleared",
+        "alternatives",
     )
     with clock.stage("all"):
         period = ReportPeriod(since_s=SINCE_S, until_s=UNTIL_S)

@@ -8,8 +8,7 @@ from typing import Any
 import polars as pl
 from hypothesis import strategies as st
 
-from predictor.site.capacity.jobs import COLUMNS
-from predictor.site.capacity.source import _NUMBERS, _WHOLE
+from predictor.site.capacity.jobs import COLUMNS, NUMBERS, WHOLE
 
 DAY_S = 86400.0
 # A Monday, 00:00 UTC.
@@ -17,7 +16,7 @@ START_S = 1_736_121_600.0
 TYPES = ("v100-sxm2-16gb", "a100-sxm4-80gb", "homemade-9000", None)
 STATES = ("completed", "failed", "timeout", "cancelled", "preempted", "node_fail", "running")
 SCHEMA = {
-    name: pl.Int64 if name in _WHOLE else pl.Float64 if name in _NUMBERS else pl.String
+    name: pl.Int64 if name in WHOLE else pl.Float64 if name in NUMBERS else pl.String
     for name in COLUMNS
 }
 

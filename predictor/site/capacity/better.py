@@ -37,14 +37,6 @@ def on(gpu_type: str, job: TrainingJob) -> TrainingJob | None:
     return _possible(lambda: job.but(gpu=gpu_type))
 
 
-def elsewhere(job: TrainingJob, gpu_types: Sequence[str]) -> Iterator[TrainingJob]:
-    """The job on each other type that it fits."""
-    for name in gpu_types:
-        moved = on(name, job)
-        if moved is not None and moved.gpu != job.gpu:
-            yield moved
-
-
 def with_fewer_gpus(job: TrainingJob) -> Iterator[TrainingJob]:
     """The same steps, of the same global batch, on half the GPUs, a quarter ... as far as fits."""
     gpus = job.gpus
@@ -102,12 +94,7 @@ class Better:
     @property
     def left(self) -> Range:
         """GPU-hours that the jobs would have taken, on whichever GPUs."""
-        scale = self.of.hours * self.to.job.gpus / self.of.job.gpus
-        return Range(
-            low=scale * self.ratio.low,
-            median=scale * self.ratio.median,
-            high=scale * self.ratio.high,
-        )
+        return self.ratio.times(self.of.hours * self.to.job.gpus / self.of.job.gpus)
 
     @property
     def saved_hours(self) -> Range:
@@ -185,8 +172,11 @@ def _other_gpu(
 
 
 def _elsewhere(job: TrainingJob, gpu_types: Sequence[str], terms: Terms) -> Iterator[TrainingJob]:
-    """Types to try: without prices only weaker ones."""
-    for other in elsewhere(job, gpu_types):
+    """The job on each other type that it fits; without prices only on weaker ones."""
+    for name in gpu_types:
+        other = on(name, job)
+        if other is None or other.gpu == job.gpu:
+            continue
         if terms.tariff.per_gpu_hour or _strength(other) < _strength(job):
             yield other
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -54,9 +54,10 @@ def changed(pools: Sequence[Pool], add: Sequence[Pool], remove: Sequence[Pool]) 
         had.setdefault(pool.name, pool)
     for pool in remove:
         if counts.get(pool.name, 0) < pool.gpus:
+            known = ", ".join(f"{name}:{gpus}" for name, gpus in counts.items())
             raise TraceError(
                 f"invalid remove={pool.name}:{pool.gpus}; there are "
-                f"{counts.get(pool.name, 0)}; types are {_shown(counts)}"
+                f"{counts.get(pool.name, 0)}; types are {known}"
             )
         counts[pool.name] -= pool.gpus
     if not any(counts.values()):
@@ -71,7 +72,3 @@ def _resized(pool: Pool, gpus: int) -> Pool:
         gpus=gpus,
         gpus_per_node=None if per_node is None or gpus % per_node else per_node,
     )
-
-
-def _shown(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}:{gpus}" for name, gpus in counts.items())

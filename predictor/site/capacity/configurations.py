@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -102,10 +102,10 @@ def configurations(table: pl.DataFrame, outlook: Outlook, most: int) -> list[Con
         .agg(
             pl.len().alias("jobs"),
             pl.col("hours").sum(),
-            pl.col("user").unique().sort(),
+            pl.col("user").unique().sort().alias("users"),
             pl.col("model").first(),
             pl.col("precision").first(),
-            pl.col("scheduler").first(),
+            pl.col("scheduler").first().fill_null(""),
         )
         .sort(["hours", *KEY], descending=[True, *[False] * len(KEY)])
         .head(most)
@@ -115,21 +115,15 @@ def configurations(table: pl.DataFrame, outlook: Outlook, most: int) -> list[Con
     jobs = [training_job(*(row[name] for name in KEY)) for row in rows]
     outlook.of(job for job in jobs if job is not None)
     found = [(row, outlook(job)) for row, job in zip(rows, jobs, strict=True)]
-    return [_configuration(row, one) for row, one in found if one is not None]
-
-
-def _configuration(row: dict[str, Any], found: Prediction) -> Configuration:
-    return Configuration(
-        config=row["config"],
-        found=found,
-        model=row["model"],
-        precision=row["precision"],
-        gpu_type=row["gpu_type"],
-        scheduler=row["scheduler"] or "",
-        users=tuple(row["user"]),
-        jobs=row["jobs"],
-        hours=row["hours"],
-    )
+    return [
+        Configuration(
+            found=one,
+            users=tuple(row.pop("users")),
+            **{name: value for name, value in row.items() if name not in ("gpus", "nodes")},
+        )
+        for row, one in found
+        if one is not None
+    ]
 
 
 def step_ratio(old: Prediction, new: Prediction) -> Range:

@@ -19,13 +19,7 @@ WEEK_S = WEEK_DAYS * DAY_S
 # Monday, 5 January 1970, 00:00 UTC.
 FIRST_MONDAY_S = 4 * DAY_S
 _COLUMNS = (
-    "partition",
-    "gpu_type",
-    "gpus",
-    "submit_s",
-    "start_s",
-    "end_s",
-    "limit_s",
+    *("partition", "gpu_type", "gpus", "submit_s", "start_s", "end_s", "limit_s"),
     "predicted_median_s",
 )
 

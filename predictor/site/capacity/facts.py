@@ -246,26 +246,20 @@ def limits(jobs: PeriodJobs) -> tuple[LimitUse, ...]:
     ended = jobs.table.lazy().filter(pl.col("outcome") != "running")
     limited = pl.col("limit_s").is_not_null()
     killed = pl.col("outcome") == "timed_out"
+    asked_s, wall_s = pl.col("limit_s").sum(), pl.col("wall_s").filter(limited).sum()
     rows = ended.group_by("limit_by").agg(
-        pl.len(),
-        pl.col("wall_s").filter(limited).sum().alias("wall_s"),
-        pl.col("limit_s").sum().alias("asked_s"),
+        pl.len().alias("jobs"),
+        (asked_s / 3600).alias("requested_hours"),
+        pl.when(asked_s > 0).then(wall_s / asked_s).alias("accuracy"),
         killed.sum().alias("killed"),
-        pl.col("hours").filter(killed).sum().alias("killed_hours"),
-        _unused_gpu_hours().alias("unused"),
+        pl.col("hours").filter(killed).sum().alias("killed_gpu_hours"),
+        _unused_gpu_hours().alias("unused_gpu_hours"),
     )
-    return tuple(
-        LimitUse(
-            by=None if by is None else LimitBy(by),
-            jobs=n,
-            killed=lost,
-            killed_gpu_hours=hours,
-            requested_hours=asked / 3600,
-            accuracy=wall / asked if asked else None,
-            unused_gpu_hours=free,
-        )
-        for by, n, wall, asked, lost, hours, free in rows.sort("limit_by").collect().iter_rows()
-    )
+    found = []
+    for row in rows.sort("limit_by").collect().to_dicts():
+        by = row.pop("limit_by")
+        found.append(LimitUse(by=None if by is None else LimitBy(by), **row))
+    return tuple(found)
 
 
 def predictions(jobs: PeriodJobs) -> tuple[PredictionQuality, ...]:
@@ -285,26 +279,17 @@ def predictions(jobs: PeriodJobs) -> tuple[PredictionQuality, ...]:
         known.filter(pl.col("error").is_finite())
         .group_by("model")
         .agg(
-            pl.len(),
-            pl.col("error").mean().alias("mean"),
-            pl.col("error").median().alias("median"),
+            pl.len().alias("jobs"),
+            pl.col("error").mean().alias("mean_error"),
+            pl.col("error").median().alias("median_error"),
             pl.col("inside").mean().alias("coverage"),
-            pl.col("predicted_level").max().alias("level"),
+            pl.col("predicted_level").max().fill_null(LEVEL).alias("level"),
         )
-        .sort("len", "model", descending=[True, False])
+        .rename({"model": "key"})
+        .sort("jobs", "key", descending=[True, False])
         .collect()
     )
-    return tuple(
-        PredictionQuality(
-            key=model,
-            jobs=n,
-            mean_error=mean,
-            median_error=median,
-            coverage=coverage,
-            level=LEVEL if level is None else level,
-        )
-        for model, n, mean, median, coverage, level in rows.iter_rows()
-    )
+    return tuple(PredictionQuality(**row) for row in rows.to_dicts())
 
 
 def tensor_cores(jobs: PeriodJobs) -> tuple[TensorCoreUse, ...]:
@@ -313,14 +298,11 @@ def tensor_cores(jobs: PeriodJobs) -> tuple[TensorCoreUse, ...]:
     on = cells.filter(pl.col("gpu_type").is_in(tensor_core_gpus()))
     full, unknown = pl.col("precision").is_in(FULL_PRECISION), pl.col("precision") == UNKNOWN
     rows = on.group_by("gpu_type").agg(
-        pl.col("hours").filter(full).sum().alias("full"),
-        pl.col("hours").filter(~full & ~unknown).sum().alias("low"),
-        pl.col("hours").filter(unknown).sum().alias("unknown"),
+        pl.col("hours").filter(full).sum().alias("fp32_hours"),
+        pl.col("hours").filter(~full & ~unknown).sum().alias("low_precision_hours"),
+        pl.col("hours").filter(unknown).sum().alias("unknown_hours"),
     )
-    return tuple(
-        TensorCoreUse(gpu_type=gpu, fp32_hours=a, low_precision_hours=b, unknown_hours=c)
-        for gpu, a, b, c in rows.sort("gpu_type").iter_rows()
-    )
+    return tuple(TensorCoreUse(**row) for row in rows.sort("gpu_type").to_dicts())
 
 
 def _unused_gpu_hours() -> pl.Expr:

@@ -11,32 +11,17 @@ from profiles.gpus import gpus
 
 from .report_data import ReportPeriod, SetAside
 
-COLUMNS = (
-    "scheduler",
-    "cluster",
-    "job_id",
-    "name",
-    "user",
-    "account",
-    "partition",
-    "state",
-    "submit_s",
-    "start_s",
-    "end_s",
-    "limit_s",
-    "gpus",
-    "gpu_type",
-    "nodes",
-    "asked",
-    "model",
-    "precision",
-    "limit_by",
-    "predicted_step_s",
-    "predicted_median_s",
-    "predicted_upper_s",
-    "predicted_level",
+WHOLE = ("gpus", "nodes")
+NUMBERS = (
+    *("submit_s", "start_s", "end_s", "limit_s"),
+    *("predicted_step_s", "predicted_median_s", "predicted_upper_s", "predicted_level"),
     "reported_step_s",
 )
+TEXTS = (
+    *("scheduler", "cluster", "job_id", "name", "user", "account", "partition", "state"),
+    *("gpu_type", "asked", "model", "precision", "limit_by"),
+)
+COLUMNS = (*TEXTS, *WHOLE, *NUMBERS)
 # Columns that only the queue of a scheduler has.
 PRIORITY, HELD = "priority", "held"
 UNKNOWN = "unknown"

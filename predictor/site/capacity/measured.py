@@ -204,26 +204,20 @@ def use_by_user(table: pl.DataFrame) -> tuple[MeasuredUse, ...]:
             hours.sum().alias("gpu_hours"),
             (hours * pl.col("utilisation")).sum().alias("used_gpu_hours"),
             (hours * pl.col("idle") / pl.col("measured")).sum().alias("idle_gpu_hours"),
-            (pl.col("gpus") * pl.col("predicted_median_s") / 3600).sum().alias("predicted_hours"),
-            pl.col("predicted_median_s").is_not_null().sum().alias("predicted_jobs"),
+            _known_sum(pl.col("gpus") * pl.col("predicted_median_s") / 3600, "predicted_gpu_hours"),
             (pl.col("gpu_memory_bytes") / size).median().alias("gpu_memory_share"),
             pl.col("host_memory_share").median(),
-            (pl.col("watts") * inside).sum().alias("kwh") / 1000,
-            pl.col("watts").is_not_null().any().alias("powered"),
+            _known_sum(pl.col("watts") * inside / 1000, "kwh"),
         )
         .sort("gpu_hours", "user", descending=[True, False])
         .collect()
     )
-    return tuple(
-        MeasuredUse(
-            **{one.name: row[one.name] for one in fields(MeasuredUse) if one.name in row}
-            | {
-                "predicted_gpu_hours": row["predicted_hours"] if row["predicted_jobs"] else None,
-                "kwh": row["kwh"] if row["powered"] else None,
-            }
-        )
-        for row in rows.iter_rows(named=True)
-    )
+    return tuple(MeasuredUse(**row) for row in rows.to_dicts())
+
+
+def _known_sum(values: pl.Expr, name: str) -> pl.Expr:
+    """A sum, null where nothing is known."""
+    return pl.when(values.is_not_null().any()).then(values.sum()).alias(name)
 
 
 def wasteful(table: pl.DataFrame) -> tuple[JobWaste, ...]:

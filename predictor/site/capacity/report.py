@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from ...errors import NotInstalledError
 from ...planning.cost import Terms
 from ..replay import Pool
@@ -22,7 +20,7 @@ from .forecast import forecasts
 from .jobs import PeriodJobs, jobs_of
 from .measured import JobUse, measured_jobs, use_by_user, wasteful
 from .opportunities import better, ranked
-from .report_data import CapacityReport, DemandForecast, Opportunity, Origin, ReportPeriod
+from .report_data import CapacityReport, Opportunity, Origin, ReportPeriod
 from .source import JobSource, is_sample
 from .waiting import queue_at
 from .whatif import MOST_CONFIGURATIONS, ClusterChange, alternatives, what_if
@@ -72,11 +70,16 @@ def make_report(
     notes = [_GUESSED.format(", ".join(guessed))] if guessed else []
     outlook = None if predictor is None else Outlook(predictor)
     opportunities, said = _opportunities(jobs, outlook, pools, wanted)
-    forecast, why_not = _forecasts(source.frame, period, wanted.pools)
-    drained = _drained(source, period, pools, outlook)
+    gpus_known = {pool.name: pool.gpus for pool in wanted.pools}
+    try:
+        forecast, why_not = forecasts(source.frame, period.until_s, gpus_known)
+    except NotInstalledError as error:
+        forecast, why_not = (), (f"No forecast: {error}.",)
+    drained = Cleared()
+    if outlook is not None:
+        drained = cleared(queue_at(source.frame, period.until_s), pools, outlook, source.live)
     plan = wanted.plan
     gpus = {pool.name: pool.gpus for pool in pools}
-    gpus_known = {pool.name: pool.gpus for pool in wanted.pools}
     known = None if guessed or not pools else sum(pool.gpus for pool in pools)
     really = measured_jobs(jobs, wanted.measured)
     if wanted.measured:
@@ -136,20 +139,3 @@ def _opportunities(
         f" be predicted: {100 * share:.0f} % of all GPU-hours."
     )
     return tuple(rows), (note,)
-
-
-def _forecasts(
-    frame: pl.LazyFrame, period: ReportPeriod, stated: Sequence[Pool]
-) -> tuple[tuple[DemandForecast, ...], tuple[str, ...]]:
-    try:
-        return forecasts(frame, period.until_s, {pool.name: pool.gpus for pool in stated})
-    except NotInstalledError as error:
-        return (), (f"No forecast: {error}.",)
-
-
-def _drained(
-    source: JobSource, period: ReportPeriod, pools: Sequence[Pool], outlook: Outlook | None
-) -> Cleared:
-    if outlook is None:
-        return Cleared()
-    return cleared(queue_at(source.frame, period.until_s), pools, outlook, source.live)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from ..history.run import LimitBy, Run, asked_value
 from ..history.store import History
 from ..history.tables import Where
 from ..replay import Pool
-from .jobs import COLUMNS, HELD, PRIORITY, RUNNING
+from .jobs import COLUMNS, HELD, NUMBERS, PRIORITY, RUNNING, WHOLE
 from .live import Live, LiveJob
 from .report_data import SetAside
 
@@ -28,18 +27,6 @@ from .report_data import SetAside
 SAMPLE_CLUSTER = "generated-sample"
 # What a file has to tell of every job; the other columns may be missing.
 NEEDED = ("job_id", "submit_s", "start_s", "end_s", "gpus")
-_WHOLE = ("gpus", "nodes")
-_NUMBERS = (
-    "submit_s",
-    "start_s",
-    "end_s",
-    "limit_s",
-    "predicted_step_s",
-    "predicted_median_s",
-    "predicted_upper_s",
-    "predicted_level",
-    "reported_step_s",
-)
 PENDING = "pending"
 _TOLD = tuple(one.name for one in fields(LiveJob) if one.name in (*COLUMNS, PRIORITY, HELD))
 _DEFAULTS = {"nodes": 1, "asked": ""}
@@ -129,22 +116,13 @@ def is_sample(frame: pl.LazyFrame) -> bool:
 
 
 def _scan(path: Path) -> pl.LazyFrame:
-    ways: Mapping[str, Callable[[Path], pl.LazyFrame]] = {
-        ".csv": _scan_csv,
-        ".gz": _scan_csv,
-        ".parquet": pl.scan_parquet,
-    }
-    way = ways.get(path.suffix)
-    if way is None:
-        raise HistoryError(f"{path}: expected a file that ends in {', '.join(ways)}")
+    if path.suffix not in (".csv", ".gz", ".parquet"):
+        raise HistoryError(f"{path}: expected a file that ends in .csv, .csv.gz or .parquet")
     if not path.is_file():
         raise HistoryError(f"{path} cannot be read: there is no such file")
-    return way(path)
-
-
-def _scan_csv(path: Path) -> pl.LazyFrame:
-    """Everything as text, which ``_column`` turns into numbers."""
-    return pl.scan_csv(path, infer_schema=False)
+    if path.suffix == ".parquet":
+        return pl.scan_parquet(path)
+    return pl.scan_csv(path, infer_schema=False)  # as text, which ``_column`` turns into numbers
 
 
 def _column(name: str, there: bool) -> pl.Expr:
@@ -188,7 +166,7 @@ def _types(told: pl.Series) -> pl.Series:
 
 
 def _dtype(name: str) -> type[pl.DataType]:
-    return pl.Int64 if name in _WHOLE else pl.Float64 if name in _NUMBERS else pl.String
+    return pl.Int64 if name in WHOLE else pl.Float64 if name in NUMBERS else pl.String
 
 
 def with_live(source: JobSource, live: Live) -> JobSource:

@@ -1,8 +1,8 @@
 """The queue at one moment: what runs, what waits, and draws of how long each still takes.
 
-A run that is predicted is drawn from the quantiles of its prediction; jobs of one configuration
-err together, so they share a draw. One that is not is drawn from the shares of their limits that
-past jobs used; without a limit, from their times. Nothing ends before it is through: failures are
+A run that is predicted is drawn from the quantiles of its prediction. One that is not is drawn from
+the shares of their limits that past jobs used; without a limit, from their times. In a draw all err
+in part together (``expected_starts.draw_levels``). Nothing ends before it is through: failures are
 not foreseen.
 """
 
@@ -15,7 +15,8 @@ import numpy as np
 import polars as pl
 
 from ...estimate.prediction import Prediction
-from ..replay import Floats, Ints
+from ..expected_starts import draw_levels
+from ..replay import Floats
 from .configurations import KEY, Outlook, training_job
 from .jobs import COLUMNS, HELD, PRIORITY, with_config
 
@@ -97,22 +98,20 @@ def _of_queue(frame: pl.LazyFrame) -> tuple[pl.Expr, ...]:
 
 def remaining(queue: Queue, outlook: Outlook) -> Remaining:
     """How long each job of the queue still takes."""
-    rng = np.random.default_rng(0)
     found = _predicted(queue, outlook)
-    shared: dict[int, tuple[Floats, Ints]] = {}
+    places = (draw_levels(len(found), DRAWS) * DRAWS).astype(np.int64)
+    steps_s: dict[int, Floats] = {}
     rows = []
     columns = queue.table.select("start_s", "limit_s", "steps").iter_rows()
-    for one, (start_s, limit_s, stated) in zip(found, columns, strict=True):
-        ran_s = 0.0 if start_s is None else queue.at_s - start_s
+    for one, place, (start_s, limit_s, stated) in zip(found, places, columns, strict=True):
         steps = stated if stated is not None else None if one is None else one.steps
         if one is None or steps is None:
-            rows.append(_left(_unknown_s(queue, limit_s, rng), ran_s))
-            continue
-        if id(one) not in shared:
-            step_s = np.array([one.quantile_s(level) for level in _LEVELS])
-            shared[id(one)] = step_s, rng.permutation(DRAWS)
-        step_s, order = shared[id(one)]
-        rows.append(_left(step_s * steps, ran_s)[order])
+            whole_s = _unknown_s(queue, limit_s)
+        else:
+            if id(one) not in steps_s:
+                steps_s[id(one)] = np.array([one.quantile_s(level) for level in _LEVELS])
+            whole_s = steps_s[id(one)] * steps
+        rows.append(_left(whole_s, 0.0 if start_s is None else queue.at_s - start_s)[place])
     seconds = np.array(rows).reshape(len(rows), DRAWS)
     predictions = tuple(
         one if one is not None and (steps is not None or one.steps is not None) else None
@@ -130,10 +129,9 @@ def _predicted(queue: Queue, outlook: Outlook) -> tuple[Prediction | None, ...]:
     return tuple(found[key] for key in keys)
 
 
-def _unknown_s(queue: Queue, limit_s: float | None, rng: np.random.Generator) -> Floats:
+def _unknown_s(queue: Queue, limit_s: float | None) -> Floats:
     values = queue.past_s if limit_s is None else queue.past_shares * limit_s
-    drawn: Floats = rng.choice(values, DRAWS)
-    return np.sort(drawn)
+    return np.quantile(values, _LEVELS)
 
 
 def _left(whole_s: Floats, ran_s: float) -> Floats:

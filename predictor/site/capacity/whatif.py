@@ -173,13 +173,11 @@ def _order(table: pl.DataFrame, pools: Sequence[Pool]) -> Ints:
 
 def _run(row: Mapping[str, Any]) -> Run:
     """A row as a run of the history, as far as its past tells of others."""
-    states = {state.value for state in JobState}
-    job = EndedJob(
-        state=JobState(row["state"] if row["state"] in states else JobState.UNKNOWN),
-        **{name: row[name] or "" for name in _TEXTS},
-        **{name: row[name] for name in ("submit_s", "start_s", "end_s", "limit_s", "gpus")},
-    )
-    return Run(ended=job, asked=row["config"] or "")
+    told: dict[str, Any] = {name: row[name] or "" for name in _TEXTS}
+    told |= {name: row[name] for name in ("submit_s", "start_s", "end_s", "limit_s", "gpus")}
+    known = row["state"] in {state.value for state in JobState}
+    state = JobState(row["state"]) if known else JobState.UNKNOWN
+    return Run(ended=EndedJob(state=state, **told), asked=row["config"] or "")
 
 
 def _by_days(submit_s: Floats, longer_s: Floats) -> Range:

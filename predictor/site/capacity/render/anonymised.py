@@ -41,7 +41,7 @@ def anonymised(report: CapacityReport, site_key: Path) -> CapacityReport:
         )
         for dimension, shares in report.splits.items()
     }
-    changes = {
+    changes: dict[str, Any] = {
         field: tuple(_hashed(row, names, hashed) for row in getattr(report, field))
         for field, names in _PERSONAL.items()
     }

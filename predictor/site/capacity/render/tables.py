@@ -12,7 +12,7 @@ import yaml
 
 from ..report_data import CapacityReport, DemandForecast, Dimension, Share, WeekDemand
 from .table import Column, ColumnKind, ReportTable, Value
-from .words import cause_words, lead, loss_advice, loss_check, read, waste_words
+from .words import lead, read, said
 
 _IDLE = ("idle_gpu_hours", "idle_wanted_gpu_hours")
 _SPLIT = "by-"
@@ -23,16 +23,6 @@ _COMPUTED: Mapping[str, Callable[[Any], Value]] = {
     "waits_for_words": lambda job: job.waits_for or None,
     "state_words": lambda loss: loss.state.replace("_", " ") or "not known",
     "gpu_counts": lambda s: ", ".join(f"{count:,} {name}" for name, count in s.gpus.items()),
-}
-# Sentences over a row and its report.
-_SAID: Mapping[str, Callable[[Any, CapacityReport], Value]] = {
-    "loss_advice": loss_advice,
-    "loss_check": loss_check,
-    "cause_words": lambda cause, report: cause_words(cause, report)[0],
-    "cause_advice": lambda cause, report: cause_words(cause, report)[1],
-    "waste_words": lambda waste, report: waste_words(waste, report)[0],
-    "waste_advice": lambda waste, report: waste_words(waste, report)[1],
-    "waste_check": lambda waste, report: waste_words(waste, report)[2],
 }
 
 
@@ -109,7 +99,7 @@ def table_of(
     words["currency"] = currency or "currency"
     told = _described()[kind]
     kept = [column for column in told["columns"] if column["name"] not in without]
-    values = [_value(column.get("of", column["name"]), report) for column in kept]
+    values = [_value(column, report) for column in kept]
     return ReportTable(
         name=name or kind,
         title=told["title"].format(**words),
@@ -151,7 +141,9 @@ def _described() -> Mapping[str, Any]:
     return dict(yaml.load(read("tables.yaml"), yaml.CSafeLoader))
 
 
-def _value(where: str, report: CapacityReport | None) -> Callable[[Any], Value]:
-    if report is not None and where in _SAID:
-        return lambda row: _SAID[where](row, report)
+def _value(column: Mapping[str, Any], report: CapacityReport | None) -> Callable[[Any], Value]:
+    if report is not None and "say" in column:
+        group, part = column["say"].split(".")
+        return lambda row: said(group, int(part), row, report)
+    where = column.get("of", column["name"])
     return _COMPUTED.get(where) or attrgetter(where)

@@ -17,17 +17,7 @@ import yaml
 
 from ....optional import needs
 from ....units import MISSING
-from ..jobs import UNKNOWN
-from ..report_data import (
-    CapacityReport,
-    JobWaste,
-    Loss,
-    Opportunity,
-    OpportunityKind,
-    Range,
-    WaitCause,
-    total,
-)
+from ..report_data import CapacityReport, Opportunity, OpportunityKind, Range, total
 from . import text
 
 if TYPE_CHECKING:
@@ -134,29 +124,11 @@ def lead(section: str, report: CapacityReport) -> str:
     return filled(templates()["leads"].get(section, ""), report)
 
 
-def loss_advice(it: Loss, report: CapacityReport) -> str:
-    """What to do about jobs that were not done."""
-    words = templates()["losses"]
-    return filled(words.get(it.state, words["other"]), report, it=it)
-
-
-def loss_check(it: Loss, report: CapacityReport) -> str:
-    """The command that lists them; empty where nothing is known that would."""
-    if UNKNOWN in (it.user, it.account) or it.state not in templates()["losses"]:
-        return ""
-    return filled(templates()["checks"].get(it.scheduler, ""), report, it=it)
-
-
-def cause_words(it: WaitCause, report: CapacityReport) -> tuple[str, str]:
-    """A cause of waiting, and what to do about it."""
-    words = templates()["causes"]
-    cause, advice = words.get(it.cause, words["now"])
-    return filled(cause, report, it=it), advice
-
-
-def waste_words(it: JobWaste, report: CapacityReport) -> tuple[str, ...]:
-    """What a job did not use, what to do about it, and what checks it."""
-    return tuple(filled(words, report, it=it) for words in templates()["waste"][it.kind])
+def said(group: str, part: int, it: object, report: CapacityReport) -> str:
+    """What is said of a row: by the value that its group goes by, else in other words."""
+    told = templates()[group]
+    words = told["words"].get(getattr(it, told["by"]), told["other"])
+    return filled(words[part], report, it=it)
 
 
 def filled(words: str, report: CapacityReport, **more: object) -> str:
