@@ -30,11 +30,8 @@ def explain(model: str, version: str | None, form: str, **fields: Any) -> None:
             {"field": s.name, "value": s.value, "stated": s.stated, "reason": s.reason}
             for s in software.settings
         ]
-        assumed = [one.as_dict() for one in found.assumptions]
-        show_json(
-            {"framework": software.framework, "date": software.date}
-            | {"software": settings, "assumptions": assumed}
-        )
+        told = {"framework": software.framework, "date": software.date, "software": settings}
+        show_json(told | {"assumptions": [one.as_dict() for one in found.assumptions]})
         return
     click.echo(f"software: {software.framework} of {int(software.date)}\n")
     rows = [

@@ -211,16 +211,7 @@ def settle(stated: Stated) -> Stated:
         f"invalid image_size={shown!r} for {stated.model}; {accepted}",
         "" if axes is None else "image_size",
     )
-    return replace(
-        stated,
-        values=_without(stated.values, "image_size"),
-        origins=_without(stated.origins, "image_size"),
-        problems=(*stated.problems, problem),
-    )
-
-
-def _without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
-    return {k: v for k, v in mapping.items() if k != key}
+    return stated.without(("image_size",), problem)
 
 
 def joint_precision(signals: Mapping[str, str]) -> Precision | None:

@@ -238,9 +238,4 @@ def _without_length(stated: Stated, origin: str, why: str) -> Stated:
     problem = Problem(
         origin, f"{why}: state epochs or steps of the whole job in --comment", "steps"
     )
-    return replace(
-        stated,
-        values={k: v for k, v in stated.values.items() if k not in _LENGTH},
-        origins={k: v for k, v in stated.origins.items() if k not in _LENGTH},
-        problems=(*stated.problems, problem),
-    )
+    return stated.without(_LENGTH, problem)

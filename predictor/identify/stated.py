@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -97,6 +97,15 @@ class Stated:
     def model(self) -> str | None:
         """The model, where one was stated."""
         return self.values.get("model")
+
+    def without(self, names: Collection[str], problem: Problem) -> Stated:
+        """The same without some fields, and with the problem why."""
+        return replace(
+            self,
+            values={k: v for k, v in self.values.items() if k not in names},
+            origins={k: v for k, v in self.origins.items() if k not in names},
+            problems=(*self.problems, problem),
+        )
 
     @property
     def facts(self) -> Stated:
