@@ -35,9 +35,8 @@ class OnePrediction(PhysicsView):
     def __init__(self, prediction: Prediction) -> None:
         self._one = prediction
 
-    def prediction(self, job: JobRequest) -> Prediction | None:
-        """That of the job in question."""
-        return self._one
+    def _on_each(self, job: JobRequest) -> list[Prediction]:
+        return [self._one]
 
     def ratio(self, ran: JobRequest, job: JobRequest) -> float | None:
         """Nothing is known of what ran."""
