@@ -69,7 +69,8 @@ def compare(
     first = lines[0].found
     length = "" if first.steps is None else f", {count(first.steps)} steps"
     batch = f"batch {first.job.micro_batch_size} per GPU"
-    click.echo(f"{first.job.model} on {first.job.gpus} GPUs, {batch}{length}\n")
+    gpus = f"{first.job.gpus} GPU" + "s" * (first.job.gpus > 1)
+    click.echo(f"{first.job.model} on {gpus}, {batch}{length}\n")
     _show(lines)
     if skipped:
         click.echo("\nskipped, the GPU has no units for the format")
@@ -129,9 +130,9 @@ def compared(model: Predictor, jobs: Sequence[TrainingJob]) -> list[Line]:
 
 def _show(lines: Sequence[Line]) -> None:
     whole = "total" if lines[0].found.steps is not None else "step"
-    show_table(
-        ("GPU", "precision", whole, "50 %", "95 %", "vs FP32"), list(map(_cells, lines)), left=2
-    )
+    head = ("GPU", "precision", whole, "50 %", "95 %", "vs FP32")
+    unfit = {number for number, line in enumerate(lines) if not line.found.memory.ok}
+    show_table(head, list(map(_cells, lines)), left=2, red=unfit)
 
 
 def _cells(line: Line) -> tuple[str, ...]:

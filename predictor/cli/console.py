@@ -79,12 +79,16 @@ def columns() -> int | None:
 
 
 def show_table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int | Collection[int] = 1
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    left: int | Collection[int] = 1,
+    red: Collection[int] = (),
 ) -> None:
     """Aligned columns on stdout, the first ``left`` of them, or those places, to the left.
 
     What is wider than the terminal is folded inside its columns; where even that is too wide, a
-    row becomes a block of lines.
+    row becomes a block of lines. ``red`` are rows that say what cannot be.
     """
     lines = [tuple(head), *(tuple(row) for row in rows)]
     left = range(left) if isinstance(left, int) else left
@@ -97,14 +101,15 @@ def show_table(
             _show_blocks(lines, room)
             return
         widths = shrunk
-    for line in lines:
+    for number, line in enumerate(lines, -1):
         cells = [_folded(cell, width) for cell, width in zip(line, widths, strict=True)]
         for parts in zip_longest(*cells, fillvalue=""):
             aligned = (
                 part.ljust(width) if i in left else part.rjust(width)
                 for i, (part, width) in enumerate(zip(parts, widths, strict=True))
             )
-            click.echo(gap.join(aligned).rstrip())
+            text = gap.join(aligned).rstrip()
+            click.echo(_coloured(text, "red") if number in red else text)
 
 
 def _shrunk(lines: Sequence[Sequence[str]], widths: Sequence[int], room: int) -> list[int] | None:
@@ -173,7 +178,7 @@ class _Folding:
         self.whole.flush()
 
     def _fitting(self, line: str) -> str:
-        if len(line) <= self._width:
+        if len(click.unstyle(line)) <= self._width:
             return line
         starts = [m.end() for m in re.finditer(r"^ *|\S {2,}(?=\S)", line)]
         indent = max((n for n in starts if n <= 0.6 * self._width), default=0) or len(GAP)

@@ -136,6 +136,15 @@ def test_an_error_is_red_unless_the_user_wants_no_colour() -> None:
     assert "\x1b[" not in in_terminal(80, *words, NO_COLOR="1")
 
 
+def test_what_does_not_fit_its_gpu_is_red() -> None:
+    words = ("compare", "resnet50", "--gpu", "v100-sxm2-16gb", "--batch-size", "256")
+    lines = in_terminal(80, *PROGRAM, *words, NO_COLOR="").splitlines()
+    marked = [line for line in lines if line.startswith("\x1b[31mv100")]
+    assert len(marked) == 1
+    assert "fp32 (does not" in marked[0]
+    assert max(len(click.unstyle(line)) for line in lines if "warning" not in line) <= 80
+
+
 def test_a_bar_tells_the_time_left() -> None:
     program = (
         "import time; from predictor.cli.console import progress\n"
