@@ -1,10 +1,10 @@
-"""Records networks of timm and torchvision as graphs that are read without torch.
+"""Records networks of libraries as graphs that are read without torch.
 
 Run with ``python tools/record_graphs.py`` to record again all that ``profiles/graphs`` holds, or
 with names to add or replace those: ``timm/resnet50d``, with an argument
 ``timm/densenet121+stem_type=deep``, with one inside another ``+attn_kwargs.rd_ratio=0.125``.
-``--missing timm`` adds every classifier of a library. It needs the extra ``graphs``. Nothing is
-computed and no weights are loaded.
+``--missing timm`` adds every classifier of a library. It needs the extra ``graphs``; those of other
+libraries (``library_networks``) need these. Nothing is computed and no weights are loaded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import sha256
 from importlib import import_module
 from importlib.metadata import version
@@ -29,6 +28,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from library_networks import Network, network
 from recording_laws import BATCH, OperatorsAt, Powers, operator_laws, with_batch
 
 from predictor.errors import GraphError
@@ -42,14 +42,13 @@ from predictor.measure.trace.mapping import mapped
 from predictor.measure.trace.recording import Recording as CallRecording
 from predictor.measure.trace.solve import folded
 from predictor.measure.trace.step import built
-from profiles.recordings import MANIFEST, Recording, path_of, recordings
+from profiles.recordings import MANIFEST, Recording, manifest, path_of, recordings
 
 MANIFEST_FORMAT = 1
-IMAGE_SIZE = 224  # of networks whose library names none
 STEP = 32  # pixels from one side to the next: what most networks divide an image by
 FLOPS_TOLERANCE = 0.002
 SCORES = frozenset({Kind.SOFTMAX, Kind.BATCHED_GEMM, Kind.ATTENTION})
-WEIGHTS = ("parameters", "trainable", "tensors")
+WEIGHTS = ("parameters", "trainable", "tensors", "inputs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,38 +75,29 @@ class LibraryNetwork:
     tensors of ``precision-time trace``, which networks that nobody knows need.
     """
 
-    def __init__(self, name: str) -> None:
-        self.library, _, rest = name.partition("/")
+    def __init__(self, name: str, known: Network | None = None) -> None:
+        library, _, rest = name.partition("/")
         self.model, *stated = rest.split("+")
-        self._arguments = arguments(stated)
+        self._network = known or network(library, self.model, arguments(stated))
         self._modules: dict[int | None, torch.nn.Module] = {}
 
-    @cached_property
+    @property
     def default_side(self) -> int:
-        """The side of the images it is trained with."""
-        if self.library != "timm":
-            return IMAGE_SIZE
-        found: int = import_module("timm").get_pretrained_cfg(self.model).input_size[-1]
-        return found
+        """The side of the images it is trained with, or the tokens of its texts."""
+        return self._network.side
 
-    @cached_property
-    def sized(self) -> bool:
-        """Whether the library makes another network for another image."""
-        if self.library != "timm":
-            return False
-        try:
-            self._modules[self.default_side] = self._create(img_size=self.default_side)
-        except TypeError:
-            return False
-        return True
+    @property
+    def first_side(self) -> int:
+        """The smallest side that is traced, 0 for the one asked for."""
+        return self._network.first
 
     def at(self, side: int) -> torch.nn.Module:
         """The network for an image; raises GraphError where there is none."""
-        key = side if self.sized else None
+        key = side if self._network.sized else None
         if key not in self._modules:
-            arguments = {"img_size": side} if self.sized else {}
             with _possible(self.model, side):
-                self._modules[key] = self._create(**arguments)
+                module = built(lambda: self._network.make(side)).to("meta").train()
+                self._modules[key] = module
         return self._modules[key]
 
     def flops(self, side: int) -> int:
@@ -115,7 +105,7 @@ class LibraryNetwork:
         module = self.at(side)
         counter = FlopCounterMode(display=False)
         with _possible(self.model, side), counter, torch.device("meta"):
-            module(torch.empty(2, 3, side, side))
+            module(**self._network.inputs(2, side))
         found: int = counter.get_total_flops()
         return found
 
@@ -129,22 +119,19 @@ class LibraryNetwork:
         recording.weights(module.parameters())
         module.zero_grad(set_to_none=True)
         with _possible(self.model, side), torch.device("meta"):
-            images = torch.empty(batch, 3, side, side)
-            module(images)
+            inputs = self._network.inputs(batch, side)
+            module(**inputs)
             with recording, WholeLayers(recording):
-                total = every_cross_entropy(module(images))
+                found = module(**inputs)
+                scalar = isinstance(found, torch.Tensor) and not found.dim()
+                total = found if scalar else every_cross_entropy(found)
                 recording.backward_of(total)
         return tuple(recording.calls)
 
-    def _create(self, **arguments: Any) -> torch.nn.Module:
-        def create() -> Any:
-            if self.library == "timm":
-                timm = import_module("timm")
-                return timm.create_model(self.model, **self._arguments, **arguments)
-            models = import_module("torchvision").models
-            return models.get_model(self.model, weights=None, **self._arguments)
-
-        return built(create).to("meta").train()
+    def inputs(self, side: int) -> int:
+        """Elements of one sample that the host sends."""
+        with torch.device("meta"):
+            return sum(one.numel() for one in self._network.inputs(1, side).values())
 
 
 def arguments(stated: Sequence[str]) -> dict[str, Any]:
@@ -164,7 +151,7 @@ def _possible(model: str, side: int) -> Iterator[None]:
     try:
         yield
     except (AssertionError, RuntimeError, ValueError) as error:
-        raise GraphError(f"{model} takes no image of {side} pixels: {error}") from error
+        raise GraphError(f"{model} takes no side of {side}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +161,6 @@ class Recorded:
     operators: tuple[SymbolicOperator, ...]
     weights: Mapping[str, Law]
     any_side: bool
-    forward_flops: float
 
 
 def record(network: LibraryNetwork, side: int) -> Recorded:
@@ -196,10 +182,10 @@ def record(network: LibraryNetwork, side: int) -> Recorded:
             break
         ours = _forward_flops(laws, sides[-1] + STEP) / _forward_flops(laws, side)
         if abs(ours / theirs - 1) < FLOPS_TOLERANCE:
-            return _recorded(laws, True, counted)
+            return _recorded(laws, True)
     laws = operator_laws(at, [side], ONE_SIDE.fixed, ONE_SIDE.grown)
     assert laws is not None  # one trace has the operators of itself
-    return _recorded(laws, False, counted)
+    return _recorded(laws, False)
 
 
 def _traces(network: LibraryNetwork) -> OperatorsAt:
@@ -212,7 +198,8 @@ def _traces(network: LibraryNetwork) -> OperatorsAt:
         operators = mapped(with_batch(known[side], batch)).operators
         every = list(network.at(side).parameters())
         trained = [p for p in every if p.requires_grad]
-        counts = (sum(p.numel() for p in every), sum(p.numel() for p in trained), len(trained))
+        counts = [sum(p.numel() for p in every), sum(p.numel() for p in trained), len(trained)]
+        counts.append(network.inputs(side))
         weights = (Operator(Kind.OPTIMIZER, Direction.UPDATE, (), float(n), 0, 0) for n in counts)
         return (*operators, *weights)
 
@@ -224,13 +211,12 @@ def _forward_flops(laws: Sequence[SymbolicOperator], side: int) -> float:
     return sum(value(o.flops, 2, side) * o.count for o in forward)
 
 
-def _recorded(laws: Sequence[SymbolicOperator], any_side: bool, counted: int) -> Recorded:
+def _recorded(laws: Sequence[SymbolicOperator], any_side: bool) -> Recorded:
     operators, weights = laws[: -len(WEIGHTS)], laws[-len(WEIGHTS) :]
     return Recorded(
         operators=folded(operators),
         weights={name: law.flops for name, law in zip(WEIGHTS, weights, strict=True)},
         any_side=any_side,
-        forward_flops=counted / 2,
     )
 
 
@@ -238,8 +224,9 @@ def write(name: str, side: int | None) -> Recording:
     """Record one network, write its file, and give its row of the manifest."""
     network = LibraryNetwork(name)
     side = side or network.default_side
-    found = record(network, side)
-    content = packed(side, found.any_side, found.weights, found.operators)
+    first = network.first_side or side
+    found = record(network, first)
+    content = packed(first, found.any_side, found.weights, found.operators)
     path_of(name).parent.mkdir(parents=True, exist_ok=True)
     path_of(name).write_bytes(content)
     attends = any(o.kind in SCORES - {Kind.SOFTMAX} for o in found.operators)
@@ -248,13 +235,13 @@ def write(name: str, side: int | None) -> Recording:
         sha256=sha256(content).hexdigest(),
         image_size=side,
         parameters=round(value(found.weights["parameters"], 1, side)),
-        forward_gflops=float(f"{found.forward_flops / 1e9:.5g}"),
+        forward_gflops=float(f"{network.flops(side) / 2e9:.5g}"),
         group="vision-transformer" if attends else "cnn",
     )
 
 
-def write_manifest(rows: Mapping[str, Recording]) -> None:
-    """Write the manifest, with the versions of what is installed."""
+def write_manifest(rows: Mapping[str, Recording], libraries: set[str]) -> None:
+    """Write the manifest, with the versions of what was just recorded."""
     graphs = {
         name: {
             "sha256": row.sha256,
@@ -265,7 +252,8 @@ def write_manifest(rows: Mapping[str, Recording]) -> None:
         }
         for name, row in sorted(rows.items())
     }
-    versions = {name: version(name).partition("+")[0] for name in ("timm", "torch", "torchvision")}
+    known = manifest()["libraries"] if MANIFEST.exists() else {}
+    versions = known | {name: version(name).partition("+")[0] for name in ("torch", *libraries)}
     content = {"format": MANIFEST_FORMAT, "libraries": versions, "graphs": graphs}
     MANIFEST.write_text(json.dumps(content, indent=1) + "\n")
 
@@ -307,7 +295,7 @@ def main(names: tuple[str, ...], library: str | None, image_size: int | None) ->
             click.echo(f"{name}: {error}", err=True)
             continue
         click.echo(f"{name}: {rows[name].parameters} parameters")
-        write_manifest(rows)
+        write_manifest(rows, {n.partition("/")[0] for n in wanted})
     del kept
 
 

@@ -184,6 +184,11 @@ class GraphBuilder(MemoryLayers):
         if bias and self._trainable:
             self.emit(Kind.ELEMENTWISE, WEIGHT_GRADIENT, (rows, out_features), reads=c)
 
+    def dense(self, rows: int, in_features: int, out_features: int, act: str = "relu") -> None:
+        """Fully connected layer with the function ``act`` behind it."""
+        self.linear(rows, in_features, out_features)
+        self.activation(rows * out_features, act)
+
     def batched_matmul(self, batch: int, m: int, n: int, k: int) -> None:
         """``batch`` products A[m,k] B[k,n] of two activations, and both gradients."""
         flops = 2.0 * batch * m * n * k

@@ -46,7 +46,7 @@ def meaning_of(name: str, library: str = "") -> Meaning | None:
     if len(name) > MAX_NAME:
         return None
     for spelling in _spellings(name, library):
-        if _refused(spelling):
+        if spelling not in _known() and _refused(spelling):
             return None
         if found := _lookup(spelling):
             return found

@@ -1,7 +1,8 @@
 """Networks that a library defines: operators recorded by the tracer, read without torch.
 
 ``profiles/graphs`` holds one file a network, written by ``tools/record_graphs.py``, and a manifest
-with their hashes. Sizes are laws of the batch size and of the pixels along one side of the image.
+with their hashes. Sizes are laws of the batch size and of the pixels along one side of the image,
+or of the tokens of a text.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from math import prod, sqrt
@@ -24,45 +25,57 @@ from .traced import Law, SymbolicOperator, law_of, value
 RECORDING_FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class OperatorLaw:
-    """One operator whose sizes are places in the list of laws; ``blank`` has all else of it."""
+    """One operator as a file has it: its sizes are places in the list of laws."""
 
-    blank: Operator
+    kind: Kind
+    direction: Direction
     dims: tuple[int, ...]
     flops: int
     reads: int
     writes: int
     kernels: int
+    count: float
+    function: str
+    origins: tuple[str, ...] | None
 
-    def sized(self, sizes: Sequence[float]) -> Operator:
-        """The operator at these values of the laws."""
-        return replace(
-            self.blank,
-            dims=tuple(round(sizes[i]) for i in self.dims),
-            flops=sizes[self.flops],
-            reads=sizes[self.reads],
-            writes=sizes[self.writes],
-            kernels=sizes[self.kernels],
+    def sized(self, sizes: Sequence[float], whole: Sequence[int]) -> Operator:
+        """The operator at these values of the laws, also rounded."""
+        return Operator(
+            self.kind,
+            self.direction,
+            tuple([whole[i] for i in self.dims]),
+            sizes[self.flops],
+            sizes[self.reads],
+            sizes[self.writes],
+            sizes[self.kernels],
+            self.count,
+            self.function,
+            self.origins,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Laws of the number of weights, of those that are trained, and of their tensors."""
+    """Laws of the number of weights, of those that are trained, of their tensors, of the input.
+
+    ``inputs`` are elements of a sample; None where they are those of an image of three channels.
+    """
 
     parameters: Law
     trainable: Law
     tensors: Law
+    inputs: Law | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedGraph:
-    """The operators of a network for any batch size and image.
+    """The operators of a network for any batch size and image, or length of a text.
 
-    ``side`` are the pixels it was recorded with. Where ``any_side`` is false no law of the side was
-    found (windows that are padded, fixed positions): what grows with the batch is then taken to
-    grow with the pixels. ``sequence`` are places in ``operators``, in the order they run.
+    ``side`` are the pixels (tokens) it was recorded with. Where ``any_side`` is false no law of the
+    side was found (windows that are padded, fixed positions): what grows with the batch is then
+    taken to grow with the pixels. ``sequence`` are places in ``operators``, in the order they run.
     """
 
     name: str
@@ -76,7 +89,8 @@ class RecordedGraph:
     def operators_at(self, batch: int, image: tuple[int, ...]) -> list[Operator]:
         """The operators of a micro-batch."""
         sizes = [self.size(law, batch, image) for law in self.laws]
-        sized = [operator.sized(sizes) for operator in self.operators]
+        whole = [round(size) for size in sizes]
+        sized = [operator.sized(sizes, whole) for operator in self.operators]
         return [sized[i] for i in self.sequence]
 
     def size(self, law: Law, batch: int, image: tuple[int, ...]) -> float:
@@ -84,7 +98,7 @@ class RecordedGraph:
         pixels = prod(image)
         if self.any_side:
             return value(law, batch, sqrt(pixels) if len(set(image)) > 1 else image[0])
-        share = pixels / self.side**2
+        share = pixels / self.side ** len(image)
         return sum((c * float(batch**i) * (share if i else 1.0) for c, i, _ in law), 0.0)
 
 
@@ -174,13 +188,5 @@ def _number(coefficient: float) -> float | int:
 def _operator(raw: Mapping[str, Any], row: Sequence[Any]) -> OperatorLaw:
     kind, direction, dims, flops, reads, writes, kernels, count, function, origins = row
     names = None if origins is None else tuple(raw["origins"][origins])
-    return OperatorLaw(
-        blank=Operator(
-            Kind(kind), Direction(direction), (), 0, 0, 0, 0, float(count), function, names
-        ),
-        dims=tuple(dims),
-        flops=flops,
-        reads=reads,
-        writes=writes,
-        kernels=kernels,
-    )
+    laws = (tuple(dims), flops, reads, writes, kernels)
+    return OperatorLaw(Kind(kind), Direction(direction), *laws, float(count), function, names)

@@ -6,9 +6,10 @@ Each forward operator of a layer brings its gradients with it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from .operator import PRODUCT_KINDS, Direction, Graph, Kind, Operator
 
@@ -70,70 +71,48 @@ class Recorder:
     # --- scopes -----------------------------------------------------------------------------
 
     @contextmanager
-    def repeat(self, times: int) -> Iterator[None]:
+    def _within(self, **changes: Any) -> Iterator[None]:
+        """Another state inside."""
+        outer = {name: getattr(self, name) for name in changes}
+        vars(self).update(changes)
+        try:
+            yield
+        finally:
+            vars(self).update(outer)
+
+    def repeat(self, times: int) -> AbstractContextManager[None]:
         """Everything inside stands ``times`` times, weights included."""
-        outer = self._repeat
-        self._repeat = outer * times
-        try:
-            yield
-        finally:
-            self._repeat = outer
+        return self._within(_repeat=self._repeat * times)
 
-    @contextmanager
-    def grouped(self, times: int) -> Iterator[None]:
+    def grouped(self, times: int) -> AbstractContextManager[None]:
         """As ``repeat``, but one launch starts them all (grouped GEMMs)."""
-        outer = self._launches
-        self._launches = outer / times
-        try:
-            with self.repeat(times):
-                yield
-        finally:
-            self._launches = outer
+        return self._within(_launches=self._launches / times, _repeat=self._repeat * times)
 
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
+    def regions(self, count: int) -> AbstractContextManager[None]:
+        """Inside, one sample is one region: ``count`` of them in the micro-batch."""
+        return self._within(batch_size=count)
+
+    def frozen(self) -> AbstractContextManager[None]:
         """Weights inside get no gradient; data gradients still flow through."""
-        outer, self._trainable = self._trainable, False
-        try:
-            yield
-        finally:
-            self._trainable = outer
+        return self._within(_trainable=False)
 
-    @contextmanager
-    def forward_only(self) -> Iterator[None]:
+    def forward_only(self) -> AbstractContextManager[None]:
         """No gradient of any kind inside (a frozen stem, a teacher, target sampling)."""
-        outer = self._trainable, self._backward
-        self._trainable = self._backward = False
-        try:
-            yield
-        finally:
-            self._trainable, self._backward = outer
+        return self._within(_trainable=False, _backward=False)
 
-    @contextmanager
     def formats(
         self, given: Iterable[str], result: Iterable[str], *, entering: Iterable[str] = ()
-    ) -> Iterator[None]:
+    ) -> AbstractContextManager[None]:
         """Operators inside work on tensors of these origins, their gradients on the results'.
 
         ``entering`` are those of what comes into a product, before it is cast.
         """
-        outer = self._given, self._result, self._entering
-        self._given, self._result, self._entering = (
-            tuple(sorted(names)) for names in (given, result, entering)
-        )
-        try:
-            yield
-        finally:
-            self._given, self._result, self._entering = outer
+        own, came, out = (tuple(sorted(names)) for names in (given, entering, result))
+        return self._within(_given=own, _entering=came, _result=out)
 
-    @contextmanager
-    def inside(self, function: str) -> Iterator[None]:
+    def inside(self, function: str) -> AbstractContextManager[None]:
         """Operators inside are parts of one fused function, which the memory model knows."""
-        outer, self._function = self._function, function
-        try:
-            yield
-        finally:
-            self._function = outer
+        return self._within(_function=function)
 
     # --- bookkeeping ------------------------------------------------------------------------
 
@@ -264,27 +243,33 @@ class MemoryLayers(Recorder):
         ``function`` is torch's name, which says what memory keeps for the backward.
         ``backward_writes=0`` means there is no backward operator.
         """
+        if backward_writes:
+            back = reads + 1 if backward_reads is None else backward_reads
+            launches = kernels if backward_kernels is None else backward_kernels
+            both_ways = (reads, writes, kernels), (back, backward_writes, launches)
+            self.chain(x, *both_ways, function)
+        else:
+            n = self._elements(x)
+            moved = {"reads": reads * n, "writes": writes * n, "kernels": kernels}
+            self.emit(Kind.ELEMENTWISE, FORWARD, (1, int(n)), function=function, **moved)
+
+    def chain(
+        self,
+        x: Feature | float,
+        forward: tuple[float, float, float],
+        backward: tuple[float, float, float],
+        function: str = "",
+    ) -> None:
+        """A chain of pointwise kernels: per element read and written, and launches, each way."""
         n, dims = self._elements(x), (1, int(self._elements(x)))
-        forward = reads * n, writes * n
-        if not backward_writes:
-            self.emit(
-                Kind.ELEMENTWISE,
-                FORWARD,
-                dims,
-                reads=forward[0],
-                writes=forward[1],
-                kernels=kernels,
-                function=function,
-            )
-            return
-        back = reads + 1 if backward_reads is None else backward_reads
+        (reads, writes, launches), (back_reads, back_writes, back) = forward, backward
         self.both(
             Kind.ELEMENTWISE,
             dims,
-            forward,
-            (back * n, backward_writes * n),
-            kernels=kernels,
-            backward_kernels=backward_kernels,
+            (reads * n, writes * n),
+            (back_reads * n, back_writes * n),
+            kernels=launches,
+            backward_kernels=back,
             function=function,
         )
 

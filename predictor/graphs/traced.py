@@ -124,9 +124,6 @@ class TracedModel:
             raise self._fixed("seq_len", work.seq_len, self.seq_len)
         if self.image_size and work.image_size not in (None, self.image_size):
             raise self._fixed("image_size", work.image_size, self.image_size)
-        for cut in ("tensor_parallel", "context_parallel", "expert_parallel"):
-            if getattr(work, cut) > 1:
-                raise GraphError(f"{self.name} was traced whole: {cut} can only be 1")
 
     def _fixed(self, field: str, asked: object, known: object) -> GraphError:
         return GraphError(

@@ -44,9 +44,9 @@ SAMPLE = [
 
 def graph(name: str, batch: int = 1, *, flash: bool = False, scale: float = 1) -> Graph:
     entry = entry_of(name)
-    assert entry.image_size is not None
-    image = tuple(round(scale * side) for side in entry.image_size)
-    work = Workload(batch, image_size=image, flash_attention=flash)
+    image = tuple(round(scale * side) for side in entry.image_size or ()) or None
+    length = None if entry.seq_len is None else round(scale * entry.seq_len)
+    work = Workload(batch, seq_len=length, image_size=image, flash_attention=flash)
     return graph_of(entry.name, (), work)
 
 
@@ -116,6 +116,42 @@ def test_names_of_measurements_have_the_parameters_printed_there(
 )
 def test_weight_tensors_are_as_many_as_timm_has(name: str, tensors: int) -> None:
     assert graph(name).parameter_tensors == tensors
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("yolov5s", 7235389),
+        ("yolov5x", 86749405),
+        ("clip-vit-b-32", 151277313),
+        ("clip-vit-l-14", 427616513),
+        ("whisper-large-v2", 1543304960),
+        ("stable-diffusion-xl-unet", 2567463684),
+        ("flux.1-dev", 11901408320),
+    ],
+)
+def test_networks_of_other_libraries_have_the_parameters_that_are_published(
+    name: str, parameters: int
+) -> None:
+    assert graph(name).parameters == parameters
+
+
+def test_the_scores_of_clip_grow_with_the_square_of_the_pairs() -> None:
+    def scored(batch: int) -> float:
+        operators = graph("clip-vit-b-32", batch).operators
+        return sum(o.flops for o in operators if o.dims == (batch, batch, 512, 1))
+
+    assert scored(8) == 2 * 8 * 8 * 512
+    assert scored(64) == 64 * scored(8)
+
+
+@pytest.mark.parametrize("name", ["densenet121", "esm2-8m", "flux.1-dev"])
+@pytest.mark.parametrize("cut", ["tensor_parallel", "context_parallel", "expert_parallel"])
+def test_what_was_recorded_whole_is_not_split(name: str, cut: str) -> None:
+    entry = entry_of(name)
+    sizes = {"seq_len": entry.seq_len, "image_size": entry.image_size}
+    with pytest.raises(GraphError, match=f"recorded whole: {cut} can only be 1"):
+        graph_of(name, (), Workload(2, **sizes, **{cut: 2}))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", SAMPLE)

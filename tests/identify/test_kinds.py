@@ -77,14 +77,25 @@ def test_one_process_on_many_gpus_is_one_gpu_working(command: str, alone: bool) 
     ("command", "name"),
     [
         ("python train.py --model unet --batch-size 2 --epochs 3", "unet"),
-        ("python -m training.main --dataset-type webdataset --model ViT-B-32", "clip-ViT-B-32"),
-        ("python train.py --model openai/clip-vit-base-patch32 --batch-size 2", "openai/clip-vit-"),
+        ("python -m training.main --dataset-type webdataset --model RN50", "clip-RN50"),
+        ("python train.py --model openai/clip-vit-large-patch32 --batch-size 2", "openai/clip-vit-"),
     ],
 )
 def test_a_name_that_could_mean_another_network_means_none(command: str, name: str) -> None:
     stated = read(command)
     assert stated.model is None
     assert (stated.unknown_model or "").startswith(name)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python -m training.main --dataset-type webdataset --model ViT-B-32",
+        "python train.py --model openai/clip-vit-base-patch32 --batch-size 2",
+    ],
+)
+def test_clip_is_both_of_its_towers(command: str) -> None:
+    assert read(command).model == "clip-vit-b-32"
 
 
 def test_a_script_that_calls_another_is_read_with_what_it_exports() -> None:

@@ -70,8 +70,7 @@ def _fully_connected(b: GraphBuilder, x: Feature, hidden: int, classes: int) -> 
     """Two hidden layers with ReLU and dropout, the class layer, cross entropy."""
     inputs = x.elements
     for _ in range(2):
-        b.linear(b.batch_size, inputs, hidden)
-        b.activation(b.batch_size * hidden)
+        b.dense(b.batch_size, inputs, hidden)
         b.dropout(b.batch_size * hidden)
         inputs = hidden
     b.linear(b.batch_size, hidden, classes)
@@ -135,8 +134,7 @@ def vit_layer(
     for branch in ("attention", "feed-forward"):
         if branch == "feed-forward":
             b.layer_norm(rows, hidden)
-            b.linear(rows, hidden, wide)
-            b.activation(rows * wide, "gelu")
+            b.dense(rows, hidden, wide, "gelu")
             b.linear(rows, wide, hidden)
         if dropout:
             b.dropout(rows * hidden)

@@ -103,8 +103,7 @@ def electra(
     if head != "pretrain":
         _task_head(b, hidden, seq, head, classes)
         return
-    b.linear(rows, hidden, hidden)
-    b.activation(rows * hidden, "gelu")
+    b.dense(rows, hidden, hidden, "gelu")
     b.linear(rows, hidden, 1)
     b.regression_loss(rows)
 
@@ -207,8 +206,7 @@ def _masked_language_head(
     """Gather the masked positions, dense + GELU + norm, tied vocabulary GEMM with bias, loss."""
     rows = b.batch_size * predictions
     b.move(rows * hidden)
-    b.linear(rows, hidden, embedding)
-    b.activation(rows * embedding, "gelu")
+    b.dense(rows, hidden, embedding, "gelu")
     b.layer_norm(rows, embedding)
     b.linear(rows, embedding, vocab, bias=False, shared=True)
     b.parameters(vocab)
@@ -218,8 +216,7 @@ def _masked_language_head(
 
 def _pooled_classifier(b: GraphBuilder, hidden: int, classes: int) -> None:
     """Dense + tanh on the first token, then a classifier."""
-    b.linear(b.batch_size, hidden, hidden)
-    b.activation(b.batch_size * hidden, "tanh")
+    b.dense(b.batch_size, hidden, hidden, "tanh")
     b.linear(b.batch_size, hidden, classes)
     b.cross_entropy(b.batch_size, classes)
 

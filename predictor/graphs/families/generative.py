@@ -54,8 +54,7 @@ def diffusion(
     _text_encoder(b, told, text_layers)
     b.elementwise(x, reads=3, writes=2, kernels=6, backward_writes=0)
     for narrow in (widths[0], told.time):
-        b.linear(b.batch_size, narrow, told.time)
-        b.activation(float(b.batch_size * told.time), "silu")
+        b.dense(b.batch_size, narrow, told.time, "silu")
     x = b.conv(x, widths[0], 3, bias=True, data_gradient=False)
     skips = [x]
     for level, width in enumerate(widths):
@@ -136,8 +135,7 @@ def _text_encoder(b: GraphBuilder, told: _Told, layers: int) -> None:
         b.attention(width // 64, told.tokens, told.tokens, 64, dropout=False)
         b.linear(rows, width, width)
         b.layer_norm(rows, width)
-        b.linear(rows, width, 4 * width)
-        b.activation(float(rows * 4 * width), "gelu")
+        b.dense(rows, width, 4 * width, "gelu")
         b.linear(rows, 4 * width, width)
         b.elementwise(rows * width, reads=2, kernels=2)
 
@@ -288,15 +286,7 @@ def _modulated_norm(b: GraphBuilder, stream: _Stream, rows: int) -> None:
     """Layer norm without weights, then scale and shift; their gradients are sums over a sample."""
     b.layer_norm(rows, stream.hidden, affine=False, sums=2 if stream.nemo else 1)
     if not stream.nemo:
-        b.elementwise(
-            rows * stream.hidden,
-            reads=2,
-            writes=2,
-            backward_reads=5,
-            backward_writes=2,
-            kernels=3,
-            backward_kernels=4,
-        )
+        b.chain(rows * stream.hidden, (2, 2, 3), (5, 2, 4))
 
 
 def _gated_residual(b: GraphBuilder, stream: _Stream, rows: int) -> None:
@@ -304,9 +294,7 @@ def _gated_residual(b: GraphBuilder, stream: _Stream, rows: int) -> None:
     if stream.nemo:
         b.elementwise(n, reads=2, backward_reads=2, backward_kernels=2)
     else:
-        b.elementwise(
-            n, reads=3, writes=2, backward_reads=4, backward_writes=2, kernels=2, backward_kernels=3
-        )
+        b.chain(n, (3, 2, 2), (4, 2, 3))
 
 
 @family("cyclegan")

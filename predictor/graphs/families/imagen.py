@@ -146,8 +146,7 @@ def _conditioning(
 
 
 def _two_layers(b: GraphBuilder, width: int, vector: int) -> None:
-    b.linear(b.batch_size, width, vector)
-    b.activation(float(b.batch_size * vector), "silu")
+    b.dense(b.batch_size, width, vector, "silu")
     b.linear(b.batch_size, vector, vector)
 
 

@@ -47,9 +47,7 @@ def moe_feed_forward(b: GraphBuilder, block: Block, mixture: Mixture, rows: int)
     norm(b, block, rows)
     b.linear(rows, block.hidden, experts, bias=mixture.router_bias)
     b.softmax(rows, experts)
-    b.elementwise(
-        rows * experts, kernels=6, reads=6, writes=4, backward_reads=3, backward_kernels=3
-    )
+    b.chain(rows * experts, (6, 4, 6), (3, 1, 3))
     b.move(copies)
     if mixture.latent:
         b.linear(rows, block.hidden, width, bias=False)

@@ -203,15 +203,7 @@ def _cell(b: GraphBuilder, levels: Sequence[Feature], channels: int, bias: bool)
 def _weighted_sum(b: GraphBuilder, x: Feature, inputs: int) -> None:
     """Each input times its weight over the weights' sum, stacked, added: eager element-wise."""
     b.parameters(inputs)
-    b.elementwise(
-        x,
-        reads=4 * inputs,
-        writes=3 * inputs + 1,
-        kernels=2 * inputs + 5,
-        backward_reads=6 * inputs,
-        backward_writes=3 * inputs,
-        backward_kernels=8 * inputs,
-    )
+    b.chain(x, (4 * inputs, 3 * inputs + 1, 2 * inputs + 5), (6 * inputs, 3 * inputs, 8 * inputs))
 
 
 def _separable(

@@ -131,7 +131,7 @@ def _residual_heads(
 ) -> None:
     """C4: the last stage runs on every region; the mask head reuses its output."""
     roi.match_boxes(b, 2000)
-    with roi.regions(b, sampled.rois):
+    with b.regions(sampled.rois):
         x = stage(b, roi.roi_align(b, x, sampled.rois, 14), net, 3, 2)
         b.global_pool(x)
     roi.box_predictor(b, sampled.rois, x.channels, sampled.logits, sampled.deltas)
@@ -146,7 +146,7 @@ def _interleaved_masks(
     rois = sampled.positives
     x = roi.roi_align(b, levels[0], rois, 14, len(levels))
     b.add(float(rois * roi.roi_align(b, levels[0], rois, 14).elements))
-    with roi.regions(b, rois):
+    with b.regions(rois):
         for _ in range(4 * step):
             b.conv_norm(x, 256, 3, norm="none", bias=True, shared=True)
         if step:

@@ -250,8 +250,7 @@ def autoencoder(
     b.activation(rows * first)
     for width, out in pairwise(widths):
         doubled = 2 if variational and out == code else 1
-        b.linear(rows, width, doubled * out)
-        b.activation(rows * doubled * out)
+        b.dense(rows, width, doubled * out)
     if variational:
         b.elementwise(rows * code, reads=3, backward_writes=2, kernels=4)  # sample the code
     _mlp(b, rows, widths[::-1])

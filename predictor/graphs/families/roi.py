@@ -7,8 +7,7 @@ are those of eager maskrcnn-benchmark and detectron2 code paths.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import pairwise
 
 from ..builder import Feature, GraphBuilder
@@ -59,14 +58,7 @@ def roi_align(b: GraphBuilder, x: Feature, rois: int, pooled: int, levels: int =
     The backward adds them atomically into a zeroed map.
     """
     out = Feature(x.channels, (pooled, pooled))
-    b.elementwise(
-        rois * out.elements,
-        reads=4,
-        kernels=2 + 6 * levels,
-        backward_reads=5,
-        backward_writes=4,
-        backward_kernels=2 + 4 * levels,
-    )
+    b.chain(rois * out.elements, (4, 1, 2 + 6 * levels), (5, 4, 2 + 4 * levels))
     return out
 
 
@@ -83,8 +75,7 @@ def box_head(b: GraphBuilder, x: Feature, rois: int, *, convs: int = 0, norm: st
     x = _region_convs(b, x, rois, convs, 256, norm)
     widths = [x.elements, 1024] if convs else [x.elements, 1024, 1024]
     for narrow, wide in pairwise(widths):
-        b.linear(rois, narrow, wide)
-        b.activation(float(rois * wide))
+        b.dense(rois, narrow, wide)
     return widths[-1]
 
 
@@ -93,7 +84,7 @@ def mask_head(
 ) -> None:
     """3x3 convolutions, a 2x2 deconvolution, one 28x28 mask per class, sigmoid loss."""
     x = _region_convs(b, x, rois, convs, 256, norm)
-    with regions(b, rois):
+    with b.regions(rois):
         x = b.conv_transpose(x, 256, 2, stride=2, bias=True)
         b.activation(x)
         x = b.conv(x, classes, 1, bias=True)
@@ -106,26 +97,16 @@ def mask_head(
 def keypoint_head(b: GraphBuilder, x: Feature, rois: int, keypoints: int) -> None:
     """Eight 3x3 convolutions of 512, a 4x4 deconvolution, 56x56 heat maps, cross-entropy."""
     x = _region_convs(b, x, rois, 8, 512, "none")
-    with regions(b, rois):
+    with b.regions(rois):
         x = b.conv_transpose(x, keypoints, 4, stride=2, padding=1, bias=True)
         x = b.upsample(x, (56, 56))
     b.cross_entropy(rois * keypoints, x.positions)
 
 
-@contextmanager
-def regions(b: GraphBuilder, rois: int) -> Iterator[None]:
-    """Inside, one sample of the builder is one region: ``rois`` of them in the micro-batch."""
-    images, b.batch_size = b.batch_size, rois
-    try:
-        yield
-    finally:
-        b.batch_size = images
-
-
 def _region_convs(
     b: GraphBuilder, x: Feature, rois: int, convs: int, channels: int, norm: str
 ) -> Feature:
-    with regions(b, rois):
+    with b.regions(rois):
         for _ in range(convs):
             x = b.conv_norm(x, channels, 3, norm=norm, bias=norm == "none")
     return x

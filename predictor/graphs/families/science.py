@@ -157,8 +157,7 @@ def se3_transformer(
     convolve(channels, pooled, degrees, dims, 1)
     b.linear(atoms, channels, pooled, bias=False)
     b.elementwise(atoms * pooled, reads=bonds / atoms, kernels=3)  # sum of edges, maximum of atoms
-    b.linear(b.batch_size, pooled, pooled)
-    b.activation(b.batch_size * pooled)
+    b.dense(b.batch_size, pooled, pooled)
     b.linear(b.batch_size, pooled, 1)
     b.regression_loss(b.batch_size)
 

@@ -13,26 +13,41 @@ CHANNELS = 3
 
 
 @family("recorded")
-def recorded(b: GraphBuilder, work: Workload, *, graph: str) -> None:
+def recorded(b: GraphBuilder, work: Workload, *, graph: str, contrast: int = 0) -> None:
     """The recording ``graph`` (``timm/resnet50``) for the batch and the image of ``work``.
 
-    Attention was recorded as one operator; where ``work`` has no fused attention it is divided.
+    One without images is for its tokens. Attention was recorded as one operator; where ``work`` has
+    no fused attention it is divided. Two towers end in a space ``contrast`` wide, where every image
+    meets every text of the micro-batch. Raises GraphError for a split over GPUs.
     """
+    _check_whole(graph, work)
     found = recorded_graph(graph)
-    image = work.image
-    b.input(CHANNELS * image[0] * image[-1])
+    image = work.image_size or (work.tokens,)
+    weights, law = found.weights, found.weights.inputs
+    b.input(CHANNELS * image[0] * image[-1] if law is None else found.size(law, 1, image))
     parameters, trained, tensors = (
         round(found.size(law, 1, image))
-        for law in (found.weights.parameters, found.weights.trainable, found.weights.tensors)
+        for law in (weights.parameters, weights.trainable, weights.tensors)
     )
     b.parameters(trained, tensors)
     with b.frozen():
         b.parameters(parameters - trained)
     for operator in found.operators_at(work.batch_size, image):
-        if operator.kind is Kind.ATTENTION and not work.flash_attention:
-            _divided(b, operator)
+        if work.flash_attention or operator.kind is not Kind.ATTENTION:
+            b.take((operator,))
         else:
-            b.take([operator])
+            _divided(b, operator)
+    if contrast:
+        b.batched_matmul(1, work.batch_size, work.batch_size, contrast)
+        for _ in ("images", "texts"):
+            b.cross_entropy(work.batch_size, work.batch_size)
+
+
+def _check_whole(name: str, work: Workload) -> None:
+    """Raise GraphError where GPUs share what was traced on one."""
+    for cut in ("tensor_parallel", "context_parallel", "expert_parallel"):
+        if getattr(work, cut) > 1:
+            raise GraphError(f"{name} was recorded whole: {cut} can only be 1")
 
 
 def _divided(b: GraphBuilder, operator: Operator) -> None:
@@ -50,6 +65,7 @@ def traced(b: GraphBuilder, work: Workload, *, trace: str) -> None:
     if found is None:
         raise GraphError(f"the traced network {trace} was replaced or removed")
     model = found.model
+    _check_whole(model.name, work)
     seq_len = work.seq_len or model.seq_len or 0
     b.input(value(model.input_elements, work.batch_size, seq_len) / work.batch_size)
     dense = model.trainable_parameters - model.sparse_parameters

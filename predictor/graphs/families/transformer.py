@@ -148,15 +148,7 @@ def norm(b: GraphBuilder, block: Block, rows: int, width: int | None = None) -> 
     width = width or block.hidden
     b.layer_norm(rows, width, bias=block.norm_bias)
     if block.rms_norm and not block.fused:
-        b.elementwise(
-            rows * width,
-            reads=5,
-            writes=4,
-            backward_reads=6,
-            kernels=6,
-            backward_kernels=8,
-            function="spelt_rms_norm",
-        )
+        b.chain(rows * width, (5, 4, 6), (6, 1, 8), "spelt_rms_norm")
 
 
 def residual(b: GraphBuilder, block: Block, rows: int) -> None:
@@ -174,16 +166,7 @@ def rotary(b: GraphBuilder, block: Block, elements: float) -> None:
     if block.fused:
         b.move(elements)
         return
-    b.elementwise(
-        elements,
-        reads=5.5,
-        writes=4.5,
-        backward_reads=5.5,
-        backward_writes=4.5,
-        kernels=10,
-        backward_kernels=12,
-        function="rotary",
-    )
+    b.chain(elements, (5.5, 4.5, 10), (5.5, 4.5, 12), "rotary")
 
 
 def attend(
@@ -288,16 +271,7 @@ def activate(b: GraphBuilder, block: Block, elements: float) -> None:
         b.multiply(elements)
         return
     if block.activation == "gelu_new" and not block.fused:
-        b.elementwise(
-            elements,
-            reads=10,
-            writes=8,
-            backward_reads=13,
-            backward_writes=9,
-            kernels=8,
-            backward_kernels=9,
-            function="spelt_gelu",
-        )
+        b.chain(elements, (10, 8, 8), (13, 9, 9), "spelt_gelu")
     else:
         b.activation(elements, _FUNCTIONS.get(block.activation, block.activation))
     if block.activation == "squared-relu" and not block.fused:

@@ -1,0 +1,394 @@
+"""Networks of libraries as ``record_graphs`` makes them: module, inputs and what the side means.
+
+``timm`` and ``torchvision`` name their classifiers. Of ``ultralytics``, ``transformers`` and
+``diffusers`` the networks stand here with the sizes their authors publish; nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+
+IMAGE_SIZE = 224  # of networks whose library names none
+TEXT = 77  # tokens of CLIP's text
+PROMPT = 512  # tokens of T5's text in FLUX
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """How a network is made and fed.
+
+    ``make`` takes the side; ``sized`` says whether it makes another network for another one.
+    ``side`` is what it is trained with, ``first`` the smallest that is traced, where that differs.
+    ``inputs`` takes the batch and the side: pixels of an image, or tokens of ``text``.
+    """
+
+    make: Callable[[int], torch.nn.Module]
+    inputs: Callable[[int, int], Mapping[str, torch.Tensor]]
+    side: int
+    sized: bool = False
+    first: int = 0
+
+
+def pixels(batch: int, side: int, name: str = "x") -> dict[str, torch.Tensor]:
+    """Square images of three channels."""
+    return {name: torch.empty(batch, 3, side, side)}
+
+
+def tokens(batch: int, length: int, name: str = "input_ids") -> dict[str, torch.Tensor]:
+    """Tokens of a text."""
+    return {name: torch.empty(batch, length, dtype=torch.long)}
+
+
+def network(library: str, model: str, arguments: Mapping[str, Any]) -> Network:
+    """A network of a library by its name there, with arguments of its own."""
+    return _LIBRARIES[library](model, arguments)
+
+
+def _timm(model: str, arguments: Mapping[str, Any]) -> Network:
+    timm = import_module("timm")
+    side = timm.get_pretrained_cfg(model).input_size[-1]
+    sized = True
+    try:
+        with torch.device("meta"):
+            timm.create_model(model, **arguments, img_size=side)
+    except TypeError:
+        sized = False
+    except (NotImplementedError, RuntimeError):
+        pass  # a constructor that looks at values
+
+    def make(side: int) -> torch.nn.Module:
+        own = {"img_size": side} if sized else {}
+        made: torch.nn.Module = timm.create_model(model, **arguments, **own)
+        return made
+
+    return Network(make, pixels, side, sized)
+
+
+def _torchvision(model: str, arguments: Mapping[str, Any]) -> Network:
+    models = import_module("torchvision").models
+    return Network(lambda _: models.get_model(model, weights=None, **arguments), pixels, IMAGE_SIZE)
+
+
+def _ultralytics(model: str, arguments: Mapping[str, Any]) -> Network:
+    """Detectors of 80 classes; ``yolov5`` without a ``u`` has the anchors of its own repository."""
+    anchored = model.startswith("yolov5") and not model.endswith("u")
+
+    def make(_: int) -> torch.nn.Module:
+        tasks = import_module("ultralytics.nn.tasks")
+        found: Any = tasks.DetectionModel(f"{model.removesuffix('u')}.yaml", nc=80, verbose=False)
+        if anchored:
+            head = found.model[-1]
+            widths = [branch[0].conv.in_channels for branch in head.cv2]
+            maps = _Maps(widths, 3 * 85)
+            maps.f, maps.i = head.f, head.i
+            found.model[-1] = maps
+        return found
+
+    return Network(make, pixels, 640)
+
+
+class _Maps(torch.nn.Module):
+    """Detection head of YOLOv5 and before: a 1x1 convolution for each scale."""
+
+    f: Any
+    i: Any
+
+    def __init__(self, widths: Sequence[int], outputs: int) -> None:
+        super().__init__()
+        self.m = torch.nn.ModuleList(torch.nn.Conv2d(width, outputs, 1) for width in widths)
+
+    def forward(self, x: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The maps of the scales."""
+        return [conv(one) for conv, one in zip(self.m, x, strict=True)]
+
+
+# CLIP: (width, layers, heads, patch) of the images, (width, heads) of the texts, projection, GELU.
+_CLIP = {
+    "clip-vit-base-patch32": ((768, 12, 12, 32), (512, 12, 8), 512, 224, "quick_gelu"),
+    "clip-vit-base-patch16": ((768, 12, 12, 16), (512, 12, 8), 512, 224, "quick_gelu"),
+    "clip-vit-large-patch14": ((1024, 24, 16, 14), (768, 12, 12), 768, 224, "quick_gelu"),
+    "clip-vit-large-patch14-336": ((1024, 24, 16, 14), (768, 12, 12), 768, 336, "quick_gelu"),
+    "CLIP-ViT-H-14-laion2B-s32B-b79K": ((1280, 32, 16, 14), (1024, 24, 16), 1024, 224, "gelu"),
+    "CLIP-ViT-bigG-14-laion2B-39B-b160k": ((1664, 48, 16, 14), (1280, 32, 20), 1280, 224, "gelu"),
+}
+# Whisper: width, layers of the encoder and of the decoder, heads, mel bins, words.
+_WHISPER = {
+    "whisper-tiny": (384, 4, 4, 6, 80, 51865),
+    "whisper-base": (512, 6, 6, 8, 80, 51865),
+    "whisper-small": (768, 12, 12, 12, 80, 51865),
+    "whisper-medium": (1024, 24, 24, 16, 80, 51865),
+    "whisper-large-v2": (1280, 32, 32, 20, 80, 51865),
+    "whisper-large-v3": (1280, 32, 32, 20, 128, 51866),
+    "whisper-large-v3-turbo": (1280, 32, 4, 20, 128, 51866),
+}
+# ESM-2: layers, width, heads.
+_ESM = {
+    "esm2_t6_8M_UR50D": (6, 320, 20),
+    "esm2_t12_35M_UR50D": (12, 480, 20),
+    "esm2_t30_150M_UR50D": (30, 640, 20),
+    "esm2_t33_650M_UR50D": (33, 1280, 20),
+    "esm2_t36_3B_UR50D": (36, 2560, 40),
+    "esm2_t48_15B_UR50D": (48, 5120, 40),
+}
+# Mask2Former on Swin: width, depths, heads, window.
+_MASK2FORMER = {
+    "mask2former-swin-tiny": (96, (2, 2, 6, 2), (3, 6, 12, 24), 7),
+    "mask2former-swin-small": (96, (2, 2, 18, 2), (3, 6, 12, 24), 7),
+    "mask2former-swin-base": (128, (2, 2, 18, 2), (4, 8, 16, 32), 12),
+    "mask2former-swin-large": (192, (2, 2, 18, 2), (6, 12, 24, 48), 12),
+}
+
+
+def _transformers(model: str, arguments: Mapping[str, Any]) -> Network:
+    library = import_module("transformers")
+    if model in _CLIP:
+        return _clip(library, model)
+    if model in _WHISPER:
+        return _whisper(library, model)
+    if model in _ESM:
+        return _esm(library, model)
+    return _mask2former(library, model)
+
+
+def _clip(library: Any, model: str) -> Network:
+    (width, layers, heads, patch), (narrow, depth, groups), shared, side, act = _CLIP[model]
+    text = {
+        "hidden_size": narrow,
+        "intermediate_size": 4 * narrow,
+        "num_hidden_layers": depth,
+        "num_attention_heads": groups,
+        "hidden_act": act,
+    }
+
+    def make(side: int) -> torch.nn.Module:
+        vision = {
+            "hidden_size": width,
+            "intermediate_size": 8192 if width == 1664 else 4 * width,
+            "num_hidden_layers": layers,
+            "num_attention_heads": heads,
+            "patch_size": patch,
+            "image_size": side,
+            "hidden_act": act,
+        }
+        config = library.CLIPConfig(text_config=text, vision_config=vision, projection_dim=shared)
+        made: torch.nn.Module = _Contrast(library.CLIPModel(config))
+        return made
+
+    def inputs(batch: int, side: int) -> Mapping[str, torch.Tensor]:
+        return pixels(batch, side, "pixel_values") | tokens(batch, TEXT)
+
+    return Network(make, inputs, side, sized=True)
+
+
+class _Contrast(torch.nn.Module):
+    """Both towers up to the space they share; the scores of all pairs are the batch's square."""
+
+    def __init__(self, towers: torch.nn.Module) -> None:
+        super().__init__()
+        self.towers = towers
+
+    def forward(self, **inputs: torch.Tensor) -> list[torch.Tensor]:
+        """Images and texts in the space they share."""
+        towers: Any = self.towers
+        images = towers.get_image_features(pixel_values=inputs["pixel_values"])
+        texts = towers.get_text_features(input_ids=inputs["input_ids"])
+        return [getattr(one, "pooler_output", one) for one in (images, texts)]
+
+
+def _whisper(library: Any, model: str) -> Network:
+    width, encoder, decoder, heads, mels, words = _WHISPER[model]
+    config = library.WhisperConfig(
+        vocab_size=words,
+        num_mel_bins=mels,
+        d_model=width,
+        encoder_layers=encoder,
+        decoder_layers=decoder,
+        encoder_attention_heads=heads,
+        decoder_attention_heads=heads,
+        encoder_ffn_dim=4 * width,
+        decoder_ffn_dim=4 * width,
+        use_cache=False,
+    )
+
+    def inputs(batch: int, length: int) -> Mapping[str, torch.Tensor]:
+        sound = {"input_features": torch.empty(batch, mels, 3000)}
+        return sound | tokens(batch, length, "decoder_input_ids")
+
+    def make(_: int) -> torch.nn.Module:
+        # it looks for several texts in one row by their values, which a meta tensor has not
+        import_module("transformers.masking_utils").find_packed_sequence_indices = lambda _: None
+        return _Logits(library.WhisperForConditionalGeneration(config))
+
+    return Network(make, inputs, 448, first=128)
+
+
+def _esm(library: Any, model: str) -> Network:
+    layers, width, heads = _ESM[model]
+    config = library.EsmConfig(
+        vocab_size=33,
+        mask_token_id=32,
+        pad_token_id=1,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        max_position_embeddings=1026,
+        layer_norm_eps=1e-5,
+        position_embedding_type="rotary",
+        token_dropout=True,
+        emb_layer_norm_before=False,
+    )
+
+    def make(_: int) -> torch.nn.Module:
+        return _Logits(library.EsmForMaskedLM(config))
+
+    return Network(make, tokens, 1024)
+
+
+class _Logits(torch.nn.Module):
+    """The scores alone, without what a network gives beside them."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def train(self, mode: bool = True) -> _Logits:
+        """Without the layers that Whisper leaves out by chance, with a probability of 0."""
+        super().train(mode)
+        for part in self.modules():
+            if hasattr(part, "layerdrop"):
+                part.training = False
+        return self
+
+    def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
+        """Scores of the words at every position."""
+        found: torch.Tensor = self.inner(**inputs).logits
+        return found
+
+
+def _mask2former(library: Any, model: str) -> Network:
+    width, depths, heads, window = _MASK2FORMER[model]
+    backbone = library.SwinConfig(
+        image_size=384 if window == 12 else 224,
+        embed_dim=width,
+        depths=list(depths),
+        num_heads=list(heads),
+        window_size=window,
+        drop_path_rate=0.3,
+        out_features=["stage1", "stage2", "stage3", "stage4"],
+    )
+    config = library.Mask2FormerConfig(backbone_config=backbone, num_labels=80)
+
+    def make(_: int) -> torch.nn.Module:
+        return _Masks(library.Mask2FormerForUniversalSegmentation(config))
+
+    return Network(make, lambda batch, side: pixels(batch, side, "pixel_values"), 1024)
+
+
+class _Masks(torch.nn.Module):
+    """Classes and masks of the queries, of every layer of the decoder."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, **inputs: torch.Tensor) -> list[torch.Tensor]:
+        """What the losses are taken of."""
+        with patch.object(
+            torch, "isfinite", lambda _: np.array(True)
+        ):  # a meta tensor has no values
+            found: Any = self.inner(**inputs, output_auxiliary_logits=True)
+        layers = [found, *(found.auxiliary_logits or ())]
+        return [
+            layer[name]
+            for layer in layers
+            for name in ("class_queries_logits", "masks_queries_logits")
+        ]
+
+
+def _diffusers(model: str, arguments: Mapping[str, Any]) -> Network:
+    library = import_module("diffusers")
+    return (_sdxl if model == "stable-diffusion-xl-base-1.0" else _flux)(library)
+
+
+def _sdxl(library: Any) -> Network:
+    def make(_: int) -> torch.nn.Module:
+        return _Sample(
+            library.UNet2DConditionModel(
+                sample_size=128,
+                block_out_channels=(320, 640, 1280),
+                down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+                up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+                transformer_layers_per_block=(1, 2, 10),
+                attention_head_dim=(5, 10, 20),
+                cross_attention_dim=2048,
+                addition_embed_type="text_time",
+                addition_time_embed_dim=256,
+                projection_class_embeddings_input_dim=2816,
+                use_linear_projection=True,
+            )
+        )
+
+    def inputs(batch: int, side: int) -> Mapping[str, torch.Tensor]:
+        return {
+            "sample": torch.empty(batch, 4, side // 8, side // 8),
+            "timestep": torch.empty(batch),
+            "encoder_hidden_states": torch.empty(batch, TEXT, 2048),
+            "text_embeds": torch.empty(batch, 1280),
+            "time_ids": torch.empty(batch, 6),
+        }
+
+    return Network(make, inputs, 1024)
+
+
+def _flux(library: Any) -> Network:
+    def make(_: int) -> torch.nn.Module:
+        return _Sample(library.FluxTransformer2DModel(guidance_embeds=True))
+
+    def inputs(batch: int, side: int) -> Mapping[str, torch.Tensor]:
+        patches = (side // 16) ** 2
+        return {
+            "hidden_states": torch.empty(batch, patches, 64),
+            "encoder_hidden_states": torch.empty(batch, PROMPT, 4096),
+            "pooled_projections": torch.empty(batch, 768),
+            "timestep": torch.empty(batch),
+            "guidance": torch.empty(batch),
+            "img_ids": torch.empty(patches, 3),
+            "txt_ids": torch.empty(PROMPT, 3),
+        }
+
+    return Network(make, inputs, 1024)
+
+
+class _Sample(torch.nn.Module):
+    """A denoiser and the noise it is compared with."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
+        """The mean of squares against the noise, of the same shape as the prediction."""
+        names = ("text_embeds", "time_ids")
+        told = {name: inputs.pop(name) for name in names if name in inputs}
+        more: dict[str, Any] = {"added_cond_kwargs": told} if told else {}
+        (found,) = self.inner(**inputs, **more, return_dict=False)
+        return torch.nn.functional.mse_loss(found, torch.empty_like(found))
+
+
+_LIBRARIES: Mapping[str, Callable[[str, Mapping[str, Any]], Network]] = {
+    "diffusers": _diffusers,
+    "timm": _timm,
+    "torchvision": _torchvision,
+    "transformers": _transformers,
+    "ultralytics": _ultralytics,
+}
