@@ -25,7 +25,7 @@ class Network:
     """How a network is made and fed.
 
     ``make`` takes the side; ``sized`` says whether it makes another network for another one.
-    ``side`` is what it is trained with, ``first`` the smallest that is traced, where that differs.
+    ``side`` is what it is trained with.
     ``inputs`` takes the batch and the side: pixels of an image, or tokens of ``text``.
     """
 
@@ -33,7 +33,6 @@ class Network:
     inputs: Callable[[int, int], Mapping[str, torch.Tensor]]
     side: int
     sized: bool = False
-    first: int = 0
 
 
 def pixels(batch: int, side: int, name: str = "x") -> dict[str, torch.Tensor]:
@@ -226,7 +225,7 @@ def _whisper(library: Any, model: str) -> Network:
         import_module("transformers.masking_utils").find_packed_sequence_indices = lambda _: None
         return _Logits(library.WhisperForConditionalGeneration(config))
 
-    return Network(make, inputs, 448, first=128)
+    return Network(make, inputs, 448)
 
 
 def _esm(library: Any, model: str) -> Network:

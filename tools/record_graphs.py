@@ -86,11 +86,6 @@ class LibraryNetwork:
         """The side of the images it is trained with, or the tokens of its texts."""
         return self._network.side
 
-    @property
-    def first_side(self) -> int:
-        """The smallest side that is traced, 0 for the one asked for."""
-        return self._network.first
-
     def at(self, side: int) -> torch.nn.Module:
         """The network for an image; raises GraphError where there is none."""
         key = side if self._network.sized else None
@@ -224,9 +219,8 @@ def write(name: str, side: int | None) -> Recording:
     """Record one network, write its file, and give its row of the manifest."""
     network = LibraryNetwork(name)
     side = side or network.default_side
-    first = network.first_side or side
-    found = record(network, first)
-    content = packed(first, found.any_side, found.weights, found.operators)
+    found = record(network, side)
+    content = packed(side, found.any_side, found.weights, found.operators)
     path_of(name).parent.mkdir(parents=True, exist_ok=True)
     path_of(name).write_bytes(content)
     attends = any(o.kind in SCORES - {Kind.SOFTMAX} for o in found.operators)

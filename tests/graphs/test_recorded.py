@@ -145,6 +145,11 @@ def test_the_scores_of_clip_grow_with_the_square_of_the_pairs() -> None:
     assert scored(64) == 64 * scored(8)
 
 
+def test_a_text_of_another_length_is_refused_where_no_law_of_it_was_found() -> None:
+    with pytest.raises(GraphError, match="recorded with 448 tokens"):
+        graph_of("whisper-tiny", (), Workload(2, seq_len=128))
+
+
 @pytest.mark.parametrize("name", ["densenet121", "esm2-8m", "flux.1-dev"])
 @pytest.mark.parametrize("cut", ["tensor_parallel", "context_parallel", "expert_parallel"])
 def test_what_was_recorded_whole_is_not_split(name: str, cut: str) -> None:

@@ -23,6 +23,8 @@ def recorded(b: GraphBuilder, work: Workload, *, graph: str, contrast: int = 0) 
     _check_whole(graph, work)
     found = recorded_graph(graph)
     image = work.image_size or (work.tokens,)
+    if len(image) == 1 and not found.any_side and image[0] != found.side:
+        raise GraphError(f"{graph} was recorded with {found.side} tokens: seq_len can only be that")
     weights, law = found.weights, found.weights.inputs
     b.input(CHANNELS * image[0] * image[-1] if law is None else found.size(law, 1, image))
     parameters, trained, tensors = (
