@@ -33,8 +33,6 @@ class Configuration:
 
     config: str
     found: Prediction
-    model: str
-    precision: str
     gpu_type: str
     scheduler: str
     users: tuple[str, ...]
@@ -103,8 +101,6 @@ def configurations(table: pl.DataFrame, outlook: Outlook, most: int) -> list[Con
             pl.len().alias("jobs"),
             pl.col("hours").sum(),
             pl.col("user").unique().sort().alias("users"),
-            pl.col("model").first(),
-            pl.col("precision").first(),
             pl.col("scheduler").first().fill_null(""),
         )
         .sort(["hours", *KEY], descending=[True, *[False] * len(KEY)])

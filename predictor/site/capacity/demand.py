@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from ..replay import Floats
+from .jobs import UNREAD
 
 DAY_S, WEEK_DAYS = 86400.0, 7
 WEEK_S = WEEK_DAYS * DAY_S
@@ -55,6 +56,7 @@ def daily(frame: pl.LazyFrame, until_s: float) -> pl.DataFrame:
             end_s=pl.when(pl.col("end_s") <= until_s).then("end_s"),
         )
         .filter(
+            ~UNREAD,
             pl.col("gpus") >= 1,
             pl.col("submit_s") < last_monday(until_s),
             pl.col("start_s").is_not_null() | pl.col("end_s").is_null(),

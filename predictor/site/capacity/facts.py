@@ -317,10 +317,8 @@ def _shares(cells: pl.DataFrame, dimension: Dimension) -> tuple[Share, ...]:
     found = []
     for (key,), rows in sums.group_by(dimension.value):
         hours = GpuHours(**dict(rows.select("outcome", "hours").iter_rows()))
-        unused = float(rows["unused"].sum())
-        found.append(
-            Share(key=str(key), jobs=rows["len"].sum(), hours=hours, unused_gpu_hours=unused)
-        )
+        count, unused = int(rows["len"].to_numpy().sum()), float(rows["unused"].sum())
+        found.append(Share(key=str(key), jobs=count, hours=hours, unused_gpu_hours=unused))
     return tuple(sorted(found, key=lambda s: (-s.hours.allocated, s.key)))
 
 

@@ -43,9 +43,10 @@ OUTCOMES = {
 }
 # Why a job counts nowhere, in the order in which reasons are looked for.
 _TIMES = ("submit_s", "start_s", "end_s")
-_UNREAD = pl.any_horizontal(pl.col(name).is_nan() for name in _TIMES)
+# Whether a time of a job could not be read.
+UNREAD = pl.any_horizontal(pl.col(name).is_nan().fill_null(value=False) for name in _TIMES)
 _ASIDE = (
-    ("a time of it cannot be read", _UNREAD),
+    ("a time of it cannot be read", UNREAD),
     ("it asked for no GPU", pl.col("gpus") < 1),
     ("it never started", pl.col("start_s").is_null()),
     ("it ends before it starts: a clock jumped", pl.col("end_s") < pl.col("start_s")),
@@ -74,7 +75,7 @@ def jobs_of(frame: pl.LazyFrame, period: ReportPeriod) -> PeriodJobs:
     Jobs submitted in the period that never started, or whose clock makes no sense, are set aside.
     """
     since, until = period.since_s, period.until_s
-    touching = ((pl.col("end_s") > since) & (pl.col("submit_s") < until)) | _UNREAD
+    touching = ((pl.col("end_s") > since) & (pl.col("submit_s") < until)) | UNREAD
     running = (pl.col("state") == RUNNING) & pl.col("end_s").is_null()
     known = frame.select(COLUMNS).with_columns(
         end_s=pl.when(running).then(pl.lit(until)).otherwise("end_s")

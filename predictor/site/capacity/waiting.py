@@ -18,7 +18,7 @@ from ...estimate.prediction import Prediction
 from ..expected_starts import draw_levels
 from ..replay import Floats
 from .configurations import KEY, Outlook, training_job
-from .jobs import COLUMNS, HELD, PRIORITY, with_config
+from .jobs import COLUMNS, HELD, PRIORITY, UNREAD, with_config
 
 DRAWS = 40
 # Where no past job tells: a job takes its limit; one without takes a day.
@@ -62,7 +62,7 @@ def queue_at(frame: pl.LazyFrame, at_s: float) -> Queue:
     Of ended jobs it tells what they used of their limits.
     """
     gpu_jobs = frame.select(*COLUMNS, *_of_queue(frame)).filter(
-        (pl.col("gpus") >= 1) & (pl.col("submit_s") <= at_s)
+        (pl.col("gpus") >= 1) & (pl.col("submit_s") <= at_s) & ~UNREAD
     )
     there = gpu_jobs.filter(pl.col("end_s").is_null() | (pl.col("end_s") > at_s))
     started = pl.col("start_s") <= at_s
