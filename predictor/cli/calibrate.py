@@ -229,10 +229,9 @@ def _run_time_lines(state: SiteState) -> Iterator[str]:
     )
     for fixed in state.fixed:
         if fixed.startup_s is not None:
-            who = " ".join(filter(None, (fixed.cluster, fixed.group)))
             startup = fixed.startup_s
             yield (
-                f"start-up {who}: median {duration(startup.median)}, 90 % below "
+                f"start-up {fixed.cluster}: median {duration(startup.median)}, 90 % below "
                 f"{duration(startup.high)} ({startup.runs} runs)"
             )
 

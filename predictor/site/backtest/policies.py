@@ -81,7 +81,6 @@ class LearnedTimes:
 
     order_s: Mapping[float, Floats]
     quantile_s: Mapping[float, Floats]
-    known_share: float
 
 
 def learned_times(
@@ -98,7 +97,7 @@ def learned_times(
             "no job says who asked for what; expected jobs of a history or an SWF file"
         )
     order_s, quantile_s = ({level: np.empty(len(runs)) for level in levels} for _ in range(2))
-    memory, known = SiteMemory(), 0
+    memory = SiteMemory()
     told: dict[int, Estimate] = {}
     moments = [(run.submit_s, 1, at) for at, run in enumerate(runs)]
     moments += [(run.end_s, 0, at) for at, run in enumerate(runs)]
@@ -107,11 +106,10 @@ def learned_times(
             memory.add(runs[at], told.pop(at).times)
             continue
         found = told[at] = estimate_job(runs[at].request, memory, physics)
-        known += bool(found.similar)
         for level in levels:
             order_s[level][at] = found.order_s(level)
             quantile_s[level][at] = found.quantile_s(level)
-    return LearnedTimes(order_s, quantile_s, known / len(runs))
+    return LearnedTimes(order_s, quantile_s)
 
 
 def limits_of(work: Workload, policy: LimitPolicy, learned: LearnedTimes | None = None) -> Limits:

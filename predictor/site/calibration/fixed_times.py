@@ -8,13 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...graphs.catalog import find_entry
 from ..history.run import Run
 
-ANY_GROUP = ""
 MIN_RUNS = 10
 HIGH = 0.9
-MAX_SAMPLES = 5_000  # of one cluster and group
+MAX_SAMPLES = 5_000  # of one cluster
 # Runs with fewer seconds of steps tell nothing of the share of their pauses.
 MIN_STEPS_S = 60.0
 
@@ -39,52 +37,40 @@ class FixedTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedTimes:
-    """Those of one cluster, and of one group of models there (empty for all of them).
+    """Those of one cluster.
 
     ``startup_s`` is from the start of a job to its first step. ``pause_share`` is the time
     between steps, as a ratio of the time of the steps. None where too few runs said.
     """
 
     cluster: str
-    group: str = ANY_GROUP
     startup_s: FixedTime | None = None
     pause_share: FixedTime | None = None
 
 
 def fixed_times(runs: Iterable[Run]) -> tuple[FixedTimes, ...]:
-    """Of every cluster, and of each group of models with enough runs of its own.
+    """Of every cluster with enough runs.
 
     ``runs`` come oldest first; the latest MAX_SAMPLES of each are looked at.
     """
-    told: defaultdict[tuple[str, str], deque[Run]] = defaultdict(_latest)
+    told: defaultdict[str, deque[Run]] = defaultdict(lambda: deque(maxlen=MAX_SAMPLES))
     for run in runs:
-        if run.reported is None:
-            continue
-        for group in {ANY_GROUP, _group(run)}:
-            told[run.ended.cluster, group].append(run)
-    found = (_of(cluster, group, rows) for (cluster, group), rows in told.items())
+        if run.reported is not None:
+            told[run.ended.cluster].append(run)
+    found = (
+        FixedTimes(
+            cluster=cluster,
+            startup_s=FixedTime.of(_voices(rows, _startup_s)),
+            pause_share=FixedTime.of(_voices(rows, _pause_share)),
+        )
+        for cluster, rows in told.items()
+    )
     return tuple(f for f in found if f.startup_s is not None or f.pause_share is not None)
 
 
-def of_cluster(
-    found: Iterable[FixedTimes], cluster: str, group: str = ANY_GROUP
-) -> FixedTimes | None:
-    """Those of a group of models where there are some, else of the cluster; None for neither."""
-    named = {f.group: f for f in found if f.cluster == cluster}
-    return named.get(group) or named.get(ANY_GROUP)
-
-
-def _latest() -> deque[Run]:
-    return deque(maxlen=MAX_SAMPLES)
-
-
-def _of(cluster: str, group: str, runs: Collection[Run]) -> FixedTimes:
-    return FixedTimes(
-        cluster=cluster,
-        group=group,
-        startup_s=FixedTime.of(_voices(runs, _startup_s)),
-        pause_share=FixedTime.of(_voices(runs, _pause_share)),
-    )
+def of_cluster(found: Iterable[FixedTimes], cluster: str) -> FixedTimes | None:
+    """Those of a cluster; None where there are none."""
+    return next((one for one in found if one.cluster == cluster), None)
 
 
 def _voices(runs: Collection[Run], tell: Callable[[Run], float | None]) -> list[float]:
@@ -107,8 +93,3 @@ def _pause_share(run: Run) -> float | None:
     if said is None or said.paused_s is None or said.step_s * said.steps < MIN_STEPS_S:
         return None
     return said.paused_s / (said.step_s * said.steps)
-
-
-def _group(run: Run) -> str:
-    entry = find_entry(run.model) if run.model else None
-    return ANY_GROUP if entry is None else entry.group

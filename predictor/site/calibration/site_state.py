@@ -18,7 +18,7 @@ from ...errors import ArtifactError
 from ...job.training_job import SITE_PREFIX
 from ...optional import needs
 from ..history import SETTINGS_NAME
-from ..history.hashing import site_hash
+from ..history.hashing import site_hash, without_clear_names
 from ..history.run import Run
 from ..similar.memory import Naming, SiteMemory, as_they_are
 from ..similar.past_runs import PastRun, RunEnd
@@ -81,7 +81,8 @@ def read_state(home: Path | None = None) -> SiteState:
         raw = json.loads(files.trusted(path).read_bytes())
         if raw["format"] not in (1, FORMAT):
             raise ValueError(f"format {raw['format']}, not {FORMAT}")
-        fixed = tuple(_fixed(f) for f in raw["fixed"])
+        # Earlier releases kept groups of models too.
+        fixed = tuple(_fixed(f) for f in raw["fixed"] if not f.get("group"))
         # Format 1 has no runs: the next calibration learns them from the history.
         memory = memory_of(raw["memory"]) if "memory" in raw else SiteMemory()
         memory.naming = naming_at(path.parent)
@@ -105,7 +106,6 @@ def _remembered(runs: Iterable[Run], latest: deque[PastRun]) -> Iterator[Run]:
 def _fixed(raw: Mapping[str, Any]) -> FixedTimes:
     return FixedTimes(
         cluster=raw["cluster"],
-        group=raw["group"],
         startup_s=_time(raw["startup_s"]),
         pause_share=_time(raw["pause_share"]),
     )
@@ -189,16 +189,9 @@ def naming_of(settings: HistorySettings) -> Naming:
         return as_they_are
     hashed = site_hash(settings.site_key)
 
+    names = settings.anonymise == "users-and-names"
+
     def kept(job: JobRequest) -> JobRequest:
-        names = settings.anonymise == "users-and-names"
-        return replace(
-            job,
-            user=hashed("user", job.user),
-            account=hashed("account", job.account),
-            name=hashed("name", job.name) if names else job.name,
-            script=hashed("script", job.script),
-            command="",
-            directory=hashed("directory", job.directory),
-        )
+        return replace(without_clear_names(job, hashed, job_name=names), command="")
 
     return kept

@@ -9,7 +9,7 @@ from dataclasses import replace
 from sqlalchemy import Connection, delete, insert, select
 
 from ...errors import HistoryError
-from .hashing import hasher, site_key_of
+from .hashing import hasher, site_key_of, without_clear_names
 from .run import Run
 from .settings import HistorySettings
 from .tables import META, RUNS, Where
@@ -40,18 +40,11 @@ class Anonymiser:
         hashed = self._hash
         if hashed is None:
             return run
-        job = replace(
-            run.ended,
-            user=hashed("user", run.ended.user),
-            account=hashed("account", run.ended.account),
-            stated="",
-            decision="",
-            submit_line="",
-            script=hashed("script", run.ended.script),
-            directory=hashed("directory", run.ended.directory),
-        )
-        if self.mode == "users-and-names":
-            job = replace(job, name=hashed("name", job.name), job_id=self._job_id(job.job_id))
+        names = self.mode == "users-and-names"
+        job = without_clear_names(run.ended, hashed, job_name=names)
+        job = replace(job, stated="", decision="", submit_line="")
+        if names:
+            job = replace(job, job_id=self._job_id(job.job_id))
         return replace(run, ended=job)
 
     def where(self, where: Where) -> Where:

@@ -10,17 +10,23 @@ import hmac
 import re
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from ...errors import ArtifactError, HistoryError
 from ...trusted_files import trusted
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 LEAST_KEY_BYTES = 16
 _DIGITS = 20  # 80 bits: no two names of a site meet
 _CACHED = 2**16
 
 Hash = Callable[[str, str], str]
+Named = TypeVar("Named", bound="DataclassInstance")
 
 
 def site_hash(site_key: Path) -> Hash:
@@ -41,6 +47,12 @@ def hasher(key: bytes) -> Hash:
         return prefix + hmac.digest(key, text, hashlib.sha256).hex()[:_DIGITS]
 
     return hashed
+
+
+def without_clear_names(job: Named, hashed: Hash, *, job_name: bool) -> Named:
+    """A job or request with hashes for its user, account, script, directory, and its own name."""
+    told = ("user", "account", "script", "directory", *(["name"] if job_name else []))
+    return replace(job, **{field: hashed(field, getattr(job, field)) for field in told})
 
 
 def site_key_of(path: Path) -> bytes:
