@@ -35,7 +35,7 @@ from .report_data import Alternative, Range, ReportPeriod, Scenario, WhatIf
 
 MOST_CONFIGURATIONS = 300
 # What ``alternatives`` replays: so many of the last jobs, GPUs added to each of the largest types.
-MOST_REPLAYED, MOST_TYPES, ADDED_GPUS, MOST_DRAWS = 10_000, 2, 8, 1000
+MOST_REPLAYED, MOST_TYPES, ADDED_GPUS, MOST_DRAWS = 10_000, 4, 8, 1000
 ORDER = "order by expected run time"
 DAY_S = 86400.0
 _TEXTS = ("scheduler", "cluster", "job_id", "name", "user", "account", "partition", "gpu_type")
