@@ -56,14 +56,16 @@ def predict_many(model: str, **job: Any) -> Predictions:
     """Predict a job in several settings: each field given as a list takes each of its values.
 
     ``predict_many("bert-large", precision=["fp32", "amp"], gpus=[1, 2, 4, 8])`` is eight
-    Predictions, the last field changing fastest. Fields are those of ``predict_time``.
+    Predictions, the last field changing fastest. Fields are those of ``predict_time``; phases are a
+    list of their own.
 
     Raises JobError, naming field, value and what is expected.
     """
     for name in job:
         if name not in JOB_FIELDS:
             raise JobError(name, job[name], f"not a field; fields are {', '.join(JOB_FIELDS)}")
-    varied = {name: value for name, value in job.items() if isinstance(value, list)}
+    lists = {name: value for name, value in job.items() if isinstance(value, list)}
+    varied = {name: value for name, value in lists.items() if name != "phases"}
     stated = {"gpu": DEFAULT_GPU, **job}
     asked = [
         TrainingJob(model=model, **{**stated, **dict(zip(varied, values, strict=True))})
