@@ -15,7 +15,7 @@ import yaml
 
 from ..config import SlurmPolicy, policy_of, read_policy
 from ..daemon.reconcile import clear_order
-from ..errors import InstallError, SourceError
+from ..errors import InstallError, PolicyError, SourceError
 from ..sources.commands import Commands
 from . import files, lua, slurm_conf
 from .files import Say, Steps
@@ -97,7 +97,9 @@ def uninstall(options: Options, say: Say, *, purge: bool = False, dry_run: bool 
     _remove_unit(steps, options)
     policy, home = options.on_disk(options.config), options.on_disk(options.home)
     if purge:
-        socket = options.on_disk(policy_at(options).daemon.socket)
+        socket = options.on_disk(SlurmPolicy().daemon.socket)
+        with suppress(PolicyError):  # one that cannot be read goes all the same
+            socket = options.on_disk(policy_at(options).daemon.socket)
         for path in (policy, socket, socket.with_name(f"{socket.name}.lock")):
             steps.remove(path)
         steps.remove_tree(home)

@@ -68,6 +68,13 @@ def test_uninstalling_restores_every_byte_but_the_policy(tree: FakeRoot) -> None
     assert "nothing is installed" in tree.uninstall().output
 
 
+def test_a_purge_leaves_no_directory_though_the_policy_is_wrong(tree: FakeRoot) -> None:
+    tree.install()
+    tree.policy.write_text("no: such field\n")
+    assert tree.uninstall("--purge").exit_code == 0
+    assert not tree.policy.parent.exists()
+
+
 def test_every_version_of_a_file_is_dated_after_the_one_before(tmp_path: Path) -> None:
     """Slurm compares whole seconds, and an installation may be taken back within one."""
     stamps = [int(time.time())]
