@@ -26,7 +26,8 @@ from k8s_extender.writeback import BY_GPU
 from predictor.identify.grammar import parse_mapping
 from predictor.identify.keys import ALIASES, FIELD_OF, key_of
 
-TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "kubernetes.md").read_text(encoding="utf-8")
+PAGES = Path(__file__).parents[2] / "docs"
+TEXT = "\n".join((PAGES / f / "kubernetes.md").read_text("utf-8") for f in ("how-to", "reference"))
 FIELD = re.compile(r"^\| `([\w.]+)` \| `(.+?)` \| (.+) \|$", re.MULTILINE)
 
 

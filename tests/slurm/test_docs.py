@@ -20,7 +20,8 @@ from slurm_plugin.config import Slurm, SlurmPolicy, Watch
 from slurm_plugin.daemon.metrics import PREFIX, DaemonMetrics
 from slurm_plugin.daemon.views import Snapshots
 
-TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "slurm.md").read_text(encoding="utf-8")
+PAGES = Path(__file__).parents[2] / "docs"
+TEXT = "\n".join((PAGES / f / "slurm.md").read_text("utf-8") for f in ("how-to", "reference"))
 ROW = re.compile(r"^\| `([\w.]+)` \| `(.+?)` \| ", re.MULTILINE)
 
 

@@ -86,7 +86,7 @@ class Wires:
 BUCKET_BYTES = 25 * 2**20
 # An all-reduce behind the backward pass costs the step this share of its time all the same: its
 # kernels take multiprocessors and bandwidth from the work beside them. Of 0, 0.3, 0.5, 0.7 and 1
-# the best for the way from one GPU to several in each of five sources but one (there 1).
+# the best for the way from one GPU to several over five sources; in some of them 1 was better.
 CONTENTION = 0.7
 # What each further GPU of a ring costs a step in every message of a sharded unit, hidden or not:
 # 1.5 to 2.6 us from 128 to 512 H100 (llm-foundry's tables of MPT-1B, -3B and -7B).

@@ -10,7 +10,8 @@ from lua_hook import Hook
 
 from slurm_plugin.protocol import HookAnswer
 
-DOCS = (Path(__file__).parents[3] / "docs" / "how-to" / "slurm.md").read_text(encoding="utf-8")
+PAGES = Path(__file__).parents[3] / "docs"
+DOCS = "\n".join((PAGES / f / "slurm.md").read_text("utf-8") for f in ("how-to", "reference"))
 GREPS = re.findall(r"grep '(precision-time: [^']+)' slurmctld\.log", DOCS)
 OUTCOMES = re.findall(r"`(\w+)`", re.search(r"`outcome` in slurmctld.*?\n\n", DOCS, re.S)[0])  # type: ignore[index]
 
