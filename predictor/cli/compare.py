@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import JobError
-from ..units import count, duration, span
+from ..units import count, duration, short, span
 from .console import GAP, format_option, show_json, show_table, warn
 from .options import job_of, job_options, model_argument, repeated_option
 from .predictors import TOO_LARGE, predictor, strict_option, warn_of_memory
@@ -130,20 +130,23 @@ def compared(model: Predictor, jobs: Sequence[TrainingJob]) -> list[Line]:
 
 def _show(lines: Sequence[Line]) -> None:
     whole = "total" if lines[0].found.steps is not None else "step"
-    head = ("GPU", "precision", whole, "50 %", "95 %", "vs FP32")
+    head = ["GPU", "precision", whole, "50 %", "95 %", "vs FP32"]
+    head += ["GPU-h"] if whole == "total" else []
     unfit = {number for number, line in enumerate(lines) if not line.found.memory.ok}
     show_table(head, list(map(_cells, lines)), left=2, red=unfit)
 
 
-def _cells(line: Line) -> tuple[str, ...]:
+def _cells(line: Line) -> list[str]:
     found = line.found
-    return (
+    hours = [] if found.gpu_hours is None else [short(found.gpu_hours)]
+    return [
         found.job.gpu,
         found.job.precision.value + ("" if found.memory.ok else f" {TOO_LARGE}"),
         duration(found.step_s if found.total_s is None else found.total_s),
         *(span(*band(found, level)) for level in (0.5, 0.95)),
         f"{line.over_fp32:.2f} x",
-    )
+        *hours,
+    ]
 
 
 def band(found: Prediction, level: float) -> tuple[float, float]:

@@ -127,7 +127,7 @@ def test_the_command_counts_and_a_second_time_changes_nothing(tmp_path: Path) ->
 
 
 def test_the_installed_schedulers_add_a_command_each() -> None:
-    listed = run("--help").stdout.partition("Commands:")[2].split("\n")
+    listed = run("--help").stdout.partition("Commands:")[2].partition("Examples:")[0].split("\n")
     names = [line.split()[0] for line in listed if line.strip()]
     assert names == ["csv", "sacct", "swf", "kubernetes", "slurm"]
     for name in names:

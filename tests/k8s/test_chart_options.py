@@ -83,10 +83,12 @@ def test_alerts_are_about_metrics_that_are_shown() -> None:
     rendered = render({"metrics": {"prometheusRule": {"enabled": True, "labels": {"a": "b"}}}})
     (rule,) = rendered.all("PrometheusRule")
     assert rule["metadata"]["labels"]["a"] == "b"
-    (group,) = rule["spec"]["groups"]
+    group, of_capacity = rule["spec"]["groups"]
     assert len(group["rules"]) == 3
     for alert in group["rules"]:
         assert any(f"{name}{{" in alert["expr"] for name in shown_names())
+    for alert in of_capacity["rules"]:
+        assert "precision_time_capacity_" in alert["expr"]
     assert not render().all("PrometheusRule")
 
 

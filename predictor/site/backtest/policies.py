@@ -44,7 +44,7 @@ class LimitPolicy:
     @classmethod
     def parse(cls, text: str) -> LimitPolicy:
         """One policy; raises TraceError naming what is accepted."""
-        word = text.strip()
+        word = re.sub(r"^ours@", f"{HISTORY}@", text.strip())  # its name before physics joined in
         if word in (USERS, DEFAULT, ORACLE, ORDER_USERS):
             return cls(word)
         match = _QUANTILE.fullmatch(word)
