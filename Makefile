@@ -27,7 +27,8 @@ demo: $(VENV)/.report
 		--gpus h100-sxm5-80gb:24/8 --add a100-sxm4-80gb:8 --output capacity-report.html
 
 # Files of tests go to as many processes as there are WORKERS.
-WORKERS ?= 2
+# One more than CI has cores: many tests wait for servers.
+WORKERS ?= 3
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore tests/live -m "not live and not slow"
 

@@ -81,13 +81,15 @@ def _ultralytics(model: str, arguments: Mapping[str, Any]) -> Network:
 
     def make(_: int) -> torch.nn.Module:
         tasks = import_module("ultralytics.nn.tasks")
-        found: Any = tasks.DetectionModel(f"{model.removesuffix('u')}.yaml", nc=80, verbose=False)
+        name = f"{model.removesuffix('u')}.yaml"
+        found: torch.nn.Module = tasks.DetectionModel(name, nc=80, verbose=False)
         if anchored:
-            head = found.model[-1]
+            layers: Any = found.model
+            head = layers[-1]
             widths = [branch[0].conv.in_channels for branch in head.cv2]
             maps = _Maps(widths, 3 * 85)
             maps.f, maps.i = head.f, head.i
-            found.model[-1] = maps
+            layers[-1] = maps
         return found
 
     return Network(make, pixels, 640)
@@ -222,7 +224,8 @@ def _whisper(library: Any, model: str) -> Network:
 
     def make(_: int) -> torch.nn.Module:
         # it looks for several texts in one row by their values, which a meta tensor has not
-        import_module("transformers.masking_utils").find_packed_sequence_indices = lambda _: None
+        masks: Any = import_module("transformers.masking_utils")
+        masks.find_packed_sequence_indices = lambda _: None
         return _Logits(library.WhisperForConditionalGeneration(config))
 
     return Network(make, inputs, 448)
