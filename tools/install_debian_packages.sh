@@ -7,11 +7,11 @@ set -euo pipefail
 readonly packages=(
     chromium chromium-driver
     liblua5.1-0 liblua5.3-0 liblua5.4-0 lua5.1 lua5.3 lua5.4 lua-socket
-    mariadb-server munge postgresql
+    mariadb-server munge postgresql prometheus
     slurm-client slurm-wlm-basic-plugins slurm-wlm-mysql-plugin slurmctld slurmd slurmdbd
 )
 declare -A services=(
-    [mariadb-server]=mariadb [munge]=munge [postgresql]=postgresql
+    [mariadb-server]=mariadb [munge]=munge [postgresql]=postgresql [prometheus]=prometheus
     [slurmctld]=slurmctld [slurmd]=slurmd [slurmdbd]=slurmdbd
 )
 readonly policy=/usr/sbin/policy-rc.d # invoke-rc.d(8): exit code 101 forbids the action
