@@ -9,7 +9,7 @@ import click
 
 from ..errors import TraceError
 from ..units import count, duration, percent, short
-from .console import format_option, show_json, show_table, warn
+from .console import format_option, progress, show_json, show_table, warn
 from .filling import history_option, open_history
 from .options import MOMENT, pools_of
 from .predictors import predictor
@@ -161,15 +161,17 @@ def backtest(
             runs = store.runs(Where(since_s=since, until_s=until))
             work = workload_of_runs(runs, pools=pools, bounds=bounds)
     named = any(asked_value(past.request.asked, "model") for past in work.past)
-    found = run(
-        work,
-        chosen,
-        queue=Policy(scheduler),
-        depth=depth,
-        slurm=rules,
-        physics=PhysicsView(predictor(version)) if named else None,
-        jobs=jobs,
-    )
+    with progress("backtest") as bar:
+        found = run(
+            work,
+            chosen,
+            queue=Policy(scheduler),
+            depth=depth,
+            slurm=rules,
+            physics=PhysicsView(predictor(version)) if named else None,
+            jobs=jobs,
+            tell=bar,
+        )
     if form == "json":
         show_json(_as_dict(found))
     else:

@@ -16,7 +16,7 @@ from .capacity_source import (
     opened_queue,
     queue_options,
 )
-from .console import show_json, show_table, warn
+from .console import progress, show_json, show_table, warn
 from .groups import CommandGroup
 from .options import pools_of
 from .predictors import predictor
@@ -90,7 +90,7 @@ def report(
     )
     if plan is not None and facts_only:
         raise TraceError("--facts-only predicts nothing, and a change needs predictions")
-    with opened(want) as source:
+    with opened(want) as source, progress("report") as bar:
         found = make_report(
             source,
             want.period,
@@ -102,6 +102,7 @@ def report(
                 most_configurations=want.configurations,
                 measured=want.uses,
             ),
+            bar,
         )
     found = forms.private(found)
     for path in written(found, forms):

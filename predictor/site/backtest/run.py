@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any
@@ -75,18 +75,24 @@ def backtest(
     slurm: SlurmRules = STOCK_RULES,
     physics: PhysicsView | None = None,
     jobs: int = -1,
+    tell: Callable[[str, float], None] = lambda stage, share: None,
 ) -> Backtest:
     """Replay the jobs under each policy's limits, in ``jobs`` processes (-1 for one a core).
 
-    ``physics`` tells of jobs that name their network. Raises TraceError where a policy learns and
-    nobody says who asked for what.
+    ``physics`` tells of jobs that name their network, ``tell`` is called with stage and share done.
+    Raises TraceError where a policy learns and nobody says who asked for what.
     """
+    tell("estimates", 0.0)
     learned = _learned(work, policies, physics)
     limits = [limits_of(work, policy, learned) for policy in policies]
-    schedules = Parallel(n_jobs=jobs)(
+    replays = Parallel(n_jobs=jobs, return_as="generator")(
         delayed(replay_limits)(work, given, queue=queue, depth=depth, slurm=slurm)
         for given in limits
     )
+    schedules = []
+    for number, policy in enumerate(policies, start=1):
+        tell(f"replay under {policy.name}", number / (len(policies) + 1))
+        schedules.append(next(replays))
     users = next(
         (out for policy, out in zip(policies, schedules, strict=True) if policy.kind == USERS), None
     )

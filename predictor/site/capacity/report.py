@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -56,11 +56,12 @@ def make_report(
     period: ReportPeriod,
     predictor: Predictor | None,
     wanted: Wanted | None = None,
+    tell: Callable[[str, float], None] = lambda stage, share: None,
 ) -> CapacityReport:
     """The report of a period; without a predictor it holds facts and the forecast alone.
 
-    Raises HistoryError where the source cannot be read, TraceError for a plan that cannot be
-    replayed.
+    ``tell`` is called with stage and share done. Raises HistoryError where the source cannot be
+    read, TraceError for a plan that cannot be replayed.
     """
     wanted = Wanted() if wanted is None else wanted
     wanted = replace(wanted, pools=stated_pools(wanted.pools, source.pools))
@@ -69,15 +70,19 @@ def make_report(
     guessed = [pool.name for pool in pools if pool not in wanted.pools]
     notes = [_GUESSED.format(", ".join(guessed))] if guessed else []
     outlook = None if predictor is None else Outlook(predictor)
+    tell("what a change would save", 0.1)
     opportunities, said = _opportunities(jobs, outlook, pools, wanted)
     gpus_known = {pool.name: pool.gpus for pool in wanted.pools}
+    tell("what is to come", 0.4)
     try:
         forecast, why_not = forecasts(source.frame, period.until_s, gpus_known)
     except NotInstalledError as error:
         forecast, why_not = (), (f"No forecast: {error}.",)
+    tell("the queue", 0.5)
     drained = Cleared()
     if outlook is not None:
         drained = cleared(queue_at(source.frame, period.until_s), pools, outlook, source.live)
+    tell("what if", 0.6)
     plan = wanted.plan
     gpus = {pool.name: pool.gpus for pool in pools}
     known = None if guessed or not pools else sum(pool.gpus for pool in pools)
