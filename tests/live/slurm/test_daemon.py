@@ -47,11 +47,16 @@ def command(daemon: DaemonProcess) -> Command:
 
 def test_a_job_of_any_gpu_type_gets_the_limit_of_the_slowest_that_fits(command: Command) -> None:
     stated = "model=resnet50 precision=amp epochs=5 samples=1281167 batch=256"
-    free, fast = (
-        json.loads(command("decide", "--gres", gres, "--comment", stated, "--format", "json"))
-        for gres in ("gpu:1", "gpu:a100:1")
-    )
-    assert free["time_limit"] > fast["time_limit"] >= 1
+
+    def limit(gres: str) -> int:
+        """Of a network never seen it may come later: on a busy machine it is asked for again."""
+        for _ in range(10):
+            told = command("decide", "--gres", gres, "--comment", stated, "--format", "json")
+            if "time_limit" in (found := json.loads(told)):
+                return int(found["time_limit"])
+        raise AssertionError(told)
+
+    assert limit("gpu:1") > limit("gpu:a100:1") >= 1
 
 
 def test_the_nodes_are_listed_with_what_they_are_taken_for(
