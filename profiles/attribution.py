@@ -18,6 +18,10 @@ read from. Written by `python -m profiles.importer`; do not edit.
 
 Operator tables are thinned where one source swept one operator densely. Rows that contradict
 physics, themselves or each other wait in `quarantine/` with a reason and are not used.
+
+Recorded networks (`graphs/`) are the sizes of the operators that a library's own module runs: timm,
+transformers and diffusers (Apache-2.0), torchvision (BSD-3-Clause), ultralytics (AGPL-3.0). No code
+and no weights of theirs are here.
 """
 
 
