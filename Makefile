@@ -26,14 +26,14 @@ demo: $(VENV)/.report
 		--since 2025-02-01 --until 2025-03-01 --gpus v100-sxm2-16gb:24/8 --gpus a100-sxm4-80gb:24/8 \
 		--gpus h100-sxm5-80gb:24/8 --add a100-sxm4-80gb:8 --output capacity-report.html
 
-# Files of tests go to as many processes as there are WORKERS.
-# One more than CI has cores: many tests wait for servers.
+# Files of tests go to as many processes as there are WORKERS: one more than CI has cores, since many
+# tests wait for servers. Those of test-live also measure time.
 WORKERS ?= 3
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore tests/live -m "not live and not slow"
 
 test-live: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "live or slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "live or slow"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check

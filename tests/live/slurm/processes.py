@@ -105,9 +105,14 @@ def tail(path: Path, lines: int = 15) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on now, drawn at random so that two benches rarely meet."""
+    """Ports that nothing listens on now; those of two workers of pytest never meet.
+
+    Drawn by the system's randomness: trainers seed Python's own, alike in every process.
+    """
     found: list[int] = []
-    for port in random.sample(PORTS, len(PORTS)):
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    own = PORTS[worker % 8 :: 8]
+    for port in random.SystemRandom().sample(own, len(own)):
         with socket.socket() as probe:
             try:
                 probe.bind(("", port))
