@@ -1,31 +1,38 @@
 """Runs the commands of console blocks in README.md and docs; writes what they print below them.
 
-A block is one ``$ precision-time ...`` line and its output. ``python tools/refresh_outputs.py``
-rewrites the files; with ``--check`` it names those that are out of date instead, and exits with 1.
+A block is ``$ precision-time ...`` lines and the output of the last; where there are several, they
+run in a home of their own. ``python tools/refresh_outputs.py`` rewrites the files; with
+``--check`` it names those that are out of date instead, and exits with 1.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-BLOCK = re.compile(r"```console\n\$ (?P<command>precision-time [^\n]+)\n.*?```", re.DOTALL)
+BLOCK = re.compile(r"```console\n(?P<commands>(?:\$ precision-time [^\n]+\n)+).*?```", re.DOTALL)
 
 
-def output_of(command: str) -> str:
-    """What a command prints to stdout; raises CalledProcessError where it fails."""
-    env_bin = Path(sys.executable).parent
-    done = subprocess.run(
-        f"PATH={env_bin}:$PATH COLUMNS=100 {command}",
-        shell=True,
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
+def output_of(commands: list[str]) -> str:
+    """What the last command prints to stdout; raises CalledProcessError where one fails."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    with tempfile.TemporaryDirectory() as home:
+        own = {"PRECISION_TIME_HOME": home} if len(commands) > 1 else {}
+        for command in commands:
+            done = subprocess.run(
+                command,
+                shell=True,
+                check=True,
+                capture_output=True,
+                text=True,
+                cwd=ROOT,
+                env=os.environ | own | {"PATH": path, "COLUMNS": "100"},
+            )
     return done.stdout.rstrip() + "\n"
 
 
@@ -33,8 +40,8 @@ def refresh(text: str) -> str:
     """The text with the output of every console block made anew."""
 
     def block(match: re.Match[str]) -> str:
-        command = match["command"]
-        return f"```console\n$ {command}\n{output_of(command)}```"
+        commands = [line.removeprefix("$ ") for line in match["commands"].splitlines()]
+        return f"```console\n{match['commands']}{output_of(commands)}```"
 
     return BLOCK.sub(block, text)
 
