@@ -80,7 +80,12 @@ def test_mixed_precision_saves_measured_hours_times_the_predicted_ratio(fitted: 
 
 @pytest.mark.parametrize(
     ("trainer", "flag"),
-    [("hf-trainer", "--bf16 True"), ("timm", "--amp --amp-dtype bfloat16"), ("", "--bf16, --amp")],
+    [
+        ("hf-trainer", "--bf16 True"),
+        ("timm", "--amp --amp-dtype bfloat16"),
+        ("torchvision", "--amp (no flag for bf16 is known: this is fp16"),
+        ("", "--bf16, --amp"),
+    ],
 )
 def test_the_change_is_a_flag_of_the_trainer(fitted: Fitted, trainer: str, flag: str) -> None:
     asked = FP32 + (f" trainer={trainer}" if trainer else "")

@@ -56,14 +56,19 @@ def ranked(rows: Iterable[Opportunity]) -> list[Opportunity]:
     return sorted(rows, key=_size, reverse=True)
 
 
+_FP16_ALONE = " (no flag for bf16 is known: this is fp16)"
+
+
 def change_of(each: Better) -> str:
     """The flags of the script that make the change."""
     of, to = each.of, each.to.job
     known = _changes()
     flags = known.get(parse_text(of.config, "history").trainer or "") or known.get(to.framework, {})
     if each.kind is OpportunityKind.MIXED_PRECISION:
-        kind = "bf16" if to.precision is Precision.MIXED_BF16_FP32 else "fp16"
-        return flags.get(kind, "mixed precision of the trainer")
+        if to.precision is Precision.MIXED_BF16_FP32 and "bf16" in flags:
+            return flags["bf16"]
+        found = flags.get("fp16", "mixed precision of the trainer")
+        return found if to.precision is Precision.MIXED_FP16_FP32 else f"{found}{_FP16_ALONE}"
     words = [_request(to, of.scheduler)]
     if to.micro_batch_size != of.job.micro_batch_size:
         words.append(flags.get("batch", "batch per GPU {batch}").format(batch=to.micro_batch_size))
@@ -107,7 +112,7 @@ def _request(to: TrainingJob, scheduler: str) -> str:
         return (
             f"nvidia.com/gpu: {to.gpus} on nodes with nvidia.com/gpu.product={to.hardware.product}"
         )
-    return f"#SBATCH --gpus={to.gpu}:{to.gpus}"
+    return f"#SBATCH --gpus=TYPE:{to.gpus}, TYPE being this site's name of {to.gpu}"
 
 
 def _setting(job: TrainingJob) -> tuple[str, ...]:

@@ -49,8 +49,9 @@ class PhysicsView:
     def _on_each(self, job: JobRequest) -> list[Prediction]:
         if not job.asked:
             return []
-        stated = job.gpu_type or "gpu" in parse_text(job.asked, "request").values
-        gpus = (job.gpu_type,) if stated else self._gpus or ("",)
+        gpus: Sequence[str] = (job.gpu_type,)
+        if self._gpus and not job.gpu_type and "gpu" not in parse_text(job.asked, "request").values:
+            gpus = self._gpus
         found = [self._prediction(job.asked, gpu, job.gpus) for gpu in gpus]
         return [one for one in found if one is not None]
 
