@@ -41,7 +41,7 @@ _MEMORY = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class ClaimDevice:
     """What selectors look at of a GPU, and the type that it makes of its node."""
 
     words: Mapping[str, str]
@@ -56,7 +56,7 @@ class Devices:
 
     def __init__(self, client: ApiClient, config: Config, **options: Any) -> None:
         self._products = config.hardware.products
-        self._slices: dict[str, tuple[str, list[Device]]] = {}
+        self._slices: dict[str, tuple[str, list[ClaimDevice]]] = {}
         self._classes: dict[str, KubeObject] = {}
         self.types: Mapping[str, GpuType] = {}
         self._core: Any = CoreV1Api(client)
@@ -177,7 +177,7 @@ def _worth(
     return (able == kinds, min(rates)) if len(rates) == len(kinds) else None
 
 
-def _devices(found: KubeObject, products: Mapping[str, str]) -> Iterator[Device]:
+def _devices(found: KubeObject, products: Mapping[str, str]) -> Iterator[ClaimDevice]:
     for raw in items(found, "spec", "devices"):
         attributes = mapping(raw, "attributes")
         words = {name: text(value, "string") for name, value in attributes.items()}
@@ -187,10 +187,10 @@ def _devices(found: KubeObject, products: Mapping[str, str]) -> Iterator[Device]
         label = "-".join(product.split())
         memory = _bytes(text(raw, "capacity", "memory", "value"))
         gpu = known_gpu(products.get(label, label))
-        yield Device(words | {"driver": DRIVER}, GpuType(label, gpu, 1, memory or None))
+        yield ClaimDevice(words | {"driver": DRIVER}, GpuType(label, gpu, 1, memory or None))
 
 
-def _holds(part: str, device: Device) -> bool | None:
+def _holds(part: str, device: ClaimDevice) -> bool | None:
     """Whether a device meets one comparison; None for one that is not read."""
     if memory := _MEMORY.fullmatch(part):
         excess = (device.type.memory_bytes or 0) - _bytes(memory[1] or memory[4])

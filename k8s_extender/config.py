@@ -67,7 +67,7 @@ class Prioritize(Section):
     max_score: int = Field(default=10, ge=1, le=100)
 
 
-class Placement(Section):
+class PlacementSettings(Section):
     """Preferred node affinity that the webhook writes on GPU pods, by the policy of `prioritize`.
 
     ``single_term`` names only the best types, for Karpenter, which buys what is preferred.
@@ -162,7 +162,7 @@ class Config(Section):
     assumed_precision: PrecisionName | None = None
     filter: Filter = Filter()
     prioritize: Prioritize = Prioritize()
-    placement: Placement = Placement()
+    placement: PlacementSettings = PlacementSettings()
     evidence: EvidenceSettings = EvidenceSettings()
     deadline: Deadline = Deadline()
     hardware: Hardware = Hardware()

@@ -26,14 +26,14 @@ and no weights of theirs are here.
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class SourceTally:
     """Rows by source key: of every table, and of the quarantine."""
 
     tables: Mapping[str, Counter[str]]
     quarantined: Counter[str]
 
 
-def sources_markdown(sources: Iterable[Source], tally: Tally) -> str:
+def sources_markdown(sources: Iterable[Source], tally: SourceTally) -> str:
     """The text of SOURCES.md: one line a repository and licence, its commits below."""
     grouped: dict[tuple[str, str], list[Source]] = {}
     for source in sources:
@@ -46,7 +46,7 @@ def sources_markdown(sources: Iterable[Source], tally: Tally) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(grouped: Mapping[tuple[str, str], list[Source]], tally: Tally) -> list[str]:
+def _table(grouped: Mapping[tuple[str, str], list[Source]], tally: SourceTally) -> list[str]:
     columns = [*(tally.tables[name] for name in TABLES), tally.quarantined]
     lines = [
         "| repository | licence | commits | measurements | operators | collectives | quarantined |",

@@ -20,7 +20,7 @@ _DATA = (".csv", ".yaml", ".md")
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class DataProblem:
     """One thing wrong with the data: the table or file, the row or entry, and why."""
 
     table: str
@@ -38,15 +38,15 @@ class Quarantined:
     reason: str
 
 
-def check(root: Path = HERE) -> list[Problem]:
+def check(root: Path = HERE) -> list[DataProblem]:
     """Every problem found; an empty list where the data can be used."""
-    found: list[Problem] = []
+    found: list[DataProblem] = []
     with also(root):
         for name, look in _CHECKS.items():
             try:
                 found += look(root)
             except (ProfileDataError, OSError, ValueError, KeyError, TypeError) as error:
-                found.append(Problem(name, "", str(error)))
+                found.append(DataProblem(name, "", str(error)))
     return found
 
 
@@ -65,17 +65,17 @@ def size_bytes(root: Path = HERE) -> int:
     return sum(path.stat().st_size for path in root.rglob("*") if path.suffix in _DATA)
 
 
-def _size(root: Path) -> Iterator[Problem]:
+def _size(root: Path) -> Iterator[DataProblem]:
     size = size_bytes(root)
     if size > SIZE_LIMIT_BYTES:
-        yield Problem("profiles", "", f"{size} bytes of data, at most {SIZE_LIMIT_BYTES}")
+        yield DataProblem("profiles", "", f"{size} bytes of data, at most {SIZE_LIMIT_BYTES}")
 
 
-def _gpus(root: Path) -> Iterator[Problem]:
+def _gpus(root: Path) -> Iterator[DataProblem]:
     for gpu in gpus().values():
         find_gpu(gpu.name)
         for reason in _sheet_faults(gpu):
-            yield Problem("gpus", gpu.name, reason)
+            yield DataProblem("gpus", gpu.name, reason)
 
 
 def _sheet_faults(gpu: Gpu) -> Iterator[str]:
@@ -100,59 +100,59 @@ def _sheet_faults(gpu: Gpu) -> Iterator[str]:
         yield "fp16_tensor below fp32"
 
 
-def _sources(root: Path) -> Iterator[Problem]:
+def _sources(root: Path) -> Iterator[DataProblem]:
     for key, source in sources(root).items():
         for name in ("repository", "commit", "license", "citation"):
             if not getattr(source, name):
-                yield Problem("sources", key, f"{name} is empty")
+                yield DataProblem("sources", key, f"{name} is empty")
 
 
-def _operators(root: Path) -> Iterator[Problem]:
+def _operators(root: Path) -> Iterator[DataProblem]:
     table = operators(root)
     yield from _table("operators", root, table, operator_faults(table))
 
 
-def _collectives(root: Path) -> Iterator[Problem]:
+def _collectives(root: Path) -> Iterator[DataProblem]:
     table = collectives(root)
     yield from _table("collectives", root, table, collective_faults(table))
 
 
 def _table(
     name: str, root: Path, table: OperatorTable | CollectiveTable, faults: Iterable[str | None]
-) -> Iterator[Problem]:
+) -> Iterator[DataProblem]:
     known = sources(root)
     rows = zip(table.id.tolist(), table.source.tolist(), faults, strict=True)
     for id_, source, fault in rows:
         if fault is not None:
-            yield Problem(name, id_, fault)
+            yield DataProblem(name, id_, fault)
         if source not in known:
-            yield Problem(name, id_, f"unknown source {source!r}")
+            yield DataProblem(name, id_, f"unknown source {source!r}")
     yield from _repeated(name, table.id.tolist())
 
 
-def _measurements(root: Path) -> Iterator[Problem]:
+def _measurements(root: Path) -> Iterator[DataProblem]:
     rows = measurements(root)
     for row in rows:
         fault = measurement_fault(row)
         if fault is not None:
-            yield Problem("measurements", row["id"], fault)
+            yield DataProblem("measurements", row["id"], fault)
     yield from _repeated("measurements", (row["id"] for row in rows))
 
 
-def _repeated(table: str, ids: Iterable[str]) -> Iterator[Problem]:
+def _repeated(table: str, ids: Iterable[str]) -> Iterator[DataProblem]:
     for id_, count in Counter(ids).items():
         if count > 1:
-            yield Problem(table, id_, f"its id is used {count} times")
+            yield DataProblem(table, id_, f"its id is used {count} times")
 
 
-def _models(root: Path) -> Iterator[Problem]:
+def _models(root: Path) -> Iterator[DataProblem]:
     for name, entry in models(root).items():
         for key in ("family", "source"):
             if not entry.get(key):
-                yield Problem("models", name, f"{key} is empty")
+                yield DataProblem("models", name, f"{key} is empty")
 
 
-_CHECKS: dict[str, Callable[[Path], Iterator[Problem]]] = {
+_CHECKS: dict[str, Callable[[Path], Iterator[DataProblem]]] = {
     "profiles": _size,
     "gpus": _gpus,
     "sources": _sources,

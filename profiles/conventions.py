@@ -85,7 +85,7 @@ _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "truediv"})
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class RowWork:
     """FLOPs and bytes of rows, NaN where the shape does not tell."""
 
     flops: Floats
@@ -113,7 +113,7 @@ def fill_elements(op: Texts, dims: Dims) -> None:
         np.copyto(elements, derived, where=np.isnan(elements))
 
 
-def work(op: Texts, direction: Texts, dtype: Texts, params: Texts, dims: Dims) -> Work:
+def work(op: Texts, direction: Texts, dtype: Texts, params: Texts, dims: Dims) -> RowWork:
     """FLOPs and bytes of every row by the conventions of this module."""
     flops = np.full(len(op), np.nan)
     moved = np.full(len(op), np.nan)
@@ -125,7 +125,7 @@ def work(op: Texts, direction: Texts, dtype: Texts, params: Texts, dims: Dims) -
         rows = np.flatnonzero(op == name)
         part = {key: values[rows] for key, values in dims.items()}
         flops[rows], moved[rows] = rule(part, direction[rows], params[rows], size[rows])
-    return Work(flops, moved)
+    return RowWork(flops, moved)
 
 
 def _gradients(direction: Texts) -> Floats:

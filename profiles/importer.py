@@ -18,7 +18,7 @@ from pathlib import Path
 
 import yaml
 
-from .attribution import TABLES, Tally, sources_markdown
+from .attribution import TABLES, SourceTally, sources_markdown
 from .packing import (
     Book,
     Cells,
@@ -118,7 +118,9 @@ def add_directory(directory: Path, root: Path = HERE) -> Mapping[str, Sorted]:
     write_table(root / "texts.csv", ("key", "text"), sorted((k, t) for t, k in shared.items()))
     for loader in (sources, texts, operators, collectives, measurements):
         loader.cache_clear()
-    tally = Tally({name: _counted(root / name) for name in TABLES}, _counted(root / "quarantine"))
+    tally = SourceTally(
+        {name: _counted(root / name) for name in TABLES}, _counted(root / "quarantine")
+    )
     _write_sources(root, {**known, **book.sources}, tally)
     return done
 
@@ -221,7 +223,7 @@ def _write(root: Path, done: Mapping[str, Sorted], book: Book) -> None:
     for name, file in files.items():
         write_table(root / name, file.columns, file.refer(references))
     write_table(root / "texts.csv", ("key", "text"), sorted((k, t) for t, k in references.items()))
-    tally = Tally(
+    tally = SourceTally(
         {name: Counter(book.key(row) for row in table.kept) for name, table in done.items()},
         Counter(book.key(row) for table in done.values() for row, _ in table.quarantined),
     )
@@ -260,7 +262,7 @@ def _refused(table: Sorted, book: Book) -> Packed:
     return Packed((*QUARANTINE_COLUMNS, *rest), rows)
 
 
-def _write_sources(root: Path, known: Mapping[str, Source], tally: Tally) -> None:
+def _write_sources(root: Path, known: Mapping[str, Source], tally: SourceTally) -> None:
     entries = {
         key: {
             "repository": s.repository,

@@ -38,7 +38,7 @@ from predictor.measure.trace.calls import TracedCall
 from predictor.measure.trace.laws import folded
 from predictor.measure.trace.layers import WholeLayers
 from predictor.measure.trace.mapping import mapped
-from predictor.measure.trace.recording import Recording as CallRecording
+from predictor.measure.trace.recording import CallRecording
 from predictor.measure.trace.step import built, every_cross_entropy
 from profiles.recordings import MANIFEST, Recording, manifest, path_of, recordings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sample_cluster.generate import generate
 
-from predictor.site.backtest.workload import LimitBounds, Workload, workload_of_runs
+from predictor.site.backtest.workload import LimitBounds, ReplayJobs, workload_of_runs
 from predictor.site.replay import Pool
 
 POOLS = (
@@ -15,6 +15,6 @@ POOLS = (
 
 
 @pytest.fixture(scope="session")
-def work() -> Workload:
+def work() -> ReplayJobs:
     runs = generate(seed=3, days=3, pools=POOLS)
     return workload_of_runs(runs, pools=POOLS, bounds=LimitBounds())

@@ -16,7 +16,7 @@ from predictor.cli.main import main
 from predictor.estimate.fitting import Fitted
 from predictor.site.backtest.policies import policies_of
 from predictor.site.backtest.run import Backtest, backtest
-from predictor.site.backtest.workload import LimitBounds, Workload, workload_of_runs
+from predictor.site.backtest.workload import LimitBounds, ReplayJobs, workload_of_runs
 from predictor.site.history.run import JobState, LimitBy, Run
 from predictor.site.replay import Policy, Pool
 from predictor.site.similar.estimate import PhysicsView
@@ -26,7 +26,7 @@ POOLS = (Pool(name="a100-sxm4-80gb", gpus=16, gpus_per_node=8),)
 
 
 @pytest.fixture(scope="module")
-def found(work: Workload) -> Backtest:
+def found(work: ReplayJobs) -> Backtest:
     return backtest(work, POLICIES, jobs=1)
 
 
@@ -54,14 +54,14 @@ def test_used_hours_of_the_schedule_are_those_of_the_figures(found: Backtest) ->
         assert each.figures.used_gpu_hours == pytest.approx(float(held.sum()) / 3600)
 
 
-def test_fifo_waits_at_least_as_long_as_backfill(work: Workload, found: Backtest) -> None:
+def test_fifo_waits_at_least_as_long_as_backfill(work: ReplayJobs, found: Backtest) -> None:
     fifo = backtest(work, policies_of(["oracle"]), queue=Policy.FIFO, jobs=1)
     easy = next(each for each in found.replayed if each.policy.name == "oracle")
     assert fifo.replayed[0].figures.wait_mean_s >= easy.figures.wait_mean_s
 
 
 def test_what_jobs_name_of_their_network_changes_what_is_learned(
-    work: Workload, found: Backtest, fitted: Fitted
+    work: ReplayJobs, found: Backtest, fitted: Fitted
 ) -> None:
     told = backtest(work, POLICIES, physics=PhysicsView(fitted.predictor), jobs=1)
     name = [policy.name for policy in POLICIES].index("order@0.5")
@@ -100,7 +100,7 @@ def test_a_pool_of_unknown_size_is_as_large_as_it_was_ever_used(runs: list[Run])
 # --- where it runs ------------------------------------------------------------------------------
 
 
-def test_processes_here_change_nothing(work: Workload, found: Backtest) -> None:
+def test_processes_here_change_nothing(work: ReplayJobs, found: Backtest) -> None:
     assert figures(backtest(work, POLICIES, jobs=2)) == figures(found)
 
 

@@ -27,20 +27,20 @@ from predictor.site.backtest.run import (
     limit_figures,
     replay_limits,
 )
-from predictor.site.backtest.workload import LimitBounds, Workload, workload_of_runs
+from predictor.site.backtest.workload import LimitBounds, ReplayJobs, workload_of_runs
 from predictor.site.history.run import Run
 from predictor.site.replay import Policy, Pool
 
 HOUR = 3600.0
 
 
-def limits(work: Workload, policy: str) -> Limits:
+def limits(work: ReplayJobs, policy: str) -> Limits:
     return limits_of(work, LimitPolicy.parse(policy))
 
 
-def by_hand() -> Workload:
+def by_hand() -> ReplayJobs:
     """Two jobs of one GPU; the second was killed at its limit of an hour."""
-    return Workload(
+    return ReplayJobs(
         pools=(Pool(name="one", gpus=1),),
         submit_s=np.array([0.0, 600.0]),
         gpus=np.array([1, 1]),
@@ -67,7 +67,7 @@ def test_no_stated_limit_is_longer_than_the_longest_there_is() -> None:
     assert limits(work, "users").limit_s.tolist() == [HOUR, 1800]
 
 
-def test_the_oracle_never_kills_and_reserves_nothing_in_vain(work: Workload) -> None:
+def test_the_oracle_never_kills_and_reserves_nothing_in_vain(work: ReplayJobs) -> None:
     for each in (work, by_hand()):
         figures = limit_figures(each, limits(each, "oracle"))
         assert figures["kill_rate"] == 0
@@ -127,7 +127,7 @@ def test_figures_of_two_jobs_by_hand() -> None:
     )
 
 
-def test_a_higher_quantile_makes_longer_limits_that_kill_less(work: Workload) -> None:
+def test_a_higher_quantile_makes_longer_limits_that_kill_less(work: ReplayJobs) -> None:
     learned = learned_times(work, [0.5, 0.9])
     low, high = (limits_of(work, LimitPolicy("history", level), learned) for level in (0.5, 0.9))
     assert (low.limit_s <= high.limit_s).all()
@@ -144,11 +144,11 @@ def logged(n: int, run_s: float, user: str, **ended: Any) -> Run:
     return run_of(n, asked="", **{**asked, **at, **ended})
 
 
-def history(runs: Iterable[Run]) -> Workload:
+def history(runs: Iterable[Run]) -> ReplayJobs:
     return workload_of_runs(runs, pools=[Pool(name="one", gpus=1)], bounds=LimitBounds())
 
 
-def mixed() -> Workload:
+def mixed() -> ReplayJobs:
     """Ann's jobs take minutes, Bob's hours, under the same limit."""
     return history(
         logged(n, *((300.0, "ann") if n % 2 else (5 * HOUR, "bob")), gpu_type=None)

@@ -11,7 +11,7 @@ from click.testing import Result
 
 from predictor.cli.catalog import checked
 from predictor.graphs.catalog import entry_of
-from profiles.check import Problem
+from profiles.check import DataProblem
 
 Run = Callable[..., Result]
 RunJson = Callable[..., Any]
@@ -106,7 +106,7 @@ def test_gpus_have_their_peaks(run: Run, run_json: RunJson) -> None:
 def test_profiles_check_exits_with_1_on_a_problem(
     run: Run, run_json: RunJson, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem = Problem("operators", "row-7", "its time is negative")
+    problem = DataProblem("operators", "row-7", "its time is negative")
     monkeypatch.setattr("profiles.check.check", lambda root: [problem])
     lines = run("profiles", "check", code=1).stdout.splitlines()
     assert lines[0] == "operators row-7: its time is negative"

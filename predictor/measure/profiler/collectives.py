@@ -44,7 +44,7 @@ Collective = Callable[[int, int, torch.device], Call]  # of bytes, ranks and a d
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class RankSettings:
     """What every rank is told: how to meet, what to time, and how long."""
 
     ranks: int
@@ -123,7 +123,7 @@ def collective_rows(
     ]
     threads = max(1, torch.get_num_threads() // ranks)
     with tempfile.TemporaryDirectory() as folder:
-        group = Group(
+        group = RankSettings(
             ranks=ranks,
             backend=backend,
             store=str(Path(folder) / "store"),
@@ -171,7 +171,7 @@ def collective_rows(
             )
 
 
-def _samples(group: Group, stop: Event) -> Iterator[RankSamples]:
+def _samples(group: RankSettings, stop: Event) -> Iterator[RankSamples]:
     """What rank 0 reports, until it closes its end."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
@@ -206,7 +206,7 @@ def _samples(group: Group, stop: Event) -> Iterator[RankSamples]:
             process.join()
 
 
-def run_rank(rank: int, group: Group, reports: Connection | None, stop: Any) -> None:
+def run_rank(rank: int, group: RankSettings, reports: Connection | None, stop: Any) -> None:
     """Time the calls of a group until the time is over; ``reports`` is None but on rank 0."""
     if group.backend == GLOO:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK)
@@ -228,7 +228,9 @@ def run_rank(rank: int, group: Group, reports: Connection | None, stop: Any) -> 
     dist.destroy_process_group()
 
 
-def _timed(number: int, op: str, size: int, group: Group, device: torch.device) -> RankSamples:
+def _timed(
+    number: int, op: str, size: int, group: RankSettings, device: torch.device
+) -> RankSamples:
     try:
         call = CALLS[op](size, group.ranks, device)
         call()

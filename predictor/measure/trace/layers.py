@@ -12,7 +12,7 @@ from unittest.mock import patch
 import torch
 from torch.overrides import TorchFunctionMode
 
-from .recording import Recording
+from .recording import CallRecording
 
 Shapes = Sequence[tuple[int, ...]]
 Whole = Callable[..., Any]
@@ -24,7 +24,7 @@ class _Whole(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        recording: Recording,
+        recording: CallRecording,
         name: str,
         facts: tuple[object, ...],
         shapes: Shapes,
@@ -48,7 +48,7 @@ class _Whole(torch.autograd.Function):
 class WholeLayers(TorchFunctionMode):
     """Attention, dropout, recurrent layers, their cells and two norms: one call each."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: CallRecording) -> None:
         super().__init__()
         self._recording = recording
 

@@ -102,7 +102,7 @@ class Origins:
         return known[1] if known else frozenset({STORED})
 
 
-class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class CallRecording(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The operator calls of one step, forward calls in their order."""
 
     def __init__(self, sparse: Iterable[torch.Tensor] = ()) -> None:

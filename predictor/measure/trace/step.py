@@ -21,7 +21,7 @@ from ...graphs.families.stored import Update
 from .calls import TracedCall
 from .layers import WholeLayers
 from .optimizers import Factory, traced_update
-from .recording import Recording
+from .recording import CallRecording
 from .request import Input
 
 Loss = Callable[[Any], torch.Tensor]
@@ -98,7 +98,7 @@ class FakeNetwork:
         self, inputs: Sequence[Input], loss: Loss, batch: int, seq_len: int
     ) -> tuple[TracedCall, ...]:
         """The operator calls of one step; raises GraphError where torch cannot trace it."""
-        recording = Recording(self._sparse)
+        recording = CallRecording(self._sparse)
         recording.weights(self.module.parameters())
         self.module.zero_grad(set_to_none=True)
         with explained(self.module), self._mode, _norms_marked(self.module, recording):
@@ -159,7 +159,7 @@ def _faked(module: torch.nn.Module, mode: FakeTensorMode) -> torch.nn.Module:
 
 
 @contextmanager
-def _norms_marked(module: torch.nn.Module, recording: Recording) -> Iterator[None]:
+def _norms_marked(module: torch.nn.Module, recording: CallRecording) -> Iterator[None]:
     """Mark the calls of modules that spell out an RMS norm in pointwise operators."""
     hooks = []
     count = 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .groups import Group, groups, slots
+from .groups import OperatorGroup, groups, slots
 from .laws import Law
 from .neighbours import Neighbours
 from .samples import Samples
@@ -55,7 +55,7 @@ def fit_groups(samples: Samples) -> tuple[FittedOperators, ...]:
     return tuple(found)
 
 
-def _fit_group(group: Group, samples: Samples) -> Iterator[FittedOperators]:
+def _fit_group(group: OperatorGroup, samples: Samples) -> Iterator[FittedOperators]:
     law, random = group.law, np.random.default_rng(SEED)
     names = np.unique(samples.architecture)
     rows = [np.flatnonzero(samples.architecture == name) for name in names]
@@ -98,7 +98,7 @@ def _thin(index: NDArray[np.intp], limit: int, random: np.random.Generator) -> N
 
 
 def _fitted(
-    group: Group, architecture: str, constants: Floats, samples: Samples
+    group: OperatorGroup, architecture: str, constants: Floats, samples: Samples
 ) -> FittedOperators:
     return FittedOperators(
         group=group.name,

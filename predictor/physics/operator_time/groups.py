@@ -41,7 +41,7 @@ PROXY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class OperatorGroup:
     """Operators of one kind and format class (heavy), or kind, pass and element width."""
 
     kind: Kind
@@ -67,33 +67,33 @@ class Group:
         return KIND_CODE[self.kind] * SLOTS + inner
 
     @property
-    def stand_ins(self) -> tuple[Group, ...]:
+    def stand_ins(self) -> tuple[OperatorGroup, ...]:
         """Groups to take constants from when no GPU has rows of this one, best first."""
         if self.kind in HEAVY:
             return self._heavy_stand_ins()
         other_width = WIDTHS[1 - WIDTHS.index(self.width)]
         other_pass = PASSES[1 - PASSES.index(self.part)]
         same = (
-            Group(self.kind, self.part, other_width),
-            Group(self.kind, other_pass, self.width),
-            Group(self.kind, other_pass, other_width),
+            OperatorGroup(self.kind, self.part, other_width),
+            OperatorGroup(self.kind, other_pass, self.width),
+            OperatorGroup(self.kind, other_pass, other_width),
         )
         if self.kind not in PROXY:
             return same
-        proxy = Group(PROXY[self.kind], self.part, self.width)
+        proxy = OperatorGroup(PROXY[self.kind], self.part, self.width)
         return (*same, proxy, *proxy.stand_ins)
 
-    def _heavy_stand_ins(self) -> tuple[Group, ...]:
+    def _heavy_stand_ins(self) -> tuple[OperatorGroup, ...]:
         if self.part == CORES:
-            return (Group(self.kind, HALF),) if self.kind is Kind.ATTENTION else ()
-        return tuple(Group(self.kind, part) for part in OTHER_CLASSES[self.part])
+            return (OperatorGroup(self.kind, HALF),) if self.kind is Kind.ATTENTION else ()
+        return tuple(OperatorGroup(self.kind, part) for part in OTHER_CLASSES[self.part])
 
 
-def groups() -> tuple[Group, ...]:
+def groups() -> tuple[OperatorGroup, ...]:
     """Every group, with or without rows."""
-    heavy = [Group(kind, part) for kind in HEAVY for part in CLASSES]
+    heavy = [OperatorGroup(kind, part) for kind in HEAVY for part in CLASSES]
     light = [
-        Group(kind, part, width)
+        OperatorGroup(kind, part, width)
         for kind in KINDS
         if kind not in HEAVY
         for part in PASSES

@@ -14,7 +14,7 @@ from profiles.tables import OperatorTable
 from ...graphs.operator import Kind
 from ..autocast import TypedOperator
 from .fit import POOLED, FittedOperators, fit_groups
-from .groups import HEAVY, SLOTS, Group, groups, slots
+from .groups import HEAVY, SLOTS, OperatorGroup, groups, slots
 from .laws import MEMORY, Law
 from .neighbours import Neighbours, stored
 from .processors import ProcessorTimes, fit_cells
@@ -172,36 +172,42 @@ LOAD_COST = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourcedConstants:
     """Constants (p,) for one group on one GPU, and in words where they come from."""
 
     constants: Floats
     evidence: str
 
 
-def resolve(table: Table, group: Group, gpu: Gpu) -> Source:
+def resolve(table: Table, group: OperatorGroup, gpu: Gpu) -> SourcedConstants:
     """Own rows first, then the same group on other GPUs, then its stand-ins, then the prior."""
     architecture = architecture_of(gpu)
     for candidate in (group, *group.stand_ins):
         own = table.get((candidate.name, architecture))
         if own is not None and (candidate == group or group.kind not in HEAVY):
-            return Source(own.constants, _own(group, candidate, own, gpu))
+            return SourcedConstants(own.constants, _own(group, candidate, own, gpu))
         pooled = own or table.get((candidate.name, POOLED))
         if pooled is not None:
             constants = _rescaled(table, group, candidate, pooled, architecture)
             if gpu.architecture == "kepler":
                 constants[EFFICIENCY] += KEPLER
-            return Source(constants, _carried(group, candidate, pooled))
-    return Source(group.law.prior, f"{group.name}: no measurement anywhere, roofline with priors")
+            return SourcedConstants(constants, _carried(group, candidate, pooled))
+    return SourcedConstants(
+        group.law.prior, f"{group.name}: no measurement anywhere, roofline with priors"
+    )
 
 
 def _rescaled(
-    table: Table, group: Group, candidate: Group, pooled: FittedOperators, architecture: str
+    table: Table,
+    group: OperatorGroup,
+    candidate: OperatorGroup,
+    pooled: FittedOperators,
+    architecture: str,
 ) -> Floats:
     """Tensor and matrix work follows the ratio of GEMM efficiencies at its own format."""
     constants = pooled.constants.copy()
-    target = table.get((Group(Kind.GEMM, group.part).name, architecture))
-    origin = table.get((Group(Kind.GEMM, candidate.part).name, pooled.architecture))
+    target = table.get((OperatorGroup(Kind.GEMM, group.part).name, architecture))
+    origin = table.get((OperatorGroup(Kind.GEMM, candidate.part).name, pooled.architecture))
     if group.kind not in HEAVY or target is None or origin is None or group.kind is Kind.GEMM:
         return constants
     constants[EFFICIENCY] += _gemm_efficiency(target) - _gemm_efficiency(origin)
@@ -216,14 +222,14 @@ def _gemm_efficiency(gemm: FittedOperators) -> float:
     return float(gemm.constants[EFFICIENCY] - np.log1p(loads))
 
 
-def _own(group: Group, candidate: Group, fitted: FittedOperators, gpu: Gpu) -> str:
+def _own(group: OperatorGroup, candidate: OperatorGroup, fitted: FittedOperators, gpu: Gpu) -> str:
     rows = f"{fitted.rows} rows of {', '.join(fitted.gpus)}"
     measured = "own table" if gpu.name in fitted.gpus else f"table of {fitted.architecture}"
     stand_in = "" if candidate == group else f" of {candidate.name}"
     return f"{group.name}: {measured}{stand_in}, {rows}"
 
 
-def _carried(group: Group, candidate: Group, fitted: FittedOperators) -> str:
+def _carried(group: OperatorGroup, candidate: OperatorGroup, fitted: FittedOperators) -> str:
     stand_in = "" if candidate == group else f" of {candidate.name}"
     gpus = ", ".join(fitted.gpus)
     return f"{group.name}: carried over{stand_in} from {gpus} ({fitted.rows} rows)"

@@ -15,7 +15,7 @@ from ..similar.estimate import PhysicsView, estimate_job
 from ..similar.memory import SiteMemory
 from ..similar.past_runs import PastRun
 from ..similar.run_times import RunTimes
-from .workload import Workload
+from .workload import ReplayJobs
 
 USERS, DEFAULT, ORACLE, ORDER_USERS = "users", "default", "oracle", "order-users"
 HISTORY, ORDER = "history", "order"
@@ -86,7 +86,7 @@ class LearnedTimes:
 
 
 def learned_times(
-    work: Workload, levels: Sequence[float], physics: PhysicsView | None = None
+    work: ReplayJobs, levels: Sequence[float], physics: PhysicsView | None = None
 ) -> LearnedTimes:
     """Go through the log as time did: each job is estimated from the runs that had ended.
 
@@ -111,7 +111,7 @@ def learned_times(
     return LearnedTimes(order_s, quantile_s)
 
 
-def limits_of(work: Workload, policy: LimitPolicy, learned: LearnedTimes | None = None) -> Limits:
+def limits_of(work: ReplayJobs, policy: LimitPolicy, learned: LearnedTimes | None = None) -> Limits:
     """What each job gets, never longer than the longest limit there is.
 
     ``users`` is what users stated; where that is not known a job is planned by the default, and
@@ -151,5 +151,5 @@ def _unkilled(limit_s: Floats, predicted: NDArray[np.bool_], key_s: Floats | Non
     return Limits(limit_s=limit_s, predicted=predicted, again_s=again_s, key_s=key_s)
 
 
-def _key(work: Workload, estimate_s: Floats) -> Floats:
+def _key(work: ReplayJobs, estimate_s: Floats) -> Floats:
     return work.submit_s + np.minimum(ORDER_WEIGHT * estimate_s, ORDER_BOUND_S)

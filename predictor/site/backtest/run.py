@@ -26,7 +26,7 @@ from ..replay import (
 )
 from ..similar.estimate import PhysicsView
 from .policies import USERS, LimitPolicy, Limits, learned_times, limits_of
-from .workload import HOUR_S, Workload
+from .workload import HOUR_S, ReplayJobs
 
 # The time of a second submission is that of the kill, which a first replay tells.
 ROUNDS = 2
@@ -101,7 +101,7 @@ class Replayed:
 class Backtest:
     """Every policy on one workload, by one scheduler; ``slurm`` holds where it is slurmctld."""
 
-    work: Workload
+    work: ReplayJobs
     replayed: tuple[Replayed, ...]
     queue: Policy = Policy.EASY
     depth: int = BACKFILL_DEPTH
@@ -130,7 +130,7 @@ class Backtest:
 
 
 def backtest(
-    work: Workload,
+    work: ReplayJobs,
     policies: Sequence[LimitPolicy],
     *,
     queue: Policy = Policy.EASY,
@@ -166,7 +166,7 @@ def backtest(
 
 
 def replay_limits(
-    work: Workload, given: Limits, *, queue: Policy, depth: int, slurm: SlurmRules = STOCK_RULES
+    work: ReplayJobs, given: Limits, *, queue: Policy, depth: int, slurm: SlurmRules = STOCK_RULES
 ) -> Attempts:
     """Every job under its limit; one that it kills comes again under the user's, from nothing.
 
@@ -198,7 +198,7 @@ def replay_limits(
     return Attempts(start_s=start_s, end_s=end_s, lost_s=lost_s)
 
 
-def is_killed(work: Workload, limits: Limits) -> NDArray[np.bool_]:
+def is_killed(work: ReplayJobs, limits: Limits) -> NDArray[np.bool_]:
     """Jobs (n,) that outlive their limit; of a censored one, a limit up to what it ran kills."""
     killed: NDArray[np.bool_] = (work.run_s > limits.limit_s) | (
         work.censored & (limits.limit_s <= work.run_s)
@@ -206,7 +206,7 @@ def is_killed(work: Workload, limits: Limits) -> NDArray[np.bool_]:
     return killed
 
 
-def limit_figures(work: Workload, limits: Limits) -> dict[str, Any]:
+def limit_figures(work: ReplayJobs, limits: Limits) -> dict[str, Any]:
     """The figures that follow from limits alone, by their names in Figures."""
     killed = is_killed(work, limits)
     last_s = np.where(killed & ~np.isnan(limits.again_s), limits.again_s, limits.limit_s)
@@ -229,7 +229,7 @@ def limit_figures(work: Workload, limits: Limits) -> dict[str, Any]:
 
 
 def figures_of(
-    work: Workload,
+    work: ReplayJobs,
     policy: LimitPolicy,
     limits: Limits,
     out: Attempts,

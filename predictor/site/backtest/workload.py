@@ -38,7 +38,7 @@ class LimitBounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class ReplayJobs:
     """Jobs as arrays (n,) in order of submission, and the pools they ran in.
 
     ``asked_s`` is the user's limit, NaN where none was stated. ``run_s`` is the true run time; of
@@ -68,7 +68,7 @@ SHARED_POOL = "cluster"
 
 def workload_of_runs(
     runs: Iterable[Item], *, pools: Sequence[Pool] = (), bounds: LimitBounds
-) -> Workload:
+) -> ReplayJobs:
     """Runs on the pool of their GPU type; where it is not known, on one for all.
 
     A single pool is for all jobs where no type is known of any; one not given is as large as it was
@@ -95,7 +95,7 @@ def workload_of_runs(
     fitting.sort(key=lambda job: job[1].submit_s)
     past = tuple(one for _, one in fitting)
     index = {name: at for at, name in enumerate(known)}
-    return Workload(
+    return ReplayJobs(
         pools=tuple(known.values()),
         submit_s=np.array([one.submit_s for one in past], dtype=np.float64),
         gpus=np.array([one.request.gpus for one in past], dtype=np.int64),
@@ -109,7 +109,9 @@ def workload_of_runs(
     )
 
 
-def workload_of_swf(file: SwfFile, *, pools: Sequence[Pool] = (), bounds: LimitBounds) -> Workload:
+def workload_of_swf(
+    file: SwfFile, *, pools: Sequence[Pool] = (), bounds: LimitBounds
+) -> ReplayJobs:
     """The jobs of an SWF file on one pool, by default the machine of its header."""
     if len(pools) > 1:
         raise TraceError("an SWF file is replayed on one pool: give --pool once")

@@ -27,7 +27,7 @@ _SAME_TIMES = 0.002  # a whole interval is not so short for one of its steps, in
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class Stretch:
     """So many units in so many seconds."""
 
     units: float
@@ -46,14 +46,14 @@ class Rate:
     certain: float
 
 
-def intervals(points: Iterable[tuple[float, float]]) -> Iterator[Interval]:
+def intervals(points: Iterable[tuple[float, float]]) -> Iterator[Stretch]:
     """Between consecutive points of count and time; what goes back is no interval."""
     for (n, t), (next_n, next_t) in pairwise(points):
         if next_n > n and next_t >= t:
-            yield Interval(next_n - n, next_t - t)
+            yield Stretch(next_n - n, next_t - t)
 
 
-def measured(found: Sequence[Interval], resolution_s: float) -> Rate | None:
+def measured(found: Sequence[Stretch], resolution_s: float) -> Rate | None:
     """The rate of intervals in order of time; None where the clock is too coarse for them.
 
     The first interval holds start-up and is dropped. The typical rate is the mean over stretches of
@@ -64,14 +64,14 @@ def measured(found: Sequence[Interval], resolution_s: float) -> Rate | None:
     if not kept or units <= 0 or seconds < LEAST_STEPS_OF_CLOCK * max(resolution_s, 1e-6):
         return None
     least_s = max(STEPS_OF_CLOCK * resolution_s, seconds / CHUNKS)
-    chunks: list[Interval] = []
+    chunks: list[Stretch] = []
     passed_s = passed_units = 0.0
     for one in kept:
         passed_units, passed_s = passed_units + one.units, passed_s + one.seconds
         if passed_s >= least_s:
-            chunks.append(Interval(passed_units, passed_s))
+            chunks.append(Stretch(passed_units, passed_s))
             passed_s = passed_units = 0.0
-    chunks = chunks or [Interval(units, seconds)]
+    chunks = chunks or [Stretch(units, seconds)]
     ordered = sorted(chunks, key=lambda c: c.seconds / c.units)
     passed = list(accumulate(c.units for c in ordered))
     middle = ordered[bisect_left(passed, passed[-1] / 2)]
@@ -81,7 +81,7 @@ def measured(found: Sequence[Interval], resolution_s: float) -> Rate | None:
     return Rate(typical_s=typical_s, overall_s=seconds / units, certain=certain)
 
 
-def _without_outages(found: Sequence[Interval]) -> list[Interval]:
+def _without_outages(found: Sequence[Stretch]) -> list[Stretch]:
     """Those of the last session; the few longer than all shorter ones together are between two."""
     ordered = sorted(found, key=lambda one: -one.seconds)
     if len(found) < LEAST_WITH_OUTAGES:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from ...errors import TraceError
 from .nodes import Away, Nodes, Reservation
-from .slurm import STOCK_RULES, FairShare, Plan, SlurmRules
+from .slurm import STOCK_RULES, BackfillPlan, FairShare, SlurmRules
 from .trace import NO_GATES, Floats, Gates, Pool, Schedule, Trace
 
 # Waiting jobs looked at behind the first that cannot start; Slurm's bf_max_job_test.
@@ -336,7 +336,7 @@ class _Replay:
         ranks = self._in_order(now_s)[:depth]
         if not any(max(nodes.free) for nodes in self.nodes):
             return
-        plans = [Plan(nodes, now_s, self.rules.bf_window_s) for nodes in self.nodes]
+        plans = [BackfillPlan(nodes, now_s, self.rules.bf_window_s) for nodes in self.nodes]
         may_start = self._may_start_now(plans, ranks)
         for at, rank in enumerate(ranks):
             if not may_start[at:].any():
@@ -361,7 +361,9 @@ class _Replay:
                 continue
             may_start[at:] = self._may_start_now(plans, ranks[at:])
 
-    def _may_start_now(self, plans: Sequence[Plan], ranks: Sequence[int]) -> NDArray[np.bool_]:
+    def _may_start_now(
+        self, plans: Sequence[BackfillPlan], ranks: Sequence[int]
+    ) -> NDArray[np.bool_]:
         """Jobs (n,) that may have room now beside the plans."""
         rows = np.array(ranks, dtype=np.intp)
         found = np.zeros(len(rows), dtype=bool)

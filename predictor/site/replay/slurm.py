@@ -115,7 +115,7 @@ class FairShare:
         self._at_s = now_s
 
 
-class Plan:
+class BackfillPlan:
     """One pass of backfill on one pool: GPUs free by limits, and nodes that planned jobs keep.
 
     ``_free`` (times, nodes) are the GPUs free from each of ``_times_s`` on, ``_kept`` the nodes

@@ -248,7 +248,7 @@ def _pooled(channels: int, classes: int) -> tuple[nn.Module, ...]:
     return nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)
 
 
-class Residual(nn.Module):
+class ResidualBlock(nn.Module):
     """A block of ResNet: two 3x3 convolutions, or as a bottleneck 1x1, 3x3 and 1x1."""
 
     def __init__(self, cin: int, width: int, stride: int = 1, *, bottleneck: bool = False) -> None:
@@ -273,7 +273,7 @@ def resnet50() -> nn.Module:
     cin = 64
     for width, depth, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
         for number in range(depth):
-            blocks.append(Residual(cin, width, 1 if number else stride, bottleneck=True))
+            blocks.append(ResidualBlock(cin, width, 1 if number else stride, bottleneck=True))
             cin = 4 * width
     return Trained(*blocks, *_pooled(cin, 1000))
 
@@ -282,7 +282,7 @@ def small_resnet() -> nn.Module:
     """Three stages of two basic blocks."""
     blocks: list[nn.Module] = [conv_bn(3, 16)]
     for cin, cout, stride in ((16, 16, 1), (16, 32, 2), (32, 64, 2)):
-        blocks += [Residual(cin, cout, stride), Residual(cout, cout)]
+        blocks += [ResidualBlock(cin, cout, stride), ResidualBlock(cout, cout)]
     return Trained(*blocks, *_pooled(64, 10))
 
 
