@@ -6,7 +6,7 @@ Each forward operator of a layer brings its gradients with it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -17,6 +17,7 @@ from .operator import PRODUCT_KINDS, Direction, Graph, Kind, Operator, Workload
 FORWARD = Direction.FORWARD
 DATA_GRADIENT = Direction.DATA_GRADIENT
 WEIGHT_GRADIENT = Direction.WEIGHT_GRADIENT
+ELEMENTWISE = Kind.ELEMENTWISE
 
 Origins = tuple[str, ...] | None
 Way = tuple[float, float, float]  # read and written per element, and launches
@@ -148,11 +149,14 @@ class Recorder:
         function: str = "",
     ) -> None:
         """Add one operator; the layers below are built from this."""
-        given = self._entering if kind in PRODUCT_KINDS else self._given
-        origins = given if direction is FORWARD else self._result
-        times, function = kernels * self._launches, self._function or function
-        sizes = (dims, flops, reads, writes, times, 1.0 * self._repeat)
-        self._operators.append(Operator(kind, direction, *sizes, function, origins))
+        origins = self._result
+        if direction is FORWARD:
+            origins = self._entering if kind in PRODUCT_KINDS else self._given
+        launches, times = kernels * self._launches, 1.0 * self._repeat
+        named = self._function or function
+        self._operators.append(
+            Operator(kind, direction, dims, flops, reads, writes, launches, times, named, origins)
+        )
 
     def take(self, operators: Iterable[Operator]) -> None:
         """Add finished operators."""
@@ -216,16 +220,19 @@ class MemoryLayers(Recorder):
         """
         back = reads + 1 if backward_reads is None else backward_reads
         launches = kernels if backward_kernels is None else backward_kernels
-        with nullcontext() if backward_writes else self._within(_backward=False):
-            both_ways = (reads, writes, kernels), (back, backward_writes, launches)
-            self.chain(x, *both_ways, function)
+        backward = (back, backward_writes, launches) if backward_writes else None
+        self.chain(x, (reads, writes, kernels), backward, function)
 
-    def chain(self, x: Feature | float, forward: Way, backward: Way, function: str = "") -> None:
+    def chain(
+        self, x: Feature | float, forward: Way, backward: Way | None, function: str = ""
+    ) -> None:
         """A chain of pointwise kernels: per element read and written, and launches, each way."""
         n = self._elements(x)
-        moved, back = [(reads * n, writes * n) for reads, writes, _ in (forward, backward)]
-        kernels: Any = {"kernels": forward[2], "backward_kernels": backward[2]}
-        self.both(Kind.ELEMENTWISE, (1, int(n)), moved, back, function=function, **kernels)
+        dims, (reads, writes, kernels) = (1, int(n)), forward
+        self.emit(ELEMENTWISE, FORWARD, dims, 0.0, reads * n, writes * n, kernels, function)
+        if backward and self._backward:
+            reads, writes, kernels = backward
+            self.emit(ELEMENTWISE, DATA_GRADIENT, dims, 0.0, reads * n, writes * n, kernels)
 
     def move(self, x: Feature | float) -> None:
         """A copy each way: another layout, a slice, a gather, a scaling."""

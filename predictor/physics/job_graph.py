@@ -265,7 +265,7 @@ def transposes(typed: Sequence[TypedOperator]) -> list[TypedOperator]:
     moved: dict[tuple[Direction, Dtype], list[float]] = {}
     for item in typed:
         operator = item.operator
-        if not item.tensor_core or operator.kind is not Kind.CONV or depthwise(operator):
+        if operator.kind is not Kind.CONV or not item.tensor_core or depthwise(operator):
             continue
         total = moved.setdefault((operator.direction, item.dtype), [0.0, 0.0])
         elements = operator.reads + operator.writes - _weights(operator)

@@ -21,7 +21,7 @@ from .work import CLASSES, CORES, DIRECTION_CODE, KIND_CODE, Floats, Ints, Work
 
 TILE_M = np.array([256, 128, 128, 64, 128, 64, 64, 32, 64, 32, 16.0])
 TILE_N = np.array([128, 256, 128, 128, 64, 64, 32, 64, 16, 32, 64.0])
-SPLITS = (1, 2, 4, 8, 16, 32)
+SPLITS = np.array([1, 2, 4, 8, 16, 32.0])
 LOADS = 128.0 * (1.0 / TILE_M + 1.0 / TILE_N)
 MIN_K = 32.0  # the depth of one main-loop step
 PARTIAL_BYTES = 4.0  # split-k partial sums are FP32
@@ -83,19 +83,14 @@ def _tiled(
     tiles = np.ceil(m[:, None] / TILE_M) * np.ceil(n[:, None] / TILE_N)
     tiles *= (batch / work.sms)[:, None]
     per_depth = (2.0 * TILE_M * TILE_N) * (1.0 + c[:, 1:2] * LOADS) / rate[:, None]
-    quantised = sigmoid(p[:, 5:6])
+    quantised = sigmoid(p[:, 5:6])[..., None]
     partial = np.exp(p[:, 6]) * batch * m * n * PARTIAL_BYTES / work.bandwidth
-    best = np.full(len(work), np.inf)
-    for split in SPLITS:
-        waves = tiles * split
-        waves = quantised * np.ceil(waves) + (1.0 - quantised) * np.maximum(waves, 1.0)
-        waves *= per_depth
-        depth = np.maximum(k / split, MIN_K) + c[:, 2]
-        seconds = waves.min(axis=1) * depth
-        if split > 1:
-            seconds += split * partial
-        best = np.minimum(best, seconds)
-    return best
+    waves = tiles[:, None, :] * SPLITS[:, None]  # (n, splits, tiles)
+    waves = quantised * np.ceil(waves) + (1.0 - quantised) * np.maximum(waves, 1.0)
+    waves *= per_depth[:, None, :]
+    seconds = waves.min(axis=2) * (np.maximum(k[:, None] / SPLITS, MIN_K) + c[:, 2:3])
+    seconds[:, 1:] += SPLITS[1:] * partial[:, None]
+    return np.asarray(seconds.min(axis=1))
 
 
 def _conv_offset(p: Floats, work: Work, conv: np.ndarray) -> Floats:
