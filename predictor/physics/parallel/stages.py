@@ -64,19 +64,19 @@ class Parts:
 def parts_of(graph: Graph) -> Parts:
     """The parts of a graph that was not cut into stages."""
     first, end = repeated(graph.operators)
-    inside = graph.operators[first:end]
-    tables = table_weights(graph)
+    tables, weights = table_weights(graph), float(graph.parameters)
+    if not end:
+        return Parts((0, 0), 1, tables, 0.0, tied=False, weights=weights)
     products = [o for o in graph.operators if o.kind in MATRIX and is_forward(o)]
-    behind = graph.operators[end:] if end else ()
-    head = sum(weights_of(o) for o in behind if is_forward(o))
+    head = sum(weights_of(o) for o in graph.operators[end:] if is_forward(o))
     found = sum(weights_of(o) * o.count for o in products) + tables - head
     return Parts(
         body=(first, end),
-        layers=int(min((o.count for o in inside), default=1)),
+        layers=int(min(o.count for o in graph.operators[first:end])),
         embedding_weights=tables,
         head_weights=head,
-        tied=abs(graph.parameters - found) < abs(graph.parameters - found - head),
-        weights=float(graph.parameters),
+        tied=abs(weights - found) < abs(weights - found - head),
+        weights=weights,
     )
 
 
