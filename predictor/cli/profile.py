@@ -47,6 +47,7 @@ _REPEAT = re.compile(r"(the same \w+ as) .*")
     is_flag=True,
     help="Half of the time train networks, and compare with what the tables predict.",
 )
+@click.option("--train", is_flag=True, help="As --verify; `profiles report` compares later.")
 @format_option
 def profile(
     device: str,
@@ -55,6 +56,7 @@ def profile(
     ranks: int | None,
     backend: str | None,
     verify: bool,
+    train: bool,
     form: str,
 ) -> None:
     """Measure the operators of a device, and its collectives with --ranks.
@@ -72,16 +74,17 @@ def profile(
         request = Request(
             device=device,
             out=out,
-            minutes=minutes / 2 if verify else minutes,
+            minutes=minutes / 2 if verify or train else minutes,
             ranks=ranks,
             backend=backend or ("gloo" if device == "cpu" else "nccl"),
         )
         summary = measure(request, progress=shown, stop=stop)
         verified = None
-        if verify and not stop.is_set():
-            from ..measure.profiler.verify.compare import verify as check
+        if (verify or train) and not stop.is_set():
+            from ..measure.profiler.verify.compare import compare, trained
 
-            verified = check(out, device, minutes=minutes / 2, stop=stop, progress=shown)
+            name, left = trained(out, device, minutes=minutes / 2, stop=stop, progress=shown)
+            verified = compare(out, name, left=left, progress=shown) if verify else None
     _show(summary, request, form, verified)
 
 

@@ -121,6 +121,8 @@ def collective_rows(
         if size < MEMORY_SHARE * gpu.memory_bytes
         and row_id(gpu.name, fabric, op, ranks, size) not in done
     ]
+    if not calls:
+        return
     threads = max(1, torch.get_num_threads() // ranks)
     with tempfile.TemporaryDirectory() as folder:
         group = RankSettings(

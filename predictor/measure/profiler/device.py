@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
+from time import monotonic, sleep
 from typing import Any
 
 import torch
@@ -49,6 +50,9 @@ GIB, MIB = 2**30, 2**20
 # Hopper, Blackwell).
 _FIRST_OF_GENERATION = ((7, 0), (7, 5), (8, 0), (8, 9), (10, 0))
 TERA = 1e12
+# A GPU that others use for more than this share of a second, for so long, is not measured; what
+# ran before on this machine, or the driver's start, may still be seen for a second or two.
+BUSY, PATIENCE_S = 0.2, 20.0
 # A peak is the best of this many samples, and of all that fit in so many seconds.
 FEWEST, SAMPLED_S = 5, 0.05
 # A product or a copy this long has reached its rate; one shorter is doubled.
@@ -111,8 +115,9 @@ def opened(where: torch.device, source: str) -> Iterator[Device]:
     torch.cuda.set_device(where)
     torch.backends.cudnn.benchmark = True  # as training scripts run convolutions
     uuid = getattr(torch.cuda.get_device_properties(where), "uuid", None)
-    sensors = nvml.opened(f"GPU-{uuid}" if uuid else None, where.index)
+    sensors = nvml.opened(str(uuid) if uuid else None, where.index)
     try:
+        _wait_for_quiet(where, sensors)
         cuda_timer = CudaTimer(torch.cuda)
         cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
         yield Device(
@@ -124,6 +129,17 @@ def opened(where: torch.device, source: str) -> Iterator[Device]:
         )
     finally:
         sensors.close()
+
+
+def _wait_for_quiet(where: torch.device, sensors: Sensors) -> None:
+    """Wait for the end of what others run on a GPU; raises ProfilerError if there is none."""
+    end_s = monotonic() + PATIENCE_S
+    while (share := sensors.busy() or 0.0) > BUSY:
+        if monotonic() > end_s:
+            raise ProfilerError(
+                f"device={str(where)!r} is busy {share:.0%} of the time; nothing else may run on it"
+            )
+        sleep(1)
 
 
 def formats(gpu: Gpu) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import fcntl
 import io
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from .timing import Pace, cpu_clock
 ID, REASON = 0, 2  # every table starts with the id; where a quarantine has the reason
 MANIFEST = "manifest.json"
 PACE = "pace.json"
+# What was under way when so many runs were killed is not measured again: it may be why.
+RUNS = 2
 LICENSE = "not stated: measured on this machine"
 OPERATORS, COLLECTIVES = "operators", "collectives"
 _COLUMNS = {OPERATORS: OPERATOR_COLUMNS, COLLECTIVES: COLLECTIVE_COLUMNS}
@@ -82,12 +85,23 @@ class Journal(AbstractContextManager["Journal"]):
 
 
 class Rows:
-    """A table and the quarantine beside it; ``done`` are the ids in either."""
+    """A table and the quarantine beside it; ``done`` are the ids in either.
 
-    def __init__(self, table: Journal, quarantine: Journal) -> None:
-        self._table, self._quarantine = table, quarantine
+    ``underway`` is a file of what was begun, so that what ends the process is known by the next.
+    """
+
+    def __init__(self, table: Journal, quarantine: Journal, underway: Path) -> None:
+        self._table, self._quarantine, self._underway = table, quarantine, underway
         self.stood = len(table.done)
         self.done = table.done | quarantine.done
+        self._begun = Counter(underway.read_text("utf-8").split() if underway.exists() else ())
+
+    def begin(self, name: str) -> None:
+        """Note what is measured next; RuntimeError if runs were killed while it was before."""
+        if self._begun[name] >= RUNS:
+            raise RuntimeError(f"{RUNS} runs were killed while it was measured")
+        with self._underway.open("a", encoding="utf-8") as file:
+            file.write(f"{name}\n")
 
     def add(self, cells: Sequence[str], fault: str | None) -> None:
         """Write one row where a fit reads it or, with the fault, where none does."""
@@ -108,7 +122,7 @@ def opened_rows(
         Journal(root / table, columns) as kept,
         Journal(root / "quarantine" / quarantine, refused) as aside,
     ):
-        yield Rows(kept, aside)
+        yield Rows(kept, aside, (root / "quarantine" / quarantine).with_suffix(".begun"))
 
 
 @dataclass(frozen=True, slots=True)

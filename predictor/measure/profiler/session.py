@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from ...errors import ProfilerError
 from .case import Case, CaseLimits, Run, UnsupportedError
 from .collectives import check, collective_rows
 from .device import Device, formats, named, opened, tf32
-from .directory import COLLECTIVES, OPERATORS, directory
+from .directory import COLLECTIVES, OPERATORS, Rows, directory
 from .families import BY_NAME
 from .nvml import Watched
 from .order import ordered, popular
@@ -38,6 +38,8 @@ UNRELIABLE = "UNRELIABLE"
 SLOWED = "heat or a power brake holds the clocks down"
 FORWARD = "fwd"
 LONGEST_REASON = 200
+# What torch raises where a kernel, a function of this version or memory is missing.
+TORCH_ERRORS = (AttributeError, ImportError, OSError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +133,7 @@ def profile(
                     break
                 if case.id(name, FORWARD) in rows.done:
                     continue
-                for found in measured(case, device, limits, rows.done):
+                for found in measured(case, device, limits, rows):
                     watched.look()
                     cells = found.cells(case, name, device.library)
                     rows.add((cells[0], source, PATH, *cells[1:]), found.fault)
@@ -151,6 +153,7 @@ def profile(
             "library": device.library,
             "threads": torch.get_num_threads(),
             "driver": device.sensors.driver() if device.sensors else None,
+            "ecc": device.sensors.ecc() if device.sensors else None,
             "sensors": watched.summary(),
         }
         place.log({**asdict(summary), **circumstances})
@@ -205,28 +208,37 @@ class Row:
         )
 
 
-def measured(
-    case: Case, device: Device, limits: CaseLimits, done: Collection[str]
-) -> Iterator[Row]:
-    """The directions of a case whose ids are not ``done``, the forward last.
+def measured(case: Case, device: Device, limits: CaseLimits, rows: Rows) -> Iterator[Row]:
+    """The directions of a case that have no row yet, the forward last.
 
     So where the row of the forward stands, the case is complete. A case that cannot run gives a
     forward that says why. Raises ProfilerError where the device is lost.
     """
     try:
+        rows.begin(case.id(limits.gpu.name, FORWARD))
         with tf32(case.dtype == "tf32"):
             runs_of = BY_NAME[case.family].runs
             copies = [runs_of(case, device.torch) for _ in range(_copies(case, limits.gpu))]
             for direction in sorted(copies[0], key=lambda name: name == FORWARD):
-                if case.id(limits.gpu.name, direction) not in done:
+                if case.id(limits.gpu.name, direction) not in rows.done:
                     runs = [copy[direction] for copy in copies]
                     yield _row(case, direction, runs, device, limits)
-    except (RuntimeError, AttributeError, UnsupportedError) as error:
-        reason = " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__
+    except (*TORCH_ERRORS, UnsupportedError) as error:
+        reason = reason_of(error)
         yield Row(direction=FORWARD, timing=None, fault=f"cannot run: {reason}")
-        if "CUDA error" in reason:
-            raise ProfilerError(f"{reason}; run the same command again to go on") from None
+        check_lost(reason)
         torch.cuda.empty_cache()
+
+
+def reason_of(error: Exception) -> str:
+    """What an error says, in one line that a table can hold."""
+    return " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__
+
+
+def check_lost(reason: str) -> None:
+    """Raise ProfilerError where the device answers no further call of this process."""
+    if "CUDA error" in reason:
+        raise ProfilerError(f"{reason}; run the same command again to go on")
 
 
 def _row(

@@ -25,13 +25,18 @@ from profiles.gpus import CPU, find_gpu, gpus
 from profiles.tables import operators
 
 TINY_MINUTES = 0.15
+# A busy machine gets few rows in a run, or none: it is gone on with, as users do.
+ROWS, RUNS = 60, 20
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory that one short run filled."""
+    """A directory that a short run filled, or several."""
     root = tmp_path_factory.mktemp("profiled") / "here"
-    run(root, minutes=0.3)
+    for _ in range(RUNS):
+        run(root, minutes=0.3)
+        if len(notes(root)) >= ROWS:
+            break
     return root
 
 
@@ -88,10 +93,11 @@ def notes(out: Path) -> list[str]:
 
 
 def test_the_manifest_tells_of_the_run(out: Path) -> None:
-    [told] = json.loads((out / "manifest.json").read_text())
-    assert told["library"] == f"torch {torch.__version__}"
-    assert told["threads"] == torch.get_num_threads()
-    assert sum(told["operators"].values()) == len(notes(out))
+    runs = json.loads((out / "manifest.json").read_text())
+    for told in runs:
+        assert told["library"] == f"torch {torch.__version__}"
+        assert told["threads"] == torch.get_num_threads()
+    assert sum(sum(told["operators"].values()) for told in runs) == len(notes(out))
 
 
 def test_running_again_goes_on_and_measures_nothing_twice(tmp_path: Path) -> None:

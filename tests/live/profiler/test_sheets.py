@@ -106,6 +106,9 @@ class FakeNvml:
     def nvmlDeviceGetPowerManagementDefaultLimit(self, handle: str) -> int:  # noqa: N802
         return 300_000
 
+    def nvmlDeviceGetPowerManagementLimit(self, handle: str) -> int:  # noqa: N802
+        return 300_000
+
     def nvmlDeviceGetTemperature(self, handle: str, sensor: int) -> int:  # noqa: N802
         return 61
 

@@ -45,7 +45,7 @@ BY_THE_CLOCK, MEMORY, ENERGY = "from its tables, by the clock", "memory", "energ
 STAGES = (BEFORE, TABLES, ONE_RUN, ALL_RUNS, BY_THE_CLOCK, MEMORY, ENERGY)
 
 
-def verify(
+def trained(
     directory: Path,
     device: str,
     *,
@@ -53,12 +53,10 @@ def verify(
     minutes: float = float("inf"),
     stop: Event | None = None,
     progress: Progress = lambda stage, share: None,
-) -> Verification:
-    """Train networks that have no row in ``directory`` yet, and predict all that have.
+) -> tuple[str, int]:
+    """Train networks that have no row in ``directory`` yet: the device, and how many are left.
 
-    ``device`` is as torch calls it (cpu, cuda:0). No step of these networks is in any table. A CPU
-    is priced by its own tables alone, a GPU by the shipped ones too. Raises ProfileError where
-    there are no operator rows, ProfileDataError where the tables cannot be read.
+    ``device`` is as torch calls it (cpu, cuda:0).
     """
     where = named(device)
     chosen = _networks(where.type) if networks is None else networks
@@ -71,7 +69,7 @@ def verify(
         left = train(
             directory, found, runs, pace=pace, minutes=minutes, stop=stop, progress=progress
         )
-    return compare(directory, name, networks=chosen, left=left, progress=progress)
+    return name, left
 
 
 def compare(
@@ -121,7 +119,9 @@ def _model(table: OperatorTable, name: str) -> StepModel:
 
 def graph_of(candidate: Candidate) -> Graph:
     """The operators of one step of a candidate, traced on tensors without data."""
-    network = FakeNetwork(candidate.build())
+    with torch.device("meta"):
+        module = candidate.build()
+    network = FakeNetwork(module)
     inputs, batch = of_examples(candidate.batch(torch.device("cpu")), None)
     calls = network.step(inputs, lambda loss: loss, batch, 0)
     operators = mapped(calls).operators

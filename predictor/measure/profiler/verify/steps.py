@@ -20,8 +20,9 @@ import torch
 from ....job.precision import Precision
 from ..device import CPU, Device, tf32
 from ..directory import opened_rows
-from ..session import SLOWED
+from ..session import SLOWED, TORCH_ERRORS, check_lost, reason_of
 from ..timing import NS, Pace, Timing, cpu_clock, timing_of
+from .fp8 import in_fp8
 from .networks import Candidate
 
 TABLE = "steps.csv"  # in the directory, and in its quarantine
@@ -29,16 +30,19 @@ RUN = ("id", "device", "network", "precision", "compiled", "batch_size")
 FOUND = ("step_ms", "spread", "samples", "pace", "peak_bytes", "power_w")
 COLUMNS = (*RUN, *FOUND, "library")
 # Compiling takes minutes: of what people compile for.
-COMPILED = Precision.MIXED_BF16_FP32
-# Most of a reason that is kept; torch's tell of every allocation.
-REASON_CHARS = 160
+COMPILED = (Precision.MIXED_BF16_FP32, Precision.MIXED_FP8_BF16)
 WARM_UP = 3
 STEPS = 12
 SECONDS = 4.0  # a network that is slow gets fewer steps, but no fewer than FEWEST
 FEWEST = 4
+POWER_S = 2.0  # of steps in a row: NVML averages power over a second, energy over 0.1 s
 BATCHES = 8  # drawn before, so that tables of tokens see new rows as in training
 
-_AUTOCAST = {Precision.MIXED_FP16_FP32: torch.float16, Precision.MIXED_BF16_FP32: torch.bfloat16}
+_AUTOCAST = {
+    Precision.MIXED_FP16_FP32: torch.float16,
+    Precision.MIXED_BF16_FP32: torch.bfloat16,
+    Precision.MIXED_FP8_BF16: torch.bfloat16,
+}
 _STORED = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
 
 
@@ -67,7 +71,8 @@ class Measured:
     """Steps as long as they took at pace 1, and the pace they ran at (``Pace`` says of what).
 
     On a GPU the pace is 1. ``peak_bytes`` is the most that torch's allocator gave out, ``power_w``
-    the median of what NVML saw; None where there is no GPU, or no NVML.
+    the mean by NVML's count of the energy, or else what it calls the power of the last second; None
+    where there is no GPU, or NVML does not say.
     """
 
     timing: Timing
@@ -81,12 +86,15 @@ def runs_for(device: torch.device, networks: Sequence[Candidate]) -> list[StepRu
     found = [Precision.MIXED_BF16_FP32, Precision.FP32]
     if device.type != CPU:
         found = [Precision.MIXED_FP16_FP32, Precision.FP32, Precision.FP16]
-        if torch.cuda.get_device_capability(device) >= (8, 0):
+        capability = torch.cuda.get_device_capability(device)
+        if capability >= (8, 0):
             found = [Precision.MIXED_BF16_FP32, *found, Precision.TF32, Precision.BF16]
-    runs = [StepRun(candidate=c, precision=p) for p in found for c in networks]
-    if device.type != CPU and COMPILED in found:
-        runs += [StepRun(candidate=c, precision=COMPILED, compiled=True) for c in networks]
-    return runs
+        if capability >= (8, 9):
+            found.append(Precision.MIXED_FP8_BF16)
+    ways = [(p, False) for p in found]
+    if device.type != CPU:
+        ways += [(p, True) for p in COMPILED if p in found]
+    return [StepRun(candidate=c, precision=p, compiled=how) for p, how in ways for c in networks]
 
 
 def train(
@@ -113,12 +121,14 @@ def train(
             progress(f"training {run.candidate.name}, {run.name}", number / len(left))
             found, fault = None, None
             try:
+                rows.begin(run.id(name))
                 found = _measured(run, device, pace)
-            except RuntimeError as error:  # torch's own, out of memory among them
-                fault = " ".join(str(error).split())[:REASON_CHARS]
+            except TORCH_ERRORS as error:  # out of memory among them
+                fault = reason_of(error)
             if found is not None and device.sensors is not None and device.sensors.slowed():
                 fault = SLOWED
             rows.add(_cells(run, device, found), fault)
+            check_lost(fault or "")
             gc.collect()
             torch.compiler.reset()
             if device.torch.type != CPU:
@@ -188,10 +198,10 @@ def _measured(run: StepRun, device: Device, pace: Pace | None) -> Measured:
     cannot take away; everywhere else they are those on the wall. Raises what torch raises where
     the network cannot run.
     """
-    where, cuda = device.torch, device.torch.type == "cuda"
+    where, cuda, sensors = device.torch, device.torch.type == "cuda", device.sensors
     seconds: list[float] = []
     paces: list[float] = []
-    watts: list[float] = []
+    least_s = POWER_S if sensors else 0.0
     if cuda:
         torch.cuda.reset_peak_memory_stats(where)
     with tf32(run.precision is Precision.TF32):
@@ -200,17 +210,20 @@ def _measured(run: StepRun, device: Device, pace: Pace | None) -> Measured:
             next(steps)
         if pace is not None:
             pace.since()
-        while len(seconds) < FEWEST or (len(seconds) < STEPS and sum(seconds) < SECONDS):
+        power_w = sensors.power_w() if sensors else lambda: None
+        while (
+            len(seconds) < FEWEST
+            or sum(seconds) < least_s
+            or (len(seconds) < STEPS and sum(seconds) < SECONDS)
+        ):
             took_s = next(steps)
             paces.append(1.0 if pace is None else pace.since())
             seconds.append(took_s * paces[-1])
-            if device.sensors is not None:
-                watts.append(device.sensors.reading().power_w)
     return Measured(
         timing_of(seconds),
         median(paces),
         torch.cuda.max_memory_allocated(where) if cuda else None,
-        median(watts) if watts else None,
+        power_w(),
     )
 
 
@@ -219,7 +232,11 @@ def _steps(run: StepRun, device: torch.device) -> Iterator[float]:
     clock = cpu_clock(torch.get_num_threads()) if device.type == CPU else perf_counter_ns
     torch.manual_seed(0)
     stored, low = _STORED.get(run.precision), _AUTOCAST.get(run.precision)
-    module = run.candidate.build().to(device, stored).train()
+    with device:  # drawing the weights of a large network takes a CPU seconds
+        module = run.candidate.build()
+    module = module.to(device, stored).train()
+    if run.precision is Precision.MIXED_FP8_BF16:
+        in_fp8(module)
     if run.compiled:
         module.compile()
     batches = [

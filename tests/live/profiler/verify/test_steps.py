@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -12,8 +13,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from predictor.errors import ProfilerError
 from predictor.job.precision import Precision
 from predictor.measure.profiler.device import Device, Sheet
+from predictor.measure.profiler.directory import RUNS
 from predictor.measure.profiler.nvml import Reading
 from predictor.measure.profiler.timing import CpuTimer
 from predictor.measure.profiler.verify.compare import graph_of
@@ -43,7 +46,10 @@ class Gpu:
         self.slow = slow
 
     def reading(self) -> Reading:
-        return Reading(sm_clock_mhz=1, memory_clock_mhz=1, power_w=250.0, temperature_c=50)
+        return Reading(1.0, 1.0, 250.0, 300.0, 50.0)
+
+    def power_w(self) -> Callable[[], float]:
+        return lambda: 250.0
 
     def slowed(self) -> bool:
         return self.slow
@@ -83,6 +89,36 @@ def test_one_that_runs_out_of_memory_is_told_and_not_tried_again(tmp_path: Path)
     assert len(refused(tmp_path)) == 1
     assert (tmp_path / "steps.csv").read_bytes() == before
     assert devices(tmp_path) == ["made-up"]
+
+
+def test_a_lost_device_ends_the_piece_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    lost = RuntimeError("CUDA error: an illegal memory access was encountered")
+    chosen = [candidate("first"), candidate("bad", lost), candidate("last")]
+    with pytest.raises(ProfilerError, match="run the same command again to go on"):
+        train(tmp_path, device(), runs(*chosen))
+    assert train(tmp_path, device(), runs(*chosen)) == 0
+    assert [run.candidate.name for run in read(tmp_path, "made-up", chosen)] == ["first", "last"]
+    assert refused(tmp_path) == [("bad", str(lost))]
+
+
+def test_a_network_in_which_pieces_are_killed_is_left_out_in_the_third(tmp_path: Path) -> None:
+    class KilledError(BaseException):
+        """As a time limit or the system ends a process."""
+
+    chosen = [candidate("hangs", KilledError()), candidate("last")]  # type: ignore[arg-type]
+    for _ in range(RUNS):
+        with pytest.raises(KilledError):
+            train(tmp_path, device(), runs(*chosen))
+    assert train(tmp_path, device(), runs(*chosen)) == 0
+    assert refused(tmp_path) == [("hangs", "2 runs were killed while it was measured")]
+    assert [run.candidate.name for run in read(tmp_path, "made-up", chosen)] == ["last"]
+
+
+def test_a_version_of_torch_without_a_layer_costs_its_networks_alone(tmp_path: Path) -> None:
+    missing = AttributeError("module 'torch.nn' has no attribute 'RMSNorm'")
+    chosen = [candidate("llama", missing), candidate("last")]
+    assert train(tmp_path, device(), runs(*chosen)) == 0
+    assert refused(tmp_path) == [("llama", str(missing))]
 
 
 def test_a_piece_that_is_over_or_stopped_says_how_many_are_left(tmp_path: Path) -> None:
@@ -185,3 +221,13 @@ def test_a_gpu_trains_each_network_in_each_format_and_compiled_once(
     assert len(found) == len(NETWORKS) * (6 + 1)
     assert found[0].precision is Precision.MIXED_BF16_FP32
     assert all(run.compiled for run in found[-len(NETWORKS) :])
+
+
+def test_a_gpu_with_fp8_trains_in_it_too_compiled_and_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on an H100: torch says compute capability 9.0."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    found = runs_for(torch.device("cuda", 0), NETWORKS[:1])
+    assert [run.compiled for run in found if run.precision is Precision.MIXED_FP8_BF16] == [
+        False,
+        True,
+    ]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from predictor.measure.profiler.session import Request, profile
-from predictor.measure.profiler.verify.compare import Verification, compare, verify
+from predictor.measure.profiler.verify.compare import Verification, compare, trained
 from predictor.measure.profiler.verify.networks import CANDIDATES
 from predictor.physics.operator_time import OperatorTimes
 from profiles import roots
@@ -30,10 +30,15 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return root, summary.device
 
 
+def verify(root: Path, minutes: float = 10.0) -> Verification:
+    name, left = trained(root, "cpu", networks=SMALL, minutes=minutes)
+    return compare(root, name, networks=SMALL, left=left)
+
+
 @pytest.fixture(scope="module")
 def verified(profiled: tuple[Path, str]) -> Verification:
     root, _ = profiled
-    return verify(root, "cpu", networks=SMALL)
+    return verify(root)
 
 
 def test_every_network_is_compared_in_both_precisions(verified: Verification) -> None:
@@ -47,7 +52,7 @@ def test_a_second_run_trains_nothing_again_and_says_the_same(
 ) -> None:
     root, name = profiled
     rows = (root / "steps.csv").read_bytes()
-    assert verify(root, "cpu", networks=SMALL, minutes=0.0) == verified
+    assert verify(root, minutes=0.0) == verified
     assert (root / "steps.csv").read_bytes() == rows
     again = compare(root, name, networks=SMALL[:1])
     assert [c.network for c in again.comparisons] == [SMALL[0].name] * 2
