@@ -55,7 +55,7 @@ def _fp8(case: Case, device: torch.device) -> Runs:
     one, other = torch.ones((), device=device), weight.t()
     return {
         "fwd": lambda: torch._scaled_mm(
-            x, other, scale_a=one, scale_b=one, out_dtype=torch.bfloat16
+            x, other, one, one, out_dtype=torch.bfloat16, use_fast_accum=True
         )
     }
 

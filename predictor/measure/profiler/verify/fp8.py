@@ -36,7 +36,8 @@ class Fp8Linear(nn.Linear):
         """(..., inputs) to (..., outputs)."""
         rows, weight = x.flatten(0, -2).to(torch.bfloat16), self.weight.to(torch.bfloat16)
         out: Tensor = _Product.apply(rows, weight)  # type: ignore[no-untyped-call]
-        return out.unflatten(0, x.shape[:-1]) + (0 if self.bias is None else self.bias.to(out))
+        out = out.view(*x.shape[:-1], -1)
+        return out if self.bias is None else out + self.bias.to(out)
 
 
 class _Product(torch.autograd.Function):
@@ -58,7 +59,8 @@ class _Product(torch.autograd.Function):
 def _product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
     """The product with ``right.T`` of tensors row by row in memory; ``right`` becomes E4M3."""
     (a, a_scale), (b, b_scale) = _scaled(left, dtype), _scaled(right, VALUES)
-    return torch._scaled_mm(a, b.t(), scale_a=a_scale, scale_b=b_scale, out_dtype=torch.bfloat16)
+    fast = dtype is VALUES  # gradients are summed with care
+    return torch._scaled_mm(a, b.t(), a_scale, b_scale, None, None, torch.bfloat16, fast)
 
 
 def _scaled(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

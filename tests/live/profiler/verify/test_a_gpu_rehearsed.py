@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -44,7 +45,7 @@ def few(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     joined.forget()
 
 
-def sensors(**changes: list[float]) -> Sensors:
+def sensors(**changes: list[Any]) -> Sensors:
     counted = [float(number) for number in range(0, 5_000_000, 500)]
     return Sensors(RecordedNvml(RECORD, **{"joules": counted, **changes}), None, 0)
 
