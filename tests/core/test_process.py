@@ -105,7 +105,7 @@ class TestPredict:
         np.testing.assert_allclose(found.mean, mean, rtol=1e-5, atol=1e-6)
         variance = case.hyper.prior_variance - explained + noise**2
         # The deviation rests on the nearest rows alone: never narrower than on all of them.
-        np.testing.assert_allclose(found.deviation**2, variance, rtol=0.02)
+        np.testing.assert_allclose(found.deviation, np.sqrt(variance), rtol=0.02)
         assert np.all(found.deviation**2 > variance * (1 - 1e-3))
 
     def test_a_stranger_gets_the_mean_and_the_whole_prior(self, case: Case) -> None:
