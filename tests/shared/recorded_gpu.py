@@ -69,7 +69,6 @@ class RecordedNvml:
             "nvmlDeviceGetPowerUsage": lambda _: field("watts", 1000),
             "nvmlDeviceGetPowerManagementLimit": lambda _: field("limit_watts", 1000),
             "nvmlDeviceGetPowerManagementDefaultLimit": lambda _: field("default_watts", 1000),
-            "nvmlDeviceGetTotalEnergyConsumption": lambda _: field("joules", 1000),
             "nvmlDeviceGetTemperature": lambda _, sensor: field("celsius"),
             "nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=field("percent_busy")),
             "nvmlDeviceGetCurrentClocksThrottleReasons": lambda _: field("reasons"),

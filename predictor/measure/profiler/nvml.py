@@ -109,24 +109,6 @@ class Sensors:
             temperature_c=ask(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
         )
 
-    def power_w(self) -> Callable[[], float | None]:
-        """A clock that gives the mean power since now: by the energy that Volta and later count.
-
-        Elsewhere it gives the power of the last second.
-        """
-
-        def joules() -> float | None:
-            return self._asked(self._nvml.nvmlDeviceGetTotalEnergyConsumption, scale=MILLI)
-
-        def since() -> float | None:
-            end, end_s = joules(), monotonic()
-            if start is None or end is None:
-                return self.reading().power_w
-            return (end - start) / (end_s - start_s)
-
-        start, start_s = joules(), monotonic()
-        return since
-
     def busy(self) -> float | None:
         """The share of the last second in which something ran on the GPU."""
         ask = self._nvml.nvmlDeviceGetUtilizationRates

@@ -121,14 +121,3 @@ def test_a_part_of_a_gpu_is_found_by_its_own_name_and_is_no_whole_one(on_record:
     assert sheet.device.startswith("nvidia-a100-sxm4-40gb-mig-3g")
     assert sheet.entry is not None
     assert sheet.entry["sms"] == 132
-
-
-def test_power_is_what_the_gpu_drew_over_the_time() -> None:
-    counted = sensors_of(RECORDS["a10g_idle"], joules=[1000.0, 1000.5])
-    clock = counted.power_w()
-    first = clock()
-    assert first is not None
-    assert first > 0
-    old = sensors_of(RECORDS["t4_at_its_application_clock"])  # counts no energy on record
-    assert old.power_w()() == pytest.approx(26.78)
-    assert sensors_of(RECORDS["hopper_without_power"]).power_w()() is None

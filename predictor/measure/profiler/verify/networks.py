@@ -267,23 +267,17 @@ class ResidualBlock(nn.Module):
         return functional.relu(self.body(x) + self.skip(x))
 
 
-def resnet50() -> nn.Module:
-    """ResNet-50 of torchvision."""
-    blocks: list[nn.Module] = [conv_bn(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1)]
-    cin = 64
-    for width, depth, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+def resnet(*, stages: list[list[int]], classes: int, bottleneck: bool = False) -> nn.Module:
+    """ResNet of torchvision, or without bottlenecks as on CIFAR; stages of width, depth, stride."""
+    cin = stages[0][0]
+    blocks: list[nn.Module] = [conv_bn(3, cin)]
+    if bottleneck:
+        blocks = [conv_bn(3, cin, 7, 2), nn.MaxPool2d(3, 2, 1)]
+    for width, depth, stride in stages:
         for number in range(depth):
-            blocks.append(ResidualBlock(cin, width, 1 if number else stride, bottleneck=True))
-            cin = 4 * width
-    return Trained(*blocks, *_pooled(cin, 1000))
-
-
-def small_resnet() -> nn.Module:
-    """Three stages of two basic blocks."""
-    blocks: list[nn.Module] = [conv_bn(3, 16)]
-    for cin, cout, stride in ((16, 16, 1), (16, 32, 2), (32, 64, 2)):
-        blocks += [ResidualBlock(cin, cout, stride), ResidualBlock(cout, cout)]
-    return Trained(*blocks, *_pooled(64, 10))
+            blocks.append(ResidualBlock(cin, width, 1 if number else stride, bottleneck=bottleneck))
+            cin = 4 * width if bottleneck else width
+    return Trained(*blocks, *_pooled(cin, classes))
 
 
 def mobilenet() -> nn.Module:

@@ -35,7 +35,7 @@ WARM_UP = 3
 STEPS = 12
 SECONDS = 4.0  # a network that is slow gets fewer steps, but no fewer than FEWEST
 FEWEST = 4
-POWER_S = 2.0  # of steps in a row: NVML averages power over a second, energy over 0.1 s
+POWER_S = 2.0  # of steps in a row at least: NVML averages power over the last second
 BATCHES = 8  # drawn before, so that tables of tokens see new rows as in training
 
 _AUTOCAST = {
@@ -71,8 +71,7 @@ class Measured:
     """Steps as long as they took at pace 1, and the pace they ran at (``Pace`` says of what).
 
     On a GPU the pace is 1. ``peak_bytes`` is the most that torch's allocator gave out, ``power_w``
-    the mean by NVML's count of the energy, or else what it calls the power of the last second; None
-    where there is no GPU, or NVML does not say.
+    what NVML says of the last second; None where there is no GPU, or NVML does not say.
     """
 
     timing: Timing
@@ -210,7 +209,6 @@ def _measured(run: StepRun, device: Device, pace: Pace | None) -> Measured:
             next(steps)
         if pace is not None:
             pace.since()
-        power_w = sensors.power_w() if sensors else lambda: None
         while (
             len(seconds) < FEWEST
             or sum(seconds) < least_s
@@ -223,7 +221,7 @@ def _measured(run: StepRun, device: Device, pace: Pace | None) -> Measured:
         timing_of(seconds),
         median(paces),
         torch.cuda.max_memory_allocated(where) if cuda else None,
-        power_w(),
+        sensors.reading().power_w if sensors else None,
     )
 
 

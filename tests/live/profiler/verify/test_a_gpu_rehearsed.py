@@ -46,8 +46,7 @@ def few(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def sensors(**changes: list[Any]) -> Sensors:
-    counted = [float(number) for number in range(0, 5_000_000, 500)]
-    return Sensors(RecordedNvml(RECORD, **{"joules": counted, **changes}), None, 0)
+    return Sensors(RecordedNvml(RECORD, **changes), None, 0)
 
 
 def test_from_the_first_row_to_the_page(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -47,9 +46,6 @@ class Gpu:
 
     def reading(self) -> Reading:
         return Reading(1.0, 1.0, 250.0, 300.0, 50.0)
-
-    def power_w(self) -> Callable[[], float]:
-        return lambda: 250.0
 
     def slowed(self) -> bool:
         return self.slow
