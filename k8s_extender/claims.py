@@ -23,6 +23,7 @@ from .config import Config
 from .decide import Decider
 from .nodes import GpuNode, GpuType, known_gpu
 from .plain import count, items, mapping, owner_of, text
+from .pods import DEVICE_CLASS
 from .watching import FAILURES, KubeObject, ObjectWatch, body_of
 from .workload import PodJob, template_job
 
@@ -98,6 +99,15 @@ class Devices:
         name = text(found, "metadata", "name")
         others = {n: c for n, c in self._classes.items() if n != name}
         self._classes = others if deleted_s is not None else {**others, name: found}
+        self.types = dict(self.types)  # what they are called has changed
+
+    def named(self) -> Mapping[str, frozenset[GpuType] | None]:
+        """The types that resources stand for which name a class, the newest; see `chosen`."""
+        return {
+            resource: self.chosen({"deviceClassName": name})
+            for name, found in sorted(self._classes.items(), key=lambda pair: _born(pair[1]))
+            for resource in (DEVICE_CLASS + name, text(found, "spec", "extendedResourceName"))
+        }
 
     def chosen(self, request: Mapping[str, Any]) -> frozenset[GpuType] | None:
         """The types of the devices that a request may get; None where its words are not read."""
@@ -154,14 +164,20 @@ class Devices:
         self._classes = {text(one, "metadata", "name"): one for one in found}
 
 
-def with_devices(
-    nodes: Mapping[str, GpuNode], types: Mapping[str, GpuType]
-) -> Mapping[str, GpuNode]:
-    """The nodes, those whose labels tell no GPU with that of their slices."""
-    bare = {name for name in types.keys() & nodes.keys() if nodes[name].type is None}
-    if not bare:
-        return nodes
-    return {n: replace(node, type=types[n]) if n in bare else node for n, node in nodes.items()}
+def with_devices(nodes: Mapping[str, GpuNode], devices: Devices) -> Mapping[str, GpuNode]:
+    """The nodes, those whose labels tell no GPU with that of their slices, by any name it has."""
+    types, named = devices.types, devices.named()
+    found = dict(nodes)
+    for name in (n for n in types.keys() & nodes.keys() if nodes[n].type is None):
+        kind = types[name]
+        held = {r: kind for r, got in named.items() if got is None or replace(kind, count=1) in got}
+        slices = {**nodes[name].slices, **dict.fromkeys(named), **held}
+        found[name] = replace(nodes[name], type=kind, slices=slices)
+    return found
+
+
+def _born(found: KubeObject) -> str:
+    return text(found, "metadata", "creationTimestamp")
 
 
 def _worth(

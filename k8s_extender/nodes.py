@@ -61,20 +61,21 @@ class Taint:
 class GpuNode:
     """A node with its labels; ``type`` is None for a node without GPUs.
 
-    ``slices`` are the slices under the MIG strategy ``mixed``, by the resource that counts them.
+    ``slices`` are the slices under the MIG strategy ``mixed``, by the resource that counts them,
+    and what a class of devices gives to who names it as a resource, None for nothing.
     ``takes_pods`` is False while it is cordoned or not ready.
     """
 
     name: str
     type: GpuType | None
     labels: Mapping[str, str] = field(default_factory=dict)
-    slices: Mapping[str, GpuType] = field(default_factory=dict)
+    slices: Mapping[str, GpuType | None] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     takes_pods: bool = True
 
     def type_for(self, resource: str) -> GpuType | None:
         """What a pod that asks for a resource gets here; None where nothing is known of it."""
-        return self.slices.get(resource) if "/mig-" in resource else self.type
+        return self.slices.get(resource, None if "/mig-" in resource else self.type)
 
 
 GPU = "nvidia.com/gpu."

@@ -133,7 +133,7 @@ class ServerState:
             return self.nodes.table
         nodes, types = self.nodes.table, self.devices.types
         if self._merged[0] is not nodes or self._merged[1] is not types:
-            self._merged = (nodes, types, with_devices(nodes, types))
+            self._merged = (nodes, types, with_devices(nodes, self.devices))
         return self._merged[2]
 
     def why_not_ready(self) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ def devices() -> Devices:
 
 @pytest.fixture
 def known(fitted: Fitted, devices: Devices) -> Decider:
-    nodes = with_devices({name: GpuNode(name, None) for name in GPUS}, devices.types)
+    nodes = with_devices({name: GpuNode(name, None) for name in GPUS}, devices)
     return Decider(fitted.predictor, config_of(ALWAYS), lambda: nodes)
 
 
@@ -116,7 +116,7 @@ def test_slices_tell_the_gpus_of_nodes_without_labels(devices: Devices) -> None:
     assert (kind.gpu.name, kind.count) == ("h100-sxm5-80gb", 4)
     assert kind.memory_bytes == 81559 * 2**20
     labelled = GpuNode("h100", devices.types["a100"])
-    assert with_devices({"h100": labelled}, devices.types)["h100"] is labelled
+    assert with_devices({"h100": labelled}, devices)["h100"] is labelled
     gone = gpu_slice("h100")
     devices.slice(gone, 1.0)
     assert "h100" not in devices.types
@@ -204,6 +204,47 @@ def test_an_extended_resource_of_a_class_is_priced_on_the_slices(
     assert job is not None
     found = known.prioritize(job, list(GPUS))
     assert found.score("h100") > found.score("a100") > found.score("v100") > 0
+
+
+def named(name: str, resource: str, expression: str, born: str) -> dict[str, Any]:
+    """The captured class, with another name, selector and age."""
+    found = payload("deviceclass")
+    found["metadata"] |= {"name": name, "creationTimestamp": born}
+    found["spec"] = {
+        "extendedResourceName": resource,
+        "selectors": [{"cel": {"expression": expression}}],
+    }
+    return found
+
+
+HOPPER = f"{ATTRIBUTES}.architecture == 'Hopper'"
+OTHERS = f"{ATTRIBUTES}.architecture == 'Volta'"
+UNREAD = f"{ATTRIBUTES}.architecture != 'Volta'"
+
+
+@pytest.mark.parametrize(
+    ("classes", "places"),
+    [
+        ([("fast", HOPPER, 1)], {"h100"}),
+        ([("fast", HOPPER, 1), ("slow", OTHERS, 2)], {"v100"}),  # the newer of one name
+        ([("fast", HOPPER, 2), ("slow", OTHERS, 1)], {"h100"}),
+        ([("fast", UNREAD, 1)], set(GPUS)),  # not read: any
+        ([], set(GPUS)),
+    ],
+)
+def test_a_resource_named_by_a_class_is_of_the_gpus_that_it_chooses(
+    devices: Devices,
+    fitted: Fitted,
+    classes: list[tuple[str, str, int]],
+    places: set[str],
+) -> None:
+    for name, expression, age in classes:
+        born = f"2026-11-0{age}T00:00:00Z"
+        devices.device_class(named(name, "example.com/fast", expression, born))
+    nodes = with_devices({name: GpuNode(name, None) for name in GPUS}, devices)
+    found = {name for name, node in nodes.items() if node.type_for("example.com/fast")}
+    assert found == places
+    assert {name for name, node in nodes.items() if node.type_for("nvidia.com/gpu")} == set(GPUS)
 
 
 def test_slices_classes_and_the_pod_come_from_the_api_server() -> None:
