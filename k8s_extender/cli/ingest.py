@@ -22,6 +22,7 @@ EVERY_S = 5.0
 @click.option(
     "--follow", is_flag=True, help="Watch the cluster, and add runs as they end, until SIGTERM."
 )
+@click.option("--heartbeat", type=click.Path(path_type=Path), help="File to touch at every look.")
 @config_option
 @kubeconfig_option
 @history_option
@@ -29,6 +30,7 @@ EVERY_S = 5.0
 def kubernetes(
     since: float | None,
     follow: bool,
+    heartbeat: Path | None,
     config: Path | None,
     kubeconfig: str,
     history: str | None,
@@ -49,7 +51,7 @@ def kubernetes(
             raise click.UsageError("--since and --follow cannot be given together")
         follower = ClusterFollower(client, settings, lambda: open_history(history, stored))
         follower.start()
-        filling.follow(follower.store, EVERY_S, "runs wait until it is over")
+        filling.follow(follower.store, EVERY_S, "runs wait until it is over", heartbeat)
         follower.store()
         follower.stop()
         return

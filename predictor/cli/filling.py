@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -81,11 +82,18 @@ def filled(
         return fill(store, items, cursor=cursor, since_s=since_s, told=told)
 
 
-def follow(look: Callable[[], Tally], every_s: float, otherwise: str) -> None:
-    """Look until SIGTERM, and say what was added; ``otherwise`` is said where a look fails."""
+def follow(
+    look: Callable[[], Tally], every_s: float, otherwise: str, heartbeat: Path | None = None
+) -> None:
+    """Look until SIGTERM, and say what was added; ``otherwise`` is said where a look fails.
+
+    ``heartbeat`` is touched at every look.
+    """
     trouble = ""
     with stop_asked() as stop:
         while not stop.is_set():
+            if heartbeat is not None:
+                heartbeat.touch()
             try:
                 tally = look()
             except PrecisionTimeError as error:

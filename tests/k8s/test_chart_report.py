@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -113,7 +118,7 @@ def test_nothing_follows_the_cluster_unless_wanted() -> None:
 
 
 @needs_helm
-def test_the_follower_reads_jobs_pods_and_nodes_and_changes_nothing() -> None:
+def test_the_follower_reads_jobs_pods_and_nodes_and_changes_nothing(tmp_path: Path) -> None:
     rendered = render({"history": {"follow": True, **SECRET}})
     deployment = rendered.one("Deployment", "-history")
     assert unknown_fields(deployment) == []
@@ -121,6 +126,14 @@ def test_the_follower_reads_jobs_pods_and_nodes_and_changes_nothing() -> None:
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["args"][:4] == ["history", "ingest", "kubernetes", "--follow"]
+    probe = container["livenessProbe"]["exec"]["command"]
+    alive = tmp_path / "alive"
+    for age_s, status in ((0, 0), (1000, 1)):  # as the kubelet runs it
+        alive.touch()
+        os.utime(alive, (time.time() - age_s,) * 2)
+        assert "/tmp/alive" in container["args"]
+        here = probe[-1].replace("/tmp/alive", str(alive))
+        assert subprocess.run([sys.executable, "-c", here], check=False).returncode == status
     assert container["env"][0]["valueFrom"]["secretKeyRef"] == {"name": "history", "key": "url"}
     assert container["securityContext"]["readOnlyRootFilesystem"]
     (role,) = (r for r in rendered.all("ClusterRole") if r["metadata"]["name"].endswith("-history"))

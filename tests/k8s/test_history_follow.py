@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -236,3 +238,22 @@ def test_starting_again_adds_nothing_twice(
     assert eventually(lambda: again._table.ended())
     tally = again.store()
     assert (tally.new, tally.changed, tally.same) == (0, 0, 1)
+
+
+def test_a_heartbeat_tells_that_it_looks_also_while_the_history_is_away(
+    cluster: StandIn, tmp_path: Path
+) -> None:
+    (tmp_path / "blocked").write_text("")  # a file where the history's directory should be
+    alive = tmp_path / "alive"
+    command = [sys.executable, "-c", "from predictor.cli.main import main; main()"]
+    command += ["history", "ingest", "kubernetes", "--follow", "--heartbeat", str(alive)]
+    command += ["--kubeconfig", str(cluster.kubeconfig(tmp_path))]
+    command += ["--history", str(tmp_path / "blocked" / "history.sqlite")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        assert eventually(alive.exists)
+        alive.unlink()
+        assert eventually(alive.exists)
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
