@@ -86,30 +86,34 @@ class Sorted:
 
 def import_directory(directory: Path, root: Path = HERE) -> Mapping[str, Sorted]:
     """Read DIR, validate, thin, and write every table under ``root``."""
-    raw = {name: _read(directory / f"{name}.csv") for name in TABLES}
-    done = {
-        "measurements": sort_measurements(raw["measurements"]),
-        "operators": sort_operators(raw["operators"]),
-        "collectives": sort_collectives(raw["collectives"]),
-    }
-    _write(root, done, book_of(row for rows in raw.values() for row in rows))
-    for loader in (sources, texts, operators, collectives, measurements):
-        loader.cache_clear()
+    done, book = _done_and_sources(directory)
+    files = _files(done, book)
+    for folder in (*TABLES, "quarantine"):
+        for path in (root / folder).glob("*.csv"):
+            path.unlink()
+    _write(root, files, shared_texts(files.values()), book.sources)
     return done
 
 
 def add_directory(directory: Path, root: Path = HERE) -> Mapping[str, Sorted]:
     """Read DIR, validate, thin, and add its rows to the tables under ``root``."""
-    raw = {name: _read(directory / f"{name}.csv") for name in TABLES}
-    done = {
-        "measurements": sort_measurements(raw["measurements"]),
-        "operators": sort_operators(raw["operators"]),
-        "collectives": sort_collectives(raw["collectives"]),
-    }
-    book = book_of(row for rows in raw.values() for row in rows)
+    done, book = _done_and_sources(directory)
     files = {k: v for k, v in _files(done, book).items() if not k.startswith("quarantine")}
-    known = sources(root)
     shared = {text: key for key, text in texts(root).items()} | shared_texts(files.values())
+    _write(root, files, shared, {**sources(root), **book.sources})
+    return done
+
+
+def _done_and_sources(directory: Path) -> tuple[Mapping[str, Sorted], Book]:
+    raw = {name: _read(directory / f"{name}.csv") for name in TABLES}
+    done = {name: _SORT[name](rows) for name, rows in raw.items()}
+    return done, book_of(row for rows in raw.values() for row in rows)
+
+
+def _write(
+    root: Path, files: Mapping[str, Packed], shared: Mapping[str, str], known: Mapping[str, Source]
+) -> None:
+    """Write files beside the rows that are stored under other ids, the keys of ``shared`` texts."""
     for name, file in files.items():
         path = root / name
         ids = {cells[0] for cells in file.rows}
@@ -121,8 +125,7 @@ def add_directory(directory: Path, root: Path = HERE) -> Mapping[str, Sorted]:
     tally = SourceTally(
         {name: _counted(root / name) for name in TABLES}, _counted(root / "quarantine")
     )
-    _write_sources(root, {**known, **book.sources}, tally)
-    return done
+    _write_sources(root, known, tally)
 
 
 def _counted(folder: Path) -> Counter[str]:
@@ -214,22 +217,6 @@ def _natural(text: str) -> tuple[str, int, str]:
     return (found[1], int(found[2]), text) if found else (text, 0, text)
 
 
-def _write(root: Path, done: Mapping[str, Sorted], book: Book) -> None:
-    files = _files(done, book)
-    references = shared_texts(files.values())
-    for folder in (*TABLES, "quarantine"):
-        for path in (root / folder).glob("*.csv"):
-            path.unlink()
-    for name, file in files.items():
-        write_table(root / name, file.columns, file.refer(references))
-    write_table(root / "texts.csv", ("key", "text"), sorted((k, t) for t, k in references.items()))
-    tally = SourceTally(
-        {name: Counter(book.key(row) for row in table.kept) for name, table in done.items()},
-        Counter(book.key(row) for table in done.values() for row, _ in table.quarantined),
-    )
-    _write_sources(root, book.sources, tally)
-
-
 def _files(done: Mapping[str, Sorted], book: Book) -> Mapping[str, Packed]:
     """Every CSV file to write, by its path under the root."""
     rows: dict[tuple[str, str], list[Cells]] = {}
@@ -276,6 +263,13 @@ def _write_sources(root: Path, known: Mapping[str, Source], tally: SourceTally) 
     (root / "sources.yaml").write_text(text, encoding="utf-8")
     markdown = sources_markdown((known[key] for key in sorted(known)), tally)
     (root / "SOURCES.md").write_text(markdown, encoding="utf-8")
+
+
+_SORT = {
+    "measurements": sort_measurements,
+    "operators": sort_operators,
+    "collectives": sort_collectives,
+}
 
 
 def main(arguments: Sequence[str]) -> int:
