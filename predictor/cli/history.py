@@ -251,3 +251,5 @@ def swf(
 def _fill(table: AccountingTable, history: str | None, form: str) -> None:
     with open_history(history) as store:
         filling.show(filled(store, table, lambda _: table.share), store.url, form)
+    if table.unread and form != "json":
+        click.echo(f"  columns not read: {', '.join(table.unread)}")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import profiles
 from predictor.cli.main import main
 from predictor.errors import HistoryError
-from predictor.site.history.accounting_table import AccountingTable
+from predictor.site.history.accounting_table import AccountingTable, column_of
 from predictor.site.history.cells import duration_s, moment_s
 from predictor.site.history.ingest import LeftOut, Unread
 from predictor.site.history.run import EndedJob, JobState, Run
@@ -306,3 +306,78 @@ def test_times_without_a_zone_are_in_the_zone_that_is_given(tmp_path: Path) -> N
     with History.open(history) as store:
         assert [run.ended.submit_s for run in store.runs()] == [1619827200.0 + 4 * 3600]
     assert "expected a name such as UTC" in ingest("sacct", str(path), "--zone=M/s", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "scale"),
+    [
+        ("Walltime Requested", "limit", 1.0),
+        ("wallclock_req", "limit", 1.0),
+        ("Resource_List.walltime", "limit", 1.0),
+        ("limit (hours)", "limit", 3600.0),
+        ("time_limit_h", "limit", 3600.0),
+        ("TimelimitRaw", "limit", 60.0),
+        ("resources_used.walltime", "elapsed", 1.0),
+        ("duration_sec", "elapsed", 1.0),
+        ("wait_min", "wait", 60.0),
+        ("Submit Date", "submit", 1.0),
+        ("end_ts", "end", 1.0),
+        ("Number of GPUs", "gpus", 1.0),
+        ("Resource_List.ngpus", "gpus", 1.0),
+        ("mem_gb_requested", "memory", 2.0**30),
+        ("processors_req", "cpus", 1.0),
+        ("project_name", "account", 1.0),
+        ("Exit_status", "exit", 1.0),
+    ],
+)
+def test_a_name_is_known_beside_other_words(name: str, field: str, scale: float) -> None:
+    found = column_of(name)
+    assert found is not None
+    assert (found[0], found[2]) == (field, scale)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cpu_time",
+        "gpu_hours",
+        "gpu_util",
+        "gpu1",
+        "start_count",
+        "start_hour",
+        "TotalCPU",
+        "MaxRSS",
+        "CPUTimeRAW",
+        "resources_used.mem",
+        "node_name",
+        "NodeList",
+        "Priority",
+        "",
+        "jobs",
+        "name of",
+    ],
+)
+def test_what_only_looks_like_a_name_is_none(name: str) -> None:
+    found = column_of(name)
+    assert found is None
+
+
+def test_an_accounting_table_of_torque_is_read_and_says_what_is_not(tmp_path: Path) -> None:
+    path = table(
+        tmp_path / "pbs.csv",
+        "Job_Id,Job_Name,User,queue,Resource_List.ngpus,Resource_List.walltime,qtime,start,end,"
+        "Exit_status,session",
+        "5.m1,blast,ann,batch,2,08:00:00,1506830419,1506830495,1506834095,0,17",
+        "6.m1,blast,ann,batch,2,08:00:00,1506830419,1506830495,1506834095,271,17",
+        "7.m1,blast,ann,batch,2,01:00:00,1506830419,1506830495,1506834095,-11,17",
+    )
+    assert [job.limit_s for job in jobs(path)] == [28800.0, 28800.0, 3600.0]
+    ends = [JobState.COMPLETED, JobState.FAILED, JobState.TIMEOUT]
+    assert [job.state for job in jobs(path)] == ends
+    history = str(tmp_path / "h.sqlite")
+    assert "columns not read: session" in ingest("csv", str(path), "--history", history).output
+
+
+def test_a_name_as_it_stands_comes_before_one_with_words_beside_it(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.csv", "gpus_total,gpus,submit,start,end", "8,2,0,10,20")
+    assert [job.gpus for job in jobs(path)] == [2]

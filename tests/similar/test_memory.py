@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from predictor.site.calibration.site_state import memory_as_dict
+from predictor.site.calibration.site_state import memory_of as memory_from
 from predictor.site.similar.estimate import Estimate, carried_limit_s, estimate_job
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.past_runs import PastRun, RunEnd, batch_of
@@ -181,3 +183,59 @@ def test_what_a_job_still_runs_is_that_of_jobs_that_run_longer() -> None:
     assert found.left_s(0.1, 0.0) < 200
     assert found.left_s(0.1, 1000.0) > 2000
     assert found.left_s(0.5, 1e9) == 0
+
+
+def test_jobs_of_unknown_users_are_known_by_their_name() -> None:
+    long, short = JobRequest(name="train-7", gpus=1), JobRequest(name="eval-7", gpus=1)
+    runs = [past(n, 40_000.0 if n % 2 else 300.0, long if n % 2 else short) for n in range(40)]
+    memory = memory_of(*runs)
+    assert expected(memory, replace(long, name="train-8")).quantile_s(0.5) == pytest.approx(
+        40_000.0
+    )
+    found = expected(memory, replace(short, name="eval-8"))
+    assert found.quantile_s(0.5) == pytest.approx(300.0)
+    assert "of unknown users with the same name" in found.evidence[0]
+    assert found.runs == 0
+    assert carried_limit_s(long, memory, 0.95) is None  # nobody's own runs
+
+
+def test_a_known_user_gets_nothing_from_the_same_name_of_another() -> None:
+    theirs = JobRequest(user="ann", name="train", gpus=1)
+    memory = memory_of(*(past(n, 300.0, theirs) for n in range(20)))
+    told = expected(memory, replace(theirs, user="bob")).evidence
+    assert all("name" not in line for line in told)
+
+
+def test_the_digits_of_a_name_tell_where_they_recur() -> None:
+    """Names such as ``job000017``, where only the number tells one from another."""
+    jobs = [JobRequest(user="ann", name=f"job{n:06}", gpus=1) for n in (17, 18)]
+    memory = memory_of(*(past(n, (100.0, 9000.0)[n % 2], jobs[n % 2]) for n in range(40)))
+    assert [expected(memory, job).quantile_s(0.5) for job in jobs] == pytest.approx([100.0, 9000.0])
+    limits = {carried_limit_s(job, memory, 0.95) for job in jobs}
+    assert all(limit is None or limit >= 1.5 * 9000.0 for limit in limits)
+
+
+def test_what_is_likely_anywhere_gives_way_to_what_is_at_this_site() -> None:
+    """No user, no limit, no request seen twice: not two weeks, but what jobs here take."""
+    other = [JobRequest(gpus=1 + n % 8, cpus=n) for n in range(400)]
+    memory = memory_of(*(past(n, 600.0 + n % 7, other[n]) for n in range(400)))
+    found = expected(memory, JobRequest(gpus=3, cpus=999))
+    assert found.quantile_s(0.95) < 700.0
+    assert found.expected_s < 800.0
+    memory.forget("")
+    assert expected(memory, JobRequest(gpus=3, cpus=999)).quantile_s(0.95) > DAY_S
+
+
+def test_an_order_that_was_no_better_than_chance_is_none() -> None:
+    """Two users, one short and one long; then what was said of jobs is the opposite of what ran."""
+    users = [replace(JOB, user=user, limit_s=None) for user in ("ann", "bob")]
+    memory = memory_of(*(past(n, 200.0 + 9000.0 * (n % 2), users[n % 2]) for n in range(300)))
+    first, second = (expected(memory, job).order_s(0.5) for job in users)
+    assert second > 5 * first
+    for n in range(600):
+        memory.ranking.learn(said_s=9200.0 - 9000.0 * (n % 2), run_s=200.0 + 9000.0 * (n % 2))
+    assert len({expected(memory, job).order_s(0.5) for job in users}) == 1
+    kept = memory_as_dict(memory)
+    assert len({expected(memory_from(kept), job).order_s(0.5) for job in users}) == 1
+    del kept["ranking"]  # as the release before wrote it
+    assert len({expected(memory_from(kept), job).order_s(0.5) for job in users}) == 2

@@ -23,7 +23,7 @@ from ..history.run import Run
 from ..similar.memory import Naming, SiteMemory, as_they_are
 from ..similar.past_runs import PastRun, RunEnd
 from ..similar.request import JobRequest, Similarity, TrainingLength
-from ..similar.run_times import QuantileCoverage
+from ..similar.run_times import QuantileCoverage, RankingSkill
 from .run_reader import FixedTime, FixedTimes, fixed_times, of_cluster
 
 FILE_NAME = "site.json"
@@ -126,6 +126,7 @@ def memory_as_dict(memory: SiteMemory) -> dict[str, Any]:
         "runs": rows,
         "seen": [[kind.value, key, seen] for (kind, key), seen in memory.seen().items()],
         "coverage": memory.coverage.as_dict(),
+        "ranking": [memory.ranking.right_s, memory.ranking.all_s],
         "errors": {"physics": [*memory.errors.physics], "runs": [*memory.errors.runs]},
     }
 
@@ -143,6 +144,7 @@ def memory_of(raw: Mapping[str, Any]) -> SiteMemory:
         memory.add(PastRun(**dict(zip(_NAMES, values, strict=True))))
     memory.count_seen({(Similarity(kind), key): seen for kind, key, seen in raw["seen"]})
     memory.coverage = QuantileCoverage(raw["coverage"]["scores"], raw["coverage"]["moved"])
+    memory.ranking = RankingSkill(*raw.get("ranking", ()))
     memory.errors.physics.extend(raw["errors"]["physics"])
     memory.errors.runs.extend(raw["errors"]["runs"])
     return memory

@@ -43,6 +43,8 @@ SKEW_S = 60.0  # by which clocks of a cluster differ: a start so much before the
 _DELIMITERS = ",|\t;"
 _LINES_BETWEEN_TELLS = 1000
 _GZIP = b"\x1f\x8b"
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")  # of a name in any case
+_DERIVED = 1000  # names known as they stand come first
 _STEP = re.compile(r"[\d_+\[\]%,-]+\.(batch|extern|interactive|\d+)", re.ASCII)
 _WORDS = (  # fields that are columns of the same name
     *("name", "user", "account", "partition", "qos"),
@@ -139,15 +141,19 @@ class AccountingTable:
                 number += 1
                 yield whole_line.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The names of columns that nothing is read from, once the header was."""
+        read = {at for columns in self._columns.values() for at, _ in columns}
+        return tuple(name for at, name in enumerate(self._header) if name and at not in read)
+
     def _find_columns(self) -> None:
         header = self._header
-        spelled = [re.sub(r"[\s_.-]", "", name).lower() for name in header]
-        names = {name: at for at, name in reversed(list(enumerate(spelled)))}
         self._width = len(header) - (not header or not header[-1])  # sacct -p ends lines with a |
-        self._columns = {
-            field: [(names[name], scale) for name, scale in known.items() if name in names]
-            for field, known in _words()["columns"].items()
-        }
+        self._columns = {field: [] for field in _words()["columns"]}
+        found = [(kind, at) for at, name in enumerate(header) if (kind := column_of(name))]
+        for (field, _, scale), at in sorted(found):
+            self._columns[field].append((at, scale))
         lacking = [names for names in _REQUIRED if not any(self._columns[n] for n in names)]
         if lacking:
             wanted = "; ".join(" or ".join(names) for names in lacking)
@@ -186,7 +192,9 @@ class AccountingTable:
         limit = limit_s(*text["limit"])
         if state is None:
             reached = limit is not None and start_s is not None and end_s - start_s >= limit
-            state = JobState.TIMEOUT if reached else JobState.COMPLETED
+            failed = text["exit"][0].strip("0:")
+            state = JobState.FAILED if failed else JobState.COMPLETED
+            state = JobState.TIMEOUT if reached else state
         assert isinstance(state, JobState)
         kind = text["gpu_type"][0] or gpus.type
         nodes = whole(text["nodes"][0]) or 0
@@ -250,6 +258,32 @@ class AccountingTable:
             raise _MessyRowError(f"{field} is no time") from None
 
 
+def column_of(name: str) -> tuple[str, int, float] | None:
+    """The field a column holds, its place among such columns, and what a bare number counts.
+
+    A name is known as it stands or less the words beside it: a unit, who gave a value. A requested
+    run time is a limit, a used limit a run time. None for a name that is not known.
+    """
+    words = _words()
+    if found := words["names"].get(re.sub(r"[\W_]", "", name).lower()):
+        return found  # type: ignore[no-any-return]
+    parts = [part.lower() for part in _PARTS.findall(name)]
+    aside = {part for part in parts if part in words["aside"]}
+    found = words["names"].get("".join(part for part in parts if part not in aside))
+    if found is None:
+        return None
+    field, rank, scale = found
+    if field == "elapsed" and aside & {"req", "request", "requested"}:
+        field = "limit"
+    elif field == "limit" and "used" in aside:
+        field = "elapsed"
+    beside = words["beside"].get(field, {})
+    if not aside <= beside.keys():
+        return None
+    units = (beside[part] for part in sorted(aside) if beside[part])
+    return field, rank + _DERIVED, next(units, scale)
+
+
 def _cell(row: Sequence[str], columns: Sequence[tuple[int, float]]) -> Scaled:
     """The first column of a field that says something, and its scale; empty where none does."""
     for at, scale in columns:
@@ -275,13 +309,14 @@ def _state(text: str) -> JobState | str | None:
 
 @cache
 def _words() -> Mapping[str, Any]:
-    """``columns.yaml``; the names of a column come with what a bare number is multiplied by."""
+    """``columns.yaml``; ``names`` as ``column_of`` tells them, ``aside`` are all words beside."""
     text = Path(__file__).with_name("columns.yaml").read_text(encoding="utf-8")
     found: dict[str, Any] = yaml.safe_load(text)
-    columns = found["columns"].items()
-    found["columns"] = {
-        field: names if isinstance(names, Mapping) else dict.fromkeys(names, 1.0)
-        for field, names in columns
+    found["names"] = {
+        name: (field, rank, float(names[name] if isinstance(names, Mapping) else 1.0))
+        for field, names in found["columns"].items()
+        for rank, name in enumerate(names)
     }
+    found["aside"] = {word for words in found["beside"].values() for word in words}
     found["missing"] = frozenset(found["missing"])
     return found

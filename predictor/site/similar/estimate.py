@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import log, sqrt
+from math import log
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ...units import count, duration
 from .memory import SimilarRuns, SiteMemory
 from .past_runs import RunEnd
 from .request import OWN, SAME_JOB, JobRequest, Similarity
-from .run_times import LEVELS, Floats, RunTimes
+from .run_times import LEVELS, Floats, RunTimes, in_line_s
 
 PHYSICS_LEVELS = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95)
 KEPT = 4096
@@ -87,6 +87,8 @@ class PhysicsView:
 LIMIT_RUNS, LIMIT_CUT_OFF = 5, 0.25
 # A limit is so many times what a share of similar runs needed, and no less than the longest.
 LIMIT_MARGIN = 1.5
+# What all jobs stand in line by where estimates do not help.
+ALIKE_S = 4 * 3600.0
 # Of similar runs so little is not worth a word.
 TOLD_SHARE = 0.05
 
@@ -97,6 +99,7 @@ class Estimate:
 
     ``expected_s`` is the mean, ``limit_s`` the limit its user asked for. ``similar`` are the runs
     it rests on, the most telling first, and ``physics`` is what physics said, empty for nothing.
+    ``ranks`` is whether estimates of this site tell short jobs from long.
     """
 
     expected_s: float
@@ -106,6 +109,7 @@ class Estimate:
     physics: str
     times: RunTimes
     read_at: tuple[float, ...]
+    ranks: bool = True
 
     def quantile_s(self, level: float) -> float:
         """Seconds that a share ``level`` of such jobs run at most."""
@@ -123,10 +127,12 @@ class Estimate:
         """What the queue is ordered by: short jobs first, by what is known of them.
 
         At least the expected run time: the median of a job that fails at once or runs for a day
-        says nothing of the day. A limit is its user's guess, and counts half in the logarithm.
+        says nothing of the day. The same for all jobs where that told short ones from long no
+        better than chance.
         """
-        known_s = max(self.expected_s, self.quantile_s(level))
-        return known_s if not self.limit_s else sqrt(known_s * self.limit_s)
+        if not self.ranks:
+            return ALIKE_S
+        return in_line_s(max(self.expected_s, self.quantile_s(level)), self.limit_s)
 
     @property
     def runs(self) -> int:
@@ -147,7 +153,7 @@ class Estimate:
         if not known and self.limit_s:
             told.append("nothing is known of this site: any share of the limit is taken as likely")
         elif not known:
-            told.append("nothing is known of this site: a minute to two days are taken as likely")
+            told.append("nothing is known of this site: a minute to two weeks are taken as likely")
         elif not known & {*OWN, Similarity.USER}:
             who = "this user" if self.has_user else "a job without a user"
             told.append(f"nothing is known of {who}: others at this site stand for it")
@@ -180,6 +186,7 @@ def estimate_job(
         physics=words,
         times=found.times,
         read_at=memory.coverage.levels(),
+        ranks=memory.ranking.helps,
     )
 
 

@@ -19,16 +19,18 @@ from numpy.typing import NDArray
 
 from .past_runs import LogRatio, PastRun, RunEnd, hardware_of, rate_of, scaled_runs
 from .request import BY_SCRIPT, OF_MANY, JobRequest, Similarity
-from .run_times import Floats, QuantileCoverage, RunTimes
+from .run_times import Floats, QuantileCoverage, RankingSkill, RunTimes, in_line_s
 
 # How many runs of each similarity weigh as much as all that is less telling.
 PRIOR_RUNS = {
     Similarity.SCRIPT: 1.0,
     Similarity.COMMAND: 1.0,
+    Similarity.EXACT: 1.0,
     Similarity.NAME: 2.0,
     Similarity.REQUEST: 5.0,
     Similarity.USER: 5.0,
     Similarity.ACCOUNT: 10.0,
+    Similarity.NAMED: 5.0,
     Similarity.PARTITION: 15.0,
     Similarity.SITE: 3.0,
 }
@@ -36,8 +38,11 @@ PRIOR_RUNS = {
 LIMIT_POWER = {Similarity.USER: 0.5, Similarity.ACCOUNT: 0.5, Similarity.SITE: 1.0}
 # Shares of their limit that jobs use where nothing is known, alike likely.
 PRIOR_SHARES = (0.0005, 0.002, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0)
-# Seconds where no limit is known either: a minute to two days.
-PRIOR_S = (60.0, 300.0, 1200.0, 3600.0, 7200.0, 14_400.0, 43_200.0, 86_400.0, 172_800.0)
+# Seconds where no limit is known either: a minute to two weeks.
+PRIOR_S = (60.0, 300.0, 1200.0, 3600.0, 7200.0, 14_400.0, 43_200.0, 86_400.0, 172_800.0, 1.2e6)
+# So many of the latest runs take their place, a few of whose quantiles are kept.
+PRIOR_LATEST, PRIOR_EVERY = 2000, 100
+PRIOR_LEVELS = np.linspace(0.01, 0.99, 25)
 # A scheduler ends a job some time after its limit: so many seconds, and this share.
 GRACE_S, GRACE_SHARE = 60.0, 0.005
 MAX_WINDOWS = 200_000
@@ -166,6 +171,21 @@ class HeldOutErrors:
         return median(self.physics) if self.physics else 0.0
 
 
+class SitePrior:
+    """What is likely of any job: a guess, whose place the latest runs of the site take."""
+
+    def __init__(self, guess: Sequence[float]) -> None:
+        self.ln: Floats = np.log(guess)  # values (n,) that are alike likely
+        self._latest, self._new = deque(self.ln.tolist(), maxlen=PRIOR_LATEST), 0
+
+    def add(self, ln: float) -> None:
+        """Take a run in."""
+        self._latest.append(ln)
+        self._new += 1
+        if self._new >= min(PRIOR_EVERY, len(self._latest) // 4):
+            self.ln, self._new = np.quantile(self._latest, PRIOR_LEVELS), 0
+
+
 class SiteMemory:
     """Windows of runs by similarity; taking a run in and recalling a job take constant time.
 
@@ -175,7 +195,9 @@ class SiteMemory:
     def __init__(self, naming: Naming = as_they_are) -> None:
         self.naming = naming
         self.coverage = QuantileCoverage()
+        self.ranking = RankingSkill()
         self.errors = HeldOutErrors()
+        self._shares, self._seconds = SitePrior(PRIOR_SHARES), SitePrior(PRIOR_S)
         self._windows: OrderedDict[tuple[Similarity, str], RunWindow] = OrderedDict()
         self._ratios: dict[tuple[object, ...], deque[float]] = {}
 
@@ -202,9 +224,11 @@ class SiteMemory:
         """Remember a run that ended, and how it was expected at its submission."""
         if expected is not None:
             self.coverage.learn(expected.share_below(log(run.run_s)), run.batch)
+            self.ranking.learn(in_line_s(expected.mean_s(), run.request.limit_s), run.run_s)
             if run.predicted_s and run.ended is RunEnd.COMPLETED:
                 self.errors.physics.append(log(run.run_s / run.predicted_s))
                 self.errors.runs.append(log(run.run_s / expected.quantile_s(0.5)))
+        self._count(run)
         for key in run.request.similarities():
             window = self._windows.get(key)
             if window is None:
@@ -216,6 +240,11 @@ class SiteMemory:
             window.add(run)
         while len(self._windows) > MAX_WINDOWS:
             self._windows.popitem(last=False)
+
+    def _count(self, run: PastRun) -> None:
+        self._seconds.add(log(run.run_s))
+        if run.request.limit_s:
+            self._shares.add(min(log(run.run_s / run.request.limit_s), 0.0))
 
     def runs(self) -> list[PastRun]:
         """Every run that is remembered, the one that ended last at the end."""
@@ -294,7 +323,7 @@ class SiteMemory:
                     longest_s=float(np.exp(completed.max())) if len(completed) else 0.0,
                 )
             )
-        prior = np.log(PRIOR_SHARES) + ln_limit if job.limit_s else np.log(PRIOR_S)
+        prior = self._shares.ln + ln_limit if job.limit_s else self._seconds.ln
         parts.append((prior, np.full(len(prior), left / len(prior)), np.zeros(len(prior), bool)))
         ln_s, weight, bounds = (np.concatenate(each) for each in zip(*parts, strict=True))
         cap = None if not job.limit_s else log(job.limit_s * (1 + GRACE_SHARE) + GRACE_S)
@@ -308,6 +337,9 @@ class SiteMemory:
             window.drop(theirs)
             if not window.runs:
                 del self._windows[key]
+        self._shares, self._seconds = SitePrior(PRIOR_SHARES), SitePrior(PRIOR_S)
+        for run in self.runs():
+            self._count(run)
         return len(theirs)
 
     def _compare(self, window: RunWindow, run: PastRun) -> None:

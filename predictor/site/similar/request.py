@@ -34,10 +34,12 @@ class Similarity(StrEnum):
 
     SCRIPT = "script", "of the same user and script"
     COMMAND = "command", "of the same user and command"
+    EXACT = "exact", "of the same user, name to the last digit and number of GPUs"
     NAME = "name", "of the same user, name and number of GPUs"
     REQUEST = "request", "of the same user and request"
     USER = "user", "of the same user"
     ACCOUNT = "account", "of the same account"
+    NAMED = "named", "of unknown users with the same name"
     PARTITION = "partition", "of others with the same partition and request"
     SITE = "site", "of this site"
 
@@ -52,8 +54,8 @@ class Similarity(StrEnum):
 
 BY_SCRIPT = (Similarity.SCRIPT, Similarity.COMMAND)
 SAME_JOB = (*BY_SCRIPT, Similarity.NAME)
-OWN = (*SAME_JOB, Similarity.REQUEST)
-OF_MANY = (Similarity.ACCOUNT, Similarity.PARTITION, Similarity.SITE)
+OWN = (*SAME_JOB, Similarity.EXACT, Similarity.REQUEST)
+OF_MANY = (Similarity.ACCOUNT, Similarity.NAMED, Similarity.PARTITION, Similarity.SITE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ class JobRequest:
     user: str = ""
     account: str = ""
     name: str = ""
+    exact: str = ""
     partition: str = ""
     gpus: int = 0
     gpu_type: str = ""
@@ -115,6 +118,7 @@ class JobRequest:
             user=self.user and digest(self.user),
             account=self.account and digest(self.account),
             name=pattern and digest(pattern),
+            exact=digest(self.name) if pattern and pattern != self.name else "",
             directory=self.directory and digest(self.directory),
             hashed=True,
         )
@@ -135,13 +139,18 @@ class JobRequest:
             yield Similarity.SCRIPT, digest("s", self.user, self.script, self.directory)
         if self.user and self.command:
             yield Similarity.COMMAND, digest("c", self.user, self.command)
-        if self.user and self.name and not (self.script or self.command):
+        named = self.name and not (self.script or self.command)
+        if self.user and named and self.exact:
+            yield Similarity.EXACT, digest("e", self.user, self.exact, str(self.gpus))
+        if self.user and named:
             yield Similarity.NAME, digest("n", self.user, self.name, str(self.gpus))
         if self.user:
             yield Similarity.REQUEST, digest("r", self.user, request)
             yield Similarity.USER, digest("u", self.user)
         if self.account:
             yield Similarity.ACCOUNT, digest("a", self.account)
+        if named and not self.user:
+            yield Similarity.NAMED, digest("m", self.name, str(self.gpus))
         yield Similarity.PARTITION, digest("p", request)
         yield Similarity.SITE, ""
 
