@@ -24,6 +24,7 @@ from predictor.site.history.cells import duration_s, moment_s
 from predictor.site.history.ingest import LeftOut, Unread
 from predictor.site.history.run import EndedJob, JobState, Run
 from predictor.site.history.store import History
+from predictor.site.history.swf import read_swf
 
 SAMPLES = Path(profiles.__file__).parent / "samples"
 HEADER = "job_id,user,name,queue,gpus,submit_s,start_s,end_s,limit_s,state,cpus,mem"
@@ -276,6 +277,16 @@ def test_swf_is_read_with_what_follows_its_fields(tmp_path: Path) -> None:
         "queue 1",
     )
     assert (one.state, two.state) == (JobState.COMPLETED, JobState.TIMEOUT)
+
+
+def test_a_log_whose_submissions_are_unix_times_does_not_count_its_origin_twice(
+    tmp_path: Path,
+) -> None:
+    fields = (1, 1676046384, 5, 60, 4, -1, -1, 4, 100, -1, 1, 3, 2, 9, 1, -1, -1, -1)
+    path = table(tmp_path / "a.swf", "; UnixStartTime: 1668693697", swf_line(fields))
+    (run,) = read_swf(path).items
+    assert isinstance(run, Run)
+    assert run.ended.submit_s == 1676046384.0
 
 
 def test_the_command_tells_reasons_and_a_second_time_changes_nothing(tmp_path: Path) -> None:

@@ -116,7 +116,9 @@ def _item(
     waited_s, run_s = max(fields[_WAIT], 0.0), max(fields[_RUN], 0.0)
     limit_s = fields[_LIMIT] if 0 < fields[_LIMIT] < UNLIMITED_S else None
     reached = limit_s is not None and run_s >= limit_s
-    submit_s = _whole(header, "UnixStartTime") + fields[_SUBMIT]
+    submit_s, origin_s = fields[_SUBMIT], _whole(header, "UnixStartTime")
+    if submit_s < origin_s:  # else it is a Unix time itself
+        submit_s += origin_s
     queue = _QUEUE if fields[_QUEUE] > 0 else _PARTITION
     memory_kb = fields[_MEMORY]
     return Run(
