@@ -151,6 +151,20 @@ def test_a_limit_needs_similar_runs_that_completed() -> None:
     assert carried_limit_s(JOB, enough, 0.95) == pytest.approx(1500.0)
 
 
+@pytest.mark.parametrize("run_s", [1.0, 46.0, 3600.0, 14_400.0, 40_000.0])
+def test_a_job_as_long_as_all_before_it_is_not_longer_than_the_quantile(run_s: float) -> None:
+    memory = memory_of(*(past(n, run_s, replace(JOB, limit_s=None)) for n in range(60)))
+    found = expected(memory, replace(JOB, limit_s=None)).quantile_s(0.5)
+    assert run_s <= found < run_s + 0.001
+
+
+def test_no_limit_rests_on_the_tasks_of_one_array() -> None:
+    tasks = [past(0, 1000.0 + n) for n in range(30)]
+    assert carried_limit_s(JOB, memory_of(*tasks), 0.95) is None
+    twice = [past(1 + n % 2, 1000.0 + n) for n in range(10)]
+    assert carried_limit_s(JOB, memory_of(*tasks, *twice), 0.95) is not None
+
+
 def test_no_limit_rests_on_a_guess() -> None:
     """Of a start-up that nobody told, or of GPUs that nobody measured."""
     memory = memory_of(*(past(n, 360.0, lasting("epochs", 1)) for n in range(20)))

@@ -83,8 +83,8 @@ class PhysicsView:
             return None
 
 
-# Similar runs that a limit rests on, and the share of them that may have hit theirs.
-LIMIT_RUNS, LIMIT_CUT_OFF = 5, 0.25
+# Similar runs that a limit rests on, submitted so many times, and the share that may hit theirs.
+LIMIT_RUNS, LIMIT_BATCHES, LIMIT_CUT_OFF = 5, 3, 0.25
 # A limit is so many times what a share of similar runs needed, and no less than the longest.
 LIMIT_MARGIN = 1.5
 # What all jobs stand in line by where estimates do not help.
@@ -193,16 +193,19 @@ def estimate_job(
 def carried_limit_s(job: JobRequest, memory: SiteMemory, level: float) -> float | None:
     """A limit that the user's own similar runs carry; None where they do not.
 
-    At least LIMIT_RUNS of the same script, command or name completed, few hit their limit, and none
-    had to be brought here by a guess, as from GPUs that nobody measured.
+    At least LIMIT_RUNS of the same script, command or name completed, not all tasks of one or two
+    arrays, few hit their limit, and none had to be brought here by a guess, as from GPUs that
+    nobody measured.
     """
     found = memory.recall(job, needed=True)
     own = next((one for one in found.similar if one.similarity in SAME_JOB), None)
     if own is None or own.assumed:
         return None
-    completed = sum(run.ended is RunEnd.COMPLETED for run in own.runs)
+    completed = [run.batch for run in own.runs if run.ended is RunEnd.COMPLETED]
     cut_off = sum(run.ended is RunEnd.CUT_OFF for run in own.runs)
-    if completed < LIMIT_RUNS or cut_off > LIMIT_CUT_OFF * len(own.runs):
+    if len(completed) < LIMIT_RUNS or len(set(completed)) < LIMIT_BATCHES:
+        return None
+    if cut_off > LIMIT_CUT_OFF * len(own.runs):
         return None
     return LIMIT_MARGIN * max(found.times.quantile_s(level), own.longest_s)
 

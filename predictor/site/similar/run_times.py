@@ -47,7 +47,7 @@ class RunTimes:
     def quantile_s(self, level: float) -> float:
         """Seconds that a share ``level`` of such jobs run at most."""
         at = int(np.searchsorted(self.cumulative, level - _TIE))
-        return exp(float(self.ln_s[min(at, len(self.ln_s) - 1)]))
+        return exp(float(self.ln_s[min(at, len(self.ln_s) - 1)]) + _TIE)  # never rounded down
 
     def mean_s(self) -> float:
         """The expected run time."""
