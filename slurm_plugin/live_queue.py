@@ -293,7 +293,7 @@ def _run_time(
     ran_s = 0.0 if job.start_s is None else max(0.0, now_s - job.start_s)
     left_s = limit_left_s(job, now_s)
     if record is not None and job.start_s is not None:
-        reading = progress_of(record)
+        reading = progress_of(record, job.asked)
         if reading.kind is ProgressKind.TRAINING and reading.remaining_s is not None:
             of = "" if reading.total is None else f" of {reading.total:g}"
             basis = f"printed: {reading.unit} {reading.at:g}{of}"

@@ -126,17 +126,19 @@ def load_policy(config: Path | None, view: NewestView, aside: bool) -> LoadedPol
         read_state().memory,
         lambda: view.ahead,
     )
+    bound_s, decider.read_cpu_s = decider.read_cpu_s, 60.0  # first reads are slow
     for model, precision, gpu in WARM_UP:
         request = HookRequest(
             user="root",
             comment=f"model={model} precision={precision} steps=1000 batch=8",
             tres_per_node=f"gres/gpu:{gpu}:1",
-            script="#!/bin/sh\nexec torchrun train.py --batch-size 8\n",
+            script=f"#!/bin/sh\nexec torchrun main.py --model {model} --batch-size 8\n",
         )
         try:
             decider.decide(request)
         except Exception:
             _log.exception("a decision on %s was tried out and failed", model)
+    decider.read_cpu_s = bound_s
     return LoadedPolicy(policy, decider, loaded.version)
 
 

@@ -214,9 +214,11 @@ class Reconciler:
         """The update that a job needs; None for none."""
         mark, known = job.mark, self._known[job.name]
         if mark is not None and mark.soft is not None and mark.soft == job.limit_min:
-            # Backfill had started it, and it was requeued: it gets its whole limit back.
+            # Backfill had started it, and it was requeued: it gets its whole limit back, and what
+            # backfill will start it with.
             whole = "UNLIMITED" if mark.cap in (None, float("inf")) else f"{mark.cap:.0f}"
-            return job.name, DECIDED, f"TimeLimit={whole}"
+            anew = quoted(replace(mark, soft=minutes(job.row["MinTime"]) or mark.soft).text())
+            return job.name, DECIDED, f"TimeLimit={whole} AdminComment={anew}"
         request = request_of(job, cluster.partitions)
         changed, asks_gpus = self._is_changed(job), gpu_request(request) is not None
         undecided = asks_gpus and (mark is None or mark.later is not None or changed)

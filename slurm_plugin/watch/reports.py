@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,9 +12,14 @@ from pathlib import Path
 
 from predictor.errors import StepReportError
 from predictor.site.progress.reader import NOTHING, ProgressReading, read_file
+from predictor.site.similar.request import stated_fields
 from predictor.site.step_rate import StepReport, last_report, read_report, report_paths
 
 from ..cluster import SlurmJob
+
+# Evaluations, checkpoints and loaders that a program does not count take this share of what it
+# counts, at most; what is beyond was the start of the job.
+PAUSES = 0.1
 
 
 def find_report(job: SlurmJob, file_name: str) -> StepReport | None:
@@ -44,17 +50,33 @@ def find_report(job: SlurmJob, file_name: str) -> StepReport | None:
         raise StepReportError(f"cannot act as {job.user}: {error}") from None
 
 
-def progress_of(job: SlurmJob) -> ProgressReading:
-    """What a running job's stdout says of its progress, read with no more rights than its user."""
-    path = Path(job.stdout)
+def progress_of(job: SlurmJob, asked: str) -> ProgressReading:
+    """What a running job's stdout says of its progress, read with no more rights than its user.
+
+    ``asked`` is what the job states in the shared grammar: its length counts where its output says
+    none. What was left when it last wrote has become less since, by half at most: it may hang. Of
+    the time that the printed rate does not account for, up to PAUSES of the rest comes again.
+    """
+    path, length = Path(job.stdout), stated_fields(asked)["length"]
     if not path.is_absolute():
         return NOTHING
     try:
         user = pwd.getpwnam(job.user)
         with acting_as(user):
-            return read_file(path, owner=user.pw_uid)
+            stated = f"total_{length.unit}={length.amount:.0f}" if length else ""
+            found = read_file(path, owner=user.pw_uid, stated=stated)
+            written_s = path.lstat().st_mtime
     except (KeyError, OSError, StepReportError):
         return NOTHING
+    left_s, at, total = found.remaining_s, found.at, found.total
+    if left_s is None:
+        return found
+    if at and total and at < total and job.start_s is not None:
+        accounted_s = left_s * at / (total - at)
+        more = (written_s - job.start_s) / accounted_s - 1 if accounted_s else 0.0
+        left_s *= 1 + min(max(0.0, more), PAUSES)
+    silent_s = max(0.0, time.time() - written_s)
+    return replace(found, remaining_s=max(left_s - silent_s, left_s / 2))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from predictor.errors import StepReportError
 from predictor.site.progress.reader import ProgressKind
@@ -117,13 +118,18 @@ def objection(job: SlurmJob, report: StepReport, policy: SlurmPolicy, now_s: flo
     return None
 
 
-def usable_report(job: SlurmJob, policy: SlurmPolicy, now_s: float) -> StepReport | None:
-    """The report of a running job, None where there is none or nothing can be made of it."""
+def usable_report(
+    job: SlurmJob, policy: SlurmPolicy, now_s: float, say: Callable[[str], object] = str
+) -> StepReport | None:
+    """The report of a running job, None where there is none; ``say`` hears why one is no use."""
     try:
         report = find_report(job, policy.watch.rate_file)
-    except StepReportError:
-        return None
-    return None if report is None or objection(job, report, policy, now_s) else report
+        wrong = None if report is None else objection(job, report, policy, now_s)
+    except StepReportError as error:
+        report, wrong = None, str(error)
+    if wrong is not None:
+        say(f"ignored: {wrong}")
+    return None if wrong is not None else report
 
 
 def needed_min(job: SlurmJob, report: StepReport, policy: SlurmPolicy, now_s: float) -> float:
@@ -237,7 +243,7 @@ class Watcher:
                 ran_min = (now_s - job.start_s) / MINUTE_S
                 left_min = needed_min(job, report, policy, now_s) - ran_min
             else:
-                reading = progress_of(job)
+                reading = progress_of(job, mark.job)
                 if reading.kind is ProgressKind.TRAINING and reading.remaining_s is not None:
                     left_min = reading.remaining_s / MINUTE_S
             revision = grown(job, mark, left_min, policy, now_s)
@@ -260,26 +266,11 @@ class Watcher:
             # An operator's update would pass MaxTime, MaxWall and the policy's own bounds.
             request = HookRequest(user=job.user, account=job.account, qos=job.qos)
             within = bounds(policy.limits, request, job.partitions, cluster)
-            revision = self._revision(job, mark, policy, within)
+            now_s = time.time()
+            report = usable_report(job, policy, now_s, partial(self._say_once, job))
+            revision = report and revise(job, mark, report, policy, now_s, within)
             if revision is not None:
                 yield revision
-
-    def _revision(
-        self, job: SlurmJob, mark: JobMark, policy: SlurmPolicy, within: Bounds
-    ) -> Revision | None:
-        try:
-            report = find_report(job, policy.watch.rate_file)
-        except StepReportError as error:
-            self._say_once(job, f"ignored: {error}")
-            return None
-        if report is None:
-            return None
-        now_s = time.time()
-        wrong = objection(job, report, policy, now_s)
-        if wrong is not None:
-            self._say_once(job, f"ignored: {wrong}")
-            return None
-        return revise(job, mark, report, policy, now_s, within)
 
     def _applied(self, revision: Revision, now: SlurmJob | None, policy: SlurmPolicy) -> bool:
         """Write limit and mark, both or neither, unless the job ended or was changed meanwhile.

@@ -195,3 +195,28 @@ def test_newer_trainers_are_read(line: str, rate_s: float) -> None:
         for n in range(1, 120)
     )
     assert read("".join(lines)).seconds_per_unit == pytest.approx(rate_s, rel=0.1)
+
+
+def test_the_first_epoch_of_timm_is_not_the_run() -> None:
+    lines = (
+        f"Train: 0 [{n:>4d}/1251 ({n // 13:>3d}%)]  Loss: 3.1 (3.3)  Time: 0.480s,  533.10/s  "
+        "(0.501s,  511.0/s)  LR: 1.0e-03  Data: 0.010 (0.050)\n"
+        for n in range(0, 900, 50)
+    )
+    text = "".join(lines)
+    assert (read(text).total, read(text).remaining_s) == (None, None)
+    found = read("Scheduled epochs: 300. LR stepped per epoch.\n" + text)
+    assert (found.at, found.total) == (850, 300 * 1251)
+
+
+def test_prints_beside_a_bar_of_epochs_do_not_shift_it() -> None:
+    """The bar says how many are done, a print which one was; the output begins with a print."""
+    parts = []
+    for epoch in range(3, 15):
+        parts.append(f"Epoch {epoch}: val_loss=0.4 val_acc=0.9\n")
+        parts.append(f"\rEpochs:  {5 * epoch}%|## | {epoch}/20 [01:00<02:00, 20.0s/it]\n")
+        for n in range(1, 101, 3):
+            parts.append(f"\r{n:3d}%|## | {n}/100 [00:{n // 5:02d}<00:09,  5.00it/s, loss=0.5]")
+        parts.append("\n")
+    found = read("".join(parts))
+    assert (found.at, found.total) == (1500, 2000)

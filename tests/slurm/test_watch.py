@@ -20,7 +20,7 @@ from slurm_plugin.cli.watch import watch
 from slurm_plugin.cluster import Association, Partition, Settings, SlurmJob, SlurmNode, WallLimits
 from slurm_plugin.config import Exclude, Slurm, SlurmPolicy, Watch
 from slurm_plugin.mark import JobMark, parse_mark
-from slurm_plugin.watch.reports import acting_as, find_report
+from slurm_plugin.watch.reports import acting_as, find_report, progress_of
 from slurm_plugin.watch.revision import Watcher
 
 ME = pwd.getpwuid(os.geteuid())
@@ -290,6 +290,38 @@ def test_a_line_in_the_output_will_do(job: SlurmJob) -> None:
 def test_a_job_without_directory_or_output_has_no_report(job: SlurmJob) -> None:
     assert find_report(replace(job, work_dir="", stdout=""), FILE) is None
     assert find_report(replace(job, work_dir="relative", stdout="slurm.out"), FILE) is None
+
+
+def progress(job: SlurmJob, *, steps: int = 1000, asked: str = "", silent_s: float = 0.0) -> float:
+    """Seconds left of a job of two hours that prints 5 s a step, 5,000 s left by that."""
+    lines = (f"step {n}/2000 loss 0.5 step_time 5.0s" for n in range(steps - 50, steps + 1))
+    path, written_s = Path(job.stdout), time.time() - silent_s
+    path.write_text("\n".join(lines).replace("/2000", "" if asked else "/2000") + "\n")
+    os.utime(path, (written_s, written_s))
+    left_s = progress_of(job, asked).remaining_s
+    assert left_s is not None
+    return left_s
+
+
+def test_what_is_left_grows_by_pauses_that_the_printed_rate_leaves_out(job: SlurmJob) -> None:
+    running = replace(job, start_s=time.time() - 5000)
+    assert progress(running) == pytest.approx(5000, rel=0.01)
+    assert progress(replace(job, start_s=time.time() - 5250)) == pytest.approx(5250, rel=0.01)
+    assert progress(job) == pytest.approx(5500, rel=0.01)  # the rest of two hours was the start
+    resumed = replace(job, start_s=time.time() - 300)
+    assert progress(resumed) == pytest.approx(5000, rel=0.01)
+
+
+def test_what_is_left_shrinks_while_nothing_is_printed_by_half_at_most(job: SlurmJob) -> None:
+    running = replace(job, start_s=time.time() - 6000)
+    assert progress(running, silent_s=1000.0) == pytest.approx(4000, rel=0.01)
+    hangs = replace(job, start_s=time.time() - 25_000)
+    assert progress(hangs, silent_s=20_000.0) == pytest.approx(2500, rel=0.01)
+
+
+def test_a_stated_length_makes_a_counter_without_total_tell_what_is_left(job: SlurmJob) -> None:
+    running = replace(job, start_s=time.time() - 5000)
+    assert progress(running, asked="model=gpt2 steps=2000") == pytest.approx(5000, rel=0.01)
 
 
 @pytest.fixture

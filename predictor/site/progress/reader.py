@@ -77,9 +77,10 @@ _BLOCK_BYTES = 64 * 1024
 _ROOT = 0
 
 
-def read_file(path: Path, *, owner: int | None = None) -> ProgressReading:
+def read_file(path: Path, *, owner: int | None = None, stated: str = "") -> ProgressReading:
     """The progress in a user's file, with the rights of this process.
 
+    ``stated`` is what else the program was told of its length, where its output says nothing.
     Raises StepReportError where the file cannot be trusted: a link, not a regular file, not of the
     user ``owner``, or another user's while this process is root.
     """
@@ -95,7 +96,8 @@ def read_file(path: Path, *, owner: int | None = None) -> ProgressReading:
             found = NOTHING
             for most in (TAIL_BYTES, FAR_TAIL_BYTES):
                 start = max(0, status.st_size - most)
-                found = read_bytes(head, read_at(handle, most, start), whole=start == 0)
+                tail = read_at(handle, most, start)
+                found = read_bytes(head, tail, whole=start == 0, stated=stated)
                 if found != NOTHING or start == 0:
                     break
             return found
@@ -114,15 +116,17 @@ def read_stream(stream: IO[bytes]) -> ProgressReading:
     return read_bytes(head, bytes(tail), whole=size == len(tail))
 
 
-def read_bytes(head: bytes, tail: bytes, *, whole: bool = True) -> ProgressReading:
+def read_bytes(
+    head: bytes, tail: bytes, *, whole: bool = True, stated: str = ""
+) -> ProgressReading:
     """The progress in the end of an output, of which ``head`` is the begin.
 
-    ``head`` says nothing more where ``tail`` is the ``whole`` output.
+    ``head`` says nothing more where ``tail`` is the ``whole`` output; ``stated`` as in read_file.
     """
     if whole:
-        return read_lines(_complete(tail))
+        return read_lines(_complete(tail), stated=stated)
     _, _, tail = tail.partition(b"\n") if b"\n" in tail else tail.partition(b"\r")
-    return read_lines(_complete(tail), before=lines_of(head))
+    return read_lines(_complete(tail), before=lines_of(head), stated=stated)
 
 
 def _complete(raw: bytes) -> Iterator[str]:
@@ -216,15 +220,20 @@ class _Output:
                 elapsed = number, gone_s
 
 
-def read_lines(lines: Iterable[str], before: Iterable[str] = ()) -> ProgressReading:
+def read_lines(
+    lines: Iterable[str], before: Iterable[str] = (), stated: str = ""
+) -> ProgressReading:
     """The progress in lines of output, cleaned by ``lines_of``.
 
-    Of ``before``, the begin of an output whose middle is not read, only stated lengths are taken.
+    Of ``before``, the begin of an output whose middle is not read, only stated lengths are taken,
+    and of ``stated`` those of units of which the output states none.
     """
-    output = _Output()
+    output, elsewhere = _Output(), _Output()
+    elsewhere.take_lengths(stated)
     for text in before:
         output.take_lengths(text)
     output.take_lines(lines)
+    output.lengths |= {u: n for u, n in elsewhere.lengths.items() if u not in output.lengths}
     if (own := output.report) is not None:  # by the line that our own callbacks print
         return ProgressReading(
             kind=ProgressKind.TRAINING,
@@ -294,6 +303,7 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
     series = [output.series[name] for name in names]
     whole = [[m for m in marks if m.epoch and m.inner is None] for marks in series]
     headers = sorted((m for ms in whole for m in ms if not m.fraction), key=lambda m: m.line)
+    headers = [m for m in headers if m.outer] or headers  # a print beside such a bar counts else
     fractions = [m for marks in whole for m in marks if m.fraction]
     found = [step_track(marks, headers) for marks in series]
     found += [epoch_track(marks) for marks in (*whole, fractions)]

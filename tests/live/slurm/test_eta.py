@@ -15,16 +15,12 @@ from click.testing import CliRunner
 from predictor.cli.main import main
 
 from .cluster import SlurmCluster
+from .daemon import DecisionDaemon
+from .eta_jobs import EtaJobs, users
+from .training import FORMATS
 
-# Prints a counter every 0.2 s: 10 % is made after 4 s, all after 40 s.
-FORMATS = {
-    "tqdm": "printf '\\r%3d%%|###   | %d/200 [00:%02d<00:%02d,  5.00it/s, loss=0.5]' "
-    "$((i / 2)) $i $((i / 5)) $(((200 - i) / 5))",
-    "steps and seconds": 'echo "step $i/200 loss 0.5 step_time 0.2s"',
-    "iteration of": 'echo "Iteration $i of 200, loss=0.51, 0.2 s/it"',
-    "our own line": 'echo "precision-time: step=$i total_steps=200 step_s=0.2"',
-}
 OUTPUT = "--output=out-%j.txt"
+SECONDS = 30.0
 SCRIPT = "#!/bin/sh\nfor i in $(seq 1 200); do {print}; sleep 0.2; done\n"
 
 
@@ -46,31 +42,26 @@ def _policy(path: Path) -> str:
 
 
 def test_running_jobs_end_when_their_output_says(
-    here: SlurmCluster, user: str | None, tmp_path: Path, home: Path
+    here: SlurmCluster, deciding: DecisionDaemon, session_home: Path
 ) -> None:
+    """All formats at once, of several users, in short runs (benchmarks/slurm_eta.py: long)."""
     here.work.chmod(0o777)
+    trainings, owners = EtaJobs(here, session_home, deciding.policy), users(8)
     jobs = [
-        here.submit(
-            OUTPUT, "--gres=gpu:1", "--time=60", script=SCRIPT.format(print=print_), user=user
-        ).job_id
-        for print_ in FORMATS.values()
+        trainings.submit(form, at, SECONDS, owners[at % len(owners)], OUTPUT)
+        for at, form in enumerate(FORMATS)
     ]
     for job in jobs:
-        here.wait(job, ["RUNNING"])
-    time.sleep(8.0)
-    found = _eta("--config", _policy(tmp_path / "slurm.yaml"))
-    ended = {}
+        here.wait(job.job_id, ["RUNNING"])
+    time.sleep(0.4 * SECONDS)
+    trainings.ask()
     for job in jobs:
-        eta = _of(found, job)
-        assert eta["basis"].startswith("printed: step"), eta
-        ended[job] = eta["end"]["expected_s"]
+        here.wait(job.job_id, timeout_s=90.0)
     for job in jobs:
-        here.wait(job, timeout_s=120.0)
-    for name, job in zip(FORMATS, jobs, strict=True):
-        record = here.sacct(job, "end")
-        end_s = _unix(record["end"])
-        left_s = end_s - found["at_s"]
-        assert abs(ended[job] - end_s) < 0.2 * left_s + 2.0, name
+        _, end_s = trainings.times(job)
+        said = trainings.answers[job.job_id][-1]
+        assert said.basis.startswith("printed: step"), job.form
+        assert said.end_s == pytest.approx(end_s, abs=0.25 * (end_s - said.at_s) + 1.0), job.form
 
 
 def _unix(text: str) -> float:

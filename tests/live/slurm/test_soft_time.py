@@ -15,7 +15,7 @@ from predictor.estimate.fitting import Fitted
 from slurm_plugin.mark import JobMark, parse_mark
 
 from .cluster import SlurmCluster
-from .daemon import PATIENT, DecisionDaemon, install_hook
+from .daemon import PATIENT, PROGRAM, DecisionDaemon, install_hook
 from .installation import Installation
 from .tables import PARTITIONS, Bench
 from .test_watch import ROOT, command
@@ -95,3 +95,55 @@ def test_a_soft_limit_grows_and_without_a_watcher_over_time_carries_the_job(
     assert mark is not None
     assert grown["TimeLimit"] == f"00:{mark.soft:02d}:00"
     assert lenient.wait(held.job_id, timeout_s=240)["JobState"] == "COMPLETED"
+
+
+def test_a_requeued_job_gets_its_whole_limit_back_and_grows_anew(
+    lenient: SlurmCluster, session_home: Path, fitted: Fitted, user: str | None
+) -> None:
+    soft = {"limits": {"rounding_min": 1}, "soft_time": {"mode": "apply"}}
+    daemon = DecisionDaemon(lenient, session_home, **soft, watch={"interval_s": 1})
+    ask = ("--hold", "--requeue", "--gres=gpu:v100:1", "-wv1", "-t20", "--time-min=1")
+    job = lenient.submit(*ask, script="#!/bin/sh\nsleep 300\n", user=user).job_id
+    grown = JobMark(own="20", soft=2, cap=20.0, expected_s=50.0, upper_s=60.0).text()
+    begins = ("scontrol", "update", f"jobid={job}")
+    lenient.run("scontrol", "release", str(job))
+    lenient.wait(job, ["RUNNING"])
+    lenient.run(*begins, "timelimit=2", f"admincomment={grown}")  # as watch does
+    lenient.run("scontrol", "requeue", str(job))
+    lenient.wait(job, ["PENDING"])
+    assert lenient.job(job)["TimeLimit"] == "00:02:00"
+    with daemon:
+        lenient.wait_until(lambda: lenient.job(job)["TimeLimit"] == "00:20:00")
+        assert lenient.job(job)["TimeMin"] == "00:01:00"
+        mark = parse_mark(lenient.job(job)["AdminComment"])
+    assert mark is not None
+    assert (mark.soft, mark.cap, mark.own) == (1, 20.0, "20")
+    # what backfill makes of its TimeMin is again a limit that watch lets grow
+    lenient.run(*begins, "starttime=now", "timelimit=1")
+    lenient.wait(job, ["RUNNING"])
+    pass_ = subprocess.run(
+        command(daemon.policy, "--once"),
+        env=lenient.env,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert re.search("extend 0:01:00 -> 0:0[23]:00", pass_.stdout)
+
+
+def test_check_says_how_far_over_time_reaches(lenient: SlurmCluster, tmp_path: Path) -> None:
+    policy = tmp_path / "slurm.yaml"
+    policy.write_text("soft_time: {mode: apply}\n")
+
+    def line() -> str:
+        argv = [str(PROGRAM), "slurm", "check", "--no-systemd", "--config", str(policy)]
+        done = subprocess.run(argv, env=lenient.env, capture_output=True, text=True, check=False)
+        return next(text for text in done.stdout.splitlines() if "soft time" in text)
+
+    words = "soft time ends no job: gpu 30 min past the limit; `precision-time slurm watch` lets"
+    assert line().split(maxsplit=1) == ["ok", f"{words} limits grow"]
+    lenient.run("scontrol", "update", "partition=gpu", "overtimelimit=0")
+    failed, _, why = line().partition(" ")
+    assert failed == "FAILED"
+    assert "no partition has an OverTimeLimit, so nothing is written" in why
