@@ -268,8 +268,9 @@ class Watcher:
             within = bounds(policy.limits, request, job.partitions, cluster)
             now_s = time.time()
             report = usable_report(job, policy, now_s, partial(self._say_once, job))
-            revision = report and revise(job, mark, report, policy, now_s, within)
-            if revision is not None:
+            if report is None:
+                continue
+            if (revision := revise(job, mark, report, policy, now_s, within)) is not None:
                 yield revision
 
     def _applied(self, revision: Revision, now: SlurmJob | None, policy: SlurmPolicy) -> bool:
