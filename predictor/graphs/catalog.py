@@ -13,7 +13,7 @@ from profiles.tables import models
 
 from ..errors import GraphError, JobError, UnknownModelError
 from ..job.words import accepted
-from .builder import GraphBuilder
+from .builder import Dims, GraphBuilder
 from .families import arguments_of, builder_of
 from .families.stored import FAMILY, find_traced, traced_models
 from .names import Meaning, meaning_of, nearest, normal, why_refused
@@ -240,38 +240,38 @@ def graph_of(name: str, changes: Pairs, work: Workload) -> Graph:
             "for example layers=24;hidden=1024;heads=16"
         ) from error
     if rank:
-        return adapted(builder.build(), int(rank), work.batch_size)
+        return adapted(builder.build(), int(rank), work)
     return head_alone(builder.build()) if work.frozen else builder.build()
 
 
-def adapted(graph: Graph, rank: int, batch_size: int) -> Graph:
+def adapted(graph: Graph, rank: int, work: Workload) -> Graph:
     """The graph with adapters of ``rank`` beside the projections of attention, which train alone.
 
-    Data gradients still flow through what is frozen (arXiv 2106.09685). Networks without attention
-    have them beside every repeated matrix product, and where there is none nothing is added.
+    Data gradients still flow through what is frozen (arXiv 2106.09685); weights kept in fewer bits
+    are widened for every use. Megatron's recipes adapt what enters attention alone. Networks
+    without attention have adapters beside every repeated matrix product, and where there is none
+    nothing is added.
     """
-    beside = _projections(graph) or {
-        i for i, o in enumerate(graph.operators) if o.kind is Kind.GEMM and o.count > 1
-    }
-    builder = GraphBuilder(Workload(batch_size))
+    entering, leaving = _projections(graph)
+    repeated = {i for i, o in enumerate(graph.operators) if o.kind is Kind.GEMM and o.count > 1}
+    beside = entering.keys() | (set() if work.joint_adapters else leaving) or repeated
+    builder = GraphBuilder(Workload(work.batch_size))
     operators: list[Operator] = []
     waiting: list[Operator] = []
     for index, operator in enumerate(graph.operators):
         if _is_forward(operator):
             operators += waiting
             waiting = []
-            if index in beside:  # dropout, both products, scaling and sum, with their gradients
-                rows, out, width = operator.dims
+            if index in beside:
                 before = len(builder.build().operators)
+                modules = 0 if work.joint_adapters else entering.get(index, 1)
                 with builder.repeat(int(operator.count)):
-                    builder.dropout(rows * width)
-                    builder.linear(rows, width, rank, bias=False)
-                    builder.linear(rows, rank, out, bias=False)
-                    builder.elementwise(rows * out, backward_reads=1)
-                    builder.add(rows * out)
+                    _adapter(builder, operator.dims, rank, modules)
                 waiting = list(builder.build().operators[before:])
         if not _of_weights(operator):
             operators.append(operator)
+        if work.base_bits and index in repeated and _is_forward(operator):
+            operators.append(_widened(operator, work.base_bits))
     added = builder.build()
     return replace(
         graph,
@@ -281,6 +281,30 @@ def adapted(graph: Graph, rank: int, batch_size: int) -> Graph:
         parameter_tensors=added.parameter_tensors,
         sparse_parameters=0,
     )
+
+
+def _adapter(b: GraphBuilder, dims: Dims, rank: int, modules: int) -> None:
+    """Both products of adapters, scaling and sum, beside a product that joins ``modules`` layers.
+
+    PEFT holds adapters in FP32 beside a base in 16 bits: the input of each is widened, dropped out
+    and narrowed again, as counted on its LoRA layer under autocast. 0: one adapter of Megatron's,
+    in the format of the base and without dropout.
+    """
+    rows, out, width = dims
+    with b.repeat(max(1, modules)):
+        if modules:
+            b.chain(rows * width, (5, 5.5, 3), (7.5, 6, 4), "dropout")
+        b.linear(rows, width, rank, bias=False)
+    b.linear(rows, rank, out, bias=False)
+    b.chain(rows * out, (3, 2, 2), (1, 1, 1), "add")
+
+
+def _widened(product: Operator, bits: int) -> Operator:
+    """The frozen weights of a product, written out in 16 bits for its forward and backward pass."""
+    weights = product.dims[1] * product.dims[2]
+    reads, size = weights * bits / 16, (1, weights)
+    way = Direction.DATA_GRADIENT
+    return Operator(Kind.CAST, way, size, 0.0, reads, weights, 1.0, 2 * product.count)
 
 
 def head_alone(graph: Graph) -> Graph:
@@ -302,9 +326,13 @@ def head_alone(graph: Graph) -> Graph:
     )
 
 
-def _projections(graph: Graph) -> set[int]:
-    """Where the matrix products into and out of the attention of repeated layers stand."""
-    found: set[int] = set()
+def _projections(graph: Graph) -> tuple[dict[int, int], set[int]]:
+    """Where the products into the attention of repeated layers stand, and those out of it.
+
+    Into it with how many layers each joins: a single one makes queries, keys and values.
+    """
+    into: dict[int, int] = {}
+    out: set[int] = set()
     entering: list[int] = []
     leaving = False
     for index, operator in enumerate(graph.operators):
@@ -313,15 +341,15 @@ def _projections(graph: Graph) -> set[int]:
         if operator.kind is Kind.LAYER_NORM:
             entering = []
         elif operator.kind in CORES and operator.count > 1:
-            found |= set(entering)
+            into |= dict.fromkeys(entering, 3 if len(entering) == 1 else 1)
             entering, leaving = [], True
         elif operator.kind is Kind.GEMM and operator.count > 1:
             if leaving:
-                found.add(index)
+                out.add(index)
             else:
                 entering.append(index)
             leaving = False
-    return found
+    return into, out
 
 
 def _is_forward(operator: Operator) -> bool:

@@ -19,7 +19,8 @@ class Workload:
     ``sequence_parallel`` also the tokens its norms and residuals see. ``seq_len`` is the part of
     one of ``context_parallel`` GPUs, whose queries attend to the keys of all. ``expert_parallel``
     GPUs share the experts of a mixture, whose products one launch starts if ``grouped_experts``.
-    Adapters of ``adapter_rank`` train alone, or where it is ``frozen`` the head.
+    Adapters of ``adapter_rank`` train alone, beside weights of ``base_bits`` where not 0, one for
+    the ``joint_adapters`` of an attention's inputs, or where it is ``frozen`` the head.
     """
 
     batch_size: int
@@ -32,6 +33,8 @@ class Workload:
     context_parallel: int = 1
     expert_parallel: int = 1
     adapter_rank: int = 0
+    base_bits: int = 0
+    joint_adapters: bool = False
     frozen: bool = False
     grouped_experts: bool = False
 

@@ -77,14 +77,14 @@ def autocast(graph: Graph, precision: Precision, gpu: Gpu) -> tuple[TypedOperato
     """Type every operator of a graph and add the weight casts of a mixed policy.
 
     A mixed policy casts each FP32 weight once a micro-step to the lower format, and writes its
-    gradient back in FP32.
+    gradient back in FP32; what is frozen is kept in the lower one.
     """
     typed = list(_typed(graph, precision, gpu))
     if precision.mixed:
         low = precision.activation_dtype
         if any(o.origins is not None for o in graph.operators):  # of a trace
             typed = list(_with_casts(typed, low, gpu))
-        weights = graph.parameters - graph.sparse_parameters
+        weights = graph.trainable_parameters - graph.sparse_parameters
         cast = Operator(
             Kind.CAST,
             Direction.UPDATE,

@@ -136,13 +136,15 @@ def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
         seq_len=seq_len,
         image_size=job.image_size or entry.image_size,
         flash_attention=job.software.fused_attention,
-        fused_layers=job.framework in LOW_WEIGHTS,
+        fused_layers=job.framework in LOW_WEIGHTS or (job.software.fused_attention and fuses(job)),
         tensor_parallel=job.tensor_parallel,
         sequence_parallel=job.sequence_parallel,
         context_parallel=job.context_parallel,
         expert_parallel=job.expert_parallel,
         grouped_experts=job.software.grouped_experts,
         adapter_rank=job.software.rank,
+        base_bits=job.software.base_bits or 0,
+        joint_adapters=job.framework in LOW_WEIGHTS,
         frozen=job.software.frozen == "backbone",
     )
 

@@ -106,3 +106,63 @@ class TestFusion:
         typed = [TypedOperator(o, Dtype.FP16, 256.0, False) for o in (product, pointwise)]
         assert list(fused(typed)) == typed
         assert next(iter(list(fused([*typed, typed[1]]))[2:])).bytes == 0
+
+
+class TestWhatEagerCodeSpellsOut:
+    LLAMA = TrainingJob(
+        model="llama3-8b", precision="bf16", gpu="a100-sxm4-80gb", batch_size=1, seq_len=2048
+    )
+
+    @pytest.mark.parametrize("option", ["compile=on", "use_liger_kernel=true"])
+    def test_norms_and_rotary_of_a_decoder_are_chains_unless_fused(self, option: str) -> None:
+        chains = {"spelt_rms_norm", "rotary"}
+        eager, fused_layers = self.LLAMA, self.LLAMA.but(options=option)
+        assert chains <= {t.operator.function for t in operators(eager)}
+        assert not chains & {t.operator.function for t in operators(fused_layers)}
+        assert pointwise_bytes(fused_layers) < 0.7 * pointwise_bytes(eager)
+
+    def test_attention_in_one_kernel_copies_no_heads(self) -> None:
+        layers = self.LLAMA.but(options="flash_attention=on"), self.LLAMA.but(framework="nemo")
+        moves = [
+            sum(t.operator.function == "" and t.operator.kind is Kind.ELEMENTWISE for t in ops)
+            for ops in map(operators, layers)
+        ]
+        assert moves[0] - moves[1] <= 4  # gradients of the chains alone
+
+    def test_frozen_weights_are_not_cast(self) -> None:
+        full = self.LLAMA.but(precision="bf16-mixed")
+        cast, kept = (
+            sum(t.bytes for t in operators(job) if t.operator.direction is Direction.UPDATE)
+            for job in (full, full.but(options="lora=on"))
+        )
+        assert kept < 0.01 * cast
+
+
+class TestAdapters:
+    LORA = TestWhatEagerCodeSpellsOut.LLAMA.but(options="lora=on")
+
+    def test_megatron_adapts_what_enters_attention_alone(self) -> None:
+        ranks = [
+            t.operator.dims[1]
+            for t in operators(self.LORA.but(framework="nemo"))
+            if t.operator.kind is Kind.GEMM and t.operator.direction is Direction.FORWARD
+        ]
+        assert ranks.count(16) == 1
+        dropped = {t.operator.function for t in operators(self.LORA.but(framework="nemo"))}
+        assert "dropout" not in dropped
+
+    def test_peft_widens_drops_and_narrows_the_input_of_each_projection(self) -> None:
+        rows, hidden, layers = 2048, 4096, 32
+        found = [t for t in operators(self.LORA) if t.operator.function == "dropout"]
+        forward = [t for t in found if t.operator.direction is Direction.FORWARD]
+        assert [t.operator.count for t in forward] == [3 * layers, layers]  # q, k, v; o
+        # Counted on peft's LoRA layer under autocast: to FP32 6, dropout 9, to 16 bits 6.
+        assert [t.bytes for t in forward] == [21 * rows * hidden] * 2
+
+    def test_weights_of_fewer_bits_are_written_out_for_every_use(self) -> None:
+        plain, quantised = (
+            sum(t.bytes * t.operator.count for t in operators(job) if t.operator.kind is Kind.CAST)
+            for job in (self.LORA, self.LORA.but(options="quantized_base=4bit"))
+        )
+        products = 32 * (4096 * (4096 + 2 * 1024 + 4096) + 3 * 4096 * 14336)
+        assert quantised - plain == pytest.approx(2 * products * (0.5 + 2))

@@ -60,7 +60,7 @@ def test_adapters_train_alone() -> None:
     work = Workload(1, seq_len=4096)
     full, adapted = graph_of("llama2-70b", (), work), graph_of("llama2-70b-lora", (), work)
     rank, layers = 16, 80
-    adapters = layers * rank * (8192 + (8192 + 2 * 1024) + 2 * 8192)
+    adapters = layers * rank * (3 * 8192 + (8192 + 2 * 1024) + 2 * 8192)
     assert adapted.trainable_parameters == adapters
     assert adapted.parameters == full.parameters + adapters
     assert adapted.flops < 0.75 * full.flops

@@ -94,7 +94,7 @@ class Block(Habits):
             hidden=hidden,
             heads=ceil(heads / split),
             ffn=ceil(ffn / split),
-            fused=work.flash_attention or work.fused_layers,
+            fused=work.fused_layers,
             flash=work.flash_attention,
             norm_shares=split if work.sequence_parallel else 1,
             key_shares=work.context_parallel,
@@ -163,7 +163,7 @@ def attend(
     key_len *= block.key_shares
     queries = samples * query_len * block.attention_width
     keys = samples * key_len * block.attention_width
-    if not block.fused:
+    if not (block.fused or block.flash):
         for elements in (queries, keys, keys):
             b.move(elements)
     one_softmax = softmax_is_fused(block, samples, key_len)
