@@ -51,14 +51,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def fitted(session_home: Path) -> Fitted:
     """A predictor fitted on a sample of the shipped runs, stored and in use for this test run."""
+    from initial_hyper import initial_sets
+
     from predictor.estimate import artifacts, store
     from predictor.estimate.fitting import fit_priced, price
     from predictor.estimate.measurement import shipped
-    from predictor.estimate.residual.model import HyperparameterSets
 
     steps = store.load_predictor("shipped").steps
     priced, unreadable = price(steps, shipped()[::STRIDE])
-    fitted = fit_priced(steps, priced, unreadable, hyper=HyperparameterSets.initial())
+    fitted = fit_priced(steps, priced, unreadable, hyper=initial_sets())
     manifest = store.store(fitted.predictor, {"rows": float(len(fitted.priced))})
     artifacts.use(manifest.version)
     return fitted

@@ -103,7 +103,7 @@ class Predictor:
             warnings=_warnings(job, tier),
             factors=partial(
                 _factor,
-                self.intervals.of(estimate.kind),
+                self.intervals.of(estimate.like),
                 deviation,
                 tuple(one for one in assumed if not one.length),
             ),

@@ -26,8 +26,8 @@ from .measurement import Measurement, Unreadable, shipped
 from .residual.features import Features, Vocabulary, features, without_precision
 from .residual.kernel import Floats, Hyperparameters
 from .residual.learn import KNOWN_PLAN, NOVEL_PLAN, LearningPlan, learn
-from .residual.model import FOLDS, FittedResidual, HyperparameterSets, fit_residual, kind_of
-from .residual.novelty import Tier, random_folds
+from .residual.model import FOLDS, FittedResidual, HyperparameterSets, fit_residual
+from .residual.novelty import Tier, random_folds, source_weights
 
 HYPERPARAMETERS = Path(profiles.__file__).parent / "hyperparameters.json"
 
@@ -140,33 +140,26 @@ def fit_priced(
     y = targets(priced)
     fitted = fit_residual([p.row for p in priced], y, hyper or stored_hyperparameters())
     progress("intervals", 0.95)
-    intervals = calibrate_held_out(fitted, [p.row for p in priced], y)
+    intervals = calibrate_held_out(fitted, y)
     predictor = Predictor(steps, fitted.residual, intervals)
     progress("done", 1.0)
     return Fitted(predictor, tuple(priced), fitted, tuple(unreadable))
 
 
 def calibrate_held_out(
-    fitted: FittedResidual,
-    rows: Sequence[Features],
-    y: Floats,
-    used: NDArray[np.bool_] | None = None,
+    fitted: FittedResidual, y: Floats, used: NDArray[np.bool_] | None = None
 ) -> Intervals:
-    """Intervals of every kind of job from the held-out errors of ``used`` rows (default: all).
+    """Intervals of every tier from the held-out errors of ``used`` rows (default: all).
 
     New sites: each source counts alike, however many rows it has.
     """
-    source = fitted.residual.known.table.column("source")
-    used = np.ones(len(y), dtype=bool) if used is None else used
-    errors, weights = {}, {}
-    for tier, held in fitted.held_out.items():
-        kinds = np.array([kind_of(tier, row) for row in rows])
-        for kind in np.unique(kinds):
-            at = np.flatnonzero((kinds == kind) & used & np.isfinite(held.mean))
-            errors[str(kind)] = (y[at] - held.mean[at], held.deviation[at])
-            if tier is Tier.SITE:
-                weights[str(kind)] = 1 / np.bincount(source[at])[source[at]]
-    return calibrate(errors, weights)
+    at = np.flatnonzero(np.ones(len(y), dtype=bool) if used is None else used)
+    errors = {
+        tier.value: (y[at] - held.mean[at], held.deviation[at])
+        for tier, held in fitted.held_out.items()
+    }
+    weights = source_weights(fitted.residual.known.table.take(at))
+    return calibrate(errors, {Tier.SITE: weights})
 
 
 def learn_and_store(
@@ -177,8 +170,8 @@ def learn_and_store(
 ) -> HyperparameterSets:
     """Learn both sets from all rows but those of random fold 0, and store them.
 
-    Fold 0 stays clean: no row of it teaches anything that its own prediction rests on. A plan that
-    keeps some of its start begins at the stored set.
+    Fold 0 stays clean: no row of it teaches anything that its own prediction rests on. Both
+    begin at those stored.
     """
     before = stored_hyperparameters()
     priced, _ = price(fit_steps(), shipped())
@@ -187,7 +180,7 @@ def learn_and_store(
     table = vocabulary.encode(rows)
     taught = np.setdiff1d(np.arange(len(y)), random_folds(len(y), FOLDS)[0])
     known, novel = (
-        learn(table.take(taught), vocabulary, y[taught], plan, progress, one if plan.kept else None)
+        learn(table.take(taught), vocabulary, y[taught], plan, progress, start=one)
         for plan, one in zip(plans, (before.known, before.novel), strict=True)
     )
     sets = HyperparameterSets(known, novel)

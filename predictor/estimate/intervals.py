@@ -43,45 +43,47 @@ def score_at(scores: Floats, level: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Sorted signed scores (measured - predicted in ln, over deviation) of each kind of job."""
+    """Sorted signed scores (measured - predicted in ln, over deviation) of each tier."""
 
     scores: Mapping[str, Floats]
 
-    def quantile(self, kind: str, level: float) -> float:
-        """Score below which a share ``level`` of future scores of a kind lies."""
-        return score_at(self.of(kind), level)
+    def quantile(self, tier: str, level: float) -> float:
+        """Score below which a share ``level`` of future scores of a tier lies."""
+        return score_at(self.of(tier), level)
 
-    def of(self, kind: str) -> Floats:
-        """The scores of a kind; a predictor stored by an earlier version has one kind a tier."""
-        names = (kind, kind.partition("/")[0], Tier.TABLE.value)
-        return next(self.scores[name] for name in names if name in self.scores)
+    def of(self, tier: str) -> Floats:
+        """The scores of a tier; those of TABLE where an earlier version stored none."""
+        return self.scores[tier if tier in self.scores else Tier.TABLE]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Scores by the name of their kind."""
-        return {str(kind): scores for kind, scores in self.scores.items()}
+        """Scores by the name of their tier."""
+        return {str(tier): scores for tier, scores in self.scores.items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Intervals:
-        """The inverse of ``to_arrays``."""
-        return cls({name: values.astype(np.float64) for name, values in arrays.items()})
+        """The inverse of ``to_arrays``; kinds of a tier that earlier versions had are joined."""
+        tiers: dict[str, list[NDArray[Any]]] = {}
+        for name, values in arrays.items():
+            tiers.setdefault(name.partition("/")[0], []).append(values)
+        return cls({tier: np.sort(np.concatenate(parts)) for tier, parts in tiers.items()})
 
 
 def calibrate(
     errors: Mapping[str, tuple[Floats, Floats]], weights: Mapping[str, Floats] | None = None
 ) -> Intervals:
-    """Intervals from (signed ln error, deviation) of held-out rows per kind.
+    """Intervals from (signed ln error, deviation) of held-out rows per tier.
 
-    ``weights`` are those of the rows of a kind, 1 each where it has none.
+    ``weights`` are those of the rows of a tier, 1 each where it has none.
     """
     scores, shares = {}, {}
-    for kind, (error, deviation) in errors.items():
+    for tier, (error, deviation) in errors.items():
         usable = np.isfinite(error) & np.isfinite(deviation)
-        scores[kind] = error[usable] / deviation[usable]
-        shares[kind] = weights[kind][usable] if weights and kind in weights else None
+        scores[tier] = error[usable] / deviation[usable]
+        shares[tier] = weights[tier][usable] if weights and tier in weights else None
     pooled = _ordered(np.concatenate(list(scores.values())), None)
-    enough = {kind for kind, own in scores.items() if len(own) >= MIN_SCORES}
+    enough = {tier for tier, own in scores.items() if len(own) >= MIN_SCORES}
     return Intervals(
-        {k: _ordered(own, shares[k]) if k in enough else pooled for k, own in scores.items()}
+        {t: _ordered(own, shares[t]) if t in enough else pooled for t, own in scores.items()}
     )
 
 

@@ -15,7 +15,7 @@ from ..estimate.fitting import Fitted, calibrate_held_out
 from ..estimate.intervals import Intervals
 from ..estimate.residual.features import MISSING, NUMBERS
 from ..estimate.residual.kernel import Floats
-from ..estimate.residual.model import HeldOut, kind_of
+from ..estimate.residual.model import HeldOut
 from ..estimate.residual.novelty import GROUPS, Tier, groups, random_folds
 from ..graphs.catalog import entry_of
 from ..physics.operator_time.evaluate import evaluate_operator_times
@@ -208,12 +208,10 @@ def site_figures(
 def source_figures(v: Validator) -> Iterator[SourceFigure]:
     """Each source as a new site: errors, and intervals calibrated on the other sources alone."""
     held = v.residual.held_out[Tier.SITE]
-    rows = [p.row for p in v.fitted.priced]
-    kinds = np.array([kind_of(Tier.SITE, row) for row in rows])
     for source in sorted(set(v.source)):
         mine = v.source == source
-        intervals = calibrate_held_out(v.residual, rows, v.y, ~mine)
-        inside = _coverage(source, 0.95, v.y, held, kinds, [(intervals, mine)])
+        intervals = calibrate_held_out(v.residual, v.y, ~mine)
+        inside = _coverage(source, Tier.SITE, 0.95, v.y, held, [(intervals, mine)])
         yield SourceFigure(v.figure(source, held.mean, mine), inside)
 
 
@@ -223,20 +221,19 @@ def coverages(v: Validator) -> Iterator[IntervalCoverage]:
     What a tier leaves out together stays in one half: the errors of one model or one source are
     alike, so rows of it on both sides would flatter.
     """
-    rows = [p.row for p in v.fitted.priced]
     for tier, held in v.residual.held_out.items():
-        half, kinds = halves(v, tier), np.array([kind_of(tier, row) for row in rows])
-        fits = [(calibrate_held_out(v.residual, rows, v.y, side), ~side) for side in (half, ~half)]
+        half = halves(v, tier)
+        fits = [(calibrate_held_out(v.residual, v.y, side), ~side) for side in (half, ~half)]
         for level in (0.9, 0.95, 0.99):
-            yield _coverage(tier.value, level, v.y, held, kinds, fits)
+            yield _coverage(tier.value, tier, level, v.y, held, fits)
 
 
 def _coverage(
     scope: str,
+    tier: Tier,
     level: float,
     y: Floats,
     held: HeldOut,
-    kinds: NDArray[np.str_],
     fits: list[tuple[Intervals, Mask]],
 ) -> IntervalCoverage:
     """How many rows lie in their interval, and how wide it is, each fit checked on its rows."""
@@ -244,11 +241,7 @@ def _coverage(
     error, tail = y - held.mean, (1 - level) / 2
     for fit, rows in fits:
         used = rows & np.isfinite(error) & np.isfinite(held.deviation)
-        used &= np.isin(kinds, [*fit.scores])
-        low, high = (
-            np.array([fit.quantile(str(kind), part) for kind in kinds[used]]) * held.deviation[used]
-            for part in (tail, 1 - tail)
-        )
+        low, high = (fit.quantile(tier, part) * held.deviation[used] for part in (tail, 1 - tail))
         hits.append((error[used] >= low) & (error[used] <= high))
         widths.append((np.exp(high) - np.exp(low)) / 2)
     inside, width = np.concatenate(hits), float(np.median(np.concatenate(widths)))

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from initial_hyper import initial_sets
 from site_runs import run_of, slow_site
 
 from predictor.cli.main import main
 from predictor.errors import HistoryError
 from predictor.estimate import artifacts
 from predictor.estimate.fitting import Fitted
-from predictor.estimate.residual.model import HyperparameterSets
 from predictor.site.calibration.calibrate import (
     LATEST,
     UNTIL,
@@ -53,7 +53,7 @@ def gathered_of(site: list[Run]) -> Gathered:
 
 @pytest.fixture(scope="session")
 def compared(fitted: Fitted, base: Base, site: list[Run]) -> CalibrationComparison:
-    return compare(fitted.predictor, base, gathered_of(site), hyper=HyperparameterSets.initial())
+    return compare(fitted.predictor, base, gathered_of(site), hyper=initial_sets())
 
 
 def test_a_slow_site_is_predicted_well_after_it_was_calibrated(
@@ -84,7 +84,7 @@ def test_a_predictor_that_is_no_better_is_not_used(
     base: Base, site: list[Run], compared: CalibrationComparison
 ) -> None:
     calibrated = compared.fitted.predictor
-    hyper = HyperparameterSets.initial()
+    hyper = initial_sets()
     again = compare(calibrated, base, gathered_of(site), hyper=hyper)
     assert not again.verdict.better
 
@@ -102,7 +102,7 @@ def test_no_configuration_fills_the_memory() -> None:
 
 
 def test_the_noise_of_a_site_is_that_of_its_like_runs() -> None:
-    hyper = HyperparameterSets.initial()
+    hyper = initial_sets()
     noisy = with_noise(hyper, ["site:a"], 2 * hyper.known.noise)
     assert noisy.known.noise_by_source["site:a"] == pytest.approx(2.0)
     assert with_noise(hyper, ["site:a"], None) is hyper
@@ -124,9 +124,7 @@ def history(tmp_path: Path, site: list[Run]) -> str:
 
 def calibrated(monkeypatch: pytest.MonkeyPatch, base: Base, *words: str) -> Any:
     monkeypatch.setattr(Base, "of", lambda progress=None: base)
-    monkeypatch.setattr(
-        "predictor.site.calibration.calibrate.stored_hyperparameters", HyperparameterSets.initial
-    )
+    monkeypatch.setattr("predictor.site.calibration.calibrate.stored_hyperparameters", initial_sets)
     return CliRunner().invoke(main, ["calibrate", *words], catch_exceptions=False)
 
 

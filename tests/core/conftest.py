@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from initial_hyper import initial
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from predictor.estimate.fitting import Fitted
@@ -66,7 +67,7 @@ def random_hyper() -> Callable[[int], Hyperparameters]:
 
     def make(seed: int = 0) -> Hyperparameters:
         rng = np.random.default_rng(seed)
-        start = Hyperparameters.initial()
+        start = initial()
         return Hyperparameters(
             {name: float(rng.uniform(0.02, 0.5)) for name in start.deviations},
             {

@@ -128,9 +128,10 @@ def test_a_source_with_many_rows_counts_as_one() -> None:
     assert calibrate(errors).quantile("site", 0.75) < 1
 
 
-def test_a_predictor_of_an_earlier_version_answers_for_kinds_it_does_not_tell_apart() -> None:
-    earlier = Intervals({"site": np.array([-1.0, 1.0]), "table": np.array([-2.0, 2.0])})
-    assert factor(earlier.of("site/regular"), 1.0, 0.99) == pytest.approx(np.exp(1))
+def test_a_predictor_of_an_earlier_version_answers_for_kinds_it_told_apart_or_did_not() -> None:
+    kinds = {"site/regular": [-1.0, 1.0], "site/irregular": [-3.0, 3.0], "table": [-2.0, 2.0]}
+    earlier = Intervals.from_arrays({kind: np.array(scores) for kind, scores in kinds.items()})
+    assert factor(earlier.of("site"), 1.0, 0.99) == pytest.approx(np.exp(3))
     assert factor(earlier.of("count"), 1.0, 0.99) == pytest.approx(np.exp(2))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from initial_hyper import initial
 
 from predictor.estimate.residual.features import (
     CATEGORIES,
@@ -24,7 +25,7 @@ from predictor.estimate.residual.kernel import (
     covariance,
 )
 
-INITIAL = Hyperparameters.initial()
+INITIAL = initial()
 ROUNDING = 1e-5  # terms are summed from single precision
 
 MakeTable = Callable[..., EncodedRows]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from initial_hyper import initial_sets
 from two_phase_runs import errors, held_out, runs, table
 
 from precision_time import predict_phases, predict_time
@@ -16,7 +17,6 @@ from predictor.errors import JobError
 from predictor.estimate.core import steps_of
 from predictor.estimate.fits import fits
 from predictor.estimate.fitting import Fitted
-from predictor.estimate.residual.model import HyperparameterSets
 from predictor.job.phases import Phase, parts_of
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
@@ -172,7 +172,7 @@ def test_a_phase_replaces_either_batch() -> None:
 
 def test_published_totals_of_bert_in_two_phases(fitted: Fitted) -> None:
     asked = runs()
-    other = held_out(fitted, HyperparameterSets.initial())
+    other = held_out(fitted, initial_sets())
     seen, unseen = errors(fitted.predictor, asked), errors(other, asked)
     print(f"\n{table(asked, seen, unseen)}")
     assert len(asked) >= 20

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from initial_hyper import initial_sets
 
 from predictor.estimate.fitting import Fitted, fit_priced, price
 from predictor.estimate.measurement import shipped
-from predictor.estimate.residual.model import HyperparameterSets
 from predictor.estimate.residual.novelty import GROUPS, Tier, groups
 from predictor.evaluation.protocols import halves, validate
 from predictor.evaluation.report import tables
@@ -25,7 +25,7 @@ def whole(steps: StepModel) -> Fitted:
     """A few models with all their runs, so that precisions and GPU counts have their twins."""
     runs = [m for m in shipped() if m.source in SOURCES and m.job.model in MODELS]
     runs += [m for m in shipped() if m.source in SOURCES and m.job.model == "bert-large"][::4]
-    return fit_priced(steps, price(steps, runs)[0], hyper=HyperparameterSets.initial())
+    return fit_priced(steps, price(steps, runs)[0], hyper=initial_sets())
 
 
 @pytest.fixture(scope="module")

@@ -28,12 +28,6 @@ NUMBERS = (
 MISSING = 1e3
 # An option column needs this many rows to say anything.
 MIN_OPTION_ROWS = 5
-
-
-# Kinds of networks that input, host or many small operators hold up more than large kernels, and
-# the share of the host from which that is so of any.
-IRREGULAR = frozenset({"recommendation", "rnn", "speech", "tts"})
-IRREGULAR_HOST_SHARE = 0.4
 # A key beside the categories: whether a job runs on several GPUs.
 MANY = "many"
 
@@ -45,12 +39,6 @@ class Features:
     categories: tuple[str, ...]
     numbers: tuple[float, ...]
     options: frozenset[str]
-
-    @property
-    def irregular(self) -> bool:
-        """Whether large kernels are not most of its time: such times transfer worse."""
-        kind = self.categories[CATEGORIES.index("group")]
-        return kind in IRREGULAR or self.numbers[NUMBERS.index("host")] > IRREGULAR_HOST_SHARE
 
 
 def features(job: TrainingJob, step: StepTime) -> Features:

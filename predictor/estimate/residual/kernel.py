@@ -81,15 +81,6 @@ class Hyperparameters:
     noise: float
     noise_by_source: dict[str, float] = field(default_factory=dict)
 
-    @classmethod
-    def initial(cls) -> Hyperparameters:
-        """Where learning starts: every term alike."""
-        return cls(
-            {t.name: 0.15 for t in TERMS},
-            {t.name: {s: START_SCALES[s] for s in t.scales} for t in TERMS if t.scales},
-            0.05,
-        )
-
     def noise_of(self, vocabulary: Vocabulary, table: EncodedRows) -> Floats:
         """Standard deviation of the measurement of each row, (n,)."""
         factors = np.array([self.noise_by_source.get(s, 1.0) for s in vocabulary.sources] or [1.0])
@@ -102,7 +93,7 @@ class Hyperparameters:
         return float(sum(d * d for d in self.deviations.values()))
 
 
-# Where learning starts, for each name of TERMS.
+# Where learning expects each length scale of TERMS.
 START_SCALES = (
     {name: 2.0 for term in TERMS for name in term.scales}
     | dict.fromkeys(PHYSICS, 1.0)

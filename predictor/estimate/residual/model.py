@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .features import MANY, EncodedRows, Features, Vocabulary
+from .features import MANY, NUMBERS, EncodedRows, Features, Vocabulary
 from .kernel import Floats, Hyperparameters, Rows
 from .novelty import (
     GROUPS,
@@ -27,15 +27,17 @@ from .novelty import (
     elsewhere,
     groups,
     random_folds,
+    source_weights,
 )
 from .process import Conditioned, GaussianProcess, Posterior, alpha_without, leave_out
+from .spread import Spread
 
 FOLDS = 5
 # The correction of a never-measured model stays within this share of the corrections ever seen.
 CLIP_QUANTILES = (0.01, 0.99)
-# Tiers of the second process, and those that plain physics has a share in, of its own by source.
+# Tiers of the second process, and those that plain physics has a share in.
 NOVEL = (Tier.SITE, Tier.MODEL)
-BLENDED = {Tier.SITE: False, Tier.MODEL: True, Tier.COUNT: True}
+BLENDED = (Tier.MODEL, Tier.COUNT)
 # A site with so many measurements is predicted half by each process; up to 30 are as good.
 HAND_OVER_ROWS = 10.0
 
@@ -47,24 +49,18 @@ class HyperparameterSets:
     known: Hyperparameters
     novel: Hyperparameters
 
-    @classmethod
-    def initial(cls) -> HyperparameterSets:
-        """Where learning starts."""
-        both = Hyperparameters.initial()
-        return cls(both, both)
-
 
 @dataclass(frozen=True, slots=True)
 class ResidualEstimate:
     """Log residual of one job, its deviation (ln units) and its novelty.
 
-    ``kind`` names the held-out errors that are like its own.
+    ``like`` is the tier whose held-out errors are like its own: that of sites for any new site.
     """
 
     mean: float
     deviation: float
     tier: Tier
-    kind: str
+    like: Tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +81,14 @@ class Residual:
         novel: GaussianProcess,
         shares: Mapping[Tier, PhysicsShare],
         bounds: tuple[float, float],
+        spread: Spread,
     ) -> None:
         self.vocabulary = vocabulary
         self.known = known
         self.novel = novel
         self.shares = shares
         self.bounds = bounds
+        self.spread = spread
         self._keys = KnownKeys(known.table)
         self._rows_of_source = np.bincount(known.table.column("source"))
 
@@ -102,12 +100,11 @@ class Residual:
         for tier in set(tiers.tolist()):
             at = np.flatnonzero(tiers == tier)
             mean[at], deviation[at] = self._of_tier(Tier(tier), table.take(at))
-        new_site = table.column("source") < 0
+        like = np.where(table.column("source") < 0, Tier.SITE, tiers)
+        deviation *= np.where(like == Tier.SITE, self.spread.factors(table), 1.0)
         return [
-            ResidualEstimate(
-                float(m), float(d), Tier(t), kind_of(Tier.SITE if new else Tier(t), row)
-            )
-            for m, d, t, new, row in zip(mean, deviation, tiers, new_site, rows, strict=True)
+            ResidualEstimate(float(m), float(d), Tier(t), Tier(near))
+            for m, d, t, near in zip(mean, deviation, tiers, like, strict=True)
         ]
 
     def _of_tier(self, tier: Tier, table: EncodedRows) -> tuple[Floats, Floats]:
@@ -143,6 +140,7 @@ class Residual:
             "codes": table.codes,
             "numbers": table.numbers,
             "options": table.options.astype(np.uint8),
+            "slopes": self.spread.slopes,
         }
         for name, process in (("known", self.known), ("novel", self.novel)):
             arrays |= {f"{name}/alpha": process.alpha, f"{name}/noise": process.noise}
@@ -185,15 +183,10 @@ class Residual:
             Tier(tier): PhysicsShare(s["pooled"], {int(k): v for k, v in s["by_source"].items()})
             for tier, s in state["physics"].items()
         }
+        # A predictor of an earlier version knows none.
+        spread = Spread(arrays.get("slopes", np.zeros(len(NUMBERS))), table)
         low, high = state["bounds"]
-        return cls(vocabulary, process("known"), process("novel"), shares, (low, high))
-
-
-def kind_of(tier: Tier, row: Features) -> str:
-    """The name of the held-out errors that are like those of a job of this tier."""
-    if tier not in NOVEL:
-        return tier.value
-    return f"{tier.value}/{'irregular' if row.irregular else 'regular'}"
+        return cls(vocabulary, process("known"), process("novel"), shares, (low, high), spread)
 
 
 def handed_over(novel: Posterior, known: Posterior, rows: NDArray[Any]) -> Posterior:
@@ -262,13 +255,20 @@ def fit_residual(
             if tier is Tier.COUNT:
                 physics = _on_one_gpu(known, known_fit, parts, np.isfinite(mean))
             errors = ShareCosts(mean, physics, targets, table)
-            by_source = BLENDED[tier]
-            shares[tier] = errors.best(by_source=by_source)
-            mean = errors.predictions(table.column(GROUPS[tier][0]), by_source=by_source)
+            shares[tier] = errors.best()
+            mean = errors.predictions(table.column("model"))
         if tier is Tier.MODEL:
             mean = np.clip(mean, low, high)
-        held_out[tier] = HeldOut(mean, found.deviation)
-    residual = Residual(vocabulary, known, novel, shares, (low, high))
+        deviation = found.deviation
+        if tier is Tier.SITE:
+            misses, weights = np.abs(targets - mean) / deviation, source_weights(table)
+            spread = Spread.learn(table, misses, weights)
+            for part in parts if len(parts) > 1 else ():
+                others = np.setdiff1d(np.arange(len(table)), part)
+                taught = Spread.learn(table.take(others), misses[others], weights[others])
+                deviation[part] *= taught.factors(table.take(part))
+        held_out[tier] = HeldOut(mean, deviation)
+    residual = Residual(vocabulary, known, novel, shares, (low, high), spread)
     return FittedResidual(residual, known_fit, novel_fit, held_out)
 
 

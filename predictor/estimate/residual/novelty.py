@@ -85,6 +85,12 @@ def groups(table: EncodedRows, key: Sequence[str]) -> list[Rows]:
     return np.split(order, np.flatnonzero(np.diff(code[order])) + 1)
 
 
+def source_weights(table: EncodedRows) -> Floats:
+    """What each row counts for where each source counts alike, (n,)."""
+    source = table.column("source")
+    return np.asarray(1 / np.bincount(source)[source])
+
+
 def random_folds(n: int, folds: int, seed: int = 0) -> list[Rows]:
     """A random partition of ``n`` rows."""
     order = np.random.default_rng(seed).permutation(n)
@@ -146,17 +152,16 @@ class ShareCosts:
         loss = np.abs(np.expm1(self._mixed - targets)) / np.sqrt(size[member])
         self._loss = np.where(self._usable, loss, 0.0)
 
-    def best(self, *, by_source: bool) -> PhysicsShare:
-        """The cheapest share over all rows and, where asked, for each source."""
-        own = self._sources() if by_source else []
+    def best(self) -> PhysicsShare:
+        """The cheapest share over all rows, and for each source."""
         return PhysicsShare(
             SHARES[self._cheapest(self._usable)],
-            {code: SHARES[self._cheapest(self._source == code)] for code in own},
+            {code: SHARES[self._cheapest(self._source == code)] for code in self._sources()},
         )
 
-    def predictions(self, group: NDArray[np.int32], *, by_source: bool) -> Floats:
+    def predictions(self, group: NDArray[np.int32]) -> Floats:
         """Held-out predictions; no row of a ``group`` (n,) takes part in choosing its share."""
-        own = set(self._sources()) if by_source else set()
+        own = set(self._sources())
         blended: Floats = self._mixed[0].copy()
         for held_out in np.unique(group[self._usable]):
             mine = group == held_out

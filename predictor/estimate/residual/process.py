@@ -46,7 +46,6 @@ class Conditioned:
     noise: Floats
     plain_noise: Floats
     mean: float
-    log_determinant: float
 
     @property
     def weights(self) -> Floats:
@@ -64,23 +63,17 @@ def condition(
     """
     mean = float(np.median(targets))
     if weights is None:
-        weights = _student_weights(covariance_, targets - mean, noise_deviation**2)
+        inverse = _inverse(covariance_, noise_deviation**2)
+        squared = (inverse @ (targets - mean)) ** 2 / np.diag(inverse)
+        weights = (DEGREES_OF_FREEDOM + 1) / (DEGREES_OF_FREEDOM + squared)
     noise = noise_deviation**2 / weights
-    inverse, log_determinant = _inverse(covariance_, noise)
+    inverse = _inverse(covariance_, noise)
     alpha = inverse @ (targets - mean)
-    return Conditioned(inverse, alpha, noise, noise_deviation**2, mean, log_determinant)
+    return Conditioned(inverse, alpha, noise, noise_deviation**2, mean)
 
 
-def _student_weights(covariance_: Floats, centred: Floats, noise: Floats) -> Floats:
-    inverse, _ = _inverse(covariance_, noise)
-    alpha = inverse @ centred
-    squared = alpha**2 / np.diag(inverse)
-    weights: Floats = (DEGREES_OF_FREEDOM + 1) / (DEGREES_OF_FREEDOM + squared)
-    return weights
-
-
-def _inverse(covariance_: Floats, noise: Floats) -> tuple[Floats, float]:
-    """Of covariance and noise, from the lower triangle; with the log determinant of the sum."""
+def _inverse(covariance_: Floats, noise: Floats) -> Floats:
+    """Of covariance and noise, from the lower triangle."""
     from scipy.linalg import lapack
 
     system = np.array(covariance_, dtype=np.float64, order="F")
@@ -88,14 +81,13 @@ def _inverse(covariance_: Floats, noise: Floats) -> tuple[Floats, float]:
     factor, info = lapack.dpotrf(system, lower=1, overwrite_a=1, clean=0)
     if info:
         raise np.linalg.LinAlgError("the covariance is not positive definite")
-    log_determinant = 2.0 * float(np.log(np.diag(factor)).sum())
-    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    inverse: Floats = lapack.dpotri(factor, lower=1, overwrite_c=1)[0]
     for start in range(0, len(inverse), MIRROR_ROWS):
         end = start + MIRROR_ROWS
         block = np.tril(inverse[start:end, start:end])
         inverse[start:end, start:end] = block + np.tril(block, -1).T
         inverse[start:end, end:] = inverse[end:, start:end].T
-    return inverse, log_determinant
+    return inverse
 
 
 def leave_out(
