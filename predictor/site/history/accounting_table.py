@@ -192,13 +192,16 @@ class AccountingTable:
         limit = limit_s(*text["limit"])
         if state is None:
             reached = limit is not None and start_s is not None and end_s - start_s >= limit
-            failed = text["exit"][0].strip("0:")
-            state = JobState.FAILED if failed else JobState.COMPLETED
-            state = JobState.TIMEOUT if reached else state
+            failed = JobState.FAILED if text["exit"][0].strip("0:") else JobState.COMPLETED
+            state = JobState.TIMEOUT if reached else failed
         assert isinstance(state, JobState)
         kind = text["gpu_type"][0] or gpus.type
         nodes = whole(text["nodes"][0]) or 0
-        cpus, memory = self._machine(row, text, nodes)
+        cpus, memory = whole(text["cpus"][0] or "-"), text["memory"]
+        for at, _ in self._columns["gpus"]:
+            if "=" in row[at]:  # a list of TRES tells them too
+                cpus = cpus or whole(tres_value(row[at], "cpu") or "-")
+                memory = memory if memory[0] else (tres_value(row[at], "mem"), MIB)
         words: dict[str, Any] = {name: text[name][0] for name in _WORDS}
         ended = EndedJob(
             scheduler=self._scheduler,
@@ -213,21 +216,10 @@ class AccountingTable:
             gpu_type=None if kind is None else gpu_type(kind),
             nodes=nodes,
             cpus=cpus,
-            memory_bytes=memory,
+            memory_bytes=memory_bytes(*memory, cpus, nodes),
             **words,
         )
         return Run(ended=ended)
-
-    def _machine(
-        self, row: Sequence[str], text: Mapping[str, Scaled], nodes: int
-    ) -> tuple[int | None, int | None]:
-        """CPUs and memory, from columns of their own or from a list of TRES."""
-        cpus, memory = whole(text["cpus"][0] or "-"), text["memory"]
-        for at, _ in self._columns["gpus"]:
-            if "=" in row[at]:
-                cpus = cpus or whole(tres_value(row[at], "cpu") or "-")
-                memory = memory if memory[0] else (tres_value(row[at], "mem"), MIB)
-        return cpus, memory_bytes(*memory, cpus, nodes)
 
     def _times(self, text: Mapping[str, Scaled]) -> tuple[float, float | None, float]:
         """Submission, start and end in Unix seconds; the start is None where it never started."""

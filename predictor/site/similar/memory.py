@@ -9,7 +9,7 @@ and a new user gets what the site knows.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log
 from statistics import median
@@ -95,10 +95,6 @@ class RunWindow:
         runs.append(run)
         if len(runs) > WINDOW:
             del runs[0]
-
-    def drop(self, which: Set[int]) -> None:
-        """Let go of runs by their identity."""
-        self.runs, self._arrays = [run for run in self.runs if id(run) not in which], None
 
     @property
     def arrays(self) -> RunArrays:
@@ -228,7 +224,10 @@ class SiteMemory:
             if run.predicted_s and run.ended is RunEnd.COMPLETED:
                 self.errors.physics.append(log(run.run_s / run.predicted_s))
                 self.errors.runs.append(log(run.run_s / expected.quantile_s(0.5)))
-        self._count(run)
+        limit_s = run.request.limit_s
+        self._seconds.add(log(run.run_s))
+        if limit_s:
+            self._shares.add(min(log(run.run_s / limit_s), 0.0))
         for key in run.request.similarities():
             window = self._windows.get(key)
             if window is None:
@@ -240,11 +239,6 @@ class SiteMemory:
             window.add(run)
         while len(self._windows) > MAX_WINDOWS:
             self._windows.popitem(last=False)
-
-    def _count(self, run: PastRun) -> None:
-        self._seconds.add(log(run.run_s))
-        if run.request.limit_s:
-            self._shares.add(min(log(run.run_s / run.request.limit_s), 0.0))
 
     def runs(self) -> list[PastRun]:
         """Every run that is remembered, the one that ended last at the end."""
@@ -332,15 +326,14 @@ class SiteMemory:
     def forget(self, user: str) -> int:
         """Forget all runs of a user; how many they were."""
         gone = self.naming(JobRequest(user=user)).without_names().user
-        theirs = {id(run) for run in self.runs() if run.request.user == gone}
-        for key, window in list(self._windows.items()):
-            window.drop(theirs)
-            if not window.runs:
-                del self._windows[key]
+        before = self.runs()
+        kept = [run for run in before if run.request.user != gone]
+        seen, self._windows, self._ratios = self.seen(), OrderedDict(), {}
         self._shares, self._seconds = SitePrior(PRIOR_SHARES), SitePrior(PRIOR_S)
-        for run in self.runs():
-            self._count(run)
-        return len(theirs)
+        for run in kept:
+            self.add(run)
+        self.count_seen(seen)
+        return len(before) - len(kept)
 
     def _compare(self, window: RunWindow, run: PastRun) -> None:
         """Learn the ratio of two kinds of hardware from the latest runs of one script on both."""
