@@ -12,6 +12,7 @@ import torch
 
 from profiles.conventions import MATMUL_OPS
 from profiles.gpus import CPU, Gpu
+from profiles.storage import shipped_yaml
 
 from ...graphs.catalog import entry_of, graph_of
 from ...graphs.operator import Direction, Kind, Operator, Workload
@@ -27,27 +28,7 @@ SEED = 7
 POINTS = 4096  # of one family; no run of hours times 4096 shapes of each
 # Shapes in a row that are too large or known already before a family is given up for this run.
 MISSES = 200
-MODELS = (
-    "resnet50",
-    "resnet18",
-    "mobilenet-v2",
-    "efficientnet-b0",
-    "vgg16",
-    "densenet121",
-    "vit-base-16",
-    "swin-tiny",
-    "convnext-tiny",
-    "bert-base",
-    "bert-large",
-    "gpt2-124m",
-    "t5-base",
-    "transformer",
-    "gnmt-v2",
-    "lstm-lm",
-    "unet-medical",
-    "stable-diffusion-v2",
-    "dlrm",
-)
+MODELS: tuple[str, ...] = tuple(shipped_yaml("popular.yaml", __file__))
 _PRECISIONS = (
     (Precision.FP32, "fp32"),
     (Precision.TF32, "tf32"),
