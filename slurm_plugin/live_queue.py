@@ -6,12 +6,14 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
 
 from predictor.identify.rules import RuleContext
+from predictor.site.calibration.site_state import read_state
 from predictor.site.capacity.live import Live, LiveJob, NodeGpus, pools_of_nodes
 from predictor.site.expected_starts import (
     LEAST_S,
@@ -20,11 +22,11 @@ from predictor.site.expected_starts import (
     expected_starts,
     limit_left_s,
 )
-from predictor.site.progress.reader import ProgressKind
 from predictor.site.replay import Away, Floats
 from predictor.site.similar.estimate import estimate_job
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.request import JobRequest, stated_fields
+from predictor.trusted_files import home
 
 from .cluster import SlurmJob, SlurmNode
 from .config import SlurmHardware, SlurmPolicy, policy_at, rules_of
@@ -39,7 +41,7 @@ from .sources.choose import open_source
 from .sources.commands import Commands
 from .sources.text import pairs
 from .sources.words import expand, listed, stated, unix_s
-from .watch.reports import progress_of
+from .watch.reports import acting_as, progress_of
 
 _CPUS = re.compile(r"\bcpu=(\d+)")
 
@@ -158,12 +160,9 @@ def kept(
         if not gpus or one.end_s <= at_s:
             continue
         what = ", ".join(f"{count} x {name}" for name, count in sorted(gpus.items()))
-        if one.floating:
-            notes.append(f"Reservation {one.name} of {what} floats: not simulated.")
-            continue
-        if not one.whole:
-            what = f"some cores of the nodes of {what}"
-            notes.append(f"Reservation {one.name} takes {what}: not simulated.")
+        if one.floating or not one.whole:
+            how = "floats" if one.floating else "takes some cores of its nodes"
+            notes.append(f"Reservation {one.name} of {what} {how}: not simulated.")
             continue
         begin, end = (
             f"{datetime.fromtimestamp(s, UTC):%Y-%m-%d %H:%M}" for s in (one.begin_s, one.end_s)
@@ -256,6 +255,13 @@ class JobEta:
     basis: str
 
 
+def site_memory() -> SiteMemory:
+    """What the site remembers; root reads it as the user whose it is: that of the daemon."""
+    path = home()
+    with acting_as(path.owner()) if path.exists() else nullcontext():
+        return read_state().memory
+
+
 def etas(live: Live, queue: Iterable[SlurmJob], memory: SiteMemory) -> tuple[JobEta, ...]:
     """Of all GPU jobs of a queue, running ones by their end, then pending ones by their start."""
     known = {job.label: job for job in queue}
@@ -294,7 +300,7 @@ def _run_time(
     left_s = limit_left_s(job, now_s)
     if record is not None and job.start_s is not None:
         reading = progress_of(record, job.asked)
-        if reading.kind is ProgressKind.TRAINING and reading.remaining_s is not None:
+        if reading.remaining_s is not None:
             of = "" if reading.total is None else f" of {reading.total:g}"
             basis = f"printed: {reading.unit} {reading.at:g}{of}"
             return max(1.0, min(reading.remaining_s, left_s)), basis

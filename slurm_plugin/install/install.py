@@ -62,7 +62,6 @@ def install(options: Options, say: Say, *, dry_run: bool = False) -> None:
             f"includes write {PARAMETER}={','.join([*running, PLUGIN])}, then run this again"
         )
     if options.live:
-        require_luasocket(options, site)
         try:
             CommandLine((str(program()), "--version"), site.user).run()
         except InstallError as error:
@@ -71,15 +70,16 @@ def install(options: Options, say: Say, *, dry_run: bool = False) -> None:
                 f"{error}. The SlurmUser {who} runs the daemon: install Python and the package "
                 "where every user can read them, such as /opt/precision-time"
             ) from None
+        require_luasocket(options, site)
     steps = Steps(say, dry_run=dry_run)
     _daemon(steps, options, site, socket)
     if not _lua_files(steps, options, site, socket, say):
         return
     if options.live and not dry_run and not responds(socket, wait=options.systemd):
         say(
-            f"note: the daemon does not answer on {socket}: start `precision-time slurm daemon "
-            f"--config {options.config}` and run install again; until then slurm.conf stays as it "
-            "is"
+            f"note: the daemon does not answer on {socket}: start as SlurmUser "
+            f"`PRECISION_TIME_HOME={options.home} precision-time slurm daemon --config "
+            f"{options.config}` and run install again; until then slurm.conf stays as it is"
         )
         return
     _slurm_conf(steps, options, site, conf, named=True, say=say)

@@ -73,7 +73,6 @@ USUAL_CONFS = (
     "/opt/slurm/etc/slurm.conf",
 )
 CONTROLLER_TIMEOUT_S = 60.0
-MAY_NOT = 126  # of env and of shells: a program is there and may not be run
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +96,6 @@ class CommandLine:
         if done.returncode != 0:
             printed = " ".join((done.stderr.strip() or done.stdout.strip())[-400:].split())
             line = " ".join(self.argv[:4])
-            if done.returncode == MAY_NOT and self.user is not None:
-                printed += f": install precision-time where {self.user.pw_name} may run it"
             raise InstallError(f"{line} ended with {done.returncode}: {printed or 'no message'}")
         return done.stdout
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from predictor.errors import StepReportError
-from predictor.site.progress.reader import ProgressKind
 from predictor.site.step_rate import StepReport
 
 from ..cluster import Cluster, SlurmJob
@@ -243,11 +242,9 @@ class Watcher:
                 ran_min = (now_s - job.start_s) / MINUTE_S
                 left_min = needed_min(job, report, policy, now_s) - ran_min
             else:
-                reading = progress_of(job, mark.job)
-                if reading.kind is ProgressKind.TRAINING and reading.remaining_s is not None:
-                    left_min = reading.remaining_s / MINUTE_S
-            revision = grown(job, mark, left_min, policy, now_s)
-            if revision is not None:
+                left_s = progress_of(job, mark.job).remaining_s
+                left_min = None if left_s is None else left_s / MINUTE_S
+            if (revision := grown(job, mark, left_min, policy, now_s)) is not None:
                 yield revision
 
     def _revisions(self, queue: Sequence[SlurmJob], policy: SlurmPolicy) -> Iterator[Revision]:

@@ -88,7 +88,7 @@ def test_a_file_of_gigabytes_is_read_at_its_two_ends(tmp_path: Path) -> None:
     assert read_file(path).seconds_per_unit == pytest.approx(0.4, rel=0.1)
 
 
-def test_a_length_that_was_stated_elsewhere_counts_where_the_output_states_none(
+def test_a_length_that_was_stated_elsewhere_counts_unless_the_output_states_another(
     tmp_path: Path,
 ) -> None:
     lines = [f"Epoch: [{n // 9}][{n % 9 + 1}/9]\tTime 2.0 (2.0)\tLoss 0.3" for n in range(20)]
@@ -97,7 +97,9 @@ def test_a_length_that_was_stated_elsewhere_counts_where_the_output_states_none(
     assert read_file(path, stated="total_epochs=90").total == 90 * 9
     assert read_file(path, stated="total_steps=90").total is None
     path = written(path, "epochs: 30\n" + path.read_text())
-    assert read_file(path, stated="total_epochs=90").total == 30 * 9
+    assert read_file(path).total == 30 * 9
+    assert read_file(path, stated="total_epochs=30").total == 30 * 9
+    assert read_file(path, stated="total_epochs=90").total is None
 
 
 def test_a_stream_is_kept_at_its_two_ends() -> None:

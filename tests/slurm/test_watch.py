@@ -346,7 +346,7 @@ def test_root_reads_a_report_with_the_rights_of_its_user(
     shared_directory.chmod(0o700)  # root could still read it, nobody cannot
     with pytest.raises(StepReportError, match="Permission denied"):
         find_report(theirs, FILE)
-    with acting_as(nobody):
+    with acting_as("nobody"):
         assert os.geteuid() == nobody.pw_uid
         assert 0 not in os.getgroups()
     assert (os.geteuid(), os.getegid()) == (0, ME.pw_gid)

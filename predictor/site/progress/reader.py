@@ -80,7 +80,7 @@ _ROOT = 0
 def read_file(path: Path, *, owner: int | None = None, stated: str = "") -> ProgressReading:
     """The progress in a user's file, with the rights of this process.
 
-    ``stated`` is what else the program was told of its length, where its output says nothing.
+    ``stated`` is what else the program was told of its length.
     Raises StepReportError where the file cannot be trusted: a link, not a regular file, not of the
     user ``owner``, or another user's while this process is root.
     """
@@ -124,9 +124,9 @@ def read_bytes(
     ``head`` says nothing more where ``tail`` is the ``whole`` output; ``stated`` as in read_file.
     """
     if whole:
-        return read_lines(_complete(tail), stated=stated)
+        return read_lines(_complete(tail), [stated])
     _, _, tail = tail.partition(b"\n") if b"\n" in tail else tail.partition(b"\r")
-    return read_lines(_complete(tail), before=lines_of(head), stated=stated)
+    return read_lines(_complete(tail), [*lines_of(head), stated])
 
 
 def _complete(raw: bytes) -> Iterator[str]:
@@ -220,20 +220,15 @@ class _Output:
                 elapsed = number, gone_s
 
 
-def read_lines(
-    lines: Iterable[str], before: Iterable[str] = (), stated: str = ""
-) -> ProgressReading:
+def read_lines(lines: Iterable[str], before: Iterable[str] = ()) -> ProgressReading:
     """The progress in lines of output, cleaned by ``lines_of``.
 
-    Of ``before``, the begin of an output whose middle is not read, only stated lengths are taken,
-    and of ``stated`` those of units of which the output states none.
+    Of ``before``, the begin of an output whose middle is not read, only stated lengths are taken.
     """
-    output, elsewhere = _Output(), _Output()
-    elsewhere.take_lengths(stated)
+    output = _Output()
     for text in before:
         output.take_lengths(text)
     output.take_lines(lines)
-    output.lengths |= {u: n for u, n in elsewhere.lengths.items() if u not in output.lengths}
     if (own := output.report) is not None:  # by the line that our own callbacks print
         return ProgressReading(
             kind=ProgressKind.TRAINING,
