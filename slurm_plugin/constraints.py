@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, Protocol
 
 # Longest constraint Slurm takes; a longer one gets the job refused.
@@ -70,6 +71,7 @@ class Constraint:
         return all(term.operator == "&" for term in self.terms)
 
 
+@lru_cache
 def parse(text: str) -> Constraint | None:
     """The constraint a text means, None for forms we do not reason about.
 

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from types import FrameType
+from typing import Any
 
 from predictor.identify.grammar import parse_text
-from predictor.identify.identify import identify
+from predictor.identify.identify import SCRIPTS_KEPT, identify, sbatch_options
 from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.stated import Problem, Stated
 from predictor.site.similar.memory import SiteMemory
-from predictor.site.similar.request import script_signature
+from predictor.site.similar.request import command_signature, script_signature
 
 from .ahead import QueueAhead
 from .cluster import Cluster
 from .config import SlurmPolicy
 from .errors import SlurmError
-from .estimate import JobPredictions, Predictors, UnknownYetError, estimate
+from .estimate import JobPredictions, MadeBefore, Predictors, UnknownYetError, estimate
 from .limit import (
     MINUTE_S,
+    ReadTexts,
     bounds,
     choose,
     enough_min,
@@ -75,6 +78,12 @@ def cpu_bound(seconds: float) -> Iterator[None]:
 
 # How long an answer may be repeated that lacked node data, in seconds.
 RETRY_TTL_S = 5
+KEPT_ANSWERS = 1024
+_signature = lru_cache(SCRIPTS_KEPT)(script_signature)
+# Of a request: what counts by what it comes to alone.
+NO_TEXTS: Mapping[str, Any] = {"argv": (), "environment": {}, "uid": 0} | dict.fromkeys(
+    ("comment", "extra", "admin_comment", "script", "within")
+)
 
 
 class SlurmDecider:
@@ -104,7 +113,17 @@ class SlurmDecider:
         self.memory = SiteMemory() if memory is None else memory
         self.is_open = False
         self.read_cpu_s = 0.010  # of processor time for what a user wrote, whatever it holds
-        self._pools: tuple[Cluster | None, tuple[NodePool, ...]] = (None, ())
+        self._cluster: Cluster | None = None
+        self._ahead: QueueAhead | None = None
+        self._pools: tuple[NodePool, ...] = ()
+        self._answers: dict[object, HookAnswer] = {}
+
+    def look(self) -> None:
+        """Begin anew where there is a newer view: best before the next request."""
+        cluster, ahead = self.cluster(), self.ahead()
+        if cluster is not self._cluster or ahead is not self._ahead:
+            self._cluster, self._ahead, self._answers = cluster, ahead, {}
+            self._pools = () if cluster is None else pools_of(cluster, self.policy.hardware)
 
     def decide(self, request: HookRequest) -> HookAnswer:
         """The answer to one request."""
@@ -117,19 +136,33 @@ class SlurmDecider:
         wanted = gpu_request(request)
         if wanted is None:
             return HookAnswer(log=log_words(reason="no-gpus"))
-        return self._outcome(request, wanted, *self._read(request)).answer()
+        read = self._read(request)
+        # The answer rests on what the texts come to: jobs of a sweep have one answer in a view.
+        name = request.name if not (read.script or read.command) else None
+        shape = replace(request, name=name, **NO_TEXTS)
+        key = (shape, tuple(read.stated.values.items()), read)
+        self.look()
+        if (answer := self._answers.get(key)) is None:
+            answer = self._outcome(shape, wanted, read).answer()
+            keeps = isinstance(self.predictor, MadeBefore) and not self.is_open
+            if keeps and len(self._answers) < KEPT_ANSWERS:
+                self._answers[key] = answer
+        return answer
 
-    def _read(self, request: HookRequest) -> tuple[Stated, str]:
-        """What a job states, and the signature of its script, in bounded time."""
+    def _read(self, request: HookRequest) -> ReadTexts:
+        """What the texts of a job come to, in bounded time."""
+        text = request.script or ""
+        command = command_signature(" ".join(request.argv), request.work_dir or "")
         try:
             with cpu_bound(self.read_cpu_s):
-                return self._stated(request), script_signature(request.script or "")
+                signalled = self.policy.soft_time.mode != "off" and "signal" in sbatch_options(text)
+                stated = self._stated(request)
+                return ReadTexts(stated, _signature(text), command, signalled)
         except CpuBoundError as error:
             stated = self._stated(replace(request, script=None, argv=()))
-            problem = Problem(
-                origin="script", text=f"not read: {error}", field="command", contradiction=True
-            )
-            return replace(stated, problems=(*stated.problems, problem)), ""
+            problem = Problem("script", f"not read: {error}", "command", contradiction=True)
+            stated = replace(stated, problems=(*stated.problems, problem))
+            return ReadTexts(stated, "", command, signalled=True)
 
     def _stated(self, request: HookRequest) -> Stated:
         context = RuleContext(
@@ -153,30 +186,31 @@ class SlurmDecider:
         )
         return found if mark is None else found.over(parse_text(mark.job, "submit"))
 
-    def _outcome(
-        self, request: HookRequest, wanted: GpuRequest, stated: Stated, script: str
-    ) -> JobDecision:
-        cluster, limits = self.cluster(), self.policy.limits
-        asked = _partitions(request, cluster)
-        other = self._elsewhere(request, wanted, stated, cluster)
+    def _outcome(self, request: HookRequest, wanted: GpuRequest, read: ReadTexts) -> JobDecision:
+        cluster, limits, stated = self._cluster, self.policy.limits, read.stated
+        asked = tuple(part.name for part in request.partitions)
+        if not asked and request.partition:
+            asked = tuple(part for part in request.partition.split(",") if part)
+        elif not asked and cluster is not None:
+            asked = tuple(part.name for part in cluster.partitions if part.default)
+        other = self._elsewhere(request, wanted, stated)
         if other is not None and other.applied:
             asked = (other.partition,)
-        found, precision = (
-            self._candidates(request, wanted, asked, cluster),
-            stated.values.get("precision"),
-        )
+        found = self._candidates(request, wanted, asked)
+        precision = stated.values.get("precision")
         if precision is None or wanted.shared:
             placed = Placed(candidates=found, reason="left")
         else:
             placed = place(found, request, wanted, precision, self.policy.placement)
-        predicted = self._estimate(wanted, stated, placed.candidates, cluster)
+        predicted = self._estimate(wanted, stated, placed.candidates)
         within = bounds(limits, request, asked, cluster)
-        job = job_request(request, wanted, stated, script, asked, placed.candidates)
+        job = job_request(request, wanted, read, asked, placed.candidates)
         choice = choose(limits, request, predicted, within)
         choice = with_similar_runs(choice, limits, request, job, self.memory, within)
         similar = job_estimate(job, self.memory, predicted.predictions)
         soft = None
-        if self.policy.soft_time.mode != "off":
+        # Slurm would send a signal before the shorter limit.
+        if self.policy.soft_time.mode != "off" and not read.signalled:
             soft = soft_time(limits, request, similar, choice.limit_min, asked, cluster)
         own_min = choice.limit_min or request.time_limit or float("inf")
         planned_min = own_min if soft is None else soft.time_min
@@ -217,7 +251,7 @@ class SlurmDecider:
         limit_min: float,
     ) -> float | None:
         """When the job would start, by the estimates of those before it."""
-        queue = self.ahead()
+        queue = self._ahead
         if queue is None or wanted.shared or request.waits or self.policy.order.mode == "apply":
             return None
         nodes = frozenset(name for one in placed.candidates for name in one.names)
@@ -225,35 +259,21 @@ class SlurmDecider:
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _candidates(
-        self,
-        request: HookRequest,
-        wanted: GpuRequest,
-        partitions: tuple[str, ...],
-        cluster: Cluster | None,
+        self, request: HookRequest, wanted: GpuRequest, partitions: tuple[str, ...]
     ) -> tuple[CandidateNodes, ...]:
         """The nodes the job may get; one of the type it names while there are no node data."""
-        if cluster is not None:
-            return candidates(self._pools_of(cluster), request, wanted, partitions)
+        if self._cluster is not None:
+            return candidates(self._pools, request, wanted, partitions)
         if wanted.type is None:
             return ()
         gpu = gpu_named(wanted.type, self.policy.hardware)
         count = wanted.gpus_per_node or wanted.gpus
         return (CandidateNodes(("",), 1, frozenset(), gpu, count, wanted.type),)
 
-    def _pools_of(self, cluster: Cluster) -> tuple[NodePool, ...]:
-        """The pools of the newest view, made once for each."""
-        if self._pools[0] is not cluster:
-            self._pools = (cluster, pools_of(cluster, self.policy.hardware))
-        return self._pools[1]
-
     def _estimate(
-        self,
-        wanted: GpuRequest,
-        stated: Stated,
-        found: tuple[CandidateNodes, ...],
-        cluster: Cluster | None,
+        self, wanted: GpuRequest, stated: Stated, found: tuple[CandidateNodes, ...]
     ) -> JobPredictions:
-        if cluster is None and not found and not wanted.shared:
+        if self._cluster is None and not found and not wanted.shared:
             return JobPredictions(reason="no-node-data")
         try:
             return estimate(self.predictor, self.policy, wanted, stated, found)
@@ -263,27 +283,14 @@ class SlurmDecider:
             return JobPredictions(reason="later", advice=words)
 
     def _elsewhere(
-        self, request: HookRequest, wanted: GpuRequest, stated: Stated, cluster: Cluster | None
+        self, request: HookRequest, wanted: GpuRequest, stated: Stated
     ) -> Elsewhere | None:
-        queue = self.ahead()
+        queue, pools = self._ahead, self._pools
         settled = request.partition or request.req_nodes or request.reservation or wanted.shared
-        if self.policy.placement.partition_mode == "off" or settled:
+        if self.policy.placement.partition_mode == "off" or settled or queue is None:
             return None
-        if cluster is None or queue is None:
-            return None
-        pools = self._pools_of(cluster)
         try:
             return elsewhere(self.predictor, self.policy, pools, queue, request, wanted, stated)
         except UnknownYetError:
             self.is_open = True
             return None
-
-
-def _partitions(request: HookRequest, cluster: Cluster | None) -> tuple[str, ...]:
-    """The partitions asked for, else the default one."""
-    if request.partitions:
-        return tuple(part.name for part in request.partitions)
-    if request.partition:
-        return tuple(part for part in request.partition.split(",") if part)
-    parts = cluster.partitions if cluster is not None else ()
-    return tuple(part.name for part in parts if part.default)

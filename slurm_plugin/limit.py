@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from predictor.estimate.limits import EvidenceRule, Limit, LimitRule, time_limit, too_thin
 from predictor.estimate.prediction import Prediction
 from predictor.estimate.residual.novelty import Tier
 from predictor.identify.grammar import stated_text
-from predictor.identify.identify import sbatch_options
 from predictor.identify.stated import Stated
 from predictor.site.similar.estimate import Estimate, PhysicsView, carried_limit_s, estimate_job
 from predictor.site.similar.memory import SiteMemory
-from predictor.site.similar.request import JobRequest, Similarity, command_signature, stated_fields
+from predictor.site.similar.request import JobRequest, Similarity, stated_fields
 from predictor.units import count, duration
 
 from .cluster import Cluster
@@ -29,6 +29,7 @@ LONG_FACTOR = 2.0
 LONG_QUANTILE = 0.99
 # A soft time above this share of the whole limit changes nothing worth a word.
 SOFT_SHARE = 0.8
+NO_LIMITS = PartitionLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def bounds(
     known |= {part.name: part.max_min for part in request.partitions}
     caps, floor = [], policy.floor_min
     for name in partitions:
-        own = policy.partitions.get(name, PartitionLimits())
+        own = policy.partitions.get(name, NO_LIMITS)
         floor = max(floor, own.floor_min or 0)
         each = (known.get(name), own.cap_min, _account_cap(request, name, cluster))
         caps.append(min((cap for cap in each if cap is not None), default=math.inf))
@@ -183,12 +184,10 @@ def soft_time(
     What backfill starts runs with TimeMin as its limit, which ``slurm watch`` lets grow up to the
     limit that the job would have had. TimeMin is chosen so that the partition's OverTimeLimit alone
     reaches that far: with nobody watching, no job ends before. None too where nothing is known of
-    such jobs, OverTimeLimit does not reach, the user gave a TimeMin, or the script asks for a
-    signal, which Slurm would send before the shorter limit.
+    such jobs, OverTimeLimit does not reach, or the user gave a TimeMin.
     """
     known = estimate.physics or any(one.share > 0 for one in estimate.similar)
-    signalled = "signal" in sbatch_options(request.script or "")
-    if cluster is None or request.time_min is not None or signalled or not known:
+    if cluster is None or request.time_min is not None or not known:
         return None
     parts = [part for part in cluster.partitions if part.name in partitions]
     over_min = min((cluster.over_min(part) for part in parts), default=0.0)
@@ -289,16 +288,24 @@ def with_similar_runs(
     )
 
 
+class ReadTexts(NamedTuple):
+    """What the texts of a job come to: signatures too, and whether a signal is asked for."""
+
+    stated: Stated
+    script: str
+    command: str
+    signalled: bool
+
+
 def job_request(
     request: HookRequest,
     wanted: GpuRequest,
-    stated: Stated,
-    script: str,
+    read: ReadTexts,
     partitions: Sequence[str],
     found: Sequence[CandidateNodes],
 ) -> JobRequest:
     """A submitted job as similar runs are found by it, in the words accounting will have of it."""
-    directory, limit_min = request.work_dir or "", request.time_limit
+    limit_min = request.time_limit
     tasks = request.num_tasks or request.min_nodes or 1
     cpus = max(request.min_cpus or 1, tasks * (request.cpus_per_task or 1))  # as in ReqTRES
     nodes = request.min_nodes or wanted.nodes or 1
@@ -314,8 +321,8 @@ def job_request(
         cpus=cpus,
         memory_bytes=mib * MIB or None,
         limit_s=None if limit_min is None or limit_min == float("inf") else limit_min * MINUTE_S,
-        script=script,
-        command=command_signature(" ".join(request.argv), directory),
-        directory=directory,
-        **stated_fields(stated_text(stated)),
+        script=read.script,
+        command=read.command,
+        directory=request.work_dir or "",
+        **stated_fields(stated_text(read.stated)),
     )

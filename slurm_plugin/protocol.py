@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -84,7 +84,7 @@ class HookRequest:
     script: str | None = None
     work_dir: str | None = None
     argv: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,13 +117,11 @@ class HookAnswer:
 
     def encode(self) -> bytes:
         """The line, at most MAX_ANSWER_BYTES; a message that does not fit is dropped."""
-        line = self._line(self.message)
-        return line if len(line) <= MAX_ANSWER_BYTES else self._line(None)
-
-    def _line(self, message: str | None) -> bytes:
-        stated = {f.name: getattr(self, f.name) for f in fields(self)} | {"message": message}
-        pairs = [("v", VERSION), *((k, v) for k, v in stated.items() if v is not None)]
-        return (urlencode(pairs, encoding="utf-8", errors="replace") + "\n").encode("ascii")
+        stated = ((name, getattr(self, name)) for name in _ANSWER)
+        pairs = [("v", VERSION), *((k, v) for k, v in stated if v is not None)]
+        line = (urlencode(pairs, encoding="utf-8", errors="replace") + "\n").encode("ascii")
+        drops = len(line) > MAX_ANSWER_BYTES and self.message is not None
+        return replace(self, message=None).encode() if drops else line
 
 
 _KINDS: dict[str, Any] = {f.name: f.type for f in fields(HookRequest)}

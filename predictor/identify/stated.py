@@ -62,8 +62,8 @@ class Stated:
     ``alone`` says that one process trains, which nothing starts for each GPU: of several one works.
     """
 
-    values: Mapping[str, Any] = field(default_factory=dict)
-    origins: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    origins: Mapping[str, str] = field(default_factory=dict, hash=False)
     problems: tuple[Problem, ...] = ()
     unknown_model: str | None = None
     alone: bool = False

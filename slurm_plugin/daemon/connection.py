@@ -11,8 +11,8 @@ import re
 import socket
 import stat
 import struct
-from asyncio import StreamReader, StreamWriter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
@@ -30,14 +30,13 @@ class Peers:
     def __init__(self, users: Iterable[str] = ()) -> None:
         self.named: frozenset[int] = frozenset()
         self.slurm_user: int | None = None
-        self.unknown: tuple[str, ...] = ()
         self.name(users)
 
-    def name(self, users: Iterable[str]) -> None:
-        """Take the users of the policy, names or numbers; ``unknown`` are those that are not."""
+    def name(self, users: Iterable[str]) -> tuple[str, ...]:
+        """Take the users of the policy, names or numbers; those that there are not."""
         found = {user: uid_of(user) for user in users}
         self.named = frozenset(uid for uid in found.values() if uid is not None)
-        self.unknown = tuple(user for user, uid in found.items() if uid is None)
+        return tuple(user for user, uid in found.items() if uid is None)
 
     def accept(self, uid: int) -> bool:
         """True where this user is answered."""
@@ -63,6 +62,7 @@ def uid_of(user: str) -> int | None:
 
 MAX_CONNECTIONS = 64
 IDLE_S = 10.0
+RETRY_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -79,67 +79,75 @@ class Connections:
     """All connections of the daemon; ``closing`` is told of each one that we end.
 
     A client has ``IDLE_S`` for a whole request and for taking in an answer. While one request is
-    decided at most one more than a whole one is read.
+    decided no more than a whole one is kept. A hook has mostly sent its line when it is accepted.
     """
 
     def __init__(
         self, decisions: Decisions, peers: Peers, closing: Callable[[Closing], None]
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._decisions = decisions
         self._peers = peers
         self._closing = closing
-        self._open: set[StreamWriter] = set()
+        self._open: set[asyncio.Task[None]] = set()
 
-    async def listen(self, listening: socket.socket) -> asyncio.Server:
+    def listen(self, listening: socket.socket) -> None:
         """Serve who connects to a socket."""
-        # A request ends with a newline, which counts.
-        return await asyncio.start_unix_server(
-            self._connected, sock=listening, limit=MAX_REQUEST_BYTES - 1
-        )
+        self._loop.add_reader(listening, self._accept, listening)
 
     def close(self) -> None:
-        """End all connections, after what was written to them."""
-        for writer in self._open:
-            writer.close()
+        """End all connections."""
+        for one in self._open:
+            one.cancel()
 
-    async def _connected(self, reader: StreamReader, writer: StreamWriter) -> None:
-        self._open.add(writer)
+    def _accept(self, listening: socket.socket) -> None:
         try:
-            why = self._refusal(writer) or await self._served(reader, writer)
-            if why is not None:
-                self._closing(why)
-                writer.transport.abort()
-        except ConnectionError:
-            pass  # the client went
-        finally:
-            self._open.discard(writer)
-            writer.close()
+            connected, _ = listening.accept()
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError as error:  # too many open files
+            _log.error("a connection cannot be accepted: %s", error)
+            self._loop.remove_reader(listening)
+            self._loop.call_later(RETRY_S, self.listen, listening)
+            return
+        connected.setblocking(False)
+        task = self._loop.create_task(self._connected(connected))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
 
-    def _refusal(self, writer: StreamWriter) -> Closing | None:
-        """Why a client is not let in."""
-        connected = writer.get_extra_info("socket")
+    async def _connected(self, connected: socket.socket) -> None:
+        with connected, suppress(ConnectionError):  # the client went
+            if (why := await self._served(connected)) is not None:
+                self._closing(why)
+
+    async def _served(self, connected: socket.socket) -> Closing | None:
+        """Answer line by line until the client is done, or why we end it."""
         raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
         uid = _UCRED.unpack(raw)[1]  # as the kernel knows it
         if not self._peers.accept(uid):
             _log.warning("refused a connection of uid %d", uid)
             return Closing.FOREIGN
-        return Closing.TOO_MANY if len(self._open) > MAX_CONNECTIONS else None
-
-    async def _served(self, reader: StreamReader, writer: StreamWriter) -> Closing | None:
-        """Answer line by line until the client is done, or why we end it."""
-        try:
-            while True:
+        if len(self._open) > MAX_CONNECTIONS:
+            return Closing.TOO_MANY
+        received, seen = bytearray(), 0
+        while True:
+            try:
                 async with asyncio.timeout(IDLE_S):
-                    line = await reader.readline()
-                if not line.endswith(b"\n"):
-                    return None
-                writer.write(await self._decisions.answer(line))
+                    while (end := received.find(b"\n", seen) + 1) == 0:
+                        seen = len(received)
+                        if seen >= MAX_REQUEST_BYTES:
+                            return Closing.TOO_LONG
+                        part = await self._loop.sock_recv(connected, MAX_REQUEST_BYTES - seen)
+                        if not part:
+                            return None
+                        received += part
+                line, seen = bytes(received[:end]), 0
+                del received[:end]
+                answer = await self._decisions.answer(line)
                 async with asyncio.timeout(IDLE_S):
-                    await writer.drain()
-        except TimeoutError:
-            return Closing.IDLE
-        except ValueError:  # of readline
-            return Closing.TOO_LONG
+                    await self._loop.sock_sendall(connected, answer)
+            except TimeoutError:
+                return Closing.IDLE
 
 
 BACKLOG = 128

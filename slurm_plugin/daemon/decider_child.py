@@ -20,7 +20,7 @@ from enum import StrEnum
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from predictor.errors import PrecisionTimeError
 from predictor.service.logs import logging_to
@@ -32,7 +32,8 @@ from ..cluster import Cluster
 from ..config import SlurmPolicy, policy_at, rules_of
 from ..errors import ProtocolError
 from ..estimate import Made, MadeBefore, Remembering
-from ..protocol import HookAnswer, HookRequest, parse_request
+from ..mark import MARK_HEAD
+from ..protocol import HookAnswer, HookRequest, parse_answer, parse_request
 from . import PACKAGES
 
 if TYPE_CHECKING:
@@ -55,8 +56,7 @@ class Ending(StrEnum):
     FAILED = "failed"  # an error of ours
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """One request line, and predictions that were made aside meanwhile."""
 
     line: bytes
@@ -64,17 +64,27 @@ class Asked:
     made: tuple[Made, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildAnswer:
-    """What was decided, and whose job it is; ``open`` where a prediction is still to be made."""
+class ChildAnswer(NamedTuple):
+    """The line for the hook, and whose job it is; ``open`` where a prediction is still to come."""
 
     ending: Ending
-    answer: HookAnswer
+    line: bytes
     kind: str = ""
     user: str = ""
     job_name: str = ""
     open: bool = False
     made: tuple[Made, ...] = ()
+
+    @property
+    def answer(self) -> HookAnswer:
+        """What the line says."""
+        return parse_answer(self.line)
+
+
+def unchanged(ending: Ending, name: str, job: str = "", comment: str | None = None) -> ChildAnswer:
+    """The answer for a job that goes on as it is, but for a mark where there is a comment."""
+    answer = HookAnswer(log=f"outcome={ending} id={name}", admin_comment=comment, ttl_s=0)
+    return ChildAnswer(ending, answer.encode(), job_name=job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +107,7 @@ class NewestView:
         self.latest, self.ahead = pickle.loads(packed)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedPolicy:
-    """All that decisions rest on but the view of Slurm; ``version`` is the predictor's."""
-
-    policy: SlurmPolicy
-    decider: SlurmDecider
-    version: str
-
-
-Loader = Callable[[NewestView, bool], LoadedPolicy]
-
-
-def load_policy(config: Path | None, view: NewestView, aside: bool) -> LoadedPolicy:
+def load_policy(config: Path | None, view: NewestView, aside: bool) -> SlurmDecider:
     """Read it all; raises PrecisionTimeError naming the file that is wrong."""
     from predictor.service.loading import PredictorLoader
 
@@ -139,10 +137,12 @@ def load_policy(config: Path | None, view: NewestView, aside: bool) -> LoadedPol
         except Exception:
             _log.exception("a decision on %s was tried out and failed", model)
     decider.read_cpu_s = bound_s
-    return LoadedPolicy(policy, decider, loaded.version)
+    return decider
 
 
-def run(arguments: list[str], log_format: str, loader: Loader) -> None:
+def run(
+    arguments: list[str], log_format: str, loader: Callable[[NewestView, bool], SlurmDecider]
+) -> None:
     """Decide what is asked on the channel that the arguments name, until the daemon is gone."""
     aside, channel = arguments[-2] == ASIDE, Connection(int(arguments[-1]))
     view = NewestView()
@@ -151,24 +151,25 @@ def run(arguments: list[str], log_format: str, loader: Loader) -> None:
         if aside:
             os.nice(ASIDE_NICE)
         try:
-            loaded = loader(view, aside)
+            decider = loader(view, aside)
         except PrecisionTimeError as error:
             channel.send(str(error))
             return
         settle_memory()
-        channel.send(Ready(loaded.policy, loaded.version))
-        predictor = loaded.decider.predictor
+        channel.send(Ready(decider.policy, decider.version))
+        predictor = decider.predictor
         while True:
             asked: Asked | bytes = channel.recv()
             if isinstance(asked, bytes):
                 view.take(asked)
+                decider.look()
                 continue
             if isinstance(predictor, MadeBefore):
                 predictor.take(asked.made)
-            answered = _decide(loaded.decider, asked)
+            answered = _decide(decider, asked)
             if isinstance(predictor, Remembering):
-                answered = replace(answered, made=predictor.made())
-            channel.send(answered)
+                answered = answered._replace(made=predictor.made())
+            channel.send_bytes(pickle.dumps(answered))
 
 
 def _decide(decider: SlurmDecider, asked: Asked) -> ChildAnswer:
@@ -177,8 +178,7 @@ def _decide(decider: SlurmDecider, asked: Asked) -> ChildAnswer:
         request = parse_request(asked.line)
     except ProtocolError as error:
         _log.warning("malformed request %s: %s", asked.name, error)
-        answer = HookAnswer(log=f"outcome={Ending.MALFORMED}", ttl_s=0)
-        return ChildAnswer(ending=Ending.MALFORMED, answer=answer)
+        return unchanged(Ending.MALFORMED, asked.name)
     try:
         answer, ending = decider.decide(request), Ending.DECIDED
         if any(limit is not None and limit < 1 for limit in (answer.time_limit, answer.time_min)):
@@ -186,9 +186,15 @@ def _decide(decider: SlurmDecider, asked: Asked) -> ChildAnswer:
     except Exception:
         _log.exception("decision %s failed: job %r of %s", asked.name, request.name, request.user)
         answer, ending = HookAnswer(log="outcome=failed", ttl_s=0), Ending.FAILED
+    answer = replace(answer, log=f"{answer.log} id={asked.name}")
+    if decider.is_open:  # not repeated, and found by its mark
+        comment = (answer.admin_comment or "").replace(
+            MARK_HEAD, f"{MARK_HEAD} later={asked.name}", 1
+        )
+        answer = replace(answer, admin_comment=comment or None, ttl_s=0)
     return ChildAnswer(
-        ending=ending,
-        answer=answer,
+        ending,
+        answer.encode(),
         kind=request.kind,
         user=request.user,
         job_name=request.name or "",

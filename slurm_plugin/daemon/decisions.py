@@ -14,12 +14,12 @@ import re
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
 from ..mark import MARK_HEAD
 from ..protocol import HookAnswer
-from .decider_child import Asked, ChildAnswer, Ending
+from .decider_child import Asked, ChildAnswer, Ending, unchanged
 from .lanes import DeciderProcess, Lane
 
 MAX_WAITING, MAX_WAITING_OF_USER = 256, 32
@@ -41,7 +41,6 @@ class Record:
 
     id: str
     found: ChildAnswer
-    ending: Ending
     duration_s: float
 
     @property
@@ -56,9 +55,7 @@ class _Pending:
     line: bytes
     name: str
     started_s: float
-    decided: asyncio.Future[ChildAnswer]
-    waits: bool = True
-    aside: bool = False
+    decided: asyncio.Future[ChildAnswer]  # done where nobody waits any more
 
 
 class FairQueue:
@@ -109,7 +106,6 @@ class Decisions:
         self.deadline_s, self.prediction_s = 0.04, 0.0
         self._report, self._tell_finished = report, finished
         self._loop = asyncio.get_running_loop()
-        self._pending: set[_Pending] = set()
         self._later: OrderedDict[str, HookAnswer | None] = OrderedDict()
         self._queue, self._aside_queue = FairQueue(), FairQueue()
         self._asked: dict[str, _Pending] = {}
@@ -120,16 +116,24 @@ class Decisions:
 
     async def answer(self, line: bytes) -> bytes:
         """The answer to one request line, now or within the deadline."""
-        pending = self._made(line)
-        found = await self._answered(pending)
+        pending, deadline_s = self._made(line), self.deadline_s
+        if (within := _field(_WITHIN, line)).isdigit():
+            deadline_s = min(deadline_s, max(0.0, int(within) / 1000 - MARGIN_S))
+        if self._queue.add(pending):
+            self._pump()
+            late = self._loop.call_later(deadline_s, self._late, pending)
+        else:
+            busy = _later("hook", line, Ending.BUSY)
+            late = self._loop.call_later(0.0, self._give, pending, busy)
+        found = await pending.decided
+        late.cancel()
         elapsed_s = time.perf_counter() - pending.started_s
-        record = Record(pending.name, found, found.ending, elapsed_s)
-        self._loop.call_later(REPORT_AFTER_S, self._report, record)
-        return found.answer.encode()
+        self._loop.call_later(REPORT_AFTER_S, self._report, Record(pending.name, found, elapsed_s))
+        return found.line
 
     async def decide_aside(self, line: bytes) -> HookAnswer | None:
         """The whole answer to a request for which nobody waits; None where too much does."""
-        pending = self._made(line, aside=True)
+        pending = self._made(line)
         if not self._aside_queue.add(pending):
             return None
         self._pump()
@@ -148,27 +152,15 @@ class Decisions:
     @property
     def idle(self) -> bool:
         """True while nobody's decision is being made."""
-        return not self._pending
+        return not self._asked
 
-    def _made(self, line: bytes, aside: bool = False) -> _Pending:
-        future = self._loop.create_future()
-        return _Pending(line, next(self._ids), time.perf_counter(), future, aside=aside)
+    def _made(self, line: bytes) -> _Pending:
+        return _Pending(line, next(self._ids), time.perf_counter(), self._loop.create_future())
 
-    async def _answered(self, pending: _Pending) -> ChildAnswer:
-        if not self._queue.add(pending):
-            return _later("hook", pending.line, Ending.BUSY)
-        self._pending.add(pending)
-        self._pump()
-        within = _field(_WITHIN, pending.line)
-        deadline_s = self.deadline_s
-        if within.isdigit():
-            deadline_s = min(deadline_s, max(0.0, int(within) / 1000 - MARGIN_S))
-        await asyncio.wait((pending.decided,), timeout=deadline_s)
+    def _late(self, pending: _Pending) -> None:
         if not pending.decided.done():
-            pending.waits = False
             self._expect(pending.name)
-            return _later(pending.name, pending.line, Ending.LATE)
-        return pending.decided.result()
+            self._give(pending, _later(pending.name, pending.line, Ending.LATE))
 
     def _pump(self) -> None:
         """Ask the processes that are free about what waits."""
@@ -186,70 +178,51 @@ class Decisions:
     def _answered_now(self, asked: Asked, found: ChildAnswer) -> None:
         pending = self._asked.pop(asked.name, None)
         if pending is not None and not found.open:
-            self._settle(pending, _named(found, pending.name))
+            self._settle(pending, found)
         elif pending is not None:
             self._expect(pending.name)
             if not self._aside_queue.add(pending):
                 del self._later[pending.name]
-            # Of which a prediction is still to come: not repeated, and found by its mark.
-            comment = found.answer.admin_comment
-            if comment is not None:
-                comment = comment.replace(MARK_HEAD, f"{MARK_HEAD} later={pending.name}", 1)
-            answer = replace(found.answer, admin_comment=comment, ttl_s=0)
-            found = _named(replace(found, answer=answer), pending.name)
-            if self.prediction_s > 0 and pending.waits:
-                self._loop.call_later(self.prediction_s, self._settle, pending, found)
+            if self.prediction_s > 0:
+                self._loop.call_later(self.prediction_s, self._give, pending, found)
             else:
                 self._settle(pending, found)
         self._pump()
+
+    def _give(self, pending: _Pending, found: ChildAnswer) -> bool:
+        """Answer whoever waits; False where nobody does any more."""
+        if pending.decided.done():
+            return False
+        pending.decided.set_result(found)
+        return True
 
     def _settle(self, pending: _Pending, found: ChildAnswer) -> None:
-        """Answer whoever waits, unless that was done."""
-        if pending.decided.done():
+        """Answer whoever waits; of a job that has passed keep what it should have got."""
+        if self._give(pending, found):
             return
-        self._pending.discard(pending)
-        pending.decided.set_result(found)
-        if not pending.waits:
-            self._finished_late(pending, found)
-
-    def _answered_aside(self, asked: Asked, found: ChildAnswer) -> None:
-        self._now.know(found.made)
-        pending = self._asked.pop(asked.name, None)
-        if pending is not None:
-            found = _named(found, pending.name)
-            if pending.aside:
-                pending.decided.set_result(found)
-            elif not pending.decided.done():
-                self._settle(pending, found)
-            else:
-                self._finished_late(pending, found)
-        self._pump()
-
-    def _finished_late(self, pending: _Pending, found: ChildAnswer) -> None:
-        """The job has passed: keep what it should have got."""
         if found.ending is not Ending.DECIDED:
             self._later.pop(pending.name, None)  # it is decided anew
         elif not found.open:
             self._later[pending.name] = found.answer
         elapsed_s = time.perf_counter() - pending.started_s
-        self._report(Record(pending.name, found, Ending.FINISHED_LATE, elapsed_s))
+        found = found._replace(ending=Ending.FINISHED_LATE)
+        self._report(Record(pending.name, found, elapsed_s))
         self._tell_finished()
 
-
-def _named(found: ChildAnswer, name: str) -> ChildAnswer:
-    """The same with its id in the log."""
-    return replace(found, answer=replace(found.answer, log=f"{found.answer.log} id={name}"))
+    def _answered_aside(self, asked: Asked, found: ChildAnswer) -> None:
+        self._now.know(found.made)
+        pending = self._asked.pop(asked.name, None)
+        if pending is not None:
+            self._settle(pending, found)
+        self._pump()
 
 
 def _later(name: str, line: bytes, ending: Ending) -> ChildAnswer:
     """No decision yet: a mark, by which the job is found when there is one."""
     own = _field(_LIMIT, line).decode("ascii", "replace") or "none"
     comment = f"{MARK_HEAD} later={name} own={own}" if own.isalnum() else None
-    return ChildAnswer(
-        ending=ending,
-        answer=HookAnswer(log=f"outcome={ending} id={name}", ttl_s=0, admin_comment=comment),
-        job_name=unquote_plus(_field(_NAME, line).decode("utf-8", "replace")),
-    )
+    job_name = unquote_plus(_field(_NAME, line).decode("utf-8", "replace"))
+    return unchanged(ending, name, job_name, comment)
 
 
 def _field(pattern: re.Pattern[bytes], line: bytes) -> bytes:

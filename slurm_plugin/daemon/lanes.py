@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import pickle
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,14 +17,12 @@ from collections.abc import Callable, Sequence
 from predictor.errors import PrecisionTimeError
 
 from ..estimate import Made
-from ..protocol import HookAnswer
 from . import started
-from .decider_child import ASIDE, Asked, ChildAnswer, Ending, Ready
+from .decider_child import ASIDE, Asked, ChildAnswer, Ending, Ready, unchanged
 
 LOAD_S = 120.0
 STUCK_S = 10.0  # processor time is bounded elsewhere: this is a fault of ours
 BETWEEN_STARTS_S = 0.5
-FAILED = ChildAnswer(ending=Ending.FAILED, answer=HookAnswer(log="outcome=failed", ttl_s=0))
 _log = logging.getLogger(__name__)
 
 
@@ -133,7 +132,7 @@ class Lane:
     def _send(self, said: Asked | bytes | None) -> None:
         assert self._child is not None
         try:
-            self._child.channel.send(said)
+            self._child.channel.send_bytes(pickle.dumps(said))
         except OSError:
             self._loop.call_soon(self._lost)
 
@@ -179,10 +178,10 @@ class Lane:
                     child.close()
                 continue
             self._use(child)
-            self._answered(Asked(b"", ""), FAILED)
+            self._answered(Asked(b"", ""), unchanged(Ending.FAILED, ""))
             return
 
     def _fail(self) -> None:
         asked, self._asked = self._asked, None
         if asked is not None:
-            self._answered(asked, FAILED)
+            self._answered(asked, unchanged(Ending.FAILED, asked.name))

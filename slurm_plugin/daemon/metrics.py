@@ -114,8 +114,8 @@ class DaemonMetrics(ServiceMetrics):
 
     def answered(self, record: Record) -> None:
         """Count one answer."""
-        self._requests.labels(record.found.kind, record.ending.value).inc()
-        if record.ending is Ending.FINISHED_LATE:
+        self._requests.labels(record.found.kind, record.found.ending.value).inc()
+        if record.found.ending is Ending.FINISHED_LATE:
             return
         self._seconds.observe(record.duration_s)
         said = record.words

@@ -125,7 +125,7 @@ class SlurmDaemon:
         listening = self._socket.listen(shared=self._peers.shared)
         if self._peers.slurm_user is not None:
             self._socket.give_to(self._peers.slurm_user)
-        server = await connections.listen(listening)
+        connections.listen(listening)
         notify("READY=1", f"STATUS=predictor {ready.version}")
         _log.info("ready on %s, predictor %s", self._policy.daemon.socket, ready.version)
         self._reconciler.start()
@@ -135,7 +135,8 @@ class SlurmDaemon:
         finally:
             notify("STOPPING=1")
             self._socket.remove()
-            server.close()
+            self._loop.remove_reader(listening)
+            listening.close()
             for task in tasks:
                 task.cancel()
             await self._finish(connections)
@@ -188,8 +189,7 @@ class SlurmDaemon:
             if getattr(old, name) != getattr(new, name):
                 _log.warning("daemon.%s has changed: it takes a restart", name)
         self._reconciler.policy = ready.policy
-        self._peers.name(new.allowed_users)
-        for user in self._peers.unknown:
+        for user in self._peers.name(new.allowed_users):
             _log.warning("daemon.allowed_users: there is no user %s", user)
         self._decisions.deadline_s = new.deadline_ms / 1000
         self._decisions.prediction_s = new.prediction_ms / 1000
@@ -234,7 +234,7 @@ class SlurmDaemon:
         """Count one answer, and log it as one event."""
         self._metrics.answered(record)
         said: dict[str, object] = {
-            "outcome": record.ending.value,
+            "outcome": record.found.ending.value,
             "duration_us": round(1e6 * record.duration_s),
             "kind": record.found.kind,
             "user": record.found.user,
@@ -242,7 +242,7 @@ class SlurmDaemon:
             **record.words,
             "id": record.id,
         }
-        level = logging.INFO if record.ending is Ending.DECIDED else logging.WARNING
+        level = logging.INFO if record.found.ending is Ending.DECIDED else logging.WARNING
         _events.log(
             level, "decision", **{name: value for name, value in said.items() if value != ""}
         )

@@ -19,9 +19,9 @@ from typing import Any
 
 from predictor.errors import PrecisionTimeError
 from predictor.service.logs import logging_to
-from slurm_plugin.config import read_policy
+from slurm_plugin.config import SlurmPolicy, read_policy
 from slurm_plugin.daemon import PACKAGES, decider_child
-from slurm_plugin.daemon.decider_child import LoadedPolicy, Loader, NewestView
+from slurm_plugin.daemon.decider_child import NewestView
 from slurm_plugin.daemon.service import SlurmDaemon
 from slurm_plugin.protocol import HookAnswer, HookRequest
 
@@ -32,12 +32,16 @@ SNAPSHOTS = (sys.executable, str(Path(__file__).with_name("snapshot_stand_in.py"
 class StandIn:
     """Decides by the comment alone; ``site`` of the policy is in every message."""
 
-    site: str = ""
+    policy: SlurmPolicy
+    version: str = "stand-in"
     view: NewestView | None = None
     asked: int = 0
     aside: bool = False
     is_open: bool = False
     predictor: None = None
+
+    def look(self) -> None:
+        """Nothing is kept of a view."""
 
     def decide(self, request: HookRequest) -> HookAnswer:
         self.asked += 1
@@ -60,15 +64,13 @@ class StandIn:
         return HookAnswer(
             log=f"model=resnet50 gpu=a100 tier=model limit={limit} reason=set",
             time_limit=limit,
-            message=f"{self.site} call {self.asked}",
+            message=f"{self.policy.site} call {self.asked}",
         )
 
 
-def loader(policy: Path) -> Loader:
-    def load(view: NewestView, aside: bool) -> LoadedPolicy:
-        read = read_policy(policy)
-        decider: Any = StandIn(read.site, view, aside=aside)
-        return LoadedPolicy(read, decider, "stand-in")
+def loader(policy: Path) -> Any:
+    def load(view: NewestView, aside: bool) -> StandIn:
+        return StandIn(read_policy(policy), view=view, aside=aside)
 
     return load
 

@@ -1,0 +1,178 @@
+"""Jobs that come to the same get the answer that was given before, in one view; others never."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from clusters import GPU_PARTITION, JOB, cluster, submit
+from site_runs import run_of
+
+from predictor.estimate.core import Predictor
+from predictor.estimate.fitting import Fitted
+from predictor.site.calibration.site_state import SiteState
+from slurm_plugin.ahead import QueueAhead
+from slurm_plugin.cluster import Association, SlurmJob, WallLimits
+from slurm_plugin.config import policy_of
+from slurm_plugin.decide import SlurmDecider
+from slurm_plugin.estimate import Fields, Made, MadeBefore, make
+from slurm_plugin.protocol import HookRequest, PartitionRequest
+
+SCRIPT = "#!/bin/sh\npython train.py --lr 0.1 --seed 1\n"
+POLICY = {
+    "exclude": {"users": ["banned"]},
+    "limits": {"history_mode": "fill"},
+    "placement": {"partition_mode": "apply", "partition_choices": ["short", "nolimit"]},
+}
+# Another value of each field of a request.
+OTHERS: dict[str, Any] = {
+    "kind": "modify",
+    "uid": 7,
+    "user": "banned",
+    "account": "lab2",
+    "qos": "long",
+    "name": "sim-1",
+    "comment": JOB.replace("epochs=90", "epochs=45"),
+    "extra": "batch=32 epochs=3",
+    "admin_comment": "precision-time v=1 own=none job: model=bert-base batch_size=8 steps=10",
+    "partition": "short",
+    "partitions": (GPU_PARTITION, PartitionRequest("short", 10, 30)),
+    "usable_partitions": ("gpu", "cpu"),
+    "time_limit": 600.0,
+    "time_min": 30.0,
+    "min_nodes": 2,
+    "max_nodes": 1,
+    "num_tasks": 2,
+    "ntasks_per_node": 2,
+    "sockets_per_node": 2,
+    "min_cpus": 64,
+    "cpus_per_task": 8,
+    "min_mem_per_node": 65536,
+    "min_mem_per_cpu": 1024,
+    "waits": 1,
+    "within": 30,
+    "tres_per_job": "gres/gpu:8",
+    "tres_per_node": "gres:gpu:a100:2",
+    "tres_per_socket": "gres:gpu:1",
+    "tres_per_task": "gres:gpu:2",
+    "features": "v100",
+    "prefer": "a100",
+    "req_nodes": "v1",
+    "exc_nodes": "a[1-2]",
+    "reservation": "maintenance",
+    "script": "#!/bin/sh\npython other.py --epochs 3\n",
+    "work_dir": "/home/u1/other",
+    "argv": ("/home/u1/run.sh", "--epochs", "3"),
+    "environment": {"PRECISION_TIME_BATCH_SIZE": "64"},
+}
+
+
+class Counting(MadeBefore):
+    """Knows every prediction, and counts how often it was asked."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        super().__init__()
+        self.predictor, self.asked = predictor, 0
+
+    def __call__(self, fields: Fields) -> Made:
+        self.asked += 1
+        return make(self.predictor, fields)
+
+
+@pytest.fixture(scope="module")
+def fresh(fitted: Fitted) -> Callable[[], SlurmDecider]:
+    """Deciders that have answered nothing so far, at a site with a past and a queue."""
+    runs = [
+        run_of(n, asked="", elapsed_s=600.0 + 60 * n, user="u1", name=f"sim-{n}", submit_line="")
+        for n in range(40)
+    ]
+    memory = SiteState.learn(runs).memory
+    running = [
+        SlurmJob(
+            job_id=n,
+            user="u2",
+            name="long",
+            state="RUNNING",
+            partitions=("gpu",),
+            gpus=4,
+            node_names=(name,),
+            start_s=1.8e9 - 60,
+            limit_min=2000,
+            label=str(n),
+        )
+        for n, name in enumerate(("a1", "a2", "v1", "v2"))
+    ]
+    walls = WallLimits(
+        qos={"long": 120}, associations=(Association(account="lab2", max_wall_min=60),)
+    )
+    view = cluster(queue=tuple(running), walls=walls)
+    ahead = QueueAhead.of(view)
+
+    def make_one() -> SlurmDecider:
+        return SlurmDecider(
+            Counting(fitted.predictor),
+            policy_of(POLICY),
+            lambda: view,
+            memory=memory,
+            ahead=lambda: ahead,
+        )
+
+    return make_one
+
+
+def asked(decider: SlurmDecider) -> int:
+    assert isinstance(decider.predictor, Counting)
+    return decider.predictor.asked
+
+
+def test_a_sweep_is_answered_once_and_each_job_as_if_alone(
+    fresh: Callable[[], SlurmDecider],
+) -> None:
+    decider, first = fresh(), submit(script=SCRIPT)
+    decider.decide(first)
+    before = asked(decider)
+    for n in range(2, 9):
+        script = SCRIPT.replace("0.1", f"0.{n}").replace("seed 1", f"seed {n}")
+        job = replace(first, name=f"sweep-{n}", script=script, comment=f"{JOB} run {n}", uid=n)
+        assert decider.decide(job) == fresh().decide(job)
+    assert asked(decider) == before > 0
+
+
+@pytest.mark.parametrize("start", [{}, {"script": SCRIPT}, {"comment": "", "name": "sim-99"}])
+def test_whatever_differs_the_answer_is_that_of_the_job_itself(
+    fresh: Callable[[], SlurmDecider], start: dict[str, Any]
+) -> None:
+    assert set(OTHERS) == {field.name for field in fields(HookRequest)}
+    decider, first = fresh(), submit(**start)
+    decider.decide(first)
+    answers = set()
+    for name, value in OTHERS.items():
+        job = replace(first, **{name: value})
+        answers.add(decider.decide(job))
+        assert decider.decide(job) == fresh().decide(job), name
+    assert len(answers) > 10
+
+
+def test_a_new_view_and_a_new_replay_are_decided_by(fresh: Callable[[], SlurmDecider]) -> None:
+    decider, job = fresh(), submit()
+    narrow = decider.decide(job)
+    smaller = cluster(nodes=tuple(n for n in cluster().nodes if n.name[0] == "a"))
+    decider.cluster, decider.ahead = lambda: smaller, lambda: None
+    wide = decider.decide(job)
+    assert wide != narrow
+    decider.ahead = lambda: QueueAhead()
+    assert decider.decide(job) == wide
+
+
+def test_what_is_still_to_be_predicted_is_not_kept(fresh: Callable[[], SlurmDecider]) -> None:
+    decider, job = fresh(), submit()
+    decider.predictor = MadeBefore()
+    first = decider.decide(job)
+    assert decider.is_open
+    assert decider.decide(job) == first
+    assert decider.is_open
+    known = fresh()
+    decider.predictor = known.predictor
+    assert decider.decide(job) == known.decide(job) != first
