@@ -89,7 +89,7 @@ class Connections:
         self._decisions = decisions
         self._peers = peers
         self._closing = closing
-        self._open: set[asyncio.Task[None]] = set()
+        self._open: dict[socket.socket, asyncio.Task[None]] = {}
 
     def listen(self, listening: socket.socket) -> None:
         """Serve who connects to a socket."""
@@ -97,7 +97,7 @@ class Connections:
 
     def close(self) -> None:
         """End all connections."""
-        for one in self._open:
+        for one in self._open.values():
             one.cancel()
 
     def _accept(self, listening: socket.socket) -> None:
@@ -111,14 +111,15 @@ class Connections:
             self._loop.call_later(RETRY_S, self.listen, listening)
             return
         connected.setblocking(False)
-        task = self._loop.create_task(self._connected(connected))
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
+        self._open[connected] = self._loop.create_task(self._connected(connected))
 
     async def _connected(self, connected: socket.socket) -> None:
-        with connected, suppress(ConnectionError):  # the client went
-            if (why := await self._served(connected)) is not None:
-                self._closing(why)
+        try:
+            with connected, suppress(ConnectionError):  # the client went
+                if (why := await self._served(connected)) is not None:
+                    self._closing(why)
+        finally:  # at once: who connects next counts those that are left
+            del self._open[connected]
 
     async def _served(self, connected: socket.socket) -> Closing | None:
         """Answer line by line until the client is done, or why we end it."""

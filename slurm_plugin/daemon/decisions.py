@@ -121,10 +121,9 @@ class Decisions:
             deadline_s = min(deadline_s, max(0.0, int(within) / 1000 - MARGIN_S))
         if self._queue.add(pending):
             self._pump()
-            late = self._loop.call_later(deadline_s, self._late, pending)
+            late: asyncio.Handle = self._loop.call_later(deadline_s, self._late, pending)
         else:
-            busy = _later("hook", line, Ending.BUSY)
-            late = self._loop.call_later(0.0, self._give, pending, busy)
+            late = self._loop.call_soon(self._give, pending, _later("hook", line, Ending.BUSY))
         found = await pending.decided
         late.cancel()
         elapsed_s = time.perf_counter() - pending.started_s
