@@ -124,7 +124,7 @@ def test_a_limit_below_a_minute_never_leaves_the_daemon(daemon: DaemonProcess) -
 def test_ten_thousand_fuzzed_lines_are_each_answered(daemon: DaemonProcess) -> None:
     draw = random.Random(20260)
     lines = [_fuzzed(draw) for _ in range(FUZZED)]
-    with daemon.connect() as client:
+    with daemon.connect(timeout_s=120.0) as client:  # of all that is sent, on a busy machine too
         sender = threading.Thread(target=client.sendall, args=(b"".join(lines),))
         sender.start()
         answers = client.makefile("rb")
