@@ -133,9 +133,6 @@ class SlurmDecider:
         excluded = exclude.reason(request.user, request.account, request.qos, asked)
         if excluded is not None:
             return HookAnswer(log=log_words(reason=f"excluded-{excluded}"))
-        wanted = gpu_request(request)
-        if wanted is None:
-            return HookAnswer(log=log_words(reason="no-gpus"))
         read = self._read(request)
         # The answer rests on what the texts come to: jobs of a sweep have one answer in a view.
         name = request.name if not (read.script or read.command) else None
@@ -143,6 +140,8 @@ class SlurmDecider:
         key = (shape, tuple(read.stated.values.items()), read)
         self.look()
         if (answer := self._answers.get(key)) is None:
+            if (wanted := gpu_request(shape)) is None:
+                return HookAnswer(log=log_words(reason="no-gpus"))
             answer = self._outcome(shape, wanted, read).answer()
             keeps = isinstance(self.predictor, MadeBefore) and not self.is_open
             if keeps and len(self._answers) < KEPT_ANSWERS:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from .errors import ProtocolError, SlurmError
 
@@ -138,20 +138,17 @@ def parse_request(line: bytes) -> HookRequest:
     """
     if len(line) > MAX_REQUEST_BYTES:
         raise ProtocolError(f"request of {len(line)} bytes; at most {MAX_REQUEST_BYTES} are read")
-    try:
-        pairs = parse_qsl(
-            line.decode("utf-8", "replace").rstrip("\n"),
-            keep_blank_values=True,
-            max_num_fields=MAX_FIELDS,
-            errors="replace",
-        )
-    except ValueError as error:
-        raise ProtocolError(f"request is not form-encoded: {error}") from None
+    pairs = line.decode("utf-8", "replace").rstrip("\n").split("&")
+    if len(pairs) > MAX_FIELDS:
+        raise ProtocolError(f"request of {len(pairs)} fields; at most {MAX_FIELDS} are read")
     stated: dict[str, object] = {}
     environment: dict[str, str] = {}
     argv: list[str] = []
     version = None
-    for key, value in pairs:
+    for pair in pairs:
+        key, _, value = pair.partition("=")
+        if "%" in value or "+" in value:
+            value = unquote_plus(value)
         if key == "v":
             version = value
         elif key == "argv":

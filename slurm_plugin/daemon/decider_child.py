@@ -65,10 +65,15 @@ class Asked(NamedTuple):
 
 
 class ChildAnswer(NamedTuple):
-    """The line for the hook, and whose job it is; ``open`` where a prediction is still to come."""
+    """The line for the hook with its log, and whose job it is.
+
+    ``limited`` where a limit is set, ``open`` where a prediction is still to come.
+    """
 
     ending: Ending
     line: bytes
+    log: str
+    limited: bool = False
     kind: str = ""
     user: str = ""
     job_name: str = ""
@@ -84,7 +89,7 @@ class ChildAnswer(NamedTuple):
 def unchanged(ending: Ending, name: str, job: str = "", comment: str | None = None) -> ChildAnswer:
     """The answer for a job that goes on as it is, but for a mark where there is a comment."""
     answer = HookAnswer(log=f"outcome={ending} id={name}", admin_comment=comment, ttl_s=0)
-    return ChildAnswer(ending, answer.encode(), job_name=job)
+    return ChildAnswer(ending, answer.encode(), answer.log, job_name=job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +200,8 @@ def _decide(decider: SlurmDecider, asked: Asked) -> ChildAnswer:
     return ChildAnswer(
         ending,
         answer.encode(),
+        answer.log,
+        limited=answer.time_limit is not None,
         kind=request.kind,
         user=request.user,
         job_name=request.name or "",

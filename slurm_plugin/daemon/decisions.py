@@ -46,7 +46,7 @@ class Record:
     @property
     def words(self) -> dict[str, str]:
         """The ``key=value`` words of the answer's log: model, gpu, tier, limit, reason."""
-        pairs = (word.partition("=") for word in self.found.answer.log.split(" "))
+        pairs = (word.partition("=") for word in self.found.log.split(" "))
         return {key: value for key, equals, value in pairs if equals and key}
 
 

@@ -120,7 +120,7 @@ class DaemonMetrics(ServiceMetrics):
         self._seconds.observe(record.duration_s)
         said = record.words
         self._reasons.labels(said.get("reason", "none")).inc()
-        if record.found.answer.time_limit is not None:
+        if record.found.limited:
             self._limits.labels(said.get("gpu", "none"), said.get("tier", "none")).inc()
 
     def closed(self, why: Closing) -> None:
