@@ -392,3 +392,15 @@ def test_an_accounting_table_of_torque_is_read_and_says_what_is_not(tmp_path: Pa
 def test_a_name_as_it_stands_comes_before_one_with_words_beside_it(tmp_path: Path) -> None:
     path = table(tmp_path / "a.csv", "gpus_total,gpus,submit,start,end", "8,2,0,10,20")
     assert [job.gpus for job in jobs(path)] == [2]
+
+
+def test_tasks_of_an_array_under_one_number_are_jobs_of_their_own(tmp_path: Path) -> None:
+    tasks = [ROW.replace("1619840000", f"161984000{n}") for n in range(5)]
+    path = table(tmp_path / "a.csv", HEADER, *tasks, tasks[2], ROW.replace("7,", "8,", 1))
+    assert [job.job_id for job in jobs(path)] == ["7", "7_1", "7_2", "7_3", "7_4", "7_2", "8"]
+    history = str(tmp_path / "h.sqlite")
+    for same in (1, 6):  # the repeated row; all rows the second time, of which one is there twice
+        found = ingest("csv", str(path), "--history", history, "--format", "json")
+        assert json.loads(found.stdout)["same"] >= same
+    with History.open(history) as store:
+        assert store.count() == 6

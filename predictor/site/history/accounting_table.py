@@ -39,6 +39,7 @@ from .run import EndedJob, JobState, Run
 NO_GPUS, GOING_ON = "without GPUs", "not ended"
 STEP, HEADER = "a step of a job", "a repeated header"
 MAX_LINE_CHARS = 1_000_000  # of a row; the rest of a longer line is skipped
+MOST_NUMBERS = 50_000  # of jobs that further rows may be tasks of
 SKEW_S = 60.0  # by which clocks of a cluster differ: a start so much before the submission is it
 _DELIMITERS = ",|\t;"
 _LINES_BETWEEN_TELLS = 1000
@@ -81,6 +82,8 @@ class AccountingTable:
         self._at, self._size = 0, 1
         self._header: list[str] = []
         self._columns: dict[str, list[tuple[int, float]]] = {}
+        # By cluster, number and second of submission: the starts and ends met, in their order.
+        self._tasks: dict[tuple[str, str, int], dict[tuple[float | None, float], int]] = {}
 
     @property
     def share(self) -> float:
@@ -94,7 +97,7 @@ class AccountingTable:
 
     def __iter__(self) -> Iterator[Item]:
         with self._rows() as rows:
-            self._header = next(rows, [])
+            self._header, self._tasks = next(rows, []), {}
             self._find_columns()
             for number in count(1):
                 try:
@@ -203,10 +206,16 @@ class AccountingTable:
                 cpus = cpus or whole(tres_value(row[at], "cpu") or "-")
                 memory = memory if memory[0] else (tres_value(row[at], "mem"), MIB)
         words: dict[str, Any] = {name: text[name][0] for name in _WORDS}
+        cluster, job_id = text["cluster"][0] or self._cluster, job_id or f"row-{number}"
+        # Many tables call all tasks of an array by one number.
+        tasks = self._tasks.setdefault((cluster, job_id, int(submit_s)), {})
+        task = tasks.setdefault((start_s, end_s), len(tasks))
+        if len(self._tasks) > MOST_NUMBERS:
+            del self._tasks[next(iter(self._tasks))]
         ended = EndedJob(
             scheduler=self._scheduler,
-            cluster=text["cluster"][0] or self._cluster,
-            job_id=job_id or f"row-{number}",
+            cluster=cluster,
+            job_id=f"{job_id}_{task}" if task else job_id,
             state=state,
             submit_s=submit_s,
             start_s=start_s,
