@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from predictor.identify.launch import flag_of, launch_of, said, shell_text
+from predictor.identify.launch import launch_of, shell_text
 from predictor.identify.shell import UNKNOWN, Command, read_script
 
 from .config import PREFIX
@@ -251,7 +251,7 @@ class StartedCommand:
 
 
 def ran_by(container: Mapping[str, Any]) -> StartedCommand:
-    """What a container starts; an image's own entry point is not known here."""
+    """What a container starts; arguments alone stand behind the image's unknown entry point."""
     known: dict[str, str] = {}
     hidden: set[str] = set()  # variables whose value stands elsewhere
     for variable in items(container, "env")[:MAX_VARIABLES]:
@@ -266,7 +266,8 @@ def ran_by(container: Mapping[str, Any]) -> StartedCommand:
             known[name] = _filled(value, known, hidden)[:MAX_VALUE]
     known = {name: value for name, value in known.items() if UNKNOWN not in value}
     environment = {n: known[n] for n in sorted(known, key=lambda n: not n.startswith(OURS))}
-    given = [*items(container, "command"), *items(container, "args")][:MAX_WORDS]
+    command = items(container, "command") or [UNKNOWN] * bool(items(container, "args"))
+    given = [*command, *items(container, "args")][:MAX_WORDS]
     words = tuple(_filled(word, environment, hidden) for word in given if isinstance(word, str))
     return StartedCommand(words, shell_text(words) or "", environment)
 
@@ -297,7 +298,7 @@ GROUP_SIZES = (
     "jobset.sigs.k8s.io/replicatedjob-replicas",
 )
 KUBEFLOW = "training.kubeflow.org/job-name"
-_NODES = re.compile(r"(?:\d{1,6}:)?(\d{1,6})", re.ASCII)
+_NODES = re.compile(r"(\d{1,6})(?::\d{1,6})?", re.ASCII)
 
 
 def pods_told(
@@ -321,15 +322,11 @@ def pods_told(
 
 
 def _launched(ran: StartedCommand, labels: Mapping[str, str], asked: PodGpus) -> int | None:
-    """What environment and launcher say; of an elastic job's ``2:8`` nodes, the most."""
-    commands: tuple[Command, ...] = (Command(ran.words, False),) if ran.words else ()
-    if ran.script:
-        commands = read_script(ran.script, ran.environment).commands
-    flags: dict[str, str] = {}
-    for command in commands:
-        launch = launch_of(command.words)
-        for name, value, following in said(launch.before) if launch is not None else ():
-            flags[flag_of(name)] = value if value is not None else next(iter(following), "")
+    """What environment and launcher say; of an elastic job's ``2:8`` nodes, the fewest."""
+    read = read_script(ran.script, ran.environment).commands
+    commands = read if ran.script else (Command(ran.words, False),)
+    launches = filter(None, (launch_of(command.words) for command in commands))
+    flags = dict(pair for launch in launches for pair in launch.started.items())
     processes = count(ran.environment, PROCESS_VARIABLE)
     stated = [ran.environment.get(name, "") for name in NODE_VARIABLES]
     stated += [] if processes else [flags.get(name, "") for name in NODE_FLAGS]

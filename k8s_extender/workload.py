@@ -6,12 +6,14 @@ import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any, get_args
 
 import orjson
 
 from predictor.identify.identify import identify
 from predictor.identify.rules import RuleContext, Rules
+from predictor.identify.shell import UNKNOWN
 from predictor.identify.stated import Problem, Stated
 
 from .config import PREFIX, Config, Prioritize
@@ -71,6 +73,8 @@ class PodJob:
 
 DEADLINE = f"{PREFIX}deadline"
 HARD = f"{PREFIX}deadline-hard"
+# What only Kubernetes has a key for.
+WISHES = ("deadline", "deadline-hard", "fill-deadline", "gpu-memory", "placement", "policy", "pods")
 GPU_MEMORY = f"{PREFIX}gpu-memory"
 # Longer deadlines are slips: a deadline of ten years ends nothing.
 LONGEST_S = 366 * 86_400.0
@@ -176,7 +180,7 @@ def _stated(
         name=_first(labels, OWNERS) or text(obj, "metadata", "name"),
         account=text(obj, "metadata", "namespace"),
         partition=_first(labels, QUEUES),
-        command=" ".join(ran.words),
+        command=" ".join(ran.words).lstrip(f"{UNKNOWN} "),
         script=ran.script,
     )
     found = identify(
@@ -205,6 +209,10 @@ def _wishes(
     if policy not in (None, *POLICIES):
         unread.append(f"invalid policy={policy!r:.80}; expected one of {', '.join(POLICIES)}")
         policy = None
+    for key in (name.removeprefix(PREFIX) for name in annotations if name.startswith(PREFIX)):
+        near = get_close_matches(key, WISHES, n=1, cutoff=0.82)
+        if near and near[0] != key:
+            unread.append(f"{key[:40]!r} is not an annotation of ours; nearest: {near[0]}")
     if memory is not None and match is None:
         unread.append(f"invalid gpu-memory={memory!r:.80}; expected GiB such as 60Gi")
     needed = None if match is None else round(float(match[1]) * 2**30)

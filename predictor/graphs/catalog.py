@@ -97,7 +97,7 @@ def entry_of(name: str, library: str = "") -> ModelEntry:
     """As ``find_entry``; raises UnknownModelError with the nearest names or the reason."""
     entry = find_entry(name, library)
     if entry is None:
-        raise UnknownModelError(name, nearest(name), why_refused(name))
+        raise UnknownModelError(name, nearest(name), why_refused(name, library))
     return entry
 
 

@@ -53,9 +53,9 @@ def meaning_of(name: str, library: str = "") -> Meaning | None:
     return None
 
 
-def why_refused(name: str) -> str:
+def why_refused(name: str, library: str = "") -> str:
     """Why a name means no network of the catalog, where that is known; else an empty text."""
-    refused = filter(None, map(_refused, _spellings(name[:MAX_NAME], "")))
+    refused = filter(None, map(_refused, _spellings(name[:MAX_NAME], library)))
     return next((refusal.reason for refusal in refused), "")
 
 

@@ -12,34 +12,28 @@ from profiles.storage import shipped_yaml
 
 from ..errors import UnknownModelError
 from ..job.datasets import DataSet, find_dataset
-from .configured import Configured, completed, configured, is_config, plain_name, tell_files
+from .configured import Configured, completed, configured, is_config, plain_names, tell_files
 from .draft import SIGNALS, Draft
 from .files import Files
 from .grammar import pairs_of
 from .keys import OFF, ON, resolve_model
-from .launch import FlagFamily, Launch, base_name, family_of, flag_of, flags, said, switched
+from .launch import (
+    FlagFamily,
+    Launch,
+    base_name,
+    family_of,
+    flag_of,
+    flags,
+    positional,
+    said,
+    switched,
+)
 from .shell import UNKNOWN
 from .stated import DECISIVE, FILE, NAMED, Stated
 
 # What flags are set to where they say nothing; `scratch` and `resume` are of nanoGPT's --init_from.
 _UNSET = frozenset(("", "-1", "-1.0", "0", "auto", "none", "null", "default", "infinity", "inf"))
 _UNSET |= {"scratch", "resume"}
-# The field that a key beyond the grammar is about.
-_ABOUT = {
-    "node_batch": "batch_size",
-    "accumulated_batch": "batch_size",
-    "unclear_batch": "batch_size",
-    "total_batch": "global_batch_size",
-    "total_or_tokens": "global_batch_size",
-    "total_samples": "steps",
-    "input_size": "image_size",
-    "nodes": "batch_size",
-    "config": "model",
-    "micro": "batch_size",
-    "micro_of_total": "batch_size",
-    "shared_accum": "grad_accum",
-    "batch_tokens": "global_batch_size",
-}
 # openmmlab: 8 GPUs x 32 samples, 100 epochs or a schedule of 12 (user_guides/config of mmdet).
 _GPUS_BATCH = re.compile(r"[-_](\d{1,3})xb(\d{1,4})(?=[-_]|$)", re.ASCII)
 _CONFIG_EPOCHS = re.compile(r"[-_](\d{1,3})e(?=[-_]|$)", re.ASCII)
@@ -72,6 +66,10 @@ _NEGATED = re.compile(r"-+(?:no|disable)[-_]", re.ASCII)
 _LORA = re.compile(r"(?:^|[_ ])(q?)[ld]ora(?:_|\.py|[. ]|$)", re.ASCII)
 # Trains adapters unless finetuning_type says otherwise: finetuning_args.py of LLaMA-Factory.
 _ADAPTING = "llamafactory-cli train"
+# main_moco.py, simclr/train.py: each image goes through the network more than once.
+_VIEWS = re.compile(
+    r"(?:^|[_/.-])(?:moco|simclr|simsiam|byol|dino|swav|barlow|vicreg|contrastive)", re.ASCII
+)
 _DISTRIBUTED = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
 # Ends of the names of files of data.
 _ENDS = re.compile(r"(?:\.(?:[a-z]{2,7}\d?|mp4|h5))+$", re.ASCII)
@@ -106,13 +104,11 @@ def _read(found: Configured, origin: str) -> Stated:
     launch = found.launch
     family = family_of(launch)
     reading = _Reading(launch, family, Draft(origin, family.prefix))
-    for name, value, following in said(launch.before):
-        key = flags().launcher_values.get(flag_of(name))
-        text = value if value is not None else next(iter(following), "")
-        if key is not None and UNKNOWN not in text:
+    for flag, key in flags().launcher_values.items():
+        if UNKNOWN not in (text := launch.started.get(flag, UNKNOWN)):
             reading.draft.signal(key, text)
     _read_flags(reading)
-    if family.leads and (word := _leading(launch.after)):
+    if family.leads and (word := next(iter(positional(launch.after)), "")):
         _take(reading, family.values[family.leads], family.leads, word, ())
     if family.models and launch.program in family.models and "model" not in reading.draft.texts:
         reading.draft.say("model", family.models[launch.program])
@@ -159,19 +155,16 @@ def _trainer(reading: _Reading, stated: Stated) -> str | None:
     known, family = shipped_yaml("trainers.yaml"), reading.family
     launchers = (flags().launcher_trainers.get(base_name(word), "") for word in launch.before)
     found = next((name for name in (family.name, *launchers) if name in known), None)
-    switched_off = any(family.meaning(flag_of(name)) in SIGNALS for name, _ in named)
+    meant = {**family.values, **{flag: key for flag, (key, _) in family.switches.items()}}
+    switched_off = any(meant.get(flag_of(name)) in SIGNALS for name, _ in named)
     return None if found and switched_off and known[found]["precision"] != "fp32" else found
 
 
 def _read_flags(reading: _Reading) -> None:
     given = said(reading.launch.after)
-    meant: dict[str, set[str | None]] = {}
-    for name, value, _ in given:
-        meant.setdefault(plain_name(name, reading.family), set()).add(value)
+    names = plain_names([(name, value) for name, value, _ in given], reading.family)
     for name, value, following in given:
-        plain = plain_name(name, reading.family)
-        # one that stands in two sections with two values stays where it is
-        flag = flag_of(name if plain == name or len(meant[plain]) > 1 else f"--{plain}")
+        flag = flag_of(name if names[name] == name else f"--{names[name]}")
         key = reading.family.values.get(flag)
         if key in _FILES or (
             flag in flags().config_flags and is_config(value or "".join(following[:1]))
@@ -192,15 +185,6 @@ def _read_flags(reading: _Reading) -> None:
             word = switched(value, following)
             if word is not None:
                 _switch(reading, pair, word)
-
-
-def _leading(words: Sequence[str]) -> str | None:
-    """The first word that is neither a flag nor what may be the value of one."""
-    for flag, word in zip(("", *words), words, strict=False):
-        value_of_flag = flag.startswith("-") and "=" not in flag
-        if not word.startswith("-") and "=" not in word and not value_of_flag:
-            return word
-    return None
 
 
 def _next_value(following: Sequence[str]) -> str | None:
@@ -224,7 +208,7 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
     """One flag with its value, unless that says nothing or cannot be known."""
     draft = reading.draft
     if UNKNOWN in text:
-        about = _ABOUT.get(key, key.partition(".")[0])
+        about = flags().about.get(key, key.partition(".")[0])
         if about in DECISIVE or about == "model":
             shown = f"{name} is set where we cannot read it"
             draft.problem(f"{shown}: state {about} in --comment", about)
@@ -358,6 +342,9 @@ def _read_kind(reading: _Reading) -> None:
     key, model = reading.draft.texts.get("model", ("", ""))
     if frozen := _FROZEN_BITS.search(model):
         reading.draft.texts["model"], bits = (key, model[: frozen.start()]), frozen[1]
+    if _VIEWS.search(f"{reading.launch.directory}/{program}".lower()):
+        why = "self-supervised views of one image are not priced: no limit is set"
+        reading.draft.problem(why, "model", contradiction=True)
     options = {}
     if adapters:
         options["lora"] = "on"
@@ -430,15 +417,8 @@ def _of_paths(path: str | None, words: Sequence[str]) -> tuple[DataSet | None, s
     if path is not None:
         name = _data_name(path)
         return find_dataset(name), name or None
-    placed = (
-        _data_name(word)
-        for before, word in zip(("", *words), words, strict=False)
-        if "/" in word
-        and not before.startswith("-")
-        and "=" not in word
-        and word[0] in f"/.~{UNKNOWN}"
-    )
-    return next(filter(None, map(find_dataset, filter(None, placed))), None), None
+    paths = (w for w in positional(words) if "/" in w and w[0] in f"/.~{UNKNOWN}")
+    return next(filter(None, map(find_dataset, map(_data_name, paths))), None), None
 
 
 def _data_name(path: str) -> str:

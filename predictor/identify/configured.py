@@ -12,9 +12,9 @@ from itertools import product
 from .draft import SIGNALS, Draft
 from .files import Files, settings_of
 from .keys import FIELD_OF, OFF, ON, key_of
-from .launch import FlagFamily, Launch, family_of, flag_of, flags, said
+from .launch import FlagFamily, Launch, family_of, flag_of, flags, positional, said
 from .shell import UNKNOWN
-from .stated import BATCHES, DECISIVE, Stated
+from .stated import BATCHES, DECISIVE, Problem, Stated
 
 MAX_READ = 8
 MAX_BASES = 8
@@ -60,11 +60,8 @@ def configured(launch: Launch, files: Files | None, origin: str) -> Configured:
     reading = _Reading(files, origin)
     read = [(one, None if one.flag in _DEEPSPEED else reading.settings(one.paths)) for one in named]
     own = replace(launch, after=(*(w for _, settings in read for w in _words(settings or {})),))
-    family = family_of(replace(own, after=(*own.after, *launch.after)))
-    read = [(one, None if s is None else _flattened(s, family)) for one, s in read]
-    words = tuple(word for _, settings in read for word in _words(settings or {}))
-    whole = replace(launch, after=(*words, *launch.after))
-    tables = reading.tables(whole)
+    whole = replace(launch, after=(*own.after, *launch.after))
+    family, tables = family_of(whole), reading.tables(whole)
     unread = tuple(
         told
         for one, settings in read
@@ -144,24 +141,20 @@ def _words(settings: Mapping[str, str]) -> Iterator[str]:
             yield f"{name}={text}" if "." in name else f"--{name}={text}"
 
 
-def _flattened(settings: Mapping[str, str], family: FlagFamily) -> dict[str, str]:
-    """Settings with those of plain sections under the name of the flag that means the same.
+def plain_names(said_so: Sequence[tuple[str, str | None]], family: FlagFamily) -> Mapping[str, str]:
+    """By the name of each setting the flag that it is, where it stands in plain sections.
 
-    One that stands in two sections with two values stays where it is.
+    One that stands in two sections with two values keeps its name.
     """
-    found: dict[str, str] = {}
-    meant: dict[str, set[str]] = {}
-    for name, text in settings.items():
-        plain = plain_name(name, family)
-        meant.setdefault(family.values.get(flag_of(f"--{plain}"), plain), set()).add(text)
-    for name, text in settings.items():
-        plain = plain_name(name, family)
-        key = family.values.get(flag_of(f"--{plain}"), plain)
-        found[plain if len(meant[key]) == 1 else name] = text
-    return found
+    plain = {name: _plain_name(name, family) for name, _ in said_so}
+    meant = {name: family.values.get(flag_of(f"--{flag}"), flag) for name, flag in plain.items()}
+    values: dict[str, set[str | None]] = {}
+    for name, text in said_so:
+        values.setdefault(meant[name], set()).add(text)
+    return {n: flag if len(values[meant[n]]) == 1 else n for n, flag in plain.items()}
 
 
-def plain_name(name: str, family: FlagFamily) -> str:
+def _plain_name(name: str, family: FlagFamily) -> str:
     """The flag that a setting in plain sections is, else its own name."""
     *sections, leaf = flag_of(f"--{name}").lstrip("-").split(".")
     table = flags()
@@ -183,8 +176,8 @@ def _unread(
         yield named
     elif _DEFAULTS in settings:
         yield replace(named, shown=f"{named.shown}: {_DEFAULTS}")
-    for name in settings or ():
-        flag = flag_of(name if "." in name else f"--{name}")
+    for name, plain in plain_names(tuple((settings or {}).items()), family).items():
+        flag = flag_of(name if "." in plain else f"--{plain}")
         known = flag in family.values or flag in family.switches or _OTHER_WORK.search(name)
         if key_of(name.rpartition(".")[2]) in _DECISIVE and not known:
             yield replace(named, shown=f"{named.shown}: {name[:60]}")
@@ -206,10 +199,8 @@ class Named:
 
 def launcher_file(launch: Launch) -> str | None:
     """The file of a launcher such as ``accelerate launch --config_file``."""
-    for name, value, following in said(launch.before):
-        if flag_of(name) in flags().launcher_files:
-            return value if value is not None else next(iter(following), "")
-    return None
+    found = (launch.started.get(flag) for flag in flags().launcher_files)
+    return next((path for path in found if path is not None), None)
 
 
 def tell_files(unread: Sequence[Named], *, launcher_unread: bool, draft: Draft) -> None:
@@ -248,14 +239,10 @@ def _of_flags(launch: Launch, family: FlagFamily) -> Iterator[Named]:
 
 
 def _of_arguments(launch: Launch, family: FlagFamily) -> Iterator[Named]:
-    for before, word in zip(("", *launch.after), launch.after, strict=False):
-        if word.startswith("-") or "=" in word:
-            continue
-        if family.configs:
-            if family.starts_config(word):
-                yield Named("", (word,), word[-40:], agreed=True)
-        elif not before.startswith("-") and (is_config(word) or _PYTHON_CONFIG.fullmatch(word)):
-            yield Named("", (word,), word[-40:])
+    for word in launch.after if family.configs else positional(launch.after):
+        known = is_config(word) or _PYTHON_CONFIG.fullmatch(word)
+        if family.starts_config(word) if family.configs else known:
+            yield Named("", (word,), word[-40:], bool(family.configs))
 
 
 def is_config(word: str) -> bool:
@@ -292,6 +279,11 @@ def _table(settings: Mapping[str, str], table: Mapping[str, str], origin: str) -
 
 def completed(command: Stated, config: Stated) -> Stated:
     """A command over the configuration that completes it: both batch sizes hold together."""
+    for name in ("batch_size", "grad_accum"):
+        if (own := command.values.get(name)) and config.values.get(name, own) != own:
+            told = f"{own}, and the DeepSpeed file {config.values[name]}: no limit is set"
+            words = f"{name}: the command says {told}"
+            config = config.without(BATCHES, Problem(config.origins[name], words, name, True))
     joined = command.over(config)
     batches = {
         name: config.values[name]

@@ -44,11 +44,12 @@ _AMP = "amp"
 class Draft:
     """Texts by key as one place has them; a key said twice has its last value.
 
-    ``prefix`` is tried before a model's name (``torchvision:``).
+    ``prefix`` is tried before a model's name (``torchvision:``); what is said is ``ours`` to read.
     """
 
     origin: str
     prefix: str = ""
+    ours: bool = False
     texts: dict[str, tuple[str, str]] = field(default_factory=dict)
     signals: dict[str, str] = field(default_factory=dict)
     pairs: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -107,7 +108,7 @@ class Draft:
         if set(_LENGTHS) <= values.keys():
             shown = f"steps={values.pop('steps')} and epochs={values.pop('epochs'):g}"
             self.problem(f"{shown} are both stated: give one of them", "steps")
-        if self.texts or self.signals:  # else foreign words are no one's fault
+        if self.texts or self.signals or self.ours:  # else foreign words are no one's fault
             for key in list(self.unknown)[:MAX_UNKNOWN_KEYS]:
                 near = nearest_keys(key)
                 known = f"nearest: {', '.join(near)}" if near else f"expected one of {_COMMON}"

@@ -23,6 +23,14 @@ MAX_TEXT = 64 * 1024
 MAX_SETTINGS = 2000
 MAX_DEPTH = 16
 MAX_VALUE = 256
+
+
+class _Loader(CSafeLoader):
+    """What a program would construct from a text (``!new:``, ``!!python/...``) is unknown."""
+
+
+for _tag in ("!", "tag:yaml.org,2002:python/"):
+    _Loader.add_multi_constructor(_tag, lambda *_: UNKNOWN)
 _OPENING = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
 _CLOSING = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 _FAILURES = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, yaml.YAMLError)
@@ -125,7 +133,7 @@ def _read_yaml(text: str) -> Any:
         depth += isinstance(event, _OPENING) - isinstance(event, _CLOSING)
         if depth > MAX_DEPTH:
             raise ValueError("nested too deep")
-    return yaml.load(text, CSafeLoader)
+    return yaml.load(text, _Loader)
 
 
 def _read_python(text: str) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def parse_mapping(mapping: Mapping[str, str], origin: str) -> Stated:
     ``PRECISION_TIME_BATCH_SIZE`` and ``precision-time.io/batch-size`` are the key ``batch_size``;
     ``PRECISION_TIME`` and ``precision-time.io/job`` hold a whole text, which single keys refine.
     """
-    draft, text = Draft(origin), Draft(origin)
+    draft, text = Draft(origin, ours=True), Draft(origin)
     for name, value in list(mapping.items())[:MAX_MAPPED]:
         value = value[:MAX_TEXT]
         if name in (TEXT_VARIABLE, TEXT_ANNOTATION):

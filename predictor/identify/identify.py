@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from posixpath import join
 from typing import Any
@@ -22,28 +22,12 @@ from .configured import completed, deepspeed_stated
 from .draft import settle
 from .files import Files, FilesAt
 from .grammar import parse_mapping, parse_text
-from .launch import Launch, base_name, flag_of, launch_of, said, shell_file, shell_text
+from .launch import Launch, base_name, flags, launch_of, shell_file, shell_text
 from .rules import RuleContext, Rules
-from .shell import MAX_SCRIPT, UNKNOWN, Command, Sourced, read_script
+from .shell import MAX_SCRIPT, Command, Sourced, read_script
 from .stated import FILE, SCRIPT, Problem, Stated
 
 MARK = "#SBATCH"
-# The short forms of options of sbatch that estimates and decisions use.
-SHORT = {
-    "A": "account",
-    "a": "array",
-    "C": "constraint",
-    "c": "cpus-per-task",
-    "G": "gpus",
-    "J": "job-name",
-    "N": "nodes",
-    "n": "ntasks",
-    "p": "partition",
-    "q": "qos",
-    "t": "time",
-    "w": "nodelist",
-    "x": "exclude",
-}
 _LONG = re.compile(r"--([a-z][a-z-]+)(?:=(.*))?", re.ASCII | re.S)
 MAX_PROBLEMS = 5
 MAX_TRAINING_COMMANDS = 50
@@ -56,7 +40,6 @@ _TRAINING_FIELDS = {"model", "batch_size", "global_batch_size", "steps", "epochs
 _LENGTH = ("steps", "epochs")
 # Where a batch job starts, unless it moves.
 HERE = {"SLURM_SUBMIT_DIR": ".", "PWD": "."}
-_MOVES = ("cd", "pushd", "popd")
 _CONTAINERS = frozenset(("docker", "podman", "enroot", "shifter", "ch-run", "udocker"))
 # Problems that any program may have.
 _OF_FILES = ("file", "precision")
@@ -121,18 +104,11 @@ def parse_script(
     lines. At most 64 KiB are read.
     """
     known = tuple(sorted((environment or {}).items()))
-    if files is None:
-        return _kept(text[:MAX_SCRIPT], tuple(argv), origin, known)
-    return _parsed(text[:MAX_SCRIPT], tuple(argv), origin, known, files)
+    said = (text[:MAX_SCRIPT], tuple(argv), origin, known)
+    return _parsed(*said, None) if files is None else _parsed.__wrapped__(*said, files)
 
 
 @lru_cache(maxsize=SCRIPTS_KEPT)
-def _kept(
-    text: str, argv: tuple[str, ...], origin: str, environment: tuple[tuple[str, str], ...]
-) -> Stated:
-    return _parsed(text, argv, origin, environment, None)
-
-
 def _parsed(
     text: str,
     argv: tuple[str, ...],
@@ -159,11 +135,10 @@ def _disputed(runs: Sequence[_Run], text: str) -> Iterator[str]:
     gpus = asked.get("gpus-per-node") or asked.get("gres", "").partition("gpu")[2]
     requests = {"--nproc-per-node": gpus.rpartition(":")[2], "--nnodes": asked.get("nodes", "")}
     for run in runs:
-        for name, value, following in said(run.launch.before):
-            started = value if value is not None else next(iter(following), "")
-            wanted = requests.get(flag_of(name), "")
+        for flag, started in run.launch.started.items():
+            wanted = requests.get(flag, "")
             if started.isdigit() and wanted.isdigit() and int(started) != int(wanted):
-                yield f"{name} {started}, and #SBATCH asks for {wanted}: no limit is set"
+                yield f"{flag} {started}, and #SBATCH asks for {wanted}: no limit is set"
 
 
 def started_gpus(text: str, argv: Sequence[str], files: Files | None = None) -> int | None:
@@ -174,7 +149,7 @@ def started_gpus(text: str, argv: Sequence[str], files: Files | None = None) -> 
     read = read_script(text[:MAX_SCRIPT], {}, argv[1:]).commands if text.strip() else None
     counts = set()
     for run in _runs(read or (Command(tuple(argv), False),), files):
-        told = {flag_of(n): v or next(iter(f), "") for n, v, f in said(run.launch.before)}
+        told = run.launch.started
         here = told.get("--nproc-per-node") or told.get("--num-gpus", "")
         numbers = [told.get("--num-processes", here), told.get("--nnodes", "1")]
         if "--num-processes" in told:
@@ -200,34 +175,23 @@ class _Run:
 
 
 def _runs(commands: Sequence[Command], files: Files | None, depth: int = 0) -> Iterator[_Run]:
-    directory: str | None = ""
     for command in commands:
-        if command.words and command.words[0] in _MOVES:
-            directory = _moved(directory, command)
-        elif depth < MAX_DEPTH and (inner := _inner(command, files, directory)) is not None:
+        directory = command.directory
+        if depth < MAX_DEPTH and (inner := _inner(command, files, directory)) is not None:
             outer = _outside(command.words, directory)
             for run in _runs(inner, FilesAt.of(files, directory), depth + 1):
                 known = outer is not None and run.directory is not None
                 place = join(outer or "", run.directory or "") if known else None
-                yield replace(run, repeated=run.repeated or command.repeated, directory=place)
+                whole = replace(run.launch, before=(command.words[0], *run.launch.before))
+                yield _Run(whole, run.repeated or command.repeated, place)
         elif (launch := launch_of(command.words)) is not None and not launch.does_other_work:
             yield _Run(launch, command.repeated, _outside(launch.before, directory))
 
 
-def _sourced(files: Files | None) -> Sourced | None:
+def _sourced(files: Files | None) -> Sourced:
     """Reads a file that a script sources, where the commands before it have moved to."""
-    if files is None:
-        return None
-
-    def read(path: str, commands: Sequence[Command]) -> str | None:
-        directory: str | None = ""
-        for command in commands:
-            if command.words[0] in _MOVES:
-                directory = _moved(directory, command)
-        here = FilesAt.of(files, directory)
-        return None if here is None else here.read(path)
-
-    return read
+    at = partial(FilesAt.of, files)
+    return lambda path, directory: None if (here := at(directory)) is None else here.read(path)
 
 
 def _inner(
@@ -241,14 +205,6 @@ def _inner(
     if text is None:
         return None
     return read_script(text, command.exported, arguments, _sourced(here)).commands
-
-
-def _moved(directory: str | None, command: Command) -> str | None:
-    """Where ``cd`` leads; not known in a branch, and where a variable says it."""
-    to = command.words[1] if len(command.words) == 2 else UNKNOWN
-    if command.repeated or UNKNOWN in to or to.startswith(("-", "~")) or command.words[0] != "cd":
-        return None
-    return to if to.startswith("/") else None if directory is None else join(directory, to)
 
 
 def _outside(words: Sequence[str], directory: str | None) -> str | None:
@@ -336,17 +292,12 @@ def sbatch_options(script: str) -> dict[str, str]:
     for line in script.splitlines():
         if line.startswith(MARK):
             with suppress(ValueError):
-                found |= _options_of(shlex.split(line.removeprefix(MARK), comments=True))
+                words = shlex.split(line.removeprefix(MARK), comments=True)
+                for word, value in zip(words, [*words[1:], ""], strict=True):
+                    if long := _LONG.fullmatch(word):
+                        found[long[1]] = value if long[2] is None else long[2]
+                    elif word.startswith("-") and word[1:2] in flags().sbatch_short:
+                        found[flags().sbatch_short[word[1]]] = word[2:] or value
         elif line.strip() and not line.startswith("#"):
             break
-    return found
-
-
-def _options_of(words: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for word, value in zip(words, [*words[1:], ""], strict=False):
-        if long := _LONG.fullmatch(word):
-            found[long[1]] = value if long[2] is None else long[2]
-        elif word.startswith("-") and word[1:2] in SHORT:
-            found[SHORT[word[1]]] = word[2:] or value
     return {name: text for name, text in found.items() if text and not text.startswith("-")}

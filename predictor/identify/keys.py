@@ -55,7 +55,7 @@ ON = frozenset(("on", "true", "yes", "1"))
 OFF = frozenset(("off", "false", "no", "0", "none", ""))
 _SHARDED = {
     **{name: name for name in SHARDINGS},
-    **dict.fromkeys(("full_shard", *ON), "fsdp"),
+    **dict.fromkeys(("full_shard", "full", *ON), "fsdp"),
     **dict.fromkeys(("no_shard", *OFF), "ddp"),
     "hybrid_shard": "hsdp",
     "shard_grad_op": "zero2",

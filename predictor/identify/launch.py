@@ -54,10 +54,6 @@ class FlagFamily:
     leads: str = ""
     models: Mapping[str, str] | None = None
 
-    def meaning(self, flag: str) -> str:
-        """The key of the grammar that a flag or a switch sets; empty where it is not known."""
-        return self.values.get(flag) or self.switches.get(flag, ("",))[0]
-
     def starts_config(self, word: str) -> bool:
         """Whether a word is the path of a configuration of this family."""
         return word.startswith(self.configs) or f"/{self.configs}" in word
@@ -81,6 +77,8 @@ class Flags:
     launcher_files: frozenset[str]
     config_ends: frozenset[str]
     config_flags: frozenset[str]
+    about: Mapping[str, str]
+    sbatch_short: Mapping[str, str]
     data_directories: frozenset[str]
     words: Mapping[str, Mapping[str, str]]
     spreading: frozenset[str]
@@ -158,7 +156,14 @@ class Launch:
             return True
         if self.program == "yolo":
             return not {"train", "mode=train"} & set(self.after)
-        return bool(_name_words(self.program) & table.other_work) and not self.trains
+        learns = self.trains or bool(given & {"--lr", "--learning-rate"})
+        return bool(_name_words(self.program) & table.other_work) and not learns
+
+    @property
+    def started(self) -> Mapping[str, str]:
+        """What is said behind each flag of the words before it."""
+        found = said(self.before)
+        return {flag_of(n): next(iter(f), "") if v is None else v for n, v, f in found}
 
     @property
     def alone(self) -> bool:
@@ -166,7 +171,8 @@ class Launch:
         table = flags()
         if self.program in table.programs or family_of(self).spreads:
             return False
-        if any(base_name(word).removesuffix(".py") in table.spreading for word in self.before):
+        spreading = {*table.spreading, UNKNOWN}
+        if any(base_name(word).removesuffix(".py") in spreading for word in self.before):
             return False
         return not {flag_of(name) for name, _, _ in said(self.after)} & table.spreading_flags
 
@@ -190,8 +196,10 @@ def launch_of(words: Sequence[str]) -> Launch | None:
         elif several := table.programs & {" ".join((base, *behind[:n])) for n in (1, 2)}:
             name = max(several, key=len)
             return Launch(name, before, behind[name.count(" ") :])
-        elif base in table.programs or (
-            base.endswith(".py") and not word.startswith("-") and base not in table.launching_files
+        elif (
+            base in table.programs
+            or (base.endswith(".py") and word[0] != "-" and base not in table.launching_files)
+            or (_trains(base) and (not index or words[index - 1] in {"run", *table.launchers}))
         ):
             return Launch(base, before, behind, word.rpartition("/")[0])
         elif python and word.startswith(UNKNOWN) and _is_python(words[index - 1]):
@@ -261,6 +269,13 @@ def said(words: Sequence[str]) -> list[tuple[str, str | None, tuple[str, ...]]]:
     return found
 
 
+def positional(words: Sequence[str]) -> list[str]:
+    """The words that are neither flags nor settings, nor what may be the value of a flag."""
+    behind = zip(("", *words), words, strict=False)
+    free = (word for before, word in behind if "=" in before or before[:1] != "-")
+    return [word for word in free if word[:1] != "-" and "=" not in word]
+
+
 def switched(value: str | None, following: Sequence[str]) -> str | None:
     """What a switch is set to: ``on``, a word of its own, or None where it is off."""
     if value is None and following and following[0].lower() in (ON | OFF) - {"", "none"}:
@@ -277,9 +292,15 @@ def _launches(word: str) -> bool:
         base in table.launchers
         or base in table.programs
         or base.endswith(".py")
+        or _trains(base)
         or _is_python(word)
         or UNKNOWN in word
     )
+
+
+def _trains(base: str) -> bool:
+    """Whether a program that a package installs is named for training: ``mace_run_train``."""
+    return "." not in base and bool(_name_words(base) & flags().training_words)
 
 
 def _is_python(word: str) -> bool:

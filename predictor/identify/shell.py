@@ -1,7 +1,7 @@
 """The commands of a shell script, read and never run.
 
 Quotes, comments, continued lines, here-documents, arrays, and variables that the script sets to
-plain text are understood. What only running could tell (``$(...)``, arithmetic, variables set in
+plain text are understood. What only running could tell (``$(...)``, variables set in
 a branch or a loop, or not at all) becomes UNKNOWN inside the word. Every text is accepted, and
 the work is bounded by its length.
 """
@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from operator import add, floordiv, mod, mul, sub
+from posixpath import join
 
 # Stands in a word for what cannot be known without running the script.
 UNKNOWN = "\ue000"
@@ -19,6 +21,7 @@ MAX_SCRIPT = 64 * 1024
 MAX_VALUE = 8 * 1024
 MAX_WORDS = 1000
 MAX_EXPANDED = 256 * 1024
+MAX_DIGITS = 15
 MAX_COMMANDS = 2000
 MAX_SOURCED = 4
 
@@ -31,7 +34,7 @@ _TOKEN = re.compile(
     |(?P<ansi>\$'(?:[^'\\]|\\.)*+')
     |(?P<double>"(?:[^"\\]|\\.)*+")
     |(?P<escaped>\\.)
-    |(?P<dollar>\$\(|`[^`]*+`|\$\{[^}\n]{1,200}+\}|\$(?:[A-Za-z_]\w*+|[0-9@*\#?$!-]))
+    |(?P<dollar>\$\(\([^()\n]{1,99}\)\)|\$\(|`[^`]*+`|\$\{[^}\n]{1,200}+\}|\$(?:[A-Za-z_]\w*+|[0-9@*\#?$!-]))
     |(?P<document>\ue001\d++\ue001)
     |(?P<redirect>\d*+(?:&>>?|[<>]&|>>|<<<|>\||[<>](?!\()))
     |(?P<end>;;|&&|\|\||\|&|[;&|\n])
@@ -44,7 +47,7 @@ _TOKEN = re.compile(
 # Inside double quotes.
 _INSIDE = re.compile(
     r"""\\(?P<escaped>["$`\\\n])
-    |(?P<dollar>\$\([^"]*+|`[^`]*+`|\$\{[^}\n]{1,200}+\}|\$(?:[A-Za-z_]\w*+|[0-9@*\#?$!-]))
+    |(?P<dollar>\$\(\([^()\n]{1,99}\)\)|\$\([^"]*+|`[^`]*+`|\$\{[^}\n]{1,200}+\}|\$(?:[A-Za-z_]\w*+|[0-9@*\#?$!-]))
     |(?P<plain>[^\\$`]++|.)""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
@@ -56,6 +59,11 @@ _PARAMETER = re.compile(r"(\w+|[@*#?$!-])(?:\[[@*]\])?(?::?([-=+?])(.*))?", re.A
 _MARK = "\ue001"
 _HERE = re.compile(r"(?<!<)<<-?[ \t]*(?:'(\w+)'|\"(\w+)\"|\\?(\w+))", re.ASCII)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.S)
+_TERM = r"\s*\$?\{?\w+\}?\s*"
+_SUM = re.compile(f"{_TERM}(?:(?:[+-]{_TERM})*|(?:[*/%]{_TERM})*)", re.ASCII)
+_OPERATORS = {"+": add, "-": sub, "*": mul, "/": floordiv, "%": mod}
+_MOVES = ("cd", "pushd", "popd")
+_SET_BY_SLURM = ("SLURM_", "CUDA_VISIBLE_DEVICES")
 _SETTERS = ("export", "declare", "typeset", "local", "readonly")
 _SHELL = re.compile(r"(?:^|/)(?:ba|z)?sh$|\.(?:sh|bash|slurm|sbatch)$")
 _BRANCHES = {"if": 1, "fi": -1, "case": 1, "esac": -1}
@@ -84,10 +92,11 @@ class Command:
     words: tuple[str, ...]
     repeated: bool
     exported: Mapping[str, str] = field(default_factory=dict)
+    directory: str | None = ""
 
 
-# The text of a file, which a command sources behind others; None where it is not to be read.
-Sourced = Callable[[str, Sequence[Command]], str | None]
+# The text of a file, sourced in a directory; None where it is not to be read.
+Sourced = Callable[[str, str | None], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +168,7 @@ class _Reader:
     tested: bool = False
     joined: bool = False
     budget: int = MAX_EXPANDED
+    directory: str | None = ""
 
     def insert(self, text: str, position: int) -> None:
         """Go on with a text at a position."""
@@ -190,7 +200,7 @@ class _Reader:
         if words[0] not in ("source", ".") or len(words) < 2 or self.sourced is None:
             return
         self.sourced_files += 1
-        text = self.sourced(words[1], self.commands)
+        text = self.sourced(words[1], self.commands[-1].directory)
         if text is not None and self.sourced_files <= MAX_SOURCED and UNKNOWN not in words[1]:
             self.insert(f"{text[:MAX_SCRIPT]}\n", position)
 
@@ -291,7 +301,9 @@ class _Reader:
         return self._spent(words)
 
     def _value(self, token: str) -> tuple[str, ...]:
-        """What ``$NAME``, ``${NAME}`` or ``${NAME:-default}`` stands for."""
+        """What ``$NAME``, ``${NAME}``, ``${NAME:-default}`` or ``$((2 * NAME))`` stands for."""
+        if token.startswith("$(("):
+            return (self._computed(token[3:-2]),)
         match = _PARAMETER.fullmatch(token[2:-1] if token.startswith("${") else token[1:])
         if match is None:
             return (UNKNOWN,)
@@ -301,12 +313,27 @@ class _Reader:
         known = None if self.function and name.isdigit() else self.variables.get(name)
         if operator is None or (known and operator in "-=?"):
             return self._spent((UNKNOWN if known is None else known,))
+        if name.startswith(_SET_BY_SLURM):  # what stands in for it is not what it will be
+            return (UNKNOWN,)
         if operator in "-=" and "$" not in default and "`" not in default:
             plain = default.strip("'\"")
             if operator == "=" and known is None:
                 self.variables[name] = UNKNOWN if self._uncertain() else plain
             return (plain,)
         return (UNKNOWN,)
+
+    def _computed(self, text: str) -> str:
+        """A sum, or a product, of known whole numbers."""
+        words = re.findall(r"\w+|[+*/%-]", text) if _SUM.fullmatch(text) else [""]
+        numbers = [self.variables.get(word, word) for word in words[::2]]
+        if not all(number.isdecimal() and len(number) <= MAX_DIGITS for number in numbers):
+            return UNKNOWN
+        found = int(numbers[0])
+        for sign, number in zip(words[1::2], map(int, numbers[1:]), strict=True):
+            if sign in "/%" and not number:
+                return UNKNOWN
+            found = _OPERATORS[sign](found, number)
+        return str(found)
 
     def _spent(self, words: tuple[str, ...]) -> tuple[str, ...]:
         """Words, as long as what is left of the budget of expansions holds them."""
@@ -328,8 +355,24 @@ class _Reader:
             given, words = words[: plain[0]], words[plain[0] :]
             self._forget(words)
             repeated = self.loops > 0 or self.function
-            self.commands.append(Command(tuple(words), repeated, self._seen_by(words, given)))
+            seen = self._seen_by(words, given)
+            self.commands.append(Command(tuple(words), repeated, seen, self.directory))
+            if words[0] in _MOVES:
+                self.directory = None if repeated else self._moved(words)
             self.tested = self.tested or words[0] in _TESTS
+
+    def _moved(self, words: list[str]) -> str | None:
+        """Where ``cd`` leads; not known where a variable says it."""
+        to = words[1] if len(words) == 2 and words[0] == "cd" else UNKNOWN
+        if UNKNOWN in to or to.startswith(("-", "~")):
+            return None
+        return (
+            to
+            if to.startswith("/")
+            else None
+            if self.directory is None
+            else join(self.directory, to)
+        )
 
     def _seen_by(self, words: list[str], given: list[str]) -> Mapping[str, str]:
         """What a shell that a command starts knows: exported variables, and those before it."""

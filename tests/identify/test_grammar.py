@@ -394,3 +394,11 @@ def test_given_fields_give_way_to_what_was_stated_in_another_way() -> None:
 def test_settling_leaves_alone_what_has_no_image() -> None:
     stated = Stated({"model": "vgg16"}, {"model": "comment"})
     assert settle(stated) is stated
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"), [("EPOHCS", "epochs"), ("DATSET", "dataset"), ("IMAGE_SZE", "image")]
+)
+def test_a_misspelt_variable_is_told_even_alone(key: str, meant: str) -> None:
+    (problem,) = parse_mapping({f"PRECISION_TIME_{key}": "3"}, "environment").problems
+    assert meant in problem.text

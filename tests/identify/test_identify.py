@@ -37,7 +37,9 @@ def test_nothing_written_is_nothing_said() -> None:
 
 
 def test_the_axes_of_an_image_wait_for_the_model() -> None:
-    stated = identify(comment="image=96", script="python train.py --model unet3d --batch-size 2")
+    stated = identify(
+        comment="image=96", script="python train.py --model unet3d-medical --batch-size 2"
+    )
     assert stated.values["image_size"] == (96, 96, 96)
 
 

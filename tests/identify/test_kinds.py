@@ -201,3 +201,71 @@ def test_no_limit_rests_on_what_is_not_known_of_a_training(words: str) -> None:
     job = read(f"python {TRAIN} {words}").job(gpu="a100-sxm4-80gb", gpus=1)
     found = assumptions_of(job, lambda job: 1.0, measured=True, most_gpus=64)
     assert decisive(found) is not None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["bert", "lstm", "transformer", "gpt", "ViT-B/32", "RN50", "unet3d", "mobilenet", "dlrm"],
+)
+def test_a_script_of_ones_own_that_says_only_a_kind_names_no_network(name: str) -> None:
+    stated = read(f"python run.py --model {name} --batch-size 8 --epochs 3 --amp")
+    assert stated.model is None
+    assert stated.unknown_model == name
+    assert identify(comment="model=bert").model == "bert-base"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "srun bash -c 'python train.py --model resnet50 --batch-size 8'",
+        "srun shifter bash -c 'source env.sh; python train.py --batch-size 8'",
+        "$LAUNCHER train.py --batch-size 8",
+        "python train.py --batch_size 8 --num_process_per_node 8",
+    ],
+)
+def test_processes_that_something_else_starts_are_not_one(command: str) -> None:
+    assert not read(command).alone
+    assert read("bash -c 'python train.py --batch-size 8'").alone
+
+
+@pytest.mark.parametrize(
+    ("command", "epochs"),
+    [
+        ("mace_run_train --batch_size 8 --max_num_epochs 9 --device cuda", 9),
+        ("srun multipa-train --batch_size 8 --num_epochs 9", 9),
+        ("uv run pretrain --batch-size 8 --epochs 9", 9),
+        ("python eval_linear_probe.py --batch-size 8 --epochs 9 --lr 0.1", 9),
+        ("python eval_linear_probe.py --batch-size 8 --epochs 9", None),
+        ("srun -J train python plot.py --epochs 9", None),
+        ("cp train.tar --epochs 9", None),
+    ],
+)
+def test_programs_that_a_package_installs_train_by_their_names(
+    command: str, epochs: int | None
+) -> None:
+    assert read(command).values.get("epochs") == epochs
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["main_moco.py -a resnet50", "SimCLR/run.py --arch resnet50", "main_dino.py --arch vit-s-16"],
+)
+def test_views_of_one_image_are_told_and_carry_no_limit(program: str) -> None:
+    said = f"python {program} --batch-size 256 --epochs 100 --dataset imagenet --amp"
+    assert any("self-supervised" in one.text for one in read(said).contradictions)
+
+
+def test_batches_of_a_deepspeed_file_that_the_command_contradicts_are_left_out() -> None:
+    text = '{"train_micro_batch_size_per_gpu": 4, "train_batch_size": 128}'
+    command = "deepspeed train.py --per_device_train_batch_size 8 --deepspeed ds.json"
+    stated = read(f"{command} --model_name_or_path gpt2 --max_steps 5", {"ds.json": text})
+    assert stated.values["batch_size"] == 8
+    assert "global_batch_size" not in stated.values
+    assert stated.contradictions
+
+
+def test_what_a_program_constructs_of_a_yaml_file_hides_nothing_else() -> None:
+    text = "epochs: 7\nbatch_size: 8\nlr: !ref <a>\nnet: !new:torch.nn.Linear {a: 1}\n"
+    text += "sizes: !!python/object/apply:eval ['range(5)']\n"
+    stated = read("python train.py --config a.yaml", {"a.yaml": text})
+    assert (stated.values["epochs"], stated.values["batch_size"]) == (7, 8)

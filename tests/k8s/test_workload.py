@@ -254,7 +254,7 @@ def test_rules_of_the_site_know_pods_by_owner_namespace_and_queue(tmp_path: Path
 
 ENV = [
     ({"PET_NNODES": "4", "PET_NPROC_PER_NODE": "8", "WORLD_SIZE": "32"}, {}, 4),
-    ({"PET_NNODES": "2:6"}, {}, 6),
+    ({"PET_NNODES": "2:6"}, {}, 2),
     ({"NNODES": "3"}, {}, 3),
     ({"WORLD_SIZE": "16"}, {}, 2),
     ({"WORLD_SIZE": "2"}, {}, 2),
@@ -279,7 +279,7 @@ def test_the_environment_tells_the_pods_of_the_job(
     ("command", "pods"),
     [
         ("torchrun --nnodes=4 --nproc-per-node=8 train.py", 4),
-        ("torchrun --nnodes 1:4 train.py", 4),
+        ("torchrun --nnodes 2:4 train.py", 2),
         ("python -m torch.distributed.run --nnodes=$NNODES_ train.py", 1),
         ("accelerate launch --num_machines 2 --num_processes 16 train.py", 2),
         ("accelerate launch --num_processes 16 train.py", 2),
@@ -473,3 +473,36 @@ def test_users_are_sent_to_annotations_and_not_to_an_option_of_sbatch() -> None:
     found = made("Pod", {"spec": {"containers": [{"command": command, "resources": limits}]}})
     (problem,) = found.stated.problems
     assert problem.text.endswith("in annotations")
+
+
+def test_arguments_alone_stand_behind_the_entry_point_of_the_image() -> None:
+    args = ["--nproc_per_node=8", "main.py", "--arch=resnet18", "--epochs=20", "/data/cifar10"]
+    found = job(pod(container(8, args=args)))
+    assert found.stated.model == "resnet18"
+    assert found.stated.values["epochs"] == 20
+    assert not found.stated.alone
+    text = job(pod(container(8, args=["bash", "-c", "torchrun train.py --model vgg16 --epochs 3"])))
+    assert text.stated.model == "vgg16"
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("deadine", "deadline"),
+        ("gpu-memry", "gpu-memory"),
+        ("polcy", "policy"),
+        ("podds", "pods"),
+        ("deadline-hrd", "deadline-hard"),
+        ("placemnt", "placement"),
+        ("fil-deadline", "fill-deadline"),
+    ],
+)
+def test_a_misspelt_annotation_of_ours_is_told_even_alone(key: str, meant: str) -> None:
+    (problem,) = job(pod(annotations={f"precision-time.io/{key}": "1"})).stated.problems
+    assert meant in problem.text
+
+
+def test_what_we_write_ourselves_is_no_slip() -> None:
+    written = ("deadline-gpu", "filled-deadline-seconds", "expected-run-time", "predicted-duration")
+    ours = {f"precision-time.io/{key}": "1" for key in written}
+    assert not job(pod(annotations=ours)).stated.problems
