@@ -74,6 +74,9 @@ class Kind(StrEnum):
     OPTIMIZER = "optimizer"
 
 
+# Function of what the host reads from the device, one value a launch: steps that are captured or
+# fused by hand do without.
+READ_BACK = "read_back"
 PRODUCT_KINDS = frozenset({Kind.GEMM, Kind.BATCHED_GEMM, Kind.CONV, Kind.ATTENTION, Kind.RNN})
 
 

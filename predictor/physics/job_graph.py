@@ -10,7 +10,7 @@ from math import prod
 from profiles.gpus import CPU, find_gpu
 
 from ..graphs.catalog import ModelEntry, find_entry, graph_of, overrides
-from ..graphs.operator import Direction, Graph, Kind, Operator, Workload
+from ..graphs.operator import READ_BACK, Direction, Graph, Kind, Operator, Workload
 from ..job.precision import Dtype, Precision
 from ..job.training_job import TrainingJob
 from .autocast import TypedOperator, autocast, runnable
@@ -127,8 +127,9 @@ def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
     seq_len = job.seq_len or entry.seq_len
     if job.mean_seq_len:
         seq_len = job.mean_seq_len
-    elif seq_len and job.software.unpadded:
-        seq_len = max(1, int(seq_len * UNPADDED))
+    elif seq_len and (bins := job.software.unpadded):  # of a width: samples fill half of the last
+        width = int(bins) if str(bins).isdigit() else 0
+        seq_len = max(1, min(seq_len, int(seq_len * UNPADDED) + width // 2))
     if seq_len and job.context_parallel > 1:
         seq_len = max(1, seq_len // job.context_parallel)
     return Workload(
@@ -168,6 +169,8 @@ def lowered(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOp
     """The operators as the device runs them under the framework and options of a job."""
     if job.hardware.kind == CPU:
         return typed  # layouts are part of what tables of a CPU time
+    if job.software.captured or fuses(job):
+        typed = tuple(t for t in typed if t.operator.function != READ_BACK)
     if job.framework.startswith("tensorflow") and ("xla", "off") in job.options:
         typed = tuple(spelt_out(typed))
     if not (job.software.channels_last and takes_channels_last(job)):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from predictor.graphs.catalog import entry_of
-from predictor.graphs.operator import Direction, Kind, Operator
+from predictor.graphs.operator import READ_BACK, Direction, Kind, Operator
 from predictor.job.precision import Dtype
 from predictor.job.training_job import TrainingJob
 from predictor.physics.autocast import TypedOperator
-from predictor.physics.job_graph import fused, job_graph, job_operators
+from predictor.physics.job_graph import fused, job_graph, job_operators, workload
 from predictor.physics.step import StepModel
 
 RESNET = TrainingJob(model="resnet50", precision="amp", gpu="a100", batch_size=64)
@@ -166,3 +166,23 @@ class TestAdapters:
         )
         products = 32 * (4096 * (4096 + 2 * 1024 + 4096) + 3 * 4096 * 14336)
         assert quantised - plain == pytest.approx(2 * products * (0.5 + 2))
+
+
+@pytest.mark.parametrize(("option", "removed"), [("cuda_graph=on", True), ("workers=4", False)])
+def test_the_host_picks_the_masks_of_regions_unless_the_step_is_captured(
+    option: str, removed: bool
+) -> None:
+    job = RESNET.but(model="mask-rcnn-r50-fpn", batch_size=2, options=option)
+    picked = [t.operator for t in operators(job) if t.operator.function == READ_BACK]
+    assert [o.kernels for o in picked] == ([] if removed else [2 * 2 * 80])
+
+
+@pytest.mark.parametrize(
+    ("option", "tokens"),
+    [("unpad=on", 256), ("seq_binning=64", 288), ("seq_binning=512", 512), ("seq_binning=on", 256)],
+)
+def test_bins_of_lengths_are_padded_to_the_longest_of_a_bin(option: str, tokens: int) -> None:
+    job = TrainingJob(
+        model="bert-large", precision="amp", gpu="a100", batch_size=8, seq_len=512, options=option
+    )
+    assert workload(job, entry_of(job.model)).seq_len == tokens

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..builder import Feature, GraphBuilder, Options
+from ..operator import READ_BACK
 from .classifiers import Trunk, image_input, stage, stages
 
 ROIS = 512  # regions sampled per image
@@ -223,7 +224,10 @@ def mask_head(
         x = b.conv_transpose(x, 256, 2, stride=2, bias=True)
         b.activation(x)
         x = b.conv(x, classes, 1, bias=True)
-    # targets are cropped from the ground truth; the loss reads the mask of the true class only
+    # Targets are cropped from the ground truth, whose polygons the host picks region by region: it
+    # reads each index back twice (SegmentationMask of maskrcnn-benchmark), or draws them itself
+    # (detectron2, mmdetection). The loss reads the mask of the true class only.
+    b.elementwise(rois, kernels=2 * rois, backward_writes=0, function=READ_BACK)
     b.elementwise(rois * x.positions, reads=8, writes=8, kernels=20, backward_writes=0)
     b.regression_loss(rois * x.positions, kernels=6)
     b.elementwise(rois * x.elements, reads=0, writes=0, backward_reads=0)
