@@ -11,6 +11,7 @@ import gzip
 import io
 import re
 import zlib
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import tzinfo
@@ -53,6 +54,7 @@ _WORDS = (  # fields that are columns of the same name
 )
 _REQUIRED = (("submit",), ("start", "wait"), ("end", "elapsed"), ("gpus",))
 Scaled = tuple[str, float]
+_Tasks = OrderedDict[tuple[str, str, int], dict[tuple[float | None, float], int]]
 
 
 class _MessyRowError(Exception):
@@ -83,7 +85,7 @@ class AccountingTable:
         self._header: list[str] = []
         self._columns: dict[str, list[tuple[int, float]]] = {}
         # By cluster, number and second of submission: the starts and ends met, in their order.
-        self._tasks: dict[tuple[str, str, int], dict[tuple[float | None, float], int]] = {}
+        self._tasks: _Tasks = OrderedDict()
 
     @property
     def share(self) -> float:
@@ -97,7 +99,7 @@ class AccountingTable:
 
     def __iter__(self) -> Iterator[Item]:
         with self._rows() as rows:
-            self._header, self._tasks = next(rows, []), {}
+            self._header, self._tasks = next(rows, []), OrderedDict()
             self._find_columns()
             for number in count(1):
                 try:
@@ -211,7 +213,7 @@ class AccountingTable:
         tasks = self._tasks.setdefault((cluster, job_id, int(submit_s)), {})
         task = tasks.setdefault((start_s, end_s), len(tasks))
         if len(self._tasks) > MOST_NUMBERS:
-            del self._tasks[next(iter(self._tasks))]
+            self._tasks.popitem(last=False)
         ended = EndedJob(
             scheduler=self._scheduler,
             cluster=cluster,
