@@ -227,8 +227,8 @@ class Watcher:
             key = f"advice {revision.old_min} {revision.limit_min}"
             self._say_once(revision.job, f"advice: {_words(revision)}", key)
         due = tuple(r for r in (*soft, *found) if r not in told)
-        now = {_name(job): job for job in self.source.queue()} if due else {}
-        return (*told, *(r for r in due if self._applied(r, now.get(_name(r.job)), policy)))
+        now = {job.label: job for job in self.source.queue()} if due else {}
+        return (*told, *(r for r in due if self._applied(r, now.get(r.job.label), policy)))
 
     def _grown(self, queue: Sequence[SlurmJob], policy: SlurmPolicy) -> Iterator[Revision]:
         """Soft limits that are due, whether new ones are written or not."""
@@ -279,7 +279,7 @@ class Watcher:
         known = (before.state, before.limit_min, before.admin_comment)
         if now is None or (now.state, now.limit_min, now.admin_comment) != known:
             return False
-        commands, update = Commands.of(policy.slurm), ("update", f"jobid={_name(before)}")
+        commands, update = Commands.of(policy.slurm), ("update", f"jobid={before.label}")
         comment = f"admincomment={revision.mark.text()}"
         try:
             commands.text("scontrol", *update, f"timelimit={limit_min}", comment)
@@ -294,17 +294,13 @@ class Watcher:
 
     def _say_once(self, job: SlurmJob, text: str, key: str = "") -> None:
         """Say it of this job unless it was said before, be it with other numbers."""
-        said = (_name(job), key or _NUMBER.sub("#", text))
+        said = (job.label, key or _NUMBER.sub("#", text))
         if said in self._said:
             return
         if len(self._said) >= MAX_SAID:
             self._said.clear()
         self._said.add(said)
         self.say(_line(job, text))
-
-
-def _name(job: SlurmJob) -> str:
-    return job.label or str(job.job_id)
 
 
 def _words(revision: Revision) -> str:
@@ -315,5 +311,5 @@ def _words(revision: Revision) -> str:
 
 def _line(job: SlurmJob, text: str) -> str:
     """One line that can be grepped for the job, whatever the names in it hold."""
-    line = f"precision-time watch: job {_name(job)} of {job.user}: {text}"
+    line = f"precision-time watch: job {job.label} of {job.user}: {text}"
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
