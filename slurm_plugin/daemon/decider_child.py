@@ -33,7 +33,7 @@ from ..config import SlurmPolicy, policy_at, rules_of
 from ..errors import ProtocolError
 from ..estimate import Made, MadeBefore, Remembering
 from ..mark import MARK_HEAD
-from ..protocol import HookAnswer, HookRequest, parse_answer, parse_request
+from ..protocol import HookAnswer, HookRequest, parse_request
 from . import PACKAGES
 
 if TYPE_CHECKING:
@@ -79,11 +79,6 @@ class ChildAnswer(NamedTuple):
     job_name: str = ""
     open: bool = False
     made: tuple[Made, ...] = ()
-
-    @property
-    def answer(self) -> HookAnswer:
-        """What the line says."""
-        return parse_answer(self.line)
 
 
 def unchanged(ending: Ending, name: str, job: str = "", comment: str | None = None) -> ChildAnswer:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
 from ..mark import MARK_HEAD
-from ..protocol import HookAnswer
+from ..protocol import HookAnswer, parse_answer
 from .decider_child import Asked, ChildAnswer, Ending, unchanged
 from .lanes import DeciderProcess, Lane
 
@@ -136,7 +136,7 @@ class Decisions:
         if not self._aside_queue.add(pending):
             return None
         self._pump()
-        return (await pending.decided).answer
+        return parse_answer((await pending.decided).line)
 
     def later(self, name: str) -> tuple[bool, HookAnswer | None]:
         """Whether a decision of this id is known of, and its answer once it was finished."""
@@ -202,7 +202,7 @@ class Decisions:
         if found.ending is not Ending.DECIDED:
             self._later.pop(pending.name, None)  # it is decided anew
         elif not found.open:
-            self._later[pending.name] = found.answer
+            self._later[pending.name] = parse_answer(found.line)
         elapsed_s = time.perf_counter() - pending.started_s
         found = found._replace(ending=Ending.FINISHED_LATE)
         self._report(Record(pending.name, found, elapsed_s))
