@@ -257,17 +257,13 @@ def adapted(graph: Graph, rank: int, work: Workload) -> Graph:
     beside = entering.keys() | (set() if work.joint_adapters else leaving) or repeated
     builder = GraphBuilder(Workload(work.batch_size))
     operators: list[Operator] = []
-    waiting: list[Operator] = []
     for index, operator in enumerate(graph.operators):
-        if _is_forward(operator):
-            operators += waiting
-            waiting = []
-            if index in beside:
-                before = len(builder.build().operators)
-                modules = 0 if work.joint_adapters else entering.get(index, 1)
-                with builder.repeat(int(operator.count)):
-                    _adapter(builder, operator.dims, rank, modules)
-                waiting = list(builder.build().operators[before:])
+        if index in beside and _is_forward(operator):
+            before = len(builder.build().operators)
+            modules = 0 if work.joint_adapters else entering.get(index, 1)
+            with builder.repeat(int(operator.count)):
+                _adapter(builder, operator.dims, rank, modules)
+            operators += builder.build().operators[before:]
         if not _of_weights(operator):
             operators.append(operator)
         if work.base_bits and index in repeated and _is_forward(operator):
@@ -275,7 +271,7 @@ def adapted(graph: Graph, rank: int, work: Workload) -> Graph:
     added = builder.build()
     return replace(
         graph,
-        operators=(*operators, *waiting),
+        operators=tuple(operators),
         parameters=graph.parameters + added.parameters,
         trainable_parameters=added.parameters,
         parameter_tensors=added.parameter_tensors,
