@@ -210,8 +210,7 @@ def _wishes(
         unread.append(f"invalid policy={policy!r:.80}; expected one of {', '.join(POLICIES)}")
         policy = None
     for key in (name.removeprefix(PREFIX) for name in annotations if name.startswith(PREFIX)):
-        near = get_close_matches(key, WISHES, n=1, cutoff=0.82)
-        if near and near[0] != key:
+        if (near := get_close_matches(key, WISHES, n=1, cutoff=0.82)) and near != [key]:
             unread.append(f"{key[:40]!r} is not an annotation of ours; nearest: {near[0]}")
     if memory is not None and match is None:
         unread.append(f"invalid gpu-memory={memory!r:.80}; expected GiB such as 60Gi")

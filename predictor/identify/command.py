@@ -16,7 +16,7 @@ from .configured import Configured, completed, configured, is_config, plain_name
 from .draft import SIGNALS, Draft
 from .files import Files
 from .grammar import pairs_of
-from .keys import OFF, ON, resolve_model
+from .keys import FIELD_OF, OFF, ON, resolve_model
 from .launch import (
     FlagFamily,
     Launch,
@@ -67,9 +67,7 @@ _LORA = re.compile(r"(?:^|[_ ])(q?)[ld]ora(?:_|\.py|[. ]|$)", re.ASCII)
 # Trains adapters unless finetuning_type says otherwise: finetuning_args.py of LLaMA-Factory.
 _ADAPTING = "llamafactory-cli train"
 # main_moco.py, simclr/train.py: each image goes through the network more than once.
-_VIEWS = re.compile(
-    r"(?:^|[_/.-])(?:moco|simclr|simsiam|byol|dino|swav|barlow|vicreg|contrastive)", re.ASCII
-)
+_VIEWS = re.compile(r"(?:^|[_/.-])(?:moco|simclr|simsiam|byol|dino|swav|barlow|vicreg)", re.ASCII)
 _DISTRIBUTED = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
 # Ends of the names of files of data.
 _ENDS = re.compile(r"(?:\.(?:[a-z]{2,7}\d?|mp4|h5))+$", re.ASCII)
@@ -84,6 +82,7 @@ class _Reading:
     family: FlagFamily
     draft: Draft
     special: dict[str, str] = field(default_factory=dict)
+    said_by: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def command_stated(launch: Launch, origin: str, files: Files | None = None) -> Stated:
@@ -214,9 +213,15 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
             draft.problem(f"{shown}: state {about} in --comment", about)
         draft.texts.pop(about, None)
         reading.special.pop(key, None)
+        if key == "dataset_size":
+            reading.special["dataset_share"] = text
         return
     if text.strip().lower() in _UNSET:
         return
+    flag, first = reading.said_by.setdefault(key, (flag_of(name), text))
+    if key in FIELD_OF and key not in SIGNALS and flag != flag_of(name) and first != text:
+        both = f"{flag} {first[:20]} and {flag_of(name)} {text[:20]}"
+        draft.problem(f"{both} differ: no limit is set", FIELD_OF[key], contradiction=True)
     if key in SIGNALS:
         draft.signal(key, text)
     elif key == "input_size":
@@ -374,6 +379,9 @@ def _read_length(reading: _Reading) -> None:
         key, whole = texts["epochs"]
         if whole.isdigit() and int(whole) > int(done):
             texts["epochs"] = key, str(int(whole) - int(done))
+        elif whole.isdigit():
+            why = f"nothing is left of {whole} epochs: no limit is set"
+            reading.draft.problem(why, "epochs", contradiction=True)
     if any(problem.field in _LENGTHS for problem in reading.draft.problems):
         for name in _LENGTHS:
             texts.pop(name, None)
@@ -390,8 +398,12 @@ def _read_dataset(draft: Draft, told: Mapping[str, str], words: Sequence[str]) -
     whole = f"{name.rpartition('/')[2]}-{part}"  # the most exact first: a part, a data set, a task
     found = next(filter(None, map(find_dataset, filter(None, (part, whole, name, hint)))), None)
     unknown = None if found else told.get("dataset")
+    placed, elsewhere = _of_paths(told.get("dataset_path"), words)
     if found is None and unknown is None:
-        found, unknown = _of_paths(told.get("dataset_path"), words)
+        found, unknown = placed, elsewhere
+    elif found and placed and found != placed:
+        text = f"data set {found.name} at a place of {placed.name}: no limit is set"
+        draft.problem(text, "dataset", contradiction=True)
     size = draft.texts.get("dataset_size", ("", ""))[1]
     if found is not None and size.isdigit() and int(size) > (found.samples or int(size)):
         del draft.texts["dataset_size"]

@@ -281,8 +281,7 @@ def completed(command: Stated, config: Stated) -> Stated:
     """A command over the configuration that completes it: both batch sizes hold together."""
     for name in ("batch_size", "grad_accum"):
         if (own := command.values.get(name)) and config.values.get(name, own) != own:
-            told = f"{own}, and the DeepSpeed file {config.values[name]}: no limit is set"
-            words = f"{name}: the command says {told}"
+            words = f"{name}={own}, in the DeepSpeed file {config.values[name]}: no limit is set"
             config = config.without(BATCHES, Problem(config.origins[name], words, name, True))
     joined = command.over(config)
     batches = {

@@ -210,6 +210,9 @@ def joint_precision(signals: Mapping[str, str]) -> Precision | None:
     halves = formats & {Precision.MIXED_FP16_FP32, Precision.MIXED_BF16_FP32}
     if len(halves) > 1:
         raise JobError("precision", "fp16 and bf16", "expected one of them")
+    whole = Precision.FP32 in formats and "float32" not in signals.values()  # weights may be
+    if whole and formats - {Precision.FP32, Precision.TF32}:
+        raise JobError("precision", "fp32 and another", "expected one of them")
     if Precision.MIXED_FP8_BF16 in formats and Precision.MIXED_FP16_FP32 in formats:
         return Precision.MIXED_FP8_FP16
     return next((p for p in _STRONGEST_FIRST if p in formats), None)

@@ -133,7 +133,10 @@ def _disputed(runs: Sequence[_Run], text: str) -> Iterator[str]:
     """Where a launcher starts other than one process for each GPU that the script asks for."""
     asked = sbatch_options(text)
     gpus = asked.get("gpus-per-node") or asked.get("gres", "").partition("gpu")[2]
-    requests = {"--nproc-per-node": gpus.rpartition(":")[2], "--nnodes": asked.get("nodes", "")}
+    gpus, nodes = gpus.rpartition(":")[2], asked.get("nodes", "")
+    whole = str(int(gpus) * int(nodes or 1)) if gpus.isdigit() and (nodes or "1").isdigit() else ""
+    requests = {"--nproc-per-node": gpus, "--num-gpus": gpus, "--nnodes": nodes}
+    requests |= {"--num-machines": nodes, "--num-processes": whole, "-np": whole}
     for run in runs:
         for flag, started in run.launch.started.items():
             wanted = requests.get(flag, "")

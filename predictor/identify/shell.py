@@ -1,7 +1,7 @@
 """The commands of a shell script, read and never run.
 
 Quotes, comments, continued lines, here-documents, arrays, and variables that the script sets to
-plain text are understood. What only running could tell (``$(...)``, variables set in
+plain text are understood. What only running could tell (``$(...)``, arithmetic, variables set in
 a branch or a loop, or not at all) becomes UNKNOWN inside the word. Every text is accepted, and
 the work is bounded by its length.
 """
@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from operator import add, floordiv, mod, mul, sub
 from posixpath import join
 
 # Stands in a word for what cannot be known without running the script.
@@ -21,7 +20,6 @@ MAX_SCRIPT = 64 * 1024
 MAX_VALUE = 8 * 1024
 MAX_WORDS = 1000
 MAX_EXPANDED = 256 * 1024
-MAX_DIGITS = 15
 MAX_COMMANDS = 2000
 MAX_SOURCED = 4
 
@@ -34,7 +32,7 @@ _TOKEN = re.compile(
     |(?P<ansi>\$'(?:[^'\\]|\\.)*+')
     |(?P<double>"(?:[^"\\]|\\.)*+")
     |(?P<escaped>\\.)
-    |(?P<dollar>\$\(\([^()\n]{1,99}\)\)|\$\(|`[^`]*+`|\$\{[^}\n]{1,200}+\}|\$(?:[A-Za-z_]\w*+|[0-9@*\#?$!-]))
+    |(?P<dollar>\$\(|`[^`]*+`|\$\{[^}\n]{1,200}+\}|\$(?:[A-Za-z_]\w*+|[0-9@*\#?$!-]))
     |(?P<document>\ue001\d++\ue001)
     |(?P<redirect>\d*+(?:&>>?|[<>]&|>>|<<<|>\||[<>](?!\()))
     |(?P<end>;;|&&|\|\||\|&|[;&|\n])
@@ -47,7 +45,7 @@ _TOKEN = re.compile(
 # Inside double quotes.
 _INSIDE = re.compile(
     r"""\\(?P<escaped>["$`\\\n])
-    |(?P<dollar>\$\(\([^()\n]{1,99}\)\)|\$\([^"]*+|`[^`]*+`|\$\{[^}\n]{1,200}+\}|\$(?:[A-Za-z_]\w*+|[0-9@*\#?$!-]))
+    |(?P<dollar>\$\([^"]*+|`[^`]*+`|\$\{[^}\n]{1,200}+\}|\$(?:[A-Za-z_]\w*+|[0-9@*\#?$!-]))
     |(?P<plain>[^\\$`]++|.)""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
@@ -59,9 +57,6 @@ _PARAMETER = re.compile(r"(\w+|[@*#?$!-])(?:\[[@*]\])?(?::?([-=+?])(.*))?", re.A
 _MARK = "\ue001"
 _HERE = re.compile(r"(?<!<)<<-?[ \t]*(?:'(\w+)'|\"(\w+)\"|\\?(\w+))", re.ASCII)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.S)
-_TERM = r"\s*\$?\{?\w+\}?\s*"
-_SUM = re.compile(f"{_TERM}(?:(?:[+-]{_TERM})*|(?:[*/%]{_TERM})*)", re.ASCII)
-_OPERATORS = {"+": add, "-": sub, "*": mul, "/": floordiv, "%": mod}
 _MOVES = ("cd", "pushd", "popd")
 _SET_BY_SLURM = ("SLURM_", "CUDA_VISIBLE_DEVICES")
 _SETTERS = ("export", "declare", "typeset", "local", "readonly")
@@ -301,9 +296,7 @@ class _Reader:
         return self._spent(words)
 
     def _value(self, token: str) -> tuple[str, ...]:
-        """What ``$NAME``, ``${NAME}``, ``${NAME:-default}`` or ``$((2 * NAME))`` stands for."""
-        if token.startswith("$(("):
-            return (self._computed(token[3:-2]),)
+        """What ``$NAME``, ``${NAME}`` or ``${NAME:-default}`` stands for."""
         match = _PARAMETER.fullmatch(token[2:-1] if token.startswith("${") else token[1:])
         if match is None:
             return (UNKNOWN,)
@@ -321,19 +314,6 @@ class _Reader:
                 self.variables[name] = UNKNOWN if self._uncertain() else plain
             return (plain,)
         return (UNKNOWN,)
-
-    def _computed(self, text: str) -> str:
-        """A sum, or a product, of known whole numbers."""
-        words = re.findall(r"\w+|[+*/%-]", text) if _SUM.fullmatch(text) else [""]
-        numbers = [self.variables.get(word, word) for word in words[::2]]
-        if not all(number.isdecimal() and len(number) <= MAX_DIGITS for number in numbers):
-            return UNKNOWN
-        found = int(numbers[0])
-        for sign, number in zip(words[1::2], map(int, numbers[1:]), strict=True):
-            if sign in "/%" and not number:
-                return UNKNOWN
-            found = _OPERATORS[sign](found, number)
-        return str(found)
 
     def _spent(self, words: tuple[str, ...]) -> tuple[str, ...]:
         """Words, as long as what is left of the budget of expansions holds them."""

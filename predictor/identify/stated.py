@@ -114,6 +114,12 @@ class Stated:
                 said = f"{places[0]} says {own}, {places[1]} {other}"
                 yield Problem(places[0], f"{name}: {said}: no limit is set", name, True)
 
+        lengths = {*_LENGTHS} & self.values.keys(), {*_LENGTHS} & weaker.values.keys()
+        priced = "dataset" in weaker.values and weaker.origins["dataset"] == SCRIPT
+        if priced and all(lengths) and not lengths[0] & lengths[1]:
+            text = f"steps: the script says its length in {min(lengths[1])}: no limit is set"
+            yield Problem(SCRIPT, text, "steps", True)
+
     def over(self, weaker: Stated) -> Stated:
         """What both say; where they differ, what this one says, and a problem where a script does.
 
@@ -173,7 +179,9 @@ class Stated:
             if total % samples:
                 expected = f"must be a multiple of batch_size x data-parallel ranks = {samples}"
                 raise JobError("global_batch_size", total, expected)
-            fields["grad_accum"] = total // samples
+            if fields.setdefault("grad_accum", total // samples) != total // samples:
+                expected = f"global_batch_size={total} makes it {total // samples}"
+                raise JobError("grad_accum", fields["grad_accum"], expected)
         if fields.get("precision") is None and self.trainer and "gpu" in fields:
             precision = default_precision(self.trainer, find_gpu(fields["gpu"]))[0]
             fields |= {"precision": precision, "trainer": self.trainer}

@@ -56,14 +56,6 @@ def test_a_default_stands_where_nothing_is_set() -> None:
     assert words("run ${A:-5} ${B-6} ${C:=7}", A="1") == [("run", "1", "6", "7")]
 
 
-@pytest.mark.parametrize(
-    ("sum_", "result"),
-    [("1 + 2", "3"), ("N*2", "16"), ("$N * ${M} / 4", "6"), ("7 % 4 * 3", "9"), ("9-5+N", "12")],
-)
-def test_sums_of_known_numbers_are_reckoned(sum_: str, result: str) -> None:
-    assert words(f'N=8 M=3\nrun $(({sum_})) "a$(({sum_}))b"')[-1] == ("run", result, f"a{result}b")
-
-
 def test_arrays_are_their_words_over_many_lines() -> None:
     text = 'A=(\n  --x 1  # one\n  "b c"\n)\nA+=(--y)\nrun "${A[@]}" ${A[*]}'
     assert words(text)[-1] == ("run", "--x", "1", "b c", "--y", "--x", "1", "b c", "--y")
@@ -75,11 +67,7 @@ def test_arrays_are_their_words_over_many_lines() -> None:
         "run $A",
         "A=$(cat x)\nrun $A",
         "run `date`",
-        "run $((A + 2))",
-        "run $((1 / 0))",
-        "run $((2 ** 3))",
-        "run $((1 + 2 * 3))",
-        "run $(( (1 + 2) * 3 ))",
+        "run $((1 + 2))",
         "run ${SLURM_GPUS_ON_NODE:-1}",
         "run $(a $(b) c)",
         "if x; then A=1; fi\nrun $A",

@@ -143,5 +143,98 @@ def _unstated() -> Iterator[DisputedJob]:
         yield DisputedJob(command, told)
 
 
-DISPUTED = (*_by_comment(), *_within(), *_unreadable(), *_unstated())
+def _said_twice() -> Iterator[DisputedJob]:
+    """Two words for one thing, and places that say another thing than names."""
+    for added, told in (
+        ("--precision 32", "precision"),
+        ("--mixed-precision no", "precision"),
+        ("--arch resnet101", "model"),
+        ("--network vit-base-16", "model"),
+        ("--num-epochs 10", "epochs"),
+        ("--max-epochs 300", "epochs"),
+        ("-b 32", "batch_size"),
+        ("--batch-size-per-gpu 64", "batch_size"),
+        ("--crop-size 448", "image_size"),
+        ("--imgsz 64", "image_size"),
+        ("--data-path /data/cifar10", "dataset"),
+        ("--total-batch-size 512 --grad-accum 8", "global_batch_size"),
+        ("--start-epoch 95", "epoch"),
+        ("--auto-resume", "start_epoch"),
+        ("--resume-from last.ckpt", "start_epoch"),
+        ("--limit-train-batches 0.1", "dataset"),
+        ("--few-shot 16", "dataset"),
+        ("--hparams best.yaml", "best.yaml"),
+        ("--kd --teacher resnet152", "objective"),
+        ("--num-frames 16", "frames"),
+    ):
+        yield DisputedJob(f"{TRAIN} {added}", told)
+    length = f"{GLUE} --fp16 --max_seq_length 128"
+    yield DisputedJob(f"{length} --num_train_epochs 3 --precision bf16", "precision")
+    yield DisputedJob(f"{length} --max_steps 900 --max_length 512", "seq_len")
+    yield DisputedJob(f"{length} --num_train_epochs 3 --max_train_samples $N", "dataset")
+    yield DisputedJob(f"{length} --max_steps 900", "batch_size", "batch=64")
+    yield DisputedJob(TRAIN, "its length in epochs", "steps=100")
+    yield DisputedJob(f"{TRAIN} --grad-acc-steps 2", "grad_accum", "ga=4")
+    yield DisputedJob(TRAIN.replace("imagenet", "cifar10 --data-dir /data/imagenet"), "dataset")
+    megatron = f"{GPT} --micro-batch-size 4 --global-batch-size 64 --fp16"
+    yield DisputedJob(f"{megatron} --train-samples 99999", "steps")
+    yield DisputedJob(f"{megatron} --tensor-model-parallel-size 3", "tensor_parallel")
+    yield DisputedJob(f"{megatron} --bf16", "precision")
+    yield DisputedJob(megatron.replace("--num-layers 24", "--num-layers $L"), "layers")
+    yield DisputedJob(megatron.replace("--hidden-size 1024 ", ""), "hidden")
+
+
+def _named_so() -> Iterator[DisputedJob]:
+    """Names that mean more than they say."""
+    for program in (
+        "main_moco.py",
+        "simclr/train.py",
+        "main_dino.py",
+        "byol/main.py",
+        "main_swav.py",
+    ):
+        yield DisputedJob(TRAIN.replace("train.py", program), "self-supervised")
+    for name in ("bert", "lstm", "transformer", "gpt", "ViT-B/32", "RN50", "unet3d", "mobilenet"):
+        yield DisputedJob(TRAIN.replace("resnet50", name), name)
+    yolo = "yolo detect train model=yolov8n.pt epochs=100 imgsz=640"
+    yield DisputedJob(f"{yolo} data=coco.yaml batch=-1", "batch")
+    yield DisputedJob(f"{yolo} data=mine.yaml batch=64", "dataset")
+    yield DisputedJob(f"{yolo} data=coco.yaml batch=64 fraction=0.1", "dataset")
+
+
+def _started() -> Iterator[DisputedJob]:
+    """Other processes than were asked for, and commands that may run more or less than once."""
+    for launcher, directives in (
+        ("deepspeed --num_gpus 2", "#SBATCH --gres=gpu:4"),
+        ("accelerate launch --num_processes 2", "#SBATCH --gres=gpu:4"),
+        ("accelerate launch --num_machines 2", "#SBATCH -N 1\n#SBATCH --gres=gpu:4"),
+        ("horovodrun -np 8", "#SBATCH --gres=gpu:4"),
+        ("srun --gres=gpu:2 torchrun --nproc_per_node 2", "#SBATCH --gres=gpu:4"),
+        ("torchrun --nproc_per_node 16", "#SBATCH --gpus-per-node=a100:8"),
+    ):
+        command = TRAIN.replace("python", launcher)
+        yield DisputedJob(command, "#SBATCH asks for", directives=directives)
+    for command, told in (
+        (f"while true; do {TRAIN}; done", "steps"),
+        (f"{TRAIN} &\n{TRAIN} --lr 1 &\nwait", "steps"),
+        (f"{TRAIN} || {TRAIN} --resume x.pt", "steps"),
+        (f"if [ -f x ]; then\n{TRAIN}\nelse\n{TRAIN.replace('256', '64')}\nfi", "batch_size"),
+        (TRAIN.replace("256", "$((BS / 2))"), "batch_size"),
+        (TRAIN.replace("256", "$(cat bs)"), "batch_size"),
+        (TRAIN.replace("90", "${SLURM_ARRAY_TASK_ID:-90}"), "epochs"),
+        (f"bash -c '{TRAIN.replace('256', '$B')}'", "batch_size"),
+        (f"deepspeed {TRAIN.partition(' ')[2]} --deepspeed ds.json", "ds.json"),
+    ):
+        yield DisputedJob(command, told)
+
+
+DISPUTED = (
+    *_by_comment(),
+    *_within(),
+    *_unreadable(),
+    *_unstated(),
+    *_said_twice(),
+    *_named_so(),
+    *_started(),
+)
 NAMES = [f"{number} {job.told}" for number, job in enumerate(DISPUTED)]

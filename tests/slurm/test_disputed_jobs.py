@@ -27,8 +27,8 @@ def told(job: DisputedJob, decider: SlurmDecider) -> str:
     return "\n".join((*words, stated.unknown_model or "", decider.decide(request).message or ""))
 
 
-def test_there_are_sixty() -> None:
-    assert len(set(DISPUTED)) == len(DISPUTED) >= 60
+def test_there_are_a_hundred_and_twenty() -> None:
+    assert len(set(DISPUTED)) == len(DISPUTED) >= 120
 
 
 @pytest.mark.parametrize("job", DISPUTED, ids=NAMES)
