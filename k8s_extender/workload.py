@@ -73,7 +73,6 @@ class PodJob:
 
 DEADLINE = f"{PREFIX}deadline"
 HARD = f"{PREFIX}deadline-hard"
-# What only Kubernetes has a key for.
 WISHES = ("deadline", "deadline-hard", "fill-deadline", "gpu-memory", "placement", "policy", "pods")
 GPU_MEMORY = f"{PREFIX}gpu-memory"
 # Longer deadlines are slips: a deadline of ten years ends nothing.

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import prod
 from posixpath import join
 from typing import Any
@@ -193,8 +193,7 @@ def _runs(commands: Sequence[Command], files: Files | None, depth: int = 0) -> I
 
 def _sourced(files: Files | None) -> Sourced:
     """Reads a file that a script sources, where the commands before it have moved to."""
-    at = partial(FilesAt.of, files)
-    return lambda path, directory: None if (here := at(directory)) is None else here.read(path)
+    return lambda path, at: None if (here := FilesAt.of(files, at)) is None else here.read(path)
 
 
 def _inner(

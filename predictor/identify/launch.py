@@ -162,8 +162,7 @@ class Launch:
     @property
     def started(self) -> Mapping[str, str]:
         """What is said behind each flag of the words before it."""
-        found = said(self.before)
-        return {flag_of(n): next(iter(f), "") if v is None else v for n, v, f in found}
+        return {flag_of(n): next(iter(f), "") if v is None else v for n, v, f in said(self.before)}
 
     @property
     def alone(self) -> bool:
@@ -271,8 +270,8 @@ def said(words: Sequence[str]) -> list[tuple[str, str | None, tuple[str, ...]]]:
 
 def positional(words: Sequence[str]) -> list[str]:
     """The words that are neither flags nor settings, nor what may be the value of a flag."""
-    behind = zip(("", *words), words, strict=False)
-    free = (word for before, word in behind if "=" in before or before[:1] != "-")
+    pairs = zip(("", *words), words, strict=False)
+    free = (word for before, word in pairs if "=" in before or before[:1] != "-")
     return [word for word in free if word[:1] != "-" and "=" not in word]
 
 

@@ -115,7 +115,7 @@ class Stated:
                 yield Problem(places[0], f"{name}: {said}: no limit is set", name, True)
 
         lengths = {*_LENGTHS} & self.values.keys(), {*_LENGTHS} & weaker.values.keys()
-        priced = "dataset" in weaker.values and weaker.origins["dataset"] == SCRIPT
+        priced = weaker.origins.get("dataset") == SCRIPT
         if priced and all(lengths) and not lengths[0] & lengths[1]:
             text = f"steps: the script says its length in {min(lengths[1])}: no limit is set"
             yield Problem(SCRIPT, text, "steps", True)
