@@ -64,9 +64,10 @@ def in_line_s(known_s: float, limit_s: float | None) -> float:
     return known_s if not limit_s else sqrt(known_s * limit_s)
 
 
-# Each run is compared with so many before it; none counts longer than an order heeds.
-COMPARED, MOST_RANKED_S = 64, 1.2e5
-RANKING_KEPT, LEAST_SKILL = 0.99, 0.1
+# Each run is compared with so many before it; none counts longer than an order heeds. A thousand
+# count: of the latest hundred, one burst of alike jobs would take the order from all.
+COMPARED, MOST_RANKED_S = 256, 1.2e5
+RANKING_KEPT, LEAST_SKILL = 0.999, 0.1
 
 
 class RankingSkill:
