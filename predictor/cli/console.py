@@ -62,9 +62,9 @@ def show_promises(promises: Iterable[CheckedPromise]) -> None:
         click.get_current_context().exit(1)
 
 
-def show_json(value: object) -> None:
-    """One JSON value on stdout, never folded."""
-    click.echo(json.dumps(value, indent=2), file=getattr(sys.stdout, "whole", None))
+def show_json(value: object, indent: int | None = 2) -> None:
+    """One JSON value on stdout, never folded; with ``indent`` None on one line."""
+    click.echo(json.dumps(value, indent=indent), file=getattr(sys.stdout, "whole", None))
 
 
 def columns() -> int | None:

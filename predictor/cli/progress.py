@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ _PROGRAM = "from predictor.cli.main import main; main()"
 
 @click.command()
 @click.argument("file", type=click.Path(allow_dash=True, path_type=Path))
-@click.option("--follow", is_flag=True, help="Look again every 10 s, until SIGINT or SIGTERM.")
+@click.option("--follow", is_flag=True, help="Look again every 10 s; answers in JSON are lines.")
 @format_option
 def progress(file: Path, follow: bool, form: str) -> None:
     """Tell how far the training is that prints FILE, and how fast; - reads stdin.
@@ -48,10 +49,10 @@ def progress(file: Path, follow: bool, form: str) -> None:
     before: ProgressReading | None = None
     with stop_asked() as stop:
         while not stop.is_set():
-            found = read_file(file)
-            if found != before:
-                _show(found, form)
-            before = found
+            with nullcontext() if before is None else suppress(StepReportError):  # rotated away
+                if (found := read_file(file)) != before:
+                    _show(found, form, indent=None)
+                before = found
             stop.wait(EVERY_S)
 
 
@@ -75,9 +76,9 @@ def _as_owner(file: Path) -> None:
         ) from None
 
 
-def _show(found: ProgressReading, form: str) -> None:
+def _show(found: ProgressReading, form: str, indent: int | None = 2) -> None:
     if form == "json":
-        show_json(asdict(found))
+        show_json(asdict(found), indent)
         return
     if found.unit is None:
         click.echo("no progress of a training" if found.kind == "none" else f"{found.kind}")

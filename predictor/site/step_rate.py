@@ -44,7 +44,6 @@ _REQUIRED = ("step", "total_steps", "step_s")
 _MAY_BE_NONE = ("step_s_spread", "started_s", "written_s")
 _PAIR = re.compile(r"(\w+)=(\S+)")
 _JOB_ID = re.compile(r"[!-~]{0,128}")
-_LINE_BREAK = re.compile(r"[\r\n]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +135,7 @@ def last_report(path: Path, *, owner: int | None = None) -> StepReport | None:
     if found is None:
         return None
     raw, changed_s = found
-    lines = _LINE_BREAK.split(raw.decode("utf-8", "replace"))
+    lines = re.split(r"[\r\n]+", raw.decode("utf-8", "replace"))
     for line in reversed(lines[:-1]):  # the last one may still be growing
         said = _line(line)
         if said is not None:

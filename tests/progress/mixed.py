@@ -242,6 +242,114 @@ def best_epochs_only(epoch_s: float = 0.19) -> Stream:
     return Stream(text="\n".join(lines) + "\n", unit="epoch", rate_s=epoch_s, at=45)
 
 
+def batch_before_epoch(step_s: float = 0.25) -> Stream:
+    """A counter of the epoch, which stands before it in the line."""
+    clock, lines = Clock(step_s), []
+    for e, i in [(e, i) for e in range(1, 6) for i in range(2, 152, 10)][:-4]:
+        stamp = clock.stamp("%Y-%m-%d %H:%M:%S,%3")
+        lines.append(f"{stamp} - INFO - [batch {i}/152, epoch {e}/15]: loss_rmse:0.04")
+        clock.step(10)
+    left = (15 * 152 - 4 * 152 - 102) * step_s
+    text = "\n".join(lines) + "\n"
+    return Stream(text=text, unit="step", rate_s=step_s, at=4 * 152 + 102, remaining_s=left)
+
+
+def tasks_of_epochs(epoch_s: float = 3.0) -> Stream:
+    """Bars of epochs for one task after another: how many tasks there are, nobody says."""
+    parts = [
+        f"\rTask {t}, Epoch {e}/20 => Loss 0.{e}: {bar(n, 20, n * epoch_s, epoch_s)}"
+        for t in range(4)
+        for e in range(1, 21)
+        for n in (e - 1, e)
+    ]
+    return Stream(text="".join(parts[:-16]), unit="epoch", rate_s=epoch_s, at=12)
+
+
+def folds_by_ratio(step_s: float = 2.0) -> Stream:
+    """A bar of batches behind a ratio of epochs, in each fold again."""
+    parts = [
+        f"\r[fold_{f}] {e:03d}/200: {bar(i, 4, i * step_s, step_s, ', loss=0.9')}"
+        for f in range(2)
+        for e in range(1, 101)
+        for i in range(1, 5)
+    ]
+    return Stream(text="".join(parts), unit="step", rate_s=step_s, at=400)
+
+
+def minutes_in_a_label(step_s: float = 0.7) -> Stream:
+    clock, lines = Clock(step_s), []
+    for n in range(1, 400):
+        clock.step()
+        took = f"Time (mins): {clock.now_s / 60:.3f}"
+        lines.append(f"Epoch [2/2], Step [{n}/1000], Loss: 2.3, Perplexity: 10.0, {took}")
+    left = (1000 - 399) * step_s
+    text = "\n".join(lines) + "\n"
+    return Stream(text=text, unit="step", rate_s=step_s, at=1399, remaining_s=left)
+
+
+def speed_on_a_line_of_its_own(step_s: float = 0.53) -> Stream:
+    lines = [
+        line
+        for n in range(20, 2000, 20)
+        for line in (
+            f"iter: {n} / 50000, total loss: 0.20{n}",
+            " >>> rpn_loss_cls: 0.03",
+            f"speed: {step_s:.3f}s / iter",
+        )
+    ]
+    left = (50000 - 1980) * step_s
+    text = "\n".join(lines) + "\n"
+    return Stream(text=text, unit="step", rate_s=step_s, at=1980, remaining_s=left)
+
+
+def keras_by_whole_epochs(epoch_s: int = 13) -> Stream:
+    """``verbose=2``: the time behind a count that stands at its end is of all of them."""
+    text = "".join(f"Epoch {e}/100\n19/19 - {epoch_s}s - loss: 0.0{e}\n" for e in range(1, 41))
+    return Stream(text=text, unit="step", rate_s=epoch_s / 19, at=760, remaining_s=60.0 * epoch_s)
+
+
+def two_lines_an_epoch(epoch_s: float = 3.9) -> Stream:
+    """Steps so far apart that the length of an epoch is anybody's guess."""
+    text = "".join(
+        f"Epoch {e:05d} | Step {i:05d} | Loss 0.4384 | Train Acc 0.8496\n"
+        + f"Epoch Time(s): {epoch_s + e % 3 / 100:.4f} Load 39.6439 Forward 22.7\n" * (i > 0)
+        for e in range(28)
+        for i in (0, 100)
+    )
+    return Stream(text=text, unit="epoch", rate_s=epoch_s, at=28)
+
+
+def long_after_the_start(step_s: float = 2.34) -> Stream:
+    """Times since the start, of which the end of the file shows the last tenth only."""
+    text = "".join(
+        f"{n}/10105 in 0 epoch finished at time {long_hms(n * step_s)}.467726 from start, "
+        "Loss is 0.499185\n"
+        for n in range(9000, 9900)
+    )
+    left = (10105 - 9899) * step_s
+    return Stream(text=text, unit="step", rate_s=step_s, at=9899, remaining_s=left)
+
+
+def batches_of_each_epoch(step_s: float = 1.6) -> Stream:
+    """Options that hold the words of counters."""
+    options = "INFO: Num batches each epoch = 100\nINFO: Total optimization steps = 1000\n" * 4
+    bars = (f"\rSteps: {bar(n, 1000, n * step_s, step_s, ', loss=0.1')}" for n in range(1, 97))
+    return Stream(
+        text=options + "".join(bars),
+        unit="step",
+        rate_s=step_s,
+        at=96,
+        remaining_s=904 * step_s,
+    )
+
+
+def a_second_phase(epoch_s: float = 40.0) -> Stream:
+    """What another statement counts, after the first one came to its end."""
+    first = "".join(f"[pretrain] epoch {e}/50 loss 0.{e} time 12.{e % 9}s\n" for e in range(1, 51))
+    then = "".join(f"finetune Epoch: {e} ce_loss 0.{e} time {epoch_s}s\n" for e in range(1, 5))
+    return Stream(text=first + then, unit="epoch", rate_s=epoch_s, at=4)
+
+
 MIXED: dict[str, Callable[[], Stream]] = {
     made.__name__: made
     for made in (
@@ -264,6 +372,16 @@ MIXED: dict[str, Callable[[], Stream]] = {
         short_words,
         scores_at_iterations,
         best_epochs_only,
+        batch_before_epoch,
+        tasks_of_epochs,
+        folds_by_ratio,
+        minutes_in_a_label,
+        speed_on_a_line_of_its_own,
+        keras_by_whole_epochs,
+        two_lines_an_epoch,
+        long_after_the_start,
+        batches_of_each_epoch,
+        a_second_phase,
     )
 }
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,60 @@ def test_follow_tells_again_when_the_file_grows(tmp_path: Path) -> None:
         assert following.wait() == 0
     assert "2 of 10" in first[1]
     assert "3 of 10" in second[1]
+
+
+@pytest.fixture
+def following(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """``progress --follow --format json`` on ``job.out``, which is in its second epoch of ten."""
+    path = written(tmp_path / "job.out", EPOCHS)
+    program = "from predictor.cli import main, progress; progress.EVERY_S = 0.05; main.main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "progress", str(path), "--follow", "--format", "json"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert next_of(process)["at"] == 2
+        yield process
+        process.kill()
+
+
+EPOCHS = "epoch 1/10 loss 3 time 4s\nepoch 2/10 loss 2 time 4s\n"
+
+
+def next_of(process: subprocess.Popen[str]) -> dict[str, object]:
+    """The next line of output."""
+    assert process.stdout is not None
+    found = json.loads(process.stdout.readline())
+    assert isinstance(found, dict)
+    return found
+
+
+def test_follow_goes_on_with_the_file_that_takes_the_place_of_a_rotated_one(
+    following: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "job.out"
+    path.rename(tmp_path / "job.out.1")
+    time.sleep(0.3)
+    path.symlink_to("job.out.1")
+    time.sleep(0.3)  # nobody follows a link
+    written(tmp_path / "new", EPOCHS.replace("4s", "8s")).replace(path)
+    assert next_of(following)["seconds_per_unit"] == 8
+    following.send_signal(signal.SIGINT)
+    assert following.wait() == 0
+
+
+def test_follow_sees_a_file_that_is_cut_and_a_job_that_begins_anew(
+    following: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "job.out"
+    written(path, "")
+    assert next_of(following)["kind"] == "none"
+    steps = [f"\r{n}%|#| {n}/100 [00:{n * 2:02d}<02:00,  2.00s/it, loss=0.3]" for n in range(1, 26)]
+    for end in (20, 25, 8):  # the last of them from its begin again
+        with path.open("a") as file:
+            file.write("".join(steps[:end]))
+        found = next_of(following)
+        assert (found["at"], found["seconds_per_unit"]) == (end, 2)
 
 
 def test_what_is_looked_at_is_bounded() -> None:

@@ -88,6 +88,25 @@ def test_an_evaluation_is_told_as_one(name: str) -> None:
     assert read(NOT_TRAINING[name]).kind is ProgressKind.EVALUATION
 
 
+def test_of_a_run_that_only_printed_its_options_nothing_is_known() -> None:
+    """Another run began in the same file: what the one before counted is not where it stands."""
+    options = "2024-03-04 12:00:00 - INFO - max_epoch      : 50\n"
+    run = "".join(f"2024-03-04 12:{n:02d}:00 epoch {n} loss 0.{n}\n" for n in range(1, 40))
+    assert read(options + run).at == 39
+    found = read(options + run + options)
+    assert found.kind is ProgressKind.TRAINING
+    assert (found.unit, found.at, found.seconds_per_unit, found.remaining_s) == (None,) * 4
+
+
+def test_folds_that_come_to_their_end_are_not_the_whole_run() -> None:
+    """A counter that ended and began anew may do so again."""
+    lines = [f"epoch {n}/30 loss 0.{n} time 2.0s\n" for n in range(1, 31)]
+    assert read("".join(lines)).remaining_s == 0
+    found = read("".join(lines + lines[:20]))
+    assert (found.at, found.total, found.remaining_s) == (20, None, None)
+    assert found.seconds_per_unit == 2.0
+
+
 def test_a_stated_length_is_no_counter() -> None:
     """``epochs: 3`` of a configuration makes no epoch of the steps after it."""
     lines = [f"step {n}/1000 loss 0.3 step_time 0.50s" for n in range(0, 400, 10)]

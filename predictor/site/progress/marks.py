@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from . import patterns as known
-from .patterns import Special, count_of, seconds_of
+from .patterns import count_of, seconds_of
 
 TRAINING, EVALUATION, OTHER, UNCLEAR = "training", "evaluation", "other", ""
 EPOCH, STEP, SAMPLE = "epoch", "step", "sample"
@@ -17,6 +16,8 @@ _DIGITS = re.compile(r"\d+(?:[.,:]\d+)*")
 _LETTERS = re.compile(r"[A-Za-z_]+")
 _SIGN = re.compile(r"[\w ]+")
 _HAS_DIGIT = re.compile(r"\d")
+_HAS_WORD = re.compile(r"[A-Za-z/\[]")  # a table of numbers has none
+_IN = {"mi": 60.0, "h": 3600.0, "ho": 3600.0, "hr": 3600.0, "ms": 1e-3}
 _MEANT = re.compile(r"(?i)^ *(?:train|test|val|eval)")  # what a ratio in brackets counts
 _STAMP_CHARS = 90  # a stamp stands near the start of a line
 _PLAIN_YEAR = 2000  # of stamps that name none; it has a 29 February
@@ -36,7 +37,8 @@ class Mark:
 
     ``epoch`` and ``inner`` (steps or samples, ``unit``) are the counters of the line, which stand
     from ``start`` to ``end`` of it, ``bar`` the groups of a bar; ``series`` groups the lines that
-    one statement of the program prints; ``kind`` is what the words before the counter say.
+    one statement of the program prints; ``kind`` is what the words before the counter say, and
+    ``part`` whether they name a fold or task of several.
     ``elapsed_s`` since the counter began, ``eta_s`` until its end, ``took_s`` without saying since
     when, ``unit_s`` for one unit of the counter. ``clock_s`` is the stamp of the line in seconds,
     of no particular zone.
@@ -52,19 +54,14 @@ class Mark:
     unit: str = STEP
     bar: dict[str, str | None] | None = None
     metrics: bool = False
+    part: bool = False
     fraction: bool = False
     of_run: bool = False
-    eta_of_run: bool = False
     unit_s: float | None = None
     elapsed_s: float | None = None
     eta_s: float | None = None
     took_s: float | None = None
     clock_s: float | None = None
-
-    @property
-    def outer(self) -> bool:
-        """Whether it is a bar of epochs."""
-        return self.bar is not None and self.epoch is not None and self.inner is None
 
     @property
     def stands(self) -> tuple[float, float]:
@@ -74,7 +71,7 @@ class Mark:
 
 def mark_of(text: str, line: int) -> Mark | None:
     """The mark of a line; None where no counter is in it."""
-    if not _HAS_DIGIT.search(text):
+    if not _HAS_DIGIT.search(text) or not _HAS_WORD.search(text):
         return None
     mark = _bar(text) or _special(text) or _words(text)
     if mark is None:
@@ -85,6 +82,7 @@ def mark_of(text: str, line: int) -> Mark | None:
     if mark.metrics and mark.bar is None:
         mark.series += LOSS
     mark.kind = _kind(before, text, mark)
+    mark.part = bool(known.PART.search(before))
     _take_times(text, mark)
     return mark
 
@@ -127,40 +125,30 @@ def _bar(text: str) -> Mark | None:
         known.UNIT_OF.get(word) for word in re.findall(r"[a-z]+", (bar.get("of") or "").lower())
     }
     numbered = _last(known.EPOCH_COUNT, prefix)
-    if EPOCH in words or (not numbered and re.search(r"(?i)\bepochs?\b(?! ?\d)", prefix[-60:])):
-        found.epoch = _count(match)
+    named = re.search(r"(?i)\bepochs?\b(?! ?\d)", prefix[-60:]) and not numbered
+    told, drawn = numbered and _count(numbered), _count(match)
+    same = told and told.total == drawn.total and 0 <= told.at - drawn.at <= 1  # Epoch 5/9: 4/9
+    if EPOCH in words or named or same:
+        found.epoch = drawn
         return found
-    found.inner = _count(match)
+    found.inner = drawn
     found.unit = next((unit for unit in (SAMPLE, "token") if unit in words), STEP)
     if numbered and not numbered["frac"]:
-        found.epoch = _count(numbered)
-    else:
-        for _, special in _specials(text):
-            groups = special.groupdict()
-            if groups.get("epochs") and "at" not in groups:
-                found.epoch = Count(float(groups["epoch"]), float(groups["epochs"]))
-    if found.epoch is None and (ratio := _last(known.BRACKETS, prefix[-60:])):
+        found.epoch = told
+    elif ratio := known.RATIO.search(prefix) or _last(known.BRACKETS, prefix[-60:]):
         found.epoch = _count(ratio)
     return found
 
 
-def _specials(text: str) -> Iterator[tuple[Special, re.Match[str]]]:
-    for special in known.SPECIALS:
-        if special.has in text and (match := special.found.search(text)):
-            yield special, match
-
-
 def _special(text: str) -> Mark | None:
     """Counters of a format of its own."""
-    for special, match in _specials(text):
-        groups = match.groupdict()
-        if "at" not in groups:
+    for special in known.SPECIALS:
+        match = special.found.search(text) if special.has in text else None
+        if match is None:
             continue
         found = Mark(start=match.start(), end=match.end(), inner=_count(match), unit=special.unit)
-        if groups.get("epoch"):
-            epochs = groups.get("epochs")
-            found.epoch = Count(float(groups["epoch"]), float(epochs) if epochs else None)
-        found.of_run, found.eta_of_run = special.of_run, special.eta_of_run
+        if "epoch" in match.groupdict():
+            found.epoch = Count(float(match["epoch"]))
         return found
     return None
 
@@ -203,7 +191,8 @@ def _words(text: str) -> Mark | None:
         found.epoch = _count(epoch)
     if step is not None:
         found.inner = _count(step)
-        found.of_run = epoch is not None and step.start() < epoch.start() and bool(step["total"])
+        before = epoch is not None and not epoch["total"] and step.start() < epoch.start()
+        found.of_run = before and bool(step["total"])
     return found
 
 
@@ -282,8 +271,10 @@ def _of_bar(bar: dict[str, str | None]) -> float | None:
 
 def labelled_s(text: str, ways: tuple[re.Pattern[str], ...]) -> float | None:
     """The duration after one of some words of a line; None where it has none."""
-    matches = (way.search(text) for way in ways)
-    return next((_duration(match["v"]) for match in matches if match is not None), None)
+    match = next(filter(None, (way.search(text) for way in ways)), None)
+    if match is None or (seconds := _duration(match["v"])) is None:
+        return None
+    return seconds * _IN.get((match.groupdict().get("in") or "")[:2], 1.0)
 
 
 def _duration(text: str | None) -> float | None:

@@ -15,17 +15,11 @@ _PARTS = re.compile(r"(\d+(?:\.\d+)?) ?([dhms])", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Special:
-    """A format of its own: lines that hold ``has`` and match count ``unit``.
-
-    With ``eta_of_run`` the time left that the line says is that of the whole run, with ``of_run``
-    its count goes on over epochs.
-    """
+    """A format of its own: lines that hold ``has`` and match count ``unit``."""
 
     has: str
     unit: str
     found: re.Pattern[str]
-    eta_of_run: bool
-    of_run: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +54,12 @@ def _all(name: str) -> tuple[re.Pattern[str], ...]:
 def _counter(unit: str) -> re.Pattern[str]:
     """``Epoch [3/100]``, ``epoch=003``, ``"epoch": "3/200"``, ``Step 120 of 340``."""
     free, strict = _RAW["words"][unit], _RAW["strict"][unit]
-    named = rf"(?:{free})(?: ?(?:#|no\.?|number|idx))?[\"']?"
+    named = rf"(?:{free})(?: ?(?:#|no\.?|number|idx)|\(train\))?[\"']?"
     loose = named + r"(?: {{0,30}}\| ?| ?[:=#_-] ?| )? *[\"']?[\[(<]? *"
     tight = rf"(?:{strict})[\"']? ?(?:[:=#] ?[\"']?[\[(<]? *|[\[(<] *)"
     fraction = r"(?P<frac>\.\d{{1,12}})?" if unit == "epoch" else ""
     total = r"(?: *[\])]? *(?:/|\bof\b|\bout of\b) *[\[(]?(?P<total>{n}))?"
-    before = r"(?<![A-Za-z_/.%-])(?<!otal )(?<!icro )(?<!umber of )"
+    before = r"(?<![A-Za-z_/.%-])(?<!otal )(?<!icro )(?<!umber of )(?<!each )(?<!per )"
     return _compiled(
         rf"(?i:{before}(?:{loose}|{tight}))(?P<at>{{n}}){fraction}(?![\w%]|:\d|\.\d){total}"
     )
@@ -84,11 +78,8 @@ TRAINING_WORDS, LOSS_WORDS, EVALUATION_WORDS = (
     _ONE[name] for name in ("training", "loss", "evaluation")
 )
 OTHER_WORDS, OTHER_OF, ENDED = (_ONE[name] for name in ("other", "other_of", "ended"))
-BRACKETS, BARE = _ONE["brackets"], _ONE["bare"]
-SPECIALS = tuple(
-    Special(s["has"], s["unit"], _compiled(s["is"]), s.get("eta") == "run", s.get("global", False))
-    for s in _RAW["special"]
-)
+BRACKETS, BARE, RATIO, PART = (_ONE[name] for name in ("brackets", "bare", "ratio", "part"))
+SPECIALS = tuple(Special(s["has"], s["unit"], _compiled(s["is"])) for s in _RAW["special"])
 PER_UNIT = tuple(PerUnit(_compiled(one["is"]), one["to"]) for one in _RAW["per_unit"])
 UNIT_OF = {word: unit for unit, words in _RAW["unit_of"].items() for word in words}
 LENGTHS = {unit: _compiled(text) for unit, text in _RAW["lengths"].items()}

@@ -93,7 +93,6 @@ def read_file(path: Path, *, owner: int | None = None, stated: str = "") -> Prog
                     " user"
                 )
             head = read_at(handle, HEAD_BYTES, 0)
-            found = NOTHING
             for most in (TAIL_BYTES, FAR_TAIL_BYTES):
                 start = max(0, status.st_size - most)
                 tail = read_at(handle, most, start)
@@ -174,18 +173,23 @@ class _Output:
 
     series: dict[str, list[Mark]] = field(default_factory=lambda: defaultdict(list))
     losses: list[int] = field(default_factory=list)
-    lengths: dict[str, Counter[float]] = field(default_factory=lambda: defaultdict(Counter))
-    loose: list[float] = field(default_factory=list)
+    lengths: dict[str, dict[float, int]] = field(default_factory=lambda: defaultdict(dict))
+    loose: list[tuple[int, str, float]] = field(default_factory=list)
     report: StepReport | None = None
     ended: int = -1
+    marked: int = -1
+    begun: int = -1  # where a length is stated again after a counter: of another run
 
-    def take_lengths(self, text: str) -> None:
+    def take_lengths(self, text: str, line: int = -1) -> None:
         """Keep what a line says of the length of the run."""
         if "enabled': False" in text:  # options of what does not happen
             return
         for unit, length in known.LENGTHS.items():
             for match in length.finditer(text):
-                self.lengths[unit][count_of(match["v"])] += 1
+                value = count_of(match["v"])
+                if self.lengths[unit].get(value, line) < self.marked < line:
+                    self.begun = line
+                self.lengths[unit][value] = line
 
     def take_lines(self, lines: Iterable[str]) -> None:
         """Keep the marks of all lines, with times that stand on lines before them."""
@@ -198,7 +202,7 @@ class _Output:
             if seen_s is not None:
                 stamp = number, seen_s
             if mark is None or mark.inner is None:
-                self.take_lengths(text)
+                self.take_lengths(text, number)
             loss = known.LOSS_WORDS.search(text)
             if loss and not known.EVALUATION_WORDS.search(text[: loss.start()]):
                 self.losses.append(number)
@@ -208,13 +212,16 @@ class _Output:
                 if seen_s is None and number - stamp[0] <= _NEAR_LINES and not mark.bar:
                     mark.clock_s = stamp[1]
                 self.series[mark.series].append(mark)
+                self.marked = number
                 continue
             if known.ENDED.search(text):
                 self.ended = number
-            for way in known.PER_UNIT:  # a rate beside no counter
-                match = way.found.search(text) if "/s" in text or "per" in text else None
-                if match and match.groupdict().get("of") and (value := way.seconds(match)):
-                    self.loose.append(value)
+            timed = "/" in text or "per" in text or "ime" in text
+            for way in known.PER_UNIT if timed else ():  # a rate beside no counter
+                match = way.found.search(text)
+                of = match and match.groupdict().get("of")
+                if match and of and (value := way.seconds(match)):
+                    self.loose.append((number, known.UNIT_OF.get(of.lower(), STEP), value))
                     break
             if (gone_s := labelled_s(text, known.ELAPSED)) is not None:
                 elapsed = number, gone_s
@@ -241,8 +248,8 @@ def read_lines(lines: Iterable[str], before: Iterable[str] = ()) -> ProgressRead
         )
     kinds = {name: _kind(marks, output.losses) for name, marks in output.series.items()}
     # A bar without words inside a bar of epochs is of the training.
-    outer = [m for n, k in kinds.items() if k == TRAINING for m in output.series[n] if m.outer]
-    begun = min((mark.line for mark in outer), default=None)
+    trained = [m for n, k in kinds.items() if k == TRAINING for m in output.series[n]]
+    begun = min((m.line for m in trained if m.bar and m.inner is None), default=None)
     for name, kind in kinds.items():
         last = output.series[name][-1]
         if begun is not None and not kind and last.bar and last.line > begun:
@@ -285,12 +292,12 @@ def _kind(marks: Sequence[Mark], losses: Sequence[int]) -> str:
     least = max(2.0 - epochs, back / 2 if marks[-1].bar else _LOSS_SHARE * len(marks))
     if not epochs and not marks[-1].bar and back > _BACK_SHARE * len(marks):
         return ""  # numbers of a text
-    found = 0  # losses after each mark: until the counter goes on, or near it where it begins anew
+    found = 0  # marks with a loss until the counter goes on, or near them where it begins anew
     for now, then in zip_longest(marks, marks[1:]):
         end = now.line + _NEAR_LINES
         if then is not None:
             end = then.line if then.stands >= now.stands else min(end, then.line)
-        found += bisect_right(losses, end) - bisect_left(losses, now.line)
+        found += bisect_right(losses, end) > bisect_left(losses, now.line)
     return TRAINING if found >= least else ""
 
 
@@ -298,7 +305,7 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
     series = [output.series[name] for name in names]
     whole = [[m for m in marks if m.epoch and m.inner is None] for marks in series]
     headers = sorted((m for ms in whole for m in ms if not m.fraction), key=lambda m: m.line)
-    headers = [m for m in headers if m.outer] or headers  # a print beside such a bar counts else
+    headers = [m for m in headers if m.bar] or headers  # a print beside such a bar counts else
     fractions = [m for marks in whole for m in marks if m.fraction]
     found = [step_track(marks, headers) for marks in series]
     found += [epoch_track(marks) for marks in (*whole, fractions)]
@@ -307,19 +314,21 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
         tracks = [t for t in found if t is not None and t.unit == EPOCH and t.rate() is not None]
     if not tracks:
         return NOTHING
-    gone = [o for o in tracks if len(o.points) > 1 and o.unit != EPOCH]
-    stale = [  # a bar that was seen once, before other lines of its counter
-        t
-        for t in tracks
-        if len(t.points) == 1
-        and any(o.unit == t.unit and o.at > t.at and o.last.line > t.last.line for o in gone)
-    ]
-    chosen = max((t for t in tracks if t not in stale), key=_worth)
+    chosen = max((t for t in tracks if not any(_follows(o, t) for o in tracks)), key=_worth)
     near = max(2.0, 0.01 * chosen.at)  # a statement that counts the same may say the total
     same = (t for t in tracks if t.unit == chosen.unit and abs(t.at - chosen.at) <= near)
     total = chosen.total or next((t.total for t in same if t.total), None)
     others = [marks for name, marks in output.series.items() if name not in names]
     return _reading(replace(chosen, total=total), output, others)
+
+
+def _follows(later: Track, track: Track) -> bool:
+    """Whether a track was left behind: a phase that ended, a bar that was flushed once."""
+    if later.unit != track.unit or later.last.line <= track.last.line:
+        return False
+    if later.points[0].mark.line > track.last.line and len(later.points) > 2:
+        return later.last.bar is None or later.last.metrics
+    return len(track.points) == 1 < len(later.points) and later.at > track.at
 
 
 def _worth(track: Track) -> tuple[bool, bool, bool, bool, float, bool, int, int]:
@@ -338,7 +347,10 @@ def _worth(track: Track) -> tuple[bool, bool, bool, bool, float, bool, int, int]
 
 
 def _reading(track: Track, output: _Output, others: Iterable[Sequence[Mark]]) -> ProgressReading:
-    rate = track.rate() or printed(output.loose)
+    if output.begun > track.last.line:
+        return ProgressReading(kind=ProgressKind.TRAINING)
+    began, unit = track.points[0].mark.line, track.unit
+    rate = track.rate() or printed([s for n, of, s in output.loose if n > began and of == unit])
     if rate is not None and track.per_epoch is not None and track.by_clock() is None:
         pause_s = sum(paused_s(marks, track) for marks in others)
         rate = replace(rate, overall_s=rate.overall_s + pause_s)
@@ -352,13 +364,16 @@ def _reading(track: Track, output: _Output, others: Iterable[Sequence[Mark]]) ->
         total = None if epochs is None else epochs * track.per_epoch
     if total is not None:
         at = min(at, total)
+    left_s = _remaining_s(track, at, total, rate, ended=output.ended > track.last.line)
+    if track.last.part and output.ended < track.last.line:
+        total = left_s = None
     return ProgressReading(
         kind=ProgressKind.TRAINING,
         unit=track.unit,
         at=at,
         total=total,
         seconds_per_unit=None if rate is None else rate.typical_s,
-        remaining_s=_remaining_s(track, at, total, rate, ended=output.ended > track.last.line),
+        remaining_s=left_s,
         confidence=None if rate is None else round(rate.certain, 2),
     )
 
@@ -372,7 +387,7 @@ def _remaining_s(
         return 0.0
     if total is not None and rate is not None:
         return (total - at) * rate.overall_s
-    if last.eta_of_run or (last.inner is not None and last.inner.total is None):
+    if last.inner is not None and last.inner.total is None:
         return last.eta_s
     # Times left much longer than this epoch still takes are of the run.
     said = [p.mark for p in track.points[-_ETAS:] if p.mark.eta_s and p.mark.inner]
@@ -383,7 +398,7 @@ def _remaining_s(
     return last.eta_s if longer else None
 
 
-def _stated(lengths: Counter[float], at: float) -> float | None:
+def _stated(lengths: Collection[float], at: float) -> float | None:
     """The length that a program stated before, where it stated one only."""
     possible = [length for length in lengths if length >= max(at, 2)]
     return possible[0] if len(possible) == 1 and len(lengths) == 1 else None

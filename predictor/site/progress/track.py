@@ -23,6 +23,8 @@ DAY_S = 86400.0
 _FALL = 4.0
 _RISING = 0.9  # of times since a begin that are longer than the last
 _DONE = 0.9  # of its total: such a counter ended, and the next one counts another epoch
+_COARSE = 0.25  # of an epoch between two lines: it may be as much longer than the last one says
+_MANY = 10  # durations that never get shorter are times since a begin
 _SAME_TIMES = 0.002  # a whole interval is not so short for one of its steps, in seconds
 
 
@@ -155,8 +157,7 @@ class Track:
             by_clock is None and len(self.points) < 4 and not 0.5 < ratio < 2
         ):
             return said
-        agree = 0.8 < ratio < 1.25
-        return replace(found, certain=min(1.0, found.certain + 0.08) if agree else found.certain)
+        return replace(found, certain=found.certain + 0.08 * (0.8 < ratio < 1.25))
 
     def by_clock(self) -> Rate | None:
         """By stamps, which hold what is between the lines too; None without them."""
@@ -182,7 +183,8 @@ class Track:
         pairs = [pair for run in runs for pair in pairwise(run)]
         fell = sum(b[1] < a[1] for a, b in pairs)
         grew = any(p.mark.elapsed_s is not None for p in self.points) or any(
-            len(run) > 2 and run[-1][1] > 1.5 * run[0][1] for run in runs
+            len(run) > 2 and (run[-1][1] > 1.5 * run[0][1] or (len(run) >= _MANY and not fell))
+            for run in runs
         )
         if pairs and grew and fell <= (1 - _RISING) * len(pairs):
             found = [i for run in runs for i in intervals(run)]
@@ -209,7 +211,8 @@ class Track:
             return None
         gaps = [b - a for (a, _), (b, _) in pairwise(said)]
         units = 1.0 if min(gaps) == 1 else median(gaps)  # lines of some epochs time one each
-        if units <= 1 or self.unit == EPOCH:
+        whole = all(p.mark.inner and p.mark.inner.at == p.mark.inner.total for p in self.points)
+        if units <= 1 or whole or self.unit == EPOCH:
             return printed([value / max(1.0, units) for value in values])
         if median(values) / units < _SAME_TIMES:
             return printed(values)
@@ -252,9 +255,9 @@ def epoch_track(marks: Sequence[Mark]) -> Track | None:
     bar = any(m.bar and m.inner is None for m in counted)
     fraction = any(m.fraction for m in counted)
     shift = 0.0 if bar or fraction else (1.0 if lowest == 0 else 0.0) - (0.0 if ended else 1.0)
-    run = current_run([Point(m.stands[0] + shift, m) for m in counted])
-    total = _last_total([m.epoch for m in counted])
-    return Track(unit=EPOCH, points=run, total=_of_index(total, lowest, bar))
+    points = [Point(m.stands[0] + shift, m) for m in counted]
+    total = _of_index(_last_total([m.epoch for m in counted]), lowest, bar)
+    return Track(unit=EPOCH, points=current_run(points), total=_of_run(total, points))
 
 
 def step_track(marks: Sequence[Mark], headers: Sequence[Mark]) -> Track | None:
@@ -269,38 +272,34 @@ def step_track(marks: Sequence[Mark], headers: Sequence[Mark]) -> Track | None:
     unit, length = counted[-1].unit, _last_total([m.inner for m in counted])
     if _goes_on(counted):
         points = [Point(m.stands[1], m) for m in counted]
-        run = current_run(points)
-        # A counter that ran to its total and began anew is one of epochs that are not named.
-        ends = [p for p in points if length is not None and p.at >= length]
-        began_anew = length is not None and (
-            2 < len(ends) > len(points) / 2
-            or any(
-                a.at >= _DONE * length and b.at < a.at - 2 and b.at < length / 2
-                for a, b in pairwise(points)
-            )
-        )
-        if not began_anew or any(m.of_run for m in counted):
-            return Track(unit=unit, points=run, total=length)
-        return Track(unit=unit, points=run, total=None, per_epoch=length)
+        total, ends = _of_run(length, points), sum(p.at == length for p in points)
+        if (total is None or 2 < ends > len(points) / 2) and not counted[-1].of_run:
+            total = None  # it counts epochs that are not named
+        per_epoch = length if total is None else None
+        return Track(unit=unit, points=current_run(points), total=total, per_epoch=per_epoch)
     per_epoch = length
     if per_epoch is None:  # from those that were counted to their end
         pairs = [(a.stands, b.stands) for a, b in pairwise(counted)]
         lasts = [a[1] for a, b in pairs if b[0] == a[0] + 1]
         steps = [b[1] - a[1] for a, b in pairs if b[1] > a[1]]
-        per_epoch = max(lasts) + median(steps) / 2 if lasts and steps else None
-    if per_epoch is None:
-        last = counted[-1].epoch
-        run = current_run([Point(m.stands[1], m) for m in counted if m.epoch == last])
-        return Track(unit=unit, points=run, total=None)
+        per_epoch = max(lasts) + median(steps) / 2 if lasts and steps else 0.0
+        if not per_epoch or median(steps) > _COARSE * per_epoch:
+            return epoch_track([replace(m, inner=None, took_s=None) for m in counted])
     lowest = min(m.epoch.at for m in counted if m.epoch)
     epochs = _last_total([m.epoch for m in (*headers, *counted)])
-    outer = bool(headers) and headers[-1].outer  # such a bar says how many are done
-    base = 0.0 if outer or lowest == 0 or epochs is None else 1.0
+    outer = bool(headers and headers[-1].bar)  # such a bar says how many are done
+    base = float(not outer and (lowest == 1 or (lowest > 1 and epochs is not None)))
     epochs = _of_index(epochs, lowest, outer)
     stands = [(m.stands, m) for m in counted if m.epoch]
-    run = current_run([Point((e - base) * per_epoch + n, m) for (e, n), m in stands])
-    total = None if epochs is None else epochs * per_epoch
-    return Track(unit=unit, points=run, total=total, per_epoch=per_epoch)
+    points = [Point((e - base) * per_epoch + n, m) for (e, n), m in stands]
+    total = None if epochs is None else _of_run(epochs * per_epoch, points)
+    return Track(unit=unit, points=current_run(points), total=total, per_epoch=per_epoch)
+
+
+def _of_run(total: float | None, points: Sequence[Point]) -> float | None:
+    """A total, unless the counter ended there and began anew: so do folds, tasks and searches."""
+    anew = total and any(a.at >= _DONE * total and b.at < total / 2 for a, b in pairwise(points))
+    return None if anew else total
 
 
 def _in_epoch(mark: Mark, headers: Sequence[Mark]) -> Mark:
@@ -321,7 +320,7 @@ def _in_epoch(mark: Mark, headers: Sequence[Mark]) -> Mark:
 
 def _goes_on(marks: Sequence[Mark]) -> bool:
     """Whether the counter is one of the run: it names no epoch, or goes on from one to the next."""
-    if any(m.of_run for m in marks) or all(m.epoch is None for m in marks):
+    if sum(m.of_run for m in marks) * 2 > len(marks) or all(m.epoch is None for m in marks):
         return True
     fell = [
         (b.stands[1], b.bar is not None and b.inner is not None and b.inner.at != b.inner.total)
