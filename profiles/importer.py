@@ -13,12 +13,14 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
 import yaml
+from numpy.typing import NDArray
 
-from .attribution import TABLES, SourceTally, sources_markdown
+from .conventions import parse_params
 from .packing import (
     Book,
     Cells,
@@ -59,8 +61,8 @@ from .tables import (
     operator_table,
     operators,
 )
-from .thinning import thinned
 
+TABLES = ("measurements", "operators", "collectives")
 _COLUMNS = {
     "measurements": STORED_MEASUREMENT_COLUMNS,
     "operators": OPERATOR_COLUMNS,
@@ -73,6 +75,30 @@ _CELLS: Mapping[str, Callable[[Row, str], Cells]] = {
 }
 # Two rows that agree in all but these say the same thing twice.
 _NOT_COMPARED = {"id", "source_commit", "source_path", "license", "note"}
+# Rows kept of one (GPU, library, operator, direction, format, function); others keep all.
+_KEEP = {
+    "gemm": 1000,
+    "batched_gemm": 500,
+    "elementwise": 120,
+    "layernorm": 300,
+    "softmax": 300,
+    "embedding": 100,
+}
+_HEAD = """# Sources of the data
+
+Facts and figures only, re-typed into our own columns; no code and no file of a source is copied,
+and no row is estimated. Every row keeps its id, its source (below) and the path of the file it was
+read from. Written by `python -m profiles.importer`; do not edit.
+
+Operator tables are thinned where one source swept one operator densely. Rows that contradict
+physics, themselves or each other wait in `quarantine/` with a reason and are not used.
+
+Recorded networks (`graphs/`) are the sizes of the operators that a library's own module runs: timm,
+transformers and diffusers (Apache-2.0), torchvision (BSD-3-Clause), ultralytics (AGPL-3.0). No code
+and no weights of theirs are here.
+
+| repository | licence | commits | measurements | operators | collectives | quarantined |
+|---|---|---|---|---|---|---|"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +148,7 @@ def _write(
     write_table(root / "texts.csv", ("key", "text"), sorted((k, t) for t, k in shared.items()))
     for loader in (sources, texts, operators, collectives, measurements):
         loader.cache_clear()
-    tally = SourceTally(
-        {name: _counted(root / name) for name in TABLES}, _counted(root / "quarantine")
-    )
-    _write_sources(root, known, tally)
-
-
-def _counted(folder: Path) -> Counter[str]:
-    return Counter(row[1] for path in folder.glob("*.csv") for row in _stored(path))
+    _write_sources(root, known)
 
 
 def _stored(path: Path) -> list[list[str]]:
@@ -151,8 +170,37 @@ def sort_operators(rows: Sequence[Row]) -> Sorted:
     readable = [row for row, fault in zip(rows, words, strict=True) if fault is None]
     physics = iter(operator_faults(_operator_table(readable)))
     done = _sorted(rows, [fault or next(physics) for fault in words])
-    kept = [done.kept[i] for i in thinned(_operator_table(done.kept)).tolist()]
+    kept = [done.kept[i] for i in _thinned(_operator_table(done.kept)).tolist()]
     return Sorted(kept, done.quarantined, len(done.kept) - len(kept))
+
+
+def _thinned(table: OperatorTable) -> NDArray[np.intp]:
+    """Indices of the rows to keep, spread evenly over the sizes of every group.
+
+    One source may have swept one operator densely; rare operators stay whole.
+    """
+    groups: dict[tuple[str, ...], list[int]] = {}
+    functions = {
+        text: parse_params(text).get("func", "") for text in np.unique(table.params).tolist()
+    }
+    columns = (table.gpu, table.library, table.op, table.direction, table.dtype)
+    keys = zip(*(c.tolist() for c in columns), table.params.tolist(), strict=True)
+    for row, (*key, params) in enumerate(keys):
+        groups.setdefault((*key, functions[params]), []).append(row)
+    kept = [_spread(table, np.array(rows), key[2], key[3]) for key, rows in groups.items()]
+    return np.sort(np.concatenate(kept)) if kept else np.array([], dtype=np.intp)
+
+
+def _spread(
+    table: OperatorTable, rows: NDArray[np.intp], op: str, direction: str
+) -> NDArray[np.intp]:
+    keep = _KEEP.get(op, len(rows))
+    if len(rows) <= keep or direction != "fwd":
+        return rows
+    order = np.lexsort((table.id[rows], table.bytes[rows], table.flops[rows]))
+    steps = np.linspace(0, len(rows) - 1, keep).round().astype(np.intp)
+    chosen: NDArray[np.intp] = rows[order[steps]]
+    return chosen
 
 
 def sort_collectives(rows: Sequence[Row]) -> Sorted:
@@ -249,20 +297,31 @@ def _refused(table: Sorted, book: Book) -> Packed:
     return Packed((*QUARANTINE_COLUMNS, *rest), rows)
 
 
-def _write_sources(root: Path, known: Mapping[str, Source], tally: SourceTally) -> None:
-    entries = {
-        key: {
-            "repository": s.repository,
-            "commit": s.commit,
-            "license": s.license,
-            "citation": s.citation,
-        }
-        for key, s in known.items()
-    }
+def _write_sources(root: Path, known: Mapping[str, Source]) -> None:
+    """``sources.yaml``, and SOURCES.md: one line a repository and licence, its commits below."""
+    entries = {key: asdict(source) for key, source in known.items()}
+    for entry in entries.values():
+        del entry["key"]
     text = yaml.safe_dump(entries, sort_keys=True, allow_unicode=True, width=1000)
     (root / "sources.yaml").write_text(text, encoding="utf-8")
-    markdown = sources_markdown((known[key] for key in sorted(known)), tally)
-    (root / "SOURCES.md").write_text(markdown, encoding="utf-8")
+    columns = [
+        Counter(row[1] for path in (root / folder).glob("*.csv") for row in _stored(path))
+        for folder in (*TABLES, "quarantine")
+    ]
+    grouped: dict[tuple[str, str], list[Source]] = {}
+    for _, source in sorted(known.items()):
+        name = source.repository.removeprefix("github:")
+        grouped.setdefault((name, source.license), []).append(source)
+    rows, commits = [], []
+    for (name, license_), members in sorted(grouped.items()):
+        counts = [sum(column[source.key] for source in members) for column in columns]
+        cells = [name, license_, len(members), *counts]
+        rows.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+        listed = ", ".join(f"`{source.commit}`" for source in members)
+        commits.append(f"- {name} ({license_}): {listed}")
+    totals = " | ".join(str(column.total()) for column in columns)
+    lines = [_HEAD, *rows, f"| all | | | {totals} |", "", "## Commits", "", *commits]
+    (root / "SOURCES.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 _SORT = {

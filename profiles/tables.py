@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from .conventions import DIM_FIELDS, SHAPE_FIELDS, Floats, Texts, fill_elements, work
 from .errors import ProfileDataError
-from .gpus import find_gpu
+from .gpus import CPU_PREFIX, find_gpu
 from .recordings import entries_of_recordings
 from .storage import (
     COLLECTIVE_COLUMNS,
@@ -25,7 +26,8 @@ from .storage import (
     read_table,
     sources,
 )
-from .usual_pace import at_usual_pace
+
+_PACE = re.compile(r"(?:^|;)pace=([0-9.]+)")
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,29 @@ class CollectiveTable:
         ring = np.where(self.op == "all_reduce", 2 * (n - 1) / n, (n - 1) / n)
         one_way = np.isin(self.op, ("broadcast", "reduce", "send_recv"))
         return np.where(one_way, 1.0, ring) * self.bytes / self.time_s
+
+
+def usual_pace(notes: Iterable[str]) -> float:
+    """The median pace of rows by their notes, 1 where none states one.
+
+    The clock of a CPU moves by tens of per cent within minutes. Its profiler states in the note of
+    each row how fast the CPU was, relative to the first moment of the directory, and the time as it
+    would have been then. Prices are those of the usual pace, as that moment may have been any.
+    """
+    paces = [float(found[1]) for note in notes if (found := _PACE.search(note))]
+    return float(np.median(paces)) if paces else 1.0
+
+
+def at_usual_pace(
+    devices: NDArray[np.str_], notes: Sequence[str], time_s: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Seconds (n,) of rows at the usual pace of each CPU among ``devices`` (n,)."""
+    times = time_s.copy()
+    for name in np.unique(devices):
+        if str(name).startswith(CPU_PREFIX):
+            rows = np.flatnonzero(devices == name)
+            times[rows] /= usual_pace(notes[row] for row in rows.tolist())
+    return times
 
 
 @cache

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiles.tables import operators
-from profiles.usual_pace import at_usual_pace, usual_pace
+from profiles.tables import at_usual_pace, operators, usual_pace
 
 PACES = st.lists(st.floats(0.3, 3.0).map(lambda x: round(x, 3)), min_size=1, max_size=9)
 

@@ -14,8 +14,7 @@ import torch
 
 from profiles import joined, roots
 from profiles.gpus import CPU, find_gpu, gpus
-from profiles.tables import OperatorTable, operators, take
-from profiles.usual_pace import usual_pace
+from profiles.tables import OperatorTable, operators, take, usual_pace
 
 from ....errors import ProfileError
 from ....graphs.catalog import ModelEntry
