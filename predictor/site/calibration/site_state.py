@@ -126,7 +126,7 @@ def memory_as_dict(memory: SiteMemory) -> dict[str, Any]:
         "runs": rows,
         "seen": [[kind.value, key, seen] for (kind, key), seen in memory.seen().items()],
         "coverage": memory.coverage.as_dict(),
-        "ranking": [memory.ranking.right_s, memory.ranking.all_s],
+        "ranking_s": memory.ranking.right_s,
         "errors": {"physics": [*memory.errors.physics], "runs": [*memory.errors.runs]},
     }
 
@@ -144,7 +144,7 @@ def memory_of(raw: Mapping[str, Any]) -> SiteMemory:
         memory.add(PastRun(**dict(zip(_NAMES, values, strict=True))))
     memory.count_seen({(Similarity(kind), key): seen for kind, key, seen in raw["seen"]})
     memory.coverage = QuantileCoverage(raw["coverage"]["scores"], raw["coverage"]["moved"])
-    memory.ranking = RankingSkill(*raw.get("ranking", ()))
+    memory.ranking = RankingSkill(raw.get("ranking_s", 0.0))
     memory.errors.physics.extend(raw["errors"]["physics"])
     memory.errors.runs.extend(raw["errors"]["runs"])
     return memory

@@ -66,19 +66,18 @@ def in_line_s(known_s: float, limit_s: float | None) -> float:
 
 # Each run is compared with so many before it; none counts longer than an order heeds. A thousand
 # count: of the latest hundred, one burst of alike jobs would take the order from all.
-COMPARED, MOST_RANKED_S = 256, 1.2e5
-RANKING_KEPT, LEAST_SKILL = 0.999, 0.1
+COMPARED, MOST_RANKED_S, RANKING_KEPT = 256, 1.2e5, 0.999
 
 
 class RankingSkill:
-    """How well estimates tell the shorter of two jobs: by the seconds between their run times.
+    """Whether estimates tell the shorter of two jobs, by the seconds between their run times.
 
-    ``right_s`` are those of pairs in the right order less those in the wrong one, of ``all_s``;
-    what came before counts less and less.
+    ``right_s`` are those of pairs in the right order less those in the wrong one; what came before
+    counts less and less.
     """
 
-    def __init__(self, right_s: float = 0.0, all_s: float = 0.0) -> None:
-        self.right_s, self.all_s = right_s, all_s
+    def __init__(self, right_s: float = 0.0) -> None:
+        self.right_s = right_s
         self._latest: deque[tuple[float, float]] = deque(maxlen=COMPARED)
 
     def learn(self, said_s: float, run_s: float) -> None:
@@ -88,13 +87,12 @@ class RankingSkill:
             said, ran = np.array(self._latest).T
             right_s = float(np.sign(said_s - said) @ (run_s - ran))
             self.right_s = RANKING_KEPT * self.right_s + right_s
-            self.all_s = RANKING_KEPT * self.all_s + float(np.abs(run_s - ran).sum())
         self._latest.append((said_s, run_s))
 
     @property
     def helps(self) -> bool:
         """Whether they are worth an order; too few runs say nothing against it."""
-        return self.right_s >= LEAST_SKILL * self.all_s
+        return self.right_s >= 0
 
 
 RECENT_SCORES = 1000
