@@ -127,8 +127,8 @@ class Estimate:
         """What the queue is ordered by: short jobs first, by what is known of them.
 
         At least the expected run time: the median of a job that fails at once or runs for a day
-        says nothing of the day. The same for all jobs where that told short ones from long no
-        better than chance.
+        says nothing of the day. The same for all jobs where that told short ones from long worse
+        than chance would.
         """
         if not self.ranks:
             return ALIKE_S
