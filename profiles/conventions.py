@@ -20,7 +20,6 @@ the tensors an unfused kernel reads and writes once each, at the size of the row
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,14 +83,6 @@ _TENSORS: Mapping[tuple[str, str], tuple[float, float, float]] = {
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "truediv"})
 
 
-@dataclass(frozen=True, slots=True)
-class RowWork:
-    """FLOPs and bytes of rows, NaN where the shape does not tell."""
-
-    flops: Floats
-    bytes: Floats
-
-
 def parse_params(text: str) -> dict[str, str]:
     """``k=v;k=v`` as a dictionary; a word without ``=`` maps to an empty string."""
     pairs = (part.partition("=") for part in text.split(";") if part)
@@ -113,8 +104,10 @@ def fill_elements(op: Texts, dims: Dims) -> None:
         np.copyto(elements, derived, where=np.isnan(elements))
 
 
-def work(op: Texts, direction: Texts, dtype: Texts, params: Texts, dims: Dims) -> RowWork:
-    """FLOPs and bytes of every row by the conventions of this module."""
+def work(
+    op: Texts, direction: Texts, dtype: Texts, params: Texts, dims: Dims
+) -> tuple[Floats, Floats]:
+    """FLOPs and bytes of every row by the conventions above, NaN where the shape does not tell."""
     flops = np.full(len(op), np.nan)
     moved = np.full(len(op), np.nan)
     size = np.array([DTYPE_BYTES.get(str(d), np.nan) for d in dtype], dtype=np.float64)
@@ -125,7 +118,7 @@ def work(op: Texts, direction: Texts, dtype: Texts, params: Texts, dims: Dims) -
         rows = np.flatnonzero(op == name)
         part = {key: values[rows] for key, values in dims.items()}
         flops[rows], moved[rows] = rule(part, direction[rows], params[rows], size[rows])
-    return RowWork(flops, moved)
+    return flops, moved
 
 
 def _gradients(direction: Texts) -> Floats:

@@ -15,7 +15,6 @@ from .storage import MEASUREMENT_COLUMNS, SHARED_COLUMNS, Source
 Row = Mapping[str, str]
 Cells = tuple[str, ...]
 
-_ORIGIN = ("source_repo", "source_commit", "license")
 # A text becomes a reference where it is long and shared enough to pay for its own line.
 _SHARED_LENGTH = 16
 _SHARED_ROWS = 3
@@ -30,8 +29,7 @@ class Book:
 
     def key(self, row: Row) -> str:
         """The key of a row's repository, commit and licence."""
-        repository, commit, license_ = (row.get(name, "") for name in _ORIGIN)
-        return self.keys[repository, commit, license_]
+        return self.keys[_origin(row)]
 
 
 def book_of(rows: Iterable[Row]) -> Book:

@@ -76,20 +76,14 @@ def matmul_peak(gpu: Gpu, dtype: str) -> float | None:
     return None
 
 
-def gpu_or_none(name: str) -> Gpu | None:
-    """The GPU of a name, None if no data sheet has it."""
-    try:
-        return find_gpu(name)
-    except UnknownGpuError:
-        return None
-
-
 def common_fault(row: Row) -> str | None:
     """Why a row of any table cannot be used, before its numbers are looked at."""
     for column in ("id", "source_repo", "source_commit", "source_path", "license"):
         if not row.get(column):
             return f"{column} is empty"
-    if gpu_or_none(row["gpu"]) is None:
+    try:
+        find_gpu(row["gpu"])
+    except UnknownGpuError:
         return f"gpu {row['gpu']!r} has no data sheet"
     if "UNRELIABLE" in row.get("note", ""):
         return "marked UNRELIABLE in its note"
@@ -160,17 +154,14 @@ def _limits(table: OperatorTable) -> tuple[Floats, Floats, Floats, Floats]:
     for key in keys:
         name, dtype = str(key).split("|")
         gpu = find_gpu(name)
-        boost = BOOST_TOLERANCE if _boosts(gpu) else TOLERANCE
+        boosts = "GeForce" in gpu.product or "TITAN" in gpu.product
+        boost = BOOST_TOLERANCE if boosts else TOLERANCE
         peak, bandwidth = matmul_peak(gpu, dtype) or np.nan, gpu.bandwidth_bytes_per_s
         if gpu.kind == CPU:
             boost, bandwidth = np.inf, np.inf
         rows.append((peak, boost, bandwidth, gpu.l2_bytes))
     limits = np.array(rows, dtype=np.float64).reshape(-1, 4)[inverse]
     return limits[:, 0], limits[:, 1], limits[:, 2], limits[:, 3]
-
-
-def _boosts(gpu: Gpu) -> bool:
-    return "GeForce" in gpu.product or "TITAN" in gpu.product
 
 
 def _link(gpu: Gpu) -> float:
@@ -217,8 +208,8 @@ def _measurement_faults(row: Row) -> Iterator[str]:
         yield "gpus is empty"
     if row["precision"] not in _PRECISIONS:
         yield f"precision {row['precision']!r} is not one of {', '.join(_PRECISIONS)}"
-    elif not _runs(row):
-        yield f"{row['gpu']} has no {_PRECISIONS[row['precision']]}"
+    elif (needed := _PRECISIONS[row["precision"]]) not in (None, *find_gpu(row["gpu"]).peak_flops):
+        yield f"{row['gpu']} has no {needed}"
     if not any(row[column] for column in _TIMES):
         yield f"none of {', '.join(_TIMES)} is given"
     if row["throughput"] and row["unit"] not in _UNITS:
@@ -229,11 +220,6 @@ def _measurement_faults(row: Row) -> Iterator[str]:
             yield f"nodes x gpus_per_node is {whole:g}, gpus is {row['gpus']}"
     if not _consistent(row):
         yield "throughput and iteration_s contradict each other"
-
-
-def _runs(row: Row) -> bool:
-    needed = _PRECISIONS[row["precision"]]
-    return needed is None or needed in find_gpu(row["gpu"]).peak_flops
 
 
 def _consistent(row: Row) -> bool:

@@ -180,20 +180,19 @@ def models(root: Path = HERE) -> Mapping[str, Mapping[str, Any]]:
     for path in sorted((root / "models").glob("*.yaml")):
         raw = yaml.load(path.read_bytes(), yaml.CSafeLoader) or {}
         for name, entry in raw.items():
-            for spelling in (name, *entry.get("aliases", ())):
-                _claim(owner, str(spelling).lower().replace("_", "-"), f"{path.name}: {name}")
+            this = f"{path.name}: {name}"
+            for alias in (name, *entry.get("aliases", ())):
+                spelling = str(alias).lower().replace("_", "-")
+                if (other := owner.setdefault(spelling, this)) != this:
+                    raise ProfileDataError(
+                        f"model name {spelling!r} is claimed by {other} and by {this}"
+                    )
             merged[name] = entry
     described = {e["architecture"].get("graph") for e in merged.values() if "architecture" in e}
     for name, entry in entries_of_recordings(described):
         if name.lower().replace("_", "-") not in owner:
             merged[name] = entry
     return merged
-
-
-def _claim(owner: dict[str, str], spelling: str, entry: str) -> None:
-    other = owner.setdefault(spelling, entry)
-    if other != entry:
-        raise ProfileDataError(f"model name {spelling!r} is claimed by {other} and by {entry}")
 
 
 def operator_table(gpu: Sequence[str], columns: Mapping[str, Sequence[str]]) -> OperatorTable:
@@ -203,7 +202,7 @@ def operator_table(gpu: Sequence[str], columns: Mapping[str, Sequence[str]]) -> 
     )
     dims = _dims(op, columns["shape"])
     fill_elements(op, dims)
-    done = work(op, direction, dtype, params, dims)
+    flops, moved = work(op, direction, dtype, params, dims)
     return OperatorTable(
         id=_texts(columns["id"]),
         gpu=_texts(gpu),
@@ -214,8 +213,8 @@ def operator_table(gpu: Sequence[str], columns: Mapping[str, Sequence[str]]) -> 
         dtype=dtype,
         params=params,
         time_s=_floats(columns["time_us"]) * 1e-6,
-        flops=done.flops,
-        bytes=done.bytes,
+        flops=flops,
+        bytes=moved,
         **dims,
     )
 

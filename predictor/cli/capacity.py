@@ -16,11 +16,10 @@ from .capacity_source import (
     opened,
     opened_queue,
     queue_options,
-    with_options,
 )
 from .console import progress, show_json, show_table, warn
 from .groups import CommandGroup
-from .options import pools_of
+from .options import pools_of, together
 from .predictors import predictor
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 _FILE_NAME = re.compile(r"[^\w.@-]|^[.-]")
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
-_FORMS = (
+_form_options = together(
     click.option(
         "--output", type=_FILE, metavar="FILE", help="Write one page (.html) or Markdown (.md)."
     ),
@@ -74,30 +73,28 @@ _FORMS = (
 )
 
 
-def plan_options(command: Any) -> Any:
-    """Adds ``--add``, ``--remove`` and ``--to-precision``."""
-    return with_options(
-        command,
-        click.option(
-            "--add",
-            multiple=True,
-            callback=pools_of,
-            metavar="TYPE:GPUS[/PER_NODE]",
-            help="GPUs to add; jobs may run on a type that was not there before. Repeatable.",
-        ),
-        click.option(
-            "--remove",
-            multiple=True,
-            callback=pools_of,
-            metavar="TYPE:GPUS",
-            help="GPUs to take away; their jobs may run on every type they fit. Repeatable.",
-        ),
-        click.option(
-            "--to-precision",
-            type=click.Choice(["mixed"]),
-            help="Send jobs of fp32 and tf32 in mixed precision.",
-        ),
-    )
+# Adds ``--add``, ``--remove`` and ``--to-precision``.
+plan_options = together(
+    click.option(
+        "--add",
+        multiple=True,
+        callback=pools_of,
+        metavar="TYPE:GPUS[/PER_NODE]",
+        help="GPUs to add; jobs may run on a type that was not there before. Repeatable.",
+    ),
+    click.option(
+        "--remove",
+        multiple=True,
+        callback=pools_of,
+        metavar="TYPE:GPUS",
+        help="GPUs to take away; their jobs may run on every type they fit. Repeatable.",
+    ),
+    click.option(
+        "--to-precision",
+        type=click.Choice(["mixed"]),
+        help="Send jobs of fp32 and tf32 in mixed precision.",
+    ),
+)
 
 
 def _plan(
@@ -118,7 +115,7 @@ def capacity() -> None:
 @capacity.command()
 @capacity_options
 @plan_options
-@lambda command: with_options(command, *_FORMS)
+@_form_options
 def report(
     *,
     form: str,

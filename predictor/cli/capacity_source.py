@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,7 +19,7 @@ from ..optional import needs
 from .console import format_option, warn
 from .filling import history_option, open_history
 from .groups import load_plugin, plugin_points
-from .options import MOMENT, pools_of
+from .options import MOMENT, pools_of, together
 
 if TYPE_CHECKING:
     from ..planning.cost import Terms
@@ -99,42 +99,39 @@ class CapacityRequest:
         return Terms(read_tariff(self.prices, self.partition))
 
 
-def with_options(command: Any, *options: Callable[[Any], Any]) -> Any:
-    """Adds options to a command, in their order."""
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def capacity_options(command: Any) -> Any:
-    """Adds the options that CapacityRequest is made of, and ``--format``."""
-    source = click.option(
+# Adds the options that CapacityRequest is made of, and ``--format``.
+capacity_options = together(
+    history_option,
+    format_option,
+    click.option(
         "--from",
         "source",
         default=HISTORY,
         show_default=True,
         metavar="history|slurm|kubernetes|FILE",
         help="Jobs: of the history, read from a scheduler now, or of a CSV or Parquet file.",
-    )
-    queue = click.option(
+    ),
+    click.option(
         "--queue",
         metavar="slurm|kubernetes",
         help="Add what runs and waits in this scheduler now, and the GPUs it has.",
-    )
-    return history_option(format_option(with_options(command, source, queue, *_OPTIONS)))
-
-
-def queue_options(command: Any) -> Any:
-    """The same for a command that is about a queue."""
-    source = click.option(
+    ),
+    *_OPTIONS,
+)
+# The same for a command that is about a queue.
+queue_options = together(
+    history_option,
+    format_option,
+    click.option(
         "--from",
         "source",
         default=HERE,
         metavar="slurm|kubernetes|history|FILE",
         help="Jobs: of a scheduler, of the history or of a CSV or Parquet file.  "
         "[default: the scheduler that answers here]",
-    )
-    return history_option(format_option(with_options(command, source, *_OPTIONS)))
+    ),
+    *_OPTIONS,
+)
 
 
 @contextmanager

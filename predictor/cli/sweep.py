@@ -126,13 +126,8 @@ def _show_text(search: Search, kept: Search, currency: str) -> None:
 def _lines(total: Total, low: Total, high: Total, currency: str) -> list[tuple[str, str, str]]:
     ends = f"{short(low.gpu_hours)} .. {short(high.gpu_hours)}"
     lines = [("GPU-hours", short(total.gpu_hours), ends)]
-    lines.append(
-        (
-            "elapsed",
-            duration(total.elapsed_s),
-            f"{duration(low.elapsed_s)} .. {duration(high.elapsed_s)}",
-        )
-    )
+    ends = f"{duration(low.elapsed_s)} .. {duration(high.elapsed_s)}"
+    lines.append(("elapsed", duration(total.elapsed_s), ends))
     if total.amount is not None and low.amount is not None and high.amount is not None:
         ends = f"{low.amount:,.2f} .. {high.amount:,.2f}"
         lines.append(("cost", money(total.amount, currency), ends))

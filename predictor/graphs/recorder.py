@@ -271,36 +271,22 @@ class MemoryLayers(Recorder):
         self.elementwise(out, reads=ratio, backward_reads=1, backward_writes=ratio)
         return out
 
-    def batch_norm(self, x: Feature, *, affine: bool = True) -> None:
-        """Batch norm in training: statistics, then normalisation."""
-        self._norm(Kind.BATCH_NORM, x, affine)
-
-    def instance_norm(self, x: Feature, *, affine: bool = True) -> None:
-        """Instance norm: each channel of each sample by itself."""
-        self._norm(Kind.INSTANCE_NORM, x, affine)
-
-    def group_norm(self, x: Feature, *, affine: bool = True) -> None:
-        """Group norm; autocast runs it in FP32, other than batch and instance norm."""
-        self._norm(Kind.GROUP_NORM, x, affine)
-
-    def norm(self, x: Feature, kind: str = "batch") -> None:
+    def norm(self, x: Feature, kind: str = "batch", *, affine: bool = True) -> None:
         """Batch, group or instance norm, ``frozen`` or ``none``; raises GraphError for another.
 
-        ``frozen`` is a fixed scale and shift, recomputed from four vectors at every call
-        (``FrozenBatchNorm2d`` of detectron2, maskrcnn-benchmark and torchvision).
+        Group norm runs in FP32 under autocast, other than the two. ``frozen`` is a fixed scale and
+        shift, recomputed from four vectors at every call (``FrozenBatchNorm2d`` of detectron2,
+        maskrcnn-benchmark and torchvision).
         """
         if kind in ("batch", "group", "instance"):
-            self._norm(Kind(f"{kind}_norm"), x, True)
+            if affine:
+                self.parameters(2 * x.channels, 2)
+            n, dims = self.batch_size * x.elements, (self.batch_size * x.positions, x.channels)
+            self.both(Kind(f"{kind}_norm"), dims, (2 * n, n), (4 * n, n))
         elif kind == "frozen":
             self.elementwise(x, reads=2, writes=2, kernels=6, backward_reads=1, backward_kernels=1)
         elif kind != "none":
             raise GraphError(f"norm={kind!r} is not known: batch, group, instance, frozen, none")
-
-    def _norm(self, kind: Kind, x: Feature, affine: bool) -> None:
-        if affine:
-            self.parameters(2 * x.channels, 2)
-        n = self.batch_size * x.elements
-        self.both(kind, (self.batch_size * x.positions, x.channels), (2 * n, n), (4 * n, n))
 
     def layer_norm(
         self, rows: int, width: int, *, bias: bool = True, affine: bool = True, sums: int = 2

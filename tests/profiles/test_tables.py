@@ -22,8 +22,8 @@ WriteTables = Callable[..., Path]
 def _work(op: str, direction: str, dtype: str, params: str, **dims: float) -> tuple[float, float]:
     arrays = {name: np.array([dims.get(name, np.nan)]) for name in DIM_FIELDS}
     words = [np.array([word]) for word in (op, direction, dtype, params)]
-    done = work(words[0], words[1], words[2], words[3], arrays)
-    return float(done.flops[0]), float(done.bytes[0])
+    flops, moved = work(words[0], words[1], words[2], words[3], arrays)
+    return float(flops[0]), float(moved[0])
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def diffusion(
     time, flash = 4 * widths[0], b.work.flash_attention
 
     def normed(x: Feature) -> None:
-        b.group_norm(x)
+        b.norm(x, "group")
         b.activation(x, "silu")
 
     def residual(x: Feature, channels: int) -> Feature:
@@ -54,7 +54,7 @@ def diffusion(
     def transformer(x: Feature) -> None:
         """Attention to itself and to the text, gated feed-forward, between projections."""
         width, rows = x.channels, b.batch_size * x.positions
-        b.group_norm(x)
+        b.norm(x, "group")
         b.linear(rows, width, width)
         for key_width, keys in ((width, x.positions), (context, context_tokens)):
             own = keys == x.positions and key_width == width
@@ -265,7 +265,7 @@ def cyclegan(b: GraphBuilder, width: int = 64, residual_blocks: int = 9) -> None
     image = Feature(3, b.work.image)
 
     def finish(x: Feature) -> None:
-        b.instance_norm(x, affine=False)
+        b.norm(x, "instance", affine=False)
         b.activation(x)
 
     def pad(x: Feature, pixels: int) -> None:
@@ -284,7 +284,7 @@ def cyclegan(b: GraphBuilder, width: int = 64, residual_blocks: int = 9) -> None
             for _ in range(2):
                 pad(x, 2)
                 b.conv(x, x.channels, 3, **layer)
-                b.instance_norm(x, affine=False)
+                b.norm(x, "instance", affine=False)
             b.activation(x)
             b.add(x)
         enlarged: Options = {"stride": 2, "padding": 1, "output_padding": 1, **layer}
@@ -301,7 +301,7 @@ def cyclegan(b: GraphBuilder, width: int = 64, residual_blocks: int = 9) -> None
             gradient = position > 0 or image_gradient
             x = b.conv(x, width * factor, 4, stride=stride, data_gradient=gradient, **layer)
             if position:
-                b.instance_norm(x, affine=False)
+                b.norm(x, "instance", affine=False)
             b.activation(x)
         return b.conv(x, 1, 4, **layer)
 

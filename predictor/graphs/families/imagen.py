@@ -62,7 +62,7 @@ class _UNet:
 
     def norm(self, x: Feature) -> None:
         """Group norm and SiLU."""
-        self.b.group_norm(x)
+        self.b.norm(x, "group")
         self.b.activation(x, "silu")
 
     def up(self, x: Feature, skips: list[int], width: int, repeats: int) -> Feature:
@@ -99,7 +99,7 @@ class _UNet:
             self.rescale(x, scale, shared=False)
             x = self.rescale(x, scale, shared=True)
         y = b.conv(x, channels, 3, bias=True)
-        b.group_norm(y)
+        b.norm(y, "group")
         b.elementwise(y, writes=1.25, backward_reads=3, backward_writes=1.25, function="dropout")
         y = b.conv(y, channels, 3, bias=True)
         if self.project_skip or x.channels != channels:
@@ -115,7 +115,7 @@ class _UNet:
             b.concat(folded)
             return b.conv(folded, x.channels, 1, bias=True, shared=shared)
         wide = b.conv(x, 4 * x.channels, 1, bias=True, shared=shared)
-        b.group_norm(wide, affine=not shared)
+        b.norm(wide, "group", affine=not shared)
         b.activation(wide, "silu")
         b.concat(wide)
         return Feature(x.channels, tuple(2 * n for n in x.size))
@@ -124,9 +124,9 @@ class _UNet:
         """Pixels attend to pixels and text (``fused``) or to text alone (``cross``)."""
         b, width, rows = self.b, self.heads * HEAD_DIM, self.b.batch_size * x.positions
         text = b.batch_size * TEXT_TOKENS
-        b.group_norm(x)
-        b.group_norm(x)
-        b.group_norm(Feature(self.context, (TEXT_TOKENS,)))
+        b.norm(x, "group")
+        b.norm(x, "group")
+        b.norm(Feature(self.context, (TEXT_TOKENS,)), "group")
         b.linear(rows, x.channels, width)
         keys = TEXT_TOKENS + (x.positions if kind == "fused" else 0)
         for side, channels in ((text, self.context), (rows, x.channels)):

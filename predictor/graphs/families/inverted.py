@@ -200,7 +200,7 @@ def insightface(b: GraphBuilder, blocks: Sequence[int], **head: Any) -> None:
     """Improved residual network with an ArcFace ``head`` (keywords of ``arcface``)."""
 
     def block(x: Feature, width: int, stride: int) -> Feature:
-        b.batch_norm(x)
+        b.norm(x)
         y = _prelu_conv(b, x, width, 3)
         y = b.conv_norm(y, width, 3, stride=stride, act="")
         if stride > 1:
@@ -213,7 +213,7 @@ def insightface(b: GraphBuilder, blocks: Sequence[int], **head: Any) -> None:
         x = block(x, width, 2)
         with b.repeat(repeats - 1):
             x = block(x, width, 1)
-    b.batch_norm(x)
+    b.norm(x)
     b.dropout(x)
     arcface(b, x, **head)
 
@@ -245,7 +245,7 @@ def arcface(b: GraphBuilder, x: Feature, **sizes: Any) -> None:
     rows, emb = b.batch_size, head.emb
     sampled = max(1, int(head.classes * head.partial_fc_sample_ratio))
     b.linear(rows, x.elements, emb)
-    b.batch_norm(Feature(emb, (1,)))
+    b.norm(Feature(emb, (1,)))
     b.elementwise(rows * emb, kernels=2)
     b.elementwise(float(sampled * emb), reads=2, kernels=2, backward_reads=3)
     b.parameters(head.classes * emb, sparse=True)

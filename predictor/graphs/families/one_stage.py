@@ -161,7 +161,7 @@ def efficientdet(
             b.chain(node, (4 * n, 3 * n + 1, 2 * n + 5), (6 * n, 3 * n, 8 * n))
             b.activation(node, "silu")
             separable(node, channels, bias=bias)
-            b.batch_norm(node)
+            b.norm(node)
             values.append(node)
         return values[-len(levels) :]
 
@@ -180,7 +180,7 @@ def efficientdet(
             shared = position > 0  # each level has norms of its own
             with b.repeat(head_layers):
                 separable(x, channels, bias=bias, shared=shared)
-                b.batch_norm(x)
+                b.norm(x)
                 b.activation(x, "silu")
             out = separable(x, anchors * values, bias=True, shared=shared)
             with b.repeat(2):

@@ -37,7 +37,7 @@ def moflow(
         """Batch norm whose channels are the atoms, then ReLU."""
         x = Feature(nodes, (width,))
         b.move(x)  # channels last
-        b.batch_norm(x)
+        b.norm(x)
         b.activation(x)
 
     def atom_flow() -> None:

@@ -127,7 +127,7 @@ def vnet(b: GraphBuilder, width: int = 16, classes: int = 3) -> None:
 
     def enlarge(x: Feature, channels: int) -> Feature:
         x = b.conv_transpose(x, channels, 2, stride=2, bias=True)
-        b.batch_norm(x)
+        b.norm(x)
         b.activation(x)
         return x
 

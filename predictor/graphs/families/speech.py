@@ -165,7 +165,7 @@ def wav2vec2(
                 b.elementwise(moved, reads=1, backward_reads=1, kernels=2)
                 b.layer_norm(b.batch_size * x.positions, x.channels)
             elif first:
-                b.group_norm(x)
+                b.norm(x, "group")
             b.activation(x, "gelu")
     length, rows = x.positions, b.batch_size * x.positions
     b.layer_norm(rows, x.channels)

@@ -14,7 +14,7 @@ from math import prod
 
 from ...graphs.builder import Feature, GraphBuilder
 from ...graphs.operator import Kind, Operator, Workload
-from ...graphs.recorder import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT
+from ...graphs.recorder import DATA_GRADIENT, FORWARD
 from .calls import NAMES, TracedCall
 
 Emit = Callable[[GraphBuilder, TracedCall], None]  # adds the operators of one call
@@ -142,13 +142,13 @@ def _gradients(b: GraphBuilder, gradients: Sequence[TracedCall]) -> None:
         )
 
 
-def _feature_norm(kind: Kind) -> Emit:
+def _feature_norm(kind: str) -> Emit:
     """Batch, instance or group norm of a feature map."""
 
     def emit(b: GraphBuilder, call: TracedCall) -> None:
         x = call.inputs[0]
         b.batch_size = x.shape[0]
-        b._norm(kind, Feature(x.shape[1], x.shape[2:]), False)
+        b.norm(Feature(x.shape[1], x.shape[2:]), kind, affine=False)
 
     return emit
 
@@ -224,9 +224,9 @@ def _embedding(b: GraphBuilder, call: TracedCall) -> None:
 _MEMORY: Mapping[Emit, str] = {
     lambda b, call: b.dropout(float(call.inputs[0].elements)): "whole_dropout native_dropout",
     _cell: "whole_cell",
-    _feature_norm(Kind.INSTANCE_NORM): "whole_instance_norm",
-    _feature_norm(Kind.GROUP_NORM): "native_group_norm",
-    _feature_norm(Kind.BATCH_NORM): "native_batch_norm _native_batch_norm_legit "
+    _feature_norm("instance"): "whole_instance_norm",
+    _feature_norm("group"): "native_group_norm",
+    _feature_norm("batch"): "native_batch_norm _native_batch_norm_legit "
     "_native_batch_norm_legit_functional _batch_norm_with_update cudnn_batch_norm",
     _layer_norm: "native_layer_norm _fused_rms_norm",
     _rms_norm: "whole_rms_norm",
@@ -298,10 +298,8 @@ def _grouped(b: GraphBuilder, call: TracedCall) -> None:
     flops, weights = 2.0 * m * n * k, float(experts.elements)
     a, c = float(m * k), float(m * n)
     b.emit(Kind.GEMM, FORWARD, (m, n, k), flops=flops, reads=a + weights, writes=c)
-    if call.data_gradient:
-        b.emit(Kind.GEMM, DATA_GRADIENT, (m, k, n), flops=flops, reads=c + weights, writes=a)
-    if call.weight_gradient:
-        b.emit(Kind.GEMM, WEIGHT_GRADIENT, (k, n, m), flops=flops, reads=a + c, writes=weights)
+    into = (m, k, n) if call.data_gradient else None
+    b._gradients(Kind.GEMM, into, (k, n, m), flops, a, weights, c)
 
 
 def _attention(b: GraphBuilder, call: TracedCall) -> None:
