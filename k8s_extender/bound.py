@@ -1,8 +1,8 @@
 """What is known once pods are bound: deadlines of ours follow, and who waits for which GPUs.
 
 A Job's deadline runs from its start, the wait for nodes included, and may be changed at any time;
-that of a bare pod runs from its own start, and may only be lowered. Other kinds take no change
-after their creation, or their controllers do not look again.
+that of a bare pod runs from its own start, and may only be lowered. Those of other kinds are not
+changed: what their controllers do with a change differs from kind to kind.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .config import PREFIX
 from .decide import Decider, GpuCandidates
 from .history.seen import conditions, pod_state, unix_s
 from .plain import PodName, count, items, owner_of, pod_name, text, texts
-from .watching import KubeObject, ObjectWatch
+from .watching import KubeObject, ObjectWatch, WatchGroup
 from .workload import DEADLINE, JobReader, PodJob, template_job
 
 _log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class _Bound(NamedTuple):
     start_s: float
 
 
-class BoundPods:
+class BoundPods(WatchGroup):
     """Watches pods and Jobs, for deadlines that we filled and for pods that wait.
 
     Its threads only take note; `changes` and `waiting` are asked by the thread that decides. Needs
@@ -87,16 +87,6 @@ class BoundPods:
             ObjectWatch(core.list_pod_for_all_namespaces, self._all_pods, self.pod, **options),
             ObjectWatch(batch.list_job_for_all_namespaces, self._all_jobs, self.job, **options),
         ]
-
-    def start(self) -> None:
-        """Begin to watch, once; returns at once."""
-        for watch in self._watches:
-            watch.start()
-
-    def stop(self) -> None:
-        """End."""
-        for watch in self._watches:
-            watch.stop()
 
     def job(self, job: KubeObject, deleted_s: float | None = None) -> None:
         """Take note of a Job."""

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import orjson
@@ -24,7 +25,7 @@ from .decide import Decider
 from .nodes import GpuNode, GpuType, known_gpu
 from .plain import count, items, mapping, owner_of, text
 from .pods import DEVICE_CLASS
-from .watching import FAILURES, KubeObject, ObjectWatch, body_of
+from .watching import FAILURES, KubeObject, ObjectWatch, WatchGroup, body_of
 from .workload import PodJob, template_job
 
 DRIVER = "gpu.nvidia.com"
@@ -49,7 +50,7 @@ class ClaimDevice:
     type: GpuType
 
 
-class Devices:
+class Devices(WatchGroup):
     """Watches ResourceSlices and DeviceClasses: ``types`` of nodes by name, and what claims choose.
 
     Needs the verbs list and watch on both, of resource.k8s.io/v1.
@@ -68,16 +69,6 @@ class Devices:
             ObjectWatch(slices, self._all_slices, self.slice, **options),
             ObjectWatch(classes, self._all_classes, self.device_class, **options),
         ]
-
-    def start(self) -> None:
-        """Begin to watch; returns at once."""
-        for watch in self._watches:
-            watch.start()
-
-    def stop(self) -> None:
-        """End."""
-        for watch in self._watches:
-            watch.stop()
 
     def slice(self, found: KubeObject, deleted_s: float | None = None) -> None:
         """Take note of a ResourceSlice."""
@@ -103,9 +94,10 @@ class Devices:
 
     def named(self) -> Mapping[str, frozenset[GpuType] | None]:
         """The types that resources stand for which name a class, the newest; see `chosen`."""
+        born = [(text(c, "metadata", "creationTimestamp"), n, c) for n, c in self._classes.items()]
         return {
             resource: self.chosen({"deviceClassName": name})
-            for name, found in sorted(self._classes.items(), key=lambda pair: _born(pair[1]))
+            for _, name, found in sorted(born, key=itemgetter(0))
             for resource in (DEVICE_CLASS + name, text(found, "spec", "extendedResourceName"))
         }
 
@@ -174,10 +166,6 @@ def with_devices(nodes: Mapping[str, GpuNode], devices: Devices) -> Mapping[str,
         slices = {**nodes[name].slices, **dict.fromkeys(named), **held}
         found[name] = replace(nodes[name], type=kind, slices=slices)
     return found
-
-
-def _born(found: KubeObject) -> str:
-    return text(found, "metadata", "creationTimestamp")
 
 
 def _worth(

@@ -10,7 +10,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -199,6 +199,22 @@ class ObjectWatch:
         if self._version is not None or self._failures > 1:
             pause_s = min(self._max_retry_s, self._retry_s * 2.0 ** min(self._failures, 30))
             self._ended.wait(random.uniform(0.5, 1.0) * pause_s)
+
+
+class WatchGroup:
+    """Follows several kinds of objects."""
+
+    _watches: Sequence[ObjectWatch]
+
+    def start(self) -> None:
+        """Begin to watch, once; returns at once."""
+        for watch in self._watches:
+            watch.start()
+
+    def stop(self) -> None:
+        """End."""
+        for watch in self._watches:
+            watch.stop()
 
 
 def objects(call: ListCall, page: int = PAGE) -> Iterator[KubeObject]:

@@ -23,7 +23,7 @@ from ..config import Config
 from ..errors import ClusterError
 from ..nodes import GpuNode, NodeWatch, listed_nodes
 from ..plain import owner_of, pod_name, text
-from ..watching import PAGE, KubeObject, ObjectWatch, objects
+from ..watching import PAGE, KubeObject, ObjectWatch, WatchGroup, objects
 from ..workload import template_job
 from .seen import JOB, SeenObject, pod_state, seen_job, seen_pod, together
 
@@ -234,7 +234,7 @@ def listed_runs(
 SYNC_S = 60.0
 
 
-class ClusterFollower:
+class ClusterFollower(WatchGroup):
     """Watches nodes, pods and Jobs, and stores the runs that end.
 
     The API server or the database may be away: watches go on from where they were, and runs wait
@@ -261,13 +261,11 @@ class ClusterFollower:
         self._nodes.start()
         if not self._nodes.synced.wait(SYNC_S):
             raise ClusterError(self._nodes.error or f"no list of nodes within {SYNC_S:g} s")
-        for watch in self._watches:
-            watch.start()
+        super().start()
 
     def stop(self) -> None:
         """End all watches."""
-        for watch in self._watches:
-            watch.stop()
+        super().stop()
         self._nodes.stop()
         if self._history is not None:
             self._history.close()

@@ -10,7 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from typing import Any, TypeVar
@@ -35,7 +35,6 @@ _log = logging.getLogger(__name__)
 _events = event_logger(__name__)
 Answer = TypeVar("Answer")
 
-NO_SCORES = HostScores({}, ())
 REVIEW = "mutate"
 # A namespace, a slash and a name; what is longer comes from no API server.
 MAX_SHOWN = 63 + 1 + 253
@@ -67,14 +66,7 @@ class Verbs:
     def filter(self, body: bytes) -> bytes:
         """The answer to a filter call; raises WireError."""
         began, request = time.perf_counter(), nodes_request(body)
-        result = self._decided(
-            began,
-            "filter",
-            request,
-            lambda decider, job: decider.filter(job, request.names, self._sent(request)),
-            FilterResult(request.names),
-        )
-        return filter_answer(request, result)
+        return filter_answer(request, self._filtered(began, "filter", request))
 
     def prioritize(self, body: bytes) -> bytes:
         """The answer to a prioritize call; raises WireError."""
@@ -84,27 +76,29 @@ class Verbs:
             "prioritize",
             request,
             lambda decider, job: decider.prioritize(job, request.names, self._sent(request)),
-            NO_SCORES,
+            HostScores({}, ()),
         )
         return prioritize_answer(map(scores.__getitem__, request.names))
 
     def preempt(self, body: bytes) -> bytes:
         """The answer to a preempt call; raises WireError."""
         began, request = time.perf_counter(), preempt_request(body)
-        result = self._decided(
+        return preempt_answer(request, self._filtered(began, "preempt", request).passed)
+
+    def _filtered(self, began: float, verb: str, request: NodesRequest) -> FilterResult:
+        return self._decided(
             began,
-            "preempt",
+            verb,
             request,
-            lambda decider, job: decider.filter(job, request.names),
+            lambda decider, job: decider.filter(job, request.names, self._sent(request)),
             FilterResult(request.names),
         )
-        return preempt_answer(request, result.passed)
 
     def _decided(
         self,
         began: float,
         verb: str,
-        request: NodesRequest | PreemptRequest,
+        request: NodesRequest,
         decide: Callable[[Decider, PodJob], Answer],
         everything: Answer,
     ) -> Answer:
@@ -226,24 +220,15 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class NodesRequest:
-    """A filter or prioritize call; ``nodes`` are the whole nodes where the scheduler sent them."""
+    """A call about nodes, which are whole in ``nodes`` where the scheduler sent them so.
+
+    ``victims`` are of a preempt call: by node what preemption would take there, as it is answered.
+    """
 
     pod: Json
     names: Sequence[str]
     nodes: Sequence[Json] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PreemptRequest:
-    """A preempt call: by node what preemption would take there, as it is answered."""
-
-    pod: Json
-    victims: Mapping[str, Json]
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The nodes."""
-        return list(self.victims)
+    victims: Mapping[str, Json] = field(default_factory=dict)
 
 
 def nodes_request(body: bytes) -> NodesRequest:
@@ -265,7 +250,7 @@ def nodes_request(body: bytes) -> NodesRequest:
     return NodesRequest(pod, names)
 
 
-def preempt_request(body: bytes) -> PreemptRequest:
+def preempt_request(body: bytes) -> NodesRequest:
     """The preempt call of a body; raises WireError naming the key."""
     raw, pod = _read(body)
     key = "NodeNameToMetaVictims" if raw.get("NodeNameToMetaVictims") else "NodeNameToVictims"
@@ -282,7 +267,7 @@ def preempt_request(body: bytes) -> PreemptRequest:
             uids.append({"UID": _needed(uid, str, f"{here}.UID")})
         number = _given(told.get("NumPDBViolations"), int, f"{place}.NumPDBViolations")
         victims[node] = {"Pods": uids, "NumPDBViolations": number or 0}
-    return PreemptRequest(pod, victims)
+    return NodesRequest(pod, list(victims), victims=victims)
 
 
 def filter_answer(request: NodesRequest, result: FilterResult) -> bytes:
@@ -312,7 +297,7 @@ def prioritize_answer(scores: Iterable[str]) -> bytes:
     return f"[{','.join(scores)}]".encode()
 
 
-def preempt_answer(request: PreemptRequest, names: Collection[str]) -> bytes:
+def preempt_answer(request: NodesRequest, names: Collection[str]) -> bytes:
     """The answer to a preempt call: the nodes that may be used, with their victims."""
     kept = set(names)
     victims = {name: told for name, told in request.victims.items() if name in kept}

@@ -23,7 +23,7 @@ from profiles.rules import collective_faults
 from profiles.tables import collective_table
 
 from ...errors import ProfilerError
-from .device import CPU, Device
+from .device import CPU, Device, wait
 from .timing import DISAGREE, timing_of
 
 DTYPE = "fp32"
@@ -236,7 +236,7 @@ def _timed(
     try:
         call = CALLS[op](size, group.ranks, device)
         call()
-        _wait(device)
+        wait(device)
     except (RuntimeError, NotImplementedError, ValueError) as error:
         return RankSamples(number, (), " ".join(str(error).split())[:200])
     once = _agreed(_sample_s(call, 1, device), device)
@@ -249,11 +249,11 @@ def _timed(
 
 def _sample_s(call: Callable[[], object], calls: int, device: torch.device) -> float:
     dist.barrier()
-    _wait(device)
+    wait(device)
     start = perf_counter()
     for _ in range(calls):
         call()
-    _wait(device)
+    wait(device)
     return (perf_counter() - start) / calls
 
 
@@ -262,11 +262,6 @@ def _agreed(value: float, device: torch.device) -> float:
     told = torch.tensor([value], dtype=torch.float64, device=device)
     dist.broadcast(told, 0)
     return float(told.item())
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _either(name: str, before: str) -> Callable[..., object]:

@@ -142,6 +142,12 @@ def _wait_for_quiet(where: torch.device, sensors: Sensors) -> None:
         sleep(1)
 
 
+def wait(device: torch.device) -> None:
+    """Wait until a device has done what it was given."""
+    if device.type == CUDA:
+        torch.cuda.synchronize(device)
+
+
 def formats(gpu: Gpu) -> tuple[str, ...]:
     """Formats of a device by its sheet."""
     return tuple(

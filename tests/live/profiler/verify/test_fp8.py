@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from predictor.job.precision import Precision
 from predictor.measure.profiler.device import Device, Sheet
 from predictor.measure.profiler.timing import CpuTimer
-from predictor.measure.profiler.verify.fp8 import Fp8Linear, in_fp8
 from predictor.measure.profiler.verify.networks import CANDIDATES, NETWORKS
-from predictor.measure.profiler.verify.steps import StepRun, read, train
+from predictor.measure.profiler.verify.steps import Fp8Linear, StepRun, in_fp8, read, train
 
 # E4M3 keeps 3 bits behind the point, E5M2 (gradients) 2: half a step is 1/16 and 1/8 at most.
 VALUES_OFF, GRADIENTS_OFF = 1 / 16, 1 / 8
