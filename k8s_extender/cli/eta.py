@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from predictor.cli.console import format_option, show_json
-from predictor.cli.predictors import predictor
+from predictor.cli.options import predictor
 from predictor.units import duration, span
 
 from . import api_client, kubeconfig_option

@@ -12,8 +12,7 @@ from ..errors import TraceError
 from ..units import count, duration, percent, short
 from .console import format_option, progress, show_json, show_table, warn
 from .filling import history_option, open_history
-from .options import MOMENT, pools_of
-from .predictors import predictor
+from .options import MOMENT, pools_of, predictor
 
 if TYPE_CHECKING:
     from ..site.backtest.run import Backtest, Figures

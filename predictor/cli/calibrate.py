@@ -12,7 +12,7 @@ from ..errors import HistoryError
 from ..units import MISSING, count, duration, percent
 from .console import Progress, format_option, progress, show_json, show_table, warn
 from .filling import filter_options, history_option, open_history, where_of
-from .predictors import predictor
+from .options import predictor
 
 if TYPE_CHECKING:
     from ..site.calibration.calibrate import CalibrationComparison, Gathered

@@ -19,8 +19,7 @@ from .capacity_source import (
 )
 from .console import progress, show_json, show_table, warn
 from .groups import CommandGroup
-from .options import pools_of, together
-from .predictors import predictor
+from .options import pools_of, predictor, together
 
 if TYPE_CHECKING:
     from ..site.capacity.render.tables import ReportTable
@@ -141,7 +140,7 @@ def report(
     """
     from ..site.capacity import render
     from ..site.capacity.measured import read_measured
-    from ..site.capacity.report import Wanted, make_report
+    from ..site.capacity.report import Wanted, anonymised, make_report
 
     if send and not email:
         raise click.UsageError("--send needs --email ADDRESS")
@@ -163,7 +162,7 @@ def report(
         model = None if facts_only else predictor(want.version)
         found = make_report(source, want.period, model, wanted, bar)
     if site_key is not None:
-        found = render.anonymised(found, site_key)
+        found = anonymised(found, site_key)
     try:
         if output is not None:
             html = output.suffix == ".html"
@@ -285,6 +284,7 @@ def _write_user_pages(found: CapacityReport, folder: Path, sender: str) -> None:
     """A page and a mail for each user; no mail where the name is no address."""
     from ..site.capacity import render
     from ..site.capacity.jobs import UNKNOWN
+    from ..site.capacity.report import of_person
     from ..site.capacity.report_data import Dimension
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -292,7 +292,7 @@ def _write_user_pages(found: CapacityReport, folder: Path, sender: str) -> None:
     with progress("pages of users") as told:
         for number, user in enumerate(users):
             told(user, number / len(users))
-            mine = render.of_person(found, user)
+            mine = of_person(found, user)
             path = folder / _FILE_NAME.sub("_", user)
             path.with_name(f"{path.name}.html").write_text(render.render_html(mine), "utf-8")
             with suppress(JobError):

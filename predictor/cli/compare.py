@@ -13,8 +13,16 @@ from ..errors import JobError
 from ..units import count, duration, short, span
 from .console import GAP, format_option, show_json, show_table, warn
 from .costs import cost_options, kilowatt_hours, money, seconds_of, take_terms
-from .options import job_of, job_options, model_argument, repeated_option
-from .predictors import TOO_LARGE, predictor, strict_option, warn_of_memory
+from .options import (
+    TOO_LARGE,
+    job_of,
+    job_options,
+    model_argument,
+    predictor,
+    repeated_option,
+    strict_option,
+    warn_of_memory,
+)
 
 if TYPE_CHECKING:
     from ..estimate.core import Predictor

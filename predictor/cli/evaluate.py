@@ -15,7 +15,7 @@ import click
 from ..errors import JobError, MeasurementError
 from ..units import percent
 from .console import format_option, progress, show_json, show_table, warn
-from .predictors import predictor, refit
+from .options import predictor, refit
 
 if TYPE_CHECKING:
     from ..estimate.fitting import Fitted

@@ -18,7 +18,7 @@ from . import filling
 from .console import format_option, show_json, show_rows
 from .filling import filled, filter_options, history_option, open_history, where_of
 from .groups import CommandGroup
-from .options import MOMENT
+from .options import MOMENT, together
 
 if TYPE_CHECKING:
     from ..site.history.accounting_table import AccountingTable
@@ -166,13 +166,7 @@ _ZONE = click.option(
 
 def _shared(*options: Callable[..., Any]) -> Callable[..., Any]:
     """The argument FILE and what every command here takes, with options of its own between."""
-
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in (format_option, history_option, *reversed(options), _FILE):
-            command = option(command)
-        return command
-
-    return add
+    return together(_FILE, *options, history_option, format_option)
 
 
 @history.group(cls=CommandGroup, plugins="precision_time.ingest")

@@ -14,7 +14,7 @@ MODULES = {
     "predict": "predict",
     "explain": "predict",
     "estimate": "estimate",
-    "identify": "identify",
+    "identify": "estimate",
     "compare": "compare",
     "plan": "compare",
     "sweep": "sweep",

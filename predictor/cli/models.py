@@ -8,7 +8,7 @@ import click
 
 from ..units import MISSING
 from .console import format_option, progress, show_json, show_rows
-from .predictors import FITTING
+from .options import FITTING
 
 
 @click.command()

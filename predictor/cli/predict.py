@@ -10,8 +10,7 @@ import click
 from ..units import count, duration, gibibytes, percent, short, span
 from .console import GAP, format_option, show_json, show_table, warn
 from .costs import cost_lines, cost_options, take_terms
-from .options import job_of, job_options, model_argument
-from .predictors import predictor, strict_option, warn_of_memory
+from .options import job_of, job_options, model_argument, predictor, strict_option, warn_of_memory
 
 if TYPE_CHECKING:
     from ..estimate.prediction import Prediction

@@ -13,7 +13,7 @@ from ..optional import needs
 from ..units import MISSING, duration, gibibytes, percent, short
 from .console import format_option, show_json, show_table
 from .costs import cost_options, kilowatt_hours, money, take_terms
-from .predictors import predictor
+from .options import predictor
 
 if TYPE_CHECKING:
     from ..planning.sweeps.search import Search, SweptConfiguration, Total

@@ -160,7 +160,7 @@ def request_of(
 
 
 def _locally(policy: SlurmPolicy, request: HookRequest) -> HookAnswer:
-    from predictor.cli.predictors import predictor
+    from predictor.cli.options import predictor
     from predictor.site.calibration.site_state import read_state
 
     from ..decide import SlurmDecider

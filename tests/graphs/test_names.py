@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from predictor.errors import UnknownModelError
 from predictor.graphs import names
 from predictor.graphs.catalog import entries, entry_of, find_entry, graph_of
-from predictor.graphs.names import MAX_NAME, Meaning, nearest, normal
+from predictor.graphs.names import MAX_NAME, Meaning, Pattern, naming, nearest, normal
 from predictor.graphs.operator import Workload
-from profiles.naming import Pattern, naming
 from profiles.tables import measurements
 
 CORPUS = yaml.safe_load(Path(__file__).with_name("names_in_the_wild.yaml").read_text())

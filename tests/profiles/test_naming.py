@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from predictor.graphs.names import naming
 from profiles.errors import ProfileDataError
-from profiles.naming import naming
 
 SOUND = """\
 libraries: {'lib:': 'lib[:/]'}

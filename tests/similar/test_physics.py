@@ -6,7 +6,7 @@ from math import log
 
 import pytest
 
-from predictor.cli.predictors import predictor
+from predictor.cli.options import predictor
 from predictor.site.similar.estimate import Estimate, PhysicsView, estimate_job
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.past_runs import PastRun, RunEnd, batch_of

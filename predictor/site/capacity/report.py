@@ -1,4 +1,4 @@
-"""The whole report of a period, put together from its parts."""
+"""The whole report of a period, put together from its parts; without names, and of one person."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ...errors import NotInstalledError
 from ...planning.cost import Terms
+from ..history.anonymise import site_hash
 from ..replay import Pool
 from . import facts
 from .configurations import Outlook, configurations
@@ -19,7 +21,15 @@ from .jobs import JobSource, is_sample, jobs_of, pools_of, stated_pools
 from .measured import JobUse, measured_jobs, use_by_user, wasteful
 from .opportunities import better
 from .queue import Cleared, cleared, queue_at
-from .report_data import Alternative, CapacityReport, Opportunity, Origin, ReportPeriod
+from .report_data import (
+    Alternative,
+    CapacityReport,
+    Dimension,
+    GpuHours,
+    Opportunity,
+    Origin,
+    ReportPeriod,
+)
 from .whatif import MOST_CONFIGURATIONS, ClusterChange, alternatives, what_if
 
 if TYPE_CHECKING:
@@ -31,6 +41,20 @@ _GUESSED = (
     "How many there are is not known of {}: idle GPU-hours are not told, and elsewhere a type "
     "counts as large as the most of it that was in use at once."
 )
+_HASHED = {Dimension.USER: "user", Dimension.ACCOUNT: "account"}
+# What a report tells of single users: by field, the names in it that are hashed.
+_PERSONAL = {
+    "queue": ("user", "name"),
+    "losses": ("user", "account"),
+    "measured": ("user",),
+    "waste": ("user",),
+}
+# What it tells of everybody together.
+_OF_ALL = (
+    *("use", "waits", "limits", "predictions", "tensor_cores", "wait_causes", "backlog"),
+    *("forecasts", "alternatives"),
+)
+_SHARED = "GPU-hours of a change are those of all like jobs, also of other users."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,4 +159,58 @@ def make_report(
         whatif=changed,
         alternatives=others,
         notes=(*notes, *why_not, *drained.notes),
+    )
+
+
+def anonymised(report: CapacityReport, site_key: Path) -> CapacityReport:
+    """Users, accounts and names of jobs hashed; equal names stay equal.
+
+    Where the jobs come from is told by its kind alone: a path or a URL may hold a name.
+    Raises HistoryError where the key cannot be used, or others can read it.
+    """
+    hashed = site_hash(site_key)
+    splits = {
+        dimension: tuple(
+            replace(share, key=hashed(_HASHED[dimension], share.key))
+            if dimension in _HASHED
+            else share
+            for share in shares
+        )
+        for dimension, shares in report.splits.items()
+    }
+    changes: dict[str, Any] = {
+        field: tuple(
+            replace(row, **{name: hashed(name, getattr(row, name)) for name in names})
+            for row in getattr(report, field)
+        )
+        for field, names in _PERSONAL.items()
+    }
+    changes["opportunities"] = tuple(
+        replace(one, users=tuple(hashed("user", user) for user in one.users))
+        for one in report.opportunities
+    )
+    origin = replace(report.origin, name=report.origin.kind)
+    return replace(report, splits=splits, origin=origin, **changes)
+
+
+def of_person(report: CapacityReport, user: str) -> CapacityReport:
+    """What a report says of one user, and nothing of others."""
+    shares = tuple(one for one in report.splits.get(Dimension.USER, ()) if one.key == user)
+    mine = tuple(one for one in report.opportunities if user in one.users)
+    parts: dict[str, Any] = dict.fromkeys(_OF_ALL, ()) | {
+        field: tuple(row for row in getattr(report, field) if row.user == user)
+        for field in _PERSONAL
+    }
+    return replace(
+        report,
+        person=user,
+        title=f"{report.title}: {user}",
+        hours=shares[0].hours if shares else GpuHours(),
+        origin=replace(report.origin, jobs=sum(one.jobs for one in shares), set_aside=()),
+        capacity=None,
+        splits={Dimension.USER: shares},
+        opportunities=tuple(replace(one, users=(user,)) for one in mine),
+        notes=(_SHARED,) if any(len(one.users) > 1 for one in mine) else (),
+        whatif=None,
+        **parts,
     )

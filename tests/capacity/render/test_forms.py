@@ -21,7 +21,6 @@ from pydantic import TypeAdapter
 
 from predictor.errors import HistoryError, JobError, NotInstalledError, ReportError
 from predictor.site.capacity.render import (
-    anonymised,
     mail,
     prometheus_text,
     render_html,
@@ -30,6 +29,7 @@ from predictor.site.capacity.render import (
     write_csvs,
 )
 from predictor.site.capacity.render.words import findings, headlines, read, savings, shown
+from predictor.site.capacity.report import anonymised
 from predictor.site.capacity.report_data import CapacityReport
 
 EVERY = (sample_report.full, sample_report.empty, sample_report.hostile)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from . import mail
-from .anonymised import anonymised, of_person
 from .files import prometheus_text, render_json, write_csvs
 from .mail import render_markdown, render_summary
 from .page import render_html
 
 __all__ = [
-    "anonymised",
     "mail",
-    "of_person",
     "prometheus_text",
     "render_html",
     "render_json",
