@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from kubernetes.client import ApiClient
 
-from predictor.site.capacity.live import NOTHING, Live, LiveJob, NodeGpus, Waits, pools_of_nodes
+from predictor.site.capacity.live import NOTHING, Live, LiveJob, Waits, pools_of_nodes
 
 from .cli import IN_CLUSTER, KUBECONFIG, api_client
 from .config import Config
@@ -43,7 +43,7 @@ def read(client: ApiClient, config: Config, *, page: int = PAGE) -> Live:
         cluster=cluster_of(config),
         at_s=at_s,
         jobs=tuple(job for group in table.going() for job in _parts(group, usable)),
-        pools=pools_of_nodes(tuple(NodeGpus(name, gpus) for name, gpus in named if name)),
+        pools=pools_of_nodes((name, gpus) for name, gpus in named if name),
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from predictor.identify.rules import RuleContext
 from predictor.site.calibration.site_state import read_state
-from predictor.site.capacity.live import Live, LiveJob, NodeGpus, pools_of_nodes
+from predictor.site.capacity.live import Live, LiveJob, pools_of_nodes
 from predictor.site.expected_starts import (
     LEAST_S,
     ExpectedTime,
@@ -209,7 +209,7 @@ def read(policy: SlurmPolicy) -> Live:
         cluster=source.settings().cluster_name,
         at_s=at_s,
         jobs=tuple(_job(job, runs, places, waits, reserved) for job in queue if job.gpus),
-        pools=pools_of_nodes(tuple(NodeGpus(p.name, p.count) for p in places.usable)),
+        pools=pools_of_nodes((p.name, p.count) for p in places.usable),
         away=reserved.away,
         notes=(*notes, *reserved.notes),
     )

@@ -54,8 +54,7 @@ def drift(
     """
     from ..site.calibration.run_reader import RunReader
     from ..site.calibration.site_state import read_state
-    from ..site.drift.observed import observations
-    from ..site.drift.watch import watch
+    from ..site.drift.watch import observations, watch
 
     with open_history(history, create=False) as store, progress("watching") as bar:
         bar("runs", 0.1)

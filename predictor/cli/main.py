@@ -33,7 +33,7 @@ MODULES = {
     "gpus": "catalog",
     "profile": "profile",
     "profiles": "profile",
-    "trace": "trace",
+    "trace": "catalog",
 }
 
 

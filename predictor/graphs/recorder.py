@@ -85,7 +85,7 @@ class Recorder:
             vars(self).update(outer)
 
     def repeat(self, times: int) -> AbstractContextManager[None]:
-        """Everything inside stands ``times`` times, weights included."""
+        """Everything inside stands ``times`` times, weights included; 0 leaves it out."""
         return self._within(_repeat=self._repeat * times)
 
     def grouped(self, times: int) -> AbstractContextManager[None]:
@@ -149,6 +149,8 @@ class Recorder:
         function: str = "",
     ) -> None:
         """Add one operator; the layers below are built from this."""
+        if not self._repeat:
+            return
         origins = self._result
         if direction is FORWARD:
             origins = self._entering if kind in PRODUCT_KINDS else self._given

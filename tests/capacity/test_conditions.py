@@ -10,7 +10,7 @@ from capacity_jobs import START_S, frame
 from predictor.estimate.fitting import Fitted
 from predictor.site.capacity.configurations import Outlook
 from predictor.site.capacity.jobs import JobSource, with_live
-from predictor.site.capacity.live import AfterJob, Live, LiveJob, NodeGpus, Waits, pools_of_nodes
+from predictor.site.capacity.live import AfterJob, Live, LiveJob, Waits, pools_of_nodes
 from predictor.site.capacity.queue import Cleared, cleared, queue_at
 from predictor.site.expected_starts import BEHIND_ONE, HELD, IN_RESERVATION, TOO_LARGE
 from predictor.site.replay import Away
@@ -30,7 +30,7 @@ JOB = LiveJob(
     gpus=1,
     gpu_type=V100,
 )
-NODES = pools_of_nodes((NodeGpus(V100, 4), NodeGpus(V100, 4)))
+NODES = pools_of_nodes(((V100, 4), (V100, 4)))
 
 
 def waits(job_id: str, *after: str, **more: object) -> LiveJob:

@@ -18,7 +18,7 @@ from predictor.cli import capacity_source
 from predictor.errors import ReportError
 from predictor.estimate.fitting import Fitted
 from predictor.site.capacity.jobs import JobSource, with_live
-from predictor.site.capacity.live import Live, LiveJob, NodeGpus, pools_of_nodes
+from predictor.site.capacity.live import Live, LiveJob, pools_of_nodes
 from predictor.site.capacity.queue import queue_at
 
 NOW_S = START_S + 3600
@@ -41,7 +41,7 @@ LIVE = Live(
     cluster="c",
     at_s=NOW_S,
     jobs=(RUNS, WAITS),
-    pools=pools_of_nodes((NodeGpus(V100, 4),)),
+    pools=pools_of_nodes(((V100, 4),)),
 )
 Adapters = Callable[[Mapping[str, Callable[[], Live]]], None]
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from drifting import WEEK_S, site
 
-from predictor.site.drift.observed import Observation
-from predictor.site.drift.watch import Drift, watch
+from predictor.site.drift.watch import Drift, Observation, watch
 
 BEFORE = 1500  # runs, on average 25 of each user and configuration
 AFTER = 300

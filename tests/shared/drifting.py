@@ -11,7 +11,7 @@ from drift_noise import replicate_noise
 
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
-from predictor.site.drift.observed import Observation
+from predictor.site.drift.watch import Observation
 
 WEEK_S = 7 * 86400.0
 MODELS = ("resnet50", "resnet18", "bert-base")

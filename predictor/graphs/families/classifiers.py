@@ -147,9 +147,8 @@ def stage(
     """Stage ``index`` (0: res2); without ``data_gradient`` nothing behind its input is trained."""
     stride = 1 if index == 3 and trunk.dilated else stride
     x = _block(b, x, trunk, index, stride, data_gradient)
-    if trunk.blocks[index] > 1:
-        with b.repeat(trunk.blocks[index] - 1):
-            x = _block(b, x, trunk, index, 1, True)
+    with b.repeat(trunk.blocks[index] - 1):
+        x = _block(b, x, trunk, index, 1, True)
     return x
 
 
@@ -205,9 +204,8 @@ def vgg(
     for stage, layers in enumerate(convolutions):
         width = min(64 * 2**stage, 512)
         x = b.conv_norm(x, width, 3, norm=norm, bias=True, data_gradient=stage > 0)
-        if layers > 1:
-            with b.repeat(layers - 1):
-                x = b.conv_norm(x, width, 3, norm=norm, bias=True)
+        with b.repeat(layers - 1):
+            x = b.conv_norm(x, width, 3, norm=norm, bias=True)
         x = b.pool(x, 2)
     _fully_connected(b, x if x.size == GRID else b.upsample(x, GRID), hidden, classes)
 

@@ -142,9 +142,8 @@ def gpt(
     for times, sparse in ((dense, False), (layers - dense, True)):
         windowed = times // 2 if block.window else 0
         for each, kind in ((windowed, block), (times - windowed, everywhere)):
-            if each:
-                with b.repeat(each):
-                    layer(kind, sparse=sparse)
+            with b.repeat(each):
+                layer(kind, sparse=sparse)
     head(b, block, seq, table, tied=not untied_embeddings, bias=head_bias)
     for _ in range(mtp_layers):  # multi-token prediction (arXiv 2412.19437): embedding and state
         b.embedding(rows, hidden, table, shared=True)

@@ -79,9 +79,8 @@ class _UNet:
     def blocks(self, x: Feature, width: int, repeats: int, kind: str | None = None) -> Feature:
         """Residual blocks, and attention of a kind behind them."""
         x = self.residual(x, width)
-        if repeats > 1:
-            with self.b.repeat(repeats - 1):
-                x = self.residual(x, width)
+        with self.b.repeat(repeats - 1):
+            x = self.residual(x, width)
         if kind:
             self.attend(x, kind)
         return x

@@ -139,9 +139,8 @@ def inverted_stages(
     outputs = []
     for stage in stages:
         x = _inverted_block(b, x, stage, stage.stride, style)
-        if stage.repeats > 1:
-            with b.repeat(stage.repeats - 1):
-                x = _inverted_block(b, x, stage, 1, style)
+        with b.repeat(stage.repeats - 1):
+            x = _inverted_block(b, x, stage, 1, style)
         outputs.append(x)
     return outputs
 

@@ -96,10 +96,9 @@ def fastpitch(
             b.layer_norm(rows, filters)
             b.dropout(y)
         b.linear(rows, filters, 1)
-    if conditions:
-        with b.repeat(conditions):
-            b.conv(Feature(1, (text,)), hidden, 3, bias=True, data_gradient=False)
-            b.add(x)
+    with b.repeat(conditions):
+        b.conv(Feature(1, (text,)), hidden, 3, bias=True, data_gradient=False)
+        b.add(x)
     if aligner:
         align()
     b.batched_matmul(b.batch_size, frames, hidden, text)  # repeat symbols by duration

@@ -85,8 +85,7 @@ def t5(
         b.dropout(rows * hidden)
         sparse = depth // 2 if experts else 0
         for times, experts_of in ((depth - sparse, None), (sparse, mixture)):
-            if times:
-                _layers(b, block, times, seq, memory, experts_of)
+            _layers(b, block, times, seq, memory, experts_of)
         norm(b, block, rows)
     language_head(b, b.batch_size * target, hidden, table, tied=tied, bias=layer_norm)
 

@@ -6,6 +6,7 @@ Adapters give it: functions without arguments that return a Live, declared in th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..replay import Away, Pool
@@ -88,19 +89,14 @@ class Live:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeGpus:
-    """GPUs of one type on a node."""
+def pools_of_nodes(gpus: Iterable[tuple[str, int]]) -> tuple[Pool, ...]:
+    """One pool a type, of the type and number of the GPUs of each node.
 
-    gpu_type: str
-    count: int
-
-
-def pools_of_nodes(gpus: tuple[NodeGpus, ...]) -> tuple[Pool, ...]:
-    """One pool a type; GPUs of a node are told where all nodes of the type have as many."""
+    GPUs of a node are told where all nodes of the type have as many.
+    """
     counts: dict[str, list[int]] = {}
-    for one in gpus:
-        counts.setdefault(one.gpu_type, []).append(one.count)
+    for gpu_type, count in gpus:
+        counts.setdefault(gpu_type, []).append(count)
     return tuple(
         Pool(name=name, gpus=sum(found), gpus_per_node=found[0] if len(set(found)) == 1 else None)
         for name, found in sorted(counts.items())
