@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -213,8 +214,6 @@ def whatif(
     the first is from what was really waited tells how far to trust them. Jobs that do not say what
     they are keep their time and their GPU type.
     """
-    from dataclasses import asdict
-
     from ..site.capacity import jobs
     from ..site.capacity.configurations import Outlook
     from ..site.capacity.whatif import what_if
@@ -243,8 +242,6 @@ def queue(form: str, **asked: Any) -> None:
     from the predictions; what jobs of the history used of their limits stands for those that
     cannot be predicted.
     """
-    from dataclasses import asdict
-
     from ..site.capacity import jobs
     from ..site.capacity.configurations import Outlook
     from ..site.capacity.queue import cleared, queue_at

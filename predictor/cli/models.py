@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -43,8 +44,6 @@ def fit(directories: tuple[Path, ...], form: str) -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random draws.")
 def learn(rows: int | None, seed: int) -> None:
     """Learn the hyper-parameters stored beside the tables; minutes, once per data release."""
-    from dataclasses import replace
-
     from ..estimate.fitting import HYPERPARAMETERS, learn_and_store
     from ..estimate.residual.learn import KNOWN_PLAN, NOVEL_PLAN
 
