@@ -119,7 +119,6 @@ GROUPS = {
     VOLCANO: "batch.volcano.sh",
     WORKLOAD: "kueue.x-k8s.io",
 }
-KINDS = tuple(GROUPS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +162,7 @@ class PodSets:
 
 def pod_sets(kind: str, obj: Mapping[str, Any]) -> PodSets | None:
     """The pods of an object by its kind; None for a kind without known pods."""
-    if kind not in KINDS:
+    if kind not in GROUPS:
         return None
     sets = tuple(_sets(kind, obj))
     places = dict.fromkeys(each.deadline for each in sets if each.deadline is not None)

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from operator import itemgetter
 from typing import Any, get_args
 
 import orjson
@@ -20,7 +21,6 @@ from .config import PREFIX, Config, Prioritize
 from .plain import EXPECTED, MOST, at, count, items, mapping, seconds_of, text, texts
 from .pods import (
     MAX_PODS,
-    PodGpus,
     StartedCommand,
     asked_of,
     containers_with,
@@ -90,20 +90,6 @@ OWNERS = (
 QUEUES = ("kueue.x-k8s.io/queue-name", "kai.scheduler/queue", "volcano.sh/queue-name")
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One pod set with what of it is looked at."""
-
-    template: Mapping[str, Any]
-    count: int
-    asked: PodGpus
-    annotations: Mapping[str, str]
-
-    @property
-    def gpus(self) -> int:
-        return self.asked.gpus * self.count
-
-
 def pod_job(pod: Mapping[str, Any], config: Config, rules: Rules | None = None) -> PodJob | None:
     """The job that a pod is part of; None for a pod without GPUs, and for what is no pod."""
     return template_job("Pod", pod, config, rules)
@@ -118,18 +104,17 @@ def template_job(
     of its pods say nothing. What is of a wrong type counts as absent; nothing is raised.
     """
     found, outer = pod_sets(kind, obj), texts(obj, "metadata", "annotations")
-    parts = []
+    parts = []  # GPUs, template, what one pod asks for, annotations
     for pods in () if found is None else found.sets:
         template = pods.of(obj)
         told = {**outer, **texts(template, "metadata", "annotations")}
-        gpus = asked_of(mapping(template, "spec"), told, config.hardware.resources)
-        if gpus is not None and 1 <= pods.count <= MAX_PODS:
-            parts.append(_Part(template, pods.count, gpus, told))
+        asked = asked_of(mapping(template, "spec"), told, config.hardware.resources)
+        if asked is not None and 1 <= pods.count <= MAX_PODS:
+            parts.append((asked.gpus * pods.count, template, asked, told))
     if found is None or not parts:
         return None
-    main = max(parts, key=lambda part: part.gpus)
-    annotations, asked, spec = main.annotations, main.asked, mapping(main.template, "spec")
-    labels = texts(main.template, "metadata", "labels")
+    _, template, asked, annotations = max(parts, key=itemgetter(0))
+    spec, labels = mapping(template, "spec"), texts(template, "metadata", "labels")
     containers = containers_with(spec, asked.resource)
     if found.launcher is not None:
         containers = items(found.launcher, "spec", "containers")
@@ -146,7 +131,7 @@ def template_job(
     else:
         number = pods_told(ran, labels, annotations, asked, together=found.settled)
     # In pods as large as those of the main set.
-    each = -(-sum(part.gpus for part in parts) // asked.gpus)
+    each = -(-sum(gpus for gpus, *_ in parts) // asked.gpus)
     required = at(
         spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
     )

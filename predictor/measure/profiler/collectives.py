@@ -136,39 +136,30 @@ def collective_rows(
         )
         for samples in _samples(group, stop):
             op, size = calls[samples.number]
-            time_us, note, of_all = "", "", str(ranks)
             fault: str | None = f"cannot run: {samples.error}"
+            note = ""
+            row = {
+                "system": "one machine",
+                "fabric": fabric,
+                "library": f"{backend}, {device.library}",
+                "op": op,
+                "gpus": str(ranks),
+                "nodes": "1",
+                "gpus_per_node": str(ranks),
+                "bytes": str(size),
+                "dtype": DTYPE,
+                "time_us": "",
+            }
             if samples.seconds:
                 timing = timing_of(samples.seconds)
-                time_us, note = f"{timing.time_s * 1e6:.6g}", f"spread={timing.spread:.3f}"
-                columns = {
-                    **{name: [""] for name in ("id", "source", "library", "system", "fabric")},
-                    "op": [op],
-                    "dtype": [DTYPE],
-                    "gpus": [of_all],
-                    "nodes": ["1"],
-                    "gpus_per_node": [of_all],
-                    "bytes": [str(size)],
-                    "time_us": [str(timing.time_s * 1e6)],
-                }
+                row["time_us"], note = f"{timing.time_s * 1e6:.6g}", f"spread={timing.spread:.3f}"
+                columns = {name: [cell] for name, cell in {"id": "", "source": "", **row}.items()}
                 fault = collective_faults(collective_table([gpu.name], columns))[0]
                 fault = fault if timing.reliable else DISAGREE
             yield CollectiveRow(
                 id=row_id(gpu.name, fabric, op, ranks, size),
                 op=op,
-                cells=(
-                    "one machine",
-                    fabric,
-                    f"{backend}, {device.library}",
-                    op,
-                    of_all,
-                    "1",
-                    of_all,
-                    str(size),
-                    DTYPE,
-                    time_us,
-                    f"UNRELIABLE;{note}" if fault else note,
-                ),
+                cells=(*row.values(), f"UNRELIABLE;{note}" if fault else note),
                 fault=fault,
             )
 

@@ -152,15 +152,9 @@ def priced(steps: StepModel, run: StepRun, graph: Graph, device: str) -> PricedS
         name=candidate.name,
         family="traced",
         group="rnn" if recurrent else "other",
-        aliases=(),
         architecture={},
-        image_size=None,
-        seq_len=None,
         optimizer=candidate.optimizer,
-        dataset_size=None,
-        units={},
         parameters=graph.parameters,
-        forward_gflops=None,
         source="traced",
     )
     found = steps.price_graph(job, entry, graph)
