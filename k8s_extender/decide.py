@@ -114,11 +114,14 @@ class HostScores(dict[str, str]):
         self._codes = codes
         self._by_code = by_code
 
-    def __missing__(self, name: str) -> str:
+    def score(self, name: str) -> int:
+        """The score of a node."""
         code = self._codes.get(name)
-        score = 0 if code is None else self._by_code[code]
-        text = orjson.dumps({"Host": name, "Score": score}).decode()
-        if code is not None:
+        return 0 if code is None else self._by_code[code]
+
+    def __missing__(self, name: str) -> str:
+        text = orjson.dumps({"Host": name, "Score": self.score(name)}).decode()
+        if name in self._codes:
             self[name] = text
         return text
 

@@ -14,7 +14,7 @@ from k8s_configs import config_of
 from mutants import mutants
 
 from k8s_extender.plain import PodName, go_duration, pod_name, seconds_of
-from k8s_extender.pods import KINDS, VOLCANO
+from k8s_extender.pods import GROUPS, VOLCANO
 from k8s_extender.workload import POLICIES, PodJob, pod_job, template_job
 from predictor.identify.rules import read_rules
 from predictor.job.precision import Precision
@@ -360,7 +360,7 @@ def test_a_job_of_independent_pods_trains_with_one(change: dict[str, Any]) -> No
 def test_kinds_without_known_pods_are_no_jobs() -> None:
     assert template_job("Deployment", manifest("job"), CONFIG) is None
     kinds = {"Pod", "Job", "PyTorchJob", "MPIJob", "TrainJob", "RayJob", "JobSet", "Workload"}
-    assert set(KINDS) == kinds | {VOLCANO}
+    assert set(GROUPS) == kinds | {VOLCANO}
 
 
 @pytest.mark.parametrize(
@@ -461,7 +461,7 @@ def test_no_object_makes_it_raise(case: tuple[str, Any]) -> None:
         lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=9), inner),
         max_leaves=20,
     ),
-    st.sampled_from(KINDS),
+    st.sampled_from(tuple(GROUPS)),
 )
 def test_no_json_makes_it_raise(raw: Any, kind: str) -> None:
     assert template_job(kind, raw, CONFIG) is None

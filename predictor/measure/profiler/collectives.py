@@ -56,15 +56,6 @@ class RankSettings:
     row_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class RankSamples:
-    """Seconds of a call by the slowest rank; ``error`` where the backend cannot."""
-
-    number: int
-    seconds: tuple[float, ...]
-    error: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveRow:
     """One collective of one size, and why it is not to be used, if so.
@@ -134,9 +125,9 @@ def collective_rows(
             seconds=seconds,
             row_s=min(seconds / max(len(calls), 1), MOST_ROW_S),
         )
-        for samples in _samples(group, stop):
-            op, size = calls[samples.number]
-            fault: str | None = f"cannot run: {samples.error}"
+        for number, took_s, error in _samples(group, stop):
+            op, size = calls[number]
+            fault: str | None = f"cannot run: {error}"
             note = ""
             row = {
                 "system": "one machine",
@@ -150,8 +141,8 @@ def collective_rows(
                 "dtype": DTYPE,
                 "time_us": "",
             }
-            if samples.seconds:
-                timing = timing_of(samples.seconds)
+            if took_s:
+                timing = timing_of(took_s)
                 row["time_us"], note = f"{timing.time_s * 1e6:.6g}", f"spread={timing.spread:.3f}"
                 columns = {name: [cell] for name, cell in {"id": "", "source": "", **row}.items()}
                 fault = collective_faults(collective_table([gpu.name], columns))[0]
@@ -164,8 +155,8 @@ def collective_rows(
             )
 
 
-def _samples(group: RankSettings, stop: Event) -> Iterator[RankSamples]:
-    """What rank 0 reports, until it closes its end."""
+def _samples(group: RankSettings, stop: Event) -> Iterator[tuple[int, tuple[float, ...], str]]:
+    """What rank 0 reports, until it closes its end: the number of a call and what it gave."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     told = context.Event()
@@ -223,19 +214,20 @@ def run_rank(rank: int, group: RankSettings, reports: Connection | None, stop: A
 
 def _timed(
     number: int, op: str, size: int, group: RankSettings, device: torch.device
-) -> RankSamples:
+) -> tuple[int, tuple[float, ...], str]:
+    """The call's number, its seconds by the slowest rank, or else why the backend cannot."""
     try:
         call = CALLS[op](size, group.ranks, device)
         call()
         wait(device)
     except (RuntimeError, NotImplementedError, ValueError) as error:
-        return RankSamples(number, (), " ".join(str(error).split())[:200])
+        return number, (), " ".join(str(error).split())[:200]
     once = _agreed(_sample_s(call, 1, device), device)
     calls = int(min(max(SAMPLE_S / once, 1), MOST_CALLS))
     count = int(min(max(group.row_s / (once * calls), FEWEST), MOST))
     own = torch.tensor([_sample_s(call, calls, device) for _ in range(count)], device=device)
     dist.all_reduce(own, dist.ReduceOp.MAX)
-    return RankSamples(number, tuple(own.tolist()))
+    return number, tuple(own.tolist()), ""
 
 
 def _sample_s(call: Callable[[], object], calls: int, device: torch.device) -> float:
