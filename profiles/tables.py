@@ -221,13 +221,20 @@ def operator_table(gpu: Sequence[str], columns: Mapping[str, Sequence[str]]) -> 
 
 def collective_table(gpu: Sequence[str], columns: Mapping[str, Sequence[str]]) -> CollectiveTable:
     """The table of stored columns (``COLLECTIVE_COLUMNS``)."""
-    texts = ("id", "source", "library", "system", "fabric", "op", "dtype")
-    numbers = ("gpus", "nodes", "gpus_per_node", "bytes")
     return CollectiveTable(
+        id=_texts(columns["id"]),
         gpu=_texts(gpu),
+        source=_texts(columns["source"]),
+        library=_texts(columns["library"]),
+        system=_texts(columns["system"]),
+        fabric=_texts(columns["fabric"]),
+        op=_texts(columns["op"]),
+        dtype=_texts(columns["dtype"]),
+        gpus=_floats(columns["gpus"]),
+        nodes=_floats(columns["nodes"]),
+        gpus_per_node=_floats(columns["gpus_per_node"]),
+        bytes=_floats(columns["bytes"]),
         time_s=_floats(columns["time_us"]) * 1e-6,
-        **{name: _texts(columns[name]) for name in texts},
-        **{name: _floats(columns[name]) for name in numbers},
     )
 
 
