@@ -63,7 +63,6 @@ CACHES, COPY_SHARE, FEWEST_COPIED = 2, 0.05, 2**28
 PIECES, PASSES = 32, 3
 # A CPU that multiplies 16-bit numbers no faster than this times FP32 has no engine for them.
 FASTER = 1.2
-_TENSOR = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +278,7 @@ def cpu_peaks(device: torch.device, timer: Timer) -> dict[str, float]:
     """TFLOP/s by the keys of a sheet; a 16-bit format stands there where it is faster."""
     fp32 = _product_tflops(device, timer, torch.float32)
     found = {"fp32": fp32}
-    for name, dtype in _TENSOR.items():
+    for name, dtype in (("fp16", torch.float16), ("bf16", torch.bfloat16)):
         tflops = _product_tflops(device, timer, dtype)
         if tflops > FASTER * fp32:
             found[f"{name}_tensor"] = tflops

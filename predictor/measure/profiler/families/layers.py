@@ -83,12 +83,6 @@ def batch_shape(point: Point) -> Shape:
     return Shape({**sizes, "elements": elements}, "train;layout=nchw")
 
 
-def _group_shape(point: Point) -> Shape:
-    channels = point["groups"] * point["width"]
-    shape = batch_shape({**point, "channels": channels})
-    return Shape(shape.sizes, f"kind=groupnorm;groups={point['groups']}")
-
-
 def rows_shape(dims: Sequence[int], params: str = "") -> Shape:
     """Rows of numbers: how many, and how long."""
     rows, cols = dims
@@ -286,7 +280,10 @@ FAMILIES = (
     Family(
         name="group norm",
         op="batchnorm",
-        shape=_group_shape,
+        shape=lambda p: Shape(
+            batch_shape({**p, "channels": p["groups"] * p["width"]}).sizes,
+            f"kind=groupnorm;groups={p['groups']}",
+        ),
         runs=_group_norm,
         axes=(_BATCH, _SIDE, Choice("groups", (1, 8, 32)), Choice("width", (4, 8, 16))),
     ),

@@ -65,7 +65,6 @@ _AXES = (
     Axis("n", (8, 2048), (16, 16384)),
     Axis("k", (8, 2048), (16, 16384)),
 )
-_GPU_AXES = tuple(Axis(axis.name, axis.gpu, axis.gpu) for axis in _AXES)
 
 
 # What autograd calls the kernels that never write the scores.
@@ -151,7 +150,7 @@ FAMILIES = (
         op="gemm",
         turns=2,
         formats=frozenset({"fp8"}),
-        axes=_GPU_AXES,
+        axes=tuple(Axis(axis.name, axis.gpu, axis.gpu) for axis in _AXES),
         shape=_fp8_shape,
         runs=_fp8,
     ),
