@@ -217,7 +217,8 @@ class Reports:
             if found is not None:
                 _keep(self._kept, job, found)
                 continue
-            reading = progress_of(job)
+            mark = parse_mark(job.admin_comment)
+            reading = progress_of(job, "" if mark is None else mark.job)
             if reading.kind is ProgressKind.TRAINING and reading.unit is not None:
                 printed = PrintedProgress(
                     unit=reading.unit,

@@ -187,6 +187,17 @@ def test_a_report_that_cannot_be_of_this_run_is_not_taken(
     assert len(kept) == 0
 
 
+def test_without_a_report_what_the_output_prints_is_kept(job: SlurmJob) -> None:
+    output = Path(job.work_dir) / "slurm-123.out"
+    lines = (f"step {n}/100 loss 2.{n} time 60.0s\n" for n in range(1, 10))
+    output.write_text("".join(lines))
+    kept = Reports()
+    kept.look([replace(job, stdout=str(output))], SlurmPolicy())
+    found = kept.printed(ended(job, "123"))
+    assert found is not None
+    assert (found.at, found.total, found.seconds_per_unit) == (9, 100, 60.0)
+
+
 def test_reports_are_bounded(job: SlurmJob, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_KEPT", 4)
     kept = Reports()
