@@ -160,7 +160,8 @@ def test_a_reservation_keeps_its_nodes(here: SlurmCluster, fitted: Fitted, reser
     assert ours[str(after)] > found["at_s"] + 60 * 60
     assert list(left_out(found)) == [str(inside)]
     cores, maint = found["notes"]
-    assert cores.endswith("4 x v100-sxm2-16gb: not simulated.")
+    taken = "4 x v100-sxm2-16gb takes some cores of its nodes: not simulated."
+    assert cores == f"Reservation cores of {taken}"
     assert maint.startswith("Reservation maint keeps 8 x a100-sxm4-80gb from ")
 
 
