@@ -76,6 +76,9 @@ class Devices(WatchGroup):
         self._slices.pop(name, None)
         if deleted_s is None and text(found, "spec", "driver") == DRIVER and node:
             self._slices[name] = (node, list(_devices(found, self._products)))
+        self._count()
+
+    def _count(self) -> None:
         counts: dict[str, Counter[GpuType]] = {}
         for node, devices in self._slices.values():
             counts.setdefault(node, Counter()).update(one.type for one in devices)
@@ -149,6 +152,7 @@ class Devices(WatchGroup):
 
     def _all_slices(self, found: Iterator[KubeObject]) -> None:
         self._slices.clear()
+        self._count()  # there may be none any more
         for one in found:
             self.slice(one)
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from predictor.site.similar.request import ALIKE_S
+
 from .cluster import Settings
 from .config import Order
 
 # From here submissions are counted where waiting gains nothing: 63 years fit below the bound.
 SINCE_S = 1_767_225_600  # 2026-01-01
-# What jobs without an estimate stand for, chosen between the median and the mean of GPU jobs in two
-# public logs: 1.5 and 5 hours (Graham), 0.7 and 14 (MetaCentrum).
-OTHERS_S = 4 * 3600.0
 # As the hook has them: priorities below 1 are all alike to Slurm, so all jobs get BASE.
 BASE = MOST = 2_000_000_000
 MIN_POINTS = 50  # of the longest delay; fewer leave most jobs alike
@@ -49,7 +48,7 @@ def delay_s(policy: Order, estimate_s: float) -> float:
 
 def others_points(policy: Order, field: OrderField) -> int:
     """Points that jobs without an estimate stand back."""
-    return round(field.points_per_s * delay_s(policy, OTHERS_S))
+    return round(field.points_per_s * delay_s(policy, ALIKE_S))
 
 
 def warnings(policy: Order, settings: Settings) -> tuple[str, ...]:

@@ -100,7 +100,9 @@ def autocast(graph: Graph, precision: Precision, gpu: Gpu) -> tuple[TypedOperato
 
 def _typed(graph: Graph, precision: Precision, gpu: Gpu) -> Iterator[TypedOperator]:
     flowing = low = precision.activation_dtype
-    products = {kind: _product_format(kind, precision) for kind in LOWER_PRECISION}
+    matmul = precision.matmul_dtype
+    fits = LOWER_PRECISION if matmul not in NARROW else NARROW_KINDS
+    products = {kind: matmul if kind in fits else low for kind in LOWER_PRECISION}
     tensor_cores = {dtype: on_tensor_cores(dtype, gpu) for dtype in set(products.values())}
     width = {dtype: dtype.bytes for dtype in (low, Dtype.FP32, *products.values())}
     kept = FULL_PRECISION_CPU if gpu.kind == CPU else FULL_PRECISION
@@ -192,12 +194,6 @@ def _cast(of: Operator, elements: float, low: Dtype) -> TypedOperator:
         of.origins,
     )
     return TypedOperator(cast, low, elements * (FULL + low.bytes), False)
-
-
-def _product_format(kind: Kind, precision: Precision) -> Dtype:
-    matmul = precision.matmul_dtype
-    fits = matmul not in NARROW or kind in NARROW_KINDS
-    return matmul if fits else precision.activation_dtype
 
 
 def vector(operator: Operator) -> bool:

@@ -67,7 +67,8 @@ class CollectiveTimes:
         code = _operation(operation)
         network = fabric_of(gpu, fabric) if nodes > 1 else None
         call = call_of(gpu, code, payload_bytes, gpus, nodes, network)
-        return self._price(self._topology(gpu)[1], call)
+        family = None if call.fabric is None else self.families[call.fabric.family]
+        return collective_seconds(self._topology(gpu)[1], family, call)
 
     def link_bytes_per_s(self, gpu: Gpu, nodes: int, fabric: str | None = None) -> float:
         """Nominal one-way bandwidth of the slowest link a job on ``nodes`` nodes uses."""
@@ -110,10 +111,6 @@ class CollectiveTimes:
         key = own if own in self.topologies else topology
         fitted = self.topologies.get(key)  # an artifact may be older than a topology
         return key, _prior(topology)[0] if fitted is None else fitted
-
-    def _price(self, p: Floats, call: Call) -> float:
-        family = None if call.fabric is None else self.families[call.fabric.family]
-        return collective_seconds(p, family, call)
 
     @classmethod
     def _fit_topologies(cls, rows: Sequence[_Row]) -> CollectiveTimes:

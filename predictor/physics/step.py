@@ -236,7 +236,9 @@ class _Step:
         data, optimizer_s = self._after_backward(stages)
         here, work = np.array(stages[slowest]), self.work
         traffic = self._messages(here).times(accum) + data
-        classes = {kind: work.class_s(kind, here) * accum for kind in Class}
+        classes = {
+            kind: work.of_stage(work.seconds * (work.kind == kind), here) * accum for kind in Class
+        }
         return StepTime(
             step_s=run.busy_s + run.bubble_s + data.exposed_s + optimizer_s,
             compute_s=sum(classes.values()),

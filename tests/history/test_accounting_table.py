@@ -381,9 +381,10 @@ def test_an_accounting_table_of_torque_is_read_and_says_what_is_not(tmp_path: Pa
         "5.m1,blast,ann,batch,2,08:00:00,1506830419,1506830495,1506834095,0,17",
         "6.m1,blast,ann,batch,2,08:00:00,1506830419,1506830495,1506834095,271,17",
         "7.m1,blast,ann,batch,2,01:00:00,1506830419,1506830495,1506834095,-11,17",
+        "8.m1,blast,ann,batch,2,08:00:00,1506830419,1506830495,1506834095,0.0,17",
     )
-    assert [job.limit_s for job in jobs(path)] == [28800.0, 28800.0, 3600.0]
-    ends = [JobState.COMPLETED, JobState.FAILED, JobState.TIMEOUT]
+    assert [job.limit_s for job in jobs(path)] == [28800.0, 28800.0, 3600.0, 28800.0]
+    ends = [JobState.COMPLETED, JobState.FAILED, JobState.TIMEOUT, JobState.COMPLETED]
     assert [job.state for job in jobs(path)] == ends
     history = str(tmp_path / "h.sqlite")
     assert "columns not read: session" in ingest("csv", str(path), "--history", history).output

@@ -68,6 +68,12 @@ def known(fitted: Fitted, devices: Devices) -> Decider:
     return Decider(fitted.predictor, config_of(ALWAYS), lambda: nodes)
 
 
+def test_slices_that_are_gone_are_of_no_node(devices: Devices) -> None:
+    assert devices.types.keys() == GPUS.keys()
+    devices._all_slices(iter(()))
+    assert not devices.types
+
+
 def wanted(*expressions: str, count: int = 1) -> dict[str, Any]:
     """A request of the captured class with selectors."""
     selectors = [{"cel": {"expression": text}} for text in expressions]

@@ -165,7 +165,8 @@ class CrossCovariance:
         """(new rows, fitted rows)."""
         total = np.zeros((len(new), len(self._table)))
         for row, codes in enumerate(new.codes.tolist()):
-            apart = self._option_distance(new.options[row])
+            on = np.flatnonzero(new.options[row])
+            apart = self._sums + (len(on) - 2 * self._options[on].sum(axis=0))  # in options
             for term in self._terms:
                 term.add_covariance(codes, new.numbers[row], apart, total[row])
         return total
@@ -180,11 +181,6 @@ class CrossCovariance:
         each = np.exp(np.tensordot(self._rates, apart, 1))
         each *= codes[:, :, None] == codes[:, None, :]
         return np.tensordot(self._variances, each, 1).astype(np.float64)
-
-    def _option_distance(self, options: Singles) -> Singles:
-        """Number of options in which the fitted rows differ from one, (n,)."""
-        on = np.flatnonzero(options)
-        return np.asarray(self._sums + (len(on) - 2 * self._options[on].sum(axis=0)))
 
 
 class _FittedTerm:

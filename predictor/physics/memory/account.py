@@ -74,10 +74,14 @@ def account_of_graph(
     items = [_Item.of(k, shares, checkpointing.scores) for k in kept]
     start, body, end = items[:first], items[first:last], items[last:]
     layers = parts.layers
-    dropped = checkpointing.layers and bool(body)
+    held = _part(body, layers)
+    if checkpointing.layers and body:  # keeps the inputs, and in its backward one whole layer
+        one = [_Item(i.bytes, i.transient, i.output, max(1.0, i.count / layers)) for i in body]
+        boundary = layers * body[-1].output
+        held = Part(boundary, boundary + _part(one).peak)
     return Account(
         start=_part(start),
-        body=_checkpointed(body, layers) if dropped else _part(body, layers),
+        body=held,
         end=_part(end) if body or not checkpointing.layers else _rooted(end),
         parts=parts,
         parameters=graph.parameters,
@@ -111,13 +115,6 @@ def _part(items: Sequence[_Item], layers: int = 1) -> Part:
         peak = max(peak, kept + item.transient)
         kept -= item.bytes * max(1.0, item.count / layers)
     return Part(total, peak)
-
-
-def _checkpointed(items: Sequence[_Item], layers: int) -> Part:
-    """Keeps the input of each layer; its backward holds one whole layer again."""
-    one = [_Item(i.bytes, i.transient, i.output, max(1.0, i.count / layers)) for i in items]
-    boundary = layers * items[-1].output
-    return Part(boundary, boundary + _part(one).peak)
 
 
 def _rooted(items: Sequence[_Item]) -> Part:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
 from ...graphs.catalog import ModelEntry, entry_of, overrides
-from ...graphs.operator import Graph, Workload
+from ...graphs.operator import Graph
 from ...job.software import OptimizerRule
 from ...job.training_job import TrainingJob
 from ..job_graph import LOW_WEIGHTS, Storage, layer_count, storage_of, workload
@@ -137,16 +137,12 @@ def account_for(job: TrainingJob, entry: ModelEntry, storage: Storage) -> Accoun
     return account_of(
         entry.name,
         overrides(entry, job.variant),
-        _workload(job, entry),
+        # what sequence parallelism divides is distinguished in the account
+        replace(workload(job, entry), sequence_parallel=False),
         storage,
         _checkpointing(job),
         job.sequence_parallel,
     )
-
-
-def _workload(job: TrainingJob, entry: ModelEntry) -> Workload:
-    """As the step time has it; what sequence parallelism divides is told apart in the account."""
-    return replace(workload(job, entry), sequence_parallel=False)
 
 
 def _checkpointing(job: TrainingJob) -> Checkpointing:

@@ -69,8 +69,10 @@ class OperatorGroup:
     @property
     def stand_ins(self) -> tuple[OperatorGroup, ...]:
         """Groups to take constants from when no GPU has rows of this one, best first."""
+        if self.kind in HEAVY and self.part == CORES:
+            return (OperatorGroup(self.kind, HALF),) if self.kind is Kind.ATTENTION else ()
         if self.kind in HEAVY:
-            return self._heavy_stand_ins()
+            return tuple(OperatorGroup(self.kind, part) for part in OTHER_CLASSES[self.part])
         other_width = WIDTHS[1 - WIDTHS.index(self.width)]
         other_pass = PASSES[1 - PASSES.index(self.part)]
         same = (
@@ -82,11 +84,6 @@ class OperatorGroup:
             return same
         proxy = OperatorGroup(PROXY[self.kind], self.part, self.width)
         return (*same, proxy, *proxy.stand_ins)
-
-    def _heavy_stand_ins(self) -> tuple[OperatorGroup, ...]:
-        if self.part == CORES:
-            return (OperatorGroup(self.kind, HALF),) if self.kind is Kind.ATTENTION else ()
-        return tuple(OperatorGroup(self.kind, part) for part in OTHER_CLASSES[self.part])
 
 
 def groups() -> tuple[OperatorGroup, ...]:

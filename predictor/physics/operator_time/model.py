@@ -124,9 +124,8 @@ class OperatorTimes:
         constants = np.zeros((len(KINDS) * SLOTS, _WIDEST))
         evidence = {}
         for group in groups():
-            source = resolve(table, group, gpu)
-            constants[group.slot, : len(source.constants)] = source.constants
-            evidence[group.slot] = source.evidence
+            found, evidence[group.slot] = resolve(table, group, gpu)
+            constants[group.slot, : len(found)] = found
         return _Prices(Engines(gpu), constants, evidence)
 
 
@@ -171,30 +170,27 @@ KEPLER = -0.65
 LOAD_COST = 1
 
 
-@dataclass(frozen=True, slots=True)
-class SourcedConstants:
-    """Constants (p,) for one group on one GPU, and in words where they come from."""
+def resolve(table: Table, group: OperatorGroup, gpu: Gpu) -> tuple[Floats, str]:
+    """Constants (p,) for a group on a GPU, and in words where they come from.
 
-    constants: Floats
-    evidence: str
-
-
-def resolve(table: Table, group: OperatorGroup, gpu: Gpu) -> SourcedConstants:
-    """Own rows first, then the same group on other GPUs, then its stand-ins, then the prior."""
+    Own rows first, then the same group on other GPUs, then its stand-ins, then the prior.
+    """
     architecture = architecture_of(gpu)
     for candidate in (group, *group.stand_ins):
+        stand_in = "" if candidate == group else f" of {candidate.name}"
         own = table.get((candidate.name, architecture))
         if own is not None and (candidate == group or group.kind not in HEAVY):
-            return SourcedConstants(own.constants, _own(group, candidate, own, gpu))
+            measured = "own table" if gpu.name in own.gpus else f"table of {own.architecture}"
+            rows = f"{own.rows} rows of {', '.join(own.gpus)}"
+            return own.constants, f"{group.name}: {measured}{stand_in}, {rows}"
         pooled = own or table.get((candidate.name, POOLED))
         if pooled is not None:
             constants = _rescaled(table, group, candidate, pooled, architecture)
             if gpu.architecture == "kepler":
                 constants[EFFICIENCY] += KEPLER
-            return SourcedConstants(constants, _carried(group, candidate, pooled))
-    return SourcedConstants(
-        group.law.prior, f"{group.name}: no measurement anywhere, roofline with priors"
-    )
+            rows = f"{', '.join(pooled.gpus)} ({pooled.rows} rows)"
+            return constants, f"{group.name}: carried over{stand_in} from {rows}"
+    return group.law.prior, f"{group.name}: no measurement anywhere, roofline with priors"
 
 
 def _rescaled(
@@ -220,16 +216,3 @@ def _gemm_efficiency(gemm: FittedOperators) -> float:
     """Logarithm of the share of peak a large GEMM reaches."""
     loads = np.exp(gemm.constants[LOAD_COST])
     return float(gemm.constants[EFFICIENCY] - np.log1p(loads))
-
-
-def _own(group: OperatorGroup, candidate: OperatorGroup, fitted: FittedOperators, gpu: Gpu) -> str:
-    rows = f"{fitted.rows} rows of {', '.join(fitted.gpus)}"
-    measured = "own table" if gpu.name in fitted.gpus else f"table of {fitted.architecture}"
-    stand_in = "" if candidate == group else f" of {candidate.name}"
-    return f"{group.name}: {measured}{stand_in}, {rows}"
-
-
-def _carried(group: OperatorGroup, candidate: OperatorGroup, fitted: FittedOperators) -> str:
-    stand_in = "" if candidate == group else f" of {candidate.name}"
-    gpus = ", ".join(fitted.gpus)
-    return f"{group.name}: carried over{stand_in} from {gpus} ({fitted.rows} rows)"

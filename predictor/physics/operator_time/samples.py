@@ -185,11 +185,6 @@ class _Rows:
         coded = (self.kind != _UNPRICED) & (self.direction != _UNPRICED)
         return np.asarray(coded & known & ~(both | plain | recurrent | table | image | several))
 
-    def _kernels(self, index: NDArray[np.intp]) -> Floats:
-        """One launch a row; a CPU goes through the tensors of a list one by one."""
-        tensors = param(self.table.params[index], "tensors", 1.0)
-        return np.where(self.cpu[index], tensors, 1.0)
-
     def _functions(self, index: NDArray[np.intp]) -> Ints:
         """Number of the element-wise function of each row; a sum has a word of its own."""
         table = self.table
@@ -215,7 +210,8 @@ class _Rows:
             dims=self.dims[index],
             flops=self.table.flops[index],
             bytes=self.table.bytes[index],
-            kernels=self._kernels(index),
+            # one launch a row; a CPU goes through the tensors of a list one by one
+            kernels=np.where(self.cpu[index], param(self.table.params[index], "tensors", 1.0), 1.0),
             rate=np.stack([e.rate for e in engines])[gpu, lane],
             fp32_rate=spec([g.peak_flops["fp32"] for g in hardware]),
             bandwidth=spec([g.bandwidth_bytes_per_s for g in hardware]),

@@ -116,9 +116,11 @@ def _context(
     norms = hidden_norms(body)
     if not hops or not norms:
         return NO_TRAFFIC
-    ring = wires.send(
-        "send_recv", _key_value_bytes(job, entry, norms[0]), place.context, 3 * hops * _cores(body)
-    )
+    # Cores of attention are fused operators, or pairs of products of activations.
+    kinds = {Kind.ATTENTION: 1.0, Kind.BATCHED_GEMM: 0.5}
+    times = 3 * hops * sum(kinds.get(o.kind, 0.0) * o.count for o in body if is_forward(o))
+    each = _key_value_bytes(job, entry, norms[0])
+    ring = wires.send("send_recv", each, place.context, times)
     return ring.behind(work.attention_s)
 
 
@@ -129,12 +131,6 @@ def _key_value_bytes(job: TrainingJob, entry: ModelEntry, norm: Operator) -> flo
     shared = dimension(job, entry, "kv_heads") or heads
     share = max(1.0, shared / job.tensor_parallel) * width / norm.dims[1]
     return 2 * stream_bytes(job, norm) * share
-
-
-def _cores(body: tuple[Operator, ...]) -> float:
-    """Attention cores of the layers: fused operators, or pairs of products of activations."""
-    kinds = {Kind.ATTENTION: 1.0, Kind.BATCHED_GEMM: 0.5}
-    return sum(kinds.get(o.kind, 0.0) * o.count for o in body if is_forward(o))
 
 
 def _experts(

@@ -67,19 +67,15 @@ class Wires:
         if times <= 0:
             return NO_TRAFFIC
         job = self.job
-        if group.nodes > 1:
-            payload_bytes /= self._adapters(group)
+        if group.nodes > 1:  # all groups of a node send at once, each by its part of the adapters
+            rails = fabric_of(job.hardware, job.fabric).rails
+            payload_bytes /= min(1.0, rails * group.in_node / job.gpus_per_node)
         seconds = times * self.collectives.seconds(
             job.hardware, operation, payload_bytes, group.gpus, group.nodes, job.fabric
         )
         if group.nodes > 1:
             return Traffic(fabric_s=seconds, exposed_s=seconds)
         return Traffic(node_s=seconds, exposed_s=seconds)
-
-    def _adapters(self, group: Group) -> float:
-        """Part of an adapter a group has: all groups of a node send at once."""
-        rails = fabric_of(self.job.hardware, self.job.fabric).rails
-        return min(1.0, rails * group.in_node / self.job.gpus_per_node)
 
 
 # Bytes of one gradient bucket of torch DDP; the last one can never be hidden.

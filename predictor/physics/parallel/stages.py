@@ -44,11 +44,6 @@ class Parts:
     tied: bool
     weights: float
 
-    @property
-    def body_weights(self) -> float:
-        """Weights of the layers, and of what stands between them and the ends."""
-        return self.weights - self.embedding_weights - (0 if self.tied else self.head_weights)
-
     def stage_weights(self, stage: int, share: float, stages: int) -> float:
         """Weights of a pipeline stage with a ``share`` of the layers.
 
@@ -57,7 +52,8 @@ class Parts:
         if stages == 1:
             return self.weights
         ends = self.embedding_weights * (stage == 0) + self.head_weights * (stage == stages - 1)
-        return self.body_weights * share + ends
+        body = self.weights - self.embedding_weights - (0 if self.tied else self.head_weights)
+        return body * share + ends
 
 
 @lru_cache(maxsize=512)
@@ -276,10 +272,6 @@ class StageWork:
     def of_stage(self, amounts: Floats, shares: Floats) -> float:
         """Sum of ``amounts`` (n,) over a stage with ``shares`` (3,) of start, layers and end."""
         return float(amounts @ shares[self.place])
-
-    def class_s(self, kind: Class, shares: Floats) -> float:
-        """Device seconds of one class on a stage."""
-        return self.of_stage(self.seconds * (self.kind == kind), shares)
 
     @property
     def forward_s(self) -> Floats:

@@ -20,7 +20,7 @@ from profiles.gpus import known_name
 from ...estimate.artifacts import VERSION
 from ...job.training_job import SITE_PREFIX, TrainingJob
 from ..calibration.run_reader import RunReader, StepEvidence, weighted_quantile, without_length
-from ..history.run import Predicted, Run
+from ..history.run import Run
 
 LEVEL = 0.95
 # Earlier similar runs before a run counts: fewer tell little of where it should be.
@@ -87,8 +87,14 @@ def observations(
             continue
         bound = found.kind is StepEvidence.LOWER_BOUND
         error = inside = version = None
-        said = run.predicted
-        if said is not None and said.step_s and not bound and _told_of(found.job, said):
+        said, of = run.predicted, found.job
+        if (
+            said is not None
+            and said.step_s
+            and not bound
+            and (said.gpu is None or known_name(said.gpu) == of.gpu)  # of what it then ran on
+            and said.gpus in (None, of.gpus)
+        ):
             ratio, version = found.step_s / said.step_s, said.version
             error = log(ratio)
             if said.upper_s and said.median_s and said.level == LEVEL:
@@ -103,12 +109,6 @@ def observations(
             inside=inside,
             version=version,
         )
-
-
-def _told_of(job: TrainingJob, said: Predicted) -> bool:
-    """Whether it was said of the GPUs that the job ran on."""
-    same = said.gpu is None or known_name(said.gpu) == job.gpu
-    return same and said.gpus in (None, job.gpus)
 
 
 class SequentialRanks:

@@ -54,7 +54,6 @@ _WORDS = (  # fields that are columns of the same name
 )
 _REQUIRED = (("submit",), ("start", "wait"), ("end", "elapsed"), ("gpus",))
 Scaled = tuple[str, float]
-_Tasks = OrderedDict[tuple[str, str, int], dict[tuple[float | None, float], int]]
 
 
 class _MessyRowError(Exception):
@@ -85,7 +84,7 @@ class AccountingTable:
         self._header: list[str] = []
         self._columns: dict[str, list[tuple[int, float]]] = {}
         # By cluster, number and second of submission: the starts and ends met, in their order.
-        self._tasks: _Tasks = OrderedDict()
+        self._tasks: OrderedDict[tuple[str, str, int], dict[Any, int]] = OrderedDict()
 
     @property
     def share(self) -> float:
@@ -197,7 +196,7 @@ class AccountingTable:
         limit = limit_s(*text["limit"])
         if state is None:
             reached = limit is not None and start_s is not None and end_s - start_s >= limit
-            failed = JobState.FAILED if text["exit"][0].strip("0:") else JobState.COMPLETED
+            failed = JobState.FAILED if text["exit"][0].strip("0:.") else JobState.COMPLETED
             state = JobState.TIMEOUT if reached else failed
         assert isinstance(state, JobState)
         kind = text["gpu_type"][0] or gpus.type

@@ -18,7 +18,7 @@ from ...identify.grammar import parse_text
 from ...units import count, duration
 from .memory import SimilarRuns, SiteMemory
 from .past_runs import RunEnd
-from .request import OWN, SAME_JOB, JobRequest, Similarity
+from .request import ALIKE_S, OWN, SAME_JOB, JobRequest, Similarity
 from .run_times import LEVELS, Floats, RunTimes, in_line_s
 
 PHYSICS_LEVELS = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95)
@@ -87,8 +87,6 @@ class PhysicsView:
 LIMIT_RUNS, LIMIT_BATCHES, LIMIT_CUT_OFF = 5, 3, 0.25
 # A limit is so many times what a share of similar runs needed, and no less than the longest.
 LIMIT_MARGIN = 1.5
-# What all jobs stand in line by where estimates do not help.
-ALIKE_S = 4 * 3600.0
 # Of similar runs so little is not worth a word.
 TOLD_SHARE = 0.05
 
