@@ -27,10 +27,11 @@ demo: $(VENV)/.report
 		--gpus h100-sxm5-80gb:24/8 --add a100-sxm4-80gb:8 --output capacity-report.html
 
 # Files of tests go to as many processes as there are WORKERS: one more than CI has cores, since many
-# tests wait for servers. Those of test-live also measure time.
+# tests wait for servers; in the order of tests/conftest.py. Those of test-live also measure time.
 WORKERS ?= 3
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore tests/live -m "not live and not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+		--ignore tests/live -m "not live and not slow"
 
 test-live: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "live or slow"

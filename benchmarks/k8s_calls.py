@@ -56,7 +56,7 @@ class Asking:
         """See that decisions are made: an answer without one would look fast."""
         _, passed, scored = self._answers(asked)
         scores = {each["Host"]: each["Score"] for each in scored.json()}
-        if set(scores) != set(passed) or len(set(scores.values())) < 2:
+        if list(scores) != passed or len(set(scores.values())) < 2:
             raise SystemExit(f"{asked.kind.name}: nodes were not ranked: {scored.body[:200]!r}")
         if (asked.kind is BF16) != (len(passed) < len(self._names)):
             raise SystemExit(f"{asked.kind.name}: {len(passed)} of {len(self._names)} nodes passed")

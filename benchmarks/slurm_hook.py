@@ -41,7 +41,8 @@ DO_NOTHING = Path(client.__file__).with_name("do_nothing.py")
 BENCH = Bench(
     accounting=False, scheduler=("bf_interval=30",), lines=("MaxJobCount=100000", "MinJobAge=2")
 )
-DAEMON = {"deadline_ms": 20.0, "log_format": "json"}  # as by default, unlike in the tests
+# A deadline and a log as by default. New predictions are waited for, as in the tests, to show them.
+DAEMON = {"deadline_ms": 20.0, "log_format": "json"}
 REFRESH_S = 15.0
 
 
@@ -144,7 +145,7 @@ def _do_nothing(cluster: SlurmCluster) -> Iterator[Path]:
 
 
 @contextmanager
-def _home() -> Iterator[Path]:
+def home_of_run() -> Iterator[Path]:
     """PRECISION_TIME_HOME, or one for this run, with the predictor that ships."""
     given = os.environ.get("PRECISION_TIME_HOME")
     if given:
@@ -179,7 +180,7 @@ def main() -> int:
         print(f"skipped, nothing was measured: {reason}")
         return 0
     before = os.getloadavg()[0]
-    with _home() as home:
+    with home_of_run() as home:
         figures = measured(installation, home)
     return 0 if report(installation, figures, (before, os.getloadavg()[0])) else 1
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, NamedTuple
 
-from kubernetes.client import ApiClient, BatchV1Api, CoreV1Api
+from kubernetes import client as api
 
 from .admission.limits import FILLED, forecast
 from .config import PREFIX
@@ -22,7 +22,7 @@ from .decide import Decider, GpuCandidates
 from .history.seen import conditions, pod_state, unix_s
 from .plain import PodName, count, items, owner_of, pod_name, text, texts
 from .watching import KubeObject, ObjectWatch, WatchGroup
-from .workload import DEADLINE, JobReader, PodJob, template_job
+from .workload import DEADLINE, PodJob, template_job
 
 _log = logging.getLogger(__name__)
 # The GPU types that a deadline of ours was brought to.
@@ -74,15 +74,14 @@ class BoundPods(WatchGroup):
     the verbs list and watch on pods and Jobs.
     """
 
-    def __init__(self, client: ApiClient, **options: Any) -> None:
+    def __init__(self, client: api.ApiClient, **options: Any) -> None:
         self._lock = threading.Lock()
         # Jobs and bare pods whose deadline we filled, by uid.
         self._ours: dict[str, dict[str, KubeObject]] = {"Job": {}, "Pod": {}}
         self._bound: dict[str, dict[str, _Bound]] = {}  # pods by the uid of their Job, or their own
         self._waiting: dict[str, KubeObject] = {}
         self._examined: dict[str, object] = {}
-        self._read = JobReader()
-        core, batch = CoreV1Api(client), BatchV1Api(client)
+        core, batch = api.CoreV1Api(client), api.BatchV1Api(client)
         self._watches = [
             ObjectWatch(core.list_pod_for_all_namespaces, self._all_pods, self.pod, **options),
             ObjectWatch(batch.list_job_for_all_namespaces, self._all_jobs, self.job, **options),
@@ -118,7 +117,7 @@ class BoundPods(WatchGroup):
         """The jobs of pods for which no node was found; those that are alike once."""
         with self._lock:
             pods = list(self._waiting.values())
-        jobs = (self._read(pod, known.config, known.rules) for pod in pods)
+        jobs = map(known.job_of, pods)
         return list({id(job): job for job in jobs if job is not None}.values())
 
     def changes(self, known: Decider, now_s: float) -> Iterator[DeadlineChange]:
@@ -207,7 +206,9 @@ def _change(
         types = tuple(dict.fromkeys(one for one in got if one is not None))
         where = GpuCandidates(types, certain=len(got) == len(pods) and None not in got)
     basis = ",".join(sorted({"-".join(one.product.split()) for one in where.types}))
-    limit_s = forecast(known, job, where).deadline_s
+    found = forecast(known, job, where)
+    # Pods that run are where they are, also on what we would have refused them.
+    limit_s = (replace(found, blocked="") if pods else found).deadline_s
     if limit_s is None or (pods and texts(obj, "metadata", "annotations").get(BASIS) == basis):
         return None
     since_s = max(pod.start_s for pod in pods) if pods else now_s

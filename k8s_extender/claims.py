@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any
 
 import orjson
-from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
+from kubernetes import client as api
 from kubernetes.utils.quantity import parse_quantity
 
 from .admission.review import AdmissionRequest
@@ -26,7 +26,7 @@ from .nodes import GpuNode, GpuType, known_gpu
 from .plain import count, items, mapping, owner_of, text
 from .pods import DEVICE_CLASS
 from .watching import FAILURES, KubeObject, ObjectWatch, WatchGroup, body_of
-from .workload import PodJob, template_job
+from .workload import PodJob
 
 DRIVER = "gpu.nvidia.com"
 _quantity: Any = parse_quantity
@@ -56,13 +56,13 @@ class Devices(WatchGroup):
     Needs the verbs list and watch on both, of resource.k8s.io/v1.
     """
 
-    def __init__(self, client: ApiClient, config: Config, **options: Any) -> None:
+    def __init__(self, client: api.ApiClient, config: Config, **options: Any) -> None:
         self._products = config.hardware.products
         self._slices: dict[str, tuple[str, list[ClaimDevice]]] = {}
         self._classes: dict[str, KubeObject] = {}
         self.types: Mapping[str, GpuType] = {}
-        self._core: Any = CoreV1Api(client)
-        listed = CustomObjectsApi(client).list_cluster_custom_object
+        self._core: Any = api.CoreV1Api(client)
+        listed = api.CustomObjectsApi(client).list_cluster_custom_object
         slices = partial(listed, "resource.k8s.io", "v1", "resourceslices")
         classes = partial(listed, "resource.k8s.io", "v1", "deviceclasses")
         self._watches = [
@@ -136,7 +136,7 @@ class Devices(WatchGroup):
         self, pod: KubeObject, claim: AdmissionRequest, known: Decider
     ) -> list[dict[str, Any]]:
         """A JSON patch that puts the lists of a pod's claim in order; empty where they are."""
-        job, patch = template_job("Pod", pod, known.config, known.rules), []
+        job, patch = known.job_of(pod), []
         requests = items(claim.object, "spec", "devices", "requests")
         for i, request in enumerate(requests if job is not None else ()):
             listed = items(request, "firstAvailable")

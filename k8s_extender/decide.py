@@ -17,7 +17,7 @@ from .config import Config
 from .nodes import SHARED, GpuNode, GpuType, Taint, gpu_node, known_gpu
 from .plain import items, text
 from .rank import Ranking, SiteEstimates, Steps, TypeEstimate, estimated, refusal, unsupported
-from .workload import PodJob
+from .workload import JobReader, PodJob
 
 # Taints that are no lasting hindrance to a pod: of the node's health, and of pools of GPU nodes,
 # which an admission plugin of the API server lets every GPU pod bear.
@@ -101,6 +101,7 @@ class GpuCandidates:
 
 # Kept of one table: jobs that rank the types alike share the text.
 MAX_SCORES = 8
+SOME_NAMES = 512
 
 
 class HostScores(dict[str, str]):
@@ -149,7 +150,10 @@ class TypeIndex:
 
     def types_of(self, names: Sequence[str]) -> tuple[GpuType, ...]:
         """The types that differ among some names."""
-        return tuple(self.types[code] for code in {*map(self.codes.get, names)} if code is not None)
+        found = {*map(self.codes.get, names[:SOME_NAMES])}
+        if len(found - {None}) < len(self.types):  # mostly all are among the first of thousands
+            found = {*map(self.codes.get, names)}
+        return tuple(self.types[code] for code in found if code is not None)
 
     def host_scores(self, by_code: tuple[int, ...]) -> HostScores:
         """The scores of the nodes, by those of their types."""
@@ -182,7 +186,7 @@ class _JobAnswers:
     refusals: dict[GpuType, str | None] = field(default_factory=dict)
     steps: dict[tuple[object, object], Steps] = field(default_factory=dict)
     table: NodeTable | None = None
-    places: tuple[GpuType, ...] = ()  # where the nodes of the table could take it
+    candidates: GpuCandidates = GpuCandidates(())  # by the nodes of the table
 
 
 class Decider:
@@ -208,6 +212,7 @@ class Decider:
         self.config = config
         self.nodes = nodes
         self.rules = Rules() if rules is None else rules
+        self.job_of = JobReader(config, self.rules)
         self.version = version
         self.site = site
         self.waiting: Sequence[PodJob] = ()  # under `placement.balance`, jobs that found no node
@@ -227,19 +232,15 @@ class Decider:
         if not job.annotated:
             return FilterResult(names)
         index = self._index(job.resource, nodes)
-        codes = list(map(index.codes.get, names))
-        present = [code for code in {*codes} if code is not None]
-        found = self._refused(job, [index.types[code] for code in present])
-        refusals: dict[int | None, str] = {
-            code: why for code, why in zip(present, found, strict=True) if why is not None
-        }
-        if not refusals or not self._elsewhere(job):
+        types = index.types_of(names)
+        found = dict(zip(types, self._refused(job, types), strict=True))
+        where = self.candidates(job) if any(found.values()) else None
+        if not (where and where.certain and None in self._refused(job, where.types)):
             return FilterResult(names)
-        pairs = list(zip(names, codes, strict=True))
-        return FilterResult(
-            [name for name, code in pairs if code not in refusals],
-            {name: refusals[code] for name, code in pairs if code in refusals},
-        )
+        reasons = dict[int | None, str | None](enumerate(map(found.get, index.types)))
+        pairs = zip(names, map(reasons.get, map(index.codes.get, names)), strict=True)
+        refused = {name: why for name, why in pairs if why is not None}
+        return FilterResult([name for name in names if name not in refused], refused)
 
     def prioritize(
         self, job: PodJob, names: Sequence[str], nodes: NodeTable | None = None
@@ -284,9 +285,15 @@ class Decider:
         a taint the pod does not bear, unless there are no others. A selector that names a GPU names
         it for nodes that an autoscaler is yet to add, too.
         """
+        known, table = self._known(job), self.nodes()
+        if known.table is not table:
+            known.table, known.candidates = table, self._candidates(job, table)
+        return known.candidates
+
+    def _candidates(self, job: PodJob, table: NodeTable) -> GpuCandidates:
         found = [
             (node, kind)
-            for node in self.nodes().values()
+            for node in table.values()
             if (kind := node.type_for(job.resource)) is not None
             and kind.count * kind.replicas >= job.gpus_per_pod
             and selects(job, node.labels, node.name)
@@ -327,14 +334,6 @@ class Decider:
             for place, step in enumerate(steps)
             for kind in step
         }
-
-    def _elsewhere(self, job: PodJob) -> bool:
-        """Whether the cluster has a node for a job that is not refused."""
-        known, table = self._known(job), self.nodes()
-        if known.table is not table:
-            found = self.candidates(job)
-            known.table, known.places = table, found.types if found.certain else ()
-        return None in self._refused(job, known.places)
 
     def _refused(self, job: PodJob, kinds: Sequence[GpuType]) -> list[str | None]:
         """Why each type is refused, None for one that is not."""

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
-from kubernetes.client import ApiClient
+from kubernetes import client as api
 
 from predictor.site.capacity.live import NOTHING, Live, LiveJob, Waits, pools_of_nodes
 
@@ -30,7 +30,7 @@ def live() -> Live:
     return read(client, Config())
 
 
-def read(client: ApiClient, config: Config, *, page: int = PAGE) -> Live:
+def read(client: api.ApiClient, config: Config, *, page: int = PAGE) -> Live:
     """The same by a client and a configuration. Needs the verb list on nodes, pods and Jobs."""
     at_s, nodes = time.time(), listed_nodes(client, config, page)
     table, _ = listed_runs(client, config, nodes, page)

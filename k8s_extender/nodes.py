@@ -11,7 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from kubernetes.client import ApiClient, CoreV1Api
+from kubernetes import client as api
 
 from profiles.errors import UnknownGpuError
 from profiles.gpus import Gpu, find_gpu
@@ -212,8 +212,8 @@ class NodeWatch(ObjectWatch):
     of for ``nodes.stale_s``. Needs the verbs list and watch on nodes.
     """
 
-    def __init__(self, client: ApiClient, config: Config, **options: Any) -> None:
-        super().__init__(CoreV1Api(client).list_node, self._all, self._one, **options)
+    def __init__(self, client: api.ApiClient, config: Config, **options: Any) -> None:
+        super().__init__(api.CoreV1Api(client).list_node, self._all, self._one, **options)
         # It never changes, the next one takes its place.
         self.table: Mapping[str, GpuNode] = MappingProxyType({})
         self.use(config)
@@ -252,9 +252,9 @@ class NodeWatch(ObjectWatch):
         return old if old == node else node
 
 
-def listed_nodes(client: ApiClient, config: Config, page: int = PAGE) -> Mapping[str, GpuNode]:
+def listed_nodes(client: api.ApiClient, config: Config, page: int = PAGE) -> Mapping[str, GpuNode]:
     """The nodes of this moment; raises ClusterError."""
-    found = objects(CoreV1Api(client).list_node, page)
+    found = objects(api.CoreV1Api(client).list_node, page)
     return {node.name: node for node in _nodes(found, config)}
 
 

@@ -106,12 +106,17 @@ DEADLINE = "activeDeadlineSeconds"
 WORKLOAD = "Workload"
 VOLCANO = "Job of Volcano"  # of the same name as batch's
 # Where kinds of Kubeflow keep their replicas, by role.
-ROLES = {"PyTorchJob": "pytorchReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}
+ROLES = {
+    "PyTorchJob": "pytorchReplicaSpecs",
+    "TFJob": "tfReplicaSpecs",
+    "MPIJob": "mpiReplicaSpecs",
+}
 # The kinds that make pods, with their API groups.
 GROUPS = {
     "Pod": "",
     "Job": "batch",
     "PyTorchJob": "kubeflow.org",
+    "TFJob": "kubeflow.org",
     "JobSet": "jobset.x-k8s.io",
     "RayJob": "ray.io",
     "MPIJob": "kubeflow.org",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 from predictor.errors import PrecisionTimeError
@@ -118,11 +119,34 @@ def estimated(predictor: Predictor, config: Config, job: PodJob, kind: GpuType) 
         predicted = predictor.predict(readable.job(**given))
     except PrecisionTimeError as error:
         return TypeEstimate(kind, reason=str(error))
-    found = TypeEstimate(kind, predicted, gpu_fraction=job.gpu_fraction, assumed=tuple(assumed))
-    if (slowdown := found.slowdown) == 1:
+    return _shared(
+        TypeEstimate(kind, predicted, gpu_fraction=job.gpu_fraction, assumed=tuple(assumed))
+    )
+
+
+def at_longest(predictor: Predictor, found: TypeEstimate) -> TypeEstimate:
+    """The same with all that the job leaves open as it takes the longest, where that is known."""
+    if found.prediction is None or found.prediction.phases:
         return found
-    step_s, throughput = predicted.step_s * slowdown, predicted.throughput / slowdown
-    return replace(found, prediction=replace(predicted, step_s=step_s, throughput=throughput))
+    job, values = found.prediction.job, dict[str, Any]()
+    options = dict(job.options)
+    for name, value in (pair for one in found.prediction.assumptions for pair in one.longest):
+        options.update(value if name == "options" else ())
+        values[name] = value
+    try:
+        longest = predictor.predict(job.but(**values | {"options": tuple(options.items())}))
+    except PrecisionTimeError:
+        return found
+    return _shared(replace(found, prediction=longest))
+
+
+def _shared(found: TypeEstimate) -> TypeEstimate:
+    """A prediction for whole GPUs as it is on the part of one that a job gets."""
+    whole, slowdown = found.prediction, found.slowdown
+    if whole is None or slowdown == 1:
+        return found
+    step_s, throughput = whole.step_s * slowdown, whole.throughput / slowdown
+    return replace(found, prediction=replace(whole, step_s=step_s, throughput=throughput))
 
 
 class SiteEstimates:
@@ -156,7 +180,7 @@ def ran_signature(template: Mapping[str, Any], resource: str) -> str:
 
 
 # What a GPU is worth to others, under `reserve`: mixed-precision training of a network of
-# convolutions and one of matrix products, samples per GPU.
+# convolutions and one of matrix products, samples per GPU, on one GPU and on those of a node.
 REFERENCES = (("resnet50", 128), ("bert-large", 8))
 
 # Types whose worth differs by less than predictions are wrong count as equally good: then what else
@@ -250,12 +274,12 @@ class Ranking:
         }
 
     def _reference_speed(self, gpu: str) -> float:
-        """Geometric mean of the reference jobs' steps per second on one GPU."""
-        steps = []
-        for model, batch in REFERENCES:
+        """Geometric mean of the reference jobs' steps per second on a GPU."""
+        steps, mixed = [], Precision.MIXED_FP16_FP32
+        for (model, batch), gpus in product(REFERENCES, (1, 8)):
             try:
                 job = TrainingJob(
-                    model=model, precision=Precision.MIXED_FP16_FP32, gpu=gpu, batch_size=batch
+                    model=model, precision=mixed, gpu=gpu, batch_size=batch, gpus=gpus
                 )
                 steps.append(self._predictor.predict(job).step_s)
             except PrecisionTimeError:

@@ -13,6 +13,7 @@ from typing import Any, get_args
 import orjson
 
 from predictor.identify.identify import identify
+from predictor.identify.launch import serves, with_settings
 from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.shell import UNKNOWN
 from predictor.identify.stated import Problem, Stated
@@ -40,7 +41,8 @@ class PodJob:
     what the user says each GPU must have. ``node_selector``, ``node_affinity`` (the required terms
     of the API, plain JSON) and ``tolerations`` tell which nodes it may land on. ``gpu_fraction``
     is the part of each GPU that a scheduler of shared GPUs gives it. ``claimed`` GPUs are those of
-    resource claims, whose number a pod does not tell.
+    resource claims, whose number a pod does not tell. ``by_variables``: plain variables of its
+    container are read as settings, which its program may not heed: no deadline rests on them.
     """
 
     stated: Stated
@@ -57,6 +59,7 @@ class PodJob:
     scheduling_policy: str | None = None
     gpu_fraction: float = 1.0
     claimed: bool = False
+    by_variables: bool = False
 
     @property
     def gpus(self) -> int:
@@ -119,9 +122,13 @@ def template_job(
     if found.launcher is not None:
         containers = items(found.launcher, "spec", "containers")
     ran = ran_by(containers[0]) if containers else StartedCommand((), "", {})
+    if containers and serves((image := text(containers[0], "image"),)):
+        ran = replace(ran, words=("docker", "run", image, *ran.words), script="")
     if found.script:
         ran = StartedCommand((), found.script, ran.environment)
-    stated = _stated(obj, {**texts(obj, "metadata", "labels"), **labels}, annotations, ran, rules)
+    argv = () if ran.script else with_settings(ran.words, ran.environment)
+    labelled = {**texts(obj, "metadata", "labels"), **labels}
+    stated = _stated(obj, labelled, annotations, ran, argv, rules)
     if found.settled:  # the object starts the processes
         stated = replace(stated, alone=False)
     wish_s, memory, policy, problems = _wishes(annotations)
@@ -150,6 +157,7 @@ def template_job(
         scheduling_policy=policy,
         gpu_fraction=asked.fraction,
         claimed=asked.claimed,
+        by_variables=argv not in ((), tuple(ran.words)),
     )
 
 
@@ -158,6 +166,7 @@ def _stated(
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
     ran: StartedCommand,
+    argv: tuple[str, ...],
     rules: Rules | None,
 ) -> Stated:
     context = RuleContext(
@@ -171,7 +180,7 @@ def _stated(
         environment=ran.environment,
         annotations={k: v for k, v in annotations.items() if k.startswith(PREFIX)},
         script=ran.script,
-        argv=() if ran.script else ran.words,
+        argv=argv,
         rules=rules,
         context=context,
     )
@@ -228,25 +237,22 @@ class JobReader:
     Where a site has rules, which may ask for names, every pod is read. Used by one thread.
     """
 
-    def __init__(self) -> None:
-        self._by: tuple[Config, Rules] | None = None
+    def __init__(self, config: Config, rules: Rules) -> None:
+        self._config, self._rules = config, rules
         self._jobs: OrderedDict[bytes, PodJob | None] = OrderedDict()
 
-    def __call__(self, pod: Mapping[str, Any], config: Config, rules: Rules) -> PodJob | None:
+    def __call__(self, pod: Mapping[str, Any]) -> PodJob | None:
         """The job of a pod."""
-        if self._by is None or self._by[0] is not config or self._by[1] is not rules:
-            self._by = (config, rules)
-            self._jobs.clear()
         # All of a pod that may tell its job.
         metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
         parts = [_without(metadata.get(name), OF_ONE) for name in ("labels", "annotations")]
         containers = [*items(spec, "containers"), None, *items(spec, "initContainers")]
         parts += [_without(each, frozenset(("volumeMounts",))) for each in containers]
         key = orjson.dumps((_without(spec, OF_SPEC), parts))
-        if rules.rules or len(key) > MAX_BYTES:
-            return pod_job(pod, config, rules)
+        if self._rules.rules or len(key) > MAX_BYTES:
+            return pod_job(pod, self._config, self._rules)
         if key not in self._jobs:
-            self._jobs[key] = pod_job(pod, config, rules)
+            self._jobs[key] = pod_job(pod, self._config, self._rules)
             if len(self._jobs) > MAX_KINDS:
                 self._jobs.popitem(last=False)
         self._jobs.move_to_end(key)

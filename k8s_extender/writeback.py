@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from queue import SimpleQueue
 from typing import Any, Literal
 
-from kubernetes.client import ApiClient, BatchV1Api, CoreV1Api
+from kubernetes import client as api
 from kubernetes.client.exceptions import ApiException
 
 from .admission import Reviewed, ReviewOutcome
@@ -54,9 +54,9 @@ class Writeback:
     verbs patch on pods and create on events.
     """
 
-    def __init__(self, client: ApiClient, *, queue: ApiQueue | None = None) -> None:
-        self._api: Any = CoreV1Api(client)
-        self._batch: Any = BatchV1Api(client)
+    def __init__(self, client: api.ApiClient, *, queue: ApiQueue | None = None) -> None:
+        self._api: Any = api.CoreV1Api(client)
+        self._batch: Any = api.BatchV1Api(client)
         self._recent = Recent()
         self.queue = ApiQueue() if queue is None else queue
 
@@ -108,10 +108,6 @@ class Writeback:
         namespace, _, name = audit.partition("/")
         patch = self._api.patch_namespaced_config_map
         self.queue.put(lambda: patch(name, namespace, {"data": dict(counts)}, **OPTIONS))
-
-    def stop(self, timeout_s: float = 5.0) -> None:
-        """Write what waits, and end."""
-        self.queue.stop(timeout_s)
 
     def _annotate(self, pod: PodName, told: Sequence[TypeEstimate], version: str) -> None:
         """The times on the slowest type, and the median of each; all have a prediction."""

@@ -5,6 +5,7 @@ Needs pydantic, which the extras of the adapters bring; the predictor itself has
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +26,9 @@ class Section(BaseModel):
         """Take ``mode: off``, which YAML reads as false, for the word it looks like."""
         if not isinstance(raw, dict):
             return raw
+        if unknown := [name for name in raw if name not in cls.model_fields]:
+            near = get_close_matches(str(unknown[0]), cls.model_fields, n=1) or cls.model_fields
+            raise ValueError(f"{unknown[0]} is no field; expected {' or '.join(near)}")
         off = (name for name, value in raw.items() if value is False)
         return {**raw, **{name: "off" for name in off if str(name).endswith("mode")}}
 
@@ -55,6 +59,7 @@ def settings_of(
 
 def _readable(origin: str, error: Any) -> str:
     place = ".".join(map(str, error["loc"]))
-    value = "" if error["type"] in ("extra_forbidden", "missing") else f"={error['input']!r}"
+    whole = error["type"] == "missing" or isinstance(error["input"], dict)  # may hold passwords
+    value = "" if whole else f"={error['input']!r}"
     field = f"{place}{value}: " if place else ""
     return f"{origin}: {field}{error['msg']}"

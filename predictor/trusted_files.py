@@ -35,11 +35,11 @@ def home() -> Path:
         raise ArtifactError(str(error)) from None
 
 
-def trusted(path: Path) -> Path:
+def trusted(path: Path, *, to_write: bool = False) -> Path:
     """The same path, if it is a file or directory that only this user or root can change.
 
-    Raises ArtifactError for a link, another owner or a writable mode; FileNotFoundError where
-    there is nothing.
+    Root also reads what the owner of the home could change, but writes nothing beside it. Raises
+    ArtifactError for a link, another owner or a writable mode; FileNotFoundError for nothing.
     """
     try:
         status = path.lstat()
@@ -50,10 +50,10 @@ def trusted(path: Path) -> Path:
             f"{path} is a link or a special file; put the real one there, or set {HOME_VARIABLE}"
             " to where it is"
         )
-    if status.st_uid not in (0, os.geteuid()):
+    if status.st_uid not in ((0, os.geteuid()) if to_write else roots.owners()):
         raise ArtifactError(
             f"{path} belongs to user {status.st_uid}; what others can change is not loaded:"
-            f" set {HOME_VARIABLE} to a directory of your own"
+            f" run this as that user, or set {HOME_VARIABLE} to a directory of your own"
         )
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ArtifactError(
@@ -74,7 +74,7 @@ def exclusive(root: Path) -> Iterator[None]:
     try:
         for directory in (root, root / "models"):
             directory.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
-            trusted(directory)
+            trusted(directory, to_write=True)
         lock = os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, FILE_MODE)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -26,6 +26,12 @@ def duration(seconds: float | None) -> str:
     return f"{hours} h {minutes:02d} min"
 
 
+def about(seconds: float) -> str:
+    """A rough time: ``about 12.3 s``, ``about 25 min`` or ``about 2 h 10 min``."""
+    words, minutes, _ = duration(seconds).partition(" min ")
+    return f"about {words}{minutes.rstrip()}"
+
+
 def span(low: float, high: float) -> str:
     """A range of seconds."""
     return f"{duration(low)} .. {duration(high)}"

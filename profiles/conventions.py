@@ -201,10 +201,6 @@ def _embedding(d: Dims, direction: Texts, params: Texts, size: Floats) -> tuple[
     return _none(d), (tensors * d["elements"] + np.where(back, table, 0.0)) * size
 
 
-def _reduction(d: Dims, direction: Texts, params: Texts, size: Floats) -> tuple[Floats, Floats]:
-    return _none(d), d["elements"] * size
-
-
 def _attention(d: Dims, direction: Texts, params: Texts, size: Floats) -> tuple[Floats, Floats]:
     causal = param(params, "causal", 0.0) > 0
     span = np.fmin(param(params, "window", np.inf), np.where(causal, 0.5, 1.0) * d["seq_len"])
@@ -252,7 +248,7 @@ _RULES: Mapping[str, _Rule] = {
     "softmax": _softmax,
     "elementwise": _elementwise,
     "embedding": _embedding,
-    "reduction": _reduction,
+    "reduction": lambda d, _direction, _params, size: (_none(d), d["elements"] * size),
     "attention": _attention,
     "rnn": _rnn,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -39,6 +39,15 @@ def home() -> Path:
         raise ProfileDataError(f"this user has no home directory: set {HOME_VARIABLE}") from None
 
 
+def owners() -> set[int]:
+    """Whose files are read: root's, this user's and, by root, those of the home's owner."""
+    found = {0, os.geteuid()}
+    if os.geteuid() == 0:
+        with suppress(OSError, ProfileDataError):
+            found.add(home().stat().st_uid)
+    return found
+
+
 def roots() -> tuple[Path, ...]:
     """The shipped directory, then those added, by name; last the one being checked, if any."""
     candidate = _candidate.get()
@@ -65,14 +74,13 @@ def forget() -> None:
 def _added(_home: str | None, _cache: str | None) -> tuple[Path, ...]:
     try:
         folder = home() / "profiles"
-        return tuple(path for path in sorted(folder.iterdir()) if _usable(path))
+        return tuple(path for path in sorted(folder.glob("[!.]*")) if _usable(path))
     except (OSError, ProfileDataError):
         return ()
 
 
 def _usable(path: Path) -> bool:
-    """True for a real directory that no other user but root can change."""
+    """True for a real directory that none but its owner can change."""
     status = path.lstat()
-    own = status.st_uid in (0, os.geteuid())
     closed = not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return stat.S_ISDIR(status.st_mode) and own and closed and not path.name.startswith(".")
+    return stat.S_ISDIR(status.st_mode) and status.st_uid in owners() and closed

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from .conventions import DIRECTIONS, DTYPE_BYTES, FUSED_SHARE, MATMUL_OPS, SHAPE_FIELDS, Floats
+from .conventions import FUSED_SHARE, MATMUL_OPS, Floats
 from .errors import UnknownGpuError
 from .gpus import CPU, Gpu, find_gpu
+from .storage import COLUMNS
 from .tables import CollectiveTable, OperatorTable
 
 Row = Mapping[str, str]
@@ -41,31 +42,7 @@ _PRECISIONS = {
     "mixed_fp8_fp16": "fp8_tensor",
     "mixed_fp4_bf16": "fp4_tensor",
 }
-_UNITS = {
-    "images/s",
-    "sequences/s",
-    "samples/s",
-    "tokens/s",
-    "volumes/s",
-    "frames/s",
-    "molecules/s",
-    "audio_samples/s",
-    "steps/s",
-}
-_TIMES = ("throughput", "iteration_s", "epoch_s", "total_s")
-_NUMBERS = (
-    "gpus",
-    "nodes",
-    "gpus_per_node",
-    "batch_per_gpu",
-    "grad_accum",
-    "global_batch",
-    "seq_len",
-    *_TIMES,
-    "steps",
-    "epochs",
-    "peak_memory_bytes",
-)
+_UNITS, _TIMES, _NUMBERS = (COLUMNS[name] for name in ("units", "times", "numbers"))
 
 
 def matmul_peak(gpu: Gpu, dtype: str) -> float | None:
@@ -88,17 +65,6 @@ def common_fault(row: Row) -> str | None:
     if "UNRELIABLE" in row.get("note", ""):
         return "marked UNRELIABLE in its note"
     return None
-
-
-def operator_word_fault(row: Row) -> str | None:
-    """Why the words of an operator row are not understood."""
-    if row["op"] not in SHAPE_FIELDS:
-        return f"op {row['op']!r} is not one of {', '.join(SHAPE_FIELDS)}"
-    if row["direction"] not in DIRECTIONS:
-        return f"direction {row['direction']!r} is not one of {', '.join(DIRECTIONS)}"
-    if row["precision"] not in DTYPE_BYTES:
-        return f"precision {row['precision']!r} is not one of {', '.join(DTYPE_BYTES)}"
-    return number_fault(row, ("time_us",)) or (None if row["time_us"] else "time_us is empty")
 
 
 def number_fault(row: Row, columns: Iterable[str]) -> str | None:
@@ -127,7 +93,9 @@ def operator_faults(table: OperatorTable) -> list[str | None]:
     """
     peak, boost, bandwidth, cache = _limits(table)
     compute = table.flops / table.time_s / peak
-    traffic = table.bytes * _fused_share(table) / table.time_s / bandwidth
+    traffic = table.bytes / table.time_s / bandwidth
+    for (op, direction), part in FUSED_SHARE.items():
+        traffic[(table.op == op) & (table.direction == direction)] *= part
     matmul = np.isin(table.op, list(MATMUL_OPS))
     reasons: list[str | None] = [None] * len(table)
     _mark(reasons, np.isnan(table.flops) | np.isnan(table.bytes), "shape is incomplete")
@@ -137,13 +105,6 @@ def operator_faults(table: OperatorTable) -> list[str | None]:
     big = table.bytes > 2 * cache
     _mark(reasons, big & (traffic > TOLERANCE), "{:.2f} of memory bandwidth", traffic)
     return reasons
-
-
-def _fused_share(table: OperatorTable) -> Floats:
-    share = np.ones(len(table))
-    for (op, direction), part in FUSED_SHARE.items():
-        share[(table.op == op) & (table.direction == direction)] = part
-    return share
 
 
 def _limits(table: OperatorTable) -> tuple[Floats, Floats, Floats, Floats]:

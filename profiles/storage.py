@@ -15,90 +15,21 @@ from .errors import ProfileDataError
 
 HERE = Path(__file__).parent
 
-OPERATOR_COLUMNS = (
-    "id",
-    "source",
-    "path",
-    "library",
-    "op",
-    "direction",
-    "dtype",
-    "shape",
-    "params",
-    "time_us",
-    "note",
-)
-COLLECTIVE_COLUMNS = (
-    "id",
-    "source",
-    "path",
-    "system",
-    "fabric",
-    "library",
-    "op",
-    "gpus",
-    "nodes",
-    "gpus_per_node",
-    "bytes",
-    "dtype",
-    "time_us",
-    "note",
-)
-# The columns measurements are exchanged in; on disk `source` stands for the first three after id.
-MEASUREMENT_COLUMNS = (
-    "id",
-    "source_repo",
-    "source_commit",
-    "source_path",
-    "license",
-    "framework",
-    "model",
-    "model_variant",
-    "task",
-    "dataset",
-    "system",
-    "gpu",
-    "gpus",
-    "nodes",
-    "gpus_per_node",
-    "precision",
-    "batch_per_gpu",
-    "grad_accum",
-    "global_batch",
-    "seq_len",
-    "image_size",
-    "throughput",
-    "unit",
-    "iteration_s",
-    "epoch_s",
-    "total_s",
-    "steps",
-    "epochs",
-    "options",
-    "note",
-    "peak_memory_bytes",
-)
+
+@cache
+def shipped_yaml(name: str, beside: str = __file__) -> Any:
+    """A YAML file of this directory, or beside another module, named by its ``__file__``."""
+    return yaml.load(Path(beside).with_name(name).read_bytes(), yaml.CSafeLoader)
+
+
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    name: tuple(columns) for name, columns in shipped_yaml("columns.yaml").items()
+}
+OPERATOR_COLUMNS, COLLECTIVE_COLUMNS = COLUMNS["operators"], COLUMNS["collectives"]
+MEASUREMENT_COLUMNS = COLUMNS["measurements"]
 STORED_MEASUREMENT_COLUMNS = ("id", "source", "source_path", *MEASUREMENT_COLUMNS[5:])
 # A quarantine file starts with these; the raw columns of its table follow.
 QUARANTINE_COLUMNS = ("id", "source", "reason")
-# Columns whose cells may be a reference to a text in texts.csv.
-SHARED_COLUMNS = frozenset(
-    {
-        "path",
-        "source_path",
-        "library",
-        "params",
-        "note",
-        "system",
-        "fabric",
-        "interconnect",
-        "options",
-        "model_variant",
-        "framework",
-        "task",
-        "dataset",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +48,6 @@ def sources(root: Path = HERE) -> Mapping[str, Source]:
     """All sources by key."""
     raw = yaml.load((root / "sources.yaml").read_bytes(), yaml.CSafeLoader) or {}
     return {key: Source(key=key, **entry) for key, entry in raw.items()}
-
-
-@cache
-def shipped_yaml(name: str, beside: str = __file__) -> Any:
-    """A YAML file of this directory, or beside another module, named by its ``__file__``."""
-    return yaml.load(Path(beside).with_name(name).read_bytes(), yaml.CSafeLoader)
 
 
 @cache
@@ -149,7 +74,7 @@ def read_table(path: Path, columns: Sequence[str], root: Path = HERE) -> list[tu
     if len(found) != len(columns):
         raise ProfileDataError(f"{path.name}: rows have {len(found)} cells, not {len(columns)}")
     return [
-        _resolved(cells, texts(root), path) if name in SHARED_COLUMNS else cells
+        _resolved(cells, texts(root), path) if name in COLUMNS["shared"] else cells
         for name, cells in zip(columns, found, strict=True)
     ]
 

@@ -89,7 +89,14 @@ class QueueAhead:
             for size in _sizes(pool)
             for limit_s in PROBE_LIMITS_S
         ]
-        rows = (*_running(cluster, pools), *_pending(cluster, pools), *probes)
+        # Pending jobs for GPUs, in the order in which they would start.
+        jobs = [j for j in cluster.queue if j.state == "PENDING" and j.gpus > 0 and not j.held]
+        jobs.sort(key=lambda job: (-job.priority, job.submit_s, job.job_id))
+        pending = (
+            _Row(tuple(p.takes(job) for p in pools), job.gpus, _limit_s(job), _run_s(job))
+            for job in jobs
+        )
+        rows = (*_running(cluster, pools), *(row for row in pending if any(row.may)), *probes)
         may = np.array([row.may for row in rows])
         run_s = np.array([row.run_s for row in rows])
         trace = Trace(
@@ -186,17 +193,6 @@ def _running(cluster: Cluster, pools: Sequence[PoolAhead]) -> Iterable[_Row]:
     for place, gpus in unseen.items():
         gpus = min(gpus, pools[place].gpus)
         yield _Row(_alone(place, pools), gpus, UNLIMITED_S, UNLIMITED_S, True)
-
-
-def _pending(cluster: Cluster, pools: Sequence[PoolAhead]) -> list[_Row]:
-    """Pending jobs for GPUs, in the order in which they would start."""
-    jobs = [j for j in cluster.queue if j.state == "PENDING" and j.gpus > 0 and not j.held]
-    jobs.sort(key=lambda job: (-job.priority, job.submit_s, job.job_id))
-    rows = (
-        _Row(tuple(p.takes(job) for p in pools), job.gpus, _limit_s(job), _run_s(job))
-        for job in jobs
-    )
-    return [row for row in rows if any(row.may)]
 
 
 def _limit_s(job: SlurmJob) -> float:

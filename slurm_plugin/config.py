@@ -196,12 +196,6 @@ class SlurmPolicy(Section):
     watch: Watch = Watch()
     history: HistorySettings = HistorySettings()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_older_releases(cls, raw: Any) -> Any:
-        """Leave out ``identify``: files that a job's command names are not read at submit."""
-        return {k: v for k, v in raw.items() if k != "identify"} if isinstance(raw, dict) else raw
-
     @model_validator(mode="after")
     def _consistent(self) -> SlurmPolicy:
         for name, part in self.limits.partitions.items():

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
+from operator import attrgetter
 from types import FrameType
 from typing import Any
 
-from predictor.identify.grammar import parse_text
-from predictor.identify.identify import SCRIPTS_KEPT, identify, sbatch_options
+from predictor.identify.grammar import pairs_of, parse_text
+from predictor.identify.identify import SCRIPTS_KEPT, alike, identify, sbatch_options
 from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.stated import Problem, Stated
 from predictor.site.similar.memory import SiteMemory
@@ -64,66 +66,72 @@ def cpu_bound(seconds: float) -> Iterator[None]:
         yield
         return
 
+    until_s = time.thread_time() + seconds  # the timer counts other threads too
+
     def end(number: int, frame: FrameType | None) -> None:
-        raise CpuBoundError(f"more than {1000 * seconds:g} ms of processor time")
+        if (left_s := until_s - time.thread_time()) <= 0:
+            raise CpuBoundError(f"more than {1000 * seconds:g} ms of processor time")
+        signal.setitimer(signal.ITIMER_PROF, left_s)
 
     before = signal.signal(signal.SIGPROF, end)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
+        signal.signal(signal.SIGPROF, signal.SIG_IGN)  # else `end` may set the timer once more
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         signal.signal(signal.SIGPROF, before)
 
 
 # How long an answer may be repeated that lacked node data, in seconds.
 RETRY_TTL_S = 5
-KEPT_ANSWERS = 1024
+KEPT_ANSWERS, KEPT_READINGS = 1024, 128
 _signature = lru_cache(SCRIPTS_KEPT)(script_signature)
 # Of a request: what counts by what it comes to alone.
 NO_TEXTS: Mapping[str, Any] = {"argv": (), "environment": {}, "uid": 0} | dict.fromkeys(
     ("comment", "extra", "admin_comment", "script", "within")
 )
+_counting = attrgetter(*({f.name for f in fields(HookRequest)} - {"name", *NO_TEXTS}))
 
 
 class SlurmDecider:
     """Decides jobs.
 
-    ``cluster`` and ``ahead`` give the newest view of Slurm, None while there is none; ``version``
-    is the predictor's, written on every job; ``memory`` is of the site's runs. ``is_open`` says of
-    the last decision that a prediction is still to come.
+    ``cluster`` and ``ahead`` are a view of Slurm, None while there is none; ``version`` is the
+    predictor's, written on every job; ``memory`` is of the site's runs. ``is_open`` says of the
+    last decision that a prediction is still to come.
     """
 
     def __init__(
         self,
         predictor: Predictors,
         policy: SlurmPolicy,
-        cluster: Callable[[], Cluster | None],
+        cluster: Cluster | None = None,
         rules: Rules | None = None,
         version: str = "",
         memory: SiteMemory | None = None,
-        ahead: Callable[[], QueueAhead | None] = lambda: None,
+        ahead: QueueAhead | None = None,
     ) -> None:
         self.predictor = predictor
         self.policy = policy
-        self.cluster = cluster
-        self.ahead = ahead
         self.rules = rules
         self.version = version
         self.memory = SiteMemory() if memory is None else memory
         self.is_open = False
         self.read_cpu_s = 0.010  # of processor time for what a user wrote, whatever it holds
-        self._cluster: Cluster | None = None
-        self._ahead: QueueAhead | None = None
-        self._pools: tuple[NodePool, ...] = ()
         self._answers: dict[object, HookAnswer] = {}
+        self._readings: dict[object, ReadTexts] = {}
+        looked_at = {name for rule in (rules.rules if rules else ()) for name in rule.match}
+        self._rules_see_scripts = "script" in looked_at
+        self._looked_at = looked_at & {"name", "user", "account", "partition"}
+        self._newest: tuple[Cluster | None, QueueAhead | None, tuple[NodePool, ...]]
+        self.look(cluster, ahead)
+        self._seen: object = None
 
-    def look(self) -> None:
-        """Begin anew where there is a newer view: best before the next request."""
-        cluster, ahead = self.cluster(), self.ahead()
-        if cluster is not self._cluster or ahead is not self._ahead:
-            self._cluster, self._ahead, self._answers = cluster, ahead, {}
-            self._pools = () if cluster is None else pools_of(cluster, self.policy.hardware)
+    def look(self, cluster: Cluster | None, ahead: QueueAhead | None) -> None:
+        """Decide by a newer view from the next request on; another thread may call it."""
+        pools = () if cluster is None else pools_of(cluster, self.policy.hardware)
+        self._newest = (cluster, ahead, pools)
 
     def decide(self, request: HookRequest) -> HookAnswer:
         """The answer to one request."""
@@ -136,10 +144,12 @@ class SlurmDecider:
         read = self._read(request)
         # The answer rests on what the texts come to: jobs of a sweep have one answer in a view.
         name = request.name if not (read.script or read.command) else None
-        shape = replace(request, name=name, **NO_TEXTS)
-        key = (shape, tuple(read.stated.values.items()), read)
-        self.look()
+        key = (name, _counting(request), tuple(read.stated.values.items()), read)
+        if self._seen is not (newest := self._newest):
+            self._seen, self._answers = newest, {}
+            self._cluster, self._ahead, self._pools = newest
         if (answer := self._answers.get(key)) is None:
+            shape = replace(request, name=name, **NO_TEXTS)
             if (wanted := gpu_request(shape)) is None:
                 return HookAnswer(log=log_words(reason="no-gpus"))
             answer = self._outcome(shape, wanted, read).answer()
@@ -149,19 +159,32 @@ class SlurmDecider:
         return answer
 
     def _read(self, request: HookRequest) -> ReadTexts:
-        """What the texts of a job come to, in bounded time."""
+        """What the texts of a job come to, in bounded time; what says the same is read once."""
         text = request.script or ""
+        key = (
+            *(getattr(request, name) for name in self._looked_at),
+            tuple(pairs_of(request.comment or "")),
+            tuple(request.environment.items()),
+            *(request.extra, request.admin_comment, request.argv, request.work_dir),
+            text if self._rules_see_scripts else alike(text),
+        )
+        if (known := self._readings.get(key)) is not None:
+            return known
         command = command_signature(" ".join(request.argv), request.work_dir or "")
         try:
             with cpu_bound(self.read_cpu_s):
                 signalled = self.policy.soft_time.mode != "off" and "signal" in sbatch_options(text)
                 stated = self._stated(request)
-                return ReadTexts(stated, _signature(text), command, signalled)
+                read = ReadTexts(stated, _signature(text), command, signalled)
         except CpuBoundError as error:
             stated = self._stated(replace(request, script=None, argv=()))
             problem = Problem("script", f"not read: {error}", "command", contradiction=True)
             stated = replace(stated, problems=(*stated.problems, problem))
             return ReadTexts(stated, "", command, signalled=True)
+        self._readings[key] = read
+        if len(self._readings) > KEPT_READINGS:
+            del self._readings[next(iter(self._readings))]
+        return read
 
     def _stated(self, request: HookRequest) -> Stated:
         context = RuleContext(
@@ -219,9 +242,8 @@ class SlurmDecider:
         order = None
         if cluster is not None and self.policy.order.mode != "off":
             order = order_field(cluster.settings)
-        # What names features, types or partitions holds no longer than the view it rests on.
-        written = placed.features or placed.prefer or placed.gres or other
-        ttl_s = min(ANSWER_TTL_S, int(self.policy.slurm.refresh_s)) if written else ANSWER_TTL_S
+        # The hook repeats no answer for longer than the view it rests on is used.
+        ttl_s = min(ANSWER_TTL_S, int(self.policy.slurm.refresh_s))
         return JobDecision(
             policy=self.policy,
             stated=stated,

@@ -152,9 +152,9 @@ def _lacking(
     if stated.model is None:
         return "no-model", ""
     if "batch_size" not in values and "global_batch_size" not in values:
-        return "no-batch", "`#PT batch=` (samples per GPU) would tell more"
+        return "no-batch", "`#PT batch=` (samples per GPU) would tell the run time"
     if "precision" not in values and assumed is None:
-        return "no-precision", "`#PT precision=` would tell more"
+        return "no-precision", "`#PT precision=` would tell the run time"
     if not found:
         return "no-nodes", "no node with these GPUs is known"
     return ("unknown-gpu", f"GPU {', '.join(unknown)} is not known") if unknown else None

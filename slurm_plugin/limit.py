@@ -129,7 +129,7 @@ def choose(
     if policy.mode == "off":
         return LimitChoice(reason="limits-off", found=found)
     if estimate.contradiction:
-        clause = f"the script states another {estimate.contradiction}: the default stays"
+        clause = f"the script puts the {estimate.contradiction} in doubt: the default stays"
         return LimitChoice(reason="contradiction", clause=clause, found=found)
     evidence = EvidenceRule(
         quantile=policy.quantile,
@@ -206,10 +206,14 @@ def soft_time(
 MIB = 2**20
 # Of fewer similar runs no user is told that a limit is long.
 TELLING_RUNS = 5
-NO_RUNS = (
-    "no earlier runs to go by; an estimate comes by itself after five runs like it, or from "
-    "`#PT model=... batch=... epochs=...` in the script"
-)
+
+
+def no_runs(*, learns: bool, script: str) -> str:
+    """How an estimate comes where nothing is known; by itself only where the site keeps runs."""
+    words = "model=... batch=... epochs=..."
+    place = f"`#PT {words}` in the script" if script else f'`--comment "{words}"`'
+    itself = "by itself after five runs like it, or " if learns else ""
+    return f"no earlier runs to go by; an estimate comes {itself}from {place}"
 
 
 class OnePrediction(PhysicsView):

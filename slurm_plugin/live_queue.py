@@ -6,14 +6,12 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
 
 from predictor.identify.rules import RuleContext
-from predictor.site.calibration.site_state import read_state
 from predictor.site.capacity.live import Live, LiveJob, pools_of_nodes
 from predictor.site.expected_starts import (
     LEAST_S,
@@ -26,7 +24,6 @@ from predictor.site.replay import Away, Floats
 from predictor.site.similar.estimate import estimate_job
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.request import JobRequest, stated_fields
-from predictor.trusted_files import home
 
 from .cluster import SlurmJob, SlurmNode
 from .config import SlurmHardware, SlurmPolicy, policy_at, rules_of
@@ -41,7 +38,7 @@ from .sources.choose import open_source
 from .sources.commands import Commands
 from .sources.text import pairs
 from .sources.words import expand, listed, stated, unix_s
-from .watch.reports import acting_as, progress_of
+from .watch.reports import progress_of
 
 _CPUS = re.compile(r"\bcpu=(\d+)")
 
@@ -255,13 +252,6 @@ class JobEta:
     basis: str
 
 
-def site_memory() -> SiteMemory:
-    """What the site remembers; root reads it as the user whose it is: that of the daemon."""
-    path = home()
-    with acting_as(path.owner()) if path.exists() else nullcontext():
-        return read_state().memory
-
-
 def etas(live: Live, queue: Iterable[SlurmJob], memory: SiteMemory) -> tuple[JobEta, ...]:
     """Of all GPU jobs of a queue, running ones by their end, then pending ones by their start."""
     known = {job.label: job for job in queue}
@@ -303,7 +293,8 @@ def _run_time(
         if reading.remaining_s is not None:
             of = "" if reading.total is None else f" of {reading.total:g}"
             basis = f"printed: {reading.unit} {reading.at:g}{of}"
-            return max(1.0, min(reading.remaining_s, left_s)), basis
+            read_s = time.time() - now_s  # many outputs take a while to read
+            return max(1.0, min(reading.remaining_s + read_s, left_s)), basis
     mark = (parse_mark(record.admin_comment) if record else None) or JobMark()
     found = estimate_job(_request(job, mark), memory)
     if not found.similar and mark.expected_s and mark.upper_s:

@@ -120,7 +120,8 @@ class Waiters:
         parts = [(" or " if any_of else ", ").join(words)] if words else []
         if told.eligible_s is not None and told.eligible_s > self._at_s:
             times.append(told.eligible_s)
-            parts.append(f"{datetime.fromtimestamp(told.eligible_s, UTC):%Y-%m-%d %H:%M} UTC")
+            begin = datetime.fromtimestamp(told.eligible_s, UTC)
+            parts.append(f"not before {begin:%Y-%m-%d %H:%M} UTC")
         if told.at_most is not None:
             parts.append(f"its array: {told.at_most} at once")
         if told.reason and told.reason not in _FORESEEN.split(",") and "eserved" not in told.reason:

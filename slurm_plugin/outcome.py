@@ -11,11 +11,11 @@ from predictor.estimate.prediction import Prediction
 from predictor.identify.stated import Stated
 from predictor.site.similar.estimate import Estimate
 from predictor.site.similar.request import JobRequest
-from predictor.units import duration, gibibytes
+from predictor.units import about, duration, gibibytes
 
 from .config import SlurmPolicy
 from .estimate import JobPredictions
-from .limit import MIB, MINUTE_S, NO_RUNS, LimitChoice, SoftTime, estimate_words, slurm_time
+from .limit import MIB, MINUTE_S, LimitChoice, SoftTime, estimate_words, no_runs, slurm_time
 from .mark import JobMark
 from .order import OrderField, delay_s, others_points
 from .placement import Elsewhere, Placed
@@ -140,18 +140,21 @@ class JobDecision:
         clauses = []
         if self.choice.found is None or self.similar.runs:
             by_runs = estimate_words(self.similar)
-            clauses.append(by_runs or ("" if known or self.estimate.advice else NO_RUNS))
+            if not (by_runs or known or self.estimate.advice):
+                learns = self.policy.history.url is not None
+                by_runs = no_runs(learns=learns, script=self.job.script)
+            clauses.append(by_runs)
         clauses += [self.estimate.advice, too_large(self.estimate.fits), self.choice.clause]
         if self.enough_min is not None and not self.choice.clause:
-            about = f"about {duration(self.sooner_s)} " if self.sooner_s >= MINUTE_S else ""
+            sooner = f"{about(self.sooner_s)} " if self.sooner_s >= MINUTE_S else ""
             text = slurm_time(self.enough_min)
-            clauses.append(f"your limit is long, {text} would do and may start {about}earlier")
+            clauses.append(f"your limit is long, {text} would do and may start {sooner}earlier")
         if self.soft is not None:
             verb = "plans" if self.policy.soft_time.mode == "apply" else "would plan"
             text = slurm_time(self.soft.time_min)
             clauses.append(f"backfill {verb} it as {text}, it may run its whole limit")
         if self.wait_s:
-            clauses.append(f"starts in about {duration(self.wait_s)}")
+            clauses.append(f"starts in {about(self.wait_s)}")
         if known or placed.reason in ("placed", "preferred", "advice"):
             clauses.append(placed.note)
         if self.elsewhere is not None:

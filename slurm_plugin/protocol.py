@@ -8,9 +8,11 @@ user's text can break out of it.
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote_plus, urlencode
@@ -20,9 +22,12 @@ from .errors import ProtocolError, SlurmError
 VERSION = 1
 MAX_REQUEST_BYTES = 256 * 1024
 MAX_ANSWER_BYTES = 8 * 1024
+MAX_ID_BYTES = 64  # of a decision, which its daemon adds to the log of an answer
 MAX_FIELDS = 512
 ANSWER_TTL_S = 60
 ENVIRONMENT_PREFIX = "env."
+KEPT = 256  # texts that are not read anew
+_OWN = re.compile(rb"&(name|comment|script)=([^&]*)")  # what is another in each job
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +121,11 @@ class HookAnswer:
     ttl_s: int = ANSWER_TTL_S
 
     def encode(self) -> bytes:
-        """The line, at most MAX_ANSWER_BYTES; a message that does not fit is dropped."""
+        """The line, with room for an id below MAX_ANSWER_BYTES; a message too long is dropped."""
         stated = ((name, getattr(self, name)) for name in _ANSWER)
         pairs = [("v", VERSION), *((k, v) for k, v in stated if v is not None)]
         line = (urlencode(pairs, encoding="utf-8", errors="replace") + "\n").encode("ascii")
-        drops = len(line) > MAX_ANSWER_BYTES and self.message is not None
+        drops = len(line) > MAX_ANSWER_BYTES - MAX_ID_BYTES and self.message is not None
         return replace(self, message=None).encode() if drops else line
 
 
@@ -138,17 +143,28 @@ def parse_request(line: bytes) -> HookRequest:
     """
     if len(line) > MAX_REQUEST_BYTES:
         raise ProtocolError(f"request of {len(line)} bytes; at most {MAX_REQUEST_BYTES} are read")
-    pairs = line.decode("utf-8", "replace").rstrip("\n").split("&")
-    if len(pairs) > MAX_FIELDS:
-        raise ProtocolError(f"request of {len(pairs)} fields; at most {MAX_FIELDS} are read")
-    stated: dict[str, object] = {}
+    if (count := line.count(b"&") + 1) > MAX_FIELDS:
+        raise ProtocolError(f"request of {count} fields; at most {MAX_FIELDS} are read")
+    line = line.rstrip(b"\n")
+    own = {key.decode(): _unquoted(value) for key, value in _OWN.findall(line)}
+    return HookRequest(**{**_shared(_OWN.sub(b"", line)), **own})
+
+
+@lru_cache(KEPT)
+def _unquoted(value: bytes) -> str:
+    return unquote_plus(value.decode("utf-8", "replace"))
+
+
+@lru_cache(KEPT)
+def _shared(line: bytes) -> dict[str, Any]:
+    """The fields that other jobs have too; read-only."""
+    stated: dict[str, Any] = {}
     environment: dict[str, str] = {}
     argv: list[str] = []
     version = None
-    for pair in pairs:
+    for pair in line.decode("utf-8", "replace").split("&"):
         key, _, value = pair.partition("=")
-        if "%" in value or "+" in value:
-            value = unquote_plus(value)
+        value = unquote_plus(value)
         if key == "v":
             version = value
         elif key == "argv":
@@ -169,7 +185,7 @@ def parse_request(line: bytes) -> HookRequest:
         raise ProtocolError(f"invalid v={version!r}; expected {VERSION}, which the daemon speaks")
     if stated.get("kind", "submit") != "submit":
         raise ProtocolError(f"invalid kind={stated['kind']!r}; expected submit")
-    return HookRequest(argv=tuple(argv), environment=environment, **stated)  # type: ignore[arg-type]
+    return {**stated, "argv": tuple(argv), "environment": environment}
 
 
 def _number(key: str, value: str) -> float:

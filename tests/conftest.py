@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 STRIDE = 12  # every 12th shipped run: about 400 of all sources and families
 
 LIVE = Path(__file__).parent / "live"  # real daemons, torch and the libraries around it
+LONG = ("test_server_life", "test_daemon", "test_transformers", "test_detection", "test_streams")
 REAL_SERVERS = {"browser", "postgres"}  # fixtures that start a program
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -23,7 +24,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what needs a real server, browser or torch: ``make test-live`` runs it."""
+    """Marks what needs a real server, browser or torch: ``make test-live`` runs it.
+
+    Long files stand first, so that none is left over when other processes have ended.
+    """
+    items.sort(key=lambda item: not item.path.name.startswith(LONG))  # stable
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         database = getattr(item, "callspec", None) and item.callspec.params.get("url")  # type: ignore[attr-defined]

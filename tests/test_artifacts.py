@@ -278,7 +278,16 @@ class TestWhatIsRefused:
         with pytest.raises(ArtifactError, match="is damaged"):
             artifacts.load()
 
-    @pytest.mark.parametrize("name", ["", "models", "current", "{}", "{}/state.json"])
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root reads another user's home")
+    def test_root_writes_into_a_home_of_someone_else(self, home: Path) -> None:
+        version = in_use()
+        for path in (home, *home.rglob("*")):
+            os.chown(path, 12345, -1)
+        assert artifacts.load().arrays
+        with pytest.raises(ArtifactError, match="run this as that user"):
+            artifacts.use(version)
+
+    @pytest.mark.parametrize("name", ["models", "current", "{}", "{}/state.json"])
     def test_what_belongs_to_someone_else(
         self, home: Path, monkeypatch: pytest.MonkeyPatch, name: str
     ) -> None:

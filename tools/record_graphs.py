@@ -49,6 +49,25 @@ SCORES = frozenset({Kind.SOFTMAX, Kind.BATCHED_GEMM, Kind.ATTENTION})
 WEIGHTS = ("parameters", "trainable", "tensors", "inputs")
 
 
+class MetaRecording(CallRecording):
+    """As it is, on tensors of the meta device."""
+
+    def backward_of(self, total: torch.Tensor) -> None:
+        """Run the backward pass of a loss on tensors of the meta device.
+
+        Those ask nothing between a node and its operator, so what it reaches is looked up.
+        """
+        behind, waiting = set(), [total.grad_fn]
+        while waiting:
+            node = waiting.pop()
+            if node is not None and node not in behind:
+                behind.add(node)
+                waiting += [further for further, _ in node.next_functions]
+        total.backward()  # type: ignore[no-untyped-call]
+        for node in behind:
+            self._visit(node._sequence_nr())
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """How many sides to trace, and the powers of the side that laws have (``operator_laws``)."""
@@ -108,7 +127,7 @@ class LibraryNetwork:
         Of the second one: the first fills tables of positions that a network keeps.
         """
         module = self.at(side)
-        recording = CallRecording()
+        recording = MetaRecording()
         recording.weights(module.parameters())
         module.zero_grad(set_to_none=True)
         with _possible(self.model, side), torch.device("meta"):

@@ -20,7 +20,7 @@ CHUNK = 2000  # rows of one write
 MODELS = ("resnet50", "bert-large", "gpt2", "vit-b-16", "unet-medical")
 # Places of the fields that differ, in the order of sources/accounting.py
 ID, USER, SUBMIT, START, END, NAME, COMMENT, DECISION = 0, 2, 7, 8, 9, 17, 18, 19
-ALLOCATED, NODES, WIDTH = 11, 14, 21
+ALLOCATED, NODES, WIDTH = 11, 14, 21  # as captured; the directory comes behind
 
 
 def templates(path: Path) -> list[list[str]]:
@@ -45,7 +45,7 @@ def rows(
         row[ID], row[USER], row[NAME] = str(100_000 + i), f"user{i % 997}", f"train-{i % 10_007}"
         row[SUBMIT], row[START], row[END] = str(end_s - run_s - 60), str(end_s - run_s), str(end_s)
         row[COMMENT], row[DECISION] = words(i, run_s)
-        yield row
+        yield [*row, f"/home/user{i % 997}/work"]
 
 
 def words(i: int, run_s: int) -> tuple[str, str]:

@@ -38,6 +38,7 @@ local hooks = {
   renamed = ours,
   new = ours,
   repeated = ours,
+  odd = ours, -- hostile ones, of slurm_load.py
 }
 
 local log = io.open(LOG_PATH, "a")

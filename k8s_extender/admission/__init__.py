@@ -144,7 +144,7 @@ def _placed(request: AdmissionRequest, known: Decider) -> Decision:
     obj = request.object
     if request.kind != "Pod" or text(obj, "spec", "nodeName"):
         return Decision()
-    job = template_job("Pod", obj, known.config, known.rules)
+    job = known.job_of(obj)
     if job is None:
         return Decision()
     found, patch = weights(job, obj, known), Patch(obj)
@@ -170,7 +170,8 @@ def _filled_in(request: AdmissionRequest, known: Decider, *, by_namespace: bool)
     if request.kind == "Pod" and owner.kind:
         parts = tuple(replace(part, deadline=None) for part in parts)  # it would be made anew
     runs, patch = max(part.runs for part in parts), Patch(obj)
-    found = limits.forecast(known, job, known.candidates(job), runs=runs)
+    kept = request.kind != "Job"  # whose deadline follows its pods
+    found = limits.forecast(known, job, known.candidates(job), runs=runs, kept=kept)
     own, wish_s, deadline = limits.own_limits(obj, parts), job.wish_s, config.deadline
     # A deadline is asked for by policy, by the namespace's label or by annotation.
     holders = (obj, *(part.of(obj) for part in parts))
@@ -184,6 +185,8 @@ def _filled_in(request: AdmissionRequest, known: Decider, *, by_namespace: bool)
         seconds = found.deadline_s if wish_s is None else math.ceil(wish_s)
         if seconds is not None and limits.fill(patch, parts, seconds):
             filled_s = seconds
+        elif seconds is None and job.stated.model and any(part.deadline for part in parts):
+            patch.annotate(("metadata",), {limits.UNFILLED: found.lack})
     told_s = own.deadline_s if filled_s is None else filled_s
     if asked and told_s is not None:
         limits.pass_on(patch, obj, parts, told_s, deadline)
@@ -229,11 +232,12 @@ def _expected_s(
 
 # Soft placement: preferred node affinity by predicted speed, written once on a new pod. A preferred
 # term never blocks a pod, and never evicts another one. The scheduler divides the sum of a node's
-# weights by the largest, so only ratios count, and doubles it beside the other scores: a type of
-# half the weight loses 100 points, as much as a whole plugin can give it back.
+# weights by the largest, so only ratios count, and doubles it beside the other scores: the next
+# best type loses 120 points, more than an idle node of it gains by NodeResourcesFit (at most 100)
+# and NodeResourcesBalancedAllocation. With 100, pods left a type that still had room.
 PLACED = f"{PREFIX}placement"
 BEST = 100
-FACTOR = 0.5
+FACTOR = 0.4
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 NODE_TERMS: JsonPath = ("spec", "affinity", "nodeAffinity", PREFERRED)
 POD_TERMS: JsonPath = ("spec", "affinity", "podAffinity", PREFERRED)

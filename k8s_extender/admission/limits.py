@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from predictor.estimate.limits import Limit, LimitRule, time_limit, too_thin
+from predictor.identify.keys import FIELD_OF, key_of
 from predictor.identify.stated import Stated
+from predictor.job.software import known_options
 from predictor.units import duration
 
 from ..config import PREFIX, Deadline
 from ..decide import Decider, GpuCandidates
 from ..plain import MOST, JsonPath, at, count, go_duration, text
 from ..pods import DEADLINE, PODS, VOLCANO, PodSet
-from ..rank import TypeEstimate, evidence, lacking, refusal
+from ..rank import PRECISION, TypeEstimate, at_longest, evidence, lacking, refusal
 from ..workload import LONGEST_S, PodJob
 from .review import Patch, annotations_of, labels_of
 
+# A deadline that covers more than so many times the quantile helps nobody.
+MOST_TIMES = 2.0
 NO_NODE = "no known node has a GPU that its pods may land on"
 
 
@@ -50,11 +54,19 @@ class DurationForecast:
             return None
         return round(self.limit.limit_s)
 
+    @property
+    def lack(self) -> str:
+        """Why no deadline is set, where none is, and what the user can write instead."""
+        why = self.reason or self.doubt or self.blocked or "steps is not stated, nor epochs"
+        name = why.partition(" is not stated")[0]
+        own = name.replace("_", "-") if key_of(name) in FIELD_OF else "deadline"
+        return f"{why}: annotate {PREFIX}{'options' if name in known_options() else own}"
+
 
 def forecast(
-    known: Decider, job: PodJob, where: GpuCandidates, *, runs: int = 1
+    known: Decider, job: PodJob, where: GpuCandidates, *, runs: int = 1, kept: bool = False
 ) -> DurationForecast:
-    """The forecast for a job that may land on some GPU types, less those that are refused."""
+    """The forecast on the types a job may get; if ``kept``, on those refused for precision, too."""
     if reason := lacking(job):
         return DurationForecast(reason=reason)
     found = known.estimates(job, where.types)
@@ -66,7 +78,8 @@ def forecast(
     refusals = {e.type: refusal(job, e, config) for e in found}
     pool = [e for e in found if refusals[e.type] is None]
     blocked = "" if pool else "; ".join(dict.fromkeys(why for why in refusals.values() if why))
-    pool = pool or list(found)
+    slow = PRECISION.values() if kept else ()
+    pool = [e for e in found if refusals[e.type] in (None, *slow)] or list(found)
     predicted = [(e, p) for e in pool if (p := e.prediction) is not None]
     if not predicted:
         return DurationForecast(reason=pool[0].reason, blocked=blocked)
@@ -74,9 +87,10 @@ def forecast(
     slowest, limit = max(predicted, key=lambda pair: pair[1].step_s)[0], None
     # One GPU type without a time, or with too wide a one, is enough.
     unknown = next((e.reason for e in pool if e.prediction is None), "")
-    doubt = unknown or too_thin(predictions, evidence(config)) or ""
-    if disputed := job.stated.contradictions:
-        doubt = f"the command states another {disputed[0].field}"
+    thin = too_thin(predictions, evidence(config))
+    doubt = f"the command states another {d[0].field}" if (d := job.stated.contradictions) else ""
+    if job.by_variables and not job.annotated:
+        doubt = "variables of its container are read as settings: say them by flags or annotations"
     if all(prediction.steps is not None for prediction in predictions):
         rule = LimitRule(  # so many runs, each with its start-up and checkpoints
             quantile=deadline.quantile,
@@ -88,6 +102,13 @@ def forecast(
         )
         limit = time_limit(predictions, rule)
         slowest = next(e for e, p in predicted if p is limit.slowest)
+        if thin and not unknown:  # what is open counts as it takes the longest
+            open_ = [p for e, _ in predicted if (p := at_longest(known.predictor, e).prediction)]
+            longest = time_limit(open_, rule)
+            near = longest.quantile_s <= MOST_TIMES * limit.quantile_s
+            if near and not too_thin(open_, evidence(config)):
+                limit, thin = replace(limit, limit_s=max(limit.limit_s, longest.limit_s)), None
+        doubt = doubt or unknown or thin or ""
         # A deadline that we cut must not make the filter refuse the very nodes it was made for.
         totals = [runs * (e.total_s(config.filter.deadline_quantile) or 0.0) for e in pool]
         if not doubt and max(totals) > limit.limit_s:
@@ -103,6 +124,7 @@ def forecast(
 # How we know our own deadline again, where the API server asks a second time.
 FILLED = f"{PREFIX}filled-deadline-seconds"
 FILL = f"{PREFIX}fill-deadline"
+UNFILLED = f"{PREFIX}why-no-deadline"
 EXPECTED = f"{PREFIX}expected-run-time"
 # Proposed for KAI, which reads it nowhere yet; so does Volcano with its runningEstimate.
 KAI_QUEUE = "kai.scheduler/queue"
@@ -194,7 +216,7 @@ DURATION = f"{PREFIX}predicted-duration"
 P95 = f"{PREFIX}predicted-p95"
 STEP = f"{PREFIX}predicted-step-seconds"
 BASIS = f"{PREFIX}predicted-basis"
-OF_OBJECT_ONLY = frozenset((FILL, FILLED, EXPECTED))
+OF_OBJECT_ONLY = frozenset((FILL, FILLED, EXPECTED, UNFILLED))
 # Longer annotations are not read as statements of a job, so that pods do not need them.
 MAX_COPIED = 8192
 MAX_PROBLEMS = 4
@@ -255,7 +277,7 @@ def lines(
         told = set(stated.origins.values()) | {problem.origin for problem in stated.problems}
         if not (stated.model or stated.unknown_model or told & {"annotation", "environment"}):
             return ()
-        first = f"nothing predicted: {'; '.join((found.reason or found.blocked, *clauses))}"
+        first = f"nothing predicted: {'; '.join((found.lack, *clauses))}"
     problems = [f"{one.origin}: {one.text}" for one in stated.problems[:MAX_PROBLEMS]]
     return tuple(f"precision-time: {line}" for line in (first, *problems))
 
@@ -273,6 +295,6 @@ def _clauses(
         capped = ", the longest that is filled in" if limit is not None and limit.capped else ""
         yield f"deadline set to {go_duration(filled_s)}{in_turn}{capped}"
     elif asked and not own.stated and limit is not None and found.doubt:
-        yield f"no deadline: {found.doubt}"
+        yield f"no deadline: {found.lack}"
     if limit is not None and (own.deadline_s or math.inf) < found.runs * limit.median_s:
         yield f"your deadline of {go_duration(own.deadline_s or 0)} is below the median"

@@ -12,7 +12,8 @@ from functools import partial
 from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
-from kubernetes.client import ApiClient, BatchV1Api, CoreV1Api
+from kubernetes import client as api
+from kubernetes.client import ApiClient
 
 from predictor.errors import HistoryError
 from predictor.site.history.ingest import Item, LeftOut, Tally, fill
@@ -225,9 +226,9 @@ def listed_runs(
 ) -> tuple[RunTable, int]:
     """The Jobs and pods of this moment, and how many pods that ended are not ours."""
     table = RunTable(config, nodes.get)
-    for job in objects(BatchV1Api(client).list_job_for_all_namespaces, page):
+    for job in objects(api.BatchV1Api(client).list_job_for_all_namespaces, page):
         table.job(job)
-    pods = objects(CoreV1Api(client).list_pod_for_all_namespaces, page)
+    pods = objects(api.CoreV1Api(client).list_pod_for_all_namespaces, page)
     return table, sum(not table.pod(pod) and pod_state(pod) is not None for pod in pods)
 
 
@@ -249,7 +250,7 @@ class ClusterFollower(WatchGroup):
         self._history: History | None = None
         self._nodes = NodeWatch(client, config)
         table = self._table = RunTable(config, lambda name: self._nodes.table.get(name))
-        core, batch = CoreV1Api(client), BatchV1Api(client)
+        core, batch = api.CoreV1Api(client), api.BatchV1Api(client)
         jobs, pods = batch.list_job_for_all_namespaces, core.list_pod_for_all_namespaces
         self._watches = [
             ObjectWatch(jobs, partial(table.all_of, JOB), table.job, **options),

@@ -115,7 +115,7 @@ class ExtenderServer:
                 await asyncio.to_thread(watch.stop)
         if self._writeback is not None:
             self._keep()
-            await asyncio.to_thread(self._writeback.stop)
+            await asyncio.to_thread(self._writeback.queue.stop)
         _events.info("ended")
 
     def _calls(self) -> ExtenderApp:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -26,7 +26,7 @@ from ..errors import WireError
 from ..nodes import GpuNode, gpu_node
 from ..plain import at, pod_name
 from ..rank import lacking
-from ..workload import JobReader, PodJob
+from ..workload import PodJob
 from ..writeback import Writeback
 from .app import Handler
 from .state import ExtenderMetrics, ServerState
@@ -61,7 +61,6 @@ class Verbs:
         self._state = state
         self._metrics = metrics
         self._writeback = writeback
-        self._job_of = JobReader()
 
     def filter(self, body: bytes) -> bytes:
         """The answer to a filter call; raises WireError."""
@@ -78,7 +77,7 @@ class Verbs:
             lambda decider, job: decider.prioritize(job, request.names, self._sent(request)),
             HostScores({}, ()),
         )
-        return prioritize_answer(map(scores.__getitem__, request.names))
+        return f"[{','.join(map(scores.__getitem__, request.names))}]".encode()
 
     def preempt(self, body: bytes) -> bytes:
         """The answer to a preempt call; raises WireError."""
@@ -109,7 +108,7 @@ class Verbs:
         try:
             if decider is not None:
                 outcome = CallOutcome.NOTHING_KNOWN
-                job = self._job_of(request.pod, decider.config, decider.rules)
+                job = decider.job_of(request.pod)
             if decider is not None and job is not None:
                 found = decide(decider, job)
                 answer = everything if decider.config.mode == "observe" else found
@@ -245,8 +244,11 @@ def nodes_request(body: bytes) -> NodesRequest:
         return NodesRequest(pod, names, nodes)
     if names is None:
         raise WireError("NodeNames and Nodes are both null: one of them is needed")
-    for i, name in enumerate(names if {*map(type, names)} - {str} else ()):
-        _needed(name, str, f"NodeNames[{i}]")
+    try:
+        "".join(names)
+    except TypeError:
+        for i, name in enumerate(names):
+            _needed(name, str, f"NodeNames[{i}]")
     return NodesRequest(pod, names)
 
 
@@ -290,11 +292,6 @@ def filter_answer(request: NodesRequest, result: FilterResult) -> bytes:
         return orjson.dumps(answer)
     except orjson.JSONEncodeError as error:
         raise WireError(f"Nodes cannot be sent back: {error}") from None
-
-
-def prioritize_answer(scores: Iterable[str]) -> bytes:
-    """The answer to a prioritize call, of the JSON of each host's score."""
-    return f"[{','.join(scores)}]".encode()
 
 
 def preempt_answer(request: NodesRequest, names: Collection[str]) -> bytes:

@@ -200,11 +200,7 @@ def _row(figures: Figures) -> tuple[str, ...]:
         percent(figures.kill_rate),
         count(figures.extra_kills),
         count(figures.unused_gpu_hours),
-        *map(_wait, waits),
+        *(duration(seconds) if seconds >= 1 else "none" for seconds in waits),
         short(figures.bounded_slowdown),
         percent(figures.users_waiting_longer_share),
     )
-
-
-def _wait(seconds: float) -> str:
-    return duration(seconds) if seconds >= 1 else "none"

@@ -261,6 +261,9 @@ def queue(form: str, **asked: Any) -> None:
         return
     for note in found.notes:
         click.echo(f"{note}\n")
+    if not (found.queue or found.set_aside):
+        click.echo("No job waits for GPUs.")
+        return
     _show_table("backlog", found.backlog)
     click.echo()
     _show_table("queue", found.queue)

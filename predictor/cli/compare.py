@@ -155,16 +155,10 @@ def _line_cells(line: Line) -> list[str]:
         found.job.gpu,
         found.job.precision.value + ("" if found.memory.ok else f" {TOO_LARGE}"),
         duration(found.step_s if found.total_s is None else found.total_s),
-        *(span(*band(found, level)) for level in (0.5, 0.95)),
+        *(span(*found.band(level)) for level in (0.5, 0.95)),
         f"{line.over_fp32:.2f} x",
         *hours,
     ]
-
-
-def band(found: Prediction, level: float) -> tuple[float, float]:
-    """Central interval of the whole job where it has a length, else of one step, in seconds."""
-    step = found.interval(level)
-    return found.total_interval(level) or (step.low_s, step.high_s)
 
 
 @click.command()

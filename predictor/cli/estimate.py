@@ -1,4 +1,4 @@
-"""`precision-time estimate` and `identify`: how long a job will run here, and what job it is."""
+"""`precision-time estimate`: how long a job will run here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..units import count, duration, span
-from .console import format_option, show_json, show_table, warn
+from .console import format_option, show_json
+from .identify import missing, script_text
 from .options import complete, predictor
 
 if TYPE_CHECKING:
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from ..site.similar.estimate import Estimate
     from ..site.similar.request import JobRequest
 
-# What a time is predicted from; one of each is enough.
-NEEDED = (("model",), ("precision",), ("batch_size", "global_batch_size"), ("steps", "epochs"))
-MOST_READ = 64 * 1024
 GIB = 2**30
 MINUTE_S = 60.0
 # What clusters have, from the slowest on: a job that states no GPU type may get any of them.
@@ -102,7 +100,7 @@ def _request(
     words: tuple[str, ...], comment: str | None, given: dict[str, Any]
 ) -> tuple[JobRequest, Stated, tuple[str, ...]]:
     """The job, what it states of its training, and what is assumed of it."""
-    from ..identify.files import UserFiles
+    from ..identify.files import user_files
     from ..identify.grammar import stated_text
     from ..identify.identify import identify, sbatch_options, started_gpus
     from ..site.similar import request
@@ -110,7 +108,7 @@ def _request(
     directory, memory_gib = given.pop("directory").resolve(), given.pop("memory_gib")
     script = script_text(words[0])
     options = sbatch_options(script or "")
-    files, said = UserFiles(directory), comment or options.get("comment")
+    files, said = user_files(directory), comment or options.get("comment")
     stated = identify(comment=said, script=script, argv=words, files=files)
     asked: dict[str, Any] = {"user": getuser()} | _asked_in(options)
     asked |= {name: value for name, value in given.items() if value is not None}
@@ -164,13 +162,15 @@ def _asked_in(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _show(found: Estimate, why: str, narrowing: str, told: tuple[str, ...]) -> None:
-    if found.evidence or found.limit_s:
+    if found.similar or found.physics:
         half, most = (span(*map(found.quantile_s, ends)) for ends in ((0.25, 0.75), (0.025, 0.975)))
         click.echo(f"run time  {duration(found.quantile_s(0.5))} (50 %: {half}; 95 %: {most})")
         click.echo(f"expected  {duration(found.expected_s)} in the mean")
     else:
-        anything = span(found.quantile_s(0.05), found.quantile_s(0.95))
-        click.echo(f"expected  not known yet: anything within {anything}")
+        anything = f"within {span(found.quantile_s(0.05), found.quantile_s(0.95))}"
+        if found.limit_s:
+            anything = f"up to the limit of {duration(found.limit_s)}"
+        click.echo(f"expected  not known yet: anything {anything}")
     click.echo(f"why so wide: {why}")
     if narrowing:
         click.echo(f"narrower by: {narrowing}")
@@ -204,99 +204,3 @@ def _narrowing(found: Estimate, prediction: Prediction | None, stated: Stated) -
     if own >= ENOUGH_RUNS:
         return ""
     return "a run of this script here; past jobs are learned by precision-time history ingest"
-
-
-@click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("words", nargs=-1, required=True, metavar="SCRIPT|COMMAND [ARGUMENT]...")
-@click.option("--comment", help="What --comment of the submission says, such as 'batch=64'.")
-@click.option(
-    "--env", "variables", multiple=True, metavar="NAME=VALUE", help="A variable. Repeatable."
-)
-@format_option
-def identify(
-    words: tuple[str, ...], comment: str | None, variables: tuple[str, ...], form: str
-) -> None:
-    """Show which training job a shell script or a command line is; nothing is run.
-
-    A file that starts with #! is read as a script, with the words behind it as its arguments;
-    any other words are the command itself. Put -- before them. Configuration files that it names
-    are read, relative to the working directory.
-    """
-    from ..identify.files import UserFiles
-    from ..identify.identify import identify as read
-
-    environment = {}
-    for text in variables:
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--env")
-        environment[name] = value
-    script = script_text(words[0])
-    stated = read(
-        comment=comment,
-        environment=environment,
-        script=script,
-        argv=words,
-        files=UserFiles(Path.cwd()),
-    )
-    if form == "json":
-        show_json(_summary(stated))
-        return
-    _show_stated(stated)
-
-
-def script_text(word: str) -> str | None:
-    """The text of a shell script, None where the word is none."""
-    path = Path(word)
-    if not path.is_file():
-        return None
-    with path.open("rb") as file:
-        start = file.read(MOST_READ)
-    first = start.partition(b"\n")[0]
-    return start.decode(errors="replace") if first.startswith(b"#!") and b"sh" in first else None
-
-
-def missing(stated: Stated) -> list[str]:
-    """What a time cannot be predicted without, of what is not stated."""
-    from ..job.phases import lasting
-
-    found = set(stated.values) | ({"steps"} if lasting(stated.values.get("phases", ())) else set())
-    if stated.trainer:
-        found.add("precision")
-    return [" or ".join(names) for names in NEEDED if not found & set(names)]
-
-
-def _summary(stated: Stated) -> dict[str, Any]:
-    from ..identify.grammar import value_text
-
-    return {
-        "fields": {
-            name: {"value": value_text(value), "from": stated.origins[name]}
-            for name, value in sorted(stated.values.items())
-        },
-        "assumed": {"precision": f"the default of {stated.trainer}"} if stated.trainer else {},
-        "unknown_model": stated.unknown_model,
-        "missing": missing(stated),
-        "doubts": [problem.text for problem in stated.doubts],
-        "problems": [p.text for p in stated.problems if p not in stated.doubts],
-    }
-
-
-def _show_stated(stated: Stated) -> None:
-    summary = _summary(stated)
-    fields = summary["fields"]
-    if fields:
-        rows = [(name, told["value"], told["from"]) for name, told in fields.items()]
-        show_table(("field", "value", "from"), rows, left=3)
-    else:
-        click.echo("no training job is recognised")
-    for name, why in summary["assumed"].items():
-        click.echo(f"{name} is not stated: {why} is assumed")
-    if stated.alone:
-        click.echo("one process, which nothing starts for each GPU: of several GPUs one works")
-    if fields and summary["missing"]:
-        click.echo(f"missing: {', '.join(summary['missing'])}")
-    for text in summary["doubts"]:
-        click.echo(f"keeps it from a prediction: {text}")
-    for text in summary["problems"]:
-        warn(text)

@@ -292,7 +292,12 @@ def validate(protocol: str, no_write: bool, docs: Path, form: str) -> None:
     fitted, numbers = refit(), count()
     with progress("validating") as bar:
         validation = run(fitted, lambda stage: bar(stage, next(numbers) / STAGES))
-    figures = _selected(validation.figures, protocol)
+    figures = [
+        f for f in validation.figures if protocol == "all" or f.protocol.startswith(protocol)
+    ]
+    if not figures:
+        names = "; ".join(dict.fromkeys(f.protocol for f in validation.figures))
+        raise JobError("protocol", protocol, f"a start of one of: {names}")
     if form == "json":
         coverages = [_plain(one) for one in validation.coverages]
         show_json({"figures": [_plain(one) for one in figures], "coverages": coverages})
@@ -304,15 +309,6 @@ def validate(protocol: str, no_write: bool, docs: Path, form: str) -> None:
         except OSError as error:
             raise JobError("docs", str(docs), f"cannot be written: {error.strerror}") from error
         click.echo(f"wrote {', '.join(map(str, written))}", err=True)
-
-
-def _selected(figures: Sequence[Figure], protocol: str) -> list[Figure]:
-    """Figures of protocols that start with a name; raises JobError where there is none."""
-    found = [f for f in figures if protocol == "all" or f.protocol.startswith(protocol)]
-    if not found:
-        names = "; ".join(dict.fromkeys(f.protocol for f in figures))
-        raise JobError("protocol", protocol, f"a start of one of: {names}")
-    return found
 
 
 def _show_validation(figures: Sequence[Figure], coverages: Sequence[IntervalCoverage]) -> None:

@@ -15,7 +15,7 @@ import click
 from ..errors import HistoryError
 from ..units import MISSING, count, duration
 from . import filling
-from .console import format_option, show_json, show_rows
+from .console import format_option, show_json, show_rows, warn
 from .filling import filled, filter_options, history_option, open_history, where_of
 from .groups import CommandGroup
 from .options import MOMENT, together
@@ -245,5 +245,10 @@ def swf(
 def _fill(table: AccountingTable, history: str | None, form: str) -> None:
     with open_history(history) as store:
         filling.show(filled(store, table, lambda _: table.share), store.url, form)
+    if table.assumes_starts:
+        warn(
+            "no column says when jobs started: it follows from end and run time, and where there"
+            " is no end a job counts as started when it was submitted"
+        )
     if table.unread and form != "json":
         click.echo(f"  columns not read: {', '.join(table.unread)}")

@@ -14,7 +14,7 @@ MODULES = {
     "predict": "predict",
     "explain": "predict",
     "estimate": "estimate",
-    "identify": "estimate",
+    "identify": "identify",
     "compare": "compare",
     "plan": "compare",
     "sweep": "sweep",
@@ -33,7 +33,7 @@ MODULES = {
     "gpus": "catalog",
     "profile": "profile",
     "profiles": "profile",
-    "trace": "catalog",
+    "trace": "trace",
 }
 
 

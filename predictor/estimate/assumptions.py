@@ -18,6 +18,7 @@ from ..graphs.operator import Kind
 from ..job.precision import Precision, default_precision, runs_natively
 from ..job.training_job import TrainingJob
 from ..physics.job_graph import job_graph, takes_channels_last
+from ..physics.memory import as_it_runs
 from ..physics.parallel.stages import CORES, layer_shares, virtual_stages
 
 # An assumption that moves the total further than this carries no kill limit and no refusal.
@@ -27,8 +28,8 @@ RANGE_LEVEL = 0.975
 _RANGE_DEVIATIONS = NormalDist().inv_cdf(RANGE_LEVEL)
 # What changes a total by less than this is not worth a line.
 NEGLIGIBLE = 1.02
-# What an option that is off becomes, and one that is on.
-OTHER = {True: "off", False: "on"}
+# What options are called where what they set is off and on, if not so.
+OFF_AND_ON = {"lora_targets": ("attention", "all")}
 # What people compute in instead of the default of their trainer.
 OTHER_PRECISIONS = (
     Precision.FP32,
@@ -45,7 +46,8 @@ class Assumption:
     """One thing a job does not say: the ``value`` taken for it, and why.
 
     The total would be ``low`` to ``high`` times as long, over what it could be instead. ``length``
-    marks what moves the number of steps and not the step.
+    marks what moves the number of steps and not the step. ``longest`` are the fields of the job
+    with which it takes the longest, where they are known.
     """
 
     field: str
@@ -54,6 +56,7 @@ class Assumption:
     low: float
     high: float
     length: bool = False
+    longest: tuple[tuple[str, Any], ...] = ()
 
     @property
     def decisive(self) -> bool:
@@ -143,8 +146,13 @@ def _sequence(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
 
 
 def _work(job: TrainingJob, most_gpus: int) -> Iterator[Assumption]:
-    """What many GPUs, a resumed, evaluated or partly frozen training and other networks add."""
+    """What many GPUs, too little memory, a resumed, evaluated or frozen training and others add."""
     software, assumed = job.software, _assumed()
+    if as_it_runs(job) != job:  # a forward pass more, beside two or three
+        reason = "not stated; the memory is too small without"
+        yield Assumption(
+            "act_ckpt", "on", reason, 2 / 3 if software.trains_adapters else 3 / 4, 1.0
+        )
     if job.gpus > most_gpus:  # how communication grows beyond the largest run is a guess
         times = (job.gpus / most_gpus) ** float(assumed["growth_beyond_measured"])
         reason = f"no measured run has more than {most_gpus:,}"
@@ -206,12 +214,15 @@ def _precision(
     """The default of a trainer, priced as the other choices that people make."""
     if not job.trainer:
         return
-    times = [1.0]
+    times = {job.precision: 1.0}
     for other in OTHER_PRECISIONS:
         if other is Precision.FP32 or runs_natively(job.hardware, other):
-            times += _times(job.but(precision=other, trainer=""), times_as_long)
+            for one in _times(job.but(precision=other, trainer=""), times_as_long):
+                times[other] = one
     reason = f"not stated; {default_precision(job.trainer, job.hardware)[1]}"
-    yield Assumption("precision", job.precision.value, reason, min(times), max(times))
+    ends, longest = (min(times.values()), max(times.values())), max(times, key=times.__getitem__)
+    slow = ("precision", longest), ("trainer", "")
+    yield Assumption("precision", job.precision.value, reason, *ends, longest=slow)
 
 
 def _times(other: TrainingJob, times_as_long: Callable[[TrainingJob], float]) -> Iterator[float]:
@@ -228,13 +239,17 @@ def _software(
     felt = {
         "flash_attention": ("fused_attention", bool(kinds & CORES)),
         "channels_last": ("channels_last", Kind.CONV in kinds and takes_channels_last(job)),
+        "lora_targets": ("adapts_all", job.software.trains_adapters and bool(kinds & CORES)),
     }
     for option, (name, matters) in felt.items():
         setting, taken = job.software.setting(name), getattr(job.software, name)
         if not matters or (setting is not None and setting.stated):
             continue
-        other = job.but(options=(*job.options, (option, OTHER[taken])))
+        words = OFF_AND_ON.get(option, ("off", "on"))
+        value, instead = words[taken], words[not taken]
+        other = job.but(options=(*job.options, (option, instead)))
         for times in _times(other, times_as_long):
             reason = "not stated" if setting is None else f"not stated; {setting.reason}"
-            value = "on" if taken else "off"
-            yield Assumption(option, value, reason, min(1.0, times), max(1.0, times))
+            ends = min(1.0, times), max(1.0, times)
+            slow = ((option, instead if times > 1 else value),)
+            yield Assumption(option, value, reason, *ends, longest=(("options", slow),))

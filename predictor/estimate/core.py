@@ -18,6 +18,7 @@ from ..job.training_job import SITE_PREFIX, TrainingJob
 from ..job.words import accepted
 from ..physics.autocast import peak_flops
 from ..physics.collectives import CollectiveTimes
+from ..physics.memory import as_it_runs
 from ..physics.operator_time import OperatorTimes
 from ..physics.parallel.placement import split_warnings
 from ..physics.step import StepModel, StepTime
@@ -60,7 +61,7 @@ class Predictor:
         """Predict many jobs in one pass; a job in phases is their sum."""
         parts = [parts_of(job) for job in jobs]
         plain = [one for job, of in zip(jobs, parts, strict=True) for one in of or (job,)]
-        prices = [self.steps.price(job) for job in plain]
+        prices = [self.steps.price(as_it_runs(job)) for job in plain]
         rows = [features(job, step) for job, step in zip(plain, prices, strict=True)]
         estimates = self.residual.estimate(rows) if rows else []
         found = map(self._prediction, plain, prices, rows, estimates)
@@ -80,13 +81,14 @@ class Predictor:
     def _prediction(
         self, job: TrainingJob, physical: StepTime, row: Features, estimate: ResidualEstimate
     ) -> Prediction:
+        runs = as_it_runs(job)
         least_s = physical.flops / peak_flops(job)  # no residual is faster than the hardware
         correction = max(math.exp(estimate.mean), least_s / physical.step_s)
         step_s = float(physical.step_s * correction)
         tier, deviation = estimate.tier, estimate.deviation
         assumed = assumptions_of(
             job,
-            lambda other: self.steps.price_instead(job, physical, other) / physical.step_s,
+            lambda other: self.steps.price_instead(runs, physical, other) / physical.step_s,
             measured=tier in SETTLED,
             most_gpus=self._most_gpus,
         )

@@ -18,6 +18,7 @@ from profiles.joined import collectives, operators
 
 from ..errors import GraphError, JobError, ProfileError
 from ..physics.collectives import CollectiveTimes
+from ..physics.memory import as_it_runs
 from ..physics.operator_time import OperatorTimes
 from ..physics.step import StepModel, StepTime
 from .core import Predictor
@@ -90,7 +91,7 @@ def _priced(
     for measurement in measurements:
         job = without_precision(measurement.job) if blind else measurement.job
         try:
-            step = steps.price(job)
+            step = steps.price(as_it_runs(job))
         except (GraphError, JobError) as error:
             failed.append(Unreadable(measurement.id, str(error), measurement.row))
             continue
@@ -170,18 +171,15 @@ def learn_and_store(
 ) -> HyperparameterSets:
     """Learn both sets from all rows but those of random fold 0, and store them.
 
-    Fold 0 stays clean: no row of it teaches anything that its own prediction rests on. Both
-    begin at those stored.
+    Fold 0 stays clean: no row of it teaches anything that its own prediction rests on.
     """
-    before = stored_hyperparameters()
     priced, _ = price(fit_steps(), shipped())
     rows, y = [p.row for p in priced], targets(priced)
     vocabulary = Vocabulary.of(rows)
     table = vocabulary.encode(rows)
     taught = np.setdiff1d(np.arange(len(y)), random_folds(len(y), FOLDS)[0])
     known, novel = (
-        learn(table.take(taught), vocabulary, y[taught], plan, progress, start=one)
-        for plan, one in zip(plans, (before.known, before.novel), strict=True)
+        learn(table.take(taught), vocabulary, y[taught], plan, progress) for plan in plans
     )
     sets = HyperparameterSets(known, novel)
     stored = json.loads(json.dumps(asdict(sets)), parse_float=lambda v: float(f"{float(v):.4g}"))

@@ -40,7 +40,7 @@ class Predictions(Sequence["Prediction"]):
     def __str__(self) -> str:
         return "\n".join(
             f"{name}: {duration(_time(one))} "
-            f"(50 %: {span(*_band(one, 0.5))}; 95 %: {span(*_band(one, 0.95))})"
+            f"(50 %: {span(*one.band(0.5))}; 95 %: {span(*one.band(0.95))})"
             for name, one in zip(self.labels, self, strict=True)
         )
 
@@ -81,17 +81,17 @@ def intervals(axes: Axes, found: Sequence[Prediction], labels: Sequence[str]) ->
     """A dot at the median each, on its 50 % band (thick) and 95 % band (thin); red is too large."""
     for row, one in enumerate(found):
         colour = GOOD if one.memory.ok else BAD
-        axes.plot(_band(one, 0.95), (row, row), color=colour, linewidth=1.5)
-        axes.plot(_band(one, 0.5), (row, row), color=colour, linewidth=6, alpha=0.5)
+        axes.plot(one.band(0.95), (row, row), color=colour, linewidth=1.5)
+        axes.plot(one.band(0.5), (row, row), color=colour, linewidth=6, alpha=0.5)
         axes.plot(_time(one), row, "o", color=colour)
         axes.annotate(
-            duration(_time(one)), (_band(one, 0.95)[1], row), (5, -3), textcoords="offset points"
+            duration(_time(one)), (one.band(0.95)[1], row), (5, -3), textcoords="offset points"
         )
     axes.set(
         yticks=range(len(found)), yticklabels=labels, xticks=[], xlabel="median, 50 % and 95 % band"
     )
     axes.margins(y=0.3)
-    axes.set_xlim(0, 1.15 * max(_band(one, 0.95)[1] for one in found))
+    axes.set_xlim(0, 1.15 * max(one.band(0.95)[1] for one in found))
     axes.invert_yaxis()
 
 
@@ -137,8 +137,3 @@ def _value(found: Prediction, name: str) -> str:
 
 def _time(found: Prediction) -> float:
     return found.step_s if found.total_s is None else found.total_s
-
-
-def _band(found: Prediction, level: float) -> tuple[float, float]:
-    step = found.interval(level)
-    return found.total_interval(level) or (step.low_s, step.high_s)

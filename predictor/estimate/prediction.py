@@ -144,6 +144,11 @@ class Prediction:
         low, high = self.total_quantile_s(tail), self.total_quantile_s(1 - tail)
         return min(low or 0.0, self.total_s), max(high or 0.0, self.total_s)
 
+    def band(self, level: float) -> tuple[float, float]:
+        """Central interval of the whole job where it has a length, else of one step, in seconds."""
+        step = self.interval(level)
+        return self.total_interval(level) or (step.low_s, step.high_s)
+
     @property
     def memory(self) -> Fit:
         """Memory of one GPU by part, whether the job fits it, and what would make it fit."""

@@ -7,16 +7,31 @@ count a multiply-add as two; bias additions, norms and activations count as memo
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import Any
 
-from .operator import Kind
-from .recorder import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT, Feature, MemoryLayers, axes
+from .operator import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT, Kind
+from .recorder import ELEMENTWISE, Feature, MemoryLayers, axes
 
 __all__ = ["Feature", "GraphBuilder", "Options"]
 
 Dims = tuple[int, ...]
 Options = dict[str, Any]  # keywords that several layers of a network share
+CONV, GEMM, BATCHED_GEMM = Kind.CONV, Kind.GEMM, Kind.BATCHED_GEMM
+
+
+@lru_cache(maxsize=4096)
+def _window(
+    size: Dims, kernel: int | Dims, stride: int | Dims, padding: int | Dims | None, dilation: int
+) -> tuple[Dims, int, int]:
+    """Size of what a convolution gives, positions under its kernel and in a stride."""
+    rank = len(size)
+    k, s = axes(kernel, rank), axes(stride, rank)
+    pad = tuple((a - 1) * dilation // 2 for a in k) if padding is None else axes(padding, rank)
+    sizes = zip(size, pad, k, s, strict=True)
+    out = tuple((n + 2 * p - dilation * (a - 1) - 1) // t + 1 for n, p, a, t in sizes)
+    return out, prod(k), prod(s)
 
 
 class GraphBuilder(MemoryLayers):
@@ -42,13 +57,9 @@ class GraphBuilder(MemoryLayers):
         counted (a head run on several levels). The first layer of a network has no data gradient:
         pass ``data_gradient=False`` there.
         """
-        rank = len(x.size)
-        k, s = axes(kernel, rank), axes(stride, rank)
-        pad = tuple((a - 1) * dilation // 2 for a in k) if padding is None else axes(padding, rank)
-        sizes = zip(x.size, pad, k, s, strict=True)
-        size = tuple((n + 2 * p - dilation * (a - 1) - 1) // t + 1 for n, p, a, t in sizes)
+        size, volume, steps = _window(x.size, kernel, stride, padding, dilation)
         out = Feature(out_channels, size)
-        tail = (groups, prod(k), prod(s))
+        tail = (groups, volume, steps)
         self._convolution(x, out, tail, bias, shared, data_gradient, out.positions)
         return out
 
@@ -110,12 +121,12 @@ class GraphBuilder(MemoryLayers):
         flops = 2.0 * self.batch_size * macs_positions * cout * cin * volume * groups
         rows_in, rows_out = self.batch_size * x.positions, self.batch_size * out.positions
         dims = (rows_out, cout, cin * volume, *tail)
-        self.emit(Kind.CONV, FORWARD, dims, flops=flops, reads=n_in + weights, writes=n_out)
+        self.emit(CONV, FORWARD, dims, flops=flops, reads=n_in + weights, writes=n_out)
         if bias:
             self.elementwise(n_out, backward_writes=0)
         into = (rows_in, cin, cout * volume, *tail) if data_gradient else None
         onto = (cin * volume, cout, rows_out, *tail)
-        self._gradients(Kind.CONV, into, onto, flops, n_in, weights, n_out)
+        self._gradients(CONV, into, onto, flops, n_in, weights, n_out)
 
     def _gradients(
         self, kind: Kind, into: Dims | None, onto: Dims, flops: float, *moved: float
@@ -148,12 +159,12 @@ class GraphBuilder(MemoryLayers):
         flops = 2.0 * rows * weights
         a, c = rows * in_features, rows * out_features
         dims = (rows, out_features, in_features)
-        self.emit(Kind.GEMM, FORWARD, dims, flops=flops, reads=a + weights, writes=c)
+        self.emit(GEMM, FORWARD, dims, flops=flops, reads=a + weights, writes=c)
         into = (rows, in_features, out_features) if data_gradient else None
         onto = (in_features, out_features, rows)
-        self._gradients(Kind.GEMM, into, onto, flops, a, weights, c)
+        self._gradients(GEMM, into, onto, flops, a, weights, c)
         if bias and self._trainable:
-            self.emit(Kind.ELEMENTWISE, WEIGHT_GRADIENT, (rows, out_features), reads=c)
+            self.emit(ELEMENTWISE, WEIGHT_GRADIENT, (rows, out_features), reads=c)
 
     def dense(self, rows: int, in_features: int, out_features: int, act: str = "relu") -> None:
         """Fully connected layer with the function ``act`` behind it."""
@@ -164,7 +175,7 @@ class GraphBuilder(MemoryLayers):
         """``batch`` products A[m,k] B[k,n] of two activations, and both gradients."""
         flops = 2.0 * batch * m * n * k
         a, b, c = batch * m * k, batch * k * n, batch * m * n
-        kind = Kind.BATCHED_GEMM
+        kind = BATCHED_GEMM
         self.emit(kind, FORWARD, (m, n, k, batch), flops=flops, reads=a + b, writes=c)
         if self._backward:
             for dims, other, into in (((m, k, n, batch), b, a), ((k, n, m, batch), a, b)):
@@ -240,4 +251,4 @@ class GraphBuilder(MemoryLayers):
             self.both(Kind.RNN, dims, moved, moved, **cost)
             if self._trainable:
                 onto, reads = (hidden, gates * hidden, steps * rows), state * (1 + gates)
-                self.emit(Kind.GEMM, WEIGHT_GRADIENT, onto, flops, reads, weights)
+                self.emit(GEMM, WEIGHT_GRADIENT, onto, flops, reads, weights)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
+from itertools import pairwise
 from typing import Any
 
 from profiles.tables import models
@@ -17,7 +18,7 @@ from .builder import Dims, GraphBuilder
 from .families import arguments_of, builder_of
 from .families.stored import FAMILY, find_traced, traced_models
 from .names import Meaning, meaning_of, nearest, normal, why_refused
-from .operator import Direction, Graph, Kind, Operator, Workload
+from .operator import Direction, Graph, Kind, Operator, Workload, is_forward
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -248,25 +249,31 @@ def adapted(graph: Graph, rank: int, work: Workload) -> Graph:
     """The graph with adapters of ``rank`` beside the projections of attention, which train alone.
 
     Data gradients still flow through what is frozen (arXiv 2106.09685); weights kept in fewer bits
-    are widened for every use. Megatron's recipes adapt what enters attention alone. Networks
+    are widened for every use. Megatron's recipes adapt what enters attention alone; where it is
+    asked for, all of a layer is adapted. Networks
     without attention have adapters beside every repeated matrix product, and where there is none
     nothing is added.
     """
     entering, leaving = _projections(graph)
     repeated = {i for i, o in enumerate(graph.operators) if o.kind is Kind.GEMM and o.count > 1}
     beside = entering.keys() | (set() if work.joint_adapters else leaving) or repeated
+    beside = repeated if work.adapts_all else beside
+    products = [i for i in sorted(repeated) if is_forward(graph.operators[i])]
+    sizes = [graph.operators[i].dims for i in products]
+    after = zip(products, pairwise(sizes), strict=False)
+    gated = {i for i, (own, following) in after if own[1] == 2 * following[2]}  # gate and up
     builder = GraphBuilder(Workload(work.batch_size))
     operators: list[Operator] = []
     for index, operator in enumerate(graph.operators):
-        if index in beside and _is_forward(operator):
+        if index in beside and is_forward(operator):
             before = len(builder.build().operators)
-            modules = 0 if work.joint_adapters else entering.get(index, 1)
+            modules = 0 if work.joint_adapters else entering.get(index, 1 + (index in gated))
             with builder.repeat(int(operator.count)):
                 _adapter(builder, operator.dims, rank, modules)
             operators += builder.build().operators[before:]
         if not _of_weights(operator):
             operators.append(operator)
-        if work.base_bits and index in repeated and _is_forward(operator):
+        if work.base_bits and index in repeated and is_forward(operator):
             operators.append(_widened(operator, work.base_bits))
     added = builder.build()
     return replace(
@@ -305,12 +312,12 @@ def _widened(product: Operator, bits: int) -> Operator:
 
 def head_alone(graph: Graph) -> Graph:
     """The graph with its last matrix product trained on a body that only runs forward."""
-    heads = [i for i, o in enumerate(graph.operators) if o.kind is Kind.GEMM and _is_forward(o)]
+    heads = [i for i, o in enumerate(graph.operators) if o.kind is Kind.GEMM and is_forward(o)]
     if not heads:
         return graph
     body, behind = graph.operators[: heads[-1] + 1], graph.operators[heads[-1] + 1 :]
-    kept = filter(_is_forward, body)
-    head = (o for o in behind if _is_forward(o) or _of_weights(o) or o.kind is not Kind.GEMM)
+    kept = filter(is_forward, body)
+    head = (o for o in behind if is_forward(o) or _of_weights(o) or o.kind is not Kind.GEMM)
     _, out, width = body[-1].dims
     times = body[-1].count
     return replace(
@@ -332,7 +339,7 @@ def _projections(graph: Graph) -> tuple[dict[int, int], set[int]]:
     entering: list[int] = []
     leaving = False
     for index, operator in enumerate(graph.operators):
-        if not _is_forward(operator):
+        if not is_forward(operator):
             continue
         if operator.kind is Kind.LAYER_NORM:
             entering = []
@@ -346,11 +353,6 @@ def _projections(graph: Graph) -> tuple[dict[int, int], set[int]]:
                 entering.append(index)
             leaving = False
     return into, out
-
-
-def _is_forward(operator: Operator) -> bool:
-    """Whether this is work of the forward pass."""
-    return operator.direction is Direction.FORWARD
 
 
 def _of_weights(operator: Operator) -> bool:

@@ -7,33 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 from ..errors import GraphError
-from .operator import PRODUCT_KINDS, Direction, Graph, Kind, Operator, Workload
+from .operator import (
+    DATA_GRADIENT,
+    FORWARD,
+    PRODUCT_KINDS,
+    Direction,
+    Graph,
+    Kind,
+    Operator,
+    Workload,
+)
 
-FORWARD = Direction.FORWARD
-DATA_GRADIENT = Direction.DATA_GRADIENT
-WEIGHT_GRADIENT = Direction.WEIGHT_GRADIENT
-ELEMENTWISE = Kind.ELEMENTWISE
+ELEMENTWISE, LAYER_NORM = Kind.ELEMENTWISE, Kind.LAYER_NORM
+NORMS = {"batch": Kind.BATCH_NORM, "group": Kind.GROUP_NORM, "instance": Kind.INSTANCE_NORM}
 
 Origins = tuple[str, ...] | None
 Way = tuple[float, float, float]  # read and written per element, and launches
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, as ``Operator``
 class Feature:
-    """A feature map of one sample: channels and spatial size (1, 2 or 3 axes)."""
+    """A feature map of one sample: channels, spatial size (1, 2 or 3 axes) and its positions."""
 
     channels: int
     size: tuple[int, ...]
+    positions: int = field(init=False)
 
-    @property
-    def positions(self) -> int:
-        """Spatial positions of one sample."""
-        return prod(self.size)
+    def __post_init__(self) -> None:
+        self.positions = prod(self.size)
 
     @property
     def elements(self) -> int:
@@ -280,15 +286,16 @@ class MemoryLayers(Recorder):
         shift, recomputed from four vectors at every call (``FrozenBatchNorm2d`` of detectron2,
         maskrcnn-benchmark and torchvision).
         """
-        if kind in ("batch", "group", "instance"):
+        if kind in NORMS:
             if affine:
                 self.parameters(2 * x.channels, 2)
             n, dims = self.batch_size * x.elements, (self.batch_size * x.positions, x.channels)
-            self.both(Kind(f"{kind}_norm"), dims, (2 * n, n), (4 * n, n))
+            self.both(NORMS[kind], dims, (2 * n, n), (4 * n, n))
         elif kind == "frozen":
             self.elementwise(x, reads=2, writes=2, kernels=6, backward_reads=1, backward_kernels=1)
         elif kind != "none":
-            raise GraphError(f"norm={kind!r} is not known: batch, group, instance, frozen, none")
+            known = ", ".join((*NORMS, "frozen", "none"))
+            raise GraphError(f"norm={kind!r} is not known: {known}")
 
     def layer_norm(
         self, rows: int, width: int, *, bias: bool = True, affine: bool = True, sums: int = 2
@@ -297,7 +304,7 @@ class MemoryLayers(Recorder):
         if affine:
             self.parameters(2 * width if bias else width, 2 if bias else 1)
         n = rows * width
-        self.both(Kind.LAYER_NORM, (rows, width), (n, n), (3 * n, n), backward_kernels=sums)
+        self.both(LAYER_NORM, (rows, width), (n, n), (3 * n, n), backward_kernels=sums)
 
     def softmax(self, rows: int, cols: int) -> None:
         """Softmax over ``cols`` for each of ``rows`` rows."""
@@ -342,9 +349,16 @@ class MemoryLayers(Recorder):
         return out
 
     def embedding(
-        self, rows: int, width: int, vocab: int, *, sparse: bool = False, shared: bool = False
+        self,
+        rows: int,
+        width: int,
+        vocab: int,
+        *,
+        sparse: bool = False,
+        shared: bool = False,
+        bag: float = 1.0,
     ) -> None:
-        """Look up ``rows`` rows of a ``vocab x width`` table.
+        """Look up ``rows`` rows of a ``vocab x width`` table, and sum each ``bag`` of them.
 
         A dense gradient is written over the whole table; a ``sparse`` one only where rows were
         read (recommendation tables), and such a table is never all-reduced.
@@ -352,7 +366,8 @@ class MemoryLayers(Recorder):
         if not shared:
             self.parameters(vocab * width, sparse=sparse)
         n, dims = rows * width, (rows, width)
-        self.emit(Kind.EMBEDDING, FORWARD, dims, reads=n, writes=n)
+        self.emit(Kind.EMBEDDING, FORWARD, dims, reads=n, writes=n / bag)
         if self._trainable:
             table = n if sparse else n + vocab * width
-            self.emit(Kind.EMBEDDING, WEIGHT_GRADIENT, dims, reads=2 * n, writes=table, kernels=2)
+            moved, weights = n + n / bag, Direction.WEIGHT_GRADIENT
+            self.emit(Kind.EMBEDDING, weights, dims, 0.0, moved, table, 2)

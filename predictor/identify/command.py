@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import PurePosixPath
 
 from profiles.storage import shipped_yaml
@@ -29,7 +30,7 @@ from .launch import (
     switched,
 )
 from .shell import UNKNOWN
-from .stated import DECISIVE, FILE, NAMED, Stated
+from .stated import DECISIVE, FILE, NAMED, Problem, Stated
 
 # What flags are set to where they say nothing; `scratch` and `resume` are of nanoGPT's --init_from.
 _UNSET = frozenset(("", "-1", "-1.0", "0", "auto", "none", "null", "default", "infinity", "inf"))
@@ -49,7 +50,8 @@ _KINDS = ("adapters", "quantised", "frozen", "frozen_part", "distilled", "object
 _SWITCHED = (*_KINDS, "resumed", "evaluation")
 _OF_DATA = ("classes", "dataset", "dataset_part", "dataset_hint", "dataset_path", "dataset_share")
 _BITS = ("4", "8")
-_FROZEN_BITS = re.compile(r"-bnb-([48])bit$", re.ASCII)  # unsloth: llama-3-8b-bnb-4bit
+# unsloth: llama-3-8b-bnb-4bit; Hugging Face: -AWQ, -GPTQ-Int8
+_FROZEN_BITS = re.compile(r"-(?:bnb-([48])bit|(?:AWQ|GPTQ)(?:-Int([48]))?)$", re.ASCII)
 _TOKENS = 2**16  # a whole batch from here on is counted in tokens
 _PROBE = re.compile(r"lin(?:ear)?_?(?:prob|cls|eval)", re.ASCII)
 _PREFERENCE = re.compile(
@@ -57,17 +59,15 @@ _PREFERENCE = re.compile(
     re.ASCII,
 )
 # A flag with such a word may say the precision, and one that starts so says that it is off.
-_PRECISION = re.compile(
+PRECISION = re.compile(
     r"^(?!export|save|eval)(?:.*-)?"
     r"(?:amp|[bt]?fp?\d\d?|float\d+|bfloat16|half|mixed|precision|dtype|autocast)(?:$|-)"
 )
 _NEGATED = re.compile(r"-+(?:no|disable)[-_]", re.ASCII)
 # train_text_to_image_lora.py, litgpt finetune_lora, llama3/8B_qlora_single_device
 _LORA = re.compile(r"(?:^|[_ ])(q?)[ld]ora(?:_|\.py|[. ]|$)", re.ASCII)
-# Trains adapters unless finetuning_type says otherwise: finetuning_args.py of LLaMA-Factory.
-_ADAPTING = "llamafactory-cli train"
-# main_moco.py, simclr/train.py: each image goes through the network more than once.
-_VIEWS = re.compile(r"(?:^|[_/.-])(?:moco|simclr|simsiam|byol|dino|swav|barlow|vicreg)", re.ASCII)
+# main_moco.py, reranker_train.py: each sample goes through the network more than once.
+_VIEWS = re.compile(r"(?:^|[_/.-])(?:moco|simcl|simsiam|byol|dino|swav|barlow|vicreg)|rerank")
 _DISTRIBUTED = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
 # Ends of the names of files of data.
 _ENDS = re.compile(r"(?:\.(?:[a-z]{2,7}\d?|mp4|h5))+$", re.ASCII)
@@ -83,15 +83,16 @@ class _Reading:
     draft: Draft
     special: dict[str, str] = field(default_factory=dict)
     said_by: dict[str, tuple[str, str]] = field(default_factory=dict)
+    unread: dict[str, Problem] = field(default_factory=dict)
 
 
 def command_stated(launch: Launch, origin: str, files: Files | None = None) -> Stated:
     """The fields that flags, the program's name and, where they may be read, its files state."""
     found = configured(launch, files, origin)
-    stated = _read(found, origin)
+    stated = _read(found, launch, origin)
     if found.launch is launch:
         return stated
-    alone = _read(replace(found, launch=launch, unread=()), origin)
+    alone = _read(replace(found, launch=launch, unread=()), launch, origin)
     origins = {
         name: origin if alone.values.get(name) == stated.values[name] else FILE
         for name, origin in stated.origins.items()
@@ -99,28 +100,31 @@ def command_stated(launch: Launch, origin: str, files: Files | None = None) -> S
     return replace(stated, origins=origins)
 
 
-def _read(found: Configured, origin: str) -> Stated:
+def _read(found: Configured, own: Launch, origin: str) -> Stated:
     launch = found.launch
     family = family_of(launch)
     reading = _Reading(launch, family, Draft(origin, family.prefix))
     for flag, key in flags().launcher_values.items():
         if UNKNOWN not in (text := launch.started.get(flag, UNKNOWN)):
-            reading.draft.signal(key, text)
-    _read_flags(reading)
+            (reading.draft.signal if key in SIGNALS else reading.draft.say)(key, text)
+    for pair in () if found.unread else pairs_of(family.defaults):  # a file may say otherwise
+        _switch(reading, pair, "on")
+    _read_flags(reading, len(said(own.after)))
+    _leave_out_disputed(reading)
     if family.leads and (word := next(iter(positional(launch.after)), "")):
         _take(reading, family.values[family.leads], family.leads, word, ())
     if family.models and launch.program in family.models and "model" not in reading.draft.texts:
         reading.draft.say("model", family.models[launch.program])
     if family.configs and (config := next(filter(family.starts_config, launch.after), None)):
         _read_config(reading, config)
-    if launch.program == _ADAPTING and not found.unread and "finetuning" not in reading.special:
+    if family.adapts and not found.unread and "finetuning" not in reading.special:
         reading.special["adapters"] = "on"
         why = "finetuning_type is not stated: its default lora is taken, and no limit is set"
         reading.draft.problem(why, "options", contradiction=True)
     _read_kind(reading)
     _check_weights(reading)
     _read_dataset(reading.draft, reading.special, launch.after)
-    tell_files(found.unread, launcher_unread=found.launcher_unread, draft=reading.draft)
+    tell_files(found, reading.draft)
     _read_batch(reading)
     _read_length(reading)
     stated = reading.draft.stated()
@@ -136,7 +140,12 @@ def _read(found: Configured, origin: str) -> Stated:
         context.say("framework", framework)
     if trainer := _trainer(reading, stated):
         context.say("trainer", trainer)
-    return stated.over(context.stated())
+    usual, settled = Draft(f"default of {launch.program}"), stated.settled()
+    unread = stated.doubts or found.unread or any(UNKNOWN in word for word in launch.after)
+    taken = {} if unread else dict(pairs_of(family.taken.get(launch.program, "")))
+    for key in taken.keys() - settled:
+        usual.say(key, taken[key])
+    return stated.over(context.stated()).over(usual.stated())
 
 
 def _trainer(reading: _Reading, stated: Stated) -> str | None:
@@ -147,7 +156,7 @@ def _trainer(reading: _Reading, stated: Stated) -> str | None:
     named = [
         (name, switched(value, following))
         for name, value, following in (*said(launch.before), *said(launch.after))
-        if _PRECISION.search(flag_of(name).lstrip("-").rpartition(".")[2])
+        if PRECISION.search(flag_of(name).lstrip("-").rpartition(".")[2])
     ]
     if any((word or "auto") not in _UNSET and not _NEGATED.match(name) for name, word in named):
         return None
@@ -159,10 +168,13 @@ def _trainer(reading: _Reading, stated: Stated) -> str | None:
     return None if found and switched_off and known[found]["precision"] != "fp32" else found
 
 
-def _read_flags(reading: _Reading) -> None:
+def _read_flags(reading: _Reading, own: int) -> None:
+    """Take the flags, of which the last ``own`` are the command's: they override its files."""
     given = said(reading.launch.after)
     names = plain_names([(name, value) for name, value, _ in given], reading.family)
-    for name, value, following in given:
+    for index, (name, value, following) in enumerate(given):
+        if index == len(given) - own:
+            reading.said_by.clear()
         flag = flag_of(name if names[name] == name else f"--{names[name]}")
         key = reading.family.values.get(flag)
         if key in _FILES or (
@@ -170,7 +182,12 @@ def _read_flags(reading: _Reading) -> None:
         ):
             continue
         if key in _SWITCHED:
-            reading.special[key] = value or _next_value(following) or "on"
+            switch = value or _next_value(following) or "on"
+            if UNKNOWN not in switch:
+                reading.special[key] = switch
+            elif key in _KINDS:
+                why = f"{name} is set where we cannot read it: state options in --comment"
+                reading.draft.problem(why, "options")
         elif key in _OF_DATA:
             more = next(iter(following[1:]), "-") if value is None else "-"
             named = value if value is not None else _next_value(following) or ""
@@ -184,6 +201,20 @@ def _read_flags(reading: _Reading) -> None:
             word = switched(value, following)
             if word is not None:
                 _switch(reading, pair, word)
+            elif pair[0] == "options":  # off, whatever was said before
+                reading.draft.pairs.get("options", {}).pop(pair[1].partition("=")[0], None)
+
+
+def _leave_out_disputed(reading: _Reading) -> None:
+    """Take nothing where two flags say a field in two ways: one may be of images before a crop."""
+    draft, size = reading.draft, reading.special.get("input_size")
+    _, image = draft.texts.get("image_size", ("", size))
+    if size and image and size not in image.split("x"):
+        both = f"--input-size {size[:20]} and an image size of {image[:20]}"
+        draft.problem(f"{both} differ: no limit is set", "image_size", contradiction=True)
+    for problem in draft.problems:
+        if problem.contradiction:
+            draft.texts.pop(problem.field, None)
 
 
 def _next_value(following: Sequence[str]) -> str | None:
@@ -198,7 +229,7 @@ def _switch(reading: _Reading, pair: tuple[str, str], word: str) -> None:
         name, _, value = text.partition("=")
         reading.draft.pair(key, name, value)
     elif key in SIGNALS:
-        reading.draft.signal(key, word)
+        reading.draft.signal(key, text if word == "on" else word)
     elif not reading.draft.say(key, text):
         reading.special[key] = text
 
@@ -211,12 +242,15 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
         if about in DECISIVE or about == "model":
             shown = f"{name} is set where we cannot read it"
             draft.problem(f"{shown}: state {about} in --comment", about)
+            reading.unread[key] = draft.problems[-1]
         draft.texts.pop(about, None)
         reading.special.pop(key, None)
         if key == "dataset_size":
             reading.special["dataset_share"] = text
         return
-    if text.strip().lower() in _UNSET:
+    if key in reading.unread:  # said again, and clearly
+        draft.problems.remove(reading.unread.pop(key))
+    if text.strip().lower() in _UNSET or (key == "model" and text.replace(".", "").isdigit()):
         return
     flag, first = reading.said_by.setdefault(key, (flag_of(name), text))
     if key in FIELD_OF and key not in SIGNALS and flag != flag_of(name) and first != text:
@@ -226,7 +260,10 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
         draft.signal(key, text)
     elif key == "input_size":
         axes = [text, *following[1:]] if text == next(iter(following), None) else [text]
-        draft.say("image_size", "x".join(axis for axis in axes if axis.isdigit()) or text)
+        text = "x".join(takewhile(str.isdigit, axes)) or text
+        reading.special[key] = text.rpartition("x")[2]
+        if reading.family.name != "generic":  # where it is of images
+            draft.say("image_size", text)
     elif key == "config":
         _read_config(reading, text)
     elif key == "recipe":
@@ -346,9 +383,10 @@ def _read_kind(reading: _Reading) -> None:
         adapters, bits = adapters or "on", bits or ("4" if "q" in kinds else "")
     key, model = reading.draft.texts.get("model", ("", ""))
     if frozen := _FROZEN_BITS.search(model):
-        reading.draft.texts["model"], bits = (key, model[: frozen.start()]), frozen[1]
+        reading.draft.texts["model"] = key, model[: frozen.start()]
+        bits = frozen[1] or frozen[2] or "4"
     if _VIEWS.search(f"{reading.launch.directory}/{program}".lower()):
-        why = "self-supervised views of one image are not priced: no limit is set"
+        why = "self-supervised views, or passages of one query, are not priced: no limit is set"
         reading.draft.problem(why, "model", contradiction=True)
     options = {}
     if adapters:
@@ -357,6 +395,9 @@ def _read_kind(reading: _Reading) -> None:
             options["lora_rank"] = adapters
     if bits in ON or bits in _BITS:
         options |= {"quantized_base": f"{bits if bits in _BITS else 4}bit", "lora": "on"}
+    if "lora" in options and reading.family.adapts:
+        told_so = reading.draft.pairs.setdefault("options", {})
+        told_so.setdefault("lora_targets", reading.family.adapts)
     if "distilled" in told:
         options["objective"] = "distillation"
     elif _PREFERENCE.search(told.get("objective", program.lower())):
@@ -365,10 +406,10 @@ def _read_kind(reading: _Reading) -> None:
         options["resumed"] = "on"
     if told.get("evaluation") == "epoch":
         options["evaluation"] = "each_epoch"
-    if "frozen" in told or _PROBE.search(program.lower()):
-        options["frozen"] = "backbone"
-    elif "frozen_part" in told:
+    if "frozen_part" in told or ("frozen" in told and adapters):  # that of two bodies is not all
         options["frozen"] = "part"
+    elif "frozen" in told or _PROBE.search(program.lower()):
+        options["frozen"] = "backbone"
     for name, value in options.items():
         reading.draft.pair("options", name, value)
 

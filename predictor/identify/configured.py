@@ -18,7 +18,7 @@ from .stated import BATCHES, DECISIVE, Problem, Stated
 
 MAX_READ = 8
 MAX_BASES = 8
-_DEEPSPEED = frozenset(("--deepspeed", "--deepspeed-config"))
+_DEEPSPEED = frozenset(("--deepspeed", "--deepspeed-config", "--deepspeed-config-file"))
 _BASES = ("_base_", "_BASE_")
 _DEFAULTS = "defaults"  # of Hydra: files put together by a search path that we do not know
 _NAME = re.compile(r"[A-Za-z_][\w./@-]{0,79}", re.ASCII)
@@ -34,6 +34,7 @@ _NAMES = frozenset(("--config-name", "-cn"))
 _PATHS_WITHOUT = ("conf", "config", "configs")
 MAX_DOCUMENT = 32 * 1024
 _SWITCHES = ("fp16", "bf16")
+LAUNCHER_FILE = "--config-file"  # of accelerate launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +42,25 @@ class Configured:
     """A launch whose files' settings stand before its own flags, which win.
 
     ``tables`` is what the configurations of DeepSpeed and Accelerate say, which flags win over
-    too. ``unread`` may say what the time of the job follows from.
+    too. ``unread`` may say what the time of the job follows from, ``sharding_unread`` how its state
+    is shared.
     """
 
     launch: Launch
     tables: Stated
     unread: tuple[Named, ...]
     launcher_unread: bool
+    sharding_unread: bool
 
 
 def configured(launch: Launch, files: Files | None, origin: str) -> Configured:
     """Read the files that a launch names; with no ``files`` all of them are unread."""
     family = family_of(launch)
-    named = list(dict.fromkeys((*_of_flags(launch, family), *_of_arguments(launch, family))))
+    named = list(dict.fromkeys(_named(launch, family)))
     if files is None:
         unread = tuple(one for one in named if not one.agreed)
-        return Configured(launch, Stated(), unread, launcher_file(launch) is not None)
+        shares = bool(_DEEPSPEED & {*launch.started, *(one.flag for one in named)})
+        return Configured(launch, Stated(), unread, LAUNCHER_FILE in launch.started, shares)
     reading = _Reading(files, origin)
     read = [(one, None if one.flag in _DEEPSPEED else reading.settings(one.paths)) for one in named]
     own = replace(launch, after=(*(w for _, settings in read for w in _words(settings or {})),))
@@ -70,7 +74,7 @@ def configured(launch: Launch, files: Files | None, origin: str) -> Configured:
     )
     left = (one for one in named if one.flag in _DEEPSPEED and one.paths[0] in reading.missing)
     unread += tuple(one for one in left if not one.agreed)
-    return Configured(whole, tables, unread, reading.launcher_unread)
+    return Configured(whole, tables, unread, reading.launcher_unread, bool(reading.missing))
 
 
 @dataclass(slots=True)
@@ -91,11 +95,11 @@ class _Reading:
     def tables(self, whole: Launch) -> Stated:
         """The DeepSpeed configurations that the launch or its files name, over Accelerate's."""
         joined = Stated()
-        for name, value, following in said(whole.after):
+        for name, value, following in (*said(whole.before), *said(whole.after)):
             path = value if value is not None else next(iter(following), "")
             if flag_of(name) in _DEEPSPEED and path:
                 joined = completed(joined, self._deepspeed(path))
-        if (launcher := launcher_file(whole)) is None:
+        if (launcher := whole.started.get(LAUNCHER_FILE)) is None:
             return joined
         text = self._read(launcher)
         settings = None if text is None else settings_of(launcher, text)
@@ -131,7 +135,7 @@ class _Reading:
         if self.left == 0 or not path or UNKNOWN in path:
             return None
         self.left -= 1
-        return self.files.read(path)
+        return self.files(path)
 
 
 def _words(settings: Mapping[str, str]) -> Iterator[str]:
@@ -197,25 +201,22 @@ class Named:
     agreed: bool = False
 
 
-def launcher_file(launch: Launch) -> str | None:
-    """The file of a launcher such as ``accelerate launch --config_file``."""
-    found = (launch.started.get(flag) for flag in flags().launcher_files)
-    return next((path for path in found if path is not None), None)
-
-
-def tell_files(unread: Sequence[Named], *, launcher_unread: bool, draft: Draft) -> None:
+def tell_files(found: Configured, draft: Draft) -> None:
     """Add a problem where files may say what the time of the job follows from."""
-    if unread:
-        names = list(dict.fromkeys(one.shown for one in unread))[:MAX_FILES]
+    if found.unread:
+        names = list(dict.fromkeys(one.shown for one in found.unread))[:MAX_FILES]
         shown = "".join(c if c.isprintable() else "?" for c in ", ".join(names))
-        needed = "model, precision, batch_size, and epochs or steps"
-        draft.problem(f"{shown} is not read: state {needed} in --comment", "file")
-    if launcher_unread and not {"precision", *SIGNALS} & {*draft.texts, *draft.signals}:
-        words = "the launcher's file is not read: state precision in --comment"
-        draft.problem(words, "precision", contradiction=True)
+        needed = "model, precision, batch_size, and epochs or steps in --comment"
+        draft.problem(f"{shown} is not read; {needed} would tell what it may set", "file")
+    if found.launcher_unread and not {"precision", *SIGNALS} & {*draft.texts, *draft.signals}:
+        words = "the launcher's file is not read; precision in --comment would tell what it may set"
+        draft.problem(words, "precision", unread=True)
+    if (found.sharding_unread or found.launcher_unread) and "sharding" not in draft.texts:
+        words = "the file of DeepSpeed or the launcher is not read; zero in --comment tells a stage"
+        draft.problem(words, "sharding", unread=True)
 
 
-def _of_flags(launch: Launch, family: FlagFamily) -> Iterator[Named]:
+def _named(launch: Launch, family: FlagFamily) -> Iterator[Named]:
     values = [(n, v if v is not None else next(iter(f), "")) for n, v, f in said(launch.after)]
     where = next((text for name, text in values if flag_of(name) in _PATHS), None)
     named = any(flag_of(name) in _NAMES for name, _ in values)
@@ -236,9 +237,6 @@ def _of_flags(launch: Launch, family: FlagFamily) -> Iterator[Named]:
         elif not (flag in _PATHS and named):
             by_name = kind == "config" or (kind == "recipe" and not named_so)
             yield Named(flag, (text,), shown, kind == "agreed" or by_name)
-
-
-def _of_arguments(launch: Launch, family: FlagFamily) -> Iterator[Named]:
     for word in launch.after if family.configs else positional(launch.after):
         known = is_config(word) or _PYTHON_CONFIG.fullmatch(word)
         if family.starts_config(word) if family.configs else known:

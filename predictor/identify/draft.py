@@ -79,9 +79,9 @@ class Draft:
         if len(pairs) < MAX_PAIRS:
             pairs[key] = text
 
-    def problem(self, text: str, about: str = "", *, contradiction: bool = False) -> None:
+    def problem(self, text: str, about: str = "", **marks: bool) -> None:
         """Keep a problem for the user."""
-        self.problems.append(Problem(self.origin, text, about, contradiction))
+        self.problems.append(Problem(self.origin, text, about, **marks))
 
     def stated(self) -> Stated:
         """What was said, with a problem for each invalid value."""
@@ -215,19 +215,7 @@ def joint_precision(signals: Mapping[str, str]) -> Precision | None:
         raise JobError("precision", "fp32 and another", "expected one of them")
     if Precision.MIXED_FP8_BF16 in formats and Precision.MIXED_FP16_FP32 in formats:
         return Precision.MIXED_FP8_FP16
-    return next((p for p in _STRONGEST_FIRST if p in formats), None)
-
-
-_STRONGEST_FIRST = (
-    Precision.MIXED_FP8_FP16,
-    Precision.MIXED_FP8_BF16,
-    Precision.MIXED_FP16_FP32,
-    Precision.MIXED_BF16_FP32,
-    Precision.FP16,
-    Precision.BF16,
-    Precision.TF32,
-    Precision.FP32,
-)
+    return next((p for p in reversed(Precision) if p in formats), None)  # strongest first
 
 
 def _meant(name: str, text: str) -> tuple[Precision | str, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 from yaml import CSafeLoader
@@ -36,26 +36,17 @@ _CLOSING = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 _FAILURES = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, yaml.YAMLError)
 
 
-class Files(Protocol):
-    """Reads the small text files that a command names."""
-
-    def read(self, path: str) -> str | None:
-        """The text, None where there is none to be read; never raises.
-
-        ``path`` is as the command has it, relative to the directory it starts in.
-        """
+# The text of a small file by the path that a command has, relative to where it starts; None where
+# there is none to be read. Never raises.
+Files = Callable[[str], str | None]
 
 
-class UserFiles:
-    """Files with the rights of this process, relative to ``directory``."""
+def user_files(directory: Path) -> Files:
+    """Regular files of at most 64 KiB with the rights of this process, from ``directory`` on."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def read(self, path: str) -> str | None:
-        """The text of a regular file of at most 64 KiB."""
+    def read(path: str) -> str | None:
         try:
-            descriptor = os.open(self._directory / path, os.O_RDONLY | os.O_NONBLOCK)
+            descriptor = os.open(directory / path, os.O_RDONLY | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb") as file:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     return None
@@ -64,22 +55,14 @@ class UserFiles:
             return None
         return text.decode(errors="replace") if len(text) <= MAX_TEXT else None
 
+    return read
 
-class FilesAt:
-    """The same files for a command that runs in ``directory``."""
 
-    def __init__(self, files: Files, directory: str) -> None:
-        self._files = files
-        self._directory = directory
-
-    @classmethod
-    def of(cls, files: Files | None, directory: str | None) -> FilesAt | None:
-        """None where there are no files, or it is not known where the command runs."""
-        return None if files is None or directory is None else cls(files, directory)
-
-    def read(self, path: str) -> str | None:
-        """As of the files."""
-        return self._files.read(posixpath.join(self._directory, path))
+def files_at(files: Files | None, directory: str | None) -> Files | None:
+    """The same files for a command that runs in ``directory``; None where either is not known."""
+    if files is None or directory is None:
+        return None
+    return lambda path: files(posixpath.join(directory, path))
 
 
 def settings_of(name: str, text: str) -> dict[str, str] | None:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..job.phases import PHASE_FIELDS, Phase
-from ..job.precision import Precision
 from .draft import Draft, nearest_keys
 from .keys import ALIASES, FIELD_OF, key_of
 from .stated import Stated
@@ -81,8 +80,6 @@ def stated_text(stated: Stated) -> str:
 
 def value_text(value: Any) -> str:
     """One value as the grammar writes it, without quotes."""
-    if isinstance(value, Precision):
-        return value.value
     if isinstance(value, float):
         return repr(int(value)) if value.is_integer() else repr(value)
     if isinstance(value, tuple) and value and isinstance(value[0], int):

@@ -17,17 +17,19 @@ from typing import Any
 
 from profiles.storage import shipped_yaml
 
-from .command import command_stated
-from .configured import completed, deepspeed_stated
+from .command import PRECISION, command_stated
+from .configured import LAUNCHER_FILE, completed, deepspeed_stated
 from .draft import settle
-from .files import Files, FilesAt
+from .files import Files, files_at
 from .grammar import parse_mapping, parse_text
-from .launch import Launch, base_name, flags, launch_of, shell_file, shell_text
+from .launch import Launch, base_name, flag_of, flags, launch_of, serves, shell_file, shell_text
 from .rules import RuleContext, Rules
-from .shell import MAX_SCRIPT, Command, Sourced, read_script
+from .shell import MAX_SCRIPT, VISIBLE, Command, Sourced, read_script
 from .stated import FILE, SCRIPT, Problem, Stated
 
 MARK = "#SBATCH"
+# By which launchers are told how many processes to start.
+_STARTS = ("--nproc-per-node", "--num-gpus", "--nnodes", "--num-machines", "--num-processes")
 _LONG = re.compile(r"--([a-z][a-z-]+)(?:=(.*))?", re.ASCII | re.S)
 MAX_PROBLEMS = 5
 MAX_TRAINING_COMMANDS = 50
@@ -38,9 +40,21 @@ SCRIPTS_KEPT = 128
 _LINE = re.compile(r"^#PT\b:?[ \t]*([^\n]*+)$", re.MULTILINE)
 _TRAINING_FIELDS = {"model", "batch_size", "global_batch_size", "steps", "epochs"}
 _LENGTH = ("steps", "epochs")
+# Of a script: names and outputs of its job, and remarks; other directives; what a flag is set to.
+_PLACES = re.compile(
+    r"^(?P<free>#SBATCH[ \t]+(?:--job-name|--output|--error|-[Joe])\b.*|[ \t]*#(?!SBATCH|PT|!).*)"
+    r"|^#.*"
+    r"|(?<=\s)(?P<flag>--[A-Za-z][\w-]*)(?:=|[ \t]+)[\w./:+-]+(?=\s)"
+    r"(?<!\.py|\.sh)(?<!\.bash)(?<!\.slurm)(?<!\.sbatch)",  # programs that launchers start
+    re.MULTILINE | re.ASCII,
+)
+_NUMBER = re.compile(r"(?<![A-Za-z_\d])\d+", re.ASCII)
+_ONES = str.maketrans("0123456789", "1" * 10)
 # Where a batch job starts, unless it moves.
 HERE = {"SLURM_SUBMIT_DIR": ".", "PWD": "."}
 _CONTAINERS = frozenset(("docker", "podman", "enroot", "shifter", "ch-run", "udocker"))
+# What a configuration of DeepSpeed that the script itself writes would have said.
+_OF_DEEPSPEED = re.compile(r"sharding:the file of|file:--deepspeed[^,]+ is not read")
 # Problems that any program may have.
 _OF_FILES = ("file", "precision")
 
@@ -142,10 +156,12 @@ def _disputed(runs: Sequence[_Run], text: str) -> Iterator[str]:
             wanted = requests.get(flag, "")
             if started.isdigit() and wanted.isdigit() and int(started) != int(wanted):
                 yield f"{flag} {started}, and #SBATCH asks for {wanted}: no limit is set"
+        if run.visible and gpus.isdigit() and run.visible != int(gpus):
+            yield f"{VISIBLE} names {run.visible}, and #SBATCH asks for {gpus}: no limit is set"
 
 
 def started_gpus(text: str, argv: Sequence[str], files: Files | None = None) -> int | None:
-    """For how many GPUs launchers start a process, in a script or what ``argv`` runs.
+    """For how many GPUs launchers start a process, or which one sees, in a script or ``argv``.
 
     None where they do not say it, or not the same; ``files`` reads the scripts that it calls.
     """
@@ -153,12 +169,11 @@ def started_gpus(text: str, argv: Sequence[str], files: Files | None = None) -> 
     counts = set()
     for run in _runs(read or (Command(tuple(argv), False),), files):
         told = run.launch.started
-        here = told.get("--nproc-per-node") or told.get("--num-gpus", "")
-        numbers = [told.get("--num-processes", here), told.get("--nnodes", "1")]
-        if "--num-processes" in told:
-            numbers = numbers[:1]
-        elif "--include" in told and told["--include"].startswith("localhost:"):
-            numbers[0] = str(told["--include"].count(",") + 1)
+        here = told.get("--nproc-per-node") or told.get("--num-gpus") or str(run.visible or "")
+        if told.get("--include", "").startswith("localhost:"):
+            here = str(told["--include"].count(",") + 1)
+        whole = told.get("--num-processes")
+        numbers = [here, told.get("--nnodes", "1")] if whole is None else [whole]
         if all(number.isdigit() for number in numbers):
             counts.add(prod(map(int, numbers)))
     return counts.pop() or None if len(counts) == 1 else None
@@ -169,12 +184,13 @@ class _Run:
     """A training command; ``repeated`` where it may run more or less than once.
 
     ``directory`` is where it runs, as the script says it; None where that is not known, or where
-    its files are those of a container.
+    its files are those of a container. ``visible`` GPUs are those that it is told to use.
     """
 
     launch: Launch
     repeated: bool
     directory: str | None
+    visible: int = 0
 
 
 def _runs(commands: Sequence[Command], files: Files | None, depth: int = 0) -> Iterator[_Run]:
@@ -182,18 +198,24 @@ def _runs(commands: Sequence[Command], files: Files | None, depth: int = 0) -> I
         directory = command.directory
         if depth < MAX_DEPTH and (inner := _inner(command, files, directory)) is not None:
             outer = _outside(command.words, directory)
-            for run in _runs(inner, FilesAt.of(files, directory), depth + 1):
+            images = (w for w in command.words[1:] if " " not in w and serves((w,)))
+            started = (command.words[0], *images)
+            for run in _runs(inner, files_at(files, directory), depth + 1):
                 known = outer is not None and run.directory is not None
                 place = join(outer or "", run.directory or "") if known else None
-                whole = replace(run.launch, before=(command.words[0], *run.launch.before))
-                yield _Run(whole, run.repeated or command.repeated, place)
+                whole = replace(run.launch, before=(*started, *run.launch.before))
+                if not whole.does_other_work:
+                    again = run.repeated or command.repeated
+                    yield replace(run, launch=whole, repeated=again, directory=place)
         elif (launch := launch_of(command.words)) is not None and not launch.does_other_work:
-            yield _Run(launch, command.repeated, _outside(launch.before, directory))
+            seen = command.exported.get(VISIBLE, "")
+            visible = seen.count(",") + 1 if seen.replace(",", "").isdigit() else 0
+            yield _Run(launch, command.repeated, _outside(launch.before, directory), visible)
 
 
 def _sourced(files: Files | None) -> Sourced:
     """Reads a file that a script sources, where the commands before it have moved to."""
-    return lambda path, at: None if (here := FilesAt.of(files, at)) is None else here.read(path)
+    return lambda path, at: None if (here := files_at(files, at)) is None else here(path)
 
 
 def _inner(
@@ -201,9 +223,9 @@ def _inner(
 ) -> tuple[Command, ...] | None:
     """The commands of a shell text, or of a script that may be read; None where it is neither."""
     text, arguments = shell_text(command.words), tuple[str, ...]()
-    here = FilesAt.of(files, _outside(command.words, directory))
+    here = files_at(files, _outside(command.words, directory))
     if text is None and launch_of(command.words) is None and (file := shell_file(command.words)):
-        text, arguments = None if here is None else here.read(file[0]), file[1:]
+        text, arguments = None if here is None else here(file[0]), file[1:]
     if text is None:
         return None
     return read_script(text, command.exported, arguments, _sourced(here)).commands
@@ -220,7 +242,7 @@ def _training(
 ) -> Stated:
     """What all training commands agree on, over the configurations that the script writes."""
     found = [
-        (run, command_stated(run.launch, origin, FilesAt.of(files, run.directory)))
+        (run, command_stated(run.launch, origin, files_at(files, run.directory)))
         for run in runs[:MAX_TRAINING_COMMANDS]
     ]
     training = [
@@ -242,15 +264,10 @@ def _training(
     # a DeepSpeed configuration that the script writes completes the command line
     written = _agreed(configs, "two DeepSpeed configurations")
     joined = completed(agreed, written)
-    problems = joined.problems
-    if written.values:
-        unread = {p: p.text.partition(" is not read")[0].split(", ") for p in problems}
-        problems = tuple(
-            p
-            for p, files_of in unread.items()
-            if p.field != "file" or not all(f.startswith("--deepspeed") for f in files_of)
-        )
-    return replace(joined, problems=problems)
+    if not written.values:
+        return joined
+    others = (p for p in joined.problems if not _OF_DEEPSPEED.match(f"{p.field}:{p.text}"))
+    return replace(joined, problems=tuple(others))
 
 
 def _agreed(stated: Sequence[Stated], what: str) -> Stated:
@@ -269,6 +286,9 @@ def _agreed(stated: Sequence[Stated], what: str) -> Stated:
     if unknown is not None and "model" in values:
         clashes["model"] = origins["model"]
     problems = [p for one in stated for p in one.problems]
+    begun = [one for one in stated if "resumed" not in dict(one.values.get("options", ()))]
+    if begun and "options" in values:  # as where one of two branches resumes
+        values["options"] = tuple(p for p in values["options"] if p[0] != "resumed")
     for name, origin in clashes.items():
         del values[name], origins[name]
         problems.append(Problem(origin, f"{what} differ in {name}: state it in --comment", name))
@@ -282,6 +302,26 @@ def _without_length(stated: Stated, origin: str, why: str) -> Stated:
         return stated
     text = f"{why}: state epochs or steps of the whole job in --comment"
     return stated.without(_LENGTH, Problem(origin, text, "steps"))
+
+
+def alike(script: str) -> str:
+    """The script with ones for digits that no reading heeds: of remarks, ``--lr 0.1``, outputs."""
+    return _PLACES.sub(_with_ones, script)
+
+
+def _with_ones(place: re.Match[str]) -> str:
+    if place["free"] or (place["flag"] and not _is_heeded(place["flag"])):
+        return _NUMBER.sub(lambda number: number[0].translate(_ONES), place[0])
+    return place[0]
+
+
+@lru_cache(maxsize=1024)
+def _is_heeded(name: str) -> bool:
+    """Whether what stands behind a flag may count."""
+    table, flag = flags(), flag_of(name)
+    named = (*_STARTS, *table.launcher_values, LAUNCHER_FILE, *table.config_flags)
+    read = (flag in family.values or flag in family.switches for family in table.families)
+    return flag in named or any(read) or PRECISION.search(flag.lstrip("-")) is not None
 
 
 def sbatch_options(script: str) -> dict[str, str]:

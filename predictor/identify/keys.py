@@ -238,5 +238,4 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 _PHASE_FIELD_OF: Mapping[str, str] = {
     "share": "share",
     **{key: name for key, name in FIELD_OF.items() if name in PHASE_FIELDS},
-    **dict.fromkeys(("precision", "dtype"), "precision"),
 }

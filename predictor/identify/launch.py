@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -22,8 +22,11 @@ _MODULE_LAUNCHERS = frozenset(("torchrun", "accelerate", "deepspeed", "horovodru
 _SHELLS = ("bash", "sh", "zsh")
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _OVERRIDE = re.compile(r"[+~]*[A-Za-z_][\w./@-]{0,80}+=", re.ASCII)
+# Flags of what trains, where an image or a variable hides the program.
+_LEARNS = frozenset(("--lr", "--learning-rate", "--epochs", "--num-epochs", "--num-train-epochs"))
 _NAME_WORD = re.compile(r"[a-z]+", re.ASCII)
 _CONFIG_KEY = re.compile(r"[A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)+", re.ASCII)
+_NOT_ON = OFF | {"auto", "disabled"}
 _ONE_DASH = re.compile(r"-[A-Za-z][A-Za-z_-]{2}", re.ASCII)
 
 
@@ -35,7 +38,9 @@ class FlagFamily:
     the evidence holds for, ``least`` how much of it is needed; ``models`` the network a program
     trains; ``prefers`` the length that counts where two are given; ``configs`` the start of paths
     that are configurations. One that ``spreads`` uses every GPU it sees, without a launcher;
-    the first word that is no flag ``leads`` to what it means as a flag.
+    the first word that is no flag ``leads`` to what it means as a flag; ``defaults`` hold unless a
+    flag says otherwise, and what a program has ``taken`` as long as all of its words are read; one
+    that ``adapts`` trains adapters, beside those projections, unless told.
     """
 
     name: str
@@ -52,6 +57,9 @@ class FlagFamily:
     least: int = 1
     configs: str = ""
     leads: str = ""
+    defaults: str = ""
+    taken: Mapping[str, str] = field(default_factory=dict)
+    adapts: str = ""
     models: Mapping[str, str] | None = None
 
     def starts_config(self, word: str) -> bool:
@@ -70,11 +78,14 @@ class Flags:
     launching_files: frozenset[str]
     programs: frozenset[str]
     other_work: frozenset[str]
+    never_training: frozenset[str]
     other_work_flags: frozenset[str]
+    serving_words: frozenset[str]
+    playing: frozenset[str]
+    judging: frozenset[str]
     training_words: frozenset[str]
     launcher_values: Mapping[str, str]
     launcher_trainers: Mapping[str, str]
-    launcher_files: frozenset[str]
     config_ends: frozenset[str]
     config_flags: frozenset[str]
     about: Mapping[str, str]
@@ -150,14 +161,17 @@ class Launch:
         given = {flag_of(word.partition("=")[0]) for word in self.after if word.startswith("-")}
         if given & table.other_work_flags and not given & {"--train", "--do-train"}:
             return True
-        if given & {"--do-eval", "--do-predict"} and "--do-train" not in given:
-            return True
-        if self.after and self.after[0] in table.other_work:  # main.py validate --config ...
+        plays = any(part in flag_of(n) for n, _, _ in said(self.after) for part in table.playing)
+        if plays or {*self.after[:1]} & table.other_work:  # main.py validate --config ...
             return True
         if self.program == "yolo":
             return not {"train", "mode=train"} & set(self.after)
-        learns = self.trains or bool(given & {"--lr", "--learning-rate"})
-        return bool(_name_words(self.program) & table.other_work) and not learns
+        words = _NAME_WORD.findall(self.program)
+        named_so = bool(words) and words[0] in table.never_training
+        learns = self.trains or (not named_so and bool(given & {"--lr", "--learning-rate"}))
+        judges = _name_words(base_name(self.directory)) & table.judging  # llava.eval.run_llava
+        other = judges or _name_words(self.program) & table.other_work
+        return bool(other or serves((*self.before, self.directory))) and not learns
 
     @property
     def started(self) -> Mapping[str, str]:
@@ -168,12 +182,10 @@ class Launch:
     def alone(self) -> bool:
         """Whether nothing starts a process for each GPU, and no flag spreads one over them."""
         table = flags()
-        if self.program in table.programs or family_of(self).spreads:
-            return False
-        spreading = {*table.spreading, UNKNOWN}
-        if any(base_name(word).removesuffix(".py") in spreading for word in self.before):
-            return False
-        return not {flag_of(name) for name, _, _ in said(self.after)} & table.spreading_flags
+        by_words = {base_name(word).removesuffix(".py") for word in self.before}
+        by_flags = {flag_of(name) for name, _, _ in said(self.after)} & table.spreading_flags
+        spreads = self.program in table.programs or family_of(self).spreads
+        return not (spreads or by_flags or by_words & {*table.spreading, UNKNOWN})
 
 
 def launch_of(words: Sequence[str]) -> Launch | None:
@@ -190,8 +202,9 @@ def launch_of(words: Sequence[str]) -> Launch | None:
             module = behind[0]
             if module not in table.launching_modules:
                 known = module in table.programs
-                name = module if known else module.rpartition(".")[2] + ".py"
-                return Launch(name, before, behind[1:])
+                package, _, name = module.rpartition(".")
+                found = module if known else f"{name}.py"
+                return Launch(found, before, behind[1:], package.replace(".", "/"))
         elif several := table.programs & {" ".join((base, *behind[:n])) for n in (1, 2)}:
             name = max(several, key=len)
             return Launch(name, before, behind[name.count(" ") :])
@@ -203,10 +216,19 @@ def launch_of(words: Sequence[str]) -> Launch | None:
             return Launch(base, before, behind, word.rpartition("/")[0])
         elif python and word.startswith(UNKNOWN) and _is_python(words[index - 1]):
             return Launch(UNKNOWN, before, behind)
-        elif python and word == UNKNOWN and behind and behind[0].startswith("--"):
+        elif (
+            word == UNKNOWN
+            and "".join(behind[:1]).startswith("--")
+            and (python or {flag_of(name) for name, _, _ in said(behind)} & _LEARNS)
+        ):
             unknown = Launch(UNKNOWN, before, behind)
         python = python or _is_python(word) or base in _MODULE_LAUNCHERS
     return unknown
+
+
+def serves(words: Sequence[str]) -> bool:
+    """Whether an image or a package among the words is one that serves networks."""
+    return any(_name_words(part) & flags().serving_words for w in words for part in w.split("/"))
 
 
 def shell_text(words: Sequence[str]) -> str | None:
@@ -222,6 +244,18 @@ def shell_text(words: Sequence[str]) -> str | None:
                 if option.startswith("-") and option.endswith("c") and place + 1 < len(words):
                     return words[place + 1]
     return None
+
+
+def with_settings(words: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """A command whose environment is that of its program alone, as if by flags before its own."""
+    launch, known = launch_of(words), flags().generic.values
+    if launch is None:
+        return tuple(words)
+    said_so = (
+        (f"--{name}={text}", known.get(flag_of(f"--{name}"))) for name, text in environment.items()
+    )
+    told = (flag for flag, key in said_so if key not in (None, "file", "dataset_path"))
+    return (*words[: len(words) - len(launch.after)], *told, *launch.after)
 
 
 def shell_file(words: Sequence[str]) -> tuple[str, ...]:
@@ -276,12 +310,12 @@ def positional(words: Sequence[str]) -> list[str]:
 
 
 def switched(value: str | None, following: Sequence[str]) -> str | None:
-    """What a switch is set to: ``on``, a word of its own, or None where it is off."""
-    if value is None and following and following[0].lower() in (ON | OFF) - {"", "none"}:
+    """What a switch is set to: ``on``, a word of its own, or None where it is off, or left open."""
+    if value is None and following and following[0].lower() in (ON | _NOT_ON) - {"", "none"}:
         value = following[0]
     if value is None or value.lower() in ON:
         return "on"
-    return None if value.lower() in OFF else value
+    return None if value.lower() in _NOT_ON else value
 
 
 def _launches(word: str) -> bool:

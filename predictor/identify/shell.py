@@ -1,17 +1,22 @@
 """The commands of a shell script, read and never run.
 
 Quotes, comments, continued lines, here-documents, arrays, and variables that the script sets to
-plain text are understood. What only running could tell (``$(...)``, arithmetic, variables set in
-a branch or a loop, or not at all) becomes UNKNOWN inside the word. Every text is accepted, and
-the work is bounded by its length.
+plain text, sums of whole numbers, and ``if`` and ``case`` of known words are understood. What only
+running could tell (``$(...)``, variables set in another branch or a loop, or not at all) becomes
+UNKNOWN inside the word. Every text is
+accepted, and the work is bounded by its length.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from itertools import takewhile
+from operator import add, floordiv, mod, mul, sub
 from posixpath import join
 
 # Stands in a word for what cannot be known without running the script.
@@ -45,7 +50,8 @@ _TOKEN = re.compile(
 # Inside double quotes.
 _INSIDE = re.compile(
     r"""\\(?P<escaped>["$`\\\n])
-    |(?P<dollar>\$\([^"]*+|`[^`]*+`|\$\{[^}\n]{1,200}+\}|\$(?:[A-Za-z_]\w*+|[0-9@*\#?$!-]))
+    |(?P<dollar>\$\((?:[^()"]++|\((?:[^()"]++|\([^()"]*+\))*+\))*+\)|\$\([^"]*+|`[^`]*+`
+    |\$\{[^}\n]{1,200}+\}|\$(?:[A-Za-z_]\w*+|[0-9@*\#?$!-]))
     |(?P<plain>[^\\$`]++|.)""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
@@ -57,11 +63,18 @@ _PARAMETER = re.compile(r"(\w+|[@*#?$!-])(?:\[[@*]\])?(?::?([-=+?])(.*))?", re.A
 _MARK = "\ue001"
 _HERE = re.compile(r"(?<!<)<<-?[ \t]*(?:'(\w+)'|\"(\w+)\"|\\?(\w+))", re.ASCII)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.S)
+_SUM = re.compile(r"\$\((?:\((?P<sum>.{1,200})\)|\s*expr (?P<expr>.{1,200}))\)", re.ASCII | re.S)
+_NAME = re.compile(r"\$?\{?([A-Za-z_]\w*)\}?", re.ASCII)
+_NO_SUM = (SyntaxError, ValueError, TypeError, ArithmeticError, LookupError, RecursionError)
+_OPERATORS = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: floordiv, ast.Mod: mod}
 _MOVES = ("cd", "pushd", "popd")
-_SET_BY_SLURM = ("SLURM_", "CUDA_VISIBLE_DEVICES")
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+_SET_BY_SLURM = ("SLURM_", VISIBLE)
 _SETTERS = ("export", "declare", "typeset", "local", "readonly")
 _SHELL = re.compile(r"(?:^|/)(?:ba|z)?sh$|\.(?:sh|bash|slurm|sbatch)$")
-_BRANCHES = {"if": 1, "fi": -1, "case": 1, "esac": -1}
+_BRANCHES = frozenset(("if", "then", "elif", "else", "fi", "case", "esac"))
+_EQUAL = {"=": True, "==": True, "-eq": True, "!=": False, "-ne": False}
+_LESS = {"-lt": (0, False), "-ge": (0, True), "-gt": (1, False), "-le": (1, True)}
 _LOOPS = {"for": 1, "while": 1, "until": 1, "select": 1, "done": -1}
 _PREFIXES = ("then", "do", "else", "elif", "if", "while", "until", "!", "{", "fi", "done", "time")
 _TESTS = ("[", "[[", "test", "grep", "which", "command", "hash", "type")
@@ -81,13 +94,36 @@ class Command:
     """One simple command: its words without assignments, redirections and keywords.
 
     ``repeated`` where it stands in a loop or a function: it may run more or less than once.
-    ``exported`` are the variables that a shell script it starts would see.
+    ``exported`` are the variables that a shell script it starts would see, of another its GPUs.
     """
 
     words: tuple[str, ...]
     repeated: bool
     exported: Mapping[str, str] = field(default_factory=dict)
     directory: str | None = ""
+
+
+@dataclass(slots=True)
+class _Branches:
+    """An ``if`` or ``case``: whether the branch that is read runs, None where that is not known.
+
+    ``taken`` says the same of the branches before it; ``word`` is what a ``case`` compares, and
+    ``tests`` what decides on the next branch, None once it is read.
+    """
+
+    word: str | None = None
+    live: bool | None = None
+    taken: bool | None = False
+    tests: list[bool | None] | None = None
+
+    def enter(self) -> None:
+        """The branch that the tests decide on."""
+        tests, self.tests = self.tests or [], None
+        some = True if True in tests else None if None in tests else False
+        found = some if self.word is not None or len(tests) == 1 else None  # any pattern will do
+        fresh = self.taken is False
+        self.live = False if self.taken or found is False else (found and fresh) or None
+        self.taken = self.taken or (None if found is None else found or self.taken)
 
 
 # The text of a file, sourced in a directory; None where it is not to be read.
@@ -157,7 +193,7 @@ class _Reader:
     array: str | None = None
     array_from: int = 0
     dropping: bool = False
-    branches: int = 0
+    branches: list[_Branches] = field(default_factory=list)
     loops: int = 0
     function: bool = False
     tested: bool = False
@@ -180,8 +216,9 @@ class _Reader:
             assert match.lastgroup is not None
             position, before = match.end(), len(self.commands)
             if match.lastgroup == "dollar" and match[0] == "$(":
-                position = _closing(self.text, position)
-                self._add(UNKNOWN)
+                end = _closing(self.text, position)
+                self._add(self._sum(self.text[position - 2 : end]))
+                position = end
             else:
                 self._token(match.lastgroup, match[0])
             if len(self.commands) > before:
@@ -219,8 +256,12 @@ class _Reader:
         elif kind == "redirect":
             self._end_word()
             self.dropping = True
+        elif kind == "end" and token == "|" and self._pattern():
+            pass
         elif kind == "end":  # what follows `||`, or `&&` after a test, may not run
             self._end_command()
+            if token == ";;" and self.branches and self.branches[-1].word is not None:
+                self.branches[-1].tests = []
             goes_on = token == "\n" and self.joined
             if token not in ("&&", "|") and not goes_on:
                 self.tested = token == "||"
@@ -238,12 +279,16 @@ class _Reader:
 
     def _bracket(self, token: str) -> None:
         if token == "(" and self.word is not None and re.fullmatch(r"[A-Za-z_]\w*\+?=", self.word):
+            self.words = self._structure(self.words)
             self.array, self.word, self.array_from = self.word[:-1], None, len(self.words)
         elif token == ")" and self.array is not None:
             self._end_word()
-            self._set_array(self.array, tuple(self.words[self.array_from :]))
+            if not self._dead():
+                self._set_array(self.array, tuple(self.words[self.array_from :]))
             del self.words[self.array_from :]
             self.array = None
+        elif self.array is None and token == ")" and self._pattern():
+            self.branches[-1].enter()
         elif self.array is None:
             words = self.words if self.word is None else [*self.words, self.word]
             if token == "(" and len(words) == 1 and words[0] not in _KEYWORDS:
@@ -297,6 +342,8 @@ class _Reader:
 
     def _value(self, token: str) -> tuple[str, ...]:
         """What ``$NAME``, ``${NAME}`` or ``${NAME:-default}`` stands for."""
+        if token.startswith("$("):
+            return (self._sum(token),)
         match = _PARAMETER.fullmatch(token[2:-1] if token.startswith("${") else token[1:])
         if match is None:
             return (UNKNOWN,)
@@ -315,6 +362,16 @@ class _Reader:
             return (plain,)
         return (UNKNOWN,)
 
+    def _sum(self, token: str) -> str:
+        """The value of ``$((N * 8))`` or ``$(expr $N / 8)``; UNKNOWN where a part is."""
+        if (match := _SUM.fullmatch(token)) is None:
+            return UNKNOWN
+        told = match["sum"] or match["expr"].replace("\\*", "*")
+        text = _NAME.sub(lambda name: self.variables.get(name[1], UNKNOWN), told).strip()
+        with suppress(*_NO_SUM):
+            return str(_whole(ast.parse(text, mode="eval").body))
+        return UNKNOWN
+
     def _spent(self, words: tuple[str, ...]) -> tuple[str, ...]:
         """Words, as long as what is left of the budget of expansions holds them."""
         self.budget -= sum(map(len, words))
@@ -325,6 +382,11 @@ class _Reader:
         words, self.words = self.words, []
         self.dropping, self.array = False, None
         words = self._structure(words)
+        if self.branches and self.branches[-1].tests is not None and words:
+            again = self.loops > 0 or self.function  # words may differ then
+            self.branches[-1].tests.append(None if again else _verdict(words))
+        if self._dead():
+            return
         plain = [i for i, word in enumerate(words) if not _ASSIGNMENT.fullmatch(word)]
         if words and (not plain or words[0] in _SETTERS):
             for word in words:
@@ -346,20 +408,16 @@ class _Reader:
         to = words[1] if len(words) == 2 and words[0] == "cd" else UNKNOWN
         if UNKNOWN in to or to.startswith(("-", "~")):
             return None
-        return (
-            to
-            if to.startswith("/")
-            else None
-            if self.directory is None
-            else join(self.directory, to)
-        )
+        if self.directory is None and not to.startswith("/"):
+            return None
+        return join(self.directory or "", to)
 
     def _seen_by(self, words: list[str], given: list[str]) -> Mapping[str, str]:
-        """What a shell that a command starts knows: exported variables, and those before it."""
-        if not any(_SHELL.search(word) for word in words):
-            return {}
+        """What a shell that a command starts knows of variables; any other program, of its GPUs."""
         seen = {name: self.variables[name] for name in self.exported & self.variables.keys()}
-        return seen | {name: value for name, _, value in (word.partition("=") for word in given)}
+        seen |= {name: value for name, _, value in (word.partition("=") for word in given)}
+        shell = any(_SHELL.search(word) for word in words)
+        return seen if shell else {k: v for k, v in seen.items() if k == VISIBLE}
 
     def _forget(self, words: list[str]) -> None:
         """What commands that set variables by themselves leave unknown."""
@@ -380,7 +438,7 @@ class _Reader:
     def _structure(self, words: list[str]) -> list[str]:
         """Follow branches, loops and functions; the command that keywords lead."""
         for index, first in enumerate(words):
-            self.branches = max(0, self.branches + _BRANCHES.get(first, 0))
+            self._branch(first, words[index + 1 : index + 2])
             self.loops = max(0, self.loops + _LOOPS.get(first, 0))
             if first == "}":
                 self.function = False
@@ -393,9 +451,50 @@ class _Reader:
                 return words[index:]
         return []
 
+    def _branch(self, word: str, following: list[str]) -> None:
+        """Follow the keywords of ``if`` and ``case``."""
+        if word == "if":
+            self.branches.append(_Branches(tests=[]))
+        elif word == "case":
+            self.branches.append(_Branches(following[0] if following else UNKNOWN, tests=[]))
+        elif not self.branches or word not in (*_BRANCHES, "!"):
+            return
+        elif word in ("fi", "esac"):
+            self.branches.pop()
+        elif word == "elif":
+            self.branches[-1].tests = []
+        elif word == "!" and self.branches[-1].tests is not None:
+            self.branches[-1].tests.append(None)
+        elif word == "else":
+            self.branches[-1].tests = [True]
+            self.branches[-1].enter()
+        elif word == "then":
+            self.branches[-1].enter()
+
+    def _pattern(self) -> bool:
+        """Whether the words so far are a pattern of a ``case``, which is compared then."""
+        self._end_word()
+        if self.words[:1] == ["case"] and "in" in self.words:  # on the line of its first pattern
+            at = self.words.index("in") + 1
+            self._structure(self.words[:at])
+            del self.words[:at]
+        case = self.branches[-1] if self.branches else _Branches()
+        if case.word is None or case.tests is None or "esac" in self.words:
+            return False
+        for pattern in self.words:
+            known = UNKNOWN not in pattern + case.word and not (self.loops or self.function)
+            case.tests.append(fnmatchcase(case.word, pattern) if known or pattern == "*" else None)
+        self.words = []
+        return True
+
+    def _dead(self) -> bool:
+        """Whether what stands here is in a branch that does not run."""
+        return any(one.live is False and one.tests is None for one in self.branches)
+
     def _uncertain(self) -> bool:
         """Whether what stands here may run never, or more than once."""
-        return self.branches > 0 or self.loops > 0 or self.function or self.tested
+        unsure = any(one.live is None or one.tests is not None for one in self.branches)
+        return unsure or self.loops > 0 or self.function or self.tested
 
     def _assign(self, word: str) -> None:
         match = _ASSIGNMENT.fullmatch(word)
@@ -408,6 +507,29 @@ class _Reader:
             value = self.variables.get(name, "") + value
         self.variables[name] = value if len(value) <= MAX_VALUE else UNKNOWN
         self.arrays.pop(name, None)
+
+
+def _whole(node: ast.expr) -> int:
+    """The value of a sum of whole numbers; raises ValueError or KeyError for any other text."""
+    if isinstance(node, ast.BinOp):
+        return int(_OPERATORS[type(node.op)](_whole(node.left), _whole(node.right)))
+    return int(ast.literal_eval(node))
+
+
+def _verdict(words: Sequence[str]) -> bool | None:
+    """Whether a test of known words is true; None of any other command."""
+    test = list(words[1:-1] if words[0] in ("[", "[[") else words[1:])
+    if words[0] not in ("[", "[[", "test") or any(UNKNOWN in word for word in test):
+        return None
+    if len(test) == 2 and test[0] in ("-z", "-n"):
+        return (test[1] == "") == (test[0] == "-z")
+    if len(test) != 3 or (words[0] == "[[" and re.search(r"[*?\[]", test[2])):
+        return None
+    if test[1] in _LESS and test[0].isdecimal() and test[2].isdecimal():
+        turned, negated = _LESS[test[1]]
+        pair = (int(test[0]), int(test[2]))
+        return (pair[turned] < pair[1 - turned]) != negated
+    return (test[0] == test[2]) == _EQUAL[test[1]] if test[1] in _EQUAL else None
 
 
 def _closing(text: str, position: int) -> int:

@@ -30,7 +30,7 @@ _WHOLE = (BATCHES, _LENGTHS)
 SCRIPT = "script"
 FILE = "file"  # the origin of what a configuration says
 # Fields that a script and what goes before it may not say differently.
-NAMED = {"model", "precision", "dataset"}
+NAMED = {"model", "precision", "dataset", "sharding"}
 CONTRADICTED = DECISIVE - {"options", "variant", "phases", "file"} | NAMED
 
 
@@ -40,13 +40,15 @@ class Problem:
 
     ``field`` is the field of TrainingJob it is about, empty where it is about none, and ``file``
     where a configuration that was not read may say any of them. ``contradiction`` marks what the
-    script itself says otherwise: no kill limit may rest on it.
+    script itself says otherwise, ``unread`` what is open until a place states the field: no kill
+    limit may rest on either.
     """
 
     origin: str
     text: str
     field: str = ""
     contradiction: bool = False
+    unread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +93,15 @@ class Stated:
     @property
     def doubts(self) -> tuple[Problem, ...]:
         """Problems with what a time follows from, where no other place states that."""
-        stated = self._settled(ALTERNATIVES[1:])
+        stated = self.settled(ALTERNATIVES[1:])
         return tuple(p for p in self.problems if p.field in DECISIVE - stated)
 
     @property
     def contradictions(self) -> tuple[Problem, ...]:
         """Where the script says otherwise than what goes before it."""
-        return tuple(p for p in self.problems if p.contradiction)
+        return tuple(p for p in self.problems if p.contradiction or p.unread)
 
-    def _settled(self, alternatives: Collection[tuple[str, str]] = ALTERNATIVES) -> set[str]:
+    def settled(self, alternatives: Collection[tuple[str, str]] = ALTERNATIVES) -> set[str]:
         """The fields that are stated, those of the length by phases too, and their alternatives."""
         names = set(self.values) | ({"model"} if self.unknown_model else set())
         if lasting(self.values.get("phases", ())):
@@ -126,7 +128,7 @@ class Stated:
         ``options`` and ``variant`` are joined key by key, but the variant of another model is
         left out. Problems of the weaker one are dropped where this one settles their field.
         """
-        settled = self._settled()
+        settled = self.settled()
         if settled & set(_LENGTHS) and lasting(weaker.values.get("phases", ())):
             settled.add("phases")
         if all(set(names) & settled for names in _WHOLE):

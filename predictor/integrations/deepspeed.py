@@ -17,7 +17,7 @@ from .follower import Guard, TrainingFollower
 from .trainer_settings import (
     TrainerSettings,
     float32_here,
-    gpus_per_node_here,
+    launched,
     name_of,
     whole,
     zero_stage,
@@ -45,7 +45,7 @@ def settings_of(engine: Any, steps: int | None) -> TrainerSettings:
         batch_size=engine.train_micro_batch_size_per_gpu(),
         grad_accum=engine.gradient_accumulation_steps(),
         gpus=engine.world_size,
-        gpus_per_node=gpus_per_node_here(),
+        gpus_per_node=launched("LOCAL_WORLD_SIZE"),
         sharding=zero_stage(engine.zero_optimization_stage()),
         total_steps=steps,
         first_step=engine.global_steps,

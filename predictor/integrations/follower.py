@@ -28,8 +28,8 @@ from .trainer_settings import (
     TrainerSettings,
     float32_here,
     gpus_here,
-    gpus_per_node_here,
     job_of,
+    launched,
     rank_here,
     whole,
 )
@@ -385,7 +385,7 @@ class TrainingLoop:
         return TrainerSettings(
             precision=float32_here(),
             gpus=gpus_here(),
-            gpus_per_node=gpus_per_node_here(),
+            gpus_per_node=launched("LOCAL_WORLD_SIZE"),
             total_steps=total,
             first_step=self._first_step,
             leader=rank_here() == 0,

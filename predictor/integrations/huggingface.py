@@ -11,7 +11,7 @@ with needs_package("transformers"):
     from transformers import TrainerCallback
 
 from .follower import TrainingFollower
-from .trainer_settings import TrainerSettings, float32_here, gpus_per_node_here, name_of, zero_stage
+from .trainer_settings import TrainerSettings, float32_here, launched, name_of, zero_stage
 
 
 class PrecisionTimeCallback(TrainerCallback):
@@ -54,7 +54,7 @@ def settings_of(args: Any, state: Any, model: Any) -> TrainerSettings:
         batch_size=args.per_device_train_batch_size,
         grad_accum=args.gradient_accumulation_steps,
         gpus=args.world_size * max(1, args.n_gpu),
-        gpus_per_node=gpus_per_node_here(),
+        gpus_per_node=launched("LOCAL_WORLD_SIZE"),
         sharding=_sharding(args),
         total_steps=state.max_steps if state.max_steps > 0 else None,
         first_step=state.global_step,

@@ -110,12 +110,13 @@ def gpus_here() -> int:
     distributed = _distributed()
     if distributed is not None:
         return int(distributed.get_world_size())
-    return _positive("WORLD_SIZE") or 1
+    return launched("WORLD_SIZE") or 1
 
 
-def gpus_per_node_here() -> int | None:
-    """Processes on this node, where the launcher says it."""
-    return _positive("LOCAL_WORLD_SIZE")
+def launched(variable: str) -> int | None:
+    """A number above 0 that the launcher sets, such as LOCAL_WORLD_SIZE, else None."""
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() and int(text) > 0 else None
 
 
 def name_of(network: Any) -> str | None:
@@ -146,8 +147,3 @@ def _distributed() -> Any:
     distributed = sys.modules.get("torch.distributed")
     there = distributed is not None and distributed.is_available() and distributed.is_initialized()
     return distributed if there else None
-
-
-def _positive(variable: str) -> int | None:
-    text = os.environ.get(variable, "")
-    return int(text) if text.isdecimal() and int(text) > 0 else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from profiles.storage import shipped_yaml
 
@@ -46,6 +46,7 @@ class Framework:
     date: float | None
 
 
+@lru_cache(maxsize=4096)
 def framework_of(text: str, container: str = "") -> Framework:
     """The framework a person names, with the date of its version or of a container (``24.05``).
 

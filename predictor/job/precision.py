@@ -8,7 +8,7 @@ from profiles.gpus import Gpu
 from profiles.storage import shipped_yaml
 
 from ..errors import JobError
-from .words import accepted
+from .words import accepted, nearest
 
 
 class Dtype(StrEnum):
@@ -86,7 +86,8 @@ def parse_precision(text: str) -> Precision:
     try:
         return Precision(key)
     except ValueError:
-        words = [*(p.value for p in Precision), "amp", "bf16-mixed", "fp8", "O1"]
+        near = nearest(key, (name for name in ALIASES if name[0] != "_"))
+        words = [*near, *Precision, "amp", "fp8"]
         raise JobError("precision", text, accepted(key, words)) from None
 
 

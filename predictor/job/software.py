@@ -45,12 +45,13 @@ class Software:
     ``part``, ``objective`` nothing, ``distillation`` or ``preference``. A ``resumed`` one goes on
     from a checkpoint, one that ``evaluates`` does so after each epoch. ``half_weights`` (apex O2)
     are weights in the lower format beside FP32 masters. What is None was not stated. ``settings``
-    say where each field comes from.
+    say where each field comes from. ``older_attention`` is a kernel made for the generation before.
     """
 
     framework: str
     date: float
     fused_attention: bool = False
+    older_attention: bool = False
     megatron_core: bool = False
     compiled: bool = False
     fused_kernels: bool = False
@@ -84,6 +85,7 @@ class Software:
     offloads_weights: bool = False
     adapters: bool = False
     adapter_rank: int | None = None
+    adapts_all: bool = False
     base_bits: int | None = None
     frozen: str = ""
     objective: str = ""
@@ -299,6 +301,7 @@ class OptimizerRule:
     bytes_per_parameter: float
     state_bytes_per_parameter: float
     launches_per_tensor: float
+    spelt_out_bytes: float = 0.0
 
 
 @cache

@@ -12,6 +12,7 @@ from profiles.gpus import Gpu, find_gpu
 
 from ..errors import JobError
 from .datasets import DataSet, dataset_named
+from .fabrics import fabric_of
 from .frameworks import framework_of
 from .phases import Phase, parts_of, phases_of
 from .precision import Dtype, Precision, parse_precision
@@ -106,6 +107,7 @@ class TrainingJob:
             raise JobError("gpu", self.gpu, advice or str(error)) from None
         set_(self, "gpu", gpu.name)
         set_(self, "hardware", gpu)
+        fabric_of(gpu, self.fabric and str(self.fabric))  # raises where it is not known
         self._check_numbers()
         # as a field or as an option sequence parallelism means the same; alone it means nothing
         option = ("sequence_parallel", "on")

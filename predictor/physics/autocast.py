@@ -18,12 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 from profiles.gpus import CPU, Gpu
 from profiles.storage import shipped_yaml
 
-from ..graphs.operator import PRODUCT_KINDS, Direction, Graph, Kind, Operator
+from ..graphs.operator import DATA_GRADIENT, FORWARD, PRODUCT_KINDS, UPDATE, Graph, Kind, Operator
 from ..job.precision import Dtype, Precision
 from ..job.training_job import TrainingJob
 
@@ -38,7 +39,8 @@ MATRIX = frozenset({Kind.GEMM, Kind.CONV})
 # In the recipes of Transformer Engine only the GEMMs of linear layers run in FP8 or FP4.
 NARROW = (Dtype.FP8, Dtype.FP4)
 NARROW_KINDS = frozenset({Kind.GEMM})
-FULL = Dtype.FP32.bytes
+FP32 = Dtype.FP32
+FULL = FP32.bytes
 STORED = "stored"  # origin of weights, inputs and buffers: FP32 under every mixed policy
 
 _LISTS = shipped_yaml("autocast.yaml")
@@ -53,6 +55,7 @@ _CPU_WIDE = CPU_CAST | {STORED}
 _LISTED = CUDA_CAST | CUDA_WIDEN | CPU_CAST
 
 
+@cache
 def listed_name(name: str) -> str | None:
     """The name under which a list has a function that a trace saw; None where no list has it."""
     plain = _SEEN_AS.get(name, name)
@@ -79,7 +82,7 @@ def autocast(graph: Graph, precision: Precision, gpu: Gpu) -> tuple[TypedOperato
     A mixed policy casts each FP32 weight once a micro-step to the lower format, and writes its
     gradient back in FP32; what is frozen is kept in the lower one.
     """
-    typed = list(_typed(graph, precision, gpu))
+    typed = _typed(graph, precision, gpu)
     if precision.mixed:
         low = precision.activation_dtype
         if any(o.origins is not None for o in graph.operators):  # of a trace
@@ -87,7 +90,7 @@ def autocast(graph: Graph, precision: Precision, gpu: Gpu) -> tuple[TypedOperato
         weights = graph.trainable_parameters - graph.sparse_parameters
         cast = Operator(
             Kind.CAST,
-            Direction.UPDATE,
+            UPDATE,
             (1, weights),
             0.0,
             weights,
@@ -98,36 +101,38 @@ def autocast(graph: Graph, precision: Precision, gpu: Gpu) -> tuple[TypedOperato
     return tuple(typed)
 
 
-def _typed(graph: Graph, precision: Precision, gpu: Gpu) -> Iterator[TypedOperator]:
+def _typed(graph: Graph, precision: Precision, gpu: Gpu) -> list[TypedOperator]:
     flowing = low = precision.activation_dtype
     matmul = precision.matmul_dtype
     fits = LOWER_PRECISION if matmul not in NARROW else NARROW_KINDS
     products = {kind: matmul if kind in fits else low for kind in LOWER_PRECISION}
     tensor_cores = {dtype: on_tensor_cores(dtype, gpu) for dtype in set(products.values())}
-    width = {dtype: dtype.bytes for dtype in (low, Dtype.FP32, *products.values())}
+    width = {dtype: dtype.bytes for dtype in (low, FP32, *products.values())}
     kept = FULL_PRECISION_CPU if gpu.kind == CPU else FULL_PRECISION
     full = kept if precision.mixed else frozenset()
     wide = wide_origins(gpu) if precision.mixed else frozenset()
+    typed = []
     for operator in graph.operators:
         kind, tensor_core = operator.kind, False
         if kind in products:
             dtype, flowing = products[kind], low
             tensor_core = tensor_cores[dtype] and not vector(operator)
         elif kind in full:
-            dtype = Dtype.FP32
-            flowing = Dtype.FP32 if operator.direction is Direction.FORWARD else low
+            dtype = FP32
+            flowing = FP32 if operator.direction is FORWARD else low
         else:
             dtype = _format(operator, wide, low, flowing)
         moved = (operator.reads + operator.writes) * width[dtype]
-        yield TypedOperator(operator, dtype, moved, tensor_core)
+        typed.append(TypedOperator(operator, dtype, moved, tensor_core))
+    return typed
 
 
 def _format(operator: Operator, wide: frozenset[str], low: Dtype, flowing: Dtype) -> Dtype:
     """The format of work that its kind does not settle; ``flowing`` where no trace names inputs."""
-    listed = operator.direction is Direction.FORWARD and _listed(operator) in wide
+    listed = operator.direction is FORWARD and listed_name(operator.function) in wide
     if operator.origins is None:
-        return Dtype.FP32 if listed else flowing
-    return Dtype.FP32 if listed or not wide.isdisjoint(operator.origins) else low
+        return FP32 if listed else flowing
+    return FP32 if listed or not wide.isdisjoint(operator.origins) else low
 
 
 def _with_casts(typed: Iterable[TypedOperator], low: Dtype, gpu: Gpu) -> Iterator[TypedOperator]:
@@ -141,15 +146,15 @@ def _with_casts(typed: Iterable[TypedOperator], low: Dtype, gpu: Gpu) -> Iterato
     for item in typed:
         operator = item.operator
         product = operator.kind in PRODUCT_KINDS
-        if operator.direction is Direction.FORWARD:
+        if operator.direction is FORWARD:
             casts[product] = cast = _cast_before(operator, low, wide, gpu.kind == CPU)
-            if cast and _listed(operator) in widens:
+            if cast and listed_name(operator.function) in widens:
                 item = item._replace(bytes=item.bytes - operator.reads * (FULL - low.bytes))
             elif cast:
                 yield cast
         yield item
         behind = casts.get(product)
-        if behind and operator.direction is Direction.DATA_GRADIENT:
+        if behind and operator.direction is DATA_GRADIENT:
             back = replace(behind.operator, direction=operator.direction)
             yield behind._replace(operator=back)
             casts[product] = None
@@ -160,15 +165,11 @@ def _cast_before(
 ) -> TypedOperator | None:
     """The cast of what a forward operator reads, None where it reads what it computes in."""
     low_inputs = wide.isdisjoint(operator.origins or ())
-    if _listed(operator) in wide and low_inputs:
+    if listed_name(operator.function) in wide and low_inputs:
         return _cast(operator, operator.reads, low)
     if on_cpu and operator.kind in PRODUCT_KINDS and not low_inputs:
         return _cast(operator, operator.reads - weights_of(operator), low)
     return None
-
-
-def _listed(operator: Operator) -> str | None:
-    return listed_name(operator.function) if operator.function else None
 
 
 def weights_of(operator: Operator) -> float:
@@ -183,7 +184,7 @@ def _cast(of: Operator, elements: float, low: Dtype) -> TypedOperator:
     """The cast of so many elements that a forward operator reads."""
     cast = Operator(
         Kind.CAST,
-        Direction.FORWARD,
+        FORWARD,
         (1, int(elements)),
         0.0,
         elements,
@@ -198,7 +199,7 @@ def _cast(of: Operator, elements: float, low: Dtype) -> TypedOperator:
 
 def vector(operator: Operator) -> bool:
     """Whether a product is of a matrix and a vector, which ordinary cores compute (cuBLAS GEMV)."""
-    return 1 in operator.dims[:3] and operator.kind in PRODUCTS
+    return operator.kind in PRODUCTS and 1 in operator.dims[:3]
 
 
 def on_tensor_cores(dtype: Dtype, gpu: Gpu) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
 from profiles.gpus import CPU, find_gpu
 
 from ..graphs.catalog import ModelEntry, find_entry, graph_of, overrides
-from ..graphs.operator import READ_BACK, Direction, Graph, Kind, Operator, Workload
+from ..graphs.operator import FORWARD, READ_BACK, Direction, Graph, Kind, Operator, Workload
 from ..job.precision import Dtype, Precision
 from ..job.training_job import TrainingJob
 from .autocast import TypedOperator, autocast, runnable
@@ -23,7 +23,7 @@ ANY_AXES = ("tensorflow", "jax")  # whose convolutions over any number of axes t
 LOW_WEIGHTS = frozenset({"megatron", "nemo"})
 # FSDP with mixed_precision PURE, low_precision_layernorm and fused_crossentropy, the defaults of
 # llm-foundry's training recipes: FP32 shards, every activation and the loss in the lower format.
-LOW_ACTIVATIONS = frozenset({"llm-foundry"})
+LOW_ACTIVATIONS = frozenset({"llm-foundry", "jax"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +62,9 @@ def storage_of(job: TrainingJob) -> Storage:
         # FP32 when the optimizer steps.
         half = job.precision in (Precision.MIXED_FP16_FP32, Precision.MIXED_FP8_FP16)
         gradient = low if half else FULL
-        return Storage(
-            low,
-            saved,
-            low,
-            low,
-            gradient,
-            master=FULL,
-            upcast_gradient=FULL if half else 0,
-            loss_in_place=True,
-        )
+        cast = FULL if half else 0
+        kept = Storage(low, saved, low, low, gradient, FULL, upcast_gradient=cast)
+        return replace(kept, loss_in_place=True)
     if job.framework in LOW_ACTIVATIONS:
         return Storage(low, saved, low, FULL, FULL, loss=low, loss_in_place=True)
     if job.software.half_weights:
@@ -91,6 +84,7 @@ def job_graph(job: TrainingJob, entry: ModelEntry) -> Graph:
     return graph_of(entry.name, overrides(entry, job.variant), workload(job, entry))
 
 
+@lru_cache(maxsize=16)
 def job_operators(job: TrainingJob, graph: Graph) -> tuple[TypedOperator, ...]:
     """The operators of a graph in the formats, layouts and fusions of the job's framework."""
     return lowered(job, _stored(job, _typed(graph, job.precision, job.gpu)))
@@ -110,16 +104,12 @@ def _stored(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOp
         return typed
     return tuple(
         t._replace(dtype=low, bytes=(t.operator.reads + t.operator.writes) * low.bytes)
-        if t.operator.kind in STORED_LOW or _traced(t.operator)
+        if t.operator.kind in STORED_LOW
+        or (t.operator.kind is Kind.ELEMENTWISE and t.operator.origins is not None)  # of a trace
         else t
         for t in typed
         if not (t.operator.kind is Kind.CAST and t.operator.function)
     )
-
-
-def _traced(operator: Operator) -> bool:
-    """Whether this is pointwise work of a trace, which autocast would price by its function."""
-    return operator.kind is Kind.ELEMENTWISE and operator.origins is not None
 
 
 def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
@@ -137,7 +127,7 @@ def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
         seq_len=seq_len,
         image_size=job.image_size or entry.image_size,
         flash_attention=job.software.fused_attention,
-        fused_layers=job.framework in LOW_WEIGHTS or (job.software.fused_attention and fuses(job)),
+        fused_layers=job.framework in LOW_WEIGHTS or fuses(job),
         tensor_parallel=job.tensor_parallel,
         sequence_parallel=job.sequence_parallel,
         context_parallel=job.context_parallel,
@@ -146,6 +136,7 @@ def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
         adapter_rank=job.software.rank,
         base_bits=job.software.base_bits or 0,
         joint_adapters=job.framework in LOW_WEIGHTS,
+        adapts_all=job.software.adapts_all,
         frozen=job.software.frozen == "backbone",
     )
 
@@ -196,12 +187,12 @@ def spelt_out(typed: Sequence[TypedOperator]) -> Iterator[TypedOperator]:
     times = None
     for item in typed:
         operator = item.operator
-        if operator.direction is Direction.FORWARD:
+        if operator.direction is FORWARD:
             times = SPELT_OUT.get(operator.function or operator.kind)
         if not times or operator.kind not in (Kind.ELEMENTWISE, Kind.LAYER_NORM):
             yield item
             continue
-        elements = times[operator.direction is not Direction.FORWARD] * prod(operator.dims)
+        elements = times[operator.direction is not FORWARD] * prod(operator.dims)
         yield item._replace(dtype=Dtype.FP32, bytes=elements * FULL)
 
 
@@ -213,16 +204,7 @@ def takes_channels_last(job: TrainingJob) -> bool:
 
 
 # What a pointwise operator can be fused into.
-HOSTS = frozenset(
-    {
-        Kind.ELEMENTWISE,
-        Kind.BATCH_NORM,
-        Kind.INSTANCE_NORM,
-        Kind.GROUP_NORM,
-        Kind.LAYER_NORM,
-        Kind.SOFTMAX,
-    }
-)
+HOSTS = {Kind.ELEMENTWISE, Kind.SOFTMAX, *(kind for kind in Kind if kind.value.endswith("_norm"))}
 
 
 def fuses(job: TrainingJob) -> bool:
@@ -242,7 +224,7 @@ def fused(typed: Sequence[TypedOperator]) -> Iterator[TypedOperator]:
         if operator.kind is Kind.CAST and operator.function:
             yield item._replace(bytes=0.0)  # of autocast: a part of the function it is made for
             continue
-        if operator.direction is Direction.FORWARD:
+        if operator.direction is FORWARD:
             inside = behind and operator.kind is Kind.ELEMENTWISE
             behind = operator.kind in HOSTS
         if not inside or operator.kind is not Kind.ELEMENTWISE:
@@ -256,6 +238,7 @@ def fused(typed: Sequence[TypedOperator]) -> Iterator[TypedOperator]:
 # Grouped convolutions with channels last run on tensor cores for these channels of a group, and for
 # multiples of these groups and channels; others are 5 to 15 times slower (pytorch-image-models,
 # channels last against first, cuDNN 8.3).
+CONV = Kind.CONV
 WIDTHS = frozenset({4, 8, 16, 32})
 GROUPS = 8
 CHANNELS = 64
@@ -268,13 +251,14 @@ def transposes(typed: Sequence[TypedOperator]) -> list[TypedOperator]:
     them inside its own call.
     """
     moved: dict[tuple[Direction, Dtype], list[float]] = {}
-    for item in typed:
-        operator = item.operator
-        if operator.kind is not Kind.CONV or not item.tensor_core or depthwise(operator):
+    onto = Direction.WEIGHT_GRADIENT
+    for operator, dtype, _, tensor_core in typed:
+        if operator.kind is not CONV or not tensor_core or depthwise(operator):
             continue
-        total = moved.setdefault((operator.direction, item.dtype), [0.0, 0.0])
-        elements = operator.reads + operator.writes - _weights(operator)
-        total[0] += elements * operator.count
+        total = moved.setdefault((operator.direction, dtype), [0.0, 0.0])
+        m, n, k = operator.dims[:3]
+        weights = m * n if operator.direction is onto else n * k
+        total[0] += (operator.reads + operator.writes - weights) * operator.count
         total[1] += 2.0 * operator.count
     return [
         TypedOperator(
@@ -295,7 +279,7 @@ def off_tensor_cores(typed: Sequence[TypedOperator]) -> Iterator[TypedOperator]:
 
 def _slow(item: TypedOperator) -> bool:
     operator = item.operator
-    if operator.kind is not Kind.CONV or operator.dims[3] == 1:
+    if operator.kind is not CONV or operator.dims[3] == 1:
         return False
     m, n, k, groups, volume = operator.dims[:5]
     width = (m if operator.direction is Direction.WEIGHT_GRADIENT else k) // volume
@@ -307,8 +291,3 @@ def depthwise(operator: Operator) -> bool:
     """Whether every group of a convolution has one input channel."""
     m, _, k, groups, volume = operator.dims[:5]
     return groups > 1 and (m if operator.direction is Direction.WEIGHT_GRADIENT else k) <= volume
-
-
-def _weights(operator: Operator) -> float:
-    m, n, k = operator.dims[:3]
-    return float(m * n if operator.direction is Direction.WEIGHT_GRADIENT else n * k)

@@ -24,6 +24,7 @@ SMALL_LAUNCHES = 2.0
 # Root of the second moment, and its quotient by the bias correction; of rules with this much state.
 NEW_TENSORS, TWO_MOMENTS = ("sqrt", "div"), 8
 UNSCALE_BYTES = 8  # a gradient read and written
+SPELLS_OUT = "tensorflow1"  # runs a kernel for each operation that BERT's optimizers are written in
 
 
 def optimizer_rule(name: str) -> OptimizerRule:
@@ -34,16 +35,10 @@ def optimizer_rule(name: str) -> OptimizerRule:
     """
     if TRACED in name:
         found = find_traced(name)
-        update = found.model.update if found else None
-        return (
-            optimizer_rules()["adam"]
-            if update is None
-            else OptimizerRule(
-                update.bytes_per_parameter,
-                update.state_bytes_per_parameter,
-                update.launches_per_tensor,
-            )
-        )
+        if found is None or (update := found.model.update) is None:
+            return optimizer_rules()["adam"]
+        sizes = update.bytes_per_parameter, update.state_bytes_per_parameter
+        return OptimizerRule(*sizes, update.launches_per_tensor)
     return optimizer_rules()[optimizer_named(name)]
 
 
@@ -51,15 +46,16 @@ def update_seconds(
     operators: OperatorTimes, job: TrainingJob, rule: OptimizerRule, weights: float, tensors: float
 ) -> float:
     """Device seconds of the update of ``weights`` elements in ``tensors``, those of one shard."""
-    per_weight = rule.bytes_per_parameter + UNSCALE_BYTES * job.precision.mixed
+    spelt_out = rule.spelt_out_bytes if job.framework == SPELLS_OUT else 0.0
+    per_weight = (spelt_out or rule.bytes_per_parameter) + UNSCALE_BYTES * job.precision.mixed
     if job.hardware.kind == CPU:
         updates = _one_by_one(rule, weights, tensors)
     else:
-        updates = [_update(weights, per_weight, 1.0)]
-    return float(operators.seconds(job.hardware, updates).sum())
+        updates = (_update(weights, per_weight, 1.0),)
+    return operators.total_s(job.hardware, updates)
 
 
-def _one_by_one(rule: OptimizerRule, weights: float, tensors: float) -> list[TypedOperator]:
+def _one_by_one(rule: OptimizerRule, weights: float, tensors: float) -> tuple[TypedOperator, ...]:
     """Updates as a CPU runs them: tensor by tensor, each launch with its own traffic.
 
     Half the tensors are matrices, which hold the weights; the others are biases and norms, next to
@@ -71,31 +67,18 @@ def _one_by_one(rule: OptimizerRule, weights: float, tensors: float) -> list[Typ
     in_place = max(each - len(new), 0.0)
     moved = max(rule.bytes_per_parameter, BYTES_OF_LAUNCH * each)
     per_weight = moved - BYTES_OF_LAUNCH * len(new)
-    return [
+    return (
         _update(weights, per_weight, in_place * matrices),
-        *(_new_tensor(function, weights, matrices) for function in new),
+        *(_update(weights, 2 * Dtype.FP32.bytes, matrices, function) for function in new),
         _update(0.0, per_weight, each * (matrices + SMALL_LAUNCHES * tensors)),
-    ]
-
-
-def _new_tensor(function: str, weights: float, launches: float) -> TypedOperator:
-    operator = Operator(
-        Kind.ELEMENTWISE,
-        Direction.UPDATE,
-        (1, int(weights)),
-        0.0,
-        weights,
-        weights,
-        launches,
-        function=function,
     )
-    return TypedOperator(operator, Dtype.FP32, weights * 2 * Dtype.FP32.bytes, False)
 
 
-def _update(weights: float, per_weight: float, launches: float) -> TypedOperator:
-    update = Operator(
-        Kind.OPTIMIZER, Direction.UPDATE, (1, int(weights)), 0.0, weights, weights, launches
-    )
+def _update(weights: float, per_weight: float, launches: float, new: str = "") -> TypedOperator:
+    """Launches that move ``per_weight`` bytes of each weight; ``new`` makes a new tensor."""
+    kind, size = Kind.ELEMENTWISE if new else Kind.OPTIMIZER, (1, int(weights))
+    moved = (0.0, weights, weights, launches)
+    update = Operator(kind, Direction.UPDATE, size, *moved, function=new)
     return TypedOperator(update, Dtype.FP32, weights * per_weight, False)
 
 

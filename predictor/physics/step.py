@@ -12,7 +12,7 @@ from profiles.gpus import CPU
 from profiles.storage import shipped_yaml
 
 from ..graphs.catalog import ModelEntry, entry_of
-from ..graphs.operator import Direction, Graph, Kind
+from ..graphs.operator import FORWARD, UPDATE, Graph, Kind, is_forward
 from ..job.training_job import TrainingJob
 from .autocast import TypedOperator
 from .collectives import CollectiveTimes
@@ -26,9 +26,9 @@ from .parallel.placement import check_split, expert_share, place
 from .parallel.stages import (
     Class,
     Recompute,
+    Stage,
     StageWork,
     again,
-    is_forward,
     layer_shares,
     parts_of,
     pipeline,
@@ -37,10 +37,18 @@ from .parallel.stages import (
     virtual_stages,
 )
 
-# Elements of the result of an embedding lookup travel in FP32, forward and backward.
-SPARSE_BYTES = 4.0
-FORWARD, UPDATE = DIRECTION_CODE[Direction.FORWARD], DIRECTION_CODE[Direction.UPDATE]
-_CAST = KIND_CODE[Kind.CAST]
+# Elements of the result of an embedding lookup travel in FP32, forward and backward; with HugeCTR's
+# mixed precision in the lower format.
+SPARSE_BYTES, LOW_MESSAGES = 4.0, "hugectr"
+_FORWARD, _UPDATE = DIRECTION_CODE[FORWARD], DIRECTION_CODE[UPDATE]
+_CAST, _ATTENTION, _RNN = (KIND_CODE[k] for k in (Kind.CAST, Kind.ATTENTION, Kind.RNN))
+# Of the 38 us that a step of a recurrent layer waits (DeepBench launches its four kernels one by
+# one), what a CUDA graph leaves out, and the share of a step that it leaves at least.
+RECURRENT_LAUNCHES_S, RECURRENT_LEFT = 30e-6, 8 / 38
+# FlashAttention-2 has instructions of Ampere alone; FlashAttention-3 and cuDNN, which the tables of
+# later GPUs time, are 1.5 to 2 times as fast there (arXiv 2407.08608, pytorch issue 142132). It is
+# itself twice as fast as the first one and xformers on Ampere (arXiv 2307.08691).
+OLDER_ATTENTION = {"hopper": 1.75, "blackwell": 1.75, "ampere": 2.0, "ada": 2.0}
 # Exponent that joins GPU and host time: the larger one decides, a tie costs 26 % more.
 OVERLAP_NORM = 3.0
 EAGER = "pytorch"  # what a framework without rates of its own is taken for
@@ -107,9 +115,20 @@ class StepModel:
         """Device work of one micro-step of the whole network."""
         typed = job_operators(job, graph)
         work = self.operators.work(job.hardware, typed)
-        each_s = self.operators.price(job.hardware, work)
+        each_s = self.device_s(job, work)
         host_s = host_rates(job).seconds(work)
         return stage_work(graph, typed, work, each_s, host_s, again(graph, recompute_of(job)))
+
+    def device_s(self, job: TrainingJob, work: Work) -> Floats:
+        """Device seconds of one instance of each operator, (n,), by the kernels the job has."""
+        each_s = self.operators.price(job.hardware, work)
+        if job.software.older_attention:
+            each_s[work.kind == _ATTENTION] *= OLDER_ATTENTION.get(job.hardware.architecture, 1.0)
+        if job.software.captured and (recurrent := work.kind == _RNN).any():
+            launched_s, left_s = each_s[recurrent], RECURRENT_LEFT * each_s[recurrent]
+            saved_s = work.dims[recurrent, 0] * RECURRENT_LAUNCHES_S
+            each_s[recurrent] = np.maximum(launched_s - saved_s, left_s)
+        return each_s
 
     def price_instead(self, job: TrainingJob, step: StepTime, other: TrainingJob) -> float:
         """Seconds of a ``step`` of a job in the software of another, which changes its operators.
@@ -123,10 +142,10 @@ class StepModel:
             return step.step_s
         work = self.operators.work(gpu, (*had, *has))
         sign = np.repeat((-1.0, 1.0), (len(had), len(has)))
-        twice = (work.direction == FORWARD) & (recompute_of(job) is Recompute.LAYERS)
+        twice = (work.direction == _FORWARD) & (recompute_of(job) is Recompute.LAYERS)
         count = np.array([t.operator.count for t in (*had, *has)]) * (1 + twice) * sign
         times = job.micro_steps / job.pipeline_parallel
-        device_s = step.compute_s + times * float(self.operators.price(gpu, work) @ count)
+        device_s = step.compute_s + times * float(self.device_s(other, work) @ count)
         host_s = step.host_s + times * float(host_rates(other).seconds(work) @ count)
         before, after = (
             busy_s(*pair, synchronous=graph.synchronous)
@@ -147,8 +166,8 @@ class HostRates:
 
     def seconds(self, work: Work) -> Floats:
         """Seconds of one instance of each operator, (n,); only some casts are launches."""
-        update, cast = work.direction == UPDATE, work.kind == _CAST
-        each = np.where(work.direction == FORWARD, self.forward_s, self.backward_s)
+        update, cast = work.direction == _UPDATE, work.kind == _CAST
+        each = np.where(work.direction == _FORWARD, self.forward_s, self.backward_s)
         launched = np.where(update | (work.function > 0), self.cast_s, 0.0)
         return np.where(cast, launched, each) * work.kernels
 
@@ -168,19 +187,21 @@ def host_rates(job: TrainingJob) -> HostRates:
     framework = "megatron-core" if core else job.framework
     # One process serves its GPUs in turn, and copies the model to them before (DataParallel).
     turns = job.gpus + 1 if software.one_process and job.gpus > 1 else 1
-    return _rates(framework, software.compiled, software.captured, turns)
+    hosts, gpu = shipped_yaml("host.yaml")["hosts"], job.hardware
+    host = hosts.get(gpu.name.partition("-")[0], hosts.get(gpu.architecture, 1.0))
+    return _rates(framework, software.compiled, software.captured, turns, host)
 
 
 @cache
-def _rates(framework: str, compiled: bool, captured: bool, turns: int) -> HostRates:
+def _rates(framework: str, compiled: bool, captured: bool, turns: int, host: float) -> HostRates:
     table = shipped_yaml("host.yaml")
-    known = table["frameworks"]
+    known = {key: {k: v * host for k, v in r.items()} for key, r in table["frameworks"].items()}
     rates = known.get(framework, known[EAGER])
     share = table["compiled_share"] if compiled else 1.0
     if captured:
         rates, share = dict.fromkeys(rates, table["cuda_graph_us"]), 1.0
     scale = share * turns * 1e-6
-    cast_us = table["cuda_graph_us"] if captured else table["cast_us"]
+    cast_us = table["cuda_graph_us"] if captured else table["cast_us"] * host
     return HostRates(
         rates["forward_us"] * scale,
         rates["backward_us"] * scale,
@@ -226,18 +247,18 @@ class _Step:
         self.virtual = virtual_stages(job, self.layers)
         self.inline = self._inline()
         self.sparse = self._sparse()
-        self.micro_step_s = cache(self._micro_step_s)
 
     def price(self) -> StepTime:
         stages, accum = self._stages(), self.job.micro_steps
-        micro = [self.micro_step_s(*stage) for stage in stages]  # most stages are alike
+        each = {stage: self._micro_step_s(stage) for stage in set(stages)}  # most are alike
+        micro = [each[stage] for stage in stages]
         slowest = micro.index(max(micro))
         run = pipeline(micro, accum, self.virtual)
         data, optimizer_s = self._after_backward(stages)
-        here, work = np.array(stages[slowest]), self.work
-        traffic = self._messages(here).times(accum) + data
+        work, here = self.work, self.work.shares(stages[slowest])
+        traffic = self._messages(*stages[slowest]).times(accum) + data
         classes = {
-            kind: work.of_stage(work.seconds * (work.kind == kind), here) * accum for kind in Class
+            kind: float((work.seconds * (work.kind == kind)) @ here) * accum for kind in Class
         }
         return StepTime(
             step_s=run.busy_s + run.bubble_s + data.exposed_s + optimizer_s,
@@ -246,38 +267,31 @@ class _Step:
             matmul_s=classes[Class.MATMUL],
             recurrent_s=classes[Class.RECURRENT],
             memory_s=classes[Class.MEMORY],
-            host_s=self._host_s(here) * accum,
+            host_s=float(work.host_s @ here) * accum,
             communication_s=traffic.seconds,
             node_link_s=traffic.node_s,
             fabric_s=traffic.fabric_s,
             exposed_s=traffic.exposed_s,
             optimizer_s=optimizer_s,
             bubble_s=run.bubble_s,
-            flops=work.of_stage(work.flops, here) * accum,
-            model_flops=work.of_stage(work.model_flops, here) * accum,
-            bytes=work.of_stage(work.bytes, here) * accum,
+            flops=float(work.flops @ here) * accum,
+            model_flops=float(work.model_flops @ here) * accum,
+            bytes=float(work.bytes @ here) * accum,
             parameters=round(self._weights(slowest)),
         )
 
-    def _stages(self) -> list[tuple[float, float, float]]:
-        """Shares of start, layers and end that each stage has."""
+    def _stages(self) -> list[Stage]:
         last = len(self.shares) - 1
         return [(float(i == 0), share, float(i == last)) for i, share in enumerate(self.shares)]
 
-    def _micro_step_s(self, *stage: float) -> float:
-        here = np.array(stage)
-        device_s = self.work.of_stage(self.work.seconds, here)
-        return (
-            busy_s(device_s, self._host_s(here), synchronous=self.graph.synchronous)
-            + self._messages(here).exposed_s
-        )
+    def _micro_step_s(self, stage: Stage) -> float:
+        here = self.work.shares(stage)
+        device_s, host_s = float(self.work.seconds @ here), float(self.work.host_s @ here)
+        busy = busy_s(device_s, host_s, synchronous=self.graph.synchronous)
+        return busy + self._messages(*stage).exposed_s
 
-    def _host_s(self, here: Floats) -> float:
-        return self.work.of_stage(self.work.host_s, here)
-
-    def _messages(self, here: Floats) -> Traffic:
+    def _messages(self, start: float, body: float, end: float) -> Traffic:
         """Messages of one micro-step of a stage."""
-        start, body, end = here.tolist()
         inline = self.inline
         first = inline.start + self.sparse
         return (
@@ -311,20 +325,22 @@ class _Step:
         rows = sum(
             o.writes for o in self.graph.operators if o.kind is Kind.EMBEDDING and is_forward(o)
         )
-        return self.wires.send("all_to_all", rows * SPARSE_BYTES, self.place.data, 2)
+        low = self.job.precision.activation_dtype.bytes
+        width = low if self.job.framework == LOW_MESSAGES else SPARSE_BYTES
+        return self.wires.send("all_to_all", rows * width, self.place.data, 2)
 
     def _weights(self, stage: int) -> float:
         return self.parts.stage_weights(stage, self.shares[stage], len(self.shares))
 
-    def _after_backward(self, stages: list[tuple[float, float, float]]) -> tuple[Traffic, float]:
+    def _after_backward(self, stages: list[Stage]) -> tuple[Traffic, float]:
         """Gradient messages and optimizer seconds of the stage that holds most weights."""
         stage = max(range(len(stages)), key=self._weights)
-        graph, here = self.graph, np.array(stages[stage])
+        graph, here = self.graph, self.work.shares(stages[stage])
         dense = float(graph.trainable_parameters - graph.sparse_parameters)
         held = dense * self._weights(stage) / max(1, graph.parameters)
         experts = expert_share(self.job, self.entry)
-        forward_s = self.work.of_stage(self.work.forward_s, here)
-        backward_s = self.work.of_stage(self.work.seconds, here) - forward_s
+        forward_s = float(self.work.forward_s @ here)
+        backward_s = float(self.work.seconds @ here) - forward_s
         storage, traffic = storage_of(self.job), NO_TRAFFIC
         for weights, group in (
             (held * (1 - experts), self.place.data),
@@ -332,12 +348,10 @@ class _Step:
         ):
             replica = Replica(weights, self.layers, forward_s, backward_s)
             traffic += gradient_traffic(self.wires, group, replica, storage)
-        return traffic, self._optimizer_s(held)
-
-    def _optimizer_s(self, held: float) -> float:
-        job, graph = self.job, self.graph
+        job = self.job
         rule = optimizer_rule(job.optimizer or self.entry.optimizer)
         shards = 1 if job.sharding == "ddp" else self.place.data.gpus
         tensors = graph.parameter_tensors * held / max(1.0, float(graph.trainable_parameters))
         device_s = update_seconds(self.model.operators, job, rule, held / shards, tensors)
-        return max(device_s, host_rates(job).update_s * update_launches(job, rule, tensors))
+        launched_s = host_rates(job).update_s * update_launches(job, rule, tensors)
+        return traffic, max(device_s, launched_s)

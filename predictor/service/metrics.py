@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.core import GaugeMetricFamily
@@ -32,10 +31,8 @@ _log = logging.getLogger(__name__)
 class DriftCollector(Collector):
     """Gauges of every stream; without a snapshot, or with one not to be trusted, none."""
 
-    def __init__(self, prefix: str, home: Path | None = None) -> None:
-        self._prefix = prefix
-        self._home = home
-        self._refused = ""
+    def __init__(self, prefix: str) -> None:
+        self._prefix, self._refused = prefix, ""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """One family a figure; ``model`` is empty for all models of a stack and GPU."""
@@ -56,7 +53,7 @@ class DriftCollector(Collector):
 
     def _read(self) -> Snapshot | None:
         try:
-            return read_snapshot(self._home)
+            return read_snapshot()
         except ArtifactError as error:
             if str(error) != self._refused:
                 _log.warning("drift is not shown: %s", error)

@@ -24,7 +24,7 @@ LOW, HALF, HIGH = 0.05, 0.5, 0.95
 # Of the variance of errors, what all jobs of a queue share: by it nine in ten starts of the Graham
 # log lie in their range (benchmarks/expected_starts.py).
 SHARED = 0.4
-LEAST_S = 30.0  # schedulers look at ends and limits so often
+LEAST_S = 1.0
 UNLIMITED_S = 365 * 86_400.0
 # Why a waiting job is left out; one that runs in a reservation is for no reason of people.
 TOO_LARGE = "it waits for more GPUs of its type than there are known to be"

@@ -173,7 +173,7 @@ def _locally(policy: SlurmPolicy, request: HookRequest) -> HookAnswer:
     except SourceError as error:
         warn(f"decided without a view of Slurm: {error}")
     found, memory = predictor(policy.daemon.predictor_version), read_state().memory
-    decider = SlurmDecider(found, policy, lambda: cluster, rules_of(policy), memory=memory)
+    decider = SlurmDecider(found, policy, cluster, rules_of(policy), memory=memory)
     decider.read_cpu_s = 10.0  # nobody waits, and first calls read tables
     return decider.decide(request)
 

@@ -30,12 +30,14 @@ def eta(user: str | None, config: Path | None, form: str) -> None:
     as the job's user), else of similar runs. Pending jobs are replayed behind the running ones by
     the same estimates. Times are hours:minutes from now.
     """
-    from ..live_queue import etas, read, site_memory
+    from predictor.site.calibration.site_state import read_state
+
+    from ..live_queue import etas, read
 
     policy = policy_at(config)
     live = read(policy)
     queue = SlurmSource(Commands.of(policy.slurm)).queue()  # its text alone names output files
-    found = [one for one in etas(live, queue, site_memory()) if user in (None, one.user)]
+    found = [one for one in etas(live, queue, read_state().memory) if user in (None, one.user)]
     if form == "json":
         show_json({"at_s": live.at_s, "jobs": [asdict(one) for one in found], "notes": live.notes})
         return

@@ -92,7 +92,14 @@ def label_nodes(from_json: TextIO | None, config: Path | None, form: str) -> Non
     Nothing is changed. `--format json` prints what NVML says, for `--from-json` elsewhere.
     """
     if from_json is None:
-        found: tuple[NvmlNode, ...] = (this_node(),)
+        try:
+            nvml = import_module("pynvml")
+        except ImportError:
+            raise InstallError(
+                "nvidia-ml-py is not installed: pip install 'precision-time[slurm]', or use "
+                "--from-json"
+            ) from None
+        found: tuple[NvmlNode, ...] = (read_node(nvml, socket.gethostname().partition(".")[0]),)
     else:
         found = parse_nodes(from_json.read(), from_json.name)
     if form == "json":
@@ -125,17 +132,6 @@ class NvmlNode:
 
     name: str
     gpus: tuple[NodeGpu, ...]
-
-
-def this_node() -> NvmlNode:
-    """The GPUs of this machine; raises InstallError without NVML or driver."""
-    try:
-        nvml = import_module("pynvml")
-    except ImportError:
-        raise InstallError(
-            "nvidia-ml-py is not installed: pip install 'precision-time[slurm]', or use --from-json"
-        ) from None
-    return read_node(nvml, socket.gethostname().partition(".")[0])
 
 
 def read_node(nvml: Any, name: str) -> NvmlNode:

@@ -1,6 +1,7 @@
 """The decision daemon: what the hook in slurmctld asks over a Unix socket.
 
-It reads Slurm and decides in processes of its own (views, decider_child), so that no answer waits.
+What takes time is done by processes of its own, so that no answer waits: one reads Slurm (views),
+one makes predictions and finishes what was late (decider_child).
 """
 
 from __future__ import annotations

@@ -42,11 +42,6 @@ class Peers:
         """True where this user is answered."""
         return uid in (0, os.geteuid(), self.slurm_user) or uid in self.named
 
-    @property
-    def shared(self) -> bool:
-        """True where users other than root and the daemon's own were named."""
-        return bool(self.named - {0, os.geteuid()})
-
 
 def uid_of(user: str) -> int | None:
     """The id of ``slurm``, ``64030`` or ``slurm(64030)``; None for an unknown name."""
@@ -79,7 +74,8 @@ class Connections:
     """All connections of the daemon; ``closing`` is told of each one that we end.
 
     A client has ``IDLE_S`` for a whole request and for taking in an answer. While one request is
-    decided no more than a whole one is kept. A hook has mostly sent its line when it is accepted.
+    decided no more than a whole one is kept. A hook has mostly sent its line when it is accepted,
+    and is answered at once where nobody else is connected.
     """
 
     def __init__(
@@ -101,36 +97,56 @@ class Connections:
             one.cancel()
 
     def _accept(self, listening: socket.socket) -> None:
+        """Take in all who wait, so that their users get turns."""
+        arrived: list[socket.socket] = []
         try:
-            connected, _ = listening.accept()
+            while True:
+                arrived.append(listening.accept()[0])
+                arrived[-1].setblocking(False)
         except (BlockingIOError, ConnectionError):
-            return
+            pass
         except OSError as error:  # too many open files
             _log.error("a connection cannot be accepted: %s", error)
             self._loop.remove_reader(listening)
             self._loop.call_later(RETRY_S, self.listen, listening)
-            return
-        connected.setblocking(False)
-        self._open[connected] = self._loop.create_task(self._connected(connected))
+        for connected in arrived:
+            raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+            uid, received = _UCRED.unpack(raw)[1], bytearray()  # as the kernel knows it
+            if not self._peers.accept(uid):
+                _log.warning("refused a connection of uid %d", uid)
+                self._closing(Closing.FOREIGN)
+            elif len(self._open) == MAX_CONNECTIONS:
+                self._closing(Closing.TOO_MANY)
+            elif self._open or len(arrived) > 1 or not self._at_once(connected, received):
+                task = self._loop.create_task(self._connected(connected, received))
+                self._open[connected] = task
+                continue
+            connected.close()
 
-    async def _connected(self, connected: socket.socket) -> None:
+    def _at_once(self, connected: socket.socket, received: bytearray) -> bool:
+        """Answer a client that sends one line and no more; False where that is not all."""
+        with suppress(BlockingIOError, ConnectionError):
+            received += connected.recv(MAX_REQUEST_BYTES)
+            if received.find(b"\n") + 1 == len(received) > 0:
+                if (answer := self._decisions.at_once(bytes(received))) is None:
+                    return False
+                received.clear()
+                connected.send(answer)
+                received += connected.recv(MAX_REQUEST_BYTES)
+            return not received
+        return False
+
+    async def _connected(self, connected: socket.socket, received: bytearray) -> None:
         try:
             with connected, suppress(ConnectionError):  # the client went
-                if (why := await self._served(connected)) is not None:
+                if (why := await self._served(connected, received)) is not None:
                     self._closing(why)
         finally:  # at once: who connects next counts those that are left
             del self._open[connected]
 
-    async def _served(self, connected: socket.socket) -> Closing | None:
+    async def _served(self, connected: socket.socket, received: bytearray) -> Closing | None:
         """Answer line by line until the client is done, or why we end it."""
-        raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-        uid = _UCRED.unpack(raw)[1]  # as the kernel knows it
-        if not self._peers.accept(uid):
-            _log.warning("refused a connection of uid %d", uid)
-            return Closing.FOREIGN
-        if len(self._open) > MAX_CONNECTIONS:
-            return Closing.TOO_MANY
-        received, seen = bytearray(), 0
+        seen = 0
         while True:
             try:
                 async with asyncio.timeout(IDLE_S):

@@ -1,10 +1,9 @@
-"""A process that decides jobs for the daemon.
+"""One decision for the daemon, and a process that makes those for which nobody waits.
 
-    python -c "from ... import main; main()" json|text CONFIG now|aside CHANNEL
+    python -c "from ... import main; main()" json|text CONFIG CHANNEL
 
-CONFIG is ``-`` for the default one, CHANNEL a connection to the daemon. Two such processes run:
-``now`` answers slurmctld and never predicts anything new, ``aside`` does what takes time. Policy,
-rules and memory are read once: a reload is another process.
+CONFIG is ``-`` for the default one, CHANNEL a connection to the daemon, which itself never predicts
+anything new. Policy, rules and memory are read once: a reload is another process.
 """
 
 from __future__ import annotations
@@ -15,21 +14,19 @@ import os
 import pickle
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
-from functools import partial
+from functools import lru_cache, partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from predictor.errors import PrecisionTimeError
 from predictor.service.logs import logging_to
 from predictor.service.process import one_thread_for_algebra, settle_memory
 from predictor.site.calibration.site_state import read_state
 
-from ..ahead import QueueAhead
-from ..cluster import Cluster
-from ..config import SlurmPolicy, policy_at, rules_of
+from ..config import policy_at, rules_of
 from ..errors import ProtocolError
 from ..estimate import Made, MadeBefore, Remembering
 from ..mark import MARK_HEAD
@@ -39,9 +36,10 @@ from . import PACKAGES
 if TYPE_CHECKING:
     from ..decide import SlurmDecider
 
-ASIDE, ASIDE_NICE = "aside", 10  # whoever answers slurmctld goes first
+ASIDE_NICE = 10  # whoever answers slurmctld goes first
 # Jobs decided before the first request, so that imports and first calls are behind us.
 WARM_UP = (("resnet50", "amp", "a100"), ("bert-base", "bf16", "v100"), ("gpt2", "fp32", "h100"))
+_encoded = lru_cache(1024)(HookAnswer.encode)
 _log = logging.getLogger(__name__)
 
 
@@ -56,73 +54,50 @@ class Ending(StrEnum):
     FAILED = "failed"  # an error of ours
 
 
-class Asked(NamedTuple):
-    """One request line, and predictions that were made aside meanwhile."""
-
-    line: bytes
-    name: str
-    made: tuple[Made, ...] = ()
-
-
 class ChildAnswer(NamedTuple):
     """The line for the hook with its log, and whose job it is.
 
-    ``limited`` where a limit is set, ``open`` where a prediction is still to come.
+    ``open`` where a prediction is still to come; ``made`` are those that were made aside for it.
     """
 
     ending: Ending
     line: bytes
     log: str
-    limited: bool = False
     kind: str = ""
     user: str = ""
     job_name: str = ""
     open: bool = False
     made: tuple[Made, ...] = ()
 
+    @property
+    def words(self) -> dict[str, str]:
+        """The ``key=value`` words of the log: model, gpu, tier, limit, reason."""
+        pairs = (word.partition("=") for word in self.log.split(" "))
+        return {key: value for key, equals, value in pairs if equals and key}
+
 
 def unchanged(ending: Ending, name: str, job: str = "", comment: str | None = None) -> ChildAnswer:
     """The answer for a job that goes on as it is, but for a mark where there is a comment."""
-    answer = HookAnswer(log=f"outcome={ending} id={name}", admin_comment=comment, ttl_s=0)
+    follows = None if comment is None else "the estimate follows: precision-time slurm eta"
+    words = f"reason={ending} id={name}"
+    answer = HookAnswer(log=words, message=follows, admin_comment=comment, ttl_s=0)
     return ChildAnswer(ending, answer.encode(), answer.log, job_name=job)
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """The first word of a child that can decide; one that cannot says why in a text."""
-
-    policy: SlurmPolicy
-    version: str
-
-
-@dataclass(slots=True)
-class NewestView:
-    """The newest view of Slurm, without its jobs, and when new ones would start."""
-
-    latest: Cluster | None = None
-    ahead: QueueAhead | None = None
-
-    def take(self, packed: bytes) -> None:
-        """Take in what ``views`` packed."""
-        self.latest, self.ahead = pickle.loads(packed)
-
-
-def load_policy(config: Path | None, view: NewestView, aside: bool) -> SlurmDecider:
+def load_policy(config: Path | None, aside: bool) -> SlurmDecider:
     """Read it all; raises PrecisionTimeError naming the file that is wrong."""
     from predictor.service.loading import PredictorLoader
 
     from ..decide import SlurmDecider
 
     policy = policy_at(config)
-    loaded = PredictorLoader().load(policy.daemon.predictor_version)
+    predictor: MadeBefore | Remembering = MadeBefore()
+    version = ""
+    if aside:
+        loaded = PredictorLoader().load(policy.daemon.predictor_version)
+        predictor, version = Remembering(loaded.predictor), loaded.version
     decider = SlurmDecider(
-        Remembering(loaded.predictor) if aside else MadeBefore(),
-        policy,
-        lambda: view.latest,
-        rules_of(policy),
-        loaded.version,
-        read_state().memory,
-        lambda: view.ahead,
+        predictor, policy, rules=rules_of(policy), version=version, memory=read_state().memory
     )
     bound_s, decider.read_cpu_s = decider.read_cpu_s, 60.0  # first reads are slow
     for model, precision, gpu in WARM_UP:
@@ -140,63 +115,56 @@ def load_policy(config: Path | None, view: NewestView, aside: bool) -> SlurmDeci
     return decider
 
 
-def run(
-    arguments: list[str], log_format: str, loader: Callable[[NewestView, bool], SlurmDecider]
-) -> None:
-    """Decide what is asked on the channel that the arguments name, until the daemon is gone."""
-    aside, channel = arguments[-2] == ASIDE, Connection(int(arguments[-1]))
-    view = NewestView()
-    form: Literal["json", "text"] = "text" if log_format == "text" else "json"
-    with logging_to(form, *PACKAGES), contextlib.suppress(EOFError, ConnectionError):
-        if aside:
-            os.nice(ASIDE_NICE)
+def run(arguments: list[str], log_format: str, loader: Callable[[bool], SlurmDecider]) -> None:
+    """Decide what is asked on the channel that the arguments name, until the daemon is gone.
+
+    The first word is the version of the predictor, or empty, and why nothing can be decided.
+    """
+    channel = Connection(int(arguments[-1]))
+    logs = logging_to("text" if log_format == "text" else "json", *PACKAGES)
+    with logs, contextlib.suppress(EOFError, ConnectionError):
+        os.nice(ASIDE_NICE)
         try:
-            decider = loader(view, aside)
+            decider = loader(True)
         except PrecisionTimeError as error:
-            channel.send(str(error))
+            channel.send(("", str(error)))
             return
         settle_memory()
-        channel.send(Ready(decider.policy, decider.version))
+        channel.send((decider.version, ""))
         predictor = decider.predictor
         while True:
-            asked: Asked | bytes = channel.recv()
+            asked: tuple[bytes, str] | bytes = channel.recv()
             if isinstance(asked, bytes):
-                view.take(asked)
-                decider.look()
+                decider.look(*pickle.loads(asked))
                 continue
-            if isinstance(predictor, MadeBefore):
-                predictor.take(asked.made)
-            answered = _decide(decider, asked)
+            answered = decided(decider, *asked)
             if isinstance(predictor, Remembering):
                 answered = answered._replace(made=predictor.made())
             channel.send_bytes(pickle.dumps(answered))
 
 
-def _decide(decider: SlurmDecider, asked: Asked) -> ChildAnswer:
-    """One decision; whatever goes wrong in it, the job goes on unchanged."""
+def decided(decider: SlurmDecider, line: bytes, name: str) -> ChildAnswer:
+    """One decision by its id; whatever goes wrong in it, the job goes on unchanged."""
     try:
-        request = parse_request(asked.line)
+        request = parse_request(line)
     except ProtocolError as error:
-        _log.warning("malformed request %s: %s", asked.name, error)
-        return unchanged(Ending.MALFORMED, asked.name)
+        _log.warning("malformed request %s: %s", name, error)
+        return unchanged(Ending.MALFORMED, name)
     try:
         answer, ending = decider.decide(request), Ending.DECIDED
         if any(limit is not None and limit < 1 for limit in (answer.time_limit, answer.time_min)):
             raise ValueError(f"a limit that would end a job at once was decided: {answer}")
     except Exception:
-        _log.exception("decision %s failed: job %r of %s", asked.name, request.name, request.user)
-        answer, ending = HookAnswer(log="outcome=failed", ttl_s=0), Ending.FAILED
-    answer = replace(answer, log=f"{answer.log} id={asked.name}")
+        _log.exception("decision %s failed: job %r of %s", name, request.name, request.user)
+        answer, ending = HookAnswer(log="reason=failed", ttl_s=0), Ending.FAILED
     if decider.is_open:  # not repeated, and found by its mark
-        comment = (answer.admin_comment or "").replace(
-            MARK_HEAD, f"{MARK_HEAD} later={asked.name}", 1
-        )
-        answer = replace(answer, admin_comment=comment or None, ttl_s=0)
+        mark = (answer.admin_comment or "").replace(MARK_HEAD, f"{MARK_HEAD} later={name}", 1)
+        answer = replace(answer, admin_comment=mark or None, ttl_s=0)
+    version, log, rest = _encoded(answer).split(b"&", 2)  # what is kept of answers has no id
     return ChildAnswer(
         ending,
-        answer.encode(),
-        answer.log,
-        limited=answer.time_limit is not None,
+        b"%b&%b+id%%3D%b&%b" % (version, log, name.encode(), rest),
+        f"{answer.log} id={name}",
         kind=request.kind,
         user=request.user,
         job_name=request.name or "",

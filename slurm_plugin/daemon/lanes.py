@@ -1,6 +1,6 @@
-"""The two processes that decide: one that answers slurmctld now, one for what takes time.
+"""The process for decisions that take time.
 
-Each is asked one thing at a time, and told the newest view of Slurm in between. One that ends or is
+It is asked one thing at a time, and told the newest view of Slurm in between. One that ends or is
 stuck is followed by another; what it was asked then counts as failed.
 """
 
@@ -11,14 +11,12 @@ import contextlib
 import logging
 import pickle
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from predictor.errors import PrecisionTimeError
-
-from ..estimate import Made
+from ..errors import SlurmError
 from . import started
-from .decider_child import ASIDE, Asked, ChildAnswer, Ending, Ready, unchanged
+from .decider_child import ChildAnswer, Ending, unchanged
 
 LOAD_S = 120.0
 STUCK_S = 10.0  # processor time is bounded elsewhere: this is a fault of ours
@@ -26,28 +24,23 @@ BETWEEN_STARTS_S = 0.5
 _log = logging.getLogger(__name__)
 
 
-class LoadError(PrecisionTimeError):
-    """A process could not read what it decides by; the message names the file."""
-
-
 class DeciderProcess:
     """One child and its connection."""
 
-    def __init__(self, command: Sequence[str], aside: bool) -> None:
-        self.aside = aside
-        self._process, self.channel = started((*command, ASIDE if aside else "now"))
+    def __init__(self, command: Sequence[str]) -> None:
+        self._process, self.channel = started(command)
 
-    def loaded(self) -> Ready:
-        """Wait until it can decide; raises LoadError."""
+    def loaded(self) -> str:
+        """The version of its predictor, once it can decide; raises SlurmError."""
+        version, why = "", f"the process that decides was not ready within {LOAD_S:g} s"
         try:
             if self.channel.poll(LOAD_S):
-                said = self.channel.recv()
-                if isinstance(said, Ready):
-                    return said
-                raise LoadError(said)
+                version, why = self.channel.recv()
         except (EOFError, OSError) as error:
-            raise LoadError(f"the process that decides has ended: {error}") from None
-        raise LoadError(f"the process that decides was not ready within {LOAD_S:g} s")
+            why = f"the process that decides has ended: {error}"
+        if why:
+            raise SlurmError(why)
+        return version
 
     def close(self) -> None:
         """End it."""
@@ -57,24 +50,35 @@ class DeciderProcess:
         self.channel.close()
 
 
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A request line and the id of its decision, which ``decided`` gets if anybody waits."""
+
+    line: bytes
+    name: str
+    started_s: float
+    until_s: float
+    decided: asyncio.Future[ChildAnswer]
+
+
 class Lane:
     """Asks a child one thing after the other, on an event loop.
 
-    ``answered`` gets what was asked with each answer. ``renew`` makes another child.
+    ``answered`` gets what was asked with each answer, and nothing when there is another child,
+    which ``renew`` makes.
     """
 
     def __init__(
         self,
         child: DeciderProcess,
-        renew: Callable[[bool], DeciderProcess],
-        answered: Callable[[Asked, ChildAnswer], None],
+        renew: Callable[[], DeciderProcess],
+        answered: Callable[[Pending | None, ChildAnswer], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._renew = renew
         self._answered = answered
-        self._asked: Asked | None = None
+        self.asked: Pending | None = None
         self._asked_s = 0.0
-        self._made: deque[Made] = deque(maxlen=4096)
         self._view: bytes | None = None
         self._untold = False
         self._closed = False
@@ -83,17 +87,12 @@ class Lane:
     @property
     def free(self) -> bool:
         """True where it can be asked."""
-        return self._asked is None and self._child is not None
+        return self.asked is None and self._child is not None
 
-    def ask(self, line: bytes, name: str) -> None:
+    def ask(self, pending: Pending) -> None:
         """Ask; only where it is free."""
-        self._asked, self._asked_s = Asked(line, name, tuple(self._made)), time.perf_counter()
-        self._made.clear()
-        self._send(self._asked)
-
-    def know(self, made: Sequence[Made]) -> None:
-        """Tell it of predictions with the next question."""
-        self._made.extend(made)
+        self.asked, self._asked_s = pending, time.perf_counter()
+        self._send((pending.line, pending.name))
 
     def tell(self, view: bytes) -> None:
         """Pass on the newest view of Slurm, now or after the decision in the making."""
@@ -103,12 +102,11 @@ class Lane:
     def replace(self, child: DeciderProcess) -> None:
         """Ask another child from now on; what the old one was asked counts as failed."""
         self._drop()
-        self._fail()
         self._use(child)
 
     def end_if_stuck(self) -> None:
         """End a child that decides nothing any more."""
-        if self._asked is not None and time.perf_counter() - self._asked_s > STUCK_S:
+        if self.asked is not None and time.perf_counter() - self._asked_s > STUCK_S:
             _log.error("a decision did not end within %g s: its process is ended", STUCK_S)
             self._lost()
 
@@ -129,7 +127,7 @@ class Lane:
             self._untold = False
             self._send(self._view)
 
-    def _send(self, said: Asked | bytes | None) -> None:
+    def _send(self, said: tuple[bytes, str] | bytes | None) -> None:
         assert self._child is not None
         try:
             self._child.channel.send_bytes(pickle.dumps(said))
@@ -137,10 +135,14 @@ class Lane:
             self._loop.call_soon(self._lost)
 
     def _drop(self) -> None:
+        """End the child; what it was asked counts as failed."""
         child, self._child = self._child, None
         if child is not None:
             self._loop.remove_reader(child.channel.fileno())
             child.close()
+        asked, self.asked = self.asked, None
+        if asked is not None:
+            self._answered(asked, unchanged(Ending.FAILED, asked.name))
 
     def _read(self) -> None:
         assert self._child is not None
@@ -149,7 +151,7 @@ class Lane:
         except (EOFError, OSError):
             self._lost()
             return
-        asked, self._asked = self._asked, None
+        asked, self.asked = self.asked, None
         self._tell_newest()
         if asked is not None:
             self._answered(asked, said)
@@ -157,31 +159,24 @@ class Lane:
     def _lost(self) -> None:
         if self._child is None:
             return
-        aside = self._child.aside
         self._drop()
-        self._fail()
         if not self._closed:
-            self._loop.create_task(self._start_anew(aside))
+            self._loop.create_task(self._start_anew())
 
-    async def _start_anew(self, aside: bool) -> None:
+    async def _start_anew(self) -> None:
         pause_s = BETWEEN_STARTS_S
         while not self._closed:
             await asyncio.sleep(pause_s)
             child = None
             try:
-                child = await asyncio.to_thread(self._renew, aside)
+                child = await asyncio.to_thread(self._renew)
                 await asyncio.to_thread(child.loaded)
-            except (LoadError, OSError) as error:
+            except (SlurmError, OSError) as error:
                 _log.warning("no process to decide: %s", error)
                 pause_s = min(2 * pause_s, 30.0)
                 if child is not None:
                     child.close()
                 continue
             self._use(child)
-            self._answered(Asked(b"", ""), unchanged(Ending.FAILED, ""))
+            self._answered(None, unchanged(Ending.FAILED, ""))
             return
-
-    def _fail(self) -> None:
-        asked, self._asked = self._asked, None
-        if asked is not None:
-            self._answered(asked, unchanged(Ending.FAILED, asked.name))

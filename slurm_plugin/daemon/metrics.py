@@ -17,8 +17,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from predictor.service.metrics import ServiceMetrics
 
 from .connection import Closing, ListenError, bound, check_directory
-from .decider_child import Ending
-from .decisions import Record
+from .decider_child import ChildAnswer, Ending
 from .views import Snapshots
 
 UNIX = "unix:"
@@ -112,15 +111,15 @@ class DaemonMetrics(ServiceMetrics):
         for why in Closing:
             self._closed.labels(why)
 
-    def answered(self, record: Record) -> None:
+    def answered(self, found: ChildAnswer, duration_s: float) -> None:
         """Count one answer."""
-        self._requests.labels(record.found.kind, record.found.ending.value).inc()
-        if record.found.ending is Ending.FINISHED_LATE:
+        self._requests.labels(found.kind, found.ending.value).inc()
+        if found.ending is Ending.FINISHED_LATE:
             return
-        self._seconds.observe(record.duration_s)
-        said = record.words
+        self._seconds.observe(duration_s)
+        said = found.words
         self._reasons.labels(said.get("reason", "none")).inc()
-        if record.found.limited:
+        if "limit" in said:
             self._limits.labels(said.get("gpu", "none"), said.get("tier", "none")).inc()
 
     def closed(self, why: Closing) -> None:

@@ -273,7 +273,7 @@ class Reconciler:
         for name, kind, _ in updates:
             self._known[name].tries += 1
             self._told(kind)
-        _log.info("%d pending jobs made good%s", len(updates), ", some not" if status else "")
+        _log.info("pending jobs made good: %d%s", len(updates), ", some refused" if status else "")
         self._stop.wait(BREATH_S)
 
 

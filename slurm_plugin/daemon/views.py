@@ -1,8 +1,8 @@
 """The newest view of Slurm, read by a process of its own so that no answer waits for it.
 
 That process, ``python -m ...views json|text POLICY CHANNEL``, sends each view twice over: small,
-and whole but for its jobs, packed for the processes that decide, which the daemon passes on as it
-came: many nodes or a long queue never keep it from an answer.
+and whole but for its jobs, packed for what decides: the daemon unpacks it in a thread, so that many
+nodes never keep it from an answer.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _log = logging.getLogger(__name__)
 class Snapshots:
     """Views of Slurm from a child that is started again, ever later, when it ends.
 
-    ``latest`` has neither nodes nor queue, ``packed`` is for NewestView; None until the first
-    arrives. ``settled`` is set by the first view or failure. ``arrived`` is called with each view
+    ``latest`` has neither nodes nor queue, ``packed`` is what a decider looks at; None until the
+    first arrives. ``settled`` is set by the first view or failure. ``arrived`` is called with both
     in the thread that reads them.
     """
 
     def __init__(
         self,
         policy: Slurm,
-        arrived: Callable[[Cluster], None] = lambda _: None,
+        arrived: Callable[[Cluster, bytes], None] = lambda *_: None,
         command: Sequence[str] = CHILD,
         log_format: str = "json",
     ) -> None:
@@ -120,7 +120,7 @@ class Snapshots:
         if self._trouble:
             _log.info("Slurm can be read again")
             self._trouble = ""
-        self._arrived(self.latest)
+        self._arrived(*said)
 
     def _failed(self, text: str) -> None:
         self.failures += 1

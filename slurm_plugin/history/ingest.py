@@ -104,7 +104,7 @@ def records(
 def _with_scripts(
     commands: Commands, rows: Iterable[Row], *, stored: bool
 ) -> Iterator[tuple[Row, str]]:
-    """Each row with the script that accounting has of a batch job on GPUs without a mark."""
+    """Each row with the script that accounting has of an undecided batch job on GPUs."""
     waiting: list[EndedJob] = []
 
     def scripted() -> Iterator[tuple[Row, str]]:
@@ -117,8 +117,9 @@ def _with_scripts(
         if not stored or not row.gpus:
             return False
         program = row.submit_line.partition(" ")[0].rpartition("/")[2]
+        mark = parse_mark(row.decision) or JobMark()  # while the daemon was away it says little
         # an array that never ran has no one id, which sacct would refuse
-        return program == "sbatch" and "[" not in row.job_id and parse_mark(row.decision) is None
+        return program == "sbatch" and "[" not in row.job_id and not (mark.script or mark.job)
 
     for row in rows:
         if isinstance(row, EndedJob) and lacks_script(row):
@@ -204,9 +205,6 @@ class Reports:
         self._kept: dict[Key, Reported] = {}
         self._printed: dict[Key, PrintedProgress] = {}
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
     def look(self, queue: Iterable[SlurmJob], policy: SlurmPolicy) -> None:
         """Read what the running jobs say, with no more rights than their users have."""
         for job in queue:
@@ -283,11 +281,11 @@ class Runs:
         printed: PrintedProgress | None = None,
         script: str = "",
     ) -> Run:
-        """The run of a job; ``script`` is the text that accounting has of one without a mark."""
+        """The run of a job; ``script`` is the text that accounting has of an undecided one."""
         mark = _mark(job.decision)
         if mark is not None:
             job = _as_submitted(job, mark)
-        elif script:
+        if script:
             job = replace(job, script=script_signature(script))
         context = RuleContext(
             name=job.name,

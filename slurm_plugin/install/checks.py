@@ -61,9 +61,9 @@ def _checks(
     yield "slurmctld has the plugin loaded", lambda: _loaded(site)
     yield "sbatch shows our line", lambda: _submitted(site, policy)
     if policy.order.mode != "off":
-        yield "the scheduler heeds the order", lambda: _order(policy)
+        yield "the scheduler heeds the order", lambda: _order(policy, site)
     if policy.soft_time.mode != "off":
-        yield "soft time ends no job", lambda: _soft_time(policy)
+        yield "soft time ends no job", lambda: _soft_time(policy, site)
 
 
 def _files(options: Options, site: SlurmSite) -> str:
@@ -71,7 +71,7 @@ def _files(options: Options, site: SlurmSite) -> str:
     script = site.conf.parent / files.SCRIPT
     others = [options.config, *([UNIT] if options.systemd else [])]
     places = [*ours, script, *(options.on_disk(path) for path in others)]
-    problems = [f"{path} is gone" for path in places if not path.exists()]
+    problems = [f"{path} is missing" for path in places if not path.exists()]
     for path, text in ours.items():
         if files.read(path) not in (None, text):
             problems.append(f"{path} is of another release")
@@ -118,18 +118,18 @@ def _loaded(site: SlurmSite) -> str:
     return ",".join(site.running)
 
 
-def _order(policy: SlurmPolicy) -> str:
+def _order(policy: SlurmPolicy, site: SlurmSite) -> str:
     """Where the order of the queue is written, and what an admin should know of that."""
-    settings = SlurmSource(Commands.of(policy.slurm)).settings()
+    settings = SlurmSource(Commands.of(policy.slurm, site.conf)).settings()
     found, told = order_field(settings), order_warnings(policy.order, settings)
     if found is None:
         raise InstallError("; ".join(told))
     return "; ".join((found.name, *told))
 
 
-def _soft_time(policy: SlurmPolicy) -> str:
+def _soft_time(policy: SlurmPolicy, site: SlurmSite) -> str:
     """How far past a limit OverTimeLimit lets jobs run, by partition; elsewhere nothing is soft."""
-    source = SlurmSource(Commands.of(policy.slurm))
+    source = SlurmSource(Commands.of(policy.slurm, site.conf))
     view = Cluster(taken_s=0.0, settings=source.settings(), partitions=source.partitions())
     reached = [
         f"{part.name} {'without end' if over == inf else f'{over:g} min'}"

@@ -101,7 +101,7 @@ def uninstall(options: Options, say: Say, *, purge: bool = False, dry_run: bool 
     if options.live and not dry_run:
         # Pending jobs would keep their SiteFactor, and stand above all that are submitted later.
         try:
-            if count := clear_order(Commands(site.commands)):
+            if count := clear_order(Commands(site.commands, conf=site.conf)):
                 say(f"SiteFactor of {count} pending jobs is 0 again")
         except SourceError as error:
             say(f"note: whether pending jobs have a SiteFactor of ours is not known: {error}")

@@ -29,30 +29,32 @@ end
 
 -- One line of printable text: no line of a log and no terminal command can be made of it.
 local function one_line(text, most)
-  text = tostring(text or ""):gsub("\194[\128-\159]", "?"):gsub("%c", "?")
+  text = tostring(text or "")
+  if text:find("%c") or text:find("\194", 1, true) then
+    text = text:gsub("\194[\128-\159]", "?"):gsub("%c", "?")
+  end
   if #text > most then
     text = text:sub(1, most):gsub("[\192-\255][\128-\191]*$", "")
   end
   return text
 end
 
-local function log(level, text)
+local function log(level, text) -- a text of one line
   pcall(function()
-    slurm["log_" .. level]("%s", MARK .. ": " .. one_line(text, 2 * MAX_LOG_BYTES))
+    slurm["log_" .. level]("%s", MARK .. ": " .. text)
   end)
 end
 
-local function tell_user(message)
-  local lines = 0
-  for text in (message or ""):gmatch("[^\n]+") do
-    lines = lines + 1
-    if lines > MAX_LINES then
-      return
+-- An answer that is repeated has its lines made once.
+local function tell_user(answer)
+  if not answer.lines then
+    answer.lines = {}
+    for text in (answer.message or ""):gmatch("[^\n]+") do
+      answer.lines[#answer.lines + 1] = MARK .. ": " .. one_line(text, MAX_LINE_BYTES)
     end
-    text = MARK .. ": " .. one_line(text, MAX_LINE_BYTES)
-    pcall(function()
-      slurm.log_user("%s", text)
-    end)
+  end
+  for i = 1, math.min(#answer.lines, MAX_LINES) do
+    pcall(slurm.log_user, "%s", answer.lines[i])
   end
 end
 
@@ -146,7 +148,7 @@ end
 local function report(level, verb, job, text, outcome, since)
   local name = one_line(job.name, MAX_NAME_BYTES):gsub('[\\"]', "'")
   log(level, string.format('%s user=%s name="%s" %s outcome=%s us=%.0f', verb,
-    one_line(job.user_name, MAX_NAME_BYTES), name, one_line(text, MAX_LOG_BYTES), outcome,
+    one_line(job.user_name, MAX_NAME_BYTES), name, text, outcome,
     1e6 * math.max(client.now() - since, 0)))
 end
 
@@ -160,7 +162,7 @@ local function submit(job_desc, part_list, submit_uid)
     return report("info", "submit", job_desc, why, "skipped", since)
   end
   local answer, outcome = client.ask(line, since, function(text)
-    log("info", text)
+    log("info", one_line(text, 2 * MAX_LOG_BYTES))
   end)
   if not answer then
     mark_for_later(job_desc)
@@ -176,8 +178,9 @@ local function submit(job_desc, part_list, submit_uid)
     job_desc[name] = value
   end
   outcome = outcome == "daemon" and "set" or outcome
-  tell_user(answer.message)
-  report("info", "submit", job_desc, answer.log, next(writes) and outcome or "none", since)
+  tell_user(answer)
+  answer.shown = answer.shown or one_line(answer.log, MAX_LOG_BYTES)
+  report("info", "submit", job_desc, answer.shown, next(writes) and outcome or "none", since)
 end
 
 local faults = {}
@@ -187,7 +190,7 @@ local function guarded(hook, ...)
   why = tostring(why)
   if not ok and not faults[why] then
     faults = { [why] = true } -- the same fault is told once in a row, not at each job
-    log("error", "job passes unchanged: " .. why)
+    log("error", one_line("job passes unchanged: " .. why, 2 * MAX_LOG_BYTES))
   end
   return 0 -- slurm.SUCCESS
 end

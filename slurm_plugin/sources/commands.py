@@ -57,17 +57,21 @@ _FIXED = {"LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_L
 class Commands:
     """Runs Slurm's commands from ``bin_dir``, or from PATH.
 
-    ``timeout_s`` is how long one may be waited for, until its last byte and its end.
+    ``timeout_s`` is how long one may be waited for, until its last byte and its end; ``conf`` the
+    slurm.conf they go by, None for that of the process.
     """
 
-    def __init__(self, bin_dir: Path | None = None, timeout_s: float = 20.0) -> None:
+    def __init__(
+        self, bin_dir: Path | None = None, timeout_s: float = 20.0, conf: Path | None = None
+    ) -> None:
         self.bin_dir = bin_dir
         self.timeout_s = timeout_s
+        self._conf = {} if conf is None else {"SLURM_CONF": str(conf)}
 
     @classmethod
-    def of(cls, policy: Slurm) -> Commands:
+    def of(cls, policy: Slurm, conf: Path | None = None) -> Commands:
         """Those the policy names."""
-        return cls(policy.bin_dir, policy.command_timeout_s)
+        return cls(policy.bin_dir, policy.command_timeout_s, conf)
 
     def text(self, *argv: str) -> str:
         """All a command prints; raises SourceError naming it, its exit status and its error.
@@ -89,7 +93,7 @@ class Commands:
                 input=text.encode(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=_environment(),
+                env=_environment(self._conf),
                 timeout=self.timeout_s,
                 check=False,
             )
@@ -112,7 +116,7 @@ class Commands:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=errors,
-                    env=_environment(),
+                    env=_environment(self._conf),
                 )
             except OSError as error:
                 raise SourceError(f"{program} cannot be run: {error.strerror}") from None
@@ -159,9 +163,9 @@ def _pieces(process: subprocess.Popen[bytes], limit_s: float) -> Generator[bytes
         yield piece
 
 
-def _environment() -> dict[str, str]:
+def _environment(own: dict[str, str]) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if k in _NEEDED or not _PERSONAL.match(k)}
-    return kept | _FIXED
+    return kept | _FIXED | own
 
 
 def _shown(argv: tuple[str, ...]) -> str:

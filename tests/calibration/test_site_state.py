@@ -32,12 +32,6 @@ def test_no_name_of_anybody_is_written(home: Path) -> None:
     assert "secret" not in text
 
 
-def test_a_file_of_the_release_before_is_read_without_its_lengths(home: Path) -> None:
-    path = write_state(SiteState())
-    path.write_text('{"format": 1, "fixed": [], "lengths": {"keys": {}}}')
-    assert read_state().memory.runs() == []
-
-
 def test_there_may_be_none(home: Path) -> None:
     assert read_state().fixed == ()
     assert read_state().memory.runs() == []

@@ -164,7 +164,7 @@ def test_what_cannot_be_done_is_refused_in_one_line(words: tuple[str, ...], reas
 def test_a_file_without_a_needed_column_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text("job_id,gpus\n1,2\n")
-    with pytest.raises(HistoryError, match="no column for submit; start or wait; end"):
+    with pytest.raises(HistoryError, match="no column for submit; start or wait or elapsed; end"):
         of_file(path)
 
 

@@ -40,7 +40,9 @@ def script(tmp_path: Path) -> Path:
 def test_any_job_is_estimated_before_anything_was_learned(home: Path, script: Path) -> None:
     found = command("estimate", str(script), "--user", "ada", "--limit", "10:00:00")
     assert found.exit_code == 0
-    assert "expected" in found.stdout
+    assert found.stdout.startswith(
+        "expected  not known yet: anything up to the limit of 10 h 00 min"
+    )
     assert "nothing is known of this site" in found.stdout
 
 

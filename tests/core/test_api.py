@@ -105,7 +105,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("changes", "field", "accepted"),
         [
-            ({"precision": "fp99"}, "precision", "bf16-mixed"),
+            ({"precision": "fp99"}, "precision", "mixed_bf16_fp32"),
             ({"precision": "mixed_fp8_bf16"}, "precision", "mixed_bf16_fp32"),
             ({"precision": None}, "precision", "amp"),
             ({"gpu": "h1000"}, "gpu", "h100"),
@@ -119,6 +119,7 @@ class TestErrors:
             ({"model": ""}, "model", "catalog"),
             ({"model": 50}, "model", "name"),
             ({"gpus": 16, "gpus_per_node": 8, "fabric": "token-ring"}, "fabric", "ib-hdr"),
+            ({"fabric": "infinband"}, "fabric", "ib-hdr"),
         ],
     )
     def test_name_field_value_and_what_is_accepted(

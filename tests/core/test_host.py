@@ -46,6 +46,56 @@ def test_compiling_and_capturing_take_host_time_away(steps: StepModel) -> None:
     assert captured < compiled < eager
 
 
+def test_a_host_is_as_fast_as_those_its_gpu_comes_with() -> None:
+    old, new, arm = (host_rates(SMALL.but(gpu=gpu)) for gpu in ("a100", "h100", "gb200"))
+    assert new.forward_s < old.forward_s == arm.forward_s
+    assert new.update_s < old.update_s
+
+
+def test_attention_made_for_ampere_is_slow_on_hopper(steps: StepModel) -> None:
+    job = TrainingJob(
+        model="llama3-8b", precision="bf16-mixed", gpu="h100", batch_size=1, seq_len=65536
+    ).but(framework_date=2024.5)
+    for gpu, least in (("h100", 1.4), ("a100", 1.0)):
+        old = job.but(gpu=gpu)
+        newest = old.but(options="flash_attention=flash_attention_3")
+        ratio = steps.price(old).compute_s / steps.price(newest).compute_s
+        assert least <= ratio <= 1.75
+    assert not job.but(framework_date=2026.5).software.older_attention
+
+
+def test_attention_before_flash_attention_2_is_half_as_fast_on_ampere(steps: StepModel) -> None:
+    job = TrainingJob(
+        model="llama3-8b", precision="bf16-mixed", gpu="a100", batch_size=1, seq_len=65536
+    ).but(options="flash_attention=on")
+    before, after = (steps.price(job.but(framework_date=d)).compute_s for d in (2023.2, 2024.2))
+    assert 1.5 < before / after < 2
+    first = steps.price(job.but(framework_date=2023.2, gpu="v100")).compute_s
+    assert first == steps.price(job.but(framework_date=2024.2, gpu="v100")).compute_s
+
+
+def test_a_captured_step_launches_no_recurrent_kernels(steps: StepModel) -> None:
+    job = TrainingJob(model="rnnt-mlperf", precision="amp", gpu="h100", batch_size=8)
+    saved = []
+    for one in (job, job.but(batch_size=512)):
+        captured = steps.price(one.but(options="cuda_graph=on")).recurrent_s
+        assert captured > 0
+        saved.append(steps.price(one).recurrent_s - captured)
+    assert saved[0] == pytest.approx(saved[1], rel=0.2)  # launches are no longer of a larger batch
+
+
+def test_a_captured_step_of_kernels_that_wait_little_takes_time(
+    steps: StepModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a table of one's own may have them."""
+    job = TrainingJob(model="rnnt-mlperf", precision="amp", gpu="h100", batch_size=8)
+    monkeypatch.setattr("predictor.physics.step.RECURRENT_LAUNCHES_S", 1e-3)
+    eager_s, captured_s = (
+        steps.price(one).recurrent_s for one in (job, job.but(options="cuda_graph=on"))
+    )
+    assert captured_s == pytest.approx(eager_s * 8 / 38)
+
+
 def test_a_tiny_batch_is_bound_by_the_host_and_a_large_one_is_not(steps: StepModel) -> None:
     small, large = steps.price(SMALL), steps.price(SMALL.but(batch_size=512))
     assert small.host_s > small.compute_s

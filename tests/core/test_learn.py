@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from initial_hyper import initial
 
+from predictor.estimate import fitting
+from predictor.estimate.measurement import shipped
 from predictor.estimate.residual.features import Features, Vocabulary
 from predictor.estimate.residual.kernel import TERMS, Floats, Hyperparameters, covariance
 from predictor.estimate.residual.learn import (
@@ -15,9 +20,12 @@ from predictor.estimate.residual.learn import (
     _leave_out,
     _Logarithms,
     _Loss,
+    _subsets,
     learn,
 )
+from predictor.estimate.residual.novelty import groups
 from predictor.estimate.residual.process import Conditioned, condition, leave_out
+from predictor.physics.step import StepModel
 
 ROWS = 60
 MakeRows = Callable[..., list[Features]]
@@ -59,16 +67,14 @@ def test_objectives_give_their_derivative_by_the_covariance(
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_the_slope_of_a_loss_is_that_by_each_hyperparameter(
-    name: str,
-    random_rows: MakeRows,
-    vocabulary: Vocabulary,
-    random_hyper: Callable[[int], Hyperparameters],
+    name: str, random_rows: MakeRows, vocabulary: Vocabulary
 ) -> None:
     table = vocabulary.encode(random_rows(ROWS, 6))
     targets = np.random.default_rng(6).normal(size=ROWS)
     logs = _Logarithms(vocabulary.sources)
-    theta = logs.of(random_hyper(6))
-    assert logs.of(logs.hyper(theta)) == pytest.approx(theta)
+    theta = logs.start(0.1)
+    theta += 0.5 * np.random.default_rng(7).normal(size=len(theta))
+    assert logs.hyper(theta).noise == pytest.approx(np.exp(theta[-1]))
     loss = _Loss(table, targets, OBJECTIVES[name], logs, theta, 0.01)
     _, slope = loss(theta)
     for i in range(0, len(theta), 3):
@@ -106,7 +112,6 @@ def taught(random_rows: MakeRows, vocabulary: Vocabulary) -> tuple[Hyperparamete
         targets[half],
         plan,
         lambda stage, loss: losses.append(loss),
-        start=initial(),
     )
     errors = []
     for h in (initial(), hyper):
@@ -140,31 +145,32 @@ def test_learning_finds_what_the_targets_depend_on(
     )
 
 
-def test_what_is_kept_of_the_start_stays(
-    random_rows: MakeRows,
-    vocabulary: Vocabulary,
-    random_hyper: Callable[[int], Hyperparameters],
-) -> None:
-    table, start = vocabulary.encode(random_rows(40, 5)), random_hyper(5)
-    targets = np.random.default_rng(5).normal(size=40)
-    moved, half, none = (
-        learn(
-            table,
-            vocabulary,
-            targets,
-            LearningPlan(((),), rounds=1, rows=30, kept=kept),
-            start=start,
-        ).noise
-        for kept in (0.0, 0.5, 1.0)
-    )
-    assert none == pytest.approx(start.noise)
-    assert half == pytest.approx((moved * start.noise) ** 0.5)
-    assert moved != pytest.approx(start.noise)
-
-
 def test_learning_is_repeatable(random_rows: MakeRows, vocabulary: Vocabulary) -> None:
     table = vocabulary.encode(random_rows(40, 5))
     targets = np.random.default_rng(5).normal(size=40)
     plan = LearningPlan(((), ("source",)), rounds=2, rows=30)
-    one, other = (learn(table, vocabulary, targets, plan, start=initial()) for _ in range(2))
+    one, other = (learn(table, vocabulary, targets, plan) for _ in range(2))
     assert one == other
+
+
+def test_a_table_brings_no_more_rows_than_the_plan_says(
+    random_rows: MakeRows, vocabulary: Vocabulary
+) -> None:
+    table = vocabulary.encode(random_rows(ROWS, 5))
+    each = [len(rows) for rows in groups(table, ("source", "model"))]
+    chosen = next(_subsets(table, LearningPlan(((),), rows=ROWS, table_rows=2)))
+    assert len(chosen) == sum(min(n, 2) for n in each) < ROWS
+
+
+def test_learning_needs_nothing_that_was_stored(
+    steps: StepModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = shipped()[:60]
+    monkeypatch.setattr(fitting, "fit_steps", lambda: steps)
+    monkeypatch.setattr(fitting, "shipped", lambda: few)
+    monkeypatch.setattr(fitting, "stored_hyperparameters", pytest.fail)
+    plan, path = LearningPlan(((),), rounds=1, iterations=1, rows=40), tmp_path / "learned.json"
+    sets = fitting.learn_and_store((plan, replace(plan, noise=0.2)), path=path)
+    stored = json.loads(path.read_text())
+    assert stored["known"]["noise"] == pytest.approx(sets.known.noise, rel=1e-3)
+    assert sets.known.noise < sets.novel.noise

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from predictor.errors import JobError
 from predictor.estimate.fits import Fit, fits, largest_batch
+from predictor.estimate.fitting import Fitted
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
-from predictor.physics.memory import memory_of
+from predictor.physics.memory import as_it_runs, memory_of
 
 GIB = 2**30
 
@@ -36,6 +37,40 @@ def test_mixed_precision_fits_a_batch_that_fp32_does_not() -> None:
     assert fits(job(precision=Precision.MIXED_FP16_FP32)).ok
     assert fits(job(batch_size=128)).ok
     assert not fits(job()).ok
+
+
+TIGHT = job("llama3-70b", gpu="h100", gpus=64, batch_size=1, seq_len=8192, sharding="fsdp").but(
+    precision=Precision.MIXED_BF16_FP32
+)
+
+
+@pytest.mark.parametrize(
+    ("other", "again"),
+    [
+        ({}, True),
+        ({"options": "act_ckpt=off"}, False),
+        ({"options": "act_ckpt=selective"}, False),
+        ({"framework": "megatron-lm"}, False),  # keeps less than the rules of memory say
+        ({"options": "flash_attention=off"}, False),
+        ({"seq_len": 1024}, False),
+    ],
+)
+def test_a_decoder_without_room_for_its_activations_computes_them_again(
+    other: dict[str, Any], again: bool
+) -> None:
+    asked = TIGHT.but(**other)
+    runs = as_it_runs(asked)
+    assert (runs != asked) == again
+    assert not again or runs.software.recompute == "layers"
+    assert not again or memory_of(runs).total_bytes < memory_of(asked).total_bytes
+
+
+def test_what_is_computed_again_unasked_is_told(fitted: Fitted) -> None:
+    found, asked = (fitted.predictor.predict(TIGHT.but(options=o)) for o in ((), "act_ckpt=full"))
+    assert found.step_s == pytest.approx(asked.step_s, rel=0.1)
+    assert "act_ckpt" in [one.field for one in found.assumptions]
+    assert "act_ckpt" not in [one.field for one in asked.assumptions]
+    assert not found.memory.ok
 
 
 @pytest.mark.parametrize(

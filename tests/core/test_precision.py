@@ -40,6 +40,12 @@ def test_aliases_are_written_as_they_are_compared() -> None:
     assert not {p.value for p in Precision} & ALIASES.keys()
 
 
+@pytest.mark.parametrize(("text", "near"), [("mxpf8", "mxfp8"), ("flaot16", "float16")])
+def test_a_misspelt_word_is_told_the_nearest(text: str, near: str) -> None:
+    with pytest.raises(JobError, match=f"expected one of {near}, "):
+        parse_precision(text)
+
+
 @pytest.mark.parametrize("text", ["", "fp64", "fp", "mixed_fp16_bf16", "1.6"])
 def test_unknown_word_names_field_value_and_what_is_accepted(text: str) -> None:
     with pytest.raises(JobError) as caught:

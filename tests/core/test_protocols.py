@@ -132,6 +132,7 @@ class TestWhatIsHeldOut:
             assert not any(jobs[i].precision.mixed for i in plain)
 
 
+@pytest.mark.slow
 class TestValidation:
     def test_figures_are_of_rows_or_of_nothing(self, validation: Validation) -> None:
         counted = [f for f in validation.figures if f.n]

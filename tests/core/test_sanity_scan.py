@@ -78,6 +78,8 @@ def scan(fitted: Fitted, count: int) -> None:
 
 def _doubled(fitted: Fitted, one: Prediction) -> None:
     twice = fitted.predictor.predict(one.job.but(gpus=2 * one.job.gpus, gpus_per_node=8))
+    if "act_ckpt" in {a.field for a in (*one.assumptions, *twice.assumptions)}:
+        return  # more GPUs leave memory to keep what fewer compute again
     spared = max(0.0, one.physical.optimizer_s - twice.physical.optimizer_s) * one.correction
     assert twice.step_s > (one.step_s - spared) / NOISE, one.job
 

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.graphs.catalog import entry_of, graph_of
-from predictor.graphs.operator import Kind
+from predictor.graphs.operator import Kind, is_forward
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
 from predictor.physics.autocast import LOWER_PRECISION, autocast
 from predictor.physics.job_graph import job_graph
-from predictor.physics.parallel.stages import Recompute, again, is_forward, parts_of
+from predictor.physics.parallel.stages import Recompute, again, parts_of
 from predictor.physics.step import StepModel, StepTime
 
 MODELS = (
@@ -258,7 +258,7 @@ def test_other_software_is_priced_by_the_operators_it_changes(
 def test_an_equal_graph_built_anew_has_the_same_price(steps: StepModel) -> None:
     job = TrainingJob(
         model="llama2-7b",
-        precision="bf16-mixed",
+        precision=Precision.MIXED_BF16_FP32,
         gpu="h100",
         gpus=8,
         batch_size=1,
@@ -268,3 +268,54 @@ def test_an_equal_graph_built_anew_has_the_same_price(steps: StepModel) -> None:
     first = steps.price(job)
     graph_of.cache_clear()
     assert steps.price(job) == first
+
+
+def test_selective_checkpointing_in_pytorch_repeats_every_second_product(steps: StepModel) -> None:
+    """As torchtitan chooses; Megatron-LM's repeats attention alone."""
+    job = TrainingJob(
+        model="llama3-8b",
+        precision=Precision.MIXED_BF16_FP32,
+        gpu="h100",
+        gpus=8,
+        batch_size=2,
+        seq_len=8192,
+    )
+    flops = [
+        steps.price(job.but(options=(("act_ckpt", how),))).flops for how in ("off", "selective")
+    ]
+    whole = steps.price(job.but(options=(("act_ckpt", "full"),))).flops
+    assert flops[0] * 1.08 < flops[1] < whole
+    graph = job_graph(job, entry_of(job.model))
+    repeated = [graph.operators[i].kind for i in again(graph, Recompute.OPERATORS)]
+    assert Kind.ATTENTION not in repeated
+    products = [o for o in graph.operators if is_forward(o) and o.kind is Kind.GEMM]
+    assert 0.3 * len(products) < repeated.count(Kind.GEMM) < 0.6 * len(products)
+
+
+def test_jax_keeps_activations_in_the_lower_format(steps: StepModel) -> None:
+    job = TrainingJob(
+        model="t5-v1.1-large", precision=Precision.MIXED_BF16_FP32, gpu="a100", batch_size=32
+    )
+    eager = job.but(options=(("flash_attention", "off"),))
+    jax = eager.but(framework="jax")
+    assert steps.price(jax).memory_s < 0.6 * steps.price(eager).memory_s
+
+
+def test_tensorflow_1_runs_a_kernel_for_each_operation_of_berts_optimizers(
+    steps: StepModel,
+) -> None:
+    def update_s(optimizer: str, framework: str) -> float:
+        job = TrainingJob(
+            model="bert-large",
+            gpu="v100",
+            precision="fp32",
+            batch_size=8,
+            optimizer=optimizer,
+            framework=framework,
+        )
+        return steps.price(job).optimizer_s
+
+    lamb = update_s("lamb", "tensorflow1")
+    assert lamb == pytest.approx(update_s("lamb", "tensorflow2") * 184 / 44, rel=0.1)
+    assert update_s("adamw", "tensorflow1") == pytest.approx(lamb * 144 / 184, rel=0.1)
+    assert update_s("momentum", "tensorflow1") == update_s("momentum", "tensorflow2")

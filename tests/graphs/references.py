@@ -26,7 +26,9 @@ def catalog_of(*topics: str) -> Catalog:
     return {
         name: entry
         for topic in topics
-        for name, entry in yaml.safe_load((MODELS / f"{topic}.yaml").read_text()).items()
+        for name, entry in yaml.load(
+            (MODELS / f"{topic}.yaml").read_text(), yaml.CSafeLoader
+        ).items()
     }
 
 

@@ -26,15 +26,7 @@ def graph(entry: ModelEntry, batch: int = 1, *, flash: bool = False, **changes: 
 # --- the catalog's figures, read off torchvision, timm and transformers ------------------------
 
 
-@pytest.mark.parametrize("name", CATALOG)
-def test_parameters_and_flops_are_those_of_the_catalog(name: str) -> None:
-    entry = entry_of(name)
-    built = graph(entry)
-    assert entry.parameters is not None
-    assert built.parameters == entry.parameters
-    assert built.forward_flops / 1e9 == pytest.approx(entry.forward_gflops, rel=0.005)
-
-
+# `catalog check` compares them with the graphs.
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
@@ -268,13 +260,16 @@ def test_class_centres_of_a_face_head_are_not_reduced_densely() -> None:
     assert sampled.forward_flops < built.forward_flops
 
 
-@pytest.mark.parametrize("name", CATALOG)
-def test_graph_is_linear_in_the_batch(name: str) -> None:
-    entry = entry_of(name)
-    one, four = graph(entry), graph(entry, batch=4)
-    assert four.forward_flops == pytest.approx(4 * one.forward_flops, rel=0.07)
-    assert four.parameters == one.parameters
-    assert len(four.operators) == len(one.operators)
+def test_every_graph_is_linear_in_the_batch() -> None:
+    pairs = {name: (graph(entry_of(name)), graph(entry_of(name), batch=4)) for name in CATALOG}
+    assert len(pairs) > 100
+    assert [
+        name
+        for name, (one, four) in pairs.items()
+        if four.forward_flops != pytest.approx(4 * one.forward_flops, rel=0.07)
+        or four.parameters != one.parameters
+        or len(four.operators) != len(one.operators)
+    ] == []
 
 
 def test_aliases_of_the_measured_sites_mean_the_same_network() -> None:

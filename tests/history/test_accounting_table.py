@@ -175,6 +175,22 @@ def test_a_job_that_never_started_has_no_start(tmp_path: Path) -> None:
     assert (job.start_s, job.state) == (None, JobState.CANCELLED)
 
 
+def test_a_table_without_starts_is_read_by_what_it_has(tmp_path: Path) -> None:
+    """Submission and run time, as the public Philly logs; pods' moments, as Alibaba's."""
+    bare = table(tmp_path / "bare.csv", "timestamp,duration,num_gpus", "2017-10-09 07:01:55,66,1")
+    (job,) = jobs(bare, {**TABLE, "zone": UTC})
+    assert (job.start_s, job.end_s - job.submit_s) == (job.submit_s, 66)
+    told = "no column says when jobs started"
+    history = f"--history={tmp_path / 'h.sqlite'}"
+    assert told in ingest("csv", str(bare), "--zone=UTC", history, "--format=json").stderr
+    known = table(tmp_path / "known.csv", "submit,end,elapsed,gpus", "1000,1900,300,2")
+    assert [job.start_s for job in jobs(known)] == [1600]
+    moments = "num_gpu,creation_time,scheduled_time,deletion_time"
+    (pod,) = jobs(table(tmp_path / "pods.csv", moments, "4,100,250,900"))
+    assert (pod.gpus, pod.submit_s, pod.start_s, pod.end_s) == (4, 100, 250, 900)
+    assert told not in ingest("csv", str(tmp_path / "pods.csv"), history).stderr
+
+
 @pytest.mark.parametrize("name", ["A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", "a100_sxm4_80gb"])
 def test_names_of_a_gpu_are_one_type(tmp_path: Path, name: str) -> None:
     (job,) = jobs(table(tmp_path / "a.csv", HEADER + ",gpu_type", f"{ROW},{name}"))

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.identify.configured import MAX_READ
-from predictor.identify.files import MAX_SETTINGS, UserFiles, settings_of
-from predictor.identify.identify import parse_script
+from predictor.identify.files import MAX_SETTINGS, settings_of, user_files
+from predictor.identify.identify import identify, parse_script
 from predictor.identify.shell import UNKNOWN
 
 SAME = {"a.b": "2", "a.c": "true", "d": "x"}
@@ -69,15 +69,15 @@ MANY = "\n".join(f"k{i}: 1" for i in range(5000))
     ],
 )
 def test_hostile_texts_are_given_up(name: str, text: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     assert len(settings_of(name, text) or ()) <= MAX_SETTINGS
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_a_configuration_that_builds_on_itself_ends(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("_BASE_: c.yaml\nmodel: resnet50\n")
     (tmp_path / "d.yaml").write_text("".join(f"_base_: [{'d.yaml, ' * 9}d.yaml]\n"))
-    files = UserFiles(tmp_path)
+    files = user_files(tmp_path)
     for name in ("c.yaml", "d.yaml"):
         read = parse_script("", ("python", "train.py", "--config", name), files=files)
         assert [doubt.field for doubt in read.doubts] == ["file"]
@@ -87,7 +87,7 @@ def test_no_more_files_are_read_than_a_few() -> None:
     class Counting:
         asked = 0
 
-        def read(self, path: str) -> str | None:
+        def __call__(self, path: str) -> str | None:
             self.asked += 1
             return "epochs: 1"
 
@@ -103,7 +103,31 @@ def test_only_small_regular_files_of_the_user_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "large.yaml").write_text("a: 1\n" * 100_000)
     (tmp_path / "small.yaml").write_text("a: 1\n")
-    files = UserFiles(tmp_path)
-    assert files.read("small.yaml") == "a: 1\n"
+    files = user_files(tmp_path)
+    assert files("small.yaml") == "a: 1\n"
     for name in ("pipe.yaml", "large.yaml", "none.yaml", ".", "a\0b"):
-        assert files.read(name) is None
+        assert files(name) is None
+
+
+TRAINS = "--model_name_or_path gpt2 --per_device_train_batch_size 4 --max_steps 9 --bf16"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"deepspeed run_clm.py {TRAINS} --deepspeed z3_offload.json",
+        f"accelerate launch --config_file zero3.yaml run_clm.py {TRAINS}",
+        f"accelerate launch --use_deepspeed --deepspeed_config_file z3.conf run_clm.py {TRAINS}",
+    ],
+)
+def test_how_state_is_shared_is_open_until_its_file_is_read_or_a_place_says_it(
+    command: str, tmp_path: Path
+) -> None:
+    assert [p.field for p in parse_script(command).contradictions] == ["sharding"]
+    assert not identify(comment="zero=3", script=command).contradictions
+    (tmp_path / "z3_offload.json").write_text('{"zero_optimization": {"stage": 3}}')
+    (tmp_path / "z3.conf").write_text('{"zero_optimization": {"stage": 3}}')
+    (tmp_path / "zero3.yaml").write_text("deepspeed_config: {zero_stage: 3}")
+    read = parse_script(command, files=user_files(tmp_path))
+    assert read.values["sharding"] == "zero3"
+    assert not read.contradictions

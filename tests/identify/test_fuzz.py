@@ -241,7 +241,7 @@ def plain(text: str) -> bool:
     ids=range(26),
 )
 def test_work_grows_with_length_and_no_faster(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     stated = identify(comment=text, script=text, environment={"PRECISION_TIME": text})
-    assert time.perf_counter() - started < 5.0
+    assert time.process_time() - started < 5.0
     assert len(stated.problems) <= MAX_PROBLEMS

@@ -20,7 +20,7 @@ class Written:
     def __init__(self, texts: dict[str, str]) -> None:
         self.texts = texts
 
-    def read(self, path: str) -> str | None:
+    def __call__(self, path: str) -> str | None:
         return self.texts.get(path.removeprefix("./"))
 
 

@@ -62,19 +62,39 @@ def test_arrays_are_their_words_over_many_lines() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("run $(($T/$N/2))", "16"),
+        ("run $(( (T + 2 * N) % 5 ))", "1"),
+        ("run $(expr $T \\* $N)", "512"),
+        ('run "$(expr $T / $N)"', "32"),
+        ('run "$((T / (N * 2)))"', "16"),
+        ("run $((N - T))", "-124"),
+    ],
+)
+def test_sums_of_known_numbers_are_worked_out(text: str, value: str) -> None:
+    assert words(f"T=128\nN=4\n{text}")[-1] == ("run", value)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "run $A",
         "A=$(cat x)\nrun $A",
         "run `date`",
-        "run $((1 + 2))",
+        "run $((N * 2))",
+        "run $((1 / 0))",
+        "run $((2 ** 9))",
+        "run $((010 + 1))",
+        "N=8\nrun $((N / M / 2))",
+        "run $(expr 8 : 2)",
         "run ${SLURM_GPUS_ON_NODE:-1}",
         "run $(a $(b) c)",
         "if x; then A=1; fi\nrun $A",
         "for A in 1 2; do run $A; done",
         "read A\nrun $A",
         "f() { A=1; }\nrun $A",
-        "A=1\ncase $1 in\n x) A=2 ;;\nesac\nrun $A",
+        "A=1\ncase $2 in\n x) A=2 ;;\nesac\nrun $A",
         "while x; do A=1; done\nrun $A",
         "f() {\n run $1\n}",
         "shift\nrun $1",
@@ -85,6 +105,47 @@ def test_arrays_are_their_words_over_many_lines() -> None:
 def test_what_only_running_could_tell_is_unknown(text: str) -> None:
     found = [w for w in words(text, "argument") if w[0] == "run"]
     assert found == [("run", UNKNOWN)]
+
+
+BRANCHES = """
+case "$SIZE" in
+  1b|3b) BATCH=32 ;;
+  7*) BATCH=8
+    NAME=large ;;
+  *) BATCH=1 ;;
+esac
+if [ $GPUS -gt 4 ]; then STEPS=(--steps 2)
+elif test $GPUS = 1; then STEPS=(--steps 16); else STEPS=(--steps 4); fi
+if [[ "$KIND" != full ]]; then run lora; fi
+run $BATCH "${STEPS[@]}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        ({"SIZE": "7b", "GPUS": "8", "KIND": "full"}, [("run", "8", "--steps", "2")]),
+        ({"SIZE": "3b", "GPUS": "1", "KIND": "full"}, [("run", "32", "--steps", "16")]),
+        ({"SIZE": "x", "GPUS": "4", "KIND": "q"}, [("run", "lora"), ("run", "1", "--steps", "4")]),
+    ],
+)
+def test_branches_of_known_words_are_taken_and_the_others_left(
+    known: dict[str, str], expected: list[tuple[str, ...]]
+) -> None:
+    assert [w for w in words(BRANCHES, **known) if w[0] == "run"] == expected
+
+
+def test_a_case_may_stand_on_one_line() -> None:
+    text = "case $M in a|b) A=1;; *) A=2;; esac; run $A"
+    assert [words(text, M=word)[-1] for word in "bc"] == [("run", "1"), ("run", "2")]
+
+
+def test_a_branch_that_is_not_known_leaves_those_after_it_open() -> None:
+    text = "A=1\nif x; then A=2; elif [ a = a ]; then A=3; else A=4; fi\nrun $A"
+    assert words(text)[-1] == ("run", UNKNOWN)
+    loop = 'while [ $# -gt 0 ]; do case "$1" in --a) A="$2";; --b) B="$2";; esac; shift 2; done'
+    text = f"A=1\n{loop}\nrun $A"
+    assert words(text, "--b", "3", "--a", "2")[-1] == ("run", UNKNOWN)
 
 
 def test_options_of_the_shell_leave_the_arguments_alone() -> None:
@@ -128,3 +189,10 @@ def test_nothing_is_run(tmp_path: Path) -> None:
         ("x", f"$(touch {trap})"),
     )
     assert not trap.exists()
+
+
+def test_what_follows_a_command_inside_quotes_is_kept() -> None:
+    text = 'L="launch --n $((2 * 4)) --h $(host $(id) | cut -f1) train.py --epochs 3"\nrun $L'
+    known = ("launch", "--n", "8", "--h", UNKNOWN, "train.py", "--epochs", "3")
+    assert words(text)[-1] == ("run", *known)
+    assert words('run "a $(b (c e"') == [("run", f"a {UNKNOWN}")]

@@ -9,7 +9,7 @@ import pytest
 from predictor.errors import JobError
 from predictor.estimate.fitting import Fitted
 from predictor.estimate.limits import EvidenceRule, too_thin
-from predictor.identify.files import UserFiles
+from predictor.identify.files import user_files
 from predictor.identify.grammar import parse_text, stated_text
 from predictor.identify.identify import identify
 from predictor.identify.stated import Stated
@@ -80,7 +80,7 @@ def test_a_precision_that_is_left_to_the_trainer_is_its_default(tmp_path: Path) 
     (tmp_path / "mine.yml").write_text(
         "base_model: google/gemma-2b\nmicro_batch_size: 2\nbf16: auto\nfp16: null\nmax_steps: 9\n"
     )
-    stated = identify(argv=("axolotl", "train", "mine.yml"), files=UserFiles(tmp_path))
+    stated = identify(argv=("axolotl", "train", "mine.yml"), files=user_files(tmp_path))
     assert (stated.trainer, stated.problems) == ("axolotl", ())
     assert stated.job(**GPUS).precision.value == "mixed_bf16_fp32"
 
@@ -168,7 +168,7 @@ def test_a_script_in_a_script_is_read(tmp_path: Path, start: str) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "env.sh").write_text("export BATCH=64 EPOCHS=90")
     script = f"#!/bin/bash\nsource env.sh\n{start}\n"
-    stated = identify(script=script, argv=("job.sh",), files=UserFiles(tmp_path))
+    stated = identify(script=script, argv=("job.sh",), files=user_files(tmp_path))
     assert (stated.model, stated.values["batch_size"]) == ("vgg16", 64)
     assert stated.values["epochs"] == 90
 
@@ -176,7 +176,7 @@ def test_a_script_in_a_script_is_read(tmp_path: Path, start: str) -> None:
 def test_a_file_that_sources_itself_ends(tmp_path: Path) -> None:
     (tmp_path / "env.sh").write_text("source env.sh\n. ./env.sh\nN=7\n")
     script = "#!/bin/bash\nsource env.sh\npython train.py --model vgg16 --epochs $N\n"
-    stated = identify(script=script, argv=("job.sh",), files=UserFiles(tmp_path))
+    stated = identify(script=script, argv=("job.sh",), files=user_files(tmp_path))
     assert stated.values["epochs"] == 7
 
 

@@ -37,6 +37,7 @@ GROUPS = {
     "Pod": "",
     "Job": "batch",
     "PyTorchJob": "kubeflow.org",
+    "TFJob": "kubeflow.org",
     "JobSet": "jobset.x-k8s.io",
     "RayJob": "ray.io",
     "Workload": "kueue.x-k8s.io",

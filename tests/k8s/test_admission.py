@@ -13,6 +13,7 @@ from admission_reviews import (
     P100,
     STATED,
     V100,
+    Admitted,
     admitted,
     gpus,
     job,
@@ -21,6 +22,7 @@ from admission_reviews import (
     pod,
 )
 
+from k8s_extender.admission.limits import UNFILLED
 from k8s_extender.decide import Decider
 from k8s_extender.nodes import GpuType
 from k8s_extender.plain import seconds_of
@@ -129,6 +131,19 @@ def test_a_gpu_the_filter_would_refuse_does_not_count(known: Decider, fitted: Fi
     only_fast = knowledge(fitted, nodes(fast=A100))
     everywhere = admitted(known, job(BF16))
     assert deadline(everywhere.object) == deadline(admitted(only_fast, job(BF16)).object)
+
+
+def test_a_bare_pod_is_given_time_for_a_gpu_that_only_an_extender_would_refuse(
+    fitted: Fitted,
+) -> None:
+    """Its deadline can only be lowered later, and where no extender is asked it may land there."""
+    carried = {"max_interval_ratio": 1e9, "refused_tiers": []}
+    both = nodes(fast=A100, slow=V100)
+    known = knowledge(fitted, both, evidence=carried)
+    unrefused = knowledge(fitted, both, evidence=carried, filter={"precision": False})
+    bare = deadline(admitted(known, pod(BF16)).object)
+    assert bare == deadline(admitted(unrefused, pod(BF16)).object)
+    assert bare > deadline(admitted(known, job(BF16)).object)
 
 
 def test_a_node_with_too_few_gpus_for_a_pod_does_not_count(fitted: Fitted) -> None:
@@ -303,6 +318,54 @@ def test_thin_evidence_sets_no_deadline(fitted: Fitted) -> None:
     assert "activeDeadlineSeconds" not in found.object["spec"]
     assert "no deadline: the 95% quantile is" in found.said
     assert DURATION in found.annotations
+
+
+def test_a_deadline_covers_what_a_job_leaves_open_at_its_longest(fitted: Fitted) -> None:
+    carried = {"max_interval_ratio": 100, "refused_tiers": []}
+    known = knowledge(fitted, deadline={"mode": "always"}, evidence=carried)
+
+    def asked(command: str, **said: str) -> Admitted:
+        obj = job({f"{OURS}{key}": value for key, value in said.items()})
+        obj["spec"]["template"]["spec"]["containers"][0]["command"] = command.split()
+        return admitted(known, obj)
+
+    images = "python main.py -a resnet50 --batch-size 64 --epochs 90 /data"
+    yolo = "yolo detect train model=yolov8m.pt epochs=9 imgsz=640 batch=16"
+    for command in (images, yolo):
+        slow = asked(command, precision="fp32", **{"dataset-size": "1281167"})
+        found = asked(command, **{"dataset-size": "1281167"})
+        assert deadline(found.object) >= deadline(slow.object)
+    # A text may be of any length, and no deadline rests on a usual one.
+    texts = "python run_clm.py --model_name_or_path meta-llama/Llama-2-7b-hf --bf16 --max_steps 900"
+    found = asked(f"{texts} --per_device_train_batch_size 4")
+    assert "activeDeadlineSeconds" not in found.object["spec"]
+    assert "no deadline: seq_len is not stated" in found.said
+    assert found.annotations[UNFILLED].endswith("2 x: annotate precision-time.io/seq-len")
+    assert deadline(asked(f"{texts} --per_device_train_batch_size 4", **{"seq-len": "1024"}).object)
+    # What a program takes where nobody says otherwise is known: batch and length of run_qa.py.
+    qa = "python run_qa.py --model_name_or_path bert-large-uncased --fp16 --max_steps 900"
+    said = asked(f"{qa} --max_seq_length 384 --per_device_train_batch_size 8")
+    assert deadline(asked(qa).object) == deadline(said.object)
+    assert UNFILLED not in said.annotations
+    for more in ("args.json", "--config x.yaml"):
+        assert "activeDeadlineSeconds" not in asked(f"{qa} {more}").object["spec"], more
+
+
+def test_no_deadline_rests_on_plain_variables(fitted: Fitted) -> None:
+    known = knowledge(
+        fitted,
+        deadline={"mode": "always"},
+        evidence={"max_interval_ratio": 100, "refused_tiers": []},
+    )
+    obj = job({f"{OURS}fill-deadline": "true"})
+    main = obj["spec"]["template"]["spec"]["containers"][0]
+    said = "python main.py -a resnet50 --batch-size 64 --fp32 --dataset imagenet-1k --epochs 9"
+    main["command"] = said.split()
+    assert deadline(admitted(known, obj).object)
+    main["command"], main["env"] = said.split()[:-2], [{"name": "EPOCHS", "value": "9"}]
+    found = admitted(known, obj)
+    assert "activeDeadlineSeconds" not in found.object["spec"]
+    assert "variables of its container are read as settings" in found.said
 
 
 def test_without_nodes_only_a_stated_gpu_is_predicted_and_no_deadline_set(fitted: Fitted) -> None:

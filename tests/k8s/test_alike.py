@@ -22,15 +22,15 @@ class Reader:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.times = 0
-        self.alike = workload.JobReader()
+        self.alike = workload.JobReader(CONFIG, RULES)
         patch.setattr(workload, "pod_job", self._read)
 
     def _read(self, obj: Mapping[str, Any], config: Config, rules: Rules) -> PodJob | None:
         self.times += 1
         return pod_job(obj, config, rules)
 
-    def __call__(self, obj: Mapping[str, Any], rules: Rules = RULES) -> PodJob | None:
-        return self.alike(obj, CONFIG, rules)
+    def __call__(self, obj: Mapping[str, Any]) -> PodJob | None:
+        return self.alike(obj)
 
 
 @pytest.fixture
@@ -89,12 +89,6 @@ def test_what_tells_another_job_is_read_anew(read: Reader, change: Callable[[Any
     change(other)
     assert read(first) == pod_job(first, CONFIG, RULES)
     assert read(other) == pod_job(other, CONFIG, RULES)
-    assert read.times == 2
-
-
-def test_another_configuration_reads_every_pod_anew(read: Reader) -> None:
-    read(pod("train", MIXED))
-    read.alike(pod("train", MIXED), Config(assumed_precision="fp32"), RULES)
     assert read.times == 2
 
 

@@ -36,7 +36,7 @@ def kept(cluster: StandIn, *replicas: tuple[int, int, str]) -> None:
         (page,) = counted(pods, mode=mode).audited().values()
         page = re.sub(r"(?m)^(process_start_time_seconds) .*", rf"\1 {started}", page)
         writeback.counted("ns/kept", {f"replica.{started}": page})
-    writeback.stop()
+    writeback.queue.stop()
 
 
 def audited(cluster: StandIn, tmp_path: Path, *options: str) -> Result:

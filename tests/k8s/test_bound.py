@@ -110,6 +110,19 @@ def test_a_pod_made_anew_on_a_slower_gpu_gets_its_time_back(known: Decider) -> N
     assert second.new_s == obj["spec"]["activeDeadlineSeconds"] + 4000
 
 
+def test_a_job_on_a_gpu_that_we_would_have_refused_gets_the_time_it_needs_there(
+    fitted: Fitted,
+) -> None:
+    """With admission alone nothing keeps a pod off it."""
+    known = knowledge(fitted, BOTH)
+    obj = filled(known, annotations=STATED | {f"{OURS}precision": "bf16"})
+    (change,) = changes(known, obj, its_pod("slow", 0.0))
+    made = template_job("Job", obj, known.config)
+    assert made is not None
+    (estimate,) = known.estimates(made, [BOTH["slow"].type])
+    assert change.new_s > (estimate.total_s(0.95) or 0.0) > change.old_s
+
+
 def test_a_job_that_waits_is_not_ended_by_our_deadline(known: Decider) -> None:
     obj = filled(known)
     filled_s = obj["spec"]["activeDeadlineSeconds"]

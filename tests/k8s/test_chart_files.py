@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -217,3 +219,21 @@ def test_no_rights_on_secrets_nor_on_everything() -> None:
     for rule in rules:
         assert "secrets" not in rule["resources"]
         assert "*" not in (*rule["resources"], *rule["verbs"], *rule["apiGroups"])
+
+
+def test_a_released_chart_names_its_sources(tmp_path: Path) -> None:
+    flow = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+    (step,) = (
+        one["run"]
+        for job in flow["jobs"].values()
+        for one in job["steps"]
+        if one.get("name") == "Chart"
+    )
+    chart = tmp_path / "charts/precision-time/Chart.yaml"
+    chart.parent.mkdir(parents=True)
+    chart.write_bytes((CHART / "Chart.yaml").read_bytes())
+    where = {"GITHUB_SERVER_URL": "https://example.com", "GITHUB_REPOSITORY": "we/ours"}
+    quiet = {"PATH": os.environ["PATH"], "VERSION": "1", "REGISTRY": "r"}
+    script = f"helm() {{ :; }}\n{step}"
+    subprocess.run(["bash", "-euc", script], cwd=tmp_path, env=where | quiet, check=True)
+    assert yaml.safe_load(chart.read_text())["sources"] == ["https://example.com/we/ours"]

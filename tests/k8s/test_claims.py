@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import json
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 from admission_reviews import ALWAYS, STATED, applied
 from api_server_stand_in import CLASSES, SLICES, eventually, served
+from gpu_claims import ATTRIBUTES, GPUS, gpu_slice, of, payload, wanted
 from k8s_configs import config_of
 from kubernetes.client import ApiClient
 
@@ -23,34 +22,9 @@ from k8s_extender.nodes import GpuNode
 from k8s_extender.workload import pod_job
 from predictor.estimate.fitting import Fitted
 
-PAYLOADS = Path(__file__).parent / "payloads" / "placement"
-ATTRIBUTES = "device.attributes['gpu.nvidia.com']"
-GPUS = {
-    "h100": ("NVIDIA H100 80GB HBM3", "Hopper", "81559Mi"),
-    "a100": ("NVIDIA A100-SXM4-80GB", "Ampere", "81920Mi"),
-    "v100": ("Tesla V100-SXM2-16GB", "Volta", "16384Mi"),
-}
 BF16 = {
     f"precision-time.io/{k}": v for k, v in {"model": "bert-large", "precision": "bf16"}.items()
 }
-
-
-def payload(name: str) -> dict[str, Any]:
-    return dict(json.loads((PAYLOADS / f"dra-{name}.json").read_text()))
-
-
-def gpu_slice(name: str) -> dict[str, Any]:
-    """The captured slice, of another GPU."""
-    found = payload("resourceslice-h100")
-    product, architecture, memory = GPUS[name]
-    found["metadata"]["name"] = found["spec"]["nodeName"] = name
-    for device in found["spec"]["devices"]:
-        device["attributes"] |= {
-            "productName": {"string": product},
-            "architecture": {"string": architecture},
-        }
-        device["capacity"]["memory"]["value"] = memory
-    return found
 
 
 @pytest.fixture
@@ -72,22 +46,6 @@ def test_slices_that_are_gone_are_of_no_node(devices: Devices) -> None:
     assert devices.types.keys() == GPUS.keys()
     devices._all_slices(iter(()))
     assert not devices.types
-
-
-def wanted(*expressions: str, count: int = 1) -> dict[str, Any]:
-    """A request of the captured class with selectors."""
-    selectors = [{"cel": {"expression": text}} for text in expressions]
-    return {
-        "name": "one",
-        "deviceClassName": "gpu.nvidia.com",
-        "selectors": selectors,
-        "allocationMode": "ExactCount",
-        "count": count,
-    }
-
-
-def of(name: str, count: int = 1) -> dict[str, Any]:
-    return wanted(f"{ATTRIBUTES}.architecture == '{GPUS[name][1]}'", count=count) | {"name": name}
 
 
 def order(

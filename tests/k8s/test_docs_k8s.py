@@ -86,6 +86,7 @@ def test_every_annotation_and_event_written_is_there() -> None:
         PODS,
         limits.FILLED,
         limits.EXPECTED,
+        limits.UNFILLED,
         PLACED,
         BASIS,
     }

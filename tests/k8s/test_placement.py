@@ -118,8 +118,8 @@ def test_the_types_of_those_commands_come_in_a_sane_order() -> None:
 
 def test_a_new_pod_prefers_the_fast_types_in_order() -> None:
     found = placed(review())
-    assert terms(found) == [(H100, 100), (A100, 50), (L40S, 25), (V100, 12)]
-    assert found.annotations[PLACED] == f"{H100}=100,{A100}=50,{L40S}=25,{V100}=12"
+    assert terms(found) == [(H100, 100), (A100, 40), (L40S, 16), (V100, 6)]
+    assert found.annotations[PLACED] == f"{H100}=100,{A100}=40,{L40S}=16,{V100}=6"
 
 
 def test_extender_and_admission_give_one_order() -> None:
@@ -217,7 +217,7 @@ def test_observing_changes_nothing_and_tells_what_would_be() -> None:
     assert told.outcome is ReviewOutcome.OBSERVED
     subject = subject_of(told.request)
     assert (told.decision.placed, subject.kind, subject.name) == (H100, "Job", "jpodsonly1")
-    assert told.decision.order.startswith(f"{H100} 100, {A100} 50")
+    assert told.decision.order.startswith(f"{H100} 100, {A100} 40")
 
 
 @pytest.mark.parametrize("spec", ["text", {"affinity": "text"}, {"affinity": {"nodeAffinity": []}}])
@@ -272,3 +272,13 @@ def test_a_device_class_is_asked_for_like_a_resource() -> None:
     assert job is not None
     assert job.gpus_per_pod == 2
     assert terms(placed(raw))[0] == (H100, 100)
+
+
+def test_under_reserve_a_small_job_leaves_nvlink_to_one_that_takes_a_node() -> None:
+    decider, first = known(prioritize={"policy": "reserve"}), {}
+    command = BERT.replace("512", "128").replace("32", "8")
+    for gpus in (1, 8):
+        job = decider.job_of(review(command=command, gpus=gpus)["request"]["object"])
+        assert job is not None
+        first[gpus] = decider.steps(job, decider.candidates(job).types)[0][0].product
+    assert first == {1: L40S, 8: H100}

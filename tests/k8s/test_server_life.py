@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -42,21 +43,34 @@ def ask(server: ServerProcess, name: str = "train") -> dict[str, int]:
     return {each["Host"]: each["Score"] for each in answer}
 
 
-def test_until_the_nodes_are_listed_it_is_alive_but_not_ready_and_says_why(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def shared(fitted: Fitted, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with serving(tmp_path_factory.mktemp("shared") / "s") as server:
+        yield server
+
+
+@pytest.fixture
+def steady(shared: ServerProcess) -> Iterator[ServerProcess]:
+    """A server that others use too; it has its first configuration again behind each test."""
+    first = ask(shared)
+    yield shared
+    shared.write_config()
+    eventually(lambda: ask(shared) == first)
+
+
+def test_until_the_nodes_are_listed_it_is_alive_but_not_ready_and_every_node_passes(
+    tmp_path: Path,
+) -> None:
     with serving(tmp_path / "s", nodes=None) as server:
         assert server.get("/livez")[0] == 200
         status, body = server.get("/readyz")
         assert status == 503
         assert "the nodes are not listed yet" in json.loads(body)["reasons"]
-        server.list_nodes()
-        server.wait_ready()
-
-
-def test_before_it_is_ready_every_node_passes(tmp_path: Path) -> None:
-    with serving(tmp_path / "s", nodes=None) as server:
         status, answer = server.post("/v1/filter", names_body(pod("early", BF16), ASKED))
         assert (status, answer["NodeNames"]) == (200, ASKED)
         assert ask(server, "early") == dict.fromkeys(ASKED, 0)
+        server.list_nodes()
+        server.wait_ready()
 
 
 def test_a_predictor_that_is_not_there_is_named_by_readyz(tmp_path: Path) -> None:
@@ -79,25 +93,26 @@ def test_nodes_not_heard_of_for_long_are_a_warning_while_answers_go_on(tmp_path:
         server.close()
 
 
-def test_a_new_policy_is_used_without_a_restart(tmp_path: Path) -> None:
-    with serving(tmp_path / "s") as server:
-        assert ask(server)["a100-0"] == 10
-        server.write_config(prioritize={"max_score": 100})
-        eventually(lambda: ask(server)["a100-0"] == 100)
-        assert 'reloads_total{file="configuration",outcome="done"} 1.0' in metrics_of(server)
+def test_a_new_policy_is_used_without_a_restart(steady: ServerProcess) -> None:
+    assert ask(steady)["a100-0"] == 10
+    done = reloads_of(steady)
+    steady.write_config(prioritize={"max_score": 100})
+    eventually(lambda: ask(steady)["a100-0"] == 100)
+    assert reloads_of(steady) == done + 1
 
 
-def test_a_wrong_configuration_leaves_the_old_one_in_use(tmp_path: Path) -> None:
-    with serving(tmp_path / "s", prioritize={"max_score": 50}) as server:
-        for wrong in ({"prioritize": {"max_score": "many"}}, {"no_such_key": 1}):
-            server.write_config(**wrong)
-            key = next(iter(wrong))
-            server.wait_for_event(lambda e, key=key: "is kept" in e["event"] and key in e["event"])
-            assert ask(server)["a100-0"] == 50
-        server.config_file.unlink()
-        server.wait_for_event(lambda e: "No such file" in e["event"])
-        server.write_config(prioritize={"max_score": 20})
-        eventually(lambda: ask(server)["a100-0"] == 20)
+def test_a_wrong_configuration_leaves_the_old_one_in_use(steady: ServerProcess) -> None:
+    steady.write_config(prioritize={"max_score": 50})
+    eventually(lambda: ask(steady)["a100-0"] == 50)
+    for wrong in ({"prioritize": {"max_score": "many"}}, {"no_such_key": 1}):
+        steady.write_config(**wrong)
+        key = next(iter(wrong))
+        steady.wait_for_event(lambda e, key=key: "is kept" in e["event"] and key in e["event"])
+        assert ask(steady)["a100-0"] == 50
+    steady.config_file.unlink()
+    steady.wait_for_event(lambda e: "No such file" in e["event"])
+    steady.write_config(prioritize={"max_score": 20})
+    eventually(lambda: ask(steady)["a100-0"] == 20)
 
 
 def test_a_config_map_that_swaps_its_links_is_read_anew(tmp_path: Path) -> None:
@@ -116,29 +131,25 @@ def test_a_config_map_that_swaps_its_links_is_read_anew(tmp_path: Path) -> None:
         server.close()
 
 
-def test_site_rules_are_read_anew_with_the_configuration(tmp_path: Path) -> None:
+def test_site_rules_are_read_anew_with_the_configuration(
+    steady: ServerProcess, tmp_path: Path
+) -> None:
     rules = tmp_path / "rules.yaml"
     job = {"model": "resnet50", "precision": "amp", "batch": 128, "epochs": 90}
     rules.write_text(yaml.safe_dump({"rules": [{"name": "r", "match": {"name": "x"}, "job": job}]}))
-    with serving(tmp_path / "s", rules=str(rules)) as server:
-        silent = names_body(pod("nightly"), ASKED)
-        assert server.post("/prioritize", silent)[1][0]["Score"] == 0
-        new = {"name": "r", "match": {"name": "^nightly"}, "job": job}
-        rules.write_text(yaml.safe_dump({"rules": [new]}))
-        eventually(lambda: server.post("/prioritize", silent)[1][0]["Score"] == 10)
+    steady.write_config(rules=str(rules), prioritize={"max_score": 30})
+    eventually(lambda: ask(steady)["a100-0"] == 30)
+    silent = names_body(pod("nightly"), ASKED)
+    assert steady.post("/prioritize", silent)[1][0]["Score"] == 0
+    new = {"name": "r", "match": {"name": "^nightly"}, "job": job}
+    rules.write_text(yaml.safe_dump({"rules": [new]}))
+    eventually(lambda: steady.post("/prioritize", silent)[1][0]["Score"] == 30)
 
 
-def test_a_changed_map_of_products_reads_the_nodes_anew(tmp_path: Path) -> None:
-    with serving(tmp_path / "s") as server:
-        assert ask(server)["p100-0"] < 10
-        server.write_config(hardware={"products": {"Tesla-P100-PCIE-16GB": "a100-sxm4-80gb"}})
-        eventually(lambda: ask(server)["p100-0"] >= ask(server)["a100-0"])
-
-
-def test_sigterm_ends_a_server_with_exit_code_0(tmp_path: Path) -> None:
-    with serving(tmp_path / "s") as server:
-        assert server.end() == 0
-        assert [e["event"] for e in server.events()][-1] == "ended"
+def test_a_changed_map_of_products_reads_the_nodes_anew(steady: ServerProcess) -> None:
+    assert ask(steady)["p100-0"] < 10
+    steady.write_config(hardware={"products": {"Tesla-P100-PCIE-16GB": "a100-sxm4-80gb"}})
+    eventually(lambda: ask(steady)["p100-0"] >= ask(steady)["a100-0"])
 
 
 def test_sigterm_before_anything_is_loaded_ends_it_too(tmp_path: Path) -> None:
@@ -168,6 +179,7 @@ def test_a_draining_server_that_nobody_asks_any_more_does_not_wait_to_the_end(
 ) -> None:
     with serving(tmp_path / "s", server={"drain_s": 600.0}) as server:
         assert server.end() == 0
+        assert [e["event"] for e in server.events()][-1] == "ended"
 
 
 def test_no_call_is_lost_when_a_server_is_told_to_end(tmp_path: Path) -> None:
@@ -301,6 +313,13 @@ def test_what_is_no_handshake_is_refused_while_others_are_served(tmp_path: Path)
                 assert not plain.recv(1000).startswith(b"HTTP")
         with contextlib.closing(server.raw()):  # says nothing
             assert ask(server)["a100-0"] == 10
+
+
+def reloads_of(server: ServerProcess) -> float:
+    count = re.search(
+        r'reloads_total{file="configuration",outcome="done"} (\S+)', metrics_of(server)
+    )
+    return float(count[1]) if count else 0.0
 
 
 def metrics_of(server: ServerProcess) -> str:

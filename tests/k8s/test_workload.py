@@ -321,6 +321,35 @@ def test_a_pytorch_job_is_all_of_its_replicas() -> None:
     assert found.stated.values["steps"] == 7038
 
 
+def test_a_tf_job_is_its_replicas_with_gpus() -> None:
+    raw = manifest("pytorchjob")
+    worker = raw["spec"].pop("pytorchReplicaSpecs")["Worker"]
+    server = {"replicas": 2, "template": {"spec": {"containers": [{"name": "server"}]}}}
+    raw["spec"]["tfReplicaSpecs"] = {"Worker": worker, "PS": server}
+    found = made("TFJob", raw)
+    assert (found.gpus_per_pod, found.pods, found.deadline_s) == (8, 3, 86400)
+
+
+def test_plain_variables_are_settings_that_flags_override() -> None:
+    told = {"BATCH_SIZE": "32", "NUM_EPOCHS": "5", "DATA_PATH": "/data", "LOG_LEVEL": "info"}
+    env = [{"name": name, "value": text} for name, text in told.items()]
+    words = ["python", "train.py", "--model", "resnet50", "--batch-size", "64"]
+    found = job(pod(container(command=words, env=env))).stated
+    assert found.values == {"model": "resnet50", "batch_size": 64, "epochs": 5}
+    assert not found.problems
+    assert not job(pod(container(command=["sleep", "9"], env=env))).stated.values
+
+
+def test_an_image_that_serves_trains_only_where_it_says_so() -> None:
+    words = ["python", "run.py", "--model", "gpt2", "--batch-size", "8", "--dtype", "bf16"]
+    assert not job(pod(container(image="example.invalid/vllm:1", command=words))).stated.values
+    learns = [words[0], "train.py", *words[2:]]
+    assert (
+        job(pod(container(image="example.invalid/vllm:1", command=learns))).stated.model
+        == "gpt2-124m"
+    )
+
+
 def test_a_job_set_is_its_replicated_jobs_with_gpus() -> None:
     found = made("JobSet", manifest("jobset"))
     assert (found.gpus_per_pod, found.pods, found.deadline_s) == (4, 8, 7200)
@@ -359,7 +388,17 @@ def test_a_job_of_independent_pods_trains_with_one(change: dict[str, Any]) -> No
 
 def test_kinds_without_known_pods_are_no_jobs() -> None:
     assert template_job("Deployment", manifest("job"), CONFIG) is None
-    kinds = {"Pod", "Job", "PyTorchJob", "MPIJob", "TrainJob", "RayJob", "JobSet", "Workload"}
+    kinds = {
+        "Pod",
+        "Job",
+        "PyTorchJob",
+        "TFJob",
+        "MPIJob",
+        "TrainJob",
+        "RayJob",
+        "JobSet",
+        "Workload",
+    }
     assert set(GROUPS) == kinds | {VOLCANO}
 
 
@@ -472,7 +511,7 @@ def test_users_are_sent_to_annotations_and_not_to_an_option_of_sbatch() -> None:
     limits = {"limits": {"nvidia.com/gpu": "8"}}
     found = made("Pod", {"spec": {"containers": [{"command": command, "resources": limits}]}})
     (problem,) = found.stated.problems
-    assert problem.text.endswith("in annotations")
+    assert "epochs or steps in annotations would tell" in problem.text
 
 
 def test_arguments_alone_stand_behind_the_entry_point_of_the_image() -> None:

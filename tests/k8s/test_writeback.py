@@ -51,7 +51,7 @@ def write(cluster: StandIn) -> Iterator[Any]:
 
     yield writeback
     for each in made:
-        each.stop()
+        each.queue.stop()
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def test_a_decision_made_again_writes_nothing_again(
     for _ in range(50):
         decide(brain, writeback, one)
     assert settled(writeback, 2)
-    writeback.stop()
+    writeback.queue.stop()
     assert len(cluster.requests) == 2
 
 
@@ -190,7 +190,7 @@ def test_words_that_cannot_be_used_are_told(cluster: StandIn, write: Any, decide
 def test_a_pod_that_says_nothing_is_left_alone(cluster: StandIn, write: Any, decider: Any) -> None:
     writeback = write()
     decide(decider(), writeback, pod(cluster, {}))
-    writeback.stop()
+    writeback.queue.stop()
     assert cluster.requests == []
 
 
@@ -204,7 +204,7 @@ def test_what_is_written_is_up_to_the_configuration(
     writeback = write()
     decide(decider(annotate=annotate), writeback, pod(cluster))
     assert settled(writeback, patches + events)
-    writeback.stop()
+    writeback.queue.stop()
     methods = [request.method for request in cluster.requests]
     assert (methods.count("PATCH"), methods.count("POST")) == (patches, events)
 

@@ -8,6 +8,8 @@ from predictor.physics.operator_time.evaluate import OperatorEvaluation, without
 from profiles.gpus import gpus
 from profiles.tables import operators
 
+pytestmark = pytest.mark.slow  # each fits anew, as `validate` does
+
 # Mean error measured on held-out shapes: 5 to 8 % (FP32 GEMM), 10 to 15 % (FP16), 14 to 30 %
 # (convolution). The bounds leave room for other rows, not for another model.
 NEW_SHAPES = {
@@ -60,7 +62,6 @@ def test_median_error_on_a_gpu_without_a_table(
     assert error.median < NEW_ARCHITECTURES[architecture, group, gpu]
 
 
-@pytest.mark.slow
 def test_a_gpu_without_tables_is_priced_by_the_others() -> None:
     found = [
         e

@@ -9,6 +9,7 @@ from predictor.graphs.operator import Direction, Kind, Operator
 from predictor.job.precision import Dtype
 from predictor.physics.autocast import TypedOperator
 from predictor.physics.operator_time import OperatorTimes
+from predictor.physics.operator_time.samples import silicon_of
 from profiles.gpus import find_gpu, gpus
 from profiles.tables import operators, take
 
@@ -71,3 +72,19 @@ def test_depthwise_convolution_is_priced_by_its_traffic(times: OperatorTimes) ->
     at_full_bandwidth = operator.bytes / gpu.bandwidth_bytes_per_s
     (seconds,) = times.seconds(gpu, [operator])
     assert at_full_bandwidth < seconds < 8 * at_full_bandwidth
+
+
+@pytest.mark.parametrize(
+    ("starved", "fed"), [("t4-16gb", "titanrtx-24gb"), ("l4-24gb", "rtx4090-24gb")]
+)
+def test_a_card_short_of_power_teaches_none_that_has_it(starved: str, fed: str) -> None:
+    assert silicon_of(find_gpu(starved)) != silicon_of(find_gpu(fed))
+    table = operators()
+    rows = (table.op == "gemm") & (table.dtype == "fp32") & np.isin(table.gpu, [starved, fed])
+    times = OperatorTimes.fit(take(table, np.flatnonzero(rows)), gpus())
+    product = typed(GEMM, Dtype.FP32, tensor_core=False)
+    (own,) = times.evidence(find_gpu(starved), [product])
+    assert own.endswith(f"rows of {starved}")
+    if fed in table.gpu:
+        (other,) = times.evidence(find_gpu(fed), [product])
+        assert other.endswith(f"rows of {fed}")

@@ -13,12 +13,14 @@ from predictor.errors import JobError, ProfileError
 from predictor.estimate import added_profiles, store
 from predictor.estimate.fitting import fit_steps
 from predictor.job.training_job import TrainingJob
+from predictor.physics.operator_time import OperatorTimes
+from predictor.physics.step import StepModel
 from predictor.planning.cost import power_of
 from profiles import joined
 from profiles.check import check
-from profiles.gpus import UnknownGpuError, find_gpu
+from profiles.gpus import UnknownGpuError, find_gpu, gpus
 from profiles.storage import OPERATOR_COLUMNS, write_table
-from profiles.tables import operators
+from profiles.tables import operators, take
 
 DEVICE = "cpu-test-2t"
 SHEET = {
@@ -75,8 +77,15 @@ def test_an_added_device_has_a_name_rows_and_a_price(directory: Path) -> None:
     assert find_gpu("CPU test 2t").kind == "cpu"
     assert store.tables_hash() != before
     assert len(joined.operators()) == len(operators()) + 40
+    rows = joined.operators()
+    times = OperatorTimes.fit(take(rows, np.flatnonzero(rows.gpu == DEVICE)), gpus())
+    check_price(StepModel(times, store.load_predictor("shipped").steps.collectives))
+
+
+def check_price(steps: StepModel) -> None:
+    """As its rows have it, half the peak."""
     job = TrainingJob(model="bert-base", precision="fp32", gpu=DEVICE, batch_size=1, seq_len=128)
-    step = fit_steps().price(job)
+    step = steps.price(job)
     assert step.host_s == 0.0
     work_s = step.flops / 1e11
     assert 0.5 * work_s < step.step_s < 3 * work_s
@@ -87,7 +96,9 @@ def test_rows_of_a_cpu_move_no_price_of_a_gpu(directory: Path) -> None:
     job = TrainingJob(model="resnet50", precision="amp", gpu="v100-sxm2-16gb", batch_size=64)
     before = fit_steps().price(job)
     added_profiles.add(directory)
-    assert fit_steps().price(job) == before
+    after = fit_steps()
+    assert after.price(job) == before
+    check_price(after)
 
 
 def test_a_wrong_directory_is_refused_and_leaves_nothing(directory: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from import_profiles import import_directory, main
 
 from profiles.check import quarantined
-from profiles.importer import import_directory, main
 from profiles.storage import sources
 from profiles.tables import collectives, measurements, operators
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from import_profiles import import_directory
 
 from profiles.check import check
 from profiles.conventions import DIM_FIELDS, SHAPE_FIELDS, work
 from profiles.coverage import collective_coverage, coverage
 from profiles.errors import ProfileDataError
-from profiles.importer import import_directory
 from profiles.tables import models, operators
 
 Row = dict[str, str]

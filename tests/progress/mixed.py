@@ -350,6 +350,99 @@ def a_second_phase(epoch_s: float = 40.0) -> Stream:
     return Stream(text=first + then, unit="epoch", rate_s=epoch_s, at=4)
 
 
+def images_of_many_sizes(step_s: float = 14.0) -> Stream:
+    """Ten steps of one image size each, half or double as long as the next ten."""
+    sizes = [0.5, 1.5, 0.6, 1.4, 0.9, 1.1]
+    lines = [
+        f" {n}: 1.95, 1.15 avg loss, 0.0001 rate, {step_s * sizes[n // 10 % 6]:f} seconds, 64 im"
+        for n in range(1, 600)
+    ]
+    return Stream(text="\n".join(lines) + "\n", unit="step", rate_s=step_s, at=599)
+
+
+def _epochs_by_stamp(form: str, epoch_s: float, more: str = "") -> Stream:
+    clock, lines = Clock(epoch_s), []
+    for e in range(1, 31):
+        lines.append(f"[{clock.stamp(form)}] Training epoch: {e}\n\tmean_loss: 0.{e}{more}")
+        clock.step()
+    return Stream(text="\n".join(lines) + "\n", unit="epoch", rate_s=epoch_s, at=29)
+
+
+def day_before_month() -> Stream:
+    """The third of a month, over midnight: no month passes."""
+    return _epochs_by_stamp("%d/%m/%y %H:%M:%S", 700.0)
+
+
+def dots_in_the_date() -> Stream:
+    return _epochs_by_stamp("%m.%d.%y|%H:%M:%S", 20.0)
+
+
+def tested_after_each_epoch() -> Stream:
+    """The model is tested after each epoch, from memory."""
+    return _epochs_by_stamp("%Y-%m-%d %H:%M:%S", 65.0, "\nTesting model on 100 images")
+
+
+def time_of_an_epoch_on_the_next_line(epoch_s: float = 54.5) -> Stream:
+    lines = [
+        f"Epoch {e} Loss 1.4{e} Accuracy 0.46\nTime taken for 1 epoch: {epoch_s} secs\n"
+        for e in range(1, 9)
+    ]
+    return Stream(text="\n".join(lines), unit="epoch", rate_s=epoch_s, at=8)
+
+
+def epochs_told_by_their_steps(epoch_s: float = 84.0) -> Stream:
+    """The steps say how many epochs there are, the line at the end of each how long it took."""
+    text = "".join(
+        "".join(f"  epoch {e}/50  step {i}/33  loss=0.58{i}\n" for i in range(1, 34))
+        + f"Epoch {e} average loss: 0.6189  ({epoch_s}s)\n"
+        for e in range(1, 30)
+    )
+    left = 21 * epoch_s
+    return Stream(text=text, unit="epoch", rate_s=epoch_s, at=29, remaining_s=left)
+
+
+def time_left_beside_the_epoch(epoch_s: float = 9.0) -> Stream:
+    minutes = [(200 - e) * epoch_s / 60 for e in range(1, 60)]
+    text = "".join(
+        f"Epoch #{e}: train_loss=2.2, time={epoch_s:.2f}s, remaining={left:.2f}min\n"
+        for e, left in enumerate(minutes, start=1)
+    )
+    left_s = minutes[-1] * 60
+    return Stream(text=text, unit="epoch", rate_s=epoch_s, at=59, remaining_s=left_s)
+
+
+def bare_counter_with_spaces(step_s: float = 0.0142) -> Stream:
+    clock, lines = Clock(step_s), ["I0301 train.py:90] max_steps : 400000"]
+    for n in range(5000, 65000, 5000):
+        clock.step(5000)
+        stamp = clock.stamp("%m%d %H:%M:%S")
+        lines.append(
+            f"I{stamp}.385 1393 train_trans.py:298] [{n:>6}] | gnorm 0.62 lr 0.02 | loss 5.5"
+        )
+    left = (400000 - 60000) * step_s
+    text = "\n".join(lines) + "\n"
+    return Stream(text=text, unit="step", rate_s=step_s, at=60000, remaining_s=left)
+
+
+def evaluated_by_the_same_words(step_s: float = 3.0) -> Stream:
+    """One statement counts the steps of an epoch and those of its evaluation."""
+    text = "".join(
+        f"Epoch {e}/10\n"
+        + "".join(f"step {i}/614 - loss: 0.1{i} - 3s/step\n" for i in range(10, 620, 10))
+        + "Eval begin...\n"
+        + "".join(f"step {i}/88 - loss: 0.1{i} - 3s/step\n" for i in range(8, 89, 8))
+        for e in range(1, 5)
+    )
+    at = 4 * 614 - 4
+    return Stream(text=text, unit="step", rate_s=step_s, at=at, remaining_s=(6140 - at) * step_s)
+
+
+def seconds_and_losses_below_the_epoch(epoch_s: int = 7) -> Stream:
+    text = "".join(f"Epoch {e}/300\n{epoch_s}s - loss: 1.7{e} - acc: 0.7\n" for e in range(1, 76))
+    left = 226.0 * epoch_s
+    return Stream(text=text, unit="epoch", rate_s=epoch_s, at=74, remaining_s=left)
+
+
 MIXED: dict[str, Callable[[], Stream]] = {
     made.__name__: made
     for made in (
@@ -382,6 +475,16 @@ MIXED: dict[str, Callable[[], Stream]] = {
         long_after_the_start,
         batches_of_each_epoch,
         a_second_phase,
+        images_of_many_sizes,
+        day_before_month,
+        dots_in_the_date,
+        tested_after_each_epoch,
+        time_of_an_epoch_on_the_next_line,
+        epochs_told_by_their_steps,
+        time_left_beside_the_epoch,
+        bare_counter_with_spaces,
+        evaluated_by_the_same_words,
+        seconds_and_losses_below_the_epoch,
     )
 }
 
@@ -425,6 +528,21 @@ SEARCHES_AND_REPORTS = {
         "2024-03-04 12:{n:02d}:07 evaluating checkpoint of epoch {n}/60: test loss 0.{n}, {f:.1f} s"
     ),
     "tested epochs": _rows("Test: epoch {n}/60 acc 0.9{n} loss 0.{n} time {f:.2f}s"),
+    "each epoch loaded": _rows(
+        "2024-03-04 12:{n:02d}:07 - INFO - start load model from output/{n}\n"
+        "2024-03-04 12:{n:02d}:09 - INFO - epoch: {n}, batch_id: 0, auc: 0.9{n}, loss: 0.{n}\n"
+        "2024-03-04 12:{n:02d}:50 - INFO - epoch: {n} done, auc: 0.9{n}, epoch time: 41.{n} s"
+    ),
+    "each epoch loaded, one line": _rows(
+        "[2024-03-04 12:{n:02d}:07] Loading checkpoint runs/a/epoch_{n}.pth\n"
+        "[2024-03-04 12:{n:02d}:37] Epoch {n}: loss 0.{n} acc 0.9"
+    ),
+    "bars of each model loaded": "".join(
+        f"load weights/model_{e}.pth\n"
+        + "".join("\r" + bar(i, 100, i * 0.1, 0.1, ", loss=0.4") for i in range(10, 101, 10))
+        + "\n"
+        for e in range(1, 9)
+    ),
     "evaluation harness": "".join(
         "\rEvaluating mmlu: " + bar(n, 500, n * 0.4, 0.4) for n in range(1, 300)
     )

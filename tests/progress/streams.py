@@ -672,6 +672,30 @@ def episodes(step_s: float = 4.0) -> Stream:
     )
 
 
+def catboost(step_s: float = 7.0) -> Stream:
+    def spent(count: int) -> str:
+        minutes, seconds = divmod(int(count * step_s), 60)
+        return f"{minutes // 60}h {minutes % 60}m {seconds}s"
+
+    lines = [
+        f"{n}:\tlearn: {0.7 - n / 5000:.7f}\ttest: 0.6\tbest: 0.6 ({n})\ttotal: {spent(n + 1)}"
+        f"\tremaining: {spent(999 - n)}"
+        for n in range(600, 700, 10)
+    ]
+    return Stream(
+        text="\n".join(lines) + "\n", unit="step", rate_s=step_s, at=690, remaining_s=309 * step_s
+    )
+
+
+def marian(step_s: float = 0.12) -> Stream:
+    clock, lines = Clock(step_s * 500), []
+    for n in range(1, 50):
+        clock.step()
+        words = f"Ep. 1 : Up. {500 * n} : Sen. {16000 * n} : Cost 5.1 : Time 60s : 45000 words/s"
+        lines.append(f"[{clock.stamp('%Y-%m-%d %H:%M:%S')}] {words}")
+    return Stream(text="\n".join(lines) + "\n", unit="step", rate_s=step_s, at=24500)
+
+
 REGULAR: dict[str, Callable[[], Stream]] = {
     made.__name__: made
     for made in (
@@ -719,5 +743,7 @@ REGULAR: dict[str, Callable[[], Stream]] = {
         stable_baselines,
         own_eta_of_the_run,
         episodes,
+        catboost,
+        marian,
     )
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -167,6 +168,13 @@ def test_lines_are_bounded_and_free_of_controls() -> None:
     assert found[:3] == ["a", "b", "c"]
     assert found[-1] == "d"
     assert max(map(len, found)) <= MAX_CHARS
+
+
+def test_lines_of_binary_noise_are_dropped() -> None:
+    raw = random.Random(7).randbytes(2**18) + b"\nstep 3/9 loss 0.5\n"
+    found = list(lines_of(raw))
+    assert found[-1] == "step 3/9 loss 0.5"
+    assert sum(map(len, found)) < 0.1 * len(raw)
 
 
 @pytest.mark.parametrize(

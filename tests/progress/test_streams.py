@@ -174,6 +174,8 @@ def test_rare_pauses_are_still_pauses() -> None:
 
 
 SILENT = {
+    "slowfast": 'json_stats: {"_type": "train_epoch", "dt": 0.81021, "dt_data": 0.8, "epoch": '
+    '"{n}/400", "gpu_mem": "17.91G", "loss": 2.{n}, "lr": 0.0000378}\n',
     "xgboost": "[{n}]\ttrain-rmse:0.{n}1\tvalid-rmse:0.{n}2\n",
     "lightgbm": "[{n}]\tvalid_0's l2: 0.{n}1\tvalid_0's auc: 0.7{n}\n",
     "sklearn": "Iteration {n}, loss = 0.{n}\n",
@@ -239,3 +241,24 @@ def test_prints_beside_a_bar_of_epochs_do_not_shift_it() -> None:
         parts.append("\n")
     found = read("".join(parts))
     assert (found.at, found.total) == (1500, 2000)
+
+
+def test_what_windows_writes_is_read() -> None:
+    text = REGULAR["tqdm"]().text if "tqdm" in REGULAR else next(iter(REGULAR.values()))().text
+    raw = text.encode("utf-16")
+    assert read_bytes(raw, raw) == read(text)
+
+
+def test_a_bar_without_losses_is_of_the_training_whose_length_it_has() -> None:
+    bar = "".join(f"\r {n}/300 [00:{n:02d}<04:00,  1.00it/s]" for n in range(1, 60)).encode()
+    assert read_bytes(b"", bar).kind is ProgressKind.OTHER
+    found = read_bytes(b"", bar, stated="total_epochs=3")
+    assert (found.kind, found.total) == (ProgressKind.TRAINING, 300)
+    assert found.seconds_per_unit == pytest.approx(1.0, rel=0.1)
+
+
+def test_the_pace_is_that_of_late() -> None:
+    times = [10.0 * n for n in range(100)] + [990.0 + 20.0 * n for n in range(1, 45)]
+    clocks = (f"{int(t) // 3600:02d}:{int(t) // 60 % 60:02d}:{int(t) % 60:02d}" for t in times)
+    text = "".join(f"[{c}] step {10 * n}/5000 loss 0.{n}\n" for n, c in enumerate(clocks))
+    assert read(text).seconds_per_unit == pytest.approx(2.0, rel=0.1)

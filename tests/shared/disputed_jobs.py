@@ -118,7 +118,7 @@ def _unstated() -> Iterator[DisputedJob]:
     for command, told in (
         (f"python train.py {plain} --amp", "dataset_size"),
         (f"{TRAIN.replace('--img-size 224', '').replace('imagenet', 'cifar10')}", "image_size"),
-        (f"{GLUE} --fp16 --num_train_epochs 3", "seq_len"),
+        (f"{GLUE} --fp16 --num_train_epochs 3".replace("run_glue", "own_glue"), "seq_len"),
         (
             "python run_clm.py --model_name_or_path gpt2 --fp16 --max_steps 50 "
             "--per_device_train_batch_size 4",
@@ -211,10 +211,21 @@ def _started() -> Iterator[DisputedJob]:
         ("horovodrun -np 8", "#SBATCH --gres=gpu:4"),
         ("srun --gres=gpu:2 torchrun --nproc_per_node 2", "#SBATCH --gres=gpu:4"),
         ("torchrun --nproc_per_node 16", "#SBATCH --gpus-per-node=a100:8"),
+        ("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 4", "#SBATCH --gres=gpu:4"),
+        ("export CUDA_VISIBLE_DEVICES=0,1\npython", "#SBATCH --gres=gpu:4"),
     ):
         command = TRAIN.replace("python", launcher)
         yield DisputedJob(command, "#SBATCH asks for", directives=directives)
+    llm = "--per_device_train_batch_size 2 --gradient_accumulation_steps 4 --max_steps 500 --fp16"
+    coder = f"run_clm.py --model_name_or_path Qwen/Qwen2.5-7B {llm} --block_size 2048"
+    swift = f"swift sft --model Qwen/Qwen2.5-7B {llm} --max_length 2048"
     for command, told in (
+        (f"deepspeed {coder} --deepspeed z3_offload.json", "sharding"),
+        (f"accelerate launch --config_file fsdp.yaml {coder}", "sharding"),
+        (f"accelerate launch --use_deepspeed --deepspeed_config_file z.json {coder}", "sharding"),
+        (swift, "default lora"),
+        (swift.replace("--gradient_accumulation_steps 4 ", "--tuner_type full "), "grad_accum"),
+        (f"python train.py --num_envs 64 {VISION} --amp", "model"),
         (f"while true; do {TRAIN}; done", "steps"),
         (f"{TRAIN} &\n{TRAIN} --lr 1 &\nwait", "steps"),
         (f"{TRAIN} || {TRAIN} --resume x.pt", "steps"),

@@ -55,7 +55,7 @@ class Written:
 
     texts: Mapping[str, str]
 
-    def read(self, path: str) -> str | None:
+    def __call__(self, path: str) -> str | None:
         """The text of one."""
         return self.texts.get(normpath(path))
 

@@ -24,6 +24,6 @@ def decider(fitted: Fitted) -> Decide:
     identify(comment="model=resnet50 batch=8", script="#!/bin/sh\npython train.py --amp\n")
 
     def make(view: Cluster | None = cluster(), **policy: Any) -> SlurmDecider:  # noqa: B008
-        return SlurmDecider(fitted.predictor, policy_of(policy), lambda: view, version="test")
+        return SlurmDecider(fitted.predictor, policy_of(policy), view, version="test")
 
     return make

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import parse_qsl, urlencode
 
 import yaml
@@ -88,11 +88,17 @@ class DaemonProcess:
         connected.connect(str(self.socket))
         return connected
 
+    @contextmanager
+    def talking(self, timeout_s: float = 20.0) -> Iterator[tuple[socket.socket, BinaryIO]]:
+        """A connection and what comes back on it, both closed with the block."""
+        with self.connect(timeout_s) as connected, connected.makefile("rb") as answers:
+            yield connected, answers
+
     def ask(self, comment: str = "", **fields: str) -> Mapping[str, str]:
         """The answer to one request on a connection of its own."""
-        with self.connect() as connected:
+        with self.talking() as (connected, answers):
             connected.sendall(line(comment=comment, **fields))
-            return read_answer(connected.makefile("rb"))
+            return read_answer(answers)
 
     def end(self) -> int:
         """SIGTERM, and the exit code."""

@@ -2,8 +2,9 @@
 
     python daemon_stand_in.py POLICY [ARGUMENTS OF snapshot_stand_in.py ...]
 
-Comments: ``sleep=SECONDS``, ``raise``, ``limit=MINUTES``, ``view``;
-``new`` is left to the process aside, ``end`` ends the process that decides.
+Comments: ``sleep=SECONDS``, ``raise``, ``limit=MINUTES``, ``view``, ``bound=SECONDS`` (a bound on
+processor time that the deadline leaves behind);
+``new`` is left to the process aside, ``end`` too, and ends that.
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ import os
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from predictor.errors import PrecisionTimeError
 from predictor.service.logs import logging_to
+from slurm_plugin.ahead import QueueAhead
+from slurm_plugin.cluster import Cluster
 from slurm_plugin.config import SlurmPolicy, read_policy
 from slurm_plugin.daemon import PACKAGES, decider_child
-from slurm_plugin.daemon.decider_child import NewestView
 from slurm_plugin.daemon.service import SlurmDaemon
+from slurm_plugin.decide import cpu_bound
 from slurm_plugin.protocol import HookAnswer, HookRequest
 
 SNAPSHOTS = (sys.executable, str(Path(__file__).with_name("snapshot_stand_in.py")))
@@ -34,14 +38,16 @@ class StandIn:
 
     policy: SlurmPolicy
     version: str = "stand-in"
-    view: NewestView | None = None
-    asked: int = 0
     aside: bool = False
+    nodes: int | None = None
+    asked: int = 0
     is_open: bool = False
     predictor: None = None
+    left_behind: contextlib.AbstractContextManager[None] | None = None
 
-    def look(self) -> None:
-        """Nothing is kept of a view."""
+    def look(self, cluster: Cluster, ahead: QueueAhead | None) -> None:
+        """Nothing is kept of a view but how large it is."""
+        self.nodes = len(cluster.nodes)
 
     def decide(self, request: HookRequest) -> HookAnswer:
         self.asked += 1
@@ -49,7 +55,11 @@ class StandIn:
         what, _, value = (request.comment or "").partition("=")
         if what == "sleep":
             time.sleep(float(value))
-        if what == "new" and not self.aside:
+        if what == "bound":
+            self.left_behind = cpu_bound(float(value))
+            self.left_behind.__enter__()
+            time.sleep(1.0)
+        if what in ("new", "end") and not self.aside:
             self.is_open = True
             return HookAnswer(log="reason=later", admin_comment="precision-time v=1 own=none")
         if what == "end":
@@ -57,8 +67,7 @@ class StandIn:
         if what == "raise":
             raise ValueError(f"as asked for: {value}")
         if what == "view":
-            view = self.view.latest if self.view else None
-            seen = "none" if view is None else str(len(view.nodes))
+            seen = "none" if self.nodes is None else str(self.nodes)
             return HookAnswer(log=f"reason=view view={seen}", ttl_s=0)
         limit = int(value) if what == "limit" else None
         return HookAnswer(
@@ -68,17 +77,14 @@ class StandIn:
         )
 
 
-def loader(policy: Path) -> Any:
-    def load(view: NewestView, aside: bool) -> StandIn:
-        return StandIn(read_policy(policy), view=view, aside=aside)
-
-    return load
+def load(policy: Path, aside: bool) -> Any:
+    return StandIn(read_policy(policy), aside=aside)
 
 
 async def main(path: Path, snapshots: tuple[str, ...]) -> None:
     command = (*SNAPSHOTS, *(snapshots or ("2", "3")))
     decide = (sys.executable, __file__, str(path), "--decide")
-    await SlurmDaemon(read_policy(path), decide, command).run()
+    await SlurmDaemon(read_policy(path), partial(load, path), decide, command).run()
 
 
 if __name__ == "__main__":
@@ -87,7 +93,7 @@ if __name__ == "__main__":
     with contextlib.suppress(PrecisionTimeError):
         log_format = read_policy(policy_path).daemon.log_format
     if sys.argv[2:3] == ["--decide"]:
-        decider_child.run(sys.argv, log_format, loader(policy_path))
+        decider_child.run(sys.argv, log_format, partial(load, policy_path))
     else:
         with logging_to(log_format, *PACKAGES):
             asyncio.run(main(policy_path, tuple(sys.argv[2:])))

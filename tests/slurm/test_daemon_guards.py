@@ -219,7 +219,8 @@ def _scraped_over(path: Path) -> str:
         client.settimeout(20)
         client.connect(str(path))
         client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-        return client.makefile("rb").read().decode()
+        with client.makefile("rb") as answer:
+            return answer.read().decode()
 
 
 def _free_port() -> int:

@@ -18,15 +18,26 @@ def daemon(tmp_path: Path) -> Iterator[DaemonProcess]:
         yield daemon
 
 
-def test_ready_is_notified_when_requests_are_answered(daemon: DaemonProcess) -> None:
-    assert "READY=1" in daemon.notified.seen
-    assert daemon.ask("limit=5")["time_limit"] == "5"
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+    with running(tmp_path_factory.mktemp("lasting") / "run") as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def shared(lasting: DaemonProcess) -> Iterator[DaemonProcess]:
+    """A daemon that others use too; it has its first policy again behind each test."""
+    yield lasting
+    lasting.write_policy()
+    _reload(lasting, "reloaded")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_removes_the_socket_and_exits_well(
+def test_it_answers_once_it_is_ready_and_a_stop_removes_the_socket_and_exits_well(
     daemon: DaemonProcess, number: signal.Signals
 ) -> None:
+    assert "READY=1" in daemon.notified.seen
+    assert daemon.ask("limit=5")["time_limit"] == "5"
     daemon.process.send_signal(number)
     assert daemon.process.wait(STOP_S) == 0
     assert not daemon.socket.exists()
@@ -35,8 +46,8 @@ def test_a_stop_removes_the_socket_and_exits_well(
 
 def test_a_stop_lets_the_decision_under_way_come_to_its_end(daemon: DaemonProcess) -> None:
     with daemon.connect() as client:
-        client.sendall(line(comment="sleep=0.7"))
-        time.sleep(0.2)
+        client.sendall(line(comment="sleep=1.5"))
+        time.sleep(0.7)
         daemon.process.send_signal(signal.SIGTERM)
         assert b"reason=set" in client.recv(8192).replace(b"%3D", b"=")
     assert daemon.process.wait(STOP_S) == 0
@@ -49,13 +60,13 @@ def test_a_stop_does_not_wait_for_a_decision_without_end(daemon: DaemonProcess) 
         assert daemon.end() == 0
 
 
-def test_a_reload_takes_the_new_policy_and_forgets_old_answers(daemon: DaemonProcess) -> None:
-    assert daemon.ask("limit=5")["message"].startswith("first")
-    daemon.write_policy(site="second")
-    _reload(daemon, "reloaded")
-    assert daemon.ask("limit=5")["message"].startswith("second")
-    assert "RELOADING=1" in daemon.notified.seen
-    assert any(text.startswith("MONOTONIC_USEC=") for text in daemon.notified.seen)
+def test_a_reload_takes_the_new_policy_and_forgets_old_answers(shared: DaemonProcess) -> None:
+    assert shared.ask("limit=5")["message"].startswith("first")
+    shared.write_policy(site="second")
+    _reload(shared, "reloaded")
+    assert shared.ask("limit=5")["message"].startswith("second")
+    assert "RELOADING=1" in shared.notified.seen
+    assert any(text.startswith("MONOTONIC_USEC=") for text in shared.notified.seen)
 
 
 @pytest.mark.parametrize(
@@ -63,34 +74,32 @@ def test_a_reload_takes_the_new_policy_and_forgets_old_answers(daemon: DaemonPro
     [("limits: {quantile: 7}", "limits.quantile=7"), ("{", "is not YAML"), (None, "No such file")],
 )
 def test_a_reload_of_a_broken_policy_keeps_the_old_one(
-    daemon: DaemonProcess, text: str | None, said: str
+    shared: DaemonProcess, text: str | None, said: str
 ) -> None:
     if text is None:
-        daemon.policy.unlink()
+        shared.policy.unlink()
     else:
-        daemon.policy.write_text(text)
-    _reload(daemon, said)
-    assert daemon.ask("limit=5")["message"].startswith("first")
-    daemon.write_policy(site="third")
-    _reload(daemon, "reloaded")
-    assert daemon.ask("limit=5")["message"].startswith("third")
+        shared.policy.write_text(text)
+    _reload(shared, said)
+    assert shared.ask("limit=5")["message"].startswith("first")
+    shared.write_policy(site="third")
+    _reload(shared, "reloaded")
+    assert shared.ask("limit=5")["message"].startswith("third")
 
 
-def test_what_only_a_restart_can_change_is_said_at_a_reload(daemon: DaemonProcess) -> None:
-    daemon.write_policy(daemon={"socket": str(daemon.directory / "other.sock")})
-    _reload(daemon, "daemon.socket has changed: it takes a restart")
-    assert daemon.ask("limit=5")["time_limit"] == "5"
+def test_what_only_a_restart_can_change_is_said_at_a_reload(shared: DaemonProcess) -> None:
+    shared.write_policy(daemon={"socket": str(shared.directory / "other.sock")})
+    _reload(shared, "daemon.socket has changed: it takes a restart")
+    assert shared.ask("limit=5")["time_limit"] == "5"
 
 
-def test_a_second_daemon_refuses_to_start_and_leaves_the_first_alone(
-    daemon: DaemonProcess, tmp_path: Path
-) -> None:
+def test_a_second_daemon_refuses_to_start_and_leaves_the_first_alone(shared: DaemonProcess) -> None:
     second = subprocess.run(
-        [*daemon.command], capture_output=True, text=True, timeout=START_S, check=False
+        [*shared.command], capture_output=True, text=True, timeout=START_S, check=False
     )
     assert second.returncode != 0
-    assert f"another daemon is running on {daemon.socket}" in second.stderr
-    assert daemon.ask("limit=5")["time_limit"] == "5"
+    assert f"another daemon is running on {shared.socket}" in second.stderr
+    assert shared.ask("limit=5")["time_limit"] == "5"
 
 
 def test_a_killed_daemon_is_followed_by_another_on_the_same_socket(tmp_path: Path) -> None:

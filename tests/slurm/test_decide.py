@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +15,7 @@ from predictor.identify.grammar import parse_text
 from predictor.job.training_job import TrainingJob
 from slurm_plugin.ahead import PoolAhead, QueueAhead
 from slurm_plugin.cluster import Association, Partition, SlurmJob, WallLimits
-from slurm_plugin.decide import SlurmDecider
+from slurm_plugin.decide import SlurmDecider, cpu_bound
 from slurm_plugin.mark import MAX_CHARS, JobMark, parse_mark
 from slurm_plugin.protocol import HookAnswer, PartitionRequest
 
@@ -81,7 +83,7 @@ def test_no_limit_rests_on_a_comment_that_the_script_contradicts(decider: Decide
     answer = decider().decide(submit(script=script))
     assert answer.time_limit is None
     assert answer.message is not None
-    assert "the script states another epochs" in answer.message
+    assert "the script puts the epochs in doubt" in answer.message
     assert decider().decide(submit()).time_limit is not None
 
 
@@ -209,7 +211,7 @@ def test_a_limit_far_too_long_is_told_with_what_an_honest_one_saves(decider: Dec
             tuple((size, (600.0, 600.0, 600.0, 600.0, 7800.0)) for size in (1, 2, 4, 8)),
         ),
     )
-    decide.ahead = lambda: QueueAhead(pools)
+    decide.look(cluster(), QueueAhead(pools))
     told = decide.decide(submit(time_limit=20000.0)).message
     assert told is not None
     assert "would do and may start about 2 h 00 min earlier" in told
@@ -277,7 +279,7 @@ def test_a_gpu_job_that_says_nothing_is_told_how_an_estimate_comes(decider: Deci
         assert mark is not None
         assert mark.own == "none"
         assert answer == HookAnswer(
-            log=answer.log, message=answer.message, admin_comment=answer.admin_comment
+            log=answer.log, message=answer.message, admin_comment=answer.admin_comment, ttl_s=15
         )
 
 
@@ -345,13 +347,14 @@ def test_without_node_data_a_typed_job_is_still_filled(decider: Decide) -> None:
     assert untyped.ttl_s < typed.ttl_s or untyped.ttl_s <= 5
 
 
-def test_an_answer_that_names_a_feature_is_kept_no_longer_than_the_view_of_the_nodes(
-    decider: Decide,
+@pytest.mark.parametrize(("refresh_s", "kept_s"), [(7, 7), (300, 60)])
+def test_an_answer_is_kept_no_longer_than_the_view_it_rests_on(
+    decider: Decide, refresh_s: float, kept_s: int
 ) -> None:
-    decide = decider(slurm={"refresh_s": 7})
+    decide = decider(slurm={"refresh_s": refresh_s})
     assert decide.decide(submit()).features is not None
-    assert decide.decide(submit()).ttl_s == 7
-    assert decide.decide(submit(tres_per_node="gres:gpu:a100:4")).ttl_s == 60
+    assert decide.decide(submit()).ttl_s == kept_s
+    assert decide.decide(submit(tres_per_node="gres:gpu:a100:4")).ttl_s == kept_s
 
 
 def test_the_mark_on_the_job_says_limit_prediction_and_job(decider: Decide) -> None:
@@ -433,7 +436,7 @@ class TestPartitions:
         given = {"usable_partitions": ("gpu", "fast")} | fields
         view = self.view(busy)
         decide = decider(view, placement=choice)
-        decide.ahead = lambda: QueueAhead.of(view)
+        decide.look(view, QueueAhead.of(view))
         answer: HookAnswer = decide.decide(submit(**given))
         return answer
 
@@ -475,3 +478,21 @@ def test_a_job_that_no_gpu_it_may_get_can_hold_is_told(decider: Decide) -> None:
     fine = decider().decide(submit()).message
     assert fine is not None
     assert "memory" not in fine
+
+
+def test_a_bound_on_processor_time_ends_nothing_once_it_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its signal comes just as its timer is taken back."""
+    take_back = signal.setitimer
+
+    def late(which: int, seconds: float) -> None:
+        take_back(which, seconds)
+        if not seconds:
+            os.kill(os.getpid(), signal.SIGPROF)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(signal, "setitimer", late)
+        with cpu_bound(0.05):
+            pass
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)

@@ -4,25 +4,64 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
 
+from clusters import cluster, submit
 from docs_tables import fields, section
 from prometheus_client import CollectorRegistry
+from site_runs import run_of
+from test_ahead import running
 
 import slurm_plugin
 from predictor.identify.identify import identify
 from predictor.identify.keys import ALIASES, FIELD_OF
 from predictor.identify.rules import RuleContext, read_rules
+from predictor.site.calibration.site_state import SiteState
 from predictor.site.step_rate import FILE_NAME, StepReport, parse_line, read_report
+from slurm_plugin.ahead import QueueAhead
 from slurm_plugin.config import Slurm, SlurmPolicy, Watch
 from slurm_plugin.daemon.metrics import PREFIX, DaemonMetrics
 from slurm_plugin.daemon.views import Snapshots
+from slurm_plugin.decide import SlurmDecider
 
+Decide = Callable[..., SlurmDecider]
 PAGES = Path(__file__).parents[2] / "docs"
 TEXT = "\n".join((PAGES / f / "slurm.md").read_text("utf-8") for f in ("how-to", "reference"))
 ROW = re.compile(r"^\| `([\w.]+)` \| `(.+?)` \| ", re.MULTILINE)
+
+
+def shape(text: str) -> str:
+    """A line but for its figures."""
+    return re.sub(r"\d+", "0", " ".join(text.split()))
+
+
+def test_every_line_quoted_at_submit_is_told(decider: Decide) -> None:
+    """To a user of twelve runs before a full cluster, and of a network that is known."""
+    full = [running(4, 25 / 60, node.name) for node in cluster().nodes]
+    view = cluster(queue=tuple(full))
+    runs = [
+        run_of(
+            n,
+            asked="",
+            elapsed_s=7500.0 + 300 * (n % 5),
+            user="u1",
+            name=f"sim-{n}",
+            submit_line="",
+        )
+        for n in range(12)
+    ]
+    decide = decider(view)
+    decide.memory = SiteState.learn(runs).memory
+    (comment,) = re.findall(r'--comment "(.*?)" \\$', TEXT, re.MULTILINE)
+    known = submit(comment=comment, tres_per_node="gres:gpu:a100:4", min_nodes=2)
+    told = decide.decide(known).message or ""
+    decide.look(view, QueueAhead.of(view))
+    told += "\n" + (decide.decide(submit(comment="", name="sim-99")).message or "")
+    quoted = re.findall(r"sbatch: precision-time: (.*?)\n\n", TEXT, re.DOTALL)
+    assert len(quoted) == 2
+    assert sorted(map(shape, quoted)) == sorted(map(shape, told.splitlines()))
 
 
 def test_every_field_of_the_policy_is_there_with_its_default() -> None:

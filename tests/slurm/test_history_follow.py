@@ -184,7 +184,7 @@ def test_a_report_that_cannot_be_of_this_run_is_not_taken(
     report(job, **claim)
     kept = Reports()
     kept.look([job], SlurmPolicy())
-    assert len(kept) == 0
+    assert kept.of(ended(job, "123")) is None
 
 
 def test_without_a_report_what_the_output_prints_is_kept(job: SlurmJob) -> None:
@@ -201,10 +201,12 @@ def test_without_a_report_what_the_output_prints_is_kept(job: SlurmJob) -> None:
 def test_reports_are_bounded(job: SlurmJob, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_KEPT", 4)
     kept = Reports()
-    for second in range(5):
-        report(job)
-        kept.look([replace(job, submit_s=job.submit_s + second)], SlurmPolicy())
-    assert len(kept) == 4
+    jobs = [replace(job, submit_s=job.submit_s + second) for second in range(5)]
+    for one in jobs:
+        report(one)
+        kept.look([one], SlurmPolicy())
+    known = [kept.of(ended(one, "123")) is not None for one in jobs]
+    assert known == [False, False, False, True, True]  # each by two ids
 
 
 def test_the_command_goes_on_after_an_error_and_ends_when_asked(

@@ -167,7 +167,7 @@ def test_check_finds_a_file_that_is_gone(tree: FakeRoot, name: str) -> None:
     (tree.etc / name).unlink()
     done = tree.check()
     assert done.exit_code == 1
-    assert f"{name} is gone" in done.output
+    assert f"{name} is missing" in done.output
 
 
 def test_check_finds_a_module_of_another_release(tree: FakeRoot) -> None:

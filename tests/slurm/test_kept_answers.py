@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from clusters import GPU_PARTITION, JOB, cluster, submit
@@ -12,13 +14,22 @@ from site_runs import run_of
 
 from predictor.estimate.core import Predictor
 from predictor.estimate.fitting import Fitted
+from predictor.identify.rules import Rule, Rules
 from predictor.site.calibration.site_state import SiteState
 from slurm_plugin.ahead import QueueAhead
 from slurm_plugin.cluster import Association, SlurmJob, WallLimits
 from slurm_plugin.config import policy_of
+from slurm_plugin.daemon.decider_child import decided
 from slurm_plugin.decide import SlurmDecider
 from slurm_plugin.estimate import Fields, Made, MadeBefore, make
-from slurm_plugin.protocol import HookRequest, PartitionRequest
+from slurm_plugin.protocol import (
+    MAX_ANSWER_BYTES,
+    VERSION,
+    HookAnswer,
+    HookRequest,
+    PartitionRequest,
+    parse_answer,
+)
 
 SCRIPT = "#!/bin/sh\npython train.py --lr 0.1 --seed 1\n"
 POLICY = {
@@ -111,13 +122,11 @@ def fresh(fitted: Fitted) -> Callable[[], SlurmDecider]:
     ahead = QueueAhead.of(view)
 
     def make_one() -> SlurmDecider:
-        return SlurmDecider(
-            Counting(fitted.predictor),
-            policy_of(POLICY),
-            lambda: view,
-            memory=memory,
-            ahead=lambda: ahead,
+        one = SlurmDecider(
+            Counting(fitted.predictor), policy_of(POLICY), view, memory=memory, ahead=ahead
         )
+        one.read_cpu_s = 60.0  # the bound is not for first calls
+        return one
 
     return make_one
 
@@ -140,6 +149,35 @@ def test_a_sweep_is_answered_once_and_each_job_as_if_alone(
     assert asked(decider) == before > 0
 
 
+@pytest.mark.parametrize(
+    ("line", "other"),
+    [
+        ("python train.py --lr 0.1", "python train.py --lr 0.7"),
+        ("python train.py --epochs 5 --seed=11", "python train.py --epochs 5 --seed=12"),
+        ("#SBATCH --job-name=fold-1\npython t.py", "#SBATCH --job-name=fold-2\npython t.py"),
+        ("# trial 8\npython train.py", "# trial 9\npython train.py"),
+    ],
+)
+def test_a_number_that_means_nothing_here_makes_no_other_script(line: str, other: str) -> None:
+    decider = SlurmDecider(MadeBefore(), policy_of({}), cluster())
+    decider.read_cpu_s = 60.0
+    script = f"#!/bin/sh\n{line}\n"
+    decider.decide(submit(script=script))
+    with patch("slurm_plugin.decide.identify", side_effect=AssertionError):
+        decider.decide(submit(script=script.replace(line, other)))
+
+
+def test_rules_see_every_number_of_a_script() -> None:
+    rule = Rule("folds", {"script": re.compile("--fold (?P<n>[0-9]+)")}, {"epochs": "{n}"})
+    decider = SlurmDecider(MadeBefore(), policy_of({}), cluster(), rules=Rules((rule,)))
+    decider.read_cpu_s = 60.0
+    told = [
+        decider.decide(submit(comment="model=resnet50", script=f"python t.py --fold {n} --lr 1\n"))
+        for n in (1, 2)
+    ]
+    assert all(f"epochs={n}" in str(said.admin_comment) for n, said in enumerate(told, 1))
+
+
 @pytest.mark.parametrize("start", [{}, {"script": SCRIPT}, {"comment": "", "name": "sim-99"}])
 def test_whatever_differs_the_answer_is_that_of_the_job_itself(
     fresh: Callable[[], SlurmDecider], start: dict[str, Any]
@@ -159,10 +197,10 @@ def test_a_new_view_and_a_new_replay_are_decided_by(fresh: Callable[[], SlurmDec
     decider, job = fresh(), submit()
     narrow = decider.decide(job)
     smaller = cluster(nodes=tuple(n for n in cluster().nodes if n.name[0] == "a"))
-    decider.cluster, decider.ahead = lambda: smaller, lambda: None
+    decider.look(smaller, None)
     wide = decider.decide(job)
     assert wide != narrow
-    decider.ahead = lambda: QueueAhead()
+    decider.look(smaller, QueueAhead())
     assert decider.decide(job) == wide
 
 
@@ -176,3 +214,17 @@ def test_what_is_still_to_be_predicted_is_not_kept(fresh: Callable[[], SlurmDeci
     known = fresh()
     decider.predictor = known.predictor
     assert decider.decide(job) == known.decide(job) != first
+
+
+@pytest.mark.parametrize("length", range(8080, 8200, 6))
+def test_an_answer_with_its_id_is_never_too_long_for_the_hook(length: int) -> None:
+    class Talkative:
+        is_open = False
+
+        def decide(self, request: HookRequest) -> HookAnswer:
+            return HookAnswer(log="reason=set", message="a" * length, time_limit=90)
+
+    line = b"v=%d&kind=submit&user=ada\n" % VERSION
+    found = decided(Talkative(), line, f"{2**22:x}-{10**9}")  # type: ignore[arg-type]
+    assert len(found.line) <= MAX_ANSWER_BYTES
+    assert parse_answer(found.line).time_limit == 90

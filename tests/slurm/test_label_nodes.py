@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from profiles.gpus import Gpu, find_gpu, gpus
+from profiles.gpus import find_gpu, gpus
 from slurm_plugin.cli import nodes as gpu_nodes
 from slurm_plugin.cli.nodes import NodeGpu, NvmlNode, label, label_nodes, lines, type_name
 from slurm_plugin.cluster import GpuGres, SlurmNode
@@ -118,16 +118,14 @@ def test_feature_names_are_those_of_the_policy() -> None:
     assert "tensorcore" not in labels.features
 
 
-@pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.name)
-def test_every_known_gpu_gets_a_type_that_placement_reads_back_as_the_same_gpu(gpu: Gpu) -> None:
-    labels = label(NvmlNode("n", seen(gpu.product)), NAMES)
-    name = labels.gres[0].split(":")[1]
-    found = find_gpu(gpu.product)
-    node = SlurmNode(name="n", features=frozenset(labels.features), gpus=(GpuGres(name, 1),))
-    assert gpu_of(node, node.gpus[0], SlurmHardware()) is found
-    untyped = SlurmNode(name="n", features=frozenset(labels.features), gpus=(GpuGres(None, 1),))
-    assert gpu_of(untyped, untyped.gpus[0], SlurmHardware()) is found
-    assert not name[0].isdigit()
+def test_every_known_gpu_gets_a_type_that_placement_reads_back_as_the_same_gpu() -> None:
+    for gpu in gpus().values():
+        labels = label(NvmlNode("n", seen(gpu.product)), NAMES)
+        name = labels.gres[0].split(":")[1]
+        for told in (GpuGres(name, 1), GpuGres(None, 1)):
+            node = SlurmNode(name="n", features=frozenset(labels.features), gpus=(told,))
+            assert gpu_of(node, told, SlurmHardware()) is find_gpu(gpu.product)
+        assert not name[0].isdigit()
 
 
 def test_gaps_in_the_device_numbers_are_kept() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,14 +12,14 @@ import replay
 from clusters import gpu_node
 
 from predictor.errors import ArtifactError
-from predictor.site.calibration.site_state import SiteState, write_state
+from predictor.site.calibration.site_state import SiteState, read_state, write_state
 from predictor.site.replay import Pool
 from predictor.site.similar.memory import SiteMemory
 from predictor.site.similar.past_runs import PastRun, RunEnd
 from predictor.site.similar.request import JobRequest
 from slurm_plugin.cluster import GpuGres, SlurmJob, SlurmNode
 from slurm_plugin.config import Slurm, SlurmHardware, SlurmPolicy
-from slurm_plugin.live_queue import Places, read, site_memory
+from slurm_plugin.live_queue import Places, read
 from slurm_plugin.sources.choose import open_source
 
 A100, V100, P100 = "a100-sxm4-80gb", "v100-sxm2-16gb", "p100-pcie-16gb"
@@ -94,8 +93,8 @@ def test_the_queue_of_a_real_slurm_is_there(tmp_path: Path, version: str) -> Non
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root reads as another user")
 def test_root_reads_what_the_daemon_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The home is the daemon's, whose user is not root; what a third one put there is refused."""
-    nobody, memory = pwd.getpwnam("nobody").pw_uid, SiteMemory()
+    """The home is the daemon's, whose user needs no name; what a third one put there is refused."""
+    daemon, memory = 64_999, SiteMemory()
     request = JobRequest(user="ada", gpus=1, name="train")
     done = RunEnd.COMPLETED
     memory.add(PastRun(request=request, submit_s=0.0, end_s=60.0, run_s=60.0, ended=done, batch=""))
@@ -104,9 +103,8 @@ def test_root_reads_what_the_daemon_learned(monkeypatch: pytest.MonkeyPatch) -> 
         Path(name).chmod(0o755)
         path = write_state(SiteState((), memory))
         for one in (Path(name), *Path(name).iterdir()):
-            os.chown(one, nobody, -1)
-        assert len(site_memory().runs()) == 1
-        assert os.geteuid() == 0
-        os.chown(path, pwd.getpwnam("daemon").pw_uid, -1)
+            os.chown(one, daemon, -1)
+        assert len(read_state().memory.runs()) == 1
+        os.chown(path, daemon - 1, -1)
         with pytest.raises(ArtifactError, match="belongs to user"):
-            site_memory()
+            read_state()

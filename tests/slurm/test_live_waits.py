@@ -110,7 +110,7 @@ def test_what_is_not_foreseen_is_said() -> None:
 def test_a_begin_and_turns_are_said() -> None:
     found = waits(reason="BeginTime", eligible_s=NOW_S + 60, at_most=2)
     assert (found.not_before_s, found.at_most) == (NOW_S + 60, 2)
-    assert found.text == "1970-01-12 13:47 UTC; its array: 2 at once"
+    assert found.text == "not before 1970-01-12 13:47 UTC; its array: 2 at once"
 
 
 def printing(folder: Path, **texts: str) -> Commands:

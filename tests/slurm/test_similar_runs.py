@@ -37,7 +37,7 @@ def memory() -> SiteMemory:
 def decide(fitted: Fitted, memory: SiteMemory) -> Any:
     def make(request: HookRequest, **limits: Any) -> HookAnswer:
         view, policy = cluster(), policy_of({"limits": limits})
-        return SlurmDecider(fitted.predictor, policy, lambda: view, memory=memory).decide(request)
+        return SlurmDecider(fitted.predictor, policy, view, memory=memory).decide(request)
 
     return make
 
@@ -94,7 +94,7 @@ def test_the_order_is_written_where_this_scheduler_heeds_it(
     )
     view = replace(view, settings=settings)
     policy = policy_of({"order": {"mode": "apply", "weight": 2, "longest_delay": "5h"}})
-    decider = SlurmDecider(fitted.predictor, policy, lambda: view, memory=memory)
+    decider = SlurmDecider(fitted.predictor, policy, view, memory=memory)
     answer = decider.decide(SIMULATION)
     delay_s = 2 * TOOK_S
     assert answer.order == name
@@ -105,7 +105,7 @@ def test_the_order_is_written_where_this_scheduler_heeds_it(
         assert (answer.since is None) == (age > 0)
         assert answer.other_delay == (age or 1.0) * 18000
     advised = policy_of({"order": {"mode": "advise"}})
-    told = SlurmDecider(fitted.predictor, advised, lambda: view, memory=memory).decide(SIMULATION)
+    told = SlurmDecider(fitted.predictor, advised, view, memory=memory).decide(SIMULATION)
     assert (told.order, told.delay) == (None, None)
     assert "delay_s=" in told.log
 
@@ -136,7 +136,7 @@ def test_a_prediction_and_a_limit_of_the_users_own_come_first(decide: Any) -> No
 
 def test_jobs_of_other_names_are_not_answered_alike(fitted: Fitted, memory: SiteMemory) -> None:
     view, policy = cluster(), policy_of({"limits": {"history_mode": "fill"}})
-    decider = SlurmDecider(fitted.predictor, policy, lambda: view, memory=memory)
+    decider = SlurmDecider(fitted.predictor, policy, view, memory=memory)
     assert decider.decide(SIMULATION).time_limit is not None
     assert decider.decide(submit(comment="", name="other")).time_limit is None
 

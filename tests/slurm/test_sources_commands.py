@@ -42,6 +42,15 @@ def test_without_bin_dir_commands_come_from_path(
     assert Commands().text("scontrol") == "here\n"
 
 
+def test_a_slurm_conf_of_its_own_counts_over_that_of_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path, 'echo "$SLURM_CONF"')
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
+    assert Commands(tmp_path).text("squeue") == "/etc/slurm/slurm.conf\n"
+    assert Commands(tmp_path, conf=Path("/opt/slurm.conf")).text("squeue") == "/opt/slurm.conf\n"
+
+
 def test_a_program_that_cannot_be_run_is_a_source_error(tmp_path: Path) -> None:
     (tmp_path / "squeue").write_text("#!/nowhere/at/all\n")
     (tmp_path / "squeue").chmod(0o755)

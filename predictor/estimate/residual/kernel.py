@@ -178,9 +178,10 @@ class CrossCovariance:
         apart = np.concatenate(
             (np.abs(numbers[:, :, None] - numbers[:, None, :]), part.option_distance(part)[None])
         )
-        each = np.exp(np.tensordot(self._rates, apart, 1))
-        each *= codes[:, :, None] == codes[:, None, :]
-        return np.tensordot(self._variances, each, 1).astype(np.float64)
+        each = np.exp(self._rates @ apart.reshape(len(apart), -1))
+        each *= (codes[:, :, None] == codes[:, None, :]).reshape(each.shape).astype(np.float32)
+        total = np.dot(self._variances[None], each).reshape(apart.shape[1:])
+        return np.asarray(total, dtype=np.float64)
 
 
 class _FittedTerm:
@@ -209,7 +210,8 @@ class _FittedTerm:
         if rows is None:
             return
         own = (numbers[self._numbers] * self._rates).astype(np.float32)
-        distance = np.abs(self._scaled_of(key, rows) - own[:, None]).sum(axis=0)
+        apart = self._scaled_of(key, rows) - own[:, None]
+        distance = np.abs(apart, out=apart).sum(axis=0)
         if self._option_rate:
             distance += options[rows] * self._option_rate
         total[rows] += np.exp(-distance) * self._variance

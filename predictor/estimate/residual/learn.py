@@ -1,8 +1,9 @@
 """Learns the hyper-parameters of the covariance by L-BFGS-B: minutes, once per data release.
 
-They minimise the mean absolute error of leaving out groups, with log-normal priors: single rows for
-known configurations, whole models and sources for novel ones. Each round sees a fresh random subset
-of whole tables. The objective reduces to one matrix, its derivative by the covariance.
+They minimise the mean absolute error of leaving out groups, with log-normal priors, where they
+begin: single rows for known configurations, whole models and sources for novel ones. Each round
+sees a fresh random subset of tables. The objective reduces to one matrix, its derivative by the
+covariance.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ from .process import Conditioned, condition
 DEVIATION_PRIOR = (0.08, 1.0)
 SCALE_SPREAD = 0.7
 NOISE_SPREAD = 0.7
-TABLE_ROWS = 250
 
 # The value of an objective, and its derivative by the covariance.
 Objective = Callable[[Conditioned, Floats], tuple[float, Floats]]
@@ -41,28 +41,33 @@ Objective = Callable[[Conditioned, Floats], tuple[float, Floats]]
 
 @dataclass(frozen=True, slots=True)
 class LearningPlan:
-    """Rounds, iterations of a round, rows of its subset.
+    """Rounds, iterations of a round, rows of its subset, at most ``table_rows`` of each table.
 
+    ``noise`` is where the deviation of one measurement begins; its prior is flat.
     ``leave_out`` are the keys of the groups left out, all of them in every round; an empty key is
     single rows. Many short rounds fit no subset too well, and what they come to is the mean of the
-    ends of the later half; ``kept`` is the share of the start in it.
+    ends of the later half.
     """
 
     leave_out: tuple[tuple[str, ...], ...]
     rounds: int = 8
     iterations: int = 5
     rows: int = 2000
+    table_rows: int = 250
+    noise: float = 0.025
     seed: int = 0
-    kept: float = 0.5
 
 
-# One set for configurations that were measured, one for new models and new sites. Both start from
-# what earlier releases learned and keep half of it.
-KNOWN_PLAN = LearningPlan(leave_out=((),), seed=1)
+# One set for configurations that were measured, one for new models and new sites. Rows of a table
+# teach it little about others: a few of each, so that a round sees nearly every table.
+KNOWN_PLAN = LearningPlan(leave_out=((),))
 NOVEL_PLAN = LearningPlan(
     leave_out=(("model",), ("source",)),
-    iterations=4,
-    rows=1400,
+    rounds=4,
+    iterations=8,
+    rows=1600,
+    table_rows=8,
+    noise=0.2,
 )
 
 
@@ -72,8 +77,6 @@ def learn(
     targets: Floats,
     plan: LearningPlan,
     progress: Callable[[str, float], None] = lambda _stage, _value: None,
-    *,
-    start: Hyperparameters,
 ) -> Hyperparameters:
     """Hyper-parameters that explain ``targets`` (n,) best; ``progress`` gets stage and loss.
 
@@ -82,21 +85,22 @@ def learn(
     from scipy.optimize import minimize
 
     logs = _Logarithms(vocabulary.sources)
-    theta = first = logs.of(start)
-    subsets, ends = _subsets(table, plan), [theta]
+    theta = logs.start(plan.noise)
+    subsets, ends = _subsets(table, plan), []
+    # Rows of a group are no evidence of their own: the prior weighs as one of the groups.
+    counts = [len(groups(table, key)) if key else len(table) for key in plan.leave_out]
     for _ in range(plan.rounds):
         rows = next(subsets)
         part = table.take(rows)
         objective = _leave_out_of(part, plan.leave_out)
-        loss = _Loss(part, targets[rows], objective, logs, theta, 1 / len(table))
+        loss = _Loss(part, targets[rows], objective, logs, theta, 1 / float(np.mean(counts)))
         found = minimize(
             loss, theta, jac=True, method="L-BFGS-B", options={"maxiter": plan.iterations}
         )
         theta = found.x
         ends.append(theta)
         progress("leave-out error", float(found.fun))
-    theta = np.mean(ends[-max(1, plan.rounds // 2) :], axis=0)
-    return logs.hyper(plan.kept * first + (1 - plan.kept) * theta)
+    return logs.hyper(np.mean(ends[-max(1, plan.rounds // 2) :], axis=0))
 
 
 class _Loss:
@@ -192,17 +196,13 @@ def _joined(parts: Sequence[Rows]) -> Rows:
 
 
 def _subsets(table: EncodedRows, plan: LearningPlan) -> Iterator[Rows]:
-    """Whole tables (one source and model) at random until there are enough rows.
-
-    So a subset is as dense around each of its rows as the data are; no table brings more than
-    TABLE_ROWS of them.
-    """
+    """Tables (one source and model) at random until there are enough rows."""
     rng = np.random.default_rng(plan.seed)
     tables = groups(table, ("source", "model"))
     while True:
         chosen: list[Rows] = []
         for i in rng.permutation(len(tables)):
-            chosen.append(rng.permutation(tables[i])[:TABLE_ROWS])
+            chosen.append(rng.permutation(tables[i])[: plan.table_rows])
             if sum(map(len, chosen)) >= plan.rows:
                 break
         yield np.sort(np.concatenate(chosen)[: plan.rows])
@@ -255,19 +255,16 @@ class _Logarithms:
             np.log([START_SCALES[scale] for _, scale in self._scales]),
             np.zeros(len(self.sources) + 1),
         ]
-        spreads = (spread, SCALE_SPREAD, NOISE_SPREAD, np.inf)  # the noise has a flat prior
+        spreads = (spread, SCALE_SPREAD, NOISE_SPREAD, np.inf)  # of the noise: flat
         self._centre: Floats = np.concatenate(centres)
         self._precision: Floats = np.repeat(np.array(spreads) ** -2.0, sizes)
 
-    def of(self, hyper: Hyperparameters) -> Floats:
-        """The vector of these; a term that they lack is where the prior has it."""
-        deviations = [hyper.deviations.get(term.name, DEVIATION_PRIOR[0]) for term in TERMS]
-        scales = [hyper.scales.get(term, START_SCALES)[scale] for term, scale in self._scales]
-        sources = [hyper.noise_by_source.get(source, 1.0) for source in self.sources]
-        return np.asarray(np.log([*deviations, *scales, *sources, hyper.noise]))
+    def start(self, noise: float) -> Floats:
+        """The vector where the priors have it, with this noise."""
+        return np.append(self._centre[:-1], np.log(noise))
 
     def hyper(self, theta: Floats) -> Hyperparameters:
-        """The inverse of ``of``."""
+        """The hyper-parameters of a vector."""
         deviations, scales, sources, noise = self.split(np.exp(theta))
         by_term: dict[str, dict[str, float]] = {}
         for (term, scale), value in zip(self._scales, scales.tolist(), strict=True):

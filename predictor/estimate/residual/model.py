@@ -101,7 +101,8 @@ class Residual:
             at = np.flatnonzero(tiers == tier)
             mean[at], deviation[at] = self._of_tier(Tier(tier), table.take(at))
         like = np.where(table.column("source") < 0, Tier.SITE, tiers)
-        deviation *= np.where(like == Tier.SITE, self.spread.factors(table), 1.0)
+        if (sites := like == Tier.SITE).any():
+            deviation *= np.where(sites, self.spread.factors(table), 1.0)
         return [
             ResidualEstimate(float(m), float(d), Tier(t), Tier(near))
             for m, d, t, near in zip(mean, deviation, tiers, like, strict=True)
@@ -228,7 +229,7 @@ def _leave_out(
 
 
 def fit_residual(
-    rows: Sequence[Features], targets: Floats, hyper: HyperparameterSets, seed: int = 0
+    rows: Sequence[Features], targets: Floats, hyper: HyperparameterSets
 ) -> FittedResidual:
     """Fit both processes to log residuals (n,) and cross-validate every tier."""
     vocabulary = Vocabulary.of(rows)
@@ -242,7 +243,7 @@ def fit_residual(
     held_out: dict[Tier, HeldOut] = {}
     shares: dict[Tier, PhysicsShare] = {}
     for tier in Tier:
-        parts = _parts(tier, table, seed)
+        parts = _parts(tier, table)
         if tier is Tier.SITE:
             found = leave_out(novel_fit, targets, parts, hyper.novel.noise)
         elif tier is Tier.MODEL:
@@ -272,10 +273,10 @@ def fit_residual(
     return FittedResidual(residual, known_fit, novel_fit, held_out)
 
 
-def _parts(tier: Tier, table: EncodedRows, seed: int) -> list[Rows]:
+def _parts(tier: Tier, table: EncodedRows) -> list[Rows]:
     """What is left out together; of counts only the rows on several GPUs."""
     if tier is Tier.RUN:
-        return random_folds(len(table), FOLDS, seed)
+        return random_folds(len(table), FOLDS)
     parts = groups(table, GROUPS[tier])
     if tier is Tier.COUNT:
         return [rows for rows in parts if table.column(MANY)[rows[0]]]

@@ -175,7 +175,7 @@ class GaussianProcess:
         count = min(NEIGHBOURS, len(cross))
         near = np.sort(np.argpartition(-cross, count - 1)[:count])
         system = self.cross.among(near)
-        system[np.diag_indices_from(system)] += self.noise[near]
+        np.fill_diagonal(system, system.diagonal() + self.noise[near])
         try:
             explained = float(cross[near] @ np.linalg.solve(system, cross[near]))
         except np.linalg.LinAlgError:

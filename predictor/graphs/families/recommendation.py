@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from ..builder import GraphBuilder
-from ..operator import Kind
-from ..recorder import FORWARD, WEIGHT_GRADIENT
+from ..operator import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT, Kind
 
 
 def dlrm(
@@ -29,16 +28,15 @@ def dlrm(
 ) -> None:
     """One sample is an impression; ``ids_per_sample`` exceeds the tables where they are multi-hot.
 
-    ``dcn_layers=0`` is DLRM's pairwise dot, otherwise DCNv2's cross network. Tables are updated by
-    row: their gradients are sparse.
+    ``dcn_layers=0`` is DLRM's pairwise dot, which NVIDIA's scripts and HugeCTR have a kernel for
+    that is bound by memory, otherwise DCNv2's cross network. Tables are updated by row: their
+    gradients are sparse.
     """
     rows, tables = b.batch_size, len(table_rows)
     ids, vectors = ids_per_sample or tables, tables + 1
     width = vectors * emb_dim
     b.input(dense_fields + ids + 1)
-    b.embedding(rows * ids, emb_dim, sum(table_rows), sparse=True)
-    if ids > tables:  # sum of the ids of one table
-        b.elementwise(rows * tables * emb_dim, reads=ids / tables, backward_reads=1)
+    b.embedding(rows * ids, emb_dim, sum(table_rows), sparse=True, bag=ids / tables)
     _mlp(b, rows, (dense_fields, *bottom_mlp), data_gradient=False)
     b.concat(rows * width)
     if dcn_layers:
@@ -47,10 +45,11 @@ def dlrm(
             b.linear(rows, low_rank, width)
             b.multiply(rows * width)
             b.add(rows * width)
-    else:  # products of all pairs, their lower triangle beside the dense vector, padded
-        b.batched_matmul(rows, vectors, vectors, emb_dim)
-        width = -(-(vectors * (vectors - 1) // 2 + emb_dim) // 8) * 8
-        b.concat(rows * width)
+    else:  # one kernel: products of all pairs, their lower triangle beside the dense vector, padded
+        joined, width = width, -(-(vectors * (vectors - 1) // 2 + emb_dim) // 8) * 8
+        read, made, flops = rows * joined, rows * width, 2.0 * rows * vectors * joined
+        b.emit(Kind.ELEMENTWISE, FORWARD, (1, rows), flops, read, made)
+        b.emit(Kind.ELEMENTWISE, DATA_GRADIENT, (1, rows), 2 * flops, read + made, read)
     _mlp(b, rows, (width, *top_mlp), last_activation=False)
     b.regression_loss(rows)
 

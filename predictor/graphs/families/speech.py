@@ -155,18 +155,8 @@ def wav2vec2(
             b.layer_norm(rows, hidden)
 
     b.input(b.work.tokens)
-    x = Feature(1, (b.work.tokens,))
     with nullcontext() if contrastive else b.forward_only():
-        for position, (kernel, stride) in enumerate(_EXTRACTOR):
-            first, bias = position == 0, layer_norm_extractor
-            x = b.conv(x, 512, kernel, stride=stride, padding=0, bias=bias, data_gradient=not first)
-            if layer_norm_extractor:
-                moved = 2 * b.batch_size * x.elements
-                b.elementwise(moved, reads=1, backward_reads=1, kernels=2)
-                b.layer_norm(b.batch_size * x.positions, x.channels)
-            elif first:
-                b.norm(x, "group")
-            b.activation(x, "gelu")
+        x = _extracted(b, layer_norm=layer_norm_extractor)
     length, rows = x.positions, b.batch_size * x.positions
     b.layer_norm(rows, x.channels)
     b.linear(rows, x.channels, hidden)
@@ -194,21 +184,45 @@ def wav2vec2(
     else:
         encoder(layers, length)
     if contrastive:
-        # quantise the masked frames, compare the outputs with them and 100 negatives each: about
-        # 49 % are masked at the published start probability of 0.065 and span of 10
-        targets, entries, negatives = round(rows * 0.49), 640, 100
-        b.linear(targets, x.channels, entries)
-        b.softmax(targets * 2, entries // 2)
-        b.parameters(entries * final_dim // 2)
-        b.elementwise(targets * entries, kernels=3)
-        b.move(targets * entries * final_dim // 2)
-        b.linear(targets, final_dim, final_dim)
-        b.linear(targets, hidden, final_dim)
-        pairs = float(targets * (negatives + 1))
-        b.elementwise(pairs * final_dim, reads=1, backward_reads=1, kernels=2)  # the negatives
-        b.elementwise(pairs * final_dim, reads=2, writes=1, backward_reads=3, kernels=3)  # cosine
-        b.cross_entropy(targets, negatives + 1)
+        _contrast(b, rows, x.channels, hidden, final_dim)
     else:
         b.linear(rows, hidden, labels)
         b.softmax(rows, labels)
         b.regression_loss(rows * labels, kernels=3)
+
+
+def _extracted(b: GraphBuilder, *, layer_norm: bool) -> Feature:
+    """Frames of the raw audio, by convolutions with a norm behind each or a group norm alone."""
+    x = Feature(1, (b.work.tokens,))
+    for position, (kernel, stride) in enumerate(_EXTRACTOR):
+        first = position == 0
+        x = b.conv(
+            x, 512, kernel, stride=stride, padding=0, bias=layer_norm, data_gradient=not first
+        )
+        if layer_norm:
+            moved = 2 * b.batch_size * x.elements
+            b.elementwise(moved, reads=1, backward_reads=1, kernels=2)
+            b.layer_norm(b.batch_size * x.positions, x.channels)
+        elif first:
+            b.norm(x, "group")
+        b.activation(x, "gelu")
+    return x
+
+
+def _contrast(b: GraphBuilder, rows: int, channels: int, hidden: int, final_dim: int) -> None:
+    """Quantise the masked frames, compare the outputs with them and 100 negatives each.
+
+    About 49 % are masked at the published start probability of 0.065 and span of 10.
+    """
+    targets, entries, negatives = round(rows * 0.49), 640, 100
+    b.linear(targets, channels, entries)
+    b.softmax(targets * 2, entries // 2)
+    b.parameters(entries * final_dim // 2)
+    b.elementwise(targets * entries, kernels=3)
+    b.move(targets * entries * final_dim // 2)
+    b.linear(targets, final_dim, final_dim)
+    b.linear(targets, hidden, final_dim)
+    pairs = float(targets * (negatives + 1))
+    b.elementwise(pairs * final_dim, reads=1, backward_reads=1, kernels=2)  # the negatives
+    b.elementwise(pairs * final_dim, reads=2, writes=1, backward_reads=3, kernels=3)  # cosine
+    b.cross_entropy(targets, negatives + 1)

@@ -16,8 +16,7 @@ from itertools import pairwise
 from math import ceil
 
 from ..builder import GraphBuilder, Options
-from ..operator import Kind
-from ..recorder import DATA_GRADIENT, FORWARD
+from ..operator import DATA_GRADIENT, FORWARD, Kind
 from .transformer import (
     WHOLE,
     Block,

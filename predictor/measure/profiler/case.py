@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -108,7 +109,7 @@ class Case:
 
 Run = Callable[[], object]
 Runs = Mapping[str, Run]
-Point = Mapping[str, int]
+Point = Mapping[str, Any]  # the value of each axis
 
 TORCH_DTYPES = {
     "fp32": torch.float32,
@@ -145,10 +146,10 @@ class Choice:
     """One of a few values, more often those that stand there twice."""
 
     name: str
-    cpu: tuple[int, ...]
-    gpu: tuple[int, ...] = ()  # where they are others
+    cpu: tuple[Any, ...]
+    gpu: tuple[Any, ...] = ()  # where they are others
 
-    def at(self, share: float, cpu: bool) -> int:
+    def at(self, share: float, cpu: bool) -> Any:
         """The value at a share of the way, 0 to 1."""
         values = self.cpu if cpu or not self.gpu else self.gpu
         return values[min(int(share * len(values)), len(values) - 1)]
@@ -171,6 +172,10 @@ class Family:
     turns: int = 1
     tf32: bool = False
     formats: frozenset[str] | None = None
+
+
+# How a point of the axes becomes a shape, and a case its calls: ``shape`` and ``runs`` of a family.
+Ways = tuple[Callable[[Point], Shape | None], Callable[[Case, torch.device], Runs]]
 
 
 def numbers(case: Case, device: torch.device, *sizes: int) -> torch.Tensor:

@@ -199,7 +199,7 @@ def _convolutions(dims: Sequence[int], batch: int) -> Iterator[tuple[str, Shape]
             "kernel": kernel,
             "stride": step,
             "groups": groups,
-            "layout": 0,  # torch's own; the spread shapes have both
+            "layout": "nchw",  # torch's own; the spread shapes have both
         }
     )
     if shape is not None:

@@ -13,8 +13,7 @@ from itertools import groupby
 from math import prod
 
 from ...graphs.builder import Feature, GraphBuilder
-from ...graphs.operator import Kind, Operator, Workload
-from ...graphs.recorder import DATA_GRADIENT, FORWARD
+from ...graphs.operator import DATA_GRADIENT, FORWARD, Kind, Operator, Workload
 from .calls import NAMES, TracedCall
 
 Emit = Callable[[GraphBuilder, TracedCall], None]  # adds the operators of one call

@@ -137,21 +137,6 @@ class CallRecording(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.note(name, values, result, free=free, pointwise=torch.Tag.pointwise in func.tags)
         return result
 
-    def backward_of(self, total: torch.Tensor) -> None:
-        """Run the backward pass of a loss on tensors of the meta device.
-
-        Those ask nothing between a node and its operator, so what it reaches is looked up.
-        """
-        behind, waiting = set(), [total.grad_fn]
-        while waiting:
-            node = waiting.pop()
-            if node is not None and node not in behind:
-                behind.add(node)
-                waiting += [further for further, _ in node.next_functions]
-        total.backward()  # type: ignore[no-untyped-call]
-        for node in behind:
-            self._visit(node._sequence_nr())
-
     def note(
         self,
         name: str,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ...graphs.operator import Direction, Graph, Kind, Operator
+from ...graphs.operator import FORWARD, WEIGHT_GRADIENT, Graph, Kind, Operator
 from ..autocast import weights_of
 from ..job_graph import Storage
 
@@ -110,7 +110,7 @@ def _groups(graph: Graph) -> list[tuple[Operator, list[Operator]]]:
     groups: list[tuple[Operator, list[Operator]]] = []
     convolution: list[Operator] = []
     for operator in graph.operators:
-        if operator.direction is Direction.FORWARD:
+        if operator.direction is FORWARD:
             groups.append((operator, []))
             if operator.kind is Kind.CONV:
                 convolution = groups[-1][1]
@@ -129,7 +129,7 @@ def _matrix(flow: Flow, op: Operator, backward: list[Operator]) -> Kept:
     saved = flow.storage.saved_input if op.kind is Kind.GEMM else width
     again = op.kind is flow.previous is Kind.GEMM and elements == flow.joint
     held = 0.0
-    if any(o.direction is Direction.WEIGHT_GRADIENT for o in backward):
+    if any(o.direction is WEIGHT_GRADIENT for o in backward):
         # Several projections of one input keep it once; autocast casts a wider one for each.
         recast = flow.storage.autocast and flow.stream > saved
         held = (elements * saved if recast else 0.0) if again else flow.keep(elements, saved)

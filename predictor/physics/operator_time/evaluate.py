@@ -106,15 +106,21 @@ def without_own_rows(
 
 
 def main() -> None:
-    """Print as Markdown the errors of each GPU that is left out, by group and in all."""
-    print("| GPU left out | group | rows | mean | median | bias |\n|---|---|---|---|---|---|")
+    """Print as Markdown the errors of each GPU left out: in all, by GPU, by operator, by both."""
     found = list(without_own_rows(operators(), gpus()))
+    parts = {"all": found}
+    for e in found:
+        parts.setdefault(e.gpu, []).append(e)
+        parts.setdefault(e.group.partition("/")[0], []).append(e)
+    print("| GPU left out, or operator | rows | mean | median |\n|---|---|---|---|")
+    for name, of in parts.items():
+        rows = np.array([e.rows for e in of])
+        mean = float(rows @ np.array([e.mean for e in of]) / rows.sum())
+        middle = float(np.median(np.repeat([e.median for e in of], rows)))
+        print(f"| {name} | {rows.sum()} | {mean:.1%} | {middle:.1%} |")
+    print("\n| GPU left out | operator | rows | mean | median | bias |\n|---|---|---|---|---|---|")
     for e in found:
         print(f"| {e.gpu} | {e.group} | {e.rows} | {e.mean:.1%} | {e.median:.1%} | {e.bias:+.1%} |")
-    rows = np.array([e.rows for e in found])
-    mean = float(rows @ np.array([e.mean for e in found]) / rows.sum())
-    middle = float(np.median(np.repeat([e.median for e in found], rows)))
-    print(f"| all | | {rows.sum()} | {mean:.1%} | {middle:.1%} | |")
 
 
 if __name__ == "__main__":

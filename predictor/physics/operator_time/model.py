@@ -18,7 +18,7 @@ from .groups import HEAVY, SLOTS, OperatorGroup, groups, slots
 from .laws import MEMORY, Law
 from .neighbours import Neighbours, stored
 from .processors import ProcessorTimes, fit_cells
-from .samples import architecture_of, samples_of
+from .samples import architecture_of, samples_of, silicon_of
 from .tiles import CONV
 from .work import KINDS, MATRIX_KINDS, Engines, Floats, Work, work_of
 
@@ -37,6 +37,10 @@ _FORMULA_OF = np.array(
 _WIDEST = max(len(law.constants) for law in _FORMULAS)
 
 
+Operators = tuple[TypedOperator, ...]
+MOST_TOTALS = 4096  # kept at a time; networks of any sizes may be asked for
+
+
 @dataclass(frozen=True, slots=True)
 class _Prices:
     """Constants of every slot on one GPU, (slots, p), and the evidence of each."""
@@ -53,6 +57,9 @@ class OperatorTimes:
     fitted: tuple[FittedOperators, ...]
     _prices: dict[str, _Prices] = field(default_factory=dict, repr=False, compare=False)
     _processors: dict[str, ProcessorTimes] = field(default_factory=dict, repr=False, compare=False)
+    _totals: dict[tuple[str, Operators], float] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @classmethod
     def fit(cls, table: OperatorTable, gpus: Mapping[str, Gpu]) -> OperatorTimes:
@@ -69,6 +76,14 @@ class OperatorTimes:
     def seconds(self, gpu: Gpu, operators: Sequence[TypedOperator]) -> Floats:
         """Device seconds (n,) of ONE instance of each operator, without host launch gaps."""
         return self.price(gpu, self.work(gpu, operators)) if operators else np.zeros(0)
+
+    def total_s(self, gpu: Gpu, operators: Operators) -> float:
+        """Device seconds of all operators; kept, as every batch of a network has one update."""
+        if (gpu.name, operators) not in self._totals:
+            if len(self._totals) == MOST_TOTALS:
+                self._totals.clear()
+            self._totals[gpu.name, operators] = float(self.seconds(gpu, operators).sum())
+        return self._totals[gpu.name, operators]
 
     def price(self, gpu: Gpu, work: Work) -> Floats:
         """As ``seconds``, of operators that ``work`` made arrays of."""
@@ -152,9 +167,10 @@ def price(constants: Floats, work: Work) -> Floats:
     formula = _FORMULA_OF[work.kind]
     slot = slots(work)
     seconds = np.empty(len(work))
-    for code in np.unique(formula):
-        law = _FORMULAS[code]
+    for code, law in enumerate(_FORMULAS):
         index = np.flatnonzero(formula == code)
+        if not len(index):
+            continue
         p = constants[slot[index], : len(law.constants)]
         seconds[index] = law.formula(p, work.take(index))
     return seconds
@@ -175,17 +191,16 @@ def resolve(table: Table, group: OperatorGroup, gpu: Gpu) -> tuple[Floats, str]:
 
     Own rows first, then the same group on other GPUs, then its stand-ins, then the prior.
     """
-    architecture = architecture_of(gpu)
     for candidate in (group, *group.stand_ins):
         stand_in = "" if candidate == group else f" of {candidate.name}"
-        own = table.get((candidate.name, architecture))
+        own = _own(table, candidate, gpu)
         if own is not None and (candidate == group or group.kind not in HEAVY):
             measured = "own table" if gpu.name in own.gpus else f"table of {own.architecture}"
             rows = f"{own.rows} rows of {', '.join(own.gpus)}"
             return own.constants, f"{group.name}: {measured}{stand_in}, {rows}"
         pooled = own or table.get((candidate.name, POOLED))
         if pooled is not None:
-            constants = _rescaled(table, group, candidate, pooled, architecture)
+            constants = _rescaled(table, group, candidate, pooled, gpu)
             if gpu.architecture == "kepler":
                 constants[EFFICIENCY] += KEPLER
             rows = f"{', '.join(pooled.gpus)} ({pooled.rows} rows)"
@@ -193,16 +208,22 @@ def resolve(table: Table, group: OperatorGroup, gpu: Gpu) -> tuple[Floats, str]:
     return group.law.prior, f"{group.name}: no measurement anywhere, roofline with priors"
 
 
+def _own(table: Table, group: OperatorGroup, gpu: Gpu) -> FittedOperators | None:
+    """Of cards that are fed alike, else of all of one instruction set."""
+    alike = table.get((group.name, silicon_of(gpu)))
+    return alike or table.get((group.name, architecture_of(gpu)))
+
+
 def _rescaled(
     table: Table,
     group: OperatorGroup,
     candidate: OperatorGroup,
     pooled: FittedOperators,
-    architecture: str,
+    gpu: Gpu,
 ) -> Floats:
     """Tensor and matrix work follows the ratio of GEMM efficiencies at its own format."""
     constants = pooled.constants.copy()
-    target = table.get((OperatorGroup(Kind.GEMM, group.part).name, architecture))
+    target = _own(table, OperatorGroup(Kind.GEMM, group.part), gpu)
     origin = table.get((OperatorGroup(Kind.GEMM, candidate.part).name, pooled.architecture))
     if group.kind not in HEAVY or target is None or origin is None or group.kind is Kind.GEMM:
         return constants

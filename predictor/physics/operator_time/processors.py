@@ -118,16 +118,14 @@ def codes(work: Work) -> Ints:
     pool = (kind == KIND_CODE[Kind.POOL]) & (function == LARGEST)
     part = np.where((kind == KIND_CODE[Kind.ELEMENTWISE]) | pool, function, PLAIN)
     strided = (work.dims[:, 5] > 1) & (direction == DIRECTION_CODE[Direction.DATA_GRADIENT])
-    part = np.where(_depthwise(work), np.where(strided, STRIDED_DEPTHWISE, DEPTHWISE), part)
-    code = (kind * len(DIRECTIONS) + direction) * len(DTYPES) + dtype
-    return np.asarray(code * len(PARTS) + part)
-
-
-def _depthwise(work: Work) -> NDArray[np.bool_]:
     weight = work.direction == DIRECTION_CODE[Direction.WEIGHT_GRADIENT]
     depth = np.where(weight, work.dims[:, 0], work.dims[:, 2])
-    conv = work.kind == KIND_CODE[Kind.CONV]
-    return np.asarray(conv & (work.dims[:, 3] > 1) & (depth <= work.dims[:, 4]))
+    grouped = (work.kind == KIND_CODE[Kind.CONV]) & (work.dims[:, 3] > 1)
+    part = np.where(
+        grouped & (depth <= work.dims[:, 4]), np.where(strided, STRIDED_DEPTHWISE, DEPTHWISE), part
+    )
+    code = (kind * len(DIRECTIONS) + direction) * len(DTYPES) + dtype
+    return np.asarray(code * len(PARTS) + part)
 
 
 def cell_of(code: int) -> Cell:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiles.conventions import param, parse_params, rnn_gates
-from profiles.gpus import CPU, Gpu, find_gpu
+from profiles.gpus import CPU, Gpu, find_gpu, gpus
 from profiles.tables import OperatorTable
 
 from ...graphs.operator import Direction, Kind
@@ -40,6 +40,10 @@ FLOOR_SHARE = 0.3
 
 # Rows that time several kernels as one; our graphs hold each kernel by itself.
 SEVERAL_KERNELS = ("unfused", "includes=", "func=rope", "func=silu_mul", "func=bias_dropout_add")
+
+# Share of the watts per FLOP/s of the best fed card below which power holds a card back: T4 reaches
+# half the share of its peak that TITAN RTX does, L4 and L40S a third and two thirds of theirs.
+HELD_BACK = 0.6
 
 AMD = "cdna"  # what architectures of AMD start with
 IMAGE_CHANNELS = 4  # of a photograph or a spectrogram
@@ -88,13 +92,21 @@ def architecture_of(gpu: Gpu) -> str:
     return f"gfx{major}{minor}" if gpu.architecture.startswith(AMD) else f"sm{major}{minor}"
 
 
-def samples_of(table: OperatorTable, gpus: Mapping[str, Gpu]) -> Samples:
-    """Rows of ``table`` on GPUs of ``gpus`` that price one operator on the device alone."""
+def silicon_of(gpu: Gpu) -> str:
+    """As ``architecture_of``, with a ``w`` for cards whose power holds them below their clock."""
+    name = architecture_of(gpu)
+    alike = [g for g in gpus().values() if gpu.kind != CPU and architecture_of(g) == name]
+    watts = [g.tdp_w / g.peak_flops["fp32"] for g in (gpu, *alike)]
+    return f"{name}w" if watts[0] < HELD_BACK * max(watts) else name
+
+
+def samples_of(table: OperatorTable, chosen: Mapping[str, Gpu]) -> Samples:
+    """Rows of ``table`` on GPUs of ``chosen`` that price one operator on the device alone."""
     rows = _Rows(table)
     floor = np.where(rows.cpu, 0.0, _floors(table, rows.gpu))
     index = np.flatnonzero(
         rows.priced()
-        & np.array([gpu.name in gpus for gpu in rows.hardware])[rows.gpu]
+        & np.array([gpu.name in chosen for gpu in rows.hardware])[rows.gpu]
         & (table.time_s > FLOOR_MULTIPLE * floor)
     )
     work = rows.work(index)
@@ -102,7 +114,7 @@ def samples_of(table: OperatorTable, gpus: Mapping[str, Gpu]) -> Samples:
     return Samples(
         work=work,
         seconds=table.time_s[index] - FLOOR_SHARE * floor[index],
-        architecture=np.array([architecture_of(g) for g in rows.hardware])[gpu],
+        architecture=np.array([silicon_of(g) for g in rows.hardware])[gpu],
         gpu=np.array([g.name for g in rows.hardware])[gpu],
         tdp_w=np.array([g.tdp_w for g in rows.hardware])[gpu],
         source=table.source[index],

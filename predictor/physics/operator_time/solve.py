@@ -8,7 +8,7 @@ import numpy as np
 
 from .work import Floats
 
-STEP = 1e-4
+STEP, ITERATIONS = 1e-4, 25
 
 
 def robust_fit(
@@ -17,7 +17,6 @@ def robust_fit(
     deviation: Floats,
     *,
     scale: float = 0.1,
-    iterations: int = 25,
 ) -> Floats:
     """Constants that minimise sum soft-L1(residuals / scale) plus a Gaussian prior.
 
@@ -28,7 +27,7 @@ def robust_fit(
     x, damping = prior.astype(float).copy(), 1e-2
     r = residuals(x)
     cost = _cost(r, x, prior, deviation, scale)
-    for _ in range(iterations):
+    for _ in range(ITERATIONS):
         jacobian = _jacobian(residuals, x, r)
         weight = 1.0 / np.sqrt(1.0 + (r / scale) ** 2) / scale**2
         precision = deviation**-2

@@ -19,9 +19,10 @@ from ...graphs.operator import Direction, Kind
 from .laws import Constant, Law, power_mean, sigmoid
 from .work import CLASSES, CORES, DIRECTION_CODE, KIND_CODE, Floats, Ints, Work
 
-TILE_M = np.array([256, 128, 128, 64, 128, 64, 64, 32, 64, 32, 16.0])
-TILE_N = np.array([128, 256, 128, 128, 64, 64, 32, 64, 16, 32, 64.0])
-SPLITS = np.array([1, 2, 4, 8, 16, 32.0])
+# Along the first axis, so that operators lie side by side in memory.
+TILE_M = np.array([[256, 128, 128, 64, 128, 64, 64, 32, 64, 32, 16.0]]).T
+TILE_N = np.array([[128, 256, 128, 128, 64, 64, 32, 64, 16, 32, 64.0]]).T
+SPLITS = np.array([[1, 2, 4, 8, 16, 32.0]]).T
 LOADS = 128.0 * (1.0 / TILE_M + 1.0 / TILE_N)
 MIN_K = 32.0  # the depth of one main-loop step
 PARTIAL_BYTES = 4.0  # split-k partial sums are FP32
@@ -56,19 +57,23 @@ DIRECT_RATE = 0.08
 _WEIGHT = DIRECTION_CODE[Direction.WEIGHT_GRADIENT]
 _DATA = DIRECTION_CODE[Direction.DATA_GRADIENT]
 _CONV = KIND_CODE[Kind.CONV]
-_BATCHED = KIND_CODE[Kind.BATCHED_GEMM]
 
 
 def matrix_seconds(p: Floats, work: Work) -> Floats:
     """Seconds of gemm, batched_gemm and conv operators; ``p`` is (n or 1, 8 or 20)."""
     conv = work.kind == _CONV
     m, n, k = _padded(work, conv)
-    batch = np.where((work.kind == _BATCHED) | conv, np.maximum(work.dims[:, 3], 1.0), 1.0)
+    batch = np.maximum(work.dims[:, 3], 1.0)
     c = np.exp(p[:, :5])
-    log_offset = _conv_offset(p, work, conv)
-    rate = work.rate * c[:, 0] * np.exp(log_offset)
+    rate = work.rate * c[:, 0]
+    if p.shape[1] > BASE and conv.any():
+        rate = rate * np.exp(_conv_offset(p, work, conv))
     compute = _tiled(p, c, work, m, n, k, batch, rate / work.sms)
-    compute = compute * np.where(_misaligned(work) & ~conv, _penalty(p, work), 1.0)
+    if np.any(misaligned := _misaligned(work) & ~conv):
+        # at worst the tensor cores are left alone and the ordinary cores do the work
+        ceiling = np.maximum(np.log(work.rate / work.fp32_rate), 0.5)
+        penalty = np.exp(np.clip(p[:, 7], 0.0, ceiling))
+        compute = compute * np.where(misaligned, penalty, 1.0)
     if np.any(grouped := conv & (batch > 1)):
         direct = _direct(work)
         compute = np.where(grouped, np.minimum(compute, direct), compute)
@@ -80,25 +85,22 @@ def matrix_seconds(p: Floats, work: Work) -> Floats:
 def _tiled(
     p: Floats, c: Floats, work: Work, m: Floats, n: Floats, k: Floats, batch: Floats, rate: Floats
 ) -> Floats:
-    tiles = np.ceil(m[:, None] / TILE_M) * np.ceil(n[:, None] / TILE_N)
-    tiles *= (batch / work.sms)[:, None]
-    per_depth = (2.0 * TILE_M * TILE_N) * (1.0 + c[:, 1:2] * LOADS) / rate[:, None]
-    quantised = sigmoid(p[:, 5:6])[..., None]
+    tiles = np.ceil(m / TILE_M) * np.ceil(n / TILE_N) * (batch / work.sms)
+    per_depth = (2.0 * TILE_M * TILE_N) * (1.0 + c[:, 1] * LOADS) / rate
+    quantised = sigmoid(p[:, 5])
     partial = np.exp(p[:, 6]) * batch * m * n * PARTIAL_BYTES / work.bandwidth
-    waves = tiles[:, None, :] * SPLITS[:, None]  # (n, splits, tiles)
+    waves = tiles * SPLITS[:, None]  # (splits, tiles, n)
     waves = quantised * np.ceil(waves) + (1.0 - quantised) * np.maximum(waves, 1.0)
-    waves *= per_depth[:, None, :]
-    seconds = waves.min(axis=2) * (np.maximum(k[:, None] / SPLITS, MIN_K) + c[:, 2:3])
-    seconds[:, 1:] += SPLITS[1:] * partial[:, None]
-    return np.asarray(seconds.min(axis=1))
+    waves *= per_depth
+    seconds = waves.min(axis=1) * (np.maximum(k / SPLITS, MIN_K) + c[:, 2])
+    seconds[1:] += SPLITS[1:] * partial
+    return np.asarray(seconds.min(axis=0))
 
 
 def _conv_offset(p: Floats, work: Work, conv: np.ndarray) -> Floats:
-    if p.shape[1] == BASE or not conv.any():
-        return np.zeros(1)
     column = BASE + 3 * conv_class(work) + np.minimum(work.direction, _WEIGHT)
-    offset = np.take_along_axis(np.broadcast_to(p, (len(work), p.shape[1])), column[:, None], 1)
-    return np.where(conv, offset[:, 0], 0.0)
+    row = np.arange(len(work)) if len(p) > 1 else 0
+    return np.where(conv, p[row, column], 0.0)
 
 
 def conv_class(work: Work) -> Ints:
@@ -114,9 +116,8 @@ def conv_class(work: Work) -> Ints:
     whole = (stride == 1) | (work.direction != _DATA)
     dense = (stride == 1) | (whole & tensor_cores)
     taps = (volume == 9) | (tensor_cores & (volume > 1))
-    return np.select(
-        [(volume == 1) & whole, (volume == 25) & dense, taps & wide & dense], [0, 2, 1], 3
-    )
+    three = np.where(taps & wide & dense, 1, 3)
+    return np.where((volume == 1) & whole, 0, np.where((volume == 25) & dense, 2, three))
 
 
 def _padded(work: Work, conv: np.ndarray) -> tuple[Floats, Floats, Floats]:
@@ -149,12 +150,6 @@ def _misaligned(work: Work) -> np.ndarray:
     inner = np.where(work.direction == _WEIGHT, m, k)
     tensor_cores = work.format_class != CLASSES.index(CORES)
     return np.asarray(tensor_cores & ((inner % ALIGNMENT != 0) | (n % ALIGNMENT != 0)))
-
-
-def _penalty(p: Floats, work: Work) -> Floats:
-    """At worst the tensor cores are left alone and the ordinary cores do the work."""
-    ceiling = np.maximum(np.log(work.rate / work.fp32_rate), 0.5)
-    return np.exp(np.clip(p[:, 7], 0.0, ceiling))
 
 
 def _direct(work: Work) -> Floats:

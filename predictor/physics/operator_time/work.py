@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from profiles.gpus import Gpu
 from profiles.storage import shipped_yaml
 
-from ...graphs.operator import Direction, Kind
+from ...graphs.operator import FORWARD, Direction, Kind
 from ...job.precision import Dtype
 from ..autocast import TypedOperator
 
@@ -111,8 +111,8 @@ def work_of(engines: Engines, operators: Sequence[TypedOperator]) -> Work:
     """Arrays of ``operators`` on the GPU of ``engines``."""
     inner = [typed.operator for typed in operators]
     n = len(inner)
-    # Column by column: numpy takes a flat list much faster than a list of tuples.
-    dims = list(chain.from_iterable(o.dims + _PADDING[len(o.dims)] for o in inner))
+    # Column by column: numpy takes a flat list of numbers of one type much faster than tuples.
+    dims = list(chain.from_iterable([o.dims + _PADDING[len(o.dims)] for o in inner]))
     dtype = np.array([DTYPE_CODE[t.dtype] for t in operators], dtype=np.int64)
     engine_code = dtype * 2 + np.array([t.tensor_core for t in operators], dtype=np.int64)
     gpu = engines.gpu
@@ -121,7 +121,7 @@ def work_of(engines: Engines, operators: Sequence[TypedOperator]) -> Work:
         direction=np.array([DIRECTION_CODE[o.direction] for o in inner], dtype=np.int64),
         format_class=engines.format_class[engine_code],
         element_bytes=_ELEMENT_BYTES[dtype],
-        dims=np.array(dims, dtype=float).reshape(n, DIMS),
+        dims=np.array(dims).reshape(n, DIMS).astype(float),
         flops=np.array([o.flops for o in inner], dtype=float),
         bytes=np.array([t.bytes for t in operators], dtype=float),
         kernels=np.array([o.kernels for o in inner], dtype=float),
@@ -131,13 +131,11 @@ def work_of(engines: Engines, operators: Sequence[TypedOperator]) -> Work:
         sms=np.full(n, float(gpu.sms)),
         l2=np.full(n, float(gpu.l2_bytes)),
         dtype=dtype,
-        function=np.array([_function(o.function, o.direction) for o in inner], dtype=np.int64),
+        function=np.array(
+            [function_number(o.function, o.direction is not FORWARD) for o in inner],
+            dtype=np.int64,
+        ),
     )
-
-
-@cache
-def _function(name: str, direction: Direction) -> int:
-    return function_number(name, backward=direction is not Direction.FORWARD)
 
 
 PLAIN, MATH, RANDOM, REDUCTION, LARGEST = range(5)
@@ -150,7 +148,8 @@ _ALIASES: dict[str, str] = _DATA["aliases"]
 _NUMBER = {name: number for number, name in enumerate(FUNCTIONS)}
 
 
-def function_number(name: str, *, backward: bool = False) -> int:
+@cache
+def function_number(name: str, backward: bool = False) -> int:
     """Index into ``FUNCTIONS`` of a function as torch or a table names it, 0 for any other.
 
     The gradient of a random function multiplies by what was drawn before.

@@ -16,12 +16,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...graphs.catalog import ModelEntry
-from ...graphs.operator import Graph, Kind, Operator
+from ...graphs.operator import Graph, Kind, Operator, is_forward
 from ...job.training_job import TrainingJob
 from ..job_graph import dimension
 from .messages import NO_TRAFFIC, Traffic, Wires
 from .placement import Group, Placement
-from .stages import Recompute, hidden_norms, is_forward, parts_of
+from .stages import Recompute, hidden_norms, parts_of
 
 LOSS_SUMS = 3  # all-reduces of one FP32 number a token: maximum, sum of exponentials, target logit
 FULL = 4

@@ -21,11 +21,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ...graphs.operator import Direction, Graph, Kind, Operator
+from ...graphs.operator import Direction, Graph, Kind, Operator, is_forward
 from ...job.training_job import TrainingJob
 from ..autocast import MATRIX, TypedOperator, weights_of
 from ..operator_time.work import CLASSES, DIRECTION_CODE, KINDS, Floats, Work
 from ..operator_time.work import CORES as CORES_CLASS
+
+EMBEDDING, LAYER_NORM = Kind.EMBEDDING, Kind.LAYER_NORM
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +81,9 @@ def parts_of(graph: Graph) -> Parts:
 def repeated(operators: Sequence[Operator]) -> tuple[int, int]:
     """Where the repeated layers of a transformer begin and end; (0, 0) in other networks."""
     found = [i for i, o in enumerate(operators) if o.count > 1]
-    if not found or not any(o.kind is Kind.LAYER_NORM for o in operators):
+    if not found or not any(o.kind is LAYER_NORM for o in operators):
         return 0, 0
     return found[0], found[-1] + 1
-
-
-def is_forward(operator: Operator) -> bool:
-    """Whether this is work of the forward pass."""
-    return operator.direction is Direction.FORWARD
 
 
 def table_weights(graph: Graph) -> float:
@@ -94,7 +91,7 @@ def table_weights(graph: Graph) -> float:
     return sum(
         o.writes - o.dims[0] * o.dims[1]
         for o in graph.operators
-        if o.kind is Kind.EMBEDDING and o.direction is Direction.WEIGHT_GRADIENT
+        if o.kind is EMBEDDING and o.direction is Direction.WEIGHT_GRADIENT
     )
 
 
@@ -122,6 +119,7 @@ class Recompute(StrEnum):
 
     NOTHING = "nothing"
     ATTENTION = "attention"
+    OPERATORS = "operators"
     LAYERS = "layers"
 
 
@@ -130,16 +128,25 @@ def recompute_of(job: TrainingJob) -> Recompute:
     software = job.software
     asked = Recompute(software.recompute)
     core = CORE in (software.recompute_modules or CORE)
+    if asked is Recompute.ATTENTION and job.framework == "pytorch" and software.fused_attention:
+        return Recompute.OPERATORS
     return Recompute.NOTHING if asked is Recompute.ATTENTION and not core else asked
 
 
 def again(graph: Graph, recompute: Recompute) -> frozenset[int]:
-    """Positions in ``Graph.operators`` of what runs a second time."""
-    if recompute is Recompute.LAYERS:
+    """Positions in ``Graph.operators`` of what runs a second time.
+
+    Of operators, as torchtitan chooses them: all but attention and every second product.
+    """
+    if recompute in (Recompute.LAYERS, Recompute.OPERATORS):
         first, end = parts_of(graph).body
         inside = range(first, end or len(graph.operators))
         operators = ((i, graph.operators[i]) for i in inside)
-        return frozenset(i for i, o in operators if is_forward(o) and o.kind not in NOT_AGAIN)
+        forward = [(i, o.kind) for i, o in operators if is_forward(o) and o.kind not in NOT_AGAIN]
+        kept = [i for i, kind in forward if kind is Kind.GEMM][::2]
+        kept += [i for i, kind in forward if kind is Kind.ATTENTION]
+        whole = recompute is Recompute.LAYERS
+        return frozenset(i for i, _ in forward).difference(() if whole else kept)
     if recompute is Recompute.ATTENTION:
         return frozenset(_attention(graph.operators))
     return frozenset()
@@ -227,6 +234,7 @@ def virtual_stages(job: TrainingJob, layers: int) -> int:
 MATMUL = frozenset({Kind.GEMM, Kind.BATCHED_GEMM, Kind.CONV, Kind.ATTENTION})
 CORES = frozenset({Kind.BATCHED_GEMM, Kind.ATTENTION})
 START, BODY, END = range(3)
+Stage = tuple[float, float, float]  # shares of start, layers and end
 
 
 class Class(IntEnum):
@@ -241,9 +249,7 @@ class Class(IntEnum):
 _IS_MATMUL, _IS_CORE = (np.array([k in some for k in KINDS]) for some in (MATMUL, CORES))
 _CLASS = np.where([k is Kind.RNN for k in KINDS], Class.RECURRENT, Class.MEMORY)
 _CORES = CLASSES.index(CORES_CLASS)
-_FORWARD, _WEIGHT, _UPDATE = (
-    DIRECTION_CODE[d] for d in (Direction.FORWARD, Direction.WEIGHT_GRADIENT, Direction.UPDATE)
-)
+_FORWARD, _, _WEIGHT, _UPDATE = DIRECTION_CODE.values()
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,9 +275,9 @@ class StageWork:
     flops: Floats
     bytes: Floats
 
-    def of_stage(self, amounts: Floats, shares: Floats) -> float:
-        """Sum of ``amounts`` (n,) over a stage with ``shares`` (3,) of start, layers and end."""
-        return float(amounts @ shares[self.place])
+    def shares(self, stage: Stage) -> Floats:
+        """The share of each operator that a stage runs, (n,)."""
+        return np.array(stage)[self.place]
 
     @property
     def forward_s(self) -> Floats:

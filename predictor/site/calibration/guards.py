@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import log
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,12 +34,12 @@ KINDS = ("user", "job", "cluster")
 Quarantine = frozenset[tuple[str, str]]  # a kind and a name
 
 
-def read_quarantine(home: Path | None = None) -> Quarantine:
+def read_quarantine() -> Quarantine:
     """The users, jobs and clusters of the file, none where there is none.
 
     Raises RulesError for an entry that is invalid, ArtifactError where others can write it.
     """
-    path = (files.home() if home is None else home) / FILE_NAME
+    path = files.home() / FILE_NAME
     try:
         raw = yaml.safe_load(files.trusted(path).read_bytes())
     except FileNotFoundError:

@@ -23,7 +23,7 @@ from ..history.run import Run
 from ..similar.memory import Naming, SiteMemory, as_they_are
 from ..similar.past_runs import PastRun, RunEnd
 from ..similar.request import JobRequest, Similarity, TrainingLength
-from ..similar.run_times import QuantileCoverage, RankingSkill
+from ..similar.run_times import QuantileCoverage
 from .run_reader import FixedTime, FixedTimes, fixed_times, of_cluster
 
 FILE_NAME = "site.json"
@@ -83,16 +83,13 @@ def read_state(home: Path | None = None) -> SiteState:
     path = (files.home() if home is None else home) / FILE_NAME
     try:
         raw = json.loads(files.trusted(path).read_bytes())
-        if raw["format"] not in (1, FORMAT):
+        if raw["format"] != FORMAT:
             raise ValueError(f"format {raw['format']}, not {FORMAT}")
-        # Earlier releases kept groups of models too.
         fixed = tuple(
             FixedTimes(cluster=f["cluster"], **{n: f[n] and FixedTime(**f[n]) for n in _FIXED})
             for f in raw["fixed"]
-            if not f.get("group")
         )
-        # Format 1 has no runs: the next calibration learns them from the history.
-        memory = memory_of(raw["memory"]) if "memory" in raw else SiteMemory()
+        memory = memory_of(raw["memory"])
         memory.naming = naming_at(path.parent)
         return SiteState(fixed, memory)
     except FileNotFoundError:
@@ -126,7 +123,6 @@ def memory_as_dict(memory: SiteMemory) -> dict[str, Any]:
         "runs": rows,
         "seen": [[kind.value, key, seen] for (kind, key), seen in memory.seen().items()],
         "coverage": memory.coverage.as_dict(),
-        "ranking_s": memory.ranking.right_s,
         "errors": {"physics": [*memory.errors.physics], "runs": [*memory.errors.runs]},
     }
 
@@ -144,7 +140,6 @@ def memory_of(raw: Mapping[str, Any]) -> SiteMemory:
         memory.add(PastRun(**dict(zip(_NAMES, values, strict=True))))
     memory.count_seen({(Similarity(kind), key): seen for kind, key, seen in raw["seen"]})
     memory.coverage = QuantileCoverage(raw["coverage"]["scores"], raw["coverage"]["moved"])
-    memory.ranking = RankingSkill(raw.get("ranking_s", 0.0))
     memory.errors.physics.extend(raw["errors"]["physics"])
     memory.errors.runs.extend(raw["errors"]["runs"])
     return memory

@@ -44,11 +44,9 @@ class Snapshot:
     streams: tuple[StreamState, ...]
 
 
-def write_snapshot(
-    streams: Iterable[StreamState], written_s: float, home: Path | None = None
-) -> Path:
+def write_snapshot(streams: Iterable[StreamState], written_s: float) -> Path:
     """Put the file in place of the one before, alarms and large streams first; ArtifactError."""
-    root = files.home() if home is None else home
+    root = files.home()
     kept = sorted(streams, key=lambda s: (s.alarm == 0, s.model != "", -s.runs))[:MAX_STREAMS]
     raw = {"format": FORMAT, "written_s": written_s, "streams": [asdict(s) for s in kept]}
     with files.exclusive(root):
@@ -56,9 +54,9 @@ def write_snapshot(
     return root / FILE_NAME
 
 
-def read_snapshot(home: Path | None = None) -> Snapshot | None:
+def read_snapshot() -> Snapshot | None:
     """None where there is none; raises ArtifactError for a file not to be trusted."""
-    path = (files.home() if home is None else home) / FILE_NAME
+    path = files.home() / FILE_NAME
     try:
         raw = json.loads(files.trusted(path).read_bytes())
         if raw["format"] != FORMAT:

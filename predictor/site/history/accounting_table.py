@@ -52,7 +52,7 @@ _WORDS = (  # fields that are columns of the same name
     *("name", "user", "account", "partition", "qos"),
     *("stated", "submit_line", "constraint", "script", "directory"),
 )
-_REQUIRED = (("submit",), ("start", "wait"), ("end", "elapsed"), ("gpus",))
+_REQUIRED = (("submit",), ("start", "wait", "elapsed"), ("end", "elapsed"), ("gpus",))
 Scaled = tuple[str, float]
 
 
@@ -90,6 +90,11 @@ class AccountingTable:
     def share(self) -> float:
         """What part of the file was read."""
         return min(1.0, self._at / self._size)
+
+    @property
+    def assumes_starts(self) -> bool:
+        """Whether no column says when jobs started, once it was read."""
+        return not (self._columns["start"] or self._columns["wait"])
 
     def header(self) -> list[str]:
         """The names of its columns."""
@@ -239,6 +244,8 @@ class AccountingTable:
         waited_s, ran_s = duration_s(*text["wait"]), duration_s(*text["elapsed"])
         if not start_s and not self._columns["start"] and waited_s is not None:
             start_s = submit_s + waited_s
+        elif ran_s is not None and self.assumes_starts:
+            start_s = submit_s if end_s is None else end_s - ran_s  # no word of when it started
         if not end_s and start_s and ran_s is not None:
             end_s = start_s + ran_s
         if not end_s:

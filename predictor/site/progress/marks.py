@@ -41,7 +41,7 @@ class Mark:
     ``part`` whether they name a fold or task of several.
     ``elapsed_s`` since the counter began, ``eta_s`` until its end, ``took_s`` without saying since
     when, ``unit_s`` for one unit of the counter. ``clock_s`` is the stamp of the line in seconds,
-    of no particular zone.
+    of no particular zone, and ``day_first_s`` the same where 03/04 is the third of April.
     """
 
     start: int
@@ -62,6 +62,7 @@ class Mark:
     eta_s: float | None = None
     took_s: float | None = None
     clock_s: float | None = None
+    day_first_s: float | None = None
 
     @property
     def stands(self) -> tuple[float, float]:
@@ -87,7 +88,7 @@ def mark_of(text: str, line: int) -> Mark | None:
     return mark
 
 
-def clock_s(text: str) -> float | None:
+def clock_s(text: str, *, day_first: bool = False) -> float | None:
     """The stamp near the start of a line in seconds; None without one."""
     if ":" not in text:
         return None
@@ -99,9 +100,9 @@ def clock_s(text: str) -> float | None:
         found = {name: value for name, value in match.groupdict().items() if value}
         if "ms" in found:
             return float(found["ms"]) / 1000
-        named = known.MONTHS.index(found["mon"]) if found.get("mon") in known.MONTHS else 0
-        month, day = int(found.get("mo", 1 + named)), int(found.get("d", 1))
-        if month > 12:  # day first
+        month = int(found.get("mo", 1 + known.MONTHS.index(found.get("mon", "Jan"))))
+        day = int(found.get("d", 1))
+        if month > 12 or (day_first and day <= 12 and "y" not in found):
             month, day = day, month
         hour, seconds = int(found["h"]), float(found["s"].replace(",", "."))
         if "pm" in found:
@@ -116,7 +117,7 @@ def clock_s(text: str) -> float | None:
 
 def _bar(text: str) -> Mark | None:
     """The last bar of a line: several refreshes may be glued together."""
-    match = next(filter(None, (_last(pattern, text) for pattern in known.BARS)), None)
+    match = next(filter(None, (_last(w.found, text) for w in known.BARS if w.has in text)), None)
     if match is None:
         return None
     bar, prefix = match.groupdict(), text[: match.start()]
@@ -143,10 +144,9 @@ def _bar(text: str) -> Mark | None:
 def _special(text: str) -> Mark | None:
     """Counters of a format of its own."""
     for special in known.SPECIALS:
-        match = special.found.search(text) if special.has in text else None
-        if match is None:
+        if (match := special.search(text)) is None:
             continue
-        found = Mark(start=match.start(), end=match.end(), inner=_count(match), unit=special.unit)
+        found = Mark(start=match.start(), end=match.end(), inner=_count(match), unit=special.of)
         if "epoch" in match.groupdict():
             found.epoch = Count(float(match["epoch"]))
         return found
@@ -166,6 +166,8 @@ def _words(text: str) -> Mark | None:
             step = counted
         elif counted["epoch"] and epoch is None:
             epoch = counted
+    if step and not step["total"] and known.LOSS_WORDS.search(text[: step.start()]):
+        step = None if known.BRACKETS.match(text) else step  # [100/5000] loss 0.2 batch 16
     taken = [m for m in (epoch, step) if m is not None]
     ratios = [
         m
@@ -221,7 +223,7 @@ def _series(before: str, counted: str, found: Mark) -> str:
 
 def _kind(before: str, text: str, found: Mark) -> str:
     """What the words before the counter, and the unit of a bar, say it counts."""
-    words, bar = before[-120:], found.bar
+    words, bar = before[-200:], found.bar
     if bar is not None and known.OTHER_OF.search(bar.get("of") or ""):
         return OTHER
     if known.EVALUATION_WORDS.search(words) and "train" not in words.lower():
@@ -240,12 +242,13 @@ def _take_times(text: str, mark: Mark) -> None:
     own = EPOCH if mark.inner is None else mark.unit
     mark.elapsed_s, mark.eta_s = _duration(bar.get("elapsed")), _duration(bar.get("eta"))
     mark.unit_s, mark.clock_s = _of_bar(bar), clock_s(text)
-    for way in known.PER_UNIT:
-        match = way.found.search(text)
-        if match is None:
+    if mark.clock_s is not None:
+        mark.day_first_s = clock_s(text, day_first=True)
+    for way in known.PER_UNIT if mark.unit_s is None else ():
+        if (match := way.search(text)) is None:
             continue
         groups = match.groupdict()
-        of = (groups.get("of") or "").lower()
+        of = (groups.get("of") or way.of).lower()
         if mark.unit_s is None and own == (known.UNIT_OF.get(of, STEP) if of else own):
             mark.unit_s = way.seconds(match)
         if groups.get("mean") and mark.inner is not None:
@@ -278,9 +281,4 @@ def labelled_s(text: str, ways: tuple[re.Pattern[str], ...]) -> float | None:
 
 
 def _duration(text: str | None) -> float | None:
-    if not text or not text[0].isdigit():
-        return None
-    try:
-        return seconds_of(text)
-    except ValueError:
-        return None
+    return seconds_of(text) if text and text[0].isdigit() else None

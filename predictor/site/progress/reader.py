@@ -39,6 +39,7 @@ _NEAR_LINES = 3  # a stamp or a loss so near belongs to a counter
 _TRAINING_SHARE = 0.3
 _BACK_SHARE = 0.05  # of numbers that fall back
 _LOSS_SHARE = 0.2  # losses a line of a training that prints them on other lines
+_DIGITS = str.maketrans("123456789", "000000000")
 _ETAS = 3  # of the last lines; the first ones hold the start of the loader
 
 
@@ -75,6 +76,7 @@ TAIL_BYTES = 256 * 1024  # two thousand refreshes of a bar: half a second of wor
 FAR_TAIL_BYTES = 4 * 1024 * 1024  # where the first tail holds nothing
 _BLOCK_BYTES = 64 * 1024
 _ROOT = 0
+_UTF_16 = b"\xff\xfe", b"\xfe\xff"
 
 
 def read_file(path: Path, *, owner: int | None = None, stated: str = "") -> ProgressReading:
@@ -122,10 +124,12 @@ def read_bytes(
 
     ``head`` says nothing more where ``tail`` is the ``whole`` output; ``stated`` as in read_file.
     """
+    if head[:2] in _UTF_16:  # as Windows writes it
+        head, tail = head.replace(b"\0", b""), tail.replace(b"\0", b"")
     if whole:
-        return read_lines(_complete(tail), [stated])
+        return read_lines(_complete(tail), (), stated)
     _, _, tail = tail.partition(b"\n") if b"\n" in tail else tail.partition(b"\r")
-    return read_lines(_complete(tail), [*lines_of(head), stated])
+    return read_lines(_complete(tail), lines_of(head), stated)
 
 
 def _complete(raw: bytes) -> Iterator[str]:
@@ -144,10 +148,12 @@ _BREAKS = re.compile(rb"[\r\n\x08]+|(?<=/s\]|it\])")  # what is glued to a bar i
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-_])"
 )
+_NOISE = bytes({*range(1, 32)} - set(b"\b\t\n\v\f\r\x1b"))  # no program prints many of them
+_NOISE_SHARE = 0.03
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]+")
 # srun -l, torchrun, mpirun, Ray: "3: ", "[rank3]:", "[1,3]<stdout>:", "(Worker pid=12)"
 _RANK = re.compile(
-    r"^(?:\d{1,5}: |\[(?:rank|default)\d{1,5}\]: ?|\[\d{1,4},\d{1,5}\]<std\w{3}>: ?"
+    r"^(?:\d{1,5}: (?!learn: )|\[(?:rank|default)\d{1,5}\]: ?|\[\d{1,4},\d{1,5}\]<std\w{3}>: ?"
     r"|\(\w{1,40} pid=\d{1,9}[^)]{0,60}\) ?)"
 )
 
@@ -155,6 +161,8 @@ _RANK = re.compile(
 def lines_of(raw: bytes) -> Iterator[str]:
     """Lines with text, each of at most MAX_CHARS characters."""
     for part in _BREAKS.split(raw):
+        if len(part) - len(part.translate(None, _NOISE)) > max(3, _NOISE_SHARE * len(part)):
+            continue
         if len(part) > 4 * MAX_CHARS:
             part = part[: 4 * _HEAD_CHARS] + part[-4 * (MAX_CHARS - _HEAD_CHARS) :]
         text = part.decode("utf-8", "replace").replace("\t", " ")
@@ -175,34 +183,38 @@ class _Output:
     losses: list[int] = field(default_factory=list)
     lengths: dict[str, dict[float, int]] = field(default_factory=lambda: defaultdict(dict))
     loose: list[tuple[int, str, float]] = field(default_factory=list)
+    loads: list[int] = field(default_factory=list)  # of a saved model, since one was saved
     report: StepReport | None = None
     ended: int = -1
     marked: int = -1
     begun: int = -1  # where a length is stated again after a counter: of another run
+    silent: set[str] = field(default_factory=set)  # lines that said nothing, digits apart
 
-    def take_lengths(self, text: str, line: int = -1) -> None:
-        """Keep what a line says of the length of the run."""
+    def take_lengths(self, text: str, line: int = -1) -> bool:
+        """Keep what a line says of the length of the run, if anything."""
         if "enabled': False" in text:  # options of what does not happen
-            return
-        for unit, length in known.LENGTHS.items():
-            for match in length.finditer(text):
-                value = count_of(match["v"])
-                if self.lengths[unit].get(value, line) < self.marked < line:
-                    self.begun = line
-                self.lengths[unit][value] = line
+            return False
+        found = [(u, m["v"]) for u, length in known.LENGTHS.items() for m in length.finditer(text)]
+        for unit, length in found:
+            value = count_of(length)
+            if self.lengths[unit].get(value, line) < self.marked < line:
+                self.begun = line
+            self.lengths[unit][value] = line
+        return bool(found)
 
     def take_lines(self, lines: Iterable[str]) -> None:
         """Keep the marks of all lines, with times that stand on lines before them."""
         stamp = elapsed = (-_NEAR_LINES - 1, 0.0)
         for number, text in enumerate(lines):
+            if (shape := text.translate(_DIGITS)) in self.silent:
+                continue
             if LINE_PREFIX in text:
                 self.report = parse_line(text) or self.report
             mark = mark_of(text, number)
             seen_s = clock_s(text) if mark is None else mark.clock_s
             if seen_s is not None:
                 stamp = number, seen_s
-            if mark is None or mark.inner is None:
-                self.take_lengths(text, number)
+            told = (mark is None or mark.inner is None) and self.take_lengths(text, number)
             loss = known.LOSS_WORDS.search(text)
             if loss and not known.EVALUATION_WORDS.search(text[: loss.start()]):
                 self.losses.append(number)
@@ -214,26 +226,38 @@ class _Output:
                 self.series[mark.series].append(mark)
                 self.marked = number
                 continue
-            if known.ENDED.search(text):
-                self.ended = number
-            timed = "/" in text or "per" in text or "ime" in text
-            for way in known.PER_UNIT if timed else ():  # a rate beside no counter
-                match = way.found.search(text)
-                of = match and match.groupdict().get("of")
-                if match and of and (value := way.seconds(match)):
-                    self.loose.append((number, known.UNIT_OF.get(of.lower(), STEP), value))
-                    break
             if (gone_s := labelled_s(text, known.ELAPSED)) is not None:
                 elapsed = number, gone_s
+            if known.ENDED.search(text):
+                self.ended = number
+            elif known.SAVES.search(text):
+                self.loads.clear()
+            elif known.LOADS.search(text):
+                self.loads.append(number)
+            elif (rate := _loose_rate(text)) is not None:
+                self.loose.append((number, *rate))
+            elif seen_s is gone_s is None and not loss and not told:
+                self.silent.add(shape)
 
 
-def read_lines(lines: Iterable[str], before: Iterable[str] = ()) -> ProgressReading:
+def _loose_rate(text: str) -> tuple[str, float] | None:
+    """A unit and its seconds, of a line without a counter."""
+    for way in known.PER_UNIT:
+        match = way.search(text)
+        of = match and (match.groupdict().get("of") or way.of * (way.of == EPOCH))
+        if match and of and (value := way.seconds(match)):
+            return known.UNIT_OF.get(of.lower(), STEP), value
+    return None
+
+
+def read_lines(lines: Iterable[str], head: Iterable[str] = (), stated: str = "") -> ProgressReading:
     """The progress in lines of output, cleaned by ``lines_of``.
 
-    Of ``before``, the begin of an output whose middle is not read, only stated lengths are taken.
+    Of ``head``, the begin of an output whose middle is not read, only lengths are taken, as of
+    what is ``stated`` elsewhere of the training.
     """
     output = _Output()
-    for text in before:
+    for text in (*head, stated):
         output.take_lengths(text)
     output.take_lines(lines)
     if (own := output.report) is not None:  # by the line that our own callbacks print
@@ -246,14 +270,20 @@ def read_lines(lines: Iterable[str], before: Iterable[str] = ()) -> ProgressRead
             remaining_s=own.remaining_steps * own.step_s,
             confidence=1.0,
         )
-    kinds = {name: _kind(marks, output.losses) for name, marks in output.series.items()}
-    # A bar without words inside a bar of epochs is of the training.
-    trained = [m for n, k in kinds.items() if k == TRAINING for m in output.series[n]]
+    series = output.series
+    kinds = {name: _kind(marks, output.losses) for name, marks in series.items()}
+    # A bar without words inside a bar of epochs is of the training, as one of the stated length.
+    trained = [m for n, k in kinds.items() if k == TRAINING for m in series[n]]
     begun = min((m.line for m in trained if m.bar and m.inner is None), default=None)
-    for name, kind in kinds.items():
-        last = output.series[name][-1]
-        if begun is not None and not kind and last.bar and last.line > begun:
+    asked = [n for n in output.lengths[EPOCH] if stated and n > 1]
+    for name, marks in series.items():
+        last = marks[-1]
+        total = last.inner.total if last.bar and last.inner else None
+        told = total in output.lengths[STEP] or any(total and total % n == 0 for n in asked)
+        if not kinds[name] and (told or (last.bar and begun is not None and last.line > begun)):
             kinds[name] = TRAINING
+        if kinds[name] == TRAINING and _loaded(marks, output.loads):
+            kinds[name] = EVALUATION
     # A statement that printed losses, and prints none now, evaluates what was trained.
     training = {n for n, kind in kinds.items() if kind == TRAINING}
     training -= {
@@ -261,19 +291,30 @@ def read_lines(lines: Iterable[str], before: Iterable[str] = ()) -> ProgressRead
         for n in training
         if n + LOSS in kinds
         and (
-            len(output.series[n]) <= len(output.series[n + LOSS])
-            or output.series[n][0].line > output.series[n + LOSS][-1].line
+            len(series[n]) <= len(series[n + LOSS]) or series[n][0].line > series[n + LOSS][-1].line
         )
     }
     if training:
         return _training(training, output)
     # Else the kind is that of the last counters with a total.
-    ends = [(marks[-1], kinds[name]) for name, marks in output.series.items() if len(marks) > 1]
+    ends = [(marks[-1], kinds[name]) for name, marks in series.items() if len(marks) > 1]
     counting = [(m.line, kind) for m, kind in ends if m.inner is not None and m.inner.total]
     if not counting:
         return NOTHING
-    evaluates = max(counting)[1] == EVALUATION
-    return ProgressReading(kind=ProgressKind.EVALUATION if evaluates else ProgressKind.OTHER)
+    return ProgressReading(kind=ProgressKind(max(counting)[1] or OTHER))
+
+
+def _loaded(marks: Sequence[Mark], loads: Sequence[int]) -> bool:
+    """Whether a saved model was loaded before each epoch, or each but the first."""
+    begins = [
+        b.line
+        for a, b in pairwise(marks)
+        if (a.epoch and b.epoch and a.epoch.at != b.epoch.at)
+        or (a.inner and b.inner and a.inner.at == a.inner.total and b.inner.at < a.inner.at)
+    ]
+    lines = [marks[0].line, *begins]
+    between = sum(bisect_left(loads, b) > bisect_left(loads, a) for a, b in pairwise(lines))
+    return len(loads) > 1 and 0 < len(begins) == between
 
 
 def _kind(marks: Sequence[Mark], losses: Sequence[int]) -> str:
@@ -302,7 +343,7 @@ def _kind(marks: Sequence[Mark], losses: Sequence[int]) -> str:
 
 
 def _training(names: Collection[str], output: _Output) -> ProgressReading:
-    series = [output.series[name] for name in names]
+    series = [_of_training(output.series[name]) for name in names]
     whole = [[m for m in marks if m.epoch and m.inner is None] for marks in series]
     headers = sorted((m for ms in whole for m in ms if not m.fraction), key=lambda m: m.line)
     headers = [m for m in headers if m.bar] or headers  # a print beside such a bar counts else
@@ -318,8 +359,20 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
     near = max(2.0, 0.01 * chosen.at)  # a statement that counts the same may say the total
     same = (t for t in tracks if t.unit == chosen.unit and abs(t.at - chosen.at) <= near)
     total = chosen.total or next((t.total for t in same if t.total), None)
+    if total is None and chosen.unit == EPOCH:  # so may the steps of the epoch
+        each = ((t.at / n, t.total / n) for t in found if t and t.total and (n := t.per_epoch))
+        total = next((n for at, n in each if chosen.at <= at <= chosen.at + 1), None)
     others = [marks for name, marks in output.series.items() if name not in names]
     return _reading(replace(chosen, total=total), output, others)
+
+
+def _of_training(marks: Sequence[Mark]) -> Sequence[Mark]:
+    """Where one statement counts to two totals in turns, an epoch and its evaluation: the epoch."""
+    totals = [m.inner.total for m in marks if m.inner is not None]
+    if sum(a != b for a, b in pairwise(totals)) < max(1, len(set(totals))):
+        return marks  # none comes back
+    usual = Counter(totals).most_common(1)[0][0]
+    return [m for m in marks if m.inner is None or m.inner.total == usual]
 
 
 def _follows(later: Track, track: Track) -> bool:
@@ -387,7 +440,8 @@ def _remaining_s(
         return 0.0
     if total is not None and rate is not None:
         return (total - at) * rate.overall_s
-    if last.inner is not None and last.inner.total is None:
+    told = len({p.at for p in track.points[-_ETAS:] if p.mark.eta_s}) == _ETAS and not last.bar
+    if last.inner.total is None if last.inner else told:  # at the end of an epoch it is the run's
         return last.eta_s
     # Times left much longer than this epoch still takes are of the run.
     said = [p.mark for p in track.points[-_ETAS:] if p.mark.eta_s and p.mark.inner]

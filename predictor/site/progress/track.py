@@ -6,24 +6,26 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, zip_longest
-from statistics import median
+from statistics import mean, median
 
 from .marks import EPOCH, Count, Mark
 
 CHUNKS = 40  # of a stretch; a pause (validation, a checkpoint) falls into few of them
 LEAST_STEPS_OF_CLOCK = 4.0  # of a clock's resolution in what may be measured by it
 STEPS_OF_CLOCK = 20.0  # of a stretch: its ends are off by a step at most
-RECENT = 25
+RECENT = 200
+LEAST_OF_PACE, _DRIFTS = 6, 0.15  # stretches on either side of a change; what it costs in certainty
 # A job that was stopped and went on at the same count has an interval that is none of its work.
 MOST_OUTAGES, LEAST_WITH_OUTAGES, LEAST_OF_SESSION = 5, 10, 3
 _PAUSED = 1.5  # times the median of the stretches
+_USUAL, _FEW = 0.75, 3  # where a stretch is a few steps, so many of them are without pauses
 DAY_S = 86400.0
 # A counter that falls back by more than this many of its usual increments began anew; ranks that
 # print beside each other differ by less.
 _FALL = 4.0
-_RISING = 0.9  # of times since a begin that are longer than the last
 _DONE = 0.9  # of its total: such a counter ended, and the next one counts another epoch
 _COARSE = 0.25  # of an epoch between two lines: it may be as much longer than the last one says
+_SHORT_S = 3.0  # whole seconds say little of shorter bars
 _MANY = 10  # durations that never get shorter are times since a begin
 _SAME_TIMES = 0.002  # a whole interval is not so short for one of its steps, in seconds
 
@@ -59,7 +61,7 @@ def measured(found: Sequence[Stretch], resolution_s: float) -> Rate | None:
     """The rate of intervals in order of time; None where the clock is too coarse for them.
 
     The first interval holds start-up and is dropped. The typical rate is the mean over stretches of
-    equal length but those far above their median, which hold pauses.
+    equal length but those far above their median, which hold pauses, unless many steps are so long.
     """
     kept = _without_outages(found[1:] if len(found) > 2 else found)
     seconds, units = sum(i.seconds for i in kept), sum(i.units for i in kept)
@@ -74,13 +76,35 @@ def measured(found: Sequence[Stretch], resolution_s: float) -> Rate | None:
             chunks.append(Stretch(passed_units, passed_s))
             passed_s = passed_units = 0.0
     chunks = chunks or [Stretch(units, seconds)]
-    ordered = sorted(chunks, key=lambda c: c.seconds / c.units)
+    latest = chunks[-_lately([c.seconds / c.units for c in chunks]) :]
+    if len(latest) < len(chunks):
+        seconds, units = sum(c.seconds for c in latest), sum(c.units for c in latest)
+    ordered = sorted(latest, key=lambda c: c.seconds / c.units)
     passed = list(accumulate(c.units for c in ordered))
     middle = ordered[bisect_left(passed, passed[-1] / 2)]
-    steady = [c for c in chunks if c.seconds * middle.units <= _PAUSED * middle.seconds * c.units]
+    steady = [c for c in latest if c.seconds * middle.units <= _PAUSED * middle.seconds * c.units]
+    if middle.units <= _FEW and sum(c.units for c in steady) < _USUAL * units:
+        steady = latest
     typical_s = sum(c.seconds for c in steady) / sum(c.units for c in steady)
     certain = 0.9 if len(chunks) >= 3 else 0.8 if len(found) > 2 else 0.65
-    return Rate(typical_s=typical_s, overall_s=seconds / units, certain=certain)
+    if len(latest) < len(chunks):  # a few of the earlier pace may be among them
+        typical_s, certain = middle.seconds / middle.units, certain - _DRIFTS
+    overall_s = max(typical_s, seconds / units)
+    return Rate(typical_s=typical_s, overall_s=overall_s, certain=certain)
+
+
+def _lately(paces: Sequence[float]) -> int:
+    """How many of the last ones are of one pace: the later part, while it is apart from the rest.
+
+    Apart are parts whose middle halves do not touch: turns of fast and slow steps stay together.
+    """
+    count, share = len(paces), 2
+    while (later := count // share) >= LEAST_OF_PACE:
+        parts = sorted(paces[-count:-later]), sorted(paces[-later:])
+        low, high = sorted(parts, key=median)
+        apart = high[len(high) // 4] > low[-1 - len(low) // 4]
+        count, share = (later, 2) if apart else (count, 2 * share)
+    return count
 
 
 def _without_outages(found: Sequence[Stretch]) -> list[Stretch]:
@@ -104,11 +128,12 @@ def printed(values: Sequence[float], every: float = 1.0) -> Rate | None:
 
     Of ``every`` so many units it prints one; a pause falls on a printed one.
     """
-    recent = list(values[1:] if len(values) > 1 else values)[-RECENT:]
+    known = list(values[1:] if len(values) > 1 else values)
+    recent = known[-min(RECENT, _lately(known)) :]
     if not recent:
         return None
     certain = 0.8 if len(recent) >= 3 else 0.7 if len(values) > 1 else 0.55
-    usual_s = median(recent)
+    usual_s = mean(value for value in recent if value <= 3 * median(recent))
     pauses_s = (sum(recent) / len(recent) - usual_s) / max(1.0, every)
     return Rate(typical_s=usual_s, overall_s=usual_s + pauses_s, certain=certain)
 
@@ -153,7 +178,8 @@ class Track:
             begun = self.at <= 1 and self.unit != EPOCH  # a first step holds the start
             return None if found is None and begun else found or said
         ratio = said.typical_s / found.typical_s
-        if found.certain < said.certain or (
+        counted = self.points[-1].at - self.points[0].at if self.last.bar else 0
+        if (found.certain < said.certain and counted < _MANY) or (
             by_clock is None and len(self.points) < 4 and not 0.5 < ratio < 2
         ):
             return said
@@ -164,12 +190,9 @@ class Track:
         stamped = [p for p in self.points if p.mark.clock_s is not None]
         if len(stamped) < max(2, len(self.points) // 2):
             return None
-        times: list[float] = []
-        days = 0.0  # stamps without a date go on after midnight
-        for now in (p.mark.clock_s or 0.0 for p in stamped):
-            if times and now + days < times[-1] - DAY_S / 2 and now < DAY_S:
-                days += DAY_S
-            times.append(now + days)
+        clocks = [p.mark.clock_s or 0.0 for p in stamped]
+        swapped = [p.mark.day_first_s or s for p, s in zip(stamped, clocks, strict=True)]
+        times = min(map(_going_on, (clocks, swapped)), key=lambda t: max(t) - min(t))
         whole = all(t == int(t) for t in times)
         found = intervals(zip((p.at for p in stamped), times, strict=True))
         return measured(list(found), 1.0 if whole else 0.01)
@@ -180,15 +203,21 @@ class Track:
             [(p.at, t) for p in run if (t := p.mark.elapsed_s or p.mark.took_s) is not None]
             for run in self._epochs()
         ]
+        for run in runs[1:]:  # the bar of an epoch begins at nothing, and may wait for its first
+            if self.last.bar and self.per_epoch and run:
+                run.insert(0, (self.per_epoch * (run[0][0] // self.per_epoch), -0.5))
         pairs = [pair for run in runs for pair in pairwise(run)]
         fell = sum(b[1] < a[1] for a, b in pairs)
+        rose = 2 * sum(b[1] > a[1] for a, b in pairs) > len(pairs)
         grew = any(p.mark.elapsed_s is not None for p in self.points) or any(
-            len(run) > 2 and (run[-1][1] > 1.5 * run[0][1] or (len(run) >= _MANY and not fell))
+            rose and (run[-1][1] > 1.5 * run[0][1] or (len(run) >= _MANY and not fell))
             for run in runs
+            if len(run) > 2
         )
-        if pairs and grew and fell <= (1 - _RISING) * len(pairs):
+        steady = pairs and _MANY * fell <= len(pairs) and max(b[1] for _, b in pairs) >= _SHORT_S
+        if grew and steady:
             found = [i for run in runs for i in intervals(run)]
-            whole = all(t % 1 == 0 for run in runs for _, t in run)
+            whole = all(t % 0.5 == 0 for run in runs for _, t in run)
             if (rate := measured(found, 1.0 if whole else 0.05)) is not None:
                 return rate
         return None if self.last.bar else self._by_duration()
@@ -210,13 +239,23 @@ class Track:
         if len(values) < 2:
             return None
         gaps = [b - a for (a, _), (b, _) in pairwise(said)]
-        units = 1.0 if min(gaps) == 1 else median(gaps)  # lines of some epochs time one each
+        usual, one = median(gaps), _SAME_TIMES * median(gaps)
+        units = 1.0 if min(gaps) == 1 or median(values) < one else usual  # lines may time one each
         whole = all(p.mark.inner and p.mark.inner.at == p.mark.inner.total for p in self.points)
         if units <= 1 or whole or self.unit == EPOCH:
             return printed([value / max(1.0, units) for value in values])
-        if median(values) / units < _SAME_TIMES:
-            return printed(values)
         return None  # of a step or of an interval: the lines do not say
+
+
+def _going_on(clocks: Sequence[float]) -> list[float]:
+    """Stamps without a date go on after midnight."""
+    times: list[float] = []
+    days = 0.0
+    for now in clocks:
+        if times and now + days < times[-1] - DAY_S / 2 and now < DAY_S:
+            days += DAY_S
+        times.append(now + days)
+    return times
 
 
 def _restarts(before: Mark, after: Mark) -> bool:

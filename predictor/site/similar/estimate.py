@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import log
+from math import inf, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ from ...identify.grammar import parse_text
 from ...units import count, duration
 from .memory import SimilarRuns, SiteMemory
 from .past_runs import RunEnd
-from .request import ALIKE_S, OWN, SAME_JOB, JobRequest, Similarity
-from .run_times import LEVELS, Floats, RunTimes, in_line_s
+from .request import OWN, SAME_JOB, JobRequest, Similarity
+from .run_times import LEVELS, Floats, RunTimes
 
 PHYSICS_LEVELS = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95)
 KEPT = 4096
@@ -87,6 +87,8 @@ class PhysicsView:
 LIMIT_RUNS, LIMIT_BATCHES, LIMIT_CUT_OFF = 5, 3, 0.25
 # A limit is so many times what a share of similar runs needed, and no less than the longest.
 LIMIT_MARGIN = 1.5
+# No job counts in the order of the queue as longer than this share of a long limit of the site.
+ORDER_SHARE = 0.6
 # Of similar runs so little is not worth a word.
 TOLD_SHARE = 0.05
 
@@ -97,7 +99,7 @@ class Estimate:
 
     ``expected_s`` is the mean, ``limit_s`` the limit its user asked for. ``similar`` are the runs
     it rests on, the most telling first, and ``physics`` is what physics said, empty for nothing.
-    ``ranks`` is whether estimates of this site tell short jobs from long.
+    ``long_limit_s`` is what one in twenty of the latest limits of the site exceeds.
     """
 
     expected_s: float
@@ -107,7 +109,7 @@ class Estimate:
     physics: str
     times: RunTimes
     read_at: tuple[float, ...]
-    ranks: bool = True
+    long_limit_s: float = inf
 
     def quantile_s(self, level: float) -> float:
         """Seconds that a share ``level`` of such jobs run at most."""
@@ -125,12 +127,12 @@ class Estimate:
         """What the queue is ordered by: short jobs first, by what is known of them.
 
         At least the expected run time: the median of a job that fails at once or runs for a day
-        says nothing of the day. The same for all jobs where that told short ones from long worse
-        than chance would.
+        says nothing of the day. A limit is its user's guess, and counts half in the logarithm. No
+        job counts as longer than a share of a long limit here: a long and wide one that stands
+        back for days is one for which the whole machine has to wait in the end.
         """
-        if not self.ranks:
-            return ALIKE_S
-        return in_line_s(max(self.expected_s, self.quantile_s(level)), self.limit_s)
+        known_s = max(self.expected_s, self.quantile_s(level))
+        return min(sqrt(known_s * (self.limit_s or known_s)), ORDER_SHARE * self.long_limit_s)
 
     @property
     def runs(self) -> int:
@@ -184,7 +186,7 @@ def estimate_job(
         physics=words,
         times=found.times,
         read_at=memory.coverage.levels(),
-        ranks=memory.ranking.helps,
+        long_limit_s=memory.long_limit_s,
     )
 
 

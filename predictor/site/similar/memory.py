@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import log
+from math import exp, inf, log
 from statistics import median
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .past_runs import LogRatio, PastRun, RunEnd, hardware_of, rate_of, scaled_runs
 from .request import BY_SCRIPT, OF_MANY, JobRequest, Similarity
-from .run_times import Floats, QuantileCoverage, RankingSkill, RunTimes, in_line_s
+from .run_times import Floats, QuantileCoverage, RunTimes
 
 # How many runs of each similarity weigh as much as all that is less telling.
 PRIOR_RUNS = {
@@ -43,8 +43,11 @@ PRIOR_S = (60.0, 300.0, 1200.0, 3600.0, 7200.0, 14_400.0, 43_200.0, 86_400.0, 17
 # So many of the latest runs take their place, a few of whose quantiles are kept.
 PRIOR_LATEST, PRIOR_EVERY = 2000, 100
 PRIOR_LEVELS = np.linspace(0.01, 0.99, 25)
-# A scheduler ends a job some time after its limit: so many seconds, and this share.
+LONG = -2  # the last but one of them, 95 %
+# A scheduler ends a job some time after its limit: so many seconds, and this share; or as much
+# later as this share of the latest that outlived theirs ended here.
 GRACE_S, GRACE_SHARE = 60.0, 0.005
+GRACE_LEVEL, GRACE_KEPT = 0.95, 200
 MAX_WINDOWS = 200_000
 RATIOS_KEPT, ERRORS_KEPT = 50, 200
 # Squared ln errors to begin with of runs alike and of physics, until jobs of this site tell.
@@ -191,11 +194,18 @@ class SiteMemory:
     def __init__(self, naming: Naming = as_they_are) -> None:
         self.naming = naming
         self.coverage = QuantileCoverage()
-        self.ranking = RankingSkill()
         self.errors = HeldOutErrors()
         self._shares, self._seconds = SitePrior(PRIOR_SHARES), SitePrior(PRIOR_S)
+        self._limits = SitePrior(())
         self._windows: OrderedDict[tuple[Similarity, str], RunWindow] = OrderedDict()
         self._ratios: dict[tuple[object, ...], deque[float]] = {}
+        self._outlived_s: deque[float] = deque(maxlen=GRACE_KEPT)
+        self._grace_s = GRACE_S
+
+    @property
+    def long_limit_s(self) -> float:
+        """What one in twenty of the latest limits here exceeds, in seconds; infinite before any."""
+        return exp(self._limits.ln[LONG]) if len(self._limits.ln) else inf
 
     def learn(
         self, runs: Sequence[PastRun], expect: Callable[[int, PastRun], RunTimes] | None = None
@@ -220,14 +230,18 @@ class SiteMemory:
         """Remember a run that ended, and how it was expected at its submission."""
         if expected is not None:
             self.coverage.learn(expected.share_below(log(run.run_s)), run.batch)
-            self.ranking.learn(in_line_s(expected.mean_s(), run.request.limit_s), run.run_s)
             if run.predicted_s and run.ended is RunEnd.COMPLETED:
                 self.errors.physics.append(log(run.run_s / run.predicted_s))
                 self.errors.runs.append(log(run.run_s / expected.quantile_s(0.5)))
         limit_s = run.request.limit_s
+        if run.request.gpus and limit_s:
+            self._limits.add(log(limit_s))
         self._seconds.add(log(run.run_s))
         if limit_s:
             self._shares.add(min(log(run.run_s / limit_s), 0.0))
+        if limit_s and run.run_s > limit_s:
+            self._outlived_s.append(run.run_s - limit_s)
+            self._grace_s = max(GRACE_S, float(np.quantile(self._outlived_s, GRACE_LEVEL)))
         for key in run.request.similarities():
             window = self._windows.get(key)
             if window is None:
@@ -320,7 +334,7 @@ class SiteMemory:
         prior = self._shares.ln + ln_limit if job.limit_s else self._seconds.ln
         parts.append((prior, np.full(len(prior), left / len(prior)), np.zeros(len(prior), bool)))
         ln_s, weight, bounds = (np.concatenate(each) for each in zip(*parts, strict=True))
-        cap = None if not job.limit_s else log(job.limit_s * (1 + GRACE_SHARE) + GRACE_S)
+        cap = None if not job.limit_s else log(job.limit_s * (1 + GRACE_SHARE) + self._grace_s)
         return Recollection(RunTimes.of(ln_s, weight, bounds, cap), tuple(similar), physics_share)
 
     def forget(self, user: str) -> int:
@@ -330,6 +344,7 @@ class SiteMemory:
         kept = [run for run in before if run.request.user != gone]
         seen, self._windows, self._ratios = self.seen(), OrderedDict(), {}
         self._shares, self._seconds = SitePrior(PRIOR_SHARES), SitePrior(PRIOR_S)
+        self._limits = SitePrior(())
         for run in kept:
             self.add(run)
         self.count_seen(seen)

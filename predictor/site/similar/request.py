@@ -14,7 +14,7 @@ from ..history.run import LimitBy, Run, asked_value
 
 # A length of training a run time grows with; the first that is stated counts.
 LENGTH_UNITS = ("epochs", "steps")
-# What jobs stand in line by that have no estimate, or none that helps: chosen between median and
+# What jobs stand in line by that have no estimate: chosen between median and
 # mean of GPU jobs in two public logs, 1.5 and 5 hours (Graham), 0.7 and 14 (MetaCentrum).
 ALIKE_S = 4 * 3600.0
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)

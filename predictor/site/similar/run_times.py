@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil, exp, sqrt
+from math import ceil, exp
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,42 +57,6 @@ class RunTimes:
         """The share of jobs that run less long: the highest level whose quantile is too short."""
         at = int(np.searchsorted(self.ln_s, ln_s - _TIE))
         return float(self.cumulative[at - 1]) if at else 0.0
-
-
-def in_line_s(known_s: float, limit_s: float | None) -> float:
-    """What orders a queue; a limit is its user's guess, and counts half in the logarithm."""
-    return known_s if not limit_s else sqrt(known_s * limit_s)
-
-
-# Each run is compared with so many before it; none counts longer than an order heeds. A thousand
-# count: of the latest hundred, one burst of alike jobs would take the order from all.
-COMPARED, MOST_RANKED_S, RANKING_KEPT = 256, 1.2e5, 0.999
-
-
-class RankingSkill:
-    """Whether estimates tell the shorter of two jobs, by the seconds between their run times.
-
-    ``right_s`` are those of pairs in the right order less those in the wrong one; what came before
-    counts less and less.
-    """
-
-    def __init__(self, right_s: float = 0.0) -> None:
-        self.right_s = right_s
-        self._latest: deque[tuple[float, float]] = deque(maxlen=COMPARED)
-
-    def learn(self, said_s: float, run_s: float) -> None:
-        """Take in a run that ended, and what the queue was ordered by."""
-        run_s = min(run_s, MOST_RANKED_S)
-        if len(self._latest) == COMPARED:
-            said, ran = np.array(self._latest).T
-            right_s = float(np.sign(said_s - said) @ (run_s - ran))
-            self.right_s = RANKING_KEPT * self.right_s + right_s
-        self._latest.append((said_s, run_s))
-
-    @property
-    def helps(self) -> bool:
-        """Whether they are worth an order; too few runs say nothing against it."""
-        return self.right_s >= 0
 
 
 RECENT_SCORES = 1000

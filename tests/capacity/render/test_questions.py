@@ -9,6 +9,7 @@ import pytest
 from browser_page import Browser
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 
 AXE = Path(__file__).with_name("axe") / "axe.min.js"
 # A question, what is clicked, where the answer is then read, and the answer.
@@ -93,6 +94,8 @@ def test_a_name_leads_to_all_that_is_told_of_it(browser: Browser, page: Path) ->
     browser.open(page)
     first = browser.driver.find_element(By.CSS_SELECTOR, "#waste ~ .scroll a.find[href*=grace]")
     first.send_keys(Keys.ENTER)
+    filtered = "return document.body.classList.contains('filtered')"  # hashchange comes later
+    WebDriverWait(browser.driver, 20).until(lambda _: browser.ask(filtered))
     seen = (
         "return [...document.querySelectorAll('tbody tr')].filter(r => r.checkVisibility())"
         ".map(r => r.closest('.scroll').getAttribute('aria-labelledby'))"

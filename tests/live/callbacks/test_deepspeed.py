@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,8 @@ import pytest
 
 from predictor.estimate.fitting import Fitted
 from predictor.site.step_rate import FILE_NAME, read_report
+
+from ..slurm.processes import free_ports
 
 SCRIPT = Path(__file__).with_name("deepspeed_rank.py")
 pytestmark = pytest.mark.skipif(
@@ -32,13 +33,10 @@ def train(directory: Path, ranks: int = 1, **config: Any) -> list[str]:
         "steps_per_print": 10**9,
         **config,
     }
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
     shared = {
         **os.environ,
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
+        "MASTER_PORT": str(free_ports(1)[0]),
         "WORLD_SIZE": str(ranks),
         "LOCAL_SIZE": str(ranks),
         "OMP_NUM_THREADS": "1",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from predictor.estimate.fitting import Fitted
 from predictor.integrations import deepspeed, huggingface, lightning
 from predictor.site.step_rate import FILE_NAME, StepReport, read_report
+
+from ..slurm.processes import free_ports
 
 pytestmark = pytest.mark.filterwarnings("default")  # of the frameworks' own
 
@@ -104,17 +105,11 @@ def test_a_name_in_the_configuration_is_the_model() -> None:
     assert huggingface.name_of(BertModel(config)) == "bert-base-uncased"
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 def test_of_two_ranks_one_writes(directory: Path) -> None:
     script = Path(__file__).with_name("gloo_rank.py")
     shared = {
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
+        "MASTER_PORT": str(free_ports(1)[0]),
         "WORLD_SIZE": "2",
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(script.parents[3]),

@@ -1,7 +1,7 @@
 """A control plane on the loopback: etcd, kube-apiserver and kube-scheduler, our extender in it.
 
-There is no kubelet and no controller manager: nodes and pods are objects, a pod is done when it is
-bound. Without a controller nobody takes the taint from a new node, so its plugin is off.
+There is no kubelet: nodes and pods are objects, a pod is done when it is bound. Controllers run
+where a test wants them; none takes the taint from a new node, so its plugin is off.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
+from urllib.request import urlopen
 
 import yaml
 from chart_render import NAMESPACE as RELEASE_NAMESPACE
@@ -27,7 +28,7 @@ from kubernetes import client
 
 from ..slurm.processes import Daemon, free_ports
 
-PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler", "kubectl")
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 OURS = Path(sys.executable).with_name("precision-time")
 TOKEN, NAMESPACE = "loopback-only", "default"
 READY_S, PLACED_S, POLL_S = 120.0, 120.0, 0.2
@@ -111,6 +112,13 @@ class ControlPlane:
         """What the extender shows to a new connection, as PEM."""
         return ssl.get_server_certificate(("127.0.0.1", self.extender_port), timeout=10.0)
 
+    def ask(self, verb: str, body: Mapping[str, Any]) -> Any:
+        """What the extender answers to a call of a scheduler."""
+        context = ssl.create_default_context(cadata=self._trusted().decode())
+        url = f"https://127.0.0.1:{self.extender_port}/v1/{verb}"
+        with urlopen(url, json.dumps(body).encode(), timeout=30.0, context=context) as answer:
+            return json.load(answer)
+
     def start_extender(self) -> None:
         """Start it and wait until it listens."""
         config = self.root / "config.yaml"
@@ -122,7 +130,8 @@ class ControlPlane:
             "certificate": str(self.certificate.certificate),
             "key": str(self.certificate.key),
         }
-        config.write_text(yaml.safe_dump({"server": server, "prioritize": {"policy": "reserve"}}))
+        settings = {"prioritize": {"policy": "reserve"}, "hardware": {"claims": True}}
+        config.write_text(yaml.safe_dump({"server": server, **settings}))
         argv = [
             str(OURS),
             "k8s",
@@ -227,7 +236,8 @@ class ControlPlane:
 
     def _grant(self) -> None:
         """The extender gets the account of the chart, and no right more."""
-        rendered = render(namespace=RELEASE_NAMESPACE)
+        claims = {"config": {"hardware": {"claims": True}}}
+        rendered = render(claims, namespace=RELEASE_NAMESPACE)
         core = client.CoreV1Api(self.api)
         core.create_namespace({"metadata": {"name": RELEASE_NAMESPACE}})
         kinds = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
@@ -343,11 +353,7 @@ class ControlPlane:
 
     def _times_ready(self) -> int:
         output = self.extender.output
-        return (
-            output.read_text(errors="replace").count('"event":"predictor ')
-            if output.exists()
-            else 0
-        )
+        return output.read_text(errors="replace").count('"predictor ') if output.exists() else 0
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = PLACED_S) -> None:

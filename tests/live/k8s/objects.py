@@ -28,7 +28,6 @@ FP32 = {
     "dataset-size": "1281167",
 }
 BF16 = {"model": "bert-large", "precision": "bf16-mixed", "batch-size": "4", "steps": "1000"}
-NEW_NODES_S = 2.0  # the node watch is a stream; this is generous
 
 
 def p100(name: str) -> dict[str, Any]:
@@ -130,26 +129,13 @@ def registered(cluster: ControlPlane, objects: list[dict[str, Any]]) -> Iterator
 
 
 def wait_known(cluster: ControlPlane, nodes: list[dict[str, Any]]) -> None:
-    """Until the extender has seen the nodes: a bf16 pod is refused only by those it knows."""
+    """Until the extender ranks each of the nodes."""
+    trusted = [pair.certificate.read_text().split() for pair in (cluster.old, cluster.new)]
+    wait_until(lambda: cluster.shown_certificate().split() in trusted)  # not a test's before
     cluster.add_nodes(ready(nodes))
-    wait_until(lambda: len(client.CoreV1Api(cluster.api).list_node().items) == len(nodes))
-    probe = template(BF16)
-    probe["metadata"]["name"] = "probe"
-    probe["spec"]["nodeSelector"] = {"kubernetes.io/hostname": nodes[-1]["metadata"]["name"]}
-    core = client.CoreV1Api(cluster.api)
-
-    def decided() -> bool:
-        core.create_namespaced_pod(NAMESPACE, probe)
-        try:
-            wait_until(lambda: why_waiting(cluster, "probe") is not None, NEW_NODES_S)
-        except AssertionError:
-            return False
-        finally:
-            core.delete_namespaced_pod("probe", NAMESPACE, grace_period_seconds=0)
-            wait_until(lambda: "probe" not in cluster.nodes_of("probe"))
-        return True
-
-    wait_until(decided)
+    names = [each["metadata"]["name"] for each in nodes]
+    asked = {"Pod": template(MIXED), "Nodes": None, "NodeNames": names}
+    wait_until(lambda: all(each["Score"] for each in cluster.ask("prioritize", asked)))
 
 
 def why_waiting(cluster: ControlPlane, name: str) -> str | None:

@@ -1,6 +1,6 @@
 """What kube-scheduler and kube-apiserver make of the extender, which has the rights of the chart.
 
-Skipped where KUBE_ASSETS_DIR does not name the programs. They pass on v1.36.2 with etcd 3.5.30.
+Skipped where KUBE_ASSETS_DIR does not name the programs. They pass on v1.36.2 with etcd 3.6.8.
 """
 
 from __future__ import annotations
@@ -47,8 +47,12 @@ def test_mixed_pods_get_tensor_cores_and_fp32_pods_leave_them(cluster: ControlPl
     assert kinds(cluster.wait_placed("single", 8)) == {"p100"}
 
 
-def test_a_precision_no_gpu_can_run_is_unschedulable_and_says_why(cluster: ControlPlane) -> None:
-    wait_known(cluster, [p100("p100-0"), p100("p100-1")])
+def test_a_precision_that_free_gpus_cannot_run_waits_for_those_that_can_and_says_why(
+    cluster: ControlPlane,
+) -> None:
+    wait_known(cluster, [a100("a100-0", gpus=1), p100("p100-0"), p100("p100-1")])
+    cluster.add_pods(pods("first", 1, MIXED))
+    assert kinds(cluster.wait_placed("first", 1)) == {"a100"}
     cluster.add_pods(pods("bf16", 1, BF16))
     wait_until(lambda: f"2 {BF16_REFUSED}" in (why_waiting(cluster, "bf16-0") or ""))
     core = client.CoreV1Api(cluster.api)
@@ -63,6 +67,12 @@ def test_a_precision_no_gpu_can_run_is_unschedulable_and_says_why(cluster: Contr
 
     wait_until(lambda: {"FailedScheduling", "PrecisionTimeNodesRefused"} <= told())
     assert "preemption: [" not in (why_waiting(cluster, "bf16-0") or "")
+
+
+def test_what_no_gpu_of_the_cluster_can_run_runs_all_the_same(cluster: ControlPlane) -> None:
+    wait_known(cluster, [p100("p100-0"), p100("p100-1")])
+    cluster.add_pods(pods("bf16", 1, BF16))
+    assert kinds(cluster.wait_placed("bf16", 1)) == {"p100"}
 
 
 def test_a_deadline_is_filled_on_a_job_but_not_over_a_users_own(cluster: ControlPlane) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -27,6 +26,8 @@ from click.testing import CliRunner
 from predictor.cli.main import main
 from predictor.site.capacity.measured import read_measured
 from predictor.site.capacity.report_data import ReportPeriod
+
+from ..slurm.processes import free_ports
 
 pytestmark = pytest.mark.live
 
@@ -87,9 +88,7 @@ def prometheus(gauges: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     rules = [str(FILES / "capacity-alerts.yaml")]
     config = {"global": every, "rule_files": rules, "scrape_configs": scraped}
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     command = [program, f"--config.file={folder}/prometheus.yml", f"--web.listen-address={address}"]
     command.append(f"--storage.tsdb.path={folder}/data")
     with (folder / "log").open("w") as log:

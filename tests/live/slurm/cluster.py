@@ -163,7 +163,7 @@ class SlurmCluster:
         return self.jobs(job_id)[0]
 
     def wait(
-        self, job_id: int, states: Collection[str] = ENDED, timeout_s: float = 30.0
+        self, job_id: int, states: Collection[str] = ENDED, timeout_s: float = 60.0
     ) -> dict[str, str]:
         """Wait until a job is in one of the states; its record. Raises BenchError."""
         deadline = time.monotonic() + timeout_s
@@ -176,12 +176,12 @@ class SlurmCluster:
             time.sleep(JOB_POLL_S)
         return job
 
-    def wait_until(self, true: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    def wait_until(self, true: Callable[[], bool], timeout_s: float = 60.0) -> None:
         """Wait until something is true of the cluster; raises BenchError."""
         self.controller.wait_until(true, timeout_s, JOB_POLL_S)
 
     def sacct(
-        self, job_id: int, *fields: str, timeout_s: float = 10.0, records: int = 1
+        self, job_id: int, *fields: str, timeout_s: float = 60.0, records: int = 1
     ) -> dict[str, str]:
         """Fields of an ended job's first record, once all its records are there with their ends.
 
@@ -207,7 +207,7 @@ class SlurmCluster:
                 raise BenchError(f"job {job_id} has no end in sacct after {timeout_s:g} s")
             time.sleep(JOB_POLL_S)
 
-    def clear(self, timeout_s: float = 30.0) -> None:
+    def clear(self, timeout_s: float = 60.0) -> None:
         """Cancel every job and wait until none is left."""
         deadline = time.monotonic() + timeout_s
         while ids := self.run("squeue", "-h", "-o", "%A").stdout.split():

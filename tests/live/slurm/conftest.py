@@ -65,7 +65,7 @@ def policy(deciding: DecisionDaemon) -> Iterator[Callable[..., None]]:
 @pytest.fixture(scope="session")
 def user() -> str | None:
     """An account without rights to submit as; None, whoever runs the tests, if not root."""
-    return "nobody" if os.geteuid() == 0 else None
+    return "daemon" if os.geteuid() == 0 else None  # 26.05 gives jobs of nobody no association
 
 
 def _usable(installation: Installation) -> Installation:

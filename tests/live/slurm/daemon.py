@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
-import time
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -42,9 +42,12 @@ class DecisionDaemon:
     ``home`` holds the predictor in use; ``sections`` of the policy replace their defaults here.
     """
 
-    def __init__(self, cluster: SlurmCluster, home: Path, **sections: Mapping[str, Any]) -> None:
+    def __init__(
+        self, cluster: SlurmCluster, home: Path, nice: int = 0, **sections: Mapping[str, Any]
+    ) -> None:
         self.cluster = cluster
         self.home = home
+        self.nice = nice
         directory = cluster.root / "precision-time"
         directory.mkdir(exist_ok=True)
         self.socket = directory / "slurm.sock"
@@ -62,7 +65,8 @@ class DecisionDaemon:
     def start(self) -> None:
         """Start it; returns once it takes connections. Raises BenchError with its log."""
         env = {**self.cluster.env, "PRECISION_TIME_HOME": str(self.home)}
-        argv = [str(PROGRAM), "slurm", "daemon", "--config", str(self.policy)]
+        program = ["nice", "-n", str(self.nice), str(PROGRAM)]
+        argv = [*program, "slurm", "daemon", "--config", str(self.policy)]
         self.process.start(argv, env)
         self.process.wait_until(self._listens, READY_TIMEOUT_S)
 
@@ -75,6 +79,10 @@ class DecisionDaemon:
         self.process.signal(signal.SIGKILL)
         self.process.stop()
 
+    def signal_decider(self, number: signal.Signals) -> None:
+        """Send a signal to the process that decides."""
+        os.kill(self.process.child_of(self.process.pid), number)
+
     def set_policy(self, **sections: Mapping[str, Any]) -> None:
         """Reload it with another policy; returns once it has said so."""
         before = self.log().count("reloaded")
@@ -85,10 +93,6 @@ class DecisionDaemon:
     def log(self) -> str:
         """What it has logged so far."""
         return self.process.output.read_text(errors="replace")
-
-    def wait_for_view(self) -> None:
-        """Let it read Slurm once more, so that it knows what has just changed there."""
-        time.sleep(2 * REFRESH_S)
 
     def _write(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
         own: dict[str, Mapping[str, Any]] = {

@@ -52,13 +52,17 @@ class Daemon:
     def pid(self) -> int:
         """PID of the daemon itself, not of its supervisor; raises BenchError once it ended."""
         assert self._process is not None, f"{self.name} was never started"
+        return self.child_of(self._process.pid)
+
+    def child_of(self, pid: int) -> int:
+        """PID of the first child of one of its processes; raises BenchError where it has none."""
         for entry in os.listdir("/proc"):
-            if entry.isdigit() and _parent(entry) == self._process.pid:
+            if entry.isdigit() and _parent(entry) == pid:
                 return int(entry)
         raise BenchError(self.failure("has no process"))
 
     def wait_until(
-        self, ready: Callable[[], bool], timeout_s: float = 20.0, poll_s: float = POLL_S
+        self, ready: Callable[[], bool], timeout_s: float = 60.0, poll_s: float = POLL_S
     ) -> None:
         """Wait for it to be ready; raises BenchError with its last log lines."""
         deadline = time.monotonic() + timeout_s

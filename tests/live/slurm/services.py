@@ -57,7 +57,10 @@ def start_mariadb(installation: Installation, places: Places, env: Mapping[str, 
     """
     directory = places.mariadb_socket.parent
     me = pwd.getpwuid(os.geteuid()).pw_name
-    basics = ["--no-defaults", f"--datadir={directory}/data", f"--user={me}", *MARIADB_SMALL]
+    temporary = directory / "tmp"  # a server that starts clears what others have in /tmp
+    temporary.mkdir()
+    basics = ["--no-defaults", f"--datadir={directory}/data", f"--tmpdir={temporary}"]
+    basics += [f"--user={me}", *MARIADB_SMALL]
     made = subprocess.run(
         [
             installation.program("mariadb-install-db"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 
 import pytest
 from click.testing import CliRunner
@@ -23,12 +24,12 @@ def test_the_queue_starts_when_slurm_expects_it(here: SlurmCluster, fitted: Fitt
     shapes = ((one, 30), (both, 10), (one, 15), (("--gpus=a100:2",), 60))
     waiting = [here.submit(*words, f"-t{minutes}", script=LONG).job_id for words, minutes in shapes]
     held = here.submit("-H", *one, script=LONG).job_id
-    here.wait_until(lambda: len(expected(here)) == len(waiting))
+    planned(here, waiting)
     done = CliRunner().invoke(main, ["capacity", "queue", "--format", "json"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     starts = {int(j["job_id"]): found["at_s"] + j["starts_s"]["median"] for j in found["queue"]}
-    theirs = expected(here)
+    theirs = planned(here, waiting)
     assert starts.keys() == theirs.keys() == set(waiting)
     assert sorted(starts, key=starts.__getitem__) == sorted(theirs, key=theirs.__getitem__)
     for job_id, start_s in theirs.items():
@@ -38,6 +39,18 @@ def test_the_queue_starts_when_slurm_expects_it(here: SlurmCluster, fitted: Fitt
     assert [(aside["jobs"], aside["example"]) for aside in found["set_aside"]] == [(1, str(held))]
     [backlog] = found["backlog"]
     assert backlog["jobs"] == len(waiting)
+
+
+def planned(here: SlurmCluster, jobs: Collection[int]) -> dict[int, int]:
+    """When slurmctld plans to start them, once it has a plan: it makes one anew every second."""
+    found: dict[int, int] = {}
+
+    def whole() -> bool:
+        found.update(expected(here))
+        return found.keys() >= set(jobs)
+
+    here.wait_until(whole)
+    return found
 
 
 def expected(here: SlurmCluster) -> dict[int, int]:

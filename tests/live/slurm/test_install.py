@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from .tables import Bench
 
 COMMENT = "model=resnet50 precision=amp epochs=1 samples=1281167 batch=64"
 PROGRAM = Path(sys.executable).parent / "precision-time"
+DEFAULT, PATIENCE_S = "1-00:00:00", 60.0
 SITE_SCRIPT = """\
 function slurm_job_submit(job_desc, part_list, submit_uid)
   slurm.log_user("%s", "the site's own")
@@ -106,12 +109,30 @@ class Live:
             ]
         self.daemon = Daemon("precision-time", logs / "precision-time.out")
         self.daemon.start(argv, env)
-        self.daemon.wait_until(self.socket.exists, timeout_s=60)
+        self.daemon.wait_until(self._listens, timeout_s=90)
 
     def submit(self) -> tuple[str, str]:
         """Queue a GPU job; what its user was shown, and its time limit."""
         job = self.cluster.submit("--hold", "--gres=gpu:1", f"--comment={COMMENT}")
         return "\n".join(job.messages), self.cluster.job(job.job_id)["TimeLimit"]
+
+    def decided(self) -> str:
+        """What is shown once a job has its limit: the hook waits 30 ms, a busy machine longer."""
+        until = time.monotonic() + PATIENCE_S
+        while (answer := self.submit())[1] == DEFAULT:
+            assert time.monotonic() < until, answer[0]
+        return answer[0]
+
+    def checked(self) -> str:
+        """What `check` says once it is content."""
+        until = time.monotonic() + PATIENCE_S
+        while (done := self.command("check")).returncode:
+            assert time.monotonic() < until, done.stdout + done.stderr
+        return done.stdout
+
+    def _listens(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as client:
+            return client.connect_ex(str(self.socket)) == 0
 
 
 @pytest.fixture
@@ -137,7 +158,7 @@ def live(installation: Installation, fitted: Fitted, session_home: Path) -> Iter
 
 def test_an_admin_installs_checks_and_uninstalls_on_a_running_cluster(live: Live) -> None:
     conf = live.conf.read_bytes()
-    assert live.submit() == ("", "1-00:00:00")
+    assert live.submit() == ("", DEFAULT)
 
     first = live.command("install")
     assert first.returncode == 0, first.stdout + first.stderr
@@ -147,23 +168,21 @@ def test_an_admin_installs_checks_and_uninstalls_on_a_running_cluster(live: Live
     live.start_daemon()
     second = live.command("install")
     assert second.returncode == 0, second.stdout + second.stderr
-    shown, limit = live.submit()
-    assert "precision-time: resnet50" in shown
-    assert limit != "1-00:00:00"
-    checked = live.command("check")
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "precision-time: resnet50" in live.decided()
+    assert "FAILED" not in live.checked()
     assert "nothing to change" in live.command("install").stdout
 
     live.cluster.restart_controller()
-    assert "precision-time: resnet50" in live.submit()[0]
+    assert "precision-time: resnet50" in live.decided()
 
     removed = live.command("uninstall", "--purge")
     assert removed.returncode == 0, removed.stdout + removed.stderr
+    assert "is not known" not in removed.stdout, "every command goes by --slurm-conf"
     assert live.conf.read_bytes() == conf
     assert not live.script.exists()
-    assert live.submit() == ("", "1-00:00:00")
+    assert live.submit() == ("", DEFAULT)
     live.cluster.restart_controller()
-    assert live.submit() == ("", "1-00:00:00")
+    assert live.submit() == ("", DEFAULT)
 
 
 def test_a_site_script_with_our_two_lines_calls_both_and_stays(live: Live) -> None:
@@ -176,8 +195,8 @@ def test_a_site_script_with_our_two_lines_calls_both_and_stays(live: Live) -> No
     first, second = (line.strip() for line in shown.splitlines() if "    " in line)
     added = f"{first}\n" + SITE_SCRIPT.replace("  return", f"  {second}\n  return", 1)
     put(live.script, added)
-    assert live.command("check").returncode == 0
-    shown = live.submit()[0]
+    live.checked()
+    shown = live.decided()
     assert "the site's own" in shown
     assert "precision-time: resnet50" in shown
     assert "our lines out of the script" in live.command("uninstall").stdout
@@ -200,4 +219,4 @@ def test_check_says_what_fails_when_the_daemon_is_gone(live: Live) -> None:
     failed = [line for line in checked.stdout.splitlines() if line.startswith("FAILED")]
     assert any("the daemon answers in time" in line for line in failed)
     assert not any("the Lua of slurmctld" in line for line in failed)
-    assert live.submit() == ("", "1-00:00:00")
+    assert live.submit() == ("", DEFAULT)

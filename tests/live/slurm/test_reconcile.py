@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -130,7 +129,14 @@ def test_the_order_is_written_at_submit_and_made_good_and_taken_back(
     short = bench.submit(*waits, "--gres=gpu:1", "--time=10", user=user)
     long = bench.submit(*waits, "--gres=gpu:1", "--time=2000", user=user)
     cpu = bench.submit(*waits, user=user)
-    places = _site_factors(bench)
+    queued = {late.job_id, short.job_id, long.job_id, cpu.job_id}
+    places: dict[int, int] = {}
+
+    def all_placed() -> bool:
+        places.update(_site_factors(bench))
+        return queued <= places.keys()
+
+    bench.wait_until(all_placed, WITHIN_S)
     # the one of 2,000 minutes and jobs without an estimate stand back as far as is allowed
     assert places[short.job_id] > places[cpu.job_id]
     assert places[cpu.job_id] == pytest.approx(places[long.job_id], abs=60)  # moments later
@@ -145,7 +151,6 @@ def test_many_jobs_are_made_good_in_one_pass(
 ) -> None:
     for n in range(40):  # distinct ones: an array is one record
         bench.submit("--hold", "--gres=gpu:1", f"--job-name=many{n}", user=user)
-    start = time.monotonic()
     daemon.start()
 
     def all_done() -> bool:
@@ -153,7 +158,6 @@ def test_many_jobs_are_made_good_in_one_pass(
         return text.count("expected_s=") >= 40 and "later=" not in text
 
     bench.wait_until(all_done, WITHIN_S)
-    assert time.monotonic() - start < WITHIN_S
 
 
 def _decided(bench: SlurmCluster, *jobs: object) -> bool:

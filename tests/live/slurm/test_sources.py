@@ -19,7 +19,7 @@ from .cluster import SlurmCluster
 
 LETTERS = "ab |,;=:'\"`$(){}[]<>\\/%~@\t\n\x1f\x1eé☃"
 PERIOD_S = 3600
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def started(bench: SlurmCluster, user: str | None, *options: str, tasks: int = 1
     before = len(list(bench.work.glob("started.*")))
     job_id = bench.submit("--gres=gpu:1", *options, script=LATE, user=user).job_id
     bench.wait(job_id, ["RUNNING"])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(list(bench.work.glob("started.*"))) < before + tasks:
         assert time.monotonic() < deadline, "the job did not start"
         time.sleep(0.1)

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from profiles.conventions import DTYPE_BYTES
+from profiles.storage import shipped_yaml
 
-from ..case import Family
+from ..case import Axis, Choice, Family
 from . import layers, pointwise, products
 
-FAMILIES: tuple[Family, ...] = (
-    *products.FAMILIES,
-    *layers.FAMILIES,
-    *pointwise.FAMILIES,
+
+def _axis(name: str, told: dict[str, Any]) -> Axis | Choice:
+    if "of" in told:
+        return Choice(name, tuple(told["of"]), tuple(told.get("gpu", ())))
+    cpu = tuple(told["range"])
+    return Axis(name, cpu, tuple(told.get("gpu", cpu)), told.get("step", 8))
+
+
+def _family(name: str, *, axes: dict[str, Any], formats: Sequence[str] = (), **told: Any) -> Family:
+    shape, runs = _WAYS[name]
+    found = tuple(_axis(*axis) for axis in axes.items())
+    return Family(
+        name=name, axes=found, shape=shape, runs=runs, formats=frozenset(formats) or None, **told
+    )
+
+
+_WAYS = {**products.FAMILIES, **layers.FAMILIES, **pointwise.FAMILIES}
+FAMILIES = tuple(
+    _family(name, **told) for name, told in shipped_yaml("families.yaml", __file__).items()
 )
 BY_NAME = {family.name: family for family in FAMILIES}
 

@@ -5,17 +5,17 @@ Convolutions are dense, grouped and depthwise, each gradient by itself; norms ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..case import Axis, Case, Choice, Family, Point, Runs, Shape, numbers
+from ..case import Case, Point, Runs, Shape, Ways, numbers
 
 IMAGE_CHANNELS = 4  # up to here the input is an image, which needs no gradient
-_LAYOUTS = (("nchw", torch.contiguous_format), ("nhwc", torch.channels_last))
+_LAYOUTS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 EPSILON, MOMENTUM = 1e-5, 0.1
 
 
@@ -42,12 +42,12 @@ def conv_shape(point: Point) -> Shape | None:
         **window_sizes(kernel, point["stride"], 0 if patch else kernel // 2),
         "groups": point["groups"],
     }
-    return Shape(sizes, f"layout={_LAYOUTS[point['layout']][0]}")
+    return Shape(sizes, f"layout={point['layout']}")
 
 
 def _conv(case: Case, device: torch.device) -> Runs:
     stride, pad = ([case.size(f"{name}_{axis}") for axis in "hw"] for name in ("stride", "pad"))
-    groups, layout = case.size("groups"), dict(_LAYOUTS)[case.option("layout")]
+    groups, layout = case.size("groups"), _LAYOUTS[case.option("layout")]
     x = _image(case, device)
     kernel = [case.size(f"kernel_{axis}") for axis in "hw"]
     weight = numbers(case, device, case.size("out_c"), case.size("in_c") // groups, *kernel)
@@ -66,14 +66,6 @@ def _conv(case: Case, device: torch.device) -> Runs:
     if case.size("in_c") > IMAGE_CHANNELS:
         runs["bwd_data"] = lambda: gradient(True, False, False)
     return runs
-
-
-_IMAGES = (
-    Axis("batch", (1, 128), (4, 256), step=4),
-    Choice("side", (4, 8, 14, 16, 28, 32, 56, 64), (7, 14, 28, 56, 112, 224)),
-)
-_LAYOUT = Choice("layout", (0,), (0, 1))
-_STRIDE = Choice("stride", (1, 1, 1, 2))
 
 
 def batch_shape(point: Point) -> Shape:
@@ -158,10 +150,6 @@ def _layer_norm(case: Case, device: torch.device) -> Runs:
     }
 
 
-_BATCH = Axis("batch", (2, 128), (4, 256), step=4)
-_SIDE = Choice("side", (4, 8, 14, 16, 28, 32, 64), (7, 14, 28, 56, 112))
-
-
 def _softmax(case: Case, device: torch.device) -> Runs:
     x, grad = (numbers(case, device, case.size("rows"), case.size("cols")) for _ in range(2))
     log = case.option("kind") == "log_softmax"
@@ -221,113 +209,33 @@ def _pool(case: Case, device: torch.device) -> Runs:
     }
 
 
-FAMILIES = (
-    Family(
-        name="conv",
-        op="conv2d",
-        turns=4,
-        tf32=True,
-        shape=conv_shape,
-        runs=_conv,
-        axes=(
-            *_IMAGES,
-            Axis("in", (1, 256), (3, 2048)),
-            Axis("out", (4, 256), (16, 2048)),
-            Choice("kernel", (1, 1, 3, 3, 3, 2, 4, 5), (1, 1, 3, 3, 3, 5, 7)),
-            _STRIDE,
-            _LAYOUT,
-            Choice("groups", (1,)),
-        ),
-    ),
-    Family(
-        name="depthwise conv",
-        op="conv2d",
-        tf32=True,
-        shape=lambda p: conv_shape({**p, "out": p["in"], "groups": p["in"]}),
-        runs=_conv,
-        axes=(
-            *_IMAGES,
-            Axis("in", (8, 384), (16, 2048)),
-            Choice("kernel", (3, 3, 5)),
-            Choice("stride", (1, 1, 2)),
-            _LAYOUT,
-        ),
-    ),
-    Family(
-        name="grouped conv",
-        op="conv2d",
-        tf32=True,
-        shape=lambda p: conv_shape(
-            {**p, "in": p["groups"] * p["width"], "out": p["groups"] * p["width"]}
-        ),
-        runs=_conv,
-        axes=(
-            *_IMAGES,
-            Choice("groups", (2, 4, 8), (2, 8, 32, 64)),
-            Choice("width", (4, 8, 16, 32), (4, 8, 16, 32)),
-            Choice("kernel", (3,)),
-            _STRIDE,
-            _LAYOUT,
-        ),
-    ),
-    Family(
-        name="batch norm",
-        op="batchnorm",
-        shape=batch_shape,
-        runs=_batch_norm,
-        axes=(_BATCH, _SIDE, Axis("channels", (4, 512), (16, 2048))),
-    ),
-    Family(
-        name="group norm",
-        op="batchnorm",
-        shape=lambda p: Shape(
-            batch_shape({**p, "channels": p["groups"] * p["width"]}).sizes,
-            f"kind=groupnorm;groups={p['groups']}",
-        ),
-        runs=_group_norm,
-        axes=(_BATCH, _SIDE, Choice("groups", (1, 8, 32)), Choice("width", (4, 8, 16))),
-    ),
-    Family(
-        name="layer norm",
-        op="layernorm",
-        shape=lambda p: rows_shape((p["rows"], p["cols"])),
-        runs=_layer_norm,
-        axes=(Axis("rows", (8, 16384), (256, 131072)), Axis("cols", (16, 1024), (128, 16384))),
-    ),
-    Family(
-        name="softmax",
-        op="softmax",
-        turns=2,
-        shape=lambda p: rows_shape((p["rows"], p["cols"]), "kind=log_softmax" if p["log"] else ""),
-        runs=_softmax,
-        axes=(
-            Axis("rows", (8, 16384), (256, 524288)),
-            Axis("cols", (8, 2048), (32, 65536)),
-            Choice("log", (0, 1)),
-        ),
-    ),
-    Family(
-        name="embedding",
-        op="embedding",
-        shape=lambda p: rows_shape((p["rows"], p["cols"]), f"vocab={p['vocab']}"),
-        runs=_embedding,
-        axes=(
-            Axis("rows", (64, 8192), (256, 131072)),
-            Axis("cols", (16, 512), (64, 8192)),
-            Axis("vocab", (100, 20000), (1000, 250000)),
-        ),
-    ),
-    Family(
-        name="pool",
-        op="pool",
-        shape=_pool_shape,
-        runs=_pool,
-        axes=(
-            _BATCH,
-            Axis("channels", (4, 256), (16, 2048)),
-            _SIDE,
-            Choice("window", (0, 0, 1, 2, _WHOLE)),
-            Choice("largest", (0, 1)),
-        ),
-    ),
-)
+def _grouped_shape(point: Point) -> Shape | None:
+    width = point["groups"] * point["width"]
+    return conv_shape({**point, "in": width, "out": width})
+
+
+def _group_norm_shape(point: Point) -> Shape:
+    sizes = batch_shape({**point, "channels": point["groups"] * point["width"]}).sizes
+    return Shape(sizes, f"kind=groupnorm;groups={point['groups']}")
+
+
+def _rows_of(point: Point) -> Shape:
+    params = "kind=log_softmax" if point.get("log") else ""
+    return rows_shape((point["rows"], point["cols"]), params)
+
+
+def _embedding_shape(point: Point) -> Shape:
+    return rows_shape((point["rows"], point["cols"]), f"vocab={point['vocab']}")
+
+
+FAMILIES: Mapping[str, Ways] = {
+    "conv": (conv_shape, _conv),
+    "depthwise conv": (lambda p: conv_shape({**p, "out": p["in"], "groups": p["in"]}), _conv),
+    "grouped conv": (_grouped_shape, _conv),
+    "batch norm": (batch_shape, _batch_norm),
+    "group norm": (_group_norm_shape, _group_norm),
+    "layer norm": (_rows_of, _layer_norm),
+    "softmax": (_rows_of, _softmax),
+    "embedding": (_embedding_shape, _embedding),
+    "pool": (_pool_shape, _pool),
+}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..case import TORCH_DTYPES, Axis, Case, Choice, Family, Point, Run, Runs, Shape, numbers
+from ..case import TORCH_DTYPES, Case, Point, Run, Runs, Shape, Ways, numbers
 
 DROPPED = 0.1
 _A = torch.ops.aten
@@ -32,7 +32,6 @@ _FUNCTIONS: Mapping[str, tuple[Callable[..., Tensor], Callable[..., Tensor] | No
     "sigmoid": (torch.sigmoid, _A.sigmoid_backward),
 }
 _OF_TWO = ("add", "mul")
-_NAMES = (*_FUNCTIONS, "dropout")
 
 
 def function_shape(name: str, elements: int) -> Shape:
@@ -66,20 +65,19 @@ def _dropout(x: Tensor, grad: Tensor) -> Runs:
     }
 
 
-def _cast_family(dtype: str) -> Family:
+def _cast(dtype: str) -> Ways:
     other, spelt = _CASTS[dtype]
 
     def runs(case: Case, device: torch.device) -> Runs:
         x = torch.randn(case.size("elements"), device=device).to(other)
         return {"fwd": lambda: x.to(TORCH_DTYPES[dtype])}
 
-    return Family(
-        name=f"cast to {dtype}",
-        op="elementwise",
-        formats=frozenset({dtype}),
-        axes=(_ELEMENTS,),
-        shape=lambda point: Shape(point, f"func=copy;operands=1;dtype_cast={spelt}"),
-        runs=runs,
+    return lambda p: Shape(p, f"func=copy;operands=1;dtype_cast={spelt}"), runs
+
+
+def _sum_shape(point: Point) -> Shape:
+    return Shape(
+        {"elements": point["rows"] * point["cols"]}, f"func=sum;dim=0;cols={point['cols']}"
     )
 
 
@@ -88,9 +86,6 @@ def _sum(case: Case, device: torch.device) -> Runs:
     cols = int(case.option("cols"))
     x = numbers(case, device, case.size("elements") // cols, cols)
     return {"fwd": lambda: x.sum(0)}
-
-
-_ELEMENTS = Axis("elements", (64, 8_000_000), (4096, 500_000_000))
 
 
 _RATE, _DECAY = 1e-3, 0.9
@@ -141,12 +136,11 @@ _KERNELS: Mapping[str, tuple[Callable[[Lists], object], int, int]] = {
     "fused_adamw": (_adamw, 4, 3),
     "fused_sgd": (_sgd, 3, 2),
 }
-_KERNEL_NAMES = tuple(_KERNELS)
 
 
 def _update_shape(point: Point) -> Shape:
     """The operands stated are such that they and one write are all tensors the kernel moves."""
-    name, tensors = _KERNEL_NAMES[point["kernel"]], point["tensors"]
+    name, tensors = point["kernel"], point["tensors"]
     _, lists, writes = _KERNELS[name]
     params = f"func={name};operands={lists + writes - 1};tensors={tensors}"
     return Shape({"elements": tensors * point["elements"]}, params)
@@ -162,36 +156,9 @@ def _update(case: Case, device: torch.device) -> Runs:
     return {"fwd": lambda: run(lists)}
 
 
-FAMILIES = (
-    Family(
-        name="pointwise",
-        op="elementwise",
-        turns=5,
-        shape=lambda p: function_shape(_NAMES[p["function"]], p["elements"]),
-        runs=_pointwise,
-        axes=(_ELEMENTS, Choice("function", tuple(range(len(_NAMES))))),
-    ),
-    *(_cast_family(dtype) for dtype in _CASTS),
-    Family(
-        name="sum",
-        op="reduction",
-        shape=lambda p: Shape(
-            {"elements": p["rows"] * p["cols"]}, f"func=sum;dim=0;cols={p['cols']}"
-        ),
-        runs=_sum,
-        axes=(Axis("rows", (8, 16384), (256, 131072)), Axis("cols", (8, 1024), (64, 16384))),
-    ),
-    Family(
-        name="optimizer",
-        op="elementwise",
-        turns=2,
-        formats=frozenset({"fp32"}),
-        shape=_update_shape,
-        runs=_update,
-        axes=(
-            Axis("elements", (64, 500_000), (1024, 20_000_000)),
-            Choice("tensors", (1, 4, 16, 64)),
-            Choice("kernel", tuple(range(len(_KERNEL_NAMES)))),
-        ),
-    ),
-)
+FAMILIES: Mapping[str, Ways] = {
+    "pointwise": (lambda p: function_shape(p["function"], p["elements"]), _pointwise),
+    **{f"cast to {dtype}": _cast(dtype) for dtype in _CASTS},
+    "sum": (_sum_shape, _sum),
+    "optimizer": (_update_shape, _update),
+}

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch.nn import functional
 
 from ..case import (
     TORCH_DTYPES,
-    Axis,
     Case,
-    Choice,
-    Family,
     Point,
     Runs,
     Shape,
     UnsupportedError,
+    Ways,
     numbers,
     trained,
 )
@@ -58,13 +58,6 @@ def _fp8(case: Case, device: torch.device) -> Runs:
             x, other, one, one, out_dtype=torch.bfloat16, use_fast_accum=True
         )
     }
-
-
-_AXES = (
-    Axis("m", (8, 4096), (16, 65536)),
-    Axis("n", (8, 2048), (16, 16384)),
-    Axis("k", (8, 2048), (16, 16384)),
-)
 
 
 # What autograd calls the kernels that never write the scores.
@@ -122,66 +115,15 @@ def _recurrent(case: Case, device: torch.device) -> Runs:
     }
 
 
-FAMILIES = (
-    Family(
-        name="gemm",
-        op="gemm",
-        turns=3,
-        tf32=True,
-        axes=_AXES,
-        shape=lambda p: Shape({**p, "batch": 1}, "b_t=T"),
-        runs=_gemm,
-    ),
-    Family(
-        name="batched gemm",
-        op="batched_gemm",
-        tf32=True,
-        shape=lambda p: Shape(p, "b_t=T"),
-        runs=_batched,
-        axes=(
-            Axis("m", (8, 256), (16, 2048)),
-            Axis("n", (8, 256), (16, 2048)),
-            Axis("k", (8, 128), (16, 512)),
-            Axis("batch", (2, 256), (4, 1024)),
-        ),
-    ),
-    Family(
-        name="fp8 gemm",
-        op="gemm",
-        turns=2,
-        formats=frozenset({"fp8"}),
-        axes=tuple(Axis(axis.name, axis.gpu, axis.gpu) for axis in _AXES),
-        shape=_fp8_shape,
-        runs=_fp8,
-    ),
-    Family(
-        name="attention",
-        op="attention",
-        turns=2,
-        shape=lambda p: Shape(
-            {name: size for name, size in p.items() if name != "causal"}, f"causal={p['causal']}"
-        ),
-        runs=_attention,
-        axes=(
-            Axis("batch", (1, 32), (1, 64), step=4),
-            Choice("heads", (1, 2, 4, 8), (8, 12, 16, 32)),
-            Choice("head_dim", (16, 32, 64), (64, 64, 80, 128)),
-            Axis("seq_len", (16, 512), (64, 8192), step=16),
-            Choice("causal", (0, 1)),
-        ),
-    ),
-    Family(
-        name="recurrent",
-        op="rnn",
-        turns=2,
-        tf32=True,
-        shape=lambda p: cell_shape(tuple(_CELLS)[p["cell"]], p),
-        runs=_recurrent,
-        axes=(
-            Axis("batch", (4, 64), (16, 512)),
-            Axis("seq_len", (4, 64), (16, 512)),
-            Axis("hidden", (16, 256), (128, 2048)),
-            Choice("cell", (0, 1)),
-        ),
-    ),
-)
+def _attention_shape(point: Point) -> Shape:
+    sizes = {name: size for name, size in point.items() if name != "causal"}
+    return Shape(sizes, f"causal={point['causal']}")
+
+
+FAMILIES: Mapping[str, Ways] = {
+    "gemm": (lambda p: Shape({**p, "batch": 1}, "b_t=T"), _gemm),
+    "batched gemm": (lambda p: Shape(p, "b_t=T"), _batched),
+    "fp8 gemm": (_fp8_shape, _fp8),
+    "attention": (_attention_shape, _attention),
+    "recurrent": (lambda p: cell_shape(p["cell"], p), _recurrent),
+}

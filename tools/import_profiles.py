@@ -1,4 +1,4 @@
-"""Turns exchanged CSV files into the stored tables: ``python -m profiles.importer [--add] DIR``.
+"""Turns exchanged CSV files into stored tables: ``python tools/import_profiles.py [--add] DIR``.
 
 DIR holds ``measurements.csv``, ``operators.csv`` and ``collectives.csv``; a missing one is an
 empty table. Everything the importer writes is derived from them and replaced as a whole; the
@@ -19,9 +19,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 from numpy.typing import NDArray
-
-from .conventions import parse_params
-from .packing import (
+from packing import (
     Book,
     Cells,
     Packed,
@@ -30,18 +28,20 @@ from .packing import (
     collective_cells,
     measurement_cells,
     operator_cells,
+    operator_word_fault,
     shared_texts,
     stray_dimension,
 )
-from .rules import (
+
+from profiles.conventions import parse_params
+from profiles.rules import (
     collective_faults,
     common_fault,
     measurement_fault,
     number_fault,
     operator_faults,
-    operator_word_fault,
 )
-from .storage import (
+from profiles.storage import (
     COLLECTIVE_COLUMNS,
     HERE,
     OPERATOR_COLUMNS,
@@ -52,8 +52,7 @@ from .storage import (
     texts,
     write_table,
 )
-from .tables import (
-    CollectiveTable,
+from profiles.tables import (
     OperatorTable,
     collective_table,
     collectives,
@@ -88,7 +87,7 @@ _HEAD = """# Sources of the data
 
 Facts and figures only, re-typed into our own columns; no code and no file of a source is copied,
 and no row is estimated. Every row keeps its id, its source (below) and the path of the file it was
-read from. Written by `python -m profiles.importer`; do not edit.
+read from. Written by `python tools/import_profiles.py`; do not edit.
 
 Operator tables are thinned where one source swept one operator densely. Rows that contradict
 physics, themselves or each other wait in `quarantine/` with a reason and are not used.
@@ -208,7 +207,9 @@ def sort_collectives(rows: Sequence[Row]) -> Sorted:
     numbers = ("gpus", "nodes", "gpus_per_node", "bytes", "time_us")
     words = [common_fault(row) or number_fault(row, numbers) for row in rows]
     readable = [row for row, fault in zip(rows, words, strict=True) if fault is None]
-    physics = iter(collective_faults(_collective_table(readable)))
+    cells = [collective_cells(row, row["source_repo"]) for row in readable]
+    columns = _by_column(COLLECTIVE_COLUMNS, cells)
+    physics = iter(collective_faults(collective_table([r["gpu"] for r in readable], columns)))
     return _sorted(rows, [fault or next(physics) for fault in words])
 
 
@@ -238,11 +239,6 @@ def _operator_table(rows: Sequence[Row]) -> OperatorTable:
     return operator_table([row["gpu"] for row in rows], _by_column(OPERATOR_COLUMNS, cells))
 
 
-def _collective_table(rows: Sequence[Row]) -> CollectiveTable:
-    cells = [collective_cells(row, row["source_repo"]) for row in rows]
-    return collective_table([row["gpu"] for row in rows], _by_column(COLLECTIVE_COLUMNS, cells))
-
-
 def _by_column(names: Sequence[str], cells: Iterable[Cells]) -> Mapping[str, Sequence[str]]:
     columns = list(zip(*cells, strict=True)) or [()] * len(names)
     return dict(zip(names, columns, strict=True))
@@ -266,22 +262,17 @@ def _natural(text: str) -> tuple[str, int, str]:
 
 
 def _files(done: Mapping[str, Sorted], book: Book) -> Mapping[str, Packed]:
-    """Every CSV file to write, by its path under the root."""
+    """Every CSV file to write, by its path: tables by GPU, measured runs by repository."""
     rows: dict[tuple[str, str], list[Cells]] = {}
     for name, table in done.items():
         for row in table.kept:
             cells = _CELLS[name](row, book.key(row))
-            rows.setdefault((name, _file_of(name, row)), []).append(cells)
+            of = row["source_repo"].rpartition("/")[2] if name == "measurements" else row["gpu"]
+            rows.setdefault((name, re.sub(r"[^a-z0-9.]+", "-", of.lower())), []).append(cells)
     files = {f"{name}/{file}.csv": Packed(_COLUMNS[name], r) for (name, file), r in rows.items()}
     for name, table in done.items():
         files[f"quarantine/{name}.csv"] = _refused(table, book)
     return files
-
-
-def _file_of(name: str, row: Row) -> str:
-    """Operators and collectives by GPU, measurements by repository."""
-    key = row["source_repo"].rpartition("/")[2] if name == "measurements" else row["gpu"]
-    return re.sub(r"[^a-z0-9.]+", "-", key.lower())
 
 
 def _refused(table: Sorted, book: Book) -> Packed:
@@ -335,7 +326,7 @@ def main(arguments: Sequence[str]) -> int:
     """Import one directory and print what became of its rows."""
     *option, directory = arguments or [""]
     if option not in ([], ["--add"]) or not Path(directory).is_dir():
-        print("usage: python -m profiles.importer [--add] DIR", file=sys.stderr)
+        print("usage: python tools/import_profiles.py [--add] DIR", file=sys.stderr)
         return 2
     take = add_directory if option else import_directory
     for name, table in take(Path(directory)).items():

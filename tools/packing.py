@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .conventions import DIM_FIELDS, SHAPE_FIELDS
-from .storage import MEASUREMENT_COLUMNS, SHARED_COLUMNS, Source
+from profiles.conventions import DIM_FIELDS, DIRECTIONS, DTYPE_BYTES, SHAPE_FIELDS
+from profiles.rules import number_fault
+from profiles.storage import COLUMNS, MEASUREMENT_COLUMNS, Source
 
 Row = Mapping[str, str]
 Cells = tuple[str, ...]
@@ -63,6 +64,17 @@ def number(text: str) -> str:
 def shape(row: Row) -> str:
     """The ``shape`` cell of an operator row: its dimensions in the order of ``SHAPE_FIELDS``."""
     return " ".join(number(row.get(name, "")) or "nan" for name in SHAPE_FIELDS[row["op"]])
+
+
+def operator_word_fault(row: Row) -> str | None:
+    """Why the words of an operator row are not understood."""
+    if row["op"] not in SHAPE_FIELDS:
+        return f"op {row['op']!r} is not one of {', '.join(SHAPE_FIELDS)}"
+    if row["direction"] not in DIRECTIONS:
+        return f"direction {row['direction']!r} is not one of {', '.join(DIRECTIONS)}"
+    if row["precision"] not in DTYPE_BYTES:
+        return f"precision {row['precision']!r} is not one of {', '.join(DTYPE_BYTES)}"
+    return number_fault(row, ("time_us",)) or (None if row["time_us"] else "time_us is empty")
 
 
 def stray_dimension(row: Row) -> str | None:
@@ -148,7 +160,7 @@ class Packed:
             yield row
 
     def _places(self) -> list[int]:
-        return [i for i, name in enumerate(self.columns) if name in SHARED_COLUMNS]
+        return [i for i, name in enumerate(self.columns) if name in COLUMNS["shared"]]
 
 
 def shared_texts(tables: Iterable[Packed]) -> dict[str, str]:

@@ -1,0 +1,113 @@
+"""`precision-time identify`: what job a script or a command line is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .console import format_option, show_json, show_table, warn
+
+if TYPE_CHECKING:
+    from ..identify.stated import Stated
+
+# What a time is predicted from; one of each is enough.
+NEEDED = (("model",), ("precision",), ("batch_size", "global_batch_size"), ("steps", "epochs"))
+MOST_READ = 64 * 1024
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, required=True, metavar="SCRIPT|COMMAND [ARGUMENT]...")
+@click.option("--comment", help="What --comment of the submission says, such as 'batch=64'.")
+@click.option(
+    "--env", "variables", multiple=True, metavar="NAME=VALUE", help="A variable. Repeatable."
+)
+@format_option
+def identify(
+    words: tuple[str, ...], comment: str | None, variables: tuple[str, ...], form: str
+) -> None:
+    """Show which training job a shell script or a command line is; nothing is run.
+
+    A file that starts with #! is read as a script, with the words behind it as its arguments;
+    any other words are the command itself. Put -- before them. Configuration files that it names
+    are read, relative to the working directory.
+    """
+    from ..identify.files import user_files
+    from ..identify.identify import identify as read
+
+    environment = {}
+    for text in variables:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--env")
+        environment[name] = value
+    script = script_text(words[0])
+    stated = read(
+        comment=comment,
+        environment=environment,
+        script=script,
+        argv=words,
+        files=user_files(Path.cwd()),
+    )
+    if form == "json":
+        show_json(_summary(stated))
+        return
+    _show_stated(stated)
+
+
+def script_text(word: str) -> str | None:
+    """The text of a shell script, None where the word is none."""
+    path = Path(word)
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        start = file.read(MOST_READ)
+    first = start.partition(b"\n")[0]
+    return start.decode(errors="replace") if first.startswith(b"#!") and b"sh" in first else None
+
+
+def missing(stated: Stated) -> list[str]:
+    """What a time cannot be predicted without, of what is not stated."""
+    from ..job.phases import lasting
+
+    found = set(stated.values) | ({"steps"} if lasting(stated.values.get("phases", ())) else set())
+    if stated.trainer:
+        found.add("precision")
+    return [" or ".join(names) for names in NEEDED if not found & set(names)]
+
+
+def _summary(stated: Stated) -> dict[str, Any]:
+    from ..identify.grammar import value_text
+
+    return {
+        "fields": {
+            name: {"value": value_text(value), "from": stated.origins[name]}
+            for name, value in sorted(stated.values.items())
+        },
+        "assumed": {"precision": f"the default of {stated.trainer}"} if stated.trainer else {},
+        "unknown_model": stated.unknown_model,
+        "missing": missing(stated),
+        "doubts": [problem.text for problem in stated.doubts],
+        "problems": [p.text for p in stated.problems if p not in stated.doubts],
+    }
+
+
+def _show_stated(stated: Stated) -> None:
+    summary = _summary(stated)
+    fields = summary["fields"]
+    if fields:
+        rows = [(name, told["value"], told["from"]) for name, told in fields.items()]
+        show_table(("field", "value", "from"), rows, left=3)
+    else:
+        click.echo("no training job is recognised")
+    for name, why in summary["assumed"].items():
+        click.echo(f"{name} is not stated: {why} is assumed")
+    if stated.alone:
+        click.echo("one process, which nothing starts for each GPU: of several GPUs one works")
+    if fields and summary["missing"]:
+        click.echo(f"missing: {', '.join(summary['missing'])}")
+    for text in summary["doubts"]:
+        click.echo(f"keeps it from a prediction: {text}")
+    for text in summary["problems"]:
+        warn(text)
