@@ -130,7 +130,9 @@ def wheel(empty: Path) -> Path:
 def said(place: Path, command: str) -> str:
     """What a command of the README prints in the empty environment, in a folder of its own."""
     work = place / "work"
-    work.mkdir(exist_ok=True)
+    if not work.exists():
+        (work / "profiles").mkdir(parents=True)
+        (work / "profiles/samples").symlink_to(ROOT / "profiles/samples")  # as in a checkout
     done = subprocess.run(
         shlex.split(command), capture_output=True, text=True, cwd=work, env=environment(place)
     )
