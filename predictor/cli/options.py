@@ -34,6 +34,7 @@ TOO_LARGE = "(does not fit)"
 strict_option = click.option(
     "--strict", is_flag=True, help="Exit with 1 where a job does not fit the memory of its GPUs."
 )
+_TYPES = {"int": int, "float": float}
 _SIZE = re.compile(r"\d+(x\d+){0,2}")
 _POOL = re.compile(r"(.+):(\d+)(?:/(\d*))?", re.ASCII)
 _AGO = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([mhdw])", re.ASCII)
@@ -87,6 +88,16 @@ def repeated_option(name: str, default: str) -> Decorator:
     return click.option(f"--{name}", name, multiple=True, help=words, shell_complete=complete(name))
 
 
+class _Needed(click.types.StringParamType):
+    """Text that a command cannot do without: where it is missing the error says what to write."""
+
+    def __init__(self, told: str) -> None:
+        self.told = told
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
+        return self.told
+
+
 def _option(one: Field[Any], told: Mapping[str, Any]) -> Decorator:
     name, several = "--" + told.get("option", one.name).replace("_", "-"), "repeated" in told
     if one.type == "bool":
@@ -98,7 +109,7 @@ def _option(one: Field[Any], told: Mapping[str, Any]) -> Decorator:
     return click.option(
         name,
         one.name,
-        type={"int": int, "float": float}.get(str(one.type).partition(" ")[0], str),
+        type=_Needed(told["help"]) if required else _TYPES.get(str(one.type).split(" ")[0], str),
         required=required,
         show_default=isinstance(one.default, int | str) and one.default != "",
         multiple=several,

@@ -14,6 +14,7 @@ from ..errors import JobError
 from ..graphs.catalog import entry_of
 from ..job.phases import parts_of
 from ..job.precision import Precision
+from ..job.software import known_options
 from ..job.training_job import SITE_PREFIX, TrainingJob
 from ..job.words import accepted
 from ..physics.autocast import peak_flops
@@ -183,6 +184,8 @@ def _warnings(job: TrainingJob, tier: Tier) -> tuple[str, ...]:
     low = job.precision.activation_dtype.value
     if low in ("fp16", "bf16") and f"{low}_tensor" not in gpu.peak_flops:
         found.append(f"{gpu.product} has no {low} tensor cores: expect no gain over FP32")
+    if told := [key for key, _ in job.options if known_options()[key].only_recorded]:
+        found.append(f"no price knows {', '.join(told)}: measured runs state it, and differ in it")
     if tier is Tier.MODEL:
         found.append("this model was never measured: run a few steps and calibrate")
     return (*found, *split_warnings(job))

@@ -210,25 +210,11 @@ def _job(row: Row, entry: ModelEntry) -> TrainingJob:
         context_parallel=split["cp"],
         expert_parallel=split["ep"],
         virtual_stages=split["vp"] if split["pp"] > 1 else 1,
-        sharding=_sharding(options),
         fabric=fabric if (nodes or 1) > 1 else None,
         options=understood_options(stated)[0],
         variant=_variant(row, entry, options),
         source=source_of(row),
     )
-
-
-def _sharding(options: Mapping[str, str]) -> str:
-    zero = options.get("zero", "")
-    if options.get("fsdp") == "hybrid_shard":
-        return "hsdp"
-    if options.get("data_parallel_sharding_strategy") == "optim_grads_params":
-        return "fsdp"
-    if zero in ("1", "2", "3"):
-        return f"zero{zero}"
-    if options.get("use_distributed_optimizer") == "on":
-        return "zero1"
-    return "fsdp" if options.get("fsdp", "off") not in ("off", "no_shard") else "ddp"
 
 
 def _batch(row: Row, ranks: int, entry: ModelEntry) -> tuple[int, int]:

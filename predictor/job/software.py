@@ -16,7 +16,7 @@ from typing import Any
 from profiles.storage import shipped_yaml
 
 from ..errors import JobError
-from .words import accepted
+from .words import accepted, nearest
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -29,6 +29,9 @@ TRACED = "@"  # in the name of a traced network: the optimizer it was traced wit
 GIVEN = "given"  # of `sets`: the value as it is stated
 # Software of no stated date is taken for this: as new as the newest that rules and tables know.
 TODAY = 2026.0
+RECORDED = "profiles/measurements"  # where words stand that no price knows
+# Those that say how state is sharded.
+SHARDING = {"fsdp", "zero", "data_parallel_sharding_strategy", "use_distributed_optimizer"}
 # Rank of adapters in the recipes of Hugging Face.
 USUAL_RANK = 16
 
@@ -202,12 +205,18 @@ class Option:
     given: tuple[str, ...]
     source: str
 
+    @property
+    def only_recorded(self) -> bool:
+        """Whether measured runs state it, and no price knows it."""
+        return self.source == RECORDED and self.key not in SHARDING
+
     def read(self, text: str) -> str:
         """The value a text means; raises JobError with the nearest values."""
         if self.values is not None:
             found = self.values.get(_spelling(text))
             if found is None:
-                raise JobError("options", f"{self.key}={text}", accepted(text, self.values))
+                names = (*nearest(text, self.values), *self.values.values())
+                raise JobError("options", f"{self.key}={text}", accepted(text, names))
             return found
         if self.counts and not text.isdigit():
             raise JobError("options", f"{self.key}={text}", "expected a whole number")
@@ -276,7 +285,7 @@ def _option(key: str, entry: Mapping[str, Any]) -> Option:
         counts=stated == "count",
         sets={value: fields for value, fields in sets.items() if fields != GIVEN},
         given=tuple(name for name, fields in sets.items() if fields == GIVEN),
-        source=entry.get("source", "profiles/measurements"),
+        source=entry.get("source", RECORDED),
     )
 
 

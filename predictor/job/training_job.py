@@ -16,7 +16,16 @@ from .fabrics import fabric_of
 from .frameworks import framework_of
 from .phases import Phase, parts_of, phases_of
 from .precision import Dtype, Precision, parse_precision
-from .software import Era, Pairs, Software, date_of, optimizer_named, read_options, resolve
+from .software import (
+    Era,
+    Pairs,
+    Software,
+    date_of,
+    known_options,
+    optimizer_named,
+    read_options,
+    resolve,
+)
 from .words import accepted
 
 SHARDINGS = ("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
@@ -93,7 +102,11 @@ class TrainingJob:
             set_(self, "framework_date", found.date)
         if self.optimizer is not None:
             set_(self, "optimizer", optimizer_named(str(self.optimizer)))
+        for name in options.keys() & set(JOB_FIELDS) - known_options().keys():
+            raise JobError("options", name, f"it is a field of its own: state {name}")
         set_(self, "options", read_options(tuple(options.items())))
+        if self.sharding == SHARDINGS[0]:
+            set_(self, "sharding", _sharding(dict(self.options)))
         set_(self, "variant", _pairs(self.variant))
         set_(self, "image_size", _image_size(self.image_size))
         set_(self, "phases", phases_of(self.phases))
@@ -220,6 +233,20 @@ class TrainingJob:
 _OPTIONAL = {f.name for f in fields(TrainingJob) if f.type == "int | None"}
 _COUNTS = tuple(f.name for f in fields(TrainingJob) if f.type in ("int", "int | None"))
 JOB_FIELDS = tuple(f.name for f in fields(TrainingJob) if f.init)
+
+
+def _sharding(options: Mapping[str, str]) -> str:
+    """How options say that state is sharded."""
+    zero, fsdp = options.get("zero", "0"), options.get("fsdp", "off")
+    if fsdp == "hybrid_shard":
+        return "hsdp"
+    if options.get("data_parallel_sharding_strategy") == "optim_grads_params":
+        return "fsdp"
+    if zero != "0" or fsdp == "shard_grad_op":
+        return f"zero{zero if zero != '0' else 2}"
+    if options.get("use_distributed_optimizer") == "on":
+        return "zero1"
+    return "ddp" if fsdp in ("off", "no_shard") else "fsdp"
 
 
 def parse_pairs(text: str) -> Pairs:

@@ -10,8 +10,9 @@ LIKENESS = 0.55
 
 
 def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """The known words most like ``word``, the likest first."""
-    return difflib.get_close_matches(word.lower(), list(known), n=most, cutoff=LIKENESS)
+    """The known words most like ``word``, the likest first; a single letter is like nothing."""
+    words = [name for name in known if len(name) > 1]
+    return difflib.get_close_matches(word.lower(), words, n=most, cutoff=LIKENESS)
 
 
 def accepted(word: str, known: Iterable[str]) -> str:

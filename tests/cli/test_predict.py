@@ -195,7 +195,8 @@ def test_what_every_job_states_is_asked_for(run: Run, left_out: str) -> None:
     stated = {"gpu": "a100", "precision": "amp", "batch-size": "8"}
     words = [w for name, value in stated.items() if name != left_out for w in (f"--{name}", value)]
     answer = run("predict", "resnet50", *words, code=2)
-    assert f"Missing option '--{left_out}'" in answer.stderr
+    asked = {"precision": "fp32, tf32", "gpu": "GPU: name, product"}[left_out]
+    assert f"Missing option '--{left_out}'. {asked}" in answer.stderr
 
 
 def test_warnings_go_to_stderr(run: Run) -> None:

@@ -104,10 +104,17 @@ def test_a_misspelt_size_of_the_network_is_refused(key: str) -> None:
         overrides(entry, ((key, "many"),))
 
 
-@pytest.mark.parametrize("word", ["flash_attntion=on", "act_ckpt=ful", "chanels_last"])
-def test_a_comment_is_told_the_nearest_word_and_is_not_priced(word: str) -> None:
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("flash_attntion=on", "nearest are flash_attention"),
+        ("act_ckpt=ful", "expected one of full, on"),
+        ("chanels_last", "nearest are channels_last"),
+    ],
+)
+def test_a_comment_is_told_the_nearest_word_and_is_not_priced(word: str, told: str) -> None:
     stated = parse_text(f'model=gpt2 precision=amp batch=8 options="{word}"', "comment")
-    assert "nearest" in stated.problems[0].text
+    assert told in stated.problems[0].text
     with pytest.raises(JobError, match="nearest"):
         stated.job(gpu="a100")
 
@@ -174,6 +181,39 @@ def test_options_that_contradict_each_other_are_refused() -> None:
         job(options="flash_attention=on;attention_backend=unfused")
     with pytest.raises(JobError, match="one value of channels_last"):
         job(options="layout=nhwc;channels_last=off")
+    with pytest.raises(JobError, match="expected one of on, off"):
+        job(options="lora=16")
+
+
+@pytest.mark.parametrize(
+    ("options", "sharding"),
+    [
+        ("zero=3", "zero3"),
+        ("zero=0", "ddp"),
+        ("fsdp", "fsdp"),
+        ("fsdp=no_shard", "ddp"),
+        ("fsdp=shard_grad_op", "zero2"),
+        ("fsdp=hybrid_shard", "hsdp"),
+        ("use_distributed_optimizer", "zero1"),
+    ],
+)
+def test_options_that_shard_are_the_sharding_of_the_job(options: str, sharding: str) -> None:
+    assert job(options=options).sharding == sharding
+
+
+def test_a_stated_sharding_stays() -> None:
+    assert job(options="use_distributed_optimizer", sharding="fsdp").sharding == "fsdp"
+
+
+def test_options_that_are_fields_are_refused_and_others_without_a_price_are_told(
+    fitted: Fitted,
+) -> None:
+    with pytest.raises(JobError, match="'optimizer'; it is a field of its own"):
+        job(options="optimizer=adamw_8bit")
+    with pytest.raises(JobError, match="expected one of 0, 1, 2, 3"):
+        job(options="zero=7")
+    told = fitted.predictor.predict(job(options="workers=4;zero=1")).warnings
+    assert [one for one in told if "no price knows workers:" in one]
 
 
 def test_a_source_without_runs_is_refused_but_a_site_is_new(fitted: Fitted) -> None:
