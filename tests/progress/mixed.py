@@ -26,6 +26,35 @@ def unnamed_bars(step_s: float = 0.5, at: int = 660) -> Stream:
     return Stream(text="".join(parts), unit="step", rate_s=step_s, at=at, remaining_s=left)
 
 
+def losses_of_a_gan(step_s: float = 0.6, at: int = 300) -> Stream:
+    """No word for a loss: the two networks that play against each other have one each."""
+    parts = (f"\rD: -0.{n}; G: 1.{n}: " + bar(n, 2000, n * step_s, step_s) for n in range(1, at))
+    text = "".join(parts)
+    left = (2001 - at) * step_s
+    return Stream(text=text, unit="step", rate_s=step_s, at=at - 1, remaining_s=left)
+
+
+def an_epoch_in_brackets(step_s: float = 0.6) -> Stream:
+    """Bars of an epoch, whose times left are not the run's, and parts of a step beside it."""
+    lines = [
+        f"\rmot |train: [{e}][{i}/400]|Tot: {long_hms(i * step_s)} |ETA: "
+        f"{long_hms((400 - i) * step_s)} |loss 3.{i} |Data 0.001s(0.003s) |Net {step_s - 0.002}s"
+        for e in range(1, 4)
+        for i in range(400 if e < 3 else 301)
+    ]
+    return Stream(text="".join(lines) + "\n", unit="step", rate_s=step_s, at=1100)
+
+
+def ever_slower(at: int = 900) -> Stream:
+    """A model that grows: each step takes longer than the one before, as the bar says too."""
+    parts, now_s = [], 0.0
+    for n in range(1, at + 1):
+        now_s += 2 * n / 3000
+        parts.append(f"\r{bar(n, 3000, now_s, 2 * n / 3000)[:-1]}, loss=0.{n}]")
+    rate_s = 2 * 0.95 * at / 3000
+    return Stream(text="".join(parts), unit="step", rate_s=rate_s, at=at, remaining_s=2100 * rate_s)
+
+
 def evaluated_at_the_end(step_s: float = 2.0) -> Stream:
     """Bars without a name of an evaluation, before the training and after it."""
     evaluation = "".join("\r" + bar(i, 100, i * 0.4, 0.4) for i in range(1, 101)) + "\n"
@@ -447,6 +476,9 @@ MIXED: dict[str, Callable[[], Stream]] = {
     made.__name__: made
     for made in (
         unnamed_bars,
+        losses_of_a_gan,
+        an_epoch_in_brackets,
+        ever_slower,
         evaluated_at_the_end,
         times_at_the_end_of_epochs,
         compiled_first,

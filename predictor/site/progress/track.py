@@ -19,6 +19,7 @@ LEAST_OF_PACE, _DRIFTS = 6, 0.15  # stretches on either side of a change; what i
 MOST_OUTAGES, LEAST_WITH_OUTAGES, LEAST_OF_SESSION = 5, 10, 3
 _PAUSED = 1.5  # times the median of the stretches
 _USUAL, _FEW = 0.75, 3  # where a stretch is a few steps, so many of them are without pauses
+_SAME_PACE = 0.1
 DAY_S = 86400.0
 # A counter that falls back by more than this many of its usual increments began anew; ranks that
 # print beside each other differ by less.
@@ -178,6 +179,11 @@ class Track:
             begun = self.at <= 1 and self.unit != EPOCH  # a first step holds the start
             return None if found is None and begun else found or said
         ratio = said.typical_s / found.typical_s
+        late = replace(self, points=self.points[-len(self.points) // 6 :])._by_times()
+        off = said.typical_s / late.typical_s - 1 if late and self.last.bar else 1.0
+        if late and abs(off) < _SAME_PACE < abs(ratio - 1):  # as the bar says too
+            slower = late.typical_s / found.typical_s
+            return Rate(typical_s=late.typical_s, overall_s=found.overall_s * slower, certain=0.8)
         counted = self.points[-1].at - self.points[0].at if self.last.bar else 0
         if (found.certain < said.certain and counted < _MANY) or (
             by_clock is None and len(self.points) < 4 and not 0.5 < ratio < 2
