@@ -98,6 +98,18 @@ def test_of_a_run_that_only_printed_its_options_nothing_is_known() -> None:
     assert (found.unit, found.at, found.seconds_per_unit, found.remaining_s) == (None,) * 4
 
 
+def test_what_goes_on_long_after_the_last_counter_is_not_that_training() -> None:
+    """As long as nothing was printed for as long before."""
+    run = "".join(f"step {n}/1000 loss 0.{n} step_time 0.50s\n" for n in range(0, 400, 10))
+    other = "".join(f"face {chr(97 + n % 26)}{chr(97 + n // 26)} found\n" for n in range(500))
+    assert read(run).at == 390
+    found = read(run + other)
+    assert found.kind is ProgressKind.TRAINING
+    assert (found.at, found.seconds_per_unit, found.remaining_s) == (None, None, None)
+    went_on = "".join(f"step {n}/1000 loss 0.{n} step_time 0.50s\n" for n in range(400, 800, 10))
+    assert read(run + other + went_on + other).at == 790
+
+
 def test_folds_that_come_to_their_end_are_not_the_whole_run() -> None:
     """A counter that ended and began anew may do so again."""
     lines = [f"epoch {n}/30 loss 0.{n} time 2.0s\n" for n in range(1, 31)]

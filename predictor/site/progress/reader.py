@@ -35,6 +35,7 @@ from .patterns import count_of
 from .track import Rate, Track, epoch_track, paused_s, printed, step_track
 
 _SURE = 0.8  # more tells no track from another
+_LONG_SILENCE, _SILENT_AGAIN = 150, 2  # lines without a counter; times the longest one before
 _NEAR_LINES = 3  # a stamp or a loss so near belongs to a counter
 _TRAINING_SHARE = 0.3
 _BACK_SHARE = 0.05  # of numbers that fall back
@@ -187,6 +188,7 @@ class _Output:
     report: StepReport | None = None
     ended: int = -1
     marked: int = -1
+    lines: int = 0
     begun: int = -1  # where a length is stated again after a counter: of another run
     silent: set[str] = field(default_factory=set)  # lines that said nothing, digits apart
 
@@ -206,6 +208,7 @@ class _Output:
         """Keep the marks of all lines, with times that stand on lines before them."""
         stamp = elapsed = (-_NEAR_LINES - 1, 0.0)
         for number, text in enumerate(lines):
+            self.lines = number
             if (shape := text.translate(_DIGITS)) in self.silent:
                 continue
             if LINE_PREFIX in text:
@@ -400,7 +403,10 @@ def _worth(track: Track) -> tuple[bool, bool, bool, bool, float, bool, int, int]
 
 
 def _reading(track: Track, output: _Output, others: Iterable[Sequence[Mark]]) -> ProgressReading:
-    if output.begun > track.last.line:
+    gap = max((b.mark.line - a.mark.line for a, b in pairwise(track.points)), default=0)
+    quiet = output.lines - output.marked  # where longer than ever, something else is going on
+    stale = output.ended < output.marked and quiet > max(_LONG_SILENCE, _SILENT_AGAIN * gap)
+    if stale or output.begun > track.last.line:
         return ProgressReading(kind=ProgressKind.TRAINING)
     began, unit = track.points[0].mark.line, track.unit
     rate = track.rate() or printed([s for n, of, s in output.loose if n > began and of == unit])
