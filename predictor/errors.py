@@ -9,6 +9,11 @@ class PrecisionTimeError(Exception):
     """Root of every error this package raises on purpose."""
 
 
+def reason_of(error: Exception) -> str:
+    """Why a file cannot be read or written, without its name."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 class JobError(PrecisionTimeError):
     """A field of a job is invalid: names it and its value; ``expected`` says what to write."""
 

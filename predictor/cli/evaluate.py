@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import JobError, MeasurementError
+from ..errors import JobError, MeasurementError, reason_of
 from ..units import percent
 from .console import format_option, progress, show_json, show_table, warn
 from .options import predictor, refit
@@ -178,11 +178,6 @@ def warn_of_unknown_words(rows: Sequence[Row]) -> None:
         warn(f"unknown words are ignored: {shown}" + (f" and {more} others" if more > 0 else ""))
 
 
-def _reason(error: Exception) -> str:
-    """Why a file cannot be read or written, without its name."""
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
-
-
 def _grouping(text: str | None, rows: Sequence[Row]) -> tuple[str, ...]:
     """The columns of ``--by``; raises JobError for one that the file does not have."""
     columns = tuple(c.strip() for c in (text or "").split(",") if c.strip())
@@ -206,7 +201,7 @@ def _ids(text: str | None) -> frozenset[str]:
             return frozenset(part.strip() for part in text.split(",") if part.strip())
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise MeasurementError(f"{text} cannot be read: {_reason(error)}") from error
+        raise MeasurementError(f"{text} cannot be read: {reason_of(error)}") from error
     if lines and "id" in next(csv.reader(lines[:1])):
         return frozenset(row["id"] for row in csv.DictReader(lines))
     return frozenset(line.strip() for line in lines if line.strip())
@@ -237,7 +232,7 @@ def _write(path: Path, reports: Sequence[MethodReport]) -> None:
         try:
             write_predictions(target, report.outcomes)
         except OSError as error:
-            raise MeasurementError(f"{target} cannot be written: {_reason(error)}") from error
+            raise MeasurementError(f"{target} cannot be written: {reason_of(error)}") from error
 
 
 def _show(reports: Sequence[MethodReport]) -> None:

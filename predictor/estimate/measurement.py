@@ -15,7 +15,7 @@ from profiles.errors import UnknownGpuError
 from profiles.gpus import find_gpu
 from profiles.tables import measurements
 
-from ..errors import JobError, MeasurementError
+from ..errors import JobError, MeasurementError, reason_of
 from ..graphs.catalog import ModelEntry, entry_of, find_entry, understood_variant
 from ..job.fabrics import system_fabric
 from ..job.frameworks import names_framework, parse_framework, submission_options
@@ -83,8 +83,7 @@ def read_csv(path: Path) -> list[Row]:
                 raise MeasurementError(f"{path.name}: no column {', '.join(missing)}")
             rows = [{k: v or "" for k, v in row.items() if k} for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise MeasurementError(f"{path} cannot be read: {reason}") from error
+        raise MeasurementError(f"{path} cannot be read: {reason_of(error)}") from error
     if not rows:
         raise MeasurementError(f"{path} holds no rows")
     return [{**row, "id": row["id"] or f"row {n}"} for n, row in enumerate(rows, start=1)]

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import StepReportError
+from ..errors import StepReportError, reason_of
 
 VERSION = 1
 FILE_NAME = "precision-time-steps.json"
@@ -202,7 +202,7 @@ def opened_regular(path: Path, owner: int | None = None) -> Iterator[int]:
             raise StepReportError(f"{path} belongs to user {status.st_uid}, not to {owner}")
         yield handle
     except OSError as error:
-        raise StepReportError(f"{path} cannot be read: {error}") from None
+        raise StepReportError(f"{path} cannot be read: {reason_of(error)}") from None
     finally:
         os.close(handle)
 

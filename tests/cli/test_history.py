@@ -122,7 +122,8 @@ def test_a_history_that_is_not_there_is_not_made(
 ) -> None:
     path = tmp_path / "h.sqlite"
     said = run("history", *command, "--history", str(path), code=2).stderr
-    assert said == f"error: history sqlite:///{path}: there is no file {path}\n"
+    began = f"error: history sqlite:///{path}: there is no file {path}: begin it with"
+    assert said.startswith(began)
     assert not path.exists()
 
 

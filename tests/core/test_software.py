@@ -115,7 +115,7 @@ def test_a_misspelt_size_of_the_network_is_refused(key: str) -> None:
 def test_a_comment_is_told_the_nearest_word_and_is_not_priced(word: str, told: str) -> None:
     stated = parse_text(f'model=gpt2 precision=amp batch=8 options="{word}"', "comment")
     assert told in stated.problems[0].text
-    with pytest.raises(JobError, match="nearest"):
+    with pytest.raises(JobError, match=told):
         stated.job(gpu="a100")
 
 

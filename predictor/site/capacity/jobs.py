@@ -12,7 +12,7 @@ import polars as pl
 
 from profiles.gpus import gpus, known_name
 
-from ...errors import HistoryError
+from ...errors import HistoryError, reason_of
 from ..history.accounting_table import AccountingTable
 from ..history.cells import moment_s
 from ..history.ingest import LeftOut, Unread
@@ -111,7 +111,7 @@ def of_file(path: Path) -> JobSource:
         frame = pl.scan_parquet(path) if parquet else pl.scan_csv(path, infer_schema=False)
         there = frame.collect_schema().names()
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise HistoryError(f"{path} cannot be read: {error}") from error
+        raise HistoryError(f"{path} cannot be read: {reason_of(error)}") from error
     missing = [name for name in NEEDED if name not in there]
     if missing and not parquet:
         return _of_table(path)

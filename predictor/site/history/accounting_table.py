@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from ...errors import HistoryError
+from ...errors import HistoryError, reason_of
 from .cells import (
     MIB,
     asked_gpus,
@@ -135,7 +135,7 @@ class AccountingTable:
                         quoting=csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL,  # sacct
                     )
         except (OSError, EOFError, zlib.error, csv.Error) as error:
-            raise HistoryError(f"{self._path} cannot be read: {error}") from error
+            raise HistoryError(f"{self._path} cannot be read: {reason_of(error)}") from error
 
     def _lines(self, text: io.TextIOWrapper, raw: io.BufferedReader) -> Iterator[str]:
         """Lines of bounded length that are no comments, keeping how far in the file they are."""

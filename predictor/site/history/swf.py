@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import TraceError
+from ...errors import TraceError, reason_of
 from .cells import UNLIMITED_S
 from .ingest import Item, Unread
 from .run import EndedJob, JobState, Run
@@ -69,7 +69,7 @@ def read_swf(path: Path, *, processors_per_gpu: float = 1.0, cluster: str = "") 
             else:
                 items.append(_item(line.split(), header, processors_per_gpu, cluster))
     except (OSError, EOFError, zlib.error) as error:
-        raise TraceError(f"{path} cannot be read: {error}") from error
+        raise TraceError(f"{path} cannot be read: {reason_of(error)}") from error
     if not any(isinstance(item, Run) for item in items):
         raise TraceError(f"{path} holds no job of {FIELDS} fields in the Standard Workload Format")
     return SwfFile(header=header, items=tuple(items), processors_per_gpu=processors_per_gpu)
