@@ -29,7 +29,7 @@ class UnknownModelError(JobError):
 
     def __init__(self, name: str, nearest: Sequence[str], reason: str = "") -> None:
         hint = ", ".join(nearest) if nearest else "see `precision-time catalog list`"
-        said = reason or "not in the catalog"
+        said = reason or "not in the catalog (your own: `precision-time trace`)"
         super().__init__("model", name, f"{said}; nearest names: {hint}")
         self.nearest = tuple(nearest)
 

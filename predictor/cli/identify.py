@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 # What a time is predicted from; one of each is enough.
 NEEDED = (("model",), ("precision",), ("batch_size", "global_batch_size"), ("steps", "epochs"))
 MOST_READ = 64 * 1024
+SCRIPT_ENDS = (".sh", ".bash", ".sbatch", ".slurm", ".job")
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -57,14 +59,20 @@ def identify(
 
 
 def script_text(word: str) -> str | None:
-    """The text of a shell script, None where the word is none."""
+    """The text of a shell script, None where the word is none; a name of one must exist."""
     path = Path(word)
+    if path.is_dir() or (path.suffix in SCRIPT_ENDS and not path.exists()):
+        raise click.BadParameter(f"{word!r} is no file", param_hint="SCRIPT")
     if not path.is_file():
         return None
     with path.open("rb") as file:
         start = file.read(MOST_READ)
     first = start.partition(b"\n")[0]
-    return start.decode(errors="replace") if first.startswith(b"#!") and b"sh" in first else None
+    if first.startswith(b"#!") and b"sh" in first:
+        return start.decode(errors="replace")
+    if path.suffix in SCRIPT_ENDS or not os.access(path, os.X_OK):
+        warn(f"{word} does not start with #! and a shell: it is taken for a command")
+    return None
 
 
 def missing(stated: Stated) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from errno import EPIPE
+
 import click
 
 from ..errors import PrecisionTimeError
@@ -49,6 +51,18 @@ class Program(CommandGroup):
                 return super().invoke(ctx)
         except (PrecisionTimeError, ProfileDataError) as error:
             fail(str(error))
+        except OSError as error:
+            if error.errno == EPIPE:
+                raise
+            fail(f"{error.filename or 'output'}: {error.strerror or error}")
+        except click.NoSuchOption as error:
+            name, command = error.option_name.lstrip("-"), error.ctx and error.ctx.command
+            if command and any(
+                isinstance(p, click.Argument) and p.name == name for p in command.params
+            ):
+                told = f"no option {error.option_name}: {name.upper()} is written without it"
+                raise click.UsageError(told, error.ctx) from error
+            raise
         ctx.exit(USAGE_ERROR)
 
 

@@ -460,7 +460,7 @@ def _read_dataset(draft: Draft, told: Mapping[str, str], words: Sequence[str]) -
             differ = f"{found.name} has {found.classes} classes and not {classes}"
             draft.problem(f"{differ}: no limit is set", "dataset", contradiction=True)
     elif unknown and "epochs" in draft.texts:
-        shown = unknown.replace(UNKNOWN, "?")[:40]
+        shown = unknown.replace(UNKNOWN, "?")[-40:]
         text = f"data set {shown!r} is not known: state dataset_size in --comment"
         draft.problem(text, "dataset")
 
@@ -469,7 +469,7 @@ def _of_paths(path: str | None, words: Sequence[str]) -> tuple[DataSet | None, s
     """The data set a directory is named for, or its name where that says something else."""
     if path is not None:
         name = _data_name(path)
-        return find_dataset(name), name or None
+        return find_dataset(name), path if name else None
     paths = (w for w in positional(words) if "/" in w and w[0] in f"/.~{UNKNOWN}")
     return next(filter(None, map(find_dataset, map(_data_name, paths))), None), None
 

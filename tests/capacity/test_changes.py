@@ -101,6 +101,9 @@ def test_the_change_is_a_flag_of_the_trainer(fitted: Fitted, trainer: str, flag:
     ratio = step_ratio(found[0].found, to)
     each = Better(kind=OpportunityKind.MIXED_PRECISION, of=found[0], to=to, ratio=ratio)
     assert flag in change_of(each)
+    longer = Range(low=1.1, median=1.2, high=1.3)
+    fewer = Better(kind=OpportunityKind.FEWER_GPUS, of=found[0], to=to, ratio=longer)
+    assert change_of(fewer).endswith(", and a time limit for the longer run")
 
 
 def test_every_advice_has_a_command_that_runs_and_checks_it(fitted: Fitted) -> None:

@@ -92,3 +92,24 @@ def test_the_files_a_script_names_are_read_where_the_user_is(
 def test_phases_are_a_length(run_json: RunJson) -> None:
     comment = 'model=bert-large precision=amp batch=8 phases="steps=3,seq=128;steps=4,seq=512"'
     assert run_json("identify", "true", "--comment", comment)["missing"] == []
+
+
+@pytest.mark.parametrize("command", ["identify", "estimate"])
+@pytest.mark.parametrize("word", ["jbo.sh", "train.sbatch", "."])
+def test_a_script_that_is_not_there_is_an_error_and_no_command(
+    run: Run, command: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run(command, word, code=2)
+    assert f"'{word}' is no file" in found.stderr
+
+
+def test_a_file_without_a_shell_in_its_first_line_is_told(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("python train.py --model resnet50 --epochs 3\n")
+    assert "does not start with #! and a shell" in run("identify", str(script)).stderr
+
+
+def test_data_that_are_not_known_are_told_by_their_place(run: Run) -> None:
+    words = ("train.py", "--model", "resnet50", "--epochs", "9", "--data", "/scratch/ada/images")
+    assert "'/scratch/ada/images' is not known" in run("identify", "--", "python", *words).stderr

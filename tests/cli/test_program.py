@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import click
 import pytest
@@ -111,3 +112,24 @@ def test_an_unknown_model_lists_the_nearest_names(run: Run) -> None:
     result = run("predict", "resnet5O", *JOB[2:], code=2)
     assert "model='resnet5O'" in result.stderr
     assert "resnet50" in result.stderr.partition("nearest names:")[2]
+
+
+def test_an_argument_written_as_an_option_is_told_how_it_is_written(run: Run) -> None:
+    error = run("predict", "--model", "resnet50", code=2).stderr
+    assert "no option --model: MODEL is written without it" in error
+    assert "--help'?" not in error
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_ends_the_program_with_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "predictor.cli.main", "gpus"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ended.returncode
+    assert ended.stderr.startswith("error: output: No space left on device")
+    assert "Traceback" not in ended.stderr

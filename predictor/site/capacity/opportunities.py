@@ -237,7 +237,9 @@ def change_of(each: Better) -> str:
         words.append(flags.get("batch", "batch per GPU {batch}").format(batch=to.micro_batch_size))
     if to.micro_steps != of.job.micro_steps:
         words.append(flags.get("steps", "{steps} micro-steps").format(steps=to.micro_steps))
-    return " ".join(words)
+    if each.ratio.median > 1:
+        words.append("and a time limit for the longer run")
+    return ", ".join(words)
 
 
 def check_of(each: Better) -> str:

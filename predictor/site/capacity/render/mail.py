@@ -61,7 +61,7 @@ def render_summary(report: CapacityReport) -> str:
     lines += ["\nTop findings, by GPU-hours:\n\n"] if found else []
     for number, action in enumerate(found, start=1):
         lines.append(f"{number}. **{action.title}** {escaped(action.what)}\n")
-        lines.append(f"\n       {shown(action.command, 600)}\n\n" if action.command else "")
+        lines.append(f"\n       {shown(action.command, 4000)}\n\n" if action.command else "")
     return "".join(lines)
 
 
