@@ -245,9 +245,8 @@ def _make_file(url: URL, *, create: bool) -> None:
     if path.exists() or url.query.get("uri"):
         return
     if not create:
-        raise HistoryError(
-            f"history {shown(url)}: there is no file {path}: begin it with `history ingest`"
-        )
+        begin = "begin it with `history ingest`"
+        raise HistoryError(f"history {shown(url)}: there is no file {path}: {begin}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(mkdtemp(prefix=DRAFT_PREFIX, dir=path.parent))
