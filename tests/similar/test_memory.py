@@ -240,17 +240,20 @@ def test_what_is_likely_anywhere_gives_way_to_what_is_at_this_site() -> None:
     assert expected(memory, JobRequest(gpus=3, cpus=999)).quantile_s(0.95) > DAY_S
 
 
-def test_no_job_stands_back_for_longer_than_long_limits_of_the_site_warrant() -> None:
-    """A limit of a month among limits of ten hours counts as six hours; a short one as it is."""
-    asked = replace(JOB, user="", gpus=4, limit_s=36_000.0)
+@pytest.mark.parametrize(("limits_h", "bound_h"), [(40.0, 24.0), (6.0, 12.0)])
+def test_no_job_stands_back_for_longer_than_long_limits_of_the_site_warrant(
+    limits_h: float, bound_h: float
+) -> None:
+    """A limit of a month counts as 0.6 of those of others, at least 12 h; a short one as it is."""
+    asked = replace(JOB, user="", gpus=4, limit_s=limits_h * 3600.0)
     memory = memory_of(*(past(n, 3600.0, asked) for n in range(200)))
     long, short = (replace(asked, user="new", limit_s=s) for s in (30 * DAY_S, 3600.0))
-    assert expected(memory, long).order_s(0.5) == pytest.approx(0.6 * 36_000.0)
+    assert expected(memory, long).order_s(0.5) == pytest.approx(bound_h * 3600.0)
     assert expected(memory, short).order_s(0.5) < 3600.0 * 1.05
     again = memory_from(memory_as_dict(memory))
     assert again.long_limit_s == pytest.approx(memory.long_limit_s)
     memory.forget("nobody")
-    assert memory.long_limit_s == pytest.approx(36_000.0)
+    assert memory.long_limit_s == pytest.approx(limits_h * 3600.0)
 
 
 def test_a_site_that_ends_jobs_late_is_known_for_it() -> None:

@@ -87,8 +87,9 @@ class PhysicsView:
 LIMIT_RUNS, LIMIT_BATCHES, LIMIT_CUT_OFF = 5, 3, 0.25
 # A limit is so many times what a share of similar runs needed, and no less than the longest.
 LIMIT_MARGIN = 1.5
-# No job counts in the order of the queue as longer than this share of a long limit of the site.
-ORDER_SHARE = 0.6
+# No job counts in the order of the queue as longer than this share of a long limit of the site; a
+# bound is never shorter than so many seconds: where limits are short, waits may still be days.
+ORDER_SHARE, ORDER_LEAST_S = 0.6, 12 * 3600.0
 # Of similar runs so little is not worth a word.
 TOLD_SHARE = 0.05
 
@@ -128,11 +129,12 @@ class Estimate:
 
         At least the expected run time: the median of a job that fails at once or runs for a day
         says nothing of the day. A limit is its user's guess, and counts half in the logarithm. No
-        job counts as longer than a share of a long limit here: a long and wide one that stands
-        back for days is one for which the whole machine has to wait in the end.
+        job counts as longer than a share of a long limit here, at least half a day: a long and wide
+        one that stands back for days is one that the whole machine has to wait for in the end.
         """
         known_s = max(self.expected_s, self.quantile_s(level))
-        return min(sqrt(known_s * (self.limit_s or known_s)), ORDER_SHARE * self.long_limit_s)
+        bound_s = max(ORDER_SHARE * self.long_limit_s, ORDER_LEAST_S)
+        return min(sqrt(known_s * (self.limit_s or known_s)), bound_s)
 
     @property
     def runs(self) -> int:
