@@ -187,6 +187,8 @@ def _why_wide(found: Estimate, prediction: Prediction | None) -> str:
     if not found.similar:
         return "nothing is known of such jobs here" + (" but the limit" if found.limit_s else "")
     first = found.similar[0]
+    if first.seen == 1:
+        return f"only one run {first.similarity.words} is known"
     return f"{count(first.seen)} runs {first.similarity.words} say most, and they differ"
 
 

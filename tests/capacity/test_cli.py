@@ -118,6 +118,8 @@ def test_an_empty_period_is_a_report_of_nothing(jobs: Path) -> None:
     )
     assert found.exit_code == 0, found.output
     assert json.loads(found.stdout)["origin"]["jobs"] == 0
+    notes = " ".join(json.loads(found.stdout)["notes"])
+    assert "No job ran in the period: those known ended from 20" in notes
 
 
 def test_the_queue_is_shown_with_its_starts(jobs: Path, fitted: Fitted) -> None:

@@ -69,6 +69,14 @@ def test_what_calibrate_learned_is_what_estimate_says(
     assert "40 runs of the same user" in said["evidence"][0]
 
 
+def test_one_run_is_not_told_to_differ(home: Path, tmp_path: Path) -> None:
+    runs = [run_of(1, elapsed_s=7200.0, user="ada", name="nightly", **SILENT)]
+    assert command("calibrate", "--history", history(tmp_path, runs)).exit_code == 0
+    said = command("estimate", "--user", "ada", "--", "python", "x").stdout
+    assert "why so wide: only one run of the same user is known" in said
+    assert "differ" not in said
+
+
 def test_calibrate_learns_from_jobs_without_user_or_name(home: Path, tmp_path: Path) -> None:
     nobody = {"user": "", "account": "", "name": "", "partition": "", "limit_s": None}
     runs = [run_of(n, **SILENT | nobody) for n in range(30)]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import polars as pl
 
 from ...errors import NotInstalledError
 from ...planning.cost import Terms
@@ -71,6 +74,16 @@ class Wanted:
     measured: Sequence[JobUse] = ()
 
 
+def _elsewhere(frame: pl.LazyFrame) -> list[str]:
+    """When the jobs ran, of a source that has none in the period."""
+    ended = frame.filter(pl.col("end_s").is_finite() & pl.col("start_s").is_not_null())
+    first, last = ended.select(first=pl.min("end_s"), last=pl.max("end_s")).collect().row(0)
+    if first is None:
+        return []
+    days = [f"{datetime.fromtimestamp(one, UTC):%Y-%m-%d}" for one in (first, last)]
+    return ["No job ran in the period: those known ended from {} to {}.".format(*days)]
+
+
 def make_report(
     source: JobSource,
     period: ReportPeriod,
@@ -89,6 +102,7 @@ def make_report(
     pools = pools_of(jobs.table, wanted.pools)
     guessed = [pool.name for pool in pools if pool not in wanted.pools]
     notes = [_GUESSED.format(", ".join(guessed))] if guessed else []
+    notes += _elsewhere(source.frame) if jobs.table.is_empty() else []
     really = measured_jobs(jobs, wanted.measured)
     if wanted.measured:
         notes.append(f"GPUs were measured in {really.height:,} of {jobs.table.height:,} jobs.")
