@@ -180,7 +180,7 @@ def show(found: Backtest) -> None:
     settings = ", ".join(
         f"{k} {v:g}" for k, v in played.items() if isinstance(v, int | float) and v
     )
-    click.echo(f"{count(len(work))} jobs of {duration(span_s)} on {gpus}")
+    click.echo(f"{count(len(work))} jobs, submitted within {duration(span_s)}, on {gpus}")
     click.echo(f"started by a simulated {played['name']}" + f" ({settings})" * bool(settings))
     for reason, number in work.skipped.items():
         click.echo(f"  skipped, {reason}: {count(number)}")

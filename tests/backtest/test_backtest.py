@@ -120,7 +120,7 @@ def test_an_swf_file_by_command(tmp_path: Path) -> None:
     path.write_text(SWF)
     result = run("--swf", str(path), "--jobs", "1")
     assert result.exit_code == 0, result.output
-    assert "20 jobs" in result.stdout
+    assert "20 jobs, submitted within " in result.stdout
     assert "order@0.5" in result.stdout
     as_json = run("--swf", str(path), "--jobs", "1", "--format", "json", "--policy", "users,oracle")
     said = json.loads(as_json.stdout)
