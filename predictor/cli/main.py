@@ -6,7 +6,7 @@ from errno import EPIPE
 
 import click
 
-from ..errors import PrecisionTimeError
+from ..errors import PrecisionTimeError, reason_of
 from .console import fail, logged, terminal
 from .groups import CommandGroup
 
@@ -54,7 +54,7 @@ class Program(CommandGroup):
         except OSError as error:
             if error.errno == EPIPE:
                 raise
-            fail(f"{error.filename or 'output'}: {error.strerror or error}")
+            fail(f"{error.filename}: {reason_of(error)}" if error.filename else reason_of(error))
         except click.NoSuchOption as error:
             name, command = error.option_name.lstrip("-"), error.ctx and error.ctx.command
             if command and any(

@@ -131,5 +131,5 @@ def test_a_full_disk_ends_the_program_with_one_line() -> None:
             check=False,
         )
     assert ended.returncode
-    assert ended.stderr.startswith("error: output: No space left on device")
+    assert ended.stderr.startswith("error: No space left on device")
     assert "Traceback" not in ended.stderr
