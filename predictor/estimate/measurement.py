@@ -37,7 +37,6 @@ _PUBLISHED = re.compile(r"(?:first seen|release table|NVIDIA table) (20\d\d)-(\d
 # Placement of one worker a machine (Gavel), over the network of cloud machines.
 UNCONSOLIDATED = "unconsolidated"
 CLOUD_FABRIC = "ethernet-10"
-NO_OPTIMIZER = "none"  # of tables that time forward and backward alone
 REQUIRED = ("model", "gpu", "gpus", "precision")
 
 
@@ -259,7 +258,7 @@ def unknown_words(row: Row) -> tuple[str, ...]:
     framework, optimizer = row.get("framework", ""), dict(options).get("optimizer")
     if framework and not names_framework(framework):
         unknown.append(f"framework {framework}")
-    if optimizer not in (None, NO_OPTIMIZER) and _optimizer(dict(options)) is None:
+    if optimizer is not None and _optimizer(dict(options)) is None:
         unknown.append(f"optimizer {optimizer}")
     return tuple(unknown)
 

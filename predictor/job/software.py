@@ -66,6 +66,7 @@ class Software:
     reduces_in_full: bool = False
     unpadded: bool | str = False
     one_process: bool = False
+    updates: bool = True
     overlaps_gradients: bool = True
     overlaps_weights: bool = True
     overlaps_tensor_messages: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from profiles.gpus import CPU
 
+from ..graphs.catalog import ModelEntry
 from ..graphs.families.stored import find_traced
 from ..graphs.operator import Direction, Kind, Operator
 from ..job.precision import Dtype
@@ -40,6 +41,11 @@ def optimizer_rule(name: str) -> OptimizerRule:
         sizes = update.bytes_per_parameter, update.state_bytes_per_parameter
         return OptimizerRule(*sizes, update.launches_per_tensor)
     return optimizer_rules()[optimizer_named(name)]
+
+
+def rule_of(job: TrainingJob, entry: ModelEntry) -> OptimizerRule:
+    """What updates the weights of a job: the optimizer it states, else its network's own."""
+    return optimizer_rule(job.optimizer or entry.optimizer if job.software.updates else "none")
 
 
 def update_seconds(

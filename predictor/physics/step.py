@@ -19,7 +19,7 @@ from .collectives import CollectiveTimes
 from .job_graph import job_graph, job_operators, layer_count, storage_of
 from .operator_time import OperatorTimes
 from .operator_time.work import DIRECTION_CODE, KIND_CODE, Floats, Work
-from .optimizer import optimizer_rule, update_launches, update_seconds
+from .optimizer import rule_of, update_launches, update_seconds
 from .parallel.layer_messages import Inline, LayerWork, inline_messages
 from .parallel.messages import NO_TRAFFIC, Replica, Traffic, Wires, gradient_traffic
 from .parallel.placement import check_split, expert_share, place
@@ -349,7 +349,7 @@ class _Step:
             replica = Replica(weights, self.layers, forward_s, backward_s)
             traffic += gradient_traffic(self.wires, group, replica, storage)
         job = self.job
-        rule = optimizer_rule(job.optimizer or self.entry.optimizer)
+        rule = rule_of(job, self.entry)
         shards = 1 if job.sharding == "ddp" else self.place.data.gpus
         tensors = graph.parameter_tensors * held / max(1.0, float(graph.trainable_parameters))
         device_s = update_seconds(self.model.operators, job, rule, held / shards, tensors)

@@ -50,6 +50,17 @@ def test_a_host_is_as_fast_as_those_its_gpu_comes_with() -> None:
     old, new, arm = (host_rates(SMALL.but(gpu=gpu)) for gpu in ("a100", "h100", "gb200"))
     assert new.forward_s < old.forward_s == arm.forward_s
     assert new.update_s < old.update_s
+    desktop, server = (host_rates(SMALL.but(gpu=gpu)) for gpu in ("rtx5090", "b200"))
+    assert desktop.forward_s < server.forward_s
+
+
+def test_forward_and_backward_alone_have_no_update(steps: StepModel) -> None:
+    whole, stated, left_out = (
+        steps.price(SMALL.but(**said))
+        for said in ({}, {"optimizer": "none"}, {"options": "optimizer_step=excluded"})
+    )
+    assert stated == left_out
+    assert stated.optimizer_s < whole.optimizer_s / 2  # gradients are still set to zero
 
 
 def test_attention_made_for_ampere_is_slow_on_hopper(steps: StepModel) -> None:

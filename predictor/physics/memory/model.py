@@ -15,7 +15,7 @@ from ...graphs.operator import Graph
 from ...job.software import OptimizerRule
 from ...job.training_job import TrainingJob
 from ..job_graph import LOW_WEIGHTS, Storage, layer_count, storage_of, workload
-from ..optimizer import optimizer_rule
+from ..optimizer import rule_of
 from ..parallel.placement import expert_share, expert_tensor_parallel, place
 from ..parallel.stages import Recompute, layer_shares, recompute_of, virtual_stages
 from .account import Account, Checkpointing, Part, account_of, account_of_graph
@@ -116,7 +116,7 @@ def _of_account(
     states = states_of(
         job,
         storage,
-        optimizer_rule(job.optimizer or entry.optimizer),
+        rule_of(job, entry),
         account,
         _weights(job, account, layers, stage),
         expert_share(job, entry),
