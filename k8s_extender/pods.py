@@ -5,11 +5,13 @@ Where they lie, so that admission can write there what was read from there.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from predictor.identify.files import Files
 from predictor.identify.launch import launch_of, shell_text
 from predictor.identify.shell import UNKNOWN, Command, read_script
 
@@ -242,6 +244,11 @@ OURS = "PRECISION_TIME"
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][\w.-]{0,127})\)", re.ASCII)
 
 
+# The data of ConfigMaps, by their name.
+ConfigMaps = Mapping[str, Mapping[str, str]]
+NO_MAPS: ConfigMaps = {}
+
+
 @dataclass(frozen=True, slots=True)
 class StartedCommand:
     """A command: ``words`` as started, ``script`` where they are ``sh -c`` with a text.
@@ -254,17 +261,26 @@ class StartedCommand:
     environment: Mapping[str, str]
 
 
-def ran_by(container: Mapping[str, Any]) -> StartedCommand:
+def ran_by(container: Mapping[str, Any], maps: ConfigMaps = NO_MAPS) -> StartedCommand:
     """What a container starts; arguments alone stand behind the image's unknown entry point."""
     known: dict[str, str] = {}
     hidden: set[str] = set()  # variables whose value stands elsewhere
-    for variable in items(container, "env")[:MAX_VARIABLES]:
+    whole = (
+        {"name": f"{text(source, 'prefix')}{key}", "value": value}
+        for source in items(container, "envFrom")
+        for key, value in maps.get(text(source, "configMapRef", "name"), {}).items()
+    )
+    for variable in [*whole, *items(container, "env")][:MAX_VARIABLES]:
         name, value = text(variable, "name"), text(variable, "value")
         if not name:
             continue
         known.pop(name, None)
         hidden.discard(name)
-        if isinstance(variable, Mapping) and variable.get("valueFrom") is not None:
+        key = mapping(variable, "valueFrom", "configMapKeyRef")
+        told = maps.get(text(key, "name"), {}).get(text(key, "key"))
+        if told is not None:
+            known[name] = told[:MAX_VALUE]
+        elif isinstance(variable, Mapping) and variable.get("valueFrom") is not None:
             hidden.add(name)
         else:
             known[name] = _filled(value, known, hidden)[:MAX_VALUE]
@@ -274,6 +290,27 @@ def ran_by(container: Mapping[str, Any]) -> StartedCommand:
     given = [*command, *items(container, "args")][:MAX_WORDS]
     words = tuple(_filled(word, environment, hidden) for word in given if isinstance(word, str))
     return StartedCommand(words, shell_text(words) or "", environment)
+
+
+def mounted(
+    spec: Mapping[str, Any], container: Mapping[str, Any], maps: ConfigMaps
+) -> Files | None:
+    """The files that a container of a pod has from ConfigMaps; None where it has none."""
+    volumes = {text(v, "name"): mapping(v, "configMap") for v in items(spec, "volumes")}
+    found: dict[str, str] = {}
+    for mount in items(container, "volumeMounts"):
+        volume, path = volumes.get(text(mount, "name"), {}), text(mount, "mountPath")
+        names = {text(i, "key"): text(i, "path") for i in items(volume, "items")}
+        for key, content in maps.get(text(volume, "name"), {}).items():
+            name = names.get(key, "" if names else key)
+            if name and name == text(mount, "subPath"):
+                found[posixpath.normpath(path)] = content
+            elif name and not text(mount, "subPath"):
+                found[posixpath.normpath(f"{path}/{name}")] = content
+    if not found:
+        return None
+    start = text(container, "workingDir") or "/"
+    return lambda path: found.get(posixpath.normpath(posixpath.join(start, path)))
 
 
 def _filled(word: str, known: Mapping[str, str], hidden: set[str]) -> str:

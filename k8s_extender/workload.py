@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 import orjson
 
+from predictor.identify.files import Files
 from predictor.identify.identify import identify
 from predictor.identify.launch import serves, with_settings
 from predictor.identify.rules import RuleContext, Rules
@@ -22,9 +23,12 @@ from .config import PREFIX, Config, Prioritize
 from .plain import EXPECTED, MOST, at, count, items, mapping, seconds_of, text, texts
 from .pods import (
     MAX_PODS,
+    NO_MAPS,
+    ConfigMaps,
     StartedCommand,
     asked_of,
     containers_with,
+    mounted,
     pod_sets,
     pods_told,
     ran_by,
@@ -99,12 +103,17 @@ def pod_job(pod: Mapping[str, Any], config: Config, rules: Rules | None = None) 
 
 
 def template_job(
-    kind: str, obj: Mapping[str, Any], config: Config, rules: Rules | None = None
+    kind: str,
+    obj: Mapping[str, Any],
+    config: Config,
+    rules: Rules | None = None,
+    maps: ConfigMaps = NO_MAPS,
 ) -> PodJob | None:
     """The job of a Pod, or of what makes pods: the kinds of `pod_sets`.
 
     None for other kinds and where no pod asks for GPUs. Annotations of the object hold where those
-    of its pods say nothing. What is of a wrong type counts as absent; nothing is raised.
+    of its pods say nothing. Variables and files are read from ``maps``, where they are known. What
+    is of a wrong type counts as absent; nothing is raised.
     """
     found, outer = pod_sets(kind, obj), texts(obj, "metadata", "annotations")
     parts = []  # GPUs, template, what one pod asks for, annotations
@@ -121,14 +130,17 @@ def template_job(
     containers = containers_with(spec, asked.resource)
     if found.launcher is not None:
         containers = items(found.launcher, "spec", "containers")
-    ran = ran_by(containers[0]) if containers else StartedCommand((), "", {})
+    ran, files = StartedCommand((), "", {}), None
+    if containers:
+        pod = spec if found.launcher is None else mapping(found.launcher, "spec")
+        ran, files = ran_by(containers[0], maps), mounted(pod, containers[0], maps)
     if containers and serves((image := text(containers[0], "image"),)):
         ran = replace(ran, words=("docker", "run", image, *ran.words), script="")
     if found.script:
         ran = StartedCommand((), found.script, ran.environment)
     argv = () if ran.script else with_settings(ran.words, ran.environment)
     labelled = {**texts(obj, "metadata", "labels"), **labels}
-    stated = _stated(obj, labelled, annotations, ran, argv, rules)
+    stated = _stated(obj, labelled, annotations, ran, argv, rules, files)
     if found.settled:  # the object starts the processes
         stated = replace(stated, alone=False)
     wish_s, memory, policy, problems = _wishes(annotations)
@@ -168,6 +180,7 @@ def _stated(
     ran: StartedCommand,
     argv: tuple[str, ...],
     rules: Rules | None,
+    files: Files | None,
 ) -> Stated:
     context = RuleContext(
         name=_first(labels, OWNERS) or text(obj, "metadata", "name"),
@@ -183,6 +196,7 @@ def _stated(
         argv=argv,
         rules=rules,
         context=context,
+        files=files,
     )
     here = (replace(p, text=p.text.replace("--comment", "annotations")) for p in found.problems)
     return replace(found, problems=tuple(here))

@@ -12,7 +12,8 @@ from predictor.cli.groups import CommandGroup
 IN_CLUSTER = "in-cluster"
 KUBECONFIG = "KUBECONFIG"  # the variable that kubectl reads
 # Command -> module of this package that holds it, in the order of the help.
-MODULES = {"serve": "serve", "check": "serve", "audit": "audit", "eta": "eta"}
+MODULES = {"serve": "serve", "check": "serve"}
+MODULES |= {name: name for name in ("audit", "eta", "identify")}
 
 config_option = click.option(
     "--config",
@@ -35,7 +36,7 @@ def k8s() -> None:
     """Rank GPU nodes by predicted time and fill deadlines in Kubernetes.
 
     `serve` answers the API server and kube-scheduler, `check` says what stands in the way, `audit`
-    sums up what was done, `eta` tells when jobs are expected to end.
+    sums up what was done, `eta` tells when jobs are expected to end, `identify` what a manifest is.
     """
 
 

@@ -53,14 +53,17 @@ def identify(
         files=user_files(Path.cwd()),
     )
     if form == "json":
-        show_json(_summary(stated))
+        show_json(summary(stated))
         return
-    _show_stated(stated)
+    show_stated(stated)
 
 
 def script_text(word: str) -> str | None:
     """The text of a shell script, None where the word is none; a name of one must exist."""
     path = Path(word)
+    if path.suffix in (".yaml", ".yml"):
+        why = "precision-time k8s identify reads manifests"
+        raise click.BadParameter(f"{word!r} is no script; {why}", param_hint="SCRIPT")
     if path.is_dir() or (path.suffix in SCRIPT_ENDS and not path.exists()):
         raise click.BadParameter(f"{word!r} is no file", param_hint="SCRIPT")
     if not path.is_file():
@@ -85,7 +88,8 @@ def missing(stated: Stated) -> list[str]:
     return [" or ".join(names) for names in NEEDED if not found & set(names)]
 
 
-def _summary(stated: Stated) -> dict[str, Any]:
+def summary(stated: Stated) -> dict[str, Any]:
+    """What is stated, with origins, and what lacks, for JSON."""
     from ..identify.grammar import value_text
 
     return {
@@ -101,21 +105,22 @@ def _summary(stated: Stated) -> dict[str, Any]:
     }
 
 
-def _show_stated(stated: Stated) -> None:
-    summary = _summary(stated)
-    fields = summary["fields"]
+def show_stated(stated: Stated) -> None:
+    """Print what is stated, and what lacks."""
+    told = summary(stated)
+    fields = told["fields"]
     if fields:
-        rows = [(name, told["value"], told["from"]) for name, told in fields.items()]
+        rows = [(name, one["value"], one["from"]) for name, one in fields.items()]
         show_table(("field", "value", "from"), rows, left=3)
     else:
         click.echo("no training job is recognised")
-    for name, why in summary["assumed"].items():
+    for name, why in told["assumed"].items():
         click.echo(f"{name} is not stated: {why} is assumed")
     if stated.alone:
         click.echo("one process, which nothing starts for each GPU: of several GPUs one works")
-    if fields and summary["missing"]:
-        click.echo(f"missing: {', '.join(summary['missing'])}")
-    for text in summary["doubts"]:
+    if fields and told["missing"]:
+        click.echo(f"missing: {', '.join(told['missing'])}")
+    for text in told["doubts"]:
         click.echo(f"keeps it from a prediction: {text}")
-    for text in summary["problems"]:
+    for text in told["problems"]:
         warn(text)
