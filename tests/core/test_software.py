@@ -157,7 +157,8 @@ def test_the_attention_kernel_is_what_the_job_says(text: str, name: str, fused: 
         ("transformers", True),
         ("tensorflow 2.4", False),
         ("llm-foundry", True),
-        ("megatron", False),
+        ("megatron", True),
+        ("megatron-lm 22.05", False),
     ],
 )
 def test_what_is_unstated_is_of_its_era(framework: str, fused: bool) -> None:

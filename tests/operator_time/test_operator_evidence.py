@@ -88,3 +88,32 @@ def test_a_card_short_of_power_teaches_none_that_has_it(starved: str, fed: str) 
     if fed in table.gpu:
         (other,) = times.evidence(find_gpu(fed), [product])
         assert other.endswith(f"rows of {fed}")
+
+
+@pytest.fixture(scope="module")
+def products() -> OperatorTimes:
+    """Fitted to products and convolutions in 16 bits alone."""
+    table = operators()
+    rows = np.isin(table.op, ["gemm", "conv2d"]) & np.isin(table.dtype, ["fp16", "bf16"])
+    return OperatorTimes.fit(take(table, np.flatnonzero(rows)), gpus())
+
+
+@pytest.mark.parametrize("full", ["rtxa6000-48gb", "l40s-48gb"])
+@pytest.mark.parametrize("half", ["rtx3090-24gb", "rtx4090-24gb", "rtx5090-32gb"])
+def test_a_peak_at_half_rate_is_reached_further(
+    products: OperatorTimes, half: str, full: str
+) -> None:
+    for operator in (GEMM, CONV):
+        seconds = [
+            products.seconds(find_gpu(g), [typed(operator, Dtype.FP16)])[0] for g in (half, full)
+        ]
+        peaks = [find_gpu(gpu).peak_flops["fp16_tensor"] for gpu in (half, full)]
+        assert seconds[0] * peaks[0] < 0.95 * seconds[1] * peaks[1]
+
+
+def test_cards_at_half_rate_share_their_products_and_nobody_else_does(
+    products: OperatorTimes,
+) -> None:
+    product = [typed(GEMM, Dtype.FP16)]
+    assert "table of sm86h" in products.evidence(find_gpu("rtx4090-24gb"), product)[0]
+    assert "carried over" in products.evidence(find_gpu("rtxa6000-48gb"), product)[0]

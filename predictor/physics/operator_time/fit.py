@@ -75,7 +75,7 @@ def _fit_group(group: OperatorGroup, samples: Samples) -> Iterator[FittedOperato
 def _typical(samples: Samples) -> NDArray[np.bool_]:
     """Rows to pool: of NVIDIA's GPUs not held back by power, of today's libraries if possible."""
     nvidia = np.char.startswith(samples.architecture, "sm")
-    generation = np.array([int(name.strip("smgfxw")) for name in samples.architecture])
+    generation = np.array([int(name.strip("smgfxwh")) for name in samples.architecture])
     tensor_cores = nvidia & (generation >= FIRST_WITH_TENSOR_CORES)
     powerful = nvidia & (samples.tdp_w >= MIN_TDP_W)
     for choice in (tensor_cores & powerful, powerful):

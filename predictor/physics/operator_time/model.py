@@ -20,7 +20,7 @@ from .neighbours import Neighbours, stored
 from .processors import ProcessorTimes, fit_cells
 from .samples import architecture_of, samples_of, silicon_of
 from .tiles import CONV
-from .work import KINDS, MATRIX_KINDS, Engines, Floats, Work, work_of
+from .work import CORES, KINDS, MATRIX_KINDS, Engines, Floats, Work, work_of
 
 _MATRIX, _MEMORY = 0, 1
 _FORMULAS: tuple[Law, ...] = (CONV, MEMORY, HEAVY[Kind.ATTENTION], HEAVY[Kind.RNN])
@@ -102,15 +102,9 @@ class OperatorTimes:
 
     def to_arrays(self) -> dict[str, list[object]]:
         """The fitted constants as JSON-able columns."""
-        return {
-            "group": [f.group for f in self.fitted],
-            "architecture": [f.architecture for f in self.fitted],
-            "constants": [f.constants.tolist() for f in self.fitted],
-            "rows": [f.rows for f in self.fitted],
-            "gpus": [list(f.gpus) for f in self.fitted],
-            "sources": [list(f.sources) for f in self.fitted],
-            "near": stored([f.near for f in self.fitted]),
-        }
+        columns = {name: [getattr(f, name) for f in self.fitted] for name in _COLUMNS}
+        columns["constants"] = [f.constants.tolist() for f in self.fitted]
+        return columns | {"near": stored([f.near for f in self.fitted])}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Sequence[object]]) -> OperatorTimes:
@@ -180,6 +174,7 @@ Table = Mapping[tuple[str, str], FittedOperators]
 
 EFFICIENCY = 0  # index of the constant in every law
 MISALIGNMENT = 7
+HALF_RATE_TABLE = "sm86h"  # RTX 3090
 # No table has a Kepler GPU. Libraries reach half the share of its peak that they reach on later
 # ones: 29 % in ResNet-50 against 61 to 66 % on P100 and V100 (Gavel, tensorflow/benchmarks).
 KEPLER = -0.65
@@ -209,9 +204,11 @@ def resolve(table: Table, group: OperatorGroup, gpu: Gpu) -> tuple[Floats, str]:
 
 
 def _own(table: Table, group: OperatorGroup, gpu: Gpu) -> FittedOperators | None:
-    """Of cards that are fed alike, else of all of one instruction set."""
-    alike = table.get((group.name, silicon_of(gpu)))
-    return alike or table.get((group.name, architecture_of(gpu)))
+    """Of cards that are fed alike, else of one instruction set; half-rate cores share all over."""
+    name, others = silicon_of(gpu), [architecture_of(gpu), f"{architecture_of(gpu)}h"]
+    if group.kind in HEAVY and group.part != CORES:
+        others = [HALF_RATE_TABLE] if name.endswith("h") else others[:1]
+    return next(filter(None, (table.get((group.name, n)) for n in (name, *others))), None)
 
 
 def _rescaled(

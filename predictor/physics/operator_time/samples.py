@@ -44,6 +44,9 @@ SEVERAL_KERNELS = ("unfused", "includes=", "func=rope", "func=silu_mul", "func=b
 # Share of the watts per FLOP/s of the best fed card below which power holds a card back: T4 reaches
 # half the share of its peak that TITAN RTX does, L4 and L40S a third and two thirds of theirs.
 HELD_BACK = 0.6
+# Products a clock of an SM in 16 bits below which FP32 sums run at half rate (GeForce, A10G): RTX
+# 3090 reaches all of such a peak, L40S two thirds of one at full rate.
+HALF_RATE = 300
 
 AMD = "cdna"  # what architectures of AMD start with
 IMAGE_CHANNELS = 4  # of a photograph or a spectrogram
@@ -93,8 +96,10 @@ def architecture_of(gpu: Gpu) -> str:
 
 
 def silicon_of(gpu: Gpu) -> str:
-    """As ``architecture_of``, with a ``w`` for cards whose power holds them below their clock."""
+    """As ``architecture_of``; ``w`` where power holds a card back, ``h`` for sums at half rate."""
     name = architecture_of(gpu)
+    if gpu.peak_flops.get("fp16_tensor", np.inf) / 2 < HALF_RATE * gpu.sms * gpu.boost_clock_hz:
+        return f"{name}h"
     alike = [g for g in gpus().values() if gpu.kind != CPU and architecture_of(g) == name]
     watts = [g.tdp_w / g.peak_flops["fp32"] for g in (gpu, *alike)]
     return f"{name}w" if watts[0] < HELD_BACK * max(watts) else name
