@@ -9,10 +9,12 @@ import pytest
 from predictor.errors import JobError
 from predictor.estimate.fitting import Fitted
 from predictor.estimate.limits import EvidenceRule, too_thin
+from predictor.graphs.catalog import entry_of
 from predictor.identify.files import user_files
 from predictor.identify.grammar import parse_text, stated_text
 from predictor.identify.identify import identify
 from predictor.identify.stated import Stated
+from predictor.physics.job_graph import job_graph
 
 GLUE = (
     "python run_glue.py --model_name_or_path bert-large-uncased --task_name mnli "
@@ -41,6 +43,7 @@ def read(script: str, comment: str | None = None) -> Stated:
         ("trl sft --model_name_or_path Qwen/Qwen2.5-3B", "trl", "mixed_bf16_fp32"),
         ("litgpt pretrain pythia-410m --devices 4", "litgpt", "mixed_bf16_fp32"),
         ("tune run lora_finetune_distributed --config llama3_2/3B_lora", "torchtune", "bf16"),
+        ("torchrun train.py --hidden_width 768 --num_heads 12", "aws-fsdp", "mixed_bf16_fp32"),
         ("nemo llm pretrain --factory llama3_8b", "nemo-recipes", "mixed_bf16_fp32"),
         ("python tools/train.py configs/rpn/rpn_r50_fpn_1x_coco.py", "openmmlab", "fp32"),
         ("python -m open_clip_train.main --model ViT-B-16 --bs 8", "open-clip", "mixed_fp16_fp32"),
@@ -182,3 +185,15 @@ def test_a_file_that_sources_itself_ends(tmp_path: Path) -> None:
 
 def test_an_empty_directive_says_nothing() -> None:
     assert read(f"#!/bin/bash\n#SBATCH\n#SBATCH --exclusive\n{GLUE}").trainer == "hf-trainer"
+
+
+def test_a_decoder_by_its_sizes_is_priced_as_the_network_of_these_sizes() -> None:
+    sizes = "--hidden_width=4096 --num_layers=32 --num_heads=32 --intermediate_size=11008"
+    flags = f"{sizes} --model_type=llama_v2 --vocab_size=32000 --max_context_width=4096"
+    stated = read(f"torchrun train.py {flags} --train_batch_size=1 --max_steps=9 --epochs=3")
+    assert stated.values["steps"] == 9
+    job = stated.job(gpu="h100-sxm5-80gb", gpus=8)
+    named = job.but(model="llama2-7b", variant=())
+    assert job_graph(job, entry_of(job.model)).parameters == pytest.approx(
+        job_graph(named, entry_of(named.model)).parameters, rel=1e-3
+    )
