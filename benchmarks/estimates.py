@@ -54,6 +54,8 @@ def main(table: Path, boosting: bool) -> None:
         ways["gradient boosting"] = np.fmin(boosted(runs, past), limit_s)
     for name, said_s in ways.items():
         said_s = np.where(np.isnan(said_s), limit_s, said_s)
+        if np.isnan(said_s).all():
+            continue
         error = np.nanmedian(np.abs(said_s / run_s - 1))
         click.echo(
             f"{name:30} median error {error:6.1%}  in {np.isfinite(said_s).mean():.0%} of jobs"
