@@ -58,6 +58,7 @@ _SHARDED = {
     **dict.fromkeys(("full_shard", "full", *ON), "fsdp"),
     **dict.fromkeys(("no_shard", *OFF), "ddp"),
     "hybrid_shard": "hsdp",
+    "hybrid": "hsdp",
     "shard_grad_op": "zero2",
 }
 _MOST_AXIS = 2**14

@@ -241,6 +241,7 @@ def test_every_flag_of_the_table_means_a_key_that_is_read() -> None:
         "dataset_share",
         "frozen",
         "frozen_part",
+        "decoder",
         "head_type",
         "quantised",
         "start_epoch",
