@@ -256,6 +256,15 @@ def test_no_job_stands_back_for_longer_than_long_limits_of_the_site_warrant(
     assert memory.long_limit_s == pytest.approx(limits_h * 3600.0)
 
 
+def test_where_no_job_has_a_limit_long_run_times_say_how_long_one_may_stand_back() -> None:
+    """A user of ten-day jobs where others' take an hour: half a day, not ten."""
+    quick, slow = (replace(JOB, user=user, limit_s=None) for user in ("quick", "slow"))
+    runs = [past(n, 3600.0, quick) for n in range(300)]
+    memory = memory_of(*runs, *(past(300 + n, 10 * DAY_S, slow) for n in range(8)))
+    assert expected(memory, slow).expected_s > 5 * DAY_S
+    assert expected(memory, slow).order_s(0.5) == pytest.approx(DAY_S / 2)
+
+
 def test_a_site_that_ends_jobs_late_is_known_for_it() -> None:
     """Jobs that reach their limit of an hour run on for ten minutes here."""
     job = replace(JOB, limit_s=3600.0)

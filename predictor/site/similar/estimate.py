@@ -100,7 +100,7 @@ class Estimate:
 
     ``expected_s`` is the mean, ``limit_s`` the limit its user asked for. ``similar`` are the runs
     it rests on, the most telling first, and ``physics`` is what physics said, empty for nothing.
-    ``long_limit_s`` is what one in twenty of the latest limits of the site exceeds.
+    ``long_limit_s`` is what one in twenty of the site's latest limits exceeds, else run times.
     """
 
     expected_s: float

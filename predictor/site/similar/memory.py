@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp, inf, log
+from math import exp, log
 from statistics import median
 
 import numpy as np
@@ -204,8 +204,8 @@ class SiteMemory:
 
     @property
     def long_limit_s(self) -> float:
-        """What one in twenty of the latest limits here exceeds, in seconds; infinite before any."""
-        return exp(self._limits.ln[LONG]) if len(self._limits.ln) else inf
+        """Seconds that one in twenty of the latest limits exceeds; without any, of run times."""
+        return exp((self._limits if len(self._limits.ln) else self._seconds).ln[LONG])
 
     def learn(
         self, runs: Sequence[PastRun], expect: Callable[[int, PastRun], RunTimes] | None = None
