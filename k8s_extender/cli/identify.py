@@ -12,7 +12,6 @@ from predictor.cli.console import format_option, show_json
 from predictor.cli.identify import show_stated, summary
 
 from ..plain import items, text, texts
-from ..pods import GROUPS, VOLCANO
 
 
 @click.command()
@@ -60,5 +59,7 @@ def _objects(manifest: IO[bytes]) -> Iterator[dict[str, Any]]:
 
 def _kind(obj: dict[str, Any]) -> str:
     """The kind as `pod_sets` has it: Volcano's is called Job too."""
+    from ..pods import GROUPS, VOLCANO
+
     volcano = text(obj, "apiVersion").startswith(GROUPS[VOLCANO])
     return VOLCANO if volcano else text(obj, "kind")

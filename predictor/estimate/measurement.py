@@ -30,6 +30,9 @@ _NOT_OPTIONS = {
     *("container", "optimizer", "tp", "pp", "cp", "ep", "vp", "dp"),
     *("micro_batch", "grad_accum", "data", "tdp", "code"),
 }
+# Of tables that time forward and backward alone. Setting gradients to zero and copying the batch,
+# which such loops do too, take as long there as an update, which they are priced with.
+NO_OPTIMIZER = "none"
 _GRAPH_OPTION = "partial_fc_sample_ratio"  # changes the network itself, an argument of its builder
 # A translation batch beyond this is in tokens of one side (fairseq's max-tokens), not in pairs.
 TOKEN_BATCH = 1000
@@ -258,7 +261,7 @@ def unknown_words(row: Row) -> tuple[str, ...]:
     framework, optimizer = row.get("framework", ""), dict(options).get("optimizer")
     if framework and not names_framework(framework):
         unknown.append(f"framework {framework}")
-    if optimizer is not None and _optimizer(dict(options)) is None:
+    if optimizer not in (None, NO_OPTIMIZER) and _optimizer(dict(options)) is None:
         unknown.append(f"optimizer {optimizer}")
     return tuple(unknown)
 
@@ -266,9 +269,10 @@ def unknown_words(row: Row) -> tuple[str, ...]:
 def _optimizer(options: Mapping[str, str]) -> str | None:
     """The optimizer a row names, None where it names none that we know."""
     try:
-        return optimizer_named(options.get("optimizer", ""))
+        name = optimizer_named(options.get("optimizer", ""))
     except JobError:
         return None
+    return None if name == NO_OPTIMIZER else name
 
 
 def _step_s(row: Row, job: TrainingJob, entry: ModelEntry) -> float:

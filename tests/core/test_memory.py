@@ -126,6 +126,7 @@ def test_fused_attention_keeps_no_scores() -> None:
 def test_a_gpt_layer_keeps_what_the_literature_counts() -> None:
     shape = {"layers": "24", "hidden": "1024", "heads": "16", "vocab": "50304"}
     fields = {"framework": "megatron", "gpus": 1, "batch_size": 4, "seq_len": 1024}
+    fields["options"] = {"flash_attention": "off"}
     deep = memory_of(job("gpt-style", variant=shape, **fields))
     shallow = memory_of(job("gpt-style", variant=shape | {"layers": "12"}, **fields))
     rows, hidden = 4 * 1024, 1024
