@@ -26,10 +26,15 @@ MORE = "OverTimeLimit=30"
 
 @pytest.fixture
 def lenient(installation: Installation) -> Iterator[SlurmCluster]:
-    """A cluster whose default partition lets jobs run 30 minutes past their limit."""
+    """A cluster whose default partition lets jobs run 30 minutes past their limit.
+
+    Backfill plans to the second: by whole minutes, a start is rounded down to the minute, and what
+    fits before it depends on when in a minute the test begins.
+    """
     gpu, *rest = PARTITIONS
-    parts = (replace(gpu, more=MORE), *rest)
-    with SlurmCluster(installation, Bench(accounting=False, partitions=parts)) as cluster:
+    bench = Bench(accounting=False, partitions=(replace(gpu, more=MORE), *rest))
+    exact = replace(bench, scheduler=(*bench.scheduler, "bf_resolution=1"))
+    with SlurmCluster(installation, exact) as cluster:
         yield cluster
 
 
