@@ -130,10 +130,11 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Era:
-    """What chooses defaults: of which framework and date, on which GPU, in 16 bits or more."""
+    """What chooses defaults: of which framework, date and source, on which GPU, in 16 bits or more."""
 
     framework: str
     date: float
+    source: str
     capability: tuple[int, int]
     sixteen_bit: bool
 
@@ -182,6 +183,7 @@ def _holds(entry: Mapping[str, Any], stated: Mapping[str, str], era: Era) -> boo
     wanted = entry.get("stated", {})
     return (
         era.framework in entry.get("frameworks", (era.framework,))
+        and era.source in entry.get("sources", (era.source,))
         and era.date >= entry.get("since", -math.inf)
         and not era.date >= entry.get("before", math.nan)
         and era.capability >= divmod(round(10 * entry.get("capability", 0)), 10)

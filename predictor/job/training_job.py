@@ -137,6 +137,7 @@ class TrainingJob:
         era = Era(
             framework=self.framework,
             date=date_of(self.framework_date, self.source),
+            source=self.source,
             capability=gpu.compute_capability,
             sixteen_bit=self.precision.activation_dtype.bytes == SIXTEEN_BIT,
         )

@@ -171,6 +171,14 @@ def test_what_is_unstated_is_of_its_era(framework: str, fused: bool) -> None:
         assert setting.reason
 
 
+def test_pytorch_is_contiguous_unless_a_recipe_of_nvidia_or_an_option_says_otherwise() -> None:
+    recipe = {"framework": "pytorch 1.9", "source": "deeplearningexamples"}
+    assert job(**recipe).software.channels_last
+    assert not job(framework="pytorch 1.9").software.channels_last
+    assert not job(**(recipe | {"framework": "pytorch 1.4"})).software.channels_last
+    assert job(options="memory_format=nhwc").software.channels_last
+
+
 def test_a_container_dates_the_software() -> None:
     dated = job(options="container=22.05")
     assert dated == job(framework="pytorch 22.05")
