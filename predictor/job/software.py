@@ -130,7 +130,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Era:
-    """What chooses defaults: of which framework, date and source, on which GPU, in 16 bits or more."""
+    """What chooses defaults: framework, date and source, GPU, and whether 16 bits or more."""
 
     framework: str
     date: float

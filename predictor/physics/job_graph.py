@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
-from profiles.gpus import CPU, find_gpu
+from profiles.gpus import CPU, Gpu, find_gpu
 
 from ..graphs.catalog import ModelEntry, find_entry, graph_of, overrides
 from ..graphs.operator import FORWARD, READ_BACK, Direction, Graph, Kind, Operator, Workload
@@ -165,7 +165,7 @@ def lowered(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOp
     if job.framework.startswith("tensorflow") and ("xla", "off") in job.options:
         typed = tuple(spelt_out(typed))
     if not (job.software.channels_last and takes_channels_last(job)):
-        typed = (*typed, *transposes(typed))
+        typed = (*typed, *transposes(typed, job.hardware))
     elif job.precision.activation_dtype.bytes == 2:
         typed = tuple(off_tensor_cores(typed))
     return tuple(fused(typed)) if fuses(job) else typed
@@ -244,12 +244,19 @@ GROUPS = 8
 CHANNELS = 64
 
 
-def transposes(typed: Sequence[TypedOperator]) -> list[TypedOperator]:
+# Elements that a transposing copy moves in a clock of an SM, whatever their width: it turns tiles
+# in shared memory, one element at a time. ResNet-50 and SSD, channels first in FP16 on V100, A100
+# and H100 (lambdal/deeplearning-benchmark), want 1.2 to 1.4, times the share of bandwidth reached.
+ELEMENTS_PER_CLOCK = 1.5
+
+
+def transposes(typed: Sequence[TypedOperator], gpu: Gpu) -> list[TypedOperator]:
     """The copies around tensor-core convolutions of a network with channels first.
 
     One operator per pass and format, with the bytes and kernels of all of them: cuDNN launches
-    them inside its own call.
+    them inside its own call. Where memory is faster than the copies, it waits for them.
     """
+    element = gpu.bandwidth_bytes_per_s / (ELEMENTS_PER_CLOCK * gpu.sms * gpu.boost_clock_hz)
     moved: dict[tuple[Direction, Dtype], list[float]] = {}
     onto = Direction.WEIGHT_GRADIENT
     for operator, dtype, _, tensor_core in typed:
@@ -264,7 +271,7 @@ def transposes(typed: Sequence[TypedOperator]) -> list[TypedOperator]:
         TypedOperator(
             Operator(Kind.CAST, direction, (1, int(elements)), 0.0, elements, elements, kernels),
             dtype,
-            2 * elements * dtype.bytes,
+            elements * max(2 * dtype.bytes, element),
             False,
         )
         for (direction, dtype), (elements, kernels) in moved.items()
