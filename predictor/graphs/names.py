@@ -27,6 +27,10 @@ _MAX_TAGS = 5
 _SEPARATORS = re.compile(r"[\s_,()\[\]-]+")
 _WORD = re.compile(r"\d+(?:\.\d+)*|[^\d-]+", re.ASCII)
 _FILE = re.compile(r"\.(py|ya?ml|json|pth?|ckpt|safetensors)$")
+# Where Hugging Face keeps what it loaded; ModelScope writes a dot as ___.
+_CACHED = re.compile(
+    r"^(?:.*/)?models--(?:(?:(?!--|/).)+--)?(?=[^/]+/snapshots/)|/snapshots/[^/]+/?$"
+)
 _SIZE = re.compile(r"(.+?)-(\d{2,4})(?:x\2)?")
 _NEAREST_OF = 40
 _CUTOFF = 0.5
@@ -142,7 +146,7 @@ def _spellings(name: str, library: str) -> Iterator[str]:
 
     Each in its library, whole, and without library, organisation or folders.
     """
-    key = _FILE.sub("", normal(name).rstrip("/"))
+    key = _FILE.sub("", normal(_CACHED.sub("", name).replace("___", ".")).rstrip("/"))
     found = [library + key, key] if library else [key]
     for prefix, written in naming().libraries.items():
         if start := written.match(key):

@@ -63,6 +63,18 @@ PRECISION = re.compile(
     r"^(?!export|save|eval)(?:.*-)?"
     r"(?:amp|[bt]?fp?\d\d?|float\d+|bfloat16|half|mixed|precision|dtype|autocast)(?:$|-)"
 )
+# Of a program's own text: what it does of itself, and flags by which one asks for it.
+_HALVES = (
+    re.compile(
+        r"autocast\(|GradScaler|NativeScaler|MixedPrecision|\.half\(\)|\b(?:fp16|bf16)\s*=\s*True"
+        r"|(?:precision|dtype)\s*=\s*(?:torch\.)?[\"']?(?:bf|fp|float|bfloat)?16"
+    ),
+    re.compile(r"[\"']--?(?:[\w-]+[_-])?(?:amp|fp16|bf16|half|precision|dtype)\b"),
+)
+_ADAPTS = (
+    re.compile(r"\b(?:get_peft_model|LoraConfig|AttnProcsLayers|inject_adapter_in_model)\("),
+    re.compile(r"[\"']--?[\w-]*(?:lora|peft|adapter)|(?:lora|peft)\w*\s*:", re.IGNORECASE),
+)
 _NEGATED = re.compile(r"-+(?:no|disable)[-_]", re.ASCII)
 # train_text_to_image_lora.py, litgpt finetune_lora, llama3/8B_qlora_single_device
 _LORA = re.compile(r"(?:^|[_ ])(q?)[ld]ora(?:_|\.py|[. ]|$)", re.ASCII)
@@ -122,6 +134,9 @@ def _read(found: Configured, own: Launch, origin: str) -> Stated:
         why = "finetuning_type is not stated: its default lora is taken, and no limit is set"
         reading.draft.problem(why, "options", contradiction=True)
     _read_kind(reading)
+    if _of_itself(found, _ADAPTS) and "lora" not in reading.draft.pairs.get("options", ()):
+        why = f"{own.program} makes adapters: state lora in --comment"
+        reading.draft.problem(why, "options", contradiction=True)
     _check_weights(reading)
     _read_dataset(reading.draft, reading.special, launch.after)
     tell_files(found, reading.draft)
@@ -138,7 +153,7 @@ def _read(found: Configured, own: Launch, origin: str) -> Stated:
     started = {flags().launcher_trainers.get(base_name(word)) for word in launch.before}
     if framework := family.framework or ("pytorch" if started - {None} else ""):
         context.say("framework", framework)
-    if trainer := _trainer(reading, stated):
+    if not _of_itself(found, _HALVES) and (trainer := _trainer(reading, stated)):
         context.say("trainer", trainer)
     usual, settled = Draft(f"default of {launch.program}"), stated.settled()
     unread = stated.doubts or found.unread or any(UNKNOWN in word for word in launch.after)
@@ -146,6 +161,11 @@ def _read(found: Configured, own: Launch, origin: str) -> Stated:
     for key in taken.keys() - settled:
         usual.say(key, taken[key])
     return stated.over(context.stated()).over(usual.stated())
+
+
+def _of_itself(found: Configured, signs: tuple[re.Pattern[str], re.Pattern[str]]) -> bool:
+    """Whether the program's text does a thing that no flag of it asks for."""
+    return bool(signs[0].search(found.program)) and not signs[1].search(found.program)
 
 
 def _trainer(reading: _Reading, stated: Stated) -> str | None:
@@ -395,7 +415,7 @@ def _read_kind(reading: _Reading) -> None:
             options["lora_rank"] = adapters
     if bits in ON or bits in _BITS:
         options |= {"quantized_base": f"{bits if bits in _BITS else 4}bit", "lora": "on"}
-    if "lora" in options and reading.family.adapts:
+    if "lora" in options and reading.family.adapts and "lora_targets" not in special:
         told_so = reading.draft.pairs.setdefault("options", {})
         told_so.setdefault("lora_targets", reading.family.adapts)
     if "distilled" in told:

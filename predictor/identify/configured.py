@@ -43,7 +43,7 @@ class Configured:
 
     ``tables`` is what the configurations of DeepSpeed and Accelerate say, which flags win over
     too. ``unread`` may say what the time of the job follows from, ``sharding_unread`` how its state
-    is shared.
+    is shared; ``program`` is the text of what is launched, where it may be read.
     """
 
     launch: Launch
@@ -51,6 +51,7 @@ class Configured:
     unread: tuple[Named, ...]
     launcher_unread: bool
     sharding_unread: bool
+    program: str = ""
 
 
 def configured(launch: Launch, files: Files | None, origin: str) -> Configured:
@@ -74,7 +75,8 @@ def configured(launch: Launch, files: Files | None, origin: str) -> Configured:
     )
     left = (one for one in named if one.flag in _DEEPSPEED and one.paths[0] in reading.missing)
     unread += tuple(one for one in left if not one.agreed)
-    return Configured(whole, tables, unread, reading.launcher_unread, bool(reading.missing))
+    text = files(posixpath.join(launch.directory, launch.program)) or ""
+    return Configured(whole, tables, unread, reading.launcher_unread, bool(reading.missing), text)
 
 
 @dataclass(slots=True)

@@ -220,7 +220,7 @@ def joint_precision(signals: Mapping[str, str]) -> Precision | None:
 
 def _meant(name: str, text: str) -> tuple[Precision | str, ...]:
     """What one flag with its word adds; ``_AMP`` for autocast in a format yet to be said."""
-    word = key_of(text)
+    word = key_of(text).removeprefix("torch.")
     if word in OFF:
         # `--mixed_precision no` is said on purpose; `--fp16 False` leaves open what else.
         return (Precision.FP32,) if name in ("mixed_precision", "dtype") and word == "no" else ()

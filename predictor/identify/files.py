@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import os
 import posixpath
 import stat
@@ -23,6 +24,7 @@ MAX_TEXT = 64 * 1024
 MAX_SETTINGS = 2000
 MAX_DEPTH = 16
 MAX_VALUE = 256
+MAX_NUMBER = 2**63
 
 
 class _Loader(CSafeLoader):
@@ -144,6 +146,10 @@ def _literal(node: ast.expr, known: Mapping[str, Any]) -> Any:
         return node.value
     if isinstance(node, ast.Name):
         return known.get(node.id, UNKNOWN)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        sides = [_literal(node.left, known), _literal(node.right, known)]
+        if all(type(side) is int for side in sides) and abs(math.prod(sides)) < MAX_NUMBER:
+            return math.prod(sides)
     return UNKNOWN
 
 

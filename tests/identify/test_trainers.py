@@ -197,3 +197,40 @@ def test_a_decoder_by_its_sizes_is_priced_as_the_network_of_these_sizes() -> Non
     assert job_graph(job, entry_of(job.model)).parameters == pytest.approx(
         job_graph(named, entry_of(named.model)).parameters, rel=1e-3
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "trainer"),
+    [
+        ("loss_scaler = NativeScaler()\n", None),
+        ("with torch.autocast(device, torch.float16):\n", None),
+        ("model = AutoModel.from_pretrained(name, torch_dtype=torch.bfloat16)\n", None),
+        ("accelerator = Accelerator(mixed_precision='fp16')\n", None),
+        ("p.add_argument('--amp')\nscaler = GradScaler(enabled=args.amp)\n", "pytorch"),
+        ("model(batch).backward()\n", "pytorch"),
+    ],
+)
+def test_no_default_stands_where_the_program_computes_in_16_bits_of_itself(
+    tmp_path: Path, text: str, trainer: str | None
+) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    argv = tuple(f"torchrun mine.py {VISION}".split())
+    assert identify(argv=argv, files=user_files(tmp_path)).trainer == trainer
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "sound"),
+    [
+        ("model = get_peft_model(model, LoraConfig(r=8))\n", "", False),
+        ("model = get_peft_model(model, LoraConfig(r=8))\n", "--lora_r 8", True),
+        ("p.add_argument('--use_lora')\nif args.use_lora: get_peft_model(m, c)\n", "", True),
+        ("trainer.train()\n", "", True),
+    ],
+)
+def test_adapters_that_only_the_program_tells_of_leave_no_limit(
+    tmp_path: Path, text: str, flags: str, sound: bool
+) -> None:
+    (tmp_path / "tune.py").write_text(text)
+    command = f"python tune.py --model_name_or_path google/gemma-2b --max_steps 9 --fp16 {flags}"
+    stated = identify(argv=tuple(command.split()), files=user_files(tmp_path))
+    assert (not stated.contradictions) == sound
