@@ -66,10 +66,14 @@ PRECISION = re.compile(
 # Of a program's own text: what it does of itself, and flags by which one asks for it.
 _HALVES = (
     re.compile(
-        r"autocast\(|GradScaler|NativeScaler|MixedPrecision|\.half\(\)|\b(?:fp16|bf16)\s*=\s*True"
+        r"autocast\(|(?:Grad|Native|loss_|grad_|fp16_)[Ss]caler|MixedPrecision|\.half\(\)|hydra\.main"
+        r"|allow_tf32\s*=\s*True|float32_matmul_precision|\b(?:fp16|bf16)\s*=\s*True"
         r"|(?:precision|dtype)\s*=\s*(?:torch\.)?[\"']?(?:bf|fp|float|bfloat)?16"
     ),
-    re.compile(r"[\"']--?(?:[\w-]+[_-])?(?:amp|fp16|bf16|half|precision|dtype)\b"),
+    re.compile(
+        r"[\"']--?(?:(?:use|enable|mixed|weight|torch)[_-])?(?:amp|fp16|bf16|half|precision|dtype)[\"']"
+        r"[^)]*?(?:store_true|default\s*=\s*(?:None|[\"'](?:no|fp32|float32)[\"']))"
+    ),
 )
 _ADAPTS = (
     re.compile(r"\b(?:get_peft_model|LoraConfig|AttnProcsLayers|inject_adapter_in_model)\("),
@@ -78,8 +82,11 @@ _ADAPTS = (
 _NEGATED = re.compile(r"-+(?:no|disable)[-_]", re.ASCII)
 # train_text_to_image_lora.py, litgpt finetune_lora, llama3/8B_qlora_single_device
 _LORA = re.compile(r"(?:^|[_ ])(q?)[ld]ora(?:_|\.py|[. ]|$)", re.ASCII)
-# main_moco.py, reranker_train.py: each sample goes through the network more than once.
-_VIEWS = re.compile(r"(?:^|[_/.-])(?:moco|simcl|simsiam|byol|dino|swav|barlow|vicreg)|rerank")
+# main_moco.py, reranker_train.py, train_controlnet.py: samples go through more, or more than once.
+_VIEWS = re.compile(
+    r"(?:^|[_/.-])(?:moco|simcl|simsiam|byol|dino|swav|barlow|vicreg|contrastive|controlnet"
+    r"|textual_inversion)|rerank"
+)
 _DISTRIBUTED = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
 # Ends of the names of files of data.
 _ENDS = re.compile(r"(?:\.(?:[a-z]{2,7}\d?|mp4|h5))+$", re.ASCII)
@@ -153,7 +160,8 @@ def _read(found: Configured, own: Launch, origin: str) -> Stated:
     started = {flags().launcher_trainers.get(base_name(word)) for word in launch.before}
     if framework := family.framework or ("pytorch" if started - {None} else ""):
         context.say("framework", framework)
-    if not _of_itself(found, _HALVES) and (trainer := _trainer(reading, stated)):
+    trainer, halves = _trainer(reading, stated), _of_itself(found, _HALVES)
+    if trainer and not (halves and shipped_yaml("trainers.yaml")[trainer]["precision"] == "fp32"):
         context.say("trainer", trainer)
     usual, settled = Draft(f"default of {launch.program}"), stated.settled()
     unread = stated.doubts or found.unread or any(UNKNOWN in word for word in launch.after)
@@ -202,7 +210,7 @@ def _read_flags(reading: _Reading, own: int) -> None:
         ):
             continue
         if key in _SWITCHED:
-            switch = value or _next_value(following) or "on"
+            switch = value if value is not None else _next_value(following) or "on"
             if UNKNOWN not in switch:
                 reading.special[key] = switch
             elif key in _KINDS:
@@ -406,7 +414,7 @@ def _read_kind(reading: _Reading) -> None:
         reading.draft.texts["model"] = key, model[: frozen.start()]
         bits = frozen[1] or frozen[2] or "4"
     if _VIEWS.search(f"{reading.launch.directory}/{program}".lower()):
-        why = "self-supervised views, or passages of one query, are not priced: no limit is set"
+        why = "self-supervised views, passages of a query, controls are not priced: no limit is set"
         reading.draft.problem(why, "model", contradiction=True)
     options = {}
     if adapters:

@@ -75,7 +75,7 @@ def configured(launch: Launch, files: Files | None, origin: str) -> Configured:
     )
     left = (one for one in named if one.flag in _DEEPSPEED and one.paths[0] in reading.missing)
     unread += tuple(one for one in left if not one.agreed)
-    text = files(posixpath.join(launch.directory, launch.program)) or ""
+    text = reading._read(posixpath.join(launch.directory, launch.program)) or ""
     return Configured(whole, tables, unread, reading.launcher_unread, bool(reading.missing), text)
 
 

@@ -32,7 +32,9 @@ def test_the_same_settings_in_every_form(name: str, text: str) -> None:
 
 
 def test_what_only_running_could_tell_is_unknown() -> None:
-    assert settings_of("c.py", "a = 5 * 8\nb = a\nc = f()\n") == dict.fromkeys("abc", UNKNOWN)
+    assert settings_of("c.py", "a = 5 * x\nb = a\nc = f()\n") == dict.fromkeys("abc", UNKNOWN)
+    assert settings_of("c.py", "a = 5 * 8\nb = a\n") == {"a": "40", "b": "40"}
+    assert settings_of("c.py", f"a = {'9' * 4000} * 9\n") == {"a": UNKNOWN}
     assert settings_of("c.yaml", "a: ${b.c}\n") == {"a": UNKNOWN}
 
 

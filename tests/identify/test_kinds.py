@@ -248,7 +248,12 @@ def test_programs_that_a_package_installs_train_by_their_names(
 
 @pytest.mark.parametrize(
     "program",
-    ["main_moco.py -a resnet50", "SimCLR/run.py --arch resnet50", "main_dino.py --arch vit-s-16"],
+    [
+        "main_moco.py -a resnet50",
+        "SimCLR/run.py --arch resnet50",
+        "main_dino.py --arch vit-s-16",
+        "train_controlnet.py --model stable-diffusion-v1",
+    ],
 )
 def test_views_of_one_image_are_told_and_carry_no_limit(program: str) -> None:
     said = f"python {program} --batch-size 256 --epochs 100 --dataset imagenet --amp"

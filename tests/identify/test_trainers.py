@@ -205,8 +205,11 @@ def test_a_decoder_by_its_sizes_is_priced_as_the_network_of_these_sizes() -> Non
         ("loss_scaler = NativeScaler()\n", None),
         ("with torch.autocast(device, torch.float16):\n", None),
         ("model = AutoModel.from_pretrained(name, torch_dtype=torch.bfloat16)\n", None),
+        ("p.add_argument('--amp-opt-level', default='O1')\nwith autocast():\n", None),
         ("accelerator = Accelerator(mixed_precision='fp16')\n", None),
-        ("p.add_argument('--amp')\nscaler = GradScaler(enabled=args.amp)\n", "pytorch"),
+        ("p.add_argument('--amp', action='store_true')\nwith autocast():\n", "pytorch"),
+        ("torch.backends.cuda.matmul.allow_tf32 = True\n", None),
+        ("@hydra.main(config_path='conf')\ndef main(cfg): ...\n", None),
         ("model(batch).backward()\n", "pytorch"),
     ],
 )
