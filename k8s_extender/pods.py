@@ -16,10 +16,11 @@ from predictor.identify.launch import launch_of, shell_text
 from predictor.identify.shell import UNKNOWN, Command, read_script
 
 from .config import PREFIX
-from .nodes import RESOURCE_PREFIX
+from .nodes import RESOURCE_PREFIX, known_gpu
 from .plain import MOST, JsonPath, at, count, items, mapping, text
 
 MAX_GPUS = 1024
+VENDOR = "nvidia.com/"  # a cluster may name a resource for one GPU: nvidia.com/a100
 # A container may ask for devices of a class by this name, as for any resource.
 DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 # Annotations of KAI-Scheduler: its pods ask for no resource.
@@ -56,7 +57,12 @@ def asked_of(
     containers = (*items(spec, "containers"), *items(spec, "initContainers"))
     parts = (mapping(c, "resources", part) for c in containers for part in ("requests", "limits"))
     named = {key for part in parts for key in part if isinstance(key, str)}
-    others = sorted(key for key in named if key.startswith((RESOURCE_PREFIX, DEVICE_CLASS)))
+    others = sorted(
+        key
+        for key in named - {*resources}
+        if key.startswith((RESOURCE_PREFIX, DEVICE_CLASS))
+        or (key.startswith(VENDOR) and known_gpu(key.removeprefix(VENDOR)) is not None)
+    )
     totals = {name: _total(spec, name) for name in dict.fromkeys((*resources, *others))}
     most = max(totals, key=totals.__getitem__, default=None)
     if most is not None and 0 < totals[most] <= MAX_GPUS:

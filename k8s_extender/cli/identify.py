@@ -39,7 +39,8 @@ def identify(manifest: IO[bytes], form: str) -> None:
         )
         return
     for name, job in found:
-        click.echo(f"{name}: {job.gpus} GPUs, pods: {job.pods}")
+        of = "" if job.resource == "nvidia.com/gpu" else f" of {job.resource}"
+        click.echo(f"{name}: {job.gpus} GPUs{of}, pods: {job.pods}")
         show_stated(job.stated)
     if not found:
         click.echo(f"no object of {manifest.name} asks for GPUs")

@@ -86,3 +86,23 @@ def test_what_is_no_yaml_is_an_error(tmp_path: Path) -> None:
     found = CliRunner().invoke(identify, [str(file)])
     assert found.exit_code == 2
     assert "is not YAML" in found.output
+
+
+@pytest.mark.parametrize(
+    ("resource", "told"),
+    [
+        ("nvidia.com/a100", "2 GPUs of nvidia.com/a100"),
+        ("nvidia.com/rtxa6000", "2 GPUs of nvidia.com/rtxa6000"),
+        ("nvidia.com/mig-3g.40gb", "2 GPUs of nvidia.com/mig-3g.40gb"),
+        ("nvidia.com/gpu", "2 GPUs,"),
+        ("nvidia.com/gpumem", "no object of"),
+        ("example.com/a100", "no object of"),
+    ],
+)
+def test_resources_that_are_named_for_a_gpu_count_it(
+    tmp_path: Path, resource: str, told: str
+) -> None:
+    manifest = job({"command": SCRIPT.split()})
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    container["resources"] = {"limits": {resource: 2}}
+    assert told in identified(tmp_path, [manifest]).output
