@@ -75,10 +75,32 @@ _HALVES = (
         r"[^)]*?(?:store_true|default\s*=\s*(?:None|[\"'](?:no|fp32|float32)[\"']))"
     ),
 )
-_ADAPTS = (
-    re.compile(r"\b(?:get_peft_model|LoraConfig|AttnProcsLayers|inject_adapter_in_model)\("),
-    re.compile(r"[\"']--?[\w-]*(?:lora|peft|adapter)|(?:lora|peft)\w*\s*:", re.IGNORECASE),
-)
+# What else counts of it, by the field that it is about.
+_BY_ITSELF = {
+    "options": (
+        re.compile(
+            r"\b(?:get_peft_model|LoraConfig|AttnProcsLayers|BitsAndBytesConfig)\("
+            r"|\bload_in_[48]bit\s*=\s*True"
+        ),
+        re.compile(
+            r"[\"']--?[\w-]*(?:lora|peft|adapter|load_in_)|(?:lora|peft|load_in_)\w*\s*:", re.I
+        ),
+        "makes adapters or quantises: state lora in --comment",
+    ),
+    "gpus": (
+        re.compile(
+            r"\bDataParallel\(|\bmp\.spawn|multiprocessing\.spawn|MirroredStrategy"
+            r"|\b(?:devices|gpus)\s*=\s*(?:-1|[2-9]|[\"'](?:auto|-1)|torch\.cuda\.device_count)"
+        ),
+        re.compile("(?!)"),
+        "uses several GPUs by itself: no limit is set",
+    ),
+    "model": (
+        re.compile(r"\.requires_grad\s*=\s*False|requires_grad_\(False\)"),
+        re.compile(r"[\"']--?[\w-]*(?:freeze|frozen|teacher|ema)|(?:freeze|frozen)\w*\s*:", re.I),
+        "freezes parts by itself: no limit is set",
+    ),
+}
 _NEGATED = re.compile(r"-+(?:no|disable)[-_]", re.ASCII)
 # train_text_to_image_lora.py, litgpt finetune_lora, llama3/8B_qlora_single_device
 _LORA = re.compile(r"(?:^|[_ ])(q?)[ld]ora(?:_|\.py|[. ]|$)", re.ASCII)
@@ -141,9 +163,11 @@ def _read(found: Configured, own: Launch, origin: str) -> Stated:
         why = "finetuning_type is not stated: its default lora is taken, and no limit is set"
         reading.draft.problem(why, "options", contradiction=True)
     _read_kind(reading)
-    if _of_itself(found, _ADAPTS) and "lora" not in reading.draft.pairs.get("options", ()):
-        why = f"{own.program} makes adapters: state lora in --comment"
-        reading.draft.problem(why, "options", contradiction=True)
+    kind = {"lora", "frozen"} & reading.draft.pairs.get("options", {}).keys()
+    known = bool(kind) or own.program in family.programs
+    for about, (sign, asked, what) in _BY_ITSELF.items():
+        if (own.alone if about == "gpus" else not known) and _fixed(found, sign, asked):
+            reading.draft.problem(f"{own.program} {what}", about, contradiction=True)
     _check_weights(reading)
     _read_dataset(reading.draft, reading.special, launch.after)
     tell_files(found, reading.draft)
@@ -151,7 +175,7 @@ def _read(found: Configured, own: Launch, origin: str) -> Stated:
     _read_length(reading)
     stated = reading.draft.stated()
     # other problems change no time: a program has words of its own
-    told = DECISIVE | NAMED
+    told = DECISIVE | NAMED | {"gpus"}
     problems = tuple(p for p in stated.problems if p.field in told)
     stated = completed(replace(stated, problems=problems), found.tables)
     if not (stated.values or stated.unknown_model):
@@ -160,7 +184,7 @@ def _read(found: Configured, own: Launch, origin: str) -> Stated:
     started = {flags().launcher_trainers.get(base_name(word)) for word in launch.before}
     if framework := family.framework or ("pytorch" if started - {None} else ""):
         context.say("framework", framework)
-    trainer, halves = _trainer(reading, stated), _of_itself(found, _HALVES)
+    trainer, halves = _trainer(reading, stated), _fixed(found, *_HALVES)
     if trainer and not (halves and shipped_yaml("trainers.yaml")[trainer]["precision"] == "fp32"):
         context.say("trainer", trainer)
     usual, settled = Draft(f"default of {launch.program}"), stated.settled()
@@ -171,9 +195,9 @@ def _read(found: Configured, own: Launch, origin: str) -> Stated:
     return stated.over(context.stated()).over(usual.stated())
 
 
-def _of_itself(found: Configured, signs: tuple[re.Pattern[str], re.Pattern[str]]) -> bool:
+def _fixed(found: Configured, sign: re.Pattern[str], asked: re.Pattern[str]) -> bool:
     """Whether the program's text does a thing that no flag of it asks for."""
-    return bool(signs[0].search(found.program)) and not signs[1].search(found.program)
+    return bool(sign.search(found.program)) and not asked.search(found.program)
 
 
 def _trainer(reading: _Reading, stated: Stated) -> str | None:

@@ -25,7 +25,7 @@ from .grammar import parse_mapping, parse_text
 from .launch import Launch, base_name, flag_of, flags, launch_of, serves, shell_file, shell_text
 from .rules import RuleContext, Rules
 from .shell import MAX_SCRIPT, VISIBLE, Command, Sourced, read_script
-from .stated import FILE, SCRIPT, Problem, Stated
+from .stated import FILE, NOTES, SCRIPT, Problem, Stated
 
 MARK = "#SBATCH"
 # By which launchers are told how many processes to start.
@@ -130,7 +130,7 @@ def _parsed(
     environment: tuple[tuple[str, str], ...],
     files: Files | None,
 ) -> Stated:
-    notes = parse_text(" ".join(_LINE.findall(text)), origin)
+    notes = parse_text(" ".join(_LINE.findall(text)), NOTES)
     if text.strip():
         here = {} if files is None else HERE
         script = read_script(text, {**here, **dict(environment)}, argv[1:], _sourced(files))
@@ -256,7 +256,9 @@ def _training(
     if not training:
         return Stated()
     agreed = _agreed([stated for _, stated in training], "two training commands")
-    agreed = replace(agreed, alone=len(training) == 1 and training[0][0].launch.alone)
+    spreads = any(problem.field == "gpus" for problem in agreed.problems)
+    alone = len(training) == 1 and training[0][0].launch.alone and not spreads
+    agreed = replace(agreed, alone=alone)
     if len(training) > 1:
         agreed = _without_length(agreed, origin, "several training commands")
     elif training[0][0].repeated:

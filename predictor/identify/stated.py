@@ -28,6 +28,7 @@ DECISIVE = frozenset((*BATCHES, *_LENGTHS, *_SIZES, *_SPLITS, *PAIRS, "phases", 
 # A place that states one of each settles what a configuration file that is not read may say.
 _WHOLE = (BATCHES, _LENGTHS)
 SCRIPT = "script"
+NOTES = "#PT"  # the origin of lines of a script that are written for us
 FILE = "file"  # the origin of what a configuration says
 # Fields that a script and what goes before it may not say differently.
 NAMED = {"model", "precision", "dataset", "sharding"}
@@ -112,7 +113,7 @@ class Stated:
         for name in sorted(self.values.keys() & weaker.values.keys() & CONTRADICTED):
             own, other = self.values[name], weaker.values[name]
             places = self.origins[name], weaker.origins[name]
-            if own != other and (places[0] == SCRIPT) != (places[1] == SCRIPT):
+            if own != other and places[0] != places[1] and {SCRIPT, NOTES} & {*places}:
                 said = f"{places[0]} says {own}, {places[1]} {other}"
                 yield Problem(places[0], f"{name}: {said}: no limit is set", name, True)
 

@@ -182,7 +182,7 @@ def test_a_second_program_that_trains_leaves_the_length_open() -> None:
 def test_pt_lines_go_before_flags_and_settle_their_problems() -> None:
     stated = parse_script(f"#PT batch=8 epochs=1\npython train.py {FLAGS} --seq-len 9 --epochs $E")
     assert (stated.values["batch_size"], stated.values["epochs"]) == (8, 1.0)
-    assert not stated.problems
+    assert [(p.field, p.contradiction) for p in stated.problems] == [("batch_size", True)]
 
 
 def test_a_variable_known_from_the_submission_fills_a_flag() -> None:

@@ -23,7 +23,7 @@ def test_places_go_before_each_other_in_their_order() -> None:
         "model": "comment",
         "batch_size": "extra",
         "epochs": "environment",
-        "image_size": "script",
+        "image_size": "#PT",
         "precision": "script",
         "optimizer": "annotation",
     }
@@ -85,3 +85,9 @@ def test_what_the_script_says_otherwise_is_told(comment: str, flags: str, field:
     assert [p.field for p in found.contradictions] == [field]
     assert "no limit" in found.contradictions[0].text
     assert not identify(script=script).contradictions
+
+
+def test_lines_for_us_that_the_commands_contradict_carry_no_limit() -> None:
+    stated = identify(script="#PT model=resnet50\ntorchrun train.py --model resnet101 -b 8 --amp\n")
+    assert (stated.model, stated.contradictions[0].field) == ("resnet50", "model")
+    assert not identify(script="#PT epochs=3\ntorchrun t.py --model resnet50\n").contradictions

@@ -31,7 +31,7 @@ def test_a_script_says_what_its_program_would_do(name: str) -> None:
     for word, problem in zip(problems, stated.problems, strict=True):
         assert word in problem.text
     assert stated.unknown_model == expected.get("unknown_model")
-    assert set(stated.origins.values()) <= {"script"}
+    assert set(stated.origins.values()) <= {"script", "#PT"}
 
 
 @pytest.mark.parametrize("text", [path.read_text() for path in SCRIPTS.glob("*.sh")])

@@ -227,13 +227,27 @@ def test_no_default_stands_where_the_program_computes_in_16_bits_of_itself(
         ("model = get_peft_model(model, LoraConfig(r=8))\n", "", False),
         ("model = get_peft_model(model, LoraConfig(r=8))\n", "--lora_r 8", True),
         ("p.add_argument('--use_lora')\nif args.use_lora: get_peft_model(m, c)\n", "", True),
+        ("p.add_argument('--use_8bit_adam')\nm = load(n, load_in_4bit=True)\n", "", False),
+        ("for p in body.parameters():\n    p.requires_grad = False\n", "", False),
+        ("p.add_argument('--freeze')\nif args.freeze: body.requires_grad_(False)\n", "", True),
         ("trainer.train()\n", "", True),
     ],
 )
-def test_adapters_that_only_the_program_tells_of_leave_no_limit(
+def test_what_only_the_program_tells_of_leaves_no_limit(
     tmp_path: Path, text: str, flags: str, sound: bool
 ) -> None:
     (tmp_path / "tune.py").write_text(text)
     command = f"python tune.py --model_name_or_path google/gemma-2b --max_steps 9 --fp16 {flags}"
     stated = identify(argv=tuple(command.split()), files=user_files(tmp_path))
     assert (not stated.contradictions) == sound
+
+
+@pytest.mark.parametrize("text", ["m = nn.DataParallel(m)\n", "t = pl.Trainer(devices=4)\n"])
+def test_a_program_that_uses_several_gpus_by_itself_is_not_taken_for_one(
+    tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    argv = tuple(f"python mine.py {VISION} --amp".split())
+    stated = identify(argv=argv, files=user_files(tmp_path))
+    assert (stated.alone, stated.contradictions[0].field) == (False, "gpus")
+    assert identify(argv=argv).alone
