@@ -83,7 +83,9 @@ _BY_ITSELF = {
             r"|\bload_in_[48]bit\s*=\s*True"
         ),
         re.compile(
-            r"[\"']--?[\w-]*(?:lora|peft|adapter|load_in_)|(?:lora|peft|load_in_)\w*\s*:", re.I
+            r"(?:use|enable|apply|with)_?(?:q?lora|peft|adapter)|(?:lora|peft)_enable|train_type"
+            r"|[\"']--?(?:q?lora|peft)[\"']|(?:finetuning|sft|tuner|tuning)_type|peft_method",
+            re.IGNORECASE,
         ),
         "makes adapters or quantises: state lora in --comment",
     ),
@@ -159,7 +161,7 @@ def _read(found: Configured, own: Launch, origin: str) -> Stated:
     if family.configs and (config := next(filter(family.starts_config, launch.after), None)):
         _read_config(reading, config)
     if family.adapts and not found.unread and "finetuning" not in reading.special:
-        reading.special["adapters"] = "on"
+        reading.special.setdefault("adapters", "on")
         why = "finetuning_type is not stated: its default lora is taken, and no limit is set"
         reading.draft.problem(why, "options", contradiction=True)
     _read_kind(reading)
@@ -429,7 +431,7 @@ def _read_kind(reading: _Reading) -> None:
     """Adapters, 4-bit weights, frozen parts and objectives as options; what is off says nothing."""
     program, special = reading.launch.program, reading.special
     told = {key: word for key in _SWITCHED if (word := special.get(key, "off").lower()) not in OFF}
-    adapters, bits = told.get("adapters", ""), told.get("quantised", "")
+    adapters, bits = told.get("adapters", ""), told.get("quantised", "").removesuffix("bit")
     kinds = _LORA.findall(f"{program} {special.get('recipe', '').lower()}")
     if kinds and special.get("adapters", "on").lower() not in OFF:
         adapters, bits = adapters or "on", bits or ("4" if "q" in kinds else "")
@@ -447,7 +449,8 @@ def _read_kind(reading: _Reading) -> None:
             options["lora_rank"] = adapters
     if bits in ON or bits in _BITS:
         options |= {"quantized_base": f"{bits if bits in _BITS else 4}bit", "lora": "on"}
-    if "lora" in options and reading.family.adapts and "lora_targets" not in special:
+    ours = "finetuning" in special or program in reading.family.programs
+    if "lora" in options and reading.family.adapts and ours and "lora_targets" not in special:
         told_so = reading.draft.pairs.setdefault("options", {})
         told_so.setdefault("lora_targets", reading.family.adapts)
     if "distilled" in told:

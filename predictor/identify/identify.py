@@ -288,6 +288,8 @@ def _agreed(stated: Sequence[Stated], what: str) -> Stated:
     if unknown is not None and "model" in values:
         clashes["model"] = origins["model"]
     problems = [p for one in stated for p in one.problems]
+    if "dataset" in values and any(problem.field == "dataset" for problem in problems):
+        clashes["dataset"] = origins["dataset"]
     begun = [one for one in stated if "resumed" not in dict(one.values.get("options", ()))]
     if begun and "options" in values:  # as where one of two branches resumes
         values["options"] = tuple(p for p in values["options"] if p[0] != "resumed")

@@ -361,3 +361,9 @@ def test_a_launcher_says_how_many_gpus_work(launcher: str, gpus: int | None) -> 
 def test_launchers_that_differ_say_no_number_of_gpus() -> None:
     two = (f"torchrun --nproc_per_node={n} run.py {FLAGS}" for n in (2, 4))
     assert started_gpus("\n".join(two), ()) is None
+
+
+def test_data_of_one_training_are_not_those_of_the_others() -> None:
+    run = "torchrun train.py --model resnet50 -b 8 --epochs 1"
+    stated = parse_script(f"{run} --dataset imagenet\n{run} --dataset mine\n")
+    assert "dataset" not in stated.values

@@ -227,6 +227,11 @@ def test_no_default_stands_where_the_program_computes_in_16_bits_of_itself(
         ("model = get_peft_model(model, LoraConfig(r=8))\n", "", False),
         ("model = get_peft_model(model, LoraConfig(r=8))\n", "--lora_r 8", True),
         ("p.add_argument('--use_lora')\nif args.use_lora: get_peft_model(m, c)\n", "", True),
+        (
+            "def train(lora_r: int = 8):\n    m = get_peft_model(m, LoraConfig(r=lora_r))\n",
+            "",
+            False,
+        ),
         ("p.add_argument('--use_8bit_adam')\nm = load(n, load_in_4bit=True)\n", "", False),
         ("for p in body.parameters():\n    p.requires_grad = False\n", "", False),
         ("p.add_argument('--freeze')\nif args.freeze: body.requires_grad_(False)\n", "", True),
