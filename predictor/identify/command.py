@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from profiles.storage import shipped_yaml
 
 from ..errors import UnknownModelError
+from ..graphs.catalog import find_entry
 from ..job.datasets import DataSet, find_dataset
 from .configured import Configured, completed, configured, is_config, plain_names, tell_files
 from .draft import SIGNALS, Draft
@@ -50,6 +51,7 @@ _KINDS = ("adapters", "quantised", "frozen", "frozen_part", "distilled", "object
 _SWITCHED = (*_KINDS, "resumed", "evaluation")
 _OF_DATA = ("classes", "dataset", "dataset_part", "dataset_hint", "dataset_path", "dataset_share")
 _BITS = ("4", "8")
+_ENCODERS = ("t5", "seq2seq", "recorded")  # families of networks with a decoder of their own
 # unsloth: llama-3-8b-bnb-4bit; Hugging Face: -AWQ, -GPTQ-Int8
 _FROZEN_BITS = re.compile(r"-(?:bnb-([48])bit|(?:AWQ|GPTQ)(?:-Int([48]))?)$", re.ASCII)
 _TOKENS = 2**16  # a whole batch from here on is counted in tokens
@@ -165,6 +167,9 @@ def _read(found: Configured, own: Launch, origin: str) -> Stated:
         why = "finetuning_type is not stated: its default lora is taken, and no limit is set"
         reading.draft.problem(why, "options", contradiction=True)
     _read_kind(reading)
+    model, source = reading.draft.texts.get("model", ("", ""))[1], reading.special.get("source_len")
+    if source and (entry := find_entry(model)) is not None and entry.family in _ENCODERS:
+        reading.draft.say("seq_len", source)
     kind = {"lora", "frozen"} & reading.draft.pairs.get("options", {}).keys()
     known = bool(kind) or own.program in family.programs
     for about, (sign, asked, what) in _BY_ITSELF.items():

@@ -20,7 +20,7 @@ from profiles.storage import shipped_yaml
 from .command import PRECISION, command_stated
 from .configured import LAUNCHER_FILE, completed, deepspeed_stated
 from .draft import settle
-from .files import Files, files_at
+from .files import Files, files_at, settings_of
 from .grammar import parse_mapping, parse_text
 from .launch import Launch, base_name, flag_of, flags, launch_of, serves, shell_file, shell_text
 from .rules import RuleContext, Rules
@@ -139,11 +139,11 @@ def _parsed(
     else:
         runs, configs = list(_runs((Command(argv, False),), files)), []
     stated = _training(runs, origin, configs, files)
-    told = tuple(Problem(origin, one, "gpus", True) for one in _disputed(runs, text))
+    told = tuple(Problem(origin, one, "gpus", True) for one in _disputed(runs, text, files))
     return settle(notes.over(replace(stated, problems=(*told, *stated.problems))))
 
 
-def _disputed(runs: Sequence[_Run], text: str) -> Iterator[str]:
+def _disputed(runs: Sequence[_Run], text: str, files: Files | None) -> Iterator[str]:
     """Where a launcher starts other than one process for each GPU that the script asks for."""
     asked = sbatch_options(text)
     gpus = asked.get("gpus-per-node") or asked.get("gres", "").partition("gpu")[2]
@@ -152,7 +152,10 @@ def _disputed(runs: Sequence[_Run], text: str) -> Iterator[str]:
     requests = {"--nproc-per-node": gpus, "--num-gpus": gpus, "--nnodes": nodes}
     requests |= {"--num-machines": nodes, "--num-processes": whole, "-np": whole}
     for run in runs:
-        for flag, started in run.launch.started.items():
+        here, path = files_at(files, run.directory), run.launch.started.get(LAUNCHER_FILE, "")
+        told = settings_of(path, (here(path) or "") if here and path else "") or {}
+        processes = {"--num-processes": told.get("num_processes", "")}
+        for flag, started in {**processes, **run.launch.started}.items():
             wanted = requests.get(flag, "")
             if started.isdigit() and wanted.isdigit() and int(started) != int(wanted):
                 yield f"{flag} {started}, and #SBATCH asks for {wanted}: no limit is set"

@@ -212,6 +212,7 @@ def test_every_flag_of_the_table_means_a_key_that_is_read() -> None:
         "strategy",
         "micro",
         "shared_accum",
+        "source_len",
         "batch_tokens",
         "micro_of_total",
         "recipe",

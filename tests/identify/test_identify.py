@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from predictor.identify.files import user_files
 from predictor.identify.identify import MAX_PROBLEMS, identify
 from predictor.identify.rules import RuleContext, Rules
 
@@ -91,3 +93,13 @@ def test_lines_for_us_that_the_commands_contradict_carry_no_limit() -> None:
     stated = identify(script="#PT model=resnet50\ntorchrun train.py --model resnet101 -b 8 --amp\n")
     assert (stated.model, stated.contradictions[0].field) == ("resnet50", "model")
     assert not identify(script="#PT epochs=3\ntorchrun t.py --model resnet50\n").contradictions
+
+
+@pytest.mark.parametrize(("processes", "sound"), [(1, False), (4, True), (8, False)])
+def test_an_accelerate_file_of_other_processes_than_gpus_carries_no_limit(
+    tmp_path: Path, processes: int, sound: bool
+) -> None:
+    (tmp_path / "a.yaml").write_text(f"mixed_precision: bf16\nnum_processes: {processes}\n")
+    script = "#!/bin/bash\n#SBATCH --gres=gpu:4\naccelerate launch --config_file a.yaml t.py -b 8\n"
+    stated = identify(script=script, files=user_files(tmp_path))
+    assert (not stated.contradictions) == sound
