@@ -170,6 +170,10 @@ def _read(found: Configured, own: Launch, origin: str) -> Stated:
     model, source = reading.draft.texts.get("model", ("", ""))[1], reading.special.get("source_len")
     if source and (entry := find_entry(model)) is not None and entry.family in _ENCODERS:
         reading.draft.say("seq_len", source)
+    pairs = zip(("", *own.after), own.after, strict=False)
+    if any(w == UNKNOWN and (b[:1] != "-" or flag_of(b) in family.switches) for b, w in pairs):
+        why = "words that we cannot read may set more: no limit is set"
+        reading.draft.problem(why, "model", contradiction=True)
     kind = {"lora", "frozen"} & reading.draft.pairs.get("options", {}).keys()
     known = bool(kind) or own.program in family.programs
     for about, (sign, asked, what) in _BY_ITSELF.items():

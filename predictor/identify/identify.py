@@ -22,7 +22,18 @@ from .configured import LAUNCHER_FILE, completed, deepspeed_stated
 from .draft import settle
 from .files import Files, files_at, settings_of
 from .grammar import parse_mapping, parse_text
-from .launch import Launch, base_name, flag_of, flags, launch_of, serves, shell_file, shell_text
+from .launch import (
+    Launch,
+    base_name,
+    family_of,
+    flag_of,
+    flags,
+    launch_of,
+    said,
+    serves,
+    shell_file,
+    shell_text,
+)
 from .rules import RuleContext, Rules
 from .shell import MAX_SCRIPT, VISIBLE, Command, Sourced, read_script
 from .stated import FILE, NOTES, SCRIPT, Problem, Stated
@@ -30,6 +41,10 @@ from .stated import FILE, NOTES, SCRIPT, Problem, Stated
 MARK = "#SBATCH"
 # By which launchers are told how many processes to start.
 _STARTS = ("--nproc-per-node", "--num-gpus", "--nnodes", "--num-machines", "--num-processes")
+# Flags of programs that say which GPUs they use: whether by ids alone.
+_USED = dict.fromkeys(("--gpu", "--gpu-id", "--gpu-ids", "--device", "--device-ids"), True)
+_USED |= dict.fromkeys(("--gpus", "--num-gpus", "--ngpus", "--n-gpus", "--devices"), False)
+_USED |= {"trainer.devices": False, "trainer.gpus": False}
 _LONG = re.compile(r"--([a-z][a-z-]+)(?:=(.*))?", re.ASCII | re.S)
 MAX_PROBLEMS = 5
 MAX_TRAINING_COMMANDS = 50
@@ -146,21 +161,41 @@ def _parsed(
 def _disputed(runs: Sequence[_Run], text: str, files: Files | None) -> Iterator[str]:
     """Where a launcher starts other than one process for each GPU that the script asks for."""
     asked = sbatch_options(text)
+    nodes, total = asked.get("nodes", ""), asked.get("gpus", "")
     gpus = asked.get("gpus-per-node") or asked.get("gres", "").partition("gpu")[2]
-    gpus, nodes = gpus.rpartition(":")[2], asked.get("nodes", "")
+    gpus = (gpus or (total if nodes in ("", "1") else "")).rpartition(":")[2]
     whole = str(int(gpus) * int(nodes or 1)) if gpus.isdigit() and (nodes or "1").isdigit() else ""
     requests = {"--nproc-per-node": gpus, "--num-gpus": gpus, "--nnodes": nodes}
     requests |= {"--num-machines": nodes, "--num-processes": whole, "-np": whole}
+    requests |= {"--num-nodes": nodes, "trainer.num-nodes": nodes} | dict.fromkeys(_USED, gpus)
+    per_node = asked.get("ntasks-per-node", "1")
+    tasks = str(int(per_node) * int(nodes or 1)) if (per_node + nodes).isdigit() else ""
     for run in runs:
         here, path = files_at(files, run.directory), run.launch.started.get(LAUNCHER_FILE, "")
         told = settings_of(path, (here(path) or "") if here and path else "") or {}
         processes = {"--num-processes": told.get("num_processes", "")}
-        for flag, started in {**processes, **run.launch.started}.items():
+        for flag, started in {**processes, **run.launch.started, **_used(run.launch)}.items():
             wanted = requests.get(flag, "")
             if started.isdigit() and wanted.isdigit() and int(started) != int(wanted):
                 yield f"{flag} {started}, and #SBATCH asks for {wanted}: no limit is set"
+        starts = {base_name(word).removesuffix(".py") for word in run.launch.before}
+        if starts & flags().spreading == {"srun"} and not family_of(run.launch).spreads:
+            flagged = run.launch.started
+            ran = flagged.get("--ntasks") or flagged.get("-n") or asked.get("ntasks") or tasks
+            if whole and ran.isdigit() and int(ran) != int(whole):
+                yield f"srun starts {ran}, and #SBATCH asks for {whole} GPUs: no limit is set"
         if run.visible and gpus.isdigit() and run.visible != int(gpus):
             yield f"{VISIBLE} names {run.visible}, and #SBATCH asks for {gpus}: no limit is set"
+
+
+def _used(launch: Launch) -> dict[str, str]:
+    """How many GPUs flags of a program tell it to use, by their number or by their ids."""
+    found = {}
+    for name, value, following in said(launch.after):
+        flag, ids = flag_of(name), (value or next(iter(following), "")).strip("[]'")
+        if flag in _USED and ids.replace(",", "").isdigit():
+            found[flag] = str(ids.count(",") + 1) if _USED[flag] or "," in ids else ids
+    return found
 
 
 def started_gpus(text: str, argv: Sequence[str], files: Files | None = None) -> int | None:

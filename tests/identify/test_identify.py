@@ -103,3 +103,30 @@ def test_an_accelerate_file_of_other_processes_than_gpus_carries_no_limit(
     script = "#!/bin/bash\n#SBATCH --gres=gpu:4\naccelerate launch --config_file a.yaml t.py -b 8\n"
     stated = identify(script=script, files=user_files(tmp_path))
     assert (not stated.contradictions) == sound
+
+
+TRAIN = "train.py --model resnet50 --batch-size 64 --epochs 3 --dataset imagenet --amp"
+
+
+@pytest.mark.parametrize(
+    ("command", "sound"),
+    [
+        (f"torchrun --nproc_per_node 4 {TRAIN}", True),
+        (f"torchrun --nproc_per_node 4 {TRAIN} $EXTRA", False),
+        (f"torchrun --nproc_per_node 4 {TRAIN} $(cat more.txt)", False),
+        (f"torchrun --nproc_per_node 4 {TRAIN} --seed $SEED", True),
+        (f"srun python {TRAIN}", False),
+        (f"srun -n 4 python {TRAIN}", True),
+        (f"srun torchrun --nproc_per_node 4 {TRAIN}", True),
+        (f"python {TRAIN} --gpus 2", False),
+        (f"python {TRAIN} --gpus 4", True),
+        (f"python {TRAIN} --device 0,1", False),
+        (f"python {TRAIN} --device cuda", True),
+        (f"srun -n 4 python {TRAIN} trainer.devices=1", False),
+    ],
+)
+def test_no_limit_where_a_command_uses_other_gpus_or_holds_words_that_nobody_reads(
+    command: str, sound: bool
+) -> None:
+    script = f"#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gpus=4\n{command}\n"
+    assert (not identify(script=script).contradictions) == sound
