@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 IMAGE_SIZE = 224  # of networks whose library names none
+CROP = 480  # of torchvision's reference training of segmentation
 TEXT = 77  # tokens of CLIP's text
 PROMPT = 512  # tokens of T5's text in FLUX
 
@@ -72,7 +73,12 @@ def _timm(model: str, arguments: Mapping[str, Any]) -> Network:
 
 def _torchvision(model: str, arguments: Mapping[str, Any]) -> Network:
     models = import_module("torchvision").models
-    return Network(lambda _: models.get_model(model, weights=None, **arguments), pixels, IMAGE_SIZE)
+    if model in models.list_models(module=models.segmentation):
+        own = {"weights_backbone": None, "num_classes": 21, "aux_loss": True}
+        arguments, side = own | arguments, CROP
+    else:
+        side = IMAGE_SIZE
+    return Network(lambda _: models.get_model(model, weights=None, **arguments), pixels, side)
 
 
 def _ultralytics(model: str, arguments: Mapping[str, Any]) -> Network:
@@ -145,10 +151,24 @@ _MASK2FORMER = {
     "mask2former-swin-base": (128, (2, 2, 18, 2), (4, 8, 16, 32), 12),
     "mask2former-swin-large": (192, (2, 2, 18, 2), (6, 12, 24, 48), 12),
 }
+# SegFormer: widths, depths, width of the decoder.
+_SEGFORMER = {
+    "segformer-b0": ((32, 64, 160, 256), (2, 2, 2, 2), 256),
+    "segformer-b1": ((64, 128, 320, 512), (2, 2, 2, 2), 256),
+    "segformer-b2": ((64, 128, 320, 512), (3, 4, 6, 3), 768),
+    "segformer-b3": ((64, 128, 320, 512), (3, 4, 18, 3), 768),
+    "segformer-b4": ((64, 128, 320, 512), (3, 8, 27, 3), 768),
+    "segformer-b5": ((64, 128, 320, 512), (3, 6, 40, 3), 768),
+}
+_DETR = {"detr-resnet-50": "resnet50", "detr-resnet-101": "resnet101"}
 
 
 def _transformers(model: str, arguments: Mapping[str, Any]) -> Network:
     library = import_module("transformers")
+    if model in _SEGFORMER:
+        return _segformer(library, model)
+    if model in _DETR:
+        return _detr(library, model)
     if model in _CLIP:
         return _clip(library, model)
     if model in _WHISPER:
@@ -296,6 +316,11 @@ def _mask2former(library: Any, model: str) -> Network:
     return Network(make, lambda batch, side: pixels(batch, side, "pixel_values"), 1024)
 
 
+def _finite() -> Any:
+    """Let a network ask whether its activations are finite: a meta tensor has no values."""
+    return patch.object(torch, "isfinite", lambda _: np.array(True))
+
+
 class _Masks(torch.nn.Module):
     """Classes and masks of the queries, of every layer of the decoder."""
 
@@ -305,9 +330,7 @@ class _Masks(torch.nn.Module):
 
     def forward(self, **inputs: torch.Tensor) -> list[torch.Tensor]:
         """What the losses are taken of."""
-        with patch.object(
-            torch, "isfinite", lambda _: np.array(True)
-        ):  # a meta tensor has no values
+        with _finite():
             found: Any = self.inner(**inputs, output_auxiliary_logits=True)
         layers = [found, *(found.auxiliary_logits or ())]
         return [
@@ -315,6 +338,63 @@ class _Masks(torch.nn.Module):
             for layer in layers
             for name in ("class_queries_logits", "masks_queries_logits")
         ]
+
+
+def _segformer(library: Any, model: str) -> Network:
+    widths, depths, decoder = _SEGFORMER[model]
+    config = library.SegformerConfig(
+        hidden_sizes=list(widths), depths=list(depths), decoder_hidden_size=decoder, num_labels=150
+    )
+
+    def make(_: int) -> torch.nn.Module:
+        return _Upsampled(library.SegformerForSemanticSegmentation(config))
+
+    return Network(make, lambda batch, side: pixels(batch, side, "pixel_values"), 512)
+
+
+class _Upsampled(torch.nn.Module):
+    """Scores of the classes at every pixel, of which the loss is taken."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
+        """Of the size of the image."""
+        (image,) = inputs.values()
+        size = image.shape[-2:]
+        return torch.nn.functional.interpolate(self.inner(**inputs).logits, size, mode="bilinear")
+
+
+def _detr(library: Any, model: str) -> Network:
+    backbone = library.TimmBackboneConfig(
+        backbone=_DETR[model], use_pretrained_backbone=False, out_indices=[1, 2, 3, 4]
+    )
+    config = library.DetrConfig(
+        backbone_config=backbone, num_labels=91, auxiliary_loss=True, use_timm_backbone=False
+    )
+
+    def make(_: int) -> torch.nn.Module:
+        # images of a batch are padded to one size; whether they are is asked of the mask's values
+        masks: Any = import_module("transformers.masking_utils")
+        masks._ignore_bidirectional_mask_sdpa = lambda *_, **__: False
+        return _Boxes(library.DetrForObjectDetection(config))
+
+    return Network(make, lambda batch, side: pixels(batch, side, "pixel_values"), 928)
+
+
+class _Boxes(torch.nn.Module):
+    """Classes and boxes of the queries."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, **inputs: torch.Tensor) -> list[torch.Tensor]:
+        """What the losses are taken of."""
+        with _finite():
+            found: Any = self.inner(**inputs)
+        return [found.logits, found.pred_boxes]
 
 
 def _diffusers(model: str, arguments: Mapping[str, Any]) -> Network:
