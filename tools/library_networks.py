@@ -74,8 +74,8 @@ def _timm(model: str, arguments: Mapping[str, Any]) -> Network:
 def _torchvision(model: str, arguments: Mapping[str, Any]) -> Network:
     models = import_module("torchvision").models
     if model in models.list_models(module=models.segmentation):
-        own = {"weights_backbone": None, "num_classes": 21, "aux_loss": True}
-        arguments, side = own | arguments, CROP
+        arguments = {"weights_backbone": None, "num_classes": 21, "aux_loss": True, **arguments}
+        side = CROP
     else:
         side = IMAGE_SIZE
     return Network(lambda _: models.get_model(model, weights=None, **arguments), pixels, side)
