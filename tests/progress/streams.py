@@ -234,6 +234,15 @@ def imagenet(step_s: float = 0.35) -> Stream:
     return Stream(text=text, unit="step", rate_s=step_s)
 
 
+def hrnet(step_s: float = 0.66) -> Stream:
+    def line(clock: Clock, e: int, i: int) -> str:
+        return f"Epoch: [{e}/484] Iter:[{i}/247], Time: {step_s:.2f}, lr: [0.01], Loss: 3.547237"
+
+    text = "".join(by_line(line, step_s=step_s, length=247, epochs=9, every=10, stop=(1, 200)))
+    left = 484 * 247 - 447
+    return Stream(text=text, unit="step", rate_s=step_s, at=447, remaining_s=left * step_s)
+
+
 def timm(step_s: float = 0.5) -> Stream:
     def line(clock: Clock, e: int, i: int) -> str:
         return (
@@ -710,6 +719,7 @@ REGULAR: dict[str, Callable[[], Stream]] = {
         imagenet,
         timm,
         swin,
+        hrnet,
         megatron,
         nemo,
         deepspeed,
