@@ -276,12 +276,16 @@ def _esm(library: Any, model: str) -> Network:
     return Network(make, tokens, 1024)
 
 
-class _Logits(torch.nn.Module):
-    """The scores alone, without what a network gives beside them."""
+class _Around(torch.nn.Module):
+    """A network, to answer what its losses are taken of."""
 
     def __init__(self, inner: torch.nn.Module) -> None:
         super().__init__()
         self.inner = inner
+
+
+class _Logits(_Around):
+    """The scores alone, without what a network gives beside them."""
 
     def train(self, mode: bool = True) -> _Logits:
         """Without the layers that Whisper leaves out by chance, with a probability of 0."""
@@ -321,12 +325,8 @@ def _finite() -> Any:
     return patch.object(torch, "isfinite", lambda _: np.array(True))
 
 
-class _Masks(torch.nn.Module):
+class _Masks(_Around):
     """Classes and masks of the queries, of every layer of the decoder."""
-
-    def __init__(self, inner: torch.nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
 
     def forward(self, **inputs: torch.Tensor) -> list[torch.Tensor]:
         """What the losses are taken of."""
@@ -352,12 +352,8 @@ def _segformer(library: Any, model: str) -> Network:
     return Network(make, lambda batch, side: pixels(batch, side, "pixel_values"), 512)
 
 
-class _Upsampled(torch.nn.Module):
+class _Upsampled(_Around):
     """Scores of the classes at every pixel, of which the loss is taken."""
-
-    def __init__(self, inner: torch.nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
 
     def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
         """Of the size of the image."""
@@ -375,24 +371,20 @@ def _detr(library: Any, model: str) -> Network:
     )
 
     def make(_: int) -> torch.nn.Module:
-        # images of a batch are padded to one size; whether they are is asked of the mask's values
-        masks: Any = import_module("transformers.masking_utils")
-        masks._ignore_bidirectional_mask_sdpa = lambda *_, **__: False
         return _Boxes(library.DetrForObjectDetection(config))
 
     return Network(make, lambda batch, side: pixels(batch, side, "pixel_values"), 928)
 
 
-class _Boxes(torch.nn.Module):
+class _Boxes(_Around):
     """Classes and boxes of the queries."""
-
-    def __init__(self, inner: torch.nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
 
     def forward(self, **inputs: torch.Tensor) -> list[torch.Tensor]:
         """What the losses are taken of."""
-        with _finite():
+        # images of a batch are padded to one size; whether they are is asked of the mask's values
+        masks = import_module("transformers.masking_utils")
+        ignored = patch.object(masks, "_ignore_bidirectional_mask_sdpa", lambda *_, **__: False)
+        with _finite(), ignored:
             found: Any = self.inner(**inputs)
         return [found.logits, found.pred_boxes]
 
@@ -451,12 +443,8 @@ def _flux(library: Any) -> Network:
     return Network(make, inputs, 1024)
 
 
-class _Sample(torch.nn.Module):
+class _Sample(_Around):
     """A denoiser and the noise it is compared with."""
-
-    def __init__(self, inner: torch.nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
 
     def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
         """The mean of squares against the noise, of the same shape as the prediction."""

@@ -106,6 +106,23 @@ def test_names_of_measurements_have_the_parameters_printed_there(
 
 
 @pytest.mark.parametrize(
+    ("name", "parameters", "multiply_adds"),
+    [
+        ("deeplabv3-resnet50", 42_004_074, 178.722),
+        ("deeplabv3-resnet101", 60_996_202, 258.743),
+        ("fcn-resnet50", 35_322_218, 152.717),
+        ("fcn-resnet101", 54_314_346, 232.738),
+    ],
+)
+def test_segmentation_is_as_the_weight_cards_of_torchvision_say(
+    name: str, parameters: int, multiply_adds: float
+) -> None:
+    found = graph(name, scale=520 / 480)
+    assert found.parameters == parameters
+    assert found.forward_flops / 2e9 == pytest.approx(multiply_adds, rel=1e-4)
+
+
+@pytest.mark.parametrize(
     ("name", "tensors"),
     [
         ("resnetv2-50", 153),
