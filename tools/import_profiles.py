@@ -12,7 +12,7 @@ import csv
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -74,6 +74,11 @@ _CELLS: Mapping[str, Callable[[Row, str], Cells]] = {
 }
 # Two rows that agree in all but these say the same thing twice.
 _NOT_COMPARED = {"id", "source_commit", "source_path", "license", "note"}
+# Two rows of a page that agree in all but these measured one configuration.
+_NOT_CONFIGURED = {
+    *("id", "note", "global_batch", "peak_memory_bytes"),
+    *("throughput", "unit", "iteration_s", "epoch_s", "total_s", "steps", "epochs"),
+}
 # Rows kept of one (GPU, library, operator, direction, format, function); others keep all.
 _KEEP = {
     "gemm": 1000,
@@ -159,8 +164,21 @@ def _stored(path: Path) -> list[list[str]]:
 
 
 def sort_measurements(rows: Sequence[Row]) -> Sorted:
-    """Validate end-to-end rows."""
-    return _sorted(rows, [measurement_fault(row) for row in rows])
+    """Validate end-to-end rows; the time of a whole run is no step where a page states that too."""
+    stated = {_configuration(row) for row in rows if row["throughput"] or row["iteration_s"]}
+    return _sorted(rows, [measurement_fault(row) or _whole_run(row, stated) for row in rows])
+
+
+def _whole_run(row: Row, stated: Collection[tuple[str, ...]]) -> str | None:
+    """Why ``total_s`` over ``steps`` is no step time: evaluations and checkpoints are in it."""
+    told = row["throughput"] or row["iteration_s"] or not row["steps"]
+    if told or _configuration(row) not in stated:
+        return None
+    return "a whole run over its steps; the same page states the throughput of this configuration"
+
+
+def _configuration(row: Row) -> tuple[str, ...]:
+    return tuple(value for name, value in row.items() if name not in _NOT_CONFIGURED)
 
 
 def sort_operators(rows: Sequence[Row]) -> Sorted:

@@ -253,6 +253,20 @@ def test_a_corrupted_measurement_is_quarantined_with_its_reason(
     assert reason in quarantined(tmp_path / "out")[0].reason
 
 
+def test_a_whole_run_is_no_step_where_the_page_states_the_throughput(
+    write_tables: WriteTables, tmp_path: Path, measurement_row: Row
+) -> None:
+    whole = {"throughput": "", "iteration_s": "", "total_s": "900.0", "steps": "1000.0"}
+    rows = [
+        measurement_row,
+        {**measurement_row, "id": "whole1", **whole},
+        {**measurement_row, "id": "whole2", **whole, "gpus": "4", "nodes": "", "gpus_per_node": ""},
+    ]
+    import_directory(write_tables(measurements=rows), tmp_path / "out")
+    assert [row["id"] for row in measurements(tmp_path / "out")] == ["me1", "whole2"]
+    assert "a whole run" in quarantined(tmp_path / "out")[0].reason
+
+
 def test_the_command_wants_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "nowhere")]) == 2
     assert "usage" in capsys.readouterr().err
