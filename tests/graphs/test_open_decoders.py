@@ -164,6 +164,43 @@ def deepseek(kind: Callable[..., Any]) -> Callable[[Sizes], Any]:
     return config
 
 
+def mixture(config: Any, **more: str) -> Callable[[Sizes], Any]:
+    """A configuration with the usual fields of a mixture, and ``more`` names of sizes of ours."""
+
+    def made(a: Sizes) -> Any:
+        width = a.get("moe_ffn", a["ffn"])
+        return config(
+            **common(a, num_experts_per_tok=a["topk"], moe_intermediate_size=width),
+            attention_bias=a.get("qkv_bias", False),
+            **{name: a[ours] for name, ours in more.items()},
+            n_shared_experts=a.get("shared_ffn", 0) // width,
+            first_k_dense_replace=dense_first(a),
+            use_qk_norm=a.get("qk_layernorm", False),
+        )
+
+    return made
+
+
+def dense_first(a: Sizes) -> int:
+    return int(a.get("moe_layer_freq", "([0]*0+")[5:].partition("+")[0])
+
+
+def ernie_moe(a: Sizes) -> Any:
+    return hf.Ernie4_5_MoeConfig(
+        **common(a),
+        moe_num_experts=a["experts"],
+        moe_k=a["topk"],
+        moe_intermediate_size=a["moe_ffn"],
+        moe_num_shared_experts=a.get("shared_ffn", 0) // a["moe_ffn"],
+        moe_layer_start_index=dense_first(a),
+    )
+
+
+def phi_moe(a: Sizes) -> Any:
+    more = {"num_local_experts": a["experts"], "attention_bias": True, "lm_head_bias": True}
+    return hf.PhimoeConfig(**common(a, **more))
+
+
 # one norm for both branches; phi-3 and phi-4 are Llama's network
 PHI = ("phi-1", "phi-1.5", "phi-2")
 
@@ -200,6 +237,21 @@ CLASSES: dict[str, tuple[str, Callable[[Sizes], Any]]] = {
     "deepseek-v2": ("DeepseekV2ForCausalLM", deepseek(hf.DeepseekV2Config)),
     "deepseek-v3": ("DeepseekV3ForCausalLM", deepseek(hf.DeepseekV3Config)),
     "kimi-k2": ("DeepseekV3ForCausalLM", deepseek(hf.DeepseekV3Config)),
+    "smollm3": ("SmolLM3ForCausalLM", lambda a: hf.SmolLM3Config(**common(a))),
+    "olmo-3": ("Olmo3ForCausalLM", lambda a: hf.Olmo3Config(**common(a))),
+    "seed-oss": ("SeedOssForCausalLM", lambda a: hf.SeedOssConfig(**common(a))),
+    "glm-4-": (
+        "Glm4ForCausalLM",
+        lambda a: hf.Glm4Config(**common(a, attention_bias=a.get("qkv_bias", False))),
+    ),
+    "ministral-3": ("Ministral3ForCausalLM", lambda a: hf.Ministral3Config(**common(a))),
+    "ernie-4.5-0.3b": ("Ernie4_5ForCausalLM", lambda a: hf.Ernie4_5Config(**common(a))),
+    "ernie": ("Ernie4_5_MoeForCausalLM", ernie_moe),
+    "glm-4.5": ("Glm4MoeForCausalLM", mixture(hf.Glm4MoeConfig, n_routed_experts="experts")),
+    "minimax": ("MiniMaxM2ForCausalLM", mixture(hf.MiniMaxM2Config, num_local_experts="experts")),
+    "olmoe": ("OlmoeForCausalLM", mixture(hf.OlmoeConfig, num_experts="experts")),
+    "dots": ("Dots1ForCausalLM", mixture(hf.Dots1Config, n_routed_experts="experts")),
+    "phi-3.5-moe": ("PhimoeForCausalLM", phi_moe),
     "": ("LlamaForCausalLM", lambda a: hf.LlamaConfig(**common(a))),
 }
 
