@@ -97,6 +97,7 @@ def assumptions_of(
         *_work(job, most_gpus),
     ]
     found += _precision(job, times_as_long)
+    found += _packing(job, times_as_long)
     if not measured:
         found += [*_image(job, entry), *_software(job, entry, times_as_long)]
     told = [one for one in found if max(one.high, 1 / one.low) > NEGLIGIBLE]
@@ -143,6 +144,16 @@ def _sequence(job: TrainingJob, entry: ModelEntry) -> Iterator[Assumption]:
         times = float(_assumed()["seq_len_times"])
         reason = f"usual for {entry.name}; no sequence length is stated"
         yield Assumption("seq_len", f"{entry.seq_len} tokens", reason, 1 / times, times)
+
+
+def _packing(
+    job: TrainingJob, times_as_long: Callable[[TrainingJob], float]
+) -> Iterator[Assumption]:
+    short = int(_assumed()["packed_tokens"])
+    if job.software.packs and not job.mean_seq_len and (job.seq_len or 0) > short:
+        for times in _times(job.but(mean_seq_len=short), times_as_long):
+            reason = "packed samples may attend to themselves alone; their length is not stated"
+            yield Assumption("mean_seq_len", "the whole sequence", reason, times, 1.0)
 
 
 def _work(job: TrainingJob, most_gpus: int) -> Iterator[Assumption]:

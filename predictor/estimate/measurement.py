@@ -177,7 +177,7 @@ def _job(row: Row, entry: ModelEntry) -> TrainingJob:
     named = {k: options.get(k, "1") for k in ("tp", "pp", "cp", "ep", "vp")}
     split = {k: int(text) if text.isdigit() and int(text) else 1 for k, text in named.items()}
     ranks = max(1, gpus // (split["tp"] * split["pp"] * split["cp"]))
-    batch, accum = _batch(row, ranks, entry)
+    batch, accum = _batch(row, ranks, split["pp"], entry)
     nodes = _count(row, "nodes")
     spread = options.get("placement") == UNCONSOLIDATED
     if "DataParallel" in options.get("dp", ""):
@@ -218,13 +218,14 @@ def _job(row: Row, entry: ModelEntry) -> TrainingJob:
     )
 
 
-def _batch(row: Row, ranks: int, entry: ModelEntry) -> tuple[int, int]:
+def _batch(row: Row, ranks: int, stages: int, entry: ModelEntry) -> tuple[int, int]:
     batch, total = _number(row, "batch_per_gpu"), _number(row, "global_batch")
     accum = _count(row, "grad_accum")
     if batch is None and total is None:
         raise MeasurementError("no batch_per_gpu and no global_batch")
     if accum is None:
-        times = total / (batch * ranks) if batch and total else 1.0
+        each = batch or (1.0 if stages > 1 else None)  # as TrainingJob.micro_steps
+        times = total / (each * ranks) if each and total else 1.0
         accum = round(times) if times >= 2 and abs(times - round(times)) < 1e-6 else 1
     if batch is None:
         assert total is not None

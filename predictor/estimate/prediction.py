@@ -212,7 +212,7 @@ def rate(found: Prediction) -> str:
     unit, each = "samples", found.throughput / job.gpus
     if entry.image_size is not None:
         unit = "images"
-    elif tokens := job.mean_seq_len or job.seq_len or entry.seq_len:
+    elif tokens := (not job.packed and job.mean_seq_len) or job.seq_len or entry.seq_len:
         unit, each = "tokens", each * tokens
     return f"{short(each)} {unit}/s per GPU, MFU {percent(found.mfu)}"
 

@@ -18,7 +18,8 @@ class Workload:
     a transformer layer. ``tensor_parallel`` divides its heads and feed-forward widths,
     ``sequence_parallel`` also the tokens its norms and residuals see. ``seq_len`` is the part of
     one of ``context_parallel`` GPUs, whose queries attend to the keys of all. ``expert_parallel``
-    GPUs share the experts of a mixture, whose products one launch starts if ``grouped_experts``.
+    GPUs share the experts of a mixture, whose products one launch starts if ``grouped_experts``;
+    each expert is split over ``expert_tensor_parallel`` of those that split other layers.
     Adapters of ``adapter_rank`` train alone, beside weights of ``base_bits`` where not 0, one for
     the ``joint_adapters`` of an attention's inputs, beside every product if it ``adapts_all``, or
     where it is ``frozen`` the head.
@@ -33,6 +34,7 @@ class Workload:
     sequence_parallel: bool = False
     context_parallel: int = 1
     expert_parallel: int = 1
+    expert_tensor_parallel: int = 1
     adapter_rank: int = 0
     base_bits: int = 0
     joint_adapters: bool = False

@@ -65,6 +65,7 @@ class Software:
     half_weights: bool = False
     reduces_in_full: bool = False
     unpadded: bool | str = False
+    packs: bool = False
     one_process: bool = False
     updates: bool = True
     overlaps_gradients: bool = True

@@ -155,6 +155,13 @@ class TrainingJob:
         return self.tensor_parallel * self.pipeline_parallel * self.context_parallel
 
     @property
+    def expert_split(self) -> int:
+        """GPUs one expert is split over: as stated, or as other layers are where GPUs suffice."""
+        both = self.expert_parallel * self.tensor_parallel
+        whole = self.gpus // self.pipeline_parallel % both
+        return self.software.expert_tensor_parallel or (1 if whole else self.tensor_parallel)
+
+    @property
     def micro_steps(self) -> int:
         """Micro-steps of one optimizer step: stated, or what is usual.
 
@@ -181,6 +188,12 @@ class TrainingJob:
         if self.global_batch_size is not None:
             return self.global_batch_size
         return self.micro_batch_size * self.micro_steps * self.data_parallel
+
+    @property
+    def packed(self) -> float:
+        """Share of a sequence that one of the samples packed into it fills; 0 where not known."""
+        whole, mean = self.seq_len, self.mean_seq_len
+        return mean / whole if self.software.packs and whole and mean else 0.0
 
     @property
     def nodes(self) -> int:

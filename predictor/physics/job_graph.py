@@ -24,6 +24,8 @@ LOW_WEIGHTS = frozenset({"megatron", "nemo"})
 # FSDP with mixed_precision PURE, low_precision_layernorm and fused_crossentropy, the defaults of
 # llm-foundry's training recipes: FP32 shards, every activation and the loss in the lower format.
 LOW_ACTIVATIONS = frozenset({"llm-foundry", "jax"})
+# DeepSpeed casts the network itself and shards FP32 masters (runtime/bf16_optimizer.py).
+LOW_NETWORK = frozenset({"zero1", "zero2"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def storage_of(job: TrainingJob) -> Storage:
         return replace(kept, loss_in_place=True)
     if job.framework in LOW_ACTIVATIONS:
         return Storage(low, saved, low, FULL, FULL, loss=low, loss_in_place=True)
-    if job.software.half_weights:
+    if job.software.half_weights or job.sharding in LOW_NETWORK:
         return Storage(low, saved, low, low, low, master=FULL, upcast_gradient=FULL)
     return Storage(low, saved, FULL, FULL, FULL, autocast=True)
 
@@ -114,8 +116,12 @@ def _stored(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOp
 
 def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
     """The micro-batch of a job, completed by the defaults of the catalog entry."""
-    seq_len = job.seq_len or entry.seq_len
-    if job.mean_seq_len:
+    seq_len, samples = job.seq_len or entry.seq_len, job.micro_batch_size
+    if job.packed and seq_len:  # each attends to itself alone
+        tokens = samples * seq_len
+        samples = max(1, round(samples / job.packed))
+        seq_len = tokens // samples
+    elif job.mean_seq_len:
         seq_len = job.mean_seq_len
     elif seq_len and (bins := job.software.unpadded):  # of a width: samples fill half of the last
         width = int(bins) if str(bins).isdigit() else 0
@@ -123,7 +129,7 @@ def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
     if seq_len and job.context_parallel > 1:
         seq_len = max(1, seq_len // job.context_parallel)
     return Workload(
-        batch_size=job.micro_batch_size,
+        batch_size=samples,
         seq_len=seq_len,
         image_size=job.image_size or entry.image_size,
         flash_attention=job.software.fused_attention,
@@ -132,6 +138,7 @@ def workload(job: TrainingJob, entry: ModelEntry) -> Workload:
         sequence_parallel=job.sequence_parallel,
         context_parallel=job.context_parallel,
         expert_parallel=job.expert_parallel,
+        expert_tensor_parallel=job.expert_split,
         grouped_experts=job.software.grouped_experts,
         adapter_rank=job.software.rank,
         base_bits=job.software.base_bits or 0,

@@ -20,7 +20,7 @@ from .job_graph import job_graph, job_operators, layer_count, storage_of
 from .operator_time import OperatorTimes
 from .operator_time.work import DIRECTION_CODE, KIND_CODE, Floats, Work
 from .optimizer import rule_of, update_launches, update_seconds
-from .parallel.layer_messages import Inline, LayerWork, inline_messages
+from .parallel.layer_messages import Inline, inline_messages
 from .parallel.messages import NO_TRAFFIC, Replica, Traffic, Wires, gradient_traffic
 from .parallel.placement import check_split, expert_share, place
 from .parallel.stages import (
@@ -45,10 +45,6 @@ _CAST, _ATTENTION, _RNN = (KIND_CODE[k] for k in (Kind.CAST, Kind.ATTENTION, Kin
 # Of the 38 us that a step of a recurrent layer waits (DeepBench launches its four kernels one by
 # one), what a CUDA graph leaves out, and the share of a step that it leaves at least.
 RECURRENT_LAUNCHES_S, RECURRENT_LEFT = 30e-6, 8 / 38
-# FlashAttention-2 has instructions of Ampere alone; FlashAttention-3 and cuDNN, which the tables of
-# later GPUs time, are 1.5 to 2 times as fast there (arXiv 2407.08608, pytorch issue 142132). It is
-# itself twice as fast as the first one and xformers on Ampere (arXiv 2307.08691).
-OLDER_ATTENTION = {"hopper": 1.75, "blackwell": 1.75, "ampere": 2.0, "ada": 2.0}
 # Exponent that joins GPU and host time: the larger one decides, a tie costs 26 % more.
 OVERLAP_NORM = 3.0
 EAGER = "pytorch"  # what a framework without rates of its own is taken for
@@ -123,7 +119,8 @@ class StepModel:
         """Device seconds of one instance of each operator, (n,), by the kernels the job has."""
         each_s = self.operators.price(job.hardware, work)
         if job.software.older_attention:
-            each_s[work.kind == _ATTENTION] *= OLDER_ATTENTION.get(job.hardware.architecture, 1.0)
+            times = shipped_yaml("software.yaml")["older_attention_times"]
+            each_s[work.kind == _ATTENTION] *= times.get(job.hardware.architecture, 1.0)
         if job.software.captured and (recurrent := work.kind == _RNN).any():
             launched_s, left_s = each_s[recurrent], RECURRENT_LEFT * each_s[recurrent]
             saved_s = work.dims[recurrent, 0] * RECURRENT_LAUNCHES_S
@@ -245,7 +242,9 @@ class _Step:
         self.layers = layer_count(job, entry, self.parts.layers)
         self.shares = layer_shares(job, self.layers)
         self.virtual = virtual_stages(job, self.layers)
-        self.inline = self._inline()
+        parts = self.wires, self.place, graph, entry, self.work, self.virtual
+        alone = job.split == job.expert_parallel == 1
+        self.inline = Inline() if alone else inline_messages(*parts)
         self.sparse = self._sparse()
 
     def price(self) -> StepTime:
@@ -296,26 +295,6 @@ class _Step:
         first = inline.start + self.sparse
         return (
             first.times(start) + inline.body.times(body) + inline.end.times(end) + inline.boundary
-        )
-
-    def _inline(self) -> Inline:
-        if self.job.split == 1 and self.job.expert_parallel == 1:
-            return Inline()
-        work = self.work
-        products = (work.kind == Class.TENSOR_CORE) | (work.kind == Class.MATMUL)
-        layers = LayerWork(
-            forward_products_s=work.layers_s(products & work.forward),
-            weight_gradients_s=work.layers_s(products & work.weight),
-            attention_s=work.layers_s(work.core),
-        )
-        return inline_messages(
-            self.wires,
-            self.place,
-            self.graph,
-            self.entry,
-            layers,
-            recompute_of(self.job),
-            self.virtual,
         )
 
     def _sparse(self) -> Traffic:

@@ -84,6 +84,14 @@ def test_a_pipeline_takes_a_global_batch_one_sample_at_a_time(fitted: Fitted) ->
     assert "batch_size" in told
 
 
+def test_packed_samples_of_unknown_length_may_take_less(fitted: Fitted) -> None:
+    long = job("gpt2-xl", gpus=8, batch_size=1, seq_len=16384, options="packing=on")
+    told = {one.field: one for one in fitted.predictor.predict(long).assumptions}
+    assert told["mean_seq_len"].low < 0.9
+    known = fitted.predictor.predict(long.but(mean_seq_len=512))
+    assert "mean_seq_len" not in {one.field for one in known.assumptions}
+
+
 def test_layers_that_do_not_divide_evenly_are_told(fitted: Fitted) -> None:
     """GPT-2 XL has 48 layers: eight stages hold 6 each, seven cannot be even."""
     for stages, told in ((8, False), (7, True)):

@@ -76,6 +76,12 @@ class TestJob:
         job = run(batch_per_gpu="", global_batch="512").job
         assert (job.micro_batch_size, job.grad_accum, job.step_samples) == (64, 1, 512)
 
+    def test_a_pipeline_takes_a_global_batch_one_sample_at_a_time(self) -> None:
+        job = run(
+            batch_per_gpu="", global_batch="512", model="gpt2", options="pp=4", seq_len="8"
+        ).job
+        assert (job.micro_batch_size, job.grad_accum, job.step_samples) == (1, 256, 512)
+
     def test_options_that_split_the_model_are_fields(self) -> None:
         job = run(
             model="gpt2", gpus="16", options="tp=4;pp=2;zero=1;flash_attention", seq_len="8"

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.errors import JobError
+from predictor.estimate.core import steps_of
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
 from predictor.physics.parallel.messages import CONTENTION, Traffic
@@ -293,6 +294,29 @@ def test_a_mean_length_is_the_length_that_is_computed(steps: StepModel) -> None:
     assert steps.price(packed).compute_s == steps.price(job(seq_len=1024)).compute_s
     with pytest.raises(JobError, match="mean_seq_len=9000"):
         job(seq_len=4096, mean_seq_len=9000)
+
+
+def test_packed_samples_attend_to_themselves_alone(steps: StepModel) -> None:
+    """Four samples of 1,024 tokens in a sequence of 4,096: as many tokens, less attention."""
+    whole = job(seq_len=4096, options="packing=on")
+    packed = whole.but(mean_seq_len=1024)
+    short = steps.price(job(seq_len=1024, batch_size=4))
+    assert steps.price(packed).compute_s == short.compute_s < steps.price(whole).compute_s
+    assert steps_of(packed.but(epochs=1, dataset_size=3200)) == 100  # 32 samples a step
+
+
+def test_experts_are_whole_where_gpus_do_not_suffice_for_their_split(steps: StepModel) -> None:
+    fields = {"gpus": 16, "tensor_parallel": 2, "expert_parallel": 8, "sequence_parallel": True}
+    few = job("mixtral-8x7b", pipeline_parallel=2, seq_len=4096, **fields)
+    many = job("mixtral-8x7b", seq_len=4096, **fields)
+    assert (few.expert_split, many.expert_split) == (1, 2)
+    with pytest.raises(JobError, match="expert_parallel=8"):
+        steps.price(few.but(options="etp=2"))
+    node = many.but(gpus=8, expert_parallel=4, grad_accum=64)
+    whole, split = (steps.price(node.but(options=f"etp={n}")) for n in (1, 2))
+    assert whole.parameters > split.parameters
+    assert whole.flops == pytest.approx(split.flops, rel=0.01)  # half the tokens, twice the width
+    assert whole.communication_s < split.communication_s  # nothing to sum behind the experts
 
 
 def test_what_is_moved_to_the_host_is_flagged() -> None:

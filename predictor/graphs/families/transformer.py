@@ -293,18 +293,20 @@ class Mixture:
 
 def moe_feed_forward(b: GraphBuilder, block: Block, mixture: Mixture, rows: int) -> None:
     """Norm, router, experts on ``topk`` copies of each row, shared expert, residual."""
-    work, experts, routed = mixture.work, mixture.experts, rows * mixture.topk
+    work, experts = mixture.work, mixture.experts
     local, split = max(1, experts // work.expert_parallel), work.tensor_parallel
-    width = mixture.latent or block.hidden
-    inner = replace(block, hidden=width, ffn=ceil(mixture.ffn / split))
+    width, each = mixture.latent or block.hidden, work.expert_tensor_parallel
+    inner = replace(block, hidden=width, ffn=ceil(mixture.ffn / each))
+    own = ceil(rows * each / split)  # GPUs with experts of their own route tokens of their own
+    routed = own * mixture.topk
     copies = routed * width
     norm(b, block, rows)
-    b.linear(rows, block.hidden, experts, bias=mixture.router_bias)
-    b.softmax(rows, experts)
-    b.chain(rows * experts, (6, 4, 6), (3, 1, 3))
+    b.linear(own, block.hidden, experts, bias=mixture.router_bias)
+    b.softmax(own, experts)
+    b.chain(own * experts, (6, 4, 6), (3, 1, 3))
     b.move(copies)
     if mixture.latent:
-        b.linear(rows, block.hidden, width, bias=False)
+        b.linear(own, block.hidden, width, bias=False)
     each = ceil(routed / local)
     if work.grouped_experts:
         with b.grouped(local):
@@ -317,7 +319,7 @@ def moe_feed_forward(b: GraphBuilder, block: Block, mixture: Mixture, rows: int)
             expand(b, inner, each)
     b.elementwise(copies, kernels=2, reads=2, writes=1 + 1 / mixture.topk, backward_reads=2)
     if mixture.latent:
-        b.linear(rows, width, block.hidden, bias=False)
+        b.linear(own, width, block.hidden, bias=False)
     if mixture.shared_ffn:
         expand(b, replace(block, ffn=ceil(mixture.shared_ffn / split)), rows)
         b.add(rows * block.hidden)

@@ -16,7 +16,7 @@ from ...job.software import OptimizerRule
 from ...job.training_job import TrainingJob
 from ..job_graph import LOW_WEIGHTS, Storage, layer_count, storage_of, workload
 from ..optimizer import rule_of
-from ..parallel.placement import expert_share, expert_tensor_parallel, place
+from ..parallel.placement import expert_share, place
 from ..parallel.stages import Recompute, layer_shares, recompute_of, virtual_stages
 from .account import Account, Checkpointing, Part, account_of, account_of_graph
 
@@ -284,7 +284,7 @@ def shard_ranks(job: TrainingJob, experts: float) -> float:
     if job.sharding == "hsdp":
         instances = place(job).data.nodes
     ranks = max(1, job.data_parallel * job.context_parallel // instances)
-    spread = max(1, job.expert_parallel * expert_tensor_parallel(job) // job.tensor_parallel)
+    spread = max(1, job.expert_parallel * job.expert_split // job.tensor_parallel)
     return 1 / ((1 - experts) / ranks + experts / max(1.0, ranks / spread))
 
 

@@ -21,19 +21,11 @@ from ...job.training_job import TrainingJob
 from ..job_graph import dimension
 from .messages import NO_TRAFFIC, Traffic, Wires
 from .placement import Group, Placement
-from .stages import Recompute, hidden_norms, parts_of
+from .stages import Recompute, StageWork, hidden_norms, parts_of, recompute_of
 
 LOSS_SUMS = 3  # all-reduces of one FP32 number a token: maximum, sum of exponentials, target logit
 FULL = 4
-
-
-@dataclass(frozen=True, slots=True)
-class LayerWork:
-    """Device seconds of the repeated layers, one micro-step: what messages can hide behind."""
-
-    forward_products_s: float
-    weight_gradients_s: float
-    attention_s: float
+Body = tuple[Operator, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +42,14 @@ class Inline:
 
 
 def inline_messages(
-    wires: Wires,
-    place: Placement,
-    graph: Graph,
-    entry: ModelEntry,
-    work: LayerWork,
-    recompute: Recompute,
-    virtual: int,
+    wires: Wires, place: Placement, graph: Graph, entry: ModelEntry, work: StageWork, virtual: int
 ) -> Inline:
-    """The messages of a job inside one micro-step."""
+    """The messages of a job inside one micro-step; those of layers hide behind their ``work``."""
     first, end = parts_of(graph).body
     body, behind = graph.operators[first:end], graph.operators[end:]
-    again = recompute is Recompute.LAYERS
+    again = recompute_of(wires.job) is Recompute.LAYERS
     layers = (
-        _tensor(wires, place, body, work, again)
+        _tensor(wires, place, body, work, again).times(_summed(wires.job, body, entry))
         + _context(wires, place, body, entry, work)
         + _experts(wires, place, body, entry, again)
     )
@@ -89,9 +75,7 @@ def _sum(wires: Wires, place: Placement, payload: float, times: float) -> Traffi
     return scatter + wires.send("all_gather", payload, place.tensor, times)
 
 
-def _tensor(
-    wires: Wires, place: Placement, body: tuple[Operator, ...], work: LayerWork, again: bool
-) -> Traffic:
+def _tensor(wires: Wires, place: Placement, body: Body, work: StageWork, again: bool) -> Traffic:
     job = wires.job
     if job.tensor_parallel == 1:
         return NO_TRAFFIC
@@ -104,12 +88,27 @@ def _tensor(
         if job.sequence_parallel:
             backward += wires.send("all_gather", payload, place.tensor, norm.count)
     if job.software.overlaps_tensor_messages:
-        forward = forward.behind(work.forward_products_s, first=1 / job.tensor_parallel)
-    return forward + backward.behind(work.weight_gradients_s)
+        products_s = work.layers_s(work.products & work.forward)
+        forward = forward.behind(products_s, first=1 / job.tensor_parallel)
+    return forward + backward.behind(work.layers_s(work.products & work.weight))
+
+
+def _summed(job: TrainingJob, body: Body, entry: ModelEntry) -> float:
+    """Share of the branches whose output is summed: not those of experts that nothing splits."""
+    if job.expert_split > 1 or dimension(job, entry, "shared_ffn"):
+        return 1.0
+    alone = sum(router.count for router in _routers(job, body, entry))
+    return 1.0 - alone / max(1.0, sum(norm.count for norm in hidden_norms(body)))
+
+
+def _routers(job: TrainingJob, body: Body, entry: ModelEntry) -> Body:
+    """The softmax over the experts of each mixture."""
+    forward, experts = filter(is_forward, body), dimension(job, entry, "experts")
+    return tuple(o for o in forward if o.kind is Kind.SOFTMAX and o.dims[1] == experts)
 
 
 def _context(
-    wires: Wires, place: Placement, body: tuple[Operator, ...], entry: ModelEntry, work: LayerWork
+    wires: Wires, place: Placement, body: Body, entry: ModelEntry, work: StageWork
 ) -> Traffic:
     job = wires.job
     hops = job.context_parallel - 1
@@ -121,7 +120,7 @@ def _context(
     times = 3 * hops * sum(kinds.get(o.kind, 0.0) * o.count for o in body if is_forward(o))
     each = _key_value_bytes(job, entry, norms[0])
     ring = wires.send("send_recv", each, place.context, times)
-    return ring.behind(work.attention_s)
+    return ring.behind(work.layers_s(work.core))
 
 
 def _key_value_bytes(job: TrainingJob, entry: ModelEntry, norm: Operator) -> float:
@@ -133,25 +132,21 @@ def _key_value_bytes(job: TrainingJob, entry: ModelEntry, norm: Operator) -> flo
     return 2 * stream_bytes(job, norm) * share
 
 
-def _experts(
-    wires: Wires, place: Placement, body: tuple[Operator, ...], entry: ModelEntry, again: bool
-) -> Traffic:
+def _experts(wires: Wires, place: Placement, body: Body, entry: ModelEntry, again: bool) -> Traffic:
     """Tokens to their experts and back, forward and backward."""
     job = wires.job
     norms = hidden_norms(body)
     if job.expert_parallel == 1 or not norms:
         return NO_TRAFFIC
-    experts = dimension(job, entry, "experts")
     hidden = dimension(job, entry, "latent") or norms[0].dims[1]
-    shares = job.tensor_parallel if job.sequence_parallel else 1
+    shares = job.expert_split if job.sequence_parallel else 1
     copies = _copies(job, place.expert, dimension(job, entry, "topk") or 2)
     element = job.precision.activation_dtype.bytes * copies
     total = NO_TRAFFIC
-    for router in body:
-        if router.kind is Kind.SOFTMAX and is_forward(router) and router.dims[1] == experts:
-            payload = router.dims[0] / shares * hidden * element
-            times = 2 * (2 + again) * router.count
-            total += wires.send("all_to_all", payload, place.expert, times)
+    for router in _routers(job, body, entry):
+        payload = router.dims[0] / shares * hidden * element
+        times = 2 * (2 + again) * router.count
+        total += wires.send("all_to_all", payload, place.expert, times)
     if job.software.overlaps_expert_messages:
         return total.times(0.5) + total.times(0.5).behind(total.seconds)
     return total
@@ -168,14 +163,14 @@ def _copies(job: TrainingJob, group: Group, topk: int) -> float:
     return places * (1 - (1 - 1 / places) ** topk)
 
 
-def _embedding(wires: Wires, place: Placement, body: tuple[Operator, ...]) -> Traffic:
+def _embedding(wires: Wires, place: Placement, body: Body) -> Traffic:
     norms = hidden_norms(body)
     if wires.job.tensor_parallel == 1 or not norms:
         return NO_TRAFFIC
     return _sum(wires, place, stream_bytes(wires.job, norms[0]), 1)
 
 
-def _loss(wires: Wires, place: Placement, behind: tuple[Operator, ...]) -> Traffic:
+def _loss(wires: Wires, place: Placement, behind: Body) -> Traffic:
     losses = [o for o in behind if o.kind is Kind.LOSS and is_forward(o)]
     norms = hidden_norms(behind)
     if wires.job.tensor_parallel == 1 or not losses or not norms:
@@ -185,14 +180,12 @@ def _loss(wires: Wires, place: Placement, behind: tuple[Operator, ...]) -> Traff
     return sums + _sum(wires, place, stream_bytes(wires.job, norms[0]), 1)
 
 
-def _boundary(wires: Wires, place: Placement, body: tuple[Operator, ...], virtual: int) -> Traffic:
+def _boundary(wires: Wires, place: Placement, body: Body, virtual: int) -> Traffic:
     """Activations to the next stage and gradients back; interleaved schedules hide them."""
     job = wires.job
     norms = hidden_norms(body)
     if job.pipeline_parallel == 1 or not norms:
         return NO_TRAFFIC
-    shares = job.tensor_parallel if job.sequence_parallel else 1
-    both = wires.send(
-        "send_recv", stream_bytes(job, norms[0]) / shares, place.next_stage, 2 * virtual
-    )
+    own = norms[0].dims[0] * norms[0].dims[1] * job.precision.activation_dtype.bytes
+    both = wires.send("send_recv", own, place.next_stage, 2 * virtual)
     return both if virtual == 1 else both.behind(both.seconds)

@@ -7,6 +7,7 @@ context and data parallelism (``parallel_state.initialize_model_parallel``).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -55,20 +56,15 @@ def place(job: TrainingJob) -> Placement:
     data_stride, hop = tensor, stage
     if job.software.data_outermost:
         data_stride, hop = tensor * job.pipeline_parallel, tensor * context
-    experts = expert_tensor_parallel(job) * job.expert_parallel
+    experts = job.expert_split * job.expert_parallel
     return Placement(
         tensor=_group(job, tensor, 1),
         context=_group(job, context, tensor),
-        expert=_group(job, job.expert_parallel, expert_tensor_parallel(job)),
+        expert=_group(job, job.expert_parallel, job.expert_split),
         data=_group(job, replicas, data_stride),
         expert_data=_group(job, max(1, stage // experts), experts),
         next_stage=Group(2, 2 if hop * job.pipeline_parallel > island(job) else 1),
     )
-
-
-def expert_tensor_parallel(job: TrainingJob) -> int:
-    """GPUs one expert is split over; that of the other layers unless stated."""
-    return job.software.expert_tensor_parallel or job.tensor_parallel
 
 
 def island(job: TrainingJob) -> int:
@@ -98,41 +94,29 @@ ENDS = 2  # the embedding and the loss may fill a chunk each
 
 def check_split(job: TrainingJob, entry: ModelEntry) -> None:
     """Raise JobError, naming field, value and what is accepted, for a split that cannot be."""
-    _check_layers(job, entry)
+    for wrong, name, accepted in _rules(job, entry):
+        if wrong:
+            raise JobError(name, getattr(job, name), f"expected {accepted}")
+
+
+def _rules(job: TrainingJob, entry: ModelEntry) -> Iterator[tuple[bool, str, str]]:
+    """Whether a split is wrong, its field, and what is accepted."""
+    layers, stages = dimension(job, entry, "layers"), job.pipeline_parallel
+    if layers and not job.software.layers_by_hand:
+        yield layers < stages, "pipeline_parallel", f"at most the {layers} layers of {entry.name}"
+        many = layers + ENDS < stages * job.virtual_stages
+        yield many, "virtual_stages", f"at most the {layers // stages} layers of a stage"
     heads, length = dimension(job, entry, "heads"), job.seq_len or entry.seq_len or 0
-    if heads % job.tensor_parallel:
-        divisor = f"a divisor of the {heads} heads of {entry.name}"
-        _refuse("tensor_parallel", job.tensor_parallel, divisor)
-    if length % job.context_parallel:
-        _refuse("context_parallel", job.context_parallel, f"a divisor of {length} tokens")
-    if job.expert_parallel > 1:
-        _check_experts(job, entry)
-
-
-def _check_layers(job: TrainingJob, entry: ModelEntry) -> None:
-    layers = dimension(job, entry, "layers")
-    if not layers or job.software.layers_by_hand:
-        return
-    stages, virtual = job.pipeline_parallel, job.virtual_stages
-    if layers < stages:
-        _refuse("pipeline_parallel", stages, f"at most the {layers} layers of {entry.name}")
-    if layers + ENDS < stages * virtual:
-        _refuse("virtual_stages", virtual, f"at most the {layers // stages} layers of a stage")
-
-
-def _check_experts(job: TrainingJob, entry: ModelEntry) -> None:
-    spread, experts = job.expert_parallel, dimension(job, entry, "experts")
-    if not experts:
-        _refuse("expert_parallel", spread, f"1: {entry.name} has no experts")
-    if experts % spread:
-        _refuse("expert_parallel", spread, f"a divisor of the {experts} experts of {entry.name}")
-    ranks = job.gpus // job.pipeline_parallel
-    if ranks % (spread * expert_tensor_parallel(job)):
-        _refuse("expert_parallel", spread, f"with its tensor split a divisor of {ranks} GPUs")
-
-
-def _refuse(field: str, value: int, accepted: str) -> None:
-    raise JobError(field, value, f"expected {accepted}")
+    divisor = f"a divisor of the {heads} heads of {entry.name}"
+    yield bool(heads % job.tensor_parallel), "tensor_parallel", divisor
+    yield bool(length % job.context_parallel), "context_parallel", f"a divisor of {length} tokens"
+    if (spread := job.expert_parallel) > 1:
+        name, experts = "expert_parallel", dimension(job, entry, "experts")
+        yield not experts, name, f"1: {entry.name} has no experts"
+        yield bool(experts % spread), name, f"a divisor of the {experts} experts of {entry.name}"
+        ranks = job.gpus // stages
+        divisor = f"with its tensor split a divisor of {ranks} GPUs"
+        yield bool(ranks % (spread * job.expert_split)), name, divisor
 
 
 def split_warnings(job: TrainingJob) -> tuple[str, ...]:

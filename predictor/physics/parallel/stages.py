@@ -289,6 +289,11 @@ class StageWork:
         """FLOPs without what is computed again, (n,)."""
         return self.flops * self.once / np.maximum(self.times, 1e-12)
 
+    @property
+    def products(self) -> NDArray[np.bool_]:
+        """Which are matrix products, on tensor cores or off them, (n,)."""
+        return self.kind >= Class.MATMUL
+
     def layers_s(self, chosen: NDArray[np.bool_]) -> float:
         """Device seconds of chosen operators (n,) in the repeated layers."""
         return float(self.seconds @ (chosen & (self.place == BODY)))
