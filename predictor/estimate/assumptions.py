@@ -159,8 +159,10 @@ def _packing(
 def _work(job: TrainingJob, most_gpus: int) -> Iterator[Assumption]:
     """What many GPUs, too little memory, a resumed, evaluated or frozen training and others add."""
     software, assumed = job.software, _assumed()
-    if as_it_runs(job) != job:  # a forward pass more, beside two or three
-        reason = "not stated; the memory is too small without"
+    reason, runs = "not stated; the memory is too small without", as_it_runs(job)
+    if runs.grad_accum != job.grad_accum:  # or recomputes, a third more
+        yield Assumption("grad_accum", str(runs.grad_accum), reason, 1.0, 4 / 3)
+    elif runs != job:  # a forward pass more, beside two or three
         yield Assumption(
             "act_ckpt", "on", reason, 2 / 3 if software.trains_adapters else 3 / 4, 1.0
         )

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from profiles.errors import UnknownGpuError
-from profiles.gpus import find_gpu
 from profiles.tables import measurements
 
 from ..errors import JobError, MeasurementError, reason_of
@@ -178,29 +176,25 @@ def _job(row: Row, entry: ModelEntry) -> TrainingJob:
     split = {k: int(text) if text.isdigit() and int(text) else 1 for k, text in named.items()}
     ranks = max(1, gpus // (split["tp"] * split["pp"] * split["cp"]))
     batch, accum = _batch(row, ranks, split["pp"], entry)
-    nodes = _count(row, "nodes")
+    shared = not row.get("batch_per_gpu") and not row.get("grad_accum") and accum == 1
     spread = options.get("placement") == UNCONSOLIDATED
+    nodes = _count(row, "nodes") or (gpus if spread else None)
     if "DataParallel" in options.get("dp", ""):
         options["one_process"] = "on"
     stated = tuple((k, v) for k, v in options.items() if k not in _NOT_OPTIONS)
-    if spread and nodes is None:
-        nodes = gpus
     fabric = system_fabric(row.get("system", "")) or (CLOUD_FABRIC if spread else None)
     # When a table of a release was first seen: its software is as old or a little older.
     seen = _PUBLISHED.search(row.get("note", ""))
     published = None if seen is None else int(seen[1]) + int(seen[2]) / 12
-    try:
-        hardware = find_gpu(row["gpu"])
-    except UnknownGpuError as error:
-        raise MeasurementError(str(error)) from None
     return TrainingJob(
         model=entry.name,
         precision=parse_precision(row["precision"]),
-        gpu=hardware.name,
+        gpu=row["gpu"],
         gpus=gpus,
         gpus_per_node=_count(row, "gpus_per_node") or (math.ceil(gpus / nodes) if nodes else 8),
-        batch_size=batch,
-        grad_accum=accum,
+        batch_size=None if shared else batch,
+        global_batch_size=batch * ranks if shared else None,
+        grad_accum=None if shared else accum,
         seq_len=_count(row, "seq_len"),
         image_size=_image_size(row.get("image_size", ""), entry),
         optimizer=_optimizer(options),
@@ -227,9 +221,7 @@ def _batch(row: Row, ranks: int, stages: int, entry: ModelEntry) -> tuple[int, i
         each = batch or (1.0 if stages > 1 else None)  # as TrainingJob.micro_steps
         times = total / (each * ranks) if each and total else 1.0
         accum = round(times) if times >= 2 and abs(times - round(times)) < 1e-6 else 1
-    if batch is None:
-        assert total is not None
-        batch = total / (ranks * accum)
+    batch = batch or (total or 0.0) / (ranks * accum)
     if entry.family == "seq2seq" and "tokens" in entry.units and batch > TOKEN_BATCH:
         batch /= entry.units["tokens"]
     return max(1, round(batch)), accum

@@ -74,7 +74,7 @@ class TestJob:
 
     def test_global_batch_alone_is_shared_out(self) -> None:
         job = run(batch_per_gpu="", global_batch="512").job
-        assert (job.micro_batch_size, job.grad_accum, job.step_samples) == (64, 1, 512)
+        assert (job.micro_batch_size, job.micro_steps, job.step_samples) == (64, 1, 512)
 
     def test_a_pipeline_takes_a_global_batch_one_sample_at_a_time(self) -> None:
         job = run(

@@ -10,7 +10,7 @@ import pytest
 from predictor.estimate.measurement import shipped
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
-from predictor.physics.memory import memory_of, stage_memory
+from predictor.physics.memory import as_it_runs, memory_of, stage_memory
 
 GIB = 2**30
 
@@ -197,3 +197,18 @@ def test_the_total_is_the_sum_of_its_parts() -> None:
     assert total == pytest.approx(sum(parts.values()))
     assert all(value >= 0 for value in parts.values())
     assert memory_of(job()).allocated_bytes == total - parts["framework_bytes"]
+
+
+def test_a_global_batch_that_does_not_fit_is_accumulated() -> None:
+    """FlashAttention's README: GPT-3 2.7B on 8 A100, 512 sequences of 2,048 tokens a step."""
+    stated = {"gpu": "a100-sxm4-80gb", "gpus": 8, "seq_len": 2048, "framework": "pytorch"}
+    asked = TrainingJob(
+        model="gpt3-2.7b", precision=Precision.MIXED_BF16_FP32, global_batch_size=512, **stated
+    )
+    runs = as_it_runs(asked)
+    assert memory_of(runs).total_bytes < asked.hardware.memory_bytes < memory_of(asked).total_bytes
+    assert runs.micro_steps > 1
+    assert runs.software == asked.software
+    assert runs.step_samples == asked.step_samples
+    known = asked.but(global_batch_size=None, batch_size=64)
+    assert as_it_runs(known).software.recompute == "layers"

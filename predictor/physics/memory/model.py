@@ -80,18 +80,24 @@ SURELY_TOO_MUCH = 1.25
 
 @lru_cache(maxsize=4096)
 def as_it_runs(job: TrainingJob) -> TrainingJob:
-    """A decoder with activation checkpointing where it says nothing of it and cannot run without.
+    """A decoder that cannot run as it is stated, as it can: accumulating, or checkpointing.
 
-    The same job otherwise: where scores are kept, which these rules are less sure of, and where its
-    states alone are too much.
+    As few micro-steps as fit where only the global batch is stated, else activation checkpointing
+    where nothing is said of it. The same job otherwise: where scores are kept, which these rules
+    are less sure of, and where its states alone are too much.
     """
     unsaid = job.software.fused_attention and job.software.setting("recompute") is None
     if not unsaid or job.framework not in TRAINERS or entry_of(job.model).group != "gpt":
         return job
-    again = job.but(options=(*job.options, ("act_ckpt", "full")))
     found, most = memory_of(job), SURELY_TOO_MUCH * job.hardware.memory_bytes
     states = found.total_bytes - found.activations_bytes - found.workspace_bytes
-    return again if states < most < found.total_bytes else job
+    if not states < most < found.total_bytes:
+        return job
+    stated = job.batch_size is not None or job.grad_accum is not None
+    counts = () if stated else range(2, 1 + job.micro_batch_size)
+    parts = (job.but(grad_accum=n) for n in counts if job.micro_batch_size % n == 0)
+    fits = (one for one in parts if memory_of(one).total_bytes < job.hardware.memory_bytes)
+    return next(fits, None) or job.but(options=(*job.options, ("act_ckpt", "full")))
 
 
 def stage_memory(job: TrainingJob, stage: int) -> Memory:
