@@ -1,10 +1,14 @@
 """Replays a real log on a real slurmctld: order of submission, our order, order by true run times.
 
 Run as ``python benchmarks/slurm_order.py profiles/samples/graham.csv.gz --skip 6000``. Three
-clusters run the same jobs at the same time, an hour in 5 seconds: `sleep` in place of training,
-limits in whole minutes (an hour is one), one key a job: when it was submitted, and 5 times a run
-time, at most a week. ``ours`` is the plugin as it ships: hook, daemon, `history ingest slurm` and
-`calibrate` every 30 seconds. It starts with the jobs of the log that had ended before the first.
+clusters run the same jobs at the same time: `sleep` in place of training, one key a job: when it
+was submitted, and 5 times a run time, at most a week. ``ours`` is the plugin as it ships: hook,
+daemon, `history ingest slurm` and `calibrate` every 6 hours of the log. It starts with the jobs of
+the log that had ended before the first.
+
+Slurm's limits are whole minutes. With ``--hour 20`` (seconds of ours) one is 3 hours, limits keep
+their proportion to run times, and it takes half an hour. With ``--hour 5``, the fast way, an hour
+is one: limits are 12 times too long, and so is what is expected of whom nothing is known.
 """
 
 from __future__ import annotations
@@ -43,12 +47,11 @@ from tests.live.slurm.daemon import PROGRAM, DecisionDaemon, install_hook
 from tests.live.slurm.installation import Installation
 from tests.live.slurm.tables import Bench, NodeSpec, PartitionSpec
 
-SCALE = 720.0  # seconds of the log in one of ours
 HOUR_S, ORDER = 3600.0, Order()
-# Limits are that much too long. Our key grows with their square root, so its weight is that less.
-STRETCH = 60.0 / (HOUR_S / SCALE)
-LEARN_S, LOOK_S, READY_S = 30.0, 2.0, 5.0
+LEARN_HOURS = 6.0
+ASK_S, LOOK_S, READY_S = 30.0, 2.0, 5.0
 PER_NODE = 4
+MINUTE_MOST_S = 3 * HOUR_S  # a longer minute would make most limits alike
 Hours = NDArray[np.float64]
 Told = tuple[str, float, float]  # a job, when it was asked for, and when it is expected to start
 LEAST_S = 10.0  # shorter waits are lost in whole seconds
@@ -60,22 +63,41 @@ BY_TRUE = tables.ACCEPT_ALL.replace("    return", f"{KEY}    return", 1)
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """How the time of the log becomes ours: ``scale`` seconds of it are one of ours."""
+
+    scale: float
+
+    @property
+    def minute_s(self) -> float:
+        """Seconds of the log in a minute of a limit: as many as pass, an hour where it is fast."""
+        passing_s = 60.0 * self.scale
+        return passing_s if passing_s <= MINUTE_MOST_S else HOUR_S
+
+    @property
+    def stretch(self) -> float:
+        """How many times too long limits are; our key grows with their square root."""
+        return 60.0 * self.scale / self.minute_s
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayJob:
     """A job of the log; ``user`` is an account of this machine, times are those of the log."""
 
     run: PastRun
     user: str
+    pace: Pace
 
     @property
     def limit_min(self) -> int:
-        """Whole minutes, one an hour: longer than it ran, as no job shall end by rounding."""
+        """Whole minutes: longer than it ran, as no job shall end by rounding."""
         limit_s = self.run.request.limit_s or 24 * HOUR_S
-        return int(-(-max(limit_s, self.run.run_s) // HOUR_S))
+        return int(-(-max(limit_s, self.run.run_s) // self.pace.minute_s))
 
     @property
     def key_s(self) -> int:
         """How far it stands back by its true run time, in seconds of ours."""
-        return round(delay_s(ORDER, self.run.run_s) / SCALE)
+        return round(delay_s(ORDER, self.run.run_s) / self.pace.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +113,17 @@ class Replay:
 @click.option("--skip", type=int, default=0, show_default=True, help="Jobs before the first.")
 @click.option("--jobs", "count", type=int, default=185, show_default=True, help="How many.")
 @click.option("--gpus", type=int, default=16, show_default=True, help="GPUs there are.")
-def main(table: Path, skip: int, count: int, gpus: int) -> None:
+@click.option("--hour", type=float, default=20.0, show_default=True, help="Seconds it takes.")
+def main(table: Path, skip: int, count: int, gpus: int, hour: float) -> None:
     """Print the waits of each mode, in hours of the log."""
+    pace = Pace(HOUR_S / hour)
     source = AccountingTable(table, "table")
     found = (PastRun.of(item) for item in source if isinstance(item, Run))
     runs = sorted((run for run in found if run is not None), key=lambda run: run.submit_s)
     fitting = [r for r in runs if r.request.gpus <= PER_NODE and r.request.limit_s and r.run_s > 0]
     chosen = fitting[skip : skip + count]
     accounts = _accounts(sorted({run.request.user for run in chosen}))
-    jobs = [ReplayJob(run, accounts[run.request.user]) for run in chosen]
+    jobs = [ReplayJob(run, accounts[run.request.user], pace) for run in chosen]
     before = [run for run in runs if run.end_s <= chosen[0].submit_s]
     tables.CPUS, tables.MEMORY_MB = 512, 16_000_000
     nodes = tuple(NodeSpec(f"g{n}", "a100", PER_NODE) for n in range(gpus // PER_NODE))
@@ -114,23 +138,23 @@ def main(table: Path, skip: int, count: int, gpus: int) -> None:
             "batch_sched_delay=1",
         ),
     )
-    click.echo(
-        f"{len(jobs)} jobs, {len(before)} ended before, {gpus} GPUs, 1 h in {HOUR_S / SCALE:g} s"
-    )
+    click.echo(f"{len(jobs)} jobs, {len(before)} ended before, {gpus} GPUs, 1 h in {hour:g} s")
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         clusters = {m: stack.enter_context(SlurmCluster(Installation(), bench)) for m in MODES}
         clusters["true"].set_hook(BY_TRUE)
         begin_s = time.time() + 60.0
-        ours = Ours(clusters["ours"], home, before, accounts, chosen[0].submit_s, begin_s)
+        ours = Ours(clusters["ours"], home, before, jobs, begin_s)
         stack.enter_context(ours.daemon)
         begin_s = time.time() + READY_S
         with ThreadPoolExecutor() as pool:
             replays = {m: pool.submit(_replay, clusters[m], jobs, begin_s, m) for m in MODES}
             while not all(each.done() for each in replays.values()):
                 ours.learn()
-                ours.ask()
-                time.sleep(LEARN_S)
+                until_s = time.monotonic() + LEARN_HOURS * hour
+                while time.monotonic() < until_s and not all(e.done() for e in replays.values()):
+                    ours.ask()
+                    time.sleep(min(ASK_S, LEARN_HOURS * hour))
         waits = {mode: each.result().waits for mode, each in replays.items()}
         starts = replays["ours"].result().starts
     _print(waits)
@@ -146,11 +170,12 @@ class Ours:
         cluster: SlurmCluster,
         home: Path,
         before: Sequence[PastRun],
-        accounts: dict[str, str],
-        first_s: float,
+        jobs: Sequence[ReplayJob],
         begin_s: float,
     ) -> None:
         self.cluster = cluster
+        accounts = {job.run.request.user: job.user for job in jobs}
+        first_s, pace = jobs[0].run.submit_s, jobs[0].pace
         self._env = {**cluster.env, "PRECISION_TIME_HOME": str(home)}
         path = home / "before.csv"
         with path.open("w", newline="") as file:
@@ -158,9 +183,9 @@ class Ours:
             names = "job_id user account partition gpus cpus mem submit start end limit_s state"
             table.writerow(names.split())
             for number, run in enumerate(before):
-                asked, end_s = run.request, begin_s + (run.end_s - first_s) / SCALE
-                submit_s = begin_s + (run.submit_s - first_s) / SCALE
-                limit_s = 60 * -(-asked.limit_s // HOUR_S) if asked.limit_s else ""
+                asked, end_s = run.request, begin_s + (run.end_s - first_s) / pace.scale
+                submit_s = begin_s + (run.submit_s - first_s) / pace.scale
+                limit_s = 60 * -(-asked.limit_s // pace.minute_s) if asked.limit_s else ""
                 table.writerow(
                     [
                         -number - 1,
@@ -171,7 +196,7 @@ class Ours:
                         asked.cpus,
                         (asked.memory_bytes or 0) // 2**20,
                         submit_s,
-                        end_s - run.run_s / SCALE,
+                        end_s - run.run_s / pace.scale,
                         end_s,
                         limit_s,
                         run.ended.value,
@@ -184,8 +209,8 @@ class Ours:
             home,
             order={
                 "mode": "apply",
-                "weight": ORDER.weight / STRETCH**0.5,
-                "longest_delay": f"{ORDER.longest_delay_s / SCALE:g}s",
+                "weight": ORDER.weight / pace.stretch**0.5,
+                "longest_delay": f"{ORDER.longest_delay_s / pace.scale:g}s",
             },
             limits={"mode": "off"},
             placement={"mode": "off"},
@@ -223,10 +248,10 @@ class Ours:
 
 
 def _replay(cluster: SlurmCluster, jobs: Sequence[ReplayJob], begin_s: float, mode: str) -> Replay:
-    first_s = jobs[0].run.submit_s
+    first_s, scale = jobs[0].run.submit_s, jobs[0].pace.scale
     asked_at: dict[str, float] = {}
     for job in jobs:
-        at_s = begin_s + (job.run.submit_s - first_s) / SCALE
+        at_s = begin_s + (job.run.submit_s - first_s) / scale
         time.sleep(max(0.0, at_s - time.time()))
         asked = job.run.request
         submitted = cluster.submit(
@@ -237,7 +262,7 @@ def _replay(cluster: SlurmCluster, jobs: Sequence[ReplayJob], begin_s: float, mo
             f"--cpus-per-task={asked.cpus or 1}",
             f"--mem={(asked.memory_bytes or 0) // 2**20 or 1}",
             f"--comment={job.key_s if mode == 'true' else ''}",
-            f"--export=RUN_S={job.run.run_s / SCALE:.3f}",
+            f"--export=RUN_S={job.run.run_s / scale:.3f}",
             script=SCRIPT.format(word=_word(asked)),
             user=job.user,
         )
@@ -254,7 +279,7 @@ def _replay(cluster: SlurmCluster, jobs: Sequence[ReplayJob], begin_s: float, mo
     if late := sum(state.startswith("TIMEOUT") for *_, state in rows):
         click.echo(f"{mode}: {late} jobs ended at their limit")
     waited = [starts[job_id] - at for job_id, at in asked_at.items()]
-    return Replay(np.maximum(waited, 0.0) * SCALE / HOUR_S, starts)
+    return Replay(np.maximum(waited, 0.0) * scale / HOUR_S, starts)
 
 
 def _seconds(text: str) -> float:

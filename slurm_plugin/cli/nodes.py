@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import click
 from ClusterShell.RangeSet import RangeSet
-from pydantic import TypeAdapter, ValidationError
 
 from predictor.cli.console import format_option, show_json, show_table, warn
 from predictor.job.precision import capabilities
@@ -79,35 +77,17 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 @click.command("label-nodes")
-@click.option(
-    "--from-json",
-    type=click.File("r"),
-    help="Nodes as `--format json` printed them there, - for stdin.",
-)
 @config_option
-@format_option
-def label_nodes(from_json: TextIO | None, config: Path | None, form: str) -> None:
-    """Print the slurm.conf and gres.conf lines of this node's GPUs, read from NVML.
-
-    Nothing is changed. `--format json` prints what NVML says, for `--from-json` elsewhere.
-    """
-    if from_json is None:
-        try:
-            nvml = import_module("pynvml")
-        except ImportError:
-            raise InstallError(
-                "nvidia-ml-py is not installed: pip install 'precision-time[slurm]', or use "
-                "--from-json"
-            ) from None
-        found: tuple[NvmlNode, ...] = (read_node(nvml, socket.gethostname().partition(".")[0]),)
-    else:
-        found = parse_nodes(from_json.read(), from_json.name)
-    if form == "json":
-        click.echo(to_json(found))
-        return
+def label_nodes(config: Path | None) -> None:
+    """Print the slurm.conf and gres.conf lines of this node's GPUs, read from NVML."""
+    try:
+        nvml = import_module("pynvml")
+    except ImportError:
+        words = "nvidia-ml-py is not installed: pip install 'precision-time[slurm]'"
+        raise InstallError(words) from None
+    node = read_node(nvml, socket.gethostname().partition(".")[0])
     names = {str(key): name for key, name in policy_at(config).placement.features.items()}
-    for number, node in enumerate(found):
-        click.echo("\n" * bool(number) + "\n".join(lines(label(node, names))))
+    click.echo("\n".join(lines(label(node, names))))
 
 
 _PROFILE = re.compile(r"\bMIG\s+(\S+)")
@@ -140,8 +120,7 @@ def read_node(nvml: Any, name: str) -> NvmlNode:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
         raise InstallError(
-            f"NVML cannot be used on {name} ({error}): run this on a node with the NVIDIA driver, "
-            "or use --from-json"
+            f"NVML cannot be used on {name} ({error}): run this on a node with the NVIDIA driver"
         ) from None
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
@@ -150,23 +129,6 @@ def read_node(nvml: Any, name: str) -> NvmlNode:
         raise InstallError(f"NVML on {name}: {error}") from None
     finally:
         nvml.nvmlShutdown()
-
-
-def to_json(nodes: tuple[NvmlNode, ...]) -> str:
-    """The nodes as JSON, which ``parse_nodes`` reads."""
-    return json.dumps([asdict(node) for node in nodes], indent=2)
-
-
-def parse_nodes(text: str, origin: str) -> tuple[NvmlNode, ...]:
-    """One node or a list of them; raises InstallError naming what is wrong."""
-    try:
-        raw = json.loads(text)
-        nodes = raw if isinstance(raw, list) else [raw]
-        return TypeAdapter(tuple[NvmlNode, ...]).validate_python(nodes)
-    except (ValueError, ValidationError) as error:
-        raise InstallError(
-            f"{origin} is not what `label-nodes --format json` prints: {error}"
-        ) from None
 
 
 def _gpu(nvml: Any, handle: Any) -> NodeGpu:

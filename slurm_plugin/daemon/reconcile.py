@@ -14,7 +14,7 @@ import logging
 import tempfile
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,7 +26,7 @@ from ..config import SlurmPolicy
 from ..errors import SourceError
 from ..mark import JOB_HEAD, PREFIX, JobMark, parse_mark
 from ..nodes import gpu_request
-from ..order import BASE, MOST, OrderField, order_field, others_points
+from ..order import BASE, MOST, SINCE_S, OrderField, order_field, others_points
 from ..protocol import HookAnswer, HookRequest, PartitionRequest, encode_request
 from ..sources.commands import Commands
 from ..sources.text import table
@@ -34,6 +34,7 @@ from ..sources.words import minutes, stated, unix_s
 from .decisions import Decisions
 
 EVERY_S, SETTLE_S = 15.0, 0.5
+PASS_S = 10.0  # one that writes for longer begins anew, with who has come since
 ANSWER_S = 30.0  # for one decision, behind others
 GIVE_UP_S = 60.0  # on a late decision that was promised
 TRIES = 3
@@ -43,7 +44,7 @@ PER = ("job", "node", "task", "socket")
 FIELDS = (
     "JobID,ArrayJobID,ArrayTaskID,UserID,UserName,Account,QOS,Name,Comment,admin_comment,"
     "Partition,TimeLimit,MinTime,Feature,Reservation,WorkDir,Command,MinCpus,MinMemory,NumNodes,"
-    "NumTasks,Nice,SubmitTime,BatchFlag,tres-per-job,tres-per-node,tres-per-task,"
+    "NumTasks,Nice,PriorityLong,SubmitTime,BatchFlag,tres-per-job,tres-per-node,tres-per-task,"
     "tres-per-socket"
 )
 # What a user may change of a pending job that its time rests on.
@@ -77,6 +78,17 @@ class PendingJob:
         """Whether it has the limit that we set."""
         limit = None if self.mark is None else self.mark.limit
         return limit is not None and limit == self.limit_min
+
+    @property
+    def stands_back(self) -> bool:
+        """Whether its nice is one of ours: about the seconds from SINCE_S to its submission."""
+        since_s = (unix_s(self.row["SubmitTime"]) or 0) - SINCE_S
+        return 0 < since_s < 2 * int(self.row["Nice"] or 0) <= MOST
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is; to change its nice would release it under priority/basic."""
+        return self.row["PriorityLong"] == "0"
 
     @property
     def name(self) -> str:
@@ -147,24 +159,29 @@ class Reconciler:
             self._soon.wait(EVERY_S)
             self._stop.wait(SETTLE_S)
 
-    def look(self) -> int:
-        """One pass; how many jobs were changed. Raises SourceError."""
+    def look(self) -> None:
+        """One pass; raises SourceError."""
         cluster = self._view()
         if cluster is None:
-            return 0
+            return
         commands = Commands.of(self.policy.slurm)
         order = order_field(cluster.settings) if self.policy.order.mode == "apply" else None
-        jobs = list(pending_jobs(commands))
+        jobs = in_turns(pending_jobs(commands))
         for name in self._known.keys() - {job.name for job in jobs}:
             del self._known[name]
+        until_s, written = time.monotonic() + PASS_S, 0
         for start in range(0, len(jobs), PIECE):
             if self._stop.is_set():
+                break
+            if written and time.monotonic() > until_s:
+                self.soon()
                 break
             piece = jobs[start : start + PIECE]
             scripts = self._scripts(commands, piece)
             lines = [self._line(job, cluster, order, scripts) for job in piece]
-            self._write(commands, [line for line in lines if line is not None])
-        return sum(known.tries > 0 for known in self._known.values())
+            updates = [line for line in lines if line is not None]
+            self._write(commands, updates)
+            written += len(updates)
 
     def _scripts(self, commands: Commands, jobs: Sequence[PendingJob]) -> Mapping[str, str]:
         """The batch scripts of those that are to be decided anew, all by one command."""
@@ -224,7 +241,7 @@ class Reconciler:
         undecided = asks_gpus and (mark is None or mark.later is not None or changed)
         ordered = order is None or job.site_factor is None or job.site_factor > 0
         if order is not None and order.name == "nice":
-            ordered = job.row["Nice"] not in ("0", "")
+            ordered = job.stands_back or job.is_held
         if not changed:
             known.asks = job.asks
         if (not undecided or (known.left and not changed)) and ordered:
@@ -293,6 +310,17 @@ def pending_jobs(commands: Commands) -> Iterator[PendingJob]:
                 places[words[0]] = int(words[1])
     for row in table(commands, FIELDS, "-t", "PENDING"):
         yield PendingJob(row, parse_mark(row["admin_comment"]), places.get(row["JobID"]))
+
+
+def in_turns(jobs: Iterable[PendingJob]) -> list[PendingJob]:
+    """The first job of each user, then the second of each: no thousands of one keep up others."""
+    turns: Counter[str] = Counter()
+
+    def turn(job: PendingJob) -> int:
+        turns[job.row["UserID"]] += 1
+        return turns[job.row["UserID"]]
+
+    return sorted(jobs, key=turn)
 
 
 def request_of(job: PendingJob, partitions: tuple[Partition, ...]) -> HookRequest:
@@ -366,19 +394,25 @@ def _place(job: PendingJob, order: OrderField, points: int) -> str:
     since = 0 if order.since is None else int((unix_s(job.row["SubmitTime"]) or 0) - order.since)
     back = points + max(0, since)
     if order.name == "nice":
-        return f"Nice={min(back, MOST)}"
+        own = 0 if job.stands_back else int(job.row["Nice"] or 0)
+        return f"Nice={min(back + own, MOST)}"
     return f"SiteFactor={BASE - min(back, 2 * MOST)}"
 
 
 def _reset(job: PendingJob) -> Update | None:
-    """An order that holds no longer is taken back: it would stay above all jobs to come."""
-    ours = job.site_factor is not None and job.site_factor >= BASE // 2
-    return (job.name, ORDERED, "SiteFactor=0") if ours else None
+    """An order that holds no longer is taken back: it would stay before, or behind, all to come."""
+    if job.site_factor is not None and job.site_factor >= BASE // 2:
+        return job.name, ORDERED, "SiteFactor=0"
+    return (job.name, ORDERED, "Nice=0") if job.stands_back and not job.is_held else None
 
 
-def clear_order(commands: Commands) -> int:
-    """Take back the order of all pending jobs; how many there were. Raises SourceError."""
-    updates = [found for job in pending_jobs(commands) if (found := _reset(job)) is not None]
-    if updates:
-        _feed(commands, updates)
-    return len(updates)
+def clear_order(commands: Commands) -> tuple[int, str]:
+    """Take back the order of jobs: how many, and which held ones keep it; raises SourceError."""
+    jobs = list(pending_jobs(commands))
+    updates = [found for job in jobs if (found := _reset(job)) is not None]
+    held = [job for job in jobs if job.is_held]
+    # Their site factor is not told, and Slurm lets it be changed.
+    unknown = [(job.name, ORDERED, "SiteFactor=0") for job in held if not job.stands_back]
+    if updates or unknown:
+        _feed(commands, [*updates, *unknown])
+    return len(updates), ",".join(job.name for job in held if job.stands_back)

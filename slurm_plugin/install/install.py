@@ -98,13 +98,6 @@ def uninstall(options: Options, say: Say, *, purge: bool = False, dry_run: bool 
     """Take it back; ``purge`` also deletes the policy and the predictors of one's own."""
     site = find_site(options)
     steps = Steps(say, dry_run=dry_run)
-    if options.live and not dry_run:
-        # Pending jobs would keep their SiteFactor, and stand above all that are submitted later.
-        try:
-            if count := clear_order(Commands(site.commands, conf=site.conf)):
-                say(f"SiteFactor of {count} pending jobs is 0 again")
-        except SourceError as error:
-            say(f"note: whether pending jobs have a SiteFactor of ours is not known: {error}")
     path = site.conf.parent / files.SCRIPT
     script = files.read(path)
     if script is not None and files.is_ours(script) and not _set_elsewhere(site):
@@ -128,6 +121,16 @@ def uninstall(options: Options, say: Say, *, purge: bool = False, dry_run: bool 
         steps.remove(unit)
         if live_unit:
             _systemctl(steps, "daemon-reload")
+    if options.live and not dry_run:
+        # Pending jobs would stay before, or behind, all that are submitted later.
+        try:
+            count, held = clear_order(Commands(site.commands, conf=site.conf))
+            if count:
+                say(f"the order of {count} pending jobs is taken back")
+            if held:
+                say(f"note: held jobs keep their nice; later: scontrol update JobId={held} Nice=0")
+        except SourceError as error:
+            say(f"note: whether pending jobs stand where we put them is not known: {error}")
     policy, home = options.on_disk(options.config), options.on_disk(options.home)
     if purge:
         socket = options.on_disk(SlurmPolicy().daemon.socket)

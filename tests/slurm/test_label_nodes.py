@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -167,24 +165,17 @@ def test_a_node_without_gpu_is_an_error() -> None:
 
 
 def test_without_a_driver_the_reason_of_nvml_is_told() -> None:
-    with pytest.raises(InstallError, match=r"Driver Not Loaded.*--from-json"):
+    with pytest.raises(InstallError, match=r"Driver Not Loaded.*on a node with"):
         gpu_nodes.read_node(FakeNvml([], broken="Driver Not Loaded"), "login1")
 
 
-def test_json_of_a_node_prints_the_same_lines_elsewhere(tmp_path: Path) -> None:
-    node = NvmlNode("gpu07", seen("NVIDIA H200", 4))
-    file = tmp_path / "nodes.json"
-    file.write_text(gpu_nodes.to_json((node,)))
-    done = CliRunner().invoke(label_nodes, ["--from-json", str(file)])
+def test_the_command_prints_the_lines_of_this_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml = FakeNvml([Device("NVIDIA H200", i) for i in range(4)])
+    monkeypatch.setattr(gpu_nodes, "import_module", lambda name: nvml)
+    monkeypatch.setattr(gpu_nodes.socket, "gethostname", lambda: "gpu07.site.org")
+    done = CliRunner().invoke(label_nodes)
     assert done.exit_code == 0
-    assert done.stdout.splitlines() == text(node)
-    again = CliRunner().invoke(label_nodes, ["--from-json", str(file), "--format", "json"])
-    assert json.loads(again.stdout) == json.loads(file.read_text())
-
-
-def test_json_that_is_something_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InstallError, match=r"(?s)nodes.json.*gpus.*Field required"):
-        gpu_nodes.parse_nodes('{"name": "n"}', "nodes.json")
+    assert done.stdout.splitlines() == text(NvmlNode("gpu07", seen("NVIDIA H200", 4)))
 
 
 def test_the_shortest_clear_name_becomes_the_type() -> None:

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from predictor.estimate.fitting import Fitted
+from slurm_plugin.daemon.reconcile import PendingJob, clear_order, in_turns
 from slurm_plugin.mark import parse_mark
+from slurm_plugin.order import SINCE_S
+from slurm_plugin.sources.commands import Commands
 
 from .cluster import SlurmCluster
 from .daemon import DecisionDaemon, install_hook
@@ -142,8 +145,47 @@ def test_the_order_is_written_at_submit_and_made_good_and_taken_back(
     assert places[cpu.job_id] == pytest.approx(places[long.job_id], abs=60)  # moments later
     assert places[short.job_id] - places[long.job_id] < 4 * 3600
     assert abs(places[late.job_id] - places[long.job_id]) < 4 * 3600
+    bench.run("scontrol", "hold", str(short.job_id))  # sprio does not list it any more
     daemon.set_policy(order={"mode": "off"})
     bench.wait_until(lambda: not _site_factors(bench), WITHIN_S)
+    daemon.stop()
+    clear_order(_commands(bench))
+    assert bench.job(short.job_id)["Priority"] == "0"
+    bench.run("scontrol", "release", str(short.job_id))
+    bench.wait_until(lambda: short.job_id in _site_factors(bench, least=0), WITHIN_S)
+    assert _site_factors(bench) == {}
+
+
+def test_the_order_by_nice_adds_to_the_users_own_and_is_taken_back(
+    bench: SlurmCluster, daemon: DecisionDaemon, user: str | None
+) -> None:
+    """Where priority is basic: there a changed nice would release a job that is held."""
+    ask = ("--begin=now+1hour", "--gres=gpu:1")
+    polite = bench.submit(*ask, "--time=10", "--nice=100", user=user)
+    jobs = [polite, *(bench.submit(*ask, f"--time={m}", user=user) for m in (10, 1000, 10))]
+    held = bench.submit("--hold", "--gres=gpu:1", user=user)
+    daemon._write({"order": ORDER, "limits": {"mode": "off"}})
+    daemon.start()
+
+    def nice() -> list[int]:
+        return [int(bench.job(job.job_id)["Nice"]) for job in jobs]
+
+    bench.wait_until(lambda: min(nice()) > SINCE_S / 100, WITHIN_S)
+    own, short, long, last = nice()
+    assert own == pytest.approx(short + 100, abs=30)  # moments apart
+    assert 0 < long - short <= 4 * 3600
+    bench.run("scontrol", "hold", str(jobs[-1].job_id))
+    daemon.stop()
+    assert clear_order(_commands(bench)) == (3, str(jobs[-1].job_id))
+    assert nice() == [0, 0, 0, last]
+    for job in (held, jobs[-1]):
+        assert bench.job(job.job_id)["Priority"] == "0"
+
+
+def test_no_thousands_of_one_user_keep_up_another() -> None:
+    rows = [{"UserID": user, "JobID": str(n)} for n, user in enumerate("aaaabab")]
+    jobs = in_turns(PendingJob(row, None, None) for row in rows)
+    assert [job.row["JobID"] for job in jobs] == ["0", "4", "1", "6", "2", "3", "5"]
 
 
 def test_many_jobs_are_made_good_in_one_pass(
@@ -165,9 +207,14 @@ def _decided(bench: SlurmCluster, *jobs: object) -> bool:
     return all(mark is not None and mark.later is None for mark in marks)
 
 
-def _site_factors(bench: SlurmCluster) -> dict[int, int]:
+def _commands(bench: SlurmCluster) -> Commands:
+    programs = Path(bench.installation.program("scontrol")).parent
+    return Commands(programs, conf=bench.places.etc / "slurm.conf")
+
+
+def _site_factors(bench: SlurmCluster, least: int = 1) -> dict[int, int]:
     """Of the pending jobs that have one."""
     lines = bench.run("sprio", "-h", "-o", "%i %S", check=False).stdout.splitlines()
     pairs = (text.split() for text in lines)
     found = {int(job): int(value) for job, value in pairs if job.isdecimal()}
-    return {job: value for job, value in found.items() if value}
+    return {job: value for job, value in found.items() if value >= least}
