@@ -168,8 +168,7 @@ def steps_of(job: TrainingJob) -> int | None:
         size = job.data.samples_of(job.seq_len or entry.seq_len)
     elif size is None:
         size = entry.dataset_size  # of what the model is mostly trained on
-    cut = job.data is not None and job.data.tokens is not None  # into whole sequences already
-    share = 1.0 if cut else job.packed or 1.0
+    share = 1.0 if job.data and job.data.tokens else job.packed or 1.0  # a text is cut, not packed
     return None if size is None else max(1, math.ceil(job.epochs * size * share / job.step_samples))
 
 

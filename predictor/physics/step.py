@@ -119,8 +119,9 @@ class StepModel:
         """Device seconds of one instance of each operator, (n,), by the kernels the job has."""
         each_s = self.operators.price(job.hardware, work)
         if job.software.older_attention:
-            times = shipped_yaml("software.yaml")["older_attention_times"]
-            each_s[work.kind == _ATTENTION] *= times.get(job.hardware.architecture, 1.0)
+            times, gpu = shipped_yaml("software.yaml")["older_attention_times"], job.hardware
+            own = times.get(gpu.name.partition("-")[0], times.get(gpu.architecture, 1.0))
+            each_s[work.kind == _ATTENTION] *= own
         if job.software.captured and (recurrent := work.kind == _RNN).any():
             launched_s, left_s = each_s[recurrent], RECURRENT_LEFT * each_s[recurrent]
             saved_s = work.dims[recurrent, 0] * RECURRENT_LAUNCHES_S

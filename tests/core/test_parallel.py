@@ -305,6 +305,15 @@ def test_packed_samples_attend_to_themselves_alone(steps: StepModel) -> None:
     assert steps_of(packed.but(epochs=1, dataset_size=3200)) == 100  # 32 samples a step
 
 
+def test_flash_attention_2_is_slow_on_b200(steps: StepModel) -> None:
+    """330 to 360 TFLOP/s where newer kernels have about 1,000; cards were not timed."""
+    sizes = {"gpus": 1, "seq_len": 65536, "framework": "pytorch"}
+    long = job("llama2-7b", gpu="b200-sxm-180gb", options="flash_attention=newest", **sizes)
+    old = long.but(options="flash_attention=on", framework_date=2025.5)
+    newest, older = (steps.price(one).compute_s for one in (long, old))
+    assert 2 * newest < older < 2.7 * newest
+
+
 def test_experts_are_whole_where_gpus_do_not_suffice_for_their_split(steps: StepModel) -> None:
     fields = {"gpus": 16, "tensor_parallel": 2, "expert_parallel": 8, "sequence_parallel": True}
     few = job("mixtral-8x7b", pipeline_parallel=2, seq_len=4096, **fields)
