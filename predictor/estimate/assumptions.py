@@ -249,7 +249,9 @@ def _software(
 ) -> Iterator[Assumption]:
     """Defaults of the era that this network feels, priced as the other choice."""
     kinds = {operator.kind for operator in job_graph(job, entry).operators}
+    tf32 = job.precision is Precision.FP32 and runs_natively(job.hardware, Precision.TF32)
     felt = {
+        "tf32": ("tf32_products", tf32),
         "flash_attention": ("fused_attention", bool(kinds & CORES)),
         "channels_last": ("channels_last", Kind.CONV in kinds and takes_channels_last(job)),
         "lora_targets": ("adapts_all", job.software.trains_adapters and bool(kinds & CORES)),

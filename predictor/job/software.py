@@ -49,6 +49,8 @@ class Software:
     from a checkpoint, one that ``evaluates`` does so after each epoch. ``half_weights`` (apex O2)
     are weights in the lower format beside FP32 masters. What is None was not stated. ``settings``
     say where each field comes from. ``older_attention`` is a kernel made for the generation before.
+    What is FP32 may be multiplied in TF32 (``tf32_products``, ``tf32_convolutions``). Of networks
+    with channels first an ``older_cudnn`` copies the tensors of 1x1 convolutions too.
     """
 
     framework: str
@@ -59,6 +61,9 @@ class Software:
     compiled: bool = False
     fused_kernels: bool = False
     captured: bool = False
+    tf32_products: bool = False
+    tf32_convolutions: bool = False
+    older_cudnn: bool = True
     channels_last: bool = False
     recompute: str = "nothing"
     recompute_modules: str = ""

@@ -208,16 +208,19 @@ def on_tensor_cores(dtype: Dtype, gpu: Gpu) -> bool:
     return key in gpu.peak_flops
 
 
-def runnable(precision: Precision, gpu: Gpu) -> Precision:
-    """The policy as the hardware runs it: TF32 without TF32 tensor cores is FP32."""
-    if precision is Precision.TF32 and "tf32" not in gpu.peak_flops:
-        return Precision.FP32
-    return precision
+def runnable(job: TrainingJob) -> Precision:
+    """The policy as software and hardware run it: FP32 may mean TF32, and not where it has none."""
+    if job.precision not in (Precision.FP32, Precision.TF32):
+        return job.precision
+    tf32 = job.precision is Precision.TF32 or job.software.tf32_products
+    return Precision.TF32 if tf32 and "tf32" in job.hardware.peak_flops else Precision.FP32
 
 
-def peak_flops(job: TrainingJob) -> float:
-    """Peak of a job's GPU in FLOP/s, in the format of its matrix products."""
-    peaks, dtype = job.hardware.peak_flops, runnable(job.precision, job.hardware).matmul_dtype
+def peak_flops(job: TrainingJob, *, tensor_cores: bool) -> float:
+    """Peak of a job's GPU in FLOP/s, in the format of its products, some on ``tensor_cores``."""
+    peaks, dtype = job.hardware.peak_flops, runnable(job).matmul_dtype
+    if dtype is FP32 and tensor_cores:  # of the convolutions
+        dtype = Dtype.TF32
     for key in ("tf32" if dtype is Dtype.TF32 else f"{dtype.value}_tensor", dtype.value):
         if key in peaks:
             return peaks[key]

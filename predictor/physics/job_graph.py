@@ -89,14 +89,14 @@ def job_graph(job: TrainingJob, entry: ModelEntry) -> Graph:
 @lru_cache(maxsize=16)
 def job_operators(job: TrainingJob, graph: Graph) -> tuple[TypedOperator, ...]:
     """The operators of a graph in the formats, layouts and fusions of the job's framework."""
-    return lowered(job, _stored(job, _typed(graph, job.precision, job.gpu)))
+    return lowered(job, _stored(job, _typed(graph, runnable(job), job.gpu)))
 
 
 @lru_cache(maxsize=16)
 def _typed(graph: Graph, precision: Precision, gpu: str) -> tuple[TypedOperator, ...]:
     """The operators of a graph in their formats; kept for a job and what it could be instead."""
     hardware = find_gpu(gpu)
-    return autocast(graph, runnable(precision, hardware), hardware)
+    return autocast(graph, precision, hardware)
 
 
 def _stored(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOperator, ...]:
@@ -171,8 +171,13 @@ def lowered(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOp
         typed = tuple(t for t in typed if t.operator.function != READ_BACK)
     if job.framework.startswith("tensorflow") and ("xla", "off") in job.options:
         typed = tuple(spelt_out(typed))
-    if not (job.software.channels_last and takes_channels_last(job)):
-        typed = (*typed, *transposes(typed, job.hardware))
+    last = job.software.channels_last and takes_channels_last(job)
+    asked = job.precision is Precision.TF32
+    if job.precision is Precision.FP32 or (asked and not job.software.older_cudnn):
+        tf32 = (asked or job.software.tf32_convolutions) and tf32_pays(job.hardware, last=last)
+        typed = tuple(convolved(typed, Dtype.TF32 if tf32 else Dtype.FP32))
+    if not last:
+        typed = (*typed, *transposes(typed, job.hardware, pointwise=job.software.older_cudnn))
     elif job.precision.activation_dtype.bytes == 2:
         typed = tuple(off_tensor_cores(typed))
     return tuple(fused(typed)) if fuses(job) else typed
@@ -251,14 +256,33 @@ GROUPS = 8
 CHANNELS = 64
 
 
+# Of the TF32 peak over that of FP32, where tensor cores pay with channels first: Winograd's FP32
+# divides the products of a 3x3 by 2.25 (arXiv 1509.09308), and wants no copies.
+TF32_PAYS = 3.0
+
+
+def tf32_pays(gpu: Gpu, *, last: bool) -> bool:
+    """Whether cuDNN, which picks the fastest, takes tensor cores for FP32 convolutions."""
+    return gpu.peak_flops.get("tf32", 0.0) > (0.0 if last else TF32_PAYS * gpu.peak_flops["fp32"])
+
+
+def convolved(typed: Sequence[TypedOperator], dtype: Dtype) -> Iterator[TypedOperator]:
+    """The operators of an FP32 network with convolutions in FP32 or TF32."""
+    for item in typed:
+        conv = item.operator.kind is CONV
+        yield item._replace(dtype=dtype, tensor_core=dtype is Dtype.TF32) if conv else item
+
+
 # Elements that a transposing copy moves in a clock of an SM, whatever their width: it turns tiles
 # in shared memory, one element at a time. ResNet-50 and SSD, channels first in FP16 on V100, A100
 # and H100 (lambdal/deeplearning-benchmark), want 1.2 to 1.4, times the share of bandwidth reached.
 ELEMENTS_PER_CLOCK = 1.5
 
 
-def transposes(typed: Sequence[TypedOperator], gpu: Gpu) -> list[TypedOperator]:
-    """The copies around tensor-core convolutions of a network with channels first.
+def transposes(
+    typed: Sequence[TypedOperator], gpu: Gpu, *, pointwise: bool = True
+) -> list[TypedOperator]:
+    """The copies around tensor-core convolutions, ``pointwise`` ones too, with channels first.
 
     One operator per pass and format, with the bytes and kernels of all of them: cuDNN launches
     them inside its own call. Where memory is faster than the copies, it waits for them.
@@ -268,6 +292,8 @@ def transposes(typed: Sequence[TypedOperator], gpu: Gpu) -> list[TypedOperator]:
     onto = Direction.WEIGHT_GRADIENT
     for operator, dtype, _, tensor_core in typed:
         if operator.kind is not CONV or not tensor_core or depthwise(operator):
+            continue
+        if not pointwise and operator.dims[4] == 1:
             continue
         total = moved.setdefault((operator.direction, dtype), [0.0, 0.0])
         m, n, k = operator.dims[:3]

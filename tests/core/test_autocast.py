@@ -11,6 +11,7 @@ import pytest
 from predictor.graphs.catalog import entry_of, graph_of
 from predictor.graphs.operator import Direction, Graph, Kind, Operator, Workload
 from predictor.job.precision import Dtype, Precision
+from predictor.job.training_job import TrainingJob
 from predictor.physics.autocast import (
     LOWER_PRECISION,
     NARROW,
@@ -138,9 +139,30 @@ class TestEngine:
             assert {t.operator.kind for t in typed if t.tensor_core} <= LOWER_PRECISION
 
     def test_tf32_without_tf32_tensor_cores_is_fp32(self) -> None:
-        assert runnable(Precision.TF32, V100) is Precision.FP32
-        assert runnable(Precision.TF32, A100) is Precision.TF32
-        assert all(runnable(p, V100) is p for p in Precision if p is not Precision.TF32)
+        job = TrainingJob(model="bert-base", precision="tf32", gpu="v100", batch_size=8)
+        assert runnable(job) is Precision.FP32
+        assert runnable(job.but(gpu="a100")) is Precision.TF32
+        assert runnable(job.but(precision="amp")) is Precision.MIXED_FP16_FP32
+
+    @pytest.mark.parametrize(
+        ("framework", "expected"),
+        [
+            ("pytorch 1.11", Precision.TF32),
+            ("pytorch 2.6", Precision.FP32),
+            ("tensorflow 2.4", Precision.TF32),
+            ("jax", Precision.TF32),
+        ],
+    )
+    def test_fp32_is_multiplied_as_the_framework_does_unless_told(
+        self, framework: str, expected: Precision
+    ) -> None:
+        job = TrainingJob(
+            model="bert-base", precision="fp32", gpu="a100", batch_size=8, framework=framework
+        )
+        assert runnable(job) is expected
+        assert runnable(job.but(options="tf32=off")) is Precision.FP32
+        assert runnable(job.but(options="tf32=on")) is Precision.TF32
+        assert runnable(job.but(gpu="v100")) is Precision.FP32
 
 
 class TestBytesAndCasts:

@@ -79,14 +79,16 @@ def features(job: TrainingJob, step: StepTime) -> Features:
     return Features(categories, numbers, frozenset(f"{k}={v}" for k, v in job.options))
 
 
+_OF_PRECISION = ("amp", "precision", "dtype", "fp8", "loss_scal", "tf32")
+
+
 def without_precision(job: TrainingJob) -> TrainingJob:
     """The job as a precision-blind predictor sees it."""
     return job.but(
         precision=Precision.FP32,
-        options=tuple(
-            (k, v)
-            for k, v in job.options
-            if not any(word in k for word in ("amp", "precision", "dtype", "fp8", "loss_scal"))
+        options=(
+            *((k, v) for k, v in job.options if not any(word in k for word in _OF_PRECISION)),
+            ("tf32", "off"),
         ),
     )
 
