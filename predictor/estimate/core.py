@@ -83,9 +83,8 @@ class Predictor:
         self, job: TrainingJob, physical: StepTime, row: Features, estimate: ResidualEstimate
     ) -> Prediction:
         runs = as_it_runs(job)
-        least_s = physical.flops / peak_flops(
-            job, tensor_cores=physical.tensor_core_s > 0
-        )  # no residual is faster than the hardware
+        peak = peak_flops(job, tensor_cores=physical.tensor_core_s > 0)
+        least_s = physical.flops / peak  # no residual is faster than the hardware
         correction = max(math.exp(estimate.mean), least_s / physical.step_s)
         step_s = float(physical.step_s * correction)
         tier, deviation = estimate.tier, estimate.deviation
