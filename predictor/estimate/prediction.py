@@ -105,18 +105,15 @@ class Prediction:
         return None if self.steps is None else self.step_s * self.steps
 
     @property
-    def _peak(self) -> float:
-        return peak_flops(self.job, tensor_cores=self.physical.tensor_core_s > 0)
-
-    @property
     def mfu(self) -> float:
         """Model FLOPs of a step over what one GPU could do in its time at the job's precision."""
-        return self.physical.model_flops / (self.step_s * self._peak)
+        peak = peak_flops(self.job, tensor_cores=self.physical.tensor_core_s > 0)
+        return self.physical.model_flops / (self.step_s * peak)
 
     @property
     def hfu(self) -> float:
         """As ``mfu``, with what is computed again for activation checkpointing."""
-        return self.physical.flops / (self.step_s * self._peak)
+        return self.mfu * self.physical.flops / self.physical.model_flops
 
     @property
     def gpu_hours(self) -> float | None:

@@ -175,7 +175,8 @@ def lowered(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOp
     asked = job.precision is Precision.TF32
     if job.precision is Precision.FP32 or (asked and not job.software.older_cudnn):
         tf32 = (asked or job.software.tf32_convolutions) and tf32_pays(job.hardware, last=last)
-        typed = tuple(convolved(typed, Dtype.TF32 if tf32 else Dtype.FP32))
+        engine = {"dtype": Dtype.TF32 if tf32 else Dtype.FP32, "tensor_core": tf32}
+        typed = tuple(t._replace(**engine) if t.operator.kind is CONV else t for t in typed)
     if not last:
         typed = (*typed, *transposes(typed, job.hardware, pointwise=job.software.older_cudnn))
     elif job.precision.activation_dtype.bytes == 2:
@@ -266,13 +267,6 @@ def tf32_pays(gpu: Gpu, *, last: bool) -> bool:
     return gpu.peak_flops.get("tf32", 0.0) > (0.0 if last else TF32_PAYS * gpu.peak_flops["fp32"])
 
 
-def convolved(typed: Sequence[TypedOperator], dtype: Dtype) -> Iterator[TypedOperator]:
-    """The operators of an FP32 network with convolutions in FP32 or TF32."""
-    for item in typed:
-        conv = item.operator.kind is CONV
-        yield item._replace(dtype=dtype, tensor_core=dtype is Dtype.TF32) if conv else item
-
-
 # Elements that a transposing copy moves in a clock of an SM, whatever their width: it turns tiles
 # in shared memory, one element at a time. ResNet-50 and SSD, channels first in FP16 on V100, A100
 # and H100 (lambdal/deeplearning-benchmark), want 1.2 to 1.4, times the share of bandwidth reached.
@@ -293,7 +287,7 @@ def transposes(
     for operator, dtype, _, tensor_core in typed:
         if operator.kind is not CONV or not tensor_core or depthwise(operator):
             continue
-        if not pointwise and operator.dims[4] == 1:
+        if operator.dims[4] == 1 and not pointwise:
             continue
         total = moved.setdefault((operator.direction, dtype), [0.0, 0.0])
         m, n, k = operator.dims[:3]
