@@ -175,8 +175,11 @@ def lowered(job: TrainingJob, typed: tuple[TypedOperator, ...]) -> tuple[TypedOp
     asked = job.precision is Precision.TF32
     if job.precision is Precision.FP32 or (asked and not job.software.older_cudnn):
         tf32 = (asked or job.software.tf32_convolutions) and tf32_pays(job.hardware, last=last)
-        engine = {"dtype": Dtype.TF32 if tf32 else Dtype.FP32, "tensor_core": tf32}
-        typed = tuple(t._replace(**engine) if t.operator.kind is CONV else t for t in typed)
+        dtype = Dtype.TF32 if tf32 else Dtype.FP32
+        typed = tuple(
+            t._replace(dtype=dtype, tensor_core=tf32) if t.operator.kind is CONV else t
+            for t in typed
+        )
     if not last:
         typed = (*typed, *transposes(typed, job.hardware, pointwise=job.software.older_cudnn))
     elif job.precision.activation_dtype.bytes == 2:
