@@ -37,7 +37,8 @@ _TOKEN = re.compile(
     |(?P<ansi>\$'(?:[^'\\]|\\.)*+')
     |(?P<double>"(?:[^"\\]|\\.)*+")
     |(?P<escaped>\\.)
-    |(?P<dollar>\$\(|`[^`]*+`|\$\{[^}\n]{1,200}+\}|\$(?:[A-Za-z_]\w*+|[0-9@*\#?$!-]))
+    |(?P<dollar>\$\(|`[^`]*+`|\$\{(?:\$\{[^{}\n]{1,200}+\}|[^}\n]){1,200}+\}
+    |\$(?:[A-Za-z_]\w*+|[0-9@*\#?$!-]))
     |(?P<document>\ue001\d++\ue001)
     |(?P<redirect>\d*+(?:&>>?|[<>]&|>>|<<<|>\||[<>](?!\()))
     |(?P<end>;;|&&|\|\||\|&|[;&|\n])
@@ -51,7 +52,7 @@ _TOKEN = re.compile(
 _INSIDE = re.compile(
     r"""\\(?P<escaped>["$`\\\n])
     |(?P<dollar>\$\((?:[^()"]++|\((?:[^()"]++|\([^()"]*+\))*+\))*+\)|\$\([^"]*+|`[^`]*+`
-    |\$\{[^}\n]{1,200}+\}|\$(?:[A-Za-z_]\w*+|[0-9@*\#?$!-]))
+    |\$\{(?:\$\{[^{}\n]{1,200}+\}|[^}\n]){1,200}+\}|\$(?:[A-Za-z_]\w*+|[0-9@*\#?$!-]))
     |(?P<plain>[^\\$`]++|.)""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
@@ -196,6 +197,7 @@ class _Reader:
     branches: list[_Branches] = field(default_factory=list)
     loops: int = 0
     function: bool = False
+    turned: set[str] = field(default_factory=set)
     tested: bool = False
     joined: bool = False
     budget: int = MAX_EXPANDED
@@ -297,7 +299,7 @@ class _Reader:
 
     def _set_array(self, name: str, words: tuple[str, ...]) -> None:
         plain = name.removesuffix("+")
-        if self._uncertain():
+        if not self._holds(plain, self.arrays, adds=name.endswith("+")):
             flags = (
                 f"{word.partition('=')[0]}={UNKNOWN}"  # one that may not be there keeps its name
                 if word.startswith("-") or "=" in word
@@ -355,10 +357,11 @@ class _Reader:
             return self._spent((UNKNOWN if known is None else known,))
         if name.startswith(_SET_BY_SLURM):  # what stands in for it is not what it will be
             return (UNKNOWN,)
-        if operator in "-=" and "$" not in default and "`" not in default:
-            plain = default.strip("'\"")
+        if operator in "-=":
+            plain = "".join(self._inside(default)).strip("'\"")
             if operator == "=" and known is None:
-                self.variables[name] = UNKNOWN if self._uncertain() else plain
+                holds = self._holds(name, self.variables, adds=False)
+                self.variables[name] = plain if holds else UNKNOWN
             return (plain,)
         return (UNKNOWN,)
 
@@ -383,8 +386,8 @@ class _Reader:
         self.dropping, self.array = False, None
         words = self._structure(words)
         if self.branches and self.branches[-1].tests is not None and words:
-            again = self.loops > 0 or self.function  # words may differ then
-            self.branches[-1].tests.append(None if again else _verdict(words))
+            # words may differ in each turn
+            self.branches[-1].tests.append(None if self.repeated else _verdict(words))
         if self._dead():
             return
         plain = [i for i, word in enumerate(words) if not _ASSIGNMENT.fullmatch(word)]
@@ -396,11 +399,10 @@ class _Reader:
         elif plain:
             given, words = words[: plain[0]], words[plain[0] :]
             self._forget(words)
-            repeated = self.loops > 0 or self.function
             seen = self._seen_by(words, given)
-            self.commands.append(Command(tuple(words), repeated, seen, self.directory))
+            self.commands.append(Command(tuple(words), self.repeated, seen, self.directory))
             if words[0] in _MOVES:
-                self.directory = None if repeated else self._moved(words)
+                self.directory = None if self.repeated else self._moved(words)
             self.tested = self.tested or words[0] in _TESTS
 
     def _moved(self, words: list[str]) -> str | None:
@@ -440,8 +442,9 @@ class _Reader:
         for index, first in enumerate(words):
             self._branch(first, words[index + 1 : index + 2])
             self.loops = max(0, self.loops + _LOOPS.get(first, 0))
-            if first == "}":
-                self.function = False
+            self.function = self.function and first != "}"
+            if first in ("}", "done"):
+                self._turn()
             elif first in ("for", "select", "case", "esac", "function"):
                 self.function = self.function or first == "function"
                 if first in ("for", "select"):
@@ -482,7 +485,7 @@ class _Reader:
         if case.word is None or case.tests is None or "esac" in self.words:
             return False
         for pattern in self.words:
-            known = UNKNOWN not in pattern + case.word and not (self.loops or self.function)
+            known = UNKNOWN not in pattern + case.word and not self.repeated
             case.tests.append(fnmatchcase(case.word, pattern) if known or pattern == "*" else None)
         self.words = []
         return True
@@ -491,17 +494,34 @@ class _Reader:
         """Whether what stands here is in a branch that does not run."""
         return any(one.live is False and one.tests is None for one in self.branches)
 
-    def _uncertain(self) -> bool:
-        """Whether what stands here may run never, or more than once."""
-        unsure = any(one.live is None or one.tests is not None for one in self.branches)
-        return unsure or self.loops > 0 or self.function or self.tested
+    @property
+    def repeated(self) -> bool:
+        """Whether what stands here is in a loop or function: it may run never, or more than once."""
+        return self.loops > 0 or self.function
+
+    def _turn(self) -> None:
+        """Behind the last loop or function nobody knows whether what it set was set."""
+        if not self.repeated:
+            self.variables |= dict.fromkeys(self.turned, UNKNOWN)
+            self.arrays |= dict.fromkeys(self.turned & self.arrays.keys(), (UNKNOWN,))
+            self.turned.clear()
+
+    def _holds(self, name: str, known: Mapping[str, object], *, adds: bool) -> bool:
+        """Whether what a name is set to is the same in each turn, and set for certain."""
+        if self.tested or any(o.live is None or o.tests is not None for o in self.branches):
+            return False
+        before = known.get(name, UNKNOWN)
+        alike = name in self.turned if adds else before in (UNKNOWN, (UNKNOWN,))
+        if self.repeated:
+            self.turned.add(name)
+        return alike or not self.repeated
 
     def _assign(self, word: str) -> None:
         match = _ASSIGNMENT.fullmatch(word)
         if match is None:
             return
         name, added, value = match.groups()
-        if self._uncertain():
+        if not self._holds(name, self.variables, adds=bool(added)):
             value = UNKNOWN
         if added:
             value = self.variables.get(name, "") + value
