@@ -131,11 +131,12 @@ def estimate(
             fitting += [] if fit is None else [fit]
     if not predictions:
         return JobPredictions(reason="not-predictable", advice=refusal)
+    over = stated.values.get("gpus", 0) > wanted.gpus
     return JobPredictions(
         predictions=tuple(predictions),
         fits=tuple(fitting),
         labels=tuple(dict.fromkeys(c.label for c in found)),
-        contradiction=next((p.field for p in stated.contradictions), ""),
+        contradiction="gpus" if over else next((p.field for p in stated.contradictions), ""),
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from profiles.storage import shipped_yaml
 
 from ..errors import UnknownModelError
-from ..graphs.catalog import find_entry
+from ..graphs.catalog import find_entry, understood_variant
 from ..job.datasets import DataSet, find_dataset
 from .configured import Configured, completed, configured, is_config, plain_names, tell_files
 from .draft import SIGNALS, Draft
@@ -48,7 +48,9 @@ _LENGTHS = ("steps", "epochs")
 _FILES = ("file", "agreed")
 # Keys whose flags stand alone, or with what they are set to.
 _KINDS = ("adapters", "quantised", "frozen", "frozen_part", "distilled", "objective")
-_SWITCHED = (*_KINDS, "resumed", "evaluation")
+_SWITCHED = (*_KINDS, "resumed", "evaluation", "packed")
+# What is left where the number behind a flag cannot be read.
+_PARTS = {"dataset_size": "dataset_share", "start_epoch": "resumed"}
 _OF_DATA = ("classes", "dataset", "dataset_part", "dataset_hint", "dataset_path", "dataset_share")
 _BITS = ("4", "8")
 _ENCODERS = ("t5", "seq2seq", "recorded")  # families of networks with a decoder of their own
@@ -111,8 +113,9 @@ _LORA = re.compile(r"(?:^|[_ ])(q?)[ld]ora(?:_|\.py|[. ]|$)", re.ASCII)
 # main_moco.py, reranker_train.py, train_controlnet.py: samples go through more, or more than once.
 _VIEWS = re.compile(
     r"(?:^|[_/.-])(?:moco|simcl|simsiam|byol|dino|swav|barlow|vicreg|contrastive|controlnet"
-    r"|textual_inversion)|rerank"
+    r"|textual_inversion)|rerank|(?<!or)gan(?=[_/.-])"
 )
+_AGAIN = re.compile(r"(?:tune|hpo|sweep|optuna|grid_?search|cross_?val\w*|k_?fold)[_.]")
 _DISTRIBUTED = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
 # Ends of the names of files of data.
 _ENDS = re.compile(r"(?:\.(?:[a-z]{2,7}\d?|mp4|h5))+$", re.ASCII)
@@ -168,8 +171,14 @@ def _read(found: Configured, own: Launch, origin: str) -> Stated:
         reading.draft.problem(why, "options", contradiction=True)
     _read_kind(reading)
     model, source = reading.draft.texts.get("model", ("", ""))[1], reading.special.get("source_len")
-    if source and (entry := find_entry(model)) is not None and entry.family in _ENCODERS:
-        reading.draft.say("seq_len", source)
+    if (entry := find_entry(model)) is not None:
+        if source and entry.family in _ENCODERS:
+            reading.draft.say("seq_len", source)
+        frames = reading.draft.pairs.get("variant", {}).get("frames")
+        if frames and not understood_variant(entry, (("frames", frames),)):
+            del reading.draft.texts["model"]
+            why = f"{model[:40]} is of single images or of text, and this program reads videos"
+            reading.draft.problem(f"{why}: no limit is set", "model", contradiction=True)
     pairs = zip(("", *own.after), own.after, strict=False)
     if any(w == UNKNOWN and (b[:1] != "-" or flag_of(b) in family.switches) for b, w in pairs):
         why = "words that we cannot read may set more: no limit is set"
@@ -235,6 +244,7 @@ def _read_flags(reading: _Reading, own: int) -> None:
     """Take the flags, of which the last ``own`` are the command's: they override its files."""
     given = said(reading.launch.after)
     names = plain_names([(name, value) for name, value, _ in given], reading.family)
+    one_fold = any(re.match("--(?:current-)?fold(?!s)", flag_of(name)) for name, _, _ in given)
     for index, (name, value, following) in enumerate(given):
         if index == len(given) - own:
             reading.said_by.clear()
@@ -246,7 +256,8 @@ def _read_flags(reading: _Reading, own: int) -> None:
             continue
         if key in _SWITCHED:
             switch = value if value is not None else _next_value(following) or "on"
-            if UNKNOWN not in switch:
+            rank = switch.isdigit() and reading.special.get(key, "on").lower() in OFF
+            if UNKNOWN not in switch and not rank:  # the rank of adapters that are off
                 reading.special[key] = switch
             elif key in _KINDS:
                 why = f"{name} is set where we cannot read it: state options in --comment"
@@ -266,6 +277,13 @@ def _read_flags(reading: _Reading, own: int) -> None:
                 _switch(reading, pair, word)
             elif pair[0] == "options":  # off, whatever was said before
                 reading.draft.pairs.get("options", {}).pop(pair[1].partition("=")[0], None)
+        elif (
+            flag in flags().repeating
+            and not one_fold
+            and (value or _next_value(following) or "on").lower() not in OFF | {"1"}
+        ):
+            why = f"{name} trains more than once: state epochs or steps of the whole job"
+            reading.draft.problem(why, "steps")
 
 
 def _leave_out_disputed(reading: _Reading) -> None:
@@ -308,8 +326,8 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
             reading.unread[key] = draft.problems[-1]
         draft.texts.pop(about, None)
         reading.special.pop(key, None)
-        if key == "dataset_size":
-            reading.special["dataset_share"] = text
+        if key in _PARTS:
+            reading.special[_PARTS[key]] = "on"
         return
     if key in reading.unread:  # said again, and clearly
         draft.problems.remove(reading.unread.pop(key))
@@ -427,9 +445,11 @@ def _read_batch(reading: _Reading) -> None:
 
 
 def _check_weights(reading: _Reading) -> None:
-    """Weights that are named for another network than the one that trains."""
+    """Weights that are named for another network than the one that trains, or name it."""
     model, weights = reading.draft.texts.get("model"), reading.special.get("weights", "")
     stem = _WEIGHTS.sub("", PurePosixPath(weights).name)
+    if reading.family.name == "yolov5" and not model and find_entry(stem):
+        reading.draft.say("model", stem)
     with suppress(UnknownModelError):
         if model and stem and resolve_model(stem) != (own := resolve_model(model[1])):
             text = f"weights {stem[:40]!r} are not those of {own}: no limit is set"
@@ -449,7 +469,8 @@ def _read_kind(reading: _Reading) -> None:
         reading.draft.texts["model"] = key, model[: frozen.start()]
         bits = frozen[1] or frozen[2] or "4"
     if _VIEWS.search(f"{reading.launch.directory}/{program}".lower()):
-        why = "self-supervised views, passages of a query, controls are not priced: no limit is set"
+        why = "self-supervised views, passages of a query, controls, adversaries are not priced"
+        why += ": no limit is set"
         reading.draft.problem(why, "model", contradiction=True)
     options = {}
     if adapters:
@@ -480,6 +501,9 @@ def _read_kind(reading: _Reading) -> None:
 
 def _read_length(reading: _Reading) -> None:
     texts = reading.draft.texts
+    if _AGAIN.match(reading.launch.program):
+        why = f"{reading.launch.program} trains more than once"
+        reading.draft.problem(f"{why}: state epochs or steps of the whole job", "steps")
     if (done := reading.special.get("start_epoch", "")).isdigit() and "epochs" in texts:
         key, whole = texts["epochs"]
         if whole.isdigit() and int(whole) > int(done):
@@ -516,6 +540,9 @@ def _read_dataset(draft: Draft, told: Mapping[str, str], words: Sequence[str]) -
         return
     if "dataset_share" in told:
         text = "a part of the data is trained on: state dataset_size in --comment"
+        draft.problem(text, "dataset")
+    elif told.get("packed", "off").lower() not in OFF and (found is None or found.samples):
+        text = "samples are packed into sequences: state steps or dataset_size in --comment"
         draft.problem(text, "dataset")
     elif found is not None:
         draft.say("dataset", found.name)

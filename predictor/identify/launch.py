@@ -82,6 +82,7 @@ class Flags:
     other_work_flags: frozenset[str]
     serving_words: frozenset[str]
     playing: frozenset[str]
+    repeating: frozenset[str]
     judging: frozenset[str]
     training_words: frozenset[str]
     launcher_values: Mapping[str, str]
@@ -158,11 +159,16 @@ class Launch:
     def does_other_work(self) -> bool:
         """Whether its name or a flag says that it does something else than train."""
         table = flags()
-        given = {flag_of(word.partition("=")[0]) for word in self.after if word.startswith("-")}
-        if given & table.other_work_flags and not given & {"--train", "--do-train"}:
+        told = {flag_of(n): next(iter(f), "on") if v is None else v for n, v, f in said(self.after)}
+        given = {flag for flag in told if flag.startswith("-")}
+        asked = {told[flag].lower() for flag in given & {"--train", "--do-train"}}
+        if given & table.other_work_flags and not asked - OFF:
             return True
         plays = any(part in flag_of(n) for n, _, _ in said(self.after) for part in table.playing)
         if plays or {*self.after[:1]} & table.other_work:  # main.py validate --config ...
+            return True
+        lengths = {table.generic.values.get(flag): word for flag, word in told.items()}
+        if lengths.get("epochs") == "0" and "steps" not in lengths:
             return True
         if self.program == "yolo":
             return not {"train", "mode=train"} & set(self.after)

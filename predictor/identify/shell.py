@@ -496,7 +496,7 @@ class _Reader:
 
     @property
     def repeated(self) -> bool:
-        """Whether what stands here is in a loop or function: it may run never, or more than once."""
+        """Whether this stands in a loop or function: it may run never, or more than once."""
         return self.loops > 0 or self.function
 
     def _turn(self) -> None:

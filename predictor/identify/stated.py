@@ -10,6 +10,7 @@ from typing import Any
 from profiles.gpus import find_gpu
 
 from ..errors import JobError
+from ..job.datasets import find_dataset
 from ..job.phases import lasting
 from ..job.precision import default_precision
 from ..job.training_job import TrainingJob
@@ -32,7 +33,7 @@ NOTES = "#PT"  # the origin of lines of a script that are written for us
 FILE = "file"  # the origin of what a configuration says
 # Fields that a script and what goes before it may not say differently.
 NAMED = {"model", "precision", "dataset", "sharding"}
-CONTRADICTED = DECISIVE - {"options", "variant", "phases", "file"} | NAMED
+CONTRADICTED = DECISIVE - {"options", "variant", "phases", "file"} | NAMED | {"optimizer"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,11 @@ class Stated:
                 said = f"{places[0]} says {own}, {places[1]} {other}"
                 yield Problem(places[0], f"{name}: {said}: no limit is set", name, True)
 
+        size, data = self.values.get("dataset_size"), weaker.values.get("dataset")
+        whole = data and (found := find_dataset(data)) and found.samples
+        if size and whole and size != whole and weaker.origins["dataset"] == SCRIPT:
+            text = f"dataset_size: {size} is not that of {data}, {whole}: no limit is set"
+            yield Problem(SCRIPT, text, "dataset_size", True)
         lengths = {*_LENGTHS} & self.values.keys(), {*_LENGTHS} & weaker.values.keys()
         priced = weaker.origins.get("dataset") == SCRIPT
         if priced and all(lengths) and not lengths[0] & lengths[1]:
