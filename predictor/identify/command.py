@@ -67,46 +67,6 @@ PRECISION = re.compile(
     r"^(?!export|save|eval)(?:.*-)?"
     r"(?:amp|[bt]?fp?\d\d?|float\d+|bfloat16|half|mixed|precision|dtype|autocast)(?:$|-)"
 )
-# Of a program's own text: what it does of itself, and flags by which one asks for it.
-_HALVES = (
-    re.compile(
-        r"autocast\(|(?:Grad|Native|loss_|grad_|fp16_)[Ss]caler|MixedPrecision|\.half\(\)|hydra\.main"
-        r"|allow_tf32\s*=\s*True|float32_matmul_precision|\b(?:fp16|bf16)\s*=\s*True"
-        r"|(?:precision|dtype)\s*=\s*(?:torch\.)?[\"']?(?:bf|fp|float|bfloat)?16"
-    ),
-    re.compile(
-        r"[\"']--?(?:(?:use|enable|mixed|weight|torch)[_-])?(?:amp|fp16|bf16|half|precision|dtype)[\"']"
-        r"[^)]*?(?:store_true|default\s*=\s*(?:None|[\"'](?:no|fp32|float32)[\"']))"
-    ),
-)
-# What else counts of it, by the field that it is about.
-_BY_ITSELF = {
-    "options": (
-        re.compile(
-            r"\b(?:get_peft_model|LoraConfig|AttnProcsLayers|BitsAndBytesConfig)\("
-            r"|\bload_in_[48]bit\s*=\s*True"
-        ),
-        re.compile(
-            r"(?:use|enable|apply|with)_?(?:q?lora|peft|adapter)|(?:lora|peft)_enable|train_type"
-            r"|[\"']--?(?:q?lora|peft)[\"']|(?:finetuning|sft|tuner|tuning)_type|peft_method",
-            re.IGNORECASE,
-        ),
-        "makes adapters or quantises: state lora in --comment",
-    ),
-    "gpus": (
-        re.compile(
-            r"\bDataParallel\(|\bmp\.spawn|multiprocessing\.spawn|MirroredStrategy"
-            r"|\b(?:devices|gpus)\s*=\s*(?:-1|[2-9]|[\"'](?:auto|-1)|torch\.cuda\.device_count)"
-        ),
-        re.compile("(?!)"),
-        "uses several GPUs by itself: no limit is set",
-    ),
-    "model": (
-        re.compile(r"\.requires_grad\s*=\s*False|requires_grad_\(False\)"),
-        re.compile(r"[\"']--?[\w-]*(?:freeze|frozen|teacher|ema)|(?:freeze|frozen)\w*\s*:", re.I),
-        "freezes parts by itself: no limit is set",
-    ),
-}
 _NEGATED = re.compile(r"-+(?:no|disable)[-_]", re.ASCII)
 # train_text_to_image_lora.py, litgpt finetune_lora, llama3/8B_qlora_single_device
 _LORA = re.compile(r"(?:^|[_ ])(q?)[ld]ora(?:_|\.py|[. ]|$)", re.ASCII)
@@ -177,17 +137,17 @@ def _read(found: Configured, own: Launch, origin: str) -> Stated:
         frames = reading.draft.pairs.get("variant", {}).get("frames")
         if frames and not understood_variant(entry, (("frames", frames),)):
             del reading.draft.texts["model"]
-            why = f"{model[:40]} is of single images or of text, and this program reads videos"
-            reading.draft.problem(f"{why}: no limit is set", "model", contradiction=True)
+            why = f"{model[:40]} reads no frames of videos, as this program does: no limit is set"
+            reading.draft.problem(why, "model", contradiction=True)
     pairs = zip(("", *own.after), own.after, strict=False)
     if any(w == UNKNOWN and (b[:1] != "-" or flag_of(b) in family.switches) for b, w in pairs):
         why = "words that we cannot read may set more: no limit is set"
         reading.draft.problem(why, "model", contradiction=True)
     kind = {"lora", "frozen"} & reading.draft.pairs.get("options", {}).keys()
     known = bool(kind) or own.program in family.programs
-    for about, (sign, asked, what) in _BY_ITSELF.items():
-        if (own.alone if about == "gpus" else not known) and _fixed(found, sign, asked):
-            reading.draft.problem(f"{own.program} {what}", about, contradiction=True)
+    for about, text in flags().by_itself.items():
+        if (own.alone if about == "gpus" else not known) and _fixed(found, text):
+            reading.draft.problem(f"{own.program} {text['told']}", about, contradiction=True)
     _check_weights(reading)
     _read_dataset(reading.draft, reading.special, launch.after)
     tell_files(found, reading.draft)
@@ -204,7 +164,7 @@ def _read(found: Configured, own: Launch, origin: str) -> Stated:
     started = {flags().launcher_trainers.get(base_name(word)) for word in launch.before}
     if framework := family.framework or ("pytorch" if started - {None} else ""):
         context.say("framework", framework)
-    trainer, halves = _trainer(reading, stated), _fixed(found, *_HALVES)
+    trainer, halves = _trainer(reading, stated), _fixed(found, flags().halves)
     if trainer and not (halves and shipped_yaml("trainers.yaml")[trainer]["precision"] == "fp32"):
         context.say("trainer", trainer)
     usual, settled = Draft(f"default of {launch.program}"), stated.settled()
@@ -215,9 +175,10 @@ def _read(found: Configured, own: Launch, origin: str) -> Stated:
     return stated.over(context.stated()).over(usual.stated())
 
 
-def _fixed(found: Configured, sign: re.Pattern[str], asked: re.Pattern[str]) -> bool:
+def _fixed(found: Configured, text: Mapping[str, str]) -> bool:
     """Whether the program's text does a thing that no flag of it asks for."""
-    return bool(sign.search(found.program)) and not asked.search(found.program)
+    does, asks = (re.search(text[name], found.program) for name in ("sign", "asked"))
+    return does is not None and asks is None
 
 
 def _trainer(reading: _Reading, stated: Stated) -> str | None:
@@ -255,18 +216,13 @@ def _read_flags(reading: _Reading, own: int) -> None:
         ):
             continue
         if key in _SWITCHED:
-            switch = value if value is not None else _next_value(following) or "on"
-            rank = switch.isdigit() and reading.special.get(key, "on").lower() in OFF
-            if UNKNOWN not in switch and not rank:  # the rank of adapters that are off
-                reading.special[key] = switch
-            elif key in _KINDS:
-                why = f"{name} is set where we cannot read it: state options in --comment"
-                reading.draft.problem(why, "options")
+            _take_switch(reading, key, name, value or _next_value(following) or "on")
         elif key in _OF_DATA:
             more = next(iter(following[1:]), "-") if value is None else "-"
             named = value if value is not None else _next_value(following) or ""
             several = key == "dataset" and not more.startswith("-") and "=" not in more
-            reading.special[key] = f"{named},{more}" if several else named
+            if key != "dataset_share" or named.lower() not in OFF | {"1.0", "full", "all"}:
+                reading.special[key] = f"{named},{more}" if several else named
         elif key is not None:
             text = value if value is not None else _next_value(following)
             if text is not None:
@@ -284,6 +240,16 @@ def _read_flags(reading: _Reading, own: int) -> None:
         ):
             why = f"{name} trains more than once: state epochs or steps of the whole job"
             reading.draft.problem(why, "steps")
+
+
+def _take_switch(reading: _Reading, key: str, name: str, word: str) -> None:
+    """One flag that stands alone, or with what it is set to."""
+    if UNKNOWN not in word:
+        if not (word.isdigit() and reading.special.get(key, "on").lower() in OFF):
+            reading.special[key] = word  # but no rank of adapters that are off
+    elif key in _KINDS:
+        why = f"{name} is set where we cannot read it: state options in --comment"
+        reading.draft.problem(why, "options")
 
 
 def _leave_out_disputed(reading: _Reading) -> None:

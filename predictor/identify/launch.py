@@ -26,6 +26,7 @@ _OVERRIDE = re.compile(r"[+~]*[A-Za-z_][\w./@-]{0,80}+=", re.ASCII)
 _LEARNS = frozenset(("--lr", "--learning-rate", "--epochs", "--num-epochs", "--num-train-epochs"))
 _NAME_WORD = re.compile(r"[a-z]+", re.ASCII)
 _CONFIG_KEY = re.compile(r"[A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)+", re.ASCII)
+_JUDGES = re.compile(r"(?:^|[_-])(?:eval|infer|predict)", re.ASCII)  # run_evalplus.py
 _NOT_ON = OFF | {"auto", "disabled"}
 _ONE_DASH = re.compile(r"-[A-Za-z][A-Za-z_-]{2}", re.ASCII)
 
@@ -99,6 +100,8 @@ class Flags:
     named_sections: Mapping[str, str]
     deepspeed: Mapping[str, str]
     accelerate: Mapping[str, str]
+    halves: Mapping[str, str]
+    by_itself: Mapping[str, Mapping[str, str]]
 
 
 def flag_of(word: str) -> str:
@@ -176,7 +179,9 @@ class Launch:
         named_so = bool(words) and words[0] in table.never_training
         learns = self.trains or (not named_so and bool(given & {"--lr", "--learning-rate"}))
         judges = _name_words(base_name(self.directory)) & table.judging  # llava.eval.run_llava
-        other = judges or _name_words(self.program) & table.other_work
+        other = (
+            judges or _name_words(self.program) & table.other_work or _JUDGES.search(self.program)
+        )
         return bool(other or serves((*self.before, self.directory))) and not learns
 
     @property

@@ -76,8 +76,9 @@ _SHELL = re.compile(r"(?:^|/)(?:ba|z)?sh$|\.(?:sh|bash|slurm|sbatch)$")
 _BRANCHES = frozenset(("if", "then", "elif", "else", "fi", "case", "esac"))
 _EQUAL = {"=": True, "==": True, "-eq": True, "!=": False, "-ne": False}
 _LESS = {"-lt": (0, False), "-ge": (0, True), "-gt": (1, False), "-le": (1, True)}
-_LOOPS = {"for": 1, "while": 1, "until": 1, "select": 1, "done": -1}
+_LOOPS = ("for", "while", "until", "select")
 _PREFIXES = ("then", "do", "else", "elif", "if", "while", "until", "!", "{", "fi", "done", "time")
+_MANY = re.compile(rf"[*?\[{{{UNKNOWN}]")  # of patterns, {1..5} and what nobody knows
 _TESTS = ("[", "[[", "test", "grep", "which", "command", "hash", "type")
 # What of a token is text.
 _TEXT = {
@@ -195,7 +196,7 @@ class _Reader:
     array_from: int = 0
     dropping: bool = False
     branches: list[_Branches] = field(default_factory=list)
-    loops: int = 0
+    loops: list[bool] = field(default_factory=list)
     function: bool = False
     turned: set[str] = field(default_factory=set)
     tested: bool = False
@@ -441,18 +442,25 @@ class _Reader:
         """Follow branches, loops and functions; the command that keywords lead."""
         for index, first in enumerate(words):
             self._branch(first, words[index + 1 : index + 2])
-            self.loops = max(0, self.loops + _LOOPS.get(first, 0))
             self.function = self.function and first != "}"
             if first in ("}", "done"):
-                self._turn()
-            elif first in ("for", "select", "case", "esac", "function"):
+                self._turn(first)
+            elif first in _LOOPS:
+                self._loop(words[index:])
+            if first in ("for", "select", "case", "esac", "function"):
                 self.function = self.function or first == "function"
-                if first in ("for", "select"):
-                    self.variables.update(dict.fromkeys(words[index + 1 : index + 2], UNKNOWN))
                 return []
-            elif first not in _PREFIXES:
+            if first not in (*_PREFIXES, "}"):
                 return words[index:]
         return []
+
+    def _loop(self, words: list[str]) -> None:
+        """Enter a loop; one over a single word is none."""
+        once = words[0] == "for" and words[2:3] == ["in"] and len(words) == 4
+        word = words[3] if once and not _MANY.search(words[3]) else UNKNOWN
+        self.loops.append(word == UNKNOWN)
+        if words[0] in ("for", "select"):
+            self.variables.update(dict.fromkeys(words[1:2], word))
 
     def _branch(self, word: str, following: list[str]) -> None:
         """Follow the keywords of ``if`` and ``case``."""
@@ -497,10 +505,12 @@ class _Reader:
     @property
     def repeated(self) -> bool:
         """Whether this stands in a loop or function: it may run never, or more than once."""
-        return self.loops > 0 or self.function
+        return any(self.loops) or self.function
 
-    def _turn(self) -> None:
-        """Behind the last loop or function nobody knows whether what it set was set."""
+    def _turn(self, end: str) -> None:
+        """Leave a loop or function; behind the last nobody knows whether what it set was set."""
+        if end == "done":
+            del self.loops[-1:]
         if not self.repeated:
             self.variables |= dict.fromkeys(self.turned, UNKNOWN)
             self.arrays |= dict.fromkeys(self.turned & self.arrays.keys(), (UNKNOWN,))

@@ -196,3 +196,32 @@ def test_what_follows_a_command_inside_quotes_is_kept() -> None:
     known = ("launch", "--n", "8", "--h", UNKNOWN, "train.py", "--epochs", "3")
     assert words(text)[-1] == ("run", *known)
     assert words('run "a $(b (c e"') == [("run", f"a {UNKNOWN}")]
+
+
+TURNS = """
+for seed in 61; do
+  BATCH=64
+  for lr in 1 2; do
+    ARGS=(--batch $BATCH)
+    ARGS+=(--lr $lr)
+    run ${ARGS[@]} ${LENGTH:-${SEQ:-512}}
+    BATCH=$((BATCH * 2))
+  done
+done
+run $seed $BATCH ${ARGS[@]}
+"""
+
+
+def test_what_a_loop_sets_is_known_inside_it_and_behind_it_no_more() -> None:
+    inside, behind = (c for c in read_script(TURNS).commands if c.words[0] == "run")
+    assert (inside.words, inside.repeated) == (
+        ("run", "--batch", "64", "--lr", UNKNOWN, "512"),
+        True,
+    )
+    assert (behind.words, behind.repeated) == (("run", "61", UNKNOWN, UNKNOWN), False)
+
+
+@pytest.mark.parametrize("words", ["{1..5}", "*.yaml", "a b", "$LIST", "$(seq 3)"])
+def test_a_loop_over_one_word_alone_is_none(words: str) -> None:
+    assert [c.repeated for c in read_script("for x in a; do run; done").commands] == [False]
+    assert [c.repeated for c in read_script(f"for x in {words}; do run; done").commands] == [True]

@@ -239,6 +239,26 @@ def _started() -> Iterator[DisputedJob]:
         yield DisputedJob(command, told)
 
 
+def _more_than_once() -> Iterator[DisputedJob]:
+    """Programs that train several times, or on something else than they seem to."""
+    several = "torchrun --nproc_per_node=4 " + TRAIN.partition(" ")[2]
+    for added in ("--n-folds 5", "--cross-validation", "--n-trials=20", "--num-runs 3", "--sweep"):
+        yield DisputedJob(f"{several} {added}", "trains more than once")
+    yield DisputedJob(several.replace("train.py", "tune.py"), "trains more than once")
+    yield DisputedJob(several.replace("train.py", "train_gan.py"), "adversaries")
+    yield DisputedJob(f"{several} --num-frames 16", "frames")
+    yield DisputedJob(f"{several} --start-epoch $E", "resumed")
+    yield DisputedJob(f"{several} --opt sgd", "optimizer", "optimizer=adamw")
+    yield DisputedJob(several, "dataset_size", "dataset_size=50000")
+    yield DisputedJob(several, "gpus", "gpus=8")
+    llama = "--model_name_or_path meta-llama/Llama-2-7b-hf --max_seq_length 2048 --fp16"
+    tuned = f"torchrun --nproc_per_node=4 train.py {llama} --per_device_train_batch_size 1"
+    alpaca = f"{tuned} --dataset_name tatsu-lab/alpaca --num_train_epochs 3"
+    yield DisputedJob(f"{alpaca} --packing True", "packed")
+    yield DisputedJob(f"{tuned} --max_steps 900 --train_type $T", "options")
+    yield DisputedJob(f"{tuned} --max_steps 900 --dpo_beta 0.1", "objective")
+
+
 DISPUTED = (
     *_by_comment(),
     *_within(),
@@ -247,5 +267,6 @@ DISPUTED = (
     *_said_twice(),
     *_named_so(),
     *_started(),
+    *_more_than_once(),
 )
 NAMES = [f"{number} {job.told}" for number, job in enumerate(DISPUTED)]
