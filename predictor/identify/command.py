@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import PurePosixPath
 
 from profiles.storage import shipped_yaml
 
-from ..errors import UnknownModelError
 from ..graphs.catalog import find_entry, understood_variant
 from ..job.datasets import DataSet, find_dataset
 from .configured import Configured, completed, configured, is_config, plain_names, tell_files
 from .draft import SIGNALS, Draft
 from .files import Files
 from .grammar import pairs_of
-from .keys import FIELD_OF, OFF, ON, resolve_model
+from .keys import FIELD_OF, OFF, ON
 from .launch import (
     FlagFamily,
     Launch,
@@ -57,25 +55,12 @@ _ENCODERS = ("t5", "seq2seq", "recorded")  # families of networks with a decoder
 # unsloth: llama-3-8b-bnb-4bit; Hugging Face: -AWQ, -GPTQ-Int8
 _FROZEN_BITS = re.compile(r"-(?:bnb-([48])bit|(?:AWQ|GPTQ)(?:-Int([48]))?)$", re.ASCII)
 _TOKENS = 2**16  # a whole batch from here on is counted in tokens
-_PROBE = re.compile(r"lin(?:ear)?_?(?:prob|cls|eval)", re.ASCII)
-_PREFERENCE = re.compile(
-    r"(?:^|[_ ])(?:[dkr]po|orpo|simpo|grpo|ppo|rm|reward|rlhf|reinforce)(?:[_ ]|\.py$|$)",
-    re.ASCII,
-)
 # A flag with such a word may say the precision, and one that starts so says that it is off.
 PRECISION = re.compile(
     r"^(?!export|save|eval)(?:.*-)?"
     r"(?:amp|[bt]?fp?\d\d?|float\d+|bfloat16|half|mixed|precision|dtype|autocast)(?:$|-)"
 )
 _NEGATED = re.compile(r"-+(?:no|disable)[-_]", re.ASCII)
-# train_text_to_image_lora.py, litgpt finetune_lora, llama3/8B_qlora_single_device
-_LORA = re.compile(r"(?:^|[_ ])(q?)[ld]ora(?:_|\.py|[. ]|$)", re.ASCII)
-# main_moco.py, reranker_train.py, train_controlnet.py: samples go through more, or more than once.
-_VIEWS = re.compile(
-    r"(?:^|[_/.-])(?:moco|simcl|simsiam|byol|dino|swav|barlow|vicreg|contrastive|controlnet"
-    r"|textual_inversion)|rerank|(?<!or)gan(?=[_/.-])"
-)
-_AGAIN = re.compile(r"(?:tune|hpo|sweep|optuna|grid_?search|cross_?val\w*|k_?fold)[_.]")
 _DISTRIBUTED = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
 # Ends of the names of files of data.
 _ENDS = re.compile(r"(?:\.(?:[a-z]{2,7}\d?|mp4|h5))+$", re.ASCII)
@@ -109,47 +94,21 @@ def command_stated(launch: Launch, origin: str, files: Files | None = None) -> S
 
 
 def _read(found: Configured, own: Launch, origin: str) -> Stated:
-    launch = found.launch
-    family = family_of(launch)
-    reading = _Reading(launch, family, Draft(origin, family.prefix))
+    """Read a launch, in which the settings of its files stand before the flags of its ``own``."""
+    family = family_of(found.launch)
+    reading = _Reading(found.launch, family, Draft(origin, family.prefix))
     for flag, key in flags().launcher_values.items():
-        if UNKNOWN not in (text := launch.started.get(flag, UNKNOWN)):
+        if UNKNOWN not in (text := found.launch.started.get(flag, UNKNOWN)):
             (reading.draft.signal if key in SIGNALS else reading.draft.say)(key, text)
     for pair in () if found.unread else pairs_of(family.defaults):  # a file may say otherwise
         _switch(reading, pair, "on")
     _read_flags(reading, len(said(own.after)))
     _leave_out_disputed(reading)
-    if family.leads and (word := next(iter(positional(launch.after)), "")):
-        _take(reading, family.values[family.leads], family.leads, word, ())
-    if family.models and launch.program in family.models and "model" not in reading.draft.texts:
-        reading.draft.say("model", family.models[launch.program])
-    if family.configs and (config := next(filter(family.starts_config, launch.after), None)):
-        _read_config(reading, config)
-    if family.adapts and not found.unread and "finetuning" not in reading.special:
-        reading.special.setdefault("adapters", "on")
-        why = "finetuning_type is not stated: its default lora is taken, and no limit is set"
-        reading.draft.problem(why, "options", contradiction=True)
+    _read_names(reading, adapts=bool(family.adapts) and not found.unread)
     _read_kind(reading)
-    model, source = reading.draft.texts.get("model", ("", ""))[1], reading.special.get("source_len")
-    if (entry := find_entry(model)) is not None:
-        if source and entry.family in _ENCODERS:
-            reading.draft.say("seq_len", source)
-        frames = reading.draft.pairs.get("variant", {}).get("frames")
-        if frames and not understood_variant(entry, (("frames", frames),)):
-            del reading.draft.texts["model"]
-            why = f"{model[:40]} reads no frames of videos, as this program does: no limit is set"
-            reading.draft.problem(why, "model", contradiction=True)
-    pairs = zip(("", *own.after), own.after, strict=False)
-    if any(w == UNKNOWN and (b[:1] != "-" or flag_of(b) in family.switches) for b, w in pairs):
-        why = "words that we cannot read may set more: no limit is set"
-        reading.draft.problem(why, "model", contradiction=True)
-    kind = {"lora", "frozen"} & reading.draft.pairs.get("options", {}).keys()
-    known = bool(kind) or own.program in family.programs
-    for about, text in flags().by_itself.items():
-        if (own.alone if about == "gpus" else not known) and _fixed(found, text):
-            reading.draft.problem(f"{own.program} {text['told']}", about, contradiction=True)
-    _check_weights(reading)
-    _read_dataset(reading.draft, reading.special, launch.after)
+    _check_model(reading)
+    _tell_unknown(reading, found, own)
+    _read_dataset(reading.draft, reading.special, found.launch.after)
     tell_files(found, reading.draft)
     _read_batch(reading)
     _read_length(reading)
@@ -158,9 +117,43 @@ def _read(found: Configured, own: Launch, origin: str) -> Stated:
     told = DECISIVE | NAMED | {"gpus"}
     problems = tuple(p for p in stated.problems if p.field in told)
     stated = completed(replace(stated, problems=problems), found.tables)
-    if not (stated.values or stated.unknown_model):
-        return stated
-    context = Draft(origin)
+    return (
+        _with_defaults(reading, found, stated) if stated.values or stated.unknown_model else stated
+    )
+
+
+def _read_names(reading: _Reading, *, adapts: bool) -> None:
+    """What the family of a program says by its name, its first words or its configuration's."""
+    launch, family, draft = reading.launch, reading.family, reading.draft
+    if family.leads and (word := next(iter(positional(launch.after)), "")):
+        _take(reading, family.values[family.leads], family.leads, word, ())
+    if family.models and launch.program in family.models and "model" not in draft.texts:
+        draft.say("model", family.models[launch.program])
+    if family.configs and (config := next(filter(family.starts_config, launch.after), None)):
+        _read_config(reading, config)
+    if adapts and "finetuning" not in reading.special:
+        reading.special.setdefault("adapters", "on")
+        why = "finetuning_type is not stated: its default lora is taken, and no limit is set"
+        draft.problem(why, "options", contradiction=True)
+
+
+def _tell_unknown(reading: _Reading, found: Configured, own: Launch) -> None:
+    """Tell of words that cannot be read, and of what the program's text does of itself."""
+    draft, family = reading.draft, reading.family
+    pairs = zip(("", *own.after), own.after, strict=False)
+    if any(w == UNKNOWN and (b[:1] != "-" or flag_of(b) in family.switches) for b, w in pairs):
+        why = "words that we cannot read may set more: no limit is set"
+        draft.problem(why, "model", contradiction=True)
+    kind = {"lora", "frozen"} & draft.pairs.get("options", {}).keys()
+    known = bool(kind) or own.program in family.programs
+    for about, text in flags().by_itself.items():
+        if (own.alone if about == "gpus" else not known) and _fixed(found, text):
+            draft.problem(f"{own.program} {text['told']}", about, contradiction=True)
+
+
+def _with_defaults(reading: _Reading, found: Configured, stated: Stated) -> Stated:
+    """What is stated, over the framework, the trainer and what the program is known to take."""
+    launch, family, context = reading.launch, reading.family, Draft(reading.draft.origin)
     started = {flags().launcher_trainers.get(base_name(word)) for word in launch.before}
     if framework := family.framework or ("pytorch" if started - {None} else ""):
         context.say("framework", framework)
@@ -216,7 +209,8 @@ def _read_flags(reading: _Reading, own: int) -> None:
         ):
             continue
         if key in _SWITCHED:
-            _take_switch(reading, key, name, value or _next_value(following) or "on")
+            word = (_next_value(following) or "on") if value is None else value
+            _take_switch(reading, key, name, word)
         elif key in _OF_DATA:
             more = next(iter(following[1:]), "-") if value is None else "-"
             named = value if value is not None else _next_value(following) or ""
@@ -410,16 +404,25 @@ def _read_batch(reading: _Reading) -> None:
         draft.problem(f"{shown}: {needed}", "batch_size")
 
 
-def _check_weights(reading: _Reading) -> None:
-    """Weights that are named for another network than the one that trains, or name it."""
-    model, weights = reading.draft.texts.get("model"), reading.special.get("weights", "")
-    stem = _WEIGHTS.sub("", PurePosixPath(weights).name)
-    if reading.family.name == "yolov5" and not model and find_entry(stem):
-        reading.draft.say("model", stem)
-    with suppress(UnknownModelError):
-        if model and stem and resolve_model(stem) != (own := resolve_model(model[1])):
-            text = f"weights {stem[:40]!r} are not those of {own}: no limit is set"
-            reading.draft.problem(text, "model", contradiction=True)
+def _check_model(reading: _Reading) -> None:
+    """A network that reads something else than is said, or that other weights are named for."""
+    draft, special = reading.draft, reading.special
+    stem = _WEIGHTS.sub("", PurePosixPath(special.get("weights", "")).name)
+    if reading.family.name == "yolov5" and "model" not in draft.texts and find_entry(stem):
+        draft.say("model", stem)
+    model = draft.texts.get("model", ("", ""))[1]
+    if (entry := find_entry(model)) is None:
+        return
+    if "source_len" in special and entry.family in _ENCODERS:
+        draft.say("seq_len", special["source_len"])
+    if stem and (other := find_entry(stem)) is not None and other.name != entry.name:
+        text = f"weights {stem[:40]!r} are not those of {entry.name}: no limit is set"
+        draft.problem(text, "model", contradiction=True)
+    frames = draft.pairs.get("variant", {}).get("frames")
+    if frames and not understood_variant(entry, (("frames", frames),)):
+        del draft.texts["model"]
+        why = f"{model[:40]} reads no frames of videos, as this program does: no limit is set"
+        draft.problem(why, "model", contradiction=True)
 
 
 def _read_kind(reading: _Reading) -> None:
@@ -427,14 +430,15 @@ def _read_kind(reading: _Reading) -> None:
     program, special = reading.launch.program, reading.special
     told = {key: word for key in _SWITCHED if (word := special.get(key, "off").lower()) not in OFF}
     adapters, bits = told.get("adapters", ""), told.get("quantised", "").removesuffix("bit")
-    kinds = _LORA.findall(f"{program} {special.get('recipe', '').lower()}")
+    names = flags().names
+    kinds = re.findall(names["lora"], f"{program} {special.get('recipe', '').lower()}")
     if kinds and special.get("adapters", "on").lower() not in OFF:
         adapters, bits = adapters or "on", bits or ("4" if "q" in kinds else "")
     key, model = reading.draft.texts.get("model", ("", ""))
     if frozen := _FROZEN_BITS.search(model):
         reading.draft.texts["model"] = key, model[: frozen.start()]
         bits = frozen[1] or frozen[2] or "4"
-    if _VIEWS.search(f"{reading.launch.directory}/{program}".lower()):
+    if re.search(names["views"], f"{reading.launch.directory}/{program}".lower()):
         why = "self-supervised views, passages of a query, controls, adversaries are not priced"
         why += ": no limit is set"
         reading.draft.problem(why, "model", contradiction=True)
@@ -451,7 +455,7 @@ def _read_kind(reading: _Reading) -> None:
         told_so.setdefault("lora_targets", reading.family.adapts)
     if "distilled" in told:
         options["objective"] = "distillation"
-    elif _PREFERENCE.search(told.get("objective", program.lower())):
+    elif re.search(names["preference"], told.get("objective", program.lower())):
         options["objective"] = "preference"
     if "resumed" in told and "start_epoch" not in special:
         options["resumed"] = "on"
@@ -459,7 +463,7 @@ def _read_kind(reading: _Reading) -> None:
         options["evaluation"] = "each_epoch"
     if "frozen_part" in told or ("frozen" in told and adapters):  # that of two bodies is not all
         options["frozen"] = "part"
-    elif "frozen" in told or _PROBE.search(program.lower()):
+    elif "frozen" in told or re.search(names["probe"], program.lower()):
         options["frozen"] = "backbone"
     for name, value in options.items():
         reading.draft.pair("options", name, value)
@@ -467,7 +471,7 @@ def _read_kind(reading: _Reading) -> None:
 
 def _read_length(reading: _Reading) -> None:
     texts = reading.draft.texts
-    if _AGAIN.match(reading.launch.program):
+    if re.match(flags().names["again"], reading.launch.program):
         why = f"{reading.launch.program} trains more than once"
         reading.draft.problem(f"{why}: state epochs or steps of the whole job", "steps")
     if (done := reading.special.get("start_epoch", "")).isdigit() and "epochs" in texts:

@@ -100,6 +100,7 @@ class Flags:
     named_sections: Mapping[str, str]
     deepspeed: Mapping[str, str]
     accelerate: Mapping[str, str]
+    names: Mapping[str, str]
     halves: Mapping[str, str]
     by_itself: Mapping[str, Mapping[str, str]]
 
