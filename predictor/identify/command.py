@@ -31,17 +31,7 @@ from .launch import (
 from .shell import UNKNOWN
 from .stated import DECISIVE, FILE, NAMED, Problem, Stated
 
-# What flags are set to where they say nothing; `scratch` and `resume` are of nanoGPT's --init_from.
-_UNSET = frozenset(("", "-1", "-1.0", "0", "auto", "none", "null", "default", "infinity", "inf"))
-_UNSET |= {"scratch", "resume"}
-# openmmlab: 8 GPUs x 32 samples, 100 epochs or a schedule of 12 (user_guides/config of mmdet).
-_GPUS_BATCH = re.compile(r"[-_](\d{1,3})xb(\d{1,4})(?=[-_]|$)", re.ASCII)
-_CONFIG_EPOCHS = re.compile(r"[-_](\d{1,3})e(?=[-_]|$)", re.ASCII)
-_CONFIG_SCHEDULE = re.compile(r"[-_]([12])x(?=[-_]|$)", re.ASCII)
-_SCHEDULE_EPOCHS = 12
-_WEIGHTS = re.compile(r"(?:[-_]weights)?(?:\.\w+)*$", re.IGNORECASE)  # ResNet50_Weights.V1
 _TITAN = ("titan_model", "titan_flavor")
-_ADAPTED = re.compile("q?lora_")  # torchtune: lora_llama3_8b
 _LENGTHS = ("steps", "epochs")
 _FILES = ("file", "agreed")
 # Keys whose flags stand alone, or with what they are set to.
@@ -52,19 +42,8 @@ _PARTS = {"dataset_size": "dataset_share", "start_epoch": "resumed"}
 _OF_DATA = ("classes", "dataset", "dataset_part", "dataset_hint", "dataset_path", "dataset_share")
 _BITS = ("4", "8")
 _ENCODERS = ("t5", "seq2seq", "recorded")  # families of networks with a decoder of their own
-# unsloth: llama-3-8b-bnb-4bit; Hugging Face: -AWQ, -GPTQ-Int8
-_FROZEN_BITS = re.compile(r"-(?:bnb-([48])bit|(?:AWQ|GPTQ)(?:-Int([48]))?)$", re.ASCII)
 _TOKENS = 2**16  # a whole batch from here on is counted in tokens
-# A flag with such a word may say the precision, and one that starts so says that it is off.
-PRECISION = re.compile(
-    r"^(?!export|save|eval)(?:.*-)?"
-    r"(?:amp|[bt]?fp?\d\d?|float\d+|bfloat16|half|mixed|precision|dtype|autocast)(?:$|-)"
-)
-_NEGATED = re.compile(r"-+(?:no|disable)[-_]", re.ASCII)
 _DISTRIBUTED = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
-# Ends of the names of files of data.
-_ENDS = re.compile(r"(?:\.(?:[a-z]{2,7}\d?|mp4|h5))+$", re.ASCII)
-_TOKENISED = re.compile(r"[-_](?:text|content)[-_](?:document|sentence)$", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -142,8 +121,7 @@ def _tell_unknown(reading: _Reading, found: Configured, own: Launch) -> None:
     draft, family = reading.draft, reading.family
     pairs = zip(("", *own.after), own.after, strict=False)
     if any(w == UNKNOWN and (b[:1] != "-" or flag_of(b) in family.switches) for b, w in pairs):
-        why = "words that we cannot read may set more: no limit is set"
-        draft.problem(why, "model", contradiction=True)
+        draft.dispute("words that we cannot read may set more", "model")
     kind = {"lora", "frozen"} & draft.pairs.get("options", {}).keys()
     known = bool(kind) or own.program in family.programs
     for about, text in flags().by_itself.items():
@@ -176,15 +154,16 @@ def _fixed(found: Configured, text: Mapping[str, str]) -> bool:
 
 def _trainer(reading: _Reading, stated: Stated) -> str | None:
     """The trainer whose default precision holds; none where a flag may say another."""
-    launch = reading.launch
+    launch, patterns = reading.launch, flags().patterns
     if any(problem.field in ("file", "precision") for problem in stated.problems):
         return None
     named = [
         (name, switched(value, following))
         for name, value, following in (*said(launch.before), *said(launch.after))
-        if PRECISION.search(flag_of(name).lstrip("-").rpartition(".")[2])
+        if patterns["precision"].search(flag_of(name).lstrip("-").rpartition(".")[2])
     ]
-    if any((word or "auto") not in _UNSET and not _NEGATED.match(name) for name, word in named):
+    off = patterns["negated"].match
+    if any((word or "auto") not in flags().unset and not off(name) for name, word in named):
         return None
     known, family = shipped_yaml("trainers.yaml"), reading.family
     launchers = (flags().launcher_trainers.get(base_name(word), "") for word in launch.before)
@@ -199,26 +178,24 @@ def _read_flags(reading: _Reading, own: int) -> None:
     given = said(reading.launch.after)
     names = plain_names([(name, value) for name, value, _ in given], reading.family)
     one_fold = any(re.match("--(?:current-)?fold(?!s)", flag_of(name)) for name, _, _ in given)
+    folds = flags().repeating if one_fold else frozenset()
     for index, (name, value, following) in enumerate(given):
         if index == len(given) - own:
             reading.said_by.clear()
         flag = flag_of(name if names[name] == name else f"--{names[name]}")
         key = reading.family.values.get(flag)
-        if key in _FILES or (
-            flag in flags().config_flags and is_config(value or "".join(following[:1]))
-        ):
+        behind = next((word for word in following[:1] if word[:2] != "--"), None)
+        text = behind if value is None else value
+        if key in _FILES or (flag in flags().config_flags and is_config(text or "")):
             continue
         if key in _SWITCHED:
-            word = (_next_value(following) or "on") if value is None else value
-            _take_switch(reading, key, name, word)
+            _take_switch(reading, key, name, "on" if text is None else text)
         elif key in _OF_DATA:
             more = next(iter(following[1:]), "-") if value is None else "-"
-            named = value if value is not None else _next_value(following) or ""
             several = key == "dataset" and not more.startswith("-") and "=" not in more
-            if key != "dataset_share" or named.lower() not in OFF | {"1.0", "full", "all"}:
-                reading.special[key] = f"{named},{more}" if several else named
+            if key != "dataset_share" or (text or "on").lower() not in OFF | {"1.0", "full", "all"}:
+                reading.special[key] = f"{text},{more}" if several else text or ""
         elif key is not None:
-            text = value if value is not None else _next_value(following)
             if text is not None:
                 _take(reading, key, name, text, following)
         elif pair := reading.family.switches.get(flag):
@@ -227,11 +204,7 @@ def _read_flags(reading: _Reading, own: int) -> None:
                 _switch(reading, pair, word)
             elif pair[0] == "options":  # off, whatever was said before
                 reading.draft.pairs.get("options", {}).pop(pair[1].partition("=")[0], None)
-        elif (
-            flag in flags().repeating
-            and not one_fold
-            and (value or _next_value(following) or "on").lower() not in OFF | {"1"}
-        ):
+        elif flag in flags().repeating - folds and (text or "on").lower() not in OFF | {"1"}:
             why = f"{name} trains more than once: state epochs or steps of the whole job"
             reading.draft.problem(why, "steps")
 
@@ -252,19 +225,15 @@ def _leave_out_disputed(reading: _Reading) -> None:
     _, image = draft.texts.get("image_size", ("", size))
     if size and image and size not in image.split("x"):
         both = f"--input-size {size[:20]} and an image size of {image[:20]}"
-        draft.problem(f"{both} differ: no limit is set", "image_size", contradiction=True)
+        draft.dispute(f"{both} differ", "image_size")
     for problem in draft.problems:
         if problem.contradiction:
             draft.texts.pop(problem.field, None)
 
 
-def _next_value(following: Sequence[str]) -> str | None:
-    return following[0] if following and not following[0].startswith("--") else None
-
-
 def _switch(reading: _Reading, pair: tuple[str, str], word: str) -> None:
     key, text = pair
-    if word.lower() in _UNSET if key in SIGNALS else word == UNKNOWN:
+    if word.lower() in flags().unset if key in SIGNALS else word == UNKNOWN:
         return
     if key in ("options", "variant"):
         name, _, value = text.partition("=")
@@ -291,12 +260,13 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
         return
     if key in reading.unread:  # said again, and clearly
         draft.problems.remove(reading.unread.pop(key))
-    if text.strip().lower() in _UNSET or (key == "model" and text.replace(".", "").isdigit()):
+    nothing = text.strip().lower() in flags().unset
+    if nothing or (key == "model" and text.replace(".", "").isdigit()):
         return
     flag, first = reading.said_by.setdefault(key, (flag_of(name), text))
     if key in FIELD_OF and key not in SIGNALS and flag != flag_of(name) and first != text:
         both = f"{flag} {first[:20]} and {flag_of(name)} {text[:20]}"
-        draft.problem(f"{both} differ: no limit is set", FIELD_OF[key], contradiction=True)
+        draft.dispute(f"{both} differ", FIELD_OF[key])
     if key in SIGNALS:
         draft.signal(key, text)
     elif key == "input_size":
@@ -327,8 +297,8 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
         draft.say("model", f"{name}-{flavor}")
     elif key == "component":
         name = text.rpartition(".")[2]
-        draft.say("model", _ADAPTED.sub("", name))
-        if _ADAPTED.match(name):
+        draft.say("model", (plain := re.sub("^q?lora_", "", name)))  # torchtune: lora_llama3_8b
+        if plain != name:
             reading.special["quantised" if name.startswith("q") else "adapters"] = "on"
     elif key == "total_samples":
         draft.say("epochs", "1")
@@ -337,34 +307,31 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
 
 def _read_config(reading: _Reading, path: str) -> None:
     """What the name of a configuration says: the model, and by openmmlab's rule the batch."""
-    stem = PurePosixPath(path).stem
-    reading.draft.say("model", _CONFIG_EPOCHS.sub("", _GPUS_BATCH.sub("", stem)))
+    stem, patterns = PurePosixPath(path).stem, flags().patterns
+    plain = patterns["config_epochs"].sub("", patterns["config_batch"].sub("", stem))
+    reading.draft.say("model", plain)
     if reading.family.name != "openmmlab":
         return
-    if batch := _GPUS_BATCH.search(stem):
+    if batch := patterns["config_batch"].search(stem):
         reading.draft.texts.setdefault("batch_size", ("batch_size", batch[2]))
-    if epochs := _CONFIG_EPOCHS.search(stem):
+    if epochs := patterns["config_epochs"].search(stem):
         reading.draft.texts.setdefault("epochs", ("epochs", epochs[1]))
-    elif schedule := _CONFIG_SCHEDULE.search(stem):
-        text = str(_SCHEDULE_EPOCHS * int(schedule[1]))
-        reading.draft.texts.setdefault("epochs", ("epochs", text))
+    elif schedule := patterns["config_schedule"].search(stem):  # of 12 epochs each
+        reading.draft.texts.setdefault("epochs", ("epochs", str(12 * int(schedule[1]))))
 
 
 def _read_batch(reading: _Reading) -> None:
     """Batches that are of a node, of all micro-steps, or of who knows what."""
     draft, special = reading.draft, reading.special
-    if total := special.get("total_batch"):
+    many = special.get("total_or_tokens", "")
+    if many.isdigit() and int(many) >= _TOKENS:
+        special["batch_tokens"], many = many, ""
+    if total := many or special.get("total_batch"):
         draft.say("global_batch_size", total)
-    if text := special.get("total_or_tokens"):
-        if text.isdigit() and int(text) >= _TOKENS:
-            special["batch_tokens"] = text
-        else:
-            draft.say("global_batch_size", text)
-    micro_of_total = special.get("micro_of_total", "")
-    if micro_of_total:
-        draft.say("batch_size", micro_of_total)
+    if micro := special.get("micro_of_total"):
+        draft.say("batch_size", micro)
     told = "grad_accum" in draft.texts or special.get("total_batch")
-    if not told and (micro_of_total or "recipe" in special):
+    if not told and (micro or "recipe" in special):
         why = "how many micro-steps are in a step is not stated: state grad_accum in --comment"
         draft.problem(why, "grad_accum")
     if tokens := special.get("batch_tokens"):
@@ -395,9 +362,8 @@ def _read_batch(reading: _Reading) -> None:
         if batch.isdigit() and shared.isdigit():
             draft.say("global_batch_size", str(int(batch) * int(shared)))
         else:
-            draft.problem(
-                "micro-steps shared by all GPUs: state grad_accum in --comment", "grad_accum"
-            )
+            why = "micro-steps shared by all GPUs: state grad_accum in --comment"
+            draft.problem(why, "grad_accum")
     if "unclear_batch" in special and not {"batch_size", "global_batch_size"} & set(draft.texts):
         shown = f"batch {special['unclear_batch'][:20]!r} may be of one GPU or of all"
         needed = "state batch_size or global_batch_size in --comment"
@@ -407,7 +373,7 @@ def _read_batch(reading: _Reading) -> None:
 def _check_model(reading: _Reading) -> None:
     """A network that reads something else than is said, or that other weights are named for."""
     draft, special = reading.draft, reading.special
-    stem = _WEIGHTS.sub("", PurePosixPath(special.get("weights", "")).name)
+    stem = flags().patterns["weights"].sub("", PurePosixPath(special.get("weights", "")).name)
     if reading.family.name == "yolov5" and "model" not in draft.texts and find_entry(stem):
         draft.say("model", stem)
     model = draft.texts.get("model", ("", ""))[1]
@@ -416,13 +382,11 @@ def _check_model(reading: _Reading) -> None:
     if "source_len" in special and entry.family in _ENCODERS:
         draft.say("seq_len", special["source_len"])
     if stem and (other := find_entry(stem)) is not None and other.name != entry.name:
-        text = f"weights {stem[:40]!r} are not those of {entry.name}: no limit is set"
-        draft.problem(text, "model", contradiction=True)
+        draft.dispute(f"weights {stem[:40]!r} are not those of {entry.name}", "model")
     frames = draft.pairs.get("variant", {}).get("frames")
     if frames and not understood_variant(entry, (("frames", frames),)):
         del draft.texts["model"]
-        why = f"{model[:40]} reads no frames of videos, as this program does: no limit is set"
-        draft.problem(why, "model", contradiction=True)
+        draft.dispute(f"{model[:40]} reads no frames of videos, as this program does", "model")
 
 
 def _read_kind(reading: _Reading) -> None:
@@ -430,18 +394,17 @@ def _read_kind(reading: _Reading) -> None:
     program, special = reading.launch.program, reading.special
     told = {key: word for key in _SWITCHED if (word := special.get(key, "off").lower()) not in OFF}
     adapters, bits = told.get("adapters", ""), told.get("quantised", "").removesuffix("bit")
-    names = flags().names
-    kinds = re.findall(names["lora"], f"{program} {special.get('recipe', '').lower()}")
+    names = flags().patterns
+    kinds = names["lora"].findall(f"{program} {special.get('recipe', '').lower()}")
     if kinds and special.get("adapters", "on").lower() not in OFF:
         adapters, bits = adapters or "on", bits or ("4" if "q" in kinds else "")
     key, model = reading.draft.texts.get("model", ("", ""))
-    if frozen := _FROZEN_BITS.search(model):
+    if frozen := names["frozen_bits"].search(model):
         reading.draft.texts["model"] = key, model[: frozen.start()]
         bits = frozen[1] or frozen[2] or "4"
-    if re.search(names["views"], f"{reading.launch.directory}/{program}".lower()):
+    if names["views"].search(f"{reading.launch.directory}/{program}".lower()):
         why = "self-supervised views, passages of a query, controls, adversaries are not priced"
-        why += ": no limit is set"
-        reading.draft.problem(why, "model", contradiction=True)
+        reading.draft.dispute(why, "model")
     options = {}
     if adapters:
         options["lora"] = "on"
@@ -455,7 +418,7 @@ def _read_kind(reading: _Reading) -> None:
         told_so.setdefault("lora_targets", reading.family.adapts)
     if "distilled" in told:
         options["objective"] = "distillation"
-    elif re.search(names["preference"], told.get("objective", program.lower())):
+    elif names["preference"].search(told.get("objective", program.lower())):
         options["objective"] = "preference"
     if "resumed" in told and "start_epoch" not in special:
         options["resumed"] = "on"
@@ -463,7 +426,7 @@ def _read_kind(reading: _Reading) -> None:
         options["evaluation"] = "each_epoch"
     if "frozen_part" in told or ("frozen" in told and adapters):  # that of two bodies is not all
         options["frozen"] = "part"
-    elif "frozen" in told or re.search(names["probe"], program.lower()):
+    elif "frozen" in told or names["probe"].search(program.lower()):
         options["frozen"] = "backbone"
     for name, value in options.items():
         reading.draft.pair("options", name, value)
@@ -471,7 +434,7 @@ def _read_kind(reading: _Reading) -> None:
 
 def _read_length(reading: _Reading) -> None:
     texts = reading.draft.texts
-    if re.match(flags().names["again"], reading.launch.program):
+    if flags().patterns["again"].match(reading.launch.program):
         why = f"{reading.launch.program} trains more than once"
         reading.draft.problem(f"{why}: state epochs or steps of the whole job", "steps")
     if (done := reading.special.get("start_epoch", "")).isdigit() and "epochs" in texts:
@@ -479,8 +442,7 @@ def _read_length(reading: _Reading) -> None:
         if whole.isdigit() and int(whole) > int(done):
             texts["epochs"] = key, str(int(whole) - int(done))
         elif whole.isdigit():
-            why = f"nothing is left of {whole} epochs: no limit is set"
-            reading.draft.problem(why, "epochs", contradiction=True)
+            reading.draft.dispute(f"nothing is left of {whole} epochs", "epochs")
     if any(problem.field in _LENGTHS for problem in reading.draft.problems):
         for name in _LENGTHS:
             texts.pop(name, None)
@@ -501,8 +463,7 @@ def _read_dataset(draft: Draft, told: Mapping[str, str], words: Sequence[str]) -
     if found is None and unknown is None:
         found, unknown = placed, elsewhere
     elif found and placed and found != placed:
-        text = f"data set {found.name} at a place of {placed.name}: no limit is set"
-        draft.problem(text, "dataset", contradiction=True)
+        draft.dispute(f"data set {found.name} at a place of {placed.name}", "dataset")
     size = draft.texts.get("dataset_size", ("", ""))[1]
     if found is not None and size.isdigit() and int(size) > (found.samples or int(size)):
         del draft.texts["dataset_size"]
@@ -518,8 +479,7 @@ def _read_dataset(draft: Draft, told: Mapping[str, str], words: Sequence[str]) -
         draft.say("dataset", found.name)
         classes = told.get("classes", "")
         if found.classes is not None and classes.isdigit() and int(classes) != found.classes:
-            differ = f"{found.name} has {found.classes} classes and not {classes}"
-            draft.problem(f"{differ}: no limit is set", "dataset", contradiction=True)
+            draft.dispute(f"{found.name} has {found.classes} classes and not {classes}", "dataset")
     elif unknown and "epochs" in draft.texts:
         shown = unknown.replace(UNKNOWN, "?")[-40:]
         text = f"data set {shown!r} is not known: state dataset_size in --comment"
@@ -537,8 +497,9 @@ def _of_paths(path: str | None, words: Sequence[str]) -> tuple[DataSet | None, s
 
 def _data_name(path: str) -> str:
     """The part of a path that names its data; empty where none does."""
+    patterns = flags().patterns
     for part in reversed(PurePosixPath(path).parts):
-        stem = _TOKENISED.sub("", _ENDS.sub("", part))
+        stem = patterns["tokenised"].sub("", patterns["file_ends"].sub("", part))
         if UNKNOWN in stem:
             return ""
         if stem.lower() not in flags().data_directories and stem != "/":

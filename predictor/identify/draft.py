@@ -83,6 +83,10 @@ class Draft:
         """Keep a problem for the user."""
         self.problems.append(Problem(self.origin, text, about, **marks))
 
+    def dispute(self, text: str, about: str) -> None:
+        """Keep what contradicts itself, or what we cannot price: no limit rests on it."""
+        self.problem(f"{text}: no limit is set", about, contradiction=True)
+
     def stated(self) -> Stated:
         """What was said, with a problem for each invalid value."""
         values: dict[str, Any] = {}

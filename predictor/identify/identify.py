@@ -17,7 +17,7 @@ from typing import Any
 
 from profiles.storage import shipped_yaml
 
-from .command import PRECISION, command_stated
+from .command import command_stated
 from .configured import LAUNCHER_FILE, completed, deepspeed_stated
 from .draft import settle
 from .files import Files, files_at, settings_of
@@ -39,12 +39,6 @@ from .shell import MAX_SCRIPT, VISIBLE, Command, Sourced, read_script
 from .stated import FILE, NOTES, SCRIPT, Problem, Stated
 
 MARK = "#SBATCH"
-# By which launchers are told how many processes to start.
-_STARTS = ("--nproc-per-node", "--num-gpus", "--nnodes", "--num-machines", "--num-processes")
-# Flags of programs that say which GPUs they use: whether by ids alone.
-_USED = dict.fromkeys(("--gpu", "--gpu-id", "--gpu-ids", "--device", "--device-ids"), True)
-_USED |= dict.fromkeys(("--gpus", "--num-gpus", "--ngpus", "--n-gpus", "--devices"), False)
-_USED |= {"trainer.devices": False, "trainer.gpus": False}
 _LONG = re.compile(r"--([a-z][a-z-]+)(?:=(.*))?", re.ASCII | re.S)
 MAX_PROBLEMS = 5
 MAX_TRAINING_COMMANDS = 50
@@ -165,9 +159,9 @@ def _disputed(runs: Sequence[_Run], text: str, files: Files | None) -> Iterator[
     gpus = asked.get("gpus-per-node") or asked.get("gres", "").partition("gpu")[2]
     gpus = (gpus or (total if nodes in ("", "1") else "")).rpartition(":")[2]
     whole = str(int(gpus) * int(nodes or 1)) if gpus.isdigit() and (nodes or "1").isdigit() else ""
-    requests = {"--nproc-per-node": gpus, "--num-gpus": gpus, "--nnodes": nodes}
-    requests |= {"--num-machines": nodes, "--num-processes": whole, "-np": whole}
-    requests |= {"--num-nodes": nodes, "trainer.num-nodes": nodes} | dict.fromkeys(_USED, gpus)
+    numbers = {"gpus": gpus, "nodes": nodes, "whole": whole}
+    requests = {flag: numbers[what] for flag, what in flags().starting.items()}
+    requests |= dict.fromkeys(flags().using, gpus)
     per_node = asked.get("ntasks-per-node", "1")
     tasks = str(int(per_node) * int(nodes or 1)) if (per_node + nodes).isdigit() else ""
     for run in runs:
@@ -190,11 +184,11 @@ def _disputed(runs: Sequence[_Run], text: str, files: Files | None) -> Iterator[
 
 def _used(launch: Launch) -> dict[str, str]:
     """How many GPUs flags of a program tell it to use, by their number or by their ids."""
-    found = {}
+    found, using = {}, flags().using
     for name, value, following in said(launch.after):
         flag, ids = flag_of(name), (value or next(iter(following), "")).strip("[]'")
-        if flag in _USED and ids.replace(",", "").isdigit():
-            found[flag] = str(ids.count(",") + 1) if _USED[flag] or "," in ids else ids
+        if flag in using and ids.replace(",", "").isdigit():
+            found[flag] = str(ids.count(",") + 1) if using[flag] or "," in ids else ids
     return found
 
 
@@ -361,9 +355,13 @@ def _with_ones(place: re.Match[str]) -> str:
 def _is_heeded(name: str) -> bool:
     """Whether what stands behind a flag may count."""
     table, flag = flags(), flag_of(name)
-    named = (*_STARTS, *table.launcher_values, LAUNCHER_FILE, *table.config_flags)
+    named = (*table.starting, *table.launcher_values, LAUNCHER_FILE, *table.config_flags)
     read = (flag in family.values or flag in family.switches for family in table.families)
-    return flag in named or any(read) or PRECISION.search(flag.lstrip("-")) is not None
+    return (
+        flag in named
+        or any(read)
+        or table.patterns["precision"].search(flag.lstrip("-")) is not None
+    )
 
 
 def sbatch_options(script: str) -> dict[str, str]:

@@ -100,7 +100,10 @@ class Flags:
     named_sections: Mapping[str, str]
     deepspeed: Mapping[str, str]
     accelerate: Mapping[str, str]
-    names: Mapping[str, str]
+    patterns: Mapping[str, re.Pattern[str]]
+    unset: frozenset[str]
+    starting: Mapping[str, str]
+    using: Mapping[str, bool]
     halves: Mapping[str, str]
     by_itself: Mapping[str, Mapping[str, str]]
 
@@ -124,7 +127,8 @@ def flags() -> Flags:
     raw = dict(shipped_yaml("flags.yaml"))
     generic = _family({"name": "generic", **raw.pop("generic")}, None)
     families = tuple(_family(entry, generic) for entry in raw.pop("families"))
-    return Flags(families=families, generic=generic, **_sets(raw))
+    patterns = {name: re.compile(text, re.ASCII) for name, text in raw.pop("patterns").items()}
+    return Flags(families=families, generic=generic, patterns=patterns, **_sets(raw))
 
 
 def _family(raw: Mapping[str, Any], generic: FlagFamily | None) -> FlagFamily:

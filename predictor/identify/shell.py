@@ -424,17 +424,13 @@ class _Reader:
 
     def _forget(self, words: list[str]) -> None:
         """What commands that set variables by themselves leave unknown."""
-        if words[0] in ("read", "unset", "mapfile", "readarray"):
-            for word in words[1:]:
+        first, given = words[0], words[1:]
+        if first in ("read", "unset", "mapfile", "readarray"):
+            for word in given:
                 self.arrays.pop(word, None)
                 self.variables[word] = UNKNOWN
-        elif (
-            words[0] == "shift"
-            or (
-                words[0] == "set"  # of `$1` and on, not of options of the shell
-                and ("--" in words or not (words[1:] or ["-"])[0].startswith(("-", "+")))
-            )
-        ):
+        options = not given or given[0].startswith(("-", "+"))  # of the shell, not `$1` and on
+        if first == "shift" or (first == "set" and ("--" in given or not options)):
             self.arguments = (UNKNOWN,)
             self.variables.update((str(i), UNKNOWN) for i in range(10))
 
