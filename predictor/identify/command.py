@@ -186,7 +186,8 @@ def _read_flags(reading: _Reading, own: int) -> None:
         key = reading.family.values.get(flag)
         behind = next((word for word in following[:1] if word[:2] != "--"), None)
         text = behind if value is None else value
-        if key in _FILES or (flag in flags().config_flags and is_config(text or "")):
+        a_file = flag in flags().config_flags and is_config(text or "")
+        if key in _FILES or (a_file and key != "config"):
             continue
         if key in _SWITCHED:
             _take_switch(reading, key, name, "on" if text is None else text)
@@ -374,7 +375,8 @@ def _check_model(reading: _Reading) -> None:
     """A network that reads something else than is said, or that other weights are named for."""
     draft, special = reading.draft, reading.special
     stem = flags().patterns["weights"].sub("", PurePosixPath(special.get("weights", "")).name)
-    if reading.family.name == "yolov5" and "model" not in draft.texts and find_entry(stem):
+    names = reading.family.name == "yolov5" and "config" not in reading.said_by
+    if names and "model" not in draft.texts and find_entry(stem):
         draft.say("model", stem)
     model = draft.texts.get("model", ("", ""))[1]
     if (entry := find_entry(model)) is None:

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from predictor.errors import JobError
-from predictor.graphs.catalog import entry_of, overrides
 from predictor.identify.identify import parse_script, started_gpus
 from predictor.identify.keys import FIELD_OF
 from predictor.identify.launch import flags
@@ -245,6 +243,7 @@ def test_every_flag_of_the_table_means_a_key_that_is_read() -> None:
         "decoder",
         "head_type",
         "quantised",
+        "packed",
         "start_epoch",
     }
     table = flags()
@@ -335,8 +334,8 @@ def test_the_base_transformer_of_fairseq_has_its_name() -> None:
 
 def test_a_network_of_images_has_no_time_for_video() -> None:
     found = parse_script("torchrun train.py --model vit_huge_patch14 --bs 4 --num_frames 16")
-    with pytest.raises(JobError, match="frames"):
-        overrides(entry_of(found.values["model"]), found.values["variant"])
+    assert "model" not in found.values
+    assert any(p.contradiction and "frames" in p.text for p in found.problems)
 
 
 @pytest.mark.parametrize(
@@ -368,3 +367,35 @@ def test_data_of_one_training_are_not_those_of_the_others() -> None:
     run = "torchrun train.py --model resnet50 -b 8 --epochs 1"
     stated = parse_script(f"{run} --dataset imagenet\n{run} --dataset mine\n")
     assert "dataset" not in stated.values
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python train.py --model resnet50 --epochs 0",
+        "python run_sft.py --model gpt2 --do_train False --do_eval --max_steps 9 --bs 2",
+        "python run_evalplus.py --steps 128 --batch-size 4",
+    ],
+)
+def test_what_only_judges_is_no_training(command: str) -> None:
+    assert not parse_script(command).values
+
+
+def test_adapters_that_are_off_have_no_rank() -> None:
+    command = "python train.py --model gpt2 --bs 2 --use_lora False --lora_r 8"
+    assert "options" not in values(command)
+
+
+def test_yolov5_is_named_by_its_configuration_before_its_weights() -> None:
+    command = "python train.py --img 640 --batch 16 --epochs 3 --data coco.yaml"
+    assert values(f"{command} --weights yolov5s.pt")["model"] == "yolov5s"
+    assert values(f"{command} --weights yolov5s.pt --cfg yolov5x.yaml")["model"] == "yolov5x"
+    assert "model" not in values(f"{command} --weights yolov5s.pt --cfg mine.yaml")
+
+
+@pytest.mark.parametrize("share", ["1.0", "false", "full"])
+def test_a_share_of_all_the_data_is_all(share: str) -> None:
+    command = (
+        f"python train.py --model resnet50 --bs 2 --epochs 3 --data-path cifar10 --subset {share}"
+    )
+    assert values(command)["dataset"] == "cifar10"
