@@ -168,8 +168,8 @@ class Launch:
         """Whether its name or a flag says that it does something else than train."""
         table = flags()
         told = {flag_of(n): next(iter(f), "on") if v is None else v for n, v, f in said(self.after)}
-        given = {flag for flag in told if flag.startswith("-")}
-        asked = {told[flag].lower() for flag in given & {"--train", "--do-train"}}
+        given = {flag_of(word.partition("=")[0]) for word in self.after if word.startswith("-")}
+        asked = {told[flag].lower() for flag in {"--train", "--do-train"} & given & told.keys()}
         if given & table.other_work_flags and not asked - OFF:
             return True
         plays = any(part in flag_of(n) for n, _, _ in said(self.after) for part in table.playing)

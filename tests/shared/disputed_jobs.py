@@ -247,7 +247,7 @@ def _more_than_once() -> Iterator[DisputedJob]:
     yield DisputedJob(several.replace("train.py", "tune.py"), "trains more than once")
     yield DisputedJob(several.replace("train.py", "train_gan.py"), "adversaries")
     yield DisputedJob(f"{several} --num-frames 16", "frames")
-    yield DisputedJob(f"{several} --start-epoch $E", "resumed")
+    yield DisputedJob(f"{several} --start-epoch $E", "start_epoch")
     yield DisputedJob(f"{several} --opt sgd", "optimizer", "optimizer=adamw")
     yield DisputedJob(several, "dataset_size", "dataset_size=50000")
     yield DisputedJob(several, "gpus", "gpus=8")
