@@ -170,13 +170,11 @@ class Launch:
         told = {flag_of(n): next(iter(f), "on") if v is None else v for n, v, f in said(self.after)}
         given = {flag_of(word.partition("=")[0]) for word in self.after if word.startswith("-")}
         asked = {told[flag].lower() for flag in {"--train", "--do-train"} & given & told.keys()}
-        if given & table.other_work_flags and not asked - OFF:
-            return True
+        judges = bool(given & table.other_work_flags) and not asked - OFF
         plays = any(part in flag_of(n) for n, _, _ in said(self.after) for part in table.playing)
-        if plays or {*self.after[:1]} & table.other_work:  # main.py validate --config ...
-            return True
         lengths = {table.generic.values.get(flag): word for flag, word in told.items()}
-        if lengths.get("epochs") == "0" and "steps" not in lengths:
+        ended = lengths.get("epochs") == "0" and "steps" not in lengths
+        if judges or plays or ended or {*self.after[:1]} & table.other_work:  # main.py validate
             return True
         if self.program == "yolo":
             return not {"train", "mode=train"} & set(self.after)

@@ -361,8 +361,7 @@ class _Reader:
         if operator in "-=":
             plain = "".join(self._inside(default)).strip("'\"")
             if operator == "=" and known is None:
-                holds = self._holds(name, self.variables, adds=False)
-                self.variables[name] = plain if holds else UNKNOWN
+                self._assign(f"{name}={plain}")
             return (plain,)
         return (UNKNOWN,)
 
