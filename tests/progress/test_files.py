@@ -22,7 +22,10 @@ from predictor.errors import StepReportError
 from predictor.site.progress import reader
 from predictor.site.progress.marks import mark_of
 from predictor.site.progress.reader import (
+    HEAD_BYTES,
     MAX_CHARS,
+    TAIL_BYTES,
+    ProgressKind,
     lines_of,
     read_bytes,
     read_file,
@@ -320,6 +323,22 @@ def test_twice_the_lines_are_about_twice_the_work() -> None:
 
     half, whole = (_least_s(lambda n=n: read_lines(text(n))) for n in (300, 600))
     assert whole < 3.2 * half
+
+
+def test_far_noise_costs_hardly_more_than_near_noise(tmp_path: Path) -> None:
+    """Where the last quarter of a megabyte says nothing, more is looked at for counters alone."""
+    noise = bytes(random.Random(3).choices(b"0123456789/ :[]%\n", k=TAIL_BYTES + HEAD_BYTES))
+    near = _least_s(lambda: read_bytes(noise[:HEAD_BYTES], noise[:TAIL_BYTES], whole=False))
+    path = tmp_path / "noise"
+    path.write_bytes(noise * 16)
+    assert _least_s(lambda: read_file(path)) < 4 * near
+
+
+def test_a_counter_long_before_the_end_is_found(tmp_path: Path) -> None:
+    other = "".join(f"{n} {chr(97 + n % 26)} was seen\n" for n in range(30_000))
+    steps = [f"step {n}/1000 loss 0.3 step_time 0.50s\n" for n in (10, 20, 30)]
+    found = read_file(written(tmp_path / "a.out", other + "".join(steps) + other))
+    assert (found.kind, found.seconds_per_unit) == (ProgressKind.TRAINING, None)
 
 
 def _least_s(work: Callable[[], object]) -> float:

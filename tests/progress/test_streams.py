@@ -274,3 +274,80 @@ def test_the_pace_is_that_of_late() -> None:
     clocks = (f"{int(t) // 3600:02d}:{int(t) // 60 % 60:02d}:{int(t) % 60:02d}" for t in times)
     text = "".join(f"[{c}] step {10 * n}/5000 loss 0.{n}\n" for n, c in enumerate(clocks))
     assert read(text).seconds_per_unit == pytest.approx(2.0, rel=0.1)
+
+
+# --- what public logs printed that nobody had thought of ------------------------------------------
+
+
+def test_a_time_that_is_left_is_no_time_that_was_taken() -> None:
+    """CatBoost counts its first iterations in milliseconds, and what is left always in seconds."""
+    taken = [f"{26 * n + 26}ms" if n < 38 else f"{0.026 * n + 0.026:.3g}s" for n in range(300)]
+    lines = (
+        f"{n}:\tlearn: {9000 - n}.1\ttotal: {s}\tremaining: {0.026 * (999 - n):.3g}s\n"
+        for n, s in enumerate(taken)
+    )
+    found = read("".join(lines))
+    assert found.seconds_per_unit == pytest.approx(0.026, rel=0.1)
+    assert found.remaining_s == pytest.approx(0.026 * 700, rel=0.2)
+
+
+def test_of_two_counters_of_steps_the_one_with_a_total_stands_in_the_other() -> None:
+    lines = (
+        f"2024-03-04 12:{s // 60:02d}:{s % 60:02d} INFO iteration:{s // 100 + 1} "
+        f"step:{s % 100 + 1}/100, loss: 0.{s}\n"
+        for s in range(0, 1000, 7)
+    )
+    found = read("".join(lines))
+    assert (found.unit, found.at, found.total) == ("step", 995, None)
+    assert found.seconds_per_unit == pytest.approx(1, rel=0.1)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_epochs_count_from_where_the_output_began(first: int) -> None:
+    """Of a long output only the end is read, and its first lines."""
+    text = "".join(
+        f"epoch: {e + first:04d} step: {s}/100 time: 7.50 sec loss: -0.05 {'.' * 40}\n"
+        for e in range(60)
+        for s in range(1, 101)
+    )
+    assert len(text) > TAIL_BYTES + HEAD_BYTES
+    assert read(text).at == 6000
+
+
+def test_an_epoch_that_began_at_nothing_and_reached_its_total_was_the_last() -> None:
+    lines = [f"epoch {e}/2 [{i}/8] loss 0.4 time: 2.0s\n" for e in range(3) for i in range(1, 9)]
+    found = read("".join(lines))
+    assert (found.at, found.total) == (24, 24)
+
+
+def test_bars_that_say_only_what_is_left_tell_the_rate() -> None:
+    bars = "".join(
+        f"{n:4d}/1875 [====>.......] - ETA: {(1875 - n) // 50}s - loss: 0.4{' ' * 9}\r"
+        for n in range(60, 1100, 20)
+    )
+    found = read("Epoch 1/10\n" + bars)
+    assert (found.at, found.total) == (1080, 18750)
+    assert found.seconds_per_unit == pytest.approx(0.02, rel=0.1)
+
+
+def test_at_the_end_of_an_epoch_keras_tells_what_it_took_and_not_what_is_left() -> None:
+    epochs = "".join(
+        f"Epoch {e}/3\n1875/1875 [======] - 44s 23ms/step - loss: 0.2\n" for e in (1, 2, 3)
+    )
+    assert read(epochs).remaining_s == 0
+    assert read(epochs + epochs).remaining_s is None
+
+
+def test_an_epoch_that_every_line_names_is_a_training_without_numbers() -> None:
+    found = read("".join(f"[Epoch    1] Loss: 2.{n} Acc: 2{n}.0%\n" for n in range(9)))
+    assert found.kind is ProgressKind.TRAINING
+    assert (found.at, found.seconds_per_unit) == (None, None)
+
+
+def test_the_search_of_architectures_tells_its_steps() -> None:
+    lines = (
+        f"05/31 03:{n // 60:02d}:{n % 60:02d} PM train {n * 2:03d} 2.09{n % 10}e+00 21.29 73.62\n"
+        for n in range(0, 200, 25)
+    )
+    found = read("05/31 03:00:00 PM epoch 0 lr 2.498816e-02\n" + "".join(lines))
+    assert (found.at, found.seconds_per_unit) == (350, pytest.approx(0.5, rel=0.1))

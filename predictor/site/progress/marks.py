@@ -160,6 +160,9 @@ def _words(text: str) -> Mark | None:
         if step is None or not step["total"]:
             return None  # options: epochs=3 lr=0.1 batch=32
         epoch = None
+    if epoch is None and step and not step["total"]:  # iteration 43, step 446/1687
+        inside = next((m for m in known.STEP_COUNT.finditer(text) if m["total"]), None)
+        epoch, step = (step, inside) if inside else (epoch, step)
     counted = known.COUNTED.search(text)
     if counted is not None:
         if counted["step"] and (step is None or step["total"] is None):
@@ -257,8 +260,10 @@ def _take_times(text: str, mark: Mark) -> None:
         mark.elapsed_s = labelled_s(text, known.ELAPSED)
     if mark.eta_s is None:
         mark.eta_s = labelled_s(text, known.ETA)
-    if not bar:
-        mark.took_s = labelled_s(text, known.TOOK)
+    if not bar and (took_s := labelled_s(text, known.TOOK)) != mark.eta_s:
+        mark.took_s = took_s
+    if mark.inner is not None and mark.inner.at == mark.inner.total:
+        mark.eta_s = None  # Keras says what the epoch took there
 
 
 def _of_bar(bar: dict[str, str | None]) -> float | None:

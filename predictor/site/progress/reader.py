@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise, zip_longest
 from pathlib import Path
+from statistics import median
 from typing import IO
 
 from ...errors import StepReportError
@@ -74,7 +75,7 @@ NOTHING = ProgressReading(kind=ProgressKind.NONE)
 
 HEAD_BYTES = 128 * 1024  # what a program says of its length before it begins
 TAIL_BYTES = 256 * 1024  # two thousand refreshes of a bar: half a second of work
-FAR_TAIL_BYTES = 4 * 1024 * 1024  # where the first tail holds nothing
+FAR_TAIL_BYTES = 1024 * 1024  # where the first tail holds nothing
 _BLOCK_BYTES = 64 * 1024
 _ROOT = 0
 _UTF_16 = b"\xff\xfe", b"\xfe\xff"
@@ -124,6 +125,7 @@ def read_bytes(
     """The progress in the end of an output, of which ``head`` is the begin.
 
     ``head`` says nothing more where ``tail`` is the ``whole`` output; ``stated`` as in read_file.
+    A tail longer than TAIL_BYTES is looked at near words for counters alone.
     """
     if head[:2] in _UTF_16:  # as Windows writes it
         head, tail = head.replace(b"\0", b""), tail.replace(b"\0", b"")
@@ -136,7 +138,7 @@ def read_bytes(
 def _complete(raw: bytes) -> Iterator[str]:
     """The lines less a last one that is still being written, unless it is a bar."""
     end = max(raw.rfind(b"\n"), raw.rfind(b"\r")) + 1
-    yield from lines_of(raw[:end])
+    yield from lines_of(raw[:end], sparse=len(raw) > TAIL_BYTES)
     for line in lines_of(raw[end:]):
         mark = mark_of(line, 0)
         if mark is None or mark.bar:
@@ -146,6 +148,7 @@ def _complete(raw: bytes) -> Iterator[str]:
 MAX_CHARS = 1_200  # of a line; what is longer keeps its two ends
 _HEAD_CHARS = 900
 _BREAKS = re.compile(rb"[\r\n\x08]+|(?<=/s\]|it\])")  # what is glued to a bar is a line of its own
+_COUNTERS = re.compile(rb"(?i)epoch|step|iter|batch|episode|it/s|s/it")
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-_])"
 )
@@ -159,9 +162,15 @@ _RANK = re.compile(
 )
 
 
-def lines_of(raw: bytes) -> Iterator[str]:
-    """Lines with text, each of at most MAX_CHARS characters."""
-    for part in _BREAKS.split(raw):
+def lines_of(raw: bytes, *, sparse: bool = False) -> Iterator[str]:
+    """Lines with text, each of at most MAX_CHARS characters; ``sparse`` empty far from counters."""
+    parts = [part for part in _BREAKS.split(raw) if part]
+    found = [number for number, part in enumerate(parts) if sparse and _COUNTERS.search(part)]
+    near = {number + by for number in found for by in range(-_NEAR_LINES, _NEAR_LINES + 1)}
+    for number, part in enumerate(parts):
+        if sparse and number not in near:
+            yield ""
+            continue
         if len(part) - len(part.translate(None, _NOISE)) > max(3, _NOISE_SHARE * len(part)):
             continue
         if len(part) > 4 * MAX_CHARS:
@@ -181,6 +190,7 @@ class _Output:
     """What the lines hold: marks by the statement that printed them, and what stands between."""
 
     series: dict[str, list[Mark]] = field(default_factory=lambda: defaultdict(list))
+    first: dict[str, float] = field(default_factory=dict)  # epochs when the output began
     losses: list[int] = field(default_factory=list)
     lengths: dict[str, dict[float, int]] = field(default_factory=lambda: defaultdict(dict))
     loose: list[tuple[int, str, float]] = field(default_factory=list)
@@ -203,6 +213,13 @@ class _Output:
                 self.begun = line
             self.lengths[unit][value] = line
         return bool(found)
+
+    def take_begin(self, text: str) -> None:
+        """Keep lengths, and from where its statement counts epochs, of a line of the begin."""
+        mark = mark_of(text, -1)
+        if mark is not None and mark.epoch is not None:
+            self.first.setdefault(mark.series, mark.epoch.at)
+        self.take_lengths(text)
 
     def take_lines(self, lines: Iterable[str]) -> None:
         """Keep the marks of all lines, with times that stand on lines before them."""
@@ -256,12 +273,13 @@ def _loose_rate(text: str) -> tuple[str, float] | None:
 def read_lines(lines: Iterable[str], head: Iterable[str] = (), stated: str = "") -> ProgressReading:
     """The progress in lines of output, cleaned by ``lines_of``.
 
-    Of ``head``, the begin of an output whose middle is not read, only lengths are taken, as of
-    what is ``stated`` elsewhere of the training.
+    Of ``head``, the begin of an output whose middle is not read, only lengths and first epochs are
+    taken, and lengths of what is ``stated`` elsewhere of the training.
     """
     output = _Output()
-    for text in (*head, stated):
-        output.take_lengths(text)
+    for text in head:
+        output.take_begin(text)
+    output.take_lengths(stated)
     output.take_lines(lines)
     if (own := output.report) is not None:  # by the line that our own callbacks print
         return ProgressReading(
@@ -351,14 +369,16 @@ def _training(names: Collection[str], output: _Output) -> ProgressReading:
     headers = sorted((m for ms in whole for m in ms if not m.fraction), key=lambda m: m.line)
     headers = [m for m in headers if m.bar] or headers  # a print beside such a bar counts else
     fractions = [m for marks in whole for m in marks if m.fraction]
-    found = [step_track(marks, headers) for marks in series]
-    found += [epoch_track(marks) for marks in (*whole, fractions)]
+    found = [step_track(marks, headers, output.first) for marks in series]
+    found += [epoch_track(marks, output.first) for marks in (*whole, fractions)]
     tracks = [t for t in found if t is not None and (len(t.points) > 1 or t.last.bar)]
     if not tracks:
         tracks = [t for t in found if t is not None and t.unit == EPOCH and t.rate() is not None]
-    if not tracks:
-        return NOTHING
-    chosen = max((t for t in tracks if not any(_follows(o, t) for o in tracks)), key=_worth)
+    if not tracks:  # an epoch that every line names says no more
+        still = any(len(marks) > 2 and marks[-1].epoch for marks in series)
+        return ProgressReading(kind=ProgressKind.TRAINING) if still else NOTHING
+    left = [t for t in tracks if not any(_follows(o, t) for o in tracks)]
+    chosen = max(left, key=lambda track: _worth(track, output.lines))
     near = max(2.0, 0.01 * chosen.at)  # a statement that counts the same may say the total
     same = (t for t in tracks if t.unit == chosen.unit and abs(t.at - chosen.at) <= near)
     total = chosen.total or next((t.total for t in same if t.total), None)
@@ -387,9 +407,10 @@ def _follows(later: Track, track: Track) -> bool:
     return len(track.points) == 1 < len(later.points) and later.at > track.at
 
 
-def _worth(track: Track) -> tuple[bool, bool, bool, bool, float, bool, int, int]:
-    """Which track to believe: one that says a rate, has a total, was printed last and often."""
+def _worth(track: Track, lines: int) -> tuple[bool, bool, bool, bool, float, bool, float, float]:
+    """Which to believe: one that says a rate, has a total, was printed last, counts finest."""
     rate = track.rate()
+    gap = median([b.mark.line - a.mark.line for a, b in pairwise(track.points)] or [1])
     return (
         rate is not None,
         track.unit != EPOCH,
@@ -397,8 +418,8 @@ def _worth(track: Track) -> tuple[bool, bool, bool, bool, float, bool, int, int]
         track.per_epoch is not None,
         0.0 if rate is None else min(rate.certain, _SURE),
         track.last.metrics,
-        track.last.line,
-        len(track.points),
+        -((lines - track.last.line) // max(1, 2 * gap)),
+        track.at,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, zip_longest
 from statistics import mean, median
@@ -26,6 +26,7 @@ DAY_S = 86400.0
 _FALL = 4.0
 _DONE = 0.9  # of its total: such a counter ended, and the next one counts another epoch
 _COARSE = 0.25  # of an epoch between two lines: it may be as much longer than the last one says
+_COARSE_ETA_S = 10.0
 _SHORT_S = 3.0  # whole seconds say little of shorter bars
 _MANY = 10  # durations that never get shorter are times since a begin
 _SAME_TIMES = 0.002  # a whole interval is not so short for one of its steps, in seconds
@@ -173,6 +174,7 @@ class Track:
         """Seconds a unit, by stamps, by what the program counts since a begin, or as it says."""
         every = median([b.at - a.at for a, b in pairwise(self.points)] or [1.0])
         said = printed([s for p in self.points if (s := p.mark.unit_s) is not None], every)
+        said = said or printed(list(self._by_etas()), every)
         by_clock = self.by_clock()
         found = by_clock or self._by_times()
         if found is None or said is None:
@@ -190,6 +192,13 @@ class Track:
         ):
             return said
         return replace(found, certain=found.certain + 0.08 * (0.8 < ratio < 1.25))
+
+    def _by_etas(self) -> Iterator[float]:
+        """By bars that say only the time that is left of them, where that is not too coarse."""
+        for mark in (point.mark for point in self.points):
+            count, eta_s = mark.inner, 0.0 if mark.elapsed_s else mark.eta_s or 0.0
+            if mark.bar and count and count.total and eta_s >= _COARSE_ETA_S:
+                yield eta_s / (count.total - count.at)
 
     def by_clock(self) -> Rate | None:
         """By stamps, which hold what is between the lines too; None without them."""
@@ -290,25 +299,29 @@ def current_run(points: Sequence[Point]) -> tuple[Point, ...]:
     return tuple(run)
 
 
-def epoch_track(marks: Sequence[Mark]) -> Track | None:
-    """The track of lines that count epochs."""
+def epoch_track(marks: Sequence[Mark], first: Mapping[str, float]) -> Track | None:
+    """The track of lines that count epochs; ``first`` as in ``step_track``."""
     counted = [m for m in marks if m.epoch is not None]
     if not counted:
         return None
     ended = sum(m.metrics or m.took_s is not None for m in counted) * 2 > len(counted)
-    lowest = min(m.stands[0] for m in counted)
+    lowest = _lowest(counted, first)
     bar = any(m.bar and m.inner is None for m in counted)
     fraction = any(m.fraction for m in counted)
     shift = 0.0 if bar or fraction else (1.0 if lowest == 0 else 0.0) - (0.0 if ended else 1.0)
     points = [Point(m.stands[0] + shift, m) for m in counted]
-    total = _of_index(_last_total([m.epoch for m in counted]), lowest, bar)
+    stood = (lowest, *(m.stands[0] for m in counted))
+    total = _of_index(_last_total([m.epoch for m in counted]), stood, bar)
     return Track(unit=EPOCH, points=current_run(points), total=_of_run(total, points))
 
 
-def step_track(marks: Sequence[Mark], headers: Sequence[Mark]) -> Track | None:
+def step_track(
+    marks: Sequence[Mark], headers: Sequence[Mark], first: Mapping[str, float]
+) -> Track | None:
     """The track of lines that count steps, of the run or of epochs.
 
-    ``headers`` are lines with an epoch alone, for lines that name none.
+    ``headers`` are lines with an epoch alone, for lines that name none; ``first`` the epochs that
+    statements counted when the output began.
     """
     begun = [m for m in marks if m.inner and (m.inner.at or not m.bar)]  # a bar at 0 says nothing
     counted = [_in_epoch(m, headers) for m in begun or marks if m.inner is not None]
@@ -329,16 +342,22 @@ def step_track(marks: Sequence[Mark], headers: Sequence[Mark]) -> Track | None:
         steps = [b[1] - a[1] for a, b in pairs if b[1] > a[1]]
         per_epoch = max(lasts) + median(steps) / 2 if lasts and steps else 0.0
         if not per_epoch or median(steps) > _COARSE * per_epoch:
-            return epoch_track([replace(m, inner=None, took_s=None) for m in counted])
-    lowest = min(m.epoch.at for m in counted if m.epoch)
+            return epoch_track([replace(m, inner=None, took_s=None) for m in counted], first)
+    own = marks[-1].epoch is not None
+    lowest = _lowest(counted if own else [*headers, *counted], first)
     epochs = _last_total([m.epoch for m in (*headers, *counted)])
     outer = bool(headers and headers[-1].bar)  # such a bar says how many are done
     base = float(not outer and (lowest == 1 or (lowest > 1 and epochs is not None)))
-    epochs = _of_index(epochs, lowest, outer)
     stands = [(m.stands, m) for m in counted if m.epoch]
+    epochs = _of_index(epochs, (lowest, *(e for (e, _), _ in stands)), outer)
     points = [Point((e - base) * per_epoch + n, m) for (e, n), m in stands]
     total = None if epochs is None else _of_run(epochs * per_epoch, points)
     return Track(unit=unit, points=current_run(points), total=total, per_epoch=per_epoch)
+
+
+def _lowest(marks: Iterable[Mark], first: Mapping[str, float]) -> float:
+    """The first epoch that statements count, also before the lines that were read."""
+    return min(min(m.epoch.at, first.get(m.series, m.epoch.at)) for m in marks if m.epoch)
 
 
 def _of_run(total: float | None, points: Sequence[Point]) -> float | None:
@@ -383,9 +402,11 @@ def _last_total(counts: Sequence[Count | None]) -> float | None:
     return totals[-1] if totals else None
 
 
-def _of_index(total: float | None, lowest: float, bar: bool) -> float | None:
-    """How many there are: a total may be the index of the last one, from 0: 99, 299, 49."""
-    return total + 1 if total and lowest == 0 and not bar and total % 10 == 9 else total
+def _of_index(total: float | None, counts: Iterable[float], bar: bool) -> float | None:
+    """How many there are: a total may be the index of the last one, from 0: 99, 299, or 2 of 2."""
+    lowest, highest = min(counts := list(counts)), max(counts)
+    index = total and lowest == 0 and not bar and (total % 10 == 9 or highest == total)
+    return total + 1 if total and index else total
 
 
 def paused_s(marks: Sequence[Mark], track: Track) -> float:
