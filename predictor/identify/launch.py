@@ -181,11 +181,10 @@ class Launch:
         words = _NAME_WORD.findall(self.program)
         named_so = bool(words) and words[0] in table.never_training
         learns = self.trains or (not named_so and bool(given & {"--lr", "--learning-rate"}))
-        judges = _name_words(base_name(self.directory)) & table.judging  # llava.eval.run_llava
-        other = (
-            judges or _name_words(self.program) & table.other_work or _JUDGES.search(self.program)
-        )
-        return bool(other or serves((*self.before, self.directory))) and not learns
+        within = _name_words(base_name(self.directory)) & table.judging  # llava.eval.run_llava
+        named = _name_words(self.program) & table.other_work or _JUDGES.search(self.program)
+        other = within or named or serves((*self.before, self.directory))
+        return bool(other) and not learns
 
     @property
     def started(self) -> Mapping[str, str]:
