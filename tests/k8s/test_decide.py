@@ -116,10 +116,10 @@ def test_only_a_deadline_called_hard_refuses(decider: Any) -> None:
 def test_what_meets_a_deadline_comes_first(decider: Any) -> None:
     decide = decider(prioritize={"policy": "reserve"})
     single = job(FP32)
-    by_type = {e.type: e.total_s(0.5) for e in decide.estimates(single, [A100, P100])}
-    assert scores_of(decide, single, ["a1", "p1"])["p1"] == 10
-    soon = job(FP32, deadline_s=(by_type[A100] + by_type[P100]) / 2)
-    assert scores_of(decide, soon, ["a1", "p1"])["a1"] == 10
+    by_type = {e.type: e.total_s(0.5) for e in decide.estimates(single, [V100, P100])}
+    assert scores_of(decide, single, ["v1", "p1"])["p1"] == 10
+    soon = job(FP32, deadline_s=(by_type[V100] + by_type[P100]) / 2)
+    assert scores_of(decide, soon, ["v1", "p1"])["v1"] == 10
 
 
 def test_a_gang_goes_where_all_of_it_has_room(decider: Any) -> None:
@@ -202,7 +202,7 @@ def test_by_energy_a_gpu_counts_by_what_the_job_makes_it_draw(decider: Any) -> N
 
 def test_a_pod_may_choose_the_policy_it_is_ranked_by(decider: Any) -> None:
     chosen = job(FP32, scheduling_policy="reserve")
-    assert scores_of(decider(), chosen, ["a1", "p1"])["p1"] == 10
+    assert scores_of(decider(), chosen, ["v1", "p1"])["p1"] == 10
 
 
 @pytest.mark.parametrize("policy", ["time", "energy", "balanced", "reserve"])
