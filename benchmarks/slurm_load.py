@@ -1,7 +1,8 @@
 """A bad day on a real Slurm: many jobs, a busy host, hostile scripts, a daemon killed twice.
 
 Run as ``python benchmarks/slurm_load.py``; SLURM_PREFIX as in slurm_hook.py. Distinct jobs are
-submitted in turns with ones for an empty hook, while another user sends scripts meant to hurt.
+submitted in turns with ones for an empty hook, while another user sends scripts meant to hurt, and
+a third thousands of jobs as fast as sbatch takes them.
 Exits with 1 where a submit fails, a job stays undecided, or a hook takes too long.
 """
 
@@ -36,8 +37,12 @@ from tests.live.slurm.installation import Installation
 from tests.live.slurm.test_hostile import HOSTILE
 
 BINARY = random.Random(0).randbytes(60_000).replace(b"\0", b"\1").replace(b"\r", b"\1")
+WORDS = "srun python 学習.py --名前 値\n" * 1_500
 SCRIPTS = (
     *HOSTILE,
+    "#PT " + "key= " * 12_000,
+    'bash "$0" "$@"; sbatch $0; . $BASH_SOURCE\n' * 1_200,  # it calls itself
+    *(WORDS.encode(name, "replace").decode("latin-1") for name in ("utf-8", "shift-jis", "koi8-r")),
     "srun python train.py --lr 0.1\n" * 1_000,
     "if true; then (" * 4_000,
     "# x\n" * 900_000,  # near max_script_size
@@ -47,7 +52,8 @@ WITHIN_S, MOST_MS = 60.0, 50.0
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 UNIT_NICE = -5  # of the daemon, as its unit has it; root alone may
 AWAY_S, LOOK_S = 5.0, 1.0
-STRANGER = "nobody"
+STRANGER, FLOODER = "nobody", "games"
+ARRAY = "--array=0-999"  # the most that MaxArraySize allows as Slurm is shipped
 _killing = threading.Lock()
 
 
@@ -87,8 +93,18 @@ def hurt(cluster: SlurmCluster, day: Day) -> None:
     number = 0
     while not day.over.wait(0.1):
         text = f"#!/bin/sh\n{SCRIPTS[number % len(SCRIPTS)]}\n# {number}\n"
-        submit(cluster, day, f"odd-{number}", f"--gres={TRES}", script=text, user=STRANGER)
+        more = (ARRAY,) if number % 10 == 9 else ()
+        submit(cluster, day, f"odd-{number}", f"--gres={TRES}", *more, script=text, user=STRANGER)
         number += 1
+
+
+def flood(cluster: SlurmCluster, day: Day, count: int) -> None:
+    """So many jobs of a third user, each another, without a pause."""
+    for number in range(count):
+        if day.over.is_set():
+            return
+        text = f"#!/bin/sh\npython train.py --seed {number} --epochs {number % 90 + 1}\n"
+        submit(cluster, day, f"flood-{number}", f"--gres={TRES}", script=text, user=FLOODER)
 
 
 def look(cluster: SlurmCluster, day: Day) -> None:
@@ -138,10 +154,11 @@ def _spin() -> None:
         math.sqrt(2.0)
 
 
-def spend(cluster: SlurmCluster, daemon: DecisionDaemon, count: int) -> Day:
+def spend(cluster: SlurmCluster, daemon: DecisionDaemon, count: int, floods: int) -> Day:
     """One day of so many jobs of ours; one in ten has a shape that was never predicted."""
     day, jobs = Day(), Jobs()
     threads = [threading.Thread(target=to_do, args=(cluster, day)) for to_do in (hurt, watch)]
+    threads.append(threading.Thread(target=flood, args=(cluster, day, floods)))
     for thread in threads:
         thread.start()
     for number in range(count):
@@ -189,24 +206,31 @@ def report(day: Day, inside_ms: Mapping[str, list[float]]) -> bool:
     for kind, taken in sorted(inside_ms.items()):
         print(f"inside the hook, {kind:7}{figures(taken)}  of {len(taken)}")
     waits = [day.decided_s.get(job, math.inf) - sent for job, sent in day.sent_s.items()]
-    print(f"seen decided after      p50 {statistics.median(waits):.1f}  max {max(waits):.1f} s")
+    waits_of = dict(zip(day.sent_s, waits, strict=True))
+    for who in ("known", "new", "odd", "flood"):
+        found = [wait for job, wait in waits_of.items() if job.startswith(who)] or [math.nan]
+        print(
+            f"{who:7} seen decided after p50 {statistics.median(found):.1f}  "
+            f"max {max(found):.1f} s  of {len(found)}"
+        )
     late = sum(wait > WITHIN_S for wait in waits)
-    found = [
+    goals = [
         Goal(f"decided within {WITHIN_S:g} s", f"all but {late} of {len(waits)}", not late),
         Goal(f"hook at most {MOST_MS:g} ms", f"{max(ours):.1f} ms", max(ours) <= MOST_MS),
         Goal("no failed submit", f"{len(day.failed)} failed", not day.failed),
     ]
-    for goal in found:
+    for goal in goals:
         print(f"{'kept' if goal.kept else 'MISSED':8}{goal.name:28}{goal.reached}")
     for words in day.failed[:5]:
         print(f"  {words}")
-    return all(goal.kept for goal in found)
+    return all(goal.kept for goal in goals)
 
 
 @click.command()
 @click.option("--jobs", "count", type=int, default=2000, show_default=True, help="Of ours.")
+@click.option("--floods", type=int, default=5000, show_default=True, help="Most of the third user.")
 @click.option("--load", type=float, default=5.0, show_default=True, help="Of the host.")
-def main(count: int, load: float) -> None:
+def main(count: int, floods: int, load: float) -> None:
     """Submit so many distinct jobs at this load; say how they fared."""
     prefix = os.environ.get("SLURM_PREFIX")
     installation = Installation(Path(prefix) if prefix else None)
@@ -221,7 +245,7 @@ def main(count: int, load: float) -> None:
         busy(load),
     ):
         hooks = Hooks(cluster, daemon.socket, daemon.socket)
-        day = spend(cluster, daemon, count)
+        day = spend(cluster, daemon, count, floods)
         inside_ms: dict[str, list[float]] = {}
         for call in hooks.calls():
             inside_ms.setdefault(call.kind, []).append(call.duration_us / 1e3)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
+from typing import Any
 
 from clusters import cluster, submit
 from docs_tables import fields, section
@@ -130,6 +131,34 @@ def test_the_reports_shown_are_understood(tmp_path: Path) -> None:
 
 def test_the_file_jobs_write_is_the_one_looked_for() -> None:
     assert Watch().rate_file == FILE_NAME
+
+
+STATED = "model=resnet50 precision=amp epochs=3 samples=1281167 batch=256"
+REASONS: dict[str, tuple[str, str, bool, dict[str, Any]]] = {  # comment, GRES, a view, the policy
+    "no-model": ("epochs=3", "gres:gpu:1", True, {}),
+    "no-batch": (STATED.replace("batch=256", ""), "gres:gpu:1", True, {}),
+    "no-length": (STATED.replace("epochs=3", ""), "gres:gpu:1", True, {}),
+    "unknown-gpu": (STATED, "gres:gpu:voodoo:1", False, {}),
+    "thin-evidence": (
+        STATED,
+        "gres:gpu:1",
+        True,
+        {"limits": {"evidence": {"max_interval_ratio": 1.001}}},
+    ),
+    "no-node-data": (STATED, "gres:gpu:1", False, {}),
+}
+
+
+def test_every_quoted_reason_is_given(decider: Decide) -> None:
+    quoted = re.findall(
+        r"^\| (.*`reason=.+?) \|", section(TEXT, "## Troubleshooting"), re.MULTILINE
+    )
+    words = [text.split("=")[-1] for row in quoted for text in re.findall(r"`([^`]+)`", row)]
+    assert words == list(REASONS)
+    for reason, (comment, gres, seen, policy) in REASONS.items():
+        decide = decider(**policy) if seen else decider(None, **policy)
+        answer = decide.decide(submit(comment=comment, tres_per_node=gres))
+        assert f"reason={reason} " in f"{answer.log} "
 
 
 def test_every_quoted_line_of_a_log_is_one_that_is_written() -> None:
