@@ -1,9 +1,10 @@
 """Measures placement on a real control plane: pods/s it costs, and the GPU-hours it saves.
 
 `k8s_live.py rates` creates pods in turns without us, with admission placement and with the
-extender, and tells how many a second are bound. `k8s_live.py hours` lets the same jobs arrive under
-each policy, and adds up the GPU-hours they take where they land. KUBE_ASSETS_DIR names the programs
-of Kubernetes, as for the live tests; nodes and pods are objects, no container runs.
+extender, and tells how many a second are bound: as they are created, and of those that were created
+while no scheduler ran. `k8s_live.py hours` lets the same jobs arrive under each policy, and adds up
+the GPU-hours they take where they land. KUBE_ASSETS_DIR names the programs of Kubernetes, as for
+the live tests; nodes and pods are objects, no container runs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import heapq
 import math
 import os
 import random
+import signal
 import statistics
 import sys
 import tempfile
@@ -54,6 +56,7 @@ PRODUCTS = (
     ("Tesla-V100-SXM2-32GB", 32768, (7, 0)),
 )
 CLIENTS = 16
+RATES = ("created", "bound", "scheduled")
 ALL = 8  # GPUs of a node
 
 
@@ -122,6 +125,20 @@ class Plane(ControlPlane):
         place = self.root / "config.yaml"
         place.write_text(yaml.safe_dump(yaml.safe_load(place.read_text()) | parts))
         time.sleep(6.0)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Stop all schedulers, or let them go on."""
+        for daemon in self._daemons:
+            if daemon.name == "kube-scheduler":
+                daemon.signal(number)
+
+    def used_s(self) -> dict[str, float]:
+        """Processor seconds of each program so far."""
+        found = Counter[str]()
+        for daemon in (*self._daemons, self.extender):
+            words = Path(f"/proc/{daemon.pid}/stat").read_text().rpartition(")")[2].split()
+            found[daemon.name] += (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+        return dict(found)
 
     def empty(self, form: str) -> None:
         """Remove the pods of a form."""
@@ -194,30 +211,52 @@ def shown(got: Counter[str]) -> str:
     return ", ".join(f"{product} {number}" for product, number in sorted(got.items()))
 
 
-def turn(plane: Plane, form: str, count: int) -> tuple[float, float, Counter[str]]:
-    """Pods/s created and bound, and the GPUs they got."""
-    places: dict[str, str] = {}
-    listening = plane.bound(form, count, places.__setitem__)
-    made = [pod(form, f"p{i}", MIXED | {"policy": "time"}) for i in range(count)]
-    began = time.perf_counter()
-    with ThreadPoolExecutor(CLIENTS) as clients:
-        list(clients.map(lambda one: plane.call("POST", f"namespaces/{form}/pods", one), made))
-    created_s = time.perf_counter() - began
-    listening.join(120.0)
-    bound_s = time.perf_counter() - began
-    if len(places) < count:
-        raise SystemExit(f"{form}: {len(places)} of {count} pods were bound")
-    plane.empty(form)
-    return count / created_s, count / bound_s, Counter(map(product_of, places.values()))
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Pods/s of a turn, the GPUs that pods got, and processor seconds of each program."""
+
+    rates: Mapping[str, float]
+    got: Counter[str]
+    used_s: Mapping[str, float]
+
+
+def turn(plane: Plane, form: str, count: int) -> Turn:
+    """Pods bound as they are created; then pods created while no scheduler runs, and bound."""
+    before, got = plane.used_s(), Counter[str]()
+    rates: dict[str, float] = {}
+    for apart in (False, True):
+        places: dict[str, str] = {}
+        listening = plane.bound(form, count, places.__setitem__)
+        made = [pod(form, f"p{i}", MIXED | {"policy": "time"}) for i in range(count)]
+        if apart:
+            plane.signal(signal.SIGSTOP)
+        began = time.perf_counter()
+        with ThreadPoolExecutor(CLIENTS) as clients:
+            list(clients.map(lambda one: plane.call("POST", f"namespaces/{form}/pods", one), made))
+        created = time.perf_counter() - began
+        if apart:
+            plane.signal(signal.SIGCONT)
+            began = time.perf_counter()
+        listening.join(120.0)
+        bound = time.perf_counter() - began
+        if len(places) < count:
+            raise SystemExit(f"{form}: {len(places)} of {count} pods were bound")
+        rates |= {"scheduled": count / bound} if apart else {"bound": count / bound}
+        rates["created"] = count / created  # by itself: of the second half
+        got.update(map(product_of, places.values()))
+        plane.empty(form)
+    used = {name: after - before[name] for name, after in plane.used_s().items()}
+    return Turn(rates, got, used)
 
 
 def rates(assets: Path, home: Path, sizes: Sequence[int], rounds: int, count: int) -> None:
     """Print pods/s of each form at each size, the forms in turns."""
-    print("nodes  form       created/s  bound/s  of none: quartiles         GPUs")
+    head = "".join(f"{name:>11}  of none: quartiles   " for name in RATES)
+    print(f"nodes  form      {head}  processor ms a pod; GPUs")
     for size in sizes:
         with Plane(assets, home) as plane:
             plane.nodes(size // len(PRODUCTS))
-            found: dict[str, list[tuple[float, float, Counter[str]]]] = {f: [] for f in FORMS}
+            found: dict[str, list[Turn]] = {form: [] for form in FORMS}
             for number in range(rounds + 1):
                 order = list(FORMS)
                 random.Random(number).shuffle(order)
@@ -226,14 +265,16 @@ def rates(assets: Path, home: Path, sizes: Sequence[int], rounds: int, count: in
                     if number:  # the first is to warm up
                         found[form].append(one)
             for form, turns in found.items():
-                pairs = zip(turns, found["none"], strict=True)
-                shares = statistics.quantiles([one[1] / none[1] for one, none in pairs], n=4)
-                created = statistics.median(one[0] for one in turns)
-                bound = statistics.median(one[1] for one in turns)
-                low, middle, high = (f"{share:8.2f}" for share in shares)
-                got = shown(sum((one[2] for one in turns), Counter[str]()))
-                row = f"{size:5}  {form:10} {created:9.1f} {bound:8.1f} {low} {middle} {high}"
-                print(f"{row}  {got}", flush=True)
+                row = f"{size:5}  {form:10}"
+                for name in RATES:
+                    pairs = zip(turns, found["none"], strict=True)
+                    shares = [one.rates[name] / none.rates[name] for one, none in pairs]
+                    middle = statistics.median(one.rates[name] for one in turns)
+                    quartiles = "".join(f"{s:6.2f}" for s in statistics.quantiles(shares, n=4))
+                    row += f"{middle:10.1f}  {quartiles}      "
+                used = {n: statistics.median(t.used_s[n] for t in turns) for n in turns[0].used_s}
+                told = ", ".join(f"{n} {500 * s / count:.2f}" for n, s in used.items())
+                print(f"{row}{told}; {shown(sum((t.got for t in turns), Counter()))}", flush=True)
 
 
 # What jobs are, beside their GPUs and length: what a V100 takes well, and what it does not.

@@ -1,8 +1,8 @@
 """What is known once pods are bound: deadlines of ours follow, and who waits for which GPUs.
 
-A Job's deadline runs from its start, the wait for nodes included, and may be changed at any time;
-that of a bare pod runs from its own start, and may only be lowered. Those of other kinds are not
-changed: what their controllers do with a change differs from kind to kind.
+A Job's deadline runs from its start, the wait for nodes included, and may be changed at any time,
+as that of a PyTorchJob or RayJob; that of a bare pod runs from its own start, and may only be
+lowered. Those of other kinds are not changed: their controllers read them once.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from typing import Any, NamedTuple
 
 from kubernetes import client as api
 
 from .admission.limits import FILLED, forecast
+from .admission.review import gpu_pod_sets
 from .config import PREFIX
 from .decide import Decider, GpuCandidates
 from .history.seen import conditions, pod_state, unix_s
-from .plain import PodName, count, items, owner_of, pod_name, text, texts
+from .plain import JsonPath, PodName, count, items, mapping, owner_of, pod_name, text, texts
+from .pods import GROUPS
 from .watching import KubeObject, ObjectWatch, WatchGroup
 from .workload import DEADLINE, PodJob, template_job
 
@@ -29,7 +32,10 @@ _log = logging.getLogger(__name__)
 BASIS = f"{PREFIX}deadline-gpu"
 # Of its time, what a Job that waits has left when its deadline is moved on.
 LEFT = 0.5
-OVER = frozenset(("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"))
+OVER = frozenset(("Complete", "Succeeded", "Failed", "FailureTarget", "SuccessCriteriaMet"))
+OWNERS = frozenset(("Job", "PyTorchJob", "RayCluster"))
+LIMIT: JsonPath = ("spec", "activeDeadlineSeconds")
+LIMITS: dict[str, JsonPath] = {"PyTorchJob": ("spec", "runPolicy", "activeDeadlineSeconds")}
 # Jobs looked at in one go, for meanwhile nobody is answered.
 AT_ONCE = 20
 AGAIN_S = 60.0
@@ -47,7 +53,8 @@ class DeadlineChange:
     @property
     def patch(self) -> list[dict[str, Any]]:
         """A JSON patch that fails where somebody else has changed the deadline."""
-        place, notes = "/spec/activeDeadlineSeconds", "/metadata/annotations/"
+        place = "/".join(("", *map(str, LIMITS.get(self.name.kind, LIMIT))))
+        notes = "/metadata/annotations/"
         told = {FILLED: str(self.new_s)} | ({BASIS: self.basis} if self.basis else {})
         return [
             {"op": "test", "path": "/metadata/uid", "value": self.name.uid},
@@ -68,30 +75,36 @@ class _Bound(NamedTuple):
 
 
 class BoundPods(WatchGroup):
-    """Watches pods and Jobs, for deadlines that we filled and for pods that wait.
+    """Watches pods, Jobs and ``kinds``, for deadlines that we filled and for pods that wait.
 
     Its threads only take note; `changes` and `waiting` are asked by the thread that decides. Needs
-    the verbs list and watch on pods and Jobs.
+    the verbs list and watch on what it watches.
     """
 
-    def __init__(self, client: api.ApiClient, **options: Any) -> None:
+    def __init__(self, client: api.ApiClient, kinds: Sequence[str] = (), **options: Any) -> None:
         self._lock = threading.Lock()
-        # Jobs and bare pods whose deadline we filled, by uid.
+        # Those whose deadline we filled, by kind and uid.
         self._ours: dict[str, dict[str, KubeObject]] = {"Job": {}, "Pod": {}}
-        self._bound: dict[str, dict[str, _Bound]] = {}  # pods by the uid of their Job, or their own
+        self._bound: dict[str, dict[str, _Bound]] = {}  # pods by their owner, or their own uid
         self._waiting: dict[str, KubeObject] = {}
         self._examined: dict[str, object] = {}
         core, batch = api.CoreV1Api(client), api.BatchV1Api(client)
+        listed = api.CustomObjectsApi(client).list_cluster_custom_object
+        lists: dict[str, Any] = {"Job": batch.list_job_for_all_namespaces}
+        lists |= {kind: partial(listed, GROUPS[kind], "v1", f"{kind.lower()}s") for kind in kinds}
         self._watches = [
-            ObjectWatch(core.list_pod_for_all_namespaces, self._all_pods, self.pod, **options),
-            ObjectWatch(batch.list_job_for_all_namespaces, self._all_jobs, self.job, **options),
+            ObjectWatch(core.list_pod_for_all_namespaces, self._all_pods, self.pod, **options)
         ]
+        for kind, call in lists.items():
+            every, one = partial(self._all_jobs, kind), partial(self.job, kind)
+            self._watches.append(ObjectWatch(call, every, one, **options))
 
-    def job(self, job: KubeObject, deleted_s: float | None = None) -> None:
-        """Take note of a Job."""
-        over = deleted_s is not None or bool(OVER & conditions(job).keys())
+    def job(self, kind: str, job: KubeObject, deleted_s: float | None = None) -> None:
+        """Take note of a Job, or of what an operator runs like one."""
+        ended = OVER & {*conditions(job), text(job, "status", "jobDeploymentStatus")}  # the Ray way
+        ours = not ended and deleted_s is None and _filled_s(kind, job) is not None
         with self._lock:
-            _note(self._ours["Job"], job, None if over or _filled_s(job) is None else job)
+            _note(self._ours.setdefault(kind, {}), job, job if ours else None)
 
     def pod(self, pod: KubeObject, deleted_s: float | None = None) -> None:
         """Take note of a pod."""
@@ -102,9 +115,13 @@ class BoundPods(WatchGroup):
             text(c, "type") == "PodScheduled" and text(c, "reason") == "Unschedulable"
             for c in items(pod, "status", "conditions")
         )
-        runs = not over and bool(node) and owner.kind in ("", "Job")
-        ours = not over and not owner.kind and _filled_s(pod) is not None
-        key = owner.uid or pod_name(pod).uid
+        runs = not over and bool(node) and (not owner.kind or owner.kind in OWNERS)
+        if owner.kind not in ("", "Job"):  # what directs the others may have no GPU
+            asked = [mapping(c, "resources", "limits") for c in items(pod, "spec", "containers")]
+            runs = runs and any("/" in resource for limits in asked for resource in limits)
+        ours = not over and not owner.kind and _filled_s("Pod", pod) is not None
+        ray = f"{owner.namespace}/{owner.name}" if owner.kind == "RayCluster" else ""
+        key = ray or owner.uid or pod_name(pod).uid  # a RayJob knows its cluster by name
         with self._lock:
             group = self._bound.setdefault(key, {})
             _note(group, pod, _Bound(node, start_s) if runs and start_s is not None else None)
@@ -129,11 +146,11 @@ class BoundPods(WatchGroup):
             self._examined = {uid: by for uid, by in self._examined.items() if uid in uids}
         looked = 0
         for kind, obj in held:
-            uid = pod_name(obj).uid
-            pods = placed.get(uid, [])
-            if len(pods) < _at_once(obj):
+            uid, cluster = pod_name(obj).uid, text(obj, "status", "rayClusterName")
+            pods = placed.get(f"{pod_name(obj).namespace}/{cluster}" if cluster else uid, [])
+            if len(pods) < _at_once(kind, obj, known):
                 pods = []  # not all of them run yet
-            filled_s, start_s = _filled_s(obj) or 0, unix_s(text(obj, "status", "startTime"))
+            filled_s, start_s = _filled_s(kind, obj) or 0, unix_s(text(obj, "status", "startTime"))
             by = (tuple(pods), filled_s, None if pods else now_s // AGAIN_S)
             # Of a Job that waits much of the time has gone by; a pod's has not begun.
             late = start_s is not None and start_s + filled_s - now_s < LEFT * filled_s
@@ -162,11 +179,11 @@ class BoundPods(WatchGroup):
         for pod in found:
             self.pod(pod)
 
-    def _all_jobs(self, found: Iterable[KubeObject]) -> None:
+    def _all_jobs(self, kind: str, found: Iterable[KubeObject]) -> None:
         with self._lock:
-            self._ours["Job"].clear()
+            self._ours[kind] = {}
         for job in found:
-            self.job(job)
+            self.job(kind, job)
 
 
 def _note(where: dict[str, Any], obj: KubeObject, value: object | None) -> None:
@@ -176,16 +193,19 @@ def _note(where: dict[str, Any], obj: KubeObject, value: object | None) -> None:
         where[pod_name(obj).uid] = value
 
 
-def _filled_s(obj: KubeObject) -> int | None:
+def _filled_s(kind: str, obj: KubeObject) -> int | None:
     """The deadline that stands as we filled it; None for a user's own, and for what one wishes."""
     annotations = texts(obj, "metadata", "annotations")
     filled_s = count(annotations, FILLED)
-    ours = DEADLINE not in annotations and count(obj, "spec", "activeDeadlineSeconds") == filled_s
+    ours = DEADLINE not in annotations and count(obj, *LIMITS.get(kind, LIMIT)) == filled_s
     return filled_s if ours else None
 
 
-def _at_once(obj: KubeObject) -> int:
-    """How many pods run at a time; 1 for a pod."""
+def _at_once(kind: str, obj: KubeObject, known: Decider) -> int:
+    """How many pods run at a time."""
+    if kind not in ("Job", "Pod"):
+        resources = known.config.hardware.resources
+        return sum(part.count for part in gpu_pod_sets(GROUPS[kind], kind, obj, resources))
     parallel = count(obj, "spec", "parallelism") or 1
     return min(parallel, count(obj, "spec", "completions") or parallel)
 
@@ -194,9 +214,10 @@ def _change(
     kind: str, obj: KubeObject, pods: Sequence[_Bound], known: Decider, now_s: float
 ) -> DeadlineChange | None:
     """What becomes of a deadline: the time waited, and the limit on the GPUs it may get, or got."""
-    job, old_s = template_job(kind, obj, known.config, known.rules), _filled_s(obj)
+    job, old_s = template_job(kind, obj, known.config, known.rules), _filled_s(kind, obj)
     began_s = unix_s(text(obj, "status", "startTime"))
-    in_turn = (count(obj, "spec", "completions") or 1) > _at_once(obj)  # others may land elsewhere
+    # Others may land elsewhere.
+    in_turn = (count(obj, "spec", "completions") or 1) > _at_once(kind, obj, known)
     if job is None or old_s is None or began_s is None or in_turn:
         return None
     where = known.candidates(job)
@@ -212,9 +233,9 @@ def _change(
     if limit_s is None or (pods and texts(obj, "metadata", "annotations").get(BASIS) == basis):
         return None
     since_s = max(pod.start_s for pod in pods) if pods else now_s
-    new_s = limit_s + (ceil(max(0.0, since_s - began_s)) if kind == "Job" else 0)
+    new_s = limit_s + (ceil(max(0.0, since_s - began_s)) if kind != "Pod" else 0)
     if new_s == old_s or (kind == "Pod" and new_s > old_s) or (not pods and new_s < old_s):
         return None
-    version = "batch/v1" if kind == "Job" else "v1"
+    version = f"{GROUPS[kind]}/v1".lstrip("/")
     name = replace(pod_name(obj), kind=kind, api_version=version)
     return DeadlineChange(name, old_s, new_s, basis if pods else "")

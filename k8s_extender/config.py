@@ -90,7 +90,7 @@ class EvidenceSettings(Section):
 class Deadline(Section):
     """Deadlines we fill. ``annotated`` fills where a namespace label or an annotation asks.
 
-    ``follow`` brings those of Jobs and bare pods to the GPUs that they got.
+    ``follow`` brings those of Jobs, bare pods and ``follow_kinds`` to the GPUs that they got.
     """
 
     mode: Literal["off", "annotated", "always"] = "annotated"
@@ -103,6 +103,7 @@ class Deadline(Section):
     kueue: bool = True
     slinky: bool = True
     follow: bool = True
+    follow_kinds: tuple[Literal["PyTorchJob", "RayJob"], ...] = ()
 
 
 class Hardware(Section):

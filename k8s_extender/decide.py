@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import Any
 
 import orjson
@@ -45,15 +46,11 @@ def selects(job: PodJob, labels: Mapping[str, str], name: str | None = None) -> 
 
 def _term(term: Any, labels: Mapping[str, str], name: str | None) -> bool:
     """All requirements of a term hold; a term without any holds for no node."""
-    expressions, fields = items(term, "matchExpressions"), items(term, "matchFields")
-    named = {} if name is None else {_NAME_FIELD: name}
-    about_name = all(text(one, "key") == _NAME_FIELD for one in fields)
-    return (
-        bool(expressions or fields)
-        and all(_holds(one, labels) for one in expressions)
-        and about_name
-        and (name is None or all(_holds(one, named) for one in fields))
-    )
+    met = [_holds(one, labels) for one in items(term, "matchExpressions")]
+    for one in items(term, "matchFields"):
+        named = name is None or _holds(one, {_NAME_FIELD: name})
+        met.append(named and text(one, "key") == _NAME_FIELD)
+    return bool(met) and all(met)
 
 
 def _holds(requirement: Any, labels: Mapping[str, str]) -> bool:
@@ -146,7 +143,8 @@ class TypeIndex:
             if kind is not None:
                 self.room[kind.product, kind.mig] += kind.count * kind.replicas
         self.codes = {name: codes[id(kind)] for name, kind in kinds.items() if kind is not None}
-        self._host_scores: dict[tuple[int, ...], HostScores] = {}
+        # The scores of the nodes, by those of their types.
+        self.host_scores = lru_cache(MAX_SCORES)(partial(HostScores, self.codes))
 
     def types_of(self, names: Sequence[str]) -> tuple[GpuType, ...]:
         """The types that differ among some names."""
@@ -154,14 +152,6 @@ class TypeIndex:
         if len(found - {None}) < len(self.types):  # mostly all are among the first of thousands
             found = {*map(self.codes.get, names)}
         return tuple(self.types[code] for code in found if code is not None)
-
-    def host_scores(self, by_code: tuple[int, ...]) -> HostScores:
-        """The scores of the nodes, by those of their types."""
-        if by_code not in self._host_scores:
-            if len(self._host_scores) >= MAX_SCORES:
-                self._host_scores.clear()
-            self._host_scores[by_code] = HostScores(self.codes, by_code)
-        return self._host_scores[by_code]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +171,6 @@ MAX_JOBS = 64
 class _JobAnswers:
     """What was found out of a job, which pods that are alike share, by GPU type."""
 
-    job: PodJob  # kept alive, as it counts by identity
     estimates: dict[GpuType, TypeEstimate] = field(default_factory=dict)
     refusals: dict[GpuType, str | None] = field(default_factory=dict)
     steps: dict[tuple[object, object], Steps] = field(default_factory=dict)
@@ -220,7 +209,7 @@ class Decider:
         self._ranking = Ranking(predictor, config)
         self._table: NodeTable = {}
         self._indices: dict[str, TypeIndex] = {}
-        self._answers: OrderedDict[int, _JobAnswers] = OrderedDict()
+        self._known = lru_cache(MAX_JOBS)(lambda job: _JobAnswers())
 
     def filter(
         self, job: PodJob, names: Sequence[str], nodes: NodeTable | None = None
@@ -351,12 +340,3 @@ class Decider:
         if resource not in self._indices:
             self._indices[resource] = TypeIndex(table, resource)
         return self._indices[resource]
-
-    def _known(self, job: PodJob) -> _JobAnswers:
-        known = self._answers.get(id(job))
-        if known is None:
-            known = self._answers[id(job)] = _JobAnswers(job)
-            if len(self._answers) > MAX_JOBS:
-                self._answers.popitem(last=False)
-        self._answers.move_to_end(id(job))
-        return known

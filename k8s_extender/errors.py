@@ -1,28 +1,17 @@
-"""The exceptions of the Kubernetes side.
-
-PrecisionTimeError
-└── KubernetesError     something of the cluster or of our configuration stands in the way
-    ├── ConfigError         the configuration is wrong: field, value, what is expected
-    ├── WireError           a request body is not what the scheduler or API server sends
-    └── ClusterError        the API server cannot be reached or refuses
-"""
+"""The exceptions of the Kubernetes side, all of them a PrecisionTimeError."""
 
 from __future__ import annotations
 
 from predictor.errors import PrecisionTimeError
 
 
-class KubernetesError(PrecisionTimeError):
-    """Something of the cluster or of the configuration stands in the way."""
-
-
-class ConfigError(KubernetesError):
+class ConfigError(PrecisionTimeError):
     """The configuration is wrong; the message names field, value and what is expected."""
 
 
-class WireError(KubernetesError):
+class WireError(PrecisionTimeError):
     """A request body is malformed; the message names the key."""
 
 
-class ClusterError(KubernetesError):
+class ClusterError(PrecisionTimeError):
     """The API server cannot be reached or refuses; the message names the call."""

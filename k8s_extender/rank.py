@@ -32,6 +32,7 @@ from .workload import PodJob
 # Trainer of Transformers, and a precision that GPUs since Volta have tensor cores for.
 RANKED_BATCH = 8
 RANKED_PRECISION = Precision.MIXED_FP16_FP32
+MAX_ESTIMATES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +156,9 @@ class SiteEstimates:
     def __init__(self, memory: SiteMemory, predictor: Predictor, site: str = "") -> None:
         self._memory = memory
         self._physics = PhysicsView(predictor, site_source(site) or "")
+        self.of = lru_cache(MAX_ESTIMATES)(self._of)  # pods that are alike ask for the same
 
-    def of(self, *, namespace: str, asked: str, **known: Any) -> Estimate | None:
+    def _of(self, *, namespace: str, asked: str, **known: Any) -> Estimate | None:
         """The estimate of a job by what is ``known`` of it, as fields of a JobRequest.
 
         None where neither its like has run nor physics speaks. Kubernetes knows no users: the

@@ -35,9 +35,9 @@ from .pods import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PodJob:
-    """A training job as one of its pods tells it: the same for all pods that are alike.
+    """A training job as one of its pods tells it: the same object for all pods that are alike.
 
     ``gpus_per_pod`` and ``pods`` give the GPUs of the whole job; ``deadline_s`` is the time the
     job may run in seconds, None where it states none, ``wish_s`` what the user's annotation says

@@ -56,7 +56,7 @@ class Writeback:
 
     def __init__(self, client: api.ApiClient, *, queue: ApiQueue | None = None) -> None:
         self._api: Any = api.CoreV1Api(client)
-        self._batch: Any = api.BatchV1Api(client)
+        self._custom: Any = api.CustomObjectsApi(client)  # of any group, batch too
         self._recent = Recent()
         self.queue = ApiQueue() if queue is None else queue
 
@@ -96,9 +96,13 @@ class Writeback:
 
     def changed(self, change: DeadlineChange, lost: Callable[[], None]) -> None:
         """Change a deadline of ours, and tell so; ``lost`` is called where it cannot be done."""
-        name, batch = change.name, change.name.kind == "Job"
-        patch = self._batch.patch_namespaced_job if batch else self._api.patch_namespaced_pod
-        if self.queue.put(lambda: patch(name.name, name.namespace, change.patch, **OPTIONS), lost):
+        name, (group, _, version) = change.name, change.name.api_version.rpartition("/")
+        patch, place = self._api.patch_namespaced_pod, [name.name, name.namespace]
+        options = {**OPTIONS, "_content_type": "application/json-patch+json"}
+        if group:
+            patch = self._custom.patch_namespaced_custom_object
+            place = [group, version, name.namespace, f"{name.kind.lower()}s", name.name]
+        if self.queue.put(lambda: patch(*place, change.patch, **options), lost):
             why = f"it runs on {change.basis}" if change.basis else "it waits for nodes"
             old, new = go_duration(change.old_s), go_duration(change.new_s)
             self._tell(name, PodEvent(MOVED, f"deadline {old} -> {new}: {why}"))

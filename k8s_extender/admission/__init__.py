@@ -80,7 +80,7 @@ class Admission:
     """Answers admission reviews; ``decider`` gives the one in use, None before it is loaded.
 
     Only creations are looked at: a deadline is never changed on an object that exists. ``heard``
-    is told of each review.
+    is told of each review, and raises nothing.
     """
 
     def __init__(
@@ -118,24 +118,18 @@ class Admission:
             if known is None:
                 outcome = ReviewOutcome.NOT_READY
             elif request.operation == "CREATE" and not request.sub_resource:
-                decision = decide(request, known)
-                if known.config.mode == "observe":
-                    outcome = ReviewOutcome.OBSERVED if decision.patch else outcome
-                elif decision.patch:
-                    outcome = ReviewOutcome.PATCHED
+                decision, acts = decide(request, known), known.config.mode == "place"
+                if decision.patch:
+                    outcome = ReviewOutcome.PATCHED if acts else ReviewOutcome.OBSERVED
+                if acts:
                     answered = answer(request.uid, decision.patch, decision.lines)
-                else:
-                    answered = answer(request.uid, said=decision.lines)
         except Exception:
             _log.exception("review of %s %s failed", request.kind, request.name)
             outcome, decision, answered = ReviewOutcome.FAILED, Decision(), answer(request.uid)
         duration_s = time.perf_counter() - began
-        try:
-            self._heard(
-                Reviewed(request=request, outcome=outcome, decision=decision, duration_s=duration_s)
-            )
-        except Exception:
-            _log.exception("a review could not be counted")
+        self._heard(
+            Reviewed(request=request, outcome=outcome, decision=decision, duration_s=duration_s)
+        )
         return answered
 
 
@@ -219,13 +213,14 @@ def _expected_s(
     steps = known.steps(job, known.candidates(job).types)
     best = steps[0][0].gpu if steps else None
     name, metadata = subject_of(request).name, mapping(request.object, "metadata")
+    script = ran_signature(template, job.resource)
     estimate = known.site.of(
         namespace=text(metadata, "namespace"),
         asked=stated_text(job.stated),
-        name=name or text(metadata, "generateName").rstrip("-"),
+        name="" if script else name or text(metadata, "generateName").rstrip("-"),
         gpus=job.gpus,
         gpu_type="" if best is None else best.name,
-        script=ran_signature(template, job.resource),
+        script=script,
     )
     return None if estimate is None else estimate.expected_s
 
@@ -282,9 +277,12 @@ def weights(job: PodJob, pod: Mapping[str, Any], known: Decider) -> Weights:
 
 def place(patch: Patch, pod: Mapping[str, Any], job: PodJob, found: Weights) -> None:
     """Add the terms, and for the pods of one job to go where the first of them went."""
-    terms = []
+    alike: dict[tuple[str, int], list[str]] = {}  # one term each: every node is held to every term
     for (key, value), weight in found.items():
-        wanted = {"key": key, "operator": "In", "values": [value]}
+        alike.setdefault((key, weight), []).append(value)
+    terms = []
+    for (key, weight), values in alike.items():
+        wanted = {"key": key, "operator": "In", "values": values}
         terms.append({"weight": weight, "preference": {"matchExpressions": [wanted]}})
     if not patch.extend(NODE_TERMS, terms):
         return

@@ -154,16 +154,14 @@ class Patch:
 
     def __init__(self, obj: Mapping[str, Any]) -> None:
         self.operations: list[dict[str, Any]] = []
-        try:
-            self._patched: Any = orjson.loads(orjson.dumps(obj))
-        except orjson.JSONEncodeError:
-            self._patched = None  # too deep to be looked at
+        self._patched: Any = copy(obj)  # what is changed in it is copied first
 
     def put(self, path: JsonPath, value: object) -> bool:
         """Add a value with the objects it lies in; False where it is there or cannot lie there."""
         place, depth = self._patched, 0
         while depth < len(path) and (found := at(place, path[depth])) is not None:
-            place, depth = found, depth + 1
+            place[path[depth]] = copy(found)
+            place, depth = place[path[depth]], depth + 1
         missing = path[depth:]
         if not missing or not isinstance(place, dict) or any(isinstance(s, int) for s in missing):
             return False
@@ -190,8 +188,8 @@ class Patch:
         place: JsonPath = (*metadata, "annotations")
         there = mapping(self._patched, *place)
         pairs = {k: v for k, v in annotations.items() if there.get(k) is None}
-        held = (str(text) for pair in {**there, **pairs}.items() for text in pair)
-        if sum(len(text.encode(errors="replace")) for text in held) <= MAX_ANNOTATIONS_BYTES:
+        held = "".join(str(text) for pair in {**there, **pairs}.items() for text in pair)
+        if len(held.encode(errors="replace")) <= MAX_ANNOTATIONS_BYTES:
             for key, value in pairs.items():
                 self.put((*place, key), value)
 

@@ -62,7 +62,7 @@ def serve(config: Path | None, kubeconfig: str, audit: str) -> None:
             config,
             nodes,
             Writeback(client),
-            bound=BoundPods(client),
+            bound=BoundPods(client, configuration.deadline.follow_kinds),
             devices=devices,
             audit=audit,
         )
@@ -92,6 +92,8 @@ def check(config: Path | None, kubeconfig: str | None) -> None:
 
 def needed(config: Config) -> Iterator[tuple[str, str, str, str]]:
     """Group, resource, verb and purpose of what the account must be allowed."""
+    from ..pods import GROUPS
+
     follows = config.deadline.follow and config.deadline.mode != "off"
     both, claims = "for deadline.follow and placement.balance", "for hardware.claims"
     parts = (
@@ -106,6 +108,9 @@ def needed(config: Config) -> Iterator[tuple[str, str, str, str]]:
         (config.hardware.claims, claims, "resource.k8s.io", "resourceslices", "list watch"),
         (config.hardware.claims, claims, "resource.k8s.io", "deviceclasses", "list watch"),
     )
+    for kind in config.deadline.follow_kinds if follows else ():
+        named, verbs = (GROUPS[kind], f"{kind.lower()}s"), "list watch patch"
+        parts = (*parts, (True, "for deadline.follow", *named, verbs))
     for wanted, purpose, group, resource, verbs in parts:
         for verb in verbs.split() if wanted else ():
             yield group, resource, verb, purpose

@@ -119,10 +119,9 @@ class Verbs:
 
         def enter() -> None:
             duration_s, name = time.perf_counter() - began, pod_name(request.pod)
-            nodes, reasons = len(request.names), Counter[str]()
-            passed = len(answer.passed) if isinstance(answer, FilterResult) else nodes
-            if verb == "filter" and isinstance(answer, FilterResult):
-                reasons.update(answer.refused.values())
+            result = answer if isinstance(answer, FilterResult) else FilterResult(request.names)
+            reasons = Counter(result.refused.values() if verb == "filter" else ())
+            nodes, passed = len(request.names), len(result.passed)
             self._metrics.answered(verb, outcome, duration_s, nodes)
             for reason, refused in reasons.items():
                 self._metrics.refused.labels(reason).inc(refused)
@@ -184,7 +183,10 @@ def admission_handlers(
             duration_us=round(1e6 * reviewed.duration_s),
         )
 
-    admission = Admission(lambda: state.decider, heard)
+    def later(reviewed: Reviewed) -> None:
+        asyncio.get_running_loop().call_soon(heard, reviewed)  # when the answer has left
+
+    admission = Admission(lambda: state.decider, later)
 
     async def claim(body: bytes) -> bytes:
         if (devices := state.devices) is None:

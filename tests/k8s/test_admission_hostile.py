@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -21,12 +22,16 @@ from admission_reviews import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from k8s_metric_names import NoNodes
 from mutants import mutants
 
 from k8s_extender.admission import Admission, Reviewed, ReviewOutcome
 from k8s_extender.admission.review import MAX_BODY_BYTES
+from k8s_extender.config import Config
 from k8s_extender.decide import Decider
 from k8s_extender.errors import WireError
+from k8s_extender.server.state import ExtenderMetrics, ServerState
+from k8s_extender.server.verbs import admission_handlers
 from predictor.estimate.fitting import Fitted
 
 LABELLED = {"kueue.x-k8s.io/queue-name": "q"}
@@ -139,10 +144,22 @@ def test_an_error_of_ours_lets_the_object_pass_and_is_logged(
 
 
 def test_who_hears_of_reviews_cannot_spoil_them(known: Decider) -> None:
-    def deaf(reviewed: Reviewed) -> None:
-        raise ValueError(reviewed.request.uid)
+    state, told = ServerState(Config(), NoNodes()), list[str]()
+    state.decider = known
 
-    assert applied(Admission(lambda: known, deaf), review_of(job())).operations
+    class Deaf(ExtenderMetrics):
+        def answered(self, *_: object) -> None:
+            raise ValueError("deaf")
+
+    async def reviewed() -> Any:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, why: told.append(str(why["exception"])))
+        answer = admission_handlers(state, Deaf())["mutate"](json.dumps(review_of(job())).encode())
+        await asyncio.sleep(0)
+        return answer
+
+    assert json.loads(asyncio.run(reviewed()))["response"]["patch"]
+    assert told == ["deaf"]
 
 
 def test_each_review_is_told_with_its_outcome(known: Decider) -> None:

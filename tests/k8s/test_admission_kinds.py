@@ -236,19 +236,26 @@ def gpu_template(command: list[str], gpus: int = 1) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": "c", "command": command, "resources": resources}]}}
 
 
-def test_an_mpi_job_is_read_from_launcher_and_workers(known: Decider) -> None:
+def operated(kind: str) -> dict[str, Any]:
+    """A whole job of a kind without a manifest here, which states everything."""
     launcher = {"spec": {"containers": [{"name": "l", "command": ["mpirun", "python", "t.py"]}]}}
-    obj = {
-        "apiVersion": "kubeflow.org/v2beta1",
-        "kind": "MPIJob",
-        "metadata": {"name": "m", "annotations": dict(STATED)},
-        "spec": {
-            "mpiReplicaSpecs": {
-                "Launcher": {"replicas": 1, "template": launcher},
-                "Worker": {"replicas": 2, "template": gpu_template(["sshd"])},
-            }
-        },
+    roles = {
+        "Launcher": {"replicas": 1, "template": launcher},
+        "Worker": {"replicas": 2, "template": gpu_template(["sshd"])},
     }
+    trainer = {"numNodes": 2, "resourcesPerNode": {"limits": {"nvidia.com/gpu": "1"}}}
+    tasks = [{"replicas": 1, "template": gpu_template(["python", "t.py"])}]
+    version, spec = {
+        "MPIJob": ("kubeflow.org/v2beta1", {"mpiReplicaSpecs": roles}),
+        "TrainJob": ("trainer.kubeflow.org/v1alpha1", {"trainer": trainer}),
+        VOLCANO: ("batch.volcano.sh/v1alpha1", {"tasks": tasks}),
+    }[kind]
+    metadata = {"name": "x", "annotations": dict(STATED)}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def test_an_mpi_job_is_read_from_launcher_and_workers(known: Decider) -> None:
+    obj = operated("MPIJob")
     job = template_job("MPIJob", obj, known.config)
     assert job is not None
     assert (job.gpus_per_pod, job.pods) == (1, 2)
@@ -271,13 +278,7 @@ def test_a_train_job_as_the_api_server_sends_it(known: Decider) -> None:
 
 
 def test_volcano_and_kai_are_told_the_expected_run_time(known: Decider) -> None:
-    obj = {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": VOLCANO,
-        "metadata": {"name": "v", "annotations": dict(STATED)},
-        "spec": {"tasks": [{"replicas": 1, "template": gpu_template(["python", "t.py"])}]},
-    }
-    stored = admitted(known, obj).object
+    stored = admitted(known, operated(VOLCANO)).object
     told = stored["metadata"]["annotations"][f"{OURS}expected-run-time"]
     assert stored["spec"]["runningEstimate"] == told
     queued = complete("job")

@@ -53,7 +53,7 @@ def of_a_job(index: int) -> dict[str, Any]:
 def test_pods_of_one_job_are_read_once(read: Reader) -> None:
     jobs = [read(of_a_job(index)) for index in range(4)]
     assert read.times == 1
-    assert jobs == [pod_job(of_a_job(index), CONFIG, RULES) for index in range(4)]
+    assert {repr(one) for one in jobs} == {repr(pod_job(of_a_job(0), CONFIG, RULES))}
 
 
 def test_pods_of_one_job_have_one_object_for_their_job(read: Reader) -> None:
@@ -87,8 +87,8 @@ def test_what_tells_another_job_is_read_anew(read: Reader, change: Callable[[Any
     first = pod("train", MIXED)
     other = copy.deepcopy(first)
     change(other)
-    assert read(first) == pod_job(first, CONFIG, RULES)
-    assert read(other) == pod_job(other, CONFIG, RULES)
+    assert repr(read(first)) == repr(pod_job(first, CONFIG, RULES))
+    assert repr(read(other)) == repr(pod_job(other, CONFIG, RULES))
     assert read.times == 2
 
 
@@ -102,4 +102,4 @@ def test_pods_without_gpus_stay_without_a_job(read: Reader) -> None:
 @pytest.mark.parametrize("wrong", [None, [], "text", 7, {"labels": 3, "annotations": [1]}])
 def test_what_is_of_a_wrong_type_counts_as_absent(read: Reader, wrong: Any) -> None:
     odd = captured("filter-nodeCacheCapable-true")["request_body"]["Pod"] | {"metadata": wrong}
-    assert read(odd) == pod_job(odd, CONFIG, RULES)
+    assert repr(read(odd)) == repr(pod_job(odd, CONFIG, RULES))

@@ -17,9 +17,13 @@ from gpu_jobs import NODES as MANY
 from gpu_jobs import job as pod_job_of
 from k8s_configs import config_of
 from k8s_server_process import CLUSTER, Installed
+from test_admission_kinds import complete
 
+from k8s_extender.admission.review import gpu_pod_sets
 from k8s_extender.bound import BASIS, BoundPods, DeadlineChange
 from k8s_extender.decide import Decider
+from k8s_extender.plain import at
+from k8s_extender.pods import GROUPS
 from k8s_extender.workload import template_job
 from k8s_extender.writeback import MOVED
 from predictor.estimate.fitting import Fitted
@@ -58,8 +62,10 @@ def bound(*objects: dict[str, Any]) -> BoundPods:
 
     found = BoundPods(ApiClient())
     for obj in objects:
-        note = found.job if "template" in obj["spec"] else found.pod
-        note(obj)
+        if "containers" in obj["spec"]:
+            found.pod(obj)
+        else:
+            found.job(obj["kind"], obj)
     return found
 
 
@@ -154,6 +160,41 @@ def test_what_the_user_said_is_left_alone(known: Decider, own: dict[str, Any]) -
     assert changes(known, obj, at_s=10**6) == []
 
 
+def operated(kind: str, known: Decider) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What an operator runs, filled by the webhook, and the owner of its pods."""
+    obj = admitted(known, complete(kind.lower())).object
+    obj["metadata"] |= {"uid": "uid-job", "name": "train", "namespace": "default"}
+    obj["status"] = {"startTime": stamp(START_S)}
+    owner = {"kind": kind, "name": "train", "uid": "uid-job", "controller": True}
+    if kind == "RayJob":
+        obj["status"]["rayClusterName"] = "train-x"
+        owner |= {"kind": "RayCluster", "name": "train-x", "uid": "uid-cluster"}
+    return obj, owner
+
+
+@pytest.mark.parametrize("kind", ["PyTorchJob", "RayJob"])
+def test_what_an_operator_runs_gets_the_deadline_of_the_gpus_of_all_its_pods(
+    known: Decider, kind: str
+) -> None:
+    obj, owner = operated(kind, known)
+    place = ("spec", "runPolicy") if kind == "PyTorchJob" else ("spec",)
+    found = gpu_pod_sets(GROUPS[kind], kind, obj, known.config.hardware.resources)
+    pods = [its_pod("fast", 500.0, index=i) for i in range(sum(one.count for one in found))]
+    for one in pods:
+        one["metadata"]["ownerReferences"] = [owner]
+    head = its_pod("cpu", 0.0, index=99)
+    head["metadata"]["ownerReferences"] = [owner]
+    head["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1"}}
+    assert changes(known, obj, head, *pods[1:]) == []
+    (change,) = changes(known, obj, head, *pods)
+    after = jsonpatch.apply_patch(obj, change.patch)
+    assert at(after, *place, "activeDeadlineSeconds") == change.new_s < change.old_s
+    assert changes(known, after, head, *pods) == []
+    ended = {"conditions": [{"type": "Succeeded", "status": "True"}]}
+    obj["status"] |= ended if kind == "PyTorchJob" else {"jobDeploymentStatus": "Complete"}
+    assert changes(known, obj, head, *pods) == []
+
+
 @pytest.mark.parametrize("condition", ["Complete", "Failed", "FailureTarget"])
 def test_what_is_over_is_left_alone(known: Decider, condition: str) -> None:
     obj = filled(known)
@@ -188,7 +229,7 @@ def test_what_has_gone_is_forgotten(known: Decider) -> None:
     seen.pod(one, START_S)
     assert list(seen.changes(known, START_S + 1)) == []
     seen.pod(one)
-    seen.job(obj, START_S)
+    seen.job("Job", obj, START_S)
     assert list(seen.changes(known, START_S + 1)) == []
     assert not seen._examined
 

@@ -249,9 +249,15 @@ SILENT = {"annotate": {"pods": False, "events": False}, "deadline": {"follow": F
 def test_the_extender_has_the_rights_that_check_asks_for_and_no_others(
     config: dict[str, Any],
 ) -> None:
-    held = rules_of(render({"config": config}))
+    kinds = {"webhook": {"kinds": {"pytorchjobs": True, "rayjobs": True, "jobsets": True}}}
+    rendered = render({"config": config, "admission": kinds})
+    written = rendered.config()["deadline"]["follow_kinds"]
+    assert written == ["PyTorchJob", "RayJob"]
+    held = rules_of(rendered)
     assert held["nodes"] == {"get", "list", "watch"}
-    assert held | {"nodes": {"list", "watch"}} == rights_of(config_of(config))
+    deadline = {**config.get("deadline", {}), "follow_kinds": written}
+    needs = rights_of(config_of({**config, "deadline": deadline}))
+    assert held | {"nodes": {"list", "watch"}} == needs
 
 
 @every_variant

@@ -40,13 +40,14 @@ def placing(given: dict[str, Any] | None = None) -> dict[str, Any]:
     return found
 
 
-def called_for(spec: dict[str, Any], given: dict[str, Any] | None = None) -> bool:
-    """Whether the API server calls us for a pod: its conditions, evaluated."""
+def called_for(spec: dict[str, Any], hook: dict[str, Any], **metadata: Any) -> bool:
+    """Whether the API server calls a webhook for a pod: its conditions, evaluated."""
     environment = celpy.Environment()
-    pod = celpy.json_to_cel({"metadata": {"name": "p"}, "spec": spec})
-    conditions = [one["expression"] for one in placing(given)["matchConditions"]]
+    pod = celpy.json_to_cel({"metadata": {"name": "p"} | metadata, "spec": spec})
+    given = {"object": pod, "request": celpy.json_to_cel({"kind": {"kind": "Pod"}})}
+    conditions = [one["expression"] for one in hook["matchConditions"]]
     programs = (environment.program(environment.compile(text)) for text in conditions)
-    return all(bool(program.evaluate({"object": pod})) for program in programs)
+    return all(bool(program.evaluate(given)) for program in programs)
 
 
 def asking(resource: str, part: str = "containers") -> dict[str, Any]:
@@ -78,19 +79,32 @@ def test_every_new_gpu_pod_is_looked_at_for_placement_and_no_other(
 ) -> None:
     (rule,) = placing()["rules"]
     assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
-    assert called_for(spec) is called
+    assert called_for(spec, placing()) is called
+    asks = called or "nodeName" in spec
+    assert {called_for(spec, hook) for hook in webhooks()} == {asks}
+
+
+def test_a_pod_is_asked_about_once_and_not_again_for_what_its_job_was_told() -> None:
+    gpu, placed = asking("nvidia.com/gpu"), {admission.PLACED: "A100=100"}
+    assert not called_for(gpu, placing(), annotations=placed)
+    assert all_webhooks()[0] == placing()  # else what it writes would call the others again
+    job = {"apiVersion": "batch/v1", "kind": "Job"}
+    for hook in webhooks():
+        assert called_for(gpu, hook, ownerReferences=[{"apiVersion": "v1", "kind": "Other"}])
+        assert not called_for(gpu, hook, ownerReferences=[job])
+        assert called_for(asking("cpu"), hook, annotations={"gpu-fraction": "0.5"})
 
 
 def test_other_resources_are_gpus_where_the_configuration_says_so() -> None:
     own = {"config": {"hardware": {"resources": ["amd.com/gpu"]}}}
-    assert called_for(asking("amd.com/gpu"), own)
+    assert called_for(asking("amd.com/gpu"), placing(own))
 
 
 def test_the_captured_pods_with_claims_are_looked_at() -> None:
     pod = json.loads((PAYLOADS / "dra-pod-with-claim.json").read_text())
     spec = pod["spec"] | {"nodeName": None}
     del spec["nodeName"]
-    assert called_for(spec)
+    assert called_for(spec, placing())
 
 
 def test_a_label_keeps_namespaces_and_pods_out_of_placement() -> None:

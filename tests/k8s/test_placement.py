@@ -15,8 +15,16 @@ from gfd_nodes import a100, node
 from k8s_configs import config_of
 from training_commands import COMMANDS
 
-from k8s_extender.admission import BEST, FACTOR, PLACED, Admission, Reviewed, ReviewOutcome
-from k8s_extender.admission.review import subject_of
+from k8s_extender.admission import (
+    BEST,
+    FACTOR,
+    PLACED,
+    Admission,
+    Reviewed,
+    ReviewOutcome,
+    place,
+)
+from k8s_extender.admission.review import Patch, subject_of
 from k8s_extender.decide import Decider
 from k8s_extender.nodes import GpuNode, gpu_node
 from k8s_extender.workload import PodJob, pod_job
@@ -172,6 +180,17 @@ def test_only_types_the_pod_can_get_are_named() -> None:
         }
     }
     assert [value for value, _ in terms(placed(raw))] == [A100, L40S, V100]
+
+
+def test_types_that_are_alike_share_a_term() -> None:
+    obj = review()["request"]["object"]
+    job, patch = pod_job(obj, config_of({})), Patch(obj)
+    assert job is not None
+    place(patch, obj, job, {(PRODUCT, "a"): 100, (PRODUCT, "b"): 100, (PRODUCT, "c"): 40})
+    written = next(one["value"] for one in patch.operations if one["path"].endswith(TERMS[-1]))
+    values = [one["preference"]["matchExpressions"][0]["values"] for one in written]
+    assert values == [["a", "b"], ["c"]]
+    assert [one["weight"] for one in written] == [100, 40]
 
 
 def test_terms_are_written_once() -> None:

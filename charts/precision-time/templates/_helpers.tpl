@@ -92,6 +92,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- $_ := set $config "mode" .Values.mode -}}
 {{- $_ := set $config.server "certificate" "/etc/precision-time/tls/tls.crt" -}}
 {{- $_ := set $config.server "key" "/etc/precision-time/tls/tls.key" -}}
+{{- $kinds := list -}}
+{{- range $plural, $kind := dict "pytorchjobs" "PyTorchJob" "rayjobs" "RayJob" -}}
+{{- if get $.Values.admission.webhook.kinds $plural }}{{ $kinds = append $kinds $kind }}{{ end -}}
+{{- end -}}
+{{- $_ := set $config.deadline "follow_kinds" $kinds -}}
 {{- if not .Values.metrics.enabled -}}
 {{- $_ := set $config.server "metrics_port" nil -}}
 {{- end -}}
@@ -108,6 +113,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{/* A container that asks for GPUs, in CEL. */}}
 {{- define "precision-time.asksForGpus" -}}
 has(c.resources) && has(c.resources.limits) && c.resources.limits.exists(k, k in {{ toJson .Values.config.hardware.resources | replace "\"" "'" }} || k.startsWith('nvidia.com/') || k.startsWith('deviceclass.resource.kubernetes.io/'))
+{{- end -}}
+
+{{/* A pod that asks for GPUs, in CEL. */}}
+{{- define "precision-time.gpuPod" -}}
+object.spec.containers.exists(c, {{ include "precision-time.asksForGpus" . }}) ||
+has(object.spec.initContainers) && object.spec.initContainers.exists(c, {{ include "precision-time.asksForGpus" . }}) ||
+has(object.spec.resourceClaims) && object.spec.resourceClaims.size() > 0
 {{- end -}}
 
 {{- define "precision-time.pullSecrets" -}}

@@ -131,6 +131,7 @@ class ControlPlane:
             "key": str(self.certificate.key),
         }
         settings = {"prioritize": {"policy": "reserve"}, "hardware": {"claims": True}}
+        settings |= {"deadline": {"follow_kinds": ["PyTorchJob", "RayJob"]}}
         config.write_text(yaml.safe_dump({"server": server, **settings}))
         argv = [
             str(OURS),
@@ -236,8 +237,9 @@ class ControlPlane:
 
     def _grant(self) -> None:
         """The extender gets the account of the chart, and no right more."""
-        claims = {"config": {"hardware": {"claims": True}}}
-        rendered = render(claims, namespace=RELEASE_NAMESPACE)
+        values: dict[str, Any] = {"config": {"hardware": {"claims": True}}}
+        values["admission"] = {"webhook": {"kinds": {"pytorchjobs": True, "rayjobs": True}}}
+        rendered = render(values, namespace=RELEASE_NAMESPACE)
         core = client.CoreV1Api(self.api)
         core.create_namespace({"metadata": {"name": RELEASE_NAMESPACE}})
         kinds = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")

@@ -5,9 +5,12 @@ Skipped where KUBE_ASSETS_DIR does not name the programs. They pass on v1.36.2 w
 
 from __future__ import annotations
 
+import signal
+import ssl
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
+from urllib.request import urlopen
 
 from chart_render import render
 from gfd_nodes import a100
@@ -112,6 +115,36 @@ def test_no_pod_is_lost_when_the_extender_is_killed_under_load(cluster: ControlP
     cluster.add_pods(pods("after", 40, MIXED))
     assert len(cluster.wait_placed("before", 40)) == 40
     assert kinds(cluster.wait_placed("after", 40)) == {"a100"}
+
+
+def test_a_hung_extender_fails_its_probe_and_keeps_no_pod_pending(cluster: ControlPlane) -> None:
+    wait_known(cluster, mixed_cluster())
+    (container,) = render().pod()["spec"]["containers"]
+    probe = container["livenessProbe"]
+
+    def alive() -> bool:
+        """What the kubelet finds, which verifies no certificate."""
+        context = ssl._create_unverified_context()
+        url = f"https://127.0.0.1:{cluster.extender_port}{probe['httpGet']['path']}"
+        try:
+            with urlopen(url, timeout=probe["timeoutSeconds"], context=context) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    wait_until(alive)
+    cpu = pods("cpu", 8, {})
+    for one in cpu:
+        one["spec"]["containers"][0]["resources"] = {}
+    cluster.extender.signal(signal.SIGSTOP)
+    try:
+        assert not any(alive() for _ in range(probe["failureThreshold"]))
+        cluster.add_pods([*pods("mixed", 2, MIXED), *cpu])
+        cluster.wait_placed("cpu", len(cpu))
+        cluster.wait_placed("mixed", 2)
+    finally:
+        cluster.extender.signal(signal.SIGCONT)
+    wait_until(alive)
 
 
 def test_a_new_certificate_is_used_without_a_pod_going_unranked(cluster: ControlPlane) -> None:
