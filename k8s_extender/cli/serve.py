@@ -108,10 +108,9 @@ def needed(config: Config) -> Iterator[tuple[str, str, str, str]]:
         (config.hardware.claims, claims, "resource.k8s.io", "resourceslices", "list watch"),
         (config.hardware.claims, claims, "resource.k8s.io", "deviceclasses", "list watch"),
     )
-    for kind in config.deadline.follow_kinds if follows else ():
-        named, verbs = (GROUPS[kind], f"{kind.lower()}s"), "list watch patch"
-        parts = (*parts, (True, "for deadline.follow", *named, verbs))
-    for wanted, purpose, group, resource, verbs in parts:
+    kinds = [(GROUPS[kind], f"{kind.lower()}s") for kind in config.deadline.follow_kinds]
+    operated = ((follows, "for deadline.follow", *kind, "list watch patch") for kind in kinds)
+    for wanted, purpose, group, resource, verbs in (*parts, *operated):
         for verb in verbs.split() if wanted else ():
             yield group, resource, verb, purpose
 
