@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from predictor.errors import PrecisionTimeError
 from predictor.estimate.residual.novelty import Tier
 from predictor.identify.rules import Rules, read_rules
-from predictor.job.fabrics import fabric_of
-from predictor.job.precision import parse_precision
-from predictor.settings import Section, read_settings
+from predictor.settings import FabricName, GpuName, PrecisionName, Section, read_settings
 from predictor.site.history.settings import HistorySettings
-from profiles.errors import ProfileDataError
-from profiles.gpus import find_gpu, gpus
 
 from .errors import ConfigError
 
 PREFIX = "precision-time.io/"
 
-
-def _known(meaning: Callable[[str], str]) -> AfterValidator:
-    """Takes the words that ``meaning`` knows, and puts what they mean in their place."""
-
-    def checked(word: str) -> str:
-        try:
-            return meaning(word)
-        except (PrecisionTimeError, ProfileDataError) as error:
-            raise ValueError(str(error)) from None
-
-    return AfterValidator(checked)
-
-
-def _fabric(word: str) -> str:
-    fabric_of(next(iter(gpus().values())), word)
-    return word
-
-
-GpuName = Annotated[str, _known(lambda word: find_gpu(word).name)]
-PrecisionName = Annotated[str, _known(lambda word: parse_precision(word).value)]
-FabricName = Annotated[str, _known(_fabric)]
 Price = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 
 

@@ -5,14 +5,20 @@ Needs pydantic, which the extras of the adapters bring; the predictor itself has
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
+
+from profiles.errors import ProfileDataError
+from profiles.gpus import find_gpu, gpus
 
 from .errors import PrecisionTimeError
+from .job.fabrics import fabric_of
+from .job.precision import parse_precision
 
 
 class Section(BaseModel):
@@ -33,6 +39,26 @@ class Section(BaseModel):
         return {**raw, **{name: "off" for name in off if str(name).endswith("mode")}}
 
 
+def _known(meaning: Callable[[str], str]) -> AfterValidator:
+    """Takes the words that ``meaning`` knows, and puts what they mean in their place."""
+
+    def checked(word: str) -> str:
+        try:
+            return meaning(word)
+        except (PrecisionTimeError, ProfileDataError) as error:
+            raise ValueError(str(error)) from None
+
+    return AfterValidator(checked)
+
+
+def _fabric(word: str) -> str:
+    fabric_of(next(iter(gpus().values())), word)
+    return word
+
+
+GpuName = Annotated[str, _known(lambda word: find_gpu(word).name)]
+PrecisionName = Annotated[str, _known(lambda word: parse_precision(word).value)]
+FabricName = Annotated[str, _known(_fabric)]
 Whole = TypeVar("Whole", bound=Section)
 
 
@@ -62,4 +88,4 @@ def _readable(origin: str, error: Any) -> str:
     whole = error["type"] == "missing" or isinstance(error["input"], dict)  # may hold passwords
     value = "" if whole else f"={error['input']!r}"
     field = f"{place}{value}: " if place else ""
-    return f"{origin}: {field}{error['msg']}"
+    return f"{origin}: {field}{error['msg'].removeprefix('Value error, ')}"

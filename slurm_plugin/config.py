@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from predictor.settings import Section, read_settings, settings_of
+from predictor.settings import (
+    FabricName,
+    GpuName,
+    PrecisionName,
+    Section,
+    read_settings,
+    settings_of,
+)
 from predictor.site.history.settings import HistorySettings
 
 from .errors import PolicyError
@@ -54,7 +61,7 @@ class SlurmLimits(Section):
     rounding_min: int = Field(default=5, ge=1)
     floor_min: int = Field(default=10, ge=1)
     time_min_quantile: float | None = Field(default=None, gt=0.0, lt=1.0)
-    assumed_precision: str | None = "fp32"
+    assumed_precision: PrecisionName | None = "fp32"
     warn_explicit: bool = True
     partitions: dict[str, PartitionLimits] = Field(default={})
     evidence: SlurmEvidence = SlurmEvidence()
@@ -138,9 +145,9 @@ class Exclude(Section):
 class SlurmHardware(Section):
     """What Slurm's names mean: GRES types and node features to GPUs of ``precision-time gpus``."""
 
-    gpu_types: dict[str, str] = Field(default={})
-    node_gpus: dict[str, str] = Field(default={})
-    fabric: str | None = None
+    gpu_types: dict[str, GpuName] = Field(default={})
+    node_gpus: dict[str, GpuName] = Field(default={})
+    fabric: FabricName | None = None
 
 
 class Slurm(Section):

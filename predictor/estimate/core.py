@@ -22,7 +22,8 @@ from ..physics.collectives import CollectiveTimes
 from ..physics.memory import as_it_runs
 from ..physics.operator_time import OperatorTimes
 from ..physics.parallel.placement import split_warnings
-from ..physics.step import StepModel, StepTime
+from ..physics.step import INPUT, StepModel, StepTime, input_s
+from ..units import short
 from .assumptions import Assumption, assumptions_of, widened
 from .intervals import Intervals, factor
 from .prediction import Prediction, summed
@@ -84,7 +85,8 @@ class Predictor:
     ) -> Prediction:
         runs = as_it_runs(job)
         peak = peak_flops(job, tensor_cores=physical.tensor_core_s > 0)
-        least_s = physical.flops / peak  # no residual is faster than the hardware
+        # no residual is faster than the hardware, nor than the samples come
+        least_s = max(physical.flops / peak, input_s(job))
         correction = max(math.exp(estimate.mean), least_s / physical.step_s)
         step_s = float(physical.step_s * correction)
         tier, deviation = estimate.tier, estimate.deviation
@@ -104,7 +106,7 @@ class Predictor:
             deviation=deviation,
             tier=tier,
             evidence=(tier.meaning, *self._evidence(row)),
-            warnings=_warnings(job, tier),
+            warnings=_warnings(job, tier, step_s),
             factors=partial(
                 _factor,
                 self.intervals.of(estimate.like),
@@ -178,15 +180,19 @@ def _factor(scores: Floats, deviation: float, assumed: Sequence[Assumption], lev
     return widened(factor(scores, deviation, level), level, assumed)
 
 
-def _warnings(job: TrainingJob, tier: Tier) -> tuple[str, ...]:
+def _warnings(job: TrainingJob, tier: Tier, step_s: float) -> tuple[str, ...]:
     found = []
-    gpu = job.hardware
+    gpu, input_bound_s = job.hardware, input_s(job)
     if job.precision is Precision.TF32 and "tf32" not in gpu.peak_flops:
         found.append(f"{gpu.product} has no TF32 tensor cores: priced as FP32")
     low = job.precision.activation_dtype.value
     if low in ("fp16", "bf16") and f"{low}_tensor" not in gpu.peak_flops:
         found.append(f"{gpu.product} has no {low} tensor cores: expect no gain over FP32")
-    if told := [key for key, _ in job.options if known_options()[key].only_recorded]:
+    if input_bound_s == step_s:
+        per_s = short(job.step_samples / job.data_parallel / step_s)
+        found.append(f"a GPU waits for images: its workers decode about {per_s} a second")
+    known, unfelt = known_options(), () if input_bound_s else INPUT
+    if told := [key for key, _ in job.options if known[key].only_recorded or key in unfelt]:
         found.append(f"no price knows {', '.join(told)}: measured runs state it, and differ in it")
     if tier is Tier.MODEL:
         found.append("this model was never measured: run a few steps and calibrate")

@@ -106,7 +106,9 @@ def _advised(job: TrainingJob, limit: float) -> tuple[Advice, ...]:
         for change in (_smaller_batch, _more_gpus):
             further = ((f"{words}, {text}", one) for text, one in change(leaner, limit))
             found.append(next(_fitting(job, further, limit), None))
-    return (*filter(None, found), *_fitting(job, _leaner_state(job), limit))
+    found.extend(_fitting(job, _leaner_state(job), limit))
+    found.append(next(_fitting(job, _adapters(job), limit), None))
+    return tuple(filter(None, found))
 
 
 def _fitting(job: TrainingJob, changed: Changes, limit: float) -> Iterator[Advice]:
@@ -144,14 +146,21 @@ def _more_gpus(job: TrainingJob, _limit: float) -> Changes:
 
 
 def _leaner_state(job: TrainingJob) -> Changes:
-    """Adam's moments in 8 bits or in host memory; adapters, where training them is usual."""
-    entry = entry_of(job.model)
-    if (job.optimizer or entry.optimizer).removeprefix("fused").startswith("adam"):
+    """Adam's moments in 8 bits or in host memory."""
+    if (job.optimizer or entry_of(job.model).optimizer).removeprefix("fused").startswith("adam"):
         yield "an 8-bit optimizer", job.but(optimizer="adam8bit")
-    offloaded = _with_option(job, "offload_optimizer", "on")
-    yield "the optimizer's state in host memory", offloaded
-    if entry.group in ADAPTED and not job.software.trains_adapters:
-        yield "training adapters (LoRA)", _with_option(job, "lora", "on")
+    yield "the optimizer's state in host memory", _with_option(job, "offload_optimizer", "on")
+
+
+def _adapters(job: TrainingJob) -> Changes:
+    """Adapters, where training them is usual; if need be beside a base in 4 bits."""
+    if entry_of(job.model).group in ADAPTED and not job.software.trains_adapters:
+        words, lora = "training adapters (LoRA)", _with_option(job, "lora", "on")
+        yield words, lora
+        again = _with_option(lora, *RECOMPUTE)
+        yield f"{words} with activation checkpointing", again
+        words = "training adapters on a base in 4 bits (QLoRA) with activation checkpointing"
+        yield words, _with_option(again, "quantized_base", "4bit")
 
 
 def _with_option(job: TrainingJob, key: str, value: str) -> TrainingJob:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import JobError, UnknownModelError
-from ..graphs.catalog import entry_of
+from ..graphs.catalog import entry_of, overrides
 from ..job.phases import with_first
 from ..job.precision import Precision, parse_precision
 from ..job.software import Pairs
@@ -181,14 +181,22 @@ def _said(key: str, error: JobError) -> str:
 
 
 def settle(stated: Stated) -> Stated:
-    """The image size in the axes of the model, where both are known.
+    """The image size in the axes of the model, and sizes that it takes, where both are known.
 
-    One number stands for all axes; other numbers of axes are a problem, and left out.
+    One number stands for all axes; other numbers of axes are a problem, and left out. So is a
+    variant that the model does not have.
     """
-    size = stated.values.get("image_size")
-    if size is None or stated.model is None:
+    if stated.model is None:
         return stated
-    axes = entry_of(stated.model).image_size
+    entry, size = entry_of(stated.model), stated.values.get("image_size")
+    try:
+        overrides(entry, stated.values.get("variant", ()))
+    except JobError as error:
+        problem = Problem(stated.origins["variant"], str(error), "variant")
+        stated = stated.without(("variant",), problem)
+    if size is None:
+        return stated
+    axes = entry.image_size
     if axes is not None and len(size) in (1, len(axes)):
         full = size if len(size) == len(axes) else size * len(axes)
         return replace(stated, values={**stated.values, "image_size": full})

@@ -22,6 +22,7 @@ from ..job.phases import PHASE_FIELDS, Phase
 from ..job.precision import parse_precision, trainer_named
 from ..job.software import Pairs, optimizer_named, read_options
 from ..job.training_job import CONTAINER, SHARDINGS
+from ..job.words import accepted
 
 _KEYS = {k: v for k, v in shipped_yaml("keys.yaml").items() if v.get("written", True)}
 # Field of TrainingJob -> the other ways to write its key.
@@ -158,7 +159,7 @@ def read_sharding(key: str, text: str) -> str:
     if key == "zero" and word not in OFF:
         raise JobError("zero", _short(text), "expected a stage from 0 to 3")
     if word not in _SHARDED:
-        raise JobError("sharding", _short(text), f"expected one of {', '.join(SHARDINGS)}")
+        raise JobError("sharding", _short(text), accepted(_short(text), SHARDINGS))
     return _SHARDED[word]
 
 
@@ -208,8 +209,8 @@ def _phase(text: str) -> Phase:
         key, equals, value = pair.partition("=")
         name = _PHASE_FIELD_OF.get(key_of(key))
         if name is None or not equals:
-            accepted = f"expected key=value, keys are {', '.join(PHASE_FIELDS)}"
-            raise JobError("phases", pair.strip()[:MAX_TEXT], accepted)
+            expected = f"expected key=value, keys are {', '.join(PHASE_FIELDS)}"
+            raise JobError("phases", pair.strip()[:MAX_TEXT], expected)
         stated[name] = read_value(name, value)
     if len(size := stated.get("image_size", ())) == 1:
         stated["image_size"] = size * 2

@@ -99,6 +99,8 @@ class Software:
     base_bits: int | None = None
     frozen: str = ""
     objective: str = ""
+    loader_workers: int | None = None
+    decodes_in_workers: bool = True
     resumed: bool = False
     evaluates: bool = False
     settings: tuple[Setting, ...] = ()
@@ -314,12 +316,16 @@ def _spelling(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerRule:
-    """Memory traffic and launches of an optimizer step, and what stays between steps, FP32."""
+    """Memory traffic and launches of an optimizer step, and what stays between steps, FP32.
+
+    One that is ``layerwise`` updates in the backward pass, and keeps no gradients.
+    """
 
     bytes_per_parameter: float
     state_bytes_per_parameter: float
     launches_per_tensor: float
     spelt_out_bytes: float = 0.0
+    layerwise: bool = False
 
 
 @cache

@@ -48,6 +48,9 @@ RECURRENT_LAUNCHES_S, RECURRENT_LEFT = 30e-6, 8 / 38
 # Exponent that joins GPU and host time: the larger one decides, a tie costs 26 % more.
 OVERLAP_NORM = 3.0
 EAGER = "pytorch"  # what a framework without rates of its own is taken for
+INPUT = ("workers", "data_backend", "dali")  # options that say who reads the samples
+# Networks that are trained on photographs, and the least side at which those are decoded for them.
+CLASSIFIED, LEAST_SIDE = ("cnn", "efficientnet", "vision-transformer"), 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +219,17 @@ def busy_s(device_s: float, host_s: float, *, synchronous: bool = False) -> floa
     if synchronous:
         return device_s + host_s
     return float((device_s**OVERLAP_NORM + host_s**OVERLAP_NORM) ** (1 / OVERLAP_NORM))
+
+
+def input_s(job: TrainingJob) -> float:
+    """Seconds in which the stated workers of the DataLoader decode a step's images, else 0."""
+    software, entry = job.software, entry_of(job.model)
+    side = min(job.image_size or entry.image_size or (0,))
+    decodes = software.decodes_in_workers and job.framework == EAGER
+    if not (decodes and software.loader_workers and entry.group in CLASSIFIED):
+        return 0.0
+    rate = shipped_yaml("host.yaml")["images_per_worker"] * software.loader_workers
+    return job.step_samples / job.data_parallel / rate if side >= LEAST_SIDE else 0.0
 
 
 def _apart(

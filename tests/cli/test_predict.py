@@ -184,6 +184,9 @@ def test_text_says_time_interval_parts_and_evidence(run: Run) -> None:
         assert part in parts
     total = next(line for line in lines if line.startswith("total"))
     assert [total.count(word) for word in ("50 %", "95 %", "..")] == [1, 1, 2]
+    (why,) = [line for line in lines if line.startswith("why so wide: ")]
+    (narrower,) = [line for line in lines if line.startswith("narrower by: ")]
+    assert lines.index(total) < lines.index(why) < lines.index(narrower)
 
 
 def test_a_job_without_length_has_no_total(run: Run) -> None:
@@ -254,9 +257,41 @@ def test_a_job_that_does_not_fit_is_told_what_would(run: Run, run_json: RunJson)
         "--batch-size",
         "256",
     )
-    lines = run(*words).stdout.splitlines()
+    answer = run(*words)
+    lines = answer.stdout.splitlines()
     assert any("does not fit" in line for line in lines)
+    assert "DOES NOT FIT: resnet50, fp32, 1 x v100-sxm2-16gb" in answer.stderr
+    assert "DOES NOT FIT" in run(*words, "--strict", code=1).stderr
     advice = run_json(*words)["memory"]["advice"]
     assert [f"would fit: {a}" for a in advice] == [
         line.strip() for line in lines if "would fit" in line
     ]
+
+
+def test_a_comparison_marks_what_does_not_fit_and_can_be_strict(run: Run) -> None:
+    words = ("llama2-7b", "--batch-size", "1", "--precision", "bf16-mixed", "--steps", "10")
+    answer = run(
+        "compare", *words, "--gpu", "a100-40gb", "--gpu", "b300", "--gpus", "8", "--strict", code=1
+    )
+    (marked,) = [line for line in answer.stdout.splitlines() if "(does not fit)" in line]
+    assert marked.startswith("a100-sxm4-40gb")
+    assert "DOES NOT FIT: llama2-7b" in answer.stderr
+    fitting = run("predict", *words, "--gpu", "b300", "--gpus", "8", "--strict")
+    assert "DOES NOT FIT" not in fitting.stderr
+
+
+def test_explain_lists_each_default_with_its_source_and_each_assumption(
+    run: Run, run_json: RunJson
+) -> None:
+    words = ("explain", "gpt2", "--gpu", "a100", "--precision", "amp", "--batch-size", "8")
+    found = run_json(*words, "--option", "act_ckpt=full")
+    by = {one["field"]: one for one in found["software"]}
+    assert (by["recompute"]["stated"], by["recompute"]["reason"]) == (True, "act_ckpt=full")
+    assert by["fused_attention"]["value"]
+    assert not by["fused_attention"]["stated"]
+    assert "PyTorch 2.0" in by["fused_attention"]["reason"]
+    assert all(one["reason"] for one in by.values())
+    lines = [line.strip() for line in run(*words).stdout.splitlines()]
+    for one in run_json(*words)["assumptions"]:
+        (told,) = [line for line in lines if line.startswith(f"{one['field']}: ")]
+        assert f"{one['value']} is assumed ({one['reason']})" in told

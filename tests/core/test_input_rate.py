@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from predictor.errors import JobError
 from predictor.estimate.fitting import Fitted
+from predictor.estimate.measurement import shipped
 from predictor.estimate.prediction import Prediction
 from predictor.job.precision import Precision
 from predictor.job.training_job import TrainingJob
+from predictor.physics.step import input_s
 from predictor.planning.plans import input_bound, input_bound_s
 
 JOB = TrainingJob(
@@ -59,3 +61,52 @@ def test_a_fast_loader_changes_nothing(found: Prediction) -> None:
 def test_a_rate_is_positive(rate: float) -> None:
     with pytest.raises(JobError, match="loader_rate"):
         input_bound_s(JOB, rate)
+
+
+WORKERS = {"a100": 16, "v100": 8}  # of each GPU: configs.yml of DeepLearningExamples' ConvNets
+
+
+def test_small_networks_stop_where_the_workers_of_the_loader_do() -> None:
+    """EfficientNet-B0 and its wide form on whole nodes; ResNet-50 gave the rate."""
+    rows = [
+        m
+        for m in shipped()
+        if m.job.model in ("efficientnet-b0", "efficientnet-widese-b0")
+        and dict(m.job.options).get("data_backend") == "pytorch"
+        and (m.job.gpus, m.job.precision) == (8, Precision.MIXED_FP16_FP32)
+        and m.row["throughput"]
+    ]
+    assert len(rows) >= 5
+    for m in rows:
+        workers = WORKERS[m.job.gpu[:4]]
+        stated = m.job.but(options=(*m.job.options, ("workers", str(workers))))
+        waiting = stated.step_samples / input_s(stated)
+        assert float(m.row["throughput"]) == pytest.approx(waiting, rel=0.08), m.row["id"]
+
+
+def test_a_gpu_waits_for_its_workers_and_is_told(fitted: Fitted) -> None:
+    job = JOB.but(options="workers=4")
+    waits = fitted.predictor.predict(job)
+    assert waits.step_s == pytest.approx(128 / (4 * 130))
+    assert any("waits for images" in one for one in waits.warnings)
+    enough = fitted.predictor.predict(job.but(options="workers=64"))
+    assert enough.step_s < waits.step_s
+    assert not any("waits for images" in one for one in enough.warnings)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"options": "workers=4;dali=on"},
+        {"options": "workers=4;data_backend=synthetic"},
+        {"options": "workers=4", "framework": "mxnet"},
+        {"options": "workers=4", "image_size": 32},
+        {"options": "workers=4", "model": "bert-large"},
+        {"options": "data_backend=pytorch"},
+    ],
+)
+def test_workers_that_decode_no_images_are_told(fitted: Fitted, other: dict[str, object]) -> None:
+    job = JOB.but(**other)
+    assert input_s(job) == 0
+    told = fitted.predictor.predict(job).warnings
+    assert any("no price knows" in one for one in told)

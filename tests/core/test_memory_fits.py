@@ -97,6 +97,75 @@ def test_every_advice_makes_the_job_fit(tight: TrainingJob) -> None:
         assert fits(changed).ok
 
 
+def tuned(model: str = "llama3-8b", **fields: Any) -> TrainingJob:
+    stated = {"precision": "bf16", "gpu": "rtx4090", "batch_size": 2, "seq_len": 2048}
+    return job(model, **(stated | fields))
+
+
+LORA = "lora=on;act_ckpt=full;"
+EIGHT: dict[str, Any] = {"gpu": "a100-sxm4-80gb", "gpus": 8, "sharding": "fsdp"}
+LARGE: dict[str, Any] = {"model": "llama3-70b", **EIGHT}
+
+
+@pytest.mark.parametrize(
+    ("asked", "gib", "error"),
+    [  # torchtune's README of September 2024: micro-batch 2, 2,048 tokens, peak of a GPU
+        (tuned(options=LORA + "compile=on"), 16.2, 0.25),
+        (tuned(options=LORA + "quantized_base=4bit;act_cpu_offload=on;compile=on"), 7.4, 0.1),
+        (tuned(gpu="a6000", optimizer="paged_adamw_8bit", options="act_ckpt=full"), 37.4, 0.05),
+        (tuned(gpu="a6000", options="lora=on;act_ckpt=off;compile=on"), 30.3, 0.25),
+        (tuned(**LARGE, options=LORA + "lora_rank=16;compile=on"), 27.6, 0.1),
+        (tuned(**LARGE, options="act_ckpt=full;offload_param=cpu"), 13.9, 0.1),
+    ],
+)
+def test_fine_tuning_takes_what_its_public_record_says(
+    asked: TrainingJob, gib: float, error: float
+) -> None:
+    found = fits(asked)
+    assert found.ok
+    assert found.need_bytes / GIB == pytest.approx(gib, rel=error)
+
+
+@pytest.mark.parametrize(
+    ("asked", "runs"),
+    [
+        (tuned("llama2-7b", batch_size=1, seq_len=256, optimizer="galore_adamw_8bit"), False),
+        (
+            tuned("llama2-7b", batch_size=1, seq_len=256, optimizer="galore_adamw_8bit_layerwise"),
+            True,  # arXiv 2403.03507: a 7B on 24 GB
+        ),
+        (
+            tuned(
+                "llama3-70b",
+                gpus=2,
+                batch_size=1,
+                seq_len=512,
+                sharding="fsdp",
+                options=LORA + "quantized_base=4bit",
+            ),
+            True,  # axolotl's README: QLoRA and FSDP, two GPUs
+        ),
+        # peft's README: full fine-tuning of 7 and 12 billion in FP32 is out of memory, LoRA is not
+        (tuned("bloom-7b1", gpu="a100-sxm4-80gb", precision="fp32", seq_len=64), False),
+        (tuned("t5-11b", gpu="a100-sxm4-80gb", precision="fp32", seq_len=64), False),
+        (
+            tuned("bloom-7b1", gpu="a100-sxm4-80gb", precision="fp32", seq_len=64, options="lora"),
+            True,
+        ),
+        (tuned("t5-11b", gpu="a100-sxm4-80gb", precision="fp32", seq_len=64, options="lora"), True),
+    ],
+)
+def test_what_lowers_the_need_counts_before_a_job_is_called_impossible(
+    asked: TrainingJob, runs: bool
+) -> None:
+    assert fits(asked).ok is runs
+
+
+def test_a_full_training_of_seven_billion_on_one_gpu_is_told_of_adapters() -> None:
+    told = [one.text for one in fits(tuned("llama2-7b", precision="amp")).advice]
+    assert "training adapters on a base in 4 bits (QLoRA) with activation checkpointing" in told
+
+
 def test_a_job_that_fits_needs_no_advice() -> None:
     assert fits(job(batch_size=8)).advice == ()
 

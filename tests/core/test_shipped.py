@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import profiles
 from predictor.estimate import artifacts, store
 from predictor.estimate.core import Predictor
 from predictor.estimate.fitting import Fitted, fit
-from predictor.estimate.measurement import shipped
+from predictor.estimate.measurement import read_csv, shipped
 from predictor.estimate.residual.features import features
 from predictor.estimate.residual.kernel import Floats, covariance
 from predictor.estimate.residual.process import GaussianProcess
+from predictor.evaluation.evaluate import evaluate
 from predictor.job.training_job import TrainingJob
 
 STRIDE = 40
@@ -42,6 +45,12 @@ class TestAgainstAFitOfToday:
             assert before.step_s == pytest.approx(after.step_s, rel=SAME), (REMAKE, before.job)
             ends = before.quantile_s(0.975), after.quantile_s(0.975)
             assert ends[0] == pytest.approx(ends[1], rel=5 * SAME), (REMAKE, before.job)
+
+    def test_well_known_trainings_are_near_their_public_records(self, whole: Fitted) -> None:
+        rows = read_csv(Path(profiles.__file__).parent / "samples" / "best-known.csv")
+        errors = [evaluate([row], whole)[0].total.mape_mean for row in rows]
+        assert all(error is not None and error <= 0.15 for error in errors), errors
+        assert np.median(errors) <= 0.10
 
     def test_its_deviations_are_those_of_all_rows(self, whole: Fitted) -> None:
         ratios = np.concatenate(list(exact_ratios(whole.predictor, asked())))

@@ -221,8 +221,8 @@ def test_options_that_are_fields_are_refused_and_others_without_a_price_are_told
         job(options="optimizer=adamw_8bit")
     with pytest.raises(JobError, match="expected one of 0, 1, 2, 3"):
         job(options="zero=7")
-    told = fitted.predictor.predict(job(options="workers=4;zero=1")).warnings
-    assert [one for one in told if "no price knows workers:" in one]
+    told = fitted.predictor.predict(job(options="sync_bn=on;zero=1")).warnings
+    assert [one for one in told if "no price knows sync_bn:" in one]
 
 
 def test_a_source_without_runs_is_refused_but_a_site_is_new(fitted: Fitted) -> None:
@@ -233,38 +233,80 @@ def test_a_source_without_runs_is_refused_but_a_site_is_new(fitted: Fitted) -> N
         fitted.predictor.check_source(source)
 
 
-SPELLED = st.fixed_dictionaries(
-    {
-        "framework": st.sampled_from(["pytorch 2.6", "PyTorch 1.13", "torch", "megatron-lm"]),
-        "options": st.sampled_from(
-            [{}, {"attn_implementation": "sdpa"}, {"grad_ckpt": "true"}, {"container": "22.05"}]
-        ),
-        "optimizer": st.sampled_from([None, "AdamW", "adamw_torch", "apex.optimizers.FusedAdam"]),
-        "seq_len": st.sampled_from([512, 1024]),
-    }
-)
+# One job as people may write it: model, GPU, size and precision, software, split and length.
+NETWORKS = {
+    "gpt2": {"seq_len": st.sampled_from([512, 1024])},
+    "bert-large-uncased": {"seq_len": st.sampled_from([128, 512])},
+    "resnet-50": {"image_size": st.sampled_from([160, 224])},
+    "google/vit-base-patch16-224": {},
+    "Llama-2-7b-hf": {
+        "seq_len": st.sampled_from([2048, 4096]),
+        "sharding": st.sampled_from(["fsdp", "zero3"]),
+    },
+    "gpt3-1.3b": {
+        "seq_len": st.just(1024),
+        "tensor_parallel": st.sampled_from([1, 2]),
+        "pipeline_parallel": st.sampled_from([1, 4]),
+    },
+}
+COMMON: dict[str, st.SearchStrategy[Any]] = {
+    "gpu": st.sampled_from(["v100-sxm2-32gb", "A100", "NVIDIA-H100-80GB-HBM3"]),
+    "precision": st.sampled_from(["fp32", "amp", "fp16-mixed"]),
+    "gpus": st.sampled_from([8, 16, 64]),
+    "batch_size": st.sampled_from([1, 4, 8]),
+    "steps": st.sampled_from([1, 100, 50_000]),
+}
+SPELLED: dict[str, st.SearchStrategy[Any]] = {
+    "framework": st.sampled_from(["pytorch 2.6", "PyTorch 1.13", "torch", "megatron-lm"]),
+    "options": st.sampled_from(
+        [{"attn_implementation": "sdpa"}, {"grad_ckpt": "true"}, {"container": "22.05"}]
+    ),
+    "optimizer": st.sampled_from(["AdamW", "adamw_torch", "apex.optimizers.FusedAdam"]),
+    "grad_accum": st.sampled_from([2, 8]),
+    "fabric": st.sampled_from(["25GbE", "8x ib-ndr"]),
+    "gpus_per_node": st.sampled_from([4, 8]),
+}
 
 
-@given(stated=SPELLED)
-@settings(max_examples=8)
-def test_command_python_and_sweep_say_one_number_for_one_job(
-    fitted: Fitted, tmp_path_factory: pytest.TempPathFactory, stated: dict[str, Any]
-) -> None:
-    common = {"gpus": 8, "batch_size": 8, "steps": 100, **stated}
-    api._loaded.cache_clear()
-    python = api.predict_time("gpt2", "bf16-mixed", gpu="a100", **common)
-    words = ["--gpu", "a100", "--precision", "bf16-mixed"]
-    for name, value in common.items():
-        pairs = value.items() if isinstance(value, dict) else ()
-        words += [word for k, v in pairs for word in ("--option", f"{k}={v}")]
-        if value is not None and not isinstance(value, dict):
+@st.composite
+def spelled_jobs(draw: st.DrawFn) -> dict[str, Any]:
+    model = draw(st.sampled_from(sorted(NETWORKS)))
+    own = {"model": st.just(model), **COMMON, **NETWORKS[model]}
+    return draw(st.fixed_dictionaries(own, optional=SPELLED))
+
+
+def words_of(said: dict[str, Any]) -> list[str]:
+    """The job as words of a command line."""
+    words = [said["model"]]
+    for name, value in said.items():
+        if isinstance(value, dict):
+            words += [word for k, v in value.items() for word in ("--option", f"{k}={v}")]
+        elif name != "model":
             words += [f"--{name.replace('_', '-')}", str(value)]
-    runner = CliRunner()
-    command = json.loads(runner.invoke(main, ["predict", "gpt2", *words, "--format=json"]).stdout)
-    named = {"model": "gpt2", "gpu": "a100", "precision": "bf16-mixed"}
-    (swept,) = fitted.predictor.predict_many(Space(job=named | common, trials=1).jobs())
-    assert command["total_s"] == pytest.approx(python.total_s)
-    assert swept.total_s == pytest.approx(python.total_s)
+    return words
+
+
+@given(said=spelled_jobs())
+@settings(max_examples=8)
+def test_every_command_python_and_a_sweep_say_one_number_for_one_job(
+    fitted: Fitted, said: dict[str, Any]
+) -> None:
+    api._loaded.cache_clear()
+    python = api.predict_time(**said)
+    runner, numbers = CliRunner(), {}
+    for command in (["predict"], ["compare"], ["plan", "--within", "99999h", "--all"]):
+        result = runner.invoke(main, [*command, *words_of(said), "--format=json"])
+        found = json.loads(result.stdout)
+        if command == ["predict"]:
+            numbers["predict"] = found["total_s"]
+        else:
+            for line in found.get("lines", found.get("plans")):
+                numbers[command[0]] = line["total_s"]
+    (swept,) = fitted.predictor.predict_many(Space(job=said, trials=1).jobs())
+    numbers["sweep"] = swept.total_s
+    assert ("plan" in numbers) == python.memory.ok  # plans that do not fit are left out
+    for number in numbers.values():
+        assert number == pytest.approx(python.total_s), numbers
 
 
 def test_evaluate_goes_on_and_counts_the_words_it_does_not_know(

@@ -266,19 +266,23 @@ def states_of(
         ranks if level >= least else 1.0 for least in (1, 2, 3)
     )
     state = rule.state_bytes_per_parameter * storage.state_scale + storage.master
-    if software.offloads_optimizer:
-        state = 0.0
+    if software.offloads_optimizer:  # what is sharded sends its gradients along
+        optimizer_ranks, gradient_ranks = math.inf, math.inf if level else gradient_ranks
     if software.offloads_weights:
-        level, weight_ranks = 3, math.inf
+        level, weight_ranks, gradient_ranks = 3, math.inf, math.inf
+    if rule.layerwise:
+        gradient_ranks = math.inf
     unit = GATHERED_UNITS * dense / max(1, account.parts.layers) if level == 3 else 0.0
+    # what is frozen has no gradient to gather, and travels as it is kept
+    gathered = storage.activation if software.base_bits is None else kept / BITS_IN_BYTE
+    gathered += storage.gradient / GATHERED_UNITS * here / max(1.0, dense)
     matrices = min(dense, account.matrix_weights * weights / max(1, account.parameters))
     return States(
         weights=(dense / weight_ranks + tables / job.gpus) * kept / BITS_IN_BYTE,
         casts=matrices * storage.activation if storage.autocast and level < 3 else 0.0,
         gradients=here * storage.gradient / gradient_ranks,
         optimizer=here * state / optimizer_ranks,
-        buffers=_buckets(job, level, here, storage)
-        + min(unit, dense) * (storage.activation + storage.gradient / GATHERED_UNITS),
+        buffers=_buckets(job, level, here, storage) + min(unit, dense) * gathered,
         step_workspace=here * storage.upcast_gradient / optimizer_ranks,
         gradients_stay=job.data_parallel > 1 or job.micro_steps > 1 or job.framework in LOW_WEIGHTS,
     )
