@@ -161,6 +161,11 @@ _SEGFORMER = {
     "segformer-b5": ((64, 128, 320, 512), (3, 6, 40, 3), 768),
 }
 _DETR = {"detr-resnet-50": "resnet50", "detr-resnet-101": "resnet101"}
+# ModernBERT: width, width of the GeGLU, layers, heads.
+_MODERNBERT = {
+    "ModernBERT-base": (768, 1152, 22, 12),
+    "ModernBERT-large": (1024, 2624, 28, 16),
+}
 
 
 def _transformers(model: str, arguments: Mapping[str, Any]) -> Network:
@@ -175,6 +180,8 @@ def _transformers(model: str, arguments: Mapping[str, Any]) -> Network:
         return _whisper(library, model)
     if model in _ESM:
         return _esm(library, model)
+    if model in _MODERNBERT:
+        return _modernbert(library, model)
     return _mask2former(library, model)
 
 
@@ -299,6 +306,21 @@ class _Logits(_Around):
         """Scores of the words at every position."""
         found: torch.Tensor = self.inner(**inputs).logits
         return found
+
+
+def _modernbert(library: Any, model: str) -> Network:
+    width, wide, layers, heads = _MODERNBERT[model]
+    config = library.ModernBertConfig(
+        hidden_size=width,
+        intermediate_size=wide,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+    )
+
+    def make(_: int) -> torch.nn.Module:
+        return _Logits(library.ModernBertForMaskedLM(config))
+
+    return Network(make, tokens, 1024)
 
 
 def _mask2former(library: Any, model: str) -> Network:

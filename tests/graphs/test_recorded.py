@@ -123,6 +123,30 @@ def test_segmentation_is_as_the_weight_cards_of_torchvision_say(
 
 
 @pytest.mark.parametrize(
+    ("name", "millions", "multiply_adds"),
+    [  # arXiv 2301.00808, table 9, and timm's results for 384 and 518 pixels
+        ("timm:convnextv2_tiny", 28.6, 4.47),
+        ("timm:convnextv2_base", 88.7, 15.4),
+        ("timm:convnextv2_large", 198.0, 34.4),
+        ("timm:convnextv2_huge", 660.3, 337.96),
+        ("timm:vit_small_patch14_dinov2", 22.06, 46.76),
+    ],
+)
+def test_classifiers_of_2023_are_as_published(
+    name: str, millions: float, multiply_adds: float
+) -> None:
+    found = graph(name)
+    assert found.parameters / 1e6 == pytest.approx(millions, rel=0.002)
+    assert found.forward_flops / 2e9 == pytest.approx(multiply_adds, rel=0.01)
+
+
+def test_modern_bert_has_the_parameters_of_its_card() -> None:
+    """149 and 395 million, of answerdotai's cards on Hugging Face."""
+    for name, millions in (("ModernBERT-base", 149), ("ModernBERT-large", 395)):
+        assert graph(f"answerdotai/{name}").parameters / 1e6 == pytest.approx(millions, rel=0.01)
+
+
+@pytest.mark.parametrize(
     ("name", "tensors"),
     [
         ("resnetv2-50", 153),
