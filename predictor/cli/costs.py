@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import JobError
-from ..units import percent, short
+from ..units import MINUTE_S, percent, short
 from .options import together
 
 if TYPE_CHECKING:
     from ..planning.cost import Cost, Interruptions, Terms
 
 KILO, TON_G = 1000.0, 1e6
-MINUTE_S = 60.0
 _SECONDS = {"s": 1.0, "m": MINUTE_S, "min": MINUTE_S, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(min|[smhd])")
 

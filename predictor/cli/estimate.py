@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..units import count, duration, span
+from ..units import MINUTE_S, count, duration, span
 from .console import format_option, show_json
 from .identify import missing, script_text
 from .options import complete, predictor
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ..site.similar.request import JobRequest
 
 GIB = 2**30
-MINUTE_S = 60.0
 # What clusters have, from the slowest on: a job that states no GPU type may get any of them.
 LIKELY_GPUS = ("v100-sxm2-32gb", "a100-sxm4-80gb", "h100-sxm5-80gb")
 ONE_GPU = "1 GPU is taken: neither --gpus nor #SBATCH nor a launcher says how many"

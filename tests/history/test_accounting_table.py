@@ -97,10 +97,19 @@ def test_delimiters_and_gzip_read_alike(tmp_path: Path, delimiter: str, packed: 
         "2021-05-01 00:18:07+00:00",
         "2021-05-01T02:18:07+02:00",
         "2021/05/01 00:18:07 UTC",
+        "2021-04-30 08:18:07 PM",
+        "Fri Apr 30 20:18:07 2021",
+        "30-Apr-2021 20:18:07",
+        "30.04.2021 20:18:07",
     ],
 )
 def test_times_of_every_kind_are_one_time(text: str) -> None:
     assert moment_s(text, ZoneInfo("America/Toronto")) == 1619828287.0
+
+
+def test_a_date_that_can_be_read_in_two_ways_is_none() -> None:
+    with pytest.raises(ValueError, match="2021"):
+        moment_s("04/05/2021 10:00:00 AM", None)
 
 
 @given(

@@ -22,7 +22,7 @@ from ...errors import TraceError
 from ...job.training_job import TrainingJob
 from ...planning.cost import Terms, power_of
 from ..backtest.policies import ORDER_BOUND_S, ORDER_WEIGHT
-from ..backtest.workload import UNLIMITED_S
+from ..history.cells import UNLIMITED_S
 from ..history.run import EndedJob, JobState, Run
 from ..replay import Floats, Ints, Pool, Trace, replay
 from ..similar.estimate import estimate_job

@@ -273,7 +273,7 @@ def column_of(name: str) -> tuple[str, int, float] | None:
     A name is known as it stands or less the words beside it: a unit, who gave a value. A requested
     run time is a limit, a used limit a run time. None for a name that is not known.
     """
-    words = _words()
+    words, name = _words(), re.sub("_[xy]$", "", name)  # of tables that pandas merged
     if found := words["names"].get(re.sub(r"[\W_]", "", name).lower()):
         return found  # type: ignore[no-any-return]
     parts = [part.lower() for part in _PARTS.findall(name)]

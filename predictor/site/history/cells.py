@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from functools import lru_cache
@@ -17,6 +18,8 @@ UNLIMITED_S = 365 * 86_400.0
 _FINER = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
 _DURATION = re.compile(r"(?:(\d+)(?:-| days?,? ))?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?", re.ASCII)
 _DAYS = re.compile(r"(\d+)-(\d+)(?::(\d+))?", re.ASCII)  # Slurm: days-hours, days-hours:minutes
+# Other times that can be read in one way only; with slashes the day and the month cannot.
+_FORMS = ("%Y-%m-%d %I:%M:%S %p", "%a %b %d %H:%M:%S %Y", "%d-%b-%Y %H:%M:%S", "%d.%m.%Y %H:%M:%S")
 _NAMED_UTC = re.compile(r"\s*(?:UTC|GMT)$")
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]?)i?B?([cn]?)", re.ASCII | re.IGNORECASE)
 _POWERS = {letter: 1024**power for power, letter in enumerate("KMGTP", start=1)}
@@ -37,14 +40,20 @@ class AskedGpus:
 
 
 def moment_s(text: str, zone: tzinfo | None) -> float:
-    """Unix seconds of a number (s, ms, us or ns) or an ISO 8601 time.
+    """Unix seconds of a number (s, ms, us or ns), an ISO 8601 time or one of a few other forms.
 
     A time that names no zone is in ``zone``, None for the zone of this machine. Raises ValueError.
     """
     try:
         number = float(text)
     except ValueError:
-        found = datetime.fromisoformat(_NAMED_UTC.sub("+00:00", text).replace("/", "-"))
+        for form in ("", *_FORMS):
+            with suppress(ValueError):
+                iso = _NAMED_UTC.sub("+00:00", text).replace("/", "-")
+                found = datetime.strptime(text, form) if form else datetime.fromisoformat(iso)
+                break
+        else:
+            raise
         if found.tzinfo is None and zone is not None:
             found = found.replace(tzinfo=zone)
         return found.timestamp()
