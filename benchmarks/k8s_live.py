@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -134,7 +134,7 @@ class Plane(ControlPlane):
 
     def used_s(self) -> dict[str, float]:
         """Processor seconds of each program so far."""
-        found = Counter[str]()
+        found: defaultdict[str, float] = defaultdict(float)
         for daemon in (*self._daemons, self.extender):
             words = Path(f"/proc/{daemon.pid}/stat").read_text().rpartition(")")[2].split()
             found[daemon.name] += (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
