@@ -61,11 +61,14 @@ def test_a_change_of_one_gpu_type_is_told_of_no_other() -> None:
 
 
 def test_what_each_user_and_configuration_takes_may_differ_and_come_in_bursts() -> None:
-    """A mix that moves to slow configurations is no change."""
-    runs = list(site(2000, per_week=PER_WEEK, seed=9))
-    ordered = sorted(runs, key=lambda o: (o.user, o.job.model))
-    moved = [replace(o, end_s=at.end_s) for o, at in zip(ordered, runs, strict=True)]
-    assert not list(drift_of(moved).alarms)
+    """A mix that moves to slow configurations is no change: chance alone may alarm once a year."""
+    alarms = 0
+    for seed in range(9, 13):  # twenty weeks each
+        runs = list(site(2000, per_week=PER_WEEK, seed=seed))
+        ordered = sorted(runs, key=lambda o: (o.user, o.job.model))
+        moved = [replace(o, end_s=at.end_s) for o, at in zip(ordered, runs, strict=True)]
+        alarms += len(list(drift_of(moved).alarms))
+    assert alarms <= 1
 
 
 def test_a_slowdown_is_found_where_every_slow_run_hits_its_limit() -> None:
