@@ -108,7 +108,7 @@ def test_the_change_is_a_flag_of_the_trainer(fitted: Fitted, trainer: str, flag:
 
 def test_every_advice_has_a_command_that_runs_and_checks_it(fitted: Fitted) -> None:
     outlook = Outlook(fitted.predictor)
-    wide = "model=resnet50 precision=fp32 batch_size=1 steps=1000 options=channels_last=on"
+    wide = "model=densenet121 precision=fp32 batch_size=1 steps=1000 options=channels_last=on"
     jobs = ran(job(asked=FP32), job(job_id="2", asked=wide, gpus=16))
     found = configurations(jobs.table, outlook, most=10)
     rows = better(found, outlook, [V100, A100], Terms())
