@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,9 +42,17 @@ def verified(profiled: tuple[Path, str]) -> Verification:
     return verify(root)
 
 
-def test_every_network_is_compared_in_both_precisions(verified: Verification) -> None:
+def test_every_network_is_compared_in_both_precisions(
+    profiled: tuple[Path, str], verified: Verification
+) -> None:
+    """oneDNN has no LSTM in bfloat16 for some processors: that run is set aside with its reason."""
     found = {(c.network, c.run.name) for c in verified.comparisons}
-    assert found == {(n, p) for n in CHOSEN for p in ("fp32", "mixed_bf16_fp32")}
+    aside = profiled[0] / "quarantine" / "steps.csv"
+    text = aside.read_text(encoding="utf-8") if aside.exists() else ""
+    rows = csv.DictReader(text.splitlines())
+    refused = {(row["network"], row["precision"]) for row in rows if "primitive" in row["reason"]}
+    assert refused <= {("tagger", "mixed_bf16_fp32")}
+    assert found | refused == {(n, p) for n in CHOSEN for p in ("fp32", "mixed_bf16_fp32")}
     assert all(c.measured_s > 0 for c in verified.comparisons)
 
 
