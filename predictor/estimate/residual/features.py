@@ -56,7 +56,7 @@ def features(job: TrainingJob, step: StepTime) -> Features:
         job.framework,
         gpu.architecture,
         gpu.name,
-        job.precision.value,
+        _computed_in(job, step).value,
         job.optimizer or entry.optimizer,
         task,
     )
@@ -77,6 +77,13 @@ def features(job: TrainingJob, step: StepTime) -> Features:
         log(job.split),
     )
     return Features(categories, numbers, frozenset(f"{k}={v}" for k, v in job.options))
+
+
+def _computed_in(job: TrainingJob, step: StepTime) -> Precision:
+    """The precision of most products: jobs in FP32 and in TF32 may well run the same kernels."""
+    if job.precision not in (Precision.FP32, Precision.TF32):
+        return job.precision
+    return Precision.TF32 if step.tensor_core_s > step.matmul_s else Precision.FP32
 
 
 _OF_PRECISION = ("amp", "precision", "dtype", "fp8", "loss_scal", "tf32")
