@@ -148,7 +148,7 @@ def test_a_limit_needs_similar_runs_that_completed() -> None:
     failed = memory_of(*(past(n, 1000.0, ended=RunEnd.STOPPED) for n in range(20)))
     assert carried_limit_s(JOB, failed, 0.95) is None
     enough = memory_of(*(past(n, 1000.0) for n in range(20)))
-    assert carried_limit_s(JOB, enough, 0.95) == pytest.approx(1500.0)
+    assert carried_limit_s(JOB, enough, 0.95) == pytest.approx(1500.0, rel=0.02)
 
 
 @pytest.mark.parametrize("run_s", [1.0, 46.0, 3600.0, 14_400.0, 40_000.0])
@@ -156,6 +156,14 @@ def test_a_job_as_long_as_all_before_it_is_not_longer_than_the_quantile(run_s: f
     memory = memory_of(*(past(n, run_s, replace(JOB, limit_s=None)) for n in range(60)))
     found = expected(memory, replace(JOB, limit_s=None)).quantile_s(0.5)
     assert run_s <= found < run_s + 0.001
+
+
+def test_runs_alike_differ_by_a_hundredth_and_none_is_longer_than_its_limit() -> None:
+    memory = memory_of(*(past(n, 1000.0) for n in range(60)))
+    found = expected(memory).quantile_s
+    assert found(0.5) < 1001.0 < found(0.95) < 1010.0
+    full = memory_of(*(past(n, 36_000.0) for n in range(60)))
+    assert expected(full).quantile_s(0.99) <= 36_000.0 * 1.01 + 60.0
 
 
 def test_no_limit_rests_on_the_tasks_of_one_array() -> None:
@@ -237,7 +245,7 @@ def test_what_is_likely_anywhere_gives_way_to_what_is_at_this_site() -> None:
     assert found.quantile_s(0.95) < 700.0
     assert found.expected_s < 800.0
     memory.forget("")
-    assert expected(memory, JobRequest(gpus=3, cpus=999)).quantile_s(0.95) > DAY_S
+    assert expected(memory, JobRequest(gpus=3, cpus=999)).expected_s > DAY_S
 
 
 @pytest.mark.parametrize(("limits_h", "bound_h"), [(40.0, 24.0), (6.0, 12.0)])

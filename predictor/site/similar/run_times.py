@@ -16,6 +16,8 @@ Floats = NDArray[np.float64]
 BEYOND = float(np.log(2.0))
 # Of two equal times the run that ended comes first.
 _TIE = 1e-9
+# Runs of the same job differ so much, in ln: their highest quantile lies above the longest.
+ALIKE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ class RunTimes:
     def quantile_s(self, level: float) -> float:
         """Seconds that a share ``level`` of such jobs run at most."""
         at = int(np.searchsorted(self.cumulative, level - _TIE))
-        return exp(float(self.ln_s[min(at, len(self.ln_s) - 1)]) + _TIE)  # never rounded down
+        ln_s = float(self.ln_s[min(at, len(self.ln_s) - 1)]) + ALIKE * max(2 * level - 1, 0.0)
+        return exp(min(ln_s, float(self.ln_s[-1])) + _TIE)  # never rounded down
 
     def mean_s(self) -> float:
         """The expected run time."""
@@ -55,7 +58,8 @@ class RunTimes:
 
     def share_below(self, ln_s: float) -> float:
         """The share of jobs that run less long: the highest level whose quantile is too short."""
-        at = int(np.searchsorted(self.ln_s, ln_s - _TIE))
+        upper = np.minimum(self.ln_s + ALIKE * (2 * self.cumulative - 1).clip(0), self.ln_s[-1])
+        at = int(np.searchsorted(upper, ln_s - _TIE))
         return float(self.cumulative[at - 1]) if at else 0.0
 
 
