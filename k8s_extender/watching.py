@@ -69,7 +69,7 @@ class ObjectWatch:
         self._page = page
         self._retry_s = retry_s
         self._max_retry_s = max_retry_s
-        self._watch = _untyped_watch(return_type="object")
+        self._watch = _untyped_watch()  # with a type every object would be written and read again
         self._thread = threading.Thread(target=self._run, name=f"watch-{self.kind}", daemon=True)
         self._ended = threading.Event()
         self._anew = threading.Event()
