@@ -23,6 +23,7 @@ MIXED = {
 FP32 = {
     "model": "resnet50",
     "precision": "fp32",
+    "options": "tf32=off",
     "batch-size": "64",
     "epochs": "90",
     "dataset-size": "1281167",
