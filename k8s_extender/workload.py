@@ -13,6 +13,7 @@ from typing import Any, get_args
 import orjson
 
 from predictor.identify.files import Files
+from predictor.identify.grammar import spoken
 from predictor.identify.identify import identify
 from predictor.identify.launch import serves, with_settings
 from predictor.identify.rules import RuleContext, Rules
@@ -81,6 +82,8 @@ class PodJob:
 DEADLINE = f"{PREFIX}deadline"
 HARD = f"{PREFIX}deadline-hard"
 WISHES = ("deadline", "deadline-hard", "fill-deadline", "gpu-memory", "placement", "policy", "pods")
+# Others of ours: a whole text, and what we write.
+OURS = ("job", "predicted-", "filled-deadline-", "why-no-", "expected-run-time", "deadline-gpu")
 GPU_MEMORY = f"{PREFIX}gpu-memory"
 # Longer deadlines are slips: a deadline of ten years ends nothing.
 LONGEST_S = 366 * 86_400.0
@@ -217,8 +220,9 @@ def _wishes(
         unread.append(f"invalid policy={policy!r:.80}; expected one of {', '.join(POLICIES)}")
         policy = None
     for key in (name.removeprefix(PREFIX) for name in annotations if name.startswith(PREFIX)):
-        if (near := get_close_matches(key, WISHES, n=1, cutoff=0.82)) and near != [key]:
-            unread.append(f"{key[:40]!r} is not an annotation of ours; nearest: {near[0]}")
+        if not (key in WISHES or key.startswith(OURS) or spoken(key)):
+            near = "".join(f"; nearest: {one}" for one in get_close_matches(key, WISHES, n=1))
+            unread.append(f"{key[:40]!r} is not an annotation of ours{near}")
     if memory is not None and match is None:
         unread.append(f"invalid gpu-memory={memory!r:.80}; expected GiB such as 60Gi")
     needed = None if match is None else round(float(match[1]) * 2**30)

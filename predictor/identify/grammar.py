@@ -55,10 +55,15 @@ def parse_mapping(mapping: Mapping[str, str], origin: str) -> Stated:
                 text.say(key, said)
             continue
         prefix = next(filter(name.startswith, (VARIABLE_PREFIX, ANNOTATION_PREFIX)), None)
-        mapped = key_of(name.removeprefix(prefix or ""))
-        if prefix and (mapped in FIELD_OF or nearest_keys(mapped, _SLIP)):
-            draft.say(mapped, value)
+        if prefix and spoken(key := name.removeprefix(prefix)):
+            draft.say(key_of(key), value)
     return draft.stated().over(text.stated())
+
+
+def spoken(name: str) -> bool:
+    """Whether `parse_mapping` reads, or tells of, what stands behind a prefix of ours."""
+    key = key_of(name)
+    return key in FIELD_OF or bool(nearest_keys(key, _SLIP))
 
 
 def pairs_of(text: str) -> list[tuple[str, str]]:

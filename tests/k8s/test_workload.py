@@ -534,6 +534,7 @@ def test_arguments_alone_stand_behind_the_entry_point_of_the_image() -> None:
         ("deadline-hrd", "deadline-hard"),
         ("placemnt", "placement"),
         ("fil-deadline", "fill-deadline"),
+        ("colour", "'colour' is not an annotation of ours"),
     ],
 )
 def test_a_misspelt_annotation_of_ours_is_told_even_alone(key: str, meant: str) -> None:
@@ -542,6 +543,9 @@ def test_a_misspelt_annotation_of_ours_is_told_even_alone(key: str, meant: str) 
 
 
 def test_what_we_write_ourselves_is_no_slip() -> None:
-    written = ("deadline-gpu", "filled-deadline-seconds", "expected-run-time", "predicted-duration")
+    written = (
+        *("deadline-gpu", "filled-deadline-seconds", "expected-run-time", "predicted-duration"),
+        *("predicted-by-gpu", "why-no-deadline", "placement", "predicted-p95", "predicted-basis"),
+    )
     ours = {f"precision-time.io/{key}": "1" for key in written}
     assert not job(pod(annotations=ours)).stated.problems
