@@ -150,7 +150,9 @@ def read_script(
 
     ``sourced`` gives the text of a file that the script sources, after the commands so far.
     """
-    known = {**(variables or {}), **{str(i): word for i, word in enumerate(arguments, 1)}}
+    number = UNKNOWN if any(UNKNOWN in word for word in arguments) else str(len(arguments))
+    known = {**(variables or {}), "#": number}
+    known |= {str(i): word for i, word in enumerate(arguments, 1)}
     reader = _Reader(known, tuple(arguments), set(variables or ()), sourced)
     reader.insert(f"{text[:MAX_SCRIPT]}\n", 0)
     return reader.read()
@@ -196,7 +198,7 @@ class _Reader:
     array_from: int = 0
     dropping: bool = False
     branches: list[_Branches] = field(default_factory=list)
-    loops: list[bool] = field(default_factory=list)
+    loops: list[bool | None] = field(default_factory=list)  # None: it never turns
     function: bool = False
     turned: set[str] = field(default_factory=set)
     tested: bool = False
@@ -353,7 +355,8 @@ class _Reader:
         name, operator, default = match[1], match[2], match[3]
         if name in self.arrays or name in ("@", "*"):
             return self._array(name)
-        known = None if self.function and name.isdigit() else self.variables.get(name)
+        own = self.function and (name.isdigit() or name == "#")  # those of each call
+        known = None if own else self.variables.get(name)
         if operator is None or (known and operator in "-=?"):
             return self._spent((UNKNOWN if known is None else known,))
         if name.startswith(_SET_BY_SLURM):  # what stands in for it is not what it will be
@@ -431,7 +434,7 @@ class _Reader:
         options = not given or given[0].startswith(("-", "+"))  # of the shell, not `$1` and on
         if first == "shift" or (first == "set" and ("--" in given or not options)):
             self.arguments = (UNKNOWN,)
-            self.variables.update((str(i), UNKNOWN) for i in range(10))
+            self.variables |= dict.fromkeys("#0123456789", UNKNOWN)
 
     def _structure(self, words: list[str]) -> list[str]:
         """Follow branches, loops and functions; the command that keywords lead."""
@@ -450,12 +453,22 @@ class _Reader:
         return []
 
     def _loop(self, words: list[str]) -> None:
-        """Enter a loop; one over a single word is none."""
+        """Enter a loop; one over a single word is none, one whose test fails is a dead branch."""
+        if words[0] == "while" and self._fails(words[1:]):
+            self.loops.append(None)
+            self.branches.append(_Branches(live=False))
+            return
         once = words[0] == "for" and words[2:3] == ["in"] and len(words) == 4
         word = words[3] if once and not _MANY.search(words[3]) else UNKNOWN
         self.loops.append(word == UNKNOWN)
         if words[0] in ("for", "select"):
             self.variables.update(dict.fromkeys(words[1:2], word))
+
+    def _fails(self, test: list[str]) -> bool:
+        """Whether a test is false before its loop: there are no arguments to go through."""
+        if not test or self.repeated:
+            return False
+        return self.variables.get("#") == "0" if test[0] == "getopts" else _verdict(test) is False
 
     def _branch(self, word: str, following: list[str]) -> None:
         """Follow the keywords of ``if`` and ``case``."""
@@ -504,8 +517,8 @@ class _Reader:
 
     def _turn(self, end: str) -> None:
         """Leave a loop or function; behind the last nobody knows whether what it set was set."""
-        if end == "done":
-            del self.loops[-1:]
+        if end == "done" and self.loops and self.loops.pop() is None:
+            del self.branches[-1:]
         if not self.repeated:
             self.variables |= dict.fromkeys(self.turned, UNKNOWN)
             self.arrays |= dict.fromkeys(self.turned & self.arrays.keys(), (UNKNOWN,))

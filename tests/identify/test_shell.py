@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from predictor.identify.identify import parse_script
-from predictor.identify.shell import UNKNOWN, read_script
+from predictor.identify.shell import UNKNOWN, Command, read_script
 
 
 def words(text: str, *arguments: str, **variables: str) -> list[tuple[str, ...]]:
@@ -146,6 +146,30 @@ def test_a_branch_that_is_not_known_leaves_those_after_it_open() -> None:
     loop = 'while [ $# -gt 0 ]; do case "$1" in --a) A="$2";; --b) B="$2";; esac; shift 2; done'
     text = f"A=1\n{loop}\nrun $A"
     assert words(text, "--b", "3", "--a", "2")[-1] == ("run", UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        'while [[ "$#" -gt 0 ]]; do case $1 in --a) A=$2; shift 2;; *) shift;; esac; done',
+        "while [ $# -gt 0 ]\ndo\n for x in 1 2; do A=$x; done\n if $x; then A=4; fi\ndone",
+        'while getopts "a:h" o; do\n case "$o" in\n a) A=$OPTARG;;\n esac\ndone',
+        "if [ $# -gt 0 ]; then A=$1; fi",
+    ],
+)
+def test_a_loop_over_arguments_leaves_what_it_would_set_where_there_are_none(loop: str) -> None:
+    text = f"A=1\n{loop}\nrun $A"
+    assert read_script(text).commands[-1] == Command(("run", "1"), False)
+    assert words(text, "--a", "3")[-1] != ("run", "1")
+    assert words(text, UNKNOWN)[-1] == ("run", UNKNOWN)  # may be none, or several
+
+
+def test_a_function_has_arguments_of_its_own() -> None:
+    text = "A=1\nf() {\n  while [ $# -gt 0 ]; do\n    A=2\n    run x\n  done\n}\nf a\nrun $A"
+    assert [c.words for c in read_script(text).commands if c.words[0] == "run"] == [
+        ("run", "x"),
+        ("run", UNKNOWN),
+    ]
 
 
 def test_options_of_the_shell_leave_the_arguments_alone() -> None:
