@@ -41,6 +41,7 @@ _SWITCHED = (*_KINDS, "resumed", "evaluation", "packed")
 _PARTS = {"dataset_size": "dataset_share", "start_epoch": "resumed"}
 _OF_DATA = ("classes", "dataset", "dataset_part", "dataset_hint", "dataset_path", "dataset_share")
 _BITS = ("4", "8")
+_SIZES = ("layers", "encoder_layers", "decoder_layers", "hidden")  # of a builder
 _ENCODERS = ("t5", "seq2seq", "recorded")  # families of networks with a decoder of their own
 _TOKENS = 2**16  # a whole batch from here on is counted in tokens
 _DISTRIBUTED = frozenset(("torchrun", "torch.distributed.run", "torch.distributed.launch"))
@@ -385,9 +386,16 @@ def _check_model(reading: _Reading) -> None:
     if stem and (other := find_entry(stem)) is not None and other.name != entry.name:
         draft.dispute(f"weights {stem[:40]!r} are not those of {entry.name}", "model")
     frames = draft.pairs.get("variant", {}).get("frames")
+    sizes = {str(entry.architecture.get(name)) for name in _SIZES}.union(re.findall(r"\d+", model))
+    own = (special.get(key, "") for key in ("own_layers", "own_hidden"))
     if frames and not understood_variant(entry, (("frames", frames),)):
-        del draft.texts["model"]
-        draft.dispute(f"{model[:40]} reads no frames of videos, as this program does", "model")
+        other_one = "reads no frames of videos, as this program does"
+    elif any(size.isdigit() and size not in sizes for size in own):
+        other_one = "has not the layers or the width that are stated beside it"
+    else:
+        return
+    del draft.texts["model"]
+    draft.dispute(f"{model[:40]} {other_one}", "model")
 
 
 def _read_kind(reading: _Reading) -> None:

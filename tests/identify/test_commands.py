@@ -245,6 +245,8 @@ def test_every_flag_of_the_table_means_a_key_that_is_read() -> None:
         "quantised",
         "packed",
         "start_epoch",
+        "own_layers",
+        "own_hidden",
     }
     table = flags()
     for family in (table.generic, *table.families):
@@ -330,6 +332,41 @@ def test_a_training_against_a_reward_model_has_that_objective(flag: str) -> None
 def test_the_base_transformer_of_fairseq_has_its_name() -> None:
     found = values("fairseq-train bin --arch transformer_wmt_en_de --max-update 500 --fp16")
     assert found["model"] == "transformer-base"
+
+
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        ("python train.py --model bert-base --num_layers 2", None),
+        ("python train.py --model bert-base --num-layers 12 --hidden_size 768", "bert-base"),
+        ("python train.py --model vit-base-16 --embed-dim=192", None),
+        ("python train.py --arch resnet50 --depth 50", "resnet50"),
+        ("fairseq-train bin --arch transformer_wmt_en_de --encoder-layers 3", None),
+        ("fairseq-train bin --arch transformer --max-tokens 4096", None),
+    ],
+)
+def test_a_size_that_a_network_of_the_name_has_not_is_of_another(
+    text: str, model: str | None
+) -> None:
+    found = parse_script(f"{text} --batch-size 32 --epochs 3")
+    assert found.model == model
+    assert bool(found.problems) == (model is None)
+
+
+@pytest.mark.parametrize("name", ["chatbot", "benchmarking", "testing", "evaluating", "generating"])
+def test_what_a_program_is_named_for_besides_training_is_none(name: str) -> None:
+    text = f"deepspeed {name}.py --model_name_or_path gpt2 --batch_size 8"
+    assert not parse_script(text).values
+    assert parse_script(f"{text} --learning-rate 1e-4").model == "gpt2-124m"
+
+
+def test_gluoncv_computes_in_mxnet() -> None:
+    found = values(
+        "horovodrun -np 64 python train_horovod.py --rec-train /data/ILSVRC2012/train.rec --use-rec"
+        " --model resnet50_v1b --num-epochs 120 --batch-size 128 --warmup-epochs 5 --mixup"
+    )
+    assert (found["framework"], found["dataset"]) == ("mxnet", "imagenet-1k")
+    assert (found["batch_size"], found["epochs"]) == (128, 120)
 
 
 def test_a_network_of_images_has_no_time_for_video() -> None:
