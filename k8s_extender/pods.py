@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from predictor.identify.files import Files
-from predictor.identify.launch import launch_of, shell_text
+from predictor.identify.launch import Launch, launch_of, shell_text
 from predictor.identify.shell import UNKNOWN, Command, read_script
 
 from .config import PREFIX
@@ -368,12 +368,16 @@ def pods_told(
     return next((pods for pods in found if pods and pods <= MAX_PODS), None)
 
 
-def _launched(ran: StartedCommand, labels: Mapping[str, str], asked: PodGpus) -> int | None:
-    """What environment and launcher say; of an elastic job's ``2:8`` nodes, the fewest."""
+def launches_of(ran: StartedCommand) -> Iterator[Launch]:
+    """The programs that a command starts, or its script."""
     read = read_script(ran.script, ran.environment).commands
     commands = read if ran.script else (Command(ran.words, False),)
-    launches = filter(None, (launch_of(command.words) for command in commands))
-    flags = dict(pair for launch in launches for pair in launch.started.items())
+    return filter(None, (launch_of(command.words) for command in commands))
+
+
+def _launched(ran: StartedCommand, labels: Mapping[str, str], asked: PodGpus) -> int | None:
+    """What environment and launcher say; of an elastic job's ``2:8`` nodes, the fewest."""
+    flags = dict(pair for launch in launches_of(ran) for pair in launch.started.items())
     processes = count(ran.environment, PROCESS_VARIABLE)
     stated = [ran.environment.get(name, "") for name in NODE_VARIABLES]
     stated += [] if processes else [flags.get(name, "") for name in NODE_FLAGS]

@@ -14,7 +14,7 @@ import orjson
 
 from predictor.identify.files import Files
 from predictor.identify.grammar import spoken
-from predictor.identify.identify import identify
+from predictor.identify.identify import identify, parse_script
 from predictor.identify.launch import serves, with_settings
 from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.shell import UNKNOWN
@@ -29,6 +29,7 @@ from .pods import (
     StartedCommand,
     asked_of,
     containers_with,
+    launches_of,
     mounted,
     pod_sets,
     pods_told,
@@ -143,7 +144,8 @@ def template_job(
         ran = StartedCommand((), found.script, ran.environment)
     argv = () if ran.script else with_settings(ran.words, ran.environment)
     labelled = {**texts(obj, "metadata", "labels"), **labels}
-    stated = _stated(obj, labelled, annotations, ran, argv, rules, files)
+    own = _stated(obj, labelled, annotations, ran, argv, rules, files)
+    stated = own if argv else _over_variables(own, ran)
     if found.settled:  # the object starts the processes
         stated = replace(stated, alone=False)
     wish_s, memory, policy, problems = _wishes(annotations)
@@ -172,8 +174,19 @@ def template_job(
         scheduling_policy=policy,
         gpu_fraction=asked.fraction,
         claimed=asked.claimed,
-        by_variables=argv not in ((), tuple(ran.words)),
+        by_variables=argv != tuple(ran.words) if argv else stated is not own,
     )
+
+
+def _over_variables(stated: Stated, ran: StartedCommand) -> Stated:
+    """What is stated, over what plain variables tell the program of a script, or of an image."""
+    told = parse_script("", with_settings(("python", "train.py"), ran.environment), "variables")
+    if told.values.keys().isdisjoint(("epochs", "steps", "grad_accum")):  # what serves has others
+        return stated
+    works = [launch.does_other_work for launch in launches_of(ran)]
+    if any(works) or (ran.words and not works):
+        return stated
+    return replace(stated.over(told), alone=stated.alone)
 
 
 def _stated(

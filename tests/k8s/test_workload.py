@@ -340,6 +340,33 @@ def test_plain_variables_are_settings_that_flags_override() -> None:
     assert not job(pod(container(command=["sleep", "9"], env=env))).stated.values
 
 
+@pytest.mark.parametrize(
+    ("script", "read"),
+    [
+        (None, True),
+        ("cd /code && accelerate launch fine_tune.py", True),
+        ("nvidia-smi\nsleep infinity", False),
+        ("python evaluate.py --checkpoint last", False),
+        ("accelerate launch tune.py --epochs 3", True),
+    ],
+)
+def test_plain_variables_tell_a_script_or_an_image_that_trains(
+    script: str | None, read: bool
+) -> None:
+    told = {"MODEL_NAME": "google/gemma-2b", "EPOCHS": "3", "GRADIENT_ACCUMULATION_STEPS": "2"}
+    env = [{"name": name, "value": text} for name, text in told.items()]
+    words = {} if script is None else {"command": ["bash", "-c", script]}
+    found = job(pod(container(env=env, **words)))
+    values = found.stated.values
+    known = (values.get("model"), values.get("epochs"), values.get("grad_accum"))
+    assert known == (("gemma-2b", 3, 2) if read else (None, None, None))
+    assert found.by_variables == read
+    serving = job(pod(container(image="vllm/vllm-openai:latest", env=env)))
+    assert not serving.stated.values
+    alone = job(pod(container(env=env[:1], **words)))  # what serves has a model too
+    assert alone.stated.model is None
+
+
 def test_an_image_that_serves_trains_only_where_it_says_so() -> None:
     words = ["python", "run.py", "--model", "gpt2", "--batch-size", "8", "--dtype", "bf16"]
     assert not job(pod(container(image="example.invalid/vllm:1", command=words))).stated.values
