@@ -15,7 +15,7 @@ import orjson
 from predictor.identify.files import Files
 from predictor.identify.grammar import spoken
 from predictor.identify.identify import identify, parse_script
-from predictor.identify.launch import serves, with_settings
+from predictor.identify.launch import as_flags, serves
 from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.shell import UNKNOWN
 from predictor.identify.stated import Problem, Stated
@@ -142,10 +142,9 @@ def template_job(
         ran = replace(ran, words=("docker", "run", image, *ran.words), script="")
     if found.script:
         ran = StartedCommand((), found.script, ran.environment)
-    argv = () if ran.script else with_settings(ran.words, ran.environment)
     labelled = {**texts(obj, "metadata", "labels"), **labels}
-    own = _stated(obj, labelled, annotations, ran, argv, rules, files)
-    stated = own if argv else _over_variables(own, ran)
+    own = _stated(obj, labelled, annotations, ran, rules, files)
+    stated = _over_variables(own, ran)
     if found.settled:  # the object starts the processes
         stated = replace(stated, alone=False)
     wish_s, memory, policy, problems = _wishes(annotations)
@@ -159,8 +158,9 @@ def template_job(
     required = at(
         spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
     )
+    here = (replace(p, text=p.text.replace("--comment", "annotations")) for p in stated.problems)
     return PodJob(
-        stated=replace(stated, problems=(*stated.problems, *problems)),
+        stated=replace(stated, problems=(*here, *problems)),
         gpus_per_pod=asked.gpus,
         pods=max(1, each if number is None else number),
         deadline_s=min((float(s) for s in deadlines if s and 0 < s <= MOST), default=None),
@@ -174,17 +174,18 @@ def template_job(
         scheduling_policy=policy,
         gpu_fraction=asked.fraction,
         claimed=asked.claimed,
-        by_variables=argv != tuple(ran.words) if argv else stated is not own,
+        by_variables=stated is not own,
     )
 
 
 def _over_variables(stated: Stated, ran: StartedCommand) -> Stated:
-    """What is stated, over what plain variables tell the program of a script, or of an image."""
-    told = parse_script("", with_settings(("python", "train.py"), ran.environment), "variables")
-    if told.values.keys().isdisjoint(("epochs", "steps", "grad_accum")):  # what serves has others
+    """What is stated, over the settings that plain variables are to a program that trains."""
+    flags, launches = as_flags(ran.environment), list(launches_of(ran))
+    if not flags or any(one.does_other_work for one in launches) or (ran.words and not launches):
         return stated
-    works = [launch.does_other_work for launch in launches_of(ran)]
-    if any(works) or (ran.words and not works):
+    told = parse_script("", ("python", "train.py", *flags))
+    lasts = not told.values.keys().isdisjoint(("epochs", "steps", "grad_accum"))
+    if not lasts and not any(one.trains for one in launches):
         return stated
     return replace(stated.over(told), alone=stated.alone)
 
@@ -194,7 +195,6 @@ def _stated(
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
     ran: StartedCommand,
-    argv: tuple[str, ...],
     rules: Rules | None,
     files: Files | None,
 ) -> Stated:
@@ -205,17 +205,15 @@ def _stated(
         command=" ".join(ran.words).lstrip(f"{UNKNOWN} "),
         script=ran.script,
     )
-    found = identify(
+    return identify(
         environment=ran.environment,
         annotations={k: v for k, v in annotations.items() if k.startswith(PREFIX)},
         script=ran.script,
-        argv=argv,
+        argv=() if ran.script else ran.words,
         rules=rules,
         context=context,
         files=files,
     )
-    here = (replace(p, text=p.text.replace("--comment", "annotations")) for p in found.problems)
-    return replace(found, problems=tuple(here))
 
 
 def _wishes(

@@ -284,10 +284,7 @@ def completed(command: Stated, config: Stated) -> Stated:
             words = f"{name}={own}, in the DeepSpeed file {config.values[name]}: no limit is set"
             config = config.without(BATCHES, Problem(config.origins[name], words, name, True))
     joined = command.over(config)
-    batches = {
-        name: config.values[name]
-        for name in BATCHES
-        if name in config.values and name not in joined.values
-    }
-    origins = {**joined.origins, **{name: config.origins[name] for name in batches}}
-    return replace(joined, values={**joined.values, **batches}, origins=origins)
+    batches = [name for name in BATCHES if name in config.values]
+    values = {**{name: config.values[name] for name in batches}, **joined.values}
+    origins = {**{name: config.origins[name] for name in batches}, **joined.origins}
+    return replace(joined, values=values, origins=origins)

@@ -259,16 +259,11 @@ def shell_text(words: Sequence[str]) -> str | None:
     return None
 
 
-def with_settings(words: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """A command whose environment is that of its program alone, as if by flags before its own."""
-    launch, known = launch_of(words), flags().generic.values
-    if launch is None:
-        return tuple(words)
-    said_so = (
-        (f"--{name}={text}", known.get(flag_of(f"--{name}"))) for name, text in environment.items()
-    )
-    told = (flag for flag, key in said_so if key not in (None, "file", "dataset_path"))
-    return (*words[: len(words) - len(launch.after)], *told, *launch.after)
+def as_flags(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Variables that are named like common flags, as such: a program may take them for settings."""
+    keys = {name: flags().generic.values.get(flag_of(f"--{name}")) for name in environment}
+    told = (name for name, key in keys.items() if key not in (None, "file", "dataset_path"))
+    return tuple(f"--{name}={environment[name]}" for name in told)
 
 
 def shell_file(words: Sequence[str]) -> tuple[str, ...]:
@@ -332,16 +327,9 @@ def switched(value: str | None, following: Sequence[str]) -> str | None:
 
 
 def _launches(word: str) -> bool:
-    base = base_name(word)
-    table = flags()
-    return (
-        base in table.launchers
-        or base in table.programs
-        or base.endswith(".py")
-        or _trains(base)
-        or _is_python(word)
-        or UNKNOWN in word
-    )
+    base, table = base_name(word), flags()
+    known = base in table.launchers or base in table.programs or UNKNOWN in word
+    return known or base.endswith(".py") or _trains(base) or _is_python(word)
 
 
 def _trains(base: str) -> bool:

@@ -454,7 +454,9 @@ class _Reader:
 
     def _loop(self, words: list[str]) -> None:
         """Enter a loop; one over a single word is none, one whose test fails is a dead branch."""
-        if words[0] == "while" and self._fails(words[1:]):
+        test = words[1:] if words[0] == "while" and not self.repeated else []
+        none = test[:1] == ["getopts"] and self.variables.get("#") == "0"
+        if none or (test and _verdict(test) is False):
             self.loops.append(None)
             self.branches.append(_Branches(live=False))
             return
@@ -463,12 +465,6 @@ class _Reader:
         self.loops.append(word == UNKNOWN)
         if words[0] in ("for", "select"):
             self.variables.update(dict.fromkeys(words[1:2], word))
-
-    def _fails(self, test: list[str]) -> bool:
-        """Whether a test is false before its loop: there are no arguments to go through."""
-        if not test or self.repeated:
-            return False
-        return self.variables.get("#") == "0" if test[0] == "getopts" else _verdict(test) is False
 
     def _branch(self, word: str, following: list[str]) -> None:
         """Follow the keywords of ``if`` and ``case``."""

@@ -133,3 +133,13 @@ def test_how_state_is_shared_is_open_until_its_file_is_read_or_a_place_says_it(
     read = parse_script(command, files=user_files(tmp_path))
     assert read.values["sharding"] == "zero3"
     assert not read.contradictions
+
+
+@pytest.mark.parametrize("section", ["hardware", "system", "training", "trainer"])
+def test_mixed_precision_counts_in_the_section_of_the_machine_too(section: str) -> None:
+    text = f"training: {{batch_size: 8, epochs: 2}}\n{section}: {{mixed_precision: true}}\n"
+    if section == "training":
+        text = "training: {batch_size: 8, epochs: 2, mixed_precision: true}\n"
+    found = parse_script("python train.py --config c.yaml", files=lambda _: text).values
+    assert (found["batch_size"], found["epochs"]) == (8, 2)
+    assert str(found["precision"]) == "mixed_fp16_fp32"

@@ -365,6 +365,8 @@ def test_plain_variables_tell_a_script_or_an_image_that_trains(
     assert not serving.stated.values
     alone = job(pod(container(env=env[:1], **words)))  # what serves has a model too
     assert alone.stated.model is None
+    assert not found.stated.alone or script is not None
+    assert not any("--comment" in problem.text for problem in found.stated.problems)
 
 
 def test_an_image_that_serves_trains_only_where_it_says_so() -> None:
