@@ -217,8 +217,7 @@ def _take_switch(reading: _Reading, key: str, name: str, word: str) -> None:
         if not (word.isdigit() and reading.special.get(key, "on").lower() in OFF):
             reading.special[key] = word  # but no rank of adapters that are off
     elif key in _KINDS:
-        why = f"{name} is set where we cannot read it: state options in --comment"
-        reading.draft.problem(why, "options")
+        reading.draft.ask(f"{name} is set where we cannot read it", "options")
 
 
 def _leave_out_disputed(reading: _Reading) -> None:
@@ -252,8 +251,7 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
     if UNKNOWN in text:
         about = flags().about.get(key, key.partition(".")[0])
         if about in DECISIVE or about == "model":
-            shown = f"{name} is set where we cannot read it"
-            draft.problem(f"{shown}: state {about} in --comment", about)
+            draft.ask(f"{name} is set where we cannot read it", about)
             reading.unread[key] = draft.problems[-1]
         draft.texts.pop(about, None)
         reading.special.pop(key, None)
@@ -333,15 +331,13 @@ def _read_batch(reading: _Reading) -> None:
         draft.say("batch_size", micro)
     told = "grad_accum" in draft.texts or special.get("total_batch")
     if not told and (micro or "recipe" in special):
-        why = "how many micro-steps are in a step is not stated: state grad_accum in --comment"
-        draft.problem(why, "grad_accum")
+        draft.ask("how many micro-steps are in a step is not stated", "grad_accum")
     if tokens := special.get("batch_tokens"):
         length = draft.texts.get("seq_len", ("", ""))[1]
         if tokens.isdigit() and length.isdigit() and int(tokens) % max(1, int(length)) == 0:
             draft.say("global_batch_size", str(int(tokens) // int(length)))
         else:
-            why = f"a batch of {tokens[:20]!r} tokens: state global_batch_size in --comment"
-            draft.problem(why, "global_batch_size")
+            draft.ask(f"a batch of {tokens[:20]!r} tokens", "global_batch_size")
     if text := special.get("node_batch"):
         nodes = special.get("nodes", "1")
         started_by_torchrun = _DISTRIBUTED & {base_name(word) for word in reading.launch.before}
@@ -357,18 +353,15 @@ def _read_batch(reading: _Reading) -> None:
     if micro := special.get("micro"):
         draft.say("batch_size", micro)
         if batch and "grad_accum" not in draft.texts:
-            shown = f"batches {micro[:20]!r} and {batch[:20]!r}"
-            draft.problem(f"{shown}: state grad_accum in --comment", "grad_accum")
+            draft.ask(f"batches {micro[:20]!r} and {batch[:20]!r}", "grad_accum")
     if shared := special.get("shared_accum"):  # micro-steps of all GPUs together
         if batch.isdigit() and shared.isdigit():
             draft.say("global_batch_size", str(int(batch) * int(shared)))
         else:
-            why = "micro-steps shared by all GPUs: state grad_accum in --comment"
-            draft.problem(why, "grad_accum")
+            draft.ask("micro-steps shared by all GPUs", "grad_accum")
     if "unclear_batch" in special and not {"batch_size", "global_batch_size"} & set(draft.texts):
         shown = f"batch {special['unclear_batch'][:20]!r} may be of one GPU or of all"
-        needed = "state batch_size or global_batch_size in --comment"
-        draft.problem(f"{shown}: {needed}", "batch_size")
+        draft.ask(shown, "batch_size", "batch_size or global_batch_size")
 
 
 def _check_model(reading: _Reading) -> None:
@@ -479,11 +472,9 @@ def _read_dataset(draft: Draft, told: Mapping[str, str], words: Sequence[str]) -
     elif size:
         return
     if "dataset_share" in told:
-        text = "a part of the data is trained on: state dataset_size in --comment"
-        draft.problem(text, "dataset")
+        draft.ask("a part of the data is trained on", "dataset", "dataset_size")
     elif told.get("packed", "off").lower() not in OFF and (found is None or found.samples):
-        text = "samples are packed into sequences: state steps or dataset_size in --comment"
-        draft.problem(text, "dataset")
+        draft.ask("samples are packed into sequences", "dataset", "steps or dataset_size")
     elif found is not None:
         draft.say("dataset", found.name)
         classes = told.get("classes", "")
@@ -491,8 +482,7 @@ def _read_dataset(draft: Draft, told: Mapping[str, str], words: Sequence[str]) -
             draft.dispute(f"{found.name} has {found.classes} classes and not {classes}", "dataset")
     elif unknown and "epochs" in draft.texts:
         shown = unknown.replace(UNKNOWN, "?")[-40:]
-        text = f"data set {shown!r} is not known: state dataset_size in --comment"
-        draft.problem(text, "dataset")
+        draft.ask(f"data set {shown!r} is not known", "dataset", "dataset_size")
 
 
 def _of_paths(path: str | None, words: Sequence[str]) -> tuple[DataSet | None, str | None]:

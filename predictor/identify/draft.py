@@ -83,6 +83,10 @@ class Draft:
         """Keep a problem for the user."""
         self.problems.append(Problem(self.origin, text, about, **marks))
 
+    def ask(self, text: str, about: str, keys: str = "") -> None:
+        """Keep a problem that the user mends by a key: that of the field, or what ``keys`` says."""
+        self.problem(f"{text}: state {keys or about} in --comment", about)
+
     def dispute(self, text: str, about: str) -> None:
         """Keep what contradicts itself, or what we cannot price: no limit rests on it."""
         self.problem(f"{text}: no limit is set", about, contradiction=True)
