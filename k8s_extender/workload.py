@@ -15,7 +15,7 @@ import orjson
 from predictor.identify.files import Files
 from predictor.identify.grammar import spoken
 from predictor.identify.identify import identify, parse_script
-from predictor.identify.launch import as_flags, serves
+from predictor.identify.launch import Launch, as_flags, serves
 from predictor.identify.rules import RuleContext, Rules
 from predictor.identify.shell import UNKNOWN
 from predictor.identify.stated import Problem, Stated
@@ -180,12 +180,16 @@ def template_job(
 
 def _over_variables(stated: Stated, ran: StartedCommand) -> Stated:
     """What is stated, over the settings that plain variables are to a program that trains."""
-    flags, launches = as_flags(ran.environment), list(launches_of(ran))
-    if not flags or any(one.does_other_work for one in launches) or (ran.words and not launches):
+    flags = as_flags(ran.environment)
+    launches = list(launches_of(ran)) if flags else []
+    named = Launch("train.py", (), tuple(f"--{n}={v}" for n, v in ran.environment.items()))
+    if not flags or (ran.words and not launches):
+        return stated
+    if any(one.does_other_work for one in (named, *launches)):
         return stated
     told = parse_script("", ("python", "train.py", *flags))
-    lasts = not told.values.keys().isdisjoint(("epochs", "steps", "grad_accum"))
-    if not lasts and not any(one.trains for one in launches):
+    learns = {"epochs", "grad_accum"} & told.values.keys()  # agents have a number of steps, too
+    if not learns and not any(one.trains for one in launches):
         return stated
     return replace(stated.over(told), alone=stated.alone)
 

@@ -221,7 +221,7 @@ def joint_precision(signals: Mapping[str, str]) -> Precision | None:
     formats = {p for p in said if isinstance(p, Precision)}
     if _AMP in said and not formats & {Precision.MIXED_FP16_FP32, Precision.MIXED_BF16_FP32}:
         formats.add(Precision.MIXED_FP16_FP32)
-    if "amp" not in signals and "amp_dtype" in signals and set(signals) == {"amp_dtype"}:
+    if set(signals) == {"amp_dtype"}:
         return None
     halves = formats & {Precision.MIXED_FP16_FP32, Precision.MIXED_BF16_FP32}
     if len(halves) > 1:

@@ -357,11 +357,8 @@ def _is_heeded(name: str) -> bool:
     table, flag = flags(), flag_of(name)
     named = (*table.starting, *table.launcher_values, LAUNCHER_FILE, *table.config_flags)
     read = (flag in family.values or flag in family.switches for family in table.families)
-    return (
-        flag in named
-        or any(read)
-        or table.patterns["precision"].search(flag.lstrip("-")) is not None
-    )
+    precise = table.patterns["precision"].search(flag.lstrip("-"))
+    return flag in named or any(read) or precise is not None
 
 
 def sbatch_options(script: str) -> dict[str, str]:

@@ -369,6 +369,25 @@ def test_plain_variables_tell_a_script_or_an_image_that_trains(
     assert not any("--comment" in problem.text for problem in found.stated.problems)
 
 
+@pytest.mark.parametrize(
+    ("more", "read"),
+    [
+        ({"NUM_EPOCHS": "3"}, True),
+        ({"GRADIENT_ACCUMULATION_STEPS": "8"}, True),
+        ({"MAX_STEPS": "30"}, False),  # of an agent, maybe
+        ({"NUM_EPOCHS": "3", "USE_VLLM": "true"}, False),
+        ({"NUM_EPOCHS": "3", "EVAL": "true"}, False),
+        ({"NUM_EPOCHS": "0"}, False),
+    ],
+)
+def test_variables_of_an_image_count_where_they_are_a_trainings(
+    more: dict[str, str], read: bool
+) -> None:
+    told = {"MODEL_ID": "google/gemma-2b", "BATCH_SIZE": "2"} | more
+    env = [{"name": name, "value": text} for name, text in told.items()]
+    assert job(pod(container(env=env))).stated.model == ("gemma-2b" if read else None)
+
+
 def test_an_image_that_serves_trains_only_where_it_says_so() -> None:
     words = ["python", "run.py", "--model", "gpt2", "--batch-size", "8", "--dtype", "bf16"]
     assert not job(pod(container(image="example.invalid/vllm:1", command=words))).stated.values
