@@ -145,6 +145,13 @@ def test_checkpointing_keeps_less(model: str) -> None:
     assert less.total_bytes < whole.total_bytes
 
 
+@pytest.mark.parametrize("model", ["whisper-large-v3", "detr-resnet-50", "flux.1-dev"])
+def test_checkpointing_never_holds_all_alike_layers_of_a_recording(model: str) -> None:
+    whole, less = (memory_of(job(model, options={"act_ckpt": how})) for how in ("off", "full"))
+    held = less.activations_bytes + less.workspace_bytes
+    assert held < 0.5 * (whole.activations_bytes + whole.workspace_bytes)
+
+
 def test_selective_checkpointing_lies_between_none_and_full() -> None:
     none, selective, full = (
         memory_of(job(options={"act_ckpt": how, "flash_attention": "off"})).activations_bytes

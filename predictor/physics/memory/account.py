@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ...graphs.catalog import Pairs, graph_of
@@ -74,15 +74,17 @@ def account_of_graph(
     items = [_Item.of(k, shares, checkpointing.scores) for k in kept]
     start, body, end = items[:first], items[first:last], items[last:]
     layers = parts.layers
-    held = _part(body, layers)
-    if checkpointing.layers and body:  # keeps the inputs, and in its backward one whole layer
+    held, behind = _part(body, layers), _part(end)
+    if checkpointing.layers and layers == 1:
+        start, held, behind = [], Part(), _rooted(items)
+    elif checkpointing.layers:  # keeps the inputs, and in its backward one whole layer
         one = [_Item(i.bytes, i.transient, i.output, max(1.0, i.count / layers)) for i in body]
         boundary = layers * body[-1].output
         held = Part(boundary, boundary + _part(one).peak)
     return Account(
         start=_part(start),
         body=held,
-        end=_part(end) if body or not checkpointing.layers else _rooted(end),
+        end=behind,
         parts=parts,
         parameters=graph.parameters,
         trainable=graph.trainable_parameters,
@@ -118,9 +120,13 @@ def _part(items: Sequence[_Item], layers: int = 1) -> Part:
 
 
 def _rooted(items: Sequence[_Item]) -> Part:
-    """Checkpoints every sqrt(n) operators of a network without equal layers (arXiv 1604.06174)."""
+    """Checkpoints every sqrt(n) operators of a network without equal layers (arXiv 1604.06174).
+
+    Of operators that stand for several alike, one is computed again at a time.
+    """
     blocks = max(1, round(len(items) ** 0.5))
     size = -(-len(items) // blocks)
     runs = [items[n : n + size] for n in range(0, len(items), size)]
     boundary = sum(run[-1].output * run[-1].count for run in runs[:-1])
-    return Part(boundary, boundary + max(_part(run).peak for run in runs))
+    one = [[replace(i, count=i.count / max(j.count for j in run)) for i in run] for run in runs]
+    return Part(boundary, boundary + max(_part(run).peak for run in one))
