@@ -21,6 +21,17 @@ from .job.fabrics import fabric_of
 from .job.precision import parse_precision
 
 
+class _NothingTwice(yaml.SafeLoader):
+    """Refuses a key that stands twice: the later would take the place of all that was said."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        if twice := [key for key in keys if keys.count(key) > 1]:
+            problem = f"{twice[0]} stands twice"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 class Section(BaseModel):
     """A part of a file: unknown fields are errors, values never change after reading."""
 
@@ -65,7 +76,7 @@ Whole = TypeVar("Whole", bound=Section)
 def read_settings(path: Path, kind: type[Whole], refusal: type[PrecisionTimeError]) -> Whole:
     """The settings of a file; raises ``refusal`` naming file, field, value and what is expected."""
     try:
-        raw = yaml.safe_load(path.read_bytes())
+        raw = yaml.load(path.read_bytes(), _NothingTwice)
     except OSError as error:
         raise refusal(f"{path}: {error.strerror}") from None
     except (yaml.YAMLError, RecursionError) as error:

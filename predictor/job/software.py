@@ -34,6 +34,7 @@ RECORDED = "profiles/measurements"  # where words stand that no price knows
 SHARDING = {"fsdp", "zero", "data_parallel_sharding_strategy", "use_distributed_optimizer"}
 # Rank of adapters in the recipes of Hugging Face.
 USUAL_RANK = 16
+CONTRADICTION = "they contradict each other: leave one out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +184,9 @@ def _stated(options: Pairs) -> dict[str, Setting]:
             other = found.setdefault(name, setting)
             if other.value != value:
                 both = f"{other.reason};{setting.reason}"
-                raise JobError("options", both, "they contradict each other: leave one out")
+                raise JobError("options", both, CONTRADICTION)
+    if "adapter_rank" in found and ("lora", "off") in options:
+        raise JobError("options", f"{found['adapter_rank'].reason};lora=off", CONTRADICTION)
     return found
 
 

@@ -154,6 +154,7 @@ def test_what_if_compares_two_replays(jobs: Path, fitted: Fitted) -> None:
         (("report", "--from", "missing.csv"), "there is no such file"),
         (("report", "--from", "jobs.xlsx"), "expected a file"),
         (("whatif", "--add", "a100"), "NAME:GPUS"),
+        (("whatif", "--add", "h1000:8"), "add=h1000; expected a name of `precision-time gpus`"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_line(words: tuple[str, ...], reason: str) -> None:

@@ -227,3 +227,12 @@ def test_a_misspelt_setting_is_refused_with_what_was_meant(
     for text, meant in words.items():
         file.write_text(text)
         assert meant in raised(lambda: read(file)).rpartition("=")[2]
+
+
+@pytest.mark.parametrize("read", [read_policy, read_config])
+def test_a_setting_that_stands_twice_is_refused(
+    read: Callable[[Path], object], tmp_path: Path
+) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("hardware: {fabric: ib-hdr}\nhardware: {fabric: ib-ndr}\n")
+    assert "hardware stands twice" in raised(lambda: read(file))

@@ -322,3 +322,9 @@ def test_evaluate_goes_on_and_counts_the_words_it_does_not_know(
     assert result.exit_code == 0, result.output
     for word in ("flash_attntion (1)", "adamwx (1)", "pytroch (1)"):
         assert word in result.stderr
+
+
+def test_adapters_that_are_off_have_no_rank() -> None:
+    said = {"model": "llama2-7b", "gpu": "a100", "precision": "bf16", "batch_size": 1}
+    with pytest.raises(JobError, match=r"lora_rank=8;lora=off.*contradict"):
+        TrainingJob(**said, options=(("lora", "off"), ("lora_rank", "8")))  # type: ignore[arg-type]

@@ -154,8 +154,10 @@ def test_messy_rows_are_counted_by_reason_and_the_rest_is_read(tmp_path: Path) -
         ROW.replace("TIMEOUT", "RUNNING"),
         ROW.replace(",2,", ",0,"),
         ROW.replace("1619840000", ""),
+        ROW.replace("TIMEOUT", ""),
     )
     assert reasons(path) == {
+        "no state": 1,
         "submit is no time": 1,
         "ends before it starts": 1,
         "starts before it was submitted": 1,

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from profiles.errors import UnknownGpuError
-from profiles.gpus import find_gpu
+from profiles.gpus import find_gpu, gpus
 
 from ...errors import TraceError
 from ...job.training_job import TrainingJob
@@ -63,11 +63,14 @@ class ClusterChange:
         had = {pool.name: pool for pool in (*self.add, *pools)}
         counts = {pool.name: pool.gpus for pool in pools}
         for pool in self.add:
+            if pool.name not in counts and pool.name not in gpus():
+                known = ", ".join(("a name of `precision-time gpus`", *counts))
+                raise TraceError(f"invalid add={pool.name}; expected {known}")
             counts[pool.name] = counts.get(pool.name, 0) + pool.gpus
         for pool in self.remove:
             there = counts.get(pool.name, 0)
             if there < pool.gpus:
-                known = ", ".join(f"{name}:{gpus}" for name, gpus in counts.items())
+                known = ", ".join(f"{name}:{count}" for name, count in counts.items())
                 raise TraceError(
                     f"invalid remove={pool.name}:{pool.gpus}; there are {there}; types are {known}"
                 )
@@ -75,10 +78,10 @@ class ClusterChange:
         if not any(counts.values()):
             raise TraceError("remove: no GPU is left to replay on")
         found = []
-        for name, gpus in counts.items():
+        for name, number in counts.items():
             per_node = had[name].gpus_per_node
-            whole = per_node if per_node is not None and gpus % per_node == 0 else None
-            found += [Pool(name=name, gpus=gpus, gpus_per_node=whole)] if gpus else []
+            whole = per_node if per_node is not None and number % per_node == 0 else None
+            found += [Pool(name=name, gpus=number, gpus_per_node=whole)] if number else []
         return tuple(found)
 
 

@@ -182,14 +182,7 @@ class AccountingTable:
         job_id = text["job_id"][0]
         if self._scheduler == "slurm" and _STEP.fullmatch(job_id):
             return LeftOut(STEP)
-        try:
-            state = _state(text["state"][0])
-        except _MessyRowError:
-            if not self._keep_unknown:
-                raise
-            state = None
-        if state is None and self._keep_unknown:
-            state = JobState.UNKNOWN
+        state = _state(text["state"][0], keep_unknown=self._keep_unknown)
         if state is GOING_ON:
             return LeftOut(GOING_ON)
         gpus = asked_gpus(text["gpus"][0] or "0")
@@ -200,6 +193,8 @@ class AccountingTable:
         submit_s, start_s, end_s = self._times(text)
         limit = limit_s(*text["limit"])
         if state is None:
+            if self._columns["state"] and not text["exit"][0]:
+                raise _MessyRowError("no state")
             reached = limit is not None and start_s is not None and end_s - start_s >= limit
             failed = JobState.FAILED if text["exit"][0].strip("0:.") else JobState.COMPLETED
             state = JobState.TIMEOUT if reached else failed
@@ -303,16 +298,18 @@ def _cell(row: Sequence[str], columns: Sequence[tuple[int, float]]) -> Scaled:
 
 
 @lru_cache(2**12)
-def _state(text: str) -> JobState | str | None:
+def _state(text: str, *, keep_unknown: bool) -> JobState | str | None:
     """How a job ended, GOING_ON where it has not, None where nothing says."""
     word = text.split()[0].lower() if text else ""
-    if not word:
+    if not word and not keep_unknown:
         return None
     if word in _words()["going_on"]:
         return GOING_ON
     for state, words in _words()["states"].items():
         if word in words:
             return JobState(state)
+    if keep_unknown:
+        return JobState.UNKNOWN
     raise _MessyRowError("an unknown state")
 
 
