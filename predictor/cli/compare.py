@@ -15,6 +15,7 @@ from .console import GAP, format_option, show_json, show_table, warn
 from .costs import cost_options, kilowatt_hours, money, seconds_of, take_terms
 from .options import (
     TOO_LARGE,
+    assumed,
     job_of,
     job_options,
     model_argument,
@@ -77,8 +78,12 @@ def compare(
     if form == "json":
         found = [line.as_dict() for line in lines]
         show_json({"model": lines[0].found.job.model, "lines": found, "left_out": skipped})
-        warn_of_memory([line.found for line in lines], strict=strict)
-        return
+    else:
+        _show_comparison(lines, skipped)
+    warn_of_memory([line.found for line in lines], strict=strict)
+
+
+def _show_comparison(lines: Sequence[Line], skipped: Sequence[str]) -> None:
     first = lines[0].found
     length = "" if first.steps is None else f", {count(first.steps)} steps"
     batch = f"batch {first.job.micro_batch_size} per GPU"
@@ -89,13 +94,12 @@ def compare(
     head += ["GPU-h"] if whole == "total" else []
     unfit = {number for number, line in enumerate(lines) if not line.found.memory.ok}
     show_table(head, list(map(_line_cells, lines)), left=2, red=unfit)
-    if skipped:
-        click.echo("\nskipped, the GPU has no units for the format")
-        for combination in skipped:
-            click.echo(f"{GAP}{combination}")
+    told = "\n".join(assumed(line.found for line in lines)).rstrip()
+    no_units = [] if not skipped else ["skipped, the GPU has no units for the format", *skipped]
+    for part in filter(None, (told, f"\n{GAP}".join(no_units))):
+        click.echo(f"\n{part}")
     for warning in dict.fromkeys(w for line in lines for w in line.found.warnings):
         warn(warning)
-    warn_of_memory([line.found for line in lines], strict=strict)
 
 
 def chosen(
@@ -288,7 +292,8 @@ def _show_text(
             click.echo(f"  {line}")
     cheapest, fastest = plans.cheapest(), plans.fastest()
     if chosen is not None:
-        click.echo(f"\n{MARK} within {wish}: {_told(chosen)}")
+        click.echo(f"\n{MARK} within {wish}: {_told(chosen)}\n")
+        click.echo("\n".join(assumed([chosen.found])), nl=False)
         for warning in chosen.found.warnings:
             warn(warning)
     elif cheapest is None or fastest is None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 GIB = 2**30
 # What clusters have, from the slowest on: a job that states no GPU type may get any of them.
 LIKELY_GPUS = ("v100-sxm2-32gb", "a100-sxm4-80gb", "h100-sxm5-80gb")
+NO_SHEET = "{} stays what it is called here: physics has no data sheet of such a GPU (`gpus`)"
 ONE_GPU = "1 GPU is taken: neither --gpus nor #SBATCH nor a launcher says how many"
 LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.99)
 # Runs of the same script from which on their spread is the job's own.
@@ -99,6 +100,8 @@ def _request(
     words: tuple[str, ...], comment: str | None, given: dict[str, Any]
 ) -> tuple[JobRequest, Stated, tuple[str, ...]]:
     """The job, what it states of its training, and what is assumed of it."""
+    from profiles.gpus import gpus, known_name
+
     from ..identify.files import user_files
     from ..identify.grammar import stated_text
     from ..identify.identify import identify, sbatch_options, started_gpus
@@ -115,7 +118,9 @@ def _request(
         asked["memory_bytes"] = round(memory_gib * GIB)
     if "gpus" not in asked and (started := started_gpus(script or "", words, files)):
         asked["gpus"] = started
-    assumed = () if "gpus" in asked else (ONE_GPU,)
+    kind = asked.get("gpu_type")
+    no_sheet = kind and known_name(kind) not in gpus() and NO_SHEET.format(kind)
+    assumed = filter(None, ("gpus" not in asked and ONE_GPU, no_sheet))
     job = request.JobRequest(
         script=request.script_signature(" ".join(words) if script is None else script),
         command=request.command_signature(" ".join(words), str(directory)),
@@ -123,7 +128,7 @@ def _request(
         **request.stated_fields(stated_text(stated)),
         **{"gpus": 1, **asked},
     )
-    return job, stated, assumed
+    return job, stated, tuple(assumed)
 
 
 def _asked_in(options: Mapping[str, str]) -> dict[str, Any]:
@@ -202,6 +207,8 @@ def _narrowing(found: Estimate, prediction: Prediction | None, stated: Stated) -
     lacking = missing(stated) if stated.model else []
     if lacking and not own:
         return f"state {', '.join(lacking)}: physics speaks then"
+    if stated.doubts and not own:
+        return stated.doubts[0].text
     if own >= ENOUGH_RUNS:
         return ""
     return "a run of this script here; past jobs are learned by precision-time history ingest"

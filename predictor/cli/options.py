@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from ..units import gibibytes
 from .console import progress, warn
 
 if TYPE_CHECKING:
+    from ..estimate.assumptions import Assumption
     from ..estimate.core import Predictor
     from ..estimate.fitting import Fitted
     from ..estimate.measurement import Measurement
@@ -133,6 +134,8 @@ def job_of(model: str, fields: Mapping[str, Any]) -> TrainingJob:
 
         stated["phases"] = parse_phases(";".join(texts))
     size = image_size(stated.pop("image_size"), entry)
+    if entry.seq_len is None and (tokens := stated["seq_len"] or stated["mean_seq_len"]):
+        raise JobError("seq_len", tokens, f"{entry.name} takes no tokens; leave it out")
     return TrainingJob(
         model=entry.name, image_size=size, options=options, variant=variant, **with_first(stated)
     )
@@ -213,6 +216,19 @@ def refit(measurements: Sequence[Measurement] | None = None) -> Fitted:
 
     with progress(FITTING) as bar:
         return fit(measurements, progress=bar)
+
+
+def assumed(predictions: Iterable[Prediction]) -> Iterator[str]:
+    """A head and what is assumed of jobs, each with its widest range; nothing where nothing is."""
+    widest: dict[tuple[str, str], Assumption] = {}
+    for one in (one for found in predictions for one in found.assumptions):
+        other = widest.setdefault((one.field, one.value), one)
+        low, high = min(one.low, other.low), max(one.high, other.high)
+        widest[one.field, one.value] = replace(one, low=low, high=high)
+    if widest:
+        yield "assumed, because the job does not say it"
+        yield from (f"  {one}" for one in widest.values())
+        yield ""
 
 
 def warn_of_memory(predictions: Sequence[Prediction], *, strict: bool) -> None:

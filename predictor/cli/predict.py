@@ -10,7 +10,15 @@ import click
 from ..units import count, duration, gibibytes, percent, short, span
 from .console import GAP, format_option, show_json, show_table, warn
 from .costs import cost_lines, cost_options, take_terms
-from .options import job_of, job_options, model_argument, predictor, strict_option, warn_of_memory
+from .options import (
+    assumed,
+    job_of,
+    job_options,
+    model_argument,
+    predictor,
+    strict_option,
+    warn_of_memory,
+)
 
 if TYPE_CHECKING:
     from ..estimate.prediction import Prediction
@@ -78,10 +86,7 @@ def explain(model: str, version: str | None, form: str, **fields: Any) -> None:
         for s in software.settings
     ]
     show_table(("field", "value", "is", "by"), rows, left=4)
-    if found.assumptions:
-        click.echo("\nassumed, because the job does not say it")
-    for one in found.assumptions:
-        click.echo(f"{GAP}{one}")
+    click.echo("\n" + "\n".join(assumed([found])).rstrip())
 
 
 def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:
@@ -120,10 +125,7 @@ def text(found: Prediction, terms: Terms | None = None) -> Iterator[str]:
     if terms is not None:
         yield from costs(found, terms)
         yield ""
-    if found.assumptions:
-        yield "assumed, because the job does not say it"
-        yield from (f"{GAP}{one}" for one in found.assumptions)
-        yield ""
+    yield from assumed([found])
     yield "evidence"
     yield from (f"{GAP}{line}" for line in found.evidence)
 

@@ -26,7 +26,7 @@ from ..physics.step import INPUT, StepModel, StepTime, input_s
 from ..units import short
 from .assumptions import Assumption, assumptions_of, widened
 from .intervals import Intervals, factor
-from .prediction import Prediction, summed
+from .prediction import NO_DATA, Prediction, summed
 from .residual.features import CATEGORIES, NUMBERS, Features, features
 from .residual.kernel import Floats
 from .residual.model import Residual, ResidualEstimate
@@ -194,6 +194,8 @@ def _warnings(job: TrainingJob, tier: Tier, step_s: float) -> tuple[str, ...]:
     known, unfelt = known_options(), () if input_bound_s else INPUT
     if told := [key for key, _ in job.options if known[key].only_recorded or key in unfelt]:
         found.append(f"no price knows {', '.join(told)}: measured runs state it, and differ in it")
+    if job.epochs is not None and steps_of(job) is None:
+        found.append(NO_DATA.format(epochs=job.epochs))
     if tier is Tier.MODEL:
         found.append("this model was never measured: run a few steps and calibrate")
     return (*found, *split_warnings(job))

@@ -34,6 +34,7 @@ _CACHED = re.compile(
 _SIZE = re.compile(r"(.+?)-(\d{2,4})(?:x\2)?")
 _NEAREST_OF = 40
 _CUTOFF = 0.5
+_TELLING = 4  # letters from which on a part of a name tells which it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +134,8 @@ def nearest(name: str) -> tuple[str, ...]:
     known = _known()
     key = normal(name[:MAX_NAME]).rpartition("/")[2][:_NEAREST_OF]
     close = difflib.get_close_matches(key, known, n=6, cutoff=_CUTOFF)
-    return tuple(dict.fromkeys(known[c] for c in close))[:3]
+    inside = [name for name in known if key in name and len(key) >= _TELLING]
+    return tuple(dict.fromkeys(known[c] for c in (*inside, *close)))[:3]
 
 
 def normal(name: str) -> str:

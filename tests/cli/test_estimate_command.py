@@ -214,3 +214,17 @@ def test_a_gpu_type_that_nobody_stated_is_told_and_widens(home: Path, tmp_path: 
     wide, narrow = any_gpu["quantiles_s"], one["quantiles_s"]
     assert wide["0.05"] < narrow["0.05"]
     assert wide["0.95"] > narrow["0.95"]
+
+
+def test_a_gpu_type_without_data_sheet_is_told(home: Path, script: Path) -> None:
+    assert (
+        "h1000 stays what it is called here"
+        in command("estimate", str(script), "--gpu", "h1000").stdout
+    )
+    assert "stays what" not in command("estimate", str(script), "--gpu", "H100").stdout
+
+
+def test_what_keeps_physics_silent_is_what_would_narrow(home: Path) -> None:
+    words = "tune run full_finetune_distributed --config qwen3/8B_full batch_size=2 epochs=1"
+    found = command("estimate", "--gpus", "8", "--", *words.split())
+    assert "narrower by: how many micro-steps are in a step is not stated" in found.stdout

@@ -295,3 +295,21 @@ def test_explain_lists_each_default_with_its_source_and_each_assumption(
     for one in run_json(*words)["assumptions"]:
         (told,) = [line for line in lines if line.startswith(f"{one['field']}: ")]
         assert f"{one['value']} is assumed ({one['reason']})" in told
+
+
+def test_epochs_of_nobody_knows_how_many_samples_are_told(run: Run) -> None:
+    found = run(
+        "predict", "yolo11n", "--gpu=a100", "--precision=amp", "--batch-size=16", "--epochs=9"
+    )
+    assert "state dataset= or dataset_size= for the time of 9 epochs" in found.stderr
+
+
+def test_tokens_of_a_network_of_images_are_refused(run: Run) -> None:
+    words = ("--gpu=a100", "--precision=amp", "--batch-size=16", "--seq-len=512")
+    found = run("predict", "resnet50", *words, code=2)
+    assert "seq_len=512; resnet50 takes no tokens" in found.stderr
+
+
+def test_a_comparison_names_each_assumption_once(run: Run) -> None:
+    found = run("compare", "resnet50", "--gpu=a100", "--gpu=h100", "--batch-size=64")
+    assert found.stdout.count("image_size: 224x224 is assumed") == 1
