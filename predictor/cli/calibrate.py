@@ -68,7 +68,7 @@ def calibrate(
         return
     from ..estimate import artifacts
     from ..site.calibration.calibrate import UNTIL, cut_at, gather
-    from ..site.calibration.site_state import SiteState, write_state
+    from ..site.calibration.site_state import TEACHING_RUNS, SiteState, write_state
 
     where, current = where_of(filters), artifacts.current()
     # When the last run ended that taught the predictor in use.
@@ -76,7 +76,7 @@ def calibrate(
     taught_s = next((m.figures.get(UNTIL, 0.0) for m in used), 0.0)
     with open_history(history, create=False) as store, progress("calibrating") as bar:
         bar("how long jobs run", 0.0)
-        state = SiteState.learn(store.runs(where))
+        state = SiteState.learn(store.latest(TEACHING_RUNS, where))
         bar("runs of the site", 0.1)
         cut_s = cut_at(store, where, hold_back, taught_s)
         gathered = gather(store.runs(where), state.fixed, cut_s)
