@@ -145,7 +145,7 @@ def collective_faults(table: CollectiveTable) -> list[str | None]:
     share = table.bus_bytes_per_s / (link * np.where(sharp & reduces, IN_SWITCH_REDUCTION, 1.0))
     _mark(reasons, table.gpus < 2, "fewer than two GPUs")
     _mark(reasons, share > TOLERANCE, "{:.2f} of the link bandwidth", share)
-    _mark(reasons, _far_apart(table, share), "GPUs of one node that reach each other over its memory")
+    _mark(reasons, _far_apart(table, share), "GPUs of one node without peer access")
     whole = table.nodes * table.gpus_per_node
     _mark(reasons, ~np.isnan(whole) & (whole != table.gpus), "nodes x gpus_per_node is not gpus")
     return reasons

@@ -216,6 +216,7 @@ def test_the_same_measurement_twice_is_kept_once(
     ("change", "reason"),
     [
         ({"time_us": "10.0"}, "of the link bandwidth"),
+        ({"system": "other", "time_us": "900000.0"}, "without peer access"),
         ({"gpus": "1", "nodes": "1", "gpus_per_node": "1"}, "fewer than two GPUs"),
         ({"nodes": "2"}, "nodes x gpus_per_node"),
         ({"bytes": "many"}, "bytes='many' is not a positive number"),
