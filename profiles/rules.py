@@ -24,8 +24,8 @@ BOOST_TOLERANCE = 1.25
 # where the bus-bandwidth formula counts almost two.
 IN_SWITCH_REDUCTION = 2.0
 # Without peer access a message crosses the memory of the node several times: 8 L40S of one machine
-# reached 0.04 to 0.06 of a link, those of every other PCIe node here 0.08 and more.
-NO_PEERS = 0.07
+# reached 0.04 to 0.06 of a link, those of every other node here at least 0.079.
+NO_PEERS, LARGE_MESSAGE = 0.07, 2.0**26
 CONSISTENCY = 0.03  # throughput against iteration time of one row
 
 _HALVES = {
@@ -138,26 +138,37 @@ def _link(gpu: Gpu) -> float:
 def collective_faults(table: CollectiveTable) -> list[str | None]:
     """Why each row contradicts physics: a bus bandwidth above the links of one GPU."""
     reasons: list[str | None] = [None] * len(table)
-    sheets = [find_gpu(str(name)) for name in table.gpu]
-    link = np.array([_link(gpu) for gpu in sheets])
-    sharp = np.array([g.compute_capability >= (9, 0) for g in sheets], dtype=np.bool_)
-    reduces = table.op == "all_reduce"
-    share = table.bus_bytes_per_s / (link * np.where(sharp & reduces, IN_SWITCH_REDUCTION, 1.0))
+    share = _link_share(table)
     _mark(reasons, table.gpus < 2, "fewer than two GPUs")
     _mark(reasons, share > TOLERANCE, "{:.2f} of the link bandwidth", share)
-    _mark(reasons, _far_apart(table, share), "GPUs of one node without peer access")
     whole = table.nodes * table.gpus_per_node
     _mark(reasons, ~np.isnan(whole) & (whole != table.gpus), "nodes x gpus_per_node is not gpus")
     return reasons
 
 
-def _far_apart(table: CollectiveTable, share: Floats) -> NDArray[np.bool_]:
-    """Sweeps on one node whose largest message stays below NO_PEERS of the link: no peer access."""
+def without_peers(table: CollectiveTable) -> NDArray[np.bool_]:
+    """Rows of sweeps on one node whose large messages all stay below NO_PEERS of the link.
+
+    Such a node is no pattern for others; at its own site it is measured rightly.
+    """
     keys = list(zip(table.gpu, table.system, table.op, table.gpus, table.nodes, strict=True))
     best: dict[tuple[object, ...], float] = {}
-    for key, reached in zip(keys, share.tolist(), strict=True):
-        best[key] = max(best.get(key, 0.0), reached)
-    return np.array([key[-1] == 1 and best[key] < NO_PEERS for key in keys], dtype=np.bool_)
+    for key, size, reached in zip(keys, table.bytes, _link_share(table).tolist(), strict=True):
+        if size >= LARGE_MESSAGE and key[-1] == 1:
+            best[key] = max(best.get(key, 0.0), reached)
+    return np.array([best.get(key, 1.0) < NO_PEERS for key in keys], dtype=np.bool_)
+
+
+def _link_share(table: CollectiveTable) -> Floats:
+    """Bus bandwidth over that of the links of one GPU, (n,)."""
+    sheets = [find_gpu(str(name)) for name in table.gpu]
+    link = np.array([_link(gpu) for gpu in sheets])
+    sharp = np.array([g.compute_capability >= (9, 0) for g in sheets], dtype=np.bool_)
+    reduces = table.op == "all_reduce"
+    share: Floats = table.bus_bytes_per_s / (
+        link * np.where(sharp & reduces, IN_SWITCH_REDUCTION, 1.0)
+    )
+    return share
 
 
 def _mark(

@@ -40,6 +40,7 @@ from profiles.rules import (
     measurement_fault,
     number_fault,
     operator_faults,
+    without_peers,
 )
 from profiles.storage import (
     COLLECTIVE_COLUMNS,
@@ -227,7 +228,11 @@ def sort_collectives(rows: Sequence[Row]) -> Sorted:
     readable = [row for row, fault in zip(rows, words, strict=True) if fault is None]
     cells = [collective_cells(row, row["source_repo"]) for row in readable]
     columns = _by_column(COLLECTIVE_COLUMNS, cells)
-    physics = iter(collective_faults(collective_table([r["gpu"] for r in readable], columns)))
+    table = collective_table([r["gpu"] for r in readable], columns)
+    alone = (
+        "GPUs of one node without peer access" if far else None for far in without_peers(table)
+    )
+    physics = (fault or far for fault, far in zip(collective_faults(table), alone, strict=True))
     return _sorted(rows, [fault or next(physics) for fault in words])
 
 

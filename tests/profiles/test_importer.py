@@ -212,6 +212,14 @@ def test_the_same_measurement_twice_is_kept_once(
     assert quarantined(tmp_path / "out")[0].reason == "the same measurement as op1"
 
 
+def test_small_messages_alone_say_nothing_of_peers(
+    write_tables: WriteTables, tmp_path: Path, collective_row: Row
+) -> None:
+    small = {**collective_row, "id": "small", "system": "other", "bytes": "1024", "time_us": "30.0"}
+    import_directory(write_tables(collectives=[collective_row, small]), tmp_path / "out")
+    assert sorted(collectives(tmp_path / "out").id.tolist()) == ["co1", "small"]
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
