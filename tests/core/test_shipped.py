@@ -32,11 +32,12 @@ def asked() -> list[TrainingJob]:
     return [*jobs, *(j.but(source="user") for j in jobs), *(j.but(gpus=3 * j.gpus) for j in jobs)]
 
 
+def test_the_profiles_are_those_it_was_fitted_on(session_home: object) -> None:
+    assert artifacts.shipped().tables_hash == store.tables_hash(), REMAKE
+
+
 @pytest.mark.slow
 class TestAgainstAFitOfToday:
-    def test_the_profiles_are_those_it_was_fitted_on(self, session_home: object) -> None:
-        assert artifacts.shipped().tables_hash == store.tables_hash(), REMAKE
-
     def test_a_new_fit_predicts_the_same(self, whole: Fitted) -> None:
         jobs = asked()
         old = store.load_predictor(artifacts.SHIPPED).predict_many(jobs)
