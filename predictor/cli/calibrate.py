@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import expm1
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +79,8 @@ def calibrate(
         state = SiteState.learn(store.latest(TEACHING_RUNS, where))
         bar("runs of the site", 0.1)
         cut_s = cut_at(store, where, hold_back, taught_s)
-        gathered = gather(store.runs(where), state.fixed, cut_s)
+        telling = store.runs(replace(where, only_telling=True))
+        gathered = gather(telling, state.fixed, cut_s, store.count(where))
         if not dry_run:
             write_state(state)
         compared, stored = _calibrate(gathered, bar, force=force, dry_run=dry_run)

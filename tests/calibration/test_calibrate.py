@@ -101,6 +101,11 @@ def test_no_configuration_fills_the_memory() -> None:
     assert found.left[f"one of more than {LATEST} similar runs"] == 50
 
 
+def test_runs_that_were_not_worth_reading_are_counted() -> None:
+    found = gather((run_of(n, elapsed_s=9000.0) for n in range(3)), (), inf, total=10)
+    assert (found.runs, found.left.total()) == (10, 7)
+
+
 def test_the_noise_of_a_site_is_that_of_its_like_runs() -> None:
     hyper = initial_sets()
     noisy = with_noise(hyper, ["site:a"], 2 * hyper.known.noise)

@@ -13,7 +13,7 @@ from predictor.site.calibration.site_state import FILE_NAME, SiteState, read_sta
 
 
 def learned() -> SiteState:
-    return SiteState.learn(run_of(n, reported=told(0.1, startup_s=90.0)) for n in range(40))
+    return SiteState.learn([run_of(n, reported=told(0.1, startup_s=90.0)) for n in range(40)])
 
 
 def test_what_is_written_is_read(home: Path) -> None:
@@ -26,7 +26,7 @@ def test_what_is_written_is_read(home: Path) -> None:
 
 
 def test_no_name_of_anybody_is_written(home: Path) -> None:
-    state = SiteState.learn(run_of(n, user="ann", name="secret") for n in range(40))
+    state = SiteState.learn([run_of(n, user="ann", name="secret") for n in range(40)])
     text = write_state(state).read_text()
     assert "ann" not in text
     assert "secret" not in text

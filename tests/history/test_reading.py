@@ -78,6 +78,24 @@ def test_only_what_told_its_step_time_is_reported(history: History) -> None:
     assert list(history.runs(Where(only_reported=True))) == [RUNS[1]]
 
 
+def test_those_that_tell_of_their_steps_name_a_network_and_reported_or_ended(
+    history: History,
+) -> None:
+    failed = JobState.FAILED
+    told = [
+        replace(RUNS[1], ended=replace(RUNS[1].ended, state=failed)),
+        replace(RUNS[2], ended=replace(RUNS[2].ended, state=JobState.TIMEOUT), reported=None),
+    ]
+    silent = [
+        bare(RUNS[0]),
+        replace(RUNS[3], asked=""),
+        replace(RUNS[4], ended=replace(RUNS[4].ended, start_s=None)),
+        replace(RUNS[5], ended=replace(RUNS[5].ended, state=failed), reported=None),
+    ]
+    history.add([*told, *silent])
+    assert list(history.runs(Where(only_telling=True))) == told
+
+
 def test_the_latest_are_the_last_ones_oldest_first(filled: History) -> None:
     assert tuple(filled.latest(3)) == RUNS[-3:]
     assert filled.latest(2, Where(users=("user0",))) == [RUNS[28], RUNS[35]]

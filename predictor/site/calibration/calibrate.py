@@ -53,7 +53,7 @@ LATEST = 200
 class Gathered:
     """``earlier`` candidates teach, ``later`` ones check; ``left`` are the other runs by reason.
 
-    ``runs`` are all that were read.
+    ``runs`` are all there are.
     """
 
     earlier: tuple[SiteRun, ...]
@@ -68,8 +68,13 @@ class Gathered:
         return tuple(c for c in both if c.kind is StepEvidence.LOWER_BOUND)
 
 
-def gather(runs: Iterable[Run], fixed: Sequence[FixedTimes], cut_s: float) -> Gathered:
-    """Candidates of ``runs``, which come oldest first; those that ended after ``cut_s`` check."""
+def gather(
+    runs: Iterable[Run], fixed: Sequence[FixedTimes], cut_s: float, total: int = 0
+) -> Gathered:
+    """Candidates of ``runs``, which come oldest first; those that ended after ``cut_s`` check.
+
+    Of ``total`` runs the others were not worth reading.
+    """
     reader = RunReader(fixed)
     # By whether they check and by configuration, then by user.
     kept: defaultdict[tuple[bool, TrainingJob], defaultdict[str, deque[SiteRun]]] = defaultdict(
@@ -88,10 +93,12 @@ def gather(runs: Iterable[Run], fixed: Sequence[FixedTimes], cut_s: float) -> Ga
         if sum(map(len, by_user.values())) > LATEST:
             max(by_user.values(), key=len).popleft()  # of whoever has most
             left[f"one of more than {LATEST} similar runs"] += 1
+    if total > count:
+        left["name no network, or ended early without a report"] = total - count
     sides: dict[bool, list[SiteRun]] = {False: [], True: []}
     for (checks, _), by_user in kept.items():
         sides[checks].extend(chain.from_iterable(by_user.values()))
-    return Gathered(tuple(sides[False]), tuple(sides[True]), left, count)
+    return Gathered(tuple(sides[False]), tuple(sides[True]), left, max(total, count))
 
 
 def cut_at(history: History, where: Where, hold_back: float, taught_s: float = 0.0) -> float:

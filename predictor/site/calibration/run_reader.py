@@ -20,7 +20,7 @@ from ...estimate.core import steps_of
 from ...estimate.measurement import Measurement
 from ...identify.grammar import parse_text
 from ...job.training_job import SITE_PREFIX, TrainingJob
-from ..history.run import JobState, Reported, Run
+from ..history.run import CUT_OFF, ENDED_ITS_STEPS, JobState, Reported, Run
 
 MIN_RUNS = 10
 HIGH = 0.9
@@ -140,7 +140,6 @@ UNKNOWN_STARTUP_S = 600.0
 # What is not known of the start-up may be this share of a run whose elapsed time is a measurement.
 MAX_DOUBT = 0.1
 INTERRUPTED = (JobState.PREEMPTED, JobState.NODE_FAIL)
-CUT_OFF = (JobState.TIMEOUT, JobState.DEADLINE)
 
 
 class RunReader:
@@ -189,7 +188,7 @@ class RunReader:
 
     def _elapsed(self, run: Run, job: TrainingJob) -> tuple[float, StepEvidence] | str:
         ended = run.ended
-        if ended.state not in (JobState.COMPLETED, *CUT_OFF):
+        if ended.state not in ENDED_ITS_STEPS:
             return "failed or cancelled without a report of its steps"
         try:
             steps = steps_of(job)

@@ -7,8 +7,7 @@ decision waits for a database. It holds hashes of users and names, never the nam
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -40,20 +39,11 @@ class SiteState:
     memory: SiteMemory = field(default_factory=SiteMemory)
 
     @classmethod
-    def learn(cls, runs: Iterable[Run]) -> SiteState:
-        """From runs, oldest first, read once."""
-        latest: deque[PastRun] = deque(maxlen=TEACHING_RUNS)
-
-        def remembered() -> Iterator[Run]:
-            for run in runs:
-                if (past := PastRun.of(run)) is not None:
-                    latest.append(past)
-                yield run
-
-        fixed = fixed_times(remembered())
+    def learn(cls, runs: Sequence[Run]) -> SiteState:
+        """From runs, oldest first."""
         memory = SiteMemory()
-        memory.learn(latest)
-        return cls(fixed, memory)
+        memory.learn([past for run in runs if (past := PastRun.of(run)) is not None])
+        return cls(fixed_times(runs), memory)
 
     def cluster(self, site: str) -> FixedTimes | None:
         """The fixed times of a site; without a name, of the only cluster there is."""

@@ -29,6 +29,11 @@ class JobState(StrEnum):
     UNKNOWN = "unknown"
 
 
+CUT_OFF = (JobState.TIMEOUT, JobState.DEADLINE)
+# Their elapsed time says something of the time of their steps.
+ENDED_ITS_STEPS = (JobState.COMPLETED, *CUT_OFF)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedJob:
     """One job after its end.

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, ColumnElement, Double, Index, MetaData, Table, Text
+from sqlalchemy import BigInteger, Column, ColumnElement, Double, Index, MetaData, Table, Text, or_
 
-from .run import JobState
+from .run import ENDED_ITS_STEPS, JobState
 
 METADATA = MetaData()
 # Compared by code points everywhere, as Python does; PostgreSQL follows a locale by default.
@@ -81,7 +81,8 @@ class Where:
     """Runs that end in [since_s, until_s) and are of one of the names given; empty for all.
 
     ``models`` and ``precisions`` are what was asked for, ``gpu_types`` the scheduler's names of
-    what was allocated. With ``only_reported`` the run has told its own step time.
+    what was allocated. With ``only_reported`` the run has told its own step time; with
+    ``only_telling`` it started, names its network, and has told its steps or may have ended them.
     """
 
     since_s: float | None = None
@@ -98,6 +99,7 @@ class Where:
     gpu_types: tuple[str, ...] = ()
     states: tuple[JobState, ...] = ()
     only_reported: bool = False
+    only_telling: bool = False
 
 
 EVERY_RUN = Where()
@@ -111,6 +113,10 @@ def conditions(where: Where) -> Iterator[ColumnElement[bool]]:
         yield RUNS.c.end_s < where.until_s
     if where.only_reported:
         yield RUNS.c.reported_step_s.is_not(None)
+    if where.only_telling:
+        yield RUNS.c.start_s.is_not(None)
+        yield RUNS.c.model.is_not(None)
+        yield or_(RUNS.c.reported_step_s.is_not(None), RUNS.c.state.in_(ENDED_ITS_STEPS))
     for field in fields(where):
         names = getattr(where, field.name)
         if names and isinstance(names, tuple):

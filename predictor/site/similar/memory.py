@@ -50,6 +50,7 @@ GRACE_S, GRACE_SHARE = 60.0, 0.005
 GRACE_LEVEL, GRACE_KEPT = 0.95, 200
 MAX_WINDOWS = 200_000
 RATIOS_KEPT, ERRORS_KEPT = 50, 200
+LATEST_EXPECTED = 20_000
 # Squared ln errors to begin with of runs alike and of physics, until jobs of this site tell.
 FIRST_ERRORS = 5
 FIRST_ERROR = {"runs": 0.5, "physics": 0.25}
@@ -212,8 +213,10 @@ class SiteMemory:
     ) -> None:
         """Go through runs as time did: each is expected at its submission, and known at its end.
 
-        ``expect`` says the times of a run by its place, in the place of ``recall``.
+        ``expect`` says the times of a run by its place, in the place of ``recall``, which expects
+        the latest LATEST_EXPECTED: how far the quantiles hold is told by fewer.
         """
+        first = len(runs) - LATEST_EXPECTED
         moments = [(run.submit_s, 1, at) for at, run in enumerate(runs)]
         moments += [(run.end_s, 0, at) for at, run in enumerate(runs)]
         expected: dict[int, RunTimes] = {}
@@ -221,10 +224,10 @@ class SiteMemory:
             run = runs[at]
             if not submitted:
                 self.add(run, expected.pop(at, None))
-            elif expect is None:
-                expected[at] = self.recall(run.request).times
-            else:
+            elif expect is not None:
                 expected[at] = expect(at, run)
+            elif at >= first:
+                expected[at] = self.recall(run.request).times
 
     def add(self, run: PastRun, expected: RunTimes | None = None) -> None:
         """Remember a run that ended, and how it was expected at its submission."""
