@@ -27,7 +27,6 @@ MODULES = {
     "progress": "progress",
     "backtest": "backtest",
     "fit": "models",
-    "learn": "models",
     "models": "models",
     "history": "history",
     "capacity": "capacity",

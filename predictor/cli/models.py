@@ -1,8 +1,7 @@
-"""`precision-time fit`, `learn` and `models`: fitted predictors, made and kept."""
+"""`precision-time fit` and `models`: fitted predictors, made and kept."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -37,21 +36,6 @@ def fit(directories: tuple[Path, ...], form: str) -> None:
     click.echo(manifest.version)
     for name, value in manifest.figures.items():
         click.echo(f"{name:<26}{value:g}")
-
-
-@click.command()
-@click.option("--rows", type=click.IntRange(50), help="Measured rows of each round.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the random draws.")
-def learn(rows: int | None, seed: int) -> None:
-    """Learn the hyper-parameters stored beside the tables; minutes, once per data release."""
-    from ..estimate.fitting import HYPERPARAMETERS, learn_and_store
-    from ..estimate.residual.learn import KNOWN_PLAN, NOVEL_PLAN
-
-    known, novel = (
-        replace(plan, seed=seed, rows=rows or plan.rows) for plan in (KNOWN_PLAN, NOVEL_PLAN)
-    )
-    learn_and_store((known, novel), lambda at, loss: click.echo(f"{at}: {loss:.4f}", err=True))
-    click.echo(f"stored in {HYPERPARAMETERS}; run `precision-time fit` to use them")
 
 
 @click.group()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -24,11 +24,10 @@ from ..physics.step import StepModel, StepTime
 from .core import Predictor
 from .intervals import Intervals, calibrate
 from .measurement import Measurement, Unreadable, shipped
-from .residual.features import Features, Vocabulary, features, without_precision
+from .residual.features import Features, features, without_precision
 from .residual.kernel import Floats, Hyperparameters
-from .residual.learn import KNOWN_PLAN, NOVEL_PLAN, LearningPlan, learn
-from .residual.model import FOLDS, FittedResidual, HyperparameterSets, fit_residual
-from .residual.novelty import Tier, random_folds, source_weights
+from .residual.model import FittedResidual, HyperparameterSets, fit_residual
+from .residual.novelty import Tier, source_weights
 
 HYPERPARAMETERS = Path(profiles.__file__).parent / "hyperparameters.json"
 
@@ -106,13 +105,11 @@ def targets(priced: Sequence[Priced]) -> Floats:
 
 @cache
 def stored_hyperparameters() -> HyperparameterSets:
-    """Those learned by ``precision-time learn`` and stored beside the tables."""
+    """Those that ``tools/learn_hyperparameters.py`` learned and stored beside the tables."""
     try:
         raw = json.loads(HYPERPARAMETERS.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ProfileError(
-            f"{HYPERPARAMETERS.name} is missing: run `precision-time learn`"
-        ) from error
+        raise ProfileError(f"{HYPERPARAMETERS.name} is missing from profiles/") from error
     return HyperparameterSets(Hyperparameters(**raw["known"]), Hyperparameters(**raw["novel"]))
 
 
@@ -161,27 +158,3 @@ def calibrate_held_out(
     }
     weights = source_weights(fitted.residual.known.table.take(at))
     return calibrate(errors, {Tier.SITE: weights})
-
-
-def learn_and_store(
-    plans: tuple[LearningPlan, LearningPlan] = (KNOWN_PLAN, NOVEL_PLAN),
-    progress: Progress = quiet,
-    *,
-    path: Path = HYPERPARAMETERS,
-) -> HyperparameterSets:
-    """Learn both sets from all rows but those of random fold 0, and store them.
-
-    Fold 0 stays clean: no row of it teaches anything that its own prediction rests on.
-    """
-    priced, _ = price(fit_steps(), shipped())
-    rows, y = [p.row for p in priced], targets(priced)
-    vocabulary = Vocabulary.of(rows)
-    table = vocabulary.encode(rows)
-    taught = np.setdiff1d(np.arange(len(y)), random_folds(len(y), FOLDS)[0])
-    known, novel = (
-        learn(table.take(taught), vocabulary, y[taught], plan, progress) for plan in plans
-    )
-    sets = HyperparameterSets(known, novel)
-    stored = json.loads(json.dumps(asdict(sets)), parse_float=lambda v: float(f"{float(v):.4g}"))
-    path.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
-    return sets

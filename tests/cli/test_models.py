@@ -1,4 +1,4 @@
-"""`precision-time fit`, `learn`, `models` and `validate`."""
+"""`precision-time fit`, `models` and `validate`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from click.testing import Result
 
 from predictor.estimate import artifacts, store
 from predictor.estimate.fitting import Fitted
-from predictor.estimate.residual.learn import KNOWN_PLAN, NOVEL_PLAN
 from predictor.evaluation.validator import Figure, IntervalCoverage, Validation
 
 Run = Callable[..., Result]
@@ -94,17 +93,6 @@ def test_the_first_prediction_fits_nothing(run: Run, home: Path) -> None:
     words = ("predict", "resnet50", "--gpu", "v100", "--precision", "amp", "--batch-size", "8")
     assert run(*words).stderr == ""
     assert not home.exists()
-
-
-def test_learn_hands_on_its_plans(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(
-        "predictor.estimate.fitting.learn_and_store",
-        lambda plans, progress: asked.extend(plans),
-    )
-    run("learn", "--rows", "200", "--seed", "5")
-    assert [(s.rows, s.seed) for s in asked] == [(200, 5), (200, 5)]
-    assert [s.leave_out for s in asked] == [KNOWN_PLAN.leave_out, NOVEL_PLAN.leave_out]
 
 
 def test_validate_prints_every_figure_and_writes_the_report(

@@ -7,15 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import learn_hyperparameters as learning
 import numpy as np
 import pytest
 from initial_hyper import initial
-
-from predictor.estimate import fitting
-from predictor.estimate.measurement import shipped
-from predictor.estimate.residual.features import Features, Vocabulary
-from predictor.estimate.residual.kernel import TERMS, Floats, Hyperparameters, covariance
-from predictor.estimate.residual.learn import (
+from learn_hyperparameters import (
     LearningPlan,
     _leave_out,
     _Logarithms,
@@ -23,6 +19,10 @@ from predictor.estimate.residual.learn import (
     _subsets,
     learn,
 )
+
+from predictor.estimate.measurement import shipped
+from predictor.estimate.residual.features import Features, Vocabulary
+from predictor.estimate.residual.kernel import TERMS, Floats, Hyperparameters, covariance
 from predictor.estimate.residual.novelty import groups
 from predictor.estimate.residual.process import Conditioned, condition, leave_out
 from predictor.physics.step import StepModel
@@ -166,11 +166,24 @@ def test_learning_needs_nothing_that_was_stored(
     steps: StepModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = shipped()[:60]
-    monkeypatch.setattr(fitting, "fit_steps", lambda: steps)
-    monkeypatch.setattr(fitting, "shipped", lambda: few)
-    monkeypatch.setattr(fitting, "stored_hyperparameters", pytest.fail)
+    monkeypatch.setattr(learning, "fit_steps", lambda: steps)
+    monkeypatch.setattr(learning, "shipped", lambda: few)
+    monkeypatch.setattr("predictor.estimate.fitting.stored_hyperparameters", pytest.fail)
     plan, path = LearningPlan(((),), rounds=1, iterations=1, rows=40), tmp_path / "learned.json"
-    sets = fitting.learn_and_store((plan, replace(plan, noise=0.2)), path=path)
+    sets = learning.learn_and_store((plan, replace(plan, noise=0.2)), path=path)
     stored = json.loads(path.read_text())
     assert stored["known"]["noise"] == pytest.approx(sets.known.noise, rel=1e-3)
     assert sets.known.noise < sets.novel.noise
+
+
+def test_the_tool_learns_known_and_novel_configurations(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[LearningPlan] = []
+    nothing = Hyperparameters({}, {}, 0.1)
+    monkeypatch.setattr(learning, "learn", lambda *given: asked.append(given[3]) or nothing)
+    monkeypatch.setattr(learning, "price", lambda *_: ([], []))
+    monkeypatch.setattr(Path, "write_text", lambda *_, **__: None)
+    assert learning.main() == 0
+    assert [plan.leave_out for plan in asked] == [((),), (("model",), ("source",))]
+    assert "hyperparameters.json" in capsys.readouterr().out

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from predictor.estimate.residual.kernel import START_SCALES, TERMS, Hyperparameters
+from learn_hyperparameters import START_SCALES
+
+from predictor.estimate.residual.kernel import TERMS, Hyperparameters
 from predictor.estimate.residual.model import HyperparameterSets
 
 

@@ -93,14 +93,6 @@ class Hyperparameters:
         return float(sum(d * d for d in self.deviations.values()))
 
 
-# Where learning expects each length scale of TERMS.
-START_SCALES = (
-    {name: 2.0 for term in TERMS for name in term.scales}
-    | dict.fromkeys(PHYSICS, 1.0)
-    | {"date": 3.0, OPTIONS: 4.0}
-)
-
-
 def blocks(term: KernelTerm, table: EncodedRows) -> Iterator[Rows]:
     """Row sets within which a term is not zero; rows with an unknown category are in none."""
     code = table.code(term.categories)

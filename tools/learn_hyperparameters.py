@@ -1,22 +1,29 @@
-"""Learns the hyper-parameters of the covariance by L-BFGS-B: minutes, once per data release.
+"""Learns the variances of the residual: `python tools/learn_hyperparameters.py`, some minutes.
 
-They minimise the mean absolute error of leaving out groups, with log-normal priors, where they
-begin: single rows for known configurations, whole models and sources for novel ones. Each round
-sees a fresh random subset of tables. The objective reduces to one matrix, its derivative by the
-covariance.
+To be run once per data release, before `tools/fit_shipped.py`. By L-BFGS-B they minimise the mean
+absolute error of leaving out groups, with log-normal priors, where they begin: single rows for
+known configurations, whole models and sources for novel ones. Each round sees a fresh random subset
+of tables. The objective reduces to one matrix, its derivative by the covariance.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
-from .features import EncodedRows, Vocabulary
-from .kernel import (
-    START_SCALES,
+from predictor.estimate.fitting import HYPERPARAMETERS, fit_steps, price, targets
+from predictor.estimate.measurement import shipped
+from predictor.estimate.residual.features import EncodedRows, Vocabulary
+from predictor.estimate.residual.kernel import (
+    OPTIONS,
+    PHYSICS,
     TERMS,
     Floats,
     Hyperparameters,
@@ -26,9 +33,16 @@ from .kernel import (
     blocks,
     distance,
 )
-from .novelty import groups
-from .process import Conditioned, condition
+from predictor.estimate.residual.model import FOLDS, HyperparameterSets
+from predictor.estimate.residual.novelty import groups, random_folds
+from predictor.estimate.residual.process import Conditioned, condition
 
+# Where learning expects each length scale of TERMS.
+START_SCALES = (
+    {name: 2.0 for term in TERMS for name in term.scales}
+    | dict.fromkeys(PHYSICS, 1.0)
+    | {"date": 3.0, OPTIONS: 4.0}
+)
 # Prior of a term's deviation (median, spread in ln); spread in ln of a length scale around its
 # start, and of a source's noise around 1.
 DEVIATION_PRIOR = (0.08, 1.0)
@@ -82,8 +96,6 @@ def learn(
 
     ``vocabulary`` is the one the table was encoded with.
     """
-    from scipy.optimize import minimize
-
     logs = _Logarithms(vocabulary.sources)
     theta = logs.start(plan.noise)
     subsets, ends = _subsets(table, plan), []
@@ -284,3 +296,38 @@ class _Logarithms:
         """The negative log prior, and its slope."""
         apart = theta - self._centre
         return 0.5 * float(self._precision @ apart**2), self._precision * apart
+
+
+def learn_and_store(
+    plans: tuple[LearningPlan, LearningPlan] = (KNOWN_PLAN, NOVEL_PLAN),
+    progress: Callable[[str, float], None] = lambda _stage, _value: None,
+    *,
+    path: Path = HYPERPARAMETERS,
+) -> HyperparameterSets:
+    """Learn both sets from all rows but those of random fold 0, and store them.
+
+    Fold 0 stays clean: no row of it teaches anything that its own prediction rests on.
+    """
+    priced, _ = price(fit_steps(), shipped())
+    rows, y = [p.row for p in priced], targets(priced)
+    vocabulary = Vocabulary.of(rows)
+    table = vocabulary.encode(rows)
+    taught = np.setdiff1d(np.arange(len(y)), random_folds(len(y), FOLDS)[0])
+    known, novel = (
+        learn(table.take(taught), vocabulary, y[taught], plan, progress) for plan in plans
+    )
+    sets = HyperparameterSets(known, novel)
+    stored = json.loads(json.dumps(asdict(sets)), parse_float=lambda v: float(f"{float(v):.4g}"))
+    path.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+    return sets
+
+
+def main() -> int:
+    """Learn both sets, and say what each round came to."""
+    learn_and_store(progress=lambda at, loss: print(f"{at}: {loss:.4f}", file=sys.stderr))
+    print(f"stored in {HYPERPARAMETERS}; `python tools/fit_shipped.py` uses them")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
