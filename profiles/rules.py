@@ -23,9 +23,6 @@ BOOST_TOLERANCE = 1.25
 # NVSwitch of Hopper and later reduces in the switch (SHARP), so an all-reduce sends each byte once
 # where the bus-bandwidth formula counts almost two.
 IN_SWITCH_REDUCTION = 2.0
-# Without peer access a message crosses the memory of the node several times: 8 L40S of one machine
-# reached 0.04 to 0.06 of a link, those of every other node here at least 0.079.
-NO_PEERS, LARGE_MESSAGE = 0.07, 2.0**26
 CONSISTENCY = 0.03  # throughput against iteration time of one row
 
 _HALVES = {
@@ -138,7 +135,7 @@ def _link(gpu: Gpu) -> float:
 def collective_faults(table: CollectiveTable) -> list[str | None]:
     """Why each row contradicts physics: a bus bandwidth above the links of one GPU."""
     reasons: list[str | None] = [None] * len(table)
-    share = _link_share(table)
+    share = link_share(table)
     _mark(reasons, table.gpus < 2, "fewer than two GPUs")
     _mark(reasons, share > TOLERANCE, "{:.2f} of the link bandwidth", share)
     whole = table.nodes * table.gpus_per_node
@@ -146,20 +143,7 @@ def collective_faults(table: CollectiveTable) -> list[str | None]:
     return reasons
 
 
-def without_peers(table: CollectiveTable) -> NDArray[np.bool_]:
-    """Rows of sweeps on one node whose large messages all stay below NO_PEERS of the link.
-
-    Such a node is no pattern for others; at its own site it is measured rightly.
-    """
-    keys = list(zip(table.gpu, table.system, table.op, table.gpus, table.nodes, strict=True))
-    best: dict[tuple[object, ...], float] = {}
-    for key, size, reached in zip(keys, table.bytes, _link_share(table).tolist(), strict=True):
-        if size >= LARGE_MESSAGE and key[-1] == 1:
-            best[key] = max(best.get(key, 0.0), reached)
-    return np.array([best.get(key, 1.0) < NO_PEERS for key in keys], dtype=np.bool_)
-
-
-def _link_share(table: CollectiveTable) -> Floats:
+def link_share(table: CollectiveTable) -> Floats:
     """Bus bandwidth over that of the links of one GPU, (n,)."""
     sheets = [find_gpu(str(name)) for name in table.gpu]
     link = np.array([_link(gpu) for gpu in sheets])

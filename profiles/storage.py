@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,8 +28,6 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 OPERATOR_COLUMNS, COLLECTIVE_COLUMNS = COLUMNS["operators"], COLUMNS["collectives"]
 MEASUREMENT_COLUMNS = COLUMNS["measurements"]
 STORED_MEASUREMENT_COLUMNS = ("id", "source", "source_path", *MEASUREMENT_COLUMNS[5:])
-# A quarantine file starts with these; the raw columns of its table follow.
-QUARANTINE_COLUMNS = ("id", "source", "reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +82,3 @@ def _resolved(column: tuple[str, ...], known: Mapping[str, str], path: Path) -> 
         return tuple(known[cell] if cell.startswith("#") else cell for cell in column)
     except KeyError as error:
         raise ProfileDataError(f"{path.name}: reference {error} is not in texts.csv") from None
-
-
-def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write one CSV file with a header and Unix line ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(rows)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from import_profiles import write_table
 
 from predictor.errors import JobError, ProfileError
 from predictor.estimate import added_profiles, store
@@ -19,7 +20,7 @@ from predictor.planning.cost import power_of
 from profiles import joined
 from profiles.check import check
 from profiles.gpus import UnknownGpuError, find_gpu, gpus
-from profiles.storage import OPERATOR_COLUMNS, write_table
+from profiles.storage import OPERATOR_COLUMNS
 from profiles.tables import operators, take
 
 DEVICE = "cpu-test-2t"
