@@ -30,7 +30,6 @@ COMMANDS = (
     "progress",
     "backtest",
     "fit",
-    "learn",
     "models",
     "history",
     "capacity",
