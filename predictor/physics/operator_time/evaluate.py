@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from profiles.gpus import CPU, Gpu, gpus
-from profiles.tables import OperatorTable, operators
+from profiles.gpus import CPU, Gpu
+from profiles.tables import OperatorTable
 
 from .fit import fit_groups
 from .groups import groups, slots
@@ -48,19 +48,20 @@ def evaluate_operator_times(
     """Refit without every fifth shape, then without each of ``architectures`` (default: all)."""
     samples = samples_of(table, {name: gpu for name, gpu in gpus.items() if gpu.kind != CPU})
     unseen = _hash(samples.shape) % HELD_OUT_SHAPES == 0
-    shapes = tuple(_errors("shape", samples, unseen, gpus))
+    shapes = tuple(errors_on("shape", samples, unseen, gpus))
     names = architectures or tuple(str(a) for a in np.unique(samples.architecture))
     left_out = tuple(
         error
         for name in names
-        for error in _errors(name, samples, samples.architecture == name, gpus)
+        for error in errors_on(name, samples, samples.architecture == name, gpus)
     )
     return OperatorEvaluation(shapes, left_out)
 
 
-def _errors(
+def errors_on(
     test: str, samples: Samples, unseen: NDArray[np.bool_], gpus: Mapping[str, Gpu]
 ) -> Iterator[OperatorError]:
+    """Errors of each kind of operator on each GPU, in the rows that are ``unseen`` (n,)."""
     model = OperatorTimes(fit_groups(samples.take(np.flatnonzero(~unseen))))
     held = samples.take(np.flatnonzero(unseen))
     predicted = predict(model, held, gpus)
@@ -94,34 +95,3 @@ def predict(model: OperatorTimes, samples: Samples, gpus: Mapping[str, Gpu]) -> 
 
 def _hash(shape: NDArray[np.int64]) -> NDArray[np.int64]:
     return (shape * 2654435761 % 2**32) >> 7
-
-
-def without_own_rows(
-    table: OperatorTable, gpus: Mapping[str, Gpu], *, names: tuple[str, ...] = ()
-) -> Iterator[OperatorError]:
-    """Errors on every GPU of ``names`` (default: all with tables), fitted on all others."""
-    samples = samples_of(table, {name: gpu for name, gpu in gpus.items() if gpu.kind != CPU})
-    for name in names or tuple(str(gpu) for gpu in np.unique(samples.gpu)):
-        yield from _errors(name, samples, samples.gpu == name, gpus)
-
-
-def main() -> None:
-    """Print as Markdown the errors of each GPU left out: in all, by GPU, by operator, by both."""
-    found = list(without_own_rows(operators(), gpus()))
-    parts = {"all": found}
-    for e in found:
-        parts.setdefault(e.gpu, []).append(e)
-        parts.setdefault(e.group.partition("/")[0], []).append(e)
-    print("| GPU left out, or operator | rows | mean | median |\n|---|---|---|---|")
-    for name, of in parts.items():
-        rows = np.array([e.rows for e in of])
-        mean = float(rows @ np.array([e.mean for e in of]) / rows.sum())
-        middle = float(np.median(np.repeat([e.median for e in of], rows)))
-        print(f"| {name} | {rows.sum()} | {mean:.1%} | {middle:.1%} |")
-    print("\n| GPU left out | operator | rows | mean | median | bias |\n|---|---|---|---|---|---|")
-    for e in found:
-        print(f"| {e.gpu} | {e.group} | {e.rows} | {e.mean:.1%} | {e.median:.1%} | {e.bias:+.1%} |")
-
-
-if __name__ == "__main__":
-    main()
