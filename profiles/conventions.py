@@ -24,15 +24,14 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from .storage import shipped_yaml
+
 Floats = NDArray[np.float64]
 Texts = NDArray[np.str_]
 Dims = Mapping[str, Floats]
+TABLES = shipped_yaml("conventions.yaml")
 _Rule = Callable[[Dims, Texts, Texts, Floats], tuple[Floats, Floats]]
 
-_GEMM = ("m", "n", "k", "batch")
-_IMAGE = ("in_n", "in_c", "in_h", "in_w")
-_WINDOW = ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad_h", "pad_w")
-_ROWS = ("elements", "rows", "cols")
 
 # Share of the bytes a fused kernel cannot avoid where the convention counts a second pass.
 FUSED_SHARE: Mapping[tuple[str, str], float] = {
@@ -41,32 +40,11 @@ FUSED_SHARE: Mapping[tuple[str, str], float] = {
     ("layernorm", "bwd"): 3 / 4,
 }
 # The numbers of a stored `shape` cell, in order, by operator.
-SHAPE_FIELDS: Mapping[str, tuple[str, ...]] = {
-    "gemm": _GEMM,
-    "batched_gemm": _GEMM,
-    "composite": _GEMM,
-    "conv2d": (*_IMAGE, "out_c", *_WINDOW, "groups"),
-    "pool": (*_IMAGE, *_WINDOW, "elements"),
-    "batchnorm": (*_IMAGE, "elements"),
-    "layernorm": _ROWS,
-    "softmax": _ROWS,
-    "embedding": _ROWS,
-    "elementwise": _ROWS,
-    "reduction": ("elements",),
-    "attention": ("batch", "heads", "head_dim", "seq_len"),
-    "rnn": ("batch", "seq_len"),
-}
+SHAPE_FIELDS = {op: tuple(names) for op, names in TABLES["shapes"].items()}
 DIM_FIELDS = tuple(dict.fromkeys(name for names in SHAPE_FIELDS.values() for name in names))
 MATMUL_OPS = frozenset({"gemm", "batched_gemm", "composite", "conv2d", "attention", "rnn"})
 DIRECTIONS = ("fwd", "bwd", "bwd_data", "bwd_weight")
-DTYPE_BYTES: Mapping[str, float] = {
-    "fp32": 4,
-    "tf32": 4,
-    "fp16": 2,
-    "bf16": 2,
-    "fp8": 1,
-    "fp4": 0.5,
-}
+DTYPE_BYTES: Mapping[str, float] = TABLES["dtype_bytes"]
 GATES: Mapping[str, int] = {"lstm": 4, "gru": 3, "vanilla": 1}
 
 # Elementwise functions whose (reads, writes, mask bytes) per element are not operands + 1 write

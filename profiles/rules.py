@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from .conventions import FUSED_SHARE, MATMUL_OPS, Floats
+from .conventions import FUSED_SHARE, MATMUL_OPS, TABLES, Floats
 from .errors import UnknownGpuError
 from .gpus import CPU, Gpu, find_gpu
 from .storage import COLUMNS
@@ -25,29 +25,13 @@ BOOST_TOLERANCE = 1.25
 IN_SWITCH_REDUCTION = 2.0
 CONSISTENCY = 0.03  # throughput against iteration time of one row
 
-_HALVES = {
-    "fp16": ("fp16_tensor", "fp16", "fp32"),
-    "bf16": ("bf16_tensor",),
-    "fp8": ("fp8_tensor",),
-    "fp4": ("fp4_tensor",),
-}
-_PRECISIONS = {
-    "fp32": None,
-    "fp16": None,
-    "mixed_fp16_fp32": None,
-    "tf32": "tf32",
-    "bf16": "bf16_tensor",
-    "mixed_bf16_fp32": "bf16_tensor",
-    "mixed_fp8_bf16": "fp8_tensor",
-    "mixed_fp8_fp16": "fp8_tensor",
-    "mixed_fp4_bf16": "fp4_tensor",
-}
+_NEEDS = TABLES["needs"]
 _UNITS, _TIMES, _NUMBERS = (COLUMNS[name] for name in ("units", "times", "numbers"))
 
 
 def matmul_peak(gpu: Gpu, dtype: str) -> float | None:
     """Dense FLOP/s of matrix operators in a format, None where the hardware has none."""
-    for name in _HALVES.get(dtype, (dtype,)):
+    for name in TABLES["peaks"].get(dtype, (dtype,)):
         if name in gpu.peak_flops:
             return gpu.peak_flops[name]
     return None
@@ -175,9 +159,9 @@ def _measurement_faults(row: Row) -> Iterator[str]:
             return
     if not row["gpus"]:
         yield "gpus is empty"
-    if row["precision"] not in _PRECISIONS:
-        yield f"precision {row['precision']!r} is not one of {', '.join(_PRECISIONS)}"
-    elif (needed := _PRECISIONS[row["precision"]]) not in (None, *find_gpu(row["gpu"]).peak_flops):
+    if row["precision"] not in _NEEDS:
+        yield f"precision {row['precision']!r} is not one of {', '.join(_NEEDS)}"
+    elif (needed := _NEEDS[row["precision"]]) not in (None, *find_gpu(row["gpu"]).peak_flops):
         yield f"{row['gpu']} has no {needed}"
     if not any(row[column] for column in _TIMES):
         yield f"none of {', '.join(_TIMES)} is given"

@@ -10,7 +10,7 @@ import click
 
 from ..errors import TraceError
 from ..units import count, duration, percent, short
-from .console import format_option, progress, show_json, show_table, warn
+from .console import format_option, progress, show_json, show_rows, warn
 from .filling import history_option, open_history
 from .options import MOMENT, pools_of, predictor
 
@@ -19,19 +19,6 @@ if TYPE_CHECKING:
     from ..site.replay import Pool
 
 POSITIVE: dict[str, Any] = {"type": click.FloatRange(0, min_open=True), "show_default": True}
-HEAD = (
-    "policy",
-    "by us",
-    "killed",
-    "more kills",
-    "GPU-h unused",
-    "wait mean",
-    "median",
-    "95 %",
-    "longest",
-    "slowdown",
-    "users longer",
-)
 
 
 @click.command()
@@ -187,20 +174,22 @@ def show(found: Backtest) -> None:
     if killed := int(work.censored.sum()):
         click.echo(f"  killed at their limit in the past, true length not known: {count(killed)}")
     click.echo()
-    show_table(HEAD, [_row(each.figures) for each in found.replayed])
+    show_rows([_row(each.figures) for each in found.replayed])
     for text in found.warnings:
         warn(text)
 
 
-def _row(figures: Figures) -> tuple[str, ...]:
+def _row(figures: Figures) -> dict[str, str]:
     waits = (figures.wait_mean_s, figures.wait_median_s, figures.wait_p95_s, figures.wait_max_s)
-    return (
-        figures.policy,
-        percent(figures.predicted_share),
-        percent(figures.kill_rate),
-        count(figures.extra_kills),
-        count(figures.unused_gpu_hours),
-        *(duration(seconds) if seconds >= 1 else "none" for seconds in waits),
-        short(figures.bounded_slowdown),
-        percent(figures.users_waiting_longer_share),
-    )
+    names = ("wait mean", "median", "95 %", "longest")
+    waited = [duration(seconds) if seconds >= 1 else "none" for seconds in waits]
+    return {
+        "policy": figures.policy,
+        "by us": percent(figures.predicted_share),
+        "killed": percent(figures.kill_rate),
+        "more kills": count(figures.extra_kills),
+        "GPU-h unused": count(figures.unused_gpu_hours),
+        **dict(zip(names, waited, strict=True)),
+        "slowdown": short(figures.bounded_slowdown),
+        "users longer": percent(figures.users_waiting_longer_share),
+    }

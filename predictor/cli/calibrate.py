@@ -183,7 +183,10 @@ def _told(
     from ..site.similar.request import Similarity
 
     seen = state.memory.seen()
-    told = {
+    before, after = ((), ()) if compared is None else (compared.before, compared.after)
+    checked = {"before": before, "after": after}
+    whole = {name: Errors.of(runs) for name, runs in checked.items()}
+    return {
         "runs": gathered.runs,
         "run_times": {
             "runs": seen.get((Similarity.SITE, ""), 0),
@@ -193,34 +196,17 @@ def _told(
         "fixed_times": [asdict(fixed) for fixed in state.fixed],
         "hit_their_limit": len(gathered.bounds),
         "version": stored,
-    }
-    if compared is None:
-        return told | {
-            "measurements": 0,
-            "not_used": dict(gathered.left.most_common()),
-            "beyond_the_interval": 0,
-            "before": None,
-            "after": None,
-            "by_stack": {"before": {}, "after": {}},
-            "verdict": None,
-            "caught": [],
-            "better": False,
-        }
-    checked = {"before": compared.before, "after": compared.after}
-    whole = {name: Errors.of(runs) for name, runs in checked.items()}
-    stacks = {
-        name: {where: asdict(errors) for where, errors in by_stack(runs).items()}
-        for name, runs in checked.items()
-    }
-    return told | {
-        "measurements": len(compared.groups.groups),
-        "not_used": dict(compared.left.most_common()),
-        "beyond_the_interval": compared.beyond,
+        "measurements": 0 if compared is None else len(compared.groups.groups),
+        "not_used": dict((gathered if compared is None else compared).left.most_common()),
+        "beyond_the_interval": 0 if compared is None else compared.beyond,
         **{name: None if errors is None else asdict(errors) for name, errors in whole.items()},
-        "by_stack": stacks,
-        "verdict": asdict(compared.verdict),
-        "caught": [asdict(caught) for caught in compared.caught],
-        "better": compared.verdict.better,
+        "by_stack": {
+            name: {where: asdict(errors) for where, errors in by_stack(runs).items()}
+            for name, runs in checked.items()
+        },
+        "verdict": None if compared is None else asdict(compared.verdict),
+        "caught": [] if compared is None else [asdict(caught) for caught in compared.caught],
+        "better": compared is not None and compared.verdict.better,
     }
 
 

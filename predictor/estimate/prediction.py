@@ -16,19 +16,10 @@ from ..physics.step import StepTime
 from ..units import count, duration, percent, short, span
 from .assumptions import Assumption, widened
 from .fits import Fit, fits
-from .residual.novelty import Tier
+from .residual.novelty import TIERS, Tier
 
 NO_LENGTH = "total: state steps= or epochs= for the time of the whole job"
 NO_DATA = "total: state dataset= or dataset_size= for the time of {epochs:g} epochs"
-# The run that would tell most, by how new the job is.
-NARROWING = {
-    Tier.RUN: "",
-    Tier.CONFIGURATION: "a run of 100 steps at this precision",
-    Tier.COUNT: "a run of 100 steps on as many GPUs",
-    Tier.TABLE: "a run of 100 steps of this model on one GPU here",
-    Tier.SITE: "a run of 100 steps of this model on one GPU of this site",
-    Tier.MODEL: "a run of 100 steps of this network on any GPU",
-}
 
 # Parts of the physical step that JSON has under their own names.
 PARTS = (
@@ -227,9 +218,8 @@ def why_wide(found: Prediction) -> str:
 def narrowing(found: Prediction) -> str:
     """The one thing that would narrow the interval most; empty where nothing is known to."""
     first = found.assumptions[0] if found.assumptions else None
-    if first is not None and (first.decisive or not NARROWING[found.tier]):
-        return f"state {first.field}"
-    return NARROWING[found.tier]
+    run = TIERS[found.tier]["narrows"]
+    return f"state {first.field}" if first is not None and (first.decisive or not run) else run
 
 
 def summed(job: TrainingJob, found: Sequence[Prediction]) -> Prediction:

@@ -10,29 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
+from profiles.storage import shipped_yaml
+
 from ..estimate.residual.kernel import Floats
 from .validator import Figure, IntervalCoverage, Validation
 
 PAGES = Path(__file__).parent / "pages"
 
-# Rows of the first table: how new the job is, the tier that says so and the protocol of its errors.
-_CASES = (
-    ("this model, GPU and precision ran at this site", "run", "random 5-fold, all sources"),
-    (
-        "the model ran here on one GPU, and is asked for on several",
-        "count",
-        "1 to n GPUs (every multi-GPU row of the model held out), all sources",
-    ),
-    ("nobody ever measured the model", "model", "leave one model out, all sources"),
-    ("nobody ever measured the site", "site", "unseen source, models nobody else measured too"),
-)
-_RUNS = (
-    ("no run", "unseen source"),
-    ("1 run of each framework and GPU", "unseen source + 1 run per stack and GPU"),
-    ("3 runs of each framework and GPU", "unseen source + 3 runs per stack and GPU"),
-    ("1 run of each model, framework and GPU", "unseen source + 1 run per model, stack and GPU"),
-    ("3 runs of each model, framework and GPU", "unseen source + 3 runs per model, stack and GPU"),
-)
+_ROWS = shipped_yaml("rows.yaml", __file__)
 _BESIDE = ("no learning", "random 5-fold, DLE", "speed-up", "1 to n GPUs")
 
 
@@ -42,10 +27,10 @@ def markdown(validation: Validation) -> str:
     inside = {c.scope: c for c in validation.coverages if c.level == 0.95}
     cases = [
         (words, _errors(full[protocol]), _interval(inside[tier]))
-        for words, tier, protocol in _CASES
+        for words, tier, protocol in _ROWS["cases"]
         if protocol in full and tier in inside
     ]
-    runs = [(words, _errors(full[name])) for words, name in _RUNS if name in full]
+    runs = [(words, _errors(full[name])) for words, name in _ROWS["runs"] if name in full]
     sources: list[tuple[object, ...]] = [
         (s.error.protocol, s.error.n, _errors(s.error), _interval(s.interval))
         for s in validation.sources

@@ -13,6 +13,7 @@ import click
 
 from predictor.cli.console import format_option, show_json, warn
 from predictor.errors import JobError
+from profiles.storage import shipped_yaml
 
 from ..config import SlurmPolicy, policy_at, rules_of
 from ..errors import SlurmError, SourceError
@@ -30,30 +31,7 @@ MAX_SCRIPT_CHARS = 64 * 1024
 
 def _sbatch_options(command: Any) -> Any:
     """Those of sbatch's options that a decision depends on."""
-    named = (
-        ("--comment", "comment", "What the job is: model=resnet50 precision=amp epochs=90."),
-        ("--extra", "extra", "As --comment, on newer Slurm."),
-        ("--gres", "tres_per_node", "GPUs of each node, such as gpu:a100:8."),
-        ("--gpus-per-node", "gpus_per_node", "GPUs of each node, such as a100:8."),
-        ("-G/--gpus", "gpus", "GPUs of the whole job."),
-        ("--gpus-per-task", "gpus_per_task", "GPUs of each task."),
-        ("--gpus-per-socket", "gpus_per_socket", "GPUs of each socket."),
-        ("-N/--nodes", "nodes", "Nodes, or least-most."),
-        ("-n/--ntasks", "ntasks", "Tasks."),
-        ("--ntasks-per-node", "ntasks_per_node", "Tasks of each node."),
-        ("-p/--partition", "partition", "Partitions, comma-separated."),
-        ("-t/--time", "time", "A limit the user asks for."),
-        ("-C/--constraint", "features", "Node features."),
-        ("--prefer", "prefer", "Preferred node features."),
-        ("-w/--nodelist", "req_nodes", "Required nodes."),
-        ("-x/--exclude", "exc_nodes", "Excluded nodes."),
-        ("--reservation", "reservation", "Reservation."),
-        ("-A/--account", "account", "Account."),
-        ("-q/--qos", "qos", "QOS."),
-        ("-J/--job-name", "name", "Name of the job."),
-        ("-a/--array", "array_inx", "Array tasks."),
-    )
-    for flags, name, text in reversed(named):
+    for flags, name, text in reversed(shipped_yaml("sbatch.yaml", __file__)):
         command = click.option(*flags.split("/"), name, help=text)(command)
     return command
 

@@ -17,33 +17,9 @@ from ..cluster import SlurmJob, SlurmNode
 from ..config import Slurm
 from ..errors import SourceError
 from .commands import Commands
-from .text import SlurmSource, queued_jobs, words
+from .text import FIELDS_OF, SlurmSource, queued_jobs, words
 from .words import node_gres, node_states
 
-JOB = {
-    "job_id": "id",
-    "array_job_id": "array_id",
-    "array_task_string": "array_tasks_waiting",
-    "het_job_id": "heterogeneous_id",
-    "het_job_offset": "heterogeneous_offset",
-    "user_name": "user_name",
-    "job_state": "state",
-    "state_reason": "state_reason",
-    "partition": "partition",
-    "account": "account",
-    "qos": "qos",
-    "node_count": "num_nodes",
-    "nodes": "allocated_nodes",
-    "priority": "priority",
-    "submit_time": "submit_time",
-    "start_time": "start_time",
-    "time_limit": "time_limit",
-    "batch_flag": "is_batch_job",
-    "name": "name",
-    "comment": "comment",
-    "admin_comment": "admin_comment",
-    "current_working_directory": "working_directory",
-}
 _TRIAL = "import pyslurm; pyslurm.Nodes.load()"
 _TRIAL_S = 30.0
 _NO_TASK = "4294967294"  # NO_VAL, which pyslurm puts into paths of pending array tasks
@@ -120,7 +96,7 @@ def _node(node: Any) -> SlurmNode:
 
 
 def _job_item(job: Any) -> Mapping[str, Any]:
-    item = {key: getattr(job, name) for key, name in JOB.items()}
+    item = {key: getattr(job, name) for key, name in FIELDS_OF["pyslurm"].items()}
     alone = job.array_id is not None and not job.array_tasks_waiting
     # pyslurm tells the number of an array's task unless it is 0
     task = 0 if alone and job.array_task_id is None else job.array_task_id

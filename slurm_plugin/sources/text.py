@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from predictor.site.history.cells import AskedGpus, asked_gpus
+from profiles.storage import shipped_yaml
 
 from ..cluster import Association, Cluster, Partition, Settings, SlurmJob, SlurmNode, WallLimits
 from ..errors import SourceError
@@ -28,39 +29,9 @@ from .words import (
     stated,
 )
 
-# What ``squeue --json`` calls a field, and what ``squeue -O`` does
-QUEUE = {
-    "job_id": "JobID",
-    "array_job_id": "ArrayJobID",
-    "array_task_id": "ArrayTaskID",
-    "het_job_id": "HetJobID",
-    "het_job_offset": "HetJobOffset",
-    "user_name": "UserName",
-    "job_state": "State",
-    "state_reason": "Reason",
-    "partition": "Partition",
-    "account": "Account",
-    "qos": "QOS",
-    "tres_alloc_str": "tres-alloc",
-    "tres_per_job": "tres-per-job",
-    "tres_per_node": "tres-per-node",
-    "tres_per_task": "tres-per-task",
-    "tres_per_socket": "tres-per-socket",
-    "node_count": "NumNodes",
-    "tasks": "NumTasks",
-    "nodes": "NodeList",
-    "features": "Feature",
-    "priority": "PriorityLong",
-    "submit_time": "SubmitTime",
-    "start_time": "StartTime",
-    "time_limit": "TimeLimit",
-    "batch_flag": "BatchFlag",
-    "name": "Name",
-    "comment": "Comment",
-    "admin_comment": "admin_comment",
-    "current_working_directory": "WorkDir",
-    "standard_output": "STDOUT",
-}
+# What ``squeue --json`` calls a field, and what ``squeue -O`` and pyslurm do
+FIELDS_OF: Mapping[str, Mapping[str, str]] = shipped_yaml("fields.yaml", __file__)
+QUEUE = FIELDS_OF["squeue"]
 _NO_ACCOUNTING = "not running a supported accounting_storage"
 _USER = re.compile(r"(.*)\(\d+\)")
 

@@ -9,6 +9,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from profiles.storage import shipped_yaml
+
 from .features import MANY, EncodedRows
 from .kernel import Floats, Rows
 
@@ -26,17 +28,10 @@ class Tier(StrEnum):
     @property
     def meaning(self) -> str:
         """One clause for people."""
-        return _MEANING[self]
+        return TIERS[self]["means"]
 
 
-_MEANING = {
-    Tier.RUN: "this model, framework, GPU and precision was measured at this site",
-    Tier.CONFIGURATION: "this model was measured on this GPU at this site, not at this precision",
-    Tier.COUNT: "this model was measured at this site on one GPU or on several, not on both",
-    Tier.TABLE: "this site was measured, not this model on this GPU and framework",
-    Tier.SITE: "this model was measured, but never at this site",
-    Tier.MODEL: "this model was never measured",
-}
+TIERS: Mapping[str, Mapping[str, str]] = shipped_yaml("tiers.yaml", __file__)
 # One GPU says less of several than one count of several does of another.
 SAME_COUNT = ("source", "model", MANY)
 # A job is of the first tier whose every key was seen.

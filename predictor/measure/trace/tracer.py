@@ -10,6 +10,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from profiles.storage import shipped_yaml
+
 from ...errors import GraphError, JobError, PrecisionTimeError
 from ...graphs.families.stored import Stored, SymbolicOperator, TracedModel, store
 from ...graphs.operator import Kind
@@ -31,21 +33,7 @@ with needs("trace"):
     from .optimizers import Factory
     from .step import FakeNetwork, Loss, built, loss_named
 
-TASKS: Mapping[str, str] = {
-    "causal-lm": "AutoModelForCausalLM",
-    "masked-lm": "AutoModelForMaskedLM",
-    "pretraining": "AutoModelForPreTraining",
-    "seq2seq-lm": "AutoModelForSeq2SeqLM",
-    "sequence-classification": "AutoModelForSequenceClassification",
-    "token-classification": "AutoModelForTokenClassification",
-    "question-answering": "AutoModelForQuestionAnswering",
-    "image-classification": "AutoModelForImageClassification",
-    "semantic-segmentation": "AutoModelForSemanticSegmentation",
-    "audio-classification": "AutoModelForAudioClassification",
-    "ctc": "AutoModelForCTC",
-    "speech-seq2seq": "AutoModelForSpeechSeq2Seq",
-    "base": "AutoModel",
-}
+TASKS: Mapping[str, str] = shipped_yaml("tasks.yaml", __file__)
 # Layers and steps that are dropped by chance: a trace runs all of them.
 _BY_CHANCE = {
     "layerdrop": 0.0,

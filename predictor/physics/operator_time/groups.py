@@ -27,16 +27,11 @@ OTHER_CLASSES = {TF32: (HALF,), HALF: (TF32,), FP8: (HALF,), FP4: (FP8, HALF)}
 
 # Kinds without rows of their own move their bytes like these.
 PROXY = {
-    Kind.INSTANCE_NORM: Kind.BATCH_NORM,
-    Kind.GROUP_NORM: Kind.BATCH_NORM,
+    **dict.fromkeys((Kind.INSTANCE_NORM, Kind.GROUP_NORM), Kind.BATCH_NORM),
+    **dict.fromkeys((Kind.CAST, Kind.OPTIMIZER, Kind.EMBEDDING, Kind.POOL), Kind.ELEMENTWISE),
+    **dict.fromkeys((Kind.LAYER_NORM, Kind.SOFTMAX), Kind.ELEMENTWISE),
     Kind.LOSS: Kind.SOFTMAX,
-    Kind.CAST: Kind.ELEMENTWISE,
-    Kind.OPTIMIZER: Kind.ELEMENTWISE,
-    Kind.EMBEDDING: Kind.ELEMENTWISE,
-    Kind.POOL: Kind.ELEMENTWISE,
     Kind.BATCH_NORM: Kind.LAYER_NORM,
-    Kind.LAYER_NORM: Kind.ELEMENTWISE,
-    Kind.SOFTMAX: Kind.ELEMENTWISE,
 }
 
 

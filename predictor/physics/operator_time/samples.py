@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from profiles.conventions import param, parse_params, rnn_gates
+from profiles.conventions import SHAPE_FIELDS, param, parse_params, rnn_gates
 from profiles.gpus import CPU, Gpu, find_gpu, gpus
 from profiles.tables import OperatorTable
 
@@ -240,20 +240,13 @@ class _Rows:
 
 
 # Table words -> kinds. A composite row times a GEMM and a loss together, so it prices neither.
-KIND_OF = {
-    "gemm": Kind.GEMM,
-    "batched_gemm": Kind.BATCHED_GEMM,
-    "conv2d": Kind.CONV,
-    "attention": Kind.ATTENTION,
-    "rnn": Kind.RNN,
-    "batchnorm": Kind.BATCH_NORM,
-    "layernorm": Kind.LAYER_NORM,
-    "softmax": Kind.SOFTMAX,
-    "elementwise": Kind.ELEMENTWISE,
-    "reduction": Kind.ELEMENTWISE,
-    "pool": Kind.POOL,
-    "embedding": Kind.EMBEDDING,
+_OTHER_WORDS = {
+    "conv2d": "conv",
+    "batchnorm": "batch_norm",
+    "layernorm": "layer_norm",
+    "reduction": "elementwise",
 }
+KIND_OF = {op: Kind(_OTHER_WORDS.get(op, op)) for op in SHAPE_FIELDS if op != "composite"}
 # What a profiler marks in ``params``, as table words have no name for it: kinds of their own on a
 # GPU. On a CPU the cells tell them apart.
 KIND_MARKED = {
