@@ -11,7 +11,7 @@ from ..errors import JobError
 from ..graphs.catalog import entry_of
 from ..job.phases import parts_of
 from ..job.training_job import TrainingJob
-from ..physics.memory import Memory, memory_of
+from ..physics.memory import Memory, as_it_runs, memory_of
 
 # Share of the memory left free by default: what the model does not know (fragmentation of the
 # allocator, convolution workspace, uneven batches) and what a GPU reports below its nominal size.
@@ -74,14 +74,15 @@ def fits(job: TrainingJob, margin: float = MARGIN, *, have_bytes: float | None =
     """Whether a job fits its GPU with a share ``margin`` of the memory left free.
 
     ``have_bytes`` is the memory to fit into, framework included, where it is not the whole GPU
-    (a MIG slice). A job in phases fits where its largest phase does. Raises GraphError where the
-    model has no graph, JobError for a margin outside [0, 1).
+    (a MIG slice). A job in phases fits where its largest phase does; memory is that of the job as
+    it is priced, checkpointing where that is assumed. Raises GraphError where the model has no
+    graph, JobError for a margin outside [0, 1).
     """
     if not 0 <= margin < 1:
         raise JobError("margin", margin, "expected a share from 0 to below 1")
     if parts := parts_of(job):
         return max((fits(p, margin, have_bytes=have_bytes) for p in parts), key=lambda f: f.share)
-    memory = memory_of(job)
+    memory = memory_of(as_it_runs(job))
     size = job.hardware.memory_bytes if have_bytes is None else have_bytes
     have = size - memory.framework_bytes
     ok = memory.allocated_bytes <= have * (1 - margin)
