@@ -156,6 +156,12 @@ def find_gpu(name: str) -> Gpu:
     raise UnknownGpuError(name, tuple(dict.fromkeys(index[n].name for n in near))[:4])
 
 
+def variants(name: str) -> tuple[str, ...]:
+    """Other cards that a name such as ``a100`` may mean no less than the one it is taken for."""
+    start = f"{spelling(name)}-"
+    return tuple(one for one in gpus() if one.startswith(start) and one != find_gpu(name).name)
+
+
 def known_name(name: str) -> str:
     """The one name of a GPU for a name or alias; the name of one that nobody knows as it is."""
     try:

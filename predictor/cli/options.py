@@ -210,6 +210,14 @@ def predictor(version: str | None = None, source: str = "") -> Predictor:
     return loaded
 
 
+def called(version: str | None, job: TrainingJob, gpu: str) -> Prediction:
+    """The job predicted, with what the options of this command leave open; raises JobError."""
+    source = click.get_current_context().get_parameter_source("sharding")
+    sharded = source is not click.core.ParameterSource.DEFAULT
+    model = predictor(version, job.source)
+    return model.as_called(model.predict(job), gpu, sharded=sharded)
+
+
 def refit(measurements: Sequence[Measurement] | None = None) -> Fitted:
     """Fit on these measurements, by default those shipped; nothing is stored."""
     from ..estimate.fitting import fit

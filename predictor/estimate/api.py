@@ -67,14 +67,16 @@ def predict_many(model: str, **job: Any) -> Predictions:
     lists = {name: value for name, value in job.items() if isinstance(value, list)}
     varied = {name: value for name, value in lists.items() if name != "phases"}
     stated = {"gpu": DEFAULT_GPU, **job}
-    asked = [
-        TrainingJob(model=model, **{**stated, **dict(zip(varied, values, strict=True))})
-        for values in product(*varied.values())
-    ]
+    each = [stated | dict(zip(varied, values, strict=True)) for values in product(*varied.values())]
+    asked = [TrainingJob(model=model, **fields) for fields in each]
     predictor = _loaded()
     for one in asked:
         predictor.check_source(one.source)
-    return Predictions(predictor.predict_many(asked), tuple(varied))
+    found = [
+        predictor.as_called(one, fields["gpu"], sharded="sharding" in fields)
+        for one, fields in zip(predictor.predict_many(asked), each, strict=True)
+    ]
+    return Predictions(found, tuple(varied))
 
 
 def predict_phases(model: str, *phases: Mapping[str, Any], **job: Any) -> Prediction:

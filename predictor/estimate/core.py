@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
 from numpy.typing import NDArray
 
+from profiles.gpus import variants
+
 from ..errors import JobError
 from ..graphs.catalog import entry_of
 from ..job.phases import parts_of
 from ..job.precision import Precision
-from ..job.software import known_options
+from ..job.software import SHARDING, known_options
 from ..job.training_job import SITE_PREFIX, TrainingJob
 from ..job.words import accepted
 from ..physics.autocast import peak_flops
@@ -24,7 +28,7 @@ from ..physics.operator_time import OperatorTimes
 from ..physics.parallel.placement import split_warnings
 from ..physics.step import INPUT, StepModel, StepTime, input_s
 from ..units import short
-from .assumptions import Assumption, assumptions_of, widened
+from .assumptions import NEGLIGIBLE, Assumption, assumptions_of, widened
 from .intervals import Intervals, factor
 from .prediction import NO_DATA, Prediction, summed
 from .residual.features import CATEGORIES, NUMBERS, Features, features
@@ -71,6 +75,32 @@ class Predictor:
             summed(job, [next(found) for _ in of]) if of else next(found)
             for job, of in zip(jobs, parts, strict=True)
         ]
+
+    def as_called(self, found: Prediction, gpu: str, *, sharded: bool) -> Prediction:
+        """A prediction with what its user's words leave open: which of the cards called ``gpu``.
+
+        And how a decoder is spread over several GPUs, unless its being ``sharded`` is stated.
+        """
+        job = found.job
+        open_ = not (sharded or SHARDING & dict(job.options).keys()) and job.data_parallel > 1
+        decoder = open_ and entry_of(job.model).group == "gpt"
+        others = {"gpu": variants(gpu), "sharding": ("fsdp",) if decoder else ()}
+        taken = tuple(one for name, of in others.items() for one in self._taken(found, name, of))
+        if not taken:
+            return found
+        every = sorted((*found.assumptions, *taken), key=lambda one: -max(one.high, 1 / one.low))
+        factors = partial(_wider, found.factors, taken)
+        return replace(found, assumptions=tuple(every), factors=factors)
+
+    def _taken(self, found: Prediction, name: str, others: Sequence[str]) -> Iterator[Assumption]:
+        """That a field is what it is and none of ``others``, priced as each of them."""
+        times = [1.0]
+        for other in others:
+            with suppress(JobError):
+                times.append(self.predict(found.job.but(**{name: other})).step_s / found.step_s)
+        if max(times) / min(times) > NEGLIGIBLE:
+            reason = f"not stated; it could be {' or '.join(others)}"
+            yield Assumption(name, getattr(found.job, name), reason, min(times), max(times))
 
     def check_source(self, source: str) -> None:
         """Raise JobError for a source without runs that is no site under its own name."""
@@ -178,6 +208,10 @@ def steps_of(job: TrainingJob) -> int | None:
 def _factor(scores: Floats, deviation: float, assumed: Sequence[Assumption], level: float) -> float:
     """The factor on the median of a quantile, widened by what is assumed of the step."""
     return widened(factor(scores, deviation, level), level, assumed)
+
+
+def _wider(own: Callable[[float], float], assumed: Sequence[Assumption], level: float) -> float:
+    return widened(own(level), level, assumed)
 
 
 def _warnings(job: TrainingJob, tier: Tier, step_s: float) -> tuple[str, ...]:

@@ -313,3 +313,12 @@ def test_tokens_of_a_network_of_images_are_refused(run: Run) -> None:
 def test_a_comparison_names_each_assumption_once(run: Run) -> None:
     found = run("compare", "resnet50", "--gpu=a100", "--gpu=h100", "--batch-size=64")
     assert found.stdout.count("image_size: 224x224 is assumed") == 1
+
+
+def test_what_a_short_name_and_a_missing_sharding_leave_open_is_assumed(run: Run) -> None:
+    words = ("predict", "gpt2-xl", "--gpus", "8", "--precision", "amp", "--batch-size", "8")
+    short = run(*words, "--gpu", "a100").stdout
+    assert "gpu: a100-sxm4-80gb is assumed (not stated; it could be a100-sxm4-40gb or" in short
+    assert "sharding: ddp is assumed" in short
+    stated = run(*words, "--gpu", "a100-sxm4-80gb", "--sharding", "ddp").stdout
+    assert not {"gpu:", "sharding:"} & set(stated.split())

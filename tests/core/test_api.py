@@ -77,11 +77,11 @@ class TestOneCall:
         assert found.total_s is None
 
     def test_says_what_the_predictor_in_use_says(self, fitted: Fitted) -> None:
-        found = predict_time("bert-large", "fp32", 8, gpu="v100", batch_size=4, steps=100)
+        found = predict_time("bert-large", "fp32", 8, gpu="v100-pcie-16gb", batch_size=4, steps=100)
         job = TrainingJob(
             model="bert-large",
             precision=Precision.FP32,
-            gpu="v100",
+            gpu="v100-pcie-16gb",
             gpus=8,
             batch_size=4,
             steps=100,
