@@ -330,7 +330,7 @@ def refusal(job: PodJob, estimate: TypeEstimate, config: Config) -> str | None:
         return MEMORY
     if not (rules.deadline and job.hard and job.deadline_s and estimate.prediction):
         return None
-    if estimate.assumed or job.stated.trainer or job.stated.contradictions:
+    if estimate.assumed or job.stated.trainer or job.stated.doubtful:
         return None
     # A deadline refuses only what is predicted well enough to be sure of.
     late = (estimate.total_s(rules.deadline_quantile) or 0.0) > job.deadline_s

@@ -93,7 +93,7 @@ class JobPredictions:
 
     ``fits`` say whether their memory suffices, ``labels`` are the GPUs as the cluster calls them.
     ``reason`` is a word for the log, ``advice`` a clause for the user; both are empty where there
-    are predictions. ``contradiction`` is the field that the script states otherwise.
+    are predictions. ``contradiction`` is what the script puts in doubt, in a few words.
     """
 
     predictions: tuple[Prediction, ...] = ()
@@ -136,7 +136,7 @@ def estimate(
         predictions=tuple(predictions),
         fits=tuple(fitting),
         labels=tuple(dict.fromkeys(c.label for c in found)),
-        contradiction="gpus" if over else next((p.field for p in stated.contradictions), ""),
+        contradiction="gpus" if over else stated.doubtful,
     )
 
 

@@ -88,7 +88,7 @@ def forecast(
     # One GPU type without a time, or with too wide a one, is enough.
     unknown = next((e.reason for e in pool if e.prediction is None), "")
     thin = too_thin(predictions, evidence(config))
-    doubt = f"the command states another {d[0].field}" if (d := job.stated.contradictions) else ""
+    doubt = f"the command puts the {d} in doubt" if (d := job.stated.doubtful) else ""
     if job.by_variables and not job.annotated:
         doubt = "variables of its container are read as settings: say them by flags or annotations"
     if all(prediction.steps is not None for prediction in predictions):

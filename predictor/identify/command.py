@@ -57,6 +57,7 @@ class _Reading:
     special: dict[str, str] = field(default_factory=dict)
     said_by: dict[str, tuple[str, str]] = field(default_factory=dict)
     unread: dict[str, Problem] = field(default_factory=dict)
+    unclear: dict[str, None] = field(default_factory=dict)
 
 
 def command_stated(launch: Launch, origin: str, files: Files | None = None) -> Stated:
@@ -96,7 +97,10 @@ def _read(found: Configured, own: Launch, origin: str) -> Stated:
     # other problems change no time: a program has words of its own
     told = DECISIVE | NAMED | {"gpus"}
     problems = tuple(p for p in stated.problems if p.field in told)
-    stated = completed(replace(stated, problems=problems), found.tables)
+    if any(p.field == "optimizer" for p in stated.problems):
+        reading.unclear["its optimizer"] = None
+    stated = replace(stated, problems=problems, unclear=tuple(reading.unclear))
+    stated = completed(stated, found.tables)
     return (
         _with_defaults(reading, found, stated) if stated.values or stated.unknown_model else stated
     )
@@ -209,6 +213,8 @@ def _read_flags(reading: _Reading, own: int) -> None:
         elif flag in flags().repeating - folds and (text or "on").lower() not in OFF | {"1"}:
             why = f"{name} trains more than once: state epochs or steps of the whole job"
             reading.draft.problem(why, "steps")
+        elif flags().may_change_time(flag) or text == "cpu":
+            reading.unclear[name] = None
 
 
 def _take_switch(reading: _Reading, key: str, name: str, word: str) -> None:

@@ -61,6 +61,7 @@ _NUMBER = re.compile(r"(?<![A-Za-z_\d])\d+", re.ASCII)
 _ONES = str.maketrans("0123456789", "1" * 10)
 # Where a batch job starts, unless it moves.
 HERE = {"SLURM_SUBMIT_DIR": ".", "PWD": "."}
+NOWHERE = -1
 _CONTAINERS = frozenset(("docker", "podman", "enroot", "shifter", "ch-run", "udocker"))
 # What a configuration of DeepSpeed that the script itself writes would have said.
 _OF_DEEPSPEED = re.compile(r"sharding:the file of|file:--deepspeed[^,]+ is not read")
@@ -143,13 +144,19 @@ def _parsed(
     if text.strip():
         here = {} if files is None else HERE
         script = read_script(text, {**here, **dict(environment)}, argv[1:], _sourced(files))
-        runs = list(_runs(script.commands, files))
+        commands = script.commands
+        runs = list(_runs(commands, files))
         configs = [s for d in script.documents if (s := deepspeed_stated(d, origin)) is not None]
     else:
-        runs, configs = list(_runs((Command(argv, False),), files)), []
+        commands = (Command(argv, False),)
+        runs, configs = list(_runs(commands, files)), []
     stated = _training(runs, origin, configs, files)
+    known = flags().brief.union(run.launch.program for run in runs)
+    programs = (one.program for c in commands if (one := launch_of(c.words)) is not None)
+    beside = dict.fromkeys(name for name in programs if name not in known)
     told = tuple(Problem(origin, one, "gpus", True) for one in _disputed(runs, text, files))
-    return settle(notes.over(replace(stated, problems=(*told, *stated.problems))))
+    problems, unclear = (*told, *stated.problems), (*stated.unclear, *beside)
+    return settle(notes.over(replace(stated, problems=problems, unclear=unclear)))
 
 
 def _disputed(runs: Sequence[_Run], text: str, files: Files | None) -> Iterator[str]:
@@ -179,7 +186,8 @@ def _disputed(runs: Sequence[_Run], text: str, files: Files | None) -> Iterator[
             if whole and ran.isdigit() and int(ran) != int(whole):
                 yield f"srun starts {ran}, and #SBATCH asks for {whole} GPUs: no limit is set"
         if run.visible and gpus.isdigit() and run.visible != int(gpus):
-            yield f"{VISIBLE} names {run.visible}, and #SBATCH asks for {gpus}: no limit is set"
+            seen = max(run.visible, 0)
+            yield f"{VISIBLE} names {seen}, and #SBATCH asks for {gpus}: no limit is set"
 
 
 def _used(launch: Launch) -> dict[str, str]:
@@ -216,7 +224,8 @@ class _Run:
     """A training command; ``repeated`` where it may run more or less than once.
 
     ``directory`` is where it runs, as the script says it; None where that is not known, or where
-    its files are those of a container. ``visible`` GPUs are those that it is told to use.
+    its files are those of a container. ``visible`` GPUs are those that it is told to use, 0 where
+    it is not told and NOWHERE for none.
     """
 
     launch: Launch
@@ -242,6 +251,7 @@ def _runs(commands: Sequence[Command], files: Files | None, depth: int = 0) -> I
         elif (launch := launch_of(command.words)) is not None and not launch.does_other_work:
             seen = command.exported.get(VISIBLE, "")
             visible = seen.count(",") + 1 if seen.replace(",", "").isdigit() else 0
+            visible = NOWHERE if VISIBLE in command.exported and seen in ("", "-1") else visible
             yield _Run(launch, command.repeated, _outside(launch.before, directory), visible)
 
 
@@ -330,7 +340,9 @@ def _agreed(stated: Sequence[Stated], what: str) -> Stated:
         problems.append(Problem(origin, f"{what} differ in {name}: state it in --comment", name))
     trainers = {one.trainer for one in stated}
     trainer = trainers.pop() if len(trainers) == 1 and "precision" not in clashes else None
-    return Stated(values, origins, tuple(dict.fromkeys(problems)), unknown, trainer=trainer)
+    unclear = tuple(dict.fromkeys(name for one in stated for name in one.unclear))
+    told = tuple(dict.fromkeys(problems))
+    return Stated(values, origins, told, unknown, trainer=trainer, unclear=unclear)
 
 
 def _without_length(stated: Stated, origin: str, why: str) -> Stated:

@@ -84,6 +84,9 @@ class Flags:
     serving_words: frozenset[str]
     playing: frozenset[str]
     repeating: frozenset[str]
+    brief: frozenset[str]
+    harmless: frozenset[str]
+    harmless_starts: frozenset[str]
     judging: frozenset[str]
     training_words: frozenset[str]
     launcher_values: Mapping[str, str]
@@ -106,6 +109,13 @@ class Flags:
     using: Mapping[str, bool]
     halves: Mapping[str, str]
     by_itself: Mapping[str, Mapping[str, str]]
+
+    def may_change_time(self, flag: str) -> bool:
+        """Whether a flag that nobody reads is none of those that leave the length alone."""
+        words = flag.lstrip("-").rpartition(".")[2].split("-")
+        ends = {"-".join(words[at:]) for at in range(len(words))}
+        harmless = ends & self.harmless or words[0] in self.harmless_starts
+        return not harmless and flag not in self.spreading_flags
 
 
 def flag_of(word: str) -> str:

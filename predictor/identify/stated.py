@@ -64,6 +64,8 @@ class Stated:
     ``values`` may hold both batch sizes: that of a GPU's micro-step and that of a whole step.
     ``trainer`` is one whose default precision holds, where none is stated.
     ``alone`` says that one process trains, which nothing starts for each GPU: of several one works.
+    ``unclear`` are flags of a training and programs beside it that may change how long a script
+    takes, as nobody here knows: no kill limit may rest on what it says.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -72,6 +74,7 @@ class Stated:
     unknown_model: str | None = None
     alone: bool = False
     trainer: str | None = None
+    unclear: tuple[str, ...] = ()
 
     @property
     def model(self) -> str | None:
@@ -102,6 +105,13 @@ class Stated:
     def contradictions(self) -> tuple[Problem, ...]:
         """Where the script says otherwise than what goes before it."""
         return tuple(p for p in self.problems if p.contradiction or p.unread)
+
+    @property
+    def doubtful(self) -> str:
+        """What keeps a kill limit from resting on this, in a few words; empty for nothing."""
+        if disputed := self.contradictions:
+            return disputed[0].field
+        return f"time of {self.unclear[0]}" if self.unclear else ""
 
     def settled(self, alternatives: Collection[tuple[str, str]] = ALTERNATIVES) -> set[str]:
         """The fields that are stated, those of the length by phases too, and their alternatives."""
@@ -160,6 +170,7 @@ class Stated:
             self.unknown_model or (None if "model" in settled else weaker.unknown_model),
             self.alone or weaker.alone,
             None if "precision" in settled | added.keys() else self.trainer or weaker.trainer,
+            (*self.unclear, *(() if "file" in settled else weaker.unclear)),
         )
 
     def job(self, **given: Any) -> TrainingJob:

@@ -261,6 +261,34 @@ def _more_than_once() -> Iterator[DisputedJob]:
     yield DisputedJob(f"{tuned} --max_steps 900 --dpo_beta 0.1", "objective")
 
 
+def _unclear() -> Iterator[DisputedJob]:
+    """Flags of which nobody knows what they make of a training, and programs beside it."""
+    several = "torchrun --nproc_per_node=4 " + TRAIN.partition(" ")[2]
+    for added in (
+        "--pgd-steps 7",
+        "--adversarial",
+        "--sam",
+        "--width-mult 2",
+        "--resolution 384",
+        "--steps-per-epoch 9000",
+        "--data-repeat 10",
+        "--multi-crop 8",
+        "--ensemble 5",
+        "--model-parallel",
+        "--no-cuda",
+        "--device cpu",
+        "+trainer.limit=9",
+    ):
+        yield DisputedJob(f"{several} {added}", f"time of {added.split()[0].partition('=')[0]}")
+    yield DisputedJob(f"{several} --opt lbfgs", "time of its optimizer")
+    yield DisputedJob(f"{several}\npython evaluate.py --all", "time of evaluate.py")
+    yield DisputedJob(f"python prepare_data.py\n{several}", "time of prepare_data.py")
+    asked = "#SBATCH --gres=gpu:4"
+    yield DisputedJob(f"{several} --n-gpu 8", "#SBATCH asks for", directives=asked)
+    hidden = f"CUDA_VISIBLE_DEVICES= {several}"
+    yield DisputedJob(hidden, "CUDA_VISIBLE_DEVICES names 0", directives=asked)
+
+
 DISPUTED = (
     *_by_comment(),
     *_within(),
@@ -270,5 +298,6 @@ DISPUTED = (
     *_named_so(),
     *_started(),
     *_more_than_once(),
+    *_unclear(),
 )
 NAMES = [f"{number} {job.told}" for number, job in enumerate(DISPUTED)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from clusters import submit
-from disputed_jobs import DISPUTED, NAMES, DisputedJob
+from disputed_jobs import DISPUTED, NAMES, TRAIN, DisputedJob
 
 from predictor.identify.identify import identify
 from slurm_plugin.decide import SlurmDecider
@@ -45,3 +45,15 @@ def test_the_job_they_are_made_of_gets_a_limit(decider: Any) -> None:
     plain = "#!/bin/bash\npython train.py --model resnet50 --batch-size 256 --epochs 90 --amp"
     script = f"{plain} --img-size 224 --dataset imagenet --device 0,1,2,3\n"
     assert decider().decide(submit(comment=None, script=script)).time_limit is not None
+
+
+def test_flags_that_change_no_time_take_no_limit(decider: Any) -> None:
+    plain = f"{TRAIN} --device 0,1,2,3 --lr 0.1 --wd=1e-4 --workers 8 --output-dir o"
+    script = f"#!/bin/bash\npython -m pip install timm\n{plain}\n"
+    assert decider().decide(submit(comment=None, script=script)).time_limit is not None
+
+
+def test_what_the_user_states_holds_whatever_its_flags(decider: Any) -> None:
+    script = "#!/bin/bash\n#PT model=resnet50 batch=256 epochs=90 precision=amp dataset=imagenet\n"
+    found = decider().decide(submit(comment=None, script=f"{script}srun own.py --pgd-steps 7\n"))
+    assert found.time_limit is not None
