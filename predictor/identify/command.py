@@ -127,6 +127,8 @@ def _tell_unknown(reading: _Reading, found: Configured, own: Launch) -> None:
     pairs = zip(("", *own.after), own.after, strict=False)
     if any(w == UNKNOWN and (b[:1] != "-" or flag_of(b) in family.switches) for b, w in pairs):
         draft.dispute("words that we cannot read may set more", "model")
+    watched = flags().slowing.intersection(map(base_name, reading.launch.before))
+    reading.unclear |= dict.fromkeys(sorted(watched))
     kind = {"lora", "frozen"} & draft.pairs.get("options", {}).keys()
     known = bool(kind) or own.program in family.programs
     for about, text in flags().by_itself.items():

@@ -85,6 +85,7 @@ class Flags:
     playing: frozenset[str]
     repeating: frozenset[str]
     brief: frozenset[str]
+    slowing: frozenset[str]
     harmless: frozenset[str]
     harmless_starts: frozenset[str]
     judging: frozenset[str]

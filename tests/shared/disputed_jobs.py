@@ -281,6 +281,8 @@ def _unclear() -> Iterator[DisputedJob]:
     ):
         yield DisputedJob(f"{several} {added}", f"time of {added.split()[0].partition('=')[0]}")
     yield DisputedJob(f"{several} --opt lbfgs", "time of its optimizer")
+    yield DisputedJob(f"ncu -o report {several}", "time of ncu")
+    yield DisputedJob(f"python -m cProfile {TRAIN.partition(' ')[2]}", "time of cProfile")
     yield DisputedJob(f"{several}\npython evaluate.py --all", "time of evaluate.py")
     yield DisputedJob(f"python prepare_data.py\n{several}", "time of prepare_data.py")
     asked = "#SBATCH --gres=gpu:4"
