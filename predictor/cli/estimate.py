@@ -11,7 +11,7 @@ import click
 
 from ..units import MINUTE_S, count, duration, span
 from .console import format_option, show_json
-from .identify import missing, script_text
+from .identify import missing, script_text, unclear_line
 from .options import complete, predictor
 
 if TYPE_CHECKING:
@@ -120,7 +120,8 @@ def _request(
         asked["gpus"] = started
     kind = asked.get("gpu_type")
     no_sheet = kind and known_name(kind) not in gpus() and NO_SHEET.format(kind)
-    assumed = filter(None, ("gpus" not in asked and ONE_GPU, no_sheet))
+    told = ("gpus" not in asked and ONE_GPU, no_sheet, unclear_line(stated))
+    assumed = filter(None, told)
     job = request.JobRequest(
         script=request.script_signature(" ".join(words) if script is None else script),
         command=request.command_signature(" ".join(words), str(directory)),

@@ -88,6 +88,12 @@ def missing(stated: Stated) -> list[str]:
     return [" or ".join(names) for names in NEEDED if not found & set(names)]
 
 
+def unclear_line(stated: Stated) -> str:
+    """Words of a script of which nobody knows what they take, and what is made of them."""
+    names = ", ".join(stated.unclear)
+    return f"what {names} may add to the time: nothing is added, and no limit set" if names else ""
+
+
 def summary(stated: Stated) -> dict[str, Any]:
     """What is stated, with origins, and what lacks, for JSON."""
     from ..identify.grammar import value_text
@@ -100,6 +106,7 @@ def summary(stated: Stated) -> dict[str, Any]:
         "assumed": {"precision": f"the default of {stated.trainer}"} if stated.trainer else {},
         "unknown_model": stated.unknown_model,
         "missing": missing(stated),
+        "unclear": stated.unclear,
         "doubts": [problem.text for problem in stated.doubts],
         "problems": [p.text for p in stated.problems if p not in stated.doubts],
     }
@@ -120,6 +127,8 @@ def show_stated(stated: Stated) -> None:
         click.echo("one process, which nothing starts for each GPU: of several GPUs one works")
     if fields and told["missing"]:
         click.echo(f"missing: {', '.join(told['missing'])}")
+    if line := unclear_line(stated):
+        click.echo(f"not known: {line}")
     for text in told["doubts"]:
         click.echo(f"keeps it from a prediction: {text}")
     for text in told["problems"]:

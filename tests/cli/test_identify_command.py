@@ -89,6 +89,14 @@ def test_the_files_a_script_names_are_read_where_the_user_is(
     assert "c.yaml is not read" in run("identify", str(script)).output
 
 
+def test_flags_that_nobody_knows_are_told(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/bash\npython train.py --model resnet50 --pgd-steps 7 --lr 0.1\n")
+    told = "what --pgd-steps may add to the time: nothing is added, and no limit set"
+    assert f"not known: {told}" in run("identify", str(script)).stdout
+    assert f"assumed   {told}" in run("estimate", str(script)).stdout
+
+
 def test_phases_are_a_length(run_json: RunJson) -> None:
     comment = 'model=bert-large precision=amp batch=8 phases="steps=3,seq=128;steps=4,seq=512"'
     assert run_json("identify", "true", "--comment", comment)["missing"] == []
