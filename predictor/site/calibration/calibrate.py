@@ -104,16 +104,15 @@ def gather(
 def cut_at(history: History, where: Where, hold_back: float, taught_s: float = 0.0) -> float:
     """When the runs that may teach had ended, in Unix seconds; at least ``taught_s``.
 
-    Of the runs of a known model that ended after ``taught_s``, until when the predictor in use was
-    taught, the latest ``hold_back`` are held back: neither predictor has seen them.
+    Of the runs that tell of their steps and ended after ``taught_s``, until when the predictor in
+    use was taught, the latest ``hold_back`` are held back: neither predictor has seen them.
     """
     import polars as pl
 
     since_s = max(where.since_s or 0.0, taught_s)
-    where = replace(where, since_s=since_s)
-    ends = history.frame(where, ["end_s", "model"]).filter(pl.col("model").is_not_null())
+    where = replace(where, since_s=since_s, only_telling=True)
     level = pl.col("end_s").quantile(1 - hold_back, interpolation="lower")
-    found = ends.select(level).collect().item()
+    found = history.frame(where, ["end_s"]).select(level).collect().item()
     return taught_s if found is None else float(found)
 
 

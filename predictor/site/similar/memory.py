@@ -50,7 +50,7 @@ GRACE_S, GRACE_SHARE = 60.0, 0.005
 GRACE_LEVEL, GRACE_KEPT = 0.95, 200
 MAX_WINDOWS = 200_000
 RATIOS_KEPT, ERRORS_KEPT = 50, 200
-LATEST_EXPECTED = 20_000
+LATEST_EXPECTED = 10_000
 # Squared ln errors to begin with of runs alike and of physics, until jobs of this site tell.
 FIRST_ERRORS = 5
 FIRST_ERROR = {"runs": 0.5, "physics": 0.25}
