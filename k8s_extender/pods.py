@@ -338,6 +338,8 @@ PROCESS_VARIABLE = "WORLD_SIZE"
 PROCESSES_A_POD = ("PET_NPROC_PER_NODE", "NPROC_PER_NODE")
 NODE_FLAGS = ("--nnodes", "--num-machines", "--num-nodes")
 PROCESS_FLAG = "--num-processes"
+# Launchers that start the processes of one node unless told of more.
+ONE_NODE = frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launch"})
 # Pods of a group, by what makes the group: Kueue's plain pods, LeaderWorkerSet and JobSet.
 GROUP_SIZES = (
     "kueue.x-k8s.io/pod-group-total-count",
@@ -373,6 +375,16 @@ def launches_of(ran: StartedCommand) -> Iterator[Launch]:
     read = read_script(ran.script, ran.environment).commands
     commands = read if ran.script else (Command(ran.words, False),)
     return filter(None, (launch_of(command.words) for command in commands))
+
+
+def trains_alone(ran: StartedCommand) -> bool:
+    """Whether each pod trains for itself: its launcher is one of a single node, and told no other.
+
+    So it is of a Volcano job, whose variables such a launcher does not heed.
+    """
+    found = list(launches_of(ran))
+    told = any(not launch.started.keys().isdisjoint(NODE_FLAGS) for launch in found)
+    return not told and any(not ONE_NODE.isdisjoint(launch.before) for launch in found)
 
 
 def _launched(ran: StartedCommand, labels: Mapping[str, str], asked: PodGpus) -> int | None:

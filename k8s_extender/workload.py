@@ -25,6 +25,7 @@ from .plain import EXPECTED, MOST, at, count, items, mapping, seconds_of, text, 
 from .pods import (
     MAX_PODS,
     NO_MAPS,
+    VOLCANO,
     ConfigMaps,
     StartedCommand,
     asked_of,
@@ -34,6 +35,7 @@ from .pods import (
     pod_sets,
     pods_told,
     ran_by,
+    trains_alone,
 )
 
 
@@ -153,6 +155,8 @@ def template_job(
         number: int | None = -(-int(all_gpus) // asked.gpus)
     else:
         number = pods_told(ran, labels, annotations, asked, together=found.settled)
+        if number is None and kind == VOLCANO and trains_alone(ran):
+            number = 1
     # In pods as large as those of the main set.
     each = -(-sum(gpus for gpus, *_ in parts) // asked.gpus)
     required = at(

@@ -293,6 +293,23 @@ def test_the_launcher_tells_the_pods_of_the_job(command: str, pods: int) -> None
         assert job(pod(container(8, command=command.split()))).pods == pods
 
 
+@pytest.mark.parametrize(
+    ("command", "pods"),
+    [
+        ("python -m torch.distributed.run --nproc_per_node=8 train.py", 1),
+        ("torchrun --nnodes=2 --nproc_per_node=8 train.py", 2),
+        ("torchrun --nnodes=$NNODES_ train.py", 2),  # of a variable that nobody knows
+        ("python train.py", 2),
+    ],
+)
+def test_pods_of_volcano_train_alone_where_their_launcher_is_of_one_node(
+    command: str, pods: int
+) -> None:
+    template = {"spec": {"containers": [container(8, command=["bash", "-c", command])]}}
+    found = made("Job of Volcano", {"spec": {"tasks": [{"replicas": 2, "template": template}]}})
+    assert (found.pods, found.gpus) == (pods, pods * 8)
+
+
 def test_annotations_tell_the_pods_before_anything_else() -> None:
     env = [{"name": "NNODES", "value": "3"}]
     stated = {"precision-time.io/pods": "5"}
