@@ -5,6 +5,7 @@ Needs pydantic, which the extras of the adapters bring; the predictor itself has
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,21 +16,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, mod
 
 from profiles.errors import ProfileDataError
 from profiles.gpus import find_gpu, gpus
+from profiles.storage import user_yaml
 
 from .errors import PrecisionTimeError
 from .job.fabrics import fabric_of
 from .job.precision import parse_precision
-
-
-class _NothingTwice(yaml.SafeLoader):
-    """Refuses a key that stands twice: the later would take the place of all that was said."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value]
-        if twice := [key for key in keys if keys.count(key) > 1]:
-            problem = f"{twice[0]} stands twice"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-        return super().construct_mapping(node, deep)
 
 
 class Section(BaseModel):
@@ -76,7 +67,7 @@ Whole = TypeVar("Whole", bound=Section)
 def read_settings(path: Path, kind: type[Whole], refusal: type[PrecisionTimeError]) -> Whole:
     """The settings of a file; raises ``refusal`` naming file, field, value and what is expected."""
     try:
-        raw = yaml.load(path.read_bytes(), _NothingTwice)
+        raw = user_yaml(path)
     except OSError as error:
         raise refusal(f"{path}: {error.strerror}") from None
     except (yaml.YAMLError, RecursionError) as error:
@@ -91,12 +82,44 @@ def settings_of(
     try:
         return kind.model_validate(raw)
     except ValidationError as error:
-        raise refusal("; ".join(_readable(origin, e) for e in error.errors())) from None
+        told: dict[str, list[str]] = {}
+        for one in error.errors():
+            told.setdefault(_place(one), []).append(_expected(one))
+    wrong = (f"{place}{' or '.join(words)}" for place, words in told.items())
+    raise refusal("; ".join(f"{origin}: {one.replace(' or expected ', ' or ')}" for one in wrong))
 
 
-def _readable(origin: str, error: Any) -> str:
-    place = ".".join(map(str, error["loc"]))
+def _place(error: Any) -> str:
+    """The field and its value, without the names of the types that pydantic tried."""
+    place = ".".join(str(one) for one in error["loc"] if not _TRIED.match(str(one)))
     whole = error["type"] == "missing" or isinstance(error["input"], dict)  # may hold passwords
     value = "" if whole else f"={error['input']!r}"
-    field = f"{place}{value}: " if place else ""
-    return f"{origin}: {field}{error['msg'].removeprefix('Value error, ')}"
+    return f"{place}{value}: " if place else ""
+
+
+_TRIED = re.compile(r"constrained-|function-|literal\[|\[key\]|(float|int|str|bool|none)$")
+_BOUNDS = {"gt": "above", "ge": "of at least", "lt": "below", "le": "of at most"}
+_KINDS = {
+    "bool": "true or false",
+    "dict": "fields with values",
+    "float": "a number",
+    "frozen": "a list",
+    "int": "a whole number",
+    "list": "a list",
+    "model": "fields with values",
+    "path": "a path",
+    "set": "a list",
+    "string": "a text",
+    "tuple": "a list",
+}
+
+
+def _expected(error: Any) -> str:
+    """What a field takes, in plain words."""
+    context, kind = error.get("ctx", {}), error["type"].partition("_")[0]
+    words = _KINDS.get(kind, "")
+    words = "a time such as 7d or 12h" if "pattern" in context else context.get("expected", words)
+    words = next(
+        (f"a number {w} {context[k]:g}" for k, w in _BOUNDS.items() if k in context), words
+    )
+    return f"expected {words}" if words else error["msg"].removeprefix("Value error, ")

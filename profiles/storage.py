@@ -22,6 +22,22 @@ def shipped_yaml(name: str, beside: str = __file__) -> Any:
     return yaml.load(Path(beside).with_name(name).read_bytes(), yaml.CSafeLoader)
 
 
+class _NothingTwice(yaml.SafeLoader):
+    """Refuses a key that stands twice: the later would take the place of all that was said."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        if twice := [key for key in keys if keys.count(key) > 1]:
+            problem = f"{twice[0]} stands twice"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def user_yaml(path: Path) -> Any:
+    """A file that a user wrote; raises YAMLError for what is no YAML or says a thing twice."""
+    return yaml.load(path.read_bytes(), _NothingTwice)
+
+
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     name: tuple(columns) for name, columns in shipped_yaml("columns.yaml").items()
 }

@@ -21,6 +21,8 @@ from typing import Any
 
 import yaml
 
+from profiles.storage import user_yaml
+
 from ..errors import RulesError
 from .draft import Draft
 from .stated import Stated
@@ -84,7 +86,7 @@ class Rules:
 def read_rules(path: Path) -> Rules:
     """The rules of a file; raises RulesError naming file, rule, field and what is expected."""
     try:
-        raw = yaml.safe_load(path.read_bytes())
+        raw = user_yaml(path)
     except (OSError, yaml.YAMLError, RecursionError) as error:
         raise RulesError(f"{path}: {error}") from None
     if raw is None:

@@ -18,7 +18,7 @@ import yaml
 
 from profiles.errors import UnknownGpuError
 from profiles.gpus import Gpu, find_gpu
-from profiles.storage import shipped_yaml
+from profiles.storage import shipped_yaml, user_yaml
 
 from ..errors import JobError, PriceError
 from ..estimate.prediction import Prediction
@@ -189,7 +189,7 @@ def read_tariff(path: Path, partition: str | None = None) -> Tariff:
     not stated. Raises PriceError.
     """
     try:
-        raw = yaml.safe_load(path.read_bytes())
+        raw = user_yaml(path)
     except OSError as error:
         raise PriceError(f"{path}: {error.strerror}") from None
     except yaml.YAMLError as error:

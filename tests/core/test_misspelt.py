@@ -20,6 +20,7 @@ from predictor.identify.identify import parse_script
 from predictor.identify.rules import read_rules
 from predictor.identify.stated import Stated
 from predictor.integrations.trainer_settings import TrainerSettings, job_of
+from predictor.planning.cost import read_tariff
 from predictor.planning.sweeps.search import read_space
 from slurm_plugin.config import read_policy
 
@@ -236,3 +237,40 @@ def test_a_setting_that_stands_twice_is_refused(
     file = tmp_path / "settings.yaml"
     file.write_text("hardware: {fabric: ib-hdr}\nhardware: {fabric: ib-ndr}\n")
     assert "hardware stands twice" in raised(lambda: read(file))
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "twice"),
+    [
+        (read_rules, "rules: [{name: a, match: {name: x}, job: {model: a}, job: {}}]", "job"),
+        (read_tariff, "{currency: EUR, prices_per_gpu_hour: {a100: 1, a100: 2}}", "a100"),
+    ],
+)
+def test_what_rules_and_prices_say_twice_is_refused(
+    read: Callable[[Path], object], text: str, twice: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "said.yaml"
+    file.write_text(text)
+    assert f"{twice} stands twice" in raised(lambda: read(file))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("limits: {mode: sett}", "limits.mode='sett': expected 'set', 'warn' or 'off'"),
+        ("limits: {startup_min: -1}", "startup_min=-1: expected a number of at least 0 or 'auto'"),
+        ("exclude: {users: 3}", "exclude.users=3: expected a list"),
+        ("limits: {warn_explicit: maybe}", "expected true or false"),
+        ("limits: {rounding_min: 1.5}", "expected a whole number"),
+        ("order: {longest_delay: 7 days}", "expected a time such as 7d"),
+        ("limits: [1]", "limits=[1]: expected fields with values"),
+    ],
+)
+def test_a_setting_of_another_type_is_refused_in_plain_words(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(text)
+    found = raised(lambda: read_policy(file))
+    assert said in found
+    assert not {"frozenset", "constrained", "Input", "instance"} & set(found.split())

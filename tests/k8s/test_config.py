@@ -18,8 +18,8 @@ from k8s_extender.errors import ConfigError
         ({"hardware": {"products": {"GRID": "a101"}}}, "hardware.products.GRID.*a101.*a100"),
         ({"hardware": {"node_label_gpus": {"big": "h1000"}}}, "node_label_gpus.big.*h1000"),
         ({"hardware": {"prices_per_gpu_hour": {"a101": 2}}}, "prices_per_gpu_hour.*a101.*a100"),
-        ({"hardware": {"prices_per_gpu_hour": {"a100": -2}}}, "prices_per_gpu_hour.*greater"),
-        ({"hardware": {"prices_per_gpu_hour": {"a100": 0}}}, "prices_per_gpu_hour.*greater"),
+        ({"hardware": {"prices_per_gpu_hour": {"a100": -2}}}, "prices_per_gpu_hour.*above"),
+        ({"hardware": {"prices_per_gpu_hour": {"a100": 0}}}, "prices_per_gpu_hour.*above"),
         ({"hardware": {"prices_per_gpu_hour": {"a100": float("nan")}}}, "prices_per_gpu_hour"),
     ],
 )
