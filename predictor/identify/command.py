@@ -101,9 +101,8 @@ def _read(found: Configured, own: Launch, origin: str) -> Stated:
         reading.unclear["its optimizer"] = None
     stated = replace(stated, problems=problems, unclear=tuple(reading.unclear))
     stated = completed(stated, found.tables)
-    return (
-        _with_defaults(reading, found, stated) if stated.values or stated.unknown_model else stated
-    )
+    told_some = stated.values or stated.unknown_model
+    return _with_defaults(reading, found, stated) if told_some else stated
 
 
 def _read_names(reading: _Reading, *, adapts: bool) -> None:
@@ -129,10 +128,11 @@ def _tell_unknown(reading: _Reading, found: Configured, own: Launch) -> None:
         draft.dispute("words that we cannot read may set more", "model")
     watched = flags().slowing.intersection(map(base_name, reading.launch.before))
     reading.unclear |= dict.fromkeys(sorted(watched))
-    kind = {"lora", "frozen"} & draft.pairs.get("options", {}).keys()
-    known = bool(kind) or own.program in family.programs
+    kinds = {"lora", "frozen"} & draft.pairs.get("options", {}).keys()
+    known = kinds or own.program in family.programs
     for about, text in flags().by_itself.items():
-        if (own.alone if about == "gpus" else not known) and _fixed(found, text):
+        seen = found.texts if about == "options" else found.texts[:1]
+        if (own.alone if about == "gpus" else not known) and _fixed(seen, text):
             draft.problem(f"{own.program} {text['told']}", about, contradiction=True)
 
 
@@ -140,9 +140,10 @@ def _with_defaults(reading: _Reading, found: Configured, stated: Stated) -> Stat
     """What is stated, over the framework, the trainer and what the program is known to take."""
     launch, family, context = reading.launch, reading.family, Draft(reading.draft.origin)
     started = {flags().launcher_trainers.get(base_name(word)) for word in launch.before}
-    if framework := family.framework or ("pytorch" if started - {None} else ""):
+    plain, halves = (_fixed(found.texts, flags().computes[n]) for n in ("plain", "halves"))
+    if framework := family.framework or ("pytorch" if plain or started - {None} else ""):
         context.say("framework", framework)
-    trainer, halves = _trainer(reading, stated), _fixed(found, flags().halves)
+    trainer = _trainer(reading, stated, "pytorch" if plain else None)
     if trainer and not (halves and shipped_yaml("trainers.yaml")[trainer]["precision"] == "fp32"):
         context.say("trainer", trainer)
     usual, settled = Draft(f"default of {launch.program}"), stated.settled()
@@ -153,13 +154,13 @@ def _with_defaults(reading: _Reading, found: Configured, stated: Stated) -> Stat
     return stated.over(context.stated()).over(usual.stated())
 
 
-def _fixed(found: Configured, text: Mapping[str, str]) -> bool:
-    """Whether the program's text does a thing that no flag of it asks for."""
-    does, asks = (re.search(text[name], found.program) for name in ("sign", "asked"))
+def _fixed(texts: Sequence[str], text: Mapping[str, str]) -> bool:
+    """Whether a program's texts do a thing that no flag of it asks for."""
+    does, asks = (re.search(text[name], "\n".join(texts)) for name in ("sign", "asked"))
     return does is not None and asks is None
 
 
-def _trainer(reading: _Reading, stated: Stated) -> str | None:
+def _trainer(reading: _Reading, stated: Stated, usual: str | None) -> str | None:
     """The trainer whose default precision holds; none where a flag may say another."""
     launch, patterns = reading.launch, flags().patterns
     if any(problem.field in ("file", "precision") for problem in stated.problems):
@@ -168,13 +169,14 @@ def _trainer(reading: _Reading, stated: Stated) -> str | None:
         (name, switched(value, following))
         for name, value, following in (*said(launch.before), *said(launch.after))
         if patterns["precision"].search(flag_of(name).lstrip("-").rpartition(".")[2])
+        and (next(iter(following), "") if value is None else value).lower() != "auto"
     ]
     off = patterns["negated"].match
-    if any((word or "auto") not in flags().unset and not off(name) for name, word in named):
+    if any((w or "auto").lower() not in flags().unset and not off(name) for name, w in named):
         return None
     known, family = shipped_yaml("trainers.yaml"), reading.family
     launchers = (flags().launcher_trainers.get(base_name(word), "") for word in launch.before)
-    found = next((name for name in (family.name, *launchers) if name in known), None)
+    found = next((name for name in (family.name, *launchers) if name in known), usual)
     meant = {**family.values, **{flag: key for flag, (key, _) in family.switches.items()}}
     switched_off = any(meant.get(flag_of(name)) in SIGNALS for name, _ in named)
     return None if found and switched_off and known[found]["precision"] != "fp32" else found
@@ -284,11 +286,9 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
             draft.say("image_size", text)
     elif key == "config":
         _read_config(reading, text)
-    elif key == "recipe":
-        draft.say("model", text)
+    elif key in ("recipe", "clip_model"):
+        draft.say("model", text if key == "recipe" else f"clip-{text}")
         reading.special[key] = text
-    elif key == "clip_model":
-        draft.say("model", f"clip-{text}")
     elif "." in key:
         field_name, _, pair_key = key.partition(".")
         draft.pair(field_name, pair_key, text)
@@ -300,8 +300,7 @@ def _take(reading: _Reading, key: str, name: str, text: str, following: Sequence
                 _switch(reading, pair, "on")
             return
     if key in _TITAN:
-        name, flavor = (reading.special.get(part, "") for part in _TITAN)
-        draft.say("model", f"{name}-{flavor}")
+        draft.say("model", "-".join(reading.special.get(part, "") for part in _TITAN))
     elif key == "component":
         name = text.rpartition(".")[2]
         draft.say("model", (plain := re.sub("^q?lora_", "", name)))  # torchtune: lora_llama3_8b
@@ -319,12 +318,10 @@ def _read_config(reading: _Reading, path: str) -> None:
     reading.draft.say("model", plain)
     if reading.family.name != "openmmlab":
         return
-    if batch := patterns["config_batch"].search(stem):
-        reading.draft.texts.setdefault("batch_size", ("batch_size", batch[2]))
-    if epochs := patterns["config_epochs"].search(stem):
-        reading.draft.texts.setdefault("epochs", ("epochs", epochs[1]))
-    elif schedule := patterns["config_schedule"].search(stem):  # of 12 epochs each
-        reading.draft.texts.setdefault("epochs", ("epochs", str(12 * int(schedule[1]))))
+    for name, each in {"config_batch": 1, "config_epochs": 1, "config_schedule": 12}.items():
+        if found := patterns[name].search(stem):
+            key = "batch_size" if name == "config_batch" else "epochs"
+            reading.draft.texts.setdefault(key, (key, str(each * int(found[1]))))
 
 
 def _read_batch(reading: _Reading) -> None:
@@ -428,8 +425,11 @@ def _read_kind(reading: _Reading) -> None:
         told_so.setdefault("lora_targets", reading.family.adapts)
     if "distilled" in told:
         options["objective"] = "distillation"
-    elif names["preference"].search(told.get("objective", program.lower())):
-        options["objective"] = "preference"
+    elif stage := names["preference"].search(told.get("objective", program.lower())):
+        if stage[1] and reading.family.name == "generic" and "objective" not in told:
+            reading.draft.dispute("rewards may be of pairs or of single samples", "options")
+        else:
+            options["objective"] = "preference"
     if "resumed" in told and "start_epoch" not in special:
         options["resumed"] = "on"
     if told.get("evaluation") == "epoch":
@@ -496,8 +496,7 @@ def _read_dataset(draft: Draft, told: Mapping[str, str], words: Sequence[str]) -
 def _of_paths(path: str | None, words: Sequence[str]) -> tuple[DataSet | None, str | None]:
     """The data set a directory is named for, or its name where that says something else."""
     if path is not None:
-        name = _data_name(path)
-        return find_dataset(name), path if name else None
+        return find_dataset(name := _data_name(path)), path if name else None
     paths = (w for w in positional(words) if "/" in w and w[0] in f"/.~{UNKNOWN}")
     return next(filter(None, map(find_dataset, map(_data_name, paths))), None), None
 
@@ -509,6 +508,6 @@ def _data_name(path: str) -> str:
         stem = patterns["tokenised"].sub("", patterns["file_ends"].sub("", part))
         if UNKNOWN in stem:
             return ""
-        if stem.lower() not in flags().data_directories and stem != "/":
+        if stem.lower() not in flags().data_directories and re.search("[A-Za-z]", stem):
             return stem
     return ""

@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import islice, product
 
 from .draft import SIGNALS, Draft
 from .files import Files, settings_of
@@ -18,12 +18,11 @@ from .stated import BATCHES, DECISIVE, Problem, Stated
 
 MAX_READ = 8
 MAX_BASES = 8
-_DEEPSPEED = frozenset(("--deepspeed", "--deepspeed-config", "--deepspeed-config-file"))
+_SHORT = ("--ds-config", "--ds-config-file")
+_DEEPSPEED = frozenset(("--deepspeed", "--deepspeed-config", "--deepspeed-config-file", *_SHORT))
 _BASES = ("_base_", "_BASE_")
 _DEFAULTS = "defaults"  # of Hydra: files put together by a search path that we do not know
 _NAME = re.compile(r"[A-Za-z_][\w./@-]{0,79}", re.ASCII)
-# What is of an evaluation, by a word of its name, changes no training.
-_OTHER_WORK = re.compile(r"(?:^|[._-])(?:eval|val|valid|validation|test|predict|infer)", re.ASCII)
 # Names whose meaning hangs on where they stand: elsewhere than we know them, they leave doubt.
 _DECISIVE = frozenset(name for name, field in FIELD_OF.items() if field in DECISIVE)
 MAX_FILES = 3
@@ -33,7 +32,6 @@ _PATHS = frozenset(("--config-path", "--config-dir", "-cp", "-cd"))
 _NAMES = frozenset(("--config-name", "-cn"))
 _PATHS_WITHOUT = ("conf", "config", "configs")
 MAX_DOCUMENT = 32 * 1024
-_SWITCHES = ("fp16", "bf16")
 LAUNCHER_FILE = "--config-file"  # of accelerate launch
 
 
@@ -43,7 +41,7 @@ class Configured:
 
     ``tables`` is what the configurations of DeepSpeed and Accelerate say, which flags win over
     too. ``unread`` may say what the time of the job follows from, ``sharding_unread`` how its state
-    is shared; ``program`` is the text of what is launched, where it may be read.
+    is shared; ``texts`` are that of what is launched and those of modules beside it.
     """
 
     launch: Launch
@@ -51,7 +49,7 @@ class Configured:
     unread: tuple[Named, ...]
     launcher_unread: bool
     sharding_unread: bool
-    program: str = ""
+    texts: tuple[str, ...] = ()
 
 
 def configured(launch: Launch, files: Files | None, origin: str) -> Configured:
@@ -76,7 +74,19 @@ def configured(launch: Launch, files: Files | None, origin: str) -> Configured:
     left = (one for one in named if one.flag in _DEEPSPEED and one.paths[0] in reading.missing)
     unread += tuple(one for one in left if not one.agreed)
     text = reading._read(posixpath.join(launch.directory, launch.program)) or ""
-    return Configured(whole, tables, unread, reading.launcher_unread, bool(reading.missing), text)
+    texts = (text, *islice(_modules(text, (launch.directory, ""), files), MAX_READ))
+    return Configured(whole, tables, unread, reading.launcher_unread, bool(reading.missing), texts)
+
+
+def _modules(text: str, roots: Sequence[str], files: Files) -> Iterator[str]:
+    """The modules under ``roots`` that a program imports, with what their packages hand on."""
+    for name in dict.fromkeys(map("".join, flags().patterns["imported"].findall(text))):
+        places = (posixpath.join(root, name.replace(".", "/")) for root in roots)
+        for place, end in product(places, (".py", "/__init__.py")):
+            if (found := files(f"{place}{end}")) is not None:
+                yield found
+                yield from _modules(found, (place,), files) if end[0] == "/" else ()
+                break
 
 
 @dataclass(slots=True)
@@ -184,7 +194,11 @@ def _unread(
         yield replace(named, shown=f"{named.shown}: {_DEFAULTS}")
     for name, plain in plain_names(tuple((settings or {}).items()), family).items():
         flag = flag_of(name if "." in plain else f"--{plain}")
-        known = flag in family.values or flag in family.switches or _OTHER_WORK.search(name)
+        known = (
+            flag in family.values
+            or flag in family.switches
+            or flags().patterns["apart"].search(name)
+        )
         if key_of(name.rpartition(".")[2]) in _DECISIVE and not known:
             yield replace(named, shown=f"{named.shown}: {name[:60]}")
 
@@ -266,13 +280,10 @@ def _table(settings: Mapping[str, str], table: Mapping[str, str], origin: str) -
     draft = Draft(origin)
     for name, key in table.items():
         text = settings.get(name, "").strip()
-        if key in _SWITCHES:
-            if text.lower() in ON:
-                draft.signal(key, "on")
-        elif key == "mixed_precision":
-            if text and text.lower() not in OFF:
-                draft.signal(key, text)
-        elif text.lower() not in ("", "auto", "null"):
+        off = ("", "auto", "null", *(OFF if key in SIGNALS else ()))
+        if text.lower() not in off and key in SIGNALS:
+            draft.signal(key, text)
+        elif text.lower() not in off:
             draft.say("global_batch_size" if key == "total_batch" else key, text[:40])
     return draft.stated() if draft.texts or draft.signals else None
 

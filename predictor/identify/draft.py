@@ -59,8 +59,7 @@ class Draft:
     def say(self, key: str, text: str) -> bool:
         """Take one key of the grammar; False, and nothing taken, where it is none."""
         name = key_of(key)
-        meant = FIELD_OF.get(name)
-        if meant is None:
+        if (meant := FIELD_OF.get(name)) is None:
             self.unknown[key] = None
             return False
         if name in AUTOCAST_KEYS:

@@ -92,8 +92,6 @@ def value_text(value: Any) -> str:
     if isinstance(value, Phase):
         stated = ((name, getattr(value, name)) for name in PHASE_FIELDS)
         return ",".join(f"{k}={value_text(one)}" for k, one in stated if one is not None)
-    if isinstance(value, tuple) and value and isinstance(value[0], Phase):
-        return ";".join(map(value_text, value))
     if isinstance(value, tuple):
-        return ";".join(map("=".join, value))
+        return ";".join(value_text(v) if isinstance(v, Phase) else "=".join(v) for v in value)
     return str(value)

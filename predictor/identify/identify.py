@@ -89,12 +89,9 @@ def identify(
     that keep a time from being told first.
     """
     known = environment or {}
-    stated = parse_text(comment or "", "comment")
-    if extra:
-        stated = stated.over(parse_text(extra, "extra"))
-    for mapping, origin in ((known, "environment"), (annotations, "annotation")):
-        if mapping:
-            stated = stated.over(parse_mapping(mapping, origin))
+    stated = parse_text(comment or "", "comment").over(parse_text(extra or "", "extra"))
+    for mapping, origin in ((known, "environment"), (annotations or {}, "annotation")):
+        stated = stated.over(parse_mapping(mapping, origin))
     stated = stated.over(parse_script(script or "", argv, environment=known, files=files))
     if rules is not None and context is not None and (rule := rules.match(context)) is not None:
         if rule.model is not None and stated.unknown_model is not None:  # the rule answers for it

@@ -96,8 +96,7 @@ def read_value(field: str, text: str) -> Any:
 
 
 def _number(field: str, text: str) -> Decimal:
-    match = _NUMBER.fullmatch(text)
-    if match is None:
+    if (match := _NUMBER.fullmatch(text)) is None:
         raise JobError(field, _short(text), "expected a number such as 256, 90.5, 1e5 or 50k")
     return Decimal(match[1].replace("_", "")).scaleb(_SUFFIXES[match[2].lower()])
 

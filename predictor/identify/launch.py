@@ -108,7 +108,7 @@ class Flags:
     unset: frozenset[str]
     starting: Mapping[str, str]
     using: Mapping[str, bool]
-    halves: Mapping[str, str]
+    computes: Mapping[str, Mapping[str, str]]
     by_itself: Mapping[str, Mapping[str, str]]
 
     def may_change_time(self, flag: str) -> bool:
@@ -191,7 +191,7 @@ class Launch:
             return not {"train", "mode=train"} & set(self.after)
         words = _NAME_WORD.findall(self.program)
         named_so = bool(words) and words[0] in table.never_training
-        learns = self.trains or (not named_so and bool(given & {"--lr", "--learning-rate"}))
+        learns = not named_so and (self.trains or bool(given & {"--lr", "--learning-rate"}))
         within = _name_words(base_name(self.directory)) & table.judging  # llava.eval.run_llava
         named = _name_words(self.program) & table.other_work or _JUDGES.search(self.program)
         other = within or named or serves((*self.before, self.directory))
@@ -225,9 +225,10 @@ def launch_of(words: Sequence[str]) -> Launch | None:
         if word in ("-m", "--module") and python and behind:
             module = behind[0]
             if module not in table.launching_modules:
-                known = module in table.programs
+                if " ".join(behind[:2]) in table.programs:  # llamafactory.cli train
+                    continue
                 package, _, name = module.rpartition(".")
-                found = module if known else f"{name}.py"
+                found = module if module in table.programs else f"{name}.py"
                 return Launch(found, before, behind[1:], package.replace(".", "/"))
         elif several := table.programs & {" ".join((base, *behind[:n])) for n in (1, 2)}:
             name = max(several, key=len)
@@ -264,8 +265,7 @@ def shell_text(words: Sequence[str]) -> str | None:
     for index, word in enumerate(words[:-2]):
         if base_name(word) in _SHELLS and words[index + 1].startswith("-"):
             for place in (index + 1, index + 2):
-                option = words[place]
-                if option.startswith("-") and option.endswith("c") and place + 1 < len(words):
+                if words[place][:1] == "-" and words[place][-1] == "c" and place + 1 < len(words):
                     return words[place + 1]
     return None
 
@@ -292,7 +292,7 @@ def shell_file(words: Sequence[str]) -> tuple[str, ...]:
 def family_of(launch: Launch) -> FlagFamily:
     """The family whose program or flags these are; the generic one where none is found."""
     table = flags()
-    given = {flag_of(name) for name, _, _ in said(launch.after)}
+    given = {flag_of(name) for name, _, _ in said(launch.after)} | _name_words(launch.program)
     path = f"{base_name(launch.directory)}/{launch.program}"  # tools/train.py configs/
     given |= {f"{path} {w.partition('/')[0]}/" for w in launch.after if w.endswith(".py")}
     proven = [family for family in table.families if len(given & family.evidence) >= family.least]

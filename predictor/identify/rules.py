@@ -61,8 +61,7 @@ class Rule:
         groups: dict[str, str] = {}
         for name, pattern in self.match.items():
             most = MAX_SCRIPT if name == "script" else MAX_FIELD
-            found = pattern.search(getattr(context, name)[:most])
-            if found is None:
+            if (found := pattern.search(getattr(context, name)[:most])) is None:
                 return None
             groups.update({k: v for k, v in found.groupdict().items() if v is not None})
         draft = Draft(f"rule {self.name}")

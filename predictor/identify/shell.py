@@ -411,11 +411,9 @@ class _Reader:
     def _moved(self, words: list[str]) -> str | None:
         """Where ``cd`` leads; not known where a variable says it."""
         to = words[1] if len(words) == 2 and words[0] == "cd" else UNKNOWN
-        if UNKNOWN in to or to.startswith(("-", "~")):
-            return None
-        if self.directory is None and not to.startswith("/"):
-            return None
-        return join(self.directory or "", to)
+        lost = self.directory is None and not to.startswith("/")
+        known = not (lost or UNKNOWN in to or to.startswith(("-", "~")))
+        return join(self.directory or "", to) if known else None
 
     def _seen_by(self, words: list[str], given: list[str]) -> Mapping[str, str]:
         """What a shell that a command starts knows of variables; any other program, of its GPUs."""
@@ -531,8 +529,7 @@ class _Reader:
         return alike or not self.repeated
 
     def _assign(self, word: str) -> None:
-        match = _ASSIGNMENT.fullmatch(word)
-        if match is None:
+        if (match := _ASSIGNMENT.fullmatch(word)) is None:
             return
         name, added, value = match.groups()
         if not self._holds(name, self.variables, adds=bool(added)):

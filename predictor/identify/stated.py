@@ -127,7 +127,6 @@ class Stated:
             if own != other and places[0] != places[1] and {SCRIPT, NOTES} & {*places}:
                 said = f"{places[0]} says {own}, {places[1]} {other}"
                 yield Problem(places[0], f"{name}: {said}: no limit is set", name, True)
-
         size, data = self.values.get("dataset_size"), weaker.values.get("dataset")
         whole = data and (found := find_dataset(data)) and found.samples
         if size and whole and size != whole and weaker.origins["dataset"] == SCRIPT:

@@ -270,6 +270,8 @@ def test_every_family_is_found_by_its_evidence() -> None:
             if " " in few[0]:  # a program with a configuration from a folder
                 program, _, folder = few[0].lstrip("/").partition(" ")
                 words = [f"{folder}x.py"]
+            elif "-" not in few[0] and "." not in few[0]:  # a word of the program's name
+                program, words = f"run_{few[0]}.py", []
             launch = launch_of(["python", program, *words])
             assert launch is not None
             assert set(few) & family_of(launch).evidence

@@ -274,3 +274,70 @@ def test_what_a_program_constructs_of_a_yaml_file_hides_nothing_else() -> None:
     text += "sizes: !!python/object/apply:eval ['range(5)']\n"
     stated = read("python train.py --config a.yaml", {"a.yaml": text})
     assert (stated.values["epochs"], stated.values["batch_size"]) == (7, 8)
+
+
+@pytest.mark.parametrize(
+    ("command", "sound"),
+    [
+        ("python train_rm.py --model_name Qwen/Qwen2.5-7B", False),
+        ("python -m openrlhf.cli.train_rm --pretrain Qwen/Qwen2.5-7B --zero_stage 3", True),
+        ("llamafactory-cli train --stage rm --finetuning_type full --model gemma-2b", True),
+    ],
+)
+def test_rewards_are_of_pairs_where_the_trainer_is_known(command: str, sound: bool) -> None:
+    stated = read(f"{command} --max_steps 9 --bf16 --micro_train_batch_size 1")
+    assert (dict(stated.values.get("options", ())).get("objective") == "preference") is sound
+    assert bool([one for one in stated.contradictions if one.field == "options"]) is not sound
+
+
+@pytest.mark.parametrize(
+    "flag", ["--max-model-len 8192", "--gpu-memory-utilization 0.9", "--kv-cache-dtype fp8"]
+)
+def test_a_server_of_a_network_trains_none(flag: str) -> None:
+    assert read(f"srun start-cluster.py --auto --model Qwen/Qwen3-235B-A22B {flag}").values == {}
+
+
+def test_llama_factory_as_a_module_is_its_command() -> None:
+    text = "model_name_or_path: Qwen/Qwen2.5-7B\nfinetuning_type: full\nmax_steps: 9\n"
+    command = "${PYTHON:-python} -m llamafactory.cli train sft.yaml"
+    found, same = read(command, {"sft.yaml": text}), read("llamafactory-cli train sft.yaml")
+    assert found.values == read("llamafactory-cli train sft.yaml", {"sft.yaml": text}).values
+    assert found.model == "qwen2.5-7b"
+    assert [one.field for one in read(command).doubts] == [one.field for one in same.doubts]
+
+
+def test_what_is_told_to_a_log_leaves_no_doubt() -> None:
+    text = "train:\n  model_path_or_name: Qwen/Qwen2.5-7B\n  wandb: {config: {batch_size: 128}}\n"
+    stated = read("python main.py --config_file a.yaml --bf16", {"a.yaml": text})
+    assert (stated.model, stated.doubts) == ("qwen2.5-7b", ())
+
+
+def test_xformers_attention_of_diffusers_is_fused() -> None:
+    command = "accelerate launch train_text_to_image.py --resolution 512 --max_train_steps 9"
+    stated = read(f"{command} --enable_xformers_memory_efficient_attention")
+    assert dict(stated.values["options"]) == {"flash_attention": "on"}
+
+
+def test_a_program_named_for_flax_runs_on_jax() -> None:
+    flags = "--model_name_or_path bert-base-uncased --per_device_train_batch_size 8 --max_steps 9"
+    assert read(f"python ../run_nb_flax_mlm_streaming.py {flags}").values["framework"] == "jax"
+    assert read(f"python run_mlm_streaming.py {flags}").values["framework"] == "pytorch"
+
+
+def test_a_configuration_of_deepspeed_by_its_short_flag_says_precision_and_stage() -> None:
+    text = (
+        '{"bf16": {"enabled": true}, "fp16": {"enabled": false}, "zero_optimization": {"stage": 1}}'
+    )
+    command = "torchrun tune.py --model gpt2 --batch_size 8 --max_steps 9 --ds_config ds.json"
+    stated = read(command, {"ds.json": text})
+    assert (stated.values["precision"].value, stated.values["sharding"]) == (
+        "mixed_bf16_fp32",
+        "zero1",
+    )
+    assert read(command).doubts
+
+
+def test_the_version_of_a_data_set_does_not_hide_its_name() -> None:
+    where = "--data-path /data/imagenet-1k/0-1-0/train"
+    assert read(f"python {TRAIN} {where}").values["dataset"] == "imagenet-1k"
+    assert "dataset" not in read(f"python {TRAIN} --data-path /data/0-1-0/train").values

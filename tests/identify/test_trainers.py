@@ -203,6 +203,7 @@ def test_a_decoder_by_its_sizes_is_priced_as_the_network_of_these_sizes() -> Non
     ("text", "trainer"),
     [
         ("loss_scaler = NativeScaler()\n", None),
+        ("p.add_argument('--amp-opt-level', default='O1')\nm, o = amp.initialize(m, o)\n", None),
         ("with torch.autocast(device, torch.float16):\n", None),
         ("model = AutoModel.from_pretrained(name, torch_dtype=torch.bfloat16)\n", None),
         ("p.add_argument('--amp-opt-level', default='O1')\nwith autocast():\n", None),
@@ -256,3 +257,52 @@ def test_a_program_that_uses_several_gpus_by_itself_is_not_taken_for_one(
     stated = identify(argv=argv, files=user_files(tmp_path))
     assert (stated.alone, stated.contradictions[0].field) == (False, "gpus")
     assert identify(argv=argv).alone
+
+
+LOOP = "import torch\nfrom engine import step\nloss.backward()\noptimizer.step()\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "module", "trainer"),
+    [
+        (LOOP, "precision_score(y, p)\n", "pytorch"),
+        (LOOP, "with torch.cuda.amp.autocast():\n", None),
+        (LOOP, "model.to(torch.bfloat16)\n", None),
+        (LOOP.replace("import torch", "import jax"), "", None),
+        ("import torch\nfrom lib import fit\nfit(model)\n", "", None),
+    ],
+)
+def test_a_loop_in_plain_pytorch_computes_in_fp32(
+    tmp_path: Path, text: str, module: str, trainer: str | None
+) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    (tmp_path / "engine.py").write_text(module)
+    argv = tuple(f"python mine.py {VISION}".split())
+    stated = identify(argv=argv, files=user_files(tmp_path))
+    assert (stated.trainer, stated.values.get("framework")) == (trainer, trainer)
+    assert identify(argv=argv).trainer is None
+
+
+@pytest.mark.parametrize("place", ["engine.py", "engine/__init__.py", "engine/loop.py"])
+def test_the_modules_beside_a_program_count_for_it(tmp_path: Path, place: str) -> None:
+    (tmp_path / "src/engine").mkdir(parents=True)
+    (tmp_path / "src/main.py").write_text("from engine import train_one_epoch\n")
+    (tmp_path / "src/engine/__init__.py").write_text("from .loop import train_one_epoch\n")
+    argv = tuple(f"python src/main.py {VISION} --drop-path 0.1 --mixup 0.2".split())
+    (tmp_path / "src" / place).write_text("with torch.cuda.amp.autocast():\n")
+    assert identify(argv=argv, files=user_files(tmp_path)).trainer is None
+    assert identify(argv=argv).trainer == "timm"
+
+
+def test_modules_that_import_each_other_end(tmp_path: Path) -> None:
+    for name in ("main.py", "pack/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("import pack\nfrom pack import main\nimport main\n")
+    argv = tuple(f"python main.py {VISION}".split())
+    assert identify(argv=argv, files=user_files(tmp_path)).model == "resnet50"
+
+
+def test_a_format_left_to_the_trainer_in_capitals_is_its_default() -> None:
+    command = "swift sft --model Qwen/Qwen2.5-3B --max_steps 9 --per_device_train_batch_size 2"
+    assert read(f"{command} --dtype AUTO").trainer == "ms-swift"
+    assert read(f"{command} --dtype $DTYPE").trainer is None
