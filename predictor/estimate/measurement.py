@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from profiles.storage import COLUMNS
 from profiles.tables import measurements
 
 from ..errors import JobError, MeasurementError, reason_of
@@ -20,6 +21,7 @@ from ..job.frameworks import names_framework, parse_framework, submission_option
 from ..job.precision import parse_precision
 from ..job.software import optimizer_named, understood_options
 from ..job.training_job import TrainingJob, parse_pairs
+from ..job.words import accepted
 
 Row = Mapping[str, str]
 
@@ -38,6 +40,7 @@ _PUBLISHED = re.compile(r"(?:first seen|release table|NVIDIA table) (20\d\d)-(\d
 # Placement of one worker a machine (Gavel), over the network of cloud machines.
 UNCONSOLIDATED = "unconsolidated"
 CLOUD_FABRIC = "ethernet-10"
+UNITS = COLUMNS["units"]  # of a throughput
 REQUIRED = ("model", "gpu", "gpus", "precision")
 
 
@@ -272,7 +275,9 @@ def _step_s(row: Row, job: TrainingJob, entry: ModelEntry) -> float:
     throughput = _number(row, "throughput")
     if throughput is not None:
         unit = row.get("unit", "") or "samples/s"
-        if unit == "steps/s":
+        if f"{(kind := unit.removesuffix('/s'))}/s" not in UNITS and kind not in entry.units:
+            raise MeasurementError(f"invalid unit={unit!r}; {accepted(unit, UNITS)}")
+        if kind == "steps":
             return 1 / throughput
         return job.step_samples * entry.samples_of(unit, job.seq_len) / throughput
     iteration = _number(row, "iteration_s")

@@ -43,6 +43,10 @@ class TestStepTime:
     def test_from_a_throughput_without_unit(self) -> None:
         assert run(unit="").step_s == pytest.approx(8 * 256 / 20480)
 
+    def test_a_unit_that_nobody_knows_is_refused_with_the_nearest(self) -> None:
+        with pytest.raises(MeasurementError, match=r"unit='imges/s'.*images/s"):
+            run(unit="imges/s")
+
     def test_from_steps_per_second(self) -> None:
         assert run(unit="steps/s", throughput="4").step_s == pytest.approx(0.25)
 
