@@ -106,7 +106,7 @@ def _report(path: Path, clock: Clock, predictor: Predictor | None) -> None:
     from predictor.site.capacity import facts
     from predictor.site.capacity import report as module
     from predictor.site.capacity.jobs import of_file
-    from predictor.site.capacity.render import render_html
+    from predictor.site.capacity.render.page import render_html
     from predictor.site.capacity.report_data import ReportPeriod
 
     clock.around(facts, "hours_of", "splits", "waits", "limits", "predictions", "tensor_cores")

@@ -14,6 +14,7 @@ from typing import Any
 from predictor.identify.files import Files
 from predictor.identify.launch import Launch, launch_of, shell_text
 from predictor.identify.shell import UNKNOWN, Command, read_script
+from profiles.storage import shipped_yaml
 
 from .config import PREFIX
 from .nodes import RESOURCE_PREFIX, known_gpu
@@ -113,25 +114,10 @@ def _whole(quantity: Any) -> int | None:
 DEADLINE = "activeDeadlineSeconds"
 WORKLOAD = "Workload"
 VOLCANO = "Job of Volcano"  # of the same name as batch's
-# Where kinds of Kubeflow keep their replicas, by role.
-ROLES = {
-    "PyTorchJob": "pytorchReplicaSpecs",
-    "TFJob": "tfReplicaSpecs",
-    "MPIJob": "mpiReplicaSpecs",
-}
-# The kinds that make pods, with their API groups.
-GROUPS = {
-    "Pod": "",
-    "Job": "batch",
-    "PyTorchJob": "kubeflow.org",
-    "TFJob": "kubeflow.org",
-    "JobSet": "jobset.x-k8s.io",
-    "RayJob": "ray.io",
-    "MPIJob": "kubeflow.org",
-    "TrainJob": "trainer.kubeflow.org",
-    VOLCANO: "batch.volcano.sh",
-    WORKLOAD: "kueue.x-k8s.io",
-}
+# The kinds that make pods, with their API groups, and where those of Kubeflow keep replicas.
+KINDS: Mapping[str, Any] = shipped_yaml("kinds.yaml", __file__)
+ROLES: Mapping[str, str] = KINDS["roles"]
+GROUPS: Mapping[str, str] = KINDS["groups"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,12 @@ def main() -> int:
     """Fit from profiles/ alone, without what this user added, and replace the artifact."""
     with tempfile.TemporaryDirectory() as home:
         os.environ["PRECISION_TIME_HOME"] = home
-        from predictor.estimate.artifacts import SHIPPED_DIRECTORY
-        from predictor.estimate.store import ship
+        from predictor.estimate.artifacts import SHIPPED_DIRECTORY, ship
+        from predictor.estimate.store import fit_and_store
 
         start = time.monotonic()
-        manifest = ship(lambda stage, _share: print(stage, file=sys.stderr))
+        manifest = fit_and_store(lambda stage, _share: print(stage, file=sys.stderr))
+        ship(manifest.version)
     size = sum(path.stat().st_size for path in SHIPPED_DIRECTORY.iterdir())
     print(f"{manifest.version}: {size / 1e6:.1f} MB in {time.monotonic() - start:.0f} s")
     return 0

@@ -20,7 +20,7 @@ from predictor.identify.grammar import stated_text
 from ..config import PREFIX
 from ..decide import Decider
 from ..plain import JsonPath, items, mapping, owner_of, text, texts
-from ..pods import WORKLOAD
+from ..pods import KINDS, WORKLOAD
 from ..rank import lacking, ran_signature
 from ..workload import PodJob, template_job
 from . import limits
@@ -237,16 +237,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 NODE_TERMS: JsonPath = ("spec", "affinity", "nodeAffinity", PREFERRED)
 POD_TERMS: JsonPath = ("spec", "affinity", "podAffinity", PREFERRED)
 # What the pods of one job have in common, the outermost first.
-GANGS = (
-    "jobset.sigs.k8s.io/jobset-uid",
-    "jobset.sigs.k8s.io/jobset-name",
-    "training.kubeflow.org/job-name",
-    "leaderworkerset.sigs.k8s.io/group-key",
-    "volcano.sh/job-name",
-    "ray.io/cluster",
-    "kueue.x-k8s.io/pod-group-name",
-    "batch.kubernetes.io/controller-uid",
-)
+GANGS: tuple[str, ...] = tuple(KINDS["gangs"])
 Weights = Mapping[tuple[str, str], int]
 
 

@@ -21,35 +21,15 @@ from predictor.site.step_rate import parse_line
 from ..admission.limits import BASIS, DURATION, FILLED, P95, STEP
 from ..nodes import GPU, GpuNode, GpuType, known_gpu
 from ..plain import PodName, count, items, mapping, owner_of, pod_name, seconds_of, text, texts
+from ..pods import KINDS
 from ..rank import ran_signature
 from ..workload import QUEUES, PodJob
 
 ENDED = ("Succeeded", "Failed")  # phases
 # status.reason of a pod, or the reason of its condition DisruptionTarget
-_REASONS = {
-    "DeadlineExceeded": JobState.TIMEOUT,
-    "OOMKilled": JobState.OUT_OF_MEMORY,
-    "Evicted": JobState.PREEMPTED,
-    "EvictionByEvictionAPI": JobState.PREEMPTED,
-    "Preempting": JobState.PREEMPTED,
-    "PreemptionByScheduler": JobState.PREEMPTED,
-    "DeletionByPodGC": JobState.NODE_FAIL,
-    "DeletionByTaintManager": JobState.NODE_FAIL,
-    "NodeLost": JobState.NODE_FAIL,
-    "NodeShutdown": JobState.NODE_FAIL,
-    "Shutdown": JobState.NODE_FAIL,
-    "Terminated": JobState.NODE_FAIL,
-    "TerminationByKubelet": JobState.NODE_FAIL,
-}
+_REASONS = {word: JobState(state) for state, of in KINDS["reasons"].items() for word in of}
 # Of several pods that failed, what says most of why: the others mostly fail of it.
-_TELLING = (
-    JobState.OUT_OF_MEMORY,
-    JobState.TIMEOUT,
-    JobState.NODE_FAIL,
-    JobState.PREEMPTED,
-    JobState.FAILED,
-    JobState.CANCELLED,
-)
+_TELLING = tuple(map(JobState, KINDS["telling"]))
 JOB = "Job"
 LEVEL = 0.95
 _PAIR = re.compile(r"(\w+)=(\S+)")

@@ -139,8 +139,8 @@ def report(
 
     With --add, --remove or --to-precision also what that change would have done.
     """
-    from ..site.capacity import render
     from ..site.capacity.measured import read_measured
+    from ..site.capacity.render import files, mail, page
     from ..site.capacity.report import Wanted, anonymised, make_report
 
     if send and not email:
@@ -167,22 +167,22 @@ def report(
     try:
         if output is not None:
             html = output.suffix == ".html"
-            page = render.render_html(found) if html else render.render_markdown(found)
-            output.write_text(page, encoding="utf-8")
+            text = page.render_html(found) if html else mail.render_markdown(found)
+            output.write_text(text, encoding="utf-8")
         if csv_dir is not None:
-            render.write_csvs(found, csv_dir)
+            files.write_csvs(found, csv_dir)
         if user_pages is not None:
             _write_user_pages(found, user_pages, email_from)
         if json_file is not None:
-            json_file.write_text(render.render_json(found), encoding="utf-8")
+            json_file.write_text(files.render_json(found), encoding="utf-8")
         if prometheus is not None:
-            prometheus.write_text(render.prometheus_text(found), encoding="utf-8")
+            prometheus.write_text(files.prometheus_text(found), encoding="utf-8")
     except OSError as error:
         raise HistoryError(f"{error.filename} cannot be written: {error.strerror}") from error
     if email:
-        message = render.mail.message(found, email_from, email)
+        message = mail.message(found, email_from, email)
         if send:
-            render.mail.send(message)
+            mail.send(message)
         sent = f"sent to {', '.join(email)}" if send else message.as_string()
         click.echo(sent, err=True)
     for path in (output, csv_dir, json_file, prometheus, user_pages):
@@ -191,7 +191,7 @@ def report(
     if form == "json":
         show_json(found.as_dict())
         return
-    click.echo(render.render_summary(found))
+    click.echo(mail.render_summary(found))
     for note in found.notes:
         click.echo(note)
     if found.whatif is not None:
@@ -282,8 +282,8 @@ def _show_table(kind: str, found: tuple[object, ...], currency: str | None = Non
 
 def _write_user_pages(found: CapacityReport, folder: Path, sender: str) -> None:
     """A page and a mail for each user; no mail where the name is no address."""
-    from ..site.capacity import render
     from ..site.capacity.jobs import UNKNOWN
+    from ..site.capacity.render import mail, page
     from ..site.capacity.report import of_person
     from ..site.capacity.report_data import Dimension
 
@@ -294,7 +294,7 @@ def _write_user_pages(found: CapacityReport, folder: Path, sender: str) -> None:
             told(user, number / len(users))
             mine = of_person(found, user)
             path = folder / _FILE_NAME.sub("_", user)
-            path.with_name(f"{path.name}.html").write_text(render.render_html(mine), "utf-8")
+            path.with_name(f"{path.name}.html").write_text(page.render_html(mine), "utf-8")
             with suppress(JobError):
-                written = render.mail.message(mine, sender, [user]).as_bytes()
+                written = mail.message(mine, sender, [user]).as_bytes()
                 path.with_name(f"{path.name}.eml").write_bytes(written)

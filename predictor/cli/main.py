@@ -6,36 +6,13 @@ from errno import EPIPE
 
 import click
 
+from profiles.storage import shipped_yaml
+
 from ..errors import PrecisionTimeError, reason_of
 from .console import fail, logged, terminal
 from .groups import CommandGroup
 
 USAGE_ERROR = 2
-# Command -> module of this package that holds it, in the order of the help.
-MODULES = {
-    "predict": "predict",
-    "explain": "predict",
-    "estimate": "estimate",
-    "identify": "identify",
-    "compare": "compare",
-    "plan": "compare",
-    "sweep": "sweep",
-    "evaluate": "evaluate",
-    "validate": "evaluate",
-    "calibrate": "calibrate",
-    "drift": "drift",
-    "progress": "progress",
-    "backtest": "backtest",
-    "fit": "models",
-    "models": "models",
-    "history": "history",
-    "capacity": "capacity",
-    "catalog": "catalog",
-    "gpus": "catalog",
-    "profile": "profile",
-    "profiles": "profile",
-    "trace": "trace",
-}
 
 
 class Program(CommandGroup):
@@ -68,7 +45,7 @@ class Program(CommandGroup):
 @click.group(
     cls=Program,
     package=__package__,
-    modules=MODULES,
+    modules=shipped_yaml("commands.yaml", __file__),
     plugins="precision_time.commands",
     context_settings={"help_option_names": ["-h", "--help"]},
 )

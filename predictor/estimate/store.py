@@ -49,17 +49,6 @@ def store(predictor: Predictor, figures: Mapping[str, float]) -> artifacts.Manif
     )
 
 
-def ship(progress: Callable[[str, float], None] | None = None) -> artifacts.Manifest:
-    """Fit from the shipped profiles alone and replace the artifact of this source tree."""
-    if len(roots()) > 1:
-        raise ArtifactError(
-            "profile directories were added to this home: set PRECISION_TIME_HOME to an empty one"
-        )
-    manifest = fit_and_store(progress)
-    artifacts.ship(manifest.version)
-    return manifest
-
-
 def load_predictor(version: str | None = None) -> Predictor:
     """The predictor in use, or a named version; the shipped one until another is put to use.
 

@@ -10,6 +10,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
 
+from profiles.storage import shipped_yaml
 from profiles.tables import models
 
 from ..errors import GraphError, JobError, UnknownModelError
@@ -22,26 +23,11 @@ from .operator import Direction, Graph, Kind, Operator, Workload, is_forward
 
 Pairs = tuple[tuple[str, str], ...]
 
-# Keys of `variant` that sources spell otherwise than the builders do.
-_SPELLINGS = {
-    "intermediate": "ffn",
-    "hidden_size": "hidden",
-    "num_layers": "layers",
-    "num_attention_heads": "heads",
-    "num_query_groups": "kv_heads",
-    "max_predictions_per_seq": "predictions",
-    "decoder_seq": "target_len",
-    "d_model": "hidden",
-}
+# Keys of `variant` that sources spell otherwise than the builders do, and those of heads.
+_SPELLINGS, _HEADS = shipped_yaml("variants.yaml", __file__).values()
 # Arguments that every family takes: what is trained of the network.
 FINETUNING = {"finetune": "str", "lora_rank": "int"}
 RANK = 16
-_HEADS = {
-    "finetune-squad": "squad",
-    "finetune-mrpc": "classification",
-    "finetune-sst2": "classification",
-    "finetune-ner-bc5cdr-chem": "ner",
-}
 CORES = frozenset({Kind.ATTENTION, Kind.BATCHED_GEMM})
 # Gradients of these are of weights alone.
 WEIGHED = frozenset({Kind.GEMM, Kind.CONV, Kind.EMBEDDING})

@@ -45,16 +45,9 @@ def job_of(trainer: TrainerSettings, given: Mapping[str, Any]) -> TrainingJob:
     for name in given:
         if name not in JOB_FIELDS:
             raise JobError(name, given[name], f"fields are {', '.join(JOB_FIELDS)}")
-    said = {
-        "model": trainer.model,
-        "precision": trainer.precision,
-        "grad_accum": trainer.grad_accum,
-        "gpus": trainer.gpus,
-        "gpus_per_node": trainer.gpus_per_node,
-        "sharding": trainer.sharding,
-        "gpu": None if "gpu" in given else gpu_here(),
-        "batch_size": None if "global_batch_size" in given else trainer.batch_size,
-    }
+    said = {name: getattr(trainer, name) for name in _TOLD}
+    said["gpu"] = None if "gpu" in given else gpu_here()
+    said["batch_size"] = None if "global_batch_size" in given else trainer.batch_size
     fields = {name: value for name, value in said.items() if value is not None} | dict(given)
     phases = phases_of(given.get("phases", ()))
     fields = with_first(fields | {"phases": phases})
@@ -68,6 +61,7 @@ def job_of(trainer: TrainerSettings, given: Mapping[str, Any]) -> TrainingJob:
     return TrainingJob(**{**fields, "model": resolve_model(fields["model"])})
 
 
+_TOLD = ("model", "precision", "grad_accum", "gpus", "gpus_per_node", "sharding")
 _NEEDED = {
     "model": 'name the network, such as model="resnet50"',
     "gpu": 'no GPU that the tables know is here: name one, such as gpu="a100-sxm4-80gb"',

@@ -7,20 +7,7 @@ from pathlib import Path
 import click
 
 from predictor.cli.groups import CommandGroup
-
-# Command -> module of this package that holds it, in the order of the help.
-MODULES = {
-    "install": "install",
-    "check": "install",
-    "uninstall": "install",
-    "daemon": "daemon",
-    "decide": "decide",
-    "nodes": "nodes",
-    "label-nodes": "nodes",
-    "watch": "watch",
-    "eta": "eta",
-}
-
+from profiles.storage import shipped_yaml
 
 config_option = click.option(
     "--config",
@@ -29,7 +16,7 @@ config_option = click.option(
 )
 
 
-@click.group(cls=CommandGroup, package=__name__, modules=MODULES)
+@click.group(cls=CommandGroup, package=__name__, modules=shipped_yaml("commands.yaml", __file__))
 def slurm() -> None:
     """Fill time limits and place jobs in Slurm, at submit.
 

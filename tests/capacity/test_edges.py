@@ -17,13 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from predictor.estimate.fitting import Fitted
 from predictor.site.capacity.jobs import JobSource
-from predictor.site.capacity.render import (
-    prometheus_text,
-    render_html,
-    render_json,
-    render_markdown,
-    write_csvs,
-)
+from predictor.site.capacity.render.files import prometheus_text, render_json, write_csvs
+from predictor.site.capacity.render.mail import render_markdown
+from predictor.site.capacity.render.page import render_html
 from predictor.site.capacity.render.words import read
 from predictor.site.capacity.report import Wanted, make_report
 from predictor.site.capacity.report_data import CapacityReport, Dimension, ReportPeriod

@@ -17,8 +17,7 @@ from api_fields import unknown_fields
 from chart_files import CHART
 from chart_render import HelmError, needs_helm, render
 
-from predictor.site.capacity.render import prometheus_text
-from predictor.site.capacity.render.files import PREFIX
+from predictor.site.capacity.render.files import PREFIX, prometheus_text
 
 DASHBOARD: dict[str, Any] = json.loads(
     (CHART / "files" / "capacity-dashboard.json").read_text("utf-8")

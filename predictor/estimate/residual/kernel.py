@@ -14,13 +14,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from profiles.storage import shipped_yaml
+
 from .features import CATEGORIES, NUMBERS, EncodedRows, Vocabulary
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Rows = NDArray[np.intp]
 
-PHYSICS = ("host", "tensor", "matmul", "memory", "recurrent", "exposed", "update")
+_TERMS = shipped_yaml("terms.yaml", __file__)
+PHYSICS: tuple[str, ...] = tuple(_TERMS["physics"])
 
 
 OPTIONS = "options"  # the number of option columns in which two rows differ
@@ -45,27 +48,7 @@ class KernelTerm:
         return tuple(name for name in self.scales if name != OPTIONS)
 
 
-TERMS = (
-    # what software loses on a mix of work: at a site, for a kind of network, on a GPU, in general
-    KernelTerm(("source",), PHYSICS),
-    KernelTerm(("group",), PHYSICS),
-    KernelTerm(("architecture",), PHYSICS),
-    KernelTerm(("framework",), PHYSICS),
-    # a framework's era, its ways to run a precision, its optimizers
-    KernelTerm(("framework",), ("date",)),
-    KernelTerm(("framework", "precision"), (OPTIONS,)),
-    KernelTerm(("optimizer", "framework")),
-    # a site's network between GPUs
-    KernelTerm(("source",), ("gpus", "nodes")),
-    KernelTerm(("source", "framework", "group"), ("split", "accum", "nodes")),
-    # one implementation of a model, then that of one site, then one configuration of it
-    KernelTerm(("model", "framework"), (OPTIONS,)),
-    KernelTerm(("source", "model", "framework"), ("date", OPTIONS)),
-    KernelTerm(
-        ("source", "model", "framework", "precision", "variant"),
-        ("batch", "gpus", "seq", "date", OPTIONS),
-    ),
-)
+TERMS = tuple(KernelTerm(tuple(same), tuple(near)) for same, near in _TERMS["terms"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,29 +13,19 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import TypeVar, cast
 
+from profiles.storage import shipped_yaml
+
 from ...errors import GraphError
 
 F = TypeVar("F", bound=Callable[..., None])
 
 # Modules that hold several families; any other family has a module of its name. They are imported
 # on first use only.
-_MODULES = {
-    "classifiers": ("alexnet", "resnet", "vgg", "vit"),
-    "encoders": ("bert", "deberta", "electra"),
-    "gpt": ("gpt", "mamba"),
-    "generative": ("cyclegan", "diffusion", "dit", "video_dit"),
-    "imagen": ("imagen_efficient",),
-    "inverted": ("efficientnet", "insightface", "mobilefacenet"),
-    "one_stage": ("efficientdet", "retinanet", "ssd", "yolo"),
-    "recommendation": ("autoencoder", "dlrm", "ncf", "sim", "wide_and_deep"),
-    "science": ("moflow", "rgat", "se3", "tft"),
-    "segmentation": ("deeplab", "nnunet", "unet", "unet3plus", "vnet"),
-    "speech": ("jasper", "rnnt", "wav2vec2"),
-    "stored": ("recorded", "traced"),
-    "voices": ("fastpitch", "hifigan", "tacotron2", "waveglow"),
-    "words": ("gnmt", "lstm_lm", "seq2seq", "t5", "transformer_xl"),
+_MODULE_OF = {
+    name: module
+    for module, names in shipped_yaml("modules.yaml", __file__).items()
+    for name in names
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def takes(sizes: type) -> Callable[[F], F]:

@@ -30,6 +30,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
+from profiles.storage import shipped_yaml
+
 from ...errors import HistoryError
 from ...optional import needs
 from ...trusted_files import DRAFT_PREFIX
@@ -56,20 +58,11 @@ _PRAGMAS = (
     "secure_delete=ON",  # what was forgotten is not left in pages that are free
 )
 _EXPECTED = "expected a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE"
-_FULL = "make room; nothing of this batch was kept"
-_READ_ONLY = "it can only be read by this user"
-_DAMAGED = "it is something else, or damaged: give another path, or put its last copy there"
-_HINTS = (
-    ("disk is full", _FULL),
-    ("could not extend", _FULL),
-    ("disk I/O error", f"the disk fails or is full: {_FULL}"),
-    ("readonly", _READ_ONLY),
-    ("read-only", _READ_ONLY),
-    ("not a database", _DAMAGED),
-    ("malformed", _DAMAGED),
-    ("is locked", f"another writer has held it for {WAIT_S} s: try again"),
-    ("lock timeout", f"another writer has held it for {WAIT_S} s: try again"),
-)
+_HINTS = [
+    (word, told["hint"].format(wait_s=WAIT_S))
+    for told in shipped_yaml("hints.yaml", __file__)
+    for word in told["words"]
+]
 
 
 def url_of(given: str) -> URL:

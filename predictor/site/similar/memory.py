@@ -17,22 +17,16 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
+from profiles.storage import shipped_yaml
+
 from .past_runs import LogRatio, PastRun, RunEnd, hardware_of, rate_of, scaled_runs
 from .request import BY_SCRIPT, OF_MANY, JobRequest, Similarity
 from .run_times import Floats, QuantileCoverage, RunTimes
 
 # How many runs of each similarity weigh as much as all that is less telling.
 PRIOR_RUNS = {
-    Similarity.SCRIPT: 1.0,
-    Similarity.COMMAND: 1.0,
-    Similarity.EXACT: 1.0,
-    Similarity.NAME: 2.0,
-    Similarity.REQUEST: 5.0,
-    Similarity.USER: 5.0,
-    Similarity.ACCOUNT: 10.0,
-    Similarity.NAMED: 5.0,
-    Similarity.PARTITION: 15.0,
-    Similarity.SITE: 3.0,
+    Similarity[name.upper()]: float(runs)
+    for name, runs in shipped_yaml("prior_runs.yaml", __file__).items()
 }
 # How far run times follow the limit among jobs that asked for different ones: their power.
 LIMIT_POWER = {Similarity.USER: 0.5, Similarity.ACCOUNT: 0.5, Similarity.SITE: 1.0}

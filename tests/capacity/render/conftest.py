@@ -16,7 +16,7 @@ from browser_page import Browser
 
 from predictor.estimate.fitting import Fitted
 from predictor.site.capacity.jobs import of_file
-from predictor.site.capacity.render import render_html
+from predictor.site.capacity.render.page import render_html
 from predictor.site.capacity.report import Wanted, make_report
 from predictor.site.capacity.report_data import ReportPeriod
 from predictor.site.capacity.whatif import ClusterChange

@@ -20,14 +20,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import TypeAdapter
 
 from predictor.errors import HistoryError, JobError, NotInstalledError, ReportError
-from predictor.site.capacity.render import (
-    mail,
-    prometheus_text,
-    render_html,
-    render_json,
-    render_markdown,
-    write_csvs,
-)
+from predictor.site.capacity.render import mail
+from predictor.site.capacity.render.files import prometheus_text, render_json, write_csvs
+from predictor.site.capacity.render.mail import render_markdown
+from predictor.site.capacity.render.page import render_html
 from predictor.site.capacity.render.words import findings, headlines, read, savings, shown
 from predictor.site.capacity.report import anonymised
 from predictor.site.capacity.report_data import CapacityReport
