@@ -54,14 +54,9 @@ class Gpu:
 
 
 # What the sheet of a CPU may leave out.
-_NOT_OF_CPUS = {
-    "compute_capability": "0.0",
-    "tensor_core_generation": 0,
-    "boost_clock_mhz": 0.0,
-    "nvlink_gb_per_s": 0.0,
-    "pcie_gb_per_s": 0.0,
-    "tdp_w": 0.0,
-}
+_NOT_OF_CPUS = {"compute_capability": "0.0", "tensor_core_generation": 0} | dict.fromkeys(
+    ("boost_clock_mhz", "nvlink_gb_per_s", "pcie_gb_per_s", "tdp_w"), 0.0
+)
 
 
 def _gpu(name: str, entry: Mapping[str, Any]) -> Gpu:

@@ -7,11 +7,12 @@ import pwd
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from predictor.cli.console import format_option, show_json, warn
+from predictor.cli.options import together
 from predictor.errors import JobError
 from profiles.storage import shipped_yaml
 
@@ -29,11 +30,13 @@ NOT_OURS = frozenset({"PRECISION_TIME_HOME"})
 MAX_SCRIPT_CHARS = 64 * 1024
 
 
-def _sbatch_options(command: Any) -> Any:
-    """Those of sbatch's options that a decision depends on."""
-    for flags, name, text in reversed(shipped_yaml("sbatch.yaml", __file__)):
-        command = click.option(*flags.split("/"), name, help=text)(command)
-    return command
+# Those of sbatch's options that a decision depends on.
+_sbatch_options = together(
+    *(
+        click.option(*flags.split("/"), name, help=text)
+        for flags, name, text in shipped_yaml("sbatch.yaml", __file__)
+    )
+)
 
 
 @click.command(context_settings={"ignore_unknown_options": True})

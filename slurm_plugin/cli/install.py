@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from predictor.cli.console import show_promises
+from predictor.cli.options import together
 
 if TYPE_CHECKING:
     from ..install.site import Options
@@ -26,21 +27,17 @@ def _without(name: str, text: str) -> Callable[..., Any]:
     )
 
 
-def _place_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say where things are, the same for the three commands."""
-    options = (
-        _path("--slurm-conf", "slurm.conf; by default slurmctld is asked.", file=True),
-        _path("--slurm-bin", "Directory of scontrol and sbatch."),
-        _path("--lua-library", "Lua library slurmctld loads; by default ldd tells.", file=True),
-        _path("--config", "Policy file.", file=True),
-        _path("--home", "Directory of your own predictors."),
-        _path("--root", "Prepare a tree below this directory and run no command."),
-        _without("systemd", "The daemon is run by something else."),
-        _without("reconfigure", "Leave `scontrol reconfigure` to me."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+# The options that say where things are, the same for the three commands.
+_place_options = together(
+    _path("--slurm-conf", "slurm.conf; by default slurmctld is asked.", file=True),
+    _path("--slurm-bin", "Directory of scontrol and sbatch."),
+    _path("--lua-library", "Lua library slurmctld loads; by default ldd tells.", file=True),
+    _path("--config", "Policy file.", file=True),
+    _path("--home", "Directory of your own predictors."),
+    _path("--root", "Prepare a tree below this directory and run no command."),
+    _without("systemd", "The daemon is run by something else."),
+    _without("reconfigure", "Leave `scontrol reconfigure` to me."),
+)
 
 
 _dry_run = click.option(

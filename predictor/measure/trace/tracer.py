@@ -36,11 +36,8 @@ with needs("trace"):
 TASKS: Mapping[str, str] = shipped_yaml("tasks.yaml", __file__)
 # Layers and steps that are dropped by chance: a trace runs all of them.
 _BY_CHANCE = {
-    "layerdrop": 0.0,
-    "encoder_layerdrop": 0.0,
-    "decoder_layerdrop": 0.0,
-    "apply_spec_augment": False,
-    "use_cache": False,
+    **dict.fromkeys(("layerdrop", "encoder_layerdrop", "decoder_layerdrop"), 0.0),
+    **dict.fromkeys(("apply_spec_augment", "use_cache"), False),
 }
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length")
 

@@ -39,16 +39,10 @@ STEPS = r"(?:^|\s)steps=(\d+)"
 RUNNING = "running"  # the state of a job that had not ended when it was read
 # How a state of a job is counted; a node that failed lost the work as a failed job does.
 OUTCOMES = {
-    "completed": "completed",
-    "failed": "failed",
-    "node_fail": "failed",
-    "out_of_memory": "failed",
-    "timeout": "timed_out",
-    "deadline": "timed_out",
-    "cancelled": "cancelled",
-    "preempted": "preempted",
-    "requeued": "preempted",
-    RUNNING: "running",
+    **{name: name for name in ("completed", "cancelled", RUNNING)},
+    **dict.fromkeys(("failed", "node_fail", "out_of_memory"), "failed"),
+    **dict.fromkeys(("timeout", "deadline"), "timed_out"),
+    **dict.fromkeys(("preempted", "requeued"), "preempted"),
 }
 # Why a job counts nowhere, in the order in which reasons are looked for.
 _TIMES = ("submit_s", "start_s", "end_s")
