@@ -41,6 +41,7 @@ _PUBLISHED = re.compile(r"(?:first seen|release table|NVIDIA table) (20\d\d)-(\d
 UNCONSOLIDATED = "unconsolidated"
 CLOUD_FABRIC = "ethernet-10"
 UNITS = COLUMNS["units"]  # of a throughput
+_A_SECOND = re.compile(r"(?:/| per |_per_)s(?:ec(?:onds?)?)?$", re.ASCII)
 REQUIRED = ("model", "gpu", "gpus", "precision")
 
 
@@ -275,11 +276,13 @@ def _step_s(row: Row, job: TrainingJob, entry: ModelEntry) -> float:
     throughput = _number(row, "throughput")
     if throughput is not None:
         unit = row.get("unit", "") or "samples/s"
-        if f"{(kind := unit.removesuffix('/s'))}/s" not in UNITS and kind not in entry.units:
+        word = _A_SECOND.sub("", unit.strip().lower())
+        kind = COLUMNS["unit_words"].get(word, word)
+        if f"{kind}/s" not in UNITS and kind not in entry.units:
             raise MeasurementError(f"invalid unit={unit!r}; {accepted(unit, UNITS)}")
         if kind == "steps":
             return 1 / throughput
-        return job.step_samples * entry.samples_of(unit, job.seq_len) / throughput
+        return job.step_samples * entry.samples_of(kind, job.seq_len) / throughput
     iteration = _number(row, "iteration_s")
     if iteration is not None:
         return iteration

@@ -62,6 +62,14 @@ class TestStepTime:
     def test_from_the_whole_run(self) -> None:
         assert run(throughput="", total_s="500", steps="2000").step_s == 0.25
 
+    @pytest.mark.parametrize("unit", ["img/s", "Images/sec", "examples per second", "images"])
+    def test_a_unit_may_be_in_the_words_of_others(self, unit: str) -> None:
+        assert run(unit=unit).step_s == run(unit="images/s").step_s
+
+    def test_a_throughput_of_one_gpu_is_refused(self) -> None:
+        with pytest.raises(MeasurementError, match="unit='images/s/gpu'"):
+            run(unit="images/s/gpu")
+
     @pytest.mark.parametrize("unit", ["images/s", "samples/s"])
     def test_throughput_is_of_all_gpus(self, unit: str) -> None:
         one, eight = run(gpus="1", unit=unit), run(unit=unit)
