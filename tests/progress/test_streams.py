@@ -351,3 +351,22 @@ def test_the_search_of_architectures_tells_its_steps() -> None:
     )
     found = read("05/31 03:00:00 PM epoch 0 lr 2.498816e-02\n" + "".join(lines))
     assert (found.at, found.seconds_per_unit) == (350, pytest.approx(0.5, rel=0.1))
+
+
+def test_a_bar_beside_what_trainer_says_at_its_first_step_is_of_the_training() -> None:
+    said = "`use_cache=True` is incompatible with gradient checkpointing. Setting it off.\n"
+    bar = [
+        f"{n}/90 [{n // 6:02d}:{n % 6}0<{(90 - n) // 6:02d}:{-n % 6}0, 10.00s/it]"
+        for n in range(41)
+    ]
+    found = read(f"Loading shards: 1/2 [00:01<00:01, 1.0s/it]\n{bar[0]}{said}" + "\n".join(bar[1:]))
+    assert (found.at, found.total, found.seconds_per_unit) == (40, 90, pytest.approx(10, rel=0.1))
+    assert read("\n".join(bar)).kind == ProgressKind.OTHER  # nothing says what it counts
+
+
+def test_the_average_time_beside_the_memory_is_of_a_step() -> None:
+    line = "[{}, {:5d}/ 500] loss: 2.5 - [wd: 1.2e-01] [lr: 2.3e-04] [mem: 6.5e+04] (120.1 ms)\n"
+    found = read(
+        "epochs: 10\n" + "".join(line.format(e, n) for e in (1, 2) for n in range(0, 500, 25))
+    )
+    assert (found.at, found.total, found.seconds_per_unit) == (975, 5000, pytest.approx(0.1201))

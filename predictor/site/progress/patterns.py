@@ -68,8 +68,8 @@ BARS, SPECIALS, PER_UNIT = map(_ways, ("bars", "special", "per_unit"))
 ELAPSED, ETA, TOOK, STAMPS = map(_all, ("elapsed", "eta", "took", "stamps"))
 EPOCH_COUNT, STEP_COUNT = _counter("epoch"), _counter("step")
 _ONE = {name: _compiled(text) for name, text in _RAW["one"].items()}
-TRAINING_WORDS, LOSS_WORDS, EVALUATION_WORDS, OTHER_WORDS, OTHER_OF = (
-    _ONE[name] for name in ("training", "loss", "evaluation", "other", "other_of")
+TRAINING_WORDS, LOSS_WORDS, EVALUATION_WORDS, OTHER_WORDS, OTHER_OF, BEGINS = (
+    _ONE[name] for name in ("training", "loss", "evaluation", "other", "other_of", "begins")
 )
 BRACKETS, BARE, RATIO, PART = (_ONE[name] for name in ("brackets", "bare", "ratio", "part"))
 COUNTED, ENDED, LOADS, SAVES = (_ONE[name] for name in ("counted", "ended", "loads", "saves"))

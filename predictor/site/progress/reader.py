@@ -195,6 +195,7 @@ class _Output:
     lengths: dict[str, dict[float, int]] = field(default_factory=lambda: defaultdict(dict))
     loose: list[tuple[int, str, float]] = field(default_factory=list)
     loads: list[int] = field(default_factory=list)  # of a saved model, since one was saved
+    begins: list[int] = field(default_factory=list)  # what a trainer says at its first step
     report: StepReport | None = None
     ended: int = -1
     marked: int = -1
@@ -254,6 +255,8 @@ class _Output:
                 self.loads.clear()
             elif known.LOADS.search(text):
                 self.loads.append(number)
+            elif known.BEGINS.search(text):
+                self.begins.append(number)
             elif (rate := _loose_rate(text)) is not None:
                 self.loose.append((number, *rate))
             elif seen_s is gone_s is None and not loss and not told:
@@ -301,6 +304,7 @@ def read_lines(lines: Iterable[str], head: Iterable[str] = (), stated: str = "")
         last = marks[-1]
         total = last.inner.total if last.bar and last.inner else None
         told = total in output.lengths[STEP] or any(total and total % n == 0 for n in asked)
+        told = told or any(abs(marks[0].line - n) <= _NEAR_LINES for n in output.begins if total)
         if not kinds[name] and (told or (last.bar and begun is not None and last.line > begun)):
             kinds[name] = TRAINING
         if kinds[name] == TRAINING and _loaded(marks, output.loads):
