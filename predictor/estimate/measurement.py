@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from profiles.storage import COLUMNS
+from profiles.storage import COLUMNS, shipped_yaml
 from profiles.tables import measurements
 
 from ..errors import JobError, MeasurementError, reason_of
@@ -41,6 +41,7 @@ _PUBLISHED = re.compile(r"(?:first seen|release table|NVIDIA table) (20\d\d)-(\d
 UNCONSOLIDATED = "unconsolidated"
 CLOUD_FABRIC = "ethernet-10"
 UNITS = COLUMNS["units"]  # of a throughput
+_UNIT_OF = {word: unit for unit, words in shipped_yaml("units.yaml").items() for word in words}
 _A_SECOND = re.compile(r"(?:/| per |_per_)s(?:ec(?:onds?)?)?$", re.ASCII)
 REQUIRED = ("model", "gpu", "gpus", "precision")
 
@@ -277,7 +278,7 @@ def _step_s(row: Row, job: TrainingJob, entry: ModelEntry) -> float:
     if throughput is not None:
         unit = row.get("unit", "") or "samples/s"
         word = _A_SECOND.sub("", unit.strip().lower())
-        kind = COLUMNS["unit_words"].get(word, word)
+        kind = _UNIT_OF.get(word, word)
         if f"{kind}/s" not in UNITS and kind not in entry.units:
             raise MeasurementError(f"invalid unit={unit!r}; {accepted(unit, UNITS)}")
         if kind == "steps":
