@@ -15,7 +15,7 @@ _CONTAINER = re.compile(r"(?<![\d.])(1[7-9]|2[0-9])\.(0[1-9]|1[0-2])(?![\d.])")
 _ROUND = re.compile(r"training_results_v(\d+\.\d+)")
 FIRST_CAPTURED = 1.0
 _WORD = re.compile(r"[a-z][a-z0-9_.-]*")
-_VERSION = re.compile(r"(torch|tensorflow|mxnet|paddlepaddle|oneflow)[ =/v-]{0,2}(\d+)\.(\d+)")
+_VERSION = r"({})[ =/v-]{{0,2}}(\d+)\.(\d+)"
 _FILE = "frameworks.yaml"
 
 
@@ -116,8 +116,10 @@ def _date(text: str, options: str) -> float | None:
         match = _CONTAINER.search(source)
         if match and (source is text or "container" in source):
             return 2000 + int(match[1]) + int(match[2]) / 12
-    match = _VERSION.search(text)
-    if match is None:
-        return None
-    version = _version(f"{match[2]}.{match[3]}")
-    return min(_releases()[match[1]], key=lambda release: abs(release[0] - version))[1]
+    versions = re.findall(_VERSION.format("|".join(_releases())), text)
+    return max((_released(name, f"{a}.{b}") for name, a, b in versions), default=None)
+
+
+def _released(name: str, text: str) -> float:
+    version = _version(text)
+    return min(_releases()[name], key=lambda release: abs(release[0] - version))[1]

@@ -61,6 +61,11 @@ def test_later_versions_are_later_dates() -> None:
     assert dates == sorted(set(dates), key=float)  # type: ignore[arg-type]
 
 
+def test_a_library_s_version_is_a_date_and_the_latest_named_counts() -> None:
+    assert parse_framework("transformers 4.12").date == pytest.approx(2021.8)
+    assert parse_framework("deepspeed 0.3, torch 2.1").date == pytest.approx(2023.75)
+
+
 @pytest.mark.parametrize("text", ["pytorch", "", "tensorflow", "batch 19.33", "lr=20.13"])
 def test_no_release_no_date(text: str) -> None:
     assert parse_framework(text).date is None
