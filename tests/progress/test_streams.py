@@ -370,3 +370,31 @@ def test_the_average_time_beside_the_memory_is_of_a_step() -> None:
         "epochs: 10\n" + "".join(line.format(e, n) for e in (1, 2) for n in range(0, 500, 25))
     )
     assert (found.at, found.total, found.seconds_per_unit) == (975, 5000, pytest.approx(0.1201))
+
+
+def test_counters_in_braces_are_counters() -> None:
+    found = read(
+        "".join(
+            f"2022-02-15 17:55:{2 * n + m:02d} INFO epoch: {{{n + 1}/300}}, step: {{{m + 1}/2}},"
+            f" loss : {{1.{n}}}\n"
+            for n in range(9)
+            for m in range(2)
+        )
+    )
+    assert (found.at, found.total, found.seconds_per_unit) == (18, 600, pytest.approx(1.0, rel=0.1))
+
+
+def test_ticks_of_images_tell_a_rate_with_what_is_between_them() -> None:
+    line = "tick {:<5d} kimg {:<8.1f} time {}m {:02d}s  sec/tick 30.1  sec/kimg 7.5 maint 0.1\n"
+    found = read("".join(line.format(n, 4.0 * n, *divmod(40 * n, 60)) for n in range(1, 15)))
+    assert (found.at, found.total, found.seconds_per_unit) == (14, None, pytest.approx(40, rel=0.1))
+
+
+def test_a_time_left_at_the_ends_of_epochs_is_of_the_run() -> None:
+    line = "05/03 21:{:02d}:{:02d} - mmengine - INFO - Epoch(train) [{}][8/8] lr: 1e-2 eta: 0:{} "
+    lines = []
+    for n in range(1, 30):
+        left = "{:02d}:{:02d}".format(*divmod((400 - n) * 8, 60))
+        lines.append(line.format(*divmod(8 * n, 60), n, left) + "time: 1.0 loss: 60.1\n")
+    found = read("".join(lines))
+    assert (found.at, found.remaining_s) == (8 * 29, pytest.approx(371 * 8, rel=0.05))

@@ -262,7 +262,7 @@ def _take_times(text: str, mark: Mark) -> None:
         mark.eta_s = labelled_s(text, known.ETA)
     if not bar and (took_s := labelled_s(text, known.TOOK)) != mark.eta_s:
         mark.took_s = took_s
-    if mark.inner is not None and mark.inner.at == mark.inner.total:
+    if bar and mark.inner is not None and mark.inner.at == mark.inner.total:
         mark.eta_s = None  # Keras says what the epoch took there
 
 

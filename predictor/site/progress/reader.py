@@ -478,7 +478,7 @@ def _remaining_s(
     said = [p.mark for p in track.points[-_ETAS:] if p.mark.eta_s and p.mark.inner]
     if rate is None or track.per_epoch is None or len(said) < _ETAS:
         return None
-    left_s = [(track.per_epoch - m.inner.at) * rate.typical_s for m in said if m.inner]
+    left_s = [(track.per_epoch - m.inner.at + 1) * rate.typical_s for m in said if m.inner]
     longer = all(m.eta_s > 3 * s for m, s in zip(said, left_s, strict=True) if m.eta_s)
     return last.eta_s if longer else None
 
