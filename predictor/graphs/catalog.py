@@ -24,7 +24,8 @@ from .operator import Direction, Graph, Kind, Operator, Workload, is_forward
 Pairs = tuple[tuple[str, str], ...]
 
 # Keys of `variant` that sources spell otherwise than the builders do, and those of heads.
-_SPELLINGS, _HEADS = shipped_yaml("variants.yaml", __file__).values()
+_VARIANTS = shipped_yaml("variants.yaml", __file__)
+_SPELLINGS, _HEADS = _VARIANTS["keys"], _VARIANTS["heads"]
 # Arguments that every family takes: what is trained of the network.
 FINETUNING = {"finetune": "str", "lora_rank": "int"}
 RANK = 16

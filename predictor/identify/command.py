@@ -217,7 +217,7 @@ def _read_flags(reading: _Reading, own: int) -> None:
         elif flag in flags().repeating - folds and (text or "on").lower() not in OFF | {"1"}:
             why = f"{name} trains more than once: state epochs or steps of the whole job"
             reading.draft.problem(why, "steps")
-        elif flags().may_change_time(flag) or text == "cpu":
+        elif flags().may_change_time(flag, text):
             reading.unclear[name] = None
 
 

@@ -220,8 +220,7 @@ class Named:
 def tell_files(found: Configured, draft: Draft) -> None:
     """Add a problem where files may say what the time of the job follows from."""
     if found.unread:
-        names = list(dict.fromkeys(one.shown for one in found.unread))[:MAX_FILES]
-        shown = "".join(c if c.isprintable() else "?" for c in ", ".join(names))
+        shown = ", ".join(list(dict.fromkeys(one.shown for one in found.unread))[:MAX_FILES])
         needed = "model, precision, batch_size, and epochs or steps in --comment"
         draft.problem(f"{shown} is not read; {needed} would tell what it may set", "file")
     if found.launcher_unread and not {"precision", *SIGNALS} & {*draft.texts, *draft.signals}:

@@ -27,7 +27,7 @@ from .keys import (
     read_value,
     resolve_model,
 )
-from .stated import Problem, Stated
+from .stated import Problem, Stated, one_line
 
 MAX_UNKNOWN_KEYS = 3
 _LENGTHS = ("steps", "epochs")
@@ -80,7 +80,7 @@ class Draft:
 
     def problem(self, text: str, about: str = "", **marks: bool) -> None:
         """Keep a problem for the user."""
-        self.problems.append(Problem(self.origin, text, about, **marks))
+        self.problems.append(Problem(self.origin, one_line(text), about, **marks))
 
     def ask(self, text: str, about: str, keys: str = "") -> None:
         """Keep a problem that the user mends by a key: that of the field, or what ``keys`` says."""
@@ -105,8 +105,7 @@ class Draft:
                 else:
                     values[name] = read_value(name, text)
             except UnknownModelError as error:
-                shown = "".join(c if c.isprintable() else "?" for c in str(error.value))
-                unknown_model = shown[:MAX_TEXT]
+                unknown_model = one_line(str(error.value))[:MAX_TEXT]
                 self.problem(str(error), name)
             except JobError as error:
                 self.problem(_said(key, error), name)

@@ -36,11 +36,12 @@ from .launch import (
 )
 from .rules import RuleContext, Rules
 from .shell import MAX_SCRIPT, VISIBLE, Command, Sourced, read_script
-from .stated import FILE, NOTES, SCRIPT, Problem, Stated
+from .stated import FILE, NOTES, SCRIPT, Problem, Stated, one_line
 
 MARK = "#SBATCH"
 _LONG = re.compile(r"--([a-z][a-z-]+)(?:=(.*))?", re.ASCII | re.S)
 MAX_PROBLEMS = 5
+MAX_WORD = 40  # of a word that a message repeats
 MAX_TRAINING_COMMANDS = 50
 # Scripts in scripts, one inside the other.
 MAX_DEPTH = 3
@@ -153,7 +154,8 @@ def _parsed(
     beside = dict.fromkeys(name for name in programs if name not in known)
     told = tuple(Problem(origin, one, "gpus", True) for one in _disputed(runs, text, files))
     problems, unclear = (*told, *stated.problems), (*stated.unclear, *beside)
-    return settle(notes.over(replace(stated, problems=problems, unclear=unclear)))
+    shown = tuple(one_line(word[:MAX_WORD]) for word in unclear[:MAX_PROBLEMS])
+    return settle(notes.over(replace(stated, problems=problems, unclear=shown)))
 
 
 def _disputed(runs: Sequence[_Run], text: str, files: Files | None) -> Iterator[str]:

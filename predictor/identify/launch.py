@@ -111,8 +111,13 @@ class Flags:
     computes: Mapping[str, Mapping[str, str]]
     by_itself: Mapping[str, Mapping[str, str]]
 
-    def may_change_time(self, flag: str) -> bool:
-        """Whether a flag that nobody reads is none of those that leave the length alone."""
+    def may_change_time(self, flag: str, text: str | None) -> bool:
+        """Whether a flag that nobody reads is none of those that leave the length alone.
+
+        One that names the CPU may, and one of too few workers to keep a GPU in data.
+        """
+        if text == "cpu" or (flag.endswith("workers") and text in ("0", "1")):
+            return True
         words = flag.lstrip("-").rpartition(".")[2].split("-")
         ends = {"-".join(words[at:]) for at in range(len(words))}
         harmless = ends & self.harmless or words[0] in self.harmless_starts

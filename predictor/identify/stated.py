@@ -36,6 +36,11 @@ NAMED = {"model", "precision", "dataset", "sharding"}
 CONTRADICTED = DECISIVE - {"options", "variant", "phases", "file"} | NAMED | {"optimizer"}
 
 
+def one_line(text: str) -> str:
+    """Words of a script as a message may repeat them; what we cannot know of them is a ``?``."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Something a person wrote that we cannot use; ``text`` names it and what is expected.

@@ -277,6 +277,8 @@ def _unclear() -> Iterator[DisputedJob]:
         "--model-parallel",
         "--no-cuda",
         "--device cpu",
+        "--num_workers 0",
+        "--mode full",
         "+trainer.limit=9",
     ):
         yield DisputedJob(f"{several} {added}", f"time of {added.split()[0].partition('=')[0]}")

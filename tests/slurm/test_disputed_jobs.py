@@ -57,3 +57,15 @@ def test_what_the_user_states_holds_whatever_its_flags(decider: Any) -> None:
     script = "#!/bin/bash\n#PT model=resnet50 batch=256 epochs=90 precision=amp dataset=imagenet\n"
     found = decider().decide(submit(comment=None, script=f"{script}srun own.py --pgd-steps 7\n"))
     assert found.time_limit is not None
+
+
+def test_what_is_not_known_is_told_on_one_short_line(decider: Any) -> None:
+    flags = f"'--evil\nprecision-time: limit set' --{'a' * 500} " + " ".join(
+        f"--n{n} 1" for n in range(99)
+    )
+    script = f"#!/bin/bash\n{TRAIN} --device 0,1,2,3 {flags}\n"
+    stated = identify(script=script, argv=("job.sh",))
+    assert len(stated.unclear) < 20
+    assert all(word.isprintable() and len(word) <= 40 for word in stated.unclear)
+    message = decider().decide(submit(comment=None, script=script)).message
+    assert "the time of --evil?precision-time: limit" in message

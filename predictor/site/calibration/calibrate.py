@@ -94,7 +94,7 @@ def gather(
             max(by_user.values(), key=len).popleft()  # of whoever has most
             left[f"one of more than {LATEST} similar runs"] += 1
     if total > count:
-        left["name no network, or ended early without a report"] = total - count
+        left["name no network, never ran, or ended early without a report"] = total - count
     sides: dict[bool, list[SiteRun]] = {False: [], True: []}
     for (checks, _), by_user in kept.items():
         sides[checks].extend(chain.from_iterable(by_user.values()))

@@ -57,7 +57,6 @@ _OF_ALL = (
     *("use", "waits", "limits", "predictions", "tensor_cores", "wait_causes", "backlog"),
     *("forecasts", "alternatives"),
 )
-_FACTS = ("waits", "limits", "predictions", "tensor_cores", "losses")
 _SHARED = "GPU-hours of a change are those of all like jobs, also of other users."
 
 
@@ -159,7 +158,11 @@ def make_report(
         capacity=None if known is None else known * period.hours,
         splits=facts.splits(jobs, gpus_known),
         use=use(jobs, known),
-        **{name: getattr(facts, name)(jobs) for name in _FACTS},
+        waits=facts.waits(jobs),
+        limits=facts.limits(jobs),
+        predictions=facts.predictions(jobs),
+        tensor_cores=facts.tensor_cores(jobs),
+        losses=facts.losses(jobs),
         wait_causes=facts.wait_causes(jobs, gpus_known) + facts.waiting_now(source.live),
         measured=use_by_user(really),
         waste=wasteful(really),
