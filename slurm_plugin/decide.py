@@ -87,6 +87,7 @@ def cpu_bound(seconds: float) -> Iterator[None]:
 RETRY_TTL_S = 5
 KEPT_ANSWERS, KEPT_READINGS = 1024, 128
 _signature = lru_cache(SCRIPTS_KEPT)(script_signature)
+_alike = lru_cache(KEPT_READINGS)(alike)
 # Of a request: what counts by what it comes to alone.
 NO_TEXTS: Mapping[str, Any] = {"argv": (), "environment": {}, "uid": 0} | dict.fromkeys(
     ("comment", "extra", "admin_comment", "script", "within")
@@ -166,7 +167,7 @@ class SlurmDecider:
             tuple(pairs_of(request.comment or "")),
             tuple(request.environment.items()),
             *(request.extra, request.admin_comment, request.argv, request.work_dir),
-            text if self._rules_see_scripts else alike(text),
+            text if self._rules_see_scripts else _alike(text),
         )
         if (known := self._readings.get(key)) is not None:
             return known

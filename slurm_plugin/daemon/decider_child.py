@@ -163,7 +163,7 @@ def decided(decider: SlurmDecider, line: bytes, name: str) -> ChildAnswer:
     version, log, rest = _encoded(answer).split(b"&", 2)  # what is kept of answers has no id
     return ChildAnswer(
         ending,
-        b"%b&%b+id%%3D%b&%b" % (version, log, name.encode(), rest),
+        b"%b&%b+id=%b&%b" % (version, log, name.encode(), rest),
         f"{answer.log} id={name}",
         kind=request.kind,
         user=request.user,

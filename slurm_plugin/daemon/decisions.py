@@ -172,9 +172,8 @@ class Decisions:
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0.0)
         except DeadlineError:
-            return _later(pending.name, pending.line, Ending.LATE)
-        finally:
             signal.signal(signal.SIGPROF, signal.SIG_IGN)  # a reading broken off leaves its timer
+            return _later(pending.name, pending.line, Ending.LATE)
 
     def _pump(self) -> None:
         """Ask aside about what waits for that."""

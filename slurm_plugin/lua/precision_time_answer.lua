@@ -7,16 +7,17 @@ A.MAX_BYTES = 8 * 1024
 local MAX_WRITTEN = 1000 -- Slurm refuses a job with a text of more than 1024 bytes
 local MAX_DIGITS = 9
 
-local function unescape(hex)
-  return string.char(tonumber(hex, 16))
-end
+local BYTES = setmetatable({}, { __index = function(known, hex)
+  known[hex] = string.char(tonumber(hex, 16))
+  return known[hex]
+end })
 
 -- nil where a percent sign is not followed by two hexadecimal digits.
 function A.decode(text)
   if text:gsub("%%%x%x", ""):find("%", 1, true) then
     return nil
   end
-  return (text:gsub("%+", " "):gsub("%%(%x%x)", unescape))
+  return (text:gsub("%+", " "):gsub("%%(%x%x)", BYTES))
 end
 
 local function is_number(value)
@@ -80,7 +81,7 @@ function A.read(raw)
   end
   local answer, version = {}, nil
   for pair in raw:sub(1, -2):gmatch("[^&]+") do
-    local key, value = pair:match("^([^=]+)=([^=]*)$")
+    local key, value = pair:match("^([^=]+)=(.*)$")
     value = value and A.decode(value)
     if not value then
       return nil, "an answer that is not form-encoded"

@@ -45,6 +45,12 @@ def test_scripts_that_are_alike_say_the_same(text: str) -> None:
         assert script_signature(other) == script_signature(text)
 
 
+def test_scripts_whose_flags_may_change_the_time_are_not_alike() -> None:
+    few, more = (f"python main.py --arch resnet50 --num_workers {n}\n" for n in (0, 8))
+    assert identify(script=few) != identify(script=more)
+    assert alike(few) != alike(more)
+
+
 def test_a_script_is_read_in_a_few_milliseconds() -> None:
     texts = [path.read_text() for path in SCRIPTS.glob("*.sh")]
     for text in texts:
