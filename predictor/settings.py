@@ -48,7 +48,7 @@ def _known(meaning: Callable[[str], str]) -> AfterValidator:
         try:
             return meaning(word)
         except (PrecisionTimeError, ProfileDataError) as error:
-            raise ValueError(str(error)) from None
+            raise ValueError(getattr(error, "expected", str(error))) from None
 
     return AfterValidator(checked)
 

@@ -14,11 +14,12 @@ class ProfileDataError(Exception):
 
 
 class UnknownGpuError(ProfileDataError, KeyError):
-    """No data sheet has this name; ``nearest`` holds the closest names."""
+    """No data sheet has this name; ``nearest`` are the closest, ``expected`` says so in words."""
 
     def __init__(self, name: str, nearest: Sequence[str]) -> None:
-        hint = ", ".join(nearest) if nearest else "see `precision-time gpus`"
-        super().__init__(f"gpu={name!r} has no data sheet; nearest names: {hint}")
+        known = "expected one of `precision-time gpus`"
+        self.expected = f"nearest names: {', '.join(nearest)}" if nearest else known
+        super().__init__(f"gpu={name!r} has no data sheet; {self.expected}")
         self.name = name
         self.nearest = tuple(nearest)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from .console import GAP, format_option, show_json, show_table, warn
 from .costs import cost_options, kilowatt_hours, money, seconds_of, take_terms
 from .options import (
     TOO_LARGE,
+    as_called,
     assumed,
     job_of,
     job_options,
@@ -74,7 +76,11 @@ def compare(
     Precisions that a GPU has no fast units for are skipped.
     """
     jobs, skipped = chosen(model, gpu or GPUS, precision or PRECISIONS, fields)
-    lines = compared(predictor(version, fields["source"]), jobs)
+    fitted = predictor(version, fields["source"])
+    lines = [
+        replace(line, found=as_called(fitted, line.found, gpu or GPUS))
+        for line in compared(fitted, jobs)
+    ]
     if form == "json":
         found = [line.as_dict() for line in lines]
         show_json({"model": lines[0].found.job.model, "lines": found, "left_out": skipped})
@@ -223,10 +229,11 @@ def plan(
             "steps of a batch per GPU are more work on more GPUs: give epochs, or "
             "global_batch_size instead of batch_size",
         )
-    jobs, skipped = candidates(
-        model, gpu or tuple(prices) or GPUS, precision or PRECISIONS, gpus, fields
-    )
-    plans = make_plans(predictor(version, fields["source"]), jobs, terms, loader_rate=loader_rate)
+    cards = gpu or tuple(prices) or GPUS
+    jobs, skipped = candidates(model, cards, precision or PRECISIONS, gpus, fields)
+    fitted = predictor(version, fields["source"])
+    called = partial(as_called, fitted, gpus=cards)
+    plans = make_plans(fitted, jobs, terms, called, loader_rate=loader_rate)
     # Within a budget the fastest; within a deadline alone the cheapest.
     chosen = (plans.cheapest if budget is None else plans.fastest)(budget, within_s)
     skipped = [*skipped, *plans.skipped]

@@ -210,12 +210,14 @@ def predictor(version: str | None = None, source: str = "") -> Predictor:
     return loaded
 
 
-def called(version: str | None, job: TrainingJob, gpu: str) -> Prediction:
-    """The job predicted, with what the options of this command leave open; raises JobError."""
+def as_called(model: Predictor, found: Prediction, gpus: Iterable[str]) -> Prediction:
+    """A prediction with what this command's options leave open, ``gpus`` in its user's words."""
+    from profiles.gpus import known_name
+
     source = click.get_current_context().get_parameter_source("sharding")
     sharded = source is not click.core.ParameterSource.DEFAULT
-    model = predictor(version, job.source)
-    return model.as_called(model.predict(job), gpu, sharded=sharded)
+    words = {known_name(word): word for word in gpus}
+    return model.as_called(found, words[found.job.gpu], sharded=sharded)
 
 
 def refit(measurements: Sequence[Measurement] | None = None) -> Fitted:

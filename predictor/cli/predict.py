@@ -11,11 +11,12 @@ from ..units import count, duration, gibibytes, percent, short, span
 from .console import GAP, format_option, show_json, show_table, warn
 from .costs import cost_lines, cost_options, take_terms
 from .options import (
+    as_called,
     assumed,
-    called,
     job_of,
     job_options,
     model_argument,
+    predictor,
     strict_option,
     warn_of_memory,
 )
@@ -45,7 +46,8 @@ def predict(model: str, version: str | None, strict: bool, form: str, **fields: 
 
     terms, loader_rate = take_terms(fields), fields.pop("loader_rate")
     job = job_of(model, fields)
-    found = called(version, job, fields["gpu"])
+    fitted = predictor(version, job.source)
+    found = as_called(fitted, fitted.predict(job), [fields["gpu"]])
     if loader_rate is not None:
         found = input_bound(found, loader_rate)
     if form == "json":
@@ -70,7 +72,8 @@ def explain(model: str, version: str | None, form: str, **fields: Any) -> None:
     source of the default; assumptions say how far they could move the total.
     """
     job = job_of(model, fields)
-    found = called(version, job, fields["gpu"])
+    fitted = predictor(version, job.source)
+    found = as_called(fitted, fitted.predict(job), [fields["gpu"]])
     software = job.software
     if form == "json":
         settings = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,7 +12,7 @@ from ..errors import JobError, UnknownModelError
 from ..graphs.catalog import entry_of, overrides
 from ..job.phases import with_first
 from ..job.precision import Precision, parse_precision
-from ..job.software import Pairs
+from ..job.software import Pairs, spelled_options
 from .keys import (
     AUTOCAST_KEYS,
     FIELD_OF,
@@ -30,6 +31,7 @@ from .keys import (
 from .stated import Problem, Stated, one_line
 
 MAX_UNKNOWN_KEYS = 3
+SLIP = 0.8  # likeness by which a word of ours is told from one of another meaning
 _LENGTHS = ("steps", "epochs")
 _READ_LATER = ("precision", "framework", "options", "variant", "phases")
 # What a flag that is merely switched on adds; the words of its value may say otherwise.
@@ -116,9 +118,7 @@ class Draft:
             self.problem(f"{shown} are both stated: give one of them", "steps")
         if self.texts or self.signals or self.ours:  # else foreign words are no one's fault
             for key in list(self.unknown)[:MAX_UNKNOWN_KEYS]:
-                near = nearest_keys(key)
-                known = f"nearest: {', '.join(near)}" if near else f"expected one of {_COMMON}"
-                self.problem(f"{key[:40]!r} is not a key of ours; {known}")
+                self.problem(f"{key[:40]!r} is not a key of ours; {_expected(key)}")
         problems = tuple(dict.fromkeys(self.problems))
         trainer = values.pop("trainer", None)
         origins = dict.fromkeys(values, self.origin)
@@ -172,9 +172,13 @@ class Draft:
 _COMMON = "model, precision, batch_size, seq_len, epochs, steps, options ..."
 
 
-def nearest_keys(key: str, cutoff: float = 0.6) -> list[str]:
-    """The accepted keys that look most like ``key``."""
-    return difflib.get_close_matches(key_of(key)[:40], FIELD_OF, n=3, cutoff=cutoff)
+def _expected(key: str) -> str:
+    """The keys that look most like one that is none, an option as it is written in a comment."""
+    word, options = re.sub(r"^options?\.", "", key_of(key))[:40], spelled_options()
+    slips = difflib.get_close_matches(word, {**options, **FIELD_OF}, n=3, cutoff=SLIP)
+    near = slips or difflib.get_close_matches(word, FIELD_OF, n=3)
+    told = (one if one in FIELD_OF else f'options="{options[one].key}=..."' for one in near)
+    return f"nearest: {', '.join(dict.fromkeys(told))}" if near else f"expected one of {_COMMON}"
 
 
 def _said(key: str, error: JobError) -> str:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from ..job.phases import PHASE_FIELDS, Phase
-from .draft import Draft, nearest_keys
+from .draft import SLIP, Draft
 from .keys import ALIASES, FIELD_OF, key_of
 from .stated import Stated
 
@@ -22,8 +23,6 @@ TEXT_VARIABLE = "PRECISION_TIME"
 VARIABLE_PREFIX = "PRECISION_TIME_"
 ANNOTATION_PREFIX = "precision-time.io/"
 TEXT_ANNOTATION = "precision-time.io/job"
-# A variable or annotation of another meaning is told from a slip of ours by its likeness.
-_SLIP = 0.8
 _PAIR = re.compile(
     r"""(?<![^\s,;("'])([A-Za-z][\w.-]{0,63}+)[ \t]{0,8}+=
         (?:[ \t]{1,8}+(?![\w.-]{1,64}+[ \t]{0,8}+=))?
@@ -63,7 +62,7 @@ def parse_mapping(mapping: Mapping[str, str], origin: str) -> Stated:
 def spoken(name: str) -> bool:
     """Whether `parse_mapping` reads, or tells of, what stands behind a prefix of ours."""
     key = key_of(name)
-    return key in FIELD_OF or bool(nearest_keys(key, _SLIP))
+    return key in FIELD_OF or bool(get_close_matches(key[:40], FIELD_OF, n=1, cutoff=SLIP))
 
 
 def pairs_of(text: str) -> list[tuple[str, str]]:

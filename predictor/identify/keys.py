@@ -134,7 +134,7 @@ def _gpu(text: str) -> str:
     try:
         return find_gpu(text[:MAX_TEXT]).name
     except UnknownGpuError as error:
-        raise JobError("gpu", _short(text), str(error).partition("; ")[2] or str(error)) from None
+        raise JobError("gpu", _short(text), error.expected) from None
 
 
 def _fabric(text: str) -> str:

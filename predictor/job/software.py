@@ -252,7 +252,8 @@ def known_options() -> dict[str, Option]:
 
 
 @cache
-def _spelled() -> Mapping[str, Option]:
+def spelled_options() -> Mapping[str, Option]:
+    """Every option under each of its spellings."""
     entries = shipped_yaml("software.yaml")["options"]
     spellings = {s: k for k, entry in entries.items() for s in entry.get("spellings", ())}
     known = known_options()
@@ -261,9 +262,9 @@ def _spelled() -> Mapping[str, Option]:
 
 def option_of(key: str) -> Option:
     """The option a word means; raises JobError with the nearest words."""
-    found = _spelled().get(_spelling(key))
+    found = spelled_options().get(_spelling(key))
     if found is None:
-        raise JobError("options", key, accepted(_spelling(key), _spelled()))
+        raise JobError("options", key, accepted(_spelling(key), spelled_options()))
     return found
 
 

@@ -116,8 +116,7 @@ class TrainingJob:
         try:
             gpu = find_gpu(self.gpu)
         except UnknownGpuError as error:
-            advice = str(error).partition("; ")[2]  # without the field and value it repeats
-            raise JobError("gpu", self.gpu, advice or str(error)) from None
+            raise JobError("gpu", self.gpu, error.expected) from None
         set_(self, "gpu", gpu.name)
         set_(self, "hardware", gpu)
         fabric_of(gpu, self.fabric and str(self.fabric))  # raises where it is not known

@@ -322,3 +322,15 @@ def test_what_a_short_name_and_a_missing_sharding_leave_open_is_assumed(run: Run
     assert "sharding: ddp is assumed" in short
     stated = run(*words, "--gpu", "a100-sxm4-80gb", "--sharding", "ddp").stdout
     assert not {"gpu:", "sharding:"} & set(stated.split())
+
+
+@pytest.mark.parametrize("command", ["compare", "plan --within 9d"])
+def test_every_command_tells_what_a_short_name_and_a_missing_sharding_leave_open(
+    run: Run, command: str
+) -> None:
+    words = (*command.split(), "gpt2-xl", "--gpus=8", "--batch-size=1", "--steps=100")
+    short = run(*words, "--gpu", "a100", "--precision", "amp").stdout
+    assert "gpu: a100-sxm4-80gb is assumed (not stated; it could be a100-sxm4-40gb or" in short
+    assert "sharding: ddp is assumed" in short
+    exact = ("--gpu", "a100-sxm4-80gb", "--precision", "amp", "--sharding", "ddp")
+    assert not {"gpu:", "sharding:"} & set(run(*words, *exact).stdout.split())

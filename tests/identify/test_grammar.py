@@ -290,6 +290,12 @@ def test_an_empty_value_does_not_swallow_the_next_pair() -> None:
     assert stated.problems[0].text.startswith("invalid epochs=''")
 
 
+@pytest.mark.parametrize("key", ["compile", "compil", "option.compile", "options.compil"])
+def test_an_option_among_the_keys_is_told_as_it_is_written(key: str) -> None:
+    (problem,) = parse_text(f"model=resnet50 {key}=on", "comment").problems
+    assert problem.text == f'{key!r} is not a key of ours; nearest: options="compile=..."'
+
+
 def test_environment_variables_have_the_same_keys() -> None:
     stated = parse_mapping(
         {

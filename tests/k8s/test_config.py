@@ -16,6 +16,7 @@ from k8s_extender.errors import ConfigError
         ({"assumed_precision": "fp17"}, "assumed_precision.*fp17.*fp16"),
         ({"hardware": {"fabric": "token-ring"}}, "hardware.fabric.*token-ring.*ib-hdr"),
         ({"hardware": {"products": {"GRID": "a101"}}}, "hardware.products.GRID.*a101.*a100"),
+        ({"hardware": {"products": {"A100": "banana"}}}, "products.A100='banana': expected one of"),
         ({"hardware": {"node_label_gpus": {"big": "h1000"}}}, "node_label_gpus.big.*h1000"),
         ({"hardware": {"prices_per_gpu_hour": {"a101": 2}}}, "prices_per_gpu_hour.*a101.*a100"),
         ({"hardware": {"prices_per_gpu_hour": {"a100": -2}}}, "prices_per_gpu_hour.*above"),
