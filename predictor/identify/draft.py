@@ -157,6 +157,8 @@ class Draft:
                 return
             if "framework" in self.texts:
                 values["framework"] = found.name
+                if found.options:
+                    values["options"] = tuple(sorted((dict(found.options) | options).items()))
             if found.date is not None:
                 values.setdefault("framework_date", found.date)
 

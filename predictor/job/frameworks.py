@@ -11,7 +11,10 @@ from profiles.storage import shipped_yaml
 from ..errors import JobError
 from .words import accepted
 
-_CONTAINER = re.compile(r"(?<![\d.])(1[7-9]|2[0-9])\.(0[1-9]|1[0-2])(?![\d.])")
+# Releases of NVIDIA's images, and versions in them: 22.06, 1.12.0a0+8a1a93a.
+_CONTAINER = re.compile(r"(?<![\d.])(?<!ubuntu)(1[7-9]|2[0-9])\.(0[1-9]|1[0-2])(?![\d.])")
+_NVIDIA = re.compile(r"nvcr\.io|\bngc|\da0\+[0-9a-f]{7,}\b")
+_LOCAL = re.compile(r"\+[\w.]+")  # what was built, behind a version
 _ROUND = re.compile(r"training_results_v(\d+\.\d+)")
 FIRST_CAPTURED = 1.0
 _WORD = re.compile(r"[a-z][a-z0-9_.-]*")
@@ -40,10 +43,14 @@ def _version(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """A normalised framework and, where it can be told, the date of its software in years."""
+    """A normalised framework and, where told, the date of its software in years.
+
+    ``options`` are those that its text says: who built it.
+    """
 
     name: str
     date: float | None
+    options: tuple[tuple[str, str], ...] = ()
 
 
 @lru_cache(maxsize=4096)
@@ -53,7 +60,7 @@ def framework_of(text: str, container: str = "") -> Framework:
     Raises JobError with the nearest names for a word that names none.
     """
     lower = text.strip().lower()
-    words = [word.strip("-._") for word in _WORD.findall(lower)]
+    words = [word.strip("-._") for word in _WORD.findall(_LOCAL.sub("", lower))]
     others = shipped_yaml(_FILE)["words"]
     for word in filter(None, words):
         if word not in frameworks() and word.rstrip("0123456789.") not in others:
@@ -69,8 +76,10 @@ def parse_framework(text: str, options: str = "", model: str = "") -> Framework:
     Submissions that list several frameworks (MLPerf) are told apart by the network: NVIDIA and
     partners ran image classification and 3-D segmentation in MXNet and recommendation in HugeCTR.
     """
-    lower = text.lower()
-    return Framework(_name(lower, model), _date(lower, options.lower()))
+    lower, options = text.lower(), options.lower()
+    nvidia = _container(lower, options) or _NVIDIA.search(lower)
+    built = (("build", "nvidia"),) if nvidia else ()
+    return Framework(_name(lower, model), _date(lower, options), built)
 
 
 def submission_options(text: str, repository: str) -> dict[str, str]:
@@ -112,12 +121,15 @@ def _name(text: str, model: str) -> str:
 
 
 def _date(text: str, options: str) -> float | None:
-    for source in (options, text):
-        match = _CONTAINER.search(source)
-        if match and (source is text or "container" in source):
-            return 2000 + int(match[1]) + int(match[2]) / 12
+    if match := _container(text, options):
+        return 2000 + int(match[1]) + int(match[2]) / 12
     versions = re.findall(_VERSION.format("|".join(_releases())), text)
     return max((_released(name, f"{a}.{b}") for name, a, b in versions), default=None)
+
+
+def _container(text: str, options: str) -> re.Match[str] | None:
+    found = _CONTAINER.search(options) if "container" in options else None
+    return found or _CONTAINER.search(text)
 
 
 def _released(name: str, text: str) -> float:

@@ -98,6 +98,7 @@ class TrainingJob:
         options = dict(_pairs(self.options))
         found = framework_of(self.framework, options.pop(CONTAINER, ""))
         set_(self, "framework", found.name)
+        options = dict(found.options) | options
         if self.framework_date is None:
             set_(self, "framework_date", found.date)
         if self.optimizer is not None:

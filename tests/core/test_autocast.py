@@ -149,6 +149,10 @@ class TestEngine:
         [
             ("pytorch 1.11", Precision.TF32),
             ("pytorch 2.6", Precision.FP32),
+            ("pytorch 2.1.0+cu118", Precision.FP32),
+            ("pytorch 1.13.0a0+git664058f", Precision.FP32),
+            ("pytorch 1.13.0a0+936e930", Precision.TF32),
+            ("nvcr.io/nvidia/pytorch:24.05-py3", Precision.TF32),
             ("tensorflow 2.4", Precision.TF32),
             ("jax", Precision.TF32),
         ],

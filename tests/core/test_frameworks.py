@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from predictor.estimate.measurement import measurement
 from predictor.job.frameworks import parse_framework
+from predictor.job.training_job import TrainingJob
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,41 @@ def test_container_release_is_a_date() -> None:
     assert parse_framework("pytorch", "container=nvcr.io/nvidia/pytorch:19.03-py3").date == (
         pytest.approx(2019.25)
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "build"),
+    [
+        ("pytorch 1.12.0a0+8a1a93a", "", "nvidia"),
+        ("pytorch 2.4.0a0+07cecf4168.nv24.05", "", "nvidia"),
+        ("nvcr.io/nvidia/pytorch:22.06-py3", "", "nvidia"),
+        ("PyTorch NGC21.04", "", "nvidia"),
+        ("pytorch", "container=22.06", "nvidia"),
+        ("pytorch 1.12.1+cu113", "", ""),
+        ("pytorch 1.13.0a0+git664058f", "", ""),
+        ("pytorch", "container=rocm6.2_ubuntu22.04_py3.10", ""),
+        ("pytorch 2.6", "", ""),
+    ],
+)
+def test_builds_of_nvidia_are_known_by_their_numbers(text: str, options: str, build: str) -> None:
+    assert dict(parse_framework(text, options).options).get("build", "") == build
+
+
+def test_a_build_stays_with_a_job_and_may_be_contradicted() -> None:
+    job = TrainingJob(
+        model="bert-base", precision="fp32", gpu="a100", batch_size=8, options="container=23.07"
+    )
+    assert job.software.tf32_products
+    assert "images" in job.software.setting("tf32_products").reason
+    assert job.but(gpus=2).software.tf32_products
+    assert not job.but(options="container=23.07;build=upstream").software.tf32_products
+
+
+def test_a_measured_row_says_its_build() -> None:
+    row = {"model": "bert-base", "gpu": "a100", "gpus": "1", "precision": "fp32", "id": "one"}
+    row |= {"batch_per_gpu": "8", "iteration_s": "0.1", "framework": "pytorch 1.12.0a0+8a1a93a"}
+    assert measurement(row).job.software.tf32_products
+    assert not measurement(row | {"framework": "pytorch 1.13"}).job.software.tf32_products
 
 
 def test_the_container_decides_over_the_version() -> None:

@@ -100,7 +100,8 @@ class TestJob:
         ).job
         assert (job.tensor_parallel, job.pipeline_parallel, job.data_parallel) == (4, 2, 2)
         assert job.sharding == "zero1"
-        assert job.options == (("flash_attention", "on"), ("zero", "1"))
+        options = (("build", "nvidia"), ("flash_attention", "on"), ("zero", "1"))  # of a container
+        assert job.options == options
 
     def test_nodes_tell_the_gpus_of_a_node(self) -> None:
         assert run(gpus="16", nodes="4").job.gpus_per_node == 4

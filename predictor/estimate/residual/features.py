@@ -76,7 +76,8 @@ def features(job: TrainingJob, step: StepTime) -> Features:
         step.optimizer_s / step.step_s,
         log(job.split),
     )
-    return Features(categories, numbers, frozenset(f"{k}={v}" for k, v in job.options))
+    options = frozenset(f"{k}={v}" for k, v in job.options if k != "build")  # known to physics
+    return Features(categories, numbers, options)
 
 
 def _computed_in(job: TrainingJob, step: StepTime) -> Precision:
@@ -86,7 +87,7 @@ def _computed_in(job: TrainingJob, step: StepTime) -> Precision:
     return Precision.TF32 if step.tensor_core_s > step.matmul_s else Precision.FP32
 
 
-_OF_PRECISION = ("amp", "precision", "dtype", "fp8", "loss_scal", "tf32")
+_OF_PRECISION = ("amp", "precision", "dtype", "fp8", "loss_scal", "tf32", "build")
 
 
 def without_precision(job: TrainingJob) -> TrainingJob:
