@@ -174,7 +174,8 @@ def _count(row: Row, column: str) -> int | None:
 
 def _job(row: Row, entry: ModelEntry) -> TrainingJob:
     framework = parse_framework(row.get("framework", ""), row.get("options", ""), entry.name)
-    options = submission_options(row.get("framework", ""), row.get("source_repo", ""))
+    repository = row.get("source_repo", "")
+    options = submission_options(row.get("framework", ""), repository, framework.date)
     options |= dict(framework.options) | dict(parse_pairs(row.get("options", "")))
     gpus = _count(row, "gpus") or 1
     named = {k: options.get(k, "1") for k in ("tp", "pp", "cp", "ep", "vp")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from math import inf
 
 from profiles.storage import shipped_yaml
 
@@ -16,7 +17,7 @@ _CONTAINER = re.compile(r"(?<![\d.])(?<!ubuntu)(1[7-9]|2[0-9])\.(0[1-9]|1[0-2])(
 _NVIDIA = re.compile(r"nvcr\.io|\bngc|\da0\+[0-9a-f]{7,}\b")
 _LOCAL = re.compile(r"\+[\w.]+")  # what was built, behind a version
 _ROUND = re.compile(r"training_results_v(\d+\.\d+)")
-FIRST_CAPTURED = 1.0
+FIRST_CAPTURED, CAPTURED_SINCE = 1.0, 2021.25  # round 1.0, of NVIDIA's images 21.04 and 21.05
 _WORD = re.compile(r"[a-z][a-z0-9_.-]*")
 _VERSION = r"({})[ =/v-]{{0,2}}(\d+)\.(\d+)"
 _FILE = "frameworks.yaml"
@@ -82,16 +83,17 @@ def parse_framework(text: str, options: str = "", model: str = "") -> Framework:
     return Framework(_name(lower, model), _date(lower, options), built)
 
 
-def submission_options(text: str, repository: str) -> dict[str, str]:
+def submission_options(text: str, repository: str, date: float | None) -> dict[str, str]:
     """What every MLPerf submission does and no row of its results says.
 
     Image networks keep channels last with fused norms and activations; from round 1.0 on steps
-    are captured as CUDA graphs (NVIDIA's account of round 1.0). ``repository`` names the round.
+    are captured as CUDA graphs (NVIDIA's account of round 1.0). Where ``repository`` names no round
+    the ``date`` of the software tells, and none is today's.
     """
     if not text.lower().startswith("mlperf"):
         return {}
     match = _ROUND.search(repository)
-    captured = match is not None and float(match[1]) >= FIRST_CAPTURED
+    captured = float(match[1]) >= FIRST_CAPTURED if match else (date or inf) >= CAPTURED_SINCE
     return {"channels_last": "on", "fused": "on"} | ({"cuda_graph": "on"} if captured else {})
 
 

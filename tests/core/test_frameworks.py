@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from predictor.estimate.measurement import measurement
-from predictor.job.frameworks import parse_framework
+from predictor.job.frameworks import parse_framework, submission_options
 from predictor.job.training_job import TrainingJob
 
 
@@ -86,6 +86,25 @@ def test_a_measured_row_says_its_build() -> None:
     row |= {"batch_per_gpu": "8", "iteration_s": "0.1", "framework": "pytorch 1.12.0a0+8a1a93a"}
     assert measurement(row).job.software.tf32_products
     assert not measurement(row | {"framework": "pytorch 1.13"}).job.software.tf32_products
+
+
+@pytest.mark.parametrize(
+    ("text", "repository", "captured"),
+    [
+        ("mlperf:pytorch", "github:mlcommons/training_results_v0.7", False),
+        ("mlperf:pytorch NGC23.04", "github:mlcommons/training_results_v0.7", False),
+        ("mlperf:pytorch", "github:mlcommons/training_results_v1.0", True),
+        ("mlperf:pytorch NGC23.04", "results of a vendor", True),
+        ("mlperf:MXNet NVIDIA Release 20.06", "results of a vendor", False),
+        ("mlperf:pytorch", "results of a vendor", True),
+        ("pytorch NGC23.04", "results of a vendor", False),
+    ],
+)
+def test_a_submission_s_steps_are_captured_from_round_1_on(
+    text: str, repository: str, captured: bool
+) -> None:
+    options = submission_options(text, repository, parse_framework(text).date)
+    assert (options.get("cuda_graph") == "on") is captured
 
 
 def test_the_container_decides_over_the_version() -> None:
