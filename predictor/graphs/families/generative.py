@@ -32,48 +32,7 @@ def diffusion(
     ``attention`` says which levels have transformer blocks; ``text_layers`` > 0 runs that many
     frozen layers of a text encoder ``context`` wide.
     """
-    time, flash = 4 * widths[0], b.work.flash_attention
-
-    def normed(x: Feature) -> None:
-        b.norm(x, "group")
-        b.activation(x, "silu")
-
-    def residual(x: Feature, channels: int) -> Feature:
-        normed(x)
-        y = b.conv(x, channels, 3, bias=True)
-        b.activation(float(b.batch_size * time), "silu")
-        b.linear(b.batch_size, time, channels)
-        b.add(y)
-        normed(y)
-        y = b.conv(y, channels, 3, bias=True)
-        if x.channels != channels:
-            b.conv(x, channels, 1, bias=True)
-        b.add(y)
-        return y
-
-    def transformer(x: Feature) -> None:
-        """Attention to itself and to the text, gated feed-forward, between projections."""
-        width, rows = x.channels, b.batch_size * x.positions
-        b.norm(x, "group")
-        b.linear(rows, width, width)
-        for key_width, keys in ((width, x.positions), (context, context_tokens)):
-            own = keys == x.positions and key_width == width
-            b.layer_norm(rows, width)
-            b.linear(rows, width, width, bias=False)
-            for _ in range(2):
-                b.linear(b.batch_size * keys, key_width, width, bias=False, data_gradient=own)
-            b.attention(width // head_dim, x.positions, keys, head_dim, flash=flash, dropout=False)
-            b.linear(rows, width, width)
-            b.add(x)
-        b.layer_norm(rows, width)
-        b.linear(rows, width, 8 * width)
-        b.activation(float(rows * 4 * width), "gelu")
-        b.multiply(float(rows * 4 * width))
-        b.linear(rows, 4 * width, width)
-        b.add(x)
-        b.linear(rows, width, width)
-        b.add(x)
-
+    time = 4 * widths[0]
     x = Feature(LATENT_CHANNELS, tuple(n // LATENT_FACTOR for n in b.work.image))
     b.input(2 * x.elements + context_tokens * (1 if text_layers else context))
     if text_layers:
@@ -85,25 +44,69 @@ def diffusion(
     skips = [x]
     for level, width in enumerate(widths):
         for _ in range(blocks):
-            x = residual(x, width)
+            x = _residual(b, x, width, time)
             skips.append(x)
         if attention[level]:
             with b.repeat(2 * blocks + 1):  # those of the way up are equal
-                transformer(x)
+                _transformer(b, x, head_dim, context, context_tokens)
         if level < len(widths) - 1:
             x = b.conv(x, width, 3, stride=2, padding=1, bias=True)
             skips.append(x)
-    x = residual(x, x.channels)
-    transformer(x)
-    x = residual(x, x.channels)
+    x = _residual(b, x, x.channels, time)
+    _transformer(b, x, head_dim, context, context_tokens)
+    x = _residual(b, x, x.channels, time)
     for level in reversed(range(len(widths))):
         for _ in range(blocks + 1):
-            x = residual(b.join(x, skips.pop()), widths[level])
+            x = _residual(b, b.join(x, skips.pop()), widths[level], time)
         if level:
             x = b.conv(b.upsample(x, skips[-1].size), x.channels, 3, bias=True)
-    normed(x)
+    _normed(b, x)
     x = b.conv(x, LATENT_CHANNELS, 3, bias=True)
     b.regression_loss(x, kernels=3)
+
+
+def _normed(b: GraphBuilder, x: Feature) -> None:
+    b.norm(x, "group")
+    b.activation(x, "silu")
+
+
+def _residual(b: GraphBuilder, x: Feature, channels: int, time: int) -> Feature:
+    """Two convolutions with the time step between them, beside a skip."""
+    _normed(b, x)
+    y = b.conv(x, channels, 3, bias=True)
+    b.activation(float(b.batch_size * time), "silu")
+    b.linear(b.batch_size, time, channels)
+    b.add(y)
+    _normed(b, y)
+    y = b.conv(y, channels, 3, bias=True)
+    if x.channels != channels:
+        b.conv(x, channels, 1, bias=True)
+    b.add(y)
+    return y
+
+
+def _transformer(b: GraphBuilder, x: Feature, head_dim: int, context: int, tokens: int) -> None:
+    """Attention to itself and to the text, gated feed-forward, between projections."""
+    width, rows, flash = x.channels, b.batch_size * x.positions, b.work.flash_attention
+    b.norm(x, "group")
+    b.linear(rows, width, width)
+    for key_width, keys in ((width, x.positions), (context, tokens)):
+        own = keys == x.positions and key_width == width
+        b.layer_norm(rows, width)
+        b.linear(rows, width, width, bias=False)
+        for _ in range(2):
+            b.linear(b.batch_size * keys, key_width, width, bias=False, data_gradient=own)
+        b.attention(width // head_dim, x.positions, keys, head_dim, flash=flash, dropout=False)
+        b.linear(rows, width, width)
+        b.add(x)
+    b.layer_norm(rows, width)
+    b.linear(rows, width, 8 * width)
+    b.activation(float(rows * 4 * width), "gelu")
+    b.multiply(float(rows * 4 * width))
+    b.linear(rows, 4 * width, width)
+    b.add(x)
+    b.linear(rows, width, width)
+    b.add(x)
 
 
 def _text_encoder(b: GraphBuilder, width: int, tokens: int, layers: int) -> None:

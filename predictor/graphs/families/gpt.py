@@ -2,8 +2,8 @@
 
 Also hybrids of Mamba-2 (Dao and Gu, arXiv 2405.21060, chunked state-space duality), attention,
 feed-forward and mixture layers. Radford et al. 2019 (GPT-2); Brown et al. arXiv 2005.14165; Touvron
-et al. arXiv 2307.09288; DeepSeek-V2, arXiv 2405.04434 (latent attention); Shoeybi et al. arXiv
-1909.08053 for the split over GPUs. Argument names are those of Megatron-LM.
+et al. arXiv 2307.09288; Shoeybi et al. arXiv 1909.08053 for the split over GPUs. Argument names are
+those of Megatron-LM.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ from .transformer import (
     language_head,
     moe_feed_forward,
     residual,
-    rotary,
     self_attention,
     soft_cap,
-    softmax_is_fused,
     vocab_share,
 )
 from .transformer import norm as normalise
@@ -50,83 +48,29 @@ def gpt(
     pos_emb: str = "learned",
     untied_embeddings: bool = False,
     embedding_norm: bool = False,
-    qk_layernorm: bool = False,
-    wide_qk_layernorm: bool = False,
     experts: int = 0,
     topk: int = 2,
     moe_ffn: int | None = None,
     shared_ffn: int = 0,
     moe_layer_freq: str | int = 1,
     router_bias: bool = False,
-    mla: bool = False,
-    q_lora_rank: int = 0,
-    kv_lora_rank: int = 512,
-    qk_head_dim: int = 128,
-    qk_rope_dim: int = 64,
-    v_head_dim: int = 128,
     mtp_layers: int = 0,
     **habits: Any,
 ) -> None:
     """A causal language model on ``work.tokens`` tokens; the loss is taken at every position.
 
     ``norm`` is ``layernorm`` or ``RMSNorm``, ``pos_emb`` ``learned``, ``rope`` or ``alibi``;
-    ``shared_norm`` is one norm for both branches, ``wide_qk_layernorm`` one over all heads.
-    ``habits`` are fields of ``transformer.Habits``; every other layer has a ``window``.
+    ``shared_norm`` is one norm for both branches. ``habits`` are fields of ``transformer.Habits``;
+    every other layer has a ``window``.
     """
     width, rms = ffn or 4 * hidden, norm.lower().startswith("rms")
     habits |= {"rms_norm": rms, "gated": swiglu, "rotary": pos_emb == "rope"}
     block = Block.of(hidden, heads, width, b.work, **habits)
-    seq, rows, own_heads = b.work.tokens, b.batch_size * b.work.tokens, block.heads
-    q_dim = qk_head_dim + qk_rope_dim
-
-    def latent_attention() -> None:
-        """Queries, keys and values from low-rank latents; residual and norm included.
-
-        Keys carry a part without position and a rotary part that all heads share, so query/key
-        heads are wider than value heads. Without a rank queries are projected directly.
-        """
-        normalise(b, block, rows)
-        if q_lora_rank:
-            b.linear(rows, hidden, q_lora_rank, bias=False)
-            normalise(b, block, rows, q_lora_rank)
-        b.linear(rows, q_lora_rank or hidden, own_heads * q_dim, bias=False)
-        b.linear(rows, hidden, kv_lora_rank + qk_rope_dim, bias=False)
-        normalise(b, block, rows, kv_lora_rank)
-        b.linear(rows, kv_lora_rank, own_heads * (qk_head_dim + v_head_dim), bias=False)
-        rotary(b, block, rows * (own_heads + 1) * qk_rope_dim)
-        b.concat(rows * own_heads * q_dim)
-        b.concat(rows * own_heads * q_dim)
-        latent_scores()
-        b.linear(rows, own_heads * v_head_dim, hidden, bias=False)
-        residual(b, block, rows)
-
-    def latent_scores() -> None:
-        keys, n = seq * block.key_shares, b.batch_size * own_heads
-        if block.flash:
-            b.attention(own_heads, seq, keys, (q_dim + v_head_dim) // 2, flash=True, causal=True)
-            return
-        b.batched_matmul(n, seq, keys, q_dim)
-        if not softmax_is_fused(block, b.batch_size, keys):
-            b.elementwise(n * seq * keys, reads=1)
-            b.elementwise(n * seq * keys, backward_writes=0)
-        b.softmax(n * seq, keys)
-        if block.dropout:
-            b.dropout(n * seq * keys)
-        b.batched_matmul(n, seq, v_head_dim, keys)
-        b.move(n * seq * v_head_dim)
+    seq, rows = b.work.tokens, b.batch_size * b.work.tokens
 
     def layer(block: Block, *, sparse: bool) -> None:
-        """Attention of the network's kind, then a dense or sparse feed-forward layer."""
-        if mla:
-            latent_attention()
-        else:
-            self_attention(b, block, seq, causal=True)
-            if qk_layernorm:
-                normalise(b, block, rows * block.heads, block.head_dim)
-                normalise(b, block, rows * block.kv_heads, block.head_dim)
-            if wide_qk_layernorm:
-                normalise(b, block, rows, block.attention_width)
-                normalise(b, block, rows, block.kv_width)
+        """Attention, then a dense or sparse feed-forward layer."""
+        self_attention(b, block, seq, causal=True)
         if sparse:
             moe_feed_forward(b, block, mixture, rows)
         else:

@@ -205,77 +205,85 @@ def tft(
     """
     steps, batch = b.work.tokens, b.batch_size
     past = round(steps * encoder_fraction)
-    horizon = steps - past
-
-    def glu(rows: int, out: int) -> None:
-        b.linear(rows, hidden, 2 * out)
-        b.elementwise(rows * out, reads=2, backward_reads=3, backward_writes=2)
-
-    def gate(rows: int) -> None:
-        """Gated linear unit, residual, layer norm."""
-        glu(rows, hidden)
-        b.add(rows * hidden)
-        b.layer_norm(rows, hidden)
-
-    def grn(rows: int, width: int = hidden, out: int | None = None, told: int = 0) -> None:
-        """Gated residual network; ``out`` projects the residual, ``told`` rows are a context."""
-        b.linear(rows, width, hidden)
-        if told:
-            b.linear(told, hidden, hidden, bias=False)
-            b.elementwise(rows * hidden, reads=1, backward_reads=1, backward_writes=0.1)
-        b.activation(rows * hidden)
-        b.linear(rows, hidden, hidden)
-        if out is None:
-            b.dropout(rows * hidden)
-        glu(rows, out or hidden)
-        if out is not None:
-            b.linear(rows, width, out)
-        b.add(rows * (out or hidden))
-        if out != 1:
-            b.layer_norm(rows, out or hidden)
-
-    def select(rows: int, variables: int, *, context: bool = True) -> None:
-        """Weights of the variables from all together, a network for each, their mixture."""
-        joined = hidden * variables
-        grn(rows, joined, variables, told=batch if context else 0)
-        if not context:
-            b.parameters(hidden * hidden)  # declared, never given a context
-        b.softmax(rows, variables)
-        with b.repeat(variables):
-            b.move(rows * hidden)  # slice
-            grn(rows)
-        b.concat(rows * joined)
-        b.batched_matmul(rows, hidden, 1, variables)
-
-    def attend() -> None:
-        """Heads share their values; the output is their mean."""
-        rows, dim = batch * steps, hidden // heads
-        b.linear(rows, hidden, (2 * heads + 1) * dim, bias=False)
-        b.elementwise(2 * rows * hidden, reads=1, backward_reads=1, kernels=2)
-        b.move(batch * heads * steps * steps)  # causal mask
-        b.attention(heads, steps, steps, dim, dropout=False)
-        b.elementwise(rows * dim, reads=heads, backward_reads=1, backward_writes=heads)
-        b.linear(rows, dim, hidden, bias=False)
-        b.dropout(rows * hidden)
-
-    b.input(steps * (known_inputs + targets + 1))
+    inputs, horizon = known_inputs + targets, steps - past
+    b.input(steps * (inputs + 1))
     b.embedding(batch, hidden, static_vocab)
-    inputs = known_inputs + targets
     b.parameters(2 * inputs * hidden, 4)
     b.elementwise(batch * steps * inputs * hidden, kernels=2, backward_reads=2)
-    select(batch, 1, context=False)
+    _select(b, batch, hidden, 1)
+    b.parameters(hidden * hidden)  # declared, never given a context
     with b.repeat(4):
-        grn(batch)
+        _gated_residual(b, batch, hidden)
     for length, variables in ((past, inputs), (horizon, known_inputs)):
-        select(batch * length, variables)
+        _select(b, batch * length, hidden, variables, told=batch)
         b.rnn(length, hidden, hidden)
     rows, out = batch * steps, batch * horizon
     b.concat(2 * rows * hidden)
-    gate(rows)
-    grn(rows, told=batch)
-    attend()
-    gate(out)
-    grn(out)
-    gate(out)
+    _gate(b, rows, hidden)
+    _gated_residual(b, rows, hidden, told=batch)
+    _mean_attention(b, hidden, heads)
+    _gate(b, out, hidden)
+    _gated_residual(b, out, hidden)
+    _gate(b, out, hidden)
     b.linear(out, hidden, 3)
     b.regression_loss(out * 3, kernels=8)
+
+
+def _glu(b: GraphBuilder, rows: int, hidden: int, out: int) -> None:
+    b.linear(rows, hidden, 2 * out)
+    b.elementwise(rows * out, reads=2, backward_reads=3, backward_writes=2)
+
+
+def _gate(b: GraphBuilder, rows: int, hidden: int) -> None:
+    """Gated linear unit, residual, layer norm."""
+    _glu(b, rows, hidden, hidden)
+    b.add(rows * hidden)
+    b.layer_norm(rows, hidden)
+
+
+def _gated_residual(
+    b: GraphBuilder, rows: int, hidden: int, *, variables: int = 0, told: int = 0
+) -> None:
+    """Gated residual network; ``told`` rows are a context.
+
+    From ``variables`` to one weight for each, where there are any, with a projected residual.
+    """
+    width, out = (hidden * variables, variables) if variables else (hidden, hidden)
+    b.linear(rows, width, hidden)
+    if told:
+        b.linear(told, hidden, hidden, bias=False)
+        b.elementwise(rows * hidden, reads=1, backward_reads=1, backward_writes=0.1)
+    b.activation(rows * hidden)
+    b.linear(rows, hidden, hidden)
+    if not variables:
+        b.dropout(rows * hidden)
+    _glu(b, rows, hidden, out)
+    if variables:
+        b.linear(rows, width, out)
+    b.add(rows * out)
+    if out != 1:
+        b.layer_norm(rows, out)
+
+
+def _select(b: GraphBuilder, rows: int, hidden: int, variables: int, told: int = 0) -> None:
+    """Weights of the variables from all together, a network for each, their mixture."""
+    _gated_residual(b, rows, hidden, variables=variables, told=told)
+    b.softmax(rows, variables)
+    with b.repeat(variables):
+        b.move(rows * hidden)  # slice
+        _gated_residual(b, rows, hidden)
+    b.concat(rows * hidden * variables)
+    b.batched_matmul(rows, hidden, 1, variables)
+
+
+def _mean_attention(b: GraphBuilder, hidden: int, heads: int) -> None:
+    """Heads share their values; the output is their mean."""
+    steps, dim = b.work.tokens, hidden // heads
+    rows = b.batch_size * steps
+    b.linear(rows, hidden, (2 * heads + 1) * dim, bias=False)
+    b.elementwise(2 * rows * hidden, reads=1, backward_reads=1, kernels=2)
+    b.move(b.batch_size * heads * steps * steps)  # causal mask
+    b.attention(heads, steps, steps, dim, dropout=False)
+    b.elementwise(rows * dim, reads=heads, backward_reads=1, backward_writes=heads)
+    b.linear(rows, dim, hidden, bias=False)
+    b.dropout(rows * hidden)

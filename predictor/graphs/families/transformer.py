@@ -1,9 +1,10 @@
 """The parts of transformers: norm, attention, feed-forward, mixture of experts, residual.
 
-Vaswani et al. arXiv 1706.03762; Fedus et al. arXiv 2101.03961; Jiang et al. arXiv 2401.04088. With
-``fused`` the small kernels around the matrix products (rotary embedding, gating, RMS norm, head
-layout copies) are one launch each, as in Megatron-LM, Transformer Engine and Apex; without it they
-are what eager PyTorch launches. ``flash`` is attention in one operator.
+Vaswani et al. arXiv 1706.03762; Fedus et al. arXiv 2101.03961; Jiang et al. arXiv 2401.04088;
+DeepSeek-V2, arXiv 2405.04434 (latent attention). With ``fused`` the small kernels around the matrix
+products (rotary embedding, gating, RMS norm, head layout copies) are one launch each, as in
+Megatron-LM, Transformer Engine and Apex; without it they are what eager PyTorch launches. ``flash``
+is attention in one operator.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Habits:
 
     ``qkv_bias`` and ``out_bias`` are those of the attention; a ``post_norm`` closes each branch.
     Queries see the last ``window`` keys (0: all); ``sinks`` are a learned logit for each head.
+    ``qk_layernorm`` norms queries and keys head by head, ``wide_qk_layernorm`` over all heads.
+    ``mla`` is latent attention, of queries only where they have a rank.
     """
 
     kv_heads: int | None = None
@@ -50,6 +53,14 @@ class Habits:
     joint_projections: bool = True
     window: int = 0
     sinks: bool = False
+    qk_layernorm: bool = False
+    wide_qk_layernorm: bool = False
+    mla: bool = False
+    q_lora_rank: int = 0
+    kv_lora_rank: int = 512
+    qk_head_dim: int = 128
+    qk_rope_dim: int = 64
+    v_head_dim: int = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +120,11 @@ class Block(Habits):
     def kv_width(self) -> int:
         """Width of the keys, and of the values."""
         return self.kv_heads * self.head_dim
+
+    @property
+    def qk_dim(self) -> int:
+        """Width of a head's queries and keys in latent attention: without position, and rotary."""
+        return self.qk_head_dim + self.qk_rope_dim
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -198,10 +214,13 @@ def project(
 
 
 def self_attention(b: GraphBuilder, block: Block, seq_len: int, *, causal: bool = False) -> None:
-    """Query, key and value projections, attention, output projection, residual and norm."""
+    """Query, key and value projections, attention, output projection, residual and norms."""
     rows = b.batch_size * seq_len
     if block.pre_norm:
         norm(b, block, rows)
+    if block.mla:
+        latent_attention(b, block, seq_len)
+        return
     outputs = (block.attention_width, block.kv_width, block.kv_width)
     project(b, rows, block.hidden, outputs, block, block.qkv_bias)
     if block.rotary:
@@ -212,6 +231,51 @@ def self_attention(b: GraphBuilder, block: Block, seq_len: int, *, causal: bool 
         b.parameters(block.heads)
     b.linear(rows, block.attention_width, block.hidden, bias=block.out_bias)
     residual(b, block, rows)
+    if block.qk_layernorm:
+        norm(b, block, rows * block.heads, block.head_dim)
+        norm(b, block, rows * block.kv_heads, block.head_dim)
+    if block.wide_qk_layernorm:
+        norm(b, block, rows, block.attention_width)
+        norm(b, block, rows, block.kv_width)
+
+
+def latent_attention(b: GraphBuilder, block: Block, seq_len: int) -> None:
+    """Causal attention whose queries, keys and values come from low-rank latents, and residual.
+
+    Keys carry a part without position and a rotary part that all heads share, so query/key
+    heads are wider than value heads. Without a rank queries are projected directly.
+    """
+    rows, heads, rank = b.batch_size * seq_len, block.heads, block.kv_lora_rank
+    if block.q_lora_rank:
+        b.linear(rows, block.hidden, block.q_lora_rank, bias=False)
+        norm(b, block, rows, block.q_lora_rank)
+    b.linear(rows, block.q_lora_rank or block.hidden, heads * block.qk_dim, bias=False)
+    b.linear(rows, block.hidden, rank + block.qk_rope_dim, bias=False)
+    norm(b, block, rows, rank)
+    b.linear(rows, rank, heads * (block.qk_head_dim + block.v_head_dim), bias=False)
+    rotary(b, block, rows * (heads + 1) * block.qk_rope_dim)
+    b.concat(rows * heads * block.qk_dim)
+    b.concat(rows * heads * block.qk_dim)
+    _latent_scores(b, block, seq_len)
+    b.linear(rows, heads * block.v_head_dim, block.hidden, bias=False)
+    residual(b, block, rows)
+
+
+def _latent_scores(b: GraphBuilder, block: Block, seq_len: int) -> None:
+    keys, n, wide = seq_len * block.key_shares, b.batch_size * block.heads, block.qk_dim
+    if block.flash:
+        mean = (wide + block.v_head_dim) // 2
+        b.attention(block.heads, seq_len, keys, mean, flash=True, causal=True)
+        return
+    b.batched_matmul(n, seq_len, keys, wide)
+    if not softmax_is_fused(block, b.batch_size, keys):
+        b.elementwise(n * seq_len * keys, reads=1)
+        b.elementwise(n * seq_len * keys, backward_writes=0)
+    b.softmax(n * seq_len, keys)
+    if block.dropout:
+        b.dropout(n * seq_len * keys)
+    b.batched_matmul(n, seq_len, block.v_head_dim, keys)
+    b.move(n * seq_len * block.v_head_dim)
 
 
 def cross_attention(b: GraphBuilder, block: Block, seq_len: int, memory_len: int) -> None:

@@ -252,57 +252,19 @@ def transformer_xl(
     """
     target, projected = b.work.tokens, div_val != 1
     memory = target if mem_len is None else mem_len
-    rows, keys = b.batch_size * target, target + memory
+    rows = b.batch_size * target
     habits: Options = {"head_dim": head_dim, "activation": "relu"}
     block = Block.of(hidden, heads, ffn, inner_dropout=True, **habits)
     words = [high - low for low, high in pairwise((0, *cutoffs, vocab))]
     due = [ceil(rows * share) for share in (1.0 - sum(tail_shares), *tail_shares)]
     widths = [hidden // div_val**position for position in range(len(words))]
     clusters = list(zip(due, widths, words, strict=True))
-
-    def attend() -> None:
-        """Content scores plus position scores, the latter shifted to relative distances.
-
-        Queries, keys and values are projected for memory and segment in one GEMM.
-        """
-        width, own_heads = block.attention_width, b.batch_size * block.heads
-        scores = own_heads * target * keys
-        b.concat(b.batch_size * keys * hidden)
-        b.linear(b.batch_size * keys, hidden, 3 * width, bias=False)
-        b.linear(keys, hidden, width, bias=False)
-        for _ in ("content bias", "position bias"):
-            b.move(rows * width)
-        b.batched_matmul(own_heads, target, keys, block.head_dim)
-        b.batched_matmul(own_heads, target, keys, block.head_dim)
-        b.elementwise(scores, kernels=2, reads=2, writes=2, backward_reads=2, backward_writes=2)
-        b.add(scores)
-        b.move(scores)
-        b.move(scores)
-        b.softmax(own_heads * target, keys)
-        if attention_dropout:
-            b.dropout(scores)
-        b.batched_matmul(own_heads, target, block.head_dim, keys)
-        b.move(rows * width)
-        b.linear(rows, width, hidden, bias=False)
-        residual(b, block, rows)
-        norm(b, block, rows)
-
-    def pick() -> None:
-        """The words of one cluster among all."""
-        b.elementwise(rows, kernels=4, reads=4, writes=2, backward_writes=0)
-
-    def logits(rows: int, width: int, classes: int) -> None:
-        b.concat(classes * width)
-        b.linear(rows, width, classes, bias=False, shared=True)
-        b.move(rows * classes)
-        b.cross_entropy(rows, classes)
-
     b.input(2 * target)
     if not projected:
         b.embedding(rows, hidden, sum(words))
     else:  # a narrower table a cluster with a projection
         for here, width, size in clusters:
-            pick()
+            _pick(b, rows)
             b.embedding(here, width, size)
             b.linear(here, width, hidden, bias=False)
             b.move(here * hidden)
@@ -311,7 +273,7 @@ def transformer_xl(
     b.parameters(2 * heads * head_dim, 2)
     b.dropout((target + memory) * hidden)
     with b.repeat(layers):
-        attend()
+        _relative_attention(b, block, target, target + memory, dropout=attention_dropout)
         feed_forward(b, block, rows)
     b.dropout(rows * hidden)
     # adaptive softmax: most frequent words and cluster logits at every position, each tail where it
@@ -320,10 +282,53 @@ def transformer_xl(
     b.parameters(len(tails) * (hidden + 1) + sum(words), 3)
     if projected:
         b.linear(rows, hidden, hidden, bias=False)
-    logits(rows, hidden, words[0] + len(tails))
+    _tied_logits(b, rows, hidden, words[0] + len(tails))
     for here, width, size in tails:
-        pick()
+        _pick(b, rows)
         b.move(here * hidden)
         if projected:
             b.linear(here, hidden, width, bias=False, shared=True)
-        logits(here, width, size)
+        _tied_logits(b, here, width, size)
+
+
+def _relative_attention(
+    b: GraphBuilder, block: Block, target: int, keys: int, *, dropout: bool
+) -> None:
+    """Content scores plus position scores, the latter shifted to relative distances.
+
+    Queries, keys and values are projected for memory and segment in one GEMM.
+    """
+    rows, width, heads = b.batch_size * target, block.attention_width, b.batch_size * block.heads
+    scores = heads * target * keys
+    b.concat(b.batch_size * keys * block.hidden)
+    b.linear(b.batch_size * keys, block.hidden, 3 * width, bias=False)
+    b.linear(keys, block.hidden, width, bias=False)
+    for _ in ("content bias", "position bias"):
+        b.move(rows * width)
+    b.batched_matmul(heads, target, keys, block.head_dim)
+    b.batched_matmul(heads, target, keys, block.head_dim)
+    b.elementwise(scores, kernels=2, reads=2, writes=2, backward_reads=2, backward_writes=2)
+    b.add(scores)
+    b.move(scores)
+    b.move(scores)
+    b.softmax(heads * target, keys)
+    if dropout:
+        b.dropout(scores)
+    b.batched_matmul(heads, target, block.head_dim, keys)
+    b.move(rows * width)
+    b.linear(rows, width, block.hidden, bias=False)
+    residual(b, block, rows)
+    norm(b, block, rows)
+
+
+def _pick(b: GraphBuilder, rows: int) -> None:
+    """The words of one cluster among all."""
+    b.elementwise(rows, kernels=4, reads=4, writes=2, backward_writes=0)
+
+
+def _tied_logits(b: GraphBuilder, rows: int, width: int, classes: int) -> None:
+    """Logits and loss of one cluster, whose weights are those of its embedding."""
+    b.concat(classes * width)
+    b.linear(rows, width, classes, bias=False, shared=True)
+    b.move(rows * classes)
+    b.cross_entropy(rows, classes)

@@ -68,6 +68,34 @@ class Summary:
     seconds: float
 
 
+class _Tally:
+    """What a run gave so far, told as it comes: rows by table and operator, refusals by reason."""
+
+    def __init__(self, seconds: float, progress: Callable[[str, float], None]) -> None:
+        self.seconds, self._start_s, self._progress = seconds, monotonic(), progress
+        self.rows: dict[str, Counter[str]] = {OPERATORS: Counter(), COLLECTIVES: Counter()}
+        self.refused: Counter[str] = Counter()
+        self.stood = 0
+
+    @property
+    def took_s(self) -> float:
+        """Seconds since the run began."""
+        return monotonic() - self._start_s
+
+    def over(self, stop: Event) -> bool:
+        """Whether the time is up, or somebody asked to ``stop``."""
+        return stop.is_set() or self.took_s >= self.seconds
+
+    def add(self, table: str, op: str, fault: str | None, what: str = "") -> None:
+        """Count a row, or the reason why it is refused without its figures, and tell of it."""
+        if fault is None:
+            self.rows[table][op] += 1
+        else:
+            self.refused[fault.partition(":")[0] if fault.startswith("cannot run") else fault] += 1
+        rows = sum(map(Counter.total, self.rows.values()))
+        self._progress(f"{rows} rows, {what or op}", min(self.took_s / self.seconds, 1.0))
+
+
 def profile(
     request: Request,
     *,
@@ -79,73 +107,50 @@ def profile(
     Goes on where an earlier run of the same directory ended. Raises ProfilerError where device or
     directory cannot be used.
     """
-    start_s, now, stop = monotonic(), datetime.now(UTC), stop or Event()
-    where, seconds = named(request.device), 60 * request.minutes
+    now, stop = datetime.now(UTC), stop or Event()
+    tally, where = _Tally(60 * request.minutes, progress), named(request.device)
     if request.ranks is not None:
         check(where, request.ranks, request.backend)
     place = directory(request.out)
     said = f"measured by precision-time profile on {now:%Y-%m-%d}, torch {torch.__version__}"
-    counted: dict[str, Counter[str]] = {OPERATORS: Counter(), COLLECTIVES: Counter()}
-    refused: Counter[str] = Counter()
-    stood = 0
-
-    def count(kind: str, op: str, fault: str | None) -> None:
-        if fault is None:
-            counted[kind][op] += 1
-        else:  # a reason without its figures
-            refused[fault.partition(":")[0] if fault.startswith("cannot run") else fault] += 1
-
-    def say(what: str) -> None:
-        rows = sum(map(Counter.total, counted.values()))
-        progress(f"{rows} rows, {what}", min((monotonic() - start_s) / seconds, 1.0))
-
     progress(f"opening {request.device}", 0.0)
     with _known(place.root), opened(where, said) as device:
         place.add_sheet(device.sheet)
         name = device.sheet.device
-        gpu = find_gpu(name)
         if where.type == CPU:
             device = replace(device, pace=place.pace(name))
-        watched = Watched(device.sensors)
-        source = f"{name}-{now:%Y%m%d}"
+        source, watched = f"{name}-{now:%Y%m%d}", Watched(device.sensors)
         place.add_source(source, f"{name}, {said}", device.library)
+        gpu = find_gpu(name)
         if request.ranks is not None:
             with place.rows(COLLECTIVES, name) as rows:
-                stood += rows.stood
+                tally.stood += rows.stood
                 for row in collective_rows(
                     device,
                     gpu,
                     request.ranks,
                     request.backend,
                     done=rows.done,
-                    seconds=COLLECTIVE_SHARE * seconds,
+                    seconds=COLLECTIVE_SHARE * tally.seconds,
                     stop=stop,
                 ):
                     rows.add((row.id, source, PATH, *row.cells), row.fault)
-                    count(COLLECTIVES, row.op, row.fault)
-                    say(row.op)
-        names = formats(gpu)
+                    tally.add(COLLECTIVES, row.op, row.fault)
         limits = CaseLimits.of(gpu, request.minutes)
         with place.rows(OPERATORS, name) as rows:
-            stood += rows.stood
-            for case in ordered(limits, names, lambda: popular(gpu, names)):
-                if stop.is_set() or monotonic() - start_s >= seconds:
-                    break
-                if case.id(name, FORWARD) in rows.done:
-                    continue
-                for found in measured(case, device, limits, rows):
-                    watched.look()
-                    cells = found.cells(case, name, device.library)
-                    rows.add((cells[0], source, PATH, *cells[1:]), found.fault)
-                    count(OPERATORS, case.op, found.fault)
-                say(f"{case.family} {case.dtype}")
+            tally.stood += rows.stood
+            for case, found in _operator_rows(device, limits, rows, lambda: tally.over(stop)):
+                watched.look()
+                cells = found.cells(case, name, device.library)
+                rows.add((cells[0], source, PATH, *cells[1:]), found.fault)
+                tally.add(OPERATORS, case.op, found.fault, f"{case.family} {case.dtype}")
         summary = Summary(
             device=name,
-            operators=dict(counted[OPERATORS]),
-            collectives=dict(counted[COLLECTIVES]),
-            refused=dict(refused),
-            stood=stood,
-            seconds=monotonic() - start_s,
+            operators=dict(tally.rows[OPERATORS]),
+            collectives=dict(tally.rows[COLLECTIVES]),
+            refused=dict(tally.refused),
+            stood=tally.stood,
+            seconds=tally.took_s,
         )
         circumstances = {
             "started": now.isoformat(timespec="seconds"),
@@ -206,6 +211,19 @@ class Row:
             time_us,
             self.note,
         )
+
+
+def _operator_rows(
+    device: Device, limits: CaseLimits, rows: Rows, over: Callable[[], bool]
+) -> Iterator[tuple[Case, Row]]:
+    """Each direction of each case without a row yet, in their order, until it is ``over``."""
+    gpu, names = limits.gpu, formats(limits.gpu)
+    for case in ordered(limits, names, lambda: popular(gpu, names)):
+        if over():
+            return
+        if case.id(gpu.name, FORWARD) not in rows.done:
+            for found in measured(case, device, limits, rows):
+                yield case, found
 
 
 def measured(case: Case, device: Device, limits: CaseLimits, rows: Rows) -> Iterator[Row]:

@@ -20,7 +20,7 @@ from . import facts
 from .configurations import Outlook, configurations
 from .facts import use
 from .forecast import forecasts
-from .jobs import JobSource, is_sample, jobs_of, pools_of, stated_pools
+from .jobs import JobSource, PeriodJobs, is_sample, jobs_of, pools_of, stated_pools
 from .measured import JobUse, measured_jobs, use_by_user, wasteful
 from .opportunities import better
 from .queue import Cleared, cleared, queue_at
@@ -32,6 +32,7 @@ from .report_data import (
     Opportunity,
     Origin,
     ReportPeriod,
+    WhatIf,
 )
 from .whatif import MOST_CONFIGURATIONS, ClusterChange, alternatives, what_if
 
@@ -108,18 +109,7 @@ def make_report(
         notes.append(f"GPUs were measured in {really.height:,} of {jobs.table.height:,} jobs.")
     outlook = None if predictor is None else Outlook(predictor)
     tell("what a change would save", 0.1)
-    opportunities: Sequence[Opportunity] = ()
-    if outlook is None:
-        notes.append("No changes were looked for: no predictor was used.")
-    else:
-        found = configurations(jobs.table, outlook, wanted.most_configurations)
-        opportunities = better(found, outlook, [pool.name for pool in pools], wanted.terms)
-        hours = float(jobs.table["hours"].sum())
-        share = sum(one.hours for one in found) / hours if hours else 0.0
-        notes.append(
-            f"Changes were looked for in the {len(found)} configurations with most GPU-hours that"
-            f" could be predicted: {100 * share:.0f} % of all GPU-hours."
-        )
+    opportunities, looked = _opportunities(jobs, outlook, pools, wanted)
     gpus_known = {pool.name: pool.gpus for pool in wanted.pools}
     tell("what is to come", 0.4)
     try:
@@ -132,13 +122,7 @@ def make_report(
         queue = queue_at(source, period.until_s)
         drained = cleared(queue, source.frame, pools, outlook)
     tell("what if", 0.6)
-    most, changed = wanted.most_configurations, None
-    others: tuple[Alternative, ...] = ()
-    if outlook is not None and wanted.plan is not None:
-        changed = what_if(jobs, wanted.plan, outlook, wanted.terms, pools, most=most)
-    if outlook is not None and pools:
-        others = alternatives(jobs, outlook, wanted.terms, pools, most=most)
-    gpus = {pool.name: pool.gpus for pool in pools}
+    changed, others = _changes(jobs, outlook, pools, wanted)
     known = None if guessed or not pools else sum(pool.gpus for pool in pools)
     return CapacityReport(
         made_s=time.time(),
@@ -153,7 +137,7 @@ def make_report(
             set_aside=source.set_aside + jobs.set_aside + drained.set_aside,
         ),
         period=period,
-        gpus=gpus,
+        gpus={pool.name: pool.gpus for pool in pools},
         hours=facts.hours_of(jobs.table),
         capacity=None if known is None else known * period.hours,
         splits=facts.splits(jobs, gpus_known),
@@ -166,14 +150,42 @@ def make_report(
         wait_causes=facts.wait_causes(jobs, gpus_known) + facts.waiting_now(source.live),
         measured=use_by_user(really),
         waste=wasteful(really),
-        opportunities=tuple(opportunities),
+        opportunities=opportunities,
         backlog=drained.backlog,
         queue=drained.queue,
         forecasts=forecast,
         whatif=changed,
         alternatives=others,
-        notes=(*notes, *why_not, *drained.notes),
+        notes=(*notes, looked, *why_not, *drained.notes),
     )
+
+
+def _opportunities(
+    jobs: PeriodJobs, outlook: Outlook | None, pools: Sequence[Pool], wanted: Wanted
+) -> tuple[tuple[Opportunity, ...], str]:
+    """What a change of single jobs would save, and where it was looked for."""
+    if outlook is None:
+        return (), "No changes were looked for: no predictor was used."
+    found = configurations(jobs.table, outlook, wanted.most_configurations)
+    hours = float(jobs.table["hours"].sum())
+    share = sum(one.hours for one in found) / hours if hours else 0.0
+    note = (
+        f"Changes were looked for in the {len(found)} configurations with most GPU-hours that"
+        f" could be predicted: {100 * share:.0f} % of all GPU-hours."
+    )
+    return tuple(better(found, outlook, [pool.name for pool in pools], wanted.terms)), note
+
+
+def _changes(
+    jobs: PeriodJobs, outlook: Outlook | None, pools: Sequence[Pool], wanted: Wanted
+) -> tuple[WhatIf | None, tuple[Alternative, ...]]:
+    """What the plan and other changes of the cluster would bring; nothing without a predictor."""
+    if outlook is None:
+        return None, ()
+    terms, most, changed = wanted.terms, wanted.most_configurations, None
+    if wanted.plan is not None:
+        changed = what_if(jobs, wanted.plan, outlook, terms, pools, most=most)
+    return changed, alternatives(jobs, outlook, terms, pools, most=most) if pools else ()
 
 
 def anonymised(report: CapacityReport, site_key: Path) -> CapacityReport:
